@@ -1,0 +1,1 @@
+"""The job: reads a spec, plans the join, runs it on Spark."""
