@@ -6,7 +6,7 @@ StreamjoinError
 ├── TopicError         a topic is missing or does not fit                              (exit 1)
 ├── BrokerError        no broker answers; trying again may help                        (exit 1)
 ├── QueryError         the running query failed; `retryable` says whether to try again (exit 1)
-├── JobUnavailable     no job answers on the control socket                            (exit 1)
+├── JobUnavailableError   no job answers on the control socket                            (exit 1)
 └── SetupError         this machine lacks something, e.g. Java                         (exit 1)
 """
 
@@ -69,7 +69,7 @@ class QueryError(StreamjoinError):
         super().__init__(message)
 
 
-class JobUnavailable(StreamjoinError):
+class JobUnavailableError(StreamjoinError):
     code = "job_unavailable"
 
 
