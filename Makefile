@@ -1,0 +1,38 @@
+# Everything one does with Streamjoin, one word each. `make help` lists it.
+# Needs a Python 3.11 or newer; the first run of any target prepares the rest.
+
+.DEFAULT_GOAL := help
+.PHONY: help setup ready run test check bench differential clean
+
+PYTHON_HERE := .venv/bin/python
+
+help: ## list these targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+setup: ready ## prepare this machine: Python packages, Java, jars
+	@echo "The commands are in .venv/bin; next: make run, or make test."
+
+# What the other targets stand on: silent when there is nothing to do.
+ready:
+	@PYTHON="$(PYTHON)" deploy/local/setup.sh
+
+run: ready ## run the demo until Ctrl-C; SECONDS=60 ends and checks it by itself
+	@$(PYTHON_HERE) -m deploy.local.demo $(if $(SECONDS),--seconds $(SECONDS))
+
+test: ready ## run every test this machine can run
+	@.venv/bin/pytest
+
+check: ready ## style and types
+	@.venv/bin/ruff check
+	@.venv/bin/ruff format --check
+	@.venv/bin/mypy
+
+bench: ready ## measure throughput and latency
+	@$(PYTHON_HERE) -m bench
+
+differential: ready ## compare N random joins with the plain-Python model
+	@$(PYTHON_HERE) -m tests.semantics.differential $(N)
+
+clean: ## remove what setup made; data/ stays, it may hold checkpoints
+	rm -rf .venv .tools .jars .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,159 @@
+"""The jars of jars.toml, fetched from Maven Central and checked. Standard library only: it also
+runs where nothing is installed yet.
+
+    python -m deploy.local.jars            fetches every set
+    python -m deploy.local.jars spark      fetches one
+"""
+
+import argparse
+import hashlib
+import http.client
+import os
+import sys
+import tomllib
+import urllib.error
+import urllib.request
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal, get_args
+
+from job.errors import SetupError
+
+JarSet = Literal["spark", "kafka"]
+
+REPOSITORY = Path(__file__).parents[2]
+MAVEN_CENTRAL = "https://repo1.maven.org/maven2"
+# A download is repeated when the network fails, not when Maven says the jar does not exist.
+ATTEMPTS = 3
+SILENCE_SECONDS = 30
+# Enough to hide the round trips of many small jars without leaning on Maven Central.
+PARALLEL_DOWNLOADS = 8
+
+
+def fetch(jar_set: JarSet, root: Path = REPOSITORY) -> list[str]:
+    """Make .jars/<jar_set>/ hold exactly the pinned jars; answers the names it downloaded."""
+    folder = _folder(jar_set, root)
+    folder.mkdir(parents=True, exist_ok=True)
+    pinned = _pinned(jar_set, root)
+    _remove_strays(folder, keep={jar.file_name for jar in pinned})
+    missing = [jar for jar in pinned if not _is_there(jar, folder)]
+    with ThreadPoolExecutor(PARALLEL_DOWNLOADS) as pool:
+        for _ in pool.map(lambda jar: _download(jar, folder), missing):
+            pass
+    return [jar.file_name for jar in missing]
+
+
+def jar_folder(jar_set: JarSet, root: Path = REPOSITORY) -> Path:
+    """Where the jars of a set are. Looks at names only: `fetch` has checked the contents."""
+    folder = _folder(jar_set, root)
+    absent = [
+        jar.file_name for jar in _pinned(jar_set, root) if not (folder / jar.file_name).exists()
+    ]
+    if absent:
+        raise SetupError(f"{folder} lacks {', '.join(absent)}: run `make setup`")
+    return folder
+
+
+@dataclass(frozen=True)
+class Jar:
+    group: str
+    artifact: str
+    version: str
+    sha256: str
+
+    @property
+    def file_name(self) -> str:
+        return f"{self.artifact}-{self.version}.jar"
+
+    @property
+    def url(self) -> str:
+        mirror = os.environ.get("MAVEN_CENTRAL", MAVEN_CENTRAL).rstrip("/")
+        group = self.group.replace(".", "/")
+        return f"{mirror}/{group}/{self.artifact}/{self.version}/{self.file_name}"
+
+
+def _folder(jar_set: JarSet, root: Path) -> Path:
+    return root / ".jars" / jar_set
+
+
+def _pinned(jar_set: JarSet, root: Path) -> list[Jar]:
+    pins = tomllib.loads((root / "jars.toml").read_text())
+    versions = pins["versions"]
+    return [
+        _jar(coordinate.format(**versions), sha256) for coordinate, sha256 in pins[jar_set].items()
+    ]
+
+
+def _jar(coordinate: str, sha256: str) -> Jar:
+    group, artifact, version = coordinate.split(":")
+    return Jar(group, artifact, version, sha256)
+
+
+def _remove_strays(folder: Path, keep: Iterable[str]) -> None:
+    # The folder is a classpath: two versions of one jar on it give errors nobody can explain.
+    for stray in folder.glob("*.jar"):
+        if stray.name not in keep:
+            stray.unlink()
+
+
+def _is_there(jar: Jar, folder: Path) -> bool:
+    # Hashing all 54 MB takes a tenth of a second: cheaper than explaining a stale stamp.
+    path = folder / jar.file_name
+    return path.exists() and _sha256(path.read_bytes()) == jar.sha256
+
+
+def _download(jar: Jar, folder: Path) -> None:
+    content = _content(jar)
+    if (actual := _sha256(content)) != jar.sha256:
+        raise SetupError(
+            f"{jar.file_name} from {jar.url} is not the pinned one: "
+            f"expected sha256 {jar.sha256}, got {actual}. Nothing was kept; "
+            "if MAVEN_CENTRAL names a mirror, look there first."
+        )
+    # Written beside and renamed: an interrupted set-up leaves no half jar under a whole name.
+    part = folder / f".{jar.file_name}.{os.getpid()}"
+    part.write_bytes(content)
+    part.replace(folder / jar.file_name)
+
+
+def _content(jar: Jar) -> bytes:
+    for attempt in range(1, ATTEMPTS + 1):
+        try:
+            with urllib.request.urlopen(jar.url, timeout=SILENCE_SECONDS) as answer:  # noqa: S310  # the address is ours or the user's own mirror
+                content: bytes = answer.read()
+                return content
+        except (OSError, http.client.HTTPException) as error:
+            gone = isinstance(error, urllib.error.HTTPError) and error.code < 500
+            if gone or attempt == ATTEMPTS:
+                raise SetupError(
+                    f"cannot download {jar.file_name} from {jar.url}: {error}"
+                ) from error
+    raise AssertionError("unreachable")
+
+
+def _sha256(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()
+
+
+def main() -> int:
+    sets = get_args(JarSet)
+    parser = argparse.ArgumentParser(description="Fetch the jars pinned in jars.toml.")
+    parser.add_argument("sets", nargs="*", metavar="set", help=f"one of: {', '.join(sets)}")
+    wanted = parser.parse_args().sets or sets
+    if unknown := set(wanted) - set(sets):
+        parser.error(f"no such set: {', '.join(sorted(unknown))}")
+    try:
+        for jar_set in wanted:
+            downloaded = fetch(jar_set)
+            if downloaded:
+                print(f"  {len(downloaded)} jars for {jar_set}")
+    except SetupError as error:
+        print(error, file=sys.stderr)
+        return error.exit_code
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

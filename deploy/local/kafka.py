@@ -1,0 +1,350 @@
+"""A real single-node Kafka broker as a child process: for `make run`, the tests and the benchmark.
+
+It knows nothing of the join. In the foreground, until Ctrl-C:
+
+    python -m deploy.local.kafka --port 9092
+
+Its folder holds broker.log, server.properties and, in log/, the data.
+"""
+
+import argparse
+import base64
+import random
+import signal
+import socket
+import subprocess
+import sys
+import time
+import uuid
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from types import TracebackType
+from typing import Self
+
+from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka.admin import (  # type: ignore[attr-defined]  # its own re-exports
+    AdminClient,
+    ClusterMetadata,
+    NewTopic,
+)
+
+from deploy.local.jars import jar_folder
+from deploy.local.java import java_home
+from deploy.local.processes import last_lines, start_child, stop_child
+from job.errors import BrokerError, StreamjoinError, TopicError
+
+DATA_FOLDER = Path(__file__).parents[2] / "data" / "kafka"
+LOG_SETTINGS = Path(__file__).with_name("log4j2.properties")
+HOST = "127.0.0.1"
+# Below the ports Linux hands to outgoing connections (32768 and up): there, a client that tries
+# again and again to reach a broker that is down can take the broker's port, or connect to itself.
+PORTS = range(20_000, 25_000)
+CONTROLLER_PORTS = range(25_000, 30_000)
+
+# Enough for tests and the demo beside Spark on a small machine. A benchmark gives its own.
+JVM_OPTIONS = ("-Xms256m", "-Xmx512m", "-XX:+UseSerialGC")
+
+# It takes 1.5 s (2 s the first time) on 2 idle cores; shared continuous-integration machines are
+# several times slower.
+START_SECONDS = 60.0
+# A clean stop takes 0.3 s. Kafka recovers from an unclean one, so waiting longer gains little.
+STOP_SECONDS = 20.0
+TOPIC_SECONDS = 30.0
+# One question to a broker that may not be there yet.
+ANSWER_SECONDS = 0.5
+PAUSE_SECONDS = 0.05
+
+
+class EmbeddedKafka:
+    """The broker. `with EmbeddedKafka(folder) as kafka:` starts it and stops it.
+
+    It keeps its data in the folder and its port in this object: stopped or killed, it can be
+    started again and clients find it, and their topics, where they were.
+    """
+
+    def __init__(
+        self,
+        folder: Path = DATA_FOLDER,
+        *,
+        port: int | None = None,
+        jvm_options: Sequence[str] = JVM_OPTIONS,
+    ) -> None:
+        self._folder = folder.resolve()
+        self._port = port or _free_port(PORTS)
+        self._controller_port = _free_port(CONTROLLER_PORTS)
+        self._jvm_options = tuple(jvm_options)
+        self._child: subprocess.Popen[bytes] | None = None
+        self._log_start = 0
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.stop()
+
+    def start(self, timeout_seconds: float = START_SECONDS) -> None:
+        """Start the broker and return once it answers clients; nothing to do when it runs."""
+        if self.is_running:
+            return
+        deadline = time.monotonic() + timeout_seconds
+        self._prepare_folder(deadline)
+        self._log_start = self.log.stat().st_size if self.log.exists() else 0
+        self._child = start_child(self._java("kafka.Kafka", self._settings), log=self.log)
+        try:
+            self._wait_until_ready(deadline)
+        except BaseException:
+            self.kill()
+            raise
+
+    def stop(self) -> None:
+        """Let the broker close its logs and end. Harmless when it has ended already."""
+        if self._child:
+            stop_child(self._child, grace_seconds=STOP_SECONDS)
+
+    def kill(self) -> None:
+        """End the broker as a crash would: SIGKILL."""
+        if self._child:
+            self._child.kill()
+            self._child.wait()
+
+    def wait(self) -> int:
+        """Block until the broker ends by itself; answers its exit code."""
+        return self._running_child().wait()
+
+    @property
+    def bootstrap_servers(self) -> str:
+        return f"{HOST}:{self._port}"
+
+    @property
+    def is_running(self) -> bool:
+        return self._child is not None and self._child.poll() is None
+
+    @property
+    def pid(self) -> int:
+        return self._running_child().pid
+
+    @property
+    def log(self) -> Path:
+        return self._folder / "broker.log"
+
+    def create_topics(
+        self,
+        topics: Mapping[str, int] | Iterable[str],
+        *,
+        partitions: int = 1,
+        config: Mapping[str, str] | None = None,
+        exist_ok: bool = False,
+    ) -> None:
+        """Create topics and return once clients can use them: {name: partitions}, or names."""
+        wanted = dict(topics) if isinstance(topics, Mapping) else dict.fromkeys(topics, partitions)
+        deadline = time.monotonic() + TOPIC_SECONDS
+        new = [
+            NewTopic(name, count, replication_factor=1, config=dict(config or {}))
+            for name, count in wanted.items()
+        ]
+        admin = _admin(self.bootstrap_servers)
+        for name, created in admin.create_topics(new, request_timeout=TOPIC_SECONDS).items():
+            try:
+                created.result(TOPIC_SECONDS)
+            except KafkaException as error:
+                if exist_ok and error.args[0].code() == KafkaError.TOPIC_ALREADY_EXISTS:
+                    continue
+                raise TopicError(f"cannot create topic {name}: {error.args[0].str()}") from error
+        # The controller has written them down; the broker hears of it a moment later.
+        self._ask_until(lambda cluster: _has_leaders(cluster, wanted), deadline, what="topics")
+
+    def _running_child(self) -> subprocess.Popen[bytes]:
+        if self._child is None or self._child.poll() is not None:
+            raise BrokerError(f"the Kafka broker in {self._folder} is not running")
+        return self._child
+
+    # Starting
+
+    @property
+    def _settings(self) -> Path:
+        return self._folder / "server.properties"
+
+    @property
+    def _data(self) -> Path:
+        return self._folder / "log"
+
+    def _prepare_folder(self, deadline: float) -> None:
+        self._folder.mkdir(parents=True, exist_ok=True)
+        if not self._data.exists():
+            # Made beside and renamed: an interrupted start leaves no half-made data.
+            with TemporaryDirectory(dir=self._folder, prefix="new-") as unfinished:
+                self._format(Path(unfinished), deadline).rename(self._data)
+        self._write_settings(self._settings, data=self._data)
+
+    def _format(self, folder: Path, deadline: float) -> Path:
+        """Let Kafka's own tool make the data folder: it knows which features its release turns on.
+
+        Without them the broker starts too, but with the transactions of years ago. It takes 0.6 s,
+        once.
+        """
+        data, settings = folder / "log", folder / "server.properties"
+        self._write_settings(settings, data=data)
+        done = subprocess.run(
+            self._java("kafka.tools.StorageTool", "format", "-t", _new_id(), "-c", settings),
+            capture_output=True,
+            text=True,
+            timeout=deadline - time.monotonic(),
+        )
+        if done.returncode != 0:
+            raise BrokerError(f"cannot format {data} for Kafka:\n{done.stdout}{done.stderr}")
+        return data
+
+    def _java(self, main_class: str, *arguments: str | Path) -> list[str | Path]:
+        return [
+            java_home() / "bin" / "java",
+            *self._jvm_options,
+            f"-Dlog4j2.configurationFile={LOG_SETTINGS}",
+            "-cp",
+            jar_folder("kafka") / "*",
+            main_class,
+            *arguments,
+        ]
+
+    def _write_settings(self, file: Path, *, data: Path) -> None:
+        settings = _broker_settings(data, self._port, self._controller_port)
+        file.write_text("".join(f"{name}={value}\n" for name, value in settings.items()))
+
+    # Asking
+
+    def _wait_until_ready(self, deadline: float) -> None:
+        # Another broker may hold the port, and would answer while ours is about to fail.
+        ours = _cluster_id(self._data)
+        self._ask_until(
+            lambda cluster: cluster.cluster_id == ours and len(cluster.brokers) == 1,
+            deadline,
+            what="broker",
+        )
+
+    def _ask_until(
+        self, is_so: Callable[[ClusterMetadata], bool], deadline: float, *, what: str
+    ) -> None:
+        """Ask the broker about its cluster until the answer is right, it ends, or time is up."""
+        admin = _admin(self.bootstrap_servers)
+        while time.monotonic() < deadline:
+            if not self.is_running:
+                raise BrokerError(self._report("has ended"))
+            try:
+                if is_so(admin.list_topics(timeout=ANSWER_SECONDS)):
+                    return
+            except KafkaException:
+                pass  # not there yet
+            time.sleep(PAUSE_SECONDS)
+        raise BrokerError(self._report(f"did not get its {what} ready in time"))
+
+    def _report(self, trouble: str) -> str:
+        end = last_lines(self.log, start=self._log_start)
+        return (
+            f"the Kafka broker at {self.bootstrap_servers} {trouble}. {self.log} ends with:\n{end}"
+        )
+
+
+def _broker_settings(data: Path, port: int, controller_port: int) -> dict[str, object]:
+    return {
+        "process.roles": "broker,controller",
+        "node.id": 1,
+        "controller.quorum.voters": f"1@{HOST}:{controller_port}",
+        "listeners": f"CLIENTS://{HOST}:{port},CONTROLLER://{HOST}:{controller_port}",
+        "advertised.listeners": f"CLIENTS://{HOST}:{port}",
+        "listener.security.protocol.map": "CLIENTS:PLAINTEXT,CONTROLLER:PLAINTEXT",
+        "inter.broker.listener.name": "CLIENTS",
+        "controller.listener.names": "CONTROLLER",
+        "log.dirs": data,
+        # A misspelt topic is an error here, as it is where it matters.
+        "auto.create.topics.enable": "false",
+        # The defaults want three brokers and 50 partitions: one broker would never make them,
+        # and transactions and groups would wait for it for ever.
+        "offsets.topic.replication.factor": 1,
+        "offsets.topic.num.partitions": 4,
+        "transaction.state.log.replication.factor": 1,
+        "transaction.state.log.min.isr": 1,
+        "transaction.state.log.num.partitions": 4,
+        "share.coordinator.state.topic.replication.factor": 1,
+        "share.coordinator.state.topic.min.isr": 1,
+        "share.coordinator.state.topic.num.partitions": 1,
+        # After a crash the controller waits for the old broker's session to end before it lets
+        # the new one in: 10 s with the defaults of 9 s and 2 s.
+        "broker.session.timeout.ms": 3_000,
+        "broker.heartbeat.interval.ms": 500,
+        # Nobody else is about to join a group.
+        "group.initial.rebalance.delay.ms": 0,
+        # Sample records carry the time they tell of, which may be long ago: retention by age
+        # would delete them.
+        "log.retention.ms": -1,
+        # The default takes 128 MB, half of the heap.
+        "log.cleaner.dedupe.buffer.size": 16 * 1024 * 1024,
+    }
+
+
+def _admin(bootstrap_servers: str) -> AdminClient:
+    return AdminClient(
+        {
+            "bootstrap.servers": bootstrap_servers,
+            # It is asked while the broker starts: refused connections are no news, and soon over.
+            "reconnect.backoff.ms": 20,
+            "reconnect.backoff.max.ms": 100,
+            "log_level": 0,
+        }
+    )
+
+
+def _has_leaders(cluster: ClusterMetadata, wanted: Mapping[str, int]) -> bool:
+    """Whether a broker leads each partition of each topic."""
+    led = {
+        name: sum(partition.leader >= 0 for partition in topic.partitions.values())
+        for name, topic in cluster.topics.items()
+    }
+    return all(led.get(name, 0) >= count for name, count in wanted.items())
+
+
+def _cluster_id(data: Path) -> str:
+    lines = (data / "meta.properties").read_text().splitlines()
+    return dict(line.split("=", 1) for line in lines if "=" in line)["cluster.id"]
+
+
+def _new_id() -> str:
+    """An id as Kafka writes them: 16 bytes in 22 characters."""
+    # Kafka's tools take an id that begins with - for an option; one that begins with T cannot.
+    return base64.urlsafe_b64encode(b"M" + uuid.uuid4().bytes[1:]).decode().rstrip("=")
+
+
+def _free_port(ports: range) -> int:
+    for port in random.sample(ports, 100):
+        with socket.socket() as probe:
+            if probe.connect_ex((HOST, port)) != 0:
+                return port
+    raise BrokerError(f"no free port found between {ports.start} and {ports.stop}")
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description="Run a single-node Kafka broker until Ctrl-C.")
+    parser.add_argument("--port", type=int, default=9092, help="default: 9092")
+    parser.add_argument("--folder", type=Path, default=DATA_FOLDER, help="default: data/kafka")
+    arguments = parser.parse_args()
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # end the same way as on Ctrl-C
+    try:
+        with EmbeddedKafka(arguments.folder, port=arguments.port) as kafka:
+            print(f"Kafka answers at {kafka.bootstrap_servers}; Ctrl-C ends it.", flush=True)
+            exit_code = kafka.wait()
+    except KeyboardInterrupt:
+        return 0
+    except StreamjoinError as error:
+        print(error, file=sys.stderr)
+        return error.exit_code
+    print(f"Kafka ended by itself with {exit_code}: see {kafka.log}", file=sys.stderr)
+    return 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,128 @@
+#!/bin/sh
+# Prepares this machine: Python packages in .venv, a Java, the jars in .jars. Needs a Python 3.11 or
+# newer, and nothing else. `make` calls it before every target, so it is quick and silent when there
+# is nothing to do. $PYTHON and $JAVA_HOME are honoured; MAVEN_CENTRAL names a mirror of the jars.
+set -eu
+cd "$(dirname "$0")/../.."
+
+UV_VERSION=0.13.8
+STAMP=.tools/ready
+
+main() {
+  if is_ready; then return; fi
+  forget_a_moved_folder
+  python=$(find_python)
+  say "Python: $python"
+  make_tools "$python"
+  say "Python packages into .venv (about 500 MB the first time)"
+  sync_packages "$python"
+  ensure_java
+  say "Java: $(cat .tools/java_home)"
+  say "Jars into .jars"
+  .venv/bin/python -m deploy.local.jars
+  stamp >"$STAMP"
+  say "Ready."
+}
+
+# What the last set-up was made from and where; a different answer means to do it again.
+stamp() {
+  pwd
+  cksum pyproject.toml uv.lock jars.toml deploy/local/setup.sh
+}
+
+is_ready() {
+  [ -f "$STAMP" ] && [ "$(stamp)" = "$(cat "$STAMP")" ] &&
+    [ -x .venv/bin/python ] && [ -d .jars/spark ] && [ -d .jars/kafka ] &&
+    [ -x "$(cat .tools/java_home 2>/dev/null)/bin/java" ]
+}
+
+# The programs in .venv and .tools name their folder; in a copied or renamed one they do not run.
+forget_a_moved_folder() {
+  if [ -f "$STAMP" ] && [ "$(head -n 1 "$STAMP")" != "$PWD" ]; then
+    rm -rf .tools .venv
+  fi
+}
+
+find_python() {
+  for candidate in ${PYTHON:-python3 python3.14 python3.13 python3.12 python3.11 python}; do
+    # Asked to run, not only to be there: version managers leave names that start nothing.
+    if "$candidate" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then
+      "$candidate" -c 'import sys; print(sys.executable)'
+      return
+    fi
+  done
+  fail "Streamjoin needs Python 3.11 or newer, and ${PYTHON:-none of python3, python3.11 to python3.14} is${PYTHON:+ not} one.
+Install one, or say where it is:  make setup PYTHON=/path/to/python3.11
+  Debian 12, Ubuntu 24.04 and newer:  sudo apt-get install python3 python3-venv
+  Fedora, RHEL 9:                     sudo dnf install python3.12
+  macOS:                              brew install python@3.12"
+}
+
+# uv installs exactly what uv.lock says. It gets a virtual environment of its own.
+make_tools() {
+  if [ -x .tools/bin/uv ] && [ "$(.tools/bin/uv --version | cut -d' ' -f2)" = "$UV_VERSION" ]; then
+    return
+  fi
+  say "uv $UV_VERSION into .tools"
+  "$1" -c 'import ensurepip, venv' 2>/dev/null || install_venv "$1"
+  "$1" -m venv --clear .tools
+  quietly .tools/bin/python -m pip install --quiet --disable-pip-version-check "uv==$UV_VERSION"
+}
+
+# Debian and Ubuntu ship Python without the part that makes virtual environments.
+install_venv() {
+  package=$("$1" -c 'import sys; print("python%d.%d-venv" % sys.version_info[:2])')
+  can_apt || fail "$1 cannot make virtual environments. On Debian and Ubuntu:
+  sudo apt-get install $package
+Then run \`make setup\` again."
+  say "$package through apt-get"
+  apt_install "$package" || fail "apt-get could not install $package, which $1 needs to make virtual environments."
+}
+
+sync_packages() {
+  UV_PROJECT_ENVIRONMENT=.venv quietly .tools/bin/uv sync --frozen --quiet \
+    --python "$1" --no-python-downloads
+}
+
+ensure_java() {
+  mkdir -p .tools
+  # An older note may name a Java that is gone; JAVA_HOME and this machine are asked afresh.
+  rm -f .tools/java_home
+  if ! .venv/bin/python -m deploy.local.java >/dev/null 2>&1 && can_apt; then
+    say "Java through apt-get"
+    apt_install openjdk-17-jre-headless || apt_install openjdk-21-jre-headless ||
+      apt_install default-jre-headless || true
+  fi
+  # Where there is still none, this says how to get one.
+  home=$(.venv/bin/python -m deploy.local.java)
+  printf '%s\n' "$home" >.tools/java_home
+}
+
+can_apt() {
+  [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null
+}
+
+apt_install() {
+  [ -n "${apt_updated:-}" ] || quietly apt-get update -qq || return
+  apt_updated=yes
+  DEBIAN_FRONTEND=noninteractive quietly apt-get install -qq -y --no-install-recommends "$1"
+}
+
+# What a tool says matters only when it fails.
+quietly() {
+  if ! output=$("$@" 2>&1); then
+    printf '%s\n' "$output" >&2
+    return 1
+  fi
+}
+
+say() {
+  printf '%s\n' "$*"
+}
+
+fail() {
+  printf '%s\n' "$*" >&2
+  exit 1
+}
+
+main
