@@ -6,7 +6,7 @@ the checked tree.
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache, cached_property
 from itertools import pairwise
 from typing import Literal
@@ -76,7 +76,7 @@ class Expression:
 
     text: str
     """As the user wrote it."""
-    tree: exp.Expr
+    tree: exp.Expr = field(repr=False)
     """Every Column in it has `table` left or right, and its name as the schema spells it."""
 
     @cached_property

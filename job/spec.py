@@ -5,7 +5,6 @@ Pure: the text and the environment are handed in, nothing is read from disk, clo
 
 import re
 from collections.abc import Mapping
-from datetime import timedelta
 from enum import StrEnum
 from typing import Annotated, Any, Literal, Self
 

@@ -1,1 +1,4 @@
-"""The symmetric hash join in plain Python: it explains, simulates and checks; it carries no production data."""
+"""The symmetric hash join in plain Python: it explains, simulates and checks.
+
+It carries no production data.
+"""
