@@ -1,0 +1,80 @@
+"""What happens to a row inside the operator, as values: stories are told from them."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from job.semantics.rows import Key, Row, Side
+from job.semantics.watermark_predicates import WatermarkPredicate
+
+
+@dataclass(frozen=True)
+class Late:
+    """Dropped: its event time is at or before the watermark."""
+
+    side: Side
+    row: Row
+    watermark_ms: int
+
+
+@dataclass(frozen=True)
+class FailedPreJoinFilter:
+    """Not stored: no row of the other side could ever match it."""
+
+    side: Side
+    row: Row
+    null_padded: bool
+
+
+@dataclass(frozen=True)
+class Matched:
+    """Joined with a stored row of the other side; `side` is where the arriving row came from."""
+
+    side: Side
+    row: Row
+    stored: Row
+
+
+@dataclass(frozen=True)
+class Stored:
+    side: Side
+    row: Row
+    key: Key
+    matched: bool
+
+
+@dataclass(frozen=True)
+class NotStored:
+    """Passed through without being kept; `reason` says why nobody can need it later."""
+
+    side: Side
+    row: Row
+    reason: str
+
+
+@dataclass(frozen=True)
+class RemovedByMatch:
+    """A left row of a left semi join leaves the state with its first match."""
+
+    side: Side
+    row: Row
+
+
+@dataclass(frozen=True)
+class Evicted:
+    """Left the state because the state watermark has passed it."""
+
+    side: Side
+    row: Row
+    predicate: WatermarkPredicate
+    null_padded: bool
+
+
+Event: TypeAlias = (
+    Late | FailedPreJoinFilter | Matched | Stored | NotStored | RemovedByMatch | Evicted
+)
+Observer: TypeAlias = Callable[[Event], None]
+
+
+def nobody_listens(_: Event) -> None:
+    """The observer of a run that needs no story."""

@@ -1,0 +1,180 @@
+"""OneSideHashJoiner: one side of the join in one micro-batch.
+
+It drops late rows, filters, joins each row with what the other side has stored, stores it, and at
+the end of the batch lets go of old state. Both sides are this class; what left and right do
+differently is asked of `SideRules`.
+"""
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+
+from job.semantics.event_time import is_behind
+from job.semantics.events import (
+    Evicted,
+    FailedPreJoinFilter,
+    Late,
+    Matched,
+    NotStored,
+    Observer,
+    RemovedByMatch,
+    Stored,
+)
+from job.semantics.rows import JoinedRow, Key, Row, Side, joined
+from job.semantics.state_manager import KeyToValuePair, StateManager
+from job.semantics.state_store import StateStoreMetrics
+from job.semantics.watermark_predicates import WatermarkPredicate
+from job.spec import JoinType
+
+
+@dataclass(frozen=True)
+class SideRules:
+    """What the join type asks of one side."""
+
+    side: Side
+    join_type: JoinType
+
+    @property
+    def null_pads_unmatched(self) -> bool:
+        """Whether a row of this side without a partner comes out beside nulls."""
+        outer = JoinType.LEFT_OUTER if self.side == "left" else JoinType.RIGHT_OUTER
+        return self.join_type in {outer, JoinType.FULL_OUTER}
+
+    @property
+    def first_match_is_enough(self) -> bool:
+        """Whether a row of this side comes out at most once, alone: left of a left semi join."""
+        return self.join_type is JoinType.LEFT_SEMI and self.side == "left"
+
+    @property
+    def takes_away_matches(self) -> bool:
+        """Whether a row of this side removes the stored rows it matches: right of left semi."""
+        return self.join_type is JoinType.LEFT_SEMI and self.side == "right"
+
+
+@dataclass(frozen=True)
+class SideInput:
+    """How rows of one side are read; the compiled expressions of the plan."""
+
+    key: Callable[[Row], Key]
+    """keyGenerator."""
+    event_time: Callable[[Row], int | None] | None
+    """Microseconds since the epoch; None where the side has no watermark."""
+    pre_join_filter: Callable[[Row], bool]
+    """The one-sided part of ON; a row that fails it can match no row whatsoever."""
+
+
+class OneSideHashJoiner:
+    """Lives for one batch; the state manager it works on lives as long as the query."""
+
+    def __init__(
+        self,
+        rules: SideRules,
+        side_input: SideInput,
+        state: StateManager,
+        post_join_filter: Callable[[JoinedRow], bool],
+        predicate: WatermarkPredicate | None,
+        key_time: Callable[[Key], int | None],
+        observer: Observer,
+    ) -> None:
+        self.rules = rules
+        self.side = rules.side
+        self.state = state
+        self._input = side_input
+        self._post_join_filter = post_join_filter
+        self._predicate = predicate
+        self._key_time = key_time
+        self._observer = observer
+        self.updated_state_rows_count = 0
+        self.removed_state_rows_count = 0
+        self.late_rows_count = 0
+
+    def store_and_join_with_other_side(
+        self, rows: Iterable[Row], other_side: "OneSideHashJoiner", late_watermark_ms: int
+    ) -> Iterator[JoinedRow]:
+        for row in self._rows_not_late(rows, late_watermark_ms):
+            # A row that fails can never satisfy the whole condition, so it needs no place in the
+            # state; if its side is the outer side it comes out now and not after the watermark.
+            if self._input.pre_join_filter(row):
+                yield from self._join_and_store(row, other_side)
+            else:
+                null_padded = self.rules.null_pads_unmatched
+                self._observer(FailedPreJoinFilter(self.side, row, null_padded))
+                if null_padded:
+                    yield joined(self.side, row, None)
+
+    def _rows_not_late(self, rows: Iterable[Row], watermark_ms: int) -> Iterator[Row]:
+        """applyRemovingRowsOlderThanWatermark: a row equal to the watermark is late, too."""
+        for row in rows:
+            if self._input.event_time and is_behind(self._input.event_time(row), watermark_ms):
+                self.late_rows_count += 1
+                self._observer(Late(self.side, row, watermark_ms))
+            else:
+                yield row
+
+    def _join_and_store(self, row: Row, other_side: "OneSideHashJoiner") -> Iterator[JoinedRow]:
+        key = self._input.key(row)
+        matches = list(self._matches(row, key, other_side))
+        if self.rules.first_match_is_enough:
+            yield from matches[:1]
+        else:
+            yield from matches
+        self._store(key, row, matched=bool(matches))
+
+    def _matches(self, row: Row, key: Key, other_side: "OneSideHashJoiner") -> Iterator[JoinedRow]:
+        look_up = (
+            other_side.state.get_joined_rows_and_remove_matched
+            if self.rules.takes_away_matches
+            else other_side.state.get_joined_rows
+        )
+        for match in look_up(
+            key, lambda that: joined(self.side, row, that), self._post_join_filter
+        ):
+            stored = match.right if self.side == "left" else match.left
+            self._observer(Matched(self.side, row, stored))
+            if self.rules.takes_away_matches:
+                other_side.removed_state_rows_count += 1
+                self._observer(RemovedByMatch(other_side.side, stored))
+            yield match
+
+    def _store(self, key: Key, row: Row, *, matched: bool) -> None:
+        if self.rules.first_match_is_enough and matched:
+            self._observer(NotStored(self.side, row, "it has come out, and comes out only once"))
+        elif self._is_needed_later(key, row, matched=matched):
+            self.state.append(key, row, matched=matched)
+            self.updated_state_rows_count += 1
+            self._observer(Stored(self.side, row, key, matched))
+        else:
+            reason = "the state watermark has passed it: no row to come can match it"
+            self._observer(NotStored(self.side, row, reason))
+
+    def _is_needed_later(self, key: Key, row: Row, *, matched: bool) -> bool:
+        """Left rows always, even if evicted in this batch: its right rows are still to come.
+
+        Right rows come last. One that this batch will evict is not stored, unless evicting it is
+        what makes it come out unmatched.
+        """
+        if self.side == "left":
+            return True
+        return not self._is_evictable(key, row) or (self.rules.null_pads_unmatched and not matched)
+
+    def _is_evictable(self, key: Key, row: Row) -> bool:
+        """stateKeyWatermarkPredicateFunc and stateValueWatermarkPredicateFunc."""
+        if self._predicate is None:
+            return False
+        if self._predicate.on == "key":
+            return is_behind(self._key_time(key), self._predicate.watermark_ms)
+        at = self._input.event_time(row) if self._input.event_time else None
+        return is_behind(at, self._predicate.watermark_ms)
+
+    def remove_old_state(self) -> Iterator[KeyToValuePair]:
+        """Removes as it yields; read to the end before anything else is asked of this side."""
+        if self._predicate is None:
+            return
+        for pair in self.state.evict(self._predicate):
+            self.removed_state_rows_count += 1
+            null_padded = self.rules.null_pads_unmatched and not pair.matched
+            self._observer(Evicted(self.side, pair.value, self._predicate, null_padded))
+            yield pair
+
+    def commit_state_and_get_metrics(self) -> StateStoreMetrics:
+        self.state.commit()
+        return self.state.metrics

@@ -1,0 +1,249 @@
+"""StreamingSymmetricHashJoinExec: both sides are stored, and each row meets the other side's.
+
+                              /-----------------------\\
+    left side input --------->|    left side state    |------\\
+                              \\-----------------------/      |
+                                                             |--------> joined output
+                              /-----------------------\\      |
+    right side input -------->|    right side state   |------/
+                              \\-----------------------/
+
+One batch: left rows meet the stored right rows and are stored; right rows meet the stored left
+rows, those of this batch among them, and are stored. So a pair meets once. Then old state goes,
+and rows of the outer side that go without ever having matched come out beside nulls.
+
+One object here is all partitions of the operator together: a row's partition follows from its key
+(partitioning.py), so which rows meet does not depend on their number.
+"""
+
+import time
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+
+from job.semantics.event_time import BatchWatermarks
+from job.semantics.events import Observer, nobody_listens
+from job.semantics.one_side_joiner import OneSideHashJoiner, SideInput, SideRules
+from job.semantics.rows import SIDES, JoinedRow, Key, Row, Side, joined
+from job.semantics.state_manager import (
+    StateFormatVersion,
+    StateManager,
+    StateTimes,
+    SymmetricHashJoinStateManager,
+)
+from job.semantics.state_manager_v4 import SymmetricHashJoinStateManagerV4
+from job.semantics.state_store import StateStoreMetrics
+from job.semantics.watermark_predicates import (
+    JoinCondition,
+    WatermarkPredicates,
+    state_watermark_predicates,
+)
+from job.spec import JoinType
+
+OPERATOR = "StreamingSymmetricHashJoinExec"
+
+SUPPORTED_JOIN_TYPES = frozenset({
+    JoinType.INNER, JoinType.LEFT_OUTER, JoinType.RIGHT_OUTER, JoinType.FULL_OUTER,
+    JoinType.LEFT_SEMI,
+})  # fmt: skip
+
+
+class UnsupportedJoinError(ValueError):
+    """The operator does not take this join; Spark refuses it with the same words."""
+
+
+@dataclass(frozen=True)
+class Attribute:
+    """A column of an input or of the output."""
+
+    name: str
+    type: str
+    nullable: bool = True
+
+
+@dataclass(frozen=True)
+class JoinOperatorPlan:
+    """What StreamingSymmetricHashJoinExec is created with."""
+
+    join_type: JoinType
+    left: SideInput
+    right: SideInput
+    condition: JoinCondition
+    post_join_filter: Callable[[JoinedRow], bool] = field(default=lambda _: True)
+    key_time: Callable[[Key], int | None] = field(default=lambda _: None)
+    """Event time of a key that carries the watermark, in microseconds (a window's end)."""
+    state_format_version: StateFormatVersion = 4
+
+    def __post_init__(self) -> None:
+        if self.join_type not in SUPPORTED_JOIN_TYPES:
+            raise UnsupportedJoinError(
+                f"{OPERATOR} should not take {self.join_type} as the JoinType"
+            )
+        if self.state_format_version < 2 and self.join_type is not JoinType.INNER:
+            raise UnsupportedJoinError(
+                f"{self.join_type} needs the matched flag of state format 2 (SPARK-26154)"
+            )
+
+    def of(self, side: Side) -> SideInput:
+        return self.left if side == "left" else self.right
+
+
+@dataclass(frozen=True)
+class OperatorMetrics:
+    """The seven measures of the operator, and the state stores' custom ones."""
+
+    all_updates_time_ms: int
+    """total time to update rows"""
+    all_removals_time_ms: int
+    """total time to remove rows"""
+    commit_time_ms: int
+    """time to commit changes"""
+    num_output_rows: int
+    """number of output rows"""
+    num_total_state_rows: int
+    """number of total state rows"""
+    num_updated_state_rows: int
+    """number of updated state rows"""
+    num_removed_state_rows: int
+    """number of removed state rows: evicted, or gone with their only match"""
+    state_memory: int
+    """memory used by state"""
+    num_dropped_by_watermark: int
+    custom: dict[str, int]
+
+
+@dataclass(frozen=True)
+class OperatorOutput:
+    rows: list[JoinedRow]
+    metrics: OperatorMetrics
+    predicates: WatermarkPredicates
+
+
+class StreamingSymmetricHashJoin:
+    """The operator of one query, from its first batch on."""
+
+    def __init__(self, plan: JoinOperatorPlan, observer: Observer = nobody_listens) -> None:
+        self.plan = plan
+        self._observer = observer
+        self.states: dict[Side, StateManager] = {side: _state(plan, side) for side in SIDES}
+
+    def process(
+        self, left_rows: Iterable[Row], right_rows: Iterable[Row], watermarks: BatchWatermarks
+    ) -> OperatorOutput:
+        """processPartitions: one micro-batch."""
+        predicates = state_watermark_predicates(
+            self.plan.condition, eviction_ms=watermarks.eviction, late_ms=watermarks.late
+        )
+        left, right = (self._joiner(side, predicates) for side in SIDES)
+        started = time.perf_counter_ns()
+        rows = [
+            *left.store_and_join_with_other_side(left_rows, right, watermarks.late),
+            *right.store_and_join_with_other_side(right_rows, left, watermarks.late),
+        ]
+        joined_at = time.perf_counter_ns()
+        rows += self._unmatched_rows(left, right)
+        updated_at = time.perf_counter_ns()
+        self._remove_state_nobody_waits_for(left, right)
+        removed_at = time.perf_counter_ns()
+        stores = [joiner.commit_state_and_get_metrics() for joiner in (left, right)]
+        committed_at = time.perf_counter_ns()
+        metrics = _metrics(
+            (left, right),
+            StateStoreMetrics.combine(*stores),
+            output_rows=len(rows),
+            # As Spark counts: all processing is update time, and what eviction of the outer side
+            # took is removal time as well.
+            update_ns=updated_at - started,
+            removal_ns=removed_at - joined_at,
+            commit_ns=committed_at - removed_at,
+        )
+        return OperatorOutput(rows, metrics, predicates)
+
+    def should_run_another_batch(self, watermarks: BatchWatermarks, new_watermark_ms: int) -> bool:
+        """Whether a batch without data has something to do: state to evict by a newer watermark."""
+        predicates = state_watermark_predicates(
+            self.plan.condition, eviction_ms=watermarks.eviction, late_ms=watermarks.late
+        )
+        return predicates.any_defined and new_watermark_ms > watermarks.eviction
+
+    def abort(self) -> None:
+        """The batch failed: all state as it was after the one before."""
+        for state in self.states.values():
+            state.abort_if_needed()
+
+    def _joiner(self, side: Side, predicates: WatermarkPredicates) -> OneSideHashJoiner:
+        return OneSideHashJoiner(
+            SideRules(side, self.plan.join_type),
+            self.plan.of(side),
+            self.states[side],
+            self.plan.post_join_filter,
+            predicates.of(side),
+            self.plan.key_time,
+            self._observer,
+        )
+
+    def _unmatched_rows(self, *joiners: OneSideHashJoiner) -> Iterator[JoinedRow]:
+        """Evicts the outer side, left first; a row that ever matched goes in silence.
+
+        Only after all matches of the batch have been found (SPARK-38684): a row must not come out
+        matched and null-padded.
+        """
+        for joiner in joiners:
+            if joiner.rules.null_pads_unmatched:
+                for pair in joiner.remove_old_state():
+                    if not pair.matched:
+                        yield joined(joiner.side, pair.value, None)
+
+    def _remove_state_nobody_waits_for(self, *joiners: OneSideHashJoiner) -> None:
+        """Evicts the sides whose unmatched rows do not come out."""
+        for joiner in joiners:
+            if not joiner.rules.null_pads_unmatched:
+                for _ in joiner.remove_old_state():
+                    pass
+
+
+def output_schema(
+    join_type: JoinType, left: Iterable[Attribute], right: Iterable[Attribute]
+) -> list[Attribute]:
+    """The columns of both sides; those of a side that may be all null become nullable."""
+    if join_type is JoinType.LEFT_SEMI:
+        return list(left)
+    if join_type not in SUPPORTED_JOIN_TYPES:
+        raise UnsupportedJoinError(f"{OPERATOR} should not take {join_type} as the JoinType")
+    left_padded = SideRules("right", join_type).null_pads_unmatched
+    right_padded = SideRules("left", join_type).null_pads_unmatched
+    return [*_nullable(left, if_padded=left_padded), *_nullable(right, if_padded=right_padded)]
+
+
+def _nullable(attributes: Iterable[Attribute], *, if_padded: bool) -> list[Attribute]:
+    return [Attribute(a.name, a.type, a.nullable or if_padded) for a in attributes]
+
+
+def _state(plan: JoinOperatorPlan, side: Side) -> StateManager:
+    event_time = plan.of(side).event_time
+    times = StateTimes(of_key=plan.key_time, of_value=event_time or (lambda _: None))
+    if plan.state_format_version == 4:
+        return SymmetricHashJoinStateManagerV4(side, times)
+    return SymmetricHashJoinStateManager(side, times)
+
+
+def _metrics(
+    joiners: tuple[OneSideHashJoiner, ...],
+    stores: StateStoreMetrics,
+    *,
+    output_rows: int,
+    update_ns: int,
+    removal_ns: int,
+    commit_ns: int,
+) -> OperatorMetrics:
+    return OperatorMetrics(
+        all_updates_time_ms=update_ns // 1_000_000,
+        all_removals_time_ms=removal_ns // 1_000_000,
+        commit_time_ms=commit_ns // 1_000_000,
+        num_output_rows=output_rows,
+        num_total_state_rows=stores.num_keys,
+        num_updated_state_rows=sum(joiner.updated_state_rows_count for joiner in joiners),
+        num_removed_state_rows=sum(joiner.removed_state_rows_count for joiner in joiners),
+        state_memory=stores.memory_used_bytes,
+        num_dropped_by_watermark=sum(joiner.late_rows_count for joiner in joiners),
+        custom=stores.custom,
+    )

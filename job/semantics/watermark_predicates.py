@@ -1,0 +1,225 @@
+"""Which state can go: StreamingSymmetricHashJoinHelper and StreamingJoinHelper in Python.
+
+For each side one of three answers, as in the class comment of StreamingSymmetricHashJoinExec:
+
+1. a join key carries the watermark (of either side): a predicate on the key. State goes once
+   `key <= watermark`; both sides' by the same key.
+2. the ON condition bounds this side's event time by the other's: a predicate on the value. From
+   `right < left + 8 minutes` and "no more right rows at or before the watermark" follows that left
+   rows at or before `watermark - 8 minutes` match nothing any more.
+3. none: this side's state stays for ever.
+
+The arithmetic is Spark's own, in doubles, with its quirks: it takes any comparison with a column
+of this side for a bound, not just one with event times. `left.cost > 5` in ON bounds left state by
+5000 ms after the epoch, and as the lowest bound counts, nothing is ever evicted. Whoever writes
+the plan must keep such comparisons out of Spark's sight.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+from sqlglot import exp
+
+from job.semantics.intervals import interval
+from job.semantics.rows import SIDES, Side, other
+
+
+@dataclass(frozen=True)
+class WatermarkPredicate:
+    """JoinStateWatermarkPredicate: state with `key or value <= watermark` can go."""
+
+    on: Literal["key", "value"]
+    watermark_ms: int
+    previous_ms: int | None = None
+    """Everything up to here went in an earlier batch: format 4 starts its scan there."""
+
+    def __str__(self) -> str:
+        return f"{self.on} predicate: <= {self.watermark_ms * 1000}"
+
+
+@dataclass(frozen=True)
+class WatermarkPredicates:
+    """JoinStateWatermarkPredicates."""
+
+    left: WatermarkPredicate | None = None
+    right: WatermarkPredicate | None = None
+
+    def of(self, side: Side) -> WatermarkPredicate | None:
+        return self.left if side == "left" else self.right
+
+    @property
+    def any_defined(self) -> bool:
+        return self.left is not None or self.right is not None
+
+
+@dataclass(frozen=True)
+class JoinCondition:
+    """What getStateWatermarkPredicates looks at."""
+
+    event_time: Mapping[Side, str]
+    """The column of each side that carries its watermark; a side without has no entry."""
+    watermark_keys: Mapping[Side, int] = field(default_factory=dict)
+    """Ordinal of the first join key of a side that is its event-time column (or its window)."""
+    conjuncts: Sequence[exp.Expression] = ()
+    """The ON clause without the equality of keys; columns are qualified left and right."""
+
+
+def state_watermark_predicates(
+    condition: JoinCondition, *, eviction_ms: int, late_ms: int
+) -> WatermarkPredicates:
+    """getStateWatermarkPredicates for one micro-batch and its two watermarks."""
+    predicates = {
+        side: _one_side(condition, side, eviction_ms=eviction_ms, late_ms=late_ms) for side in SIDES
+    }
+    return WatermarkPredicates(**predicates)
+
+
+def _one_side(
+    condition: JoinCondition, side: Side, *, eviction_ms: int, late_ms: int
+) -> WatermarkPredicate | None:
+    """getOneSideStateWatermarkPredicate."""
+    if condition.watermark_keys:  # cases 1 and 3 of the class comment
+        # The key's own watermark tells where the last scan ended only if the key is this side's
+        # event time: of another column rows could come in behind it.
+        previous = late_ms if side in condition.watermark_keys else None
+        return WatermarkPredicate("key", eviction_ms, previous)
+    if side not in condition.event_time:
+        return None
+    watermark = state_value_watermark(condition, side, eviction_ms)
+    if watermark is None:
+        return None
+    # A bound above the late-row watermark says nothing about what is still to come: rows between
+    # the two are accepted and must be found by the next scan.
+    previous = state_value_watermark(condition, side, late_ms)
+    reached = previous is not None and previous <= late_ms
+    return WatermarkPredicate("value", watermark, previous if reached else None)
+
+
+def state_value_watermark(condition: JoinCondition, side: Side, watermark_ms: int) -> int | None:
+    """getStateValueWatermark: the lowest bound that any conjunct puts on `side`'s event time.
+
+    Cleaning up includes the bound itself. `left > W` lets go of left <= W; `left >= W` must keep
+    W, so its bound is one millisecond less.
+    """
+    if other(side) not in condition.event_time:
+        return None
+    bounds = [
+        bound
+        for conjunct in condition.conjuncts
+        if (bound := _bound(conjunct, condition, side, watermark_ms)) is not None
+    ]
+    return min(bounds, default=None)
+
+
+def _bound(
+    conjunct: exp.Expression, condition: JoinCondition, side: Side, watermark_ms: int
+) -> int | None:
+    low, high = conjunct.this, conjunct.args.get("expression", exp.Null())
+    match conjunct:
+        case exp.Paren():
+            return _bound(low, condition, side, watermark_ms)
+        case exp.LT():
+            return _from_less_than(low, high, condition, side, watermark_ms)
+        case exp.GT():
+            return _from_less_than(high, low, condition, side, watermark_ms)
+        case exp.LTE():
+            bound = _from_less_than(low, high, condition, side, watermark_ms)
+        case exp.GTE():
+            bound = _from_less_than(high, low, condition, side, watermark_ms)
+        case _:
+            return None
+    return None if bound is None else bound - 1
+
+
+def _from_less_than(
+    low: exp.Expression,
+    high: exp.Expression,
+    condition: JoinCondition,
+    side: Side,
+    watermark_ms: int,
+) -> int | None:
+    """getStateWatermarkFromLessThenPredicate.
+
+        right + c1 < left + c2               with W for right, solved for left:
+        right + c1 - left - c2 < 0           W + c1 - c2 < left
+
+    The terms are doubles in microseconds; None where the comparison has no such form.
+    """
+    try:
+        terms = [*_terms(low, negated=False), *_terms(high, negated=True)]
+    except ValueError:
+        return None
+    own = [term for term in terms if term.side == side]
+    if len(own) != 1 or not own[0].negated:
+        return None  # no bound, one from the wrong direction, or one that cannot be solved
+    rest = [term for term in terms if term.side != side]
+    if sum(term.side is not None for term in rest) > 1 or not rest:
+        return None
+    value = 0.0
+    for position, term in enumerate(rest):
+        number = term.value
+        if term.side is not None:
+            if term.column != condition.event_time.get(term.side):
+                return None  # a column without a watermark: nothing is known of its future
+            number = watermark_ms * 1000.0
+        signed = -number if term.negated else number
+        value = signed if position == 0 else value + signed
+    return int(value / 1000.0)
+
+
+@dataclass(frozen=True)
+class _Term:
+    """A column (side set) or a constant in microseconds, perhaps negated."""
+
+    negated: bool
+    side: Side | None = None
+    column: str = ""
+    value: float = 0.0
+
+
+_CONSTANT_SCALE = 1_000_000.0  # a bare number stands for seconds
+
+
+def _terms(node: exp.Expression, *, negated: bool) -> Iterable[_Term]:
+    """collectTerms: `node` as a sum; ValueError where it is none."""
+    match node:
+        case exp.Paren():
+            return _terms(node.this, negated=negated)
+        case exp.Add():
+            return [*_terms(node.this, negated=negated), *_terms(node.expression, negated=negated)]
+        case exp.Sub():
+            _refuse_difference_of_times(node)
+            return [
+                *_terms(node.this, negated=negated),
+                *_terms(node.expression, negated=not negated),
+            ]
+        case exp.Neg():
+            return _terms(node.this, negated=not negated)
+        case exp.Cast() if node.to.this in _PASSED_CASTS and not isinstance(node.this, exp.Literal):
+            return _terms(node.this, negated=negated)
+        case exp.Column():
+            side: Side = "left" if node.table == "left" else "right"
+            return [_Term(negated, side, node.name)]
+        case exp.Interval():
+            length = interval(node)
+            if length.months:
+                raise ValueError("a month has no fixed length")
+            return [_Term(negated, value=float(length.micros))]
+        case exp.Literal() if not node.is_string:
+            return [_Term(negated, value=float(node.name) * _CONSTANT_SCALE)]
+    raise ValueError(f"{type(node).__name__} is not a sum of columns and constants")
+
+
+_PASSED_CASTS = frozenset({
+    exp.DType.TINYINT, exp.DType.SMALLINT, exp.DType.INT, exp.DType.BIGINT, exp.DType.FLOAT,
+    exp.DType.DOUBLE, exp.DType.DECIMAL, exp.DType.TIMESTAMP, exp.DType.TIMESTAMPTZ,
+})  # fmt: skip
+
+
+def _refuse_difference_of_times(node: exp.Sub) -> None:
+    """left.t - right.t is an interval (SubtractTimestamps), which Spark does not see through."""
+    if isinstance(node.this.unnest(), exp.Column) and isinstance(
+        node.expression.unnest(), exp.Column
+    ):
+        raise ValueError("a difference of two columns is not a sum of times")

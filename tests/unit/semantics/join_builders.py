@@ -1,0 +1,77 @@
+"""Small rows and joins for the tests of the operator: a row is (key, seconds, tag)."""
+
+from typing import NamedTuple
+
+import sqlglot
+
+from job.semantics.event_time import WatermarkTracker
+from job.semantics.events import Observer, nobody_listens
+from job.semantics.one_side_joiner import SideInput
+from job.semantics.operator import JoinOperatorPlan
+from job.semantics.query import JoinQuery
+from job.semantics.state_manager import StateFormatVersion
+from job.semantics.watermark_predicates import JoinCondition
+from job.spec import JoinType
+
+SECOND = 1_000_000
+WINDOW = "right.t >= left.t - interval 0 seconds AND right.t <= left.t + interval 5 seconds"
+
+
+class R(NamedTuple):
+    """A row of either side."""
+
+    key: object
+    at: float | None
+    tag: str = ""
+
+
+def micros(row: R) -> int | None:
+    return None if row.at is None else round(row.at * SECOND)
+
+
+def conjuncts(condition: str) -> list[sqlglot.exp.Expression]:
+    tree = sqlglot.parse_one(condition, dialect="spark")
+    return list(tree.flatten()) if isinstance(tree, sqlglot.exp.And) else [tree]
+
+
+def in_window(left: R, right: R, *, before: float = 0, after: float = 5) -> bool:
+    if left.at is None or right.at is None:
+        return False
+    return left.at - before <= right.at <= left.at + after
+
+
+def operator_plan(
+    join_type: JoinType,
+    *,
+    condition: str = WINDOW,
+    post=in_window,
+    left_filter=lambda _: True,
+    right_filter=lambda _: True,
+    key_is_time: bool = False,
+    state_format_version: StateFormatVersion = 4,
+) -> JoinOperatorPlan:
+    """A join on the key within 5 seconds, unless told otherwise."""
+    watermark_keys = {"left": 0, "right": 0} if key_is_time else {}
+    return JoinOperatorPlan(
+        join_type=join_type,
+        left=SideInput(lambda row: (row.key,), micros, left_filter),
+        right=SideInput(lambda row: (row.key,), micros, right_filter),
+        condition=JoinCondition(
+            {"left": "t", "right": "t"}, watermark_keys, conjuncts(condition) if condition else []
+        ),
+        post_join_filter=lambda row: post(row.left, row.right),
+        key_time=(lambda key: key[0] * SECOND) if key_is_time else (lambda _: None),
+        state_format_version=state_format_version,
+    )
+
+
+def query(plan: JoinOperatorPlan, *, delay_ms: int = 10_000, observer: Observer = nobody_listens):
+    return JoinQuery(plan, WatermarkTracker({"left": delay_ms, "right": delay_ms}), observer)
+
+
+def pairs(batch) -> list[tuple[str | None, str | None]]:
+    """The tags of a batch's joined rows, in order."""
+    return sorted(
+        ((l and l.tag, r and r.tag) for l, r in batch.output.rows),  # noqa: E741 - left, right
+        key=str,
+    )

@@ -1,0 +1,285 @@
+"""The operator, rule by rule, under both state formats."""
+
+import pytest
+from join_builders import R, operator_plan, pairs, query
+
+from job.semantics.events import Evicted, Late, NotStored, Stored
+from job.semantics.operator import (
+    Attribute,
+    JoinOperatorPlan,
+    UnsupportedJoinError,
+    output_schema,
+)
+from job.spec import JoinType
+
+pytestmark = pytest.mark.parametrize("version", [2, 4])
+
+PUSH = R("push", 1000, "push")  # moves a side's watermark past everything before
+
+
+def start(join_type, version, **options):
+    observer = options.pop("observer", None)
+    plan = operator_plan(join_type, state_format_version=version, **options)
+    return query(plan, observer=observer) if observer else query(plan)
+
+
+def run(join, left=(), right=()):
+    return pairs(join.run_batch(list(left), list(right)))
+
+
+def push(join):
+    """A batch that moves the watermark, then the batch without data that follows it."""
+    run(join, [PUSH], [PUSH._replace(key="other")])
+    return run(join)
+
+
+def test_rows_of_one_batch_meet_once(version):
+    join = start(JoinType.INNER, version)
+
+    assert [("l", "r")] == run(join, [R("a", 1, "l")], [R("a", 2, "r")])
+
+
+def test_rows_of_different_batches_meet_whichever_side_comes_first(version):
+    join = start(JoinType.INNER, version)
+
+    assert [] == run(join, [R("a", 1, "l1")])
+    assert [("l1", "r1")] == run(join, (), [R("a", 2, "r1")])
+    assert [("l2", "r1")] == run(join, [R("a", 2, "l2")])
+
+
+def test_every_pair_within_the_window_comes_out_and_no_other(version):
+    join = start(JoinType.INNER, version)
+    left = [R("a", at, f"l{at}") for at in (1, 2, 10)]
+    right = [R("a", at, f"r{at}") for at in (1, 6, 7)]
+
+    assert [("l1", "r1"), ("l1", "r6"), ("l2", "r6"), ("l2", "r7")] == run(join, left, right)
+
+
+@pytest.mark.parametrize(
+    ("join_type", "unmatched"),
+    [
+        (JoinType.INNER, []),
+        (JoinType.LEFT_OUTER, [("l", None)]),
+        (JoinType.RIGHT_OUTER, [(None, "r")]),
+        (JoinType.FULL_OUTER, [("l", None), (None, "r")]),
+        (JoinType.LEFT_SEMI, []),
+    ],
+)
+def test_unmatched_rows_come_out_once_the_state_watermark_has_passed(version, join_type, unmatched):
+    join = start(join_type, version)
+
+    assert [] == run(join, [R("a", 1, "l")], [R("b", 1, "r")])
+    assert unmatched == push(join)
+    assert [] == push(join)
+
+
+def test_a_row_that_ever_matched_never_comes_out_beside_nulls(version):
+    join = start(JoinType.FULL_OUTER, version)
+
+    assert [("l", "r")] == run(join, [R("a", 1, "l")], [R("a", 1, "r")])
+    assert [] == push(join)
+
+
+def test_a_row_matched_in_the_batch_that_evicts_it_does_not_come_out_beside_nulls(version):
+    """SPARK-26154 and SPARK-38684: all matches first, then eviction."""
+    join = start(JoinType.LEFT_OUTER, version)
+    run(join, [R("a", 95, "l"), R("z", 200, "")], [R("z", 200, "")])
+
+    # evicts left rows up to 184.999 s, while late rows are still judged by the watermark before
+    assert [("l", "r")] == run(join, (), [R("a", 99, "r")])
+
+
+def test_late_rows_are_dropped_and_counted_one_batch_after_the_watermark_moved(version):
+    seen = []
+    join = start(JoinType.LEFT_OUTER, version, observer=seen.append)
+    run(join, [R("a", 100, "l")], [R("b", 100, "r")])
+
+    second = join.run_batch([R("a", 90, "late by the new watermark only")], [])
+    third = join.run_batch([R("a", 90, "late")], [R("b", 90.0001, "just in time")])
+
+    assert (0, 90_000) == (second.watermarks.late, second.watermarks.eviction)
+    assert 0 == second.output.metrics.num_dropped_by_watermark
+    assert 1 == third.output.metrics.num_dropped_by_watermark
+    assert ["late"] == [event.row.tag for event in seen if isinstance(event, Late)]
+
+
+def test_a_row_failing_its_sides_filter_is_not_stored_and_comes_out_at_once(version):
+    join = start(JoinType.LEFT_OUTER, version, left_filter=lambda row: row.tag != "bad")
+
+    batch = join.run_batch([R("a", 1, "bad")], [R("a", 1, "r")])
+
+    assert [("bad", None)] == pairs(batch)
+    assert 1 == batch.output.metrics.num_total_state_rows
+    assert [] == run(join, (), [R("a", 1, "r2")])
+
+
+def test_a_row_failing_the_filter_of_the_inner_side_just_goes(version):
+    join = start(JoinType.LEFT_OUTER, version, right_filter=lambda row: row.tag != "bad")
+
+    assert [] == run(join, [R("a", 1, "l")], [R("a", 1, "bad")])
+
+
+def test_rows_that_fail_the_post_join_filter_are_not_marked_as_matched(version):
+    join = start(JoinType.LEFT_OUTER, version, post=lambda _left, right: right.tag == "good")
+
+    assert [] == run(join, [R("a", 1, "l")], [R("a", 1, "bad")])
+    assert [("l", None)] == push(join)
+
+
+def test_left_semi_gives_each_left_row_once_whoever_comes_first(version):
+    join = start(JoinType.LEFT_SEMI, version)
+
+    left_of = lambda batch: sorted(row.left.tag for row in batch.output.rows)  # noqa: E731
+    assert ["l"] == left_of(join.run_batch([R("a", 1, "l")], [R("a", 1, "r"), R("a", 2, "r2")]))
+    assert [] == left_of(join.run_batch([], [R("a", 3, "r3")]))
+    assert ["m"] == left_of(join.run_batch([R("a", 1, "m")], []))
+
+
+def test_left_semi_keeps_no_left_row_that_has_come_out(version):
+    join = start(JoinType.LEFT_SEMI, version)
+    run(join, [R("a", 1, "l")])
+
+    batch = join.run_batch([R("a", 2, "m")], [R("a", 3, "r")])
+
+    assert 1 == batch.output.metrics.num_total_state_rows  # r
+    assert 2 == batch.output.metrics.num_removed_state_rows  # l and m
+
+
+def test_a_right_row_behind_the_state_watermark_is_not_stored_but_a_left_one_is(version):
+    seen = []
+    join = start(JoinType.INNER, version, observer=seen.append)
+    run(join, [R("x", 100, "")], [R("x", 100, "")])
+    seen.clear()
+
+    # this batch evicts right rows at or before 89.999 s; the late-row watermark is still 0
+    run(join, [R("a", 50, "l")], [R("a", 50, "r")])
+
+    assert ["l"] == [event.row.tag for event in seen if isinstance(event, Stored)]
+    assert ["r"] == [event.row.tag for event in seen if isinstance(event, NotStored)]
+
+
+def test_a_right_row_behind_the_state_watermark_is_stored_where_eviction_makes_it_come_out(version):
+    join = start(JoinType.RIGHT_OUTER, version)
+    run(join, [R("x", 100, "")], [R("x", 100, "")])
+
+    assert [(None, "r")] == run(join, (), [R("a", 50, "r")])
+
+
+def test_state_is_evicted_by_the_key_if_the_key_holds_the_event_time(version):
+    join = start(
+        JoinType.LEFT_OUTER,
+        version,
+        condition="",
+        key_is_time=True,
+        post=lambda _left, _right: True,
+    )
+    run(join, [R(1, 1, "l"), R(1000, 1000, "")], [R(1000, 1000, "")])
+
+    assert [("l", None)] == run(join)
+
+
+def test_without_a_bound_nothing_is_ever_evicted(version):
+    join = start(JoinType.INNER, version, condition="", post=lambda _left, _right: True)
+    run(join, [R("a", 1, "l")], [R("b", 1, "r")])
+    push(join)
+
+    assert not join.needs_batch_without_data()
+    assert [("l", "r9")] == run(join, (), [R("a", 999, "r9")])
+
+
+def test_a_batch_without_data_is_due_when_the_watermark_has_moved_and_not_again(version):
+    join = start(JoinType.INNER, version)
+    assert not join.needs_batch_without_data()
+    run(join, [R("a", 100, "")], [R("a", 100, "")])
+    assert join.needs_batch_without_data()
+
+    run(join)
+
+    assert not join.needs_batch_without_data()
+
+
+def test_a_restart_keeps_state_and_watermark_and_asks_for_no_batch_by_itself(version):
+    join = start(JoinType.LEFT_OUTER, version)
+    run(join, [R("a", 1, "l"), PUSH], [R("a", 1, "r"), PUSH._replace(key="other")])
+
+    join.restart()
+
+    assert not join.needs_batch_without_data()
+    batch = join.run_batch([], [])
+    assert 990_000 == batch.watermarks.eviction
+    assert [] == pairs(batch)
+
+
+def test_an_aborted_batch_leaves_no_trace(version):
+    join = start(JoinType.INNER, version)
+    run(join, [R("a", 1, "l")])
+    join.operator.states["right"].append(("a",), R("a", 1, "r"), matched=False)
+
+    join.operator.abort()
+
+    assert [] == run(join, [R("a", 1, "l2")])
+
+
+def test_the_seven_measures_and_the_stores_own(version):
+    join = start(JoinType.LEFT_OUTER, version)
+    run(join, [R("a", 1, "l"), R("b", 2, "m")], [R("a", 1, "r")])
+    metrics = join.run_batch([PUSH], [PUSH]).output.metrics
+
+    assert (1, 5, 2) == (
+        metrics.num_output_rows,
+        metrics.num_total_state_rows,
+        metrics.num_updated_state_rows,
+    )
+    assert metrics.state_memory > 0
+    assert all(
+        spent >= 0
+        for spent in (
+            metrics.all_updates_time_ms,
+            metrics.all_removals_time_ms,
+            metrics.commit_time_ms,
+        )
+    )
+    assert metrics.custom["puts"] > 0
+
+
+def test_evictions_tell_the_predicate_that_caused_them(version):
+    seen = []
+    join = start(JoinType.LEFT_OUTER, version, observer=seen.append)
+    run(join, [R("a", 1, "l")], [])
+    push(join)
+
+    (evicted,) = [event for event in seen if isinstance(event, Evicted)]
+
+    assert ("l", True, 984_999) == (
+        evicted.row.tag,
+        evicted.null_padded,
+        evicted.predicate.watermark_ms,
+    )
+
+
+@pytest.mark.parametrize("join_type", [JoinType.LEFT_ANTI])
+def test_other_join_types_are_refused_in_sparks_words(version, join_type):
+    with pytest.raises(UnsupportedJoinError, match="should not take left_anti as the JoinType"):
+        operator_plan(join_type, state_format_version=version)
+
+
+def test_format_1_takes_inner_joins_only(version):  # noqa: ARG001 - the same for every format
+    assert isinstance(operator_plan(JoinType.INNER, state_format_version=1), JoinOperatorPlan)
+    with pytest.raises(UnsupportedJoinError, match="SPARK-26154"):
+        operator_plan(JoinType.LEFT_OUTER, state_format_version=1)
+
+
+@pytest.mark.parametrize(
+    ("join_type", "expected"),
+    [
+        (JoinType.INNER, [("l", False), ("r", False)]),
+        (JoinType.LEFT_OUTER, [("l", False), ("r", True)]),
+        (JoinType.RIGHT_OUTER, [("l", True), ("r", False)]),
+        (JoinType.FULL_OUTER, [("l", True), ("r", True)]),
+        (JoinType.LEFT_SEMI, [("l", False)]),
+    ],
+)
+def test_columns_of_a_side_that_may_be_all_null_become_nullable(version, join_type, expected):  # noqa: ARG001
+    left, right = [Attribute("l", "INT", nullable=False)], [Attribute("r", "INT", nullable=False)]
+
+    assert expected == [(a.name, a.nullable) for a in output_schema(join_type, left, right)]
