@@ -6,6 +6,7 @@ StreamjoinError
 ├── TopicError         a topic is missing or does not fit                              (exit 1)
 ├── BrokerError        no broker answers; trying again may help                        (exit 1)
 ├── QueryError         the running query failed; `retryable` says whether to try again (exit 1)
+├── ConflictError    the query's state forbids the command; it names those allowed     (exit 1)
 ├── JobUnavailableError   no job answers on the control socket                            (exit 1)
 └── SetupError         this machine lacks something, e.g. Java                         (exit 1)
 """
@@ -66,6 +67,14 @@ class QueryError(StreamjoinError):
 
     def __init__(self, message: str, *, retryable: bool) -> None:
         self.retryable = retryable
+        super().__init__(message)
+
+
+class ConflictError(StreamjoinError):
+    code = "conflict"
+
+    def __init__(self, message: str, *, allowed: list[str]) -> None:
+        self.allowed = allowed
         super().__init__(message)
 
 

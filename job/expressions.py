@@ -203,9 +203,9 @@ def _resolved(tree: exp.Expr, scope: Scope) -> exp.Expr:
     root = exp.paren(tree)
     # Listed first: what replaces a column holds columns that are resolved already.
     for column in list(root.find_all(exp.Column)):
-        target, fields = scope.resolve([part.name for part in column.parts])
-        for field in fields:
-            target = exp.Dot(this=target, expression=exp.to_identifier(field, quoted=True))
+        target, members = scope.resolve([part.name for part in column.parts])
+        for member in members:
+            target = exp.Dot(this=target, expression=exp.to_identifier(member, quoted=True))
         column.replace(target)
     resolved: exp.Expr = root.this
     return resolved

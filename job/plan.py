@@ -40,6 +40,8 @@ class SidePlan:
     (for tumbling windows: once its window has ended); None: never."""
     kept_columns: tuple[Column, ...]
     """What of a row is held in join state, beside its position in Kafka."""
+    reads_headers: bool
+    """Whether anything mentions `record_headers`: reading them costs."""
     source_options: Mapping[str, str]
 
     @property

@@ -3,7 +3,7 @@
 Pure: no Spark, no broker, no clock, no environment.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
@@ -163,6 +163,7 @@ def _side_plan(
         filter=row_filter,
         retention=_retention(spec, side),
         kept_columns=(),
+        reads_headers=_mentions_headers([*key, row_filter]),
         source_options=_source_options(spec, written.topic),
     )
 
@@ -329,4 +330,12 @@ def _with_kept_columns(plan: JoinPlan, side: SidePlan) -> SidePlan:
         if mentioned == side.side
     } | {side.event_time}
     columns = _with_record_columns(side.schema).columns
-    return replace(side, kept_columns=tuple(c for c in columns if c.name in used))
+    return replace(
+        side,
+        kept_columns=tuple(column for column in columns if column.name in used),
+        reads_headers=side.reads_headers or "record_headers" in used,
+    )
+
+
+def _mentions_headers(parts: Iterable[Expression | None]) -> bool:
+    return any(name == "record_headers" for part in parts if part for _, name in part.columns)

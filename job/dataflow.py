@@ -1,0 +1,154 @@
+"""From a JoinPlan to one streaming DataFrame. Read top-down: each step stands below its caller."""
+
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from job import decoding
+from job.durations import milliseconds
+from job.expressions import SIDES, Side, column_name
+from job.plan import JoinPlan, SidePlan, position_column, window_end_column
+from job.spec import JoinType
+
+ID_HEADER = "streamjoin-id"
+
+_SPARK_JOIN_TYPE = {
+    JoinType.INNER: "inner",
+    JoinType.LEFT_OUTER: "left_outer",
+    JoinType.RIGHT_OUTER: "right_outer",
+    JoinType.FULL_OUTER: "full_outer",
+    JoinType.LEFT_SEMI: "left_semi",
+    # Spark has no streaming anti join (SPARK-58611): the unmatched rows of the outer join are it.
+    JoinType.LEFT_ANTI: "left_outer",
+}
+
+# Where Spark keeps on a column that it carries the watermark, and by how much it trails
+# (EventTimeWatermark.delayKey).
+_WATERMARK_METADATA = "spark.watermarkDelayMs"
+
+
+def kafka_dataflow(spark: SparkSession, plan: JoinPlan) -> DataFrame:
+    """(key, value, headers) records of `plan`, read from its topics."""
+    left, right = (kafka_records(spark, plan.side(side)) for side in SIDES)
+    return dataflow(left, right, plan)
+
+
+def kafka_records(spark: SparkSession, side: SidePlan) -> DataFrame:
+    reader = spark.readStream.format("kafka").options(**side.source_options)
+    return reader.option("includeHeaders", side.reads_headers).name(side.side).load()
+
+
+def dataflow(left_records: DataFrame, right_records: DataFrame, plan: JoinPlan) -> DataFrame:
+    """As `kafka_dataflow`, from two streams with the columns of Spark's Kafka source."""
+    left = side_rows(left_records, plan.left, plan)
+    right = side_rows(right_records, plan.right, plan)
+    return output_records(joined(left, right, plan), plan)
+
+
+def side_rows(records: DataFrame, side: SidePlan, plan: JoinPlan) -> DataFrame:
+    """One side's rows as the join holds them: kept columns, position, watermarked event time.
+
+    The observed metrics sit right above the watermark. Beside counting they are what keeps Spark
+    from pushing any filter below it: the watermark follows every record that arrives, whatever
+    side filter, ON condition or output filter it later fails.
+    """
+    rows = watermarked(decoded(records, side), side)
+    counted = rows.observe(side.side, *observed_metrics(side))
+    return with_window(kept(counted, side, plan), side, plan)
+
+
+def decoded(records: DataFrame, side: SidePlan) -> DataFrame:
+    steps = (decoding.parsed(side), decoding.typed(side), decoding.judged(side))
+    for step in steps:
+        records = records.selectExpr(*step)
+    return records.withColumn(side.event_time_column, F.expr(decoding.event_time_of_readable(side)))
+
+
+def watermarked(rows: DataFrame, side: SidePlan) -> DataFrame:
+    delay = f"{milliseconds(side.watermark_delay)} milliseconds"
+    return rows.withWatermark(f"`{side.event_time_column}`", delay)
+
+
+def observed_metrics(side: SidePlan) -> list[Column]:
+    """What is counted of a side in each batch; progress.py reads it by these names."""
+    null_key = " OR ".join(f"({part.sql}) IS NULL" for part in side.key)
+    return [
+        F.count(F.lit(1)).alias("records"),
+        F.expr(f"count_if(reason IS NULL AND ({null_key}))").alias("null_keys"),
+        F.expr(f"unix_millis(max(`{side.event_time_column}`))").alias("event_time_max_ms"),
+        F.expr("unix_millis(min(timestamp))").alias("record_timestamp_min_ms"),
+        F.expr("unix_millis(max(timestamp))").alias("record_timestamp_max_ms"),
+        *(F.expr(f"count_if(reason = '{reason}')").alias(reason) for reason in decoding.REASONS),
+    ]
+
+
+def kept(rows: DataFrame, side: SidePlan, plan: JoinPlan) -> DataFrame:
+    """The rows that go into the join, with nothing but what the join or the output needs."""
+    rows = rows.where("reason IS NULL")
+    if side.filter is not None:
+        rows = rows.where(side.filter.sql)
+    if not plan.null_keys_pass:
+        rows = rows.where(" AND ".join(f"({part.sql}) IS NOT NULL" for part in side.key))
+    columns = [f"`{column_name(side.side, column.name)}`" for column in side.kept_columns]
+    return rows.selectExpr(*columns, position_column(side.side))
+
+
+def with_window(rows: DataFrame, side: SidePlan, plan: JoinPlan) -> DataFrame:
+    """For tumbling windows: the end of each row's window, carrying the watermark in its stead.
+
+    Join state format 4 refuses window structs as keys. With the watermark on the window's end a
+    row is late, and leaves state, exactly when its window has ended.
+    """
+    if plan.window is None:
+        return rows
+    length = milliseconds(plan.window)
+    event_time = f"`{side.event_time_column}`"
+    end = f"timestamp_millis((unix_millis({event_time}) div {length} + 1) * {length})"
+    trailing = {_WATERMARK_METADATA: milliseconds(side.watermark_delay)}
+    plain = [
+        F.col(f"`{name}`").alias(name, metadata={})
+        if name == side.event_time_column
+        else F.col(f"`{name}`")
+        for name in rows.columns
+    ]
+    return rows.select(*plain, F.expr(end).alias(window_end_column(side.side), metadata=trailing))
+
+
+def joined(left: DataFrame, right: DataFrame, plan: JoinPlan) -> DataFrame:
+    rows = left.join(right, on=F.expr(plan.on), how=_SPARK_JOIN_TYPE[plan.join_type])
+    if plan.join_type is JoinType.LEFT_ANTI:
+        rows = rows.where(f"{position_column('right')} IS NULL")
+    return rows
+
+
+def output_records(rows: DataFrame, plan: JoinPlan) -> DataFrame:
+    """(key STRING, value STRING, headers) as Spark's Kafka sink takes them."""
+    output = plan.output
+    if output.filter is not None:
+        rows = rows.where(output.filter.sql)
+    columns = [F.expr(column.sql).alias(name) for name, column in output.columns.items()]
+    # Nulls are written out: a row without a match says so in each of its fields.
+    options = {"timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSS'Z'", "ignoreNullFields": "false"}
+    key = F.lit(None) if output.key is None else F.expr(output.key.sql)
+    return rows.select(
+        key.cast("string").alias("key"),
+        F.to_json(F.struct(*columns), options).alias("value"),
+        F.expr(_headers(plan)).alias("headers"),
+    )
+
+
+def _headers(plan: JoinPlan) -> str:
+    """The id of a result: where its left and its right record stand in Kafka.
+
+    `impressions/0/17|clicks/2/5`; a side that is not in the result is left empty. The same result
+    has the same id however often it is produced.
+    """
+    sides: tuple[Side, ...] = SIDES if plan.join_type.shows_right else ("left",)
+    places = [_place(plan.side(side)) for side in sides] + ["''"] * (len(SIDES) - len(sides))
+    identity = f"cast(concat_ws('|', {', '.join(places)}) AS BINARY)"
+    return f"array(named_struct('key', '{ID_HEADER}', 'value', {identity}))"
+
+
+def _place(side: SidePlan) -> str:
+    position = position_column(side.side)
+    partition, offset = f"shiftright({position}, 48)", f"({position} & {2**48 - 1})"
+    return f"coalesce(concat('{side.topic}/', {partition}, '/', {offset}), '')"

@@ -1,0 +1,175 @@
+"""From a Kafka record to typed columns, as Spark SQL; what cannot be read gets a reason.
+
+Spark's from_json turns garbage into nulls. Here garbage is told apart from nulls: every record has
+either its columns or one of REASONS. Text only, no Spark: semantics/ follows the same rules.
+"""
+
+from collections.abc import Iterator
+
+from job.expressions import column_name
+from job.plan import SidePlan, position_column
+from job.value_schema import Column
+
+REASONS = (
+    "tombstone",
+    "malformed_json",
+    "schema_mismatch",
+    "missing_event_time",
+    "unparsable_event_time",
+    "absurd_event_time",
+)
+"""Why a record cannot be read.
+
+tombstone: no value. malformed_json: not one JSON object in UTF-8. schema_mismatch: a field is not
+of its declared type. missing_event_time: absent or null. unparsable_event_time: neither ISO-8601
+nor epoch milliseconds. absurd_event_time: before 1970 or after 9999.
+"""
+
+# A timestamp outside the years that ISO-8601 writes with four digits is no timestamp.
+_MILLIS_MIN, _MILLIS_MAX = -62_135_596_800_000, 253_402_300_799_999
+_ABSURD_BEFORE, _ABSURD_FROM = "timestamp'1970-01-01 00:00:00'", "timestamp_millis(253402300800000)"
+
+_JSON_OPTIONS = "map('mode','PERMISSIVE','columnNameOfCorruptRecord','{unreadable}',"
+_JSON_OPTIONS += "'allowSingleQuotes','false','allowNonNumericNumbers','false')"
+
+
+def parsed(side: SidePlan) -> list[str]:
+    """First step: the record's own columns, its value as `text` and as the struct `parsed`."""
+    options = _JSON_OPTIONS.format(unreadable=_unreadable(side))
+    fields = [f"`{column.name}` {_json_type(column)}" for column in side.schema.columns]
+    schema = ", ".join([*fields, f"`{_unreadable(side)}` STRING"])
+    return [
+        "*",
+        "cast(value AS STRING) AS text",
+        f"from_json(cast(value AS STRING), {_quoted(schema)}, {options}) AS parsed",
+    ]
+
+
+def typed(side: SidePlan) -> list[str]:
+    """Second step: each column under its name in the dataflow, and `value_reason`."""
+    columns = [
+        f"{_value(column)} AS `{column_name(side.side, column.name)}`"
+        for column in side.schema.columns
+    ]
+    position = f"shiftleft(cast(partition AS BIGINT), 48) + offset AS {position_column(side.side)}"
+    return [
+        *columns,
+        *_record_columns(side),
+        position,
+        "timestamp",
+        f"{_written_event_time(side)} AS written_event_time",
+        f"{_value_reason(side)} AS value_reason",
+    ]
+
+
+def judged(side: SidePlan) -> list[str]:
+    """Third step: `reason`, null for a record that can be read."""
+    return ["*", f"{_reason(side)} AS reason"]
+
+
+def event_time_of_readable(side: SidePlan) -> str:
+    """The event time, null where the record cannot be read: such a record moves no watermark."""
+    return f"CASE WHEN reason IS NULL THEN `{side.event_time_column}` END"
+
+
+def _unreadable(side: SidePlan) -> str:
+    """A name for from_json's column of unreadable text that no schema column has."""
+    name = "unreadable"
+    while side.schema.column(name) is not None:
+        name += "_"
+    return name
+
+
+def _json_type(column: Column) -> str:
+    # Spark's own reader takes a number for seconds and a bad string for garbage.
+    return "STRING" if column.type == "TIMESTAMP" else column.type
+
+
+def _value(column: Column) -> str:
+    raw = f"parsed.`{column.name}`"
+    return _timestamp(raw) if column.type == "TIMESTAMP" else raw
+
+
+def _timestamp(raw: str) -> str:
+    """Epoch milliseconds, or ISO-8601; without an offset it is UTC.
+
+    The two hyphens are asked for because Spark also takes '12:00' (today) and 'now'.
+    """
+    millis = f"try_cast({raw} AS BIGINT)"
+    in_range = f"{millis} BETWEEN {_MILLIS_MIN} AND {_MILLIS_MAX}"
+    iso = f"substr({raw}, 5, 1) = '-' AND substr({raw}, 8, 1) = '-'"
+    return (
+        f"CASE WHEN {in_range} THEN timestamp_millis({millis}) "
+        f"WHEN {iso} THEN try_cast({raw} AS TIMESTAMP) END"
+    )
+
+
+def _record_columns(side: SidePlan) -> Iterator[str]:
+    sources = {
+        "record_key": "cast(key AS STRING)",
+        "record_timestamp": "timestamp",
+        "record_partition": "partition",
+        "record_offset": "offset",
+    }
+    for name, source in sources.items():
+        yield f"{source} AS `{column_name(side.side, name)}`"
+    if side.reads_headers:
+        entries = "transform(headers, h -> struct(h.key, cast(h.value AS STRING)))"
+        yield f"map_from_entries({entries}) AS `{column_name(side.side, 'record_headers')}`"
+
+
+def _written_event_time(side: SidePlan) -> str:
+    in_value = side.schema.column(side.event_time) is not None
+    return f"parsed.`{side.event_time}`" if in_value else "cast(timestamp AS STRING)"
+
+
+def _value_reason(side: SidePlan) -> str:
+    """What is wrong with the value as such.
+
+    from_json reads the first of several documents and ignores what follows the last brace; the
+    costlier look at the whole text is taken only where two braces meet.
+    """
+    cut = "TRIM(TRAILING ' \\t\\r\\n' FROM text)"
+    braces_meet = " OR ".join(f"contains(text, '{pair}')" for pair in ("}{", "} {", "}\\n{"))
+    two_documents = f"({braces_meet}) AND try_parse_json(concat('[', text, ']')) IS NULL"
+    malformed = (
+        f"parsed IS NULL OR NOT endswith({cut}, '}}') OR NOT is_valid_utf8(text) "
+        f"OR ({two_documents})"
+    )
+    unreadable = f"parsed.`{_unreadable(side)}` IS NOT NULL"
+    return (
+        "CASE WHEN value IS NULL THEN 'tombstone' "
+        f"WHEN {malformed} THEN 'malformed_json' "
+        f"WHEN {unreadable} AND json_object_keys(text) IS NULL THEN 'malformed_json' "
+        f"WHEN {unreadable}{_bad_timestamps(side)} THEN 'schema_mismatch' END"
+    )
+
+
+def _bad_timestamps(side: SidePlan) -> str:
+    """Timestamps beside the event time that are neither null nor readable."""
+    others = [
+        column
+        for column in side.schema.columns
+        if column.type == "TIMESTAMP" and column.name != side.event_time
+    ]
+    return "".join(
+        f" OR (parsed.`{column.name}` IS NOT NULL AND {_value(column)} IS NULL)"
+        for column in others
+    )
+
+
+def _reason(side: SidePlan) -> str:
+    event_time = f"`{side.event_time_column}`"
+    epoch_millis = "try_cast(written_event_time AS BIGINT) IS NOT NULL"
+    absurd = f"{event_time} < {_ABSURD_BEFORE} OR {event_time} >= {_ABSURD_FROM}"
+    return (
+        "CASE WHEN value_reason IS NOT NULL THEN value_reason "
+        "WHEN written_event_time IS NULL THEN 'missing_event_time' "
+        f"WHEN {event_time} IS NULL AND {epoch_millis} THEN 'absurd_event_time' "
+        f"WHEN {event_time} IS NULL THEN 'unparsable_event_time' "
+        f"WHEN {absurd} THEN 'absurd_event_time' END"
+    )
+
+
+def _quoted(text: str) -> str:
+    return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"

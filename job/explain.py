@@ -1,0 +1,193 @@
+"""What a join will do, in the user's terms, from the plan alone: no broker, no Spark."""
+
+from collections.abc import Iterator
+from datetime import timedelta
+
+from job.durations import duration_text
+from job.expressions import SIDES, Side
+from job.fingerprint import fingerprint
+from job.plan import JoinPlan, SidePlan
+from job.spec import Delivery, JoinType
+
+_OTHER: dict[Side, Side] = {"left": "right", "right": "left"}
+_WIDTH = 18
+
+_MATCHES = {
+    JoinType.INNER: "each pair of matching rows, as soon as both have arrived",
+    JoinType.LEFT_OUTER: "each pair of matching rows, as soon as both have arrived",
+    JoinType.RIGHT_OUTER: "each pair of matching rows, as soon as both have arrived",
+    JoinType.FULL_OUTER: "each pair of matching rows, as soon as both have arrived",
+    JoinType.LEFT_SEMI: "each left row once, as soon as its first match has arrived",
+    JoinType.LEFT_ANTI: "none: a left row with a match is dropped",
+}
+_UNMATCHED: dict[JoinType, tuple[Side, ...]] = {
+    JoinType.LEFT_OUTER: ("left",),
+    JoinType.LEFT_ANTI: ("left",),
+    JoinType.RIGHT_OUTER: ("right",),
+    JoinType.FULL_OUTER: SIDES,
+}
+
+
+def explained(plan: JoinPlan) -> str:
+    """The whole explanation, one topic a paragraph."""
+    parts = {
+        f"Join {plan.name}": _what(plan),
+        "What comes out": _output(plan),
+        "State": _state(plan),
+        "Event time": _event_time(plan),
+        "Bad, late and null": _left_out(plan),
+        "Delivery": _delivery(plan),
+        "Frozen by the checkpoint": _frozen(plan),
+    }
+    return "\n\n".join(f"{title}\n" + "\n".join(lines) for title, lines in parts.items()) + "\n"
+
+
+def _line(name: str, text: str) -> str:
+    return f"  {name:<{_WIDTH}}{text}"
+
+
+def _what(plan: JoinPlan) -> Iterator[str]:
+    yield _line("type", plan.join_type.replace("_", " "))
+    for side in SIDES:
+        yield _line(side, _side(plan.side(side)))
+    operator = "<=>" if plan.null_safe else "="
+    pairs = zip(plan.left.key, plan.right.key, strict=True)
+    yield _line("key", " and ".join(f"left {a.text} {operator} right {b.text}" for a, b in pairs))
+    yield _line("in time", _time_bound(plan))
+    if plan.condition is not None:
+        yield _line("and", plan.condition.text)
+        yield from _condition_sides(plan)
+    yield _line("into", f"topic {plan.output.topic}")
+
+
+def _side(side: SidePlan) -> str:
+    where = f", only rows with {side.filter.text}" if side.filter else ""
+    return f"topic {side.topic}{where}"
+
+
+def _time_bound(plan: JoinPlan) -> str:
+    if plan.window is not None:
+        return f"both in the same window of {duration_text(plan.window)}, from its start on"
+    left, right = f"left {plan.left.event_time}", f"right {plan.right.event_time}"
+    if plan.match_window is None:
+        if plan.event_time_in_key:
+            return f"{left} = {right}, which is part of the key"
+        return "no bound"
+    before, after = plan.match_window.before, plan.match_window.after
+    bounds = []
+    if before is not None:
+        bounds.append(f"{right} >= {left}{_shift(-before)}")
+    if after is not None:
+        bounds.append(f"{right} <= {left}{_shift(after)}")
+    return " and ".join(bounds)
+
+
+def _shift(by: timedelta) -> str:
+    if by == timedelta(0):
+        return ""
+    return f" + {duration_text(by)}" if by > timedelta(0) else f" - {duration_text(-by)}"
+
+
+def _condition_sides(plan: JoinPlan) -> Iterator[str]:
+    """A part of ON never drops a row of an outer side: it only keeps it from matching."""
+    outer = _UNMATCHED.get(plan.join_type, ())
+    if outer:
+        kept = " and ".join(outer)
+        yield _line("", f"(part of ON: a {kept} row that fails it still comes out, unmatched)")
+
+
+def _output(plan: JoinPlan) -> Iterator[str]:
+    yield _line("matches", _MATCHES[plan.join_type])
+    sides = _UNMATCHED.get(plan.join_type, ())
+    if not sides:
+        yield _line("unmatched rows", "never come out")
+    for side in sides:
+        yield _line(f"unmatched {side}", _when_unmatched(plan, side))
+    if sides:
+        yield _line("", "Both topics must move on for that: the slower one decides. While one is")
+        yield _line("", "silent, no unmatched row comes out.")
+    yield _line("columns", ", ".join(plan.output.columns))
+    if plan.output.filter is not None:
+        yield _line("only rows with", plan.output.filter.text)
+    key = plan.output.key.text if plan.output.key else "none"
+    yield _line("record key", key)
+    yield _line("record header", "streamjoin-id: the same result has the same id, always")
+
+
+def _when_unmatched(plan: JoinPlan, side: Side) -> str:
+    return f"once the watermark {_passes(plan, side)}"
+
+
+def _passes(plan: JoinPlan, side: Side) -> str:
+    if plan.window is not None:
+        return "has reached the end of its window"
+    retention = plan.side(side).retention
+    assert retention is not None, "outer joins without a bound are refused"
+    return f"is past its {plan.side(side).event_time}{_shift(retention)}"
+
+
+def _state(plan: JoinPlan) -> Iterator[str]:
+    for side in SIDES:
+        yield _line(side, _retention(plan, side))
+    yield _line("held of a row", "its position in Kafka (8 bytes) and")
+    for side in SIDES:
+        columns = ", ".join(column.name for column in plan.side(side).kept_columns)
+        yield _line(f"  {side}", columns)
+    yield _line("kept in", f"RocksDB, {plan.state_partitions} partitions, {plan.checkpoint}")
+
+
+def _retention(plan: JoinPlan, side: Side) -> str:
+    retention = plan.side(side).retention
+    if retention is None:
+        return "WITHOUT END: rows are never evicted, state grows for ever (unbounded_state)"
+    if plan.window is not None:
+        return f"kept until the watermark reaches the end of its window ({_trailing(plan)})"
+    return f"kept until the watermark {_passes(plan, side)} ({_trailing(plan)})"
+
+
+def _trailing(plan: JoinPlan) -> str:
+    longest = max(plan.left.watermark_delay, plan.right.watermark_delay)
+    return f"the watermark trails the newest event times by up to {duration_text(longest)}"
+
+
+def _event_time(plan: JoinPlan) -> Iterator[str]:
+    for side in SIDES:
+        of_side = plan.side(side)
+        yield _line(
+            side,
+            f"{of_side.event_time}; a row may come {duration_text(of_side.watermark_delay)} "
+            f"behind the newest {of_side.event_time} read",
+        )
+    yield _line("watermark", "the smaller of the two sides' newest event time minus delay;")
+    yield _line("", "it follows every readable record, also those that a filter drops,")
+    yield _line("", "takes effect with the next batch, and never goes back")
+
+
+def _left_out(plan: JoinPlan) -> Iterator[str]:
+    late = "the end of its window is not past" if plan.window else "its event time is not past"
+    yield _line("late rows", f"a row is late when {late} the watermark: counted and dropped,")
+    yield _line("", "whether or not it could still match")
+    yield _line("bad records", "counted by side and reason, and dropped")
+    yield _line("null keys", _null_keys(plan))
+
+
+def _null_keys(plan: JoinPlan) -> str:
+    if not plan.null_keys_pass:
+        return "counted and dropped"
+    if plan.null_safe:
+        return "counted; a null key matches a null key"
+    outer = " and ".join(_UNMATCHED.get(plan.join_type, ()))
+    tail = f"; comes out unmatched on the {outer} side" if outer else ""
+    return f"counted; a null key matches nothing{tail}"
+
+
+def _delivery(plan: JoinPlan) -> Iterator[str]:
+    assert plan.output.delivery is Delivery.AT_LEAST_ONCE, "the planner refuses the other one"
+    yield _line("at least once", "no result is lost; after a failure some may come twice, with the")
+    yield _line("", "same streamjoin-id. A stop or restart on purpose repeats nothing.")
+
+
+def _frozen(plan: JoinPlan) -> Iterator[str]:
+    yield "  A start with another value of these is refused; all else may change between starts."
+    for field, value in fingerprint(plan).items():
+        yield f"  {field:<32}{value}"

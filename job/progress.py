@@ -1,0 +1,247 @@
+"""What a batch did and what the job has done so far. The only translator of Spark's JSON.
+
+Pure: no Spark, no clock. These values cross the control socket, so they are pydantic models.
+"""
+
+import json
+from bisect import bisect_left
+from collections.abc import Mapping
+from datetime import datetime
+from enum import StrEnum
+from typing import Any, Self
+
+from pydantic import BaseModel, ConfigDict
+
+# Batches take from tens of milliseconds to, after a long pause, minutes.
+BATCH_SECONDS_BOUNDS = (0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0)
+
+# What a side's observed metrics count beside bad records; see dataflow.observed_metrics.
+_NO_REASONS = {
+    "records",
+    "null_keys",
+    "event_time_max_ms",
+    "record_timestamp_min_ms",
+    "record_timestamp_max_ms",
+}
+
+
+class _Value(BaseModel):
+    model_config = ConfigDict(frozen=True)
+
+
+class SideProgress(_Value):
+    records: int
+    """Read from the topic in this batch, readable or not."""
+    null_keys: int
+    bad_records: dict[str, int]
+    """Per reason, zeros included."""
+    event_time_max_ms: int | None
+    """Newest event time in this batch, epoch milliseconds."""
+    end_offsets: dict[int, int]
+    """Per partition, the next offset to read."""
+    latest_offsets: dict[int, int]
+
+    @property
+    def offsets_behind_latest(self) -> dict[int, int]:
+        return {
+            partition: max(0, latest - self.end_offsets.get(partition, 0))
+            for partition, latest in self.latest_offsets.items()
+        }
+
+
+class BatchProgress(_Value):
+    batch_id: int
+    query_id: str
+    run_id: str
+    started_at: datetime
+    duration_seconds: float
+    phase_seconds: dict[str, float]
+    output_records: int
+    late_records: int
+    state_rows: int
+    state_rows_updated: int
+    state_rows_removed: int
+    state_memory_bytes: int
+    state_update_seconds: float
+    state_removal_seconds: float
+    state_commit_seconds: float
+    state_custom: dict[str, float]
+    watermark_ms: int | None
+    """The watermark this batch ran with, epoch milliseconds; None before there was any."""
+    left: SideProgress
+    right: SideProgress
+
+    @property
+    def input_records(self) -> int:
+        return self.left.records + self.right.records
+
+
+def batch_progress(text: str) -> BatchProgress:
+    """From the JSON of a StreamingQueryProgress.
+
+    The shape was read off Spark 4.3.0; the integration tests hold it against the running version.
+    """
+    progress = json.loads(text)
+    operator = progress["stateOperators"][0]
+    observed = progress.get("observedMetrics", {})
+    left, right = progress["sources"]  # in the order in which the dataflow reads them
+    return BatchProgress(
+        batch_id=progress["batchId"],
+        query_id=progress["id"],
+        run_id=progress["runId"],
+        started_at=datetime.fromisoformat(progress["timestamp"]),
+        duration_seconds=progress["batchDuration"] / 1000,
+        phase_seconds={_snake(name): ms / 1000 for name, ms in progress["durationMs"].items()},
+        output_records=max(0, progress["sink"]["numOutputRows"]),  # -1: Spark does not know
+        late_records=operator["numRowsDroppedByWatermark"],
+        state_rows=operator["numRowsTotal"],
+        state_rows_updated=operator["numRowsUpdated"],
+        state_rows_removed=operator["numRowsRemoved"],
+        state_memory_bytes=operator["memoryUsedBytes"],
+        state_update_seconds=operator["allUpdatesTimeMs"] / 1000,
+        state_removal_seconds=operator["allRemovalsTimeMs"] / 1000,
+        state_commit_seconds=operator["commitTimeMs"] / 1000,
+        state_custom=operator["customMetrics"],
+        watermark_ms=_watermark_ms(progress.get("eventTime", {}).get("watermark")),
+        left=_side_progress(observed.get("left", {}), left),
+        right=_side_progress(observed.get("right", {}), right),
+    )
+
+
+def _side_progress(observed: Mapping[str, Any], source: Mapping[str, Any]) -> SideProgress:
+    return SideProgress(
+        records=observed.get("records", 0),
+        null_keys=observed.get("null_keys", 0),
+        bad_records={name: n for name, n in observed.items() if name not in _NO_REASONS},
+        event_time_max_ms=observed.get("event_time_max_ms"),
+        end_offsets=_offsets(source["endOffset"]),
+        latest_offsets=_offsets(source["latestOffset"]),
+    )
+
+
+def _offsets(by_topic: Mapping[str, Mapping[str, int]] | None) -> dict[int, int]:
+    return {
+        int(partition): offset
+        for offsets in (by_topic or {}).values()
+        for partition, offset in offsets.items()
+    }
+
+
+def _watermark_ms(text: str | None) -> int | None:
+    """Spark says 1970 as long as no row has moved the watermark."""
+    if text is None:
+        return None
+    milliseconds = round(datetime.fromisoformat(text).timestamp() * 1000)
+    return milliseconds or None
+
+
+def _snake(name: str) -> str:
+    return "".join(f"_{letter.lower()}" if letter.isupper() else letter for letter in name)
+
+
+class SideTotals(_Value):
+    records: int = 0
+    null_keys: int = 0
+    bad_records: dict[str, int] = {}
+    event_time_max_ms: int | None = None
+
+    def plus(self, progress: SideProgress) -> Self:
+        newest = [
+            time
+            for time in (self.event_time_max_ms, progress.event_time_max_ms)
+            if time is not None
+        ]
+        return self.model_copy(
+            update={
+                "records": self.records + progress.records,
+                "null_keys": self.null_keys + progress.null_keys,
+                "bad_records": _sums(self.bad_records, progress.bad_records),
+                "event_time_max_ms": max(newest, default=None),
+            }
+        )
+
+
+class Totals(_Value):
+    """Sums over the batches since the job started."""
+
+    batches: int = 0
+    batch_seconds: float = 0
+    batch_seconds_counts: list[int] = [0] * (len(BATCH_SECONDS_BOUNDS) + 1)
+    """Batches per bucket of BATCH_SECONDS_BOUNDS, the last one without bound."""
+    phase_seconds: dict[str, float] = {}
+    output_records: int = 0
+    late_records: int = 0
+    state_rows_updated: int = 0
+    state_rows_removed: int = 0
+    state_update_seconds: float = 0
+    state_removal_seconds: float = 0
+    state_commit_seconds: float = 0
+    restarts: int = 0
+    """Starts of the query after a failure or at a user's wish."""
+    failures: dict[str, int] = {}
+    """Failures of the query per error code."""
+    left: SideTotals = SideTotals()
+    right: SideTotals = SideTotals()
+
+    def plus(self, batch: BatchProgress) -> Self:
+        counts = list(self.batch_seconds_counts)
+        counts[bisect_left(BATCH_SECONDS_BOUNDS, batch.duration_seconds)] += 1
+        summed = (
+            "output_records", "late_records", "state_rows_updated", "state_rows_removed",
+            "state_update_seconds", "state_removal_seconds", "state_commit_seconds",
+        )  # fmt: skip
+        return self.model_copy(
+            update={
+                **{name: getattr(self, name) + getattr(batch, name) for name in summed},
+                "batches": self.batches + 1,
+                "batch_seconds": self.batch_seconds + batch.duration_seconds,
+                "batch_seconds_counts": counts,
+                "phase_seconds": _sums(self.phase_seconds, batch.phase_seconds),
+                "left": self.left.plus(batch.left),
+                "right": self.right.plus(batch.right),
+            }
+        )
+
+    def with_restart(self) -> Self:
+        return self.model_copy(update={"restarts": self.restarts + 1})
+
+    def with_failure(self, code: str) -> Self:
+        return self.model_copy(update={"failures": _sums(self.failures, {code: 1})})
+
+
+def _sums(left: Mapping[str, Any], right: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: left.get(name, 0) + right.get(name, 0) for name in {**left, **right}}
+
+
+class QueryState(StrEnum):
+    STARTING = "STARTING"
+    RUNNING = "RUNNING"
+    PAUSED = "PAUSED"
+    STOPPED = "STOPPED"
+    FAILED = "FAILED"
+    RESTARTING = "RESTARTING"
+
+
+class Failure(_Value):
+    code: str
+    message: str
+    retryable: bool
+    at: datetime
+
+
+class JobStatus(_Value):
+    """All that the job tells of itself."""
+
+    name: str
+    join_type: str
+    delivery: str
+    state: QueryState
+    started_at: datetime
+    """When the job's process started."""
+    query_id: str | None = None
+    run_id: str | None = None
+    last_batch: BatchProgress | None = None
+    last_progress_at: datetime | None = None
+    """When Spark last reported, be it a batch or that there was nothing to do."""
+    last_failure: Failure | None = None
+    totals: Totals = Totals()

@@ -1,0 +1,52 @@
+"""A compiled expression: its type, and a function from a row to its value."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+from job.semantics.sql_cast import cast
+from job.semantics.sql_types import SqlType, Value
+
+Env: TypeAlias = Sequence[Value]
+"""The values of all columns an expression may mention, in the order of its layout."""
+
+Run: TypeAlias = Callable[[Env], Any]
+
+
+@dataclass(frozen=True)
+class Compiled:
+    type: SqlType
+    run: Run
+    literal: Value = None
+    """The value of an integer literal: in decimal arithmetic it is only as wide as it needs."""
+
+
+def strict(function: Callable[..., Value], result: SqlType, *arguments: Compiled) -> Compiled:
+    """`function` of the arguments; null as soon as one of them is null, as most of SQL is."""
+    if len(arguments) == 1:
+        (only,) = (argument.run for argument in arguments)
+
+        def run_one(env: Env) -> Value:
+            value = only(env)
+            return None if value is None else function(value)
+
+        return Compiled(result, run_one)
+
+    runs = [argument.run for argument in arguments]
+
+    def run_all(env: Env) -> Value:
+        values = []
+        for run in runs:
+            value = run(env)
+            if value is None:
+                return None
+            values.append(value)
+        return function(*values)
+
+    return Compiled(result, run_all)
+
+
+def casted(argument: Compiled, target: SqlType) -> Compiled:
+    if argument.type == target:
+        return argument
+    return strict(cast(argument.type, target), target, argument)

@@ -1,0 +1,227 @@
+"""+ - * / % div and minus, on numbers, times and intervals, under ANSI rules."""
+
+import math
+import operator
+from calendar import monthrange
+from collections.abc import Callable
+from decimal import ROUND_HALF_UP, Context, Decimal
+from typing import Any
+
+from sqlglot import exp
+
+from job.semantics.compiled import Compiled, casted, strict
+from job.semantics.sql_cast import EPOCH, MICROS_PER_DAY, as_float32, fit, instant
+from job.semantics.sql_types import (
+    BIGINT,
+    DAY_TIME,
+    DOUBLE,
+    FLOAT,
+    INT_RANGES,
+    TIMESTAMP,
+    YEAR_MONTH,
+    NotExactError,
+    SqlRuntimeError,
+    SqlType,
+    bounded_decimal,
+    common_type,
+    decimal_of,
+)
+
+Operation = Callable[[Any, Any], Any]
+
+# Enough for the product of two numbers of 38 digits, so that rounding happens once, at the end.
+_EXACT = Context(prec=120, rounding=ROUND_HALF_UP)
+
+
+def _checked(function: Operation, kind: SqlType) -> Operation:
+    """Overflow is an error."""
+    low, high = INT_RANGES["BIGINT" if kind in {DAY_TIME, TIMESTAMP} else kind.name]
+
+    def run(left: int, right: int) -> int:
+        result: int = function(left, right)
+        if not low <= result <= high:
+            raise SqlRuntimeError("ARITHMETIC_OVERFLOW", f"{result} does not fit {kind}")
+        return result
+
+    return run
+
+
+def _of_numbers(
+    left: Compiled, right: Compiled, function: Operation, decimal: Callable[..., SqlType], sign: str
+) -> Compiled:
+    for operand in (left, right):
+        if not operand.type.is_numeric:
+            raise NotExactError(f"{left.type} {sign} {right.type}")
+    kind = common_type(left.type, right.type, what=sign)
+    if kind.is_decimal:
+        return _of_decimals(left, right, function, decimal)
+    left, right = casted(left, kind), casted(right, kind)
+    if kind.is_integral:
+        return strict(_checked(function, kind), kind, left, right)
+    if kind == FLOAT:
+        return strict(lambda a, b: as_float32(function(a, b)), kind, left, right)
+    return strict(function, kind, left, right)
+
+
+def _of_decimals(
+    left: Compiled, right: Compiled, function: Operation, result: Callable[..., SqlType]
+) -> Compiled:
+    """Each operand at its own precision; the exact result rounded half up to the result's scale."""
+    kinds = [decimal_of(side.type, side.literal) for side in (left, right)]
+    kind = result(*kinds)
+    operands = (
+        side if side.type.is_decimal else casted(side, own)
+        for side, own in zip((left, right), kinds, strict=True)
+    )
+    return strict(lambda a, b: fit(function(a, b), kind), kind, *operands)
+
+
+def _sum_type(left: SqlType, right: SqlType) -> SqlType:
+    scale = max(left.scale, right.scale)
+    whole = max(left.precision - left.scale, right.precision - right.scale)
+    return bounded_decimal(whole + scale + 1, scale)
+
+
+def _product_type(left: SqlType, right: SqlType) -> SqlType:
+    return bounded_decimal(left.precision + right.precision + 1, left.scale + right.scale)
+
+
+def _quotient_type(left: SqlType, right: SqlType) -> SqlType:
+    scale = max(6, left.scale + right.precision + 1)
+    return bounded_decimal(left.precision - left.scale + right.scale + scale, scale)
+
+
+def _remainder_type(left: SqlType, right: SqlType) -> SqlType:
+    scale = max(left.scale, right.scale)
+    whole = min(left.precision - left.scale, right.precision - right.scale)
+    return bounded_decimal(whole + scale, scale)
+
+
+def _add(left: Compiled, right: Compiled) -> Compiled:
+    if right.type == TIMESTAMP:
+        left, right = right, left
+    if left.type == TIMESTAMP and right.type in {DAY_TIME, YEAR_MONTH}:
+        return _shifted(left, right, 1)
+    if left.type == right.type and left.type in {DAY_TIME, YEAR_MONTH}:
+        return _of_intervals(left, right, operator.add)
+    return _of_numbers(left, right, _exact(operator.add), _sum_type, "+")
+
+
+def _subtract(left: Compiled, right: Compiled) -> Compiled:
+    if left.type == right.type == TIMESTAMP:
+        return strict(_checked(operator.sub, DAY_TIME), DAY_TIME, left, right)
+    if left.type == TIMESTAMP and right.type in {DAY_TIME, YEAR_MONTH}:
+        return _shifted(left, right, -1)
+    if left.type == right.type and left.type in {DAY_TIME, YEAR_MONTH}:
+        return _of_intervals(left, right, operator.sub)
+    return _of_numbers(left, right, _exact(operator.sub), _sum_type, "-")
+
+
+def _multiply(left: Compiled, right: Compiled) -> Compiled:
+    return _of_numbers(left, right, _exact(operator.mul), _product_type, "*")
+
+
+def _divide(left: Compiled, right: Compiled) -> Compiled:
+    """Always a fraction: of integers a DOUBLE."""
+    kind = common_type(left.type, right.type, what="/")
+    if kind.is_decimal:
+        return _of_decimals(left, right, _nonzero(_exact_quotient), _quotient_type)
+    if not kind.is_numeric:
+        raise NotExactError(f"{left.type} / {right.type}")
+    left, right = casted(left, DOUBLE), casted(right, DOUBLE)
+    return strict(_nonzero(_double_quotient), DOUBLE, left, right)
+
+
+def _integral_divide(left: Compiled, right: Compiled) -> Compiled:
+    if not (left.type.is_integral and right.type.is_integral):
+        raise NotExactError(f"{left.type} div {right.type}")
+    left, right = casted(left, BIGINT), casted(right, BIGINT)
+    return strict(_nonzero(_checked(_java_quotient, BIGINT)), BIGINT, left, right)
+
+
+def _remainder(left: Compiled, right: Compiled) -> Compiled:
+    """Has the sign of the dividend, as in Java."""
+    return _of_numbers(left, right, _nonzero(_java_remainder), _remainder_type, "%")
+
+
+def _java_quotient(left: int, right: int) -> int:
+    quotient = abs(left) // abs(right)
+    return quotient if (left < 0) == (right < 0) else -quotient
+
+
+def _java_remainder(left: Any, right: Any) -> Any:
+    if isinstance(left, float):
+        return math.nan if math.isinf(left) or math.isnan(right) else math.fmod(left, right)
+    if isinstance(left, Decimal):
+        return _EXACT.remainder(left, right)
+    return left - right * _java_quotient(left, right)
+
+
+def _exact(function: Operation) -> Operation:
+    """Decimals beyond the 28 digits that Python rounds to by itself."""
+    of_decimals = {
+        operator.add: _EXACT.add,
+        operator.sub: _EXACT.subtract,
+        operator.mul: _EXACT.multiply,
+    }[function]
+    return lambda a, b: of_decimals(a, b) if isinstance(a, Decimal) else function(a, b)
+
+
+def _exact_quotient(left: Decimal, right: Decimal) -> Decimal:
+    return _EXACT.divide(left, right)
+
+
+def _double_quotient(left: float, right: float) -> float:
+    return left / right
+
+
+def _nonzero(function: Operation) -> Operation:
+    def run(left: Any, right: Any) -> Any:
+        if right == 0:
+            raise SqlRuntimeError("DIVIDE_BY_ZERO", f"{left} by {right}")
+        return function(left, right)
+
+    return run
+
+
+def _of_intervals(left: Compiled, right: Compiled, function: Operation) -> Compiled:
+    if left.type == YEAR_MONTH:
+        return strict(function, YEAR_MONTH, left, right)
+    return strict(_checked(function, DAY_TIME), DAY_TIME, left, right)
+
+
+def _shifted(at: Compiled, by: Compiled, sign: int) -> Compiled:
+    """A timestamp moved by an interval; a month too short for the day ends on its last one."""
+    if by.type == DAY_TIME:
+        return strict(_checked(lambda a, b: a + sign * b, TIMESTAMP), TIMESTAMP, at, by)
+    return strict(lambda a, b: _months_later(a, sign * b), TIMESTAMP, at, by)
+
+
+def _months_later(micros: int, months: int) -> int:
+    at = instant(micros)
+    year, month = divmod(at.year * 12 + at.month - 1 + months, 12)
+    if not 1 <= year <= 9999:
+        raise NotExactError("a TIMESTAMP outside the years 1 to 9999")
+    last = monthrange(year, month + 1)[1]
+    moved = at.replace(year=year, month=month + 1, day=min(at.day, last))
+    return (moved.date() - EPOCH.date()).days * MICROS_PER_DAY + micros % MICROS_PER_DAY
+
+
+def negated(operand: Compiled) -> Compiled:
+    kind = operand.type
+    if kind.is_floating or kind.is_decimal or kind == YEAR_MONTH:
+        return strict(operator.neg, kind, operand)
+    if kind.is_integral or kind == DAY_TIME:
+        checked = _checked(lambda value, _: -value, kind)
+        return strict(lambda value: checked(value, None), kind, operand)
+    raise NotExactError(f"- {kind}")
+
+
+ARITHMETIC: dict[type[exp.Expression], Callable[[Compiled, Compiled], Compiled]] = {
+    exp.Add: _add,
+    exp.Sub: _subtract,
+    exp.Mul: _multiply,
+    exp.Div: _divide,
+    exp.IntDiv: _integral_divide,
+    exp.Mod: _remainder,
+}

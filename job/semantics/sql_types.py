@@ -1,0 +1,161 @@
+"""Spark SQL's types and how two of them meet, under ANSI rules.
+
+Values are Spark's own inner ones: a TIMESTAMP is microseconds since the epoch, a DATE days since
+it, an interval microseconds or months; numbers, strings, booleans and bytes are Python's.
+"""
+
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import TypeAlias
+
+Value: TypeAlias = bool | int | float | str | bytes | Decimal | None
+
+PRECISION_MAX = 38
+
+
+class NotExactError(ValueError):
+    """Something in the expression that cannot be evaluated exactly as Spark does, by name."""
+
+
+class SqlRuntimeError(ValueError):
+    """What makes Spark fail the query while it runs, by the name of Spark's error condition."""
+
+    def __init__(self, condition: str, detail: str) -> None:
+        self.condition = condition
+        super().__init__(f"[{condition}] {detail}")
+
+
+@dataclass(frozen=True)
+class SqlType:
+    name: str
+    precision: int = 0
+    scale: int = 0
+
+    def __str__(self) -> str:
+        if self.name == "DECIMAL":
+            return f"DECIMAL({self.precision},{self.scale})"
+        return self.name
+
+    @property
+    def is_integral(self) -> bool:
+        return self.name in INT_RANGES
+
+    @property
+    def is_floating(self) -> bool:
+        return self.name in {"FLOAT", "DOUBLE"}
+
+    @property
+    def is_decimal(self) -> bool:
+        return self.name == "DECIMAL"
+
+    @property
+    def is_numeric(self) -> bool:
+        return self.is_integral or self.is_floating or self.is_decimal
+
+
+BOOLEAN, STRING, BINARY = SqlType("BOOLEAN"), SqlType("STRING"), SqlType("BINARY")
+TINYINT, SMALLINT, INT, BIGINT = (SqlType(n) for n in ("TINYINT", "SMALLINT", "INT", "BIGINT"))
+FLOAT, DOUBLE = SqlType("FLOAT"), SqlType("DOUBLE")
+DATE, TIMESTAMP = SqlType("DATE"), SqlType("TIMESTAMP")
+DAY_TIME, YEAR_MONTH = SqlType("INTERVAL DAY TO SECOND"), SqlType("INTERVAL YEAR TO MONTH")
+VOID = SqlType("VOID")
+"""The type of a bare NULL."""
+
+INT_RANGES = {
+    name: (-(1 << bits - 1), (1 << bits - 1) - 1)
+    for name, bits in (("TINYINT", 8), ("SMALLINT", 16), ("INT", 32), ("BIGINT", 64))
+}
+_WIDTH = {name: width for width, name in enumerate(INT_RANGES)}
+
+# DecimalType.forType: the decimals that hold every value of an integral type.
+_DECIMAL_OF = {
+    "TINYINT": SqlType("DECIMAL", 3, 0),
+    "SMALLINT": SqlType("DECIMAL", 5, 0),
+    "INT": SqlType("DECIMAL", 10, 0),
+    "BIGINT": SqlType("DECIMAL", 20, 0),
+}
+
+_SIMPLE = {
+    kind.name: kind
+    for kind in (
+        BOOLEAN, STRING, BINARY, TINYINT, SMALLINT, INT, BIGINT, FLOAT, DOUBLE, DATE, TIMESTAMP,
+    )
+}  # fmt: skip
+
+
+def decimal_type(precision: int, scale: int) -> SqlType:
+    return SqlType("DECIMAL", precision, scale)
+
+
+def parse_type(ddl: str) -> SqlType:
+    """A type in Spark DDL; NotExactError for those that are not supported here."""
+    text = ddl.upper().replace(" ", "")
+    if text in _SIMPLE:
+        return _SIMPLE[text]
+    if text == "DECIMAL":
+        return decimal_type(10, 0)
+    if text.startswith("DECIMAL("):
+        parts = text[len("DECIMAL(") : -1].split(",")
+        return decimal_type(int(parts[0]), int(parts[1]) if len(parts) > 1 else 0)
+    raise NotExactError(f"type {ddl}")
+
+
+def decimal_of(kind: SqlType, literal: Value = None) -> SqlType:
+    """The decimal type an operand of decimal arithmetic counts as; an integer literal just fits."""
+    if kind.is_decimal:
+        return kind
+    if isinstance(literal, int):
+        return decimal_type(len(str(abs(literal))), 0)
+    return _DECIMAL_OF[kind.name]
+
+
+def common_type(left: SqlType, right: SqlType, *, what: str) -> SqlType:
+    """The type both are cast to where they are compared or stand for each other."""
+    if left == right or right == VOID:
+        return left
+    if left == VOID:
+        return right
+    if left.is_numeric and right.is_numeric:
+        return _common_number(left, right)
+    names = {left.name, right.name}
+    if names == {"DATE", "TIMESTAMP"}:
+        return TIMESTAMP
+    if "STRING" in names:
+        return _common_with_string(right if left == STRING else left, what)
+    raise NotExactError(f"{what} of {left} and {right}")
+
+
+def _common_number(left: SqlType, right: SqlType) -> SqlType:
+    if left.is_integral and right.is_integral:
+        return max(left, right, key=lambda kind: _WIDTH[kind.name])
+    if left.is_floating or right.is_floating:
+        return FLOAT if left == right == FLOAT else DOUBLE
+    return wider_decimal(decimal_of(left), decimal_of(right))
+
+
+def wider_decimal(left: SqlType, right: SqlType) -> SqlType:
+    """DecimalPrecision.widerDecimalType."""
+    scale = max(left.scale, right.scale)
+    whole = max(left.precision - left.scale, right.precision - right.scale)
+    if whole + scale > PRECISION_MAX:
+        raise NotExactError(f"{left} beside {right}, which no DECIMAL holds")
+    return decimal_type(whole + scale, scale)
+
+
+def _common_with_string(other: SqlType, what: str) -> SqlType:
+    """ANSI reads the string as the other's type; as the widest of its kind where it is a number."""
+    if other.is_integral:
+        return BIGINT
+    if other.is_numeric:
+        return DOUBLE
+    if other in {BOOLEAN, DATE, TIMESTAMP}:
+        return other
+    raise NotExactError(f"{what} of STRING and {other}")
+
+
+def bounded_decimal(precision: int, scale: int) -> SqlType:
+    """DecimalType.adjustPrecisionScale: digits after the point give way, to no fewer than six."""
+    if precision <= PRECISION_MAX:
+        return decimal_type(precision, scale)
+    whole = precision - scale
+    return decimal_type(PRECISION_MAX, max(PRECISION_MAX - whole, min(scale, 6)))

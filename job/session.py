@@ -1,0 +1,156 @@
+"""The JVM and the Spark session in it: started with no detour, ended with nothing left behind."""
+
+import os
+import shutil
+import signal
+import struct
+import subprocess
+import tempfile
+import time
+from collections.abc import Mapping
+from pathlib import Path
+
+import pyspark
+from pyspark import SparkContext
+from pyspark.sql import SparkSession
+
+from job.errors import SetupError
+from job.settings import JobSettings
+
+# What spark-submit adds on Java 17 and later (org.apache.spark.launcher.JavaModuleOptions).
+_OPENED = (
+    "java.base/java.lang", "java.base/java.lang.invoke", "java.base/java.lang.reflect",
+    "java.base/java.io", "java.base/java.net", "java.base/java.nio", "java.base/java.util",
+    "java.base/java.util.concurrent", "java.base/java.util.concurrent.atomic",
+    "java.base/jdk.internal.ref", "java.base/sun.nio.ch", "java.base/sun.nio.cs",
+    "java.base/sun.security.action", "java.base/sun.util.calendar",
+    "java.security.jgss/sun.security.krb5",
+)  # fmt: skip
+
+# An idle machine takes 1.2 s; shared continuous-integration machines several times that.
+_GATEWAY_SECONDS = 90.0
+_POLL_SECONDS = 0.01
+_EXIT_SECONDS = 10.0
+
+
+class Jvm:
+    """A JVM that waits for PySpark. Starting returns at once, so that other work can go on.
+
+    bin/spark-submit would start a shell and a second JVM first, only to find out this command:
+    2 s of the 5 s to a session.
+    """
+
+    def __init__(self, settings: JobSettings, conf: Mapping[str, str]) -> None:
+        self._folder = Path(tempfile.mkdtemp(prefix="streamjoin-"))
+        self._connection = self._folder / "connection"
+        environment = {
+            **os.environ,
+            "_PYSPARK_DRIVER_CONN_INFO_PATH": str(self._connection),
+            "SPARK_CONNECT_MODE": "0",
+        }
+        self._process = subprocess.Popen(
+            _command(settings, conf),
+            stdin=subprocess.PIPE,  # the JVM ends when this pipe breaks, however we end
+            env=environment,
+            preexec_fn=_ignore_interrupt,
+        )
+        self._session: SparkSession | None = None
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    @property
+    def is_alive(self) -> bool:
+        return self._process.poll() is None
+
+    def session(self, settings: JobSettings, conf: Mapping[str, str]) -> SparkSession:
+        """The Spark session; waits for the JVM where it is still starting."""
+        if self._session is None:
+            port, secret = self._gateway()
+            os.environ["PYSPARK_GATEWAY_PORT"] = str(port)
+            os.environ["PYSPARK_GATEWAY_SECRET"] = secret
+            builder = SparkSession.builder.master(settings.spark_master).appName("streamjoin")
+            for name, value in conf.items():
+                builder = builder.config(name, value)
+            self._session = builder.getOrCreate()
+        return self._session
+
+    def close(self) -> None:
+        """End session and JVM. Harmless when they have ended already."""
+        if self._session is not None and self.is_alive:
+            self._session.stop()
+        _forget_gateway()
+        if self._process.stdin is not None:
+            self._process.stdin.close()
+        try:
+            self._process.wait(_EXIT_SECONDS)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+    def _gateway(self) -> tuple[int, str]:
+        deadline = time.monotonic() + _GATEWAY_SECONDS
+        while not self._connection.exists():
+            if not self.is_alive:
+                raise SetupError(
+                    f"the JVM ended with exit code {self._process.returncode} before Spark was up; "
+                    "its messages are above"
+                )
+            if time.monotonic() > deadline:
+                raise SetupError(f"the JVM did not come up within {_GATEWAY_SECONDS:.0f} s")
+            time.sleep(_POLL_SECONDS)
+        content = self._connection.read_bytes()
+        port, length = struct.unpack(">ii", content[:8])
+        return port, content[8 : 8 + length].decode()
+
+
+def _command(settings: JobSettings, conf: Mapping[str, str]) -> list[str]:
+    spark_jars = Path(pyspark.__file__).parent / "jars"
+    if not any(settings.jars.glob("spark-sql-kafka*.jar")):
+        raise SetupError(
+            f"Spark's Kafka connector is not in {settings.jars}: run `make setup`, "
+            "or set STREAMJOIN_JARS to the folder that holds it"
+        )
+    return [
+        _java(),
+        *("-cp", f"{settings.jars}/*:{spark_jars}/*"),
+        f"-Xmx{settings.driver_memory}",
+        *conf["spark.driver.extraJavaOptions"].split(),
+        "-XX:+IgnoreUnrecognizedVMOptions",
+        *(f"--add-opens={package}=ALL-UNNAMED" for package in _OPENED),
+        "--enable-native-access=ALL-UNNAMED",
+        "-Dio.netty.tryReflectionSetAccessible=true",
+        f"-Dlog4j2.configurationFile={Path(__file__).with_name('log4j2.properties')}",
+        "org.apache.spark.deploy.SparkSubmit",
+        *("--conf", f"spark.master={settings.spark_master}"),
+        "pyspark-shell",
+    ]
+
+
+def _java() -> str:
+    home = os.environ.get("JAVA_HOME")
+    java = f"{home}/bin/java" if home else shutil.which("java")
+    if java is None or not Path(java).exists():
+        raise SetupError(
+            "no Java found: install a Java runtime 17 or later "
+            "(Debian: apt-get install openjdk-17-jre-headless) or set JAVA_HOME"
+        )
+    return java
+
+
+def _ignore_interrupt() -> None:
+    """Ctrl-C reaches every process of the terminal; the JVM is to end after the query."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+
+def _forget_gateway() -> None:
+    """Lets PySpark connect to another JVM later in this process."""
+    os.environ.pop("PYSPARK_GATEWAY_PORT", None)
+    os.environ.pop("PYSPARK_GATEWAY_SECRET", None)
+    gateway = SparkContext._gateway
+    if gateway is not None:
+        gateway.shutdown()
+    SparkContext._gateway = None
+    SparkContext._jvm = None

@@ -1,0 +1,34 @@
+"""How the job runs on this machine, from the environment. What is joined is the spec's affair."""
+
+from datetime import timedelta
+from pathlib import Path
+
+from pydantic import Field
+from pydantic_settings import BaseSettings, SettingsConfigDict
+
+# Both processes look here when they are started from one folder, as in `make run`.
+SOCKET = Path("data/streamjoin.sock")
+
+
+class JobSettings(BaseSettings):
+    """Each field is the variable STREAMJOIN_<FIELD>."""
+
+    model_config = SettingsConfigDict(env_prefix="STREAMJOIN_", frozen=True)
+
+    socket: Path = SOCKET
+    """The Unix-domain socket on which the sidecar reaches the job."""
+    jars: Path = Path(__file__).parents[1] / ".jars" / "spark"
+    """The folder with Spark's Kafka connector."""
+    spark_master: str = "local[*]"
+    driver_memory: str = "2g"
+    """Heap of the JVM; RocksDB's memory comes on top of it."""
+    state_partitions: int | None = Field(default=None, ge=1)
+    """Into how many parts a new checkpoint splits the join state; omitted, one per core."""
+    grace_seconds: float = Field(default=45, gt=0)
+    """How long a stop waits for the batch at work before it is cut short."""
+    restart_delay_max_seconds: float = Field(default=60, gt=0)
+    """The longest pause between two tries after failures that may pass by themselves."""
+
+    @property
+    def grace(self) -> timedelta:
+        return timedelta(seconds=self.grace_seconds)
