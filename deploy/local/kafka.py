@@ -191,14 +191,17 @@ class EmbeddedKafka:
         """
         data, settings = folder / "log", folder / "server.properties"
         self._write_settings(settings, data=data)
-        done = subprocess.run(
-            self._java("kafka.tools.StorageTool", "format", "-t", _new_id(), "-c", settings),
-            capture_output=True,
-            text=True,
-            timeout=deadline - time.monotonic(),
-        )
-        if done.returncode != 0:
-            raise BrokerError(f"cannot format {data} for Kafka:\n{done.stdout}{done.stderr}")
+        try:
+            subprocess.run(
+                self._java("kafka.tools.StorageTool", "format", "-t", _new_id(), "-c", settings),
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                timeout=deadline - time.monotonic(),
+                check=True,
+            )
+        except (subprocess.CalledProcessError, subprocess.TimeoutExpired) as error:
+            said = (error.stdout or b"").decode(errors="replace")
+            raise BrokerError(f"cannot format {self._data} for Kafka: {error}\n{said}") from error
         return data
 
     def _java(self, main_class: str, *arguments: str | Path) -> list[str | Path]:

@@ -14,7 +14,7 @@ main() {
   python=$(find_python)
   say "Python: $python"
   make_tools "$python"
-  say "Python packages into .venv (about 500 MB the first time)"
+  say "Python packages into .venv (about 600 MB the first time)"
   sync_packages "$python"
   ensure_java
   say "Java: $(cat .tools/java_home)"
@@ -90,7 +90,9 @@ ensure_java() {
   rm -f .tools/java_home
   if ! .venv/bin/python -m deploy.local.java >/dev/null 2>&1 && can_apt; then
     say "Java through apt-get"
-    apt_install openjdk-17-jre-headless || apt_install openjdk-21-jre-headless ||
+    # Which of these a release of Debian or Ubuntu has, only trying tells.
+    apt_install openjdk-17-jre-headless 2>/dev/null ||
+      apt_install openjdk-21-jre-headless 2>/dev/null ||
       apt_install default-jre-headless || true
   fi
   # Where there is still none, this says how to get one.

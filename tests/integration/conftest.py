@@ -1,0 +1,14 @@
+"""What every integration test stands on: one real broker for the whole run."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from deploy.local.kafka import EmbeddedKafka
+
+
+@pytest.fixture(scope="session")
+def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedKafka]:
+    """Shared: a test gives its topics names of their own, and neither stops nor kills this one."""
+    with EmbeddedKafka(tmp_path_factory.mktemp("kafka")) as broker:
+        yield broker

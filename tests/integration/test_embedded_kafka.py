@@ -1,0 +1,210 @@
+"""The embedded broker is a real one, and neither hides its failures nor outlives its owner."""
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+
+import psutil
+import pytest
+from confluent_kafka import Consumer, Producer
+from confluent_kafka.admin import AdminClient, TopicMetadata  # type: ignore[attr-defined]  # its own re-export
+
+from deploy.local.kafka import EmbeddedKafka
+from job.errors import BrokerError, TopicError
+from tests.polling import has_ended, wait_until
+
+TIMEOUT = 60.0
+
+
+def test_committed_records_are_read_and_aborted_ones_are_not(kafka: EmbeddedKafka) -> None:
+    kafka.create_topics(["transactions"])
+    producer = Producer(
+        {"bootstrap.servers": kafka.bootstrap_servers, "transactional.id": "transactions"}
+    )
+    producer.init_transactions(TIMEOUT)
+
+    transact(producer, "transactions", ["kept 1", "kept 2"]).commit_transaction(TIMEOUT)
+    transact(producer, "transactions", ["aborted"]).abort_transaction(TIMEOUT)
+    transact(producer, "transactions", ["kept 3"]).commit_transaction(TIMEOUT)
+
+    assert ["kept 1", "kept 2", "kept 3"] == committed(kafka, "transactions", count=3)
+
+
+def test_topics_have_the_partitions_and_settings_asked_for(kafka: EmbeddedKafka) -> None:
+    kafka.create_topics({"three": 3, "five": 5})
+    kafka.create_topics(["two", "too"], partitions=2)
+
+    assert {"three": 3, "five": 5, "two": 2, "too": 2} == {
+        name: len(topic.partitions)
+        for name, topic in topics(kafka).items()
+        if name in {"three", "five", "two", "too"}
+    }
+
+
+def test_a_topic_that_is_there_already_is_an_error_unless_told_otherwise(
+    kafka: EmbeddedKafka,
+) -> None:
+    kafka.create_topics(["there"])
+
+    with pytest.raises(TopicError, match=r"cannot create topic there: .* already exists"):
+        kafka.create_topics(["there"])
+    kafka.create_topics(["there", "new"], exist_ok=True)
+    assert {"there", "new"} <= topics(kafka).keys()
+
+
+def test_a_topic_nobody_created_does_not_appear(kafka: EmbeddedKafka) -> None:
+    AdminClient({"bootstrap.servers": kafka.bootstrap_servers}).list_topics("misspelt", TIMEOUT)
+
+    assert "misspelt" not in topics(kafka)
+
+
+@pytest.mark.parametrize("end", ["stop", "kill"])
+def test_a_broker_started_again_has_its_port_and_its_records(tmp_path: Path, end: str) -> None:
+    with EmbeddedKafka(tmp_path) as kafka:
+        address = kafka.bootstrap_servers
+        kafka.create_topics({"kept": 2})
+        produce(kafka, "kept", ["before"])
+
+        getattr(kafka, end)()
+        assert not kafka.is_running
+        kafka.start()
+
+        assert address == kafka.bootstrap_servers
+        assert 2 == len(topics(kafka)["kept"].partitions)
+        produce(kafka, "kept", ["after"])
+        assert ["after", "before"] == sorted(committed(kafka, "kept", count=2))
+
+
+def test_a_broker_killed_by_others_is_noticed(tmp_path: Path) -> None:
+    with EmbeddedKafka(tmp_path) as kafka:
+        assert kafka.is_running
+
+        os.kill(kafka.pid, signal.SIGKILL)
+
+        wait_until(lambda: not kafka.is_running, TIMEOUT, "the death is noticed")
+        with pytest.raises(BrokerError, match="is not running"):
+            _ = kafka.pid
+        kafka.stop()
+        kafka.stop()
+
+
+def test_a_broker_that_cannot_start_shows_the_end_of_its_log(
+    kafka: EmbeddedKafka, tmp_path: Path
+) -> None:
+    # Taken by a broker that would answer: it must not be mistaken for the new one.
+    taken = int(kafka.bootstrap_servers.rpartition(":")[2])
+    unlucky = EmbeddedKafka(tmp_path, port=taken)
+
+    with pytest.raises(BrokerError, match=r"(?s)has ended.*Address already in use"):
+        unlucky.start()
+
+    assert not unlucky.is_running
+    assert kafka.is_running
+
+
+def test_a_broker_that_is_not_ready_in_time_is_given_up_and_ended(tmp_path: Path) -> None:
+    with EmbeddedKafka(tmp_path):
+        pass
+    slow = EmbeddedKafka(tmp_path, jvm_options=["-Xint"])
+
+    with pytest.raises(BrokerError, match="did not get its broker ready in time"):
+        slow.start(timeout_seconds=0.5)
+
+    assert not slow.is_running
+
+
+def test_a_first_start_that_was_cut_off_leaves_nothing_in_the_way_of_the_next(
+    tmp_path: Path,
+) -> None:
+    kafka = EmbeddedKafka(tmp_path)
+    with pytest.raises(BrokerError, match="cannot format"):
+        kafka.start(timeout_seconds=0.05)
+
+    with kafka:
+        assert {"server.properties", "broker.log", "log"} == {
+            path.name for path in tmp_path.iterdir()
+        }
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux ends a child with its parent")
+def test_the_broker_dies_with_a_killed_parent(tmp_path: Path) -> None:
+    program = f"""
+import pathlib
+from deploy.local.kafka import EmbeddedKafka
+with EmbeddedKafka(pathlib.Path({str(tmp_path)!r})) as kafka:
+    print(kafka.pid, flush=True)
+    kafka.wait()
+"""
+    with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE) as parent:
+        assert parent.stdout
+        broker = psutil.Process(int(parent.stdout.readline()))
+        assert "java" == broker.name()
+
+        parent.kill()
+
+    wait_until(lambda: has_ended(broker), TIMEOUT, "the broker has ended")
+
+
+@pytest.mark.parametrize("end", [signal.SIGINT, signal.SIGTERM])
+def test_in_the_foreground_it_prints_its_address_and_ends_when_told_to(
+    tmp_path: Path, end: signal.Signals
+) -> None:
+    address = EmbeddedKafka(tmp_path).bootstrap_servers
+    port = address.rpartition(":")[2]
+    with subprocess.Popen(
+        [sys.executable, "-m", "deploy.local.kafka", "--folder", str(tmp_path), "--port", port],
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as program:
+        assert program.stdout
+        assert f"Kafka answers at {address}; Ctrl-C ends it.\n" == program.stdout.readline()
+
+        program.send_signal(end)
+
+        assert 0 == program.wait(TIMEOUT)
+
+
+def transact(producer: Producer, topic: str, values: Iterable[str]) -> Producer:
+    producer.begin_transaction()
+    for value in values:
+        producer.produce(topic, value)
+    # Flushed, so that aborted records really are in the log.
+    producer.flush(TIMEOUT)
+    return producer
+
+
+def produce(kafka: EmbeddedKafka, topic: str, values: Iterable[str]) -> None:
+    producer = Producer({"bootstrap.servers": kafka.bootstrap_servers, "acks": "all"})
+    for value in values:
+        producer.produce(topic, value)
+    assert 0 == producer.flush(TIMEOUT)
+
+
+def committed(kafka: EmbeddedKafka, topic: str, count: int) -> list[str]:
+    """The first `count` values of a topic's records outside of aborted transactions."""
+    consumer = Consumer(
+        {
+            "bootstrap.servers": kafka.bootstrap_servers,
+            "group.id": f"reads-{topic}",
+            "auto.offset.reset": "earliest",
+            "isolation.level": "read_committed",
+        }
+    )
+    consumer.subscribe([topic])
+    values: list[str] = []
+
+    def are_read() -> bool:
+        values.extend((message.value() or b"").decode() for message in consumer.consume(timeout=1))
+        return len(values) >= count
+
+    wait_until(are_read, TIMEOUT, f"{count} records are read")
+    consumer.close()
+    return values
+
+
+def topics(kafka: EmbeddedKafka) -> dict[str, TopicMetadata]:
+    admin = AdminClient({"bootstrap.servers": kafka.bootstrap_servers})
+    return admin.list_topics(timeout=TIMEOUT).topics

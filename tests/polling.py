@@ -1,0 +1,30 @@
+"""The one place where tests wait: for a condition, never for a time."""
+
+import time
+from collections.abc import Callable
+from typing import TypeVar
+
+import psutil
+
+T = TypeVar("T")
+
+PAUSE_SECONDS = 0.05
+
+
+def wait_until(condition: Callable[[], T], timeout: float, what: str) -> T:
+    """Answer the condition's first true value; fail, saying what was awaited, after `timeout` s."""
+    deadline = time.monotonic() + timeout
+    while not (value := condition()):
+        if time.monotonic() > deadline:
+            raise AssertionError(f"waited {timeout} s in vain until {what}; last seen: {value!r}")
+        time.sleep(PAUSE_SECONDS)
+    return value
+
+
+def has_ended(process: psutil.Process) -> bool:
+    """A condition to wait for: the process is no more."""
+    try:
+        # An orphan that nobody has reaped yet has ended all the same.
+        return process.status() == psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return True
