@@ -10,7 +10,11 @@ from pathlib import Path
 import psutil
 import pytest
 from confluent_kafka import Consumer, Producer
-from confluent_kafka.admin import AdminClient, TopicMetadata  # type: ignore[attr-defined]  # its own re-export
+from confluent_kafka.admin import (  # type: ignore[attr-defined]  # its own re-exports
+    AdminClient,
+    ConfigResource,
+    TopicMetadata,
+)
 
 from deploy.local.kafka import EmbeddedKafka
 from job.errors import BrokerError, TopicError
@@ -33,7 +37,16 @@ def test_committed_records_are_read_and_aborted_ones_are_not(kafka: EmbeddedKafk
     assert ["kept 1", "kept 2", "kept 3"] == committed(kafka, "transactions", count=3)
 
 
-def test_topics_have_the_partitions_and_settings_asked_for(kafka: EmbeddedKafka) -> None:
+def test_topics_have_the_settings_asked_for(kafka: EmbeddedKafka) -> None:
+    kafka.create_topics(["compacted"], config={"cleanup.policy": "compact"})
+
+    resource = ConfigResource(ConfigResource.Type.TOPIC, "compacted")
+    admin = AdminClient({"bootstrap.servers": kafka.bootstrap_servers})
+    settings = admin.describe_configs([resource])[resource].result(TIMEOUT)
+    assert "compact" == settings["cleanup.policy"].value
+
+
+def test_topics_have_the_partitions_asked_for(kafka: EmbeddedKafka) -> None:
     kafka.create_topics({"three": 3, "five": 5})
     kafka.create_topics(["two", "too"], partitions=2)
 
