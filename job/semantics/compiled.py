@@ -46,6 +46,12 @@ def strict(function: Callable[..., Value], result: SqlType, *arguments: Compiled
     return Compiled(result, run_all)
 
 
+def divisor_first(function: Callable[..., Value], result: SqlType, *pair: Compiled) -> Compiled:
+    """As `strict` of two, in the order of Spark's divisions: a null divisor hides the dividend."""
+    dividend, divisor = pair
+    return strict(lambda right, left: function(left, right), result, divisor, dividend)
+
+
 def casted(argument: Compiled, target: SqlType) -> Compiled:
     if argument.type == target:
         return argument

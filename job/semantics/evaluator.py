@@ -41,12 +41,12 @@ Layout = Mapping[tuple[str, str], tuple[int, SqlType]]
 """Where the value of a column (side, name) stands in an Env, and its type."""
 
 
-def compile_expression(tree: exp.Expression, layout: Layout) -> Compiled:
+def compile_expression(tree: exp.Expr, layout: Layout) -> Compiled:
     """`tree` as a function of a row; its columns are qualified left and right."""
     return _Compiler(layout).compile(tree)
 
 
-def compile_predicate(tree: exp.Expression, layout: Layout) -> Callable[[Env], bool]:
+def compile_predicate(tree: exp.Expr, layout: Layout) -> Callable[[Env], bool]:
     """As a filter: only true passes, null does not."""
     compiled = compile_expression(tree, layout)
     if compiled.type not in {BOOLEAN, VOID}:
@@ -58,7 +58,7 @@ def compile_predicate(tree: exp.Expression, layout: Layout) -> Callable[[Env], b
 class _Compiler:
     def __init__(self, layout: Layout) -> None:
         self._layout = layout
-        self._by_node: dict[type[exp.Expression], Callable[[exp.Expression], Compiled]] = {
+        self._by_node: dict[type[exp.Expr], Callable[[exp.Expr], Compiled]] = {
             exp.Column: self._column,
             exp.Paren: lambda node: self.compile(node.this),
             exp.Literal: _literal,
@@ -90,7 +90,13 @@ class _Compiler:
             exp.Anonymous: self._named_function,
         }
 
-    def compile(self, node: exp.Expression) -> Compiled:
+    def compile(self, node: exp.Expr) -> Compiled:
+        compiled = self._compiled(node)
+        if not isinstance(node, exp.Literal) and node.find(exp.Column) is None:
+            _refuse_constant_failure(node, compiled)
+        return compiled
+
+    def _compiled(self, node: exp.Expr) -> Compiled:
         kind = type(node)
         if kind in self._by_node:
             return self._by_node[kind](node)
@@ -100,18 +106,18 @@ class _Compiler:
             return BUILDERS[kind](node, [self.compile(part) for part in _arguments(node)])
         raise NotExactError(_name_of(node))
 
-    def _column(self, node: exp.Expression) -> Compiled:
+    def _column(self, node: exp.Expr) -> Compiled:
         assert isinstance(node, exp.Column)
         index, kind = self._layout[node.table, node.name]
         return Compiled(kind, lambda env: env[index])
 
-    def _named_function(self, node: exp.Expression) -> Compiled:
+    def _named_function(self, node: exp.Expr) -> Compiled:
         build = BUILDERS_BY_NAME.get(node.name.lower())
         if build is None:
             raise NotExactError(_name_of(node))
         return build(node, [self.compile(part) for part in node.expressions])
 
-    def _cast(self, node: exp.Expression) -> Compiled:
+    def _cast(self, node: exp.Expr) -> Compiled:
         target = parse_type(node.args["to"].sql(dialect="spark"))
         literal = node.this
         if type(node) is exp.Cast and isinstance(literal, exp.Literal) and literal.is_string:
@@ -122,13 +128,19 @@ class _Compiler:
             return strict(function, target, argument)
         return strict(lambda value: _or_null(function, value), target, argument)
 
-    def _boolean(self, node: exp.Expression) -> Callable[[Env], bool | None]:
+    def _boolean(self, node: exp.Expr) -> Callable[[Env], bool | None]:
         compiled = self.compile(node)
         if compiled.type not in {BOOLEAN, VOID}:
             raise NotExactError(f"{compiled.type} where a condition stands")
         return compiled.run
 
-    def _and(self, node: exp.Expression) -> Compiled:
+    def _condition(self, node: exp.Expr) -> Callable[[Env], bool | None]:
+        """Of CASE and IF, which take no bare NULL."""
+        if self.compile(node).type == VOID:
+            raise NotExactError("NULL where a condition stands")
+        return self._boolean(node)
+
+    def _and(self, node: exp.Expr) -> Compiled:
         """false wins over null; what stands right of a false is not looked at."""
         left, right = self._boolean(node.this), self._boolean(node.expression)
 
@@ -141,7 +153,7 @@ class _Compiler:
 
         return Compiled(BOOLEAN, run)
 
-    def _or(self, node: exp.Expression) -> Compiled:
+    def _or(self, node: exp.Expr) -> Compiled:
         """true wins over null; what stands right of a true is not looked at."""
         left, right = self._boolean(node.this), self._boolean(node.expression)
 
@@ -154,31 +166,30 @@ class _Compiler:
 
         return Compiled(BOOLEAN, run)
 
-    def _not(self, node: exp.Expression) -> Compiled:
+    def _not(self, node: exp.Expr) -> Compiled:
         return self._not_of(Compiled(BOOLEAN, self._boolean(node.this)))
 
     def _not_of(self, compiled: Compiled) -> Compiled:
         return strict(lambda value: not value, BOOLEAN, compiled)
 
-    def _negated(self, node: exp.Expression) -> Compiled:
+    def _negated(self, node: exp.Expr) -> Compiled:
         if isinstance(node.this, exp.Literal) and not node.this.is_string:
             return _number(f"-{node.this.name}")
         return negated(self.compile(node.this))
 
-    def _pair(self, left: exp.Expression, right: exp.Expression) -> tuple[Compiled, Compiled]:
+    def _pair(self, left: exp.Expr, right: exp.Expr) -> tuple[Compiled, Compiled]:
         """Both operands, cast to the type in which they are compared."""
-        first, second = self.compile(left), self.compile(right)
-        kind = common_type(first.type, second.type, what="a comparison")
-        return casted(first, kind), casted(second, kind)
+        first, second = self._alike([left, right], "a comparison")
+        return first, second
 
-    def _comparison(self, holds: Callable[[int], bool]) -> Callable[[exp.Expression], Compiled]:
-        def build(node: exp.Expression) -> Compiled:
+    def _comparison(self, holds: Callable[[int], bool]) -> Callable[[exp.Expr], Compiled]:
+        def build(node: exp.Expr) -> Compiled:
             left, right = self._pair(node.this, node.expression)
             return strict(lambda a, b: holds(compare(a, b)), BOOLEAN, left, right)
 
         return build
 
-    def _null_safe_equality(self, node: exp.Expression) -> Compiled:
+    def _null_safe_equality(self, node: exp.Expr) -> Compiled:
         left, right = (side.run for side in self._pair(node.this, node.expression))
 
         def run(env: Env) -> bool:
@@ -187,7 +198,7 @@ class _Compiler:
 
         return Compiled(BOOLEAN, run)
 
-    def _is(self, node: exp.Expression) -> Compiled:
+    def _is(self, node: exp.Expr) -> Compiled:
         """IS NULL, IS TRUE, IS FALSE."""
         if isinstance(node.expression, exp.Null):
             run = self.compile(node.this).run
@@ -197,7 +208,7 @@ class _Compiler:
             return Compiled(BOOLEAN, lambda env: condition(env) is wanted)
         raise NotExactError(_name_of(node))
 
-    def _between(self, node: exp.Expression) -> Compiled:
+    def _between(self, node: exp.Expr) -> Compiled:
         value, low, high = node.this, node.args["low"], node.args["high"]
         return self._and(
             exp.And(
@@ -206,13 +217,9 @@ class _Compiler:
             )
         )
 
-    def _in(self, node: exp.Expression) -> Compiled:
+    def _in(self, node: exp.Expr) -> Compiled:
         """True if it equals one; else null if one of them, or the value, is null."""
-        compiled = [self.compile(part) for part in [node.this, *node.expressions]]
-        kind = compiled[0].type
-        for part in compiled[1:]:
-            kind = common_type(kind, part.type, what="IN")
-        value, *options = (casted(part, kind).run for part in compiled)
+        value, *options = (part.run for part in self._alike([node.this, *node.expressions], "IN"))
 
         def run(env: Env) -> bool | None:
             sought = value(env)
@@ -229,18 +236,18 @@ class _Compiler:
 
         return Compiled(BOOLEAN, run)
 
-    def _like(self, node: exp.Expression) -> Compiled:
+    def _like(self, node: exp.Expr) -> Compiled:
         text, pattern = self.compile(node.this), self.compile(node.expression)
         if text.type != STRING or pattern.type != STRING:
             raise NotExactError(f"LIKE of {text.type}")
         matches = strict(like, BOOLEAN, text, pattern)
         return self._not_of(matches) if node.args.get("negate") else matches
 
-    def _case(self, node: exp.Expression) -> Compiled:
+    def _case(self, node: exp.Expr) -> Compiled:
         """Only the branch that is taken is evaluated."""
         subject = node.this
         conditions = [
-            self._boolean(
+            self._condition(
                 exp.EQ(this=subject.copy(), expression=branch.this.copy())
                 if subject is not None
                 else branch.this
@@ -261,13 +268,13 @@ class _Compiler:
 
         return Compiled(otherwise.type, run)
 
-    def _if(self, node: exp.Expression) -> Compiled:
-        condition = self._boolean(node.this)
+    def _if(self, node: exp.Expr) -> Compiled:
+        condition = self._condition(node.this)
         otherwise = node.args.get("false") or exp.Null()
         true, false = self._alike([node.args["true"], otherwise], "IF")
         return Compiled(true.type, lambda env: (true if condition(env) is True else false).run(env))
 
-    def _coalesce(self, nodes: list[exp.Expression]) -> Compiled:
+    def _coalesce(self, nodes: list[exp.Expr]) -> Compiled:
         parts = self._alike(nodes, "COALESCE")
 
         def run(env: Env) -> Value:
@@ -279,18 +286,33 @@ class _Compiler:
 
         return Compiled(parts[0].type, run)
 
-    def _nullif(self, node: exp.Expression) -> Compiled:
+    def _nullif(self, node: exp.Expr) -> Compiled:
         value = self.compile(node.this)
         equal = self._comparison(lambda order: order == 0)(node).run
         return Compiled(value.type, lambda env: None if equal(env) is True else value.run(env))
 
-    def _alike(self, nodes: list[exp.Expression], what: str) -> list[Compiled]:
-        """The expressions, cast to the one type they share as results."""
+    def _alike(self, nodes: list[exp.Expr], what: str) -> list[Compiled]:
+        """The expressions, cast to the one type in which they are compared or returned."""
         parts = [self.compile(node) for node in nodes]
         kind = parts[0].type
         for part in parts[1:]:
             kind = common_type(kind, part.type, what=what)
-        return [casted(part, kind) for part in parts]
+        alike = [casted(part, kind) for part in parts]
+        for node, part in zip(nodes, alike, strict=True):
+            if node.find(exp.Column) is None:
+                _refuse_constant_failure(node, part)
+        return alike
+
+
+def _refuse_constant_failure(node: exp.Expr, compiled: Compiled) -> None:
+    """Spark computes constants while planning: one that fails, fails the query without a row."""
+    text = node.sql(dialect="spark")[:60]
+    try:
+        value = compiled.run(())
+    except SqlRuntimeError as error:
+        raise NotExactError(f"{text}, which fails: {error}") from error
+    if value is None and compiled.type != VOID:  # what stands around it is not evaluated, either
+        raise NotExactError(f"{text}, which is always NULL")
 
 
 def _constant(kind: SqlType, value: Value) -> Compiled:
@@ -298,7 +320,7 @@ def _constant(kind: SqlType, value: Value) -> Compiled:
     return Compiled(kind, lambda _: value, literal)
 
 
-def _literal(node: exp.Expression) -> Compiled:
+def _literal(node: exp.Expr) -> Compiled:
     return _constant(STRING, node.name) if node.args.get("is_string") else _number(node.name)
 
 
@@ -333,7 +355,7 @@ def _typed_literal(text: str, target: SqlType) -> Compiled:
     return _constant(target, value)
 
 
-def _interval(node: exp.Expression) -> Compiled:
+def _interval(node: exp.Expr) -> Compiled:
     assert isinstance(node, exp.Interval)
     try:
         length = interval(node)
@@ -351,18 +373,18 @@ def _or_null(function: Callable[[Value], Value], value: Value) -> Value:
         return None
 
 
-def _arguments(node: exp.Expression) -> list[exp.Expression]:
+def _arguments(node: exp.Expr) -> list[exp.Expr]:
     """The operands of a function node in the order of its definition, without its keywords."""
-    found: list[exp.Expression] = []
+    found: list[exp.Expr] = []
     for name in node.arg_types:
         part = node.args.get(name)
         parts = part if isinstance(part, list) else [part]
         if name not in {"unit", "zone", "decimals", "position"}:
-            found += [each for each in parts if isinstance(each, exp.Expression)]
+            found += [each for each in parts if isinstance(each, exp.Expr)]
     return found
 
 
-def _name_of(node: exp.Expression) -> str:
+def _name_of(node: exp.Expr) -> str:
     if isinstance(node, exp.Anonymous):
         return f"{node.name.lower()}()"
     if isinstance(node, exp.Func):

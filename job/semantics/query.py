@@ -3,7 +3,7 @@
 Keeps the watermark from batch to batch, and says when a batch without data is due.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from job.semantics.event_time import BatchWatermarks, WatermarkTracker
@@ -38,7 +38,7 @@ class JoinQuery:
         self,
         left_rows: Sequence[Row],
         right_rows: Sequence[Row],
-        seen: dict[Side, Iterable[int | None]] | None = None,
+        seen: Mapping[Side, Iterable[int | None]] | None = None,
     ) -> Batch:
         """One micro-batch. `seen` are the event times that move the watermark, where they are of
         more rows than those that reach the join."""

@@ -9,7 +9,7 @@ from typing import Any
 
 from sqlglot import exp
 
-from job.semantics.compiled import Compiled, casted, strict
+from job.semantics.compiled import Compiled, casted, divisor_first, strict
 from job.semantics.sql_cast import EPOCH, MICROS_PER_DAY, as_float32, fit, instant
 from job.semantics.sql_types import (
     BIGINT,
@@ -47,24 +47,33 @@ def _checked(function: Operation, kind: SqlType) -> Operation:
 
 
 def _of_numbers(
-    left: Compiled, right: Compiled, function: Operation, decimal: Callable[..., SqlType], sign: str
+    left: Compiled,
+    right: Compiled,
+    function: Operation,
+    decimal: Callable[..., SqlType],
+    sign: str,
+    apply: Callable[..., Compiled] = strict,
 ) -> Compiled:
     for operand in (left, right):
         if not operand.type.is_numeric:
             raise NotExactError(f"{left.type} {sign} {right.type}")
     kind = common_type(left.type, right.type, what=sign)
     if kind.is_decimal:
-        return _of_decimals(left, right, function, decimal)
+        return _of_decimals(left, right, function, decimal, apply)
     left, right = casted(left, kind), casted(right, kind)
     if kind.is_integral:
-        return strict(_checked(function, kind), kind, left, right)
+        return apply(_checked(function, kind), kind, left, right)
     if kind == FLOAT:
-        return strict(lambda a, b: as_float32(function(a, b)), kind, left, right)
-    return strict(function, kind, left, right)
+        return apply(lambda a, b: as_float32(function(a, b)), kind, left, right)
+    return apply(function, kind, left, right)
 
 
 def _of_decimals(
-    left: Compiled, right: Compiled, function: Operation, result: Callable[..., SqlType]
+    left: Compiled,
+    right: Compiled,
+    function: Operation,
+    result: Callable[..., SqlType],
+    apply: Callable[..., Compiled],
 ) -> Compiled:
     """Each operand at its own precision; the exact result rounded half up to the result's scale."""
     kinds = [decimal_of(side.type, side.literal) for side in (left, right)]
@@ -73,7 +82,7 @@ def _of_decimals(
         side if side.type.is_decimal else casted(side, own)
         for side, own in zip((left, right), kinds, strict=True)
     )
-    return strict(lambda a, b: fit(function(a, b), kind), kind, *operands)
+    return apply(lambda a, b: fit(function(a, b), kind), kind, *operands)
 
 
 def _sum_type(left: SqlType, right: SqlType) -> SqlType:
@@ -125,23 +134,23 @@ def _divide(left: Compiled, right: Compiled) -> Compiled:
     """Always a fraction: of integers a DOUBLE."""
     kind = common_type(left.type, right.type, what="/")
     if kind.is_decimal:
-        return _of_decimals(left, right, _nonzero(_exact_quotient), _quotient_type)
+        return _of_decimals(left, right, _nonzero(_exact_quotient), _quotient_type, divisor_first)
     if not kind.is_numeric:
         raise NotExactError(f"{left.type} / {right.type}")
     left, right = casted(left, DOUBLE), casted(right, DOUBLE)
-    return strict(_nonzero(_double_quotient), DOUBLE, left, right)
+    return divisor_first(_nonzero(_double_quotient), DOUBLE, left, right)
 
 
 def _integral_divide(left: Compiled, right: Compiled) -> Compiled:
     if not (left.type.is_integral and right.type.is_integral):
         raise NotExactError(f"{left.type} div {right.type}")
     left, right = casted(left, BIGINT), casted(right, BIGINT)
-    return strict(_nonzero(_checked(_java_quotient, BIGINT)), BIGINT, left, right)
+    return divisor_first(_nonzero(_checked(_java_quotient, BIGINT)), BIGINT, left, right)
 
 
 def _remainder(left: Compiled, right: Compiled) -> Compiled:
     """Has the sign of the dividend, as in Java."""
-    return _of_numbers(left, right, _nonzero(_java_remainder), _remainder_type, "%")
+    return _of_numbers(left, right, _nonzero(_java_remainder), _remainder_type, "%", divisor_first)
 
 
 def _java_quotient(left: int, right: int) -> int:
@@ -175,10 +184,10 @@ def _double_quotient(left: float, right: float) -> float:
     return left / right
 
 
-def _nonzero(function: Operation) -> Operation:
+def _nonzero(function: Operation, error: str = "DIVIDE_BY_ZERO") -> Operation:
     def run(left: Any, right: Any) -> Any:
         if right == 0:
-            raise SqlRuntimeError("DIVIDE_BY_ZERO", f"{left} by {right}")
+            raise SqlRuntimeError(error, f"{left} by {right}")
         return function(left, right)
 
     return run
@@ -217,7 +226,7 @@ def negated(operand: Compiled) -> Compiled:
     raise NotExactError(f"- {kind}")
 
 
-ARITHMETIC: dict[type[exp.Expression], Callable[[Compiled, Compiled], Compiled]] = {
+ARITHMETIC: dict[type[exp.Expr], Callable[[Compiled, Compiled], Compiled]] = {
     exp.Add: _add,
     exp.Sub: _subtract,
     exp.Mul: _multiply,

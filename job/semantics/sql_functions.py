@@ -36,7 +36,7 @@ from job.semantics.sql_types import (
     decimal_type,
 )
 
-Build = Callable[[exp.Expression, list[Compiled]], Compiled]
+Build = Callable[[exp.Expr, list[Compiled]], Compiled]
 
 
 def _ascii(text: str, what: str) -> str:
@@ -56,7 +56,7 @@ def _strings(arguments: list[Compiled], what: str) -> list[Compiled]:
 def _text(function: Callable[..., Value], result: SqlType, what: str, *, strings: int) -> Build:
     """A function whose first `strings` arguments are strings and the rest whole numbers."""
 
-    def build(_: exp.Expression, arguments: list[Compiled]) -> Compiled:
+    def build(_: exp.Expr, arguments: list[Compiled]) -> Compiled:
         texts = _strings(arguments[:strings], what)
         for number in arguments[strings:]:
             if not number.type.is_integral:
@@ -87,7 +87,7 @@ def _sha2(data: bytes, bits: int) -> str | None:
 
 
 def _of_bytes(function: Callable[..., Value], result: SqlType, what: str) -> Build:
-    def build(_: exp.Expression, arguments: list[Compiled]) -> Compiled:
+    def build(_: exp.Expr, arguments: list[Compiled]) -> Compiled:
         if arguments[0].type not in {STRING, BINARY}:
             raise NotExactError(f"{what}() of {arguments[0].type}")
         return strict(function, result, casted(arguments[0], BINARY), *arguments[1:])
@@ -95,11 +95,11 @@ def _of_bytes(function: Callable[..., Value], result: SqlType, what: str) -> Bui
     return build
 
 
-def _abs(_: exp.Expression, arguments: list[Compiled]) -> Compiled:
+def _abs(_: exp.Expr, arguments: list[Compiled]) -> Compiled:
     kind = _numeric(arguments[0], "abs")
     if not kind.is_integral:
         return strict(abs, kind, arguments[0])
-    _, high = INT_RANGES[kind.name]
+    high = INT_RANGES[kind.name][1]
 
     def magnitude(value: int) -> int:
         if abs(value) > high:
@@ -112,7 +112,7 @@ def _abs(_: exp.Expression, arguments: list[Compiled]) -> Compiled:
 def _rounding(what: str, mode: str, of_double: Callable[[float], int]) -> Build:
     """ceil() and floor(), which are equal but for their direction."""
 
-    def build(node: exp.Expression, arguments: list[Compiled]) -> Compiled:
+    def build(node: exp.Expr, arguments: list[Compiled]) -> Compiled:
         kind = _numeric(arguments[0], what)
         if node.args.get("decimals") is not None:
             raise NotExactError(f"{what}() with two arguments")
@@ -126,16 +126,16 @@ def _rounding(what: str, mode: str, of_double: Callable[[float], int]) -> Build:
             if math.isnan(value):  # as Java's cast of a double to a long
                 return 0
             low, high = INT_RANGES["BIGINT"]
-            if math.isinf(value):
-                return high if value > 0 else low
-            return max(low, min(high, of_double(value)))
+            if math.isinf(value) or not low <= of_double(value) <= high:
+                raise SqlRuntimeError("ARITHMETIC_OVERFLOW", f"{what}({value})")
+            return of_double(value)
 
         return strict(of_any_double, BIGINT, arguments[0])
 
     return build
 
 
-def _round(node: exp.Expression, arguments: list[Compiled]) -> Compiled:
+def _round(node: exp.Expr, arguments: list[Compiled]) -> Compiled:
     kind = _numeric(arguments[0], "round")
     digits = node.args.get("decimals")
     if not kind.is_decimal or not (digits is None or isinstance(digits, exp.Literal)):
@@ -154,7 +154,7 @@ def _numeric(argument: Compiled, what: str) -> SqlType:
     return argument.type
 
 
-def _sqrt(_: exp.Expression, arguments: list[Compiled]) -> Compiled:
+def _sqrt(_: exp.Expr, arguments: list[Compiled]) -> Compiled:
     _numeric(arguments[0], "sqrt")
     return strict(
         lambda value: math.nan if value < 0 else math.sqrt(value),
@@ -163,7 +163,7 @@ def _sqrt(_: exp.Expression, arguments: list[Compiled]) -> Compiled:
     )
 
 
-def _sign(_: exp.Expression, arguments: list[Compiled]) -> Compiled:
+def _sign(_: exp.Expr, arguments: list[Compiled]) -> Compiled:
     _numeric(arguments[0], "sign")
     return strict(
         lambda value: value if math.isnan(value) or value == 0 else math.copysign(1.0, value),
@@ -172,12 +172,12 @@ def _sign(_: exp.Expression, arguments: list[Compiled]) -> Compiled:
     )
 
 
-def _isnan(_: exp.Expression, arguments: list[Compiled]) -> Compiled:
+def _isnan(_: exp.Expr, arguments: list[Compiled]) -> Compiled:
     run = casted(arguments[0], DOUBLE).run
     return Compiled(BOOLEAN, lambda env: (value := run(env)) is not None and math.isnan(value))
 
 
-def _nanvl(_: exp.Expression, arguments: list[Compiled]) -> Compiled:
+def _nanvl(_: exp.Expr, arguments: list[Compiled]) -> Compiled:
     first, second = (casted(argument, DOUBLE).run for argument in arguments)
 
     def run(env: Env) -> Value:
@@ -191,7 +191,7 @@ def _nanvl(_: exp.Expression, arguments: list[Compiled]) -> Compiled:
 
 
 def _date_part(part: Callable[[datetime], int]) -> Build:
-    def build(_: exp.Expression, arguments: list[Compiled]) -> Compiled:
+    def build(_: exp.Expr, arguments: list[Compiled]) -> Compiled:
         days = casted(arguments[0], DATE)
         return strict(
             lambda value: part(datetime.combine(day(value), datetime.min.time(), UTC)), INT, days
@@ -201,7 +201,7 @@ def _date_part(part: Callable[[datetime], int]) -> Build:
 
 
 def _time_part(micros: int, modulus: int) -> Build:
-    def build(_: exp.Expression, arguments: list[Compiled]) -> Compiled:
+    def build(_: exp.Expr, arguments: list[Compiled]) -> Compiled:
         at = casted(arguments[0], TIMESTAMP)
         return strict(lambda value: value // micros % modulus, INT, at)
 
@@ -214,7 +214,7 @@ _TRUNCATED_MICROS = {
 }  # fmt: skip
 
 
-def _date_trunc(node: exp.Expression, arguments: list[Compiled]) -> Compiled:
+def _date_trunc(node: exp.Expr, arguments: list[Compiled]) -> Compiled:
     unit = str(node.args["unit"].name).upper()
     at = casted(arguments[0], TIMESTAMP)
     if unit in {"DD"}:
@@ -223,10 +223,11 @@ def _date_trunc(node: exp.Expression, arguments: list[Compiled]) -> Compiled:
         size = _TRUNCATED_MICROS[unit]
         return strict(lambda value: value - value % size, TIMESTAMP, at)
     if unit in {"MONTH", "MM", "MON", "YEAR", "YYYY", "YY"}:
-        first = {"day": 1} if unit.startswith("M") else {"day": 1, "month": 1}
+        whole_year = unit.startswith("Y")
 
         def truncated(value: int) -> int:
-            start = instant(value).replace(hour=0, minute=0, second=0, microsecond=0, **first)
+            at = instant(value)
+            start = datetime(at.year, 1 if whole_year else at.month, 1, tzinfo=UTC)
             return (start - EPOCH).days * MICROS_PER_DAY
 
         return strict(truncated, TIMESTAMP, at)
@@ -241,7 +242,7 @@ def _date_trunc(node: exp.Expression, arguments: list[Compiled]) -> Compiled:
     raise NotExactError(f"date_trunc('{unit}', …)")
 
 
-def _date_add(_: exp.Expression, arguments: list[Compiled]) -> Compiled:
+def _date_add(_: exp.Expr, arguments: list[Compiled]) -> Compiled:
     days, count = casted(arguments[0], DATE), arguments[1]
     if not count.type.is_integral or count.type == BIGINT:
         raise NotExactError(f"date_add() of {count.type} days")
@@ -254,7 +255,7 @@ def _date_add(_: exp.Expression, arguments: list[Compiled]) -> Compiled:
     return strict(moved, DATE, days, count)
 
 
-def _datediff(_: exp.Expression, arguments: list[Compiled]) -> Compiled:
+def _datediff(_: exp.Expr, arguments: list[Compiled]) -> Compiled:
     end, start = (casted(argument, DATE) for argument in arguments)
     return strict(lambda later, earlier: later - earlier, INT, end, start)
 
@@ -262,14 +263,14 @@ def _datediff(_: exp.Expression, arguments: list[Compiled]) -> Compiled:
 def _scaled_instant(factor: int) -> Build:
     """timestamp_millis() and timestamp_seconds()."""
 
-    def build(_: exp.Expression, arguments: list[Compiled]) -> Compiled:
+    def build(_: exp.Expr, arguments: list[Compiled]) -> Compiled:
         if not arguments[0].type.is_integral:
             raise NotExactError(f"timestamp_seconds() of {arguments[0].type}")
         low, high = INT_RANGES["BIGINT"]
 
         def scaled(value: int) -> int:
             if not low <= value * factor <= high:
-                raise SqlRuntimeError("ARITHMETIC_OVERFLOW", "long overflow")
+                raise SqlRuntimeError("DATETIME_OVERFLOW", f"{value} as a TIMESTAMP")
             return value * factor
 
         return strict(scaled, TIMESTAMP, arguments[0])
@@ -278,7 +279,7 @@ def _scaled_instant(factor: int) -> Build:
 
 
 def _unix(micros: int) -> Build:
-    def build(_: exp.Expression, arguments: list[Compiled]) -> Compiled:
+    def build(_: exp.Expr, arguments: list[Compiled]) -> Compiled:
         if arguments[0].type != TIMESTAMP:
             raise NotExactError(f"unix_millis() of {arguments[0].type}")
         return strict(lambda value: value // micros, BIGINT, arguments[0])
@@ -286,18 +287,18 @@ def _unix(micros: int) -> Build:
     return build
 
 
-def _hash(_: exp.Expression, arguments: list[Compiled]) -> Compiled:
+def _hash(_: exp.Expr, arguments: list[Compiled]) -> Compiled:
     types = [str(argument.type).replace(" ", "") for argument in arguments]
     runs = [argument.run for argument in arguments]
     return Compiled(INT, lambda env: murmur3([run(env) for run in runs], types))
 
 
-def _concat(_: exp.Expression, arguments: list[Compiled]) -> Compiled:
+def _concat(_: exp.Expr, arguments: list[Compiled]) -> Compiled:
     texts = _strings(arguments, "concat")
     return strict(lambda *parts: "".join(parts), STRING, *texts)
 
 
-def _concat_ws(_: exp.Expression, arguments: list[Compiled]) -> Compiled:
+def _concat_ws(_: exp.Expr, arguments: list[Compiled]) -> Compiled:
     separator, *parts = (text.run for text in _strings(arguments, "concat_ws"))
 
     def run(env: Env) -> Value:
@@ -313,7 +314,7 @@ def _concat_ws(_: exp.Expression, arguments: list[Compiled]) -> Compiled:
 def _extreme(what: str, better: Callable[[Value, Value], bool]) -> Build:
     """greatest() and least(): nulls are passed over."""
 
-    def build(_: exp.Expression, arguments: list[Compiled]) -> Compiled:
+    def build(_: exp.Expr, arguments: list[Compiled]) -> Compiled:
         kind = arguments[0].type
         for argument in arguments[1:]:
             kind = common_type(kind, argument.type, what=what)
@@ -341,7 +342,7 @@ def compare(left: Value, right: Value) -> int:
     return (left > right) - (left < right)  # type: ignore[operator]  # same type on both sides
 
 
-def _trim(node: exp.Expression, arguments: list[Compiled]) -> Compiled:
+def _trim(node: exp.Expr, arguments: list[Compiled]) -> Compiled:
     if node.args.get("expression") is not None:
         raise NotExactError("trim() of given characters")
     position = str(node.args.get("position") or "BOTH").upper()
@@ -349,7 +350,7 @@ def _trim(node: exp.Expression, arguments: list[Compiled]) -> Compiled:
     return strict(lambda text: function(text, " "), STRING, *_strings(arguments, "trim"))
 
 
-BUILDERS: dict[type[exp.Expression], Build] = {
+BUILDERS: dict[type[exp.Expr], Build] = {
     exp.Abs: _abs,
     exp.Ceil: _rounding("ceil", ROUND_CEILING, math.ceil),
     exp.Floor: _rounding("floor", ROUND_FLOOR, math.floor),

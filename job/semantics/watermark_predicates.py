@@ -61,7 +61,7 @@ class JoinCondition:
     """The column of each side that carries its watermark; a side without has no entry."""
     watermark_keys: Mapping[Side, int] = field(default_factory=dict)
     """Ordinal of the first join key of a side that is its event-time column (or its window)."""
-    conjuncts: Sequence[exp.Expression] = ()
+    conjuncts: Sequence[exp.Expr] = ()
     """The ON clause without the equality of keys; columns are qualified left and right."""
 
 
@@ -113,7 +113,7 @@ def state_value_watermark(condition: JoinCondition, side: Side, watermark_ms: in
 
 
 def _bound(
-    conjunct: exp.Expression, condition: JoinCondition, side: Side, watermark_ms: int
+    conjunct: exp.Expr, condition: JoinCondition, side: Side, watermark_ms: int
 ) -> int | None:
     low, high = conjunct.this, conjunct.args.get("expression", exp.Null())
     match conjunct:
@@ -133,8 +133,8 @@ def _bound(
 
 
 def _from_less_than(
-    low: exp.Expression,
-    high: exp.Expression,
+    low: exp.Expr,
+    high: exp.Expr,
     condition: JoinCondition,
     side: Side,
     watermark_ms: int,
@@ -181,7 +181,7 @@ class _Term:
 _CONSTANT_SCALE = 1_000_000.0  # a bare number stands for seconds
 
 
-def _terms(node: exp.Expression, *, negated: bool) -> Iterable[_Term]:
+def _terms(node: exp.Expr, *, negated: bool) -> Iterable[_Term]:
     """collectTerms: `node` as a sum; ValueError where it is none."""
     match node:
         case exp.Paren():

@@ -1,7 +1,7 @@
 """The operator, rule by rule, under both state formats."""
 
 import pytest
-from join_builders import R, operator_plan, pairs, query
+from tests.unit.semantics.join_builders import R, operator_plan, pairs, query
 
 from job.semantics.events import Evicted, Late, NotStored, Stored
 from job.semantics.operator import (

@@ -1,7 +1,7 @@
 """The state formats: what every one of them must do, and what tells them apart."""
 
 import pytest
-from join_builders import SECOND, R, micros
+from tests.unit.semantics.join_builders import SECOND, R, micros
 
 from job.semantics.rows import JoinedRow
 from job.semantics.state_manager import (

@@ -1,7 +1,7 @@
 """Which state may go; tests/semantics/test_predicates_of_spark.py asks Spark's own plans."""
 
 import pytest
-from join_builders import conjuncts
+from tests.unit.semantics.join_builders import conjuncts
 
 from job.semantics.watermark_predicates import (
     JoinCondition,

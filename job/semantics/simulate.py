@@ -1,0 +1,270 @@
+"""A join run on two lists of records, without Spark: what comes out, batch by batch, and why.
+
+Pure: records in, values out. The rules are the operator's; this module decides which records make
+up a batch, and keeps the books on those that never reach the join.
+"""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from job.durations import milliseconds
+from job.expressions import SIDES, Side
+from job.plan import JoinPlan
+from job.semantics import events
+from job.semantics.event_time import BatchWatermarks, WatermarkTracker
+from job.semantics.json_records import DecodedRow, InputRecord
+from job.semantics.operator import OperatorMetrics
+from job.semantics.output_json import key_text, object_text
+from job.semantics.query import JoinQuery
+from job.semantics.rows import JoinedRow
+from job.semantics.simulation_plan import SimulationPlan, simulation_plan
+from job.semantics.sql_cast import instant
+from job.semantics.state_manager import StateFormatVersion
+from job.spec import JoinType
+
+DEFAULT_BATCH_SIZE = 1_000
+
+
+@dataclass(frozen=True)
+class OutputRecord:
+    value: str
+    """JSON, as Spark writes it."""
+    key: str | None
+    left: InputRecord | None
+    right: InputRecord | None
+
+
+@dataclass(frozen=True)
+class Drop:
+    """A record that did not get into the join, or not into the output."""
+
+    side: Side
+    record: InputRecord
+    reason: str
+
+
+@dataclass(frozen=True)
+class Step:
+    """Something that happened to a record, for its story."""
+
+    side: Side
+    record: InputRecord
+    what: str
+
+
+@dataclass(frozen=True)
+class SimulatedBatch:
+    batch_id: int
+    watermarks: BatchWatermarks
+    output: list[OutputRecord]
+    drops: list[Drop]
+    steps: list[Step]
+    state_rows: dict[Side, int]
+    metrics: OperatorMetrics
+    records: dict[Side, int]
+    bad_records: dict[Side, Counter[str]]
+    null_keys: dict[Side, int]
+
+
+@dataclass
+class _Books:
+    """What is noted while a batch runs."""
+
+    drops: list[Drop] = field(default_factory=list)
+    steps: list[Step] = field(default_factory=list)
+    bad_records: dict[Side, Counter[str]] = field(
+        default_factory=lambda: {side: Counter() for side in SIDES}
+    )
+    null_keys: dict[Side, int] = field(default_factory=lambda: dict.fromkeys(SIDES, 0))
+
+
+class Simulator:
+    """A query that is fed by hand, batch by batch."""
+
+    def __init__(self, plan: SimulationPlan) -> None:
+        self.plan = plan
+        delays = {side: milliseconds(plan.join.side(side).watermark_delay) for side in SIDES}
+        self._books = _Books()
+        self._query = JoinQuery(plan.operator, WatermarkTracker(delays), self._note)
+
+    def run_batch(
+        self, left: Sequence[InputRecord] = (), right: Sequence[InputRecord] = ()
+    ) -> SimulatedBatch:
+        self._books = _Books()
+        records = {"left": left, "right": right}
+        readable = {side: self._readable(side, records[side]) for side in SIDES}
+        rows = {side: self._entering(side, readable[side]) for side in SIDES}
+        # The watermark follows every readable record, whatever filter it fails.
+        seen = {side: [row.event_time_us for row in readable[side]] for side in SIDES}
+        batch = self._query.run_batch(rows["left"], rows["right"], seen)
+        return SimulatedBatch(
+            batch_id=batch.batch_id,
+            watermarks=batch.watermarks,
+            output=self._output(batch.output.rows),
+            drops=self._books.drops,
+            steps=self._books.steps,
+            state_rows={s: self._query.operator.states[s].metrics.num_keys for s in SIDES},
+            metrics=batch.output.metrics,
+            records={side: len(records[side]) for side in SIDES},
+            bad_records=self._books.bad_records,
+            null_keys=self._books.null_keys,
+        )
+
+    def needs_batch_without_data(self) -> bool:
+        return self._query.needs_batch_without_data()
+
+    def restart(self) -> None:
+        self._query.restart()
+
+    def _readable(self, side: Side, records: Sequence[InputRecord]) -> list[DecodedRow]:
+        plan, rows = self.plan.side(side), []
+        for record in records:
+            row = plan.decoder.decode(record)
+            if isinstance(row, str):
+                self._books.bad_records[side][row] += 1
+                self._books.drops.append(Drop(side, record, row))
+            else:
+                row.late_time_us = plan.late_time_us(row.event_time_us)
+                rows.append(row)
+        return rows
+
+    def _entering(self, side: Side, rows: Sequence[DecodedRow]) -> list[DecodedRow]:
+        plan, entering = self.plan.side(side), []
+        for row in rows:
+            if plan.has_null_key(row):
+                self._books.null_keys[side] += 1
+            if not plan.passes_filter(row):
+                self._books.drops.append(Drop(side, row.record, f"fails {side}.filter"))
+            elif not plan.enters_join(row):
+                null = plan.has_null_key(row)
+                reason = "null key" if null else "fails join.condition"
+                self._books.drops.append(Drop(side, row.record, reason))
+            else:
+                entering.append(row)
+        return entering
+
+    def _output(self, rows: Sequence[JoinedRow]) -> list[OutputRecord]:
+        output = self.plan.output
+        columns = [(name, compiled.type) for name, compiled in output.columns]
+        anti = self.plan.join.join_type is JoinType.LEFT_ANTI
+        records = []
+        for row in rows:
+            if (anti and row.right is not None) or not output.passes_filter(row):
+                continue
+            env = self.plan.env(row)
+            key = output.key
+            records.append(
+                OutputRecord(
+                    object_text(columns, [compiled.run(env) for _, compiled in output.columns]),
+                    key_text(key.run(env), key.type) if key else None,
+                    row.left.record if isinstance(row.left, DecodedRow) else None,
+                    row.right.record if isinstance(row.right, DecodedRow) else None,
+                )
+            )
+        return records
+
+    def _note(self, event: events.Event) -> None:
+        assert isinstance(event.row, DecodedRow)
+        record = event.row.record
+        if isinstance(event, events.Late):
+            self._books.drops.append(Drop(event.side, record, "late"))
+        self._books.steps.append(Step(event.side, record, _told(event)))
+        if isinstance(event, events.Matched):
+            assert isinstance(event.stored, DecodedRow)
+            other: Side = "right" if event.side == "left" else "left"
+            told = f"matched by {event.side} record {place(record)}"
+            self._books.steps.append(Step(other, event.stored.record, told))
+
+
+def simulate(
+    plan: JoinPlan,
+    left: Sequence[InputRecord],
+    right: Sequence[InputRecord],
+    *,
+    batch_size: int = DEFAULT_BATCH_SIZE,
+    trigger_ms: int | None = None,
+    state_format_version: StateFormatVersion = 4,
+) -> list[SimulatedBatch]:
+    """Runs all records, then the batches without data that the last watermark still asks for.
+
+    Batches are what the records' own `batch` markers say; else, with `trigger_ms`, those whose
+    record timestamps fall into one tick of that virtual clock; else `batch_size` of each side.
+    """
+    simulator = Simulator(simulation_plan(plan, state_format_version=state_format_version))
+    batches: list[SimulatedBatch] = []
+    for left_records, right_records in _batched(left, right, batch_size, trigger_ms):
+        if left_records or right_records or simulator.needs_batch_without_data():
+            batches.append(simulator.run_batch(left_records, right_records))
+    while simulator.needs_batch_without_data():
+        batches.append(simulator.run_batch())
+    return batches
+
+
+Records = list[InputRecord]
+
+
+def _batched(
+    left: Sequence[InputRecord],
+    right: Sequence[InputRecord],
+    batch_size: int,
+    trigger_ms: int | None,
+) -> list[tuple[Records, Records]]:
+    if any(record.batch is not None for record in [*left, *right]):
+        return _grouped(left, right, [record.batch or 0 for record in [*left, *right]])
+    if trigger_ms is not None:
+        tick = trigger_ms * 1000
+        return _grouped(left, right, [(r.timestamp_us or 0) // tick for r in [*left, *right]])
+    starts = range(0, max(len(left), len(right)), batch_size)
+    return [
+        (list(left[start : start + batch_size]), list(right[start : start + batch_size]))
+        for start in starts
+    ]
+
+
+def _grouped(
+    left: Sequence[InputRecord], right: Sequence[InputRecord], numbers: list[int]
+) -> list[tuple[Records, Records]]:
+    """By number; between two with records, one empty batch stands for all that are missing."""
+    groups: dict[int, tuple[Records, Records]] = {}
+    for index, (record, number) in enumerate(zip([*left, *right], numbers, strict=True)):
+        groups.setdefault(number, ([], []))[0 if index < len(left) else 1].append(record)
+    batches: list[tuple[Records, Records]] = []
+    previous: int | None = None
+    for number in sorted(groups):
+        if previous is not None and number > previous + 1:
+            batches.append(([], []))
+        batches.append(groups[number])
+        previous = number
+    return batches
+
+
+def place(record: InputRecord) -> str:
+    """Where a record stands in its topic."""
+    return f"{record.partition}/{record.offset}"
+
+
+def _told(event: events.Event) -> str:
+    match event:
+        case events.Late():
+            return f"dropped: late, the watermark had reached {_ms(event.watermark_ms)}"
+        case events.FailedPreJoinFilter():
+            told = "fails its side's part of join.condition"
+            return f"{told}: came out unmatched at once" if event.null_padded else told
+        case events.Matched():
+            assert isinstance(event.stored, DecodedRow)
+            return f"matched the stored record {place(event.stored.record)}"
+        case events.Stored():
+            return "stored" + (", marked as matched" if event.matched else "")
+        case events.NotStored():
+            return f"not stored: {event.reason}"
+        case events.RemovedByMatch():
+            return "left the state: one match is all that was asked"
+        case events.Evicted():
+            told = f"evicted: the state watermark ({event.predicate.on}) has reached "
+            told += _ms(event.predicate.watermark_ms)
+            return f"{told}; came out unmatched" if event.null_padded else told
+
+
+def _ms(watermark_ms: int) -> str:
+    return instant(watermark_ms * 1000).isoformat(timespec="milliseconds").replace("+00:00", "Z")

@@ -1,0 +1,272 @@
+"""From a JoinPlan to the operator's plan: the SQL compiled, the ON clause taken apart.
+
+What dataflow.py and Spark's optimizer make of the plan, in the order Spark does it. A filter that
+Spark evaluates before the join keeps a row from being counted as late; one it evaluates in the
+join does not.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import sqlglot
+from sqlglot import exp
+
+from job.durations import milliseconds
+from job.expressions import SIDES, Expression, Side
+from job.plan import JoinPlan, window_end_column
+from job.semantics.compiled import Compiled, Env
+from job.semantics.evaluator import Layout, compile_expression, compile_predicate
+from job.semantics.json_records import DecodedRow, RecordDecoder
+from job.semantics.one_side_joiner import SideInput, SideRules
+from job.semantics.operator import JoinOperatorPlan
+from job.semantics.output_json import check_types
+from job.semantics.rows import JoinedRow, Key, Row, key_of
+from job.semantics.sql_types import Value
+from job.semantics.state_manager import StateFormatVersion
+from job.semantics.watermark_predicates import JoinCondition
+from job.spec import JoinType
+
+Predicate = Callable[[Env], bool]
+
+
+@dataclass(frozen=True)
+class SimulatedSide:
+    decoder: RecordDecoder
+    passes_filter: Callable[[DecodedRow], bool]
+    """The side's own filter."""
+    enters_join: Callable[[DecodedRow], bool]
+    """What Spark filters before the join: null keys and one-sided conditions of an inner side."""
+    has_null_key: Callable[[DecodedRow], bool]
+    late_time_us: Callable[[int], int]
+    """Of an event time: itself, or the end of its tumbling window."""
+
+
+@dataclass(frozen=True)
+class SimulatedOutput:
+    columns: tuple[tuple[str, Compiled], ...]
+    passes_filter: Callable[[JoinedRow], bool]
+    key: Compiled | None
+
+
+@dataclass(frozen=True)
+class SimulationPlan:
+    join: JoinPlan
+    left: SimulatedSide
+    right: SimulatedSide
+    operator: JoinOperatorPlan
+    output: SimulatedOutput
+    env: Callable[[JoinedRow], Env]
+
+    def side(self, side: Side) -> SimulatedSide:
+        return self.left if side == "left" else self.right
+
+
+def simulation_plan(
+    plan: JoinPlan, *, state_format_version: StateFormatVersion = 4
+) -> SimulationPlan:
+    """NotExactError, by name, for whatever cannot be evaluated exactly as Spark does."""
+    return _Planner(plan).plan(state_format_version)
+
+
+class _Planner:
+    def __init__(self, plan: JoinPlan) -> None:
+        self._plan = plan
+        self._decoders = {side: RecordDecoder(plan.side(side)) for side in SIDES}
+        self._layout = _layout(self._decoders)
+        self._widths = {side: len(decoder.columns) for side, decoder in self._decoders.items()}
+        # Spark's left anti join is the unmatched part of a left outer one.
+        anti = plan.join_type is JoinType.LEFT_ANTI
+        self._join_type = JoinType.LEFT_OUTER if anti else plan.join_type
+        self._conjuncts = _conjuncts(plan.condition)
+
+    def plan(self, state_format_version: StateFormatVersion) -> SimulationPlan:
+        sides = {side: self._side(side) for side in SIDES}
+        inputs = {side: self._side_input(side) for side in SIDES}
+        has_window = self._plan.window is not None
+        operator = JoinOperatorPlan(
+            join_type=self._join_type,
+            left=inputs["left"],
+            right=inputs["right"],
+            condition=self._condition(),
+            post_join_filter=self._post_join_filter(),
+            key_time=self._key_time() if has_window or self._plan.event_time_in_key else _no_time,
+            state_format_version=state_format_version,
+        )
+        return SimulationPlan(
+            self._plan, sides["left"], sides["right"], operator, self._output(), self._env
+        )
+
+    def _env(self, row: JoinedRow) -> Env:
+        left, right = (self._values(side, value) for side, value in zip(SIDES, row, strict=True))
+        return left + right
+
+    def _values(self, side: Side, row: Row | None) -> tuple[Value, ...]:
+        return row.values if isinstance(row, DecodedRow) else (None,) * self._widths[side]
+
+    def _alone(self, side: Side, row: Row) -> Env:
+        return self._env(JoinedRow(row, None) if side == "left" else JoinedRow(None, row))
+
+    def _side(self, side: Side) -> SimulatedSide:
+        plan = self._plan.side(side)
+        keep = self._predicate([plan.filter.tree] if plan.filter else [])
+        parts = [compile_expression(part.tree, self._layout) for part in plan.key]
+        padded = SideRules(side, self._join_type).null_pads_unmatched
+        before_join = self._predicate([] if padded else self._one_sided(side))
+        drops_null_keys = not self._plan.null_keys_pass or (not padded and not self._plan.null_safe)
+
+        def has_null_key(row: DecodedRow) -> bool:
+            env = self._alone(side, row)
+            return any(part.run(env) is None for part in parts)
+
+        def enters_join(row: DecodedRow) -> bool:
+            return not (drops_null_keys and has_null_key(row)) and before_join(
+                self._alone(side, row)
+            )
+
+        return SimulatedSide(
+            self._decoders[side],
+            lambda row: keep(self._alone(side, row)),
+            enters_join,
+            has_null_key,
+            self._late_time,
+        )
+
+    def _late_time(self, event_time_us: int) -> int:
+        if self._plan.window is None:
+            return event_time_us
+        length = milliseconds(self._plan.window)
+        return (event_time_us // 1000 // length + 1) * length * 1000
+
+    def _side_input(self, side: Side) -> SideInput:
+        padded = SideRules(side, self._join_type).null_pads_unmatched
+        keep = self._predicate(self._one_sided(side) if padded else [])
+        return SideInput(
+            key=self._key(side),
+            event_time=_late_time_of,
+            pre_join_filter=lambda row: keep(self._alone(side, row)),
+        )
+
+    def _key(self, side: Side) -> Callable[[Row], Key]:
+        parts = [compile_expression(part.tree, self._layout) for part in self._plan.side(side).key]
+        null_safe, windowed = self._plan.null_safe, self._plan.window is not None
+
+        def key(row: Row) -> Key:
+            env = self._alone(side, row)
+            values = tuple(part.run(env) for part in parts)
+            if windowed:
+                values = (*values, _late_time_of(row))
+            if not null_safe and None in values:
+                # Equal among its own, so that state is counted as Spark counts it, and to no key
+                # of the other side: null = null is not true.
+                values = (*values, f"null key of {side}")
+            return key_of(values)
+
+        return key
+
+    def _key_time(self) -> Callable[[Key], int | None]:
+        """The key's part that carries the watermark."""
+        ordinal = self._watermark_ordinal()
+
+        def key_time(key: Key) -> int | None:
+            value = key[ordinal]
+            return value if isinstance(value, int) else None
+
+        return key_time
+
+    def _watermark_ordinal(self) -> int:
+        if self._plan.window is not None:
+            return len(self._plan.left.key)
+        column = self._plan.left.event_time_column
+        return [part.sql for part in self._plan.left.key].index(f"`{column}`")
+
+    def _condition(self) -> JoinCondition:
+        if self._plan.window is not None:
+            names: dict[Side, str] = {side: window_end_column(side) for side in SIDES}
+            return JoinCondition(names, dict.fromkeys(SIDES, self._watermark_ordinal()))
+        names = {side: self._plan.side(side).event_time for side in SIDES}
+        if self._plan.event_time_in_key:
+            return JoinCondition(names, dict.fromkeys(SIDES, self._watermark_ordinal()))
+        return JoinCondition(names, {}, self._window_conjuncts())
+
+    def _window_conjuncts(self) -> list[exp.Expr]:
+        """left - before <= right <= left + after, as the plan's ON clause says it.
+
+        The user's own condition bounds no state: what it compares is not for Spark to take for
+        event times.
+        """
+        window = self._plan.match_window
+        if window is None:
+            return []
+        left, right = (
+            exp.column(exp.to_identifier(self._plan.side(side).event_time, quoted=True), side)
+            for side in SIDES
+        )
+        conjuncts: list[exp.Expr] = []
+        if window.before is not None:
+            low = exp.Sub(this=left.copy(), expression=_interval(milliseconds(window.before)))
+            conjuncts.append(exp.GTE(this=right.copy(), expression=low))
+        if window.after is not None:
+            high = exp.Add(this=left.copy(), expression=_interval(milliseconds(window.after)))
+            conjuncts.append(exp.LTE(this=right.copy(), expression=high))
+        return conjuncts
+
+    def _post_join_filter(self) -> Callable[[JoinedRow], bool]:
+        one_sided = [conjunct for side in SIDES for conjunct in self._one_sided(side)]
+        both = [c for c in self._conjuncts if not any(c is other for other in one_sided)]
+        keep = self._predicate([*self._window_conjuncts(), *both])
+        return lambda row: keep(self._env(row))
+
+    def _one_sided(self, side: Side) -> list[exp.Expr]:
+        """The conjuncts of the condition that mention no other side."""
+        return [c for c in self._conjuncts if _sides(c) <= {side}]
+
+    def _predicate(self, trees: Sequence[exp.Expr]) -> Predicate:
+        predicates = [compile_predicate(tree, self._layout) for tree in trees]
+        return lambda env: all(predicate(env) for predicate in predicates)
+
+    def _output(self) -> SimulatedOutput:
+        written = self._plan.output
+        columns = tuple(
+            (name, compile_expression(column.tree, self._layout))
+            for name, column in written.columns.items()
+        )
+        check_types([(name, compiled.type) for name, compiled in columns])
+        keep = self._predicate([written.filter.tree] if written.filter else [])
+        key = compile_expression(written.key.tree, self._layout) if written.key else None
+        return SimulatedOutput(columns, lambda row: keep(self._env(row)), key)
+
+
+def _layout(decoders: dict[Side, RecordDecoder]) -> Layout:
+    columns = [(side, *column) for side in SIDES for column in decoders[side].columns]
+    return {(side, name): (index, kind) for index, (side, name, kind) in enumerate(columns)}
+
+
+def _conjuncts(condition: Expression | None) -> list[exp.Expr]:
+    """The parts of a condition that all must hold, as Spark splits it."""
+    if condition is None:
+        return []
+    tree = condition.tree.unnest()
+    return _split(tree)
+
+
+def _split(tree: exp.Expr) -> list[exp.Expr]:
+    if isinstance(tree, exp.And):
+        return [*_split(tree.this.unnest()), *_split(tree.expression.unnest())]
+    return [tree]
+
+
+def _sides(tree: exp.Expr) -> set[str]:
+    return {column.table for column in tree.find_all(exp.Column)}
+
+
+def _interval(millis: int) -> exp.Expr:
+    tree = sqlglot.parse_one(f"INTERVAL '{abs(millis)}' MILLISECONDS", dialect="spark")
+    return exp.Neg(this=tree) if millis < 0 else tree
+
+
+def _late_time_of(row: Row) -> int | None:
+    return row.late_time_us if isinstance(row, DecodedRow) else None
+
+
+def _no_time(_: Key) -> int | None:
+    return None

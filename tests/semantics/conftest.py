@@ -1,0 +1,15 @@
+"""One Spark session for all tests without a broker."""
+
+from collections.abc import Iterator
+
+import pytest
+from pyspark.sql import SparkSession
+
+from tests.semantics.spark_session import start_session
+
+
+@pytest.fixture(scope="session")
+def spark() -> Iterator[SparkSession]:
+    session = start_session()
+    yield session
+    session.stop()

@@ -1,0 +1,127 @@
+"""The evaluator means what Spark means, expression by expression and row by row."""
+
+import math
+from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal
+
+import pytest
+import sqlglot
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
+from sqlglot import exp
+
+from job.semantics.evaluator import compile_expression
+from job.semantics.sql_cast import EPOCH
+from job.semantics.sql_types import NotExactError, SqlRuntimeError, parse_type
+from tests.semantics.sql_generator import COLUMNS, ROWS, expressions
+
+LAYOUT = {
+    ("left", name): (index, parse_type(kind)) for index, (name, kind) in enumerate(COLUMNS.items())
+}
+DDL = ", ".join(f"{name} {kind}" for name, kind in COLUMNS.items())
+
+
+def tree_of(text):
+    tree = exp.paren(sqlglot.parse_one(text, dialect="spark"))
+    for column in list(tree.find_all(exp.Column)):
+        column.replace(exp.column(exp.to_identifier(column.name, quoted=True), table="left"))
+    return tree.this
+
+
+def env_of(row):
+    return [_inner(row[name], kind) for name, kind in COLUMNS.items()]
+
+
+def _inner(value, kind):
+    if value is None or kind not in {"DATE", "TIMESTAMP"}:
+        return value
+    if kind == "DATE":
+        return (value - EPOCH.date()).days
+    return (value - EPOCH) // timedelta(microseconds=1)
+
+
+def outer(value, kind):
+    """An inner value as PySpark shows it (times as integers, to be independent of time zones)."""
+    if isinstance(value, float) and math.isnan(value):
+        return "NaN"
+    if isinstance(value, float):
+        return float(value)
+    return value
+
+
+def seen(value):
+    if isinstance(value, datetime):
+        return (value.replace(tzinfo=UTC) - EPOCH) // timedelta(microseconds=1)
+    if isinstance(value, date):
+        return (value - EPOCH.date()).days
+    if isinstance(value, timedelta):
+        return value // timedelta(microseconds=1)
+    return "NaN" if isinstance(value, float) and math.isnan(value) else value
+
+
+def predicted(text, rows):
+    """Per row its value, or the name of the error; None for an expression that is refused."""
+    try:
+        compiled = compile_expression(tree_of(text), LAYOUT)
+        return compiled.type, [_run(compiled, row) for row in rows]
+    except NotExactError:
+        return None
+
+
+def _run(compiled, row):
+    try:
+        return outer(compiled.run(env_of(row)), compiled.type)
+    except SqlRuntimeError as error:
+        return error
+
+
+def spark_rows(spark, rows, texts):
+    sqls = [tree_of(text).sql(dialect="spark").replace("left.", "") for text in texts]
+    frame = spark.createDataFrame([tuple(row[name] for name in COLUMNS) for row in rows], DDL)
+    columns = [F.expr(sql).alias(f"c{index}") for index, sql in enumerate(sqls)]
+    return frame.select(*columns)
+
+
+@settings(
+    max_examples=40,
+    deadline=None,
+    derandomize=True,
+    suppress_health_check=list(HealthCheck),
+)
+@given(st.lists(expressions(), min_size=30, max_size=30), ROWS)
+def test_every_value_and_type_is_sparks(spark: SparkSession, texts, rows):
+    outcomes = {text: outcome for text in texts if (outcome := predicted(text, rows))}
+    fine = [
+        text
+        for text, (_, values) in outcomes.items()
+        if not any(isinstance(value, SqlRuntimeError) for value in values)
+    ]
+    frame = spark_rows(spark, rows, fine)
+    for index, row in enumerate(frame.collect()):
+        for text, value in zip(fine, row, strict=True):
+            kind, values = outcomes[text]
+            assert (text, rows[index], values[index]) == (text, rows[index], seen(value))
+    for text, field in zip(fine, frame.schema, strict=True):
+        kind = field.dataType.simpleString().upper()
+        assert (text, _family(str(outcomes[text][0]))) == (text, _family(kind))
+
+
+def _family(kind):
+    return "INTERVAL" if kind.startswith("INTERVAL") else kind
+
+
+@settings(
+    max_examples=60, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck)
+)
+@given(expressions(), ROWS)
+def test_every_error_is_sparks(spark: SparkSession, text, rows):
+    outcome = predicted(text, rows)
+    for row, value in zip(rows, outcome[1] if outcome else [], strict=False):
+        if isinstance(value, SqlRuntimeError):
+            with pytest.raises(PySparkException) as raised:
+                spark_rows(spark, [row], [text]).collect()
+            assert str(raised.value.getCondition()).startswith(value.condition)
+            return

@@ -1,0 +1,1 @@
+"""The join in plain Python, rule by rule. No JVM."""
