@@ -144,7 +144,7 @@ class Engine:
         except SetupError:
             raise
         except Exception as error:
-            self._fail(failure_of(error))
+            self._fail(failure_of(error, self._plan.bootstrap_servers))
 
     def _run_query(self) -> None:
         """From start to end of one run of the query; raises what made it fail."""
@@ -232,10 +232,13 @@ class Engine:
     def _session(self) -> SparkSession:
         """The JVM and its session, kept while the query is paused."""
         if self._jvm is None:
-            self._jvm = Jvm(self._settings, self._plan.spark_conf)
-            spark = self._jvm.session(self._settings, self._plan.spark_conf)
-            spark.sparkContext.setLogLevel("WARN")
-            listen(spark, self)
+            jvm = Jvm(self._settings, self._plan.spark_conf)
+            try:
+                listen(jvm.session(self._settings, self._plan.spark_conf), self)
+            except BaseException:
+                jvm.close()
+                raise
+            self._jvm = jvm
         return self._jvm.session(self._settings, self._plan.spark_conf)
 
     def _close_jvm(self) -> None:
@@ -273,8 +276,9 @@ def finish(query: StreamingQuery, grace: timedelta) -> None:
     """Let the batch at work end, then end the query; after `grace` it is interrupted.
 
     stop() alone would interrupt the batch, and a batch cut short after it has written is written
-    again by the next start. Spark has no call for "after this batch"; but its loop asks before
-    each batch whether its state is still active, so the state is set first.
+    again by the next start. Spark has no call for "after this batch", but MicroBatchExecution asks
+    whether its state is active in two places: before each batch, and before a planned batch gets
+    its first task. So the state is set first, and a batch runs to its end or writes nothing.
     """
     execution = query._jsq.streamingQuery()
     terminated = (

@@ -22,7 +22,7 @@ _PASSING = (
 )
 
 
-def failure_of(error: Exception) -> StreamjoinError:
+def failure_of(error: Exception, bootstrap_servers: str) -> StreamjoinError:
     """`error`, raised while the query was starting or running, as one a user can read."""
     if isinstance(error, StreamjoinError):
         return error
@@ -33,8 +33,10 @@ def failure_of(error: Exception) -> StreamjoinError:
         return QueryError(_shortened(str(error)), retryable=False)
     causes = list(_causes(throwable))
     root = causes[-1]
-    message = f"{root.getClass().getSimpleName()}: {root.getMessage()}"
-    return QueryError(_shortened(message), retryable=any(_passes(cause) for cause in causes))
+    message = _shortened(f"{root.getClass().getSimpleName()}: {root.getMessage()}")
+    if any(_passes(cause) for cause in causes):
+        return QueryError(f"lost Kafka at {bootstrap_servers}: {message}", retryable=True)
+    return QueryError(message, retryable=False)
 
 
 def _throwable(error: Exception) -> Any:

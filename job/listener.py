@@ -26,7 +26,8 @@ def listen(spark: SparkSession, reports: Reports) -> None:
     assert context._gateway is not None
     assert context._jvm is not None
     ensure_callback_server_started(context._gateway)  # type: ignore[no-untyped-call]  # PySpark's
-    wrapper = context._jvm.PythonStreamingQueryListenerWrapper(_Listener(reports))
+    streaming = context._jvm.org.apache.spark.sql.streaming
+    wrapper = streaming.PythonStreamingQueryListenerWrapper(_Listener(reports))
     spark._jsparkSession.streams().addListener(wrapper)
 
 

@@ -154,3 +154,6 @@ def _forget_gateway() -> None:
         gateway.shutdown()
     SparkContext._gateway = None
     SparkContext._jvm = None
+    # stop() clears these, but it cannot be called when the JVM was killed.
+    SparkContext._active_spark_context = None
+    SparkSession._instantiatedSession = None

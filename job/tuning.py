@@ -76,6 +76,11 @@ SOURCE_OPTIONS: Mapping[str, str] = MappingProxyType(
         "maxOffsetsPerTrigger": str(MAX_OFFSETS_PER_TRIGGER),
         # Records that retention removed before they were read are an error, never a silent gap.
         "failOnDataLoss": "true",
+        # Without a broker the query fails after this, and the engine says so and tries again. Spark
+        # by itself would be silent for three minutes.
+        "kafka.default.api.timeout.ms": "15000",
+        "kafka.request.timeout.ms": "10000",
+        "fetchOffset.numRetries": "1",
         # Records of aborted transactions are not data. The Java client's default reads them.
         "kafka.isolation.level": "read_committed",
     }

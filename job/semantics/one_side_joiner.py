@@ -149,8 +149,8 @@ class OneSideHashJoiner:
     def _is_needed_later(self, key: Key, row: Row, *, matched: bool) -> bool:
         """Left rows always, even if evicted in this batch: its right rows are still to come.
 
-        Right rows come last. One that this batch will evict is not stored, unless evicting it is
-        what makes it come out unmatched.
+        A right row that this batch will evict is not stored, unless evicting it is what makes it
+        come out unmatched.
         """
         if self.side == "left":
             return True

@@ -9,7 +9,8 @@
                               \\-----------------------/
 
 One batch: left rows meet the stored right rows and are stored; right rows meet the stored left
-rows, those of this batch among them, and are stored. So a pair meets once. Then old state goes,
+rows, those of this batch among them, and are stored. So a pair meets once. (A left semi join
+takes the sides the other way round.) Then old state goes,
 and rows of the outer side that go without ever having matched come out beside nulls.
 
 One object here is all partitions of the operator together: a row's partition follows from its key
@@ -135,10 +136,7 @@ class StreamingSymmetricHashJoin:
         )
         left, right = (self._joiner(side, predicates) for side in SIDES)
         started = time.perf_counter_ns()
-        rows = [
-            *left.store_and_join_with_other_side(left_rows, right, watermarks.late),
-            *right.store_and_join_with_other_side(right_rows, left, watermarks.late),
-        ]
+        rows = self._matched_rows(left, left_rows, right, right_rows, watermarks.late)
         joined_at = time.perf_counter_ns()
         rows += self._unmatched_rows(left, right)
         updated_at = time.perf_counter_ns()
@@ -180,6 +178,25 @@ class StreamingSymmetricHashJoin:
             self.plan.key_time,
             self._observer,
         )
+
+    def _matched_rows(
+        self,
+        left: OneSideHashJoiner,
+        left_rows: Iterable[Row],
+        right: OneSideHashJoiner,
+        right_rows: Iterable[Row],
+        late_ms: int,
+    ) -> list[JoinedRow]:
+        """Left input then right input; for a left semi join right then left (since Spark 4.3).
+
+        Right first spares the state the left rows that match at once. But a right row behind the
+        state watermark is not stored even so, and the left rows of its batch miss it.
+        """
+        from_left = left.store_and_join_with_other_side(left_rows, right, late_ms)
+        from_right = right.store_and_join_with_other_side(right_rows, left, late_ms)
+        if self.plan.join_type is JoinType.LEFT_SEMI:
+            return [*from_right, *from_left]
+        return [*from_left, *from_right]
 
     def _unmatched_rows(self, *joiners: OneSideHashJoiner) -> Iterator[JoinedRow]:
         """Evicts the outer side, left first; a row that ever matched goes in silence.

@@ -77,7 +77,27 @@ class _Planner:
         # Spark's left anti join is the unmatched part of a left outer one.
         anti = plan.join_type is JoinType.LEFT_ANTI
         self._join_type = JoinType.LEFT_OUTER if anti else plan.join_type
-        self._conjuncts = _conjuncts(plan.condition)
+        equalities, self._conjuncts = _equalities_apart(_conjuncts(plan.condition))
+        self._key_parts = [*self._spec_key_parts(), *map(self._key_part, equalities)]
+
+    def _spec_key_parts(self) -> list["_KeyPart"]:
+        keys = zip(self._plan.left.key, self._plan.right.key, strict=True)
+        return [
+            self._key_part(_equality(left.tree, right.tree, null_safe=self._plan.null_safe))
+            for left, right in keys
+        ]
+
+    def _key_part(self, equality: exp.Binary) -> "_KeyPart":
+        """Any equality between the sides is a join key, wherever in the ON clause it stands."""
+        trees = (equality.left, equality.right)
+        of_left, of_right = trees if _sides(equality.left) == {"left"} else trees[::-1]
+        kind = compile_expression(equality, self._layout)  # both operands in their common type
+        assert kind.type.name == "BOOLEAN"
+        return _KeyPart(
+            compile_expression(of_left, self._layout),
+            compile_expression(of_right, self._layout),
+            isinstance(equality, exp.NullSafeEQ),
+        )
 
     def plan(self, state_format_version: StateFormatVersion) -> SimulationPlan:
         sides = {side: self._side(side) for side in SIDES}
@@ -147,15 +167,19 @@ class _Planner:
         )
 
     def _key(self, side: Side) -> Callable[[Row], Key]:
-        parts = [compile_expression(part.tree, self._layout) for part in self._plan.side(side).key]
-        null_safe, windowed = self._plan.null_safe, self._plan.window is not None
+        parts = [(part.of(side), part.null_safe) for part in self._key_parts]
+        windowed = self._plan.window is not None
 
         def key(row: Row) -> Key:
             env = self._alone(side, row)
-            values = tuple(part.run(env) for part in parts)
+            values = tuple(part.run(env) for part, _ in parts)
+            never_matches = any(
+                value is None and not null_safe
+                for value, (_, null_safe) in zip(values, parts, strict=True)
+            )
             if windowed:
                 values = (*values, _late_time_of(row))
-            if not null_safe and None in values:
+            if never_matches:
                 # Equal among its own, so that state is counted as Spark counts it, and to no key
                 # of the other side: null = null is not true.
                 values = (*values, f"null key of {side}")
@@ -175,7 +199,7 @@ class _Planner:
 
     def _watermark_ordinal(self) -> int:
         if self._plan.window is not None:
-            return len(self._plan.left.key)
+            return len(self._key_parts)
         column = self._plan.left.event_time_column
         return [part.sql for part in self._plan.left.key].index(f"`{column}`")
 
@@ -234,6 +258,38 @@ class _Planner:
         keep = self._predicate([written.filter.tree] if written.filter else [])
         key = compile_expression(written.key.tree, self._layout) if written.key else None
         return SimulatedOutput(columns, lambda row: keep(self._env(row)), key)
+
+
+@dataclass(frozen=True)
+class _KeyPart:
+    """One pair of expressions that must be equal for two rows to match."""
+
+    left: Compiled
+    right: Compiled
+    null_safe: bool
+
+    def of(self, side: Side) -> Compiled:
+        return self.left if side == "left" else self.right
+
+
+def _equality(left: exp.Expr, right: exp.Expr, *, null_safe: bool) -> exp.Binary:
+    kind = exp.NullSafeEQ if null_safe else exp.EQ
+    return kind(this=left.copy(), expression=right.copy())
+
+
+def _equalities_apart(conjuncts: list[exp.Expr]) -> tuple[list[exp.Binary], list[exp.Expr]]:
+    """The conjuncts that are an equality of left with right, and the others."""
+    equalities: list[exp.Binary] = []
+    others: list[exp.Expr] = []
+    for conjunct in conjuncts:
+        if isinstance(conjunct, (exp.EQ, exp.NullSafeEQ)) and {"left", "right"} == (
+            _sides(conjunct.left) ^ _sides(conjunct.right)
+        ):
+            if _sides(conjunct.left) and _sides(conjunct.right):
+                equalities.append(conjunct)
+                continue
+        others.append(conjunct)
+    return equalities, others
 
 
 def _layout(decoders: dict[Side, RecordDecoder]) -> Layout:
