@@ -1,0 +1,5 @@
+"""Which Streamjoin this is."""
+
+from importlib.metadata import version
+
+VERSION = version("streamjoin")

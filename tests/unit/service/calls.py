@@ -1,0 +1,68 @@
+"""Calls to the sidecar, in this process: no port, but the real application and a real socket."""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import httpx
+from fastapi import FastAPI
+
+from service.app import create_app
+from service.settings import ServiceSettings
+
+URL = "http://127.0.0.1:8080"
+# Of a job that answers; generous, for machines that are busy with other tests.
+PATIENCE_SECONDS = 20.0
+DEADLINE = timedelta(seconds=0.3)
+# What a busy machine may add to the deadline. Without the deadline the calls would never end.
+SLACK_SECONDS = 5.0
+AT_ONCE = 100
+PROBLEM = "application/problem+json"
+
+Install = Callable[[FastAPI], None]
+
+
+def settings(socket: Path, **fields: Any) -> ServiceSettings:
+    return ServiceSettings(**{"socket": socket, "job_answer_seconds": PATIENCE_SECONDS, **fields})
+
+
+def call(
+    method: str, path: str, made: ServiceSettings, *, install: Install | None = None, **request: Any
+) -> httpx.Response:
+    """One request to a sidecar of its own; `install` may add routes to it."""
+
+    async def one(client: httpx.AsyncClient) -> httpx.Response:
+        return await client.request(method, path, **request)
+
+    return with_client(one, made, install=install)
+
+
+def with_client(
+    talk: Callable[[httpx.AsyncClient], Awaitable[Any]],
+    made: ServiceSettings,
+    *,
+    install: Install | None = None,
+) -> Any:
+    async def run() -> Any:
+        async with sidecar(made, install) as client:
+            return await talk(client)
+
+    return asyncio.run(run())
+
+
+@asynccontextmanager
+async def sidecar(
+    made: ServiceSettings, install: Install | None = None
+) -> AsyncIterator[httpx.AsyncClient]:
+    app = create_app(made)
+    if install is not None:
+        install(app)
+    transport = httpx.ASGITransport(app, raise_app_exceptions=False)
+    async with (
+        app.router.lifespan_context(app),
+        httpx.AsyncClient(transport=transport, base_url=URL) as client,
+    ):
+        yield client

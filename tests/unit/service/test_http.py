@@ -1,0 +1,495 @@
+"""The HTTP API in front of a real control socket."""
+
+import asyncio
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from fastapi import FastAPI, Request
+
+from job.control import control_socket
+from job.progress import JobStatus, QueryState
+from service.body_limit import BODY_BYTES_MAX
+from tests.unit.service.builders import (
+    NO_BROKER,
+    NOW,
+    SmallJob,
+    batch,
+    hung_job,
+    status,
+    status_after,
+)
+from tests.unit.service.calls import (
+    AT_ONCE,
+    DEADLINE,
+    PROBLEM,
+    SLACK_SECONDS,
+    call,
+    settings,
+    with_client,
+)
+
+COMMANDS = {
+    "pause": ("PUT", QueryState.PAUSED),
+    "resume": ("PUT", QueryState.RUNNING),
+    "stop": ("PUT", QueryState.STOPPED),
+    "restart": ("POST", QueryState.RESTARTING),
+}
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "job.sock"
+
+
+# --- What the query is doing
+
+
+def test_the_query_is_shown_with_its_last_batch_lag_and_watermark(path: Path) -> None:
+    with serving(path, status_after(batch(), last_failure=NO_BROKER)):
+        shown = call("GET", "/v1/query", settings(path))
+
+    body = shown.json()
+    assert 200 == shown.status_code
+    assert body.pop("uptime_seconds") == pytest.approx(time.time() - NOW.timestamp(), abs=60)
+    assert {
+        "name": "ad_attribution",
+        "join_type": "left_outer",
+        "delivery": "exactly_once",
+        "state": "RUNNING",
+        "query_id": "query-1",
+        "run_id": "run-2",
+        "started_at": "2026-11-20T12:00:00Z",
+        "last_progress_at": "2026-11-20T12:00:00Z",
+        "last_batch": {
+            "batch_id": 7,
+            "started_at": "2026-11-20T12:00:00Z",
+            "duration_seconds": 0.5,
+            "input_records": 30,
+            "output_records": 30,
+            "late_records": 2,
+            "state_rows": 400,
+            "state_memory_bytes": 1_000_000,
+        },
+        "watermark": "2026-11-20T11:59:44.500000Z",
+        "left": {
+            "input_records": 20,
+            "event_time_max": "2026-11-20T11:59:57.500000Z",
+            "offsets_behind_latest": {"0": 10, "1": 5},
+            "offsets_behind_latest_total": 15,
+        },
+        "right": {
+            "input_records": 10,
+            "event_time_max": "2026-11-20T11:59:56Z",
+            "offsets_behind_latest": {"0": 2, "1": 0},
+            "offsets_behind_latest_total": 2,
+        },
+        "last_failure": {
+            "code": "broker",
+            "message": "no broker answers at localhost:9092",
+            "retryable": True,
+            "at": "2026-11-20T12:00:00Z",
+        },
+    } == body
+
+
+def test_what_is_not_known_before_the_first_batch_is_null(path: Path) -> None:
+    with serving(path, status(QueryState.STARTING)):
+        body = call("GET", "/v1/query", settings(path)).json()
+
+    unknown = {"query_id", "run_id", "last_progress_at", "last_batch", "watermark", "last_failure"}
+    assert unknown == {name for name, value in body.items() if value is None}
+    assert {
+        "input_records": 0,
+        "event_time_max": None,
+        "offsets_behind_latest": None,
+        "offsets_behind_latest_total": None,
+    } == body["left"]
+
+
+def test_the_lag_of_a_query_at_rest_is_unknown_but_its_watermark_stands(path: Path) -> None:
+    with serving(path, status_after(batch(), state=QueryState.PAUSED)):
+        body = call("GET", "/v1/query", settings(path)).json()
+
+    assert body["left"]["offsets_behind_latest_total"] is None
+    assert "2026-11-20T11:59:44.500000Z" == body["watermark"]
+
+
+# --- Commands
+
+
+@pytest.mark.parametrize("verb", COMMANDS)
+def test_a_command_is_taken_and_answered_with_the_state_at_that_moment(
+    path: Path, verb: str
+) -> None:
+    method, state = COMMANDS[verb]
+    with serving(path, status()) as job:
+        answer = call(method, f"/v1/query/{verb}", settings(path))
+
+    assert (202, state) == (answer.status_code, answer.json()["state"])
+    assert [(verb, "http:127.0.0.1")] == job.commands
+
+
+@pytest.mark.parametrize("verb", COMMANDS)
+def test_a_command_may_be_repeated(path: Path, verb: str) -> None:
+    method, state = COMMANDS[verb]
+    with serving(path, status()):
+        answers = [call(method, f"/v1/query/{verb}", settings(path)) for _ in range(2)]
+
+    assert [(202, state)] * 2 == [(each.status_code, each.json()["state"]) for each in answers]
+
+
+def test_a_forbidden_command_is_a_conflict_with_the_allowed_verbs(path: Path) -> None:
+    with serving(path, status(QueryState.FAILED), allowed=("restart", "stop")):
+        answer = call("PUT", "/v1/query/pause", settings(path))
+
+    assert {
+        "type": "urn:streamjoin:problem:conflict",
+        "title": "The query's state forbids this",
+        "status": 409,
+        "detail": "pause is not possible while the query is FAILED",
+        "instance": "/v1/query/pause",
+        "allowed": ["restart", "stop"],
+    } == problem(answer)
+
+
+@pytest.mark.parametrize("verb", COMMANDS)
+def test_commands_are_refused_where_others_can_reach_the_sidecar(path: Path, verb: str) -> None:
+    with serving(path, status()) as job:
+        answer = call(COMMANDS[verb][0], f"/v1/query/{verb}", settings(path, host="0.0.0.0"))  # noqa: S104
+
+    assert 403 == problem(answer)["status"]
+    assert (
+        "the sidecar listens on 0.0.0.0, where others reach it, and has no tokens: "
+        "it commands the query only when STREAMJOIN_HOST is a loopback address"
+    ) == problem(answer)["detail"]
+    assert [] == job.commands
+
+
+def test_where_others_can_reach_the_sidecar_they_may_look(path: Path) -> None:
+    with serving(path, status()):
+        assert 200 == call("GET", "/v1/query", settings(path, host="0.0.0.0")).status_code  # noqa: S104
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"origin": "https://evil.example"},
+        {"origin": "null"},
+        {"host": "evil.example", "origin": "http://evil.example"},
+        {"host": "evil.example:8080"},
+        {"host": "[::1"},
+    ],
+)
+def test_web_pages_of_others_may_not_command(path: Path, headers: dict[str, str]) -> None:
+    with serving(path, status()) as job:
+        answer = call("POST", "/v1/query/restart", settings(path), headers=headers)
+
+    assert 403 == problem(answer)["status"]
+    assert [] == job.commands
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"host": "localhost:8080"},
+        {"host": "[::1]:8080"},
+        {"host": "127.0.0.1:8080", "origin": "http://127.0.0.1:8080"},
+    ],
+)
+def test_this_machine_may_command_under_each_of_its_names(
+    path: Path, headers: dict[str, str]
+) -> None:
+    with serving(path, status()):
+        answer = call("POST", "/v1/query/restart", settings(path), headers=headers)
+
+    assert 202 == answer.status_code
+
+
+# --- Probes and metrics
+
+
+def test_alive_needs_no_job(path: Path) -> None:
+    assert (200, {"checks": []}) == answered(call("GET", "/livez", settings(path)))
+
+
+def test_ready_lists_its_checks(path: Path) -> None:
+    with serving(path, status_after(batch(), last_progress_at=just_now())):
+        code, body = answered(call("GET", "/readyz", settings(path)))
+
+    assert 200 == code
+    assert [("job", True), ("query", True), ("progress", True)] == checks(body)
+
+
+def test_not_ready_is_a_problem_that_names_what_fails(path: Path) -> None:
+    down = status_after(batch(), state=QueryState.RESTARTING, last_failure=NO_BROKER)
+    with serving(path, down.model_copy(update={"last_progress_at": just_now()})):
+        body = problem(call("GET", "/readyz", settings(path)))
+
+    assert ("urn:streamjoin:problem:not_ready", 503) == (body["type"], body["status"])
+    assert (
+        "query: is RESTARTING after a failure at 2026-11-20T12:00:00+00:00: "
+        "no broker answers at localhost:9092"
+    ) == body["detail"]
+    assert [("job", True), ("query", False), ("progress", True)] == checks(body)
+
+
+def test_the_age_of_progress_is_a_setting(path: Path) -> None:
+    with serving(path, status_after(batch())):  # long ago
+        patient = settings(path, progress_age_max_seconds=1e9)
+
+        assert 503 == call("GET", "/readyz", settings(path)).status_code
+        assert 200 == call("GET", "/readyz", patient).status_code
+
+
+def test_started_once_there_was_progress(path: Path) -> None:
+    with serving(path, status(QueryState.RUNNING)) as job:
+        before = call("GET", "/startupz", settings(path))
+        job.current = status_after(batch())
+        after = call("GET", "/startupz", settings(path))
+
+    assert 503 == problem(before)["status"]
+    assert (200, [("job", True), ("started", True)]) == (after.status_code, checks(after.json()))
+
+
+def test_metrics_are_those_of_the_job_at_this_moment(path: Path) -> None:
+    with serving(path, status_after(batch())) as job:
+        first = call("GET", "/metrics", settings(path))
+        job.current = status_after(batch(), batch())
+        second = call("GET", "/metrics", settings(path))
+
+    assert "\nstreamjoin_output_records_total 30.0\n" in first.text
+    assert "\nstreamjoin_output_records_total 60.0\n" in second.text
+    assert first.headers["content-type"].startswith("text/plain; version=")
+
+
+def test_metrics_can_be_scraped_without_a_job(path: Path) -> None:
+    scrape = call("GET", "/metrics", settings(path))
+
+    said = {line.split("{")[0].split(" ")[0] for line in scrape.text.splitlines()} - {"#"}
+    assert (200, {"streamjoin_job_up", "streamjoin_build_info"}) == (scrape.status_code, said)
+    assert "\nstreamjoin_job_up 0.0\n" in scrape.text
+
+
+# --- Without an answer of the job
+
+
+@pytest.mark.parametrize(
+    ("method", "url"),
+    [("GET", "/v1/query"), *((method, f"/v1/query/{v}") for v, (method, _) in COMMANDS.items())],
+)
+def test_without_the_job_calls_are_unavailable_and_say_the_remedy(
+    path: Path, method: str, url: str
+) -> None:
+    assert {
+        "type": "urn:streamjoin:problem:job_unavailable",
+        "title": "The job does not answer",
+        "status": 503,
+        "detail": f"no job answers on {path}: start it with `streamjoin run`, "
+        "or set STREAMJOIN_SOCKET to the path the job was given",
+        "instance": url,
+    } == problem(call(method, url, settings(path)))
+
+
+def test_a_hundred_calls_at_once_wait_for_a_hung_job_no_longer_than_one(path: Path) -> None:
+    urls = ("/v1/query", "/readyz", "/startupz", "/metrics")
+
+    async def all_at_once(client: httpx.AsyncClient) -> list[httpx.Response]:
+        return await asyncio.gather(
+            *(client.get(urls[number % len(urls)]) for number in range(AT_ONCE))
+        )
+
+    with hung_job(path):
+        started = time.monotonic()
+        answers = with_client(
+            all_at_once, settings(path, job_answer_seconds=DEADLINE.total_seconds())
+        )
+        elapsed = time.monotonic() - started
+
+    assert [503, 503, 503, 200] * (AT_ONCE // 4) == [each.status_code for each in answers]
+    assert elapsed < DEADLINE.total_seconds() + SLACK_SECONDS
+
+
+def test_alive_does_not_wait_for_a_hung_job(path: Path) -> None:
+    async def alive_while_another_waits(client: httpx.AsyncClient) -> int:
+        waiting = asyncio.create_task(client.get("/readyz"))
+        async with asyncio.timeout(SLACK_SECONDS):
+            alive = await client.get("/livez")
+        waiting.cancel()
+        await asyncio.wait([waiting])
+        return alive.status_code
+
+    with hung_job(path):
+        assert 200 == with_client(alive_while_another_waits, settings(path))
+
+
+# --- Errors are problems, whatever goes wrong
+
+
+def test_an_unknown_path_is_a_problem(path: Path) -> None:
+    assert {
+        "type": "about:blank",
+        "title": "Not Found",
+        "status": 404,
+        "detail": "there is nothing at this path; the calls are listed at /docs",
+        "instance": "/v1/queries%22%0A",
+    } == problem(call("GET", "/v1/queries%22%0A", settings(path)))
+
+
+def test_a_slash_too_many_is_an_unknown_path_not_a_redirect(path: Path) -> None:
+    assert 404 == problem(call("PUT", "/v1/query/pause/", settings(path)))["status"]
+
+
+def test_a_wrong_method_is_a_problem_that_names_the_right_one(path: Path) -> None:
+    answer = call("GET", "/v1/query/pause", settings(path))
+
+    assert "PUT" == answer.headers["allow"]
+    assert {
+        "type": "about:blank",
+        "title": "Method Not Allowed",
+        "status": 405,
+        "detail": "GET is not possible here; possible: PUT",
+        "instance": "/v1/query/pause",
+    } == problem(answer)
+
+
+def test_a_request_that_is_not_valid_is_a_problem_with_each_field(path: Path) -> None:
+    answer = call(
+        "GET", "/broken", settings(path), install=breakable, params={"last": "s3cret", "step": "1"}
+    )
+
+    body = problem(answer)
+    assert (422, "urn:streamjoin:problem:invalid_request") == (body["status"], body["type"])
+    assert ["query.last"] == [error["field"] for error in body["errors"]]
+    assert "s3cret" not in answer.text
+
+
+def test_a_defect_is_a_problem_that_tells_nothing_of_itself(path: Path) -> None:
+    answer = call("GET", "/broken", settings(path), install=breakable, params={"last": 1})
+
+    assert {
+        "type": "about:blank",
+        "title": "Internal Server Error",
+        "status": 500,
+        "detail": "this is a defect of the sidecar; its log has the details",
+        "instance": "/broken",
+    } == problem(answer)
+
+
+def test_a_body_that_says_it_is_too_large_is_refused(path: Path) -> None:
+    too_large = b"x" * (BODY_BYTES_MAX + 1)
+    with serving(path, status()) as job:
+        answer = call("PUT", "/v1/query/pause", settings(path), content=too_large)
+
+    assert {
+        "type": "about:blank",
+        "title": "Request Entity Too Large",
+        "status": 413,
+        "detail": "a body may have at most 65536 bytes",
+        "instance": "/v1/query/pause",
+    } == problem(answer)
+    assert [] == job.commands
+
+
+def test_a_body_that_does_not_say_its_length_is_counted(path: Path) -> None:
+    async def chunks(total: int):
+        for _ in range(total // 1024):
+            yield b"x" * 1024
+
+    def upload(total: int) -> int:
+        made = settings(path)
+        return call("POST", "/upload", made, install=breakable, content=chunks(total)).status_code
+
+    assert [200, 413] == [upload(BODY_BYTES_MAX), upload(BODY_BYTES_MAX + 1024)]
+
+
+@pytest.mark.parametrize(
+    "accept",
+    [
+        "application/openmetrics-text;version=abc",
+        "application/openmetrics-text;version=9.9.9",
+        "application/openmetrics-text;version=1.0.0;escaping=abc",
+        "text/plain;version=",
+        "text/plain;version=1.0.0;escaping=abc",
+    ],
+)
+def test_a_scraper_that_asks_for_a_strange_format_is_served(path: Path, accept: str) -> None:
+    answer = call("GET", "/metrics", settings(path), headers={"accept": accept})
+
+    assert 200 == answer.status_code
+    assert "\nstreamjoin_job_up 0.0\n" in answer.text
+
+
+# --- The description
+
+
+def test_every_error_is_declared_as_a_problem(path: Path) -> None:
+    document = call("GET", "/openapi.json", settings(path), install=breakable).json()
+
+    declared = {
+        media
+        for operations in document["paths"].values()
+        for operation in operations.values()
+        for code, response in operation["responses"].items()
+        if int(code) >= 400
+        for media in response["content"]
+    }
+    assert {PROBLEM} == declared
+    assert "Problem" in document["components"]["schemas"]
+    assert "HTTPValidationError" not in document["components"]["schemas"]
+
+
+def test_commands_declare_the_ways_they_can_be_refused(path: Path) -> None:
+    document = call("GET", "/openapi.json", settings(path)).json()
+
+    for verb, (method, _) in COMMANDS.items():
+        responses = document["paths"][f"/v1/query/{verb}"][method.lower()]["responses"]
+        assert {"202", "403", "409", "413", "500", "503"} == set(responses)
+
+
+def test_the_calls_are_described_for_people(path: Path) -> None:
+    assert 200 == call("GET", "/docs", settings(path)).status_code
+
+
+@contextmanager
+def serving(
+    path: Path, given: JobStatus, *, allowed: tuple[str, ...] | None = None
+) -> Iterator[SmallJob]:
+    job = SmallJob(given, allowed=allowed)
+    with control_socket(path, job):
+        yield job
+
+
+def breakable(app: FastAPI) -> None:
+    """Calls the sidecar does not have, for errors that its own cannot make."""
+
+    @app.get("/broken")
+    async def broken(last: int, step: int = 1) -> None:
+        raise RuntimeError(f"secret of {last} and {step}")
+
+    @app.post("/upload")
+    async def upload(request: Request) -> int:
+        return len(await request.body())
+
+
+def problem(answer: httpx.Response) -> dict[str, Any]:
+    body = answer.json()
+    assert (PROBLEM, answer.status_code) == (answer.headers["content-type"], body["status"])
+    return body
+
+
+def answered(answer: httpx.Response) -> tuple[int, Any]:
+    return answer.status_code, answer.json()
+
+
+def checks(body: dict[str, Any]) -> list[tuple[str, bool]]:
+    return [(check["name"], check["ok"]) for check in body["checks"]]
+
+
+def just_now() -> datetime:
+    return datetime.now(UTC)

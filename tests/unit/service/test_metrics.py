@@ -1,0 +1,263 @@
+"""Names, values and silences of the scrape: what is not known is not said."""
+
+from datetime import timedelta
+
+import pytest
+from prometheus_client import openmetrics
+from prometheus_client.openmetrics.parser import text_string_to_metric_families as openmetrics_of
+from prometheus_client.parser import text_string_to_metric_families
+
+from job.progress import BATCH_SECONDS_BOUNDS, JobStatus, QueryState
+from service.metrics import exposition
+from tests.unit.service.builders import NOW, NOW_SECONDS, batch, side, status, status_after
+
+# All there are: name, type and labels. The contract with dashboards and alerts.
+TABLE = {
+    ("streamjoin_batch_duration_seconds", "histogram", "le"),
+    ("streamjoin_batch_phase_seconds_total", "counter", "phase"),
+    ("streamjoin_batches_total", "counter", ""),
+    ("streamjoin_bad_records_total", "counter", "reason side"),
+    ("streamjoin_build_info", "gauge", "python version"),
+    ("streamjoin_event_time_max_timestamp_seconds", "gauge", "side"),
+    ("streamjoin_input_records_total", "counter", "side"),
+    ("streamjoin_job_up", "gauge", ""),
+    ("streamjoin_last_progress_timestamp_seconds", "gauge", ""),
+    ("streamjoin_late_records_total", "counter", ""),
+    ("streamjoin_null_key_records_total", "counter", "side"),
+    ("streamjoin_offsets_behind_latest", "gauge", "partition side"),
+    ("streamjoin_output_records_total", "counter", ""),
+    ("streamjoin_query_failures_total", "counter", "error"),
+    ("streamjoin_query_restarts_total", "counter", ""),
+    ("streamjoin_query_state", "gauge", "state"),
+    ("streamjoin_state_commit_seconds_total", "counter", ""),
+    ("streamjoin_state_custom", "gauge", "name"),
+    ("streamjoin_state_memory_bytes", "gauge", ""),
+    ("streamjoin_state_removal_seconds_total", "counter", ""),
+    ("streamjoin_state_rows", "gauge", ""),
+    ("streamjoin_state_rows_removed_total", "counter", ""),
+    ("streamjoin_state_rows_updated_total", "counter", ""),
+    ("streamjoin_state_update_seconds_total", "counter", ""),
+    ("streamjoin_watermark_lag_seconds", "gauge", ""),
+    ("streamjoin_watermark_timestamp_seconds", "gauge", ""),
+}
+NAMES = {name for name, _, _ in TABLE}
+# Of the last batch; the others can be told before there was one.
+OF_A_BATCH = {
+    "streamjoin_last_progress_timestamp_seconds",
+    "streamjoin_batch_phase_seconds_total",
+    "streamjoin_bad_records_total",
+    "streamjoin_event_time_max_timestamp_seconds",
+    "streamjoin_offsets_behind_latest",
+    "streamjoin_state_custom",
+    "streamjoin_state_memory_bytes",
+    "streamjoin_state_rows",
+    "streamjoin_watermark_lag_seconds",
+    "streamjoin_watermark_timestamp_seconds",
+}
+WHILE_RUNNING = {
+    "streamjoin_offsets_behind_latest",
+    "streamjoin_state_custom",
+    "streamjoin_state_memory_bytes",
+}
+FULL = status_after(batch()).model_copy(
+    update={"totals": status_after(batch()).totals.with_failure("broker").with_restart()}
+)
+
+
+def test_the_scrape_has_the_metrics_of_the_table_and_no_others() -> None:
+    found = {
+        (name(family), family.type, " ".join(sorted(labels(family)))) for family in families(FULL)
+    }
+
+    assert TABLE == found
+
+
+def test_every_metric_says_what_it_is_and_in_which_unit() -> None:
+    for family in families(FULL):
+        assert family.documentation.endswith("."), family.name
+        if "_seconds" in family.name:
+            assert "seconds" in family.documentation, family.name
+        if "_bytes" in family.name:
+            assert "bytes" in family.documentation, family.name
+
+
+def test_values_are_those_of_the_status() -> None:
+    values = samples(FULL)
+
+    assert {
+        "streamjoin_batches_total": 1,
+        "streamjoin_event_time_max_timestamp_seconds{side=left}": NOW_SECONDS - 2.5,
+        "streamjoin_event_time_max_timestamp_seconds{side=right}": NOW_SECONDS - 4,
+        "streamjoin_input_records_total{side=left}": 20,
+        "streamjoin_input_records_total{side=right}": 10,
+        "streamjoin_job_up": 1,
+        "streamjoin_last_progress_timestamp_seconds": NOW_SECONDS,
+        "streamjoin_late_records_total": 2,
+        "streamjoin_null_key_records_total{side=left}": 1,
+        "streamjoin_null_key_records_total{side=right}": 0,
+        "streamjoin_offsets_behind_latest{partition=0,side=left}": 10,
+        "streamjoin_offsets_behind_latest{partition=0,side=right}": 2,
+        "streamjoin_offsets_behind_latest{partition=1,side=left}": 5,
+        "streamjoin_offsets_behind_latest{partition=1,side=right}": 0,
+        "streamjoin_output_records_total": 30,
+        "streamjoin_query_failures_total{error=broker}": 1,
+        "streamjoin_query_restarts_total": 1,
+        "streamjoin_state_commit_seconds_total": 0.25,
+        "streamjoin_state_custom{name=rocksdbGetCount}": 12,
+        "streamjoin_state_memory_bytes": 1_000_000,
+        "streamjoin_state_removal_seconds_total": 0.0625,
+        "streamjoin_state_rows": 400,
+        "streamjoin_state_rows_removed_total": 10,
+        "streamjoin_state_rows_updated_total": 50,
+        "streamjoin_state_update_seconds_total": 0.125,
+        "streamjoin_watermark_lag_seconds": 15.5,
+        "streamjoin_watermark_timestamp_seconds": NOW_SECONDS - 15.5,
+    } == without(values, "batch_duration", "batch_phase", "bad_records", "query_state", "build")
+
+
+def test_counters_are_sums_over_batches_and_gauges_are_of_the_last_one() -> None:
+    values = samples(
+        status_after(
+            batch(output_records=30, state_rows=400), batch(output_records=5, state_rows=300)
+        )
+    )
+
+    assert 35 == values["streamjoin_output_records_total"]
+    assert 300 == values["streamjoin_state_rows"]
+    assert 0.5 == values["streamjoin_batch_phase_seconds_total{phase=add_batch}"]
+
+
+def test_bad_records_are_told_by_side_and_reason_zeros_included() -> None:
+    one_side = status_after(batch(left=side(bad_records={"malformed_json": 4, "tombstone": 0})))
+
+    assert {
+        "streamjoin_bad_records_total{reason=malformed_json,side=left}": 4,
+        "streamjoin_bad_records_total{reason=tombstone,side=left}": 0,
+        "streamjoin_bad_records_total{reason=malformed_json,side=right}": 3,
+        "streamjoin_bad_records_total{reason=tombstone,side=right}": 0,
+    } == only(samples(one_side), "bad_records")
+
+
+def test_batch_durations_are_a_cumulative_histogram() -> None:
+    durations = (0.05, 0.1, 0.3, 400.0)
+    values = samples(status_after(*(batch(duration_seconds=each) for each in durations)))
+
+    def bucket(bound: str) -> float:
+        return values[f"streamjoin_batch_duration_seconds_bucket{{le={bound}}}"]
+
+    assert [2.0, 2.0, 3.0, 3.0, 4.0] == [*map(bucket, ("0.1", "0.25", "0.5", "300.0", "+Inf"))]
+    assert 4 == values["streamjoin_batch_duration_seconds_count"]
+    assert sum(durations) == values["streamjoin_batch_duration_seconds_sum"]
+    assert len(BATCH_SECONDS_BOUNDS) + 3 == len(only(values, "batch_duration_seconds"))
+
+
+@pytest.mark.parametrize("state", list(QueryState))
+def test_exactly_one_state_is_one(state: QueryState) -> None:
+    expected = {
+        f"streamjoin_query_state{{state={each}}}": int(each is state) for each in QueryState
+    }
+
+    assert expected == only(samples(status(state)), "query_state")
+
+
+def test_without_the_job_only_that_is_said() -> None:
+    assert {"streamjoin_job_up", "streamjoin_build_info"} == names(None)
+    assert 0 == samples(None)["streamjoin_job_up"]
+
+
+def test_before_the_first_batch_nothing_is_said_of_one() -> None:
+    said = names(status())
+
+    # A failure has not been seen either: which errors there can be is not known beforehand.
+    assert NAMES - OF_A_BATCH - {"streamjoin_query_failures_total"} == said
+    assert 0 == samples(status())["streamjoin_output_records_total"]
+
+
+def test_before_there_is_a_watermark_none_is_said() -> None:
+    without_watermark = names(FULL.model_copy(update={"last_batch": batch(watermark_ms=None)}))
+
+    assert {
+        "streamjoin_watermark_lag_seconds",
+        "streamjoin_watermark_timestamp_seconds",
+    } == NAMES - without_watermark
+
+
+def test_a_side_without_event_times_says_none() -> None:
+    values = samples(status_after(batch(left=side(event_time_max_ms=None))))
+
+    assert [NOW_SECONDS - 4] == [*only(values, "event_time_max").values()]
+
+
+@pytest.mark.parametrize("state", sorted(set(QueryState) - {QueryState.RUNNING}))
+def test_what_holds_only_while_running_is_not_said_otherwise(state: QueryState) -> None:
+    assert WHILE_RUNNING == NAMES - names(FULL.model_copy(update={"state": state}))
+
+
+def test_the_watermark_lag_grows_while_nothing_comes() -> None:
+    body, _ = exposition(FULL, NOW + timedelta(minutes=1), "")
+
+    assert "streamjoin_watermark_lag_seconds 75.5\n" in body.decode()
+
+
+def test_one_scrape_leaves_nothing_to_the_next() -> None:
+    before = names(None)
+    names(FULL)
+
+    assert before == names(None)
+
+
+def test_openmetrics_is_spoken_to_those_who_ask_for_it() -> None:
+    accept = "application/openmetrics-text;version=1.0.0;q=0.5,text/plain;version=0.0.4;q=0.2"
+
+    body, content_type = exposition(FULL, NOW, accept)
+
+    assert content_type.startswith("application/openmetrics-text; version=1.0.0")
+    assert len(TABLE) == len([*openmetrics_of(body.decode())])
+    assert openmetrics.exposition.CONTENT_TYPE_LATEST != exposition(FULL, NOW, "text/html")[1]
+
+
+@pytest.mark.parametrize("accept", ["", "*/*", "text/plain;version=0.0.4", "nonsense;;=,"])
+def test_everyone_else_gets_the_text_format(accept: str) -> None:
+    body, content_type = exposition(FULL, NOW, accept)
+
+    assert content_type.startswith("text/plain; version=")
+    assert b"\nstreamjoin_job_up 1.0\n" in body
+
+
+def families(of: JobStatus | None):
+    body, _ = exposition(of, NOW, "")
+    return [*text_string_to_metric_families(body.decode())]
+
+
+def names(of: JobStatus | None) -> set[str]:
+    """Of families that have a sample."""
+    return {name(family) for family in families(of) if family.samples}
+
+
+def name(family) -> str:
+    return f"{family.name}_total" if family.type == "counter" else family.name
+
+
+def labels(family) -> set[str]:
+    return {label for sample in family.samples for label in sample.labels}
+
+
+def samples(of: JobStatus | None) -> dict[str, float]:
+    return {
+        sample.name + labelled(sample.labels): sample.value
+        for family in families(of)
+        for sample in family.samples
+    }
+
+
+def labelled(pairs: dict[str, str]) -> str:
+    text = ",".join(f"{label}={value}" for label, value in sorted(pairs.items()))
+    return f"{{{text}}}" if text else ""
+
+
+def only(values: dict[str, float], part: str) -> dict[str, float]:
+    return {name: value for name, value in values.items() if part in name}
+
+
+def without(values: dict[str, float], *parts: str) -> dict[str, float]:
+    return {name: v for name, v in values.items() if not any(part in name for part in parts)}

@@ -1,0 +1,53 @@
+"""Where the sidecar listens and how long it waits: from the environment, refused when absurd."""
+
+from pathlib import Path
+
+import pytest
+from pydantic import ValidationError
+
+from job.settings import JobSettings
+from service.settings import ServiceSettings
+
+
+def test_job_and_sidecar_find_each_other_without_being_told(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.delenv("STREAMJOIN_SOCKET", raising=False)
+
+    assert JobSettings().socket == ServiceSettings().socket
+
+
+def test_without_settings_only_this_machine_is_served(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("STREAMJOIN_HOST", raising=False)
+    monkeypatch.delenv("STREAMJOIN_PORT", raising=False)
+    settings = ServiceSettings()
+
+    assert ("127.0.0.1", 8080, True) == (settings.host, settings.port, settings.is_local)
+
+
+def test_settings_come_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("STREAMJOIN_HOST", "::1")
+    monkeypatch.setenv("STREAMJOIN_PORT", "9000")
+    monkeypatch.setenv("STREAMJOIN_SOCKET", "/run/join.sock")
+    settings = ServiceSettings()
+
+    assert ("::1", 9000, Path("/run/join.sock")) == (settings.host, settings.port, settings.socket)
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "127.1.2.3", "::1", "localhost"])
+def test_loopback_is_local(host: str) -> None:
+    assert ServiceSettings(host=host).is_local
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "::", "10.0.0.7", "example.org", "localhost.evil"])  # noqa: S104
+def test_anything_else_is_not(host: str) -> None:
+    assert not ServiceSettings(host=host).is_local
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [{"port": 70_000}, {"host": ""}, {"job_answer_seconds": 0}, {"progress_age_max_seconds": -1}],
+)
+def test_absurd_settings_are_refused(wrong: dict[str, object]) -> None:
+    with pytest.raises(ValidationError):
+        ServiceSettings(**wrong)
