@@ -22,12 +22,15 @@ REASONS = (
 
 tombstone: no value. malformed_json: not one JSON object in UTF-8. schema_mismatch: a field is not
 of its declared type. missing_event_time: absent or null. unparsable_event_time: neither ISO-8601
-nor epoch milliseconds. absurd_event_time: before 1970 or after 9999.
+nor epoch milliseconds. absurd_event_time: not after 1970-01-01T00:00:00Z, where Spark's watermark
+begins, or after the year 9999.
 """
 
 # A timestamp outside the years that ISO-8601 writes with four digits is no timestamp.
 _MILLIS_MIN, _MILLIS_MAX = -62_135_596_800_000, 253_402_300_799_999
-_ABSURD_BEFORE, _ABSURD_FROM = "timestamp'1970-01-01 00:00:00'", "timestamp_millis(253402300800000)"
+_ABSURD_UP_TO, _ABSURD_FROM = "timestamp_millis(0)", "timestamp_millis(253402300800000)"
+# ISO-8601 with a sign or with more than four digits of year.
+_ABSURD_YEAR = "'^([+-][0-9]{4,}|[0-9]{5,})-[0-9]{2}-[0-9]{2}'"
 
 _JSON_OPTIONS = "map('mode','PERMISSIVE','columnNameOfCorruptRecord','{unreadable}',"
 _JSON_OPTIONS += "'allowSingleQuotes','false','allowNonNumericNumbers','false')"
@@ -140,7 +143,7 @@ def _value_reason(side: SidePlan) -> str:
     return (
         "CASE WHEN value IS NULL THEN 'tombstone' "
         f"WHEN {malformed} THEN 'malformed_json' "
-        f"WHEN {unreadable} AND json_object_keys(text) IS NULL THEN 'malformed_json' "
+        f"WHEN {unreadable} AND try_parse_json(text) IS NULL THEN 'malformed_json' "
         f"WHEN {unreadable}{_bad_timestamps(side)} THEN 'schema_mismatch' END"
     )
 
@@ -160,12 +163,15 @@ def _bad_timestamps(side: SidePlan) -> str:
 
 def _reason(side: SidePlan) -> str:
     event_time = f"`{side.event_time_column}`"
-    epoch_millis = "try_cast(written_event_time AS BIGINT) IS NOT NULL"
-    absurd = f"{event_time} < {_ABSURD_BEFORE} OR {event_time} >= {_ABSURD_FROM}"
+    no_such_time = (
+        "try_cast(written_event_time AS BIGINT) IS NOT NULL "
+        f"OR written_event_time RLIKE {_ABSURD_YEAR}"
+    )
+    absurd = f"{event_time} <= {_ABSURD_UP_TO} OR {event_time} >= {_ABSURD_FROM}"
     return (
         "CASE WHEN value_reason IS NOT NULL THEN value_reason "
         "WHEN written_event_time IS NULL THEN 'missing_event_time' "
-        f"WHEN {event_time} IS NULL AND {epoch_millis} THEN 'absurd_event_time' "
+        f"WHEN {event_time} IS NULL AND ({no_such_time}) THEN 'absurd_event_time' "
         f"WHEN {event_time} IS NULL THEN 'unparsable_event_time' "
         f"WHEN {absurd} THEN 'absurd_event_time' END"
     )

@@ -177,7 +177,7 @@ def _null_keys(plan: JoinPlan) -> str:
     if plan.null_safe:
         return "counted; a null key matches a null key"
     outer = " and ".join(_UNMATCHED.get(plan.join_type, ()))
-    tail = f"; comes out unmatched on the {outer} side" if outer else ""
+    tail = f"; a {outer} row with one comes out unmatched, at once" if outer else ""
     return f"counted; a null key matches nothing{tail}"
 
 

@@ -91,8 +91,14 @@ class JoinPlan:
             # `<=>` on event times would hide from Spark that the key carries the watermark;
             # an event time is never null, so `=` says the same.
             event_times = self.event_time_in_key and left.sql == f"`{self.left.event_time_column}`"
-            operator = "<=>" if self.null_safe and not event_times else "="
-            yield f"({left.sql}) {operator} ({right.sql})"
+            if self.null_safe and not event_times:
+                yield f"({left.sql}) <=> ({right.sql})"
+            else:
+                yield f"({left.sql}) = ({right.sql})"
+                # In a full outer join Spark 4.3.0 lets null = null match: no side is filtered,
+                # and the state is looked up by the key's bytes. Said in ON, a row with a null key
+                # is not stored, and comes out unmatched at once where its side is an outer one.
+                yield f"({left.sql}) IS NOT NULL AND ({right.sql}) IS NOT NULL"
         if self.window is not None:
             yield f"{window_end_column('left')} = {window_end_column('right')}"
 

@@ -27,6 +27,8 @@ _CONF = {
     "spark.sql.streaming.stateStore.maintenanceInterval": "3600s",
     "spark.sql.streaming.pollingDelay": "1ms",
     "spark.sql.streaming.metricsEnabled": "false",
+    # Each file costs a forked chmod on a local file system, and checksums double the files.
+    "spark.sql.streaming.checkpoint.fileChecksum.enabled": "false",
 }
 
 

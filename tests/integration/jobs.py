@@ -1,0 +1,126 @@
+"""A real job process, run as a user runs it, and what it says of itself."""
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from deploy.local.java import java_home
+from job.progress import JobStatus
+from tests.polling import wait_until
+
+# A start takes 6 s on two idle cores, several times that on shared ones.
+START_SECONDS = 120.0
+STOP_SECONDS = 60.0
+BATCH_SECONDS = 90.0
+
+
+class Job:
+    """`with Job(spec, folder) as job:` runs `streamjoin run`; leaving it ends the process."""
+
+    def __init__(self, spec: str, folder: Path) -> None:
+        self.spec_file = folder / "join.yaml"
+        self.spec_file.write_text(spec)
+        # A socket's path may hold 107 bytes, less than pytest's folders need.
+        self._short = tempfile.TemporaryDirectory(prefix="sj-")
+        self.socket = Path(self._short.name) / "control.sock"
+        self.log = folder / "job.log"
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.kill()
+        self._short.cleanup()
+        if error is not None:
+            sys.stderr.write(self.log.read_text(errors="replace")[-6000:])
+
+    def start(self) -> None:
+        environment = {
+            **os.environ,
+            "STREAMJOIN_SOCKET": str(self.socket),
+            "STREAMJOIN_DRIVER_MEMORY": "1g",
+            "STREAMJOIN_STATE_PARTITIONS": "2",
+            "JAVA_HOME": str(java_home()),
+        }
+        with self.log.open("ab") as log:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "job", "run", str(self.spec_file)],
+                env=environment,
+                stdout=log,
+                stderr=log,
+            )
+
+    @property
+    def process(self) -> "subprocess.Popen[bytes]":
+        assert self._process is not None
+        return self._process
+
+    def terminate(self) -> int:
+        """SIGTERM, as an orchestrator ends a container; its exit code."""
+        self.process.terminate()
+        return self.process.wait(STOP_SECONDS)
+
+    def kill(self) -> None:
+        self.process.send_signal(signal.SIGKILL)
+        self.process.wait(STOP_SECONDS)
+
+    def ask(self, call: str) -> dict[str, Any]:
+        """The answer to one call on the control socket."""
+        with socket.socket(socket.AF_UNIX) as connection:
+            connection.settimeout(STOP_SECONDS)
+            connection.connect(str(self.socket))
+            connection.sendall(json.dumps({"call": call, "by": "test"}).encode() + b"\n")
+            answer: dict[str, Any] = json.loads(connection.makefile().readline())
+            return answer
+
+    def status(self) -> JobStatus | None:
+        """None while no job answers."""
+        try:
+            return JobStatus.model_validate(self.ask("status")["status"])
+        except OSError:
+            assert self.process.poll() is None, f"the job ended with {self.process.returncode}"
+            return None
+
+    def wait_for_state(self, state: str, timeout: float = START_SECONDS) -> JobStatus:
+        def reached() -> JobStatus | None:
+            status = self.status()
+            return status if status is not None and status.state == state else None
+
+        return wait_until(reached, timeout, f"the job is {state}")
+
+    def wait_for_watermark(self, watermark_ms: int) -> JobStatus:
+        """Until a batch has run with this watermark: everything it lets out is out then."""
+
+        def reached() -> JobStatus | None:
+            status = self.status()
+            last = status.last_batch if status else None
+            return status if last is not None and last.watermark_ms == watermark_ms else None
+
+        return wait_until(reached, START_SECONDS, f"a batch has run with watermark {watermark_ms}")
+
+    def wait_for_offsets(self, *, left: int, right: int) -> JobStatus:
+        """Until that many records of each topic have been read by batches that have ended."""
+
+        def reached() -> JobStatus | None:
+            status = self.status()
+            last = status.last_batch if status else None
+            if last is None:
+                return None
+            read = (sum(last.left.end_offsets.values()), sum(last.right.end_offsets.values()))
+            return status if read == (left, right) else None
+
+        return wait_until(reached, START_SECONDS, f"{left} + {right} records have been read")

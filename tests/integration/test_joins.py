@@ -1,0 +1,176 @@
+"""Every join type, Kafka to Kafka, against rows computed here by nested loops.
+
+Each join is stopped and started in mid-stream: neither a row more nor a row less may come out.
+"""
+
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from deploy.local.kafka import EmbeddedKafka
+from job.spec import JoinType
+from tests.integration.jobs import Job
+from tests.integration.topics import consume_all, produce
+
+# Event times below are seconds after this, epoch milliseconds.
+T0 = 1_700_000_000_000
+
+SPEC = """
+name: joined
+kafka: {{bootstrap_servers: "{servers}"}}
+left:
+  topic: {name}.left
+  schema: k STRING, t TIMESTAMP, a BIGINT
+  key: [k]
+  event_time: t
+  watermark_delay: 10 seconds
+  filter: a >= 0
+right:
+  topic: {name}.right
+  schema: k STRING, t TIMESTAMP, b BIGINT
+  key: [k]
+  event_time: t
+  watermark_delay: 10 seconds
+join:
+  type: {join_type}
+  match_window: {{before: 2 seconds, after: 5 seconds}}
+  condition: left.a < 100 and right.b <> 13 and left.a <> right.b
+output:
+  topic: {name}.out
+  key: {key}
+  columns: {{{columns}}}
+  filter: {output_filter}
+  delivery: at_least_once
+checkpoint: {checkpoint}
+on_bad_record: drop
+"""
+
+
+@dataclass(frozen=True)
+class Left:
+    k: str | None
+    t: int
+    a: int
+
+
+@dataclass(frozen=True)
+class Right:
+    k: str | None
+    t: int
+    b: int
+
+
+# Both bounds of the window hit and just missed, several partners, none, null keys, rows that fail
+# each part of the condition, a left row that the filter drops, out of order within the delay.
+BEFORE_THE_RESTART = (
+    [Left("x", 20, 1), Left("x", 21, 2), Left("edge", 20, 1), Left(None, 20, 1), Left("f", 20, -1),
+     Left("big", 20, 100), Left("same", 20, 7), Left("late-partner", 24, 1)],
+    [Right("x", 22, 5), Right("edge", 25, 5), Right("edge", 18, 6), Right("edge", 26, 7),
+     Right("edge", 17, 8), Right(None, 20, 5), Right("f", 20, 5), Right("big", 20, 5),
+     Right("same", 20, 7), Right("alone", 20, 5)],
+)  # fmt: skip
+AFTER_THE_RESTART = (
+    [Left("x", 16, 3), Left("alone", 40, 1), Left("same", 18, 8)],
+    [Right("late-partner", 28, 5), Right("x", 15, 13), Right("x", 23, 9)],
+)
+# Far in the future: the watermark passes every window. The rows themselves stay in state.
+CLOSING = ([Left("closing-left", 1000, 1)], [Right("closing-right", 1000, 1)])
+FINAL_WATERMARK_MS = T0 + (1000 - 10) * 1000
+
+
+@pytest.mark.parametrize("join_type", list(JoinType))
+def test_join_type_gives_the_rows_of_nested_loops_across_a_restart(
+    join_type: JoinType, kafka: EmbeddedKafka, tmp_path: Path
+) -> None:
+    name = f"joins.{join_type}"
+    kafka.create_topics({f"{name}.left": 3, f"{name}.right": 2, f"{name}.out": 2})
+    servers = kafka.bootstrap_servers
+
+    def feed(rows: tuple[list[Left], list[Right]]) -> None:
+        for side, of_side in zip(("left", "right"), rows, strict=True):
+            produce(servers, f"{name}.{side}", [_value(row) for row in of_side])
+
+    with Job(_spec(join_type, name, servers, tmp_path), tmp_path) as job:
+        feed(BEFORE_THE_RESTART)
+        job.wait_for_offsets(left=len(BEFORE_THE_RESTART[0]), right=len(BEFORE_THE_RESTART[1]))
+        assert 0 == job.terminate()
+
+        feed(AFTER_THE_RESTART)
+        feed(CLOSING)
+        job.start()
+        status = job.wait_for_watermark(FINAL_WATERMARK_MS)
+        assert 0 == job.terminate()
+
+    lefts = [*BEFORE_THE_RESTART[0], *AFTER_THE_RESTART[0]]
+    rights = [*BEFORE_THE_RESTART[1], *AFTER_THE_RESTART[1]]
+    received = consume_all(servers, f"{name}.out")
+    assert _counted(_nested_loops(join_type, lefts, rights)) == _counted(r.value for r in received)
+    assert len(received) == len({record.result_id for record in received})
+    assert 0 == status.totals.late_records
+
+
+def _spec(join_type: JoinType, name: str, servers: str, folder: Path) -> str:
+    columns = {"k": "left.k", "lt": "left.t", "a": "left.a"}
+    if join_type.shows_right:
+        columns |= {"rk": "right.k", "rt": "right.t", "b": "right.b"}
+    return SPEC.format(
+        servers=servers,
+        name=name,
+        join_type=join_type,
+        key="coalesce(k, rk)" if join_type.shows_right else "k",
+        columns=", ".join(f"{column}: {text}" for column, text in columns.items()),
+        output_filter="coalesce(a, 0) <> 2",
+        checkpoint=folder / "checkpoint",
+    )
+
+
+def _nested_loops(
+    join_type: JoinType, lefts: list[Left], rights: list[Right]
+) -> list[dict[str, Any]]:
+    lefts = [left for left in lefts if left.a >= 0]
+    pairs = [(left, right) for left in lefts for right in rights if _match(left, right)]
+    only_left = [(left, None) for left in lefts if left not in [pair[0] for pair in pairs]]
+    only_right = [(None, right) for right in rights if right not in [pair[1] for pair in pairs]]
+    semi = [(left, None) for left in lefts if left in [pair[0] for pair in pairs]]
+    rows: list[tuple[Left | None, Right | None]] = {
+        JoinType.INNER: pairs,
+        JoinType.LEFT_OUTER: pairs + only_left,
+        JoinType.RIGHT_OUTER: pairs + only_right,
+        JoinType.FULL_OUTER: pairs + only_left + only_right,
+        JoinType.LEFT_SEMI: semi,
+        JoinType.LEFT_ANTI: only_left,
+    }[join_type]
+    return [_output(join_type, left, right) for left, right in rows if left is None or left.a != 2]
+
+
+def _match(left: Left, right: Right) -> bool:
+    in_time = left.t - 2 <= right.t <= left.t + 5
+    condition = left.a < 100 and right.b != 13 and left.a != right.b
+    return left.k is not None and left.k == right.k and in_time and condition
+
+
+def _output(join_type: JoinType, left: Left | None, right: Right | None) -> dict[str, Any]:
+    row = {
+        "k": left and left.k,
+        "lt": left and _iso(left.t),
+        "a": left and left.a,
+    }
+    if join_type.shows_right:
+        row |= {"rk": right and right.k, "rt": right and _iso(right.t), "b": right and right.b}
+    return row
+
+
+def _iso(seconds: int) -> str:
+    minute, second = divmod(20 + seconds, 60)  # T0 is 2023-11-14T22:13:20Z
+    return f"2023-11-14T22:{13 + minute:02}:{second:02}.000Z"
+
+
+def _value(row: Left | Right) -> dict[str, Any]:
+    return {**vars(row), "t": T0 + row.t * 1000}
+
+
+def _counted(rows: Any) -> Counter[tuple[tuple[str, Any], ...]]:
+    return Counter(tuple(sorted(row.items())) for row in rows)

@@ -1,0 +1,89 @@
+"""Records into topics and out of them, by Kafka's own client."""
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from confluent_kafka import Consumer, Message, Producer, TopicPartition
+
+READ_SECONDS = 30.0
+
+
+@dataclass(frozen=True)
+class Sent:
+    """One record to produce."""
+
+    value: Any
+    """Text and bytes go as they are, None is a tombstone, anything else goes as JSON."""
+    key: str | None = None
+    headers: Mapping[str, str] | None = None
+
+    @property
+    def payload(self) -> bytes | None:
+        if self.value is None or isinstance(self.value, bytes):
+            return self.value
+        text = self.value if isinstance(self.value, str) else json.dumps(self.value)
+        return text.encode()
+
+
+@dataclass(frozen=True)
+class Received:
+    key: str | None
+    value: dict[str, Any]
+    headers: Mapping[str, str]
+
+    @property
+    def result_id(self) -> str:
+        return self.headers["streamjoin-id"]
+
+
+def produce(bootstrap_servers: str, topic: str, records: Iterable[Any]) -> None:
+    """Write `records` (Sent, or plain JSON values) and wait until the broker has them all."""
+    producer = Producer({"bootstrap.servers": bootstrap_servers, "log_level": 0})
+    failed: list[Any] = []
+    for record in records:
+        sent = record if isinstance(record, Sent) else Sent(record)
+        producer.produce(
+            topic,
+            sent.payload,
+            key=sent.key,
+            headers=dict(sent.headers or {}),
+            on_delivery=lambda error, _: failed.append(error) if error else None,
+        )
+    assert 0 == producer.flush(READ_SECONDS)
+    assert [] == failed
+
+
+def consume_all(bootstrap_servers: str, topic: str) -> list[Received]:
+    """Every committed record of `topic`, from the beginning to the present end."""
+    consumer = Consumer(
+        {
+            "bootstrap.servers": bootstrap_servers,
+            "group.id": "reads-all",
+            "enable.auto.commit": False,
+            "enable.partition.eof": True,
+            "isolation.level": "read_committed",
+            "log_level": 0,
+        }
+    )
+    try:
+        partitions = consumer.list_topics(topic, READ_SECONDS).topics[topic].partitions
+        consumer.assign([TopicPartition(topic, partition, 0) for partition in partitions])
+        received, ended = [], 0
+        while ended < len(partitions):
+            message = consumer.poll(READ_SECONDS)
+            assert message is not None, f"no end of {topic} within {READ_SECONDS} s"
+            if message.error():
+                ended += 1
+            else:
+                received.append(_received(message))
+    finally:
+        consumer.close()
+    return received
+
+
+def _received(message: Message) -> Received:
+    key, value = message.key(), message.value()
+    headers = {name: content.decode() for name, content in message.headers() or ()}
+    return Received(key.decode() if key is not None else None, json.loads(value), headers)

@@ -1,0 +1,175 @@
+"""The job's own dataflow on Spark without a broker: records in step by step, results out."""
+
+import json
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession
+
+from job import tuning
+from job.dataflow import dataflow
+from job.planner import join_plan
+from job.progress import BatchProgress, batch_progress
+from job.spec import spec_from_yaml
+
+# Event times of tests are seconds after this, epoch milliseconds: 2023-11-14T22:13:20Z.
+T0 = 1_700_000_000_000
+
+SPEC = """
+name: tested
+kafka: {{bootstrap_servers: "nowhere:1"}}
+left:
+  topic: lefts
+  schema: {left_schema}
+  key: {left_key}
+  event_time: {left_event_time}
+  watermark_delay: 10 seconds
+  {left_more}
+right:
+  topic: rights
+  schema: {right_schema}
+  key: {right_key}
+  event_time: t
+  watermark_delay: 10 seconds
+join: {{type: {join_type}, {join}}}
+output:
+  topic: out
+  columns: {{{columns}}}
+  delivery: at_least_once
+  {output_more}
+checkpoint: unused
+on_bad_record: drop
+{more}
+"""
+
+_DEFAULTS = {
+    "left_schema": "k STRING, t TIMESTAMP, a BIGINT",
+    "left_key": "[k]",
+    "left_event_time": "t",
+    "left_more": "",
+    "right_schema": "k STRING, t TIMESTAMP, b BIGINT",
+    "right_key": "[k]",
+    "join_type": "left_outer",
+    "join": "match_window: {before: 0 seconds, after: 5 seconds}",
+    "columns": "k: left.k, a: left.a, b: right.b",
+    "output_more": "",
+    "more": "",
+}
+
+_RECORD = (
+    "key STRING, value STRING, partition INT, offset BIGINT, timestamp BIGINT, "
+    "headers ARRAY<STRUCT<key: STRING, value: STRING>>"
+)
+
+
+def spec_text(**changes: str) -> str:
+    return SPEC.format(**{**_DEFAULTS, **changes})
+
+
+class Stream:
+    """A running query of the given spec; each `feed` is one batch of input."""
+
+    def __init__(self, spark: SparkSession, folder: Path, text: str) -> None:
+        self._folder = folder
+        self._fed = 0
+        self._batches: list[list[tuple[str | None, str, Any]]] = []
+        self._spark = spark
+        self._conf_before = {name: spark.conf.get(name, None) for name in _runtime_conf()}
+        for name, value in _runtime_conf().items():
+            spark.conf.set(name, value)
+        plan = join_plan(spec_from_yaml(text, {}), state_partitions=1)
+        records = dataflow(self._records(spark, "left"), self._records(spark, "right"), plan)
+        self._query = (
+            records.writeStream.foreachBatch(self._collect)
+            .option("checkpointLocation", str(folder / "checkpoint"))
+            .start()
+        )
+
+    def feed(self, left: Iterable[Any] = (), right: Iterable[Any] = ()) -> list[dict[str, Any]]:
+        """Give each side these records; the results of the batches up to the next quiet moment.
+
+        A record is a dict (its JSON is the value), text, None (a tombstone), or a `record(…)`.
+        """
+        self._batches.clear()
+        for side, records in (("left", list(left)), ("right", list(right))):
+            if records:
+                self._write(side, records)
+        self._query.processAllAvailable()
+        return [json.loads(value) for batch in self._batches for _, value, _ in batch]
+
+    def keys_and_ids(self) -> list[tuple[str | None, str]]:
+        """Record key and streamjoin-id of what the last `feed` answered."""
+        return [
+            (key, bytes(headers[0]["value"]).decode())
+            for batch in self._batches
+            for key, _, headers in batch
+        ]
+
+    def progress(self) -> list[BatchProgress]:
+        """Of the last batches, the newest last."""
+        return [batch_progress(json.dumps(_plain(each))) for each in self._query.recentProgress]
+
+    def stop(self) -> None:
+        """End the query, and leave the session as it was found: other tests use it, too."""
+        self._query.stop()
+        for name, value in self._conf_before.items():
+            if value is None:
+                self._spark.conf.unset(name)
+            else:
+                self._spark.conf.set(name, value)
+
+    def _collect(self, batch: DataFrame, batch_id: int) -> None:
+        del batch_id
+        self._batches.append([tuple(row) for row in batch.collect()])
+
+    def _records(self, spark: SparkSession, side: str) -> DataFrame:
+        folder = self._folder / side
+        folder.mkdir(parents=True)
+        rows = spark.readStream.schema(_RECORD).name(side).json(str(folder))
+        return rows.selectExpr(
+            "cast(key AS BINARY) AS key",
+            "cast(value AS BINARY) AS value",
+            "partition",
+            "offset",
+            "timestamp_millis(timestamp) AS timestamp",
+            "transform(headers, h -> struct(h.key, cast(h.value AS BINARY) AS value)) AS headers",
+        )
+
+    def _write(self, side: str, records: list[Any]) -> None:
+        lines = []
+        for value in records:
+            self._fed += 1
+            fields = value if _is_record(value) else record(value)
+            lines.append(json.dumps({"offset": self._fed, **fields}))
+        # Renamed into place: Spark must not read a file half written.
+        hidden = self._folder / f".{self._fed}"
+        hidden.write_text("\n".join(lines) + "\n")
+        hidden.rename(self._folder / side / f"{self._fed}.json")
+
+
+def record(value: Any, **fields: Any) -> dict[str, Any]:
+    """A Kafka record of `value`; key, headers, partition, offset and timestamp as given."""
+    text = value if value is None or isinstance(value, str) else json.dumps(value)
+    return {"value": text, "partition": 0, "timestamp": T0, "kafka": True, **fields}
+
+
+def _is_record(value: Any) -> bool:
+    return isinstance(value, dict) and "kafka" in value
+
+
+def _runtime_conf() -> dict[str, str]:
+    changeable = ("spark.sql.session", "spark.sql.ansi", "spark.sql.mapKey", "spark.sql.streaming")
+    kept = {name: value for name, value in tuning.CONF.items() if name.startswith(changeable)}
+    return {**tuning.FROZEN_CONF, **kept, "spark.sql.streaming.numRecentProgressUpdates": "100"}
+
+
+def _plain(progress: Any) -> Any:
+    """PySpark gives observed metrics as Rows and file offsets without topics."""
+    plain = json.loads(json.dumps(progress, default=str))
+    plain["observedMetrics"] = {
+        name: row.asDict() for name, row in progress["observedMetrics"].items()
+    }
+    for source in plain["sources"]:
+        source["endOffset"] = source["latestOffset"] = {}
+    return plain

@@ -1,0 +1,251 @@
+"""What the job's dataflow makes of records, on Spark without a broker."""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from tests.semantics.streams import T0, Stream, record, spec_text
+
+StartStream = Callable[..., Stream]
+
+
+@pytest.fixture
+def stream(spark: SparkSession, tmp_path: Path) -> Iterator[StartStream]:
+    """Starts a stream of the spec with the given changes; stops it after the test."""
+    started: list[Stream] = []
+
+    def start(**changes: str) -> Stream:
+        started.append(Stream(spark, tmp_path, spec_text(**changes)))
+        return started[-1]
+
+    yield start
+    for each in started:
+        each.stop()
+
+
+def left(k: str | None, at: float, a: int = 1) -> dict[str, Any]:
+    return {"k": k, "t": T0 + round(at * 1000), "a": a}
+
+
+def right(k: str | None, at: float, b: int = 1) -> dict[str, Any]:
+    return {"k": k, "t": T0 + round(at * 1000), "b": b}
+
+
+UNREADABLE = {
+    "tombstone": [None],
+    "malformed_json": [
+        "garbage", "", " ", "null", "5", "[]", '[{"k":"x","t":1700000000000}]', '{"k":"x"',
+        "{'k':'x'}", '{k:"x"}', '{"k":"x","t":1700000000000} and more',
+        '{"k":"x","t":1700000000000}{"k":"y"}', '{"k":"x","t":1700000000000}\n{"k":"y"}',
+        '{"k":"x","t":1700000000000,"a":NaN}',
+    ],
+    "schema_mismatch": [
+        '{"k":"x","t":1700000000000,"a":"one"}', '{"k":"x","t":1700000000000,"a":1.5}',
+        '{"k":"x","t":1700000000000,"a":9223372036854775808}',
+        '{"k":"x","t":1700000000000,"other":"yesterday"}',
+    ],
+    "missing_event_time": ['{"k":"x"}', '{"k":"x","t":null}', "{}"],
+    "unparsable_event_time": [
+        '{"t":"yesterday"}', '{"t":"12:00"}', '{"t":"now"}', '{"t":"2023-13-45"}', '{"t":1.5}',
+        '{"t":{"at":1}}', '{"t":true}', '{"t":""}',
+    ],
+    "absurd_event_time": [
+        '{"t":-1}', '{"t":0}', '{"t":253402300800000}', '{"t":9223372036854775807}',
+        '{"t":"1969-12-31T23:59:59Z"}', '{"t":"+10000-01-01T00:00:00Z"}',
+        '{"t":"10000-01-01T00:00:00Z"}', '{"t":"-0044-03-15T00:00:00Z"}',
+    ],
+}  # fmt: skip
+
+
+def test_unreadable_records_are_counted_by_reason_and_move_no_watermark(
+    stream: StartStream,
+) -> None:
+    with_other = "k STRING, t TIMESTAMP, a BIGINT, other TIMESTAMP"
+    running = stream(left_schema=with_other)
+    bad = [value for values in UNREADABLE.values() for value in values]
+
+    assert [{"k": "x", "a": 1, "b": 2}] == running.feed([*bad, left("x", 20)], [right("x", 21, 2)])
+
+    counted = running.progress()[0].left
+    assert {reason: len(values) for reason, values in UNREADABLE.items()} == counted.bad_records
+    assert len(bad) + 1 == counted.records
+    assert T0 + 20_000 == counted.event_time_max_ms
+    assert T0 + 10_000 == running.progress()[-1].watermark_ms
+
+
+def test_two_documents_are_told_from_braces_in_a_string(stream: StartStream) -> None:
+    running = stream(left_schema="k STRING, t TIMESTAMP, note STRING", columns="note: left.note")
+    noted = {"k": "x", "t": T0, "note": '}{ and } {"'}
+
+    assert [{"note": '}{ and } {"'}] == running.feed([noted], [right("x", 0)])
+    assert 0 == running.progress()[0].left.bad_records["malformed_json"]
+
+
+@pytest.mark.parametrize(
+    ("written", "read"),
+    [
+        (1_700_000_000_123, "2023-11-14T22:13:20.123Z"),
+        ("1700000000123", "2023-11-14T22:13:20.123Z"),
+        ("2023-11-14T22:13:20.123Z", "2023-11-14T22:13:20.123Z"),
+        ("2023-11-15T00:13:20.123+02:00", "2023-11-14T22:13:20.123Z"),
+        ("2023-11-14 22:13:20", "2023-11-14T22:13:20.000Z"),
+        ("2023-11-14", "2023-11-14T00:00:00.000Z"),
+        (1, "1970-01-01T00:00:00.001Z"),
+        ("9999-12-31T23:59:59.999Z", "9999-12-31T23:59:59.999Z"),
+    ],
+)
+def test_timestamp_is_iso_8601_or_epoch_milliseconds(
+    written: Any, read: str, stream: StartStream
+) -> None:
+    running = stream(columns="at: left.t")
+
+    assert [{"at": read}] == running.feed(
+        [{"k": "x", "t": written}], [{"k": "x", "t": written, "b": 1}]
+    )
+
+
+@pytest.mark.parametrize(
+    "filters",
+    [
+        {"left_more": "filter: a > 1000"},
+        {"join_type": "right_outer", "join": "match_window: {before: 5 seconds, after: 0 seconds}, "
+         "condition: left.a > 1000"},
+        {"join_type": "right_outer", "output_more": "filter: b > 0 and coalesce(a, 1001) > 1000"},
+        {"join_type": "inner", "output_more": "filter: a > 1000"},
+    ],
+    ids=["side filter", "one-sided ON condition", "output filter", "pushed output filter"],
+)  # fmt: skip
+def test_watermark_follows_every_record_whatever_filter_it_fails(
+    filters: dict[str, str], stream: StartStream
+) -> None:
+    running = stream(**filters)
+    running.feed([left("x", 10)], [right("y", 10)])
+    # Not one of the left side's rows passes; only they tell that its time has moved on.
+    running.feed([left("x", 60)], [right("z", 60)])
+
+    assert T0 + 50_000 == running.progress()[-1].watermark_ms
+
+
+def test_unmatched_row_comes_out_though_a_filter_drops_all_of_the_other_side(
+    stream: StartStream,
+) -> None:
+    running = stream(join_type="right_outer", left_more="filter: a > 1000", columns="rk: right.k")
+    running.feed([left("x", 10)], [right("y", 10)])
+
+    assert [{"rk": "y"}] == running.feed([left("x", 60)], [right("z", 60)])
+
+
+def test_null_key_matches_nothing_and_comes_out_unmatched_on_an_outer_side(
+    stream: StartStream,
+) -> None:
+    running = stream(join_type="full_outer")
+
+    out = running.feed([left(None, 10, 1)], [right(None, 10, 2)])
+
+    assert [{"k": None, "a": None, "b": 2}, {"k": None, "a": 1, "b": None}] == sorted(
+        out, key=lambda row: row["a"] or 0
+    )
+    assert (1, 1) == (running.progress()[0].left.null_keys, running.progress()[0].right.null_keys)
+
+
+def test_null_safe_keys_match_each_other(stream: StartStream) -> None:
+    running = stream(
+        left_key="[k, a]",
+        right_key="[k, b]",
+        join="null_safe: true, match_window: {before: 1 second, after: 1 second}",
+    )
+
+    assert [{"k": None, "a": 7, "b": 7}] == running.feed(
+        [left(None, 10, 7), left(None, 10, 8)], [right(None, 10, 7)]
+    )
+
+
+def test_null_keys_can_be_dropped(stream: StartStream) -> None:
+    running = stream(more="on_null_key: drop")
+    running.feed([left(None, 10)], [right("x", 10)])
+
+    assert [] == running.feed([left("x", 100)], [right("x", 100, 1), right("x", 101)])[2:]
+    assert 1 == running.progress()[0].left.null_keys
+
+
+def test_keys_may_be_computed(stream: StartStream) -> None:
+    running = stream(left_key="[lower(k)]", right_key="[\"concat('x', cast(b as string))\"]")
+
+    assert [{"k": "X7", "a": 1, "b": 7}] == running.feed([left("X7", 10)], [right("?", 10, 7)])
+
+
+def test_match_window_holds_both_bounds_and_nothing_beyond(stream: StartStream) -> None:
+    running = stream(join_type="inner", join="match_window: {before: 2 seconds, after: 5 seconds}")
+    rights = [right("x", at, b) for b, at in enumerate((17.999, 18, 25, 25.001))]
+
+    assert [1, 2] == sorted(row["b"] for row in running.feed([left("x", 20)], rights))
+
+
+def test_match_window_of_weeks_means_weeks(stream: StartStream) -> None:
+    running = stream(join_type="inner", join="match_window: {before: 0 seconds, after: 5 weeks}")
+    week = 7 * 24 * 3600
+
+    out = running.feed([left("x", 0)], [right("x", 5 * week, 1), right("x", 5 * week + 1, 2)])
+
+    assert [1] == [row["b"] for row in out]
+
+
+def test_rows_of_one_tumbling_window_match_and_unmatched_ones_come_when_it_has_ended(
+    stream: StartStream,
+) -> None:
+    running = stream(join="window: 10 seconds")
+    # Windows begin at multiples of 10 s after 1970; T0 is one.
+    assert [{"k": "x", "a": 1, "b": 2}] == running.feed(
+        [left("x", 10), left("y", 19.999)], [right("x", 19.999, 2), right("y", 20, 3)]
+    )
+    # Watermark 19.9: y's window has not ended.
+    assert [] == running.feed([left("z", 29.9)], [right("z", 30.1)])
+    # Watermark 20: it has, and a row for it is late.
+    assert [{"k": "y", "a": 1, "b": None}] == running.feed([left("w", 30)], [])
+    running.feed([left("late", 19.999)], [right("late", 20)])
+    assert 1 == sum(batch.late_records for batch in running.progress())
+
+
+def test_event_time_may_be_part_of_the_key(stream: StartStream) -> None:
+    running = stream(left_key="[k, t]", right_key="[k, t]", join="condition: left.a <> right.b")
+
+    assert [{"k": "x", "a": 1, "b": 2}] == running.feed(
+        [left("x", 10), left("y", 10)], [right("x", 10, 2), right("x", 10.001, 3)]
+    )
+    assert [{"k": "y", "a": 1, "b": None}] == running.feed([left("z", 25)], [right("z", 26)])
+
+
+def test_record_key_headers_and_place_can_be_used_as_columns(stream: StartStream) -> None:
+    running = stream(
+        left_schema="a BIGINT",
+        left_key="[record_key]",
+        left_event_time="record_timestamp",
+        left_more="filter: record_headers['kind'] = 'good'",
+        columns="key: left.record_key, p: left.record_partition, o: left.record_offset, "
+        "b: right.b, trace: \"left.record_headers['trace']\"",
+    )
+    headers = [{"key": "kind", "value": "bad"}, {"key": "kind", "value": "good"},
+               {"key": "trace", "value": "t-1"}]  # fmt: skip
+    good = record({"a": 1}, key="x", partition=2, offset=17, timestamp=T0, headers=headers)
+    bad = record({"a": 2}, key="x", headers=headers[:1])
+
+    assert [{"key": "x", "p": 2, "o": 17, "b": 5, "trace": "t-1"}] == running.feed(
+        [good, bad], [right("x", 1, 5)]
+    )
+
+
+def test_result_carries_its_key_and_the_places_of_its_records(stream: StartStream) -> None:
+    running = stream(join_type="full_outer", output_more="key: coalesce(left.k, right.k)")
+    at = {"partition": 3, "offset": 2**40 + 5}
+    running.feed(
+        [record(left("x", 10), **at), left("y", 10)],
+        [record(right("x", 11), partition=1, offset=7), right("z", 10)],
+    )
+    assert [("x", "lefts/3/1099511627781|rights/1/7")] == running.keys_and_ids()
+
+    running.feed([left("?", 100)], [right("!", 100)])
+
+    assert [("y", "lefts/0/2|"), ("z", "|rights/0/4")] == sorted(running.keys_and_ids())
