@@ -10,6 +10,7 @@ import socketserver
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Literal, Protocol
 
@@ -22,6 +23,8 @@ Verb = Literal["pause", "resume", "stop", "restart"]
 
 REQUEST_BYTES_MAX = 64 * 1024
 _IDLE_SECONDS = 5.0
+# A stop waits up to this long; the default of 0.5 s is what a resume takes.
+_POLL_SECONDS = 0.05
 # sun_path of a Unix socket address holds 108 bytes on Linux, the closing zero included.
 _SOCKET_PATH_BYTES_MAX = 107
 
@@ -66,7 +69,8 @@ def control_socket(path: Path, controlled: Controlled) -> Iterator[None]:
     server = _Server(str(path), _Conversation)
     server.controlled = controlled
     path.chmod(0o600)
-    thread = threading.Thread(target=server.serve_forever, name="control", daemon=True)
+    serve = partial(server.serve_forever, poll_interval=_POLL_SECONDS)
+    thread = threading.Thread(target=serve, name="control", daemon=True)
     thread.start()
     try:
         yield

@@ -7,6 +7,7 @@ from job import decoding
 from job.durations import milliseconds
 from job.expressions import SIDES, Side, column_name
 from job.plan import JoinPlan, SidePlan, position_column, window_end_column
+from job.progress import REASONS
 from job.spec import JoinType
 
 ID_HEADER = "streamjoin-id"
@@ -77,7 +78,7 @@ def observed_metrics(side: SidePlan) -> list[Column]:
         F.expr(f"unix_millis(max(`{side.event_time_column}`))").alias("event_time_max_ms"),
         F.expr("unix_millis(min(timestamp))").alias("record_timestamp_min_ms"),
         F.expr("unix_millis(max(timestamp))").alias("record_timestamp_max_ms"),
-        *(F.expr(f"count_if(reason = '{reason}')").alias(reason) for reason in decoding.REASONS),
+        *(F.expr(f"count_if(reason = '{reason}')").alias(reason) for reason in REASONS),
     ]
 
 

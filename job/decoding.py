@@ -1,7 +1,7 @@
 """From a Kafka record to typed columns, as Spark SQL; what cannot be read gets a reason.
 
-Spark's from_json turns garbage into nulls. Here garbage is told apart from nulls: every record has
-either its columns or one of REASONS. Text only, no Spark: semantics/ follows the same rules.
+Spark's from_json turns garbage into nulls. Here garbage is told apart: every record has either its
+columns or one of progress.REASONS. Text only, no Spark: semantics/ follows the same rules.
 """
 
 from collections.abc import Iterator
@@ -9,22 +9,6 @@ from collections.abc import Iterator
 from job.expressions import column_name
 from job.plan import SidePlan, position_column
 from job.value_schema import Column
-
-REASONS = (
-    "tombstone",
-    "malformed_json",
-    "schema_mismatch",
-    "missing_event_time",
-    "unparsable_event_time",
-    "absurd_event_time",
-)
-"""Why a record cannot be read.
-
-tombstone: no value. malformed_json: not one JSON object in UTF-8. schema_mismatch: a field is not
-of its declared type. missing_event_time: absent or null. unparsable_event_time: neither ISO-8601
-nor epoch milliseconds. absurd_event_time: not after 1970-01-01T00:00:00Z, where Spark's watermark
-begins, or after the year 9999.
-"""
 
 # A timestamp outside the years that ISO-8601 writes with four digits is no timestamp.
 _MILLIS_MIN, _MILLIS_MAX = -62_135_596_800_000, 253_402_300_799_999

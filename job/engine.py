@@ -19,7 +19,9 @@ from pyspark.sql.streaming.query import StreamingQuery
 from job.checkpoint import Checkpoint
 from job.control import Verb
 from job.dataflow import kafka_dataflow
+from job.durations import milliseconds
 from job.errors import ConflictError, SetupError, StreamjoinError
+from job.expressions import SIDES
 from job.failures import failure_of
 from job.fingerprint import fingerprint
 from job.listener import listen
@@ -58,11 +60,13 @@ class Engine:
         self._settings = settings
         self._changed = threading.Condition()
         self._state = QueryState.STARTING
+        self._state_since = datetime.now(UTC)
         self._desired: QueryState | None = None  # None: as the checkpoint says
         self._restart_wanted = False
         self._ending = False
         self._started_at = datetime.now(UTC)
         self._totals = Totals()
+        self._run_id: str | None = None
         self._last_batch: BatchProgress | None = None
         self._last_progress_at: datetime | None = None
         self._last_failure: Failure | None = None
@@ -108,8 +112,12 @@ class Engine:
             delivery=self._plan.output.delivery.value,
             state=self._state,
             started_at=self._started_at,
+            state_since=self._state_since,
+            watermark_delay_ms={
+                side: milliseconds(self._plan.side(side).watermark_delay) for side in SIDES
+            },
             query_id=last.query_id if last else None,
-            run_id=last.run_id if last else None,
+            run_id=self._run_id,
             last_batch=last,
             last_progress_at=self._last_progress_at,
             last_failure=self._last_failure,
@@ -161,6 +169,7 @@ class Engine:
         topics.result()
         checkpoint.desired_state = QueryState.RUNNING
         self._query = start_query(dataflow, plan, checkpoint.query_location)
+        self._run_id = str(self._query.runId)
         self._become(QueryState.RUNNING)
         ended = self._workers.submit(self._query.awaitTermination)
         self._wait_for(lambda: ended.done() or not self._should_run())
@@ -258,6 +267,7 @@ class Engine:
         with self._changed:
             if state is not self._state:
                 _log.info("state", state=state.value, before=self._state.value)
+                self._state_since = datetime.now(UTC)
             self._state = state
             self._changed.notify_all()
 

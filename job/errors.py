@@ -6,8 +6,8 @@ StreamjoinError
 ├── TopicError         a topic is missing or does not fit                              (exit 1)
 ├── BrokerError        no broker answers; trying again may help                        (exit 1)
 ├── QueryError         the running query failed; `retryable` says whether to try again (exit 1)
-├── ConflictError    the query's state forbids the command; it names those allowed     (exit 1)
-├── JobUnavailableError   no job answers on the control socket                            (exit 1)
+├── ConflictError    the query's state forbids the command; it names those allowed (exit 1)
+├── JobUnavailableError   no job answers on the control socket                     (exit 1)
 └── SetupError         this machine lacks something, e.g. Java                         (exit 1)
 """
 

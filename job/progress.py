@@ -12,17 +12,24 @@ from typing import Any, Self
 
 from pydantic import BaseModel, ConfigDict
 
+REASONS = (
+    "tombstone",
+    "malformed_json",
+    "schema_mismatch",
+    "missing_event_time",
+    "unparsable_event_time",
+    "absurd_event_time",
+)
+"""Why a record cannot be read.
+
+tombstone: no value. malformed_json: not one JSON object in UTF-8. schema_mismatch: a field is not
+of its declared type. missing_event_time: absent or null. unparsable_event_time: neither ISO-8601
+nor epoch milliseconds. absurd_event_time: not after 1970-01-01T00:00:00Z, where Spark's watermark
+begins, or after the year 9999.
+"""
+
 # Batches take from tens of milliseconds to, after a long pause, minutes.
 BATCH_SECONDS_BOUNDS = (0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0)
-
-# What a side's observed metrics count beside bad records; see dataflow.observed_metrics.
-_NO_REASONS = {
-    "records",
-    "null_keys",
-    "event_time_max_ms",
-    "record_timestamp_min_ms",
-    "record_timestamp_max_ms",
-}
 
 
 class _Value(BaseModel):
@@ -112,7 +119,7 @@ def _side_progress(observed: Mapping[str, Any], source: Mapping[str, Any]) -> Si
     return SideProgress(
         records=observed.get("records", 0),
         null_keys=observed.get("null_keys", 0),
-        bad_records={name: n for name, n in observed.items() if name not in _NO_REASONS},
+        bad_records={reason: observed.get(reason, 0) for reason in REASONS},
         event_time_max_ms=observed.get("event_time_max_ms"),
         end_offsets=_offsets(source["endOffset"]),
         latest_offsets=_offsets(source["latestOffset"]),
@@ -142,7 +149,7 @@ def _snake(name: str) -> str:
 class SideTotals(_Value):
     records: int = 0
     null_keys: int = 0
-    bad_records: dict[str, int] = {}
+    bad_records: dict[str, int] = dict.fromkeys(REASONS, 0)
     event_time_max_ms: int | None = None
 
     def plus(self, progress: SideProgress) -> Self:
@@ -238,8 +245,12 @@ class JobStatus(_Value):
     state: QueryState
     started_at: datetime
     """When the job's process started."""
+    state_since: datetime
+    watermark_delay_ms: dict[str, int]
+    """Per side."""
     query_id: str | None = None
     run_id: str | None = None
+    """Of the run at work, which may not have ended a batch yet."""
     last_batch: BatchProgress | None = None
     last_progress_at: datetime | None = None
     """When Spark last reported, be it a batch or that there was nothing to do."""

@@ -65,6 +65,9 @@ def _running(status: JobStatus) -> Check:
 def _progress(status: JobStatus, now: datetime, age_max: timedelta) -> Check:
     if status.last_progress_at is None:
         return Check(name="progress", ok=False, detail="none since the job started")
+    if status.last_progress_at < status.state_since:
+        detail = f"none since the query is {status.state}, {_time(status.state_since)}"
+        return Check(name="progress", ok=False, detail=detail)
     age = max(timedelta(0), now - status.last_progress_at)
     detail = f"last {age.total_seconds():.0f} s ago"
     if age <= age_max:

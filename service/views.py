@@ -44,16 +44,19 @@ class SideView(_View):
     """Since the job started."""
     event_time_max: datetime | None
     """The newest event time since the job started."""
+    watermark: datetime | None
+    """Newest event time minus watermark_delay; the query's watermark follows the older of both."""
     offsets_behind_latest: dict[int, int] | None
     """Per partition, as of the last batch; null while the query is not running."""
     offsets_behind_latest_total: int | None
 
     @classmethod
-    def of(cls, totals: SideTotals, last: SideProgress | None) -> Self:
-        behind = offsets_behind_latest(last)
+    def of(cls, totals: SideTotals, delay_ms: int, last: SideProgress | None) -> Self:
+        behind, newest_ms = offsets_behind_latest(last), totals.event_time_max_ms
         return cls(
             input_records=totals.records,
-            event_time_max=_moment(totals.event_time_max_ms),
+            event_time_max=_moment(newest_ms),
+            watermark=None if newest_ms is None else _moment(newest_ms - delay_ms),
             offsets_behind_latest=behind,
             offsets_behind_latest_total=None if behind is None else sum(behind.values()),
         )
@@ -78,7 +81,8 @@ class QueryView(_View):
     query_id: str | None
     """Survives restarts."""
     run_id: str | None
-    """That of the last batch."""
+    """Each start has its own."""
+    state_since: datetime
     started_at: datetime
     """When the job's process started."""
     uptime_seconds: float
@@ -93,7 +97,7 @@ class QueryView(_View):
 
     @classmethod
     def of(cls, status: JobStatus, now: datetime) -> Self:
-        last, totals = status.last_batch, status.totals
+        last, totals, delays = status.last_batch, status.totals, status.watermark_delay_ms
         live = live_batch(status)
         return cls(
             name=status.name,
@@ -102,20 +106,23 @@ class QueryView(_View):
             state=status.state,
             query_id=status.query_id,
             run_id=status.run_id,
+            state_since=status.state_since,
             started_at=status.started_at,
             uptime_seconds=(now - status.started_at).total_seconds(),
             last_progress_at=status.last_progress_at,
             last_batch=BatchView.of(last) if last else None,
             watermark=_moment(last.watermark_ms) if last else None,
-            left=SideView.of(totals.left, live.left if live else None),
-            right=SideView.of(totals.right, live.right if live else None),
+            left=SideView.of(totals.left, delays["left"], live.left if live else None),
+            right=SideView.of(totals.right, delays["right"], live.right if live else None),
             last_failure=FailureView.of(status.last_failure) if status.last_failure else None,
         )
 
 
 def live_batch(status: JobStatus) -> BatchProgress | None:
-    """The last batch of a running query. Topics and memory change once it no longer runs."""
-    return status.last_batch if status.state is QueryState.RUNNING else None
+    """The last batch of the run at work. Topics and memory change once it no longer runs."""
+    last = status.last_batch
+    is_live = status.state is QueryState.RUNNING and last and last.run_id == status.run_id
+    return last if is_live else None
 
 
 def offsets_behind_latest(last: SideProgress | None) -> dict[int, int] | None:

@@ -5,7 +5,7 @@ Spark evaluates before the join keeps a row from being counted as late; one it e
 join does not.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import sqlglot
@@ -151,6 +151,15 @@ class _Planner:
             self._late_time,
         )
 
+    def _columns_never_null(self, side: Side) -> list[Compiled]:
+        """Columns that are null in no pair that passes ON: Spark infers IS NOT NULL for them."""
+        return [
+            compile_expression(column, self._layout)
+            for conjunct in self._conjuncts
+            for column in _under_null_intolerant(conjunct)
+            if column.table == side
+        ]
+
     def _late_time(self, event_time_us: int) -> int:
         if self._plan.window is None:
             return event_time_us
@@ -160,11 +169,16 @@ class _Planner:
     def _side_input(self, side: Side) -> SideInput:
         padded = SideRules(side, self._join_type).null_pads_unmatched
         keep = self._predicate(self._one_sided(side) if padded else [])
-        return SideInput(
-            key=self._key(side),
-            event_time=_late_time_of,
-            pre_join_filter=lambda row: keep(self._alone(side, row)),
-        )
+        # The plan says in ON that a key compared with `=` is not null, so that such a row comes
+        # out at once and is not stored.
+        spec_keys = self._key_parts[: len(self._plan.left.key)]
+        never_null = [part.of(side) for part in spec_keys if not part.null_safe]
+
+        def pre_join_filter(row: Row) -> bool:
+            env = self._alone(side, row)
+            return keep(env) and all(part.run(env) is not None for part in never_null)
+
+        return SideInput(self._key(side), _late_time_of, pre_join_filter)
 
     def _key(self, side: Side) -> Callable[[Row], Key]:
         parts = [(part.of(side), part.null_safe) for part in self._key_parts]
@@ -282,14 +296,17 @@ def _equalities_apart(conjuncts: list[exp.Expr]) -> tuple[list[exp.Binary], list
     equalities: list[exp.Binary] = []
     others: list[exp.Expr] = []
     for conjunct in conjuncts:
-        if isinstance(conjunct, (exp.EQ, exp.NullSafeEQ)) and {"left", "right"} == (
-            _sides(conjunct.left) ^ _sides(conjunct.right)
-        ):
-            if _sides(conjunct.left) and _sides(conjunct.right):
-                equalities.append(conjunct)
-                continue
-        others.append(conjunct)
+        if isinstance(conjunct, (exp.EQ, exp.NullSafeEQ)) and _compares_sides(conjunct):
+            equalities.append(conjunct)
+        else:
+            others.append(conjunct)
     return equalities, others
+
+
+def _compares_sides(comparison: exp.Binary) -> bool:
+    """Whether one operand is of the left side alone and the other of the right."""
+    one, another = _sides(comparison.left), _sides(comparison.right)
+    return len(one) == len(another) == 1 and one != another
 
 
 def _layout(decoders: dict[Side, RecordDecoder]) -> Layout:
@@ -313,6 +330,24 @@ def _split(tree: exp.Expr) -> list[exp.Expr]:
 
 def _sides(tree: exp.Expr) -> set[str]:
     return {column.table for column in tree.find_all(exp.Column)}
+
+
+_NULL_INTOLERANT = (
+    exp.Paren, exp.Not, exp.EQ, exp.NEQ, exp.LT, exp.LTE, exp.GT, exp.GTE, exp.Like, exp.Neg,
+    exp.Add, exp.Sub, exp.Mul, exp.Div, exp.Mod, exp.IntDiv, exp.Cast, exp.Lower, exp.Upper,
+    exp.Abs, exp.Length, exp.StartsWith, exp.EndsWith, exp.Contains,
+)  # fmt: skip
+
+
+def _under_null_intolerant(tree: exp.Expr) -> Iterator[exp.Column]:
+    """Columns whose null would make `tree` null: those with only such operations above them."""
+    if isinstance(tree, exp.Column):
+        yield tree
+    elif type(tree) in _NULL_INTOLERANT or (
+        isinstance(tree, exp.TryCast) and not tree.args.get("safe")
+    ):
+        for child in tree.iter_expressions():
+            yield from _under_null_intolerant(child)
 
 
 def _interval(millis: int) -> exp.Expr:

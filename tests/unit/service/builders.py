@@ -59,6 +59,8 @@ def status(state: QueryState = QueryState.RUNNING, **fields: Any) -> JobStatus:
             "delivery": "exactly_once",
             "state": state,
             "started_at": NOW,
+            "state_since": NOW,
+            "watermark_delay_ms": {"left": 10_000, "right": 11_500},
             **fields,
         }
     )

@@ -32,6 +32,14 @@ def test_no_progress_at_all_is_named() -> None:
     assert "progress: none since the job started" == failing(ready(status()))
 
 
+def test_progress_of_an_earlier_run_is_none_of_this_one() -> None:
+    before = status_after(batch(), state_since=NOW + timedelta(seconds=1))
+
+    assert "progress: none since the query is RUNNING, 2026-11-20T12:00:01+00:00" == failing(
+        ready(before)
+    )
+
+
 def test_idling_is_progress() -> None:
     assert "" == failing(ready(status(last_progress_at=NOW)))
 

@@ -65,6 +65,7 @@ def test_the_query_is_shown_with_its_last_batch_lag_and_watermark(path: Path) ->
         "query_id": "query-1",
         "run_id": "run-2",
         "started_at": "2026-11-20T12:00:00Z",
+        "state_since": "2026-11-20T12:00:00Z",
         "last_progress_at": "2026-11-20T12:00:00Z",
         "last_batch": {
             "batch_id": 7,
@@ -80,12 +81,14 @@ def test_the_query_is_shown_with_its_last_batch_lag_and_watermark(path: Path) ->
         "left": {
             "input_records": 20,
             "event_time_max": "2026-11-20T11:59:57.500000Z",
+            "watermark": "2026-11-20T11:59:47.500000Z",
             "offsets_behind_latest": {"0": 10, "1": 5},
             "offsets_behind_latest_total": 15,
         },
         "right": {
             "input_records": 10,
             "event_time_max": "2026-11-20T11:59:56Z",
+            "watermark": "2026-11-20T11:59:44.500000Z",
             "offsets_behind_latest": {"0": 2, "1": 0},
             "offsets_behind_latest_total": 2,
         },
@@ -107,6 +110,7 @@ def test_what_is_not_known_before_the_first_batch_is_null(path: Path) -> None:
     assert {
         "input_records": 0,
         "event_time_max": None,
+        "watermark": None,
         "offsets_behind_latest": None,
         "offsets_behind_latest_total": None,
     } == body["left"]
