@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from job.control import Verb
+from job.control import Verb, control_socket
 from job.errors import ConflictError
 from job.progress import (
     BatchProgress,
@@ -135,3 +135,12 @@ def hung_job(path: Path, backlog: int = 5) -> Iterator[socket.socket]:
         listener.bind(str(path))
         listener.listen(backlog)
         yield listener
+
+
+@contextmanager
+def serving(
+    path: Path, given: JobStatus, *, allowed: tuple[str, ...] | None = None
+) -> Iterator[SmallJob]:
+    job = SmallJob(given, allowed=allowed)
+    with control_socket(path, job):
+        yield job

@@ -10,6 +10,7 @@ from typing import Any
 import httpx
 from fastapi import FastAPI
 
+from job.progress import QueryState
 from service.app import create_app
 from service.settings import ServiceSettings
 
@@ -21,6 +22,13 @@ DEADLINE = timedelta(seconds=0.3)
 SLACK_SECONDS = 5.0
 AT_ONCE = 100
 PROBLEM = "application/problem+json"
+
+COMMANDS = {
+    "pause": ("PUT", QueryState.PAUSED),
+    "resume": ("PUT", QueryState.RUNNING),
+    "stop": ("PUT", QueryState.STOPPED),
+    "restart": ("POST", QueryState.RESTARTING),
+}
 
 Install = Callable[[FastAPI], None]
 
@@ -66,3 +74,9 @@ async def sidecar(
         httpx.AsyncClient(transport=transport, base_url=URL) as client,
     ):
         yield client
+
+
+def problem(answer: httpx.Response) -> dict[str, Any]:
+    body = answer.json()
+    assert (PROBLEM, answer.status_code) == (answer.headers["content-type"], body["status"])
+    return body

@@ -2,50 +2,33 @@
 
 import asyncio
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
-from fastapi import FastAPI, Request
 
-from job.control import control_socket
-from job.progress import JobStatus, QueryState
-from service.body_limit import BODY_BYTES_MAX
+from job.progress import QueryState
 from tests.unit.service.builders import (
     NO_BROKER,
     NOW,
-    SmallJob,
     batch,
     hung_job,
+    serving,
     status,
     status_after,
 )
 from tests.unit.service.calls import (
     AT_ONCE,
+    COMMANDS,
     DEADLINE,
-    PROBLEM,
     SLACK_SECONDS,
     call,
+    problem,
     settings,
     with_client,
 )
-
-COMMANDS = {
-    "pause": ("PUT", QueryState.PAUSED),
-    "resume": ("PUT", QueryState.RUNNING),
-    "stop": ("PUT", QueryState.STOPPED),
-    "restart": ("POST", QueryState.RESTARTING),
-}
-
-
-@pytest.fixture
-def path(tmp_path: Path) -> Path:
-    return tmp_path / "job.sock"
-
 
 # --- What the query is doing
 
@@ -330,161 +313,6 @@ def test_alive_does_not_wait_for_a_hung_job(path: Path) -> None:
 
     with hung_job(path):
         assert 200 == with_client(alive_while_another_waits, settings(path))
-
-
-# --- Errors are problems, whatever goes wrong
-
-
-def test_an_unknown_path_is_a_problem(path: Path) -> None:
-    assert {
-        "type": "about:blank",
-        "title": "Not Found",
-        "status": 404,
-        "detail": "there is nothing at this path; the calls are listed at /docs",
-        "instance": "/v1/queries%22%0A",
-    } == problem(call("GET", "/v1/queries%22%0A", settings(path)))
-
-
-def test_a_slash_too_many_is_an_unknown_path_not_a_redirect(path: Path) -> None:
-    assert 404 == problem(call("PUT", "/v1/query/pause/", settings(path)))["status"]
-
-
-def test_a_wrong_method_is_a_problem_that_names_the_right_one(path: Path) -> None:
-    answer = call("GET", "/v1/query/pause", settings(path))
-
-    assert "PUT" == answer.headers["allow"]
-    assert {
-        "type": "about:blank",
-        "title": "Method Not Allowed",
-        "status": 405,
-        "detail": "GET is not possible here; possible: PUT",
-        "instance": "/v1/query/pause",
-    } == problem(answer)
-
-
-def test_a_request_that_is_not_valid_is_a_problem_with_each_field(path: Path) -> None:
-    answer = call(
-        "GET", "/broken", settings(path), install=breakable, params={"last": "s3cret", "step": "1"}
-    )
-
-    body = problem(answer)
-    assert (422, "urn:streamjoin:problem:invalid_request") == (body["status"], body["type"])
-    assert ["query.last"] == [error["field"] for error in body["errors"]]
-    assert "s3cret" not in answer.text
-
-
-def test_a_defect_is_a_problem_that_tells_nothing_of_itself(path: Path) -> None:
-    answer = call("GET", "/broken", settings(path), install=breakable, params={"last": 1})
-
-    assert {
-        "type": "about:blank",
-        "title": "Internal Server Error",
-        "status": 500,
-        "detail": "this is a defect of the sidecar; its log has the details",
-        "instance": "/broken",
-    } == problem(answer)
-
-
-def test_a_body_that_says_it_is_too_large_is_refused(path: Path) -> None:
-    too_large = b"x" * (BODY_BYTES_MAX + 1)
-    with serving(path, status()) as job:
-        answer = call("PUT", "/v1/query/pause", settings(path), content=too_large)
-
-    assert {
-        "type": "about:blank",
-        "title": "Request Entity Too Large",
-        "status": 413,
-        "detail": "a body may have at most 65536 bytes",
-        "instance": "/v1/query/pause",
-    } == problem(answer)
-    assert [] == job.commands
-
-
-def test_a_body_that_does_not_say_its_length_is_counted(path: Path) -> None:
-    async def chunks(total: int):
-        for _ in range(total // 1024):
-            yield b"x" * 1024
-
-    def upload(total: int) -> int:
-        made = settings(path)
-        return call("POST", "/upload", made, install=breakable, content=chunks(total)).status_code
-
-    assert [200, 413] == [upload(BODY_BYTES_MAX), upload(BODY_BYTES_MAX + 1024)]
-
-
-@pytest.mark.parametrize(
-    "accept",
-    [
-        "application/openmetrics-text;version=abc",
-        "application/openmetrics-text;version=9.9.9",
-        "application/openmetrics-text;version=1.0.0;escaping=abc",
-        "text/plain;version=",
-        "text/plain;version=1.0.0;escaping=abc",
-    ],
-)
-def test_a_scraper_that_asks_for_a_strange_format_is_served(path: Path, accept: str) -> None:
-    answer = call("GET", "/metrics", settings(path), headers={"accept": accept})
-
-    assert 200 == answer.status_code
-    assert "\nstreamjoin_job_up 0.0\n" in answer.text
-
-
-# --- The description
-
-
-def test_every_error_is_declared_as_a_problem(path: Path) -> None:
-    document = call("GET", "/openapi.json", settings(path), install=breakable).json()
-
-    declared = {
-        media
-        for operations in document["paths"].values()
-        for operation in operations.values()
-        for code, response in operation["responses"].items()
-        if int(code) >= 400
-        for media in response["content"]
-    }
-    assert {PROBLEM} == declared
-    assert "Problem" in document["components"]["schemas"]
-    assert "HTTPValidationError" not in document["components"]["schemas"]
-
-
-def test_commands_declare_the_ways_they_can_be_refused(path: Path) -> None:
-    document = call("GET", "/openapi.json", settings(path)).json()
-
-    for verb, (method, _) in COMMANDS.items():
-        responses = document["paths"][f"/v1/query/{verb}"][method.lower()]["responses"]
-        assert {"202", "403", "409", "413", "500", "503"} == set(responses)
-
-
-def test_the_calls_are_described_for_people(path: Path) -> None:
-    assert 200 == call("GET", "/docs", settings(path)).status_code
-
-
-@contextmanager
-def serving(
-    path: Path, given: JobStatus, *, allowed: tuple[str, ...] | None = None
-) -> Iterator[SmallJob]:
-    job = SmallJob(given, allowed=allowed)
-    with control_socket(path, job):
-        yield job
-
-
-def breakable(app: FastAPI) -> None:
-    """Calls the sidecar does not have, for errors that its own cannot make."""
-
-    @app.get("/broken")
-    async def broken(last: int, step: int = 1) -> None:
-        raise RuntimeError(f"secret of {last} and {step}")
-
-    @app.post("/upload")
-    async def upload(request: Request) -> int:
-        return len(await request.body())
-
-
-def problem(answer: httpx.Response) -> dict[str, Any]:
-    body = answer.json()
-    assert (PROBLEM, answer.status_code) == (answer.headers["content-type"], body["status"])
-    return body
 
 
 def answered(answer: httpx.Response) -> tuple[int, Any]:

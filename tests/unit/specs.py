@@ -1,0 +1,55 @@
+"""Small specs for tests, built from the example."""
+
+from typing import Any
+
+import yaml
+
+from job.plan import JoinPlan
+from job.planner import join_plan
+from job.spec import spec_from_yaml
+
+BASE: dict[str, Any] = {
+    "name": "tested",
+    "kafka": {"bootstrap_servers": "localhost:9092"},
+    "left": {
+        "topic": "impressions",
+        "schema": "ad_id BIGINT, shown_at TIMESTAMP, campaign STRING, cost DOUBLE",
+        "key": ["ad_id"],
+        "event_time": "shown_at",
+        "watermark_delay": "10 seconds",
+    },
+    "right": {
+        "topic": "clicks",
+        "schema": "ad_id BIGINT, clicked_at TIMESTAMP, user STRING",
+        "key": ["ad_id"],
+        "event_time": "clicked_at",
+        "watermark_delay": "20 seconds",
+    },
+    "join": {"type": "inner", "match_window": {"before": "1 minute", "after": "1 hour"}},
+    "output": {
+        "topic": "attributed",
+        "columns": {"ad_id": "left.ad_id", "cost": "left.cost", "user": "right.user"},
+        "delivery": "at_least_once",
+    },
+    "checkpoint": "/checkpoints/tested",
+    "on_bad_record": "drop",
+}
+
+
+def spec_yaml(**changes: Any) -> str:
+    """BASE with `part__field` replaced; None removes the field."""
+    document = yaml.safe_load(yaml.safe_dump(BASE))
+    for name, value in changes.items():
+        *path, field = name.split("__")
+        target = document
+        for part in path:
+            target = target[part]
+        if value is None:
+            del target[field]
+        else:
+            target[field] = value
+    return yaml.safe_dump(document, sort_keys=False)
+
+
+def plan(**changes: Any) -> JoinPlan:
+    return join_plan(spec_from_yaml(spec_yaml(**changes), {}), state_partitions=2)

@@ -1,0 +1,164 @@
+"""The benchmark's load: what has to come out is known from the events alone."""
+
+import json
+from itertools import pairwise
+
+import pytest
+
+from bench.figures import Spread, percentile
+from bench.load import (
+    WORKLOADS,
+    Click,
+    Impression,
+    Row,
+    Workload,
+    click,
+    events,
+    impression,
+    joined,
+    row_of,
+    row_set,
+)
+
+INNER = WORKLOADS["inner"]
+ROW = Row(ad_id=7, campaign="c7", user="u7", shown_at=1_000, clicked_at=2_000)
+OTHER = ROW._replace(ad_id=8)
+
+
+def shown(ad_id: int, at: int) -> Impression:
+    return impression(ad_id, at, cost=0.5)
+
+
+def times(impressions: list[Impression], clicks: list[Click]) -> list[tuple[int, int, int]]:
+    return [(row.ad_id, row.shown_at, row.clicked_at) for row in joined(impressions, clicks, INNER)]
+
+
+# What has to come out
+
+
+def test_both_ends_of_the_match_window_belong_to_it() -> None:
+    clicks = [click(1, at) for at in (99_999, 100_000, 110_000, 110_001)]
+
+    assert [(1, 100_000, 100_000), (1, 100_000, 110_000)] == times([shown(1, 100_000)], clicks)
+
+
+def test_rows_of_different_keys_do_not_match() -> None:
+    assert [] == times([shown(1, 100_000)], [click(2, 100_000)])
+
+
+def test_each_pair_of_a_repeated_key_comes_out() -> None:
+    impressions, clicks = [shown(1, 0), shown(1, 1)], [click(1, 2), click(1, 3)]
+
+    assert [(1, 0, 2), (1, 0, 3), (1, 1, 2), (1, 1, 3)] == times(impressions, clicks)
+
+
+def test_a_row_is_read_as_the_join_writes_it() -> None:
+    value = {
+        "ad_id": 7,
+        "campaign": "c7",
+        "user": "u7",
+        "shown_at": "2023-11-14T22:13:20.001Z",
+        "clicked_at": "2023-11-14T22:13:21.999Z",
+    }
+
+    assert Row(7, "c7", "u7", 1_700_000_000_001, 1_700_000_001_999) == row_of(
+        json.dumps(value).encode()
+    )
+
+
+# Comparing sets of rows
+
+
+def test_the_order_of_rows_does_not_matter() -> None:
+    assert row_set([ROW, OTHER, ROW]) == row_set([OTHER, ROW, ROW])
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        [ROW, OTHER._replace(clicked_at=2_001)],
+        [ROW, OTHER._replace(user="u8")],
+        [ROW, ROW],
+        [OTHER, OTHER],
+        [ROW],
+        [ROW, OTHER, OTHER],
+    ],
+)
+def test_a_changed_lost_or_repeated_row_is_noticed(wrong: list[Row]) -> None:
+    assert row_set([ROW, OTHER]) != row_set(wrong)
+
+
+def test_values_that_move_between_rows_are_noticed() -> None:
+    one, other = ROW._replace(shown_at=1), OTHER._replace(shown_at=2)
+    swapped = ROW._replace(shown_at=2), OTHER._replace(shown_at=1)
+
+    assert row_set([one, other]) != row_set(swapped)
+
+
+# The events
+
+
+def test_the_same_workload_has_the_same_events() -> None:
+    assert events(INNER, 500) == events(INNER, 500)
+    assert events(INNER, 500) != events(Workload("inner", seed=INNER.seed + 1), 500)
+
+
+def test_values_are_json_with_the_fields_of_the_events() -> None:
+    impressions, clicks = events(INNER, 1)
+
+    assert impressions[0]._asdict() == json.loads(impressions[0].value())
+    assert clicks[0]._asdict() == json.loads(clicks[0].value())
+
+
+def test_every_impression_is_clicked_once_and_a_few_clicks_match_nothing() -> None:
+    impressions, clicks = events(INNER, 5_000)
+    shown_at = {event.ad_id: event.shown_at for event in impressions}
+    delays = [event.clicked_at - shown_at[event.ad_id] for event in clicks]
+
+    assert list(range(5_000)) == sorted(event.ad_id for event in impressions)
+    assert list(range(5_000)) == sorted(event.ad_id for event in clicks)
+    assert 0 < sum(delay < 0 for delay in delays) < 250
+    assert 0 < sum(delay > INNER.match_window_ms for delay in delays) < 250
+    assert 4_500 < row_set(joined(impressions, clicks, INNER)).count < 5_000
+
+
+def test_impressions_are_spread_evenly_over_event_time() -> None:
+    at = sorted(event.shown_at for event in events(INNER, 3_000)[0])
+
+    assert 2_999 == at[-1] - at[0]
+    assert {1} == {later - earlier for earlier, later in pairwise(at)}
+
+
+def test_events_are_out_of_order_but_none_is_late() -> None:
+    sides = [
+        [event.shown_at for event in events(INNER, 20_000)[0]],
+        [event.clicked_at for event in events(INNER, 20_000)[1]],
+    ]
+
+    for at in sides:
+        behind, latest = 0, 0
+        for moment in at:
+            latest = max(latest, moment)
+            behind = max(behind, latest - moment)
+        assert INNER.out_of_order_ms / 2 < behind <= INNER.out_of_order_ms
+
+
+# Figures
+
+
+def test_a_percentile_is_a_value_that_occurred() -> None:
+    values = [float(value) for value in range(1, 101)]
+
+    assert [50.0, 90.0, 99.0, 100.0] == [percentile(values, at) for at in (50, 90, 99, 100)]
+    assert [1.0, 2.0, 2.0] == [percentile([1.0, 2.0], at) for at in (50, 51, 100)]
+    assert 3.0 == percentile([3.0], 0)
+
+
+def test_no_values_have_no_percentile() -> None:
+    with pytest.raises(ValueError, match="nothing was measured"):
+        percentile([], 50)
+
+
+def test_a_spread_is_the_median_between_the_extremes() -> None:
+    assert Spread(median=3, lowest=1, highest=9) == Spread.of([9, 1, 3])
+    assert Spread(median=2, lowest=1, highest=3) == Spread.of([3, 1])

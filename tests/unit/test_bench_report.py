@@ -1,0 +1,69 @@
+"""What a reader must know before quoting a figure is printed with it."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+from rich.console import Console
+
+from bench.report import append_line, throughput_table, verdicts
+from bench.throughput import Throughput
+
+RUN = Throughput(
+    correct=True,
+    outputs=10,
+    expected_outputs=10,
+    cold_rows_per_second=1_000.0,
+    steady_rows_per_second=None,
+    cold_rows_per_cpu_second=500.0,
+    steady_rows_per_cpu_second=None,
+    first_output_seconds=9.25,
+    peak_memory_bytes=3 * 2**20,
+    broker_cpu_seconds=1.0,
+    foreign_cores=0.02,
+)
+
+
+def printed(*runs: Throughput) -> list[list[str]]:
+    console = Console(width=120)
+    with console.capture() as capture:
+        console.print(throughput_table("inner", runs))
+    lines = capture.get().splitlines()
+    return [[cell.strip() for cell in line.split("|")[1:-1]] for line in lines]
+
+
+def test_a_figure_is_the_median_of_its_runs_with_their_extremes() -> None:
+    runs = [replace(RUN, cold_rows_per_second=rate) for rate in (3_000.0, 1_000.0, 2_500.0)]
+
+    assert ["rows/s, cold", "2,500", "1,000", "3,000"] in printed(*runs)
+
+
+def test_a_figure_that_was_not_measured_is_a_dash() -> None:
+    assert ["rows/s, steady", "-", "-", "-"] in printed(RUN)
+
+
+def test_a_right_and_undisturbed_run_needs_no_word() -> None:
+    assert [] == list(verdicts("throughput", [RUN]))
+
+
+def test_a_wrong_result_is_named() -> None:
+    [line] = verdicts("throughput", [RUN, replace(RUN, correct=False, outputs=9)])
+
+    assert "throughput run 2 is WRONG: 9 rows came out where 10 were expected" in line
+
+
+def test_a_disturbed_run_is_named() -> None:
+    [line] = verdicts("throughput", [replace(RUN, foreign_cores=0.4)])
+
+    assert "throughput run 1 was disturbed: other programs used 0.40 cores" in line
+
+
+def test_each_run_appends_a_line_for_programs(tmp_path: Path) -> None:
+    file = tmp_path / "results" / "runs.jsonl"
+
+    append_line(file, RUN, {"workload": "inner"})
+    append_line(file, replace(RUN, foreign_cores=0.4), {"workload": "inner"})
+
+    first, second = map(json.loads, file.read_text().splitlines())
+    assert ("throughput", "inner", 10) == (first["kind"], first["workload"], first["outputs"])
+    assert (False, True) == (first["disturbed"], second["disturbed"])

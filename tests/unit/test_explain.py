@@ -1,0 +1,49 @@
+"""The explanation, held against recorded ones: a change of words is a change to be looked at.
+
+Record anew, and read the difference:  UPDATE_GOLDEN=1 .venv/bin/pytest tests/unit/test_explain.py
+"""
+
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from job.explain import explained
+from tests.unit.specs import plan
+
+GOLDEN = Path(__file__).parents[1] / "golden"
+
+JOINS: dict[str, dict[str, Any]] = {
+    "inner": {},
+    "left_outer": {
+        "join__type": "left_outer",
+        "left__filter": "cost > 0",
+        "join__condition": "right.user <> 'bot'",
+        "output__filter": "cost < 100",
+        "output__key": "ad_id",
+    },
+    "full_outer_window": {
+        "join": {"type": "full_outer", "window": "10 minutes", "null_safe": True},
+    },
+    "left_anti": {"join__type": "left_anti", "output__columns": {"ad_id": "left.ad_id"}},
+    "unbounded": {
+        "join": {"type": "inner", "unbounded_state": True, "match_window": {"after": "1 hour"}},
+        "on_null_key": "drop",
+    },
+    "event_time_in_key": {
+        "left__key": ["ad_id", "shown_at"],
+        "right__key": ["ad_id", "clicked_at"],
+        "join": {"type": "right_outer"},
+    },
+}
+
+
+@pytest.mark.parametrize("name", JOINS)
+def test_explanation_reads_as_recorded(name: str) -> None:
+    recorded = GOLDEN / f"plan_{name}.txt"
+    text = explained(plan(**JOINS[name]))
+    if os.environ.get("UPDATE_GOLDEN"):
+        recorded.write_text(text)
+
+    assert recorded.read_text() == text

@@ -1,0 +1,146 @@
+"""The SQL of a spec: what is let through, what is refused, and what Spark is given."""
+
+import pytest
+
+from job.errors import SpecError
+from job.expressions import Scope, expression, predicate
+from job.value_schema import value_schema
+
+LEFT = value_schema(
+    "ad_id BIGINT, shown_at TIMESTAMP, cost DOUBLE, place STRUCT<city: STRING>", "left.schema"
+)
+RIGHT = value_schema("ad_id BIGINT, clicked_at TIMESTAMP, user STRING", "right.schema")
+BOTH = Scope({"left": LEFT, "right": RIGHT})
+
+
+def refusal(text: str, scope: Scope = BOTH) -> str:
+    with pytest.raises(SpecError) as refused:
+        expression(text, scope, "f")
+    [problem] = refused.value.problems
+    assert ("f", text) == (problem.field, problem.value)
+    return problem.message
+
+
+@pytest.mark.parametrize(
+    ("text", "sql"),
+    [
+        ("left.ad_id + 1", "`left_ad_id` + 1"),
+        ("LEFT.AD_ID", "`left_ad_id`"),
+        ("right.user <> 'bot'", "`right_user` <> 'bot'"),
+        ("left.place.city", "`left_place`.`city`"),
+        ("left(right.user, 2)", "LEFT(`right_user`, 2)"),
+        ("left.shown_at + interval 10 seconds", "`left_shown_at` + INTERVAL '10' SECONDS"),
+        ("left.ad_id <=> right.ad_id", "`left_ad_id` IS NOT DISTINCT FROM `right_ad_id`"),
+        ("cast(left.ad_id as string)", "CAST(`left_ad_id` AS STRING)"),
+        ("left.ad_id -- a comment", "`left_ad_id`"),
+    ],
+)
+def test_spark_is_given_what_was_checked(text: str, sql: str) -> None:
+    assert sql == expression(text, BOTH, "f").sql
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "java_method('java.lang.System', 'exit', '1')",
+        "reflect  ('java.lang.Runtime', 'getRuntime')",
+        "`reflect`('a', 'b')",
+        "input_file_name()",
+        "current_user()",
+        "raise_error('x')",
+        "sum(left.ad_id)",
+        "count(*)",
+        "row_number() over (partition by left.ad_id)",
+        "exists(array(1), x -> x > 0)",
+        "explode(array(1))",
+        "from_json(right.user, 'a INT')",
+    ],
+)
+def test_functions_outside_the_list_are_refused_by_name(text: str) -> None:
+    name = text.partition("(")[0].strip().strip("`")
+
+    assert f"{name}() is not one of the functions allowed in a spec" == refusal(text)
+
+
+@pytest.mark.parametrize("name", ["rand", "now", "uuid", "current_timestamp", "current_date"])
+def test_what_differs_from_run_to_run_is_refused(name: str) -> None:
+    assert refusal(f"{name}() is null").startswith(f"{name}() gives another value each time")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "left.ad_id in (select id from text.`/etc/hostname`)",
+        "(select 1) = left.ad_id",
+        "exists (select 1)",
+        "left.ad_id = 1; drop table x",
+        "current_date > left.shown_at",
+        "current_timestamp",
+        "left.ad_id as x",
+        "*",
+        "left.*",
+        "left.ad_id =",
+        "((",
+        "",
+    ],
+)
+def test_what_is_no_plain_expression_is_refused(text: str) -> None:
+    refusal(text)
+
+
+def test_nesting_has_a_limit() -> None:
+    refusal("(" * 200 + "left.ad_id" + ")" * 200)
+    refusal(" + ".join(["left.ad_id"] * 5000))
+
+
+def test_unknown_column_is_told_with_those_there_are() -> None:
+    assert "nope is no column of the right side: it has ad_id, clicked_at, user" == refusal(
+        "right.nope"
+    )
+
+
+def test_bare_name_needs_a_side_where_both_are_at_hand() -> None:
+    assert refusal("user").startswith("user is not known: use left.ad_id, ")
+
+
+def test_bare_name_is_the_sides_own_column_in_a_side_field() -> None:
+    assert "`left_cost` > 0" == expression("cost > 0", Scope({"left": LEFT}, bare="left"), "f").sql
+
+
+def test_output_column_stands_for_its_expression() -> None:
+    outputs = {"city": expression("left.place.city", BOTH, "f")}
+    scope = Scope(BOTH.sides, outputs=outputs)
+
+    assert "LOWER((`left_place`.`city`)) = 'x'" == expression("lower(city) = 'x'", scope, "f").sql
+
+
+def test_expression_knows_the_columns_it_mentions() -> None:
+    mentioned = expression("left.cost > 1 and right.user = 'x'", BOTH, "f")
+
+    assert {("left", "cost"), ("right", "user")} == mentioned.columns
+    assert {"left", "right"} == mentioned.sides
+
+
+@pytest.mark.parametrize("text", ["left.cost + 1", "'yes'", "5"])
+def test_condition_must_be_true_or_false(text: str) -> None:
+    with pytest.raises(SpecError, match="is no condition"):
+        predicate(text, BOTH, "f")
+
+
+@pytest.mark.parametrize(
+    ("ddl", "word"),
+    [
+        ("a INT, A INT", "names a column twice"),
+        ("a", "is not Spark DDL"),
+        ("a INT NOT NULL", "is not Spark DDL"),
+        ("a INT)", "is not Spark DDL"),
+        ("a FOO", "is not Spark DDL"),
+        ("", "is not Spark DDL"),
+        ("a ARRAY<TIMESTAMP>", "declare it BIGINT or STRING"),
+        ("a STRUCT<b: TIMESTAMP>", "declare it BIGINT or STRING"),
+        ("a INTERVAL", "has a type that JSON values cannot have here"),
+    ],
+)
+def test_schema_that_cannot_be_read_is_refused(ddl: str, word: str) -> None:
+    with pytest.raises(SpecError, match=word):
+        value_schema(ddl, "left.schema")
