@@ -1,0 +1,107 @@
+"""Spark against the specification on generated joins: `python -m tests.semantics.differential N`.
+
+Prints the smallest case found that differs, as a spec and rows that `streamjoin simulate` takes.
+"""
+
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+
+from hypothesis import HealthCheck, Phase, given, settings
+from pyspark.sql import SparkSession
+
+from tests.semantics.case_generator import cases
+from tests.semantics.join_cases import Batch, Case, differences, specified
+from tests.semantics.spark_runner import run_on_spark
+from tests.semantics.spark_session import start_session
+
+# Spark takes output filters and conditions apart and filters before the join what can neither match
+# nor come out; which rows it finds so is the optimizer's affair, what comes out is not.
+_COUNTED_IN_THE_JOIN = ("late_rows", "state_rows", "updated_rows", "removed_rows")
+
+
+class DifferenceError(AssertionError):
+    """Spark and the specification differ."""
+
+
+class Statistics:
+    """What was run."""
+
+    def __init__(self) -> None:
+        self.cases: Counter[str] = Counter()
+        self.batches = 0
+        self.records = 0
+        self.rows = 0
+        self.late_rows = 0
+
+    def add(self, case: Case, batches: Sequence[Batch]) -> None:
+        self.cases[f"{case.spec['join']['type']}, {case.store}"] += 1
+        self.batches += len(batches)
+        self.rows += sum(batch.output.total() for batch in batches)
+        self.late_rows += sum(batch.late_rows for batch in batches)
+        self.records += sum(len(getattr(step, "left", ())) for step in case.steps)
+        self.records += sum(len(getattr(step, "right", ())) for step in case.steps)
+
+    def __str__(self) -> str:
+        kinds = "\n".join(f"  {count:5} {kind}" for kind, count in sorted(self.cases.items()))
+        return (
+            f"{self.cases.total()} cases, {self.batches} batches, {self.records} records, "
+            f"{self.rows} output rows, {self.late_rows} late rows; no difference\n{kinds}"
+        )
+
+
+def check(spark: SparkSession, case: Case) -> list[Batch]:
+    """Runs the case on both; DifferenceError with the case where they differ."""
+    expected, phases = specified(case)
+    actual = run_on_spark(spark, case, phases)
+    found = list(differences(expected, actual))
+    if "filter" in case.spec["output"] or "condition" in case.spec["join"]:
+        found = [text for text in found if not any(n in text for n in _COUNTED_IN_THE_JOIN)]
+    if found:
+        raise DifferenceError("\n".join([*found, "", str(case)]))
+    return expected
+
+
+def run_many(
+    spark: SparkSession, count: int, *, seconds: float | None = None, statistics: Statistics
+) -> None:
+    """`count` cases, or fewer if the time is over; raises on the first that differs, made small."""
+    deadline = None if seconds is None else time.monotonic() + seconds
+
+    @settings(
+        max_examples=count,
+        deadline=None,
+        database=None,
+        derandomize=seconds is not None,
+        phases=[Phase.generate, Phase.shrink],
+        suppress_health_check=list(HealthCheck),
+        print_blob=False,
+    )
+    @given(cases())
+    def differential(case: Case) -> None:
+        if deadline is None or time.monotonic() < deadline:
+            statistics.add(case, check(spark, case))
+
+    run: Callable[[], None] = differential
+    run()
+
+
+def main() -> int:
+    count = int(sys.argv[1]) if len(sys.argv) > 1 else 1_000
+    statistics = Statistics()
+    started = time.monotonic()
+    spark = start_session()
+    try:
+        run_many(spark, count, statistics=statistics)
+    except DifferenceError as difference:
+        sys.stdout.write(f"{difference}\n")
+        return 1
+    finally:
+        spark.stop()
+    sys.stdout.write(f"{statistics}\nin {time.monotonic() - started:.0f} s\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

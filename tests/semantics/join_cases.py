@@ -1,0 +1,195 @@
+"""A join and its input in steps: what the differential test generates, runs twice and prints."""
+
+import json
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import yaml
+
+from job.expressions import SIDES, Side
+from job.plan import JoinPlan
+from job.planner import join_plan
+from job.semantics.json_records import InputRecord, records_of_jsonl
+from job.semantics.simulate import OutputRecord, SimulatedBatch, Simulator
+from job.semantics.simulation_plan import simulation_plan
+from job.semantics.state_manager import StateFormatVersion
+from job.spec import spec_from_document
+
+Provider = Literal["RocksDB", "HDFSBacked"]
+
+
+@dataclass(frozen=True)
+class StateStore:
+    """A state format on a store provider."""
+
+    version: StateFormatVersion
+    provider: Provider
+
+    def __str__(self) -> str:
+        return f"format {self.version} on {self.provider}"
+
+
+STATE_STORES = (StateStore(4, "RocksDB"), StateStore(2, "RocksDB"), StateStore(2, "HDFSBacked"))
+
+
+@dataclass(frozen=True)
+class Data:
+    """One batch: a line of JSONL per record."""
+
+    left: Sequence[str] = ()
+    right: Sequence[str] = ()
+
+
+@dataclass(frozen=True)
+class Idle:
+    """Nothing comes until the query has run all it has to do without data."""
+
+
+@dataclass(frozen=True)
+class Restart:
+    """Stopped, perhaps before a batch without data that is due, and started again."""
+
+    before_batch_without_data: bool = False
+
+
+Step = Data | Idle | Restart
+
+
+@dataclass(frozen=True)
+class Case:
+    spec: dict[str, Any]
+    steps: Sequence[Step]
+    store: StateStore = field(default=STATE_STORES[0])
+    partitions: int = 1
+
+    @property
+    def plan(self) -> JoinPlan:
+        return join_plan(spec_from_document(self.spec), state_partitions=self.partitions)
+
+    def __str__(self) -> str:
+        """Three files for `streamjoin simulate`, and what they cannot say."""
+        lines = [f"# on {self.store}, {self.partitions} partitions", "# --- spec.yaml"]
+        lines.append(yaml.safe_dump(self.spec, sort_keys=False))
+        for side in SIDES:
+            lines += [f"# --- {side}.jsonl", *self._lines(side)]
+        lines.append("# --- steps")
+        lines += [
+            f"# {number}: {'batch' if isinstance(step, Data) else step}"
+            for number, step in enumerate(self.steps)
+        ]
+        return "\n".join(lines)
+
+    def _lines(self, side: Side) -> Iterator[str]:
+        for number, step in enumerate(self.steps):
+            for text in getattr(step, side, ()):
+                value = records_of_jsonl([text])[0].value
+                yield json.dumps({"batch": number, "value": value})
+
+
+@dataclass(frozen=True)
+class Batch:
+    """What is compared of a batch, of Spark's and of the specification's."""
+
+    batch_id: int
+    watermark_ms: int
+    output: Counter[tuple[str, str | None, str]]
+    late_rows: int
+    state_rows: int
+    updated_rows: int
+    removed_rows: int
+    bad_records: dict[Side, Counter[str]]
+
+
+@dataclass(frozen=True)
+class Phase:
+    """What happens between a start and the next stop, batch by batch."""
+
+    batches: Sequence[Data]
+    """A Data without rows is a batch without data, which Spark decides to run by itself."""
+    runs_batches_without_data: bool = True
+
+
+class Records:
+    """Numbers the records of a side through all steps."""
+
+    def __init__(self) -> None:
+        self._next = dict.fromkeys(SIDES, 0)
+
+    def of(self, side: Side, lines: Sequence[str]) -> list[InputRecord]:
+        start = self._next[side]
+        self._next[side] += len(lines)
+        return [
+            InputRecord(r.value, start + n, r.partition, r.key, r.timestamp_us)
+            for n, r in enumerate(records_of_jsonl(lines))
+        ]
+
+
+def specified(case: Case) -> tuple[list[Batch], list[Phase]]:
+    """What the specification says: the batches, and how they lie between starts and stops."""
+    simulator = Simulator(simulation_plan(case.plan, state_format_version=case.store.version))
+    numbers = Records()
+    batches: list[Batch] = []
+    phases: list[Phase] = []
+    current: list[Data] = []
+
+    def run(step: Data) -> None:
+        records = [numbers.of(s, t) for s, t in zip(SIDES, (step.left, step.right), strict=True)]
+        batches.append(_specified_batch(case.plan, simulator.run_batch(*records)))
+        current.append(step)
+
+    for step in [*case.steps, Restart()]:
+        if isinstance(step, Data):
+            if step.left or step.right:
+                run(step)
+            continue
+        waits = not (isinstance(step, Restart) and step.before_batch_without_data)
+        while waits and simulator.needs_batch_without_data():
+            run(Data())
+        if isinstance(step, Restart) and current:
+            phases.append(Phase(tuple(current), waits))
+            current = []
+            simulator.restart()
+    return batches, phases
+
+
+def _specified_batch(plan: JoinPlan, batch: SimulatedBatch) -> Batch:
+    return Batch(
+        batch_id=batch.batch_id,
+        watermark_ms=batch.watermarks.eviction,
+        output=Counter(_output(plan, record) for record in batch.output),
+        late_rows=batch.metrics.num_dropped_by_watermark,
+        state_rows=batch.metrics.num_total_state_rows,
+        updated_rows=batch.metrics.num_updated_state_rows,
+        removed_rows=batch.metrics.num_removed_state_rows,
+        bad_records=batch.bad_records,
+    )
+
+
+def _output(plan: JoinPlan, record: OutputRecord) -> tuple[str, str | None, str]:
+    places = [
+        "" if found is None else f"{plan.side(side).topic}/{found.partition}/{found.offset}"
+        for side, found in zip(SIDES, (record.left, record.right), strict=True)
+    ]
+    if not plan.join_type.shows_right:
+        places[1] = ""
+    return "|".join(places), record.key, canonical(record.value)
+
+
+def canonical(text: str) -> str:
+    """JSON by its content: Java and Python write some numbers in different ways."""
+    return json.dumps(json.loads(text), sort_keys=False)
+
+
+def differences(expected: Sequence[Batch], actual: Sequence[Batch]) -> Iterator[str]:
+    """Each batch and field in which Spark differs from the specification."""
+    for said, seen in zip(expected, actual, strict=False):
+        for name in Batch.__dataclass_fields__:
+            if getattr(said, name) != getattr(seen, name):
+                yield (
+                    f"batch {said.batch_id}, {name}: specified {getattr(said, name)}, "
+                    f"Spark {getattr(seen, name)}"
+                )
+    if len(expected) != len(actual):
+        yield f"number of batches: specified {len(expected)}, Spark {len(actual)}"

@@ -1,0 +1,201 @@
+"""Runs a case on Spark, through the job's own dataflow, in exactly the batches it names.
+
+Memory sources, filled from within the batch before: so both sides of a batch are there before
+Spark looks, and a batch without data runs exactly where none are.
+"""
+
+import json
+import shutil
+import tempfile
+from collections import Counter
+from collections.abc import Sequence
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming import StreamingQuery
+
+from job import dataflow
+from job.expressions import SIDES, Side
+from job.plan import JoinPlan
+from job.progress import REASONS
+from job.semantics.json_records import InputRecord
+from tests.semantics.join_cases import Batch, Case, Data, Phase, Records, StateStore, canonical
+
+_STREAMING = "spark.sql.streaming."
+_FIELD, _NULL = "\x01", "\x02"
+
+_OF_RECORD = [
+    f"cast(nullif(split_part(value, '{_FIELD}', 4), '{_NULL}') AS BINARY) AS key",
+    f"cast(nullif(split_part(value, '{_FIELD}', 5), '{_NULL}') AS BINARY) AS value",
+    f"cast(split_part(value, '{_FIELD}', 1) AS INT) AS partition",
+    f"cast(split_part(value, '{_FIELD}', 2) AS BIGINT) AS offset",
+    f"timestamp_micros(try_cast(split_part(value, '{_FIELD}', 3) AS BIGINT)) AS timestamp",
+]
+
+
+class MemoryTopic:
+    """A stream of records with the columns of Spark's Kafka source."""
+
+    def __init__(self, spark: SparkSession) -> None:
+        self._jvm = spark._jvm
+        package = self._jvm.org.apache.spark.sql.execution.streaming.runtime
+        strings = self._jvm.org.apache.spark.sql.Encoders.STRING()
+        self._stream = package.MemoryStream.apply(strings, spark._jsparkSession)
+        self._spark = spark
+
+    def records(self) -> DataFrame:
+        return DataFrame(self._stream.toDF(), self._spark).selectExpr(*_OF_RECORD)
+
+    def add_timestamp(self, micros: int) -> None:
+        """A record that holds nothing but its time."""
+        self.add([InputRecord("{}", offset=0, timestamp_us=micros)])
+
+    def add(self, records: Sequence[InputRecord]) -> None:
+        texts = [_as_text(record) for record in records]
+        self._stream.addData(self._jvm.org.apache.spark.api.python.PythonUtils.toSeq(texts))
+
+
+def _as_text(record: InputRecord) -> str:
+    fields = (record.partition, record.offset, record.timestamp_us, record.key, record.value)
+    return _FIELD.join(_NULL if field is None else str(field) for field in fields)
+
+
+def run_on_spark(spark: SparkSession, case: Case, phases: Sequence[Phase]) -> list[Batch]:
+    """The batches Spark runs, fed in the batches of `phases`."""
+    folder = Path(tempfile.mkdtemp(prefix="streamjoin-", dir=_fast_folder()))
+    try:
+        with _conf(spark, {**_conf_of(case.plan), **_state_conf(case.store)}):
+            return _Run(spark, case, folder).through(phases)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _fast_folder() -> str | None:
+    """Checkpoints in memory where the machine offers it."""
+    memory = Path("/dev/shm")
+    return str(memory) if memory.is_dir() else None
+
+
+class _Run:
+    def __init__(self, spark: SparkSession, case: Case, folder: Path) -> None:
+        self._spark = spark
+        self._case = case
+        self._topics = {side: MemoryTopic(spark) for side in SIDES}
+        self._numbers = Records()
+        self._folder = folder
+        self._output: dict[int, Counter[tuple[str, str | None, str]]] = {}
+
+    def through(self, phases: Sequence[Phase]) -> list[Batch]:
+        batches: list[Batch] = []
+        for phase in phases:
+            batches += self._phase(phase)
+        return batches
+
+    def _phase(self, phase: Phase) -> list[Batch]:
+        waiting = list(phase.batches)
+        self._feed(waiting)
+
+        def on_batch(rows: DataFrame, batch_id: int) -> None:
+            self._output[batch_id] = Counter(
+                (_id(row.headers), row.key, canonical(row.value)) for row in rows.collect()
+            )
+            self._feed(waiting)
+
+        name = f"{_STREAMING}noDataMicroBatches.enabled"
+        with _conf(self._spark, {name: str(phase.runs_batches_without_data).lower()}):
+            query = self._start(on_batch)
+            try:
+                query.processAllAvailable()
+                return [_batch(self._output, p) for p in _progress(query)]
+            finally:
+                query.stop()
+
+    def _start(self, on_batch: Any) -> StreamingQuery:
+        left, right = (self._topics[side].records() for side in SIDES)
+        rows = dataflow.dataflow(left, right, self._case.plan)
+        writer = rows.writeStream.foreachBatch(on_batch).outputMode("append")
+        return writer.option("checkpointLocation", str(self._folder / "checkpoint")).start()
+
+    def _feed(self, waiting: list[Data]) -> None:
+        """The next batch's records; nothing where the next one is to run without."""
+        if not waiting:
+            return
+        step = waiting.pop(0)
+        for side, lines in zip(SIDES, (step.left, step.right), strict=True):
+            if lines:
+                self._topics[side].add(self._numbers.of(side, lines))
+
+
+def _progress(query: StreamingQuery) -> list[dict[str, Any]]:
+    """One report per batch that ran."""
+    reports = [json.loads(report.json()) for report in query._jsq.recentProgress()]
+    return [report for report in reports if report["stateOperators"]]
+
+
+def _batch(output: dict[int, Counter[tuple[str, str | None, str]]], report: Any) -> Batch:
+    (operator,) = report["stateOperators"]
+    watermark = datetime.fromisoformat(report["eventTime"]["watermark"])
+    return Batch(
+        batch_id=report["batchId"],
+        watermark_ms=round(watermark.timestamp() * 1000),
+        output=output[report["batchId"]],
+        late_rows=operator["numRowsDroppedByWatermark"],
+        state_rows=operator["numRowsTotal"],
+        updated_rows=operator["numRowsUpdated"],
+        removed_rows=operator["numRowsRemoved"],
+        bad_records={side: _bad_records(report, side) for side in SIDES},
+    )
+
+
+def _bad_records(report: Any, side: Side) -> Counter[str]:
+    counts = report.get("observedMetrics", {}).get(side, {})
+    return +Counter({reason: counts.get(reason, 0) for reason in REASONS})
+
+
+def _id(headers: Any) -> str:
+    (header,) = headers
+    return bytes(header.value).decode()
+
+
+def _conf_of(plan: JoinPlan) -> dict[str, str]:
+    """The plan's own conf, as far as it can be set on a running session."""
+    conf = {name: value for name, value in plan.spark_conf.items() if name.startswith(_STREAMING)}
+    conf["spark.sql.shuffle.partitions"] = str(plan.state_partitions)
+    conf[f"{_STREAMING}queryEvolution.enableSourceEvolution"] = "false"  # memory has no names
+    conf[f"{_STREAMING}numRecentProgressUpdates"] = "100"
+    return conf
+
+
+def _state_conf(store: StateStore) -> dict[str, str]:
+    package = "org.apache.spark.sql.execution.streaming.state"
+    return {
+        f"{_STREAMING}join.stateFormatVersion": str(store.version),
+        f"{_STREAMING}stateStore.providerClass": f"{package}.{store.provider}StateStoreProvider",
+        # Unique commit ids are RocksDB's only.
+        f"{_STREAMING}stateStore.checkpointFormatVersion": "2"
+        if store.provider == "RocksDB"
+        else "1",
+    }
+
+
+class _conf:  # noqa: N801 - reads as a function in a with statement
+    """Session settings for the length of a block."""
+
+    def __init__(self, spark: SparkSession, settings: dict[str, str]) -> None:
+        self._conf = spark.conf
+        self._settings = settings
+        self._before: dict[str, str | None] = {}
+
+    def __enter__(self) -> None:
+        for name, value in self._settings.items():
+            self._before[name] = self._conf.get(name, None)
+            self._conf.set(name, value)
+
+    def __exit__(self, *_: object) -> None:
+        for name, value in self._before.items():
+            if value is None:
+                self._conf.unset(name)
+            else:
+                self._conf.set(name, value)

@@ -1,0 +1,142 @@
+"""Spark and the specification agree on generated joins, and would not if either were wrong."""
+
+import json
+
+import pytest
+from pyspark.sql import SparkSession
+
+from job.semantics import (
+    event_time,
+    one_side_joiner,
+    simulation_plan,
+    state_manager_v4,
+    watermark_predicates,
+)
+from job.semantics.event_time import BatchWatermarks
+from tests.semantics import differential
+from tests.semantics.join_cases import STATE_STORES, Case, Data, Idle, Restart
+
+CASES = 200
+SECONDS = 200
+"""Cases stop being started after this; a slow machine runs fewer."""
+
+T = 1_700_000_000_000
+
+
+@pytest.mark.timeout(SECONDS * 3)
+def test_spark_and_the_specification_agree_on_generated_joins(spark: SparkSession):
+    statistics = differential.Statistics()
+
+    differential.run_many(spark, CASES, seconds=SECONDS, statistics=statistics)
+
+    assert statistics.rows > 0
+    assert statistics.late_rows > 0
+
+
+def row(k, at, v=0):
+    return json.dumps({"k": k, "t": T + at, "v": v})
+
+
+def case(join_type="left_outer", *, steps, store=STATE_STORES[0], **join):
+    side = {"schema": "k INT, t TIMESTAMP, v INT", "key": ["k"], "event_time": "t"}
+    columns = {"lk": "left.k", "lv": "left.v", "rv": "right.v"}
+    spec = {
+        "name": "planted",
+        "kafka": {"bootstrap_servers": "localhost:9092"},
+        "left": {"topic": "l", **side, "watermark_delay": "10 seconds"},
+        "right": {"topic": "r", **side, "watermark_delay": "10 seconds"},
+        "join": {"type": join_type, "match_window": {"before": "0 s", "after": "5 s"}, **join},
+        "output": {"topic": "o", "columns": columns, "delivery": "at_least_once"},
+        "checkpoint": "./checkpoint",
+        "on_bad_record": "drop",
+    }
+    return Case(spec, steps, store)
+
+
+# The rows at 0 are evicted once the watermark has passed 5,001 ms: the last row of a window, the
+# first one late, a matched row that must not come out again, null keys on both sides.
+STEPS = (
+    Data([row(1, 0), row(2, 0), row(None, 0)], [row(1, 5_000), row(None, 1)]),
+    Data([row(7, 15_000)], [row(7, 15_001)]),
+    Idle(),
+    Data([row(8, 15_001)], [row(8, 15_001), row(2, 5_000), row(2, 4_999)]),
+    Restart(),
+    Data([row(9, 16_000), row(3, 5_000), row(3, 5_001)], [row(9, 16_000)]),
+    Data([row(3, 5_001), row(3, 6_000)], [row(3, 6_001)]),
+)
+
+
+@pytest.mark.parametrize("store", STATE_STORES, ids=str)
+def test_without_a_planted_bug_the_scenario_agrees(spark: SparkSession, store):
+    assert differential.check(spark, case(steps=STEPS, store=store))
+
+
+def strict_bound_for_a_non_strict_one(monkeypatch):
+    bound = watermark_predicates.state_value_watermark
+    monkeypatch.setattr(
+        watermark_predicates,
+        "state_value_watermark",
+        lambda *arguments: None if (w := bound(*arguments)) is None else w + 1,
+    )
+
+
+def matched_flag_lost(monkeypatch):
+    append = state_manager_v4.SymmetricHashJoinStateManagerV4.append
+    pair = state_manager_v4.ValueAndMatchPair
+    monkeypatch.setattr(
+        pair, "_replace", lambda self, **_: pair(self.value, matched=False), raising=False
+    )
+    monkeypatch.setattr(
+        state_manager_v4.SymmetricHashJoinStateManagerV4,
+        "append",
+        lambda self, key, value, *, matched: append(self, key, value, matched=matched and False),
+    )
+
+
+def late_rows_judged_one_batch_too_early(monkeypatch):
+    monkeypatch.setattr(
+        BatchWatermarks,
+        "next",
+        lambda _, watermark_ms: BatchWatermarks(late=watermark_ms, eviction=watermark_ms),
+    )
+
+
+def late_rows_kept_if_at_the_watermark(monkeypatch):
+    monkeypatch.setattr(
+        one_side_joiner,
+        "is_behind",
+        lambda at, watermark_ms: at is not None and at < watermark_ms * 1000,
+    )
+
+
+def null_keys_match(monkeypatch):
+    part = simulation_plan._KeyPart
+    monkeypatch.setattr(
+        simulation_plan, "_KeyPart", lambda left, right, _: part(left, right, null_safe=True)
+    )
+
+
+def watermark_kept_over_a_restart_for_each_side(monkeypatch):
+    monkeypatch.setattr(event_time.WatermarkTracker, "forget_sides", lambda _: None)
+
+
+PLANTED = {
+    strict_bound_for_a_non_strict_one: "state_rows|output|removed_rows",
+    matched_flag_lost: "output",
+    late_rows_judged_one_batch_too_early: "late_rows",
+    late_rows_kept_if_at_the_watermark: "late_rows",
+    null_keys_match: "output|state_rows",
+    watermark_kept_over_a_restart_for_each_side: "watermark_ms",
+}
+
+
+@pytest.mark.parametrize("plant", PLANTED, ids=lambda plant: plant.__name__)
+def test_a_bug_planted_in_the_specification_is_caught(spark: SparkSession, monkeypatch, plant):
+    steps = STEPS
+    if plant is watermark_kept_over_a_restart_for_each_side:
+        ahead = Data([row(9, 15_000)], [row(9, 50_000)])
+        steps = (ahead, Restart(), Data([row(9, 99_000)], []), Data([row(9, 99_000)], []))
+    plant(monkeypatch)
+
+    with pytest.raises(differential.DifferenceError, match=PLANTED[plant]):
+        differential.check(spark, case(steps=steps))
