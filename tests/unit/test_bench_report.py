@@ -27,7 +27,7 @@ RUN = Throughput(
 def printed(*runs: Throughput) -> list[list[str]]:
     console = Console(width=120)
     with console.capture() as capture:
-        console.print(throughput_table("inner", runs))
+        console.print(throughput_table(runs))
     lines = capture.get().splitlines()
     return [[cell.strip() for cell in line.split("|")[1:-1]] for line in lines]
 

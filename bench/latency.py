@@ -1,0 +1,187 @@
+"""Records arrive at a steady rate; how long until a consumer sees what they join to?
+
+Each impression is followed, half a second later, by its click. The latency of a result is the time
+from when its click was due until a read_committed consumer had it in hand. Due, not sent: where
+this program or the broker falls behind, that is waiting time too.
+"""
+
+import math
+import threading
+import time
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+from confluent_kafka import Consumer, Producer
+
+from bench.figures import percentile
+from bench.load import Click, Impression, Workload, click, impression, row, row_of, row_set
+from bench.output import new_output
+from bench.programs import Program, Running, Task, running
+from bench.topics import temporary_topics
+from deploy.local.kafka import EmbeddedKafka
+from job.errors import StreamjoinError
+
+_CLICK_DELAY_SECONDS = 0.5
+_TICK_SECONDS = 0.001
+_POLL_SECONDS = 0.05
+_FIRST_OUTPUT_SECONDS = 120.0
+# After the last click was produced, what is still under way has this long to arrive.
+_REST_SECONDS = 60.0
+# With all expected rows there, wait this long for rows that should not be.
+_SETTLED_SECONDS = 2.0
+# The first batches read what has gathered during the start, and compile.
+_WARM_UP_SECONDS = 20.0
+
+
+@dataclass(frozen=True)
+class Latency:
+    correct: bool
+    outputs: int
+    expected_outputs: int
+    p50_ms: float
+    p90_ms: float
+    p99_ms: float
+    max_ms: float
+    job_cores: float
+    """CPU seconds a second of the process tree, while it was measured."""
+    peak_memory_bytes: int
+    foreign_cores: float
+
+
+class Stream(threading.Thread):
+    """Produces impressions and clicks, each at `rate` a second, until it is told to end."""
+
+    def __init__(self, task: Task, rate: int) -> None:
+        super().__init__(daemon=True)
+        self._task = task
+        self._rate = rate
+        self._ended = threading.Event()
+        self._start_ms = 0
+        self.pairs = 0
+        """How many clicks have been produced."""
+
+    def end(self) -> None:
+        self._ended.set()
+        self.join()
+
+    def pair(self, ad_id: int) -> tuple[Impression, Click]:
+        shown_at = self._start_ms + ad_id * 1_000 // self._rate
+        clicked_at = shown_at + round(_CLICK_DELAY_SECONDS * 1_000)
+        return impression(ad_id, shown_at, cost=0.5), click(ad_id, clicked_at)
+
+    def run(self) -> None:
+        producer = Producer(
+            {
+                "bootstrap.servers": self._task.bootstrap_servers,
+                "acks": "all",
+                "linger.ms": 1,
+                "log_level": 3,
+            }
+        )
+        self._start_ms = round(time.time() * 1_000)
+        impressions = 0
+        while not self._ended.wait(_TICK_SECONDS):
+            elapsed = time.time() - self._start_ms / 1_000
+            for ad_id in range(impressions, impressions_due := self._due(elapsed)):
+                _produce(producer, self._task.left_topic, self.pair(ad_id)[0])
+            for ad_id in range(self.pairs, pairs_due := self._due(elapsed - _CLICK_DELAY_SECONDS)):
+                _produce(producer, self._task.right_topic, self.pair(ad_id)[1])
+            impressions, self.pairs = impressions_due, pairs_due
+            producer.poll(0)
+        producer.flush(_REST_SECONDS)
+
+    def _due(self, elapsed: float) -> int:
+        """How many of a series that began `elapsed` seconds ago are due."""
+        return max(0, int(elapsed * self._rate) + 1) if elapsed >= 0 else 0
+
+
+class Seen(NamedTuple):
+    at_ms: float
+    value: bytes
+
+
+def measured(
+    program: Program,
+    workload: Workload,
+    kafka: EmbeddedKafka,
+    folder: Path,
+    *,
+    rate: int,
+    seconds: float,
+) -> Latency:
+    with ExitStack() as opened:
+        output = opened.enter_context(new_output(kafka, workload.partitions))
+        left, right = f"{output.topic}-left", f"{output.topic}-right"
+        opened.enter_context(temporary_topics(kafka, left, right, partitions=workload.partitions))
+        task = Task(workload, kafka.bootstrap_servers, left, right, output.topic)
+        stream = Stream(task, rate)
+        run = opened.enter_context(running(program, task, kafka, folder))
+        consumer = opened.enter_context(output.consumer())
+        opened.callback(stream.end)
+        stream.start()
+        return _watched(Watcher(consumer, run), stream, seconds)
+
+
+class Watcher:
+    """Notes when each output record came into a consumer's hand."""
+
+    def __init__(self, consumer: Consumer, run: Running) -> None:
+        self._consumer = consumer
+        self.run = run
+        self.seen: list[Seen] = []
+
+    def watch(self, count: float, *, at_most_seconds: float) -> bool:
+        """Until `count` records have been seen; false where time was up before."""
+        deadline = time.monotonic() + at_most_seconds
+        while len(self.seen) < count:
+            if time.monotonic() > deadline:
+                return False
+            message = self._consumer.poll(_POLL_SECONDS)
+            if message is None:
+                self.run.check()
+            elif message.error() is None:
+                self.seen.append(Seen(time.time() * 1_000, message.value() or b""))
+        return True
+
+
+def _watched(watcher: Watcher, stream: Stream, seconds: float) -> Latency:
+    if not watcher.watch(1, at_most_seconds=_FIRST_OUTPUT_SECONDS):
+        raise StreamjoinError(f"nothing came out within {_FIRST_OUTPUT_SECONDS:.0f} s")
+    watcher.watch(math.inf, at_most_seconds=min(_WARM_UP_SECONDS, seconds))
+    since = time.time()
+    watcher.watch(math.inf, at_most_seconds=seconds)
+    until = time.time()
+    stream.end()
+    watcher.watch(stream.pairs, at_most_seconds=_REST_SECONDS)
+    watcher.watch(math.inf, at_most_seconds=_SETTLED_SECONDS)
+    return _figures(watcher, stream, since=since, until=until)
+
+
+def _figures(watcher: Watcher, stream: Stream, *, since: float, until: float) -> Latency:
+    expected = row_set(row(*stream.pair(ad_id)) for ad_id in range(stream.pairs))
+    rows = [row_of(each.value) for each in watcher.seen]
+    latencies = sorted(
+        each.at_ms - result.clicked_at
+        for each, result in zip(watcher.seen, rows, strict=True)
+        if since <= result.clicked_at / 1_000 < until
+    )
+    watch = watcher.run.watch
+    spent = watch.spent(since, until)
+    return Latency(
+        correct=row_set(rows) == expected,
+        outputs=len(rows),
+        expected_outputs=expected.count,
+        p50_ms=percentile(latencies, 50),
+        p90_ms=percentile(latencies, 90),
+        p99_ms=percentile(latencies, 99),
+        max_ms=percentile(latencies, 100),
+        job_cores=spent.tree_cores,
+        peak_memory_bytes=watch.peak_memory_bytes,
+        foreign_cores=spent.foreign_cores,
+    )
+
+
+def _produce(producer: Producer, topic: str, event: Impression | Click) -> None:
+    producer.produce(topic, key=str(event.ad_id), value=event.value())

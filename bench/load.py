@@ -1,0 +1,158 @@
+"""What is joined, and what has to come out. Pure: no broker, no clock.
+
+Ad impressions, evenly spread over event time, and one click on each. Nearly all clicks come within
+the match window; one in fifty comes before the impression or after the window, so that a join
+which mistakes either bound has a wrong result.
+"""
+
+import hashlib
+import json
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from random import Random
+from typing import NamedTuple
+
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_FIRST_EVENT_MS = 1_700_000_000_000
+_CAMPAIGNS, _USERS = 97, 1009
+_STRAY_SHARE = 0.02
+_LONGEST_CLICK_DELAY_MS = 5_000
+
+
+@dataclass(frozen=True)
+class Workload:
+    """A join and the shape of its input. Two workloads that differ in any field share no topics."""
+
+    name: str
+    match_window_ms: int = 10_000
+    """A click matches from its impression's event time until this much later."""
+    watermark_delay_ms: int = 10_000
+    events_per_second: int = 1_000
+    """Of event time, on each side."""
+    out_of_order_ms: int = 5_000
+    """How much later than its turn an event may arrive. Below the delay: no row is ever late."""
+    partitions: int = 4
+    seed: int = 7
+
+
+WORKLOADS = {workload.name: workload for workload in [Workload("inner")]}
+
+
+class Impression(NamedTuple):
+    ad_id: int
+    shown_at: int
+    campaign: str
+    cost: float
+
+    def value(self) -> str:
+        return (
+            f'{{"ad_id":{self.ad_id},"shown_at":{self.shown_at},'
+            f'"campaign":"{self.campaign}","cost":{self.cost!r}}}'
+        )
+
+
+class Click(NamedTuple):
+    ad_id: int
+    clicked_at: int
+    user: str
+
+    def value(self) -> str:
+        return f'{{"ad_id":{self.ad_id},"clicked_at":{self.clicked_at},"user":"{self.user}"}}'
+
+
+class Row(NamedTuple):
+    """One row of the result; times in epoch milliseconds."""
+
+    ad_id: int
+    campaign: str
+    user: str
+    shown_at: int
+    clicked_at: int
+
+
+@dataclass(frozen=True)
+class RowSet:
+    """Rows with their multiplicity, in two numbers: equal for the same rows in any order."""
+
+    count: int
+    digest: int
+
+
+def impression(ad_id: int, shown_at: int, cost: float) -> Impression:
+    return Impression(ad_id, shown_at, f"c{ad_id % _CAMPAIGNS}", cost)
+
+
+def click(ad_id: int, clicked_at: int) -> Click:
+    return Click(ad_id, clicked_at, f"u{ad_id % _USERS}")
+
+
+def events(workload: Workload, records: int) -> tuple[list[Impression], list[Click]]:
+    """`records` events a side, each side in its order of arrival."""
+    random = Random(workload.seed)
+    impressions = [
+        impression(
+            ad_id,
+            _FIRST_EVENT_MS + ad_id * 1_000 // workload.events_per_second,
+            round(random.random(), 6),
+        )
+        for ad_id in range(records)
+    ]
+    clicks = [
+        click(shown.ad_id, shown.shown_at + _click_delay(random, workload)) for shown in impressions
+    ]
+    jitter = workload.out_of_order_ms
+    impressions.sort(key=lambda event: event.shown_at + random.random() * jitter)
+    clicks.sort(key=lambda event: event.clicked_at + random.random() * jitter)
+    return impressions, clicks
+
+
+def _click_delay(random: Random, workload: Workload) -> int:
+    delay = 1 + int(random.random() * _LONGEST_CLICK_DELAY_MS)
+    if random.random() >= _STRAY_SHARE:
+        return delay
+    return -delay if random.random() < 0.5 else workload.match_window_ms + delay
+
+
+def joined(
+    impressions: Iterable[Impression], clicks: Iterable[Click], workload: Workload
+) -> Iterator[Row]:
+    """The rows that the inner join must put out, from the events alone."""
+    clicks_of = defaultdict(list)
+    for event in clicks:
+        clicks_of[event.ad_id].append(event)
+    for shown in impressions:
+        for clicked in clicks_of.get(shown.ad_id, ()):
+            if 0 <= clicked.clicked_at - shown.shown_at <= workload.match_window_ms:
+                yield row(shown, clicked)
+
+
+def row(shown: Impression, clicked: Click) -> Row:
+    return Row(shown.ad_id, shown.campaign, clicked.user, shown.shown_at, clicked.clicked_at)
+
+
+def row_of(value: bytes) -> Row:
+    """A row as the join wrote it to Kafka."""
+    fields = json.loads(value)
+    return Row(
+        fields["ad_id"],
+        fields["campaign"],
+        fields["user"],
+        _milliseconds(fields["shown_at"]),
+        _milliseconds(fields["clicked_at"]),
+    )
+
+
+def _milliseconds(iso: str) -> int:
+    # Rounded: the seconds since 1970 are a float, a hair beside the millisecond that was written.
+    return round((datetime.fromisoformat(iso) - EPOCH).total_seconds() * 1_000)
+
+
+def row_set(rows: Iterable[Row]) -> RowSet:
+    count = digest = 0
+    for each in rows:
+        count += 1
+        one = hashlib.blake2b(repr(tuple(each)).encode(), digest_size=8).digest()
+        digest += int.from_bytes(one)
+    return RowSet(count, digest % 2**64)

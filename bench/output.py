@@ -1,0 +1,106 @@
+"""The topic that a measured program writes to, watched and read from outside."""
+
+import time
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import NamedTuple
+
+from confluent_kafka import (
+    OFFSET_BEGINNING,
+    Consumer,
+    IsolationLevel,
+    KafkaError,
+    KafkaException,
+    TopicPartition,
+)
+from confluent_kafka.admin import (  # type: ignore[attr-defined]  # its own re-exports
+    AdminClient,
+    OffsetSpec,
+)
+
+from bench.topics import temporary_topics
+from deploy.local.kafka import EmbeddedKafka
+from job.errors import BrokerError
+
+_ANSWER_SECONDS = 10.0
+_PAUSE_SECONDS = 0.05
+# Reading and checking 1,000,000 records takes 10 s.
+_READ_SECONDS = 600.0
+_READ_AT_ONCE, _GATHER_SECONDS = 10_000, 0.2
+
+
+class Record(NamedTuple):
+    appended_ms: int
+    value: bytes
+
+
+class Output:
+    def __init__(self, topic: str, partitions: int, bootstrap_servers: str) -> None:
+        self.topic = topic
+        self._partitions = range(partitions)
+        self._bootstrap_servers = bootstrap_servers
+        self._admin = AdminClient({"bootstrap.servers": bootstrap_servers, "log_level": 3})
+
+    def committed(self) -> int:
+        """How many records a read_committed consumer gets past; commit markers count as well."""
+        deadline = time.monotonic() + _ANSWER_SECONDS
+        while True:
+            try:
+                return sum(self._latest_offsets())
+            except KafkaException as error:
+                # A broker knows of a new topic a moment before it leads its partitions.
+                if time.monotonic() > deadline:
+                    raise BrokerError(f"no offsets of {self.topic}: {error}") from error
+            time.sleep(_PAUSE_SECONDS)
+
+    def _latest_offsets(self) -> Iterator[int]:
+        latest = {
+            TopicPartition(self.topic, each): OffsetSpec.latest()  # type: ignore[no-untyped-call]
+            for each in self._partitions
+        }
+        answers = self._admin.list_offsets(latest, isolation_level=IsolationLevel.READ_COMMITTED)
+        for answer in answers.values():
+            yield answer.result(_ANSWER_SECONDS).offset
+
+    def records(self) -> Iterator[Record]:
+        """All committed records, partition by partition."""
+        with self.consumer(tells_end=True) as consumer:
+            ends, deadline = 0, time.monotonic() + _READ_SECONDS
+            while ends < len(self._partitions):
+                if time.monotonic() > deadline:
+                    raise BrokerError(f"{self.topic} could not be read within {_READ_SECONDS} s")
+                for message in consumer.consume(_READ_AT_ONCE, _GATHER_SECONDS):
+                    error = message.error()
+                    if error is None:
+                        yield Record(message.timestamp()[1], message.value() or b"")
+                    elif error.code() == KafkaError._PARTITION_EOF:
+                        ends += 1
+
+    @contextmanager
+    def consumer(self, *, tells_end: bool = False) -> Iterator[Consumer]:
+        """A read_committed consumer at the topic's beginning."""
+        consumer = Consumer(
+            {
+                "bootstrap.servers": self._bootstrap_servers,
+                "group.id": "bench",
+                "enable.auto.commit": False,
+                "enable.partition.eof": tells_end,
+                "isolation.level": "read_committed",
+                "log_level": 3,
+            }
+        )
+        consumer.assign(
+            [TopicPartition(self.topic, each, OFFSET_BEGINNING) for each in self._partitions]
+        )
+        try:
+            yield consumer
+        finally:
+            consumer.close()
+
+
+@contextmanager
+def new_output(kafka: EmbeddedKafka, partitions: int) -> Iterator[Output]:
+    topic = f"output-{uuid.uuid4().hex[:8]}"
+    with temporary_topics(kafka, topic, partitions=partitions, append_time=True):
+        yield Output(topic, partitions, kafka.bootstrap_servers)

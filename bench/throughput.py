@@ -1,0 +1,105 @@
+"""A backlog that waits in Kafka is joined; how long it took is read off the broker's clock."""
+
+import time
+from array import array
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from bench.backlog import Backlog
+from bench.load import Row, Workload, row_of, row_set
+from bench.output import Output, new_output
+from bench.processes import Watch
+from bench.programs import Program, Running, Task, running
+from deploy.local.kafka import EmbeddedKafka
+from job.errors import StreamjoinError
+
+_LOOK_SECONDS = 0.25
+# With all expected rows there, wait this long for rows that should not be.
+_SETTLED_SECONDS = 3.0
+# Starting takes 10 s, a batch some seconds. With no new row for so long, nothing more will come.
+_STALLED_SECONDS = 120.0
+# Results come batch by batch. Within less than this there are too few batches to speak of a rate.
+_STEADY_SECONDS = 2.0
+
+
+@dataclass(frozen=True)
+class Throughput:
+    """Rows are input rows of both sides together."""
+
+    correct: bool
+    outputs: int
+    expected_outputs: int
+    cold_rows_per_second: float
+    """From process launch to the last output."""
+    steady_rows_per_second: float | None
+    """Between 10 % and 90 % of the outputs; None where that took too short a time."""
+    cold_rows_per_cpu_second: float
+    steady_rows_per_cpu_second: float | None
+    first_output_seconds: float
+    peak_memory_bytes: int
+    broker_cpu_seconds: float
+    foreign_cores: float
+
+
+def measured(
+    program: Program, workload: Workload, backlog: Backlog, kafka: EmbeddedKafka, folder: Path
+) -> Throughput:
+    with new_output(kafka, workload.partitions) as output:
+        task = Task(
+            workload,
+            kafka.bootstrap_servers,
+            backlog.left_topic,
+            backlog.right_topic,
+            output.topic,
+        )
+        with running(program, task, kafka, folder) as run:
+            _wait_for_outputs(output, backlog.expected.count, run)
+        return _figures(output, backlog, run.watch, run.started_at)
+
+
+def _wait_for_outputs(output: Output, expected: int, run: Running) -> None:
+    """Return once all rows are out and no more come, or none have come for very long."""
+    count, changed_at = 0, time.monotonic()
+    while True:
+        run.check()
+        if (now_out := output.committed()) != count:
+            count, changed_at = now_out, time.monotonic()
+        limit = _SETTLED_SECONDS if count >= expected else _STALLED_SECONDS
+        if time.monotonic() - changed_at > limit:
+            return
+        time.sleep(_LOOK_SECONDS)
+
+
+def _figures(output: Output, backlog: Backlog, watch: Watch, started_at: float) -> Throughput:
+    appended = array("q")
+
+    def rows() -> Iterator[Row]:
+        for record in output.records():
+            appended.append(record.appended_ms)
+            yield row_of(record.value)
+
+    found = row_set(rows())
+    if not found.count:
+        raise StreamjoinError(f"nothing came out within {_STALLED_SECONDS:.0f} s")
+    moments = sorted(appended)
+    first, tenth, nine_tenths, last = (
+        moments[int((len(moments) - 1) * share)] / 1_000 for share in (0, 0.1, 0.9, 1)
+    )
+    whole, steady = watch.spent(started_at, last), watch.spent(tenth, nine_tenths)
+    is_steady = nine_tenths - tenth >= _STEADY_SECONDS
+    return Throughput(
+        correct=found == backlog.expected,
+        outputs=found.count,
+        expected_outputs=backlog.expected.count,
+        cold_rows_per_second=backlog.records / (last - started_at),
+        steady_rows_per_second=(
+            0.8 * backlog.records / (nine_tenths - tenth) if is_steady else None
+        ),
+        cold_rows_per_cpu_second=backlog.records / whole.tree,
+        steady_rows_per_cpu_second=0.8 * backlog.records / steady.tree if is_steady else None,
+        first_output_seconds=first - started_at,
+        peak_memory_bytes=watch.peak_memory_bytes,
+        broker_cpu_seconds=whole.broker,
+        foreign_cores=whole.foreign_cores,
+    )
