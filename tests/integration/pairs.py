@@ -1,0 +1,65 @@
+"""The simplest join, for tests of how a job lives: the left and right row of a number match."""
+
+from collections.abc import Iterable
+from pathlib import Path
+
+from deploy.local.kafka import EmbeddedKafka
+from tests.integration.topics import Received, consume_all, produce
+
+# Event times are this many milliseconds after 1970, plus the number.
+T0 = 1_700_000_000_000
+
+_SPEC = """
+name: {name}
+kafka: {{bootstrap_servers: "{servers}"}}
+left:
+  topic: {name}.left
+  schema: n BIGINT, t TIMESTAMP
+  key: [n]
+  event_time: t
+  watermark_delay: 1 hour
+right:
+  topic: {name}.right
+  schema: n BIGINT, t TIMESTAMP
+  key: [n]
+  event_time: t
+  watermark_delay: 1 hour
+join: {{type: inner, match_window: {{before: 0 seconds, after: {after}}}}}
+output: {{topic: {name}.out, columns: {{n: left.n}}, delivery: at_least_once}}
+checkpoint: {checkpoint}
+on_bad_record: drop
+"""
+
+
+class Pairs:
+    """Topics and spec of one test."""
+
+    def __init__(self, kafka: EmbeddedKafka, name: str, folder: Path) -> None:
+        self.kafka = kafka
+        self.name = name
+        self._checkpoint = folder / "checkpoint"
+
+    def create_topics(self) -> None:
+        self.kafka.create_topics(
+            [f"{self.name}.{part}" for part in ("left", "right", "out")], partitions=2
+        )
+
+    def spec(self, *, after: str = "10 seconds") -> str:
+        return _SPEC.format(
+            name=self.name,
+            servers=self.kafka.bootstrap_servers,
+            after=after,
+            checkpoint=self._checkpoint,
+        )
+
+    def produce(self, numbers: Iterable[int]) -> None:
+        rows = [{"n": number, "t": T0 + number} for number in numbers]
+        for side in ("left", "right"):
+            produce(self.kafka.bootstrap_servers, f"{self.name}.{side}", rows)
+
+    def received(self) -> list[Received]:
+        return consume_all(self.kafka.bootstrap_servers, f"{self.name}.out")
+
+    def numbers(self) -> list[int]:
+        """What came out, sorted; a number twice is a result that was repeated."""
+        return sorted(received.value["n"] for received in self.received())

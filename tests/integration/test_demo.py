@@ -1,0 +1,169 @@
+"""The demo as a program: it judges its own run, tells a wrong one, and leaves nothing behind."""
+
+import io
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import psutil
+import pytest
+from rich.console import Console
+
+from deploy.local.demo import reported
+from deploy.local.demo_load import Click, Delivered, Impression, OutputRow, expected_rows
+from deploy.local.demo_sidecar import Figures, QueryAnswer, SideAnswer
+from deploy.local.demo_topics import ID_HEADER, output_rows
+from deploy.local.demo_verdict import verdict
+from deploy.local.kafka import EmbeddedKafka
+from tests.integration.topics import Sent, produce
+from tests.polling import has_ended, wait_until
+
+REPOSITORY = Path(__file__).parents[2]
+SHOWN_MS = 1_790_000_000_000
+# 40 s on two idle cores; several times that where others work, too.
+TIMEOUT = 400.0
+ALL_TIMEOUTS = 900
+
+
+@pytest.mark.timeout(ALL_TIMEOUTS)
+def test_a_run_with_an_end_finds_itself_right_and_leaves_no_process(tmp_path: Path) -> None:
+    with demo(tmp_path / "output", "--seconds", "8") as run:
+        run.wait_until_it_says("sending for 8 s")
+        children = run.children
+
+        assert 0 == run.program.wait(TIMEOUT), run.said
+
+    assert "Right: what came out is what had to come out, row by row." in run.said
+    assert_ended(children)
+
+
+@pytest.mark.timeout(ALL_TIMEOUTS)
+def test_ctrl_c_ends_all_of_it_in_reverse_order(tmp_path: Path) -> None:
+    with demo(tmp_path / "output") as run:
+        run.wait_until_it_says("until Ctrl-C")
+        children = run.children
+
+        run.program.send_signal(signal.SIGINT)
+
+        assert 0 == run.program.wait(TIMEOUT), run.said
+
+    stops = [line.split("  ")[1] for line in run.said.splitlines() if " stopped " in line]
+    assert ["sidecar stopped", "job stopped", "Kafka broker stopped"] == stops
+    assert "Traceback" not in run.said
+    assert_ended(children)
+
+
+@pytest.mark.timeout(ALL_TIMEOUTS)
+def test_a_job_that_ends_by_itself_is_told_with_the_end_of_its_log(tmp_path: Path) -> None:
+    with demo(tmp_path / "output") as run:
+        run.wait_until_it_says("until Ctrl-C")
+        children = run.children
+        [job] = [child for child in children.values() if "demo.yaml" in " ".join(child.cmdline())]
+
+        job.kill()
+
+        assert 1 == run.program.wait(TIMEOUT), run.said
+
+    assert "The demo ends: the job has ended with exit code -9." in run.said
+    assert '"event": "state"' in run.said  # a line of the job's log
+    assert "Traceback" not in run.said
+    assert_ended(children)
+
+
+def test_what_differs_on_a_real_topic_is_wrong_and_shown(kafka: EmbeddedKafka) -> None:
+    kafka.create_topics({"demo_output": 3})
+    delivered = [
+        Delivered(Impression(1, SHOWN_MS), 0, 0),
+        Delivered(Impression(2, SHOWN_MS), 0, 1),
+        Delivered(Click(1, SHOWN_MS + 1), 0, 0),
+    ]
+    matched, unmatched = expected_rows(delivered)
+    foreign = OutputRow("impressions/0/9|", "9", "{}")
+    send(kafka, "demo_output", [matched])
+
+    assert (1, ["missing: " + shown(unmatched)]) == judged(kafka, "demo_output", delivered)
+    send(kafka, "demo_output", [unmatched])
+    assert (0, []) == judged(kafka, "demo_output", delivered)
+    send(kafka, "demo_output", [matched, foreign])
+    assert (
+        1,
+        ["unexpected: " + shown(foreign), "repeated: " + shown(matched)],
+    ) == judged(kafka, "demo_output", delivered)
+
+
+@dataclass(frozen=True)
+class Run:
+    program: subprocess.Popen[bytes]
+    output: Path
+
+    @property
+    def said(self) -> str:
+        return self.output.read_text()
+
+    @property
+    def children(self) -> dict[int, psutil.Process]:
+        """Broker, job, its JVM, sidecar."""
+        found = psutil.Process(self.program.pid).children(recursive=True)
+        assert 2 == sum(process.name() == "java" for process in found)
+        assert 4 <= len(found)
+        return {process.pid: process for process in found}
+
+    def wait_until_it_says(self, text: str) -> None:
+        wait_until(lambda: text in self.said or self.program.poll() is not None, TIMEOUT, text)
+        assert text in self.said
+
+
+@contextmanager
+def demo(output: Path, *arguments: str) -> Iterator[Run]:
+    with output.open("wb") as log:
+        program = subprocess.Popen(
+            [sys.executable, "-m", "deploy.local.demo", *arguments],
+            stdout=log,
+            stderr=subprocess.STDOUT,
+            cwd=REPOSITORY,
+        )
+    try:
+        yield Run(program, output)
+    finally:
+        program.kill()
+        program.wait()
+
+
+def assert_ended(children: dict[int, psutil.Process]) -> None:
+    for child in children.values():
+        wait_until(lambda one=child: has_ended(one), TIMEOUT, f"{child} has ended")
+
+
+def send(kafka: EmbeddedKafka, topic: str, rows: list[OutputRow]) -> None:
+    records = [Sent(row.value, row.key, {ID_HEADER: row.id}) for row in rows]
+    produce(kafka.bootstrap_servers, topic, records)
+
+
+def judged(kafka: EmbeddedKafka, topic: str, delivered: list[Delivered]) -> tuple[int, list[str]]:
+    """The exit code, and the differing rows that were printed."""
+    found = output_rows(kafka.bootstrap_servers, topic=topic)
+    result = verdict(delivered, found, counted(output_records=len(found)))
+    output = io.StringIO()
+    code = reported(result, Console(file=output, highlight=False))
+    return code, [line for line in output.getvalue().splitlines() if "impressions/" in line]
+
+
+def counted(*, output_records: int) -> Figures:
+    query = QueryAnswer(
+        state="RUNNING",
+        watermark=None,
+        last_batch=None,
+        last_failure=None,
+        left=SideAnswer(input_records=2, offsets_behind_latest_total=0),
+        right=SideAnswer(input_records=1, offsets_behind_latest_total=0),
+    )
+    name = ("streamjoin_output_records_total", frozenset[tuple[str, str]]())
+    return Figures(query, {name: float(output_records)})
+
+
+def shown(row: OutputRow) -> str:
+    return f"{row.id} key {row.key} {row.value}"

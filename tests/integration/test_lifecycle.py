@@ -1,0 +1,242 @@
+"""A job's life: started, commanded, broken in each of its parts, and started again."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import psutil
+import pytest
+
+from deploy.local.kafka import EmbeddedKafka
+from job.progress import JobStatus
+from tests.integration.jobs import START_SECONDS, STOP_SECONDS, Job
+from tests.integration.pairs import Pairs
+from tests.polling import wait_until
+
+# A batch of this many records a side takes long enough to be caught at work.
+MANY = 30_000
+
+
+@pytest.fixture
+def pairs(kafka: EmbeddedKafka, tmp_path: Path, request: pytest.FixtureRequest) -> Pairs:
+    """Each test has topics of its own."""
+    return Pairs(kafka, f"lifecycle{abs(hash(request.node.name)) % 10**8}", tmp_path)
+
+
+def jvms(job: Job) -> list[psutil.Process]:
+    children = psutil.Process(job.process.pid).children()
+    return [child for child in children if child.name() == "java"]
+
+
+def read_all(job: Job, count: int) -> JobStatus:
+    return job.wait_for_offsets(left=count, right=count)
+
+
+def wait_for_results(pairs: Pairs, count: int) -> None:
+    wait_until(lambda: len(pairs.received()) >= count, START_SECONDS, f"{count} results are out")
+
+
+def test_missing_topics_are_named_and_a_restart_goes_on_once_they_are_there(
+    pairs: Pairs, tmp_path: Path
+) -> None:
+    with Job(pairs.spec(), tmp_path) as job:
+        failure = job.wait_for_state("FAILED").last_failure
+        assert failure is not None
+        assert "topic" == failure.code
+        for part in ("left", "right", "out"):
+            assert f"--create --topic {pairs.name}.{part} " in failure.message
+        assert ["restart", "stop"] == job.ask("pause")["refusal"]["allowed"]
+
+        pairs.create_topics()
+        pairs.produce(range(3))
+        job.ask("restart")
+        status = read_all(job, 3)
+        assert (1, {"topic": 1}) == (status.totals.restarts, status.totals.failures)
+        assert 0 == job.terminate()
+    assert [0, 1, 2] == pairs.numbers()
+
+
+def test_pause_keeps_the_jvm_and_stop_frees_it_and_neither_repeats_a_result(
+    pairs: Pairs, tmp_path: Path
+) -> None:
+    pairs.create_topics()
+    with Job(pairs.spec(), tmp_path) as job:
+        pairs.produce(range(3))
+        read_all(job, 3)
+        [jvm] = jvms(job)
+
+        job.ask("pause")
+        job.ask("pause")
+        job.wait_for_state("PAUSED")
+        pairs.produce(range(3, 6))
+        assert [jvm.pid] == [process.pid for process in jvms(job)]
+        assert [0, 1, 2] == pairs.numbers()
+
+        job.ask("resume")
+        read_all(job, 6)
+        assert [jvm.pid] == [process.pid for process in jvms(job)]
+
+        job.ask("stop")
+        job.wait_for_state("STOPPED")
+        assert [] == jvms(job)
+
+        pairs.produce(range(6, 9))
+        job.ask("resume")
+        read_all(job, 9)
+        assert 0 == job.terminate()
+    assert list(range(9)) == pairs.numbers()
+
+
+def test_paused_query_is_still_paused_after_the_job_was_killed(
+    pairs: Pairs, tmp_path: Path
+) -> None:
+    pairs.create_topics()
+    with Job(pairs.spec(), tmp_path) as job:
+        job.wait_for_state("RUNNING")
+        job.ask("pause")
+        job.wait_for_state("PAUSED")
+        [jvm] = jvms(job)
+        job.kill()
+        # The JVM ends with the pipe to the process that started it.
+        wait_until(lambda: not jvm.is_running(), STOP_SECONDS, "the orphaned JVM has ended")
+
+        job.start()
+        job.wait_for_state("PAUSED")
+
+
+def test_stop_in_mid_batch_lets_the_batch_end_and_repeats_nothing(
+    pairs: Pairs, tmp_path: Path
+) -> None:
+    pairs.create_topics()
+    with Job(pairs.spec(after="1 hour"), tmp_path) as job:
+        for start in range(0, 3 * MANY, MANY):
+            pairs.produce(range(start, start + MANY))
+            if start:
+                job.start()
+            job.wait_for_state("RUNNING")
+            # Written, but the batch is at work still: the moment at which a cut would be seen.
+            wait_for_results(pairs, start + 1)
+            assert 0 == job.terminate()
+        pairs.produce([3 * MANY])
+        job.start()
+        read_all(job, 3 * MANY + 1)
+        assert 0 == job.terminate()
+    assert list(range(3 * MANY + 1)) == pairs.numbers()
+
+
+def test_killed_job_loses_nothing_and_what_it_repeats_has_the_same_id(
+    pairs: Pairs, tmp_path: Path
+) -> None:
+    pairs.create_topics()
+    with Job(pairs.spec(after="1 hour"), tmp_path) as job:
+        for start in range(0, 2 * MANY, MANY):
+            pairs.produce(range(start, start + MANY))
+            if start:
+                job.start()
+            wait_for_results(pairs, start + 1)
+            job.kill()
+        pairs.produce([2 * MANY])
+        job.start()
+        read_all(job, 2 * MANY + 1)
+        assert 0 == job.terminate()
+
+    by_id = {received.result_id: received.value["n"] for received in pairs.received()}
+    assert list(range(2 * MANY + 1)) == sorted(by_id.values())
+
+
+def test_killed_jvm_is_replaced(pairs: Pairs, tmp_path: Path) -> None:
+    pairs.create_topics()
+    with Job(pairs.spec(), tmp_path) as job:
+        pairs.produce(range(3))
+        read_all(job, 3)
+        [jvm] = jvms(job)
+        jvm.kill()
+
+        pairs.produce(range(3, 6))
+        status = read_all(job, 6)
+        assert status.last_failure is not None
+        assert "the JVM is gone" in status.last_failure.message
+        assert 0 == job.terminate()
+    assert list(range(6)) == sorted(set(pairs.numbers()))
+
+
+def test_spec_that_the_checkpoint_does_not_accept_is_refused_field_by_field(
+    pairs: Pairs, tmp_path: Path
+) -> None:
+    pairs.create_topics()
+    with Job(pairs.spec(), tmp_path) as job:
+        job.wait_for_state("RUNNING")
+        assert 0 == job.terminate()
+
+        job.spec_file.write_text(pairs.spec(after="11 seconds"))
+        job.start()
+        failure = job.wait_for_state("FAILED").last_failure
+        assert failure is not None
+        assert (
+            "join.match_window.after: frozen as 10 seconds, the spec now says 11 seconds"
+            in failure.message
+        )
+        # What failed says so with its exit code, too.
+        assert 1 == job.terminate()
+
+
+def test_broker_that_goes_away_is_waited_for(tmp_path: Path) -> None:
+    with EmbeddedKafka(tmp_path / "kafka") as kafka:
+        pairs = Pairs(kafka, "outage", tmp_path)
+        pairs.create_topics()
+        with Job(pairs.spec(), tmp_path) as job:
+            pairs.produce(range(3))
+            read_all(job, 3)
+            kafka.kill()
+
+            failure = job.wait_for_state("RESTARTING").last_failure
+            assert failure is not None
+            assert failure.retryable
+            assert kafka.bootstrap_servers in failure.message
+
+            kafka.start()
+            pairs.produce(range(3, 6))
+            read_all(job, 6)
+            assert 0 == job.terminate()
+        assert list(range(6)) == pairs.numbers()
+
+
+def test_second_job_on_a_socket_is_turned_away(pairs: Pairs, tmp_path: Path) -> None:
+    pairs.create_topics()
+    with Job(pairs.spec(), tmp_path) as job:
+        job.wait_for_state("RUNNING")
+        second = subprocess.run(
+            [sys.executable, "-m", "job", "run", str(job.spec_file)],
+            env={"STREAMJOIN_SOCKET": str(job.socket)},
+            capture_output=True,
+            text=True,
+            timeout=START_SECONDS,
+            check=False,
+        )
+        assert 1 == second.returncode
+        assert f"another job answers on {job.socket}" in second.stderr
+        assert "Traceback" not in second.stderr
+        job.wait_for_state("RUNNING")
+
+
+@pytest.mark.parametrize(
+    ("written", "exit_code", "said"),
+    [("name: x\n", 2, "kafka: is required"), (None, 1, "cannot be read")],
+    ids=["wrong spec", "no file"],
+)
+def test_what_cannot_be_run_says_so_without_a_trace(
+    written: str | None, exit_code: int, said: str, tmp_path: Path
+) -> None:
+    spec = tmp_path / "join.yaml"
+    if written is not None:
+        spec.write_text(written)
+    ended = subprocess.run(
+        [sys.executable, "-m", "job", "run", str(spec)],
+        capture_output=True,
+        text=True,
+        timeout=START_SECONDS,
+        check=False,
+    )
+    assert exit_code == ended.returncode
+    assert said in ended.stderr
+    assert "Traceback" not in ended.stderr
