@@ -299,7 +299,7 @@ class _Compiler:
             kind = common_type(kind, part.type, what=what)
         alike = [casted(part, kind) for part in parts]
         for node, part in zip(nodes, alike, strict=True):
-            if node.find(exp.Column) is None:
+            if not isinstance(node, exp.Null) and node.find(exp.Column) is None:
                 _refuse_constant_failure(node, part)
         return alike
 
@@ -385,8 +385,7 @@ def _arguments(node: exp.Expr) -> list[exp.Expr]:
 
 
 def _name_of(node: exp.Expr) -> str:
-    if isinstance(node, exp.Anonymous):
-        return f"{node.name.lower()}()"
-    if isinstance(node, exp.Func):
-        return f"{node.sql_name().lower()}()"
-    return node.sql(dialect="spark")[:60]
+    """As the user knows it: a function by its name, anything else as written."""
+    text = node.sql(dialect="spark")
+    name, call, _ = text.partition("(")
+    return f"{name.lower()}()" if call and name.isidentifier() else text[:60]

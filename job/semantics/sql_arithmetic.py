@@ -150,7 +150,8 @@ def _integral_divide(left: Compiled, right: Compiled) -> Compiled:
 
 def _remainder(left: Compiled, right: Compiled) -> Compiled:
     """Has the sign of the dividend, as in Java."""
-    return _of_numbers(left, right, _nonzero(_java_remainder), _remainder_type, "%", divisor_first)
+    remainder = _nonzero(_java_remainder, "REMAINDER_BY_ZERO")
+    return _of_numbers(left, right, remainder, _remainder_type, "%", divisor_first)
 
 
 def _java_quotient(left: int, right: int) -> int:

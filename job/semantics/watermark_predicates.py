@@ -16,7 +16,7 @@ the plan must keep such comparisons out of Spark's sight.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from sqlglot import exp
@@ -206,6 +206,9 @@ def _terms(node: exp.Expr, *, negated: bool) -> Iterable[_Term]:
             if length.months:
                 raise ValueError("a month has no fixed length")
             return [_Term(negated, value=float(length.micros))]
+        case exp.Mul(this=exp.Interval(), expression=exp.Literal()):
+            (term,) = _terms(node.this, negated=negated)  # Spark has folded it by then
+            return [replace(term, value=term.value * float(node.expression.name))]
         case exp.Literal() if not node.is_string:
             return [_Term(negated, value=float(node.name) * _CONSTANT_SCALE)]
     raise ValueError(f"{type(node).__name__} is not a sum of columns and constants")

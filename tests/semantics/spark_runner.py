@@ -50,7 +50,7 @@ class MemoryTopic:
 
     def add_timestamp(self, micros: int) -> None:
         """A record that holds nothing but its time."""
-        self.add([InputRecord("{}", offset=0, timestamp_us=micros)])
+        self.add([InputRecord("{}", offset=0, partition=7, timestamp_us=micros)])
 
     def add(self, records: Sequence[InputRecord]) -> None:
         texts = [_as_text(record) for record in records]

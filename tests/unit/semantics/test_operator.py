@@ -1,7 +1,6 @@
 """The operator, rule by rule, under both state formats."""
 
 import pytest
-from tests.unit.semantics.join_builders import R, operator_plan, pairs, query
 
 from job.semantics.events import Evicted, Late, NotStored, Stored
 from job.semantics.operator import (
@@ -11,6 +10,7 @@ from job.semantics.operator import (
     output_schema,
 )
 from job.spec import JoinType
+from tests.unit.semantics.join_builders import R, operator_plan, pairs, query
 
 pytestmark = pytest.mark.parametrize("version", [2, 4])
 

@@ -1,7 +1,6 @@
 """The state formats: what every one of them must do, and what tells them apart."""
 
 import pytest
-from tests.unit.semantics.join_builders import SECOND, R, micros
 
 from job.semantics.rows import JoinedRow
 from job.semantics.state_manager import (
@@ -14,6 +13,7 @@ from job.semantics.state_manager import (
 )
 from job.semantics.state_manager_v4 import SymmetricHashJoinStateManagerV4
 from job.semantics.watermark_predicates import WatermarkPredicate
+from tests.unit.semantics.join_builders import SECOND, R, micros
 
 FORMATS = {2: SymmetricHashJoinStateManager, 4: SymmetricHashJoinStateManagerV4}
 KEY = ("a",)

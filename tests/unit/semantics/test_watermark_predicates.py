@@ -1,7 +1,6 @@
 """Which state may go; tests/semantics/test_predicates_of_spark.py asks Spark's own plans."""
 
 import pytest
-from tests.unit.semantics.join_builders import conjuncts
 
 from job.semantics.watermark_predicates import (
     JoinCondition,
@@ -9,6 +8,7 @@ from job.semantics.watermark_predicates import (
     state_value_watermark,
     state_watermark_predicates,
 )
+from tests.unit.semantics.join_builders import conjuncts
 
 W = 1_000_000
 BOTH = {"left": "t", "right": "t"}
@@ -35,11 +35,11 @@ TABLE = [
     ("left.t <> right.t", None, None),
     ("left.t - right.t <= interval 5 seconds", None, None),
     ("date_trunc('HOUR', left.t) <= right.t", None, None),
-    ("left.t + interval 1 millisecond * 2 > right.t", None, None),
+    ("left.t + interval 1 millisecond * 2 > right.t", W - 2, None),
     ("cast(left.t as bigint) >= cast(right.t as bigint) - 5", W - 5_001, None),
     ("cast(left.t as double) > cast(right.t as double) + 1.5", W + 1_500, None),
-    ("left.a < right.b", None, None),
-    ("left.t + left.t > right.t", None, None),
+    ("left.a < right.a + 1", None, None),
+    ("cast(left.t as double) + cast(left.t as double) > cast(right.t as double)", None, None),
     ("right.t >= left.t and right.t <= left.t + interval 5 seconds", W - 5_001, W - 1),
     ("right.t > left.t and right.t > left.t - interval 9 seconds", None, W - 9_000),
     ("(right.t >= left.t)", None, W - 1),

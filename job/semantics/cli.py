@@ -1,0 +1,71 @@
+"""What the commands `simulate` and `test` do, from files to lines of text.
+
+job/__main__.py wires these to its options; nothing here knows of them.
+"""
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from job.durations import duration, milliseconds
+from job.errors import StreamjoinError
+from job.plan import JoinPlan
+from job.semantics.json_records import InputRecord, records_of_jsonl
+from job.semantics.simulate import DEFAULT_BATCH_SIZE, simulate
+from job.semantics.spec_tests import Outcome, SpecTest, run_spec_test
+from job.semantics.sql_types import NotExactError, SqlRuntimeError
+from job.semantics.story import explained, told
+
+
+class SimulationError(StreamjoinError):
+    """The join cannot be simulated, or would fail on these rows."""
+
+    code = "simulation"
+
+
+def simulation_lines(
+    plan: JoinPlan,
+    left: Path,
+    right: Path,
+    *,
+    batch_size: int = DEFAULT_BATCH_SIZE,
+    trigger: str | None = None,
+    explain: str | None = None,
+    as_jsonl: bool = False,
+) -> Iterator[str]:
+    """What `simulate` prints: each batch, the story of one key, or just the output values."""
+    records = [_records(path) for path in (left, right)]
+    trigger_ms = None if trigger is None else milliseconds(duration(trigger))
+    try:
+        batches = simulate(plan, *records, batch_size=batch_size, trigger_ms=trigger_ms)
+    except NotExactError as error:
+        raise SimulationError(f"cannot be simulated exactly: it uses {error}") from error
+    except SqlRuntimeError as error:
+        raise SimulationError(f"the query would fail on these rows: {error}") from error
+    if as_jsonl:
+        return (record.value for batch in batches for record in batch.output)
+    return told(batches) if explain is None else explained(plan, batches, explain)
+
+
+def spec_test_lines(plan: JoinPlan, tests: Sequence[SpecTest]) -> tuple[list[str], bool]:
+    """What `test` prints, and whether all tests passed."""
+    try:
+        outcomes = [run_spec_test(plan, test) for test in tests]
+    except NotExactError as error:
+        raise SimulationError(f"cannot be simulated exactly: it uses {error}") from error
+    except SqlRuntimeError as error:
+        raise SimulationError(f"the query would fail on these rows: {error}") from error
+    lines = [line for outcome in outcomes for line in _outcome_lines(outcome)]
+    return lines, all(outcome.passed for outcome in outcomes)
+
+
+def _outcome_lines(outcome: Outcome) -> Iterator[str]:
+    yield f"{'passed' if outcome.passed else 'FAILED'}: {outcome.test.name}"
+    yield from (f"  missing: {row}" for row in outcome.missing)
+    yield from (f"  unexpected: {row}" for row in outcome.unexpected)
+
+
+def _records(path: Path) -> list[InputRecord]:
+    try:
+        return records_of_jsonl(path.read_text().splitlines())
+    except OSError as error:
+        raise SimulationError(f"{path} cannot be read: {error.strerror}") from error

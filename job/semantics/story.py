@@ -1,0 +1,70 @@
+"""A simulation told to a person: batch by batch, or the story of one key."""
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+
+from job.expressions import SIDES, Side
+from job.plan import JoinPlan
+from job.semantics.json_records import InputRecord
+from job.semantics.rows import Key
+from job.semantics.simulate import SimulatedBatch, place
+from job.semantics.simulation_plan import simulation_plan
+from job.semantics.sql_cast import instant
+
+
+def told(batches: Sequence[SimulatedBatch]) -> Iterator[str]:
+    """What went in and came out of each batch, and why records were dropped."""
+    for batch in batches:
+        yield f"batch {batch.batch_id} · watermark {time_text(batch.watermarks.eviction)}"
+        for side in SIDES:
+            yield f"  {side}: {batch.records[side]} records, {batch.state_rows[side]} in state"
+        drops = Counter((drop.side, drop.reason) for drop in batch.drops)
+        for (side, reason), count in sorted(drops.items()):
+            places = [place(d.record) for d in batch.drops if (d.side, d.reason) == (side, reason)]
+            shown = ", ".join(places[:5]) + (", …" if count > 5 else "")
+            yield f"  {side}: {count} dropped, {reason} ({shown})"
+        yield f"  {len(batch.output)} out"
+        yield from (f"    {record.value}" for record in batch.output)
+
+
+def explained(plan: JoinPlan, batches: Sequence[SimulatedBatch], key: str) -> Iterator[str]:
+    """Everything that happened to the records with `key`: its parts as text, joined by commas."""
+    reader = KeyReader(plan)
+    found = False
+    for batch in batches:
+        for side, record, what in _happenings(batch):
+            if reader.text(side, record) == key:
+                found = True
+                when = f"batch {batch.batch_id} (watermark {time_text(batch.watermarks.eviction)})"
+                yield f"{when} {side} {place(record)}: {what}"
+    if not found:
+        yield f"no record has the key {key}"
+
+
+def _happenings(batch: SimulatedBatch) -> Iterator[tuple[Side, InputRecord, str]]:
+    for drop in batch.drops:
+        if drop.reason != "late":  # a late row tells its own step, with the watermark
+            yield drop.side, drop.record, f"dropped: {drop.reason}"
+    for step in batch.steps:
+        yield step.side, step.record, step.what
+
+
+class KeyReader:
+    """The join key of a record, as `--explain` takes it."""
+
+    def __init__(self, plan: JoinPlan) -> None:
+        self._plan = simulation_plan(plan)
+
+    def text(self, side: Side, record: InputRecord) -> str | None:
+        """None for a record that cannot be read."""
+        row = self._plan.side(side).decoder.decode(record)
+        if isinstance(row, str):
+            return None
+        key: Key = self._plan.operator.of(side).key(row)
+        parts = len(self._plan.join.left.key)
+        return ",".join("null" if part is None else str(part) for part in key[:parts])
+
+
+def time_text(watermark_ms: int) -> str:
+    at = instant(watermark_ms * 1000)
+    return at.isoformat(timespec="milliseconds").replace("+00:00", "Z")

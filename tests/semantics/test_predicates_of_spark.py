@@ -1,0 +1,91 @@
+"""The state watermark predicates, held against the text of Spark's own physical plans."""
+
+import re
+from functools import reduce
+
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from job.semantics.rows import SIDES, Side
+from job.semantics.watermark_predicates import JoinCondition, state_watermark_predicates
+from tests.semantics.spark_runner import MemoryTopic
+from tests.unit.semantics.join_builders import conjuncts
+from tests.unit.semantics.test_watermark_predicates import TABLE
+
+WATERMARK_MS = 1_700_000_000_000
+KEYS = ["left.t = right.t", "left.k = right.t", "left.t = right.k"]
+CONDITIONS = [*(row[0] for row in TABLE if row[0] not in KEYS), *KEYS]
+ONE_SIDED = ["left.a > 5 and right.t <= left.t + interval 5 seconds"]
+AT_ONCE = 6  # joins in one query: so many share the cost of a batch
+
+
+def chunks(conditions: list[str], how: str) -> list[tuple[str, list[str]]]:
+    return [(how, conditions[at : at + AT_ONCE]) for at in range(0, len(conditions), AT_ONCE)]
+
+
+def cleanups(spark: SparkSession, how: str, conditions: list[str]) -> list[str]:
+    """The `state cleanup` of each join, in a batch whose watermark is WATERMARK_MS."""
+    topics = {side: MemoryTopic(spark) for side in SIDES}
+    joins = [joined(topics, how, condition) for condition in conditions]
+    rows = reduce(DataFrame.unionAll, joins)
+    query = rows.writeStream.format("noop").outputMode("append").start()
+    try:
+        for _ in range(3):  # what one batch has seen of both sides, the next goes by
+            for topic in topics.values():
+                topic.add_timestamp(WATERMARK_MS * 1000 + 1_000)
+            query.processAllAvailable()
+        plan = str(query._jsq.streamingQuery().lastExecution().executedPlan().toString())
+    finally:
+        query.stop()
+    return re.findall(r"state cleanup \[ (.*?) \]", plan)
+
+
+def joined(topics: dict[str, MemoryTopic], how: str, condition: str) -> DataFrame:
+    columns = ["timestamp AS t", "timestamp AS k", "partition AS a"]
+    left, right = (
+        topics[side]
+        .records()
+        .selectExpr(*columns)
+        .withWatermark("t", "1 millisecond")
+        .selectExpr(*(f"{name} AS {side}_{name}" for name in "tka"))
+        for side in SIDES
+    )
+    on = re.sub(r"\b(left|right)\.", r"\1_", condition)
+    rows = left.join(right, on=F.expr(f"left_a = right_a AND ({on})"), how=how)
+    # One event-time column per query is all that a union of joins may show.
+    return rows.select("left_a", "right_a")
+
+
+def seen(cleanup: str, side: str) -> tuple[str, int] | None:
+    """`left value predicate: (left_t#1-T1ms <= 1700…), right = null`."""
+    left, _, right = cleanup.partition(", right ")
+    text = left.removeprefix("left ") if side == "left" else right
+    found = re.match(r"(key|value) predicate: \(.* <= (-?\d+)\)", text)
+    return (found[1], int(found[2])) if found else None
+
+
+def specified(condition: str) -> dict[str, tuple[str, int] | None]:
+    keys: dict[Side, int] = {}
+    if condition in KEYS:
+        keys = {side: 1 for side in SIDES if f"{side}.t" in condition}
+    join = JoinCondition({"left": "t", "right": "t"}, keys, [] if keys else conjuncts(condition))
+    predicates = state_watermark_predicates(join, eviction_ms=WATERMARK_MS, late_ms=0)
+    return {
+        side: None
+        if (found := predicates.of(side)) is None
+        else (found.on, found.watermark_ms * 1000)
+        for side in SIDES
+    }
+
+
+@pytest.mark.parametrize(
+    ("how", "conditions"), [*chunks(CONDITIONS, "inner"), *chunks(ONE_SIDED, "left_outer")]
+)
+def test_the_predicates_are_those_in_sparks_plan(spark: SparkSession, how, conditions):
+    in_plan = cleanups(spark, how, conditions)
+
+    assert len(conditions) == len(in_plan)
+    for condition, cleanup in zip(conditions, in_plan, strict=True):
+        expected = specified(condition)
+        assert (condition, expected) == (condition, {side: seen(cleanup, side) for side in SIDES})

@@ -1,0 +1,263 @@
+"""Simulating a join: batches, drops, stories and the tests in a spec."""
+
+import json
+
+import pytest
+
+from job.planner import join_plan
+from job.semantics.cli import SimulationError, simulation_lines, spec_test_lines
+from job.semantics.json_records import InputRecord, RecordDecoder, records_of_jsonl
+from job.semantics.simulate import simulate
+from job.semantics.spec_tests import SpecTest, run_spec_test
+from job.semantics.sql_types import NotExactError, SqlRuntimeError
+from job.semantics.story import explained, told
+from job.spec import spec_from_document
+
+T = 1_700_000_000_000
+
+
+def spec(**changes):
+    side = {"schema": "k INT, t TIMESTAMP, v INT, s STRING", "key": ["k"], "event_time": "t"}
+    document = {
+        "name": "simulated",
+        "kafka": {"bootstrap_servers": "localhost:9092"},
+        "left": {"topic": "l", **side, "watermark_delay": "10 seconds"},
+        "right": {"topic": "r", **side, "watermark_delay": "10 seconds"},
+        "join": {"type": "left_outer", "match_window": {"before": "0 s", "after": "5 s"}},
+        "output": {
+            "topic": "o",
+            "columns": {"k": "left.k", "v": "left.v", "rv": "right.v"},
+            "delivery": "at_least_once",
+        },
+        "checkpoint": "./checkpoint",
+        "on_bad_record": "drop",
+    }
+    for path, value in changes.items():
+        *parents, name = path.split("__")
+        target = document
+        for parent in parents:
+            target = target[parent]
+        target[name] = value
+    return document
+
+
+def plan(**changes):
+    return join_plan(spec_from_document(spec(**changes)), state_partitions=1)
+
+
+def row(k, seconds, v=0, **more):
+    return json.dumps({"k": k, "t": T + round(seconds * 1000), "v": v, **more})
+
+
+def run(made, left=(), right=(), **options):
+    return simulate(made, records_of_jsonl(left), records_of_jsonl(right), **options)
+
+
+def values(batches):
+    return [[json.loads(record.value) for record in batch.output] for batch in batches]
+
+
+def test_matches_come_out_at_once_and_unmatched_rows_when_the_watermark_has_passed():
+    batches = run(
+        plan(),
+        [row(1, 0, 7), row(2, 0, 8), row(9, 100)],
+        [row(1, 5, 70), row(9, 100)],
+    )
+
+    assert [
+        [{"k": 1, "v": 7, "rv": 70}, {"k": 9, "v": 0, "rv": 0}],
+        [{"k": 2, "v": 8, "rv": None}],
+    ] == values(batches)
+
+
+def test_left_anti_gives_the_unmatched_rows_only():
+    made = plan(join__type="left_anti", output__columns={"k": "left.k"})
+
+    batches = run(made, [row(1, 0), row(2, 0), row(9, 100)], [row(1, 5), row(9, 100)])
+
+    assert [[], [{"k": 2}]] == values(batches)
+
+
+def test_both_rows_must_fall_into_one_tumbling_window():
+    made = plan(join__match_window=None, join__window="10 seconds", join__type="inner")
+
+    (batch,) = run(made, [row(1, 0), row(2, 0)], [row(1, 9.999), row(2, 10)], batch_size=9)[:1]
+
+    assert [1] == [json.loads(record.value)["k"] for record in batch.output]
+
+
+def test_a_null_key_matches_nothing_and_comes_out_unmatched_at_once():
+    for join_type in ("left_outer", "full_outer"):
+        (batch,) = run(plan(join__type=join_type), [row(None, 0, 1)], [row(None, 0, 2)])[:1]
+        assert {"k": None, "v": 1, "rv": None} in [json.loads(r.value) for r in batch.output]
+        assert {"left": 1, "right": 1} == batch.null_keys
+
+
+def test_a_null_safe_key_matches_null():
+    made = plan(join__null_safe=True)
+
+    assert [[{"k": None, "v": 1, "rv": 2}], []] == values(
+        run(made, [row(None, 0, 1)], [row(None, 0, 2)])
+    )
+
+
+def test_rows_that_fail_a_side_filter_move_the_watermark():
+    made = plan(left__filter="v > 0", right__filter="v > 0")
+
+    batches = run(made, [row(1, 0, 1), row(9, 100)], [row(9, 100)])
+
+    assert (T + 90_000) == batches[-1].watermarks.eviction
+    assert ["fails left.filter", "fails right.filter"] == [d.reason for d in batches[0].drops]
+
+
+def test_a_one_sided_condition_is_part_of_on_and_not_a_filter():
+    made = plan(join__condition="left.v > 5 and right.v > 5")
+
+    (batch,) = run(made, [row(1, 0, 1), row(1, 0, 9)], [row(1, 0, 9), row(1, 0, 1)])[:1]
+
+    assert [{"k": 1, "v": 1, "rv": None}, {"k": 1, "v": 9, "rv": 9}] == values([batch])[0]
+
+
+def test_the_output_filter_comes_after_the_join():
+    made = plan(output__filter="rv is null")
+
+    assert [[], [{"k": 2, "v": 0, "rv": None}]] == values(
+        run(made, [row(1, 0), row(2, 0), row(9, 100)], [row(1, 0), row(9, 100)])
+    )
+
+
+@pytest.mark.parametrize(
+    ("line", "reason"),
+    [
+        ('{"value": null}', "tombstone"),
+        ("{", "malformed_json"),
+        ("[1]", "malformed_json"),
+        ('{"k": NaN, "t": 1}', "malformed_json"),
+        ('{"k": 1, "t": 1}{"k": 2, "t": 1}', "malformed_json"),
+        ('{"k": "one", "t": 1}', "schema_mismatch"),
+        ('{"k": 1.0, "t": 1}', "schema_mismatch"),
+        ('{"k": 3000000000, "t": 1}', "schema_mismatch"),
+        ('{"k": 1}', "missing_event_time"),
+        ('{"k": 1, "t": null}', "missing_event_time"),
+        ('{"k": 1, "t": "soon"}', "unparsable_event_time"),
+        ('{"k": 1, "t": "12:00"}', "unparsable_event_time"),
+        ('{"k": 1, "t": -1}', "absurd_event_time"),
+        ('{"k": 1, "t": 253402300800000}', "absurd_event_time"),
+        ('{"k": 1, "t": "1969-12-31T23:59:59Z"}', "absurd_event_time"),
+    ],
+)
+def test_a_record_that_cannot_be_read_is_counted_with_its_reason(line, reason):
+    (batch,) = run(plan(), [line])
+
+    assert {"left": {reason: 1}, "right": {}} == batch.bad_records
+    assert [reason] == [drop.reason for drop in batch.drops]
+
+
+@pytest.mark.parametrize(
+    ("written", "micros"),
+    [
+        (1_700_000_000_123, 1_700_000_000_123_000),
+        ("1700000000123", 1_700_000_000_123_000),
+        ("2023-11-14T22:13:20.000001Z", 1_700_000_000_000_001),
+        ("2023-11-14 22:13:20", 1_700_000_000_000_000),
+        ("2023-11-15T00:13:20+02:00", 1_700_000_000_000_000),
+        ("2023-11-14", 1_699_920_000_000_000),
+    ],
+)
+def test_event_times_are_epoch_milliseconds_or_iso_8601(written, micros):
+    decoder = RecordDecoder(plan().left)
+
+    assert micros == decoder.decode(InputRecord(json.dumps({"t": written}), 0)).event_time_us
+
+
+def test_late_rows_are_dropped_one_batch_after_the_watermark_moved():
+    late = row(1, 0)
+    lines = [[row(9, 100)], [late], [late]]
+    left = [json.dumps({"batch": n, "value": v}) for n, batch in enumerate(lines) for v in batch]
+
+    batches = run(plan(), left, left)
+
+    assert [[], [], ["late", "late"]] == [[d.reason for d in b.drops] for b in batches[:3]]
+
+
+def test_batches_follow_markers_a_virtual_clock_or_a_size():
+    lines = [json.dumps({"value": row(k, k), "timestamp": T + k * 1000}) for k in (0, 1, 12)]
+    marked = [json.dumps({"value": row(k, k), "batch": k // 2}) for k in (0, 1, 2)]
+
+    assert [2, 1] == [b.records["left"] for b in run(plan(), lines, batch_size=2)]
+    assert [2, 1] == [b.records["left"] for b in run(plan(), lines, trigger_ms=10_000)]
+    assert [2, 1] == [b.records["left"] for b in run(plan(), marked)]
+
+
+def test_the_story_of_a_key_says_what_happened_when_and_why():
+    made = plan()
+    batches = run(made, [row(1, 0), row(2, 0), row(9, 100)], [row(1, 5), row(9, 100)])
+
+    story = list(explained(made, batches, "1"))
+
+    assert any("left 0/0: stored" in line for line in story)
+    assert any("right 0/0: matched the stored record 0/0" in line for line in story)
+    assert any("left 0/0: matched by right record 0/0" in line for line in story)
+    assert any("left 0/0: evicted: the state watermark (value)" in line for line in story)
+    assert "came out unmatched" in "".join(explained(made, batches, "2"))
+    assert ["no record has the key 77"] == list(explained(made, batches, "77"))
+
+
+def test_the_telling_names_drops_and_output():
+    text = "\n".join(told(run(plan(), ["{", row(1, 0)], [row(1, 0)])))
+
+    assert "left: 1 dropped, malformed_json (0/0)" in text
+    assert '{"k":1,"v":0,"rv":0}' in text
+
+
+def test_what_cannot_be_evaluated_exactly_is_refused_by_name(tmp_path):
+    made = plan(left__filter="s rlike 'a+'")
+    for name in ("left", "right"):
+        (tmp_path / name).write_text("")
+
+    with pytest.raises(NotExactError, match="RLIKE"):
+        run(made)
+    with pytest.raises(SimulationError, match=r"cannot be simulated exactly.*RLIKE"):
+        simulation_lines(made, tmp_path / "left", tmp_path / "right")
+
+
+def test_what_would_fail_the_query_fails_the_simulation():
+    with pytest.raises(SqlRuntimeError, match="DIVIDE_BY_ZERO"):
+        run(plan(left__filter="1 / v > 0"), [row(1, 0, 0)])
+
+
+def test_jsonl_is_just_the_output_values(tmp_path):
+    (tmp_path / "left").write_text(row(1, 0) + "\n")
+    (tmp_path / "right").write_text(row(1, 0, 3) + "\n")
+
+    lines = simulation_lines(plan(), tmp_path / "left", tmp_path / "right", as_jsonl=True)
+
+    assert ['{"k":1,"v":0,"rv":3}'] == list(lines)
+
+
+def test_a_test_in_a_spec_passes_or_says_what_is_missing_and_what_was_not_expected():
+    rows = {"left": [{"k": 1, "t": T, "v": 5}], "right": [{"k": 1, "t": T, "v": 6}]}
+    good = SpecTest("good", **rows, output=[{"k": 1, "rv": 6}])
+    bad = SpecTest("bad", **rows, output=[{"k": 2}])
+
+    assert run_spec_test(plan(), good).passed
+    outcome = run_spec_test(plan(), bad)
+    assert ([{"k": 2}], [{"k": 1, "v": 5, "rv": 6}]) == (outcome.missing, outcome.unexpected)
+    lines, passed = spec_test_lines(plan(), [good, bad])
+    assert not passed
+    assert ["passed: good", "FAILED: bad", "  missing: {'k': 2}"] == lines[:3]
+
+
+def test_both_state_formats_give_the_same_rows():
+    left = [row(k % 5, k, k) for k in range(50)]
+    right = [row(k % 4, k, k) for k in range(50)]
+    outputs = [
+        sorted(
+            record.value
+            for batch in run(plan(), left, right, batch_size=7, state_format_version=version)
+            for record in batch.output
+        )
+        for version in (2, 4)
+    ]
+
+    assert outputs[0] == outputs[1]
