@@ -1,0 +1,160 @@
+"""The demo: two sample topics joined on this machine, shown live. Ctrl-C stops everything.
+
+    python -m deploy.local.demo                 until Ctrl-C
+    python -m deploy.local.demo --seconds 60    ends by itself, and checks what came out
+
+It uses the job as anybody would: `streamjoin run`, `streamjoin-service` and its HTTP API.
+"""
+
+import argparse
+import signal
+import sys
+import time
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+
+from rich.console import Console
+
+from deploy.local.demo_load import SIDES, WATERMARK_DELAY_MS
+from deploy.local.demo_screen import Snapshot, shown, step, verdict_table
+from deploy.local.demo_sidecar import Figures, is_ready
+from deploy.local.demo_system import System, started
+from deploy.local.demo_topics import Feed, OutputTail, output_rows, output_tail
+from deploy.local.demo_verdict import Verdict, verdict
+from job.errors import JobUnavailableError, StreamjoinError
+
+LOOK_SECONDS = 0.5
+# How long the job may take to read what is left and to let the last windows end.
+CLOSING_SECONDS = 180.0
+INTERRUPTED = 130
+
+
+def main() -> int:
+    seconds = _arguments().seconds
+    console = Console(highlight=False)
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # ends the same way as Ctrl-C
+    try:
+        with ExitStack() as running:
+            try:
+                result = demo(running, console, seconds)
+            finally:
+                _let_nothing_interrupt_the_stop()
+    except KeyboardInterrupt:
+        # A run that was to be checked, and was not, must not pass for a good one.
+        return 0 if seconds is None else INTERRUPTED
+    except StreamjoinError as error:
+        console.print("The demo ends:", style="bold red", end=" ")
+        console.print(str(error), markup=False, soft_wrap=True)
+        return error.exit_code
+    return reported(result, console)
+
+
+def demo(running: ExitStack, console: Console, seconds: int | None) -> Verdict:
+    """Start everything and show it; where the run has an end, judge what came out."""
+    system = started(running, console, is_endless=seconds is None)
+    servers = system.kafka.bootstrap_servers
+    tail = running.enter_context(output_tail(servers))
+    with Feed(servers, seconds) as feed, shown(console) as show:
+        watch = Watch(system, feed, tail, show)
+        phase = "until Ctrl-C" if seconds is None else f"sending for {seconds} s"
+        watch.until(lambda _: feed.is_done, phase)
+        closed_ms = feed.close_windows() - WATERMARK_DELAY_MS
+        last = watch.until(
+            lambda now: _has_finished(now, feed, closed_ms),
+            "closing the last windows",
+            deadline=time.monotonic() + CLOSING_SECONDS,
+        )
+    if last is None:
+        raise JobUnavailableError(f"the sidecar at {system.addresses.sidecar} tells nothing")
+    with step(console, "output topic read and compared"):
+        return verdict(feed.delivered, output_rows(servers), last)
+
+
+@dataclass(frozen=True)
+class Watch:
+    """Looks at the system now and then, and shows what it sees."""
+
+    system: System
+    feed: Feed
+    tail: OutputTail
+    show: Callable[[Snapshot], None]
+    start: float = field(default_factory=time.monotonic)
+
+    def until(
+        self,
+        condition: Callable[[Figures | None], bool],
+        phase: str,
+        *,
+        deadline: float | None = None,
+    ) -> Figures | None:
+        """The figures for which the condition holds, or those at the deadline."""
+        while True:
+            now = self.system.figures()
+            is_met = condition(now)
+            self.tail.read_on()
+            self.show(self._snapshot(phase, now))
+            if is_met or (deadline is not None and time.monotonic() > deadline):
+                return now
+            time.sleep(LOOK_SECONDS)
+
+    def _snapshot(self, phase: str, now: Figures | None) -> Snapshot:
+        return Snapshot(
+            at=datetime.now(UTC),
+            phase=phase,
+            elapsed_seconds=time.monotonic() - self.start,
+            sent=self.feed.sent,
+            figures=now,
+            is_ready=is_ready(self.system.addresses.sidecar),
+            matched=self.tail.matched,
+            unmatched=self.tail.unmatched,
+            newest_matched=list(self.tail.newest_matched),
+            newest_unmatched=list(self.tail.newest_unmatched),
+            addresses=self.system.addresses,
+        )
+
+
+def reported(result: Verdict, console: Console) -> int:
+    console.print()
+    console.print(verdict_table(result))
+    console.print()
+    if result.is_right:
+        console.print("Right: what came out is what had to come out, row by row.", style="green")
+        return 0
+    console.print("Wrong: what came out differs from what had to.", style="bold red")
+    console.print(str(result.differences), markup=False, soft_wrap=True)
+    return 1
+
+
+def _has_finished(now: Figures | None, feed: Feed, closed_ms: int) -> bool:
+    """All is read, and a batch has ended that let go of everything behind the closing records."""
+    if now is None or now.query.watermark is None:
+        return False
+    all_read = all(now.query.side(side).input_records >= feed.sent[side] for side in SIDES)
+    return all_read and round(now.query.watermark.timestamp() * 1000) >= closed_ms
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description="Run the demo join until Ctrl-C.")
+    parser.add_argument(
+        "--seconds", type=_positive, help="send for so long, then check what came out and end"
+    )
+    return parser.parse_args()
+
+
+def _positive(text: str) -> int:
+    seconds = int(text)
+    if seconds < 1:
+        raise argparse.ArgumentTypeError(f"{text} is not a number of seconds from 1 on")
+    return seconds
+
+
+def _let_nothing_interrupt_the_stop() -> None:
+    """A second Ctrl-C while the processes end would leave them to be killed."""
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_IGN)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

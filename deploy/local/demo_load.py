@@ -1,0 +1,287 @@
+"""What the demo sends, and what the join has to make of it.
+
+Pure: no Kafka, no clock, and nothing of the job. The expectation is worked out here a second time,
+from the sentences of the documentation, so that it can prove the job wrong.
+"""
+
+import json
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+from heapq import heappop, heappush
+from itertools import count
+from random import Random
+from typing import ClassVar, Literal, TypeVar
+
+T = TypeVar("T")
+Side = Literal["left", "right"]
+SIDES: tuple[Side, ...] = ("left", "right")
+
+# As in demo.yaml; a test holds them together.
+TOPICS: Mapping[Side, str] = {"left": "impressions", "right": "clicks"}
+OUTPUT_TOPIC = "attributed"
+MATCH_AFTER_MS = 10_000
+WATERMARK_DELAY_MS = 10_000
+
+# Enough to see figures move, little enough to leave a small machine to Spark.
+IMPRESSIONS_PER_SECOND = 300
+# Half of the watermark delay: no row is late, however the job cuts its batches.
+OUT_OF_ORDER_MS = 5_000
+SEED = 20_26
+
+NEVER_CLICKED = 0.30
+CLICKED_TWICE = 0.05
+SHOWN_TWICE = 0.03
+NO_AD_ID = 0.01
+COSTS_NOTHING = 0.03
+BAD_RECORD = 0.02
+
+# What is rare in life is frequent here, so that a short run meets every case many times.
+CAMPAIGNS = {"spring": 30, "travel": 25, "coffee": 25, "shoes": 15, "test": 4, None: 1}
+USERS = {"ada": 20, "alan": 20, "edsger": 18, "grace": 18, "barbara": 15, "bot": 8, None: 1}
+# From the impression to its click, both ends included: most within the match window, some exactly
+# on its edges, one millisecond outside of it, or far too late.
+CLICK_DELAYS_MS = {
+    (200, 9_500): 88,
+    (0, 0): 2,
+    (MATCH_AFTER_MS, MATCH_AFTER_MS): 2,
+    (MATCH_AFTER_MS + 1, MATCH_AFTER_MS + 1): 2,
+    (-1, -1): 2,
+    (MATCH_AFTER_MS + 500, MATCH_AFTER_MS + 5_000): 4,
+}
+BAD_REASONS = (
+    "tombstone",
+    "malformed_json",
+    "schema_mismatch",
+    "missing_event_time",
+    "unparsable_event_time",
+    "absurd_event_time",
+)
+YEAR_10000_MS = 253_402_300_800_000
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+@dataclass(frozen=True)
+class Impression:
+    side: ClassVar[Side] = "left"
+    ad_id: int | None
+    event_time_ms: int
+    campaign: str | None = "spring"
+    cost: float = 1.0
+
+    @property
+    def fields(self) -> dict[str, object]:
+        shown_at = iso_time(self.event_time_ms)
+        return {
+            "ad_id": self.ad_id,
+            "shown_at": shown_at,
+            "campaign": self.campaign,
+            "cost": self.cost,
+        }
+
+    @property
+    def value(self) -> bytes:
+        return _json(self.fields)
+
+
+@dataclass(frozen=True)
+class Click:
+    side: ClassVar[Side] = "right"
+    ad_id: int | None
+    event_time_ms: int
+    user: str | None = "ada"
+
+    @property
+    def fields(self) -> dict[str, object]:
+        # Milliseconds here and ISO-8601 there: the job reads both.
+        return {"ad_id": self.ad_id, "clicked_at": self.event_time_ms, "user": self.user}
+
+    @property
+    def value(self) -> bytes:
+        return _json(self.fields)
+
+
+@dataclass(frozen=True)
+class BadRecord:
+    """A record the job has to count under `reason`, and not to stumble over."""
+
+    side: Side
+    reason: str
+    value: bytes | None
+    ad_id: ClassVar[None] = None
+
+
+Row = Impression | Click
+Record = Row | BadRecord
+
+
+@dataclass(frozen=True)
+class Delivered:
+    """A record and where it stands in its topic."""
+
+    record: Record
+    partition: int
+    offset: int
+
+
+@dataclass(frozen=True)
+class OutputRow:
+    id: str
+    """The header streamjoin-id."""
+    key: str | None
+    value: str
+    """JSON, as written."""
+
+
+def demo_records(start_ms: int, seed: int = SEED) -> Iterator[tuple[int, Record]]:
+    """The records in the order in which they arrive, each with its time of arrival; without end.
+
+    The same seed and start give the same records. A record arrives up to OUT_OF_ORDER_MS after
+    what it tells of.
+    """
+    dice, number_of = Random(seed), count()  # noqa: S311  # sample data
+    waiting: list[tuple[int, int, Record]] = []
+    for ad_id in count(1):
+        now_ms = start_ms + ad_id * 1000 // IMPRESSIONS_PER_SECOND
+        while waiting and waiting[0][0] < now_ms:
+            arrival_ms, _, record = heappop(waiting)
+            yield arrival_ms, record
+        for record in _of_one_ad(ad_id, now_ms, dice):
+            heappush(waiting, (_arrival_ms(record, now_ms, dice), next(number_of), record))
+
+
+def closing_pair(newest_ms: int) -> tuple[Impression, Click]:
+    """A match so much newer than all before that it moves the watermark past every window."""
+    closing_ms = newest_ms + MATCH_AFTER_MS + WATERMARK_DELAY_MS + 1_000
+    return Impression(ad_id=0, event_time_ms=closing_ms), Click(ad_id=0, event_time_ms=closing_ms)
+
+
+def expected_rows(delivered: Iterable[Delivered]) -> list[OutputRow]:
+    """What has to come out once all windows are closed, in no particular order."""
+    placed = list(delivered)
+    clicks = _clicks_by_ad(placed)
+    rows = [
+        _output_row(left, right)
+        for left in placed
+        if isinstance(left.record, Impression) and left.record.cost > 0
+        for right in _partners(left.record, clicks) or (None,)
+    ]
+    return [row for row in rows if _passes_output_filter(row)]
+
+
+def iso_time(milliseconds: int) -> str:
+    moment = _EPOCH + timedelta(milliseconds=milliseconds)
+    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def bad_record(side: Side, reason: str, event_time_ms: int) -> BadRecord:
+    """A good record, spoilt in one way."""
+    good = Impression(7, event_time_ms) if side == "left" else Click(7, event_time_ms)
+    event_time = "shown_at" if side == "left" else "clicked_at"
+    return BadRecord(side, reason, _spoilt(good, event_time, reason))
+
+
+def _spoilt(good: Row, event_time: str, reason: str) -> bytes | None:
+    match reason:
+        case "tombstone":
+            return None
+        case "malformed_json":
+            return good.value[:-7]
+        case "schema_mismatch":
+            return _json({**good.fields, "ad_id": "seven"})
+        case "missing_event_time":
+            return _json({name: v for name, v in good.fields.items() if name != event_time})
+        case "unparsable_event_time":
+            return _json({**good.fields, event_time: "yesterday"})
+        case "absurd_event_time":
+            return _json({**good.fields, event_time: YEAR_10000_MS})
+    raise ValueError(f"no such reason: {reason}")
+
+
+def _of_one_ad(ad_id: int, shown_at_ms: int, dice: Random) -> Iterator[Record]:
+    """What happens around one ad: shown, clicked or not, and now and then something breaks."""
+    impression = Impression(
+        None if dice.random() < NO_AD_ID else ad_id,
+        shown_at_ms,
+        _drawn(CAMPAIGNS, dice),
+        0.0 if dice.random() < COSTS_NOTHING else round(dice.uniform(0.01, 2), 2),
+    )
+    yield impression
+    if dice.random() < SHOWN_TWICE:
+        yield replace(impression, event_time_ms=shown_at_ms + dice.randint(0, MATCH_AFTER_MS))
+    if dice.random() >= NEVER_CLICKED:
+        for _ in range(2 if dice.random() < CLICKED_TWICE else 1):
+            clicked_at_ms = shown_at_ms + dice.randint(*_drawn(CLICK_DELAYS_MS, dice))
+            yield Click(impression.ad_id, clicked_at_ms, _drawn(USERS, dice))
+    if dice.random() < BAD_RECORD:
+        yield bad_record(dice.choice(SIDES), dice.choice(BAD_REASONS), shown_at_ms)
+
+
+def _drawn(weights: Mapping[T, int], dice: Random) -> T:
+    return dice.choices(list(weights), list(weights.values()))[0]
+
+
+def _arrival_ms(record: Record, now_ms: int, dice: Random) -> int:
+    if isinstance(record, BadRecord):
+        return now_ms
+    # Not before now: what came before has been handed out already.
+    return max(now_ms, record.event_time_ms + dice.randint(0, OUT_OF_ORDER_MS))
+
+
+def _clicks_by_ad(delivered: Iterable[Delivered]) -> Mapping[int | None, list[Delivered]]:
+    clicks = defaultdict(list)
+    for one in delivered:
+        if isinstance(one.record, Click):
+            clicks[one.record.ad_id].append(one)
+    return clicks
+
+
+def _partners(
+    impression: Impression, clicks: Mapping[int | None, list[Delivered]]
+) -> list[Delivered]:
+    of_this_ad = clicks.get(impression.ad_id, [])
+    return [right for right in of_this_ad if _is_match(impression, right.record)]
+
+
+def _is_match(impression: Impression, right: Record) -> bool:
+    """The ON clause. What SQL does not know (a null key, a null user) is no match."""
+    return (
+        isinstance(right, Click)
+        and impression.ad_id is not None
+        and impression.ad_id == right.ad_id
+        and 0 <= right.event_time_ms - impression.event_time_ms <= MATCH_AFTER_MS
+        and right.user not in {None, "bot"}
+    )
+
+
+def _output_row(left: Delivered, right: Delivered | None) -> OutputRow:
+    impression, click = left.record, right.record if right else None
+    assert isinstance(impression, Impression)
+    assert click is None or isinstance(click, Click)
+    columns = {
+        "ad_id": impression.ad_id,
+        "campaign": impression.campaign,
+        "user": click.user if click else None,
+        "shown_at": iso_time(impression.event_time_ms),
+        "clicked_at": iso_time(click.event_time_ms) if click else None,
+    }
+    return OutputRow(
+        id=f"{_place(left)}|{_place(right) if right else ''}",
+        key=None if impression.ad_id is None else str(impression.ad_id),
+        value=_json(columns).decode(),
+    )
+
+
+def _place(one: Delivered) -> str:
+    return f"{TOPICS[one.record.side]}/{one.partition}/{one.offset}"
+
+
+def _passes_output_filter(row: OutputRow) -> bool:
+    """campaign <> 'test': of an unknown campaign SQL does not know, and drops the row."""
+    return json.loads(row.value)["campaign"] not in {None, "test"}
+
+
+def _json(fields: Mapping[str, object]) -> bytes:
+    return json.dumps(fields, separators=(",", ":")).encode()

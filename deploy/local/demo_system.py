@@ -1,0 +1,199 @@
+"""What the demo runs: broker, topics, job and sidecar, each a process, started in order and stopped
+in reverse.
+"""
+
+import fcntl
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from rich.console import Console
+
+from deploy.local.demo_load import OUTPUT_TOPIC, TOPICS
+from deploy.local.demo_screen import Addresses, step
+from deploy.local.demo_sidecar import Figures, figures
+from deploy.local.java import java_home
+from deploy.local.kafka import HOST, EmbeddedKafka
+from deploy.local.processes import last_lines, start_child, stop_child
+from job.errors import BrokerError, QueryError, SetupError
+
+RUNS = Path(__file__).parents[2] / "data" / "demo"
+SPEC = Path(__file__).with_name("demo.yaml")
+PROGRAMS = Path(sys.executable).parent
+# The sidecar's own port, then its neighbours: an address that is easy to remember.
+SIDECAR_PORTS = range(8080, 8180)
+
+PARTITIONS = 4
+# A demo left alone for days must not fill the disk: this is hours of its records.
+ENDLESS_TOPIC = {"retention.bytes": "67108864", "segment.bytes": "16777216"}
+DRIVER_MEMORY = "1g"
+
+# An idle machine takes 6 s; a shared one several times that.
+START_SECONDS = 180.0
+# Longer than the job's own grace for the batch at work and for its JVM.
+STOP_SECONDS = 60.0
+LOOK_SECONDS = 0.1
+
+
+@dataclass(frozen=True)
+class Program:
+    name: str
+    process: subprocess.Popen[bytes]
+    log: Path
+
+    @property
+    def has_ended(self) -> bool:
+        return self.process.poll() is not None
+
+
+@dataclass(frozen=True)
+class System:
+    kafka: EmbeddedKafka
+    job: Program
+    sidecar: Program
+    addresses: Addresses
+
+    def figures(self) -> Figures | None:
+        """What the sidecar says now; raises what keeps the demo from going on."""
+        if not self.kafka.is_running:
+            raise BrokerError(f"the Kafka broker has ended. {_end_of(self.kafka.log)}")
+        for program in (self.job, self.sidecar):
+            if program.has_ended:
+                code = program.process.returncode
+                reason = f"the {program.name} has ended with exit code {code}"
+                raise QueryError(f"{reason}. {_end_of(program.log)}", retryable=False)
+        now = figures(self.addresses.sidecar)
+        if now is not None and now.query.state == "FAILED":
+            failure = now.query.last_failure
+            reason = f"the query has FAILED: {failure.message if failure else 'no reason given'}"
+            raise QueryError(f"{reason}\n{_end_of(self.job.log)}", retryable=False)
+        return now
+
+
+def started(running: ExitStack, console: Console, *, is_endless: bool) -> System:
+    """Everything up and the query RUNNING; `running` stops it."""
+    folder = running.enter_context(run_folder(RUNS))
+    kafka = running.enter_context(_broker(folder / "kafka", console))
+    with step(console, "topics impressions, clicks, attributed"):
+        topics = dict.fromkeys([*TOPICS.values(), OUTPUT_TOPIC], PARTITIONS)
+        kafka.create_topics(topics, config=ENDLESS_TOPIC if is_endless else None)
+    addresses = Addresses(
+        sidecar=f"http://{HOST}:{_free_port()}", broker=kafka.bootstrap_servers, folder=str(folder)
+    )
+    environment = _environment(addresses, folder)
+    job = running.enter_context(
+        _program("job", ["streamjoin", "run", SPEC], folder, environment, console)
+    )
+    sidecar = running.enter_context(
+        _program("sidecar", ["streamjoin-service"], folder, environment, console)
+    )
+    system = System(kafka, job, sidecar, addresses)
+    with step(console, "job and sidecar, until the query is running"):
+        _wait_until_running(system)
+    return system
+
+
+@contextmanager
+def run_folder(runs: Path) -> Iterator[Path]:
+    """A new folder for one run, kept afterwards for its logs; those of ended runs are removed.
+
+    A run holds a lock in its folder for as long as it lives, however it ends. The one beside the
+    folders is held while they are sorted out.
+    """
+    runs.mkdir(parents=True, exist_ok=True)
+    with (runs / "lock").open("w") as all_runs:
+        fcntl.flock(all_runs, fcntl.LOCK_EX)
+        for old in runs.glob("run-*"):
+            _remove_if_ended(old)
+        folder = Path(tempfile.mkdtemp(prefix="run-", dir=runs))
+        lock = (folder / "lock").open("w")
+        fcntl.flock(lock, fcntl.LOCK_EX)
+    with lock:
+        yield Path(os.path.relpath(folder))  # short: a socket's path has 107 bytes at most
+
+
+def _remove_if_ended(folder: Path) -> None:
+    with (folder / "lock").open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+@contextmanager
+def _broker(folder: Path, console: Console) -> Iterator[EmbeddedKafka]:
+    kafka = EmbeddedKafka(folder)
+    with step(console, "Kafka broker"):
+        kafka.start()
+    try:
+        yield kafka
+    finally:
+        with step(console, "Kafka broker stopped"):
+            kafka.stop()
+
+
+@contextmanager
+def _program(
+    name: str,
+    command: list[str | Path],
+    folder: Path,
+    environment: Mapping[str, str],
+    console: Console,
+) -> Iterator[Program]:
+    log = folder / f"{name}.log"
+    process = start_child([PROGRAMS / command[0], *command[1:]], log=log, environment=environment)
+    try:
+        yield Program(name, process, log)
+    finally:
+        with step(console, f"{name} stopped"):
+            stop_child(process, grace_seconds=STOP_SECONDS)
+
+
+def _environment(addresses: Addresses, folder: Path) -> dict[str, str]:
+    host, _, port = addresses.sidecar.removeprefix("http://").partition(":")
+    return {
+        **os.environ,
+        "JAVA_HOME": str(java_home()),
+        "KAFKA_BOOTSTRAP_SERVERS": addresses.broker,
+        "DEMO_CHECKPOINT": str(folder / "checkpoint"),
+        "STREAMJOIN_SOCKET": str(folder / "job.sock"),
+        "STREAMJOIN_DRIVER_MEMORY": DRIVER_MEMORY,
+        "STREAMJOIN_HOST": host,
+        "STREAMJOIN_PORT": port,
+    }
+
+
+def _free_port() -> int:
+    for port in SIDECAR_PORTS:
+        with socket.socket() as probe:
+            if probe.connect_ex((HOST, port)) != 0:
+                return port
+    raise SetupError(
+        f"no port is free for the sidecar between {SIDECAR_PORTS.start} and {SIDECAR_PORTS.stop}"
+    )
+
+
+def _wait_until_running(system: System) -> None:
+    deadline = time.monotonic() + START_SECONDS
+    while time.monotonic() < deadline:
+        now = system.figures()
+        if now is not None and now.query.state == "RUNNING":
+            return
+        time.sleep(LOOK_SECONDS)
+    raise QueryError(
+        f"the query was not running after {START_SECONDS:.0f} s. {_end_of(system.job.log)}",
+        retryable=False,
+    )
+
+
+def _end_of(log: Path) -> str:
+    return f"{log} ends with:\n{last_lines(log)}"

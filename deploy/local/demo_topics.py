@@ -1,0 +1,247 @@
+"""The demo's two ends of Kafka: the load goes in, the joined rows are read back.
+
+It knows neither the job nor the sidecar.
+"""
+
+import json
+import time
+from collections import Counter, deque
+from collections.abc import Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
+from itertools import takewhile
+from threading import Event
+from types import TracebackType
+from typing import Self
+
+from confluent_kafka import (
+    OFFSET_BEGINNING,
+    Consumer,
+    KafkaError,
+    KafkaException,
+    Message,
+    Producer,
+    TopicPartition,
+)
+
+from deploy.local.demo_load import (
+    OUTPUT_TOPIC,
+    TOPICS,
+    BadRecord,
+    Delivered,
+    OutputRow,
+    Record,
+    Side,
+    closing_pair,
+    demo_records,
+)
+from job.errors import BrokerError
+
+ID_HEADER = "streamjoin-id"
+TICK_SECONDS = 0.02
+FLUSH_SECONDS = 30.0
+ANSWER_SECONDS = 10.0
+MESSAGES_AT_ONCE = 1_000
+SAMPLE_ROWS = 20
+
+
+class Feed:
+    """Sends the load on a thread of its own, as time goes by, for `seconds` or until it is left.
+
+    `with Feed(...) as feed:` starts and ends it. Where the run has an end, it notes where each
+    record came to stand; an endless one would only fill memory with that.
+    """
+
+    def __init__(self, bootstrap_servers: str, seconds: int | None) -> None:
+        self._producer = Producer(
+            {
+                "bootstrap.servers": bootstrap_servers,
+                # A record sent again after a lost answer must not stand in the topic twice.
+                "enable.idempotence": True,
+                "linger.ms": 5,
+                # What it could not send is raised; what it tries again is no news.
+                "log_level": 0,
+            }
+        )
+        self._seconds = seconds
+        self._ending = Event()
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="feed")
+        self._work: Future[None] | None = None
+        self._failure: KafkaError | None = None
+        self.sent: Counter[Side] = Counter()
+        self.delivered: list[Delivered] = []
+        self.newest_ms = 0
+
+    def __enter__(self) -> Self:
+        self._work = self._thread.submit(self._send_load)
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._ending.set()
+        self._thread.shutdown()
+
+    @property
+    def is_done(self) -> bool:
+        """Whether all is sent; raises what went wrong."""
+        assert self._work is not None
+        if not self._work.done():
+            return False
+        self._work.result()
+        return True
+
+    def close_windows(self) -> int:
+        """After the load: send what moves the watermark past every window; its event time."""
+        pair = closing_pair(self.newest_ms)
+        for record in pair:
+            self._send(record)
+        self._flush()
+        return pair[0].event_time_ms
+
+    def _send_load(self) -> None:
+        start, start_ms = time.monotonic(), int(time.time() * 1000)
+        for arrival_ms, record in _until(self._seconds, start_ms, demo_records(start_ms)):
+            if not self._reaches(start + (arrival_ms - start_ms) / 1000):
+                return
+            self._send(record)
+        self._flush()
+
+    def _reaches(self, moment: float) -> bool:
+        """Wait until then; False where the feed is to end before."""
+        while time.monotonic() < moment:
+            self._producer.poll(0)
+            if self._ending.wait(TICK_SECONDS):
+                return False
+        return not self._ending.is_set()
+
+    def _send(self, record: Record) -> None:
+        def note(error: KafkaError | None, message: Message) -> None:
+            if error:
+                self._failure = self._failure or error
+            elif self._seconds is not None:
+                self.delivered.append(_delivered(record, message))
+
+        if self._failure:
+            raise BrokerError(f"the sample records cannot be sent: {self._failure.str()}")
+        key = None if record.ad_id is None else str(record.ad_id)
+        self._producer.produce(TOPICS[record.side], record.value, key, on_delivery=note)
+        self.sent[record.side] += 1
+        if not isinstance(record, BadRecord):
+            self.newest_ms = max(self.newest_ms, record.event_time_ms)
+
+    def _flush(self) -> None:
+        unsent = self._producer.flush(FLUSH_SECONDS)
+        if unsent or self._failure:
+            reason = self._failure.str() if self._failure else "the broker does not answer"
+            raise BrokerError(f"{unsent or 'some'} sample records could not be sent: {reason}")
+
+
+class OutputTail:
+    """The output topic as it grows: how much came out, and the newest rows of either kind."""
+
+    def __init__(self, consumer: Consumer) -> None:
+        self._consumer = consumer
+        self.matched = 0
+        self.unmatched = 0
+        self.newest_matched: deque[dict[str, object]] = deque(maxlen=SAMPLE_ROWS)
+        self.newest_unmatched: deque[dict[str, object]] = deque(maxlen=SAMPLE_ROWS)
+
+    def read_on(self) -> None:
+        """Take in what has come since the last time, without waiting for more."""
+        for message in self._consumer.consume(MESSAGES_AT_ONCE, timeout=0):
+            if not message.error():
+                self._take_in(json.loads(message.value() or b"{}"))
+
+    def _take_in(self, row: dict[str, object]) -> None:
+        if row.get("clicked_at") is None:
+            self.unmatched += 1
+            self.newest_unmatched.append(row)
+        else:
+            self.matched += 1
+            self.newest_matched.append(row)
+
+
+@contextmanager
+def output_tail(bootstrap_servers: str) -> Iterator[OutputTail]:
+    with _reader(bootstrap_servers, OUTPUT_TOPIC) as (consumer, _):
+        yield OutputTail(consumer)
+
+
+def output_rows(
+    bootstrap_servers: str, *, topic: str = OUTPUT_TOPIC, timeout_seconds: float = 60.0
+) -> list[OutputRow]:
+    """All committed records of the topic, from its beginning to its end as it is now."""
+    deadline = time.monotonic() + timeout_seconds
+    rows: list[OutputRow] = []
+    with _reader(bootstrap_servers, topic) as (consumer, partitions):
+        unread = set(partitions)
+        while unread:
+            if time.monotonic() > deadline:
+                raise BrokerError(f"topic {topic} could not be read in {timeout_seconds:g} s")
+            for message in consumer.consume(MESSAGES_AT_ONCE, timeout=TICK_SECONDS):
+                error = message.error()
+                if error is None:
+                    rows.append(_output_row(message))
+                elif error.code() == KafkaError._PARTITION_EOF:
+                    unread.discard(message.partition())
+                elif not error.retriable():
+                    raise BrokerError(f"topic {topic} cannot be read: {error.str()}")
+    return rows
+
+
+def _until(
+    seconds: int | None, start_ms: int, records: Iterable[tuple[int, Record]]
+) -> Iterable[tuple[int, Record]]:
+    if seconds is None:
+        return records
+    end_ms = start_ms + seconds * 1000
+    return takewhile(lambda arriving: arriving[0] < end_ms, records)
+
+
+def _delivered(record: Record, message: Message) -> Delivered:
+    partition, offset = message.partition(), message.offset()
+    assert partition is not None
+    assert offset is not None
+    return Delivered(record, partition, offset)
+
+
+@contextmanager
+def _reader(bootstrap_servers: str, topic: str) -> Iterator[tuple[Consumer, list[int]]]:
+    """A consumer at the beginning of each of the topic's partitions, and which these are."""
+    consumer = Consumer(
+        {
+            "bootstrap.servers": bootstrap_servers,
+            "group.id": "streamjoin-demo",  # asked for, but nothing is ever committed
+            "enable.auto.commit": False,
+            "isolation.level": "read_committed",
+            "enable.partition.eof": True,
+            # The broker may go first when all is stopped: that is no news.
+            "log_level": 0,
+        }
+    )
+    try:
+        partitions = sorted(consumer.list_topics(topic, ANSWER_SECONDS).topics[topic].partitions)
+        consumer.assign([TopicPartition(topic, p, OFFSET_BEGINNING) for p in partitions])
+        yield consumer, partitions
+    except KafkaException as error:
+        raise BrokerError(f"topic {topic} cannot be read: {error.args[0].str()}") from error
+    finally:
+        consumer.close()
+
+
+def _output_row(message: Message) -> OutputRow:
+    headers = dict(message.headers() or [])
+    key, value, identity = message.key(), message.value(), headers.get(ID_HEADER)
+    return OutputRow(
+        id=_text(identity) or "(no id)",
+        key=_text(key),
+        value=_text(value) or "(no value)",
+    )
+
+
+def _text(content: bytes | str | None) -> str | None:
+    return content.decode(errors="replace") if isinstance(content, bytes) else content

@@ -1,0 +1,145 @@
+"""Whether what came out of the join is what had to come out. Pure: rows and figures are handed in.
+
+What is expected follows from the records that were sent; what the job counted comes through the
+sidecar; the rows that came out were read from the output topic.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from deploy.local.demo_load import (
+    SIDES,
+    TOPICS,
+    BadRecord,
+    Delivered,
+    OutputRow,
+    Side,
+    expected_rows,
+)
+from deploy.local.demo_sidecar import Figures
+
+DIFFERENCES_SHOWN = 5
+
+
+@dataclass(frozen=True)
+class Differences:
+    missing: Sequence[OutputRow]
+    unexpected: Sequence[OutputRow]
+    repeated: Sequence[OutputRow]
+    """A row that had to come, come again: with the same id, or it would be unexpected."""
+
+    def __str__(self) -> str:
+        """The first rows of each kind."""
+        return "\n".join(
+            line
+            for name in ("missing", "unexpected", "repeated")
+            for line in _listed(name, getattr(self, name))
+        )
+
+
+@dataclass(frozen=True)
+class Finding:
+    what: str
+    expected: int
+    found: int
+    is_right: bool
+
+
+@dataclass(frozen=True)
+class Verdict:
+    findings: Sequence[Finding]
+    differences: Differences
+
+    @property
+    def is_right(self) -> bool:
+        return all(finding.is_right for finding in self.findings)
+
+
+def verdict(
+    delivered: Sequence[Delivered], output: Sequence[OutputRow], figures: Figures
+) -> Verdict:
+    expected = expected_rows(delivered)
+    different = differences(expected, output)
+    restarts = figures.metric("query_restarts_total")
+    findings = [
+        _equal("output rows", len(expected), len(output) - len(different.repeated)),
+        _equal("  missing", 0, len(different.missing)),
+        _equal("  unexpected", 0, len(different.unexpected)),
+        _repeated(len(different.repeated), restarts),
+        _equal("rows out, by the job's count", len(output), figures.metric("output_records_total")),
+        _equal("late rows", 0, figures.metric("late_records_total")),
+        *_counted_inputs(delivered, figures),
+    ]
+    return Verdict(findings, different)
+
+
+def differences(expected: Iterable[OutputRow], found: Iterable[OutputRow]) -> Differences:
+    """Row by row, as multisets: each row's id, key and text count, its place in the topic not."""
+    due, come = Counter(expected), Counter(found)
+    extra = come - due
+    return Differences(
+        missing=_rows(due - come),
+        unexpected=_rows(Counter({row: n for row, n in extra.items() if row not in due})),
+        repeated=_rows(Counter({row: n for row, n in extra.items() if row in due})),
+    )
+
+
+def _repeated(repeated: int, restarts: int) -> Finding:
+    """At least once: after a restart rows may come twice, without one they may not."""
+    why = f" ({restarts} restarts allow it)" if restarts else ""
+    return Finding(f"  repeated{why}", 0, repeated, is_right=repeated == 0 or restarts > 0)
+
+
+def _counted_inputs(delivered: Iterable[Delivered], figures: Figures) -> list[Finding]:
+    """What the job has to have counted on its way in."""
+    records: Counter[Side] = Counter()
+    null_keys: Counter[Side] = Counter()
+    bad: Counter[tuple[Side, str]] = Counter()
+    for one in delivered:
+        side, record = one.record.side, one.record
+        records[side] += 1
+        if isinstance(record, BadRecord):
+            bad[side, record.reason] += 1
+        elif record.ad_id is None:
+            null_keys[side] += 1
+    return [
+        finding
+        for side in SIDES
+        for finding in (
+            _equal(f"{TOPICS[side]} read", records[side], figures.query.side(side).input_records),
+            _equal(
+                "  null keys",
+                null_keys[side],
+                figures.metric("null_key_records_total", side=side),
+            ),
+            *_bad_records(side, bad, figures),
+        )
+    ]
+
+
+def _bad_records(
+    side: Side, expected: Mapping[tuple[Side, str], int], figures: Figures
+) -> list[Finding]:
+    reasons = {reason for of_side, reason in expected if of_side == side}
+    reasons |= figures.bad_reasons(side)
+    return [
+        _equal(f"  {reason}", expected.get((side, reason), 0), figures.bad_records(side, reason))
+        for reason in sorted(reasons)
+    ]
+
+
+def _equal(what: str, expected: int, found: int) -> Finding:
+    return Finding(what, expected, found, is_right=expected == found)
+
+
+def _rows(counted: Mapping[OutputRow, int]) -> list[OutputRow]:
+    """As often as they were counted, in an order that two runs share."""
+    return sorted((row for row, n in counted.items() for _ in range(n)), key=lambda row: row.id)
+
+
+def _listed(name: str, rows: Sequence[OutputRow]) -> Iterable[str]:
+    for row in rows[:DIFFERENCES_SHOWN]:
+        yield f"{name}: {row.id} key {row.key} {row.value}"
+    if len(rows) > DIFFERENCES_SHOWN:
+        yield f"{name}: and {len(rows) - DIFFERENCES_SHOWN:,} more"
