@@ -10,14 +10,22 @@ import binascii
 import hashlib
 import math
 from collections.abc import Callable
-from datetime import UTC, datetime
 from decimal import ROUND_CEILING, ROUND_FLOOR
 
 from sqlglot import exp
 
 from job.semantics.compiled import Compiled, Env, casted, strict
 from job.semantics.partitioning import murmur3
-from job.semantics.sql_cast import DAY_MAX, DAY_MIN, EPOCH, MICROS_PER_DAY, day, fit, instant
+from job.semantics.sql_cast import fit
+from job.semantics.sql_time import (
+    date_add,
+    date_part,
+    date_trunc,
+    datediff,
+    scaled_instant,
+    time_part,
+    unix,
+)
 from job.semantics.sql_types import (
     BIGINT,
     BINARY,
@@ -27,7 +35,6 @@ from job.semantics.sql_types import (
     INT,
     INT_RANGES,
     STRING,
-    TIMESTAMP,
     NotExactError,
     SqlRuntimeError,
     SqlType,
@@ -190,103 +197,6 @@ def _nanvl(_: exp.Expr, arguments: list[Compiled]) -> Compiled:
     return Compiled(DOUBLE, run)
 
 
-def _date_part(part: Callable[[datetime], int]) -> Build:
-    def build(_: exp.Expr, arguments: list[Compiled]) -> Compiled:
-        days = casted(arguments[0], DATE)
-        return strict(
-            lambda value: part(datetime.combine(day(value), datetime.min.time(), UTC)), INT, days
-        )
-
-    return build
-
-
-def _time_part(micros: int, modulus: int) -> Build:
-    def build(_: exp.Expr, arguments: list[Compiled]) -> Compiled:
-        at = casted(arguments[0], TIMESTAMP)
-        return strict(lambda value: value // micros % modulus, INT, at)
-
-    return build
-
-
-_TRUNCATED_MICROS = {
-    "MICROSECOND": 1, "MILLISECOND": 1_000, "SECOND": 1_000_000, "MINUTE": 60_000_000,
-    "HOUR": 3_600_000_000, "DAY": MICROS_PER_DAY,
-}  # fmt: skip
-
-
-def _date_trunc(node: exp.Expr, arguments: list[Compiled]) -> Compiled:
-    unit = str(node.args["unit"].name).upper()
-    at = casted(arguments[0], TIMESTAMP)
-    if unit in {"DD"}:
-        unit = "DAY"
-    if unit in _TRUNCATED_MICROS:
-        size = _TRUNCATED_MICROS[unit]
-        return strict(lambda value: value - value % size, TIMESTAMP, at)
-    if unit in {"MONTH", "MM", "MON", "YEAR", "YYYY", "YY"}:
-        whole_year = unit.startswith("Y")
-
-        def truncated(value: int) -> int:
-            at = instant(value)
-            start = datetime(at.year, 1 if whole_year else at.month, 1, tzinfo=UTC)
-            return (start - EPOCH).days * MICROS_PER_DAY
-
-        return strict(truncated, TIMESTAMP, at)
-    if unit == "WEEK":  # weeks begin on Mondays; 1970-01-01 was a Thursday
-        return strict(
-            lambda value: (
-                (value // MICROS_PER_DAY - (value // MICROS_PER_DAY + 3) % 7) * MICROS_PER_DAY
-            ),
-            TIMESTAMP,
-            at,
-        )
-    raise NotExactError(f"date_trunc('{unit}', …)")
-
-
-def _date_add(_: exp.Expr, arguments: list[Compiled]) -> Compiled:
-    days, count = casted(arguments[0], DATE), arguments[1]
-    if not count.type.is_integral or count.type == BIGINT:
-        raise NotExactError(f"date_add() of {count.type} days")
-
-    def moved(start: int, by: int) -> int:
-        if not DAY_MIN <= start + by <= DAY_MAX:
-            raise NotExactError("a DATE outside the years 1 to 9999")
-        return start + by
-
-    return strict(moved, DATE, days, count)
-
-
-def _datediff(_: exp.Expr, arguments: list[Compiled]) -> Compiled:
-    end, start = (casted(argument, DATE) for argument in arguments)
-    return strict(lambda later, earlier: later - earlier, INT, end, start)
-
-
-def _scaled_instant(factor: int) -> Build:
-    """timestamp_millis() and timestamp_seconds()."""
-
-    def build(_: exp.Expr, arguments: list[Compiled]) -> Compiled:
-        if not arguments[0].type.is_integral:
-            raise NotExactError(f"timestamp_seconds() of {arguments[0].type}")
-        low, high = INT_RANGES["BIGINT"]
-
-        def scaled(value: int) -> int:
-            if not low <= value * factor <= high:
-                raise SqlRuntimeError("DATETIME_OVERFLOW", f"{value} as a TIMESTAMP")
-            return value * factor
-
-        return strict(scaled, TIMESTAMP, arguments[0])
-
-    return build
-
-
-def _unix(micros: int) -> Build:
-    def build(_: exp.Expr, arguments: list[Compiled]) -> Compiled:
-        if arguments[0].type != TIMESTAMP:
-            raise NotExactError(f"unix_millis() of {arguments[0].type}")
-        return strict(lambda value: value // micros, BIGINT, arguments[0])
-
-    return build
-
-
 def _hash(_: exp.Expr, arguments: list[Compiled]) -> Compiled:
     types = [str(argument.type).replace(" ", "") for argument in arguments]
     runs = [argument.run for argument in arguments]
@@ -388,26 +298,26 @@ BUILDERS: dict[type[exp.Expr], Build] = {
     exp.MD5: _of_bytes(lambda data: hashlib.md5(data).hexdigest(), STRING, "md5"),  # noqa: S324
     exp.SHA2: _of_bytes(_sha2, STRING, "sha2"),
     exp.ToBase64: _of_bytes(lambda data: base64.b64encode(data).decode(), STRING, "base64"),
-    exp.Year: _date_part(lambda at: at.year),
-    exp.Month: _date_part(lambda at: at.month),
-    exp.Day: _date_part(lambda at: at.day),
-    exp.DayOfWeek: _date_part(lambda at: at.isoweekday() % 7 + 1),
-    exp.Hour: _time_part(3_600_000_000, 24),
-    exp.Minute: _time_part(60_000_000, 60),
-    exp.Second: _time_part(1_000_000, 60),
-    exp.TimestampTrunc: _date_trunc,
-    exp.TsOrDsAdd: _date_add,
-    exp.DateDiff: _datediff,
+    exp.Year: date_part(lambda at: at.year),
+    exp.Month: date_part(lambda at: at.month),
+    exp.Day: date_part(lambda at: at.day),
+    exp.DayOfWeek: date_part(lambda at: at.isoweekday() % 7 + 1),
+    exp.Hour: time_part(3_600_000_000, 24),
+    exp.Minute: time_part(60_000_000, 60),
+    exp.Second: time_part(1_000_000, 60),
+    exp.TimestampTrunc: date_trunc,
+    exp.TsOrDsAdd: date_add,
+    exp.DateDiff: datediff,
     exp.TsOrDsToDate: lambda _, arguments: casted(arguments[0], DATE),
-    exp.UnixMillis: _unix(1_000),
-    exp.UnixSeconds: _unix(1_000_000),
+    exp.UnixMillis: unix(1_000),
+    exp.UnixSeconds: unix(1_000_000),
 }  # fmt: skip
 
 BUILDERS_BY_NAME: dict[str, Build] = {
     "crc32": _of_bytes(binascii.crc32, BIGINT, "crc32"),
     "hash": _hash,
-    "timestamp_millis": _scaled_instant(1_000),
-    "timestamp_seconds": _scaled_instant(1_000_000),
+    "timestamp_millis": scaled_instant(1_000),
+    "timestamp_seconds": scaled_instant(1_000_000),
 }
 
 PADDING: Build = lambda node, arguments: _text(  # noqa: E731 - needs the node for its direction
