@@ -9,7 +9,7 @@ from contextlib import contextmanager
 import psutil
 import pytest
 
-from bench.processes import Sample, Spent, Watch, spent, tree_usage
+from bench.processes import Sample, Spent, Watch, lasting_memory, spent, tree_usage
 from tests.polling import wait_until
 
 TIMEOUT = 30.0
@@ -41,14 +41,20 @@ def test_the_memory_of_a_child_is_counted() -> None:
     with shell(f'"$0" -c "{HOLD}"; true') as tree:
         _, memory = tree_usage(tree)
 
-    assert 80_000_000 < memory < 240_000_000
+    assert 80_000_000 < sum(memory.values()) < 240_000_000
+    assert tree.pid in memory
+
+
+def test_a_process_that_has_just_appeared_may_show_the_memory_of_its_parent() -> None:
+    assert 100 == lasting_memory({1: 100, 2: 100}, before={1: 90})
+    assert 130 == lasting_memory({1: 100, 2: 30}, before={1: 100, 2: 100})
 
 
 def test_a_process_that_has_ended_uses_nothing() -> None:
     with shell("echo up; sleep 600") as tree:
         pass
 
-    assert (0.0, 0) == tree_usage(tree)
+    assert (0.0, {}) == tree_usage(tree)
 
 
 def test_a_watch_sees_its_tree_and_keeps_the_highest_memory() -> None:
