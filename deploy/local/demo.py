@@ -17,7 +17,7 @@ from datetime import UTC, datetime
 
 from rich.console import Console
 
-from deploy.local.demo_load import SIDES, WATERMARK_DELAY_MS
+from deploy.local.demo_load import WATERMARK_DELAY_MS
 from deploy.local.demo_screen import Snapshot, shown, step, verdict_table
 from deploy.local.demo_sidecar import Figures, is_ready
 from deploy.local.demo_system import System, started
@@ -62,7 +62,7 @@ def demo(running: ExitStack, console: Console, seconds: int | None) -> Verdict:
         watch.until(lambda _: feed.is_done, phase)
         closed_ms = feed.close_windows() - WATERMARK_DELAY_MS
         last = watch.until(
-            lambda now: _has_finished(now, feed, closed_ms),
+            lambda now: _has_finished(now, closed_ms),
             "closing the last windows",
             deadline=time.monotonic() + CLOSING_SECONDS,
         )
@@ -127,12 +127,11 @@ def reported(result: Verdict, console: Console) -> int:
     return 1
 
 
-def _has_finished(now: Figures | None, feed: Feed, closed_ms: int) -> bool:
+def _has_finished(now: Figures | None, closed_ms: int) -> bool:
     """All is read, and a batch has ended that let go of everything behind the closing records."""
     if now is None or now.query.watermark is None:
         return False
-    all_read = all(now.query.side(side).input_records >= feed.sent[side] for side in SIDES)
-    return all_read and round(now.query.watermark.timestamp() * 1000) >= closed_ms
+    return now.lag == 0 and round(now.query.watermark.timestamp() * 1000) >= closed_ms
 
 
 def _arguments() -> argparse.Namespace:

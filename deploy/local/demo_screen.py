@@ -16,7 +16,7 @@ from rich.text import Text
 
 from deploy.local.demo_load import SIDES, TOPICS, Side
 from deploy.local.demo_sidecar import Figures
-from deploy.local.demo_verdict import Verdict
+from deploy.local.demo_verdict import Finding, Verdict
 
 # Where nobody watches, as in continuous integration, a line this often shows that it lives.
 LINE_SECONDS = 5.0
@@ -125,9 +125,16 @@ def verdict_table(verdict: Verdict) -> RenderableType:
         table.add_column(name, justify="right")
     table.add_column("")
     for finding in verdict.findings:
-        mark = Text("ok", "green") if finding.is_right else Text("WRONG", "bold red")
-        table.add_row(finding.what, f"{finding.expected:,}", f"{finding.found:,}", mark)
+        table.add_row(finding.what, f"{finding.expected:,}", f"{finding.found:,}", _mark(finding))
     return table
+
+
+def _mark(finding: Finding) -> Text:
+    if not finding.is_right:
+        return Text("WRONG", "bold red")
+    if finding.expected != finding.found:
+        return Text("restarted", "yellow")
+    return Text("ok", "green")
 
 
 def _lines(console: Console) -> Callable[[Snapshot], None]:

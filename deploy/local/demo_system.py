@@ -10,7 +10,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -85,19 +85,14 @@ def started(running: ExitStack, console: Console, *, is_endless: bool) -> System
     with step(console, "topics impressions, clicks, attributed"):
         topics = dict.fromkeys([*TOPICS.values(), OUTPUT_TOPIC], PARTITIONS)
         kafka.create_topics(topics, config=ENDLESS_TOPIC if is_endless else None)
-    addresses = Addresses(
-        sidecar=f"http://{HOST}:{_free_port()}", broker=kafka.bootstrap_servers, folder=str(folder)
-    )
-    environment = _environment(addresses, folder)
+    environment = _environment(kafka.bootstrap_servers, folder)
     job = running.enter_context(
         _program("job", ["streamjoin", "run", SPEC], folder, environment, console)
     )
-    sidecar = running.enter_context(
-        _program("sidecar", ["streamjoin-service"], folder, environment, console)
-    )
-    system = System(kafka, job, sidecar, addresses)
+    sidecar, url = _started_sidecar(running, folder, environment, console)
+    system = System(kafka, job, sidecar, Addresses(url, kafka.bootstrap_servers, str(folder)))
     with step(console, "job and sidecar, until the query is running"):
-        _wait_until_running(system)
+        _wait_until(lambda: _is_running(system.figures()), "the query was not running", job.log)
     return system
 
 
@@ -105,12 +100,10 @@ def started(running: ExitStack, console: Console, *, is_endless: bool) -> System
 def run_folder(runs: Path) -> Iterator[Path]:
     """A new folder for one run, kept afterwards for its logs; those of ended runs are removed.
 
-    A run holds a lock in its folder for as long as it lives, however it ends. The one beside the
-    folders is held while they are sorted out.
+    A run holds a lock in its folder for as long as it lives, however it ends.
     """
     runs.mkdir(parents=True, exist_ok=True)
-    with (runs / "lock").open("w") as all_runs:
-        fcntl.flock(all_runs, fcntl.LOCK_EX)
+    with _one_at_a_time(runs):
         for old in runs.glob("run-*"):
             _remove_if_ended(old)
         folder = Path(tempfile.mkdtemp(prefix="run-", dir=runs))
@@ -118,6 +111,14 @@ def run_folder(runs: Path) -> Iterator[Path]:
         fcntl.flock(lock, fcntl.LOCK_EX)
     with lock:
         yield Path(os.path.relpath(folder))  # short: a socket's path has 107 bytes at most
+
+
+@contextmanager
+def _one_at_a_time(runs: Path) -> Iterator[None]:
+    """For what two runs that start together must not do at once."""
+    with (runs / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
 
 
 def _remove_if_ended(folder: Path) -> None:
@@ -158,41 +159,58 @@ def _program(
             stop_child(process, grace_seconds=STOP_SECONDS)
 
 
-def _environment(addresses: Addresses, folder: Path) -> dict[str, str]:
-    host, _, port = addresses.sidecar.removeprefix("http://").partition(":")
+def _environment(bootstrap_servers: str, folder: Path) -> dict[str, str]:
     return {
         **os.environ,
         "JAVA_HOME": str(java_home()),
-        "KAFKA_BOOTSTRAP_SERVERS": addresses.broker,
+        "KAFKA_BOOTSTRAP_SERVERS": bootstrap_servers,
         "DEMO_CHECKPOINT": str(folder / "checkpoint"),
         "STREAMJOIN_SOCKET": str(folder / "job.sock"),
         "STREAMJOIN_DRIVER_MEMORY": DRIVER_MEMORY,
-        "STREAMJOIN_HOST": host,
-        "STREAMJOIN_PORT": port,
     }
+
+
+def _started_sidecar(
+    running: ExitStack, folder: Path, environment: Mapping[str, str], console: Console
+) -> tuple[Program, str]:
+    """The sidecar and its address. It listens: no other run can take the port any more."""
+    with _one_at_a_time(RUNS):
+        port = _free_port()
+        there = {"STREAMJOIN_HOST": HOST, "STREAMJOIN_PORT": str(port)}
+        sidecar = running.enter_context(
+            _program("sidecar", ["streamjoin-service"], folder, {**environment, **there}, console)
+        )
+        _wait_until(
+            lambda: sidecar.has_ended or not _is_free(port), "nothing listened", sidecar.log
+        )
+    return sidecar, f"http://{HOST}:{port}"
 
 
 def _free_port() -> int:
     for port in SIDECAR_PORTS:
-        with socket.socket() as probe:
-            if probe.connect_ex((HOST, port)) != 0:
-                return port
+        if _is_free(port):
+            return port
     raise SetupError(
         f"no port is free for the sidecar between {SIDECAR_PORTS.start} and {SIDECAR_PORTS.stop}"
     )
 
 
-def _wait_until_running(system: System) -> None:
+def _is_free(port: int) -> bool:
+    with socket.socket() as probe:
+        return probe.connect_ex((HOST, port)) != 0
+
+
+def _is_running(now: Figures | None) -> bool:
+    return now is not None and now.query.state == "RUNNING"
+
+
+def _wait_until(condition: Callable[[], bool], otherwise: str, log: Path) -> None:
     deadline = time.monotonic() + START_SECONDS
-    while time.monotonic() < deadline:
-        now = system.figures()
-        if now is not None and now.query.state == "RUNNING":
-            return
+    while not condition():
+        if time.monotonic() > deadline:
+            reason = f"{otherwise} after {START_SECONDS:.0f} s"
+            raise QueryError(f"{reason}. {_end_of(log)}", retryable=False)
         time.sleep(LOOK_SECONDS)
-    raise QueryError(
-        f"the query was not running after {START_SECONDS:.0f} s. {_end_of(system.job.log)}",
-        retryable=False,
-    )
 
 
 def _end_of(log: Path) -> str:

@@ -65,6 +65,13 @@ def test_a_row_that_came_twice_is_right_after_a_restart() -> None:
     assert [OUTPUT[0]] == result.differences.repeated
 
 
+def test_a_batch_that_could_not_tell_what_it_counted_is_right_after_a_restart() -> None:
+    counted = figures(output_records_total=1, query_restarts_total=1)
+
+    assert verdict(DELIVERED, OUTPUT, counted).is_right
+    assert "  missing" in wrongs(verdict(DELIVERED, OUTPUT[1:], counted))
+
+
 def test_a_row_that_came_with_another_id_is_no_repetition() -> None:
     again = replace(OUTPUT[0], id="impressions/9/9|")
 
