@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from deploy.local.kafka import EmbeddedKafka
-from tests.integration.topics import Received, consume_all, produce
+from tests.integration.topics import Received, consume_all, count_all, produce
 
 # Event times are this many milliseconds after 1970, plus the number.
 T0 = 1_700_000_000_000
@@ -59,6 +59,9 @@ class Pairs:
 
     def received(self) -> list[Received]:
         return consume_all(self.kafka.bootstrap_servers, f"{self.name}.out")
+
+    def result_count(self) -> int:
+        return count_all(self.kafka.bootstrap_servers, f"{self.name}.out")
 
     def numbers(self) -> list[int]:
         """What came out, sorted; a number twice is a result that was repeated."""

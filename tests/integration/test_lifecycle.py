@@ -33,7 +33,7 @@ def read_all(job: Job, count: int) -> JobStatus:
 
 
 def wait_for_results(pairs: Pairs, count: int) -> None:
-    wait_until(lambda: len(pairs.received()) >= count, START_SECONDS, f"{count} results are out")
+    wait_until(lambda: pairs.result_count() >= count, START_SECONDS, f"{count} results are out")
 
 
 def test_missing_topics_are_named_and_a_restart_goes_on_once_they_are_there(

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from confluent_kafka import Consumer, Message, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, OffsetSpec
 
 READ_SECONDS = 30.0
 
@@ -81,6 +82,16 @@ def consume_all(bootstrap_servers: str, topic: str) -> list[Received]:
     finally:
         consumer.close()
     return received
+
+
+def count_all(bootstrap_servers: str, topic: str) -> int:
+    """How many records `topic` holds, without reading them."""
+    admin = AdminClient({"bootstrap.servers": bootstrap_servers, "log_level": 0})
+    partitions = admin.list_topics(topic, READ_SECONDS).topics[topic].partitions
+    ends = admin.list_offsets(
+        {TopicPartition(topic, partition): OffsetSpec.latest() for partition in partitions}
+    )
+    return sum(end.result(READ_SECONDS).offset for end in ends.values())
 
 
 def _received(message: Message) -> Received:

@@ -1,0 +1,177 @@
+"""The sidecar beside a real job: what it shows, and what it commands."""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+import httpx
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+from prometheus_client.samples import Sample
+
+from deploy.local.kafka import EmbeddedKafka
+from tests.integration.jobs import START_SECONDS, STOP_SECONDS, Job
+from tests.integration.pairs import T0
+from tests.integration.topics import Sent, consume_all, produce
+from tests.polling import wait_until
+
+SPEC = """
+name: observed
+kafka: {{bootstrap_servers: "{servers}"}}
+left: {{topic: observed.left, schema: "k STRING, t TIMESTAMP, a BIGINT", key: [k], event_time: t,
+        watermark_delay: 10 seconds}}
+right: {{topic: observed.right, schema: "k STRING, t TIMESTAMP", key: [k], event_time: t,
+         watermark_delay: 5 seconds}}
+join: {{type: left_outer, match_window: {{before: 0 seconds, after: 5 seconds}}}}
+output: {{topic: observed.out, columns: {{k: left.k, t: right.t}}, delivery: at_least_once}}
+checkpoint: {checkpoint}
+on_bad_record: drop
+"""
+
+LEFTS = [
+    *({"k": f"k{number}", "t": T0 + number, "a": number} for number in range(5)),
+    {"k": None, "t": T0, "a": 1},
+    Sent("no json"),
+    Sent(None),
+    {"k": "x", "t": "soon"},
+    {"k": "x"},
+    {"k": "x", "t": 253_402_300_800_000},
+    {"k": "x", "t": T0, "a": "one"},
+    {"k": "closing", "t": T0 + 100_000, "a": 1},
+]
+RIGHTS = [
+    {"k": "k1", "t": T0 + 1000},
+    Sent("[]"),
+    {"k": "closing", "t": T0 + 100_000},
+    # Far behind the watermark by the time it is read: sent once the batches before have ended.
+]
+LATE = {"k": "k2", "t": T0 + 1000}
+
+
+@pytest.fixture(scope="module")
+def job(kafka: EmbeddedKafka, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Job]:
+    folder = tmp_path_factory.mktemp("observed")
+    kafka.create_topics({"observed.left": 2, "observed.right": 1, "observed.out": 1})
+    produce(kafka.bootstrap_servers, "observed.left", LEFTS)
+    produce(kafka.bootstrap_servers, "observed.right", RIGHTS)
+    spec = SPEC.format(servers=kafka.bootstrap_servers, checkpoint=folder / "checkpoint")
+    with Job(spec, folder) as job:
+        job.wait_for_watermark(T0 + 90_000)
+        produce(kafka.bootstrap_servers, "observed.right", [LATE])
+        job.wait_for_offsets(left=len(LEFTS), right=len(RIGHTS) + 1)
+        yield job
+
+
+@pytest.fixture(scope="module")
+def sidecar(job: Job, tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx.Client]:
+    log = tmp_path_factory.mktemp("sidecar") / "log"
+    environment = {**os.environ, "STREAMJOIN_SOCKET": str(job.socket), "STREAMJOIN_PORT": "0"}
+    with log.open("wb") as stream:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "service"], env=environment, stdout=stream, stderr=stream
+        )
+
+    def address() -> str:
+        lines = [json.loads(line) for line in log.read_text().splitlines()]
+        return next(
+            (f"http://{line['host']}:{line['port']}" for line in lines if "port" in line), ""
+        )
+
+    try:
+        url = wait_until(address, START_SECONDS, "the sidecar has said where it listens")
+        with httpx.Client(base_url=url, timeout=STOP_SECONDS) as client:
+            yield client
+    finally:
+        process.terminate()
+        process.wait(STOP_SECONDS)
+
+
+def samples(sidecar: httpx.Client) -> dict[str, float]:
+    """Value of each sample, by its name and labels as `name label=value …`."""
+    families = text_string_to_metric_families(sidecar.get("/metrics").text)
+    return {_named(sample): sample.value for family in families for sample in family.samples}
+
+
+def _named(sample: Sample) -> str:
+    labels = (f"{label}={value}" for label, value in sorted(sample.labels.items()))
+    return " ".join([sample.name, *labels])
+
+
+def query(sidecar: httpx.Client) -> dict[str, Any]:
+    answer: dict[str, Any] = sidecar.get("/v1/query").json()
+    return answer
+
+
+def test_bad_records_are_counted_by_side_and_reason_and_the_query_lives(
+    sidecar: httpx.Client, kafka: EmbeddedKafka
+) -> None:
+    counted = {
+        name.removeprefix("streamjoin_bad_records_total "): value
+        for name, value in samples(sidecar).items()
+        if name.startswith("streamjoin_bad_records_total") and value
+    }
+    assert {
+        "reason=malformed_json side=left": 1,
+        "reason=tombstone side=left": 1,
+        "reason=unparsable_event_time side=left": 1,
+        "reason=missing_event_time side=left": 1,
+        "reason=absurd_event_time side=left": 1,
+        "reason=schema_mismatch side=left": 1,
+        "reason=malformed_json side=right": 1,
+    } == counted
+    out = consume_all(kafka.bootstrap_servers, "observed.out")
+    assert [None, "closing", "k0", "k1", "k2", "k3", "k4"] == sorted(
+        (received.value["k"] for received in out), key=lambda key: key or ""
+    )
+
+
+def test_every_record_is_accounted_for(sidecar: httpx.Client) -> None:
+    found = samples(sidecar)
+
+    assert len(LEFTS) == found["streamjoin_input_records_total side=left"]
+    assert len(RIGHTS) + 1 == found["streamjoin_input_records_total side=right"]
+    assert 1 == found["streamjoin_null_key_records_total side=left"]
+    assert 1 == found["streamjoin_late_records_total"]
+    assert 7 == found["streamjoin_output_records_total"]
+    assert 0 == sum(v for name, v in found.items() if "offsets_behind_latest" in name)
+
+
+def test_the_operators_seven_measures_are_exported(sidecar: httpx.Client) -> None:
+    found = samples(sidecar)
+
+    for measure in (
+        "state_update_seconds_total", "state_removal_seconds_total", "state_commit_seconds_total",
+        "output_records_total", "state_rows", "state_rows_updated_total", "state_memory_bytes",
+    ):  # fmt: skip
+        assert found[f"streamjoin_{measure}"] >= 0
+    assert 2 == found["streamjoin_state_rows"]  # the closing rows
+    # Row with the null key apart, which is not stored.
+    assert 8 == found["streamjoin_state_rows_updated_total"]
+
+
+def test_the_watermark_is_that_of_the_slower_side(sidecar: httpx.Client) -> None:
+    shown = query(sidecar)
+
+    assert "2023-11-14T22:14:50Z" == shown["watermark"] == shown["left"]["watermark"]
+    assert "2023-11-14T22:14:55Z" == shown["right"]["watermark"]
+
+
+def test_commands_reach_the_query(sidecar: httpx.Client, job: Job) -> None:
+    assert 200 == sidecar.get("/readyz").status_code
+    assert 202 == sidecar.put("/v1/query/pause").status_code
+    job.wait_for_state("PAUSED")
+    assert "PAUSED" == query(sidecar)["state"]
+    assert 503 == sidecar.get("/readyz").status_code
+    assert 409 == sidecar.post("/v1/query/restart").status_code
+
+    assert 202 == sidecar.put("/v1/query/resume").status_code
+    job.wait_for_state("RUNNING")
+    assert 202 == sidecar.post("/v1/query/restart").status_code
+    wait_until(
+        lambda: samples(sidecar)["streamjoin_query_restarts_total"] == 1,
+        START_SECONDS,
+        "the restart is counted",
+    )
