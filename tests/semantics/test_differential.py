@@ -17,7 +17,7 @@ from tests.semantics import differential
 from tests.semantics.join_cases import STATE_STORES, Case, Data, Idle, Restart
 
 CASES = 200
-SECONDS = 200
+SECONDS = 150
 """Cases stop being started after this; a slow machine runs fewer."""
 
 T = 1_700_000_000_000

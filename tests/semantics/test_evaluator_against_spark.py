@@ -76,7 +76,7 @@ def spark_rows(spark, rows, texts):
 
 
 @settings(
-    max_examples=40,
+    max_examples=25,
     deadline=None,
     derandomize=True,
     suppress_health_check=list(HealthCheck),
@@ -103,7 +103,7 @@ def _family(kind):
     return "INTERVAL" if kind.startswith("INTERVAL") else kind
 
 
-@settings(max_examples=60, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+@settings(max_examples=40, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
 @given(expressions(), ROWS)
 def test_every_error_is_sparks(spark: SparkSession, text, rows):
     outcome = predicted(text, rows)
