@@ -1,0 +1,104 @@
+"""What the documents say exists."""
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from job.__main__ import app
+from job.planner import join_plan
+from job.settings import JobSettings
+from job.spec import JoinSpec, spec_from_yaml
+from service.settings import ServiceSettings
+from tests.unit.service.test_metrics import NAMES
+
+ROOT = Path(__file__).parents[2]
+README = (ROOT / "README.md").read_text()
+DOCUMENTS = [ROOT / name for name in ("README.md", "ARCHITECTURE.md", "CHANGELOG.md")]
+BLOCKS = re.findall(r"```(\w+)\n(.*?)```", README, re.DOTALL)
+SHELL = [line.split("#")[0].split() for kind, body in BLOCKS if kind == "sh" for line in body.splitlines()]  # fmt: skip
+
+
+@pytest.mark.parametrize("words", [words for words in SHELL if words], ids=" ".join)
+def test_command_of_the_readme_exists(words: list[str]) -> None:
+    targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+    commands = {
+        command.callback.__name__ for command in app.registered_commands if command.callback
+    }
+    match words:
+        case ["make", target, *_]:
+            assert target in targets
+        case [".venv/bin/streamjoin", command, *_]:
+            assert command.replace("-", "_") in commands
+        case [".venv/bin/streamjoin-service" | "curl", *_]:
+            pass
+        case _:
+            raise AssertionError(f"not known: {words}")
+
+
+@pytest.mark.parametrize("text", [body for kind, body in BLOCKS if kind == "yaml"])
+def test_spec_of_the_readme_can_be_planned(text: str) -> None:
+    join_plan(spec_from_yaml(text, {}), state_partitions=1)
+
+
+def test_example_is_valid_and_planned_by_the_commands() -> None:
+    for command in ("validate", "plan"):
+        done = CliRunner().invoke(app, [command, str(ROOT / "join.example.yaml")])
+        assert 0 == done.exit_code, done.output
+
+
+def test_plan_for_programs_is_json() -> None:
+    done = CliRunner().invoke(app, ["plan", str(ROOT / "join.example.yaml"), "--json"])
+
+    assert "left_outer" == json.loads(done.output)["join_type"]
+
+
+def test_wrong_spec_ends_with_2_and_each_problem_on_a_line(tmp_path: Path) -> None:
+    spec = tmp_path / "wrong.yaml"
+    spec.write_text("name: X\nkafka: {}\n")
+    done = CliRunner().invoke(app, ["validate", str(spec)])
+
+    assert 2 == done.exit_code
+    assert "  name: may hold lower-case letters" in done.stderr
+    assert "  kafka.bootstrap_servers: is required" in done.stderr
+
+
+def test_metrics_of_the_documents_are_exported() -> None:
+    for document in DOCUMENTS:
+        named = set(re.findall(r"streamjoin_[a-z_]*[a-z]", document.read_text()))
+        assert set() == named - NAMES
+
+
+def test_settings_of_the_readme_exist_and_all_are_there() -> None:
+    known = {
+        f"STREAMJOIN_{name.upper()}"
+        for settings in (JobSettings, ServiceSettings)
+        for name in settings.model_fields
+    }
+    named = set(re.findall(r"STREAMJOIN_[A-Z_]*[A-Z]", README))
+
+    assert set() == named - known
+    # Two of the service are for its own operators and stand in its help.
+    assert {"STREAMJOIN_JOB_ANSWER_SECONDS", "STREAMJOIN_PROGRESS_AGE_MAX_SECONDS"} >= known - named
+
+
+def test_files_that_the_documents_name_are_there() -> None:
+    for document in DOCUMENTS:
+        for target in re.findall(r"\]\(([^)#:]+)\)", document.read_text()):
+            assert (ROOT / target).exists(), f"{document.name} names {target}"
+
+
+def test_fields_of_the_readme_are_fields_of_the_spec() -> None:
+    table = README.split("### The fields")[1].split("JSON timestamps")[0]
+    named = re.findall(r"`((?:left|right|join|output)\.\w+|\w+_\w+)`", table.split("\n\n")[1])
+    schema = JoinSpec.model_json_schema(by_alias=True)
+    definitions = schema["$defs"].values()
+    known = {name for part in (schema, *definitions) for name in part.get("properties", ())}
+
+    assert set() == {name.split(".")[-1] for name in named} - known
+
+
+def test_architecture_is_short_enough_to_be_read() -> None:
+    assert len((ROOT / "ARCHITECTURE.md").read_text().splitlines()) <= 150
