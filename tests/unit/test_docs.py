@@ -18,7 +18,12 @@ ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text()
 DOCUMENTS = [ROOT / name for name in ("README.md", "ARCHITECTURE.md", "CHANGELOG.md")]
 BLOCKS = re.findall(r"```(\w+)\n(.*?)```", README, re.DOTALL)
-SHELL = [line.split("#")[0].split() for kind, body in BLOCKS if kind == "sh" for line in body.splitlines()]  # fmt: skip
+SHELL = [
+    line.split("#")[0].split()
+    for kind, body in BLOCKS
+    if kind == "sh"
+    for line in body.splitlines()
+]
 
 
 @pytest.mark.parametrize("words", [words for words in SHELL if words], ids=" ".join)
