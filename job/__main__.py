@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
-from typing import Annotated
+from typing import Annotated, Literal
 
 import structlog
 import typer
@@ -18,6 +18,8 @@ from job.errors import SpecError, StreamjoinError
 from job.explain import explained
 from job.plan import JoinPlan
 from job.planner import join_plan
+from job.semantics.cli import simulation_lines, spec_test_lines
+from job.semantics.spec_tests import SpecTest
 from job.settings import JobSettings
 from job.spec import JoinSpec, spec_from_yaml, spec_json_schema
 
@@ -47,6 +49,50 @@ def plan(
     with errors_reported(spec):
         made = planned(read(spec))
     typer.echo(json.dumps(facts(made), indent=2) if as_json else explained(made), nl=as_json)
+
+
+@app.command()
+def simulate(
+    spec: SpecFile,
+    left: Annotated[Path, typer.Option(help="JSON lines: one left value a line.")],
+    right: Annotated[Path, typer.Option(help="JSON lines: one right value a line.")],
+    batch_size: Annotated[int, typer.Option(min=1, help="Records a side and batch.")] = 1_000,
+    trigger: Annotated[
+        str | None,
+        typer.Option(metavar="DURATION", help="Batches by the records' timestamps instead."),
+    ] = None,
+    explain: Annotated[
+        str | None, typer.Option(metavar="KEY", help="Tell the story of one key.")
+    ] = None,
+    output_format: Annotated[
+        Literal["text", "jsonl"], typer.Option("--format", help="jsonl: the output values alone.")
+    ] = "text",
+) -> None:
+    """Say what would come out of two files, batch by batch: no Spark, no broker."""
+    with errors_reported(spec):
+        lines = simulation_lines(
+            planned(read(spec)),
+            left,
+            right,
+            batch_size=batch_size,
+            trigger=trigger,
+            explain=explain,
+            as_jsonl=output_format == "jsonl",
+        )
+        sys.stdout.writelines(f"{line}\n" for line in lines)
+
+
+@app.command()
+def test(spec: SpecFile) -> None:
+    """Run the tests written in the spec; exit 1 where one fails."""
+    with errors_reported(spec):
+        document = read(spec)
+        tests = [SpecTest(**written.model_dump()) for written in document.tests]
+        if not tests:
+            raise StreamjoinError("has no `tests:`")
+        lines, passed = spec_test_lines(planned(document), tests)
+    sys.stdout.writelines(f"{line}\n" for line in lines)
+    raise typer.Exit(0 if passed else 1)
 
 
 @app.command()

@@ -85,6 +85,11 @@ class Expression:
         return self.tree.transform(_physical).sql(dialect="spark", comments=False)
 
     @cached_property
+    def conjuncts(self) -> tuple["Expression", ...]:
+        """The parts that must all hold, in their order."""
+        return tuple(Expression(part.sql(dialect="spark"), part) for part in _split(self.tree))
+
+    @cached_property
     def sides(self) -> frozenset[Side]:
         """The sides it mentions."""
         return frozenset(side for side, _ in self.columns)
@@ -98,6 +103,15 @@ class Expression:
             for side in SIDES
             if column.table == side
         )
+
+
+def _split(tree: exp.Expr) -> Iterator[exp.Expr]:
+    tree = tree.unnest()
+    if isinstance(tree, exp.And):
+        yield from _split(tree.this)
+        yield from _split(tree.expression)
+    else:
+        yield tree
 
 
 def column_name(side: Side, column: str) -> str:

@@ -110,8 +110,14 @@ class JoinPlan:
             yield f"{right} <= {left} + {_interval(self.match_window.after)}"
 
     def _condition_terms(self) -> Iterator[str]:
-        if self.condition is not None:
-            yield f"({self.condition.sql})"
+        """The user's condition, part by part, its comparisons hidden from Spark.
+
+        Spark takes any comparison in ON for a bound on event time: with `left.v > 5` it would keep
+        left rows until the watermark is past 5,000 ms for ever. And any equality of the two sides
+        would become a join key. In ON null is as good as false, so nothing else changes.
+        """
+        for part in self.condition.conjuncts if self.condition else ():
+            yield f"coalesce({part.sql}, false)"
 
     @cached_property
     def spark_conf(self) -> Mapping[str, str]:

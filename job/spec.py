@@ -147,6 +147,17 @@ class DeadLetterSpec(_Frozen):
     topic: Topic
 
 
+class JoinTest(_Frozen):
+    """A test in the spec: `streamjoin test` runs it without Spark or Kafka."""
+
+    name: Annotated[str, Field(min_length=1)]
+    left: list[dict[str, Any]] = []
+    """Values of left records in their order, or `{value: …, batch: 2}` with what Kafka adds."""
+    right: list[dict[str, Any]] = []
+    output: list[dict[str, Any]] = []
+    """The rows that must come out, in any order, by the fields named here."""
+
+
 class JoinSpec(_Frozen):
     name: Name
     kafka: KafkaSpec
@@ -163,6 +174,7 @@ class JoinSpec(_Frozen):
     """`drop`: records that cannot be read are counted and dropped."""
     on_null_key: Literal["pass", "drop", "dead_letter"] = "pass"
     """`pass`: a null key matches nothing and comes out unmatched where the join type says so."""
+    tests: list[JoinTest] = []
 
     @field_validator("start_from")
     @classmethod

@@ -5,14 +5,14 @@ Spark evaluates before the join keeps a row from being counted as late; one it e
 join does not.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import sqlglot
 from sqlglot import exp
 
 from job.durations import milliseconds
-from job.expressions import SIDES, Expression, Side
+from job.expressions import SIDES, Side
 from job.plan import JoinPlan, window_end_column
 from job.semantics.compiled import Compiled, Env
 from job.semantics.evaluator import Layout, compile_expression, compile_predicate
@@ -77,8 +77,9 @@ class _Planner:
         # Spark's left anti join is the unmatched part of a left outer one.
         anti = plan.join_type is JoinType.LEFT_ANTI
         self._join_type = JoinType.LEFT_OUTER if anti else plan.join_type
-        equalities, self._conjuncts = _equalities_apart(_conjuncts(plan.condition))
-        self._key_parts = [*self._spec_key_parts(), *map(self._key_part, equalities)]
+        condition = plan.condition.conjuncts if plan.condition else ()
+        self._conjuncts = [part.tree for part in condition]
+        self._key_parts = self._spec_key_parts()
 
     def _spec_key_parts(self) -> list["_KeyPart"]:
         keys = zip(self._plan.left.key, self._plan.right.key, strict=True)
@@ -88,7 +89,6 @@ class _Planner:
         ]
 
     def _key_part(self, equality: exp.Binary) -> "_KeyPart":
-        """Any equality between the sides is a join key, wherever in the ON clause it stands."""
         trees = (equality.left, equality.right)
         of_left, of_right = trees if _sides(equality.left) == {"left"} else trees[::-1]
         kind = compile_expression(equality, self._layout)  # both operands in their common type
@@ -151,15 +151,6 @@ class _Planner:
             self._late_time,
         )
 
-    def _columns_never_null(self, side: Side) -> list[Compiled]:
-        """Columns that are null in no pair that passes ON: Spark infers IS NOT NULL for them."""
-        return [
-            compile_expression(column, self._layout)
-            for conjunct in self._conjuncts
-            for column in _under_null_intolerant(conjunct)
-            if column.table == side
-        ]
-
     def _late_time(self, event_time_us: int) -> int:
         if self._plan.window is None:
             return event_time_us
@@ -171,8 +162,7 @@ class _Planner:
         keep = self._predicate(self._one_sided(side) if padded else [])
         # The plan says in ON that a key compared with `=` is not null, so that such a row comes
         # out at once and is not stored.
-        spec_keys = self._key_parts[: len(self._plan.left.key)]
-        never_null = [part.of(side) for part in spec_keys if not part.null_safe]
+        never_null = [part.of(side) for part in self._key_parts if not part.null_safe]
 
         def pre_join_filter(row: Row) -> bool:
             env = self._alone(side, row)
@@ -291,63 +281,13 @@ def _equality(left: exp.Expr, right: exp.Expr, *, null_safe: bool) -> exp.Binary
     return kind(this=left.copy(), expression=right.copy())
 
 
-def _equalities_apart(conjuncts: list[exp.Expr]) -> tuple[list[exp.Binary], list[exp.Expr]]:
-    """The conjuncts that are an equality of left with right, and the others."""
-    equalities: list[exp.Binary] = []
-    others: list[exp.Expr] = []
-    for conjunct in conjuncts:
-        if isinstance(conjunct, (exp.EQ, exp.NullSafeEQ)) and _compares_sides(conjunct):
-            equalities.append(conjunct)
-        else:
-            others.append(conjunct)
-    return equalities, others
-
-
-def _compares_sides(comparison: exp.Binary) -> bool:
-    """Whether one operand is of the left side alone and the other of the right."""
-    one, another = _sides(comparison.left), _sides(comparison.right)
-    return len(one) == len(another) == 1 and one != another
-
-
 def _layout(decoders: dict[Side, RecordDecoder]) -> Layout:
     columns = [(side, *column) for side in SIDES for column in decoders[side].columns]
     return {(side, name): (index, kind) for index, (side, name, kind) in enumerate(columns)}
 
 
-def _conjuncts(condition: Expression | None) -> list[exp.Expr]:
-    """The parts of a condition that all must hold, as Spark splits it."""
-    if condition is None:
-        return []
-    tree = condition.tree.unnest()
-    return _split(tree)
-
-
-def _split(tree: exp.Expr) -> list[exp.Expr]:
-    if isinstance(tree, exp.And):
-        return [*_split(tree.this.unnest()), *_split(tree.expression.unnest())]
-    return [tree]
-
-
 def _sides(tree: exp.Expr) -> set[str]:
     return {column.table for column in tree.find_all(exp.Column)}
-
-
-_NULL_INTOLERANT = (
-    exp.Paren, exp.Not, exp.EQ, exp.NEQ, exp.LT, exp.LTE, exp.GT, exp.GTE, exp.Like, exp.Neg,
-    exp.Add, exp.Sub, exp.Mul, exp.Div, exp.Mod, exp.IntDiv, exp.Cast, exp.Lower, exp.Upper,
-    exp.Abs, exp.Length, exp.StartsWith, exp.EndsWith, exp.Contains,
-)  # fmt: skip
-
-
-def _under_null_intolerant(tree: exp.Expr) -> Iterator[exp.Column]:
-    """Columns whose null would make `tree` null: those with only such operations above them."""
-    if isinstance(tree, exp.Column):
-        yield tree
-    elif type(tree) in _NULL_INTOLERANT or (
-        isinstance(tree, exp.TryCast) and not tree.args.get("safe")
-    ):
-        for child in tree.iter_expressions():
-            yield from _under_null_intolerant(child)
 
 
 def _interval(millis: int) -> exp.Expr:

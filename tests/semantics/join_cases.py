@@ -144,7 +144,10 @@ def specified(case: Case) -> tuple[list[Batch], list[Phase]]:
             if step.left or step.right:
                 run(step)
             continue
-        waits = not (isinstance(step, Restart) and step.before_batch_without_data)
+        # Spark is told once a phase whether it runs batches without data.
+        ran_without_data = any(not (done.left or done.right) for done in current)
+        before = isinstance(step, Restart) and step.before_batch_without_data
+        waits = not before or ran_without_data
         while waits and simulator.needs_batch_without_data():
             run(Data())
         if isinstance(step, Restart) and current:

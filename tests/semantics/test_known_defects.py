@@ -191,11 +191,6 @@ def test_in_the_dataflow_null_keys_match_nothing(spark, store):
         assert (join_type, unmatched + 1) == (join_type, rows.total())
 
 
-@pytest.mark.xfail(
-    strict=True,
-    raises=differential.DifferenceError,
-    reason="the ON clause shows Spark the condition's own comparisons, which it takes for bounds",
-)
 def test_in_the_dataflow_a_comparison_in_the_condition_keeps_no_unmatched_row_back(spark):
     steps = (Data([row(1, 0, 9)], []), Data([row(9, 100_000, 9)], [row(9, 100_000)]), Idle())
     rows = output_of(spark, case(steps=steps, condition="left.v > 5"))
