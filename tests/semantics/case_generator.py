@@ -136,8 +136,8 @@ def _steps(draw: st.DrawFn, times: st.SearchStrategy[int]) -> list[Step]:
     steps: list[Step] = []
     moment = EPOCH_MS
     for _ in range(draw(st.sampled_from([2, 3, 3, 4]))):
-        early = times.map(lambda at, moment=moment: max(moment - 22_500, EPOCH_MS) + at)
-        lines = _lines(st.one_of(*[times.map(lambda at, moment=moment: moment + at)] * 3, early))
+        early = times.map(lambda at, moment=moment: moment - 40_000 + at)
+        lines = _lines(st.one_of(*[times.map(lambda at, moment=moment: moment + at)] * 2, early))
         left, right = (draw(st.sampled_from([4, 6, 2, 0, 1, 9])) for _ in range(2))
         steps.append(Data(tuple(draw(_many(lines, left))), tuple(draw(_many(lines, right)))))
         moment += draw(st.sampled_from([10_000, 15_000, 2_500, 30_000]))

@@ -30,7 +30,6 @@ def test_spark_and_the_specification_agree_on_generated_joins(spark: SparkSessio
     differential.run_many(spark, CASES, seconds=SECONDS, statistics=statistics)
 
     assert statistics.rows > 0
-    assert statistics.late_rows > 0
 
 
 def row(k, at, v=0):
@@ -68,7 +67,9 @@ STEPS = (
 
 @pytest.mark.parametrize("store", STATE_STORES, ids=str)
 def test_without_a_planted_bug_the_scenario_agrees(spark: SparkSession, store):
-    assert differential.check(spark, case(steps=STEPS, store=store))
+    batches = differential.check(spark, case(steps=STEPS, store=store))
+
+    assert sum(batch.late_rows for batch in batches) > 0
 
 
 def strict_bound_for_a_non_strict_one(monkeypatch):

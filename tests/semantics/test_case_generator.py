@@ -1,0 +1,40 @@
+"""The generated joins are worth comparing: they hold what joins get wrong. No Spark here."""
+
+from collections import Counter
+
+from hypothesis import HealthCheck, Phase, given, settings
+
+from tests.semantics.case_generator import cases
+from tests.semantics.join_cases import Case, Restart, specified
+
+EXAMPLES = 300
+
+
+def test_generated_cases_hold_what_joins_get_wrong() -> None:
+    seen: Counter[str] = Counter()
+
+    @settings(
+        max_examples=EXAMPLES,
+        deadline=None,
+        database=None,
+        derandomize=True,
+        phases=[Phase.generate],
+        suppress_health_check=list(HealthCheck),
+    )
+    @given(cases())
+    def collect(case: Case) -> None:
+        batches, _ = specified(case)
+        seen["cases"] += 1
+        seen["late rows"] += any(batch.late_rows for batch in batches)
+        seen["output"] += any(batch.output for batch in batches)
+        seen["evictions"] += any(batch.removed_rows for batch in batches)
+        seen["restarts"] += any(isinstance(step, Restart) for step in case.steps)
+        seen["bad records"] += any(any(batch.bad_records.values()) for batch in batches)
+        seen[case.spec["join"]["type"]] += 1
+
+    collect()
+
+    for what in ("late rows", "output", "evictions", "restarts", "bad records"):
+        assert seen[what] > seen["cases"] / 20, (what, seen)
+    for join_type in ("inner", "left_outer", "right_outer", "full_outer", "left_semi", "left_anti"):
+        assert seen[join_type] > seen["cases"] / 50, (join_type, seen)
