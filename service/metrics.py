@@ -192,8 +192,8 @@ def _event_time_max(sides: Mapping[str, SideTotals]) -> Metric:
 def _join_state(last: BatchProgress) -> Iterator[Metric]:
     yield _gauge(
         "state_rows",
-        "Rows held in join state as of the last batch, the sum of both sides: "
-        "Spark does not report them apart.",
+        "Rows held in join state as of the last batch, the sum of both sides: Spark does not "
+        "report them apart. Rows of one side with equal key and event time count once.",
         last.state_rows,
     )
 

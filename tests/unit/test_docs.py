@@ -54,6 +54,40 @@ def test_example_is_valid_and_planned_by_the_commands() -> None:
         assert 0 == done.exit_code, done.output
 
 
+def test_example_passes_its_own_tests() -> None:
+    done = CliRunner().invoke(app, ["test", str(ROOT / "join.example.yaml")])
+
+    assert 0 == done.exit_code, done.output
+    assert 2 == done.output.count("passed: ")
+
+
+def test_test_that_fails_ends_with_1_and_shows_the_rows(tmp_path: Path) -> None:
+    spec = tmp_path / "join.yaml"
+    spec.write_text((ROOT / "join.example.yaml").read_text().replace("user: null}]", "user: x}]"))
+    done = CliRunner().invoke(app, ["test", str(spec)])
+
+    assert 1 == done.exit_code
+    assert "FAILED: a bot's click is none" in done.output
+    assert "missing: {'ad_id': 1, 'user': 'x'}" in done.output
+
+
+def test_simulation_gives_the_output_values_alone_when_asked(tmp_path: Path) -> None:
+    (tmp_path / "l").write_text(
+        '{"ad_id":1,"shown_at":"2026-01-01T00:00:00Z","campaign":"c","cost":1.0}\nno json\n'
+    )
+    (tmp_path / "r").write_text('{"ad_id":1,"clicked_at":"2026-01-01T00:10:00Z","user":"ann"}\n')
+    files = ["--left", str(tmp_path / "l"), "--right", str(tmp_path / "r")]
+    spec = str(ROOT / "join.example.yaml")
+
+    lines = CliRunner().invoke(app, ["simulate", spec, *files, "--format", "jsonl"]).output
+    story = CliRunner().invoke(app, ["simulate", spec, *files, "--explain", "1"]).output
+    told = CliRunner().invoke(app, ["simulate", spec, *files]).output
+
+    assert {"ad_id": 1, "user": "ann"}.items() <= json.loads(lines).items()
+    assert "left 0/0: stored" in story
+    assert "1 dropped, malformed_json (0/1)" in told
+
+
 def test_plan_for_programs_is_json() -> None:
     done = CliRunner().invoke(app, ["plan", str(ROOT / "join.example.yaml"), "--json"])
 
