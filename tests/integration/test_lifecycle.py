@@ -180,19 +180,25 @@ def test_spec_that_the_checkpoint_does_not_accept_is_refused_field_by_field(
         assert 1 == job.terminate()
 
 
-def test_broker_that_goes_away_is_waited_for(tmp_path: Path) -> None:
+def test_broker_that_is_not_there_or_goes_away_is_waited_for(tmp_path: Path) -> None:
     with EmbeddedKafka(tmp_path / "kafka") as kafka:
         pairs = Pairs(kafka, "outage", tmp_path)
         pairs.create_topics()
+        pairs.produce(range(3))
+        kafka.stop()
         with Job(pairs.spec(), tmp_path) as job:
-            pairs.produce(range(3))
+            failure = job.wait_for_state("RESTARTING").last_failure
+            assert failure is not None
+            assert "broker" == failure.code
+            assert f"no broker answers at {kafka.bootstrap_servers}" in failure.message
+
+            kafka.start()
             read_all(job, 3)
             kafka.kill()
-
             failure = job.wait_for_state("RESTARTING").last_failure
             assert failure is not None
             assert failure.retryable
-            assert kafka.bootstrap_servers in failure.message
+            assert f"lost Kafka at {kafka.bootstrap_servers}" in failure.message
 
             kafka.start()
             pairs.produce(range(3, 6))

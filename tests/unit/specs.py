@@ -36,9 +36,9 @@ BASE: dict[str, Any] = {
 }
 
 
-def spec_yaml(**changes: Any) -> str:
-    """BASE with `part__field` replaced; None removes the field."""
-    document = yaml.safe_load(yaml.safe_dump(BASE))
+def changed(text: str, **changes: Any) -> str:
+    """The YAML in `text` with fields or `part__field` replaced; None removes the field."""
+    document = yaml.safe_load(text)
     for name, value in changes.items():
         *path, field = name.split("__")
         target = document
@@ -49,6 +49,10 @@ def spec_yaml(**changes: Any) -> str:
         else:
             target[field] = value
     return yaml.safe_dump(document, sort_keys=False)
+
+
+def spec_yaml(**changes: Any) -> str:
+    return changed(yaml.safe_dump(BASE), **changes)
 
 
 def plan(**changes: Any) -> JoinPlan:

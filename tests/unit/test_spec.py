@@ -5,10 +5,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
 from job.errors import SpecError
 from job.spec import JoinType, spec_from_yaml, spec_json_schema
+from tests.unit.specs import changed
 
 EXAMPLE = (Path(__file__).parents[2] / "join.example.yaml").read_text()
 
@@ -21,18 +21,7 @@ def problems(text: str, environment: dict[str, str] | None = None) -> dict[str, 
 
 
 def example(**changes: Any) -> str:
-    """The example with top-level fields or `side__field` replaced; None removes the field."""
-    document = yaml.safe_load(EXAMPLE)
-    for name, value in changes.items():
-        *path, field = name.split("__")
-        target = document
-        for part in path:
-            target = target[part]
-        if value is None:
-            del target[field]
-        else:
-            target[field] = value
-    return yaml.safe_dump(document)
+    return changed(EXAMPLE, **changes)
 
 
 def test_the_example_is_read_as_written() -> None:
