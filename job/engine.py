@@ -33,6 +33,8 @@ from job.settings import JobSettings
 from job.sink import start_query
 
 _FIRST_RETRY_SECONDS = 1.0
+# Beyond any setting of the longest pause; a day without Kafka must not overflow a float.
+_DOUBLINGS_MAX = 20
 _LOOK_SECONDS = 0.5
 
 # What each state allows. A verb that changes nothing is allowed: commands may be repeated.
@@ -176,8 +178,7 @@ class Engine:
         self._finish(ended)
 
     def _should_run(self) -> bool:
-        wanted = self._desired is QueryState.RUNNING and not self._restart_wanted
-        return wanted and not self._ending
+        return not (self._stop_wanted() or self._restart_wanted or self._ending)
 
     def _finish(self, ended: "Future[bool | None]") -> None:
         """End the query between two batches; raises its failure if it had already ended."""
@@ -223,7 +224,7 @@ class Engine:
     def _retry_later(self, reason: str) -> None:
         longest = self._settings.restart_delay_max_seconds
         delay = min(longest, _FIRST_RETRY_SECONDS * 2**self._retries)
-        self._retries += 1
+        self._retries = min(self._retries + 1, _DOUBLINGS_MAX)
         _log.warning("query_retried", reason=reason, in_seconds=delay)
         self._become(QueryState.RESTARTING)
         self._wait_for(lambda: not self._should_run(), timedelta(seconds=delay))
@@ -231,7 +232,7 @@ class Engine:
 
     def _start_over(self) -> None:
         self._restart_wanted = False
-        if self._desired in {None, QueryState.RUNNING} and not self._ending:
+        if not (self._stop_wanted() or self._ending):
             self._totals = self._totals.with_restart()
             self._become(QueryState.RESTARTING)
 

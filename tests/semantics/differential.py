@@ -1,14 +1,19 @@
-"""Spark against the specification on generated joins: `python -m tests.semantics.differential N`.
+"""Spark against the specification on generated joins.
+
+    python -m tests.semantics.differential N [SEED]
 
 Prints the smallest case found that differs, as a spec and rows that `streamjoin simulate` takes.
 """
 
+import random
 import sys
+import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 
-from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import HealthCheck, Phase, given, seed, settings
 from pyspark.sql import SparkSession
 
 from tests.semantics.case_generator import cases
@@ -21,6 +26,9 @@ from tests.semantics.spark_session import start_session
 _COUNTED_IN_THE_JOIN = ("late_rows", "state_rows", "updated_rows", "removed_rows")
 
 
+WORKERS = 3
+
+
 class DifferenceError(AssertionError):
     """Spark and the specification differ."""
 
@@ -29,6 +37,7 @@ class Statistics:
     """What was run."""
 
     def __init__(self) -> None:
+        self._lock = threading.Lock()
         self.cases: Counter[str] = Counter()
         self.batches = 0
         self.records = 0
@@ -36,12 +45,13 @@ class Statistics:
         self.late_rows = 0
 
     def add(self, case: Case, batches: Sequence[Batch]) -> None:
-        self.cases[f"{case.spec['join']['type']}, {case.store}"] += 1
-        self.batches += len(batches)
-        self.rows += sum(batch.output.total() for batch in batches)
-        self.late_rows += sum(batch.late_rows for batch in batches)
-        self.records += sum(len(getattr(step, "left", ())) for step in case.steps)
-        self.records += sum(len(getattr(step, "right", ())) for step in case.steps)
+        with self._lock:
+            self.cases[f"{case.spec['join']['type']}, {case.store}"] += 1
+            self.batches += len(batches)
+            self.rows += sum(batch.output.total() for batch in batches)
+            self.late_rows += sum(batch.late_rows for batch in batches)
+            self.records += sum(len(getattr(step, "left", ())) for step in case.steps)
+            self.records += sum(len(getattr(step, "right", ())) for step in case.steps)
 
     def __str__(self) -> str:
         kinds = "\n".join(f"  {count:5} {kind}" for kind, count in sorted(self.cases.items()))
@@ -64,17 +74,39 @@ def check(spark: SparkSession, case: Case) -> list[Batch]:
 
 
 def run_many(
-    spark: SparkSession, count: int, *, seconds: float | None = None, statistics: Statistics
+    spark: SparkSession,
+    count: int,
+    *,
+    statistics: Statistics,
+    seconds: float | None = None,
+    first_seed: int = 0,
 ) -> None:
-    """`count` cases, or fewer if the time is over; raises on the first that differs, made small."""
+    """`count` cases, or fewer if the time is over; raises on one that differs, made small.
+
+    A micro-batch of a few rows leaves cores idle, so the cases run on several threads, each with a
+    session and a seed of its own: the same cases every time.
+    """
     deadline = None if seconds is None else time.monotonic() + seconds
+    shares = [count // WORKERS + (worker < count % WORKERS) for worker in range(WORKERS)]
+    with ThreadPoolExecutor(WORKERS) as pool:
+        runs = [
+            pool.submit(_run, spark.newSession(), share, first_seed + worker, deadline, statistics)
+            for worker, share in enumerate(shares)
+        ]
+    for run in runs:
+        run.result()
+
+
+def _run(
+    spark: SparkSession, count: int, number: int, deadline: float | None, statistics: Statistics
+) -> None:
     found: list[DifferenceError] = []
 
+    @seed(number)
     @settings(
         max_examples=count,
         deadline=None,
         database=None,
-        derandomize=seconds is not None,
         phases=[Phase.generate, Phase.shrink],
         suppress_health_check=list(HealthCheck),
         print_blob=False,
@@ -100,11 +132,14 @@ def run_many(
 
 def main() -> int:
     count = int(sys.argv[1]) if len(sys.argv) > 1 else 1_000
+    first_seed = int(sys.argv[2]) if len(sys.argv) > 2 else random.randrange(2**31)
+    sys.stdout.write(f"{count} cases; again: python -m tests.semantics.differential {count} ")
+    sys.stdout.write(f"{first_seed}\n")
     statistics = Statistics()
     started = time.monotonic()
     spark = start_session()
     try:
-        run_many(spark, count, statistics=statistics)
+        run_many(spark, count, statistics=statistics, first_seed=first_seed)
     except DifferenceError as difference:
         sys.stdout.write(f"{difference}\n")
         return 1
