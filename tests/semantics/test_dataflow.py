@@ -34,16 +34,17 @@ def right(k: str | None, at: float, b: int = 1) -> dict[str, Any]:
     return {"k": k, "t": T0 + round(at * 1000), "b": b}
 
 
+# Some of them bear a time far ahead.
 UNREADABLE = {
     "tombstone": [None],
     "malformed_json": [
         "garbage", "", " ", "null", "5", "[]", '[{"k":"x","t":1700000000000}]', '{"k":"x"',
-        "{'k':'x'}", '{k:"x"}', '{"k":"x","t":1700000000000} and more',
+        "{'k':'x'}", '{k:"x"}', '{"k":"x","t":1900000000000} and more',
         '{"k":"x","t":1700000000000}{"k":"y"}', '{"k":"x","t":1700000000000}\n{"k":"y"}',
         '{"k":"x","t":1700000000000,"a":NaN}',
     ],
     "schema_mismatch": [
-        '{"k":"x","t":1700000000000,"a":"one"}', '{"k":"x","t":1700000000000,"a":1.5}',
+        '{"k":"x","t":1900000000000,"a":"one"}', '{"k":"x","t":1700000000000,"a":1.5}',
         '{"k":"x","t":1700000000000,"a":9223372036854775808}',
         '{"k":"x","t":1700000000000,"other":"yesterday"}',
     ],
