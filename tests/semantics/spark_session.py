@@ -15,7 +15,10 @@ _CONF = {
     "spark.sql.shuffle.partitions": "1",
     "spark.default.parallelism": "1",
     # Tests live for seconds: the optimizing compiler would cost more than it gives.
-    "spark.driver.extraJavaOptions": "-Xss16m -XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+    # The code cache of that mode is small; when it is full, nothing more is compiled at all.
+    "spark.driver.extraJavaOptions": (
+        "-Xss16m -XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m -XX:+UseSerialGC"
+    ),
     "spark.driver.memory": "1g",
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
