@@ -36,8 +36,7 @@ _EXIT_SECONDS = 10.0
 class Jvm:
     """A JVM that waits for PySpark. Starting returns at once, so that other work can go on.
 
-    bin/spark-submit would start a shell and a second JVM first, only to find out this command:
-    2 s of the 5 s to a session.
+    bin/spark-submit would start a shell and a second JVM first, only to find out this command.
     """
 
     def __init__(self, settings: JobSettings, conf: Mapping[str, str]) -> None:

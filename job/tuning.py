@@ -1,7 +1,7 @@
 """Every setting the plan chooses for the user, in one place, each with its reason.
 
-Figures are from the project's benchmark: 2 cores, 1,000,000 records a side, one machine; they
-compare settings with each other and are no promise of speed.
+Figures were measured on a prototype of this join on 2 cores; they compare settings with each other
+and are no promise of speed. What the join does today: bench/README.md.
 """
 
 from collections.abc import Mapping
