@@ -16,6 +16,8 @@ import typer
 
 from job.errors import SpecError, StreamjoinError
 from job.explain import explained
+from job.expressions import SIDES, Side
+from job.fingerprint import fingerprint
 from job.plan import JoinPlan
 from job.planner import join_plan
 from job.semantics.cli import simulation_lines, spec_test_lines
@@ -138,23 +140,19 @@ def planned(spec: JoinSpec) -> JoinPlan:
 
 def facts(made: JoinPlan) -> dict[str, object]:
     """The plan for programs."""
-    from job.fingerprint import fingerprint
 
-    def retention_seconds(of_side: str) -> float | None:
-        retention = made.left.retention if of_side == "left" else made.right.retention
+    def retention_seconds(side: Side) -> float | None:
+        retention = made.side(side).retention
         return None if retention is None else retention.total_seconds()
 
     return {
         "name": made.name,
         "join_type": made.join_type.value,
         "on": made.on,
-        "retention_seconds": {side: retention_seconds(side) for side in ("left", "right")},
+        "retention_seconds": {side: retention_seconds(side) for side in SIDES},
         "output_columns": {name: column.text for name, column in made.output.columns.items()},
         "spark_conf": dict(made.spark_conf),
-        "source_options": {
-            "left": dict(made.left.source_options),
-            "right": dict(made.right.source_options),
-        },
+        "source_options": {side: dict(made.side(side).source_options) for side in SIDES},
         "sink_options": dict(made.output.sink_options),
         "frozen": fingerprint(made),
     }

@@ -50,9 +50,8 @@ class Checkpoint:
             )
         return document
 
-    def claim(self, wanted: Mapping[str, str]) -> None:
-        """Freeze `wanted` at the first start; later, refuse a spec that differs."""
-        frozen = self.fingerprint
+    def claim(self, frozen: Mapping[str, str] | None, wanted: Mapping[str, str]) -> None:
+        """Freeze `wanted` where nothing is `frozen` yet; otherwise refuse a spec that differs."""
         if frozen is None:
             self._write(_FINGERPRINT, wanted)
             return

@@ -76,8 +76,6 @@ def observed_metrics(side: SidePlan) -> list[Column]:
         F.count(F.lit(1)).alias("records"),
         F.expr(f"count_if(reason IS NULL AND ({null_key}))").alias("null_keys"),
         F.expr(f"unix_millis(max(`{side.event_time_column}`))").alias("event_time_max_ms"),
-        F.expr("unix_millis(min(timestamp))").alias("record_timestamp_min_ms"),
-        F.expr("unix_millis(max(timestamp))").alias("record_timestamp_max_ms"),
         *(F.expr(f"count_if(reason = '{reason}')").alias(reason) for reason in REASONS),
     ]
 

@@ -43,7 +43,6 @@ def typed(side: SidePlan) -> list[str]:
         *columns,
         *_record_columns(side),
         position,
-        "timestamp",
         f"{_written_event_time(side)} AS written_event_time",
         f"{_value_reason(side)} AS value_reason",
     ]

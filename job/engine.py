@@ -74,7 +74,6 @@ class Engine:
         self._last_failure: Failure | None = None
         self._retries = 0
         self._jvm: Jvm | None = None
-        self._query: StreamingQuery | None = None
         self._workers = ThreadPoolExecutor(thread_name_prefix="engine")
 
     def run(self) -> QueryState:
@@ -170,20 +169,18 @@ class Engine:
         dataflow = kafka_dataflow(spark, plan)
         topics.result()
         checkpoint.desired_state = QueryState.RUNNING
-        self._query = start_query(dataflow, plan, checkpoint.query_location)
-        self._run_id = str(self._query.runId)
+        query = start_query(dataflow, plan, checkpoint.query_location)
+        self._run_id = str(query.runId)
         self._become(QueryState.RUNNING)
-        ended = self._workers.submit(self._query.awaitTermination)
+        ended = self._workers.submit(query.awaitTermination)
         self._wait_for(lambda: ended.done() or not self._should_run())
-        self._finish(ended)
+        self._finish(query, ended)
 
     def _should_run(self) -> bool:
         return not (self._stop_wanted() or self._restart_wanted or self._ending)
 
-    def _finish(self, ended: "Future[bool | None]") -> None:
+    def _finish(self, query: StreamingQuery, ended: "Future[bool | None]") -> None:
         """End the query between two batches; raises its failure if it had already ended."""
-        query, self._query = self._query, None
-        assert query is not None
         if ended.done():
             ended.result()
             return
@@ -205,7 +202,6 @@ class Engine:
             self._become(QueryState.STARTING)
 
     def _fail(self, error: StreamjoinError) -> None:
-        self._query = None
         if self._jvm is not None and not self._jvm.is_alive:
             self._close_jvm()
         self._totals = self._totals.with_failure(error.code)
@@ -261,7 +257,7 @@ class Engine:
         frozen, plan = checkpoint.fingerprint, self._plan
         if frozen is not None and self._settings.state_partitions is None:
             plan = replace(plan, state_partitions=int(frozen["state partitions"]))
-        checkpoint.claim(fingerprint(plan))
+        checkpoint.claim(frozen, fingerprint(plan))
         return plan
 
     def _become(self, state: QueryState) -> None:

@@ -9,7 +9,6 @@ from job.fingerprint import fingerprint
 from job.plan import JoinPlan, SidePlan
 from job.spec import Delivery, JoinType
 
-_OTHER: dict[Side, Side] = {"left": "right", "right": "left"}
 _WIDTH = 18
 
 _MATCHES = {
