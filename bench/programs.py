@@ -16,6 +16,7 @@ from deploy.local.java import java_home
 from deploy.local.kafka import EmbeddedKafka
 from deploy.local.processes import last_lines, start_child, stop_child
 from job.errors import StreamjoinError
+from job.spec import Delivery
 
 # A batch of the backlog takes some seconds; a busy machine several times that.
 _STOP_SECONDS = 60.0
@@ -70,14 +71,16 @@ def running(program: Program, task: Task, kafka: EmbeddedKafka, folder: Path) ->
         stop_child(process, grace_seconds=_STOP_SECONDS)
 
 
+@dataclass(frozen=True)
 class Streamjoin:
     """This project's job, with the settings it has when nobody sets any."""
 
-    name = "streamjoin"
+    name: str
+    delivery: Delivery
 
     def start(self, task: Task, folder: Path, log: Path) -> subprocess.Popen[bytes]:
         spec = folder / "spec.yaml"
-        spec.write_text(join_spec(task, folder / "checkpoint"))
+        spec.write_text(join_spec(task, folder / "checkpoint", self.delivery))
         environment = {
             **os.environ,
             "JAVA_HOME": str(java_home()),
@@ -88,10 +91,16 @@ class Streamjoin:
         return start_child([command, "run", spec], log=log, environment=environment)
 
 
-PROGRAMS: dict[str, Program] = {program.name: program for program in [Streamjoin()]}
+PROGRAMS: dict[str, Program] = {
+    program.name: program
+    for program in [
+        Streamjoin("streamjoin", Delivery.EXACTLY_ONCE),
+        Streamjoin("streamjoin-at-least-once", Delivery.AT_LEAST_ONCE),
+    ]
+}
 
 
-def join_spec(task: Task, checkpoint: Path) -> str:
+def join_spec(task: Task, checkpoint: Path, delivery: Delivery) -> str:
     delay = f"{task.workload.watermark_delay_ms} milliseconds"
     return f"""\
 name: bench
@@ -121,7 +130,7 @@ output:
     user: right.user
     shown_at: left.shown_at
     clicked_at: right.clicked_at
-  delivery: at_least_once
+  delivery: {delivery}
 checkpoint: {checkpoint}
 on_bad_record: drop
 """

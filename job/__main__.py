@@ -6,7 +6,7 @@ import os
 import signal
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from types import FrameType
 from typing import Annotated, Literal
@@ -15,11 +15,10 @@ import structlog
 import typer
 
 from job.errors import SpecError, StreamjoinError
-from job.explain import explained
-from job.expressions import SIDES, Side
-from job.fingerprint import fingerprint
+from job.explain import explained, facts
 from job.plan import JoinPlan
 from job.planner import join_plan
+from job.redaction import Redaction
 from job.semantics.cli import simulation_lines, spec_test_lines
 from job.semantics.spec_tests import SpecTest
 from job.settings import JobSettings
@@ -31,7 +30,22 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
+care = typer.Typer(help="Care for a stopped job's checkpoint.", no_args_is_help=True)
+app.add_typer(care, name="checkpoint")
+dead = typer.Typer(
+    help="What the join could not take: look, and put it back.", no_args_is_help=True
+)
+app.add_typer(dead, name="dead-letters")
 SpecFile = Annotated[Path, typer.Argument(metavar="SPEC", help="The join's YAML file.")]
+
+Location = Annotated[str, typer.Argument(help="A folder, on any file system Hadoop reaches.")]
+
+LetterSide = Annotated[
+    Literal["left", "right", "output"] | None, typer.Option(help="Those of one side.")
+]
+LetterReason = Annotated[
+    str | None, typer.Option(metavar="REASON", help="Those with one reason, e.g. malformed_json.")
+]
 
 
 @app.command()
@@ -104,24 +118,149 @@ def schema() -> None:
 
 
 @app.command()
+def state(
+    spec: SpecFile,
+    key: Annotated[
+        list[str] | None, typer.Option(help="A part of the key, in the spec's order; may repeat.")
+    ] = None,
+    side: Annotated[Literal["left", "right"], typer.Option(help="Whose rows.")] = "left",
+) -> None:
+    """Show what a stopped job's checkpoint holds: the rows of a key, or how many rows."""
+    from job.care import cli
+
+    with errors_reported(spec):
+        lines = cli.state(planned(read(spec)), JobSettings(), side, key or [])
+    sys.stdout.writelines(f"{line}\n" for line in lines)
+
+
+@care.command("verify")
+def verify_checkpoint(spec: SpecFile) -> None:
+    """Read all of a stopped job's checkpoint and say whether it is whole; exit 1 where not."""
+    from job.care import cli
+
+    with errors_reported(spec):
+        lines, is_well = cli.verify(planned(read(spec)), JobSettings())
+    sys.stdout.writelines(f"{line}\n" for line in lines)
+    raise typer.Exit(0 if is_well else 1)
+
+
+@care.command("backup")
+def backup_checkpoint(spec: SpecFile, target: Location) -> None:
+    """Copy a stopped job's checkpoint to a new folder."""
+    from job.care import cli
+
+    with errors_reported(spec):
+        lines = cli.backup(planned(read(spec)), JobSettings(), target)
+    sys.stdout.writelines(f"{line}\n" for line in lines)
+
+
+@care.command("restore")
+def restore_checkpoint(
+    spec: SpecFile,
+    source: Location,
+    results_again: Annotated[
+        bool, typer.Option(help="Go on from an older copy: results that are out come again.")
+    ] = False,
+) -> None:
+    """Put a backup in the checkpoint's place; what is there now is kept aside."""
+    from job.care import cli
+
+    with errors_reported(spec):
+        lines = cli.restore(planned(read(spec)), JobSettings(), source, results_again=results_again)
+    sys.stdout.writelines(f"{line}\n" for line in lines)
+
+
+@care.command("repair")
+def repair_checkpoint(spec: SpecFile) -> None:
+    """Put aside what a power cut left half written, where that is safe; a start does so, too."""
+    from job.care import cli
+
+    with errors_reported(spec):
+        lines = cli.repair(planned(read(spec)), JobSettings())
+    sys.stdout.writelines(f"{line}\n" for line in lines)
+
+
+@care.command("repartition")
+def repartition_checkpoint(spec: SpecFile) -> None:
+    """Change the number of state partitions: refused, with the reason."""
+    from job.care import cli
+
+    with errors_reported(spec):
+        cli.repartition()
+
+
+@dead.command("list")
+def list_dead_letters(
+    spec: SpecFile,
+    side: LetterSide = None,
+    reason: LetterReason = None,
+    limit: Annotated[int | None, typer.Option(min=1, help="No more than so many.")] = None,
+) -> None:
+    """List the dead letters that were not put back, and why each is one."""
+    from job.dead_letters import cli
+
+    with errors_reported(spec):
+        lines = cli.listed(planned(read(spec)), cli.Wanted(side, reason), limit)
+        sys.stdout.writelines(f"{line}\n" for line in lines)
+
+
+@dead.command("replay")
+def replay_dead_letters(
+    spec: SpecFile,
+    side: LetterSide = None,
+    reason: LetterReason = None,
+    dry_run: Annotated[bool, typer.Option(help="Say what would be put back.")] = False,
+) -> None:
+    """Put dead letters back into the topics they came from, each once, in one transaction."""
+    from job.dead_letters import cli
+
+    with errors_reported(spec):
+        lines = cli.put_back(planned(read(spec)), cli.Wanted(side, reason), dry_run=dry_run)
+        sys.stdout.writelines(f"{line}\n" for line in lines)
+
+
+@app.command()
 def run(spec: SpecFile) -> None:
     """Run the join until SIGTERM or Ctrl-C."""
     with errors_reported(spec):
-        made = planned(read(spec))
-        failed = served(made, JobSettings())
+        document = read(spec)
+        failed = served(document, planned(document), JobSettings())
     raise typer.Exit(1 if failed else 0)
 
 
-def served(made: JoinPlan, settings: JobSettings) -> bool:
+def served(spec: JoinSpec, made: JoinPlan, settings: JobSettings) -> bool:
     """Run engine and control socket until a signal ends them; whether the query had failed."""
     # Imported here: no other command is to wait for PySpark.
+    from job.account import Account
+    from job.answers import PlanAnswer
+    from job.broker_watch import BrokerWatch
     from job.control import control_socket
+    from job.desk import Desk
     from job.engine import Engine
+    from job.idle import IdleSides
+    from job.kafka_security import kafka_access, librdkafka_settings
     from job.progress import QueryState
 
-    log_to_stderr()
-    engine = Engine(made, settings)
-    with control_socket(settings.socket, engine), on_signals(engine.end):
+    redaction, account = Redaction(), Account()
+    log_to_stderr(redaction)
+    answer = PlanAnswer(
+        text=explained(made), facts=facts(made), spec=spec.model_dump(mode="json", by_alias=True)
+    )
+    watch = BrokerWatch(
+        made,
+        settings=lambda: librdkafka_settings(kafka_access(made.bootstrap_servers, made.security)),
+        read=lambda: account.offsets,
+    )
+    engine = Engine(made, settings, redaction, account, IdleSides(made, account, watch))
+    desk = Desk(engine, account, watch, made, answer)
+    with (
+        control_socket(settings.socket, desk),
+        on_signals(engine.end),
+        closing(watch),
+        closing(desk),
+    ):
+        watch.start()
+        desk.start()
         return engine.run() is QueryState.FAILED
 
 
@@ -136,26 +275,6 @@ def read(path: Path) -> JoinSpec:
 def planned(spec: JoinSpec) -> JoinPlan:
     partitions = JobSettings().state_partitions or os.cpu_count() or 1
     return join_plan(spec, state_partitions=partitions)
-
-
-def facts(made: JoinPlan) -> dict[str, object]:
-    """The plan for programs."""
-
-    def retention_seconds(side: Side) -> float | None:
-        retention = made.side(side).retention
-        return None if retention is None else retention.total_seconds()
-
-    return {
-        "name": made.name,
-        "join_type": made.join_type.value,
-        "on": made.on,
-        "retention_seconds": {side: retention_seconds(side) for side in SIDES},
-        "output_columns": {name: column.text for name, column in made.output.columns.items()},
-        "spark_conf": dict(made.spark_conf),
-        "source_options": {side: dict(made.side(side).source_options) for side in SIDES},
-        "sink_options": dict(made.output.sink_options),
-        "frozen": fingerprint(made),
-    }
 
 
 @contextmanager
@@ -190,7 +309,7 @@ def on_signals(end: Callable[[], None]) -> Iterator[None]:
             signal.signal(number, handler)
 
 
-def log_to_stderr() -> None:
+def log_to_stderr(redaction: Redaction) -> None:
     """JSON lines for machines, plain ones on a terminal."""
     terminal = sys.stderr.isatty()
     structlog.configure(
@@ -198,6 +317,7 @@ def log_to_stderr() -> None:
             structlog.processors.add_log_level,
             structlog.processors.TimeStamper(fmt="iso", utc=True),
             structlog.processors.format_exc_info,
+            redaction.scrub_event,
             structlog.dev.ConsoleRenderer() if terminal else structlog.processors.JSONRenderer(),
         ],
         wrapper_class=structlog.make_filtering_bound_logger(logging.INFO),

@@ -1,11 +1,14 @@
 """From a JoinPlan to one streaming DataFrame. Read top-down: each step stands below its caller."""
 
+from collections.abc import Sequence
+
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from job import decoding
 from job.durations import milliseconds
 from job.expressions import SIDES, Side, column_name
+from job.kafka_security import KafkaAccess, spark_options
 from job.plan import JoinPlan, SidePlan, position_column, window_end_column
 from job.progress import REASONS
 from job.spec import JoinType
@@ -27,14 +30,15 @@ _SPARK_JOIN_TYPE = {
 _WATERMARK_METADATA = "spark.watermarkDelayMs"
 
 
-def kafka_dataflow(spark: SparkSession, plan: JoinPlan) -> DataFrame:
+def kafka_dataflow(spark: SparkSession, plan: JoinPlan, access: KafkaAccess) -> DataFrame:
     """(key, value, headers) records of `plan`, read from its topics."""
-    left, right = (kafka_records(spark, plan.side(side)) for side in SIDES)
+    left, right = (kafka_records(spark, plan.side(side), access) for side in SIDES)
     return dataflow(left, right, plan)
 
 
-def kafka_records(spark: SparkSession, side: SidePlan) -> DataFrame:
-    reader = spark.readStream.format("kafka").options(**side.source_options)
+def kafka_records(spark: SparkSession, side: SidePlan, access: KafkaAccess) -> DataFrame:
+    options = {**side.source_options, **spark_options(access)}
+    reader = spark.readStream.format("kafka").options(**options)
     return reader.option("includeHeaders", side.reads_headers).name(side.side).load()
 
 
@@ -57,8 +61,9 @@ def side_rows(records: DataFrame, side: SidePlan, plan: JoinPlan) -> DataFrame:
     return with_window(kept(counted, side, plan), side, plan)
 
 
-def decoded(records: DataFrame, side: SidePlan) -> DataFrame:
-    steps = (decoding.parsed(side), decoding.typed(side), decoding.judged(side))
+def decoded(records: DataFrame, side: SidePlan, keep: Sequence[str] = ()) -> DataFrame:
+    """`keep`: what else of the record, and of the first step, comes with it."""
+    steps = (decoding.parsed(side), [*decoding.typed(side), *keep], decoding.judged(side))
     for step in steps:
         records = records.selectExpr(*step)
     return records.withColumn(side.event_time_column, F.expr(decoding.event_time_of_readable(side)))
@@ -72,10 +77,14 @@ def watermarked(rows: DataFrame, side: SidePlan) -> DataFrame:
 def observed_metrics(side: SidePlan) -> list[Column]:
     """What is counted of a side in each batch; progress.py reads it by these names."""
     null_key = " OR ".join(f"({part.sql}) IS NULL" for part in side.key)
+    # Kafka says -1 of a record that has no time.
+    record_time = f"nullif(`{column_name(side.side, 'record_timestamp')}`, timestamp_millis(-1))"
     return [
         F.count(F.lit(1)).alias("records"),
         F.expr(f"count_if(reason IS NULL AND ({null_key}))").alias("null_keys"),
         F.expr(f"unix_millis(max(`{side.event_time_column}`))").alias("event_time_max_ms"),
+        F.expr(f"unix_millis(min({record_time}))").alias("record_time_min_ms"),
+        F.expr(f"unix_millis(max({record_time}))").alias("record_time_max_ms"),
         *(F.expr(f"count_if(reason = '{reason}')").alias(reason) for reason in REASONS),
     ]
 

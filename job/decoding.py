@@ -6,6 +6,7 @@ columns or one of progress.REASONS. Text only, no Spark: semantics/ follows the 
 
 from collections.abc import Iterator
 
+from job.durations import milliseconds
 from job.expressions import column_name
 from job.plan import SidePlan, position_column
 from job.value_schema import Column
@@ -156,8 +157,21 @@ def _reason(side: SidePlan) -> str:
         "WHEN written_event_time IS NULL THEN 'missing_event_time' "
         f"WHEN {event_time} IS NULL AND ({no_such_time}) THEN 'absurd_event_time' "
         f"WHEN {event_time} IS NULL THEN 'unparsable_event_time' "
-        f"WHEN {absurd} THEN 'absurd_event_time' END"
+        f"WHEN {absurd} THEN 'absurd_event_time' "
+        f"WHEN {_too_far_ahead(side)} THEN 'future_event_time' END"
     )
+
+
+def _too_far_ahead(side: SidePlan) -> str:
+    """Held against the record's own timestamp, not against the clock.
+
+    So a record is judged alike whenever it is read: in a backlog of days, too, where the clock
+    would let event times of those days pass. And the batch's time as a literal would have Spark
+    compile the query anew for each batch.
+    """
+    recorded_at = f"unix_millis(`{column_name(side.side, 'record_timestamp')}`)"
+    ahead = milliseconds(side.max_event_time_ahead)
+    return f"unix_millis(`{side.event_time_column}`) > {recorded_at} + {ahead}"
 
 
 def _quoted(text: str) -> str:

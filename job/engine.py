@@ -4,33 +4,40 @@ One thread, `run`, does everything to the query. Commands and Spark's reports ar
 threads; they only leave a note and wake it.
 """
 
-import math
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from functools import partial
 
 import structlog
-from pyspark.sql import SparkSession
-from pyspark.sql.streaming.query import StreamingQuery
 
+from job.account import Account
+from job.between_batches import finish, held
 from job.checkpoint import Checkpoint
 from job.control import Verb
 from job.dataflow import kafka_dataflow
+from job.delivery.sink import RunningQuery, start_query
 from job.durations import milliseconds
-from job.errors import ConflictError, SetupError, StreamjoinError
+from job.errors import CheckpointInUseError, ConflictError, SetupError, StreamjoinError
 from job.expressions import SIDES
 from job.failures import failure_of
 from job.fingerprint import fingerprint
-from job.listener import listen
+from job.idle import IdleSides
+from job.kafka_security import kafka_access
 from job.plan import JoinPlan
 from job.preflight import check_topics
-from job.progress import BatchProgress, Failure, JobStatus, QueryState, Totals, batch_progress
-from job.session import Jvm
+from job.progress import JobStatus, QueryState
+from job.redaction import Redaction
+from job.reports import ResetReport
+from job.resources import Resources
+from job.retention import check_retention
 from job.settings import JobSettings
-from job.sink import start_query
+from job.starts import Starts, with_all_partitions
+from job.state_reader import StateReader
+from job.watermark import raise_watermark
 
 _FIRST_RETRY_SECONDS = 1.0
 # Beyond any setting of the longest pause; a day without Kafka must not overflow a float.
@@ -43,7 +50,7 @@ _ALLOWED: dict[QueryState, tuple[Verb, ...]] = {
     QueryState.RUNNING: ("pause", "resume", "stop", "restart"),
     QueryState.RESTARTING: ("pause", "resume", "stop", "restart"),
     QueryState.PAUSED: ("pause", "resume", "stop"),
-    QueryState.STOPPED: ("stop", "resume"),
+    QueryState.STOPPED: ("stop", "resume", "reset"),
     QueryState.FAILED: ("restart", "stop"),
 }
 _DESIRED: dict[Verb, QueryState] = {
@@ -51,15 +58,25 @@ _DESIRED: dict[Verb, QueryState] = {
     "resume": QueryState.RUNNING,
     "stop": QueryState.STOPPED,
     "restart": QueryState.RUNNING,
+    "reset": QueryState.STOPPED,
 }
 
 _log = structlog.get_logger()
 
 
 class Engine:
-    def __init__(self, plan: JoinPlan, settings: JobSettings) -> None:
+    def __init__(
+        self,
+        plan: JoinPlan,
+        settings: JobSettings,
+        redaction: Redaction,
+        account: Account,
+        idle_sides: IdleSides,
+    ) -> None:
+        """`redaction` learns each secret before it is used; `account` is told what happens."""
         self._plan = plan
         self._settings = settings
+        self._redaction = redaction
         self._changed = threading.Condition()
         self._state = QueryState.STARTING
         self._state_since = datetime.now(UTC)
@@ -67,13 +84,13 @@ class Engine:
         self._restart_wanted = False
         self._ending = False
         self._started_at = datetime.now(UTC)
-        self._totals = Totals()
+        self._account = account
+        self._idle_sides = idle_sides
         self._run_id: str | None = None
-        self._last_batch: BatchProgress | None = None
-        self._last_progress_at: datetime | None = None
-        self._last_failure: Failure | None = None
-        self._retries = 0
-        self._jvm: Jvm | None = None
+        self._reset: ResetReport | None = None
+        self.frozen: Mapping[str, str] | None = None
+        """What the checkpoint has frozen; None as long as it has not been looked at."""
+        self._resources = Resources(plan, settings, redaction, account, self._wake)
         self._workers = ThreadPoolExecutor(thread_name_prefix="engine")
 
     def run(self) -> QueryState:
@@ -82,7 +99,7 @@ class Engine:
             while not self._ending:
                 self._pursue()
         finally:
-            self._close_jvm()
+            self._resources.release()
             self._workers.shutdown(wait=False)
         return self._state
 
@@ -91,7 +108,7 @@ class Engine:
         self._ending = True
         threading.Thread(target=self._wake, daemon=True).start()
 
-    def command(self, verb: Verb, by: str) -> None:
+    def command(self, verb: Verb, by: str, starts: Starts | None = None) -> None:
         with self._changed:
             allowed = _ALLOWED[self._state]
             if verb not in allowed:
@@ -100,13 +117,20 @@ class Engine:
                     f"possible: {', '.join(allowed)}",
                     allowed=list(allowed),
                 )
+            if verb == "reset" and self._reset_wanted():
+                raise ConflictError(
+                    "another reset is being carried out: ask again when it is done",
+                    allowed=["stop", "resume"],
+                )
             _log.info("command", verb=verb, by=by, state=self._state.value)
             self._desired = _DESIRED[verb]
             self._restart_wanted = verb == "restart"
+            if starts is not None:
+                self._reset = ResetReport(by=by, asked_at=datetime.now(UTC), starts=starts)
             self._changed.notify_all()
 
     def status(self) -> JobStatus:
-        last = self._last_batch
+        last = self._account.last_batch
         return JobStatus(
             name=self._plan.name,
             join_type=self._plan.join_type.value,
@@ -117,31 +141,15 @@ class Engine:
             watermark_delay_ms={
                 side: milliseconds(self._plan.side(side).watermark_delay) for side in SIDES
             },
+            idle=dict(self._idle_sides.idle),
             query_id=last.query_id if last else None,
             run_id=self._run_id,
             last_batch=last,
-            last_progress_at=self._last_progress_at,
-            last_failure=self._last_failure,
-            totals=self._totals,
+            last_progress_at=self._account.last_progress_at,
+            last_failure=self._account.last_failure,
+            totals=self._account.totals,
+            last_reset=self._reset,
         )
-
-    def batch(self, progress: str) -> None:
-        try:
-            batch = batch_progress(progress)
-        except Exception:
-            # A report that cannot be read must not end Spark's listener thread.
-            _log.exception("unreadable_progress")
-            return
-        with self._changed:
-            self._last_batch = batch
-            self._last_progress_at = datetime.now(UTC)
-            self._totals = self._totals.plus(batch)
-            self._retries = 0
-
-    def idle(self) -> None:
-        with self._changed:
-            self._last_progress_at = datetime.now(UTC)
-            self._retries = 0
 
     def _pursue(self) -> None:
         """One step: whatever brings the query nearer to the desired state, or wait."""
@@ -150,77 +158,144 @@ class Engine:
                 self._rest(self._desired)
             else:
                 self._run_query()
-        except SetupError:
+        except (SetupError, CheckpointInUseError):
             raise
         except Exception as error:
             self._fail(failure_of(error, self._plan.bootstrap_servers))
 
     def _run_query(self) -> None:
         """From start to end of one run of the query; raises what made it fail."""
-        topics = self._workers.submit(check_topics, self._plan)
-        spark = self._session()
-        checkpoint = Checkpoint(spark, self._plan.checkpoint)
+        access = kafka_access(self._plan.bootstrap_servers, self._plan.security)
+        self._redaction.learn(access.secrets)
+        topics = self._workers.submit(check_topics, self._plan, access)
+        spark = self._resources.session()
+        checkpoint = self._resources.checkpoint()
         if self._desired is None:
             self._desired = checkpoint.desired_state
             if self._desired is not QueryState.RUNNING:
                 return
         plan = self._claimed(checkpoint)
         spark.conf.set("spark.sql.shuffle.partitions", plan.state_partitions)
-        dataflow = kafka_dataflow(spark, plan)
+        if (starts := checkpoint.starts) is not None:
+            plan = plan.starting_at(starts)
+        self._account.begins_at(checkpoint.offsets)
+        dataflow = kafka_dataflow(spark, plan, access)
         topics.result()
+        check_retention(plan, access, checkpoint.offsets)
         checkpoint.desired_state = QueryState.RUNNING
-        query = start_query(dataflow, plan, checkpoint.query_location)
-        self._run_id = str(query.runId)
+        running = start_query(dataflow, plan, access, checkpoint, self._account)
+        self._run_id = str(running.query.runId)
         self._become(QueryState.RUNNING)
-        ended = self._workers.submit(query.awaitTermination)
-        self._wait_for(lambda: ended.done() or not self._should_run())
-        self._finish(query, ended)
+        ended = self._workers.submit(running.await_end)
+        goes_on = True
+        while goes_on:
+            with self._idle_sides.followed(self._run_id, partial(raise_watermark, running.query)):
+                self._wait_for(lambda: ended.done() or not self._should_run())
+            goes_on = self._pause_wanted(ended) and self._hold(running, checkpoint, ended)
+        self._finish(running, ended)
+        self._resources.check_lease()
+
+    def _hold(self, running: RunningQuery, checkpoint: Checkpoint, ended: "Future[None]") -> bool:
+        """Be paused, the query at hand, until something else is wanted; then whether to go on."""
+        spark = self._resources.session()
+        with held(spark, running.query, self._settings.grace) as hold:
+            if hold is None:
+                return False
+            checkpoint.desired_state = QueryState.PAUSED
+            self._become(QueryState.PAUSED)
+            self._wait_for(
+                lambda: ended.done() or self._desired is not QueryState.PAUSED or self._must_end()
+            )
+            if ended.done() or self._desired is not QueryState.RUNNING or self._must_end():
+                hold.end()
+                return False
+            checkpoint.desired_state = QueryState.RUNNING
+            self._become(QueryState.RUNNING)
+        return True
+
+    def _pause_wanted(self, ended: "Future[None]") -> bool:
+        return self._desired is QueryState.PAUSED and not (ended.done() or self._must_end())
+
+    def _must_end(self) -> bool:
+        return self._ending or self._resources.lease_is_lost
 
     def _should_run(self) -> bool:
-        return not (self._stop_wanted() or self._restart_wanted or self._ending)
+        return not (self._stop_wanted() or self._restart_wanted or self._must_end())
 
-    def _finish(self, query: StreamingQuery, ended: "Future[bool | None]") -> None:
+    def _finish(self, running: RunningQuery, ended: "Future[None]") -> None:
         """End the query between two batches; raises its failure if it had already ended."""
         if ended.done():
             ended.result()
             return
-        finish(query, self._settings.grace)
+        with running.telling_why():
+            finish(running.query, self._settings.grace)
         if self._restart_wanted:
             self._restart_wanted = False
-            self._totals = self._totals.with_restart()
+            self._account.restarted()
             self._become(QueryState.RESTARTING)
 
     def _rest(self, state: QueryState) -> None:
         """Be paused or stopped until something else is wanted."""
         if self._state is not state:
-            Checkpoint(self._session(), self._plan.checkpoint).desired_state = state
+            self._resources.checkpoint().desired_state = state
             if state is QueryState.STOPPED:
-                self._close_jvm()
+                self._resources.release()
             self._become(state)
-        self._wait_for(lambda: self._ending or self._desired is not state)
+        self._wait_for(
+            lambda: (
+                self._ending
+                or self._desired is not state
+                or self._reset_wanted()
+                or self._resources.lease_is_lost
+            )
+        )
+        self._resources.check_lease()
+        if self._reset_wanted():
+            self._carry_out_reset()
         if self._desired is QueryState.RUNNING and not self._ending:
             self._become(QueryState.STARTING)
 
+    def _reset_wanted(self) -> bool:
+        return self._reset is not None and self._reset.done_at is None
+
+    def _carry_out_reset(self) -> None:
+        """Put the checkpoint aside; whatever comes of it is told in the status."""
+        assert self._reset is not None
+        now, outcome = datetime.now(UTC), {}
+        try:
+            checkpoint = self._resources.checkpoint()
+            starts = with_all_partitions(self._reset.starts, checkpoint.offsets)
+            outcome["kept_aside"] = checkpoint.renew(starts, now)
+            self._account.begins_anew()
+            self.frozen = None
+        except Exception as error:
+            failure = failure_of(error, self._plan.bootstrap_servers)
+            self._redaction.scrub_error(failure)
+            outcome["error"] = str(failure)
+        finally:
+            self._resources.release()
+        self._reset = self._reset.model_copy(update={**outcome, "done_at": datetime.now(UTC)})
+        _log.info("reset", **self._reset.model_dump(mode="json"))
+
     def _fail(self, error: StreamjoinError) -> None:
-        if self._jvm is not None and not self._jvm.is_alive:
-            self._close_jvm()
-        self._totals = self._totals.with_failure(error.code)
-        self._last_failure = Failure(
-            code=error.code, message=str(error), retryable=error.retryable, at=datetime.now(UTC)
-        )
+        # Spark tells a source's options in what it says of a failure.
+        self._redaction.scrub_error(error)
+        self._resources.release_if_dead()
+        self._account.failed(error)
         if error.retryable:
             self._retry_later(str(error))
         else:
             _log.error("query_failed", reason=str(error))
             self._become(QueryState.FAILED)
             self._restart_wanted = False
-            self._wait_for(lambda: self._ending or self._restart_wanted or self._stop_wanted())
+            self._wait_for(lambda: not self._should_run())
+            self._resources.check_lease()
             self._start_over()
 
     def _retry_later(self, reason: str) -> None:
         longest = self._settings.restart_delay_max_seconds
-        delay = min(longest, _FIRST_RETRY_SECONDS * 2**self._retries)
-        self._retries = min(self._retries + 1, _DOUBLINGS_MAX)
+        doublings = min(self._account.retry(), _DOUBLINGS_MAX)
+        delay = min(longest, _FIRST_RETRY_SECONDS * 2**doublings)
         _log.warning("query_retried", reason=reason, in_seconds=delay)
         self._become(QueryState.RESTARTING)
         self._wait_for(lambda: not self._should_run(), timedelta(seconds=delay))
@@ -229,28 +304,28 @@ class Engine:
     def _start_over(self) -> None:
         self._restart_wanted = False
         if not (self._stop_wanted() or self._ending):
-            self._totals = self._totals.with_restart()
+            self._account.restarted()
             self._become(QueryState.RESTARTING)
 
     def _stop_wanted(self) -> bool:
         return self._desired in {QueryState.STOPPED, QueryState.PAUSED}
 
-    def _session(self) -> SparkSession:
-        """The JVM and its session, kept while the query is paused."""
-        if self._jvm is None:
-            jvm = Jvm(self._settings, self._plan.spark_conf)
-            try:
-                listen(jvm.session(self._settings, self._plan.spark_conf), self)
-            except BaseException:
-                jvm.close()
-                raise
-            self._jvm = jvm
-        return self._jvm.session(self._settings, self._plan.spark_conf)
-
-    def _close_jvm(self) -> None:
-        if self._jvm is not None:
-            self._jvm.close()
-            self._jvm = None
+    def state_reader(self) -> tuple[StateReader, int]:
+        """A reader and the last batch that ended; ConflictError where Spark is not up."""
+        with self._changed:
+            state = self._state
+        if not self._resources.has_jvm or state not in {QueryState.RUNNING, QueryState.PAUSED}:
+            raise ConflictError(
+                f"state can be looked up while the query is RUNNING or PAUSED, and it is {state}; "
+                "`streamjoin state` reads the checkpoint without it",
+                allowed=list(_ALLOWED[state]),
+            )
+        spark = self._resources.session()
+        checkpoint = Checkpoint(spark, self._plan.checkpoint)
+        batch_id = checkpoint.last_batch_id
+        if batch_id is None:
+            raise ConflictError("no batch has ended yet: there is no state", allowed=[])
+        return StateReader(spark, self._plan, checkpoint.query_location), batch_id
 
     def _claimed(self, checkpoint: Checkpoint) -> JoinPlan:
         """The plan with the checkpoint's number of state partitions, its settings now frozen."""
@@ -258,6 +333,7 @@ class Engine:
         if frozen is not None and self._settings.state_partitions is None:
             plan = replace(plan, state_partitions=int(frozen["state partitions"]))
         checkpoint.claim(frozen, fingerprint(plan))
+        self.frozen = frozen or fingerprint(plan)
         return plan
 
     def _become(self, state: QueryState) -> None:
@@ -277,25 +353,3 @@ class Engine:
         with self._changed:
             while not condition() and (deadline is None or time.monotonic() < deadline):
                 self._changed.wait(_LOOK_SECONDS)
-
-
-def finish(query: StreamingQuery, grace: timedelta) -> None:
-    """Let the batch at work end, then end the query; after `grace` it is interrupted.
-
-    stop() alone would interrupt the batch, and a batch cut short after it has written is written
-    again by the next start. Spark has no call for "after this batch", but MicroBatchExecution asks
-    whether its state is active in two places: before each batch, and before a planned batch gets
-    its first task. So the state is set first, and a batch runs to its end or writes nothing.
-    """
-    execution = query._jsq.streamingQuery()
-    terminated = (
-        execution.getClass()
-        .getClassLoader()
-        .loadClass("org.apache.spark.sql.execution.streaming.runtime.TERMINATED$")
-        .getField("MODULE$")
-        .get(None)
-    )
-    execution.state().set(terminated)
-    if not query.awaitTermination(math.ceil(grace.total_seconds())):
-        _log.warning("batch_interrupted", after_seconds=grace.total_seconds())
-    query.stop()

@@ -8,6 +8,7 @@ from job.expressions import SIDES, Side
 from job.fingerprint import fingerprint
 from job.plan import JoinPlan, SidePlan
 from job.spec import Delivery, JoinType
+from job.tuning import TRANSACTION_TIMEOUT_SECONDS
 
 _WIDTH = 18
 
@@ -41,6 +42,26 @@ def explained(plan: JoinPlan) -> str:
     return "\n\n".join(f"{title}\n" + "\n".join(lines) for title, lines in parts.items()) + "\n"
 
 
+def facts(made: JoinPlan) -> dict[str, object]:
+    """The plan for programs."""
+
+    def retention_seconds(side: Side) -> float | None:
+        retention = made.side(side).retention
+        return None if retention is None else retention.total_seconds()
+
+    return {
+        "name": made.name,
+        "join_type": made.join_type.value,
+        "on": made.on,
+        "retention_seconds": {side: retention_seconds(side) for side in SIDES},
+        "output_columns": {name: column.text for name, column in made.output.columns.items()},
+        "spark_conf": dict(made.spark_conf),
+        "source_options": {side: dict(made.side(side).source_options) for side in SIDES},
+        "sink_options": dict(made.output.sink_options),
+        "frozen": fingerprint(made),
+    }
+
+
 def _line(name: str, text: str) -> str:
     return f"  {name:<{_WIDTH}}{text}"
 
@@ -57,6 +78,14 @@ def _what(plan: JoinPlan) -> Iterator[str]:
         yield _line("and", plan.condition.text)
         yield from _condition_sides(plan)
     yield _line("into", f"topic {plan.output.topic}")
+    yield _line("at", f"{plan.bootstrap_servers}, {_security(plan)}")
+
+
+def _security(plan: JoinPlan) -> str:
+    if plan.security is None:
+        return "unencrypted and without login"
+    unencrypted = "" if plan.security.protocol.is_encrypted else ", unencrypted"
+    return f"{plan.security}{unencrypted}"
 
 
 def _side(side: SidePlan) -> str:
@@ -103,14 +132,25 @@ def _output(plan: JoinPlan) -> Iterator[str]:
     for side in sides:
         yield _line(f"unmatched {side}", _when_unmatched(plan, side))
     if sides:
-        yield _line("", "Both topics must move on for that: the slower one decides. While one is")
-        yield _line("", "silent, no unmatched row comes out.")
+        yield from _silence(plan)
     yield _line("columns", ", ".join(plan.output.columns))
     if plan.output.filter is not None:
         yield _line("only rows with", plan.output.filter.text)
     key = plan.output.key.text if plan.output.key else "none"
     yield _line("record key", key)
     yield _line("record header", "streamjoin-id: the same result has the same id, always")
+
+
+def _silence(plan: JoinPlan) -> Iterator[str]:
+    yield _line("", "Both topics must move on for that: the slower one decides.")
+    waiting = [side for side in SIDES if plan.side(side).idle_after is None]
+    if len(waiting) == len(SIDES):
+        yield _line("", "While one is silent, no unmatched row comes out.")
+    elif waiting:
+        yield _line("", f"While the {waiting[0]} one is silent, no unmatched row comes out: it has")
+        yield _line("", "no idle_after.")
+    else:
+        yield _line("", "One that is silent follows the clock (idle_after).")
 
 
 def _when_unmatched(plan: JoinPlan, side: Side) -> str:
@@ -157,20 +197,74 @@ def _event_time(plan: JoinPlan) -> Iterator[str]:
             f"{of_side.event_time}; a row may come {duration_text(of_side.watermark_delay)} "
             f"behind the newest {of_side.event_time} read",
         )
+        yield from _ahead(of_side)
+        if of_side.idle_after is not None:
+            yield from _idle(of_side.idle_after, of_side.watermark_delay)
     yield _line("watermark", "the smaller of the two sides' newest event time minus delay;")
     yield _line("", "it follows every readable record, also those that a filter drops,")
     yield _line("", "takes effect with the next batch, and never goes back")
 
 
+def _idle(after: timedelta, delay: timedelta) -> Iterator[str]:
+    trailing = duration_text(after + delay)
+    yield _line("", f"after {duration_text(after)} without a record and without a backlog its")
+    yield _line("", f"event time follows the clock, {trailing} behind it: a row that arrives")
+    yield _line("", "then with an older event time is late. Replays of the past must not pause")
+
+
+def _ahead(side: SidePlan) -> Iterator[str]:
+    if side.event_time == "record_timestamp":
+        yield _line("", "(Kafka's own timestamp: how far ahead it may be is the broker's to say,")
+        yield _line("", "message.timestamp.after.max.ms)")
+        return
+    ahead = duration_text(side.max_event_time_ahead)
+    yield _line("", f"and up to {ahead} ahead of its record's Kafka timestamp; further")
+    yield _line("", "ahead it is a bad record (future_event_time)")
+
+
 def _left_out(plan: JoinPlan) -> Iterator[str]:
     late = "the end of its window is not past" if plan.window else "its event time is not past"
-    yield _line("late rows", f"a row is late when {late} the watermark: counted and dropped,")
+    letters = plan.dead_letter
+    goes = "a dead letter" if letters and letters.takes_late_rows else "dropped"
+    yield _line("late rows", f"a row is late when {late} the watermark: counted and {goes},")
     yield _line("", "whether or not it could still match")
-    yield _line("bad records", "counted by side and reason, and dropped")
+    yield _line("bad records", _bad_records(plan))
     yield _line("null keys", _null_keys(plan))
+    yield _line("too large results", _too_large(plan))
+    if letters is not None:
+        yield from _dead_letters(plan, letters.topic)
+
+
+def _bad_records(plan: JoinPlan) -> str:
+    if plan.fails_on_bad_records:
+        return "the query FAILS at the first one, and names it"
+    where = "sent to the dead-letter topic" if plan.dead_letter else "dropped"
+    return f"counted by side and reason, and {where}"
+
+
+def _too_large(plan: JoinPlan) -> str:
+    if plan.fails_on_bad_records:
+        return "the query FAILS at the first one, and names it"
+    if plan.dead_letter is None:
+        return "counted and dropped"
+    return "counted, and named in the dead-letter topic without their value"
+
+
+def _dead_letters(plan: JoinPlan, topic: str) -> Iterator[str]:
+    yield _line(
+        "dead letters", f"into topic {topic}: key, value and headers as they were, and what"
+    )
+    yield _line("", "was wrong in headers __streamjoin.errors.*. While nothing is bad they cost")
+    yield _line("", "nothing; a batch with one reads its side's records a second time")
+    if plan.output.delivery is Delivery.EXACTLY_ONCE:
+        yield _line("", "Each comes once, for readers that set isolation.level=read_committed")
+    else:
+        yield _line("", "None is lost; after a failure some may come twice")
 
 
 def _null_keys(plan: JoinPlan) -> str:
+    if plan.dead_letter is not None and plan.dead_letter.takes_null_keys:
+        return "counted and sent to the dead-letter topic"
     if not plan.null_keys_pass:
         return "counted and dropped"
     if plan.null_safe:
@@ -181,9 +275,25 @@ def _null_keys(plan: JoinPlan) -> str:
 
 
 def _delivery(plan: JoinPlan) -> Iterator[str]:
-    assert plan.output.delivery is Delivery.AT_LEAST_ONCE, "the planner refuses the other one"
+    if plan.output.delivery is Delivery.EXACTLY_ONCE:
+        yield from _exactly_once(plan)
+        return
     yield _line("at least once", "no result is lost; after a failure some may come twice, with the")
     yield _line("", "same streamjoin-id. A stop or restart on purpose repeats nothing.")
+
+
+def _exactly_once(plan: JoinPlan) -> Iterator[str]:
+    timeout = duration_text(timedelta(seconds=TRANSACTION_TIMEOUT_SECONDS))
+    yield _line("exactly once", "each result comes out once, whatever fails, for readers that set")
+    yield _line("", "isolation.level=read_committed (the Java client by itself does not)")
+    partitions = f"each of {plan.state_partitions} partitions"
+    yield _line("transactions", f"one for each batch and {partitions}, which")
+    yield _line("", "become visible one after another")
+    yield _line("transactional.id", f"streamjoin-{plan.name}-<query id>-<partition>")
+    yield _line("commit topic", f"{plan.output.commit_topic}: says what is out. Compacted; made at")
+    yield _line("", "the first start where it is missing. Never delete it")
+    yield _line("timeout", f"a transaction open for longer than {timeout} is tried again; after a")
+    yield _line("", "crash that nobody restarts, readers wait so long")
 
 
 def _frozen(plan: JoinPlan) -> Iterator[str]:

@@ -6,9 +6,10 @@ from typing import Any
 from py4j.protocol import Py4JJavaError, Py4JNetworkError
 from pyspark.errors import PySparkException
 
-from job.errors import QueryError, StreamjoinError
+from job.errors import CheckpointError, QueryError, SecurityError, StreamjoinError
 
 _MESSAGE_CHARS_MAX = 2_000
+_PYTHON_TRACE = "Traceback (most recent call last)"
 
 # The broker is away, slow or changing leaders: all of it passes. Of the class RetriableException
 # Kafka itself says the same.
@@ -19,6 +20,30 @@ _PASSING = (
     "java.net.ConnectException",
     "java.net.SocketTimeoutException",
     "java.util.concurrent.TimeoutException",
+)
+
+# A record is not where the checkpoint says that the next one is. The next start looks at all
+# partitions (retention.py), and tells what is gone and what to do.
+_GONE = (
+    "org.apache.kafka.clients.consumer.OffsetOutOfRangeException",
+    "org.apache.spark.sql.kafka010.KafkaIllegalStateException",
+)
+
+# What Spark calls it when a file of the checkpoint is missing or spoilt and cannot be mended.
+_DAMAGE = (
+    "CANNOT_LOAD_STATE_STORE",
+    "CHECKPOINT_FILE_CHECKSUM_VERIFICATION_FAILED",
+    "STREAMING_CHECKPOINT_MISSING_METADATA_FILE",
+    "STREAMING_STATEFUL_OPERATOR_MISSING_STATE_DIRECTORY",
+)
+
+# What Java passes on of the operating system's ENOSPC and EDQUOT.
+_DISK_IS_FULL = ("No space left on device", "Disk quota exceeded")
+
+# Superclasses of all that Kafka's client says of logins, TLS and rights.
+_REFUSALS = (
+    "org.apache.kafka.common.errors.AuthenticationException",
+    "org.apache.kafka.common.errors.AuthorizationException",
 )
 
 
@@ -32,10 +57,35 @@ def failure_of(error: Exception, bootstrap_servers: str) -> StreamjoinError:
     if throwable is None:
         return QueryError(_shortened(str(error)), retryable=False)
     causes = list(_causes(throwable))
+    refusal = next((cause for cause in causes if _is_any(cause, _REFUSALS)), None)
+    if refusal is not None:
+        return SecurityError(
+            f"Kafka at {bootstrap_servers} refuses: {_shortened(str(refusal.getMessage()))}. "
+            "Put kafka.security, or what its user may do, in order, then `restart`"
+        )
     root = causes[-1]
     message = _shortened(f"{root.getClass().getSimpleName()}: {root.getMessage()}")
-    if any(_passes(cause) for cause in causes):
+    if any(_is_any(cause, _GONE) for cause in causes):
+        return QueryError(f"records are gone that were to be read: {message}", retryable=True)
+    if any(sign in str(cause.getMessage()) for cause in causes for sign in _DISK_IS_FULL):
+        return QueryError(
+            f"the disk is full, the checkpoint's or the one for temporary files: {message}. Make "
+            "room, then `restart`: nothing is lost",
+            retryable=False,
+        )
+    if any(_is_of_a_worker(cause) for cause in causes):
+        return QueryError(
+            f"Spark's Python workers are gone, killed or out of memory: {message}", retryable=True
+        )
+    if any(_is_any(cause, _PASSING) for cause in causes):
         return QueryError(f"lost Kafka at {bootstrap_servers}: {message}", retryable=True)
+    damage = [c for c in causes if any(sign in str(c.getMessage()) for sign in _DAMAGE)]
+    if damage:
+        said = _shortened(str(damage[-1].getMessage()))
+        return CheckpointError(
+            f"the checkpoint is damaged: {said} ({message}). Restore a backup (`streamjoin "
+            "checkpoint restore`), or reset; `streamjoin checkpoint verify` reads all of it"
+        )
     return QueryError(message, retryable=False)
 
 
@@ -51,17 +101,29 @@ def _causes(throwable: Any) -> Iterator[Any]:
         throwable = throwable.getCause()
 
 
-def _passes(throwable: Any) -> bool:
+def _is_any(throwable: Any, names: tuple[str, ...]) -> bool:
+    """Whether its class, or one that this extends, has one of the names."""
     kind = throwable.getClass()
     while kind is not None:
-        if kind.getName() in _PASSING:
+        if kind.getName() in names:
             return True
         kind = kind.getSuperclass()
     return False
 
 
+def _is_of_a_worker(throwable: Any) -> bool:
+    """Whether the connection to a Python worker broke: Python code raises no IOException."""
+    return _is_any(throwable, ("java.io.IOException",)) and any(
+        frame.getClassName().startswith("org.apache.spark.api.python.")
+        for frame in throwable.getStackTrace()
+    )
+
+
 def _shortened(text: str) -> str:
-    """Without the JVM's stack trace, and no longer than a person reads."""
+    """Without the stack traces of JVM and Python, and no longer than a person reads."""
     lines = [line for line in text.splitlines() if not line.startswith(("\tat ", "    at "))]
+    traces = [n for n, line in enumerate(lines) if _PYTHON_TRACE in line]
+    if traces:  # of Spark's Python workers; the first line that is not indented names the error
+        lines = [line for line in lines[traces[0] + 1 :] if line and not line.startswith(" ")][:1]
     joined = "\n".join(lines).strip()
     return joined if len(joined) <= _MESSAGE_CHARS_MAX else joined[: _MESSAGE_CHARS_MAX - 1] + "…"

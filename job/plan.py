@@ -4,14 +4,16 @@ Values only, no Spark. planner.py makes one from a spec, dataflow.py turns it in
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from functools import cached_property
 
 from job import tuning
 from job.durations import milliseconds
 from job.expressions import SIDES, Expression, Side, column_name
+from job.security_spec import KafkaSecurity
 from job.spec import Delivery, JoinType, MatchWindow
+from job.starts import Starts, start_options
 from job.value_schema import Column, ValueSchema
 
 # What Kafka knows of a record beside its value; usable wherever a column of the side is.
@@ -34,6 +36,10 @@ class SidePlan:
     key: tuple[Expression, ...]
     event_time: str
     watermark_delay: timedelta
+    max_event_time_ahead: timedelta
+    """A record with an event time this much ahead of its Kafka timestamp can be read; no more."""
+    idle_after: timedelta | None
+    """After this much silence its event time follows the clock; None: it waits."""
     filter: Expression | None
     retention: timedelta | None
     """A row leaves state once the watermark is later than its event time by more than this
@@ -57,7 +63,16 @@ class OutputPlan:
     key: Expression | None
     filter: Expression | None
     delivery: Delivery
+    commit_topic: str
+    """Used where delivery is exactly once."""
     sink_options: Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class DeadLetterPlan:
+    topic: str
+    takes_null_keys: bool
+    takes_late_rows: bool
 
 
 @dataclass(frozen=True)
@@ -73,13 +88,38 @@ class JoinPlan:
     condition: Expression | None
     output: OutputPlan
     bootstrap_servers: str
+    security: KafkaSecurity | None
+    """Where its secrets are; kafka_security.py reads them when a client is made."""
     checkpoint: str
     state_partitions: int
     null_keys_pass: bool
     """Whether rows with a null key go into the join (matching nothing, unless null_safe)."""
+    dead_letter: DeadLetterPlan | None
+    """Where bad records go; None: they are dropped, or the query fails."""
+    fails_on_bad_records: bool
 
     def side(self, side: Side) -> SidePlan:
         return self.left if side == "left" else self.right
+
+    def marks_matched(self, side: Side) -> bool:
+        """Whether Spark keeps with each row of `side` in state whether it has matched.
+
+        It does so where the output depends on it (StreamingSymmetricHashJoinExec).
+        """
+        match self.join_type:
+            case JoinType.INNER:
+                return False
+            case JoinType.FULL_OUTER:
+                return True
+            case JoinType.RIGHT_OUTER:
+                return side == "right"
+            case _:
+                return side == "left"
+
+    def starting_at(self, starts: Starts) -> "JoinPlan":
+        """The plan with another first start."""
+        left, right = (_starting_at(self.side(side), starts) for side in SIDES)
+        return replace(self, left=left, right=right)
 
     @cached_property
     def on(self) -> str:
@@ -114,15 +154,36 @@ class JoinPlan:
 
         Spark takes any comparison in ON for a bound on event time: with `left.v > 5` it would keep
         left rows until the watermark is past 5,000 ms for ever. And any equality of the two sides
-        would become a join key. In ON null is as good as false, so nothing else changes.
+        would become a join key. In ON null is as good as false, so nothing else changes. The
+        optimizer drops `coalesce` around what is never null, such as `<=>`; `greatest` it keeps.
         """
         for part in self.condition.conjuncts if self.condition else ():
-            yield f"coalesce({part.sql}, false)"
+            yield f"greatest({part.sql}, false)"
 
     @cached_property
     def spark_conf(self) -> Mapping[str, str]:
         partitions = {"spark.sql.shuffle.partitions": str(self.state_partitions)}
-        return {**tuning.CONF, **tuning.FROZEN_CONF, **partitions}
+        return {**tuning.CONF, **tuning.FROZEN_CONF, **partitions, **self._jvm_options()}
+
+    def _jvm_options(self) -> Mapping[str, str]:
+        """Kafka's Java client asks for tokens only at URLs that the JVM's command line allows."""
+        if self.security is None or self.security.token_endpoint is None:
+            return {}
+        allowed = (
+            f" -Dorg.apache.kafka.sasl.oauthbearer.allowed.urls={self.security.token_endpoint}"
+        )
+        names = ("spark.driver.extraJavaOptions", "spark.executor.extraJavaOptions")
+        return {name: tuning.CONF[name] + allowed for name in names}
+
+
+def _starting_at(side: SidePlan, starts: Starts) -> SidePlan:
+    others = {
+        name: value
+        for name, value in side.source_options.items()
+        if not name.startswith("starting")
+    }
+    options = {**others, **start_options(starts.side(side.side), side.topic)}
+    return replace(side, source_options=options)
 
 
 def window_end_column(side: Side) -> str:

@@ -5,22 +5,27 @@ Pure: no Spark, no broker, no clock, no environment.
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from functools import partial
 from typing import TypeVar
 
 from job import tuning
-from job.durations import instant, milliseconds
 from job.errors import Problem, SpecError
 from job.expressions import SIDES, Expression, Scope, Side, expression, predicate
-from job.plan import RECORD_COLUMN_NAMES, RECORD_COLUMNS, JoinPlan, OutputPlan, SidePlan
-from job.spec import Delivery, JoinSpec, JoinType, SideSpec
+from job.plan import (
+    RECORD_COLUMN_NAMES,
+    RECORD_COLUMNS,
+    DeadLetterPlan,
+    JoinPlan,
+    OutputPlan,
+    SidePlan,
+)
+from job.spec import JoinSpec, JoinType, SideSpec
+from job.starts import start_options
 from job.value_schema import ValueSchema, value_schema
 
 Result = TypeVar("Result")
 Parser = Callable[[str, Scope, str], Expression]
-
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 _NO_STATE_BOUND = (
     "nothing bounds the state in event time: give join.match_window before and after, "
@@ -34,7 +39,6 @@ def join_plan(spec: JoinSpec, *, state_partitions: int) -> JoinPlan:
     `state_partitions`: into how many parts the join state is split, frozen by the checkpoint.
     """
     problems = _Problems()
-    _refuse_what_is_not_built(problems, spec)
     schemas = _schemas(problems, spec)
     if len(schemas) < len(SIDES):  # nothing can be said of expressions over unknown columns
         raise SpecError(problems.found)
@@ -58,9 +62,12 @@ def join_plan(spec: JoinSpec, *, state_partitions: int) -> JoinPlan:
         condition=condition,
         output=output,
         bootstrap_servers=spec.kafka.bootstrap_servers,
+        security=spec.kafka.security,
         checkpoint=spec.checkpoint,
         state_partitions=state_partitions,
         null_keys_pass=spec.on_null_key == "pass",
+        dead_letter=_dead_letter_plan(spec),
+        fails_on_bad_records=spec.on_bad_record == "fail",
     )
     _check_key_types(problems, plan)
     _check_state_is_bounded(problems, spec, plan)
@@ -89,32 +96,6 @@ class _Problems:
         except SpecError as error:
             self.found.extend(error.problems)
             return None
-
-
-def _refuse_what_is_not_built(problems: _Problems, spec: JoinSpec) -> None:
-    """Fields of the contract whose part is not there yet: refused, never quietly left out."""
-    if spec.output.delivery is Delivery.EXACTLY_ONCE:
-        problems.add(
-            "output.delivery",
-            None,
-            "exactly_once, the default, is not in this version yet: write `at_least_once`; "
-            "after a failure some results may then come twice, each with the same "
-            "streamjoin-id header",
-        )
-    if spec.dead_letter is not None:
-        problems.add(
-            "dead_letter",
-            spec.dead_letter.topic,
-            "is not in this version yet: write `on_bad_record: drop`; "
-            "records that cannot be read are counted by side and reason, and dropped",
-        )
-    if spec.on_null_key == "dead_letter":
-        problems.add("on_null_key", "dead_letter", "is not in this version yet: pass or drop")
-    if spec.kafka.security is not None:
-        problems.add("kafka.security", None, "TLS and SASL are not in this version yet")
-    for side in SIDES:
-        if _side_spec(spec, side).idle_after is not None:
-            problems.add(f"{side}.idle_after", None, "is not in this version yet: leave it out")
 
 
 def _side_spec(spec: JoinSpec, side: Side) -> SideSpec:
@@ -160,6 +141,8 @@ def _side_plan(
         key=tuple(part for part in key if part is not None),
         event_time=event_time,
         watermark_delay=written.watermark_delay,
+        max_event_time_ahead=written.max_event_time_ahead,
+        idle_after=written.idle_after,
         filter=row_filter,
         retention=_retention(spec, side),
         kept_columns=(),
@@ -204,15 +187,7 @@ def _event_time_in_key(spec: JoinSpec) -> bool:
 
 
 def _source_options(spec: JoinSpec, topic: str) -> Mapping[str, str]:
-    start = instant(spec.start_from)
-    if start is None:
-        starting = {"startingOffsets": spec.start_from}
-    else:
-        starting = {
-            "startingTimestamp": str(milliseconds(start - _EPOCH)),
-            # A partition with nothing newer starts at its end.
-            "startingOffsetsByTimestampStrategy": "latest",
-        }
+    starting = start_options(spec.start_from, topic)
     servers = {"kafka.bootstrap.servers": spec.kafka.bootstrap_servers}
     return {**servers, "subscribe": topic, **starting, **tuning.SOURCE_OPTIONS}
 
@@ -245,10 +220,21 @@ def _output_plan(problems: _Problems, spec: JoinSpec, scope: Scope) -> OutputPla
         key=_optional(problems, expression, written.key, named, "output.key"),
         filter=_optional(problems, predicate, written.filter, named, "output.filter"),
         delivery=written.delivery,
+        commit_topic=written.commit_topic or f"{spec.name}.commits",
         sink_options={
             "kafka.bootstrap.servers": spec.kafka.bootstrap_servers,
             **tuning.SINK_OPTIONS,
         },
+    )
+
+
+def _dead_letter_plan(spec: JoinSpec) -> DeadLetterPlan | None:
+    if spec.dead_letter is None:
+        return None
+    return DeadLetterPlan(
+        topic=spec.dead_letter.topic,
+        takes_null_keys=spec.on_null_key == "dead_letter",
+        takes_late_rows=spec.on_late_record == "dead_letter",
     )
 
 

@@ -6,11 +6,13 @@ Pure: no Spark, no clock. These values cross the control socket, so they are pyd
 import json
 from bisect import bisect_left
 from collections.abc import Mapping
-from datetime import datetime
+from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Any, Self
 
 from pydantic import BaseModel, ConfigDict
+
+from job.reports import BrokerReport, ResetReport, StateCensus
 
 REASONS = (
     "tombstone",
@@ -19,17 +21,35 @@ REASONS = (
     "missing_event_time",
     "unparsable_event_time",
     "absurd_event_time",
+    "future_event_time",
 )
 """Why a record cannot be read.
 
 tombstone: no value. malformed_json: not one JSON object in UTF-8. schema_mismatch: a field is not
 of its declared type. missing_event_time: absent or null. unparsable_event_time: neither ISO-8601
 nor epoch milliseconds. absurd_event_time: not after 1970-01-01T00:00:00Z, where Spark's watermark
-begins, or after the year 9999.
+begins, or after the year 9999. future_event_time: ahead of the record's Kafka timestamp by more
+than max_event_time_ahead.
 """
+
+TRANSACTION_RESULTS = ("committed", "skipped", "aborted", "fenced", "unknown")
+"""What came of the transaction of a state partition's batch.
+
+committed: its rows are out. skipped: they were out already, an earlier attempt had committed.
+aborted: not out, to be tried again. fenced: another job has taken over. unknown: the answer to the
+commit was lost; counted as committed, too, where the marker showed that it was.
+"""
+
+DEAD_LETTER_REASONS = (*REASONS, "null_key", "late")
+"""Why a record of a side is a dead letter; a result is one for its size alone."""
 
 # Batches take from tens of milliseconds to, after a long pause, minutes.
 BATCH_SECONDS_BOUNDS = (0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0)
+# A record waits for the batch before its own and then for its own: finest where batches are short,
+# up to what a restart or a burst leaves behind.
+LATENCY_SECONDS_BOUNDS = (
+    0.05, 0.1, 0.2, 0.35, 0.5, 0.75, 1.0, 1.5, 2.5, 5.0, 10.0, 30.0, 60.0, 180.0, 600.0,
+)  # fmt: skip
 
 
 class _Value(BaseModel):
@@ -44,6 +64,9 @@ class SideProgress(_Value):
     """Per reason, zeros included."""
     event_time_max_ms: int | None
     """Newest event time in this batch, epoch milliseconds."""
+    record_time_min_ms: int | None = None
+    """The oldest of Kafka's own timestamps in this batch, epoch milliseconds."""
+    record_time_max_ms: int | None = None
     end_offsets: dict[int, int]
     """Per partition, the next offset to read."""
     latest_offsets: dict[int, int]
@@ -64,6 +87,8 @@ class BatchProgress(_Value):
     duration_seconds: float
     phase_seconds: dict[str, float]
     output_records: int
+    too_large_results: int = 0
+    """Not written: the output topic takes none that large."""
     late_records: int
     state_rows: int
     state_rows_updated: int
@@ -81,6 +106,10 @@ class BatchProgress(_Value):
     @property
     def input_records(self) -> int:
         return self.left.records + self.right.records
+
+    @property
+    def ended_at(self) -> datetime:
+        return self.started_at + timedelta(seconds=self.duration_seconds)
 
 
 def batch_progress(text: str) -> BatchProgress:
@@ -100,6 +129,7 @@ def batch_progress(text: str) -> BatchProgress:
         duration_seconds=progress["batchDuration"] / 1000,
         phase_seconds={_snake(name): ms / 1000 for name, ms in progress["durationMs"].items()},
         output_records=max(0, progress["sink"]["numOutputRows"]),  # -1: Spark does not know
+        too_large_results=observed.get("output", {}).get("too_large", 0),
         late_records=operator["numRowsDroppedByWatermark"],
         state_rows=operator["numRowsTotal"],
         state_rows_updated=operator["numRowsUpdated"],
@@ -121,6 +151,8 @@ def _side_progress(observed: Mapping[str, Any], source: Mapping[str, Any]) -> Si
         null_keys=observed.get("null_keys", 0),
         bad_records={reason: observed.get(reason, 0) for reason in REASONS},
         event_time_max_ms=observed.get("event_time_max_ms"),
+        record_time_min_ms=observed.get("record_time_min_ms"),
+        record_time_max_ms=observed.get("record_time_max_ms"),
         end_offsets=_offsets(source["endOffset"]),
         latest_offsets=_offsets(source["latestOffset"]),
     )
@@ -168,6 +200,46 @@ class SideTotals(_Value):
         )
 
 
+class Latencies(_Value):
+    """How long after Kafka's own timestamp of a record the batch that read it has ended.
+
+    An estimate within a batch: its records are taken as spread evenly between the oldest and the
+    newest of them, since to look at each would cost more than it tells.
+    """
+
+    seconds: float = 0
+    """The sum of all."""
+    counts: list[int] = [0] * (len(LATENCY_SECONDS_BOUNDS) + 1)
+    """Records per bucket of LATENCY_SECONDS_BOUNDS, the last one without bound."""
+
+    def plus(self, side: SideProgress, ended_at: datetime) -> Self:
+        if side.record_time_min_ms is None or side.record_time_max_ms is None:
+            return self
+        end = ended_at.timestamp()
+        # Below zero where the producer's clock is ahead.
+        shortest = max(0.0, end - side.record_time_max_ms / 1000)
+        longest = max(0.0, end - side.record_time_min_ms / 1000)
+        up_to = [
+            round(side.records * _share_up_to(bound, shortest, longest))
+            for bound in LATENCY_SECONDS_BOUNDS
+        ]
+        counts = [
+            count + above - below
+            for count, below, above in zip(
+                self.counts, [0, *up_to], [*up_to, side.records], strict=True
+            )
+        ]
+        seconds = self.seconds + side.records * (shortest + longest) / 2
+        return self.model_copy(update={"seconds": seconds, "counts": counts})
+
+
+def _share_up_to(bound: float, shortest: float, longest: float) -> float:
+    """The part of what lies evenly between `shortest` and `longest` that is at most `bound`."""
+    if bound >= longest:
+        return 1.0
+    return 0.0 if bound <= shortest else (bound - shortest) / (longest - shortest)
+
+
 class Totals(_Value):
     """Sums over the batches since the job started."""
 
@@ -177,25 +249,39 @@ class Totals(_Value):
     """Batches per bucket of BATCH_SECONDS_BOUNDS, the last one without bound."""
     phase_seconds: dict[str, float] = {}
     output_records: int = 0
+    too_large_results: int = 0
     late_records: int = 0
     state_rows_updated: int = 0
     state_rows_removed: int = 0
     state_update_seconds: float = 0
     state_removal_seconds: float = 0
     state_commit_seconds: float = 0
+    transactions: dict[str, int] = dict.fromkeys(TRANSACTION_RESULTS, 0)
+    """Per result; zeros where delivery is at least once."""
+    dead_letters: dict[str, dict[str, int]] = {
+        "left": dict.fromkeys(DEAD_LETTER_REASONS, 0),
+        "right": dict.fromkeys(DEAD_LETTER_REASONS, 0),
+        "output": {"value_too_large": 0},
+    }
+    """Written to the dead-letter topic, per side and reason."""
     restarts: int = 0
     """Starts of the query after a failure or at a user's wish."""
     failures: dict[str, int] = {}
     """Failures of the query per error code."""
+    latencies: Latencies = Latencies()
     left: SideTotals = SideTotals()
     right: SideTotals = SideTotals()
 
     def plus(self, batch: BatchProgress) -> Self:
         counts = list(self.batch_seconds_counts)
         counts[bisect_left(BATCH_SECONDS_BOUNDS, batch.duration_seconds)] += 1
+        latencies = self.latencies
+        for side in (batch.left, batch.right):
+            latencies = latencies.plus(side, batch.ended_at)
         summed = (
-            "output_records", "late_records", "state_rows_updated", "state_rows_removed",
-            "state_update_seconds", "state_removal_seconds", "state_commit_seconds",
+            "output_records", "too_large_results", "late_records", "state_rows_updated",
+            "state_rows_removed", "state_update_seconds", "state_removal_seconds",
+            "state_commit_seconds",
         )  # fmt: skip
         return self.model_copy(
             update={
@@ -204,10 +290,32 @@ class Totals(_Value):
                 "batch_seconds": self.batch_seconds + batch.duration_seconds,
                 "batch_seconds_counts": counts,
                 "phase_seconds": _sums(self.phase_seconds, batch.phase_seconds),
+                "latencies": latencies,
                 "left": self.left.plus(batch.left),
                 "right": self.right.plus(batch.right),
             }
         )
+
+    def with_transactions(self, results: Mapping[str, int]) -> Self:
+        counted = {result: results.get(result, 0) for result in TRANSACTION_RESULTS}
+        return self.model_copy(update={"transactions": _sums(self.transactions, counted)})
+
+    def without_event_times(self) -> Self:
+        """The counts alone: the newest event times are those of a checkpoint put aside."""
+        sides = {
+            "left": self.left.model_copy(update={"event_time_max_ms": None}),
+            "right": self.right.model_copy(update={"event_time_max_ms": None}),
+        }
+        return self.model_copy(update=sides)
+
+    def with_dead_letters(self, counts: Mapping[tuple[str, str], int]) -> Self:
+        summed = {
+            side: {
+                reason: count + counts.get((side, reason), 0) for reason, count in of_side.items()
+            }
+            for side, of_side in self.dead_letters.items()
+        }
+        return self.model_copy(update={"dead_letters": summed})
 
     def with_restart(self) -> Self:
         return self.model_copy(update={"restarts": self.restarts + 1})
@@ -248,6 +356,8 @@ class JobStatus(_Value):
     state_since: datetime
     watermark_delay_ms: dict[str, int]
     """Per side."""
+    idle: dict[str, bool] = {}
+    """Whether its event time follows the clock, of each side with idle_after while it runs."""
     query_id: str | None = None
     run_id: str | None = None
     """Of the run at work, which may not have ended a batch yet."""
@@ -256,3 +366,8 @@ class JobStatus(_Value):
     """When Spark last reported, be it a batch or that there was nothing to do."""
     last_failure: Failure | None = None
     totals: Totals = Totals()
+    brokers: BrokerReport | None = None
+    """None until the job has first looked."""
+    census: StateCensus | None = None
+    """The last count of the rows in state, of this run or an earlier one."""
+    last_reset: ResetReport | None = None

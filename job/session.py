@@ -5,16 +5,20 @@ import shutil
 import signal
 import struct
 import subprocess
+import sys
 import tempfile
+import threading
 import time
 from collections.abc import Mapping
 from pathlib import Path
+from typing import IO
 
 import pyspark
 from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
 from job.errors import SetupError
+from job.redaction import Redaction
 from job.settings import JobSettings
 
 # What spark-submit adds on Java 17 and later (org.apache.spark.launcher.JavaModuleOptions).
@@ -39,7 +43,9 @@ class Jvm:
     bin/spark-submit would start a shell and a second JVM first, only to find out this command.
     """
 
-    def __init__(self, settings: JobSettings, conf: Mapping[str, str]) -> None:
+    def __init__(
+        self, settings: JobSettings, conf: Mapping[str, str], redaction: Redaction
+    ) -> None:
         self._folder = Path(tempfile.mkdtemp(prefix="streamjoin-"))
         self._connection = self._folder / "connection"
         environment = {
@@ -50,10 +56,16 @@ class Jvm:
         self._process = subprocess.Popen(
             _command(settings, conf),
             stdin=subprocess.PIPE,  # the JVM ends when this pipe breaks, however we end
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
             env=environment,
             preexec_fn=_ignore_interrupt,
         )
         self._session: SparkSession | None = None
+        self._said = threading.Thread(
+            target=_pass_on, args=[self._process.stdout, redaction], name="jvm-log", daemon=True
+        )
+        self._said.start()
 
     @property
     def pid(self) -> int:
@@ -69,6 +81,8 @@ class Jvm:
             port, secret = self._gateway()
             os.environ["PYSPARK_GATEWAY_PORT"] = str(port)
             os.environ["PYSPARK_GATEWAY_SECRET"] = secret
+            # Spark's Python workers; on a cluster they may have theirs elsewhere.
+            os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
             builder = SparkSession.builder.master(settings.spark_master).appName("streamjoin")
             for name, value in conf.items():
                 builder = builder.config(name, value)
@@ -87,6 +101,7 @@ class Jvm:
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()
+        self._said.join(_EXIT_SECONDS)
         shutil.rmtree(self._folder, ignore_errors=True)
 
     def _gateway(self) -> tuple[int, str]:
@@ -103,6 +118,14 @@ class Jvm:
         content = self._connection.read_bytes()
         port, length = struct.unpack(">ii", content[:8])
         return port, content[8 : 8 + length].decode()
+
+
+def _pass_on(said: IO[bytes], redaction: Redaction) -> None:
+    """What the JVM says, without secrets: Spark tells a source's options when it fails."""
+    with said:
+        for line in said:
+            sys.stderr.write(redaction.scrubbed(line.decode(errors="replace")))
+            sys.stderr.flush()
 
 
 def _command(settings: JobSettings, conf: Mapping[str, str]) -> list[str]:

@@ -5,6 +5,7 @@ Pure: the text and the environment are handed in, nothing is read from disk, clo
 
 import re
 from collections.abc import Mapping
+from datetime import timedelta
 from enum import StrEnum
 from typing import Annotated, Any, Literal, Self
 
@@ -18,9 +19,11 @@ from pydantic import (
     model_validator,
 )
 
-from job.durations import Delay, Duration, PositiveDuration, instant
+from job.durations import Delay, Duration, PositiveDuration
 from job.errors import SpecError
+from job.security_spec import KafkaSecurity
 from job.spec_text import filled, parsed, problems_of
+from job.starts import NamedStart
 
 # Spark pins these into a checkpoint, and Kafka and Prometheus put them into names.
 Name = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]*$", max_length=100)]
@@ -55,18 +58,23 @@ class JoinType(StrEnum):
 
 
 class _Frozen(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid", str_strip_whitespace=True)
+    # Errors of pydantic would quote what was written, a password among it.
+    model_config = ConfigDict(
+        frozen=True, extra="forbid", str_strip_whitespace=True, hide_input_in_errors=True
+    )
 
 
 class KafkaSpec(_Frozen):
     bootstrap_servers: Annotated[str, Field(min_length=1)]
     """`host:port`, several separated by commas."""
-    security: dict[str, str] | None = None
-    """TLS and SASL settings."""
+    security: KafkaSecurity | None = None
+    """TLS and login; left out, neither."""
 
     @field_validator("bootstrap_servers")
     @classmethod
     def _host_and_port(cls, servers: str) -> str:
+        if "@" in servers:
+            raise ValueError("holds a name or password: say them under kafka.security")
         for server in servers.split(","):
             if not re.fullmatch(r"\s*\S+:\d{1,5}\s*", server):
                 raise ValueError(f"{server!r} is not host:port, e.g. localhost:9092")
@@ -88,8 +96,12 @@ class SideSpec(_Frozen):
     """
     filter: Expression | None = None
     """Rows that fail it are dropped before the join; they still advance the watermark."""
+    max_event_time_ahead: PositiveDuration = timedelta(hours=1)
+    """How far an event time may be ahead of Kafka's timestamp of the record; a record with a later
+    one cannot be read. It would push the watermark past all that follows."""
     idle_after: PositiveDuration | None = None
-    """After this much silence of the side, event time follows the clock."""
+    """After this much silence of the side its event time follows the clock, so that the other
+    side's unmatched rows come out; left out, they wait."""
 
 
 class MatchWindow(_Frozen):
@@ -141,10 +153,14 @@ class OutputSpec(_Frozen):
     filter: Expression | None = None
     """Rows that fail it are dropped after the join."""
     delivery: Delivery = Delivery.EXACTLY_ONCE
+    commit_topic: Topic | None = None
+    """Where exactly-once delivery notes what is out; omitted, `<name>.commits`. Compacted, one
+    partition for each state partition; made at the first start where it is missing."""
 
 
 class DeadLetterSpec(_Frozen):
     topic: Topic
+    """Takes records that cannot be read, and results that are too large, with the reason."""
 
 
 class JoinTest(_Frozen):
@@ -167,31 +183,44 @@ class JoinSpec(_Frozen):
     output: OutputSpec
     checkpoint: Annotated[str, Field(min_length=1)]
     """A folder on any HDFS-compatible file system; a path without scheme is a local one."""
-    start_from: str = "earliest"
+    start_from: NamedStart = "earliest"
     """First start only: earliest, latest, or an ISO-8601 time with its offset from UTC."""
     dead_letter: DeadLetterSpec | None = None
-    on_bad_record: Literal["drop"] | None = None
-    """`drop`: records that cannot be read are counted and dropped."""
+    on_bad_record: Literal["drop", "fail"] | None = None
+    """`drop`: records that cannot be read are counted and dropped; `fail`: the query fails."""
     on_null_key: Literal["pass", "drop", "dead_letter"] = "pass"
     """`pass`: a null key matches nothing and comes out unmatched where the join type says so."""
+    on_late_record: Literal["drop", "dead_letter"] = "drop"
+    """`drop`: rows behind the watermark are counted and dropped."""
     tests: list[JoinTest] = []
 
-    @field_validator("start_from")
+    @field_validator("checkpoint")
     @classmethod
-    def _known_start(cls, start: str) -> str:
-        if start not in {"earliest", "latest"} and instant(start) is None:
-            raise ValueError("is neither earliest, latest nor a time such as 2026-01-31T12:00:00Z")
-        return start
+    def _no_password(cls, location: str) -> str:
+        """abfss://container@account is a place; s3a://key:secret@bucket holds a secret."""
+        if re.match(r"[a-z0-9]+://[^/@]*:[^/]*@", location, re.IGNORECASE):
+            raise ValueError(
+                "holds a password, and is shown in logs and answers: give it to Hadoop by its "
+                "own settings, e.g. AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY for s3a"
+            )
+        return location
 
     @model_validator(mode="after")
     def _bad_records_go_somewhere(self) -> Self:
         if self.dead_letter is None and self.on_bad_record is None:
             raise ValueError(
                 "says nothing about records that cannot be read: write `on_bad_record: drop` "
-                "to count and drop them, or name a dead_letter topic"
+                "to count and drop them, `on_bad_record: fail` to stop at the first, or name a "
+                "dead_letter topic"
             )
         if self.dead_letter is not None and self.on_bad_record is not None:
             raise ValueError("has dead_letter and on_bad_record: keep one of them")
+        for field in ("on_null_key", "on_late_record"):
+            if self.dead_letter is None and getattr(self, field) == "dead_letter":
+                raise ValueError(
+                    f"has `{field}: dead_letter` and no topic for them: name one, "
+                    f"e.g. dead_letter: {{topic: {self.name}.dead}}"
+                )
         return self
 
     @model_validator(mode="after")
@@ -208,6 +237,17 @@ class JoinSpec(_Frozen):
         written = {self.output.topic} | ({self.dead_letter.topic} if self.dead_letter else set())
         for topic in sorted(written & {self.left.topic, self.right.topic}):
             raise ValueError(f"reads and writes topic {topic}: the join would feed on itself")
+        if self.dead_letter is not None and self.dead_letter.topic == self.output.topic:
+            raise ValueError(
+                f"writes results and dead letters into topic {self.output.topic}: name another "
+                "one in dead_letter"
+            )
+        commits = self.output.commit_topic or f"{self.name}.commits"
+        if commits in written | {self.left.topic, self.right.topic}:
+            raise ValueError(
+                f"uses topic {commits} for records and as output.commit_topic, which holds nothing "
+                "but markers: name another one"
+            )
         return self
 
 

@@ -102,8 +102,14 @@ def _problem(detail: ErrorDetails, model: type[BaseModel]) -> Problem:
     message = _MESSAGES.get(detail["type"], _plain_message)(detail)
     if detail["type"] == "extra_forbidden":
         message += _suggestion(path, model)
-    value = None if detail["type"] == "missing" else _shown(detail["input"])
+    is_silent = detail["type"] == "missing" or _may_be_secret(path, message)
+    value = None if is_silent else _shown(detail["input"])
     return Problem(_dotted(path) or "the file", value, message)
+
+
+def _may_be_secret(path: list[int | str], message: str) -> bool:
+    """A misspelt or mistyped field of kafka.security can hold a password, a URL can too."""
+    return path[:2] == ["kafka", "security"] or "password" in message
 
 
 def _dotted(path: list[int | str]) -> str:

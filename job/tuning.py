@@ -18,6 +18,22 @@ MAX_OFFSETS_PER_TRIGGER = 100_000
 # brokers are away (KAFKA-1894). The engine has waited for the batch's end before it calls stop().
 STOP_TIMEOUT_SECONDS = 10
 
+# Kafka's client can be told to run a login module that fetches code (CVE-2023-25194,
+# CVE-2025-27818), and to read files and environment into its settings (CVE-2024-31141).
+_KAFKA_DOORS_CLOSED = (
+    "-Dorg.apache.kafka.disallowed.login.modules="
+    "com.sun.security.auth.module.JndiLoginModule,com.sun.security.auth.module.LdapLoginModule "
+    "-Dorg.apache.kafka.automatic.config.providers=none"
+)
+
+# A transaction that is open for longer is aborted by the broker, and tried again. After a crash
+# that nobody restarts, readers of the output topic wait so long; a restart ends it at once. Below
+# the broker's limit (transaction.max.timeout.ms, 15 minutes).
+TRANSACTION_TIMEOUT_SECONDS = 300
+
+# What the Java client takes by itself (max.request.size); raised where a topic takes more.
+REQUEST_BYTES = 1_048_576
+
 FROZEN_CONF: Mapping[str, str] = MappingProxyType(
     {
         # RocksDB keeps state off the heap; join state format 4 needs it.
@@ -66,7 +82,8 @@ CONF: Mapping[str, str] = MappingProxyType(
             "(?i)secret|password|token|access[.]?key|credential|jaas|private|keystore[.]key"
         ),
         # A stop in mid-batch runs a regex over a long message: smaller stacks overflow.
-        "spark.driver.extraJavaOptions": "-Xss16m -XX:+UseParallelGC",
+        "spark.driver.extraJavaOptions": f"-Xss16m -XX:+UseParallelGC {_KAFKA_DOORS_CLOSED}",
+        "spark.executor.extraJavaOptions": _KAFKA_DOORS_CLOSED,
     }
 )
 """Spark conf that may differ from start to start."""

@@ -2,12 +2,14 @@
 
 import signal
 import socket
+import ssl
 import sys
 from contextlib import ExitStack
 from types import FrameType
 
 import structlog
 import uvicorn
+from fastapi import FastAPI
 from pydantic import ValidationError
 
 from job.errors import SetupError
@@ -22,18 +24,22 @@ _GRACE_SECONDS = 5
 def main() -> None:
     try:
         settings = _settings()
+        app = create_app(settings)
+        _check_tls(settings)
         listener = listening_socket(settings.host, settings.port)
     except SetupError as error:
         sys.exit(f"streamjoin-service: {error}")
     log_to_stderr()
-    serve(settings, listener)
+    serve(app, settings, listener)
 
 
-def serve(settings: ServiceSettings, listener: socket.socket) -> None:
+def serve(app: FastAPI, settings: ServiceSettings, listener: socket.socket) -> None:
     server = uvicorn.Server(
         uvicorn.Config(
-            create_app(settings),
+            app,
             log_config=None,
+            ssl_certfile=settings.tls_cert_file,
+            ssl_keyfile=settings.tls_key_file,
             access_log=False,
             server_header=False,
             timeout_graceful_shutdown=_GRACE_SECONDS,
@@ -49,7 +55,14 @@ def serve(settings: ServiceSettings, listener: socket.socket) -> None:
         signal.signal(number, end)
     host, port = listener.getsockname()[:2]
     log = structlog.get_logger()
-    log.info("serving", host=host, port=port, socket=str(settings.socket))
+    scheme = "http" if settings.tls_cert_file is None else "https"
+    log.info("serving", scheme=scheme, host=host, port=port, socket=str(settings.socket))
+    if settings.tokens_file is not None and scheme == "http" and not settings.is_local:
+        log.warning(
+            "tokens_unencrypted",
+            remedy="set STREAMJOIN_TLS_CERT_FILE and _KEY_FILE, or "
+            "let only a proxy with TLS reach this port",
+        )
     server.run(sockets=[listener])
     log.info("ended")
 
@@ -63,6 +76,25 @@ def _settings() -> ServiceSettings:
             for found in error.errors()
         )
         raise SetupError("; ".join(wrong)) from error
+
+
+def _check_tls(settings: ServiceSettings) -> None:
+    certificate, key = settings.tls_cert_file, settings.tls_key_file
+    if (certificate is None) != (key is None):
+        raise SetupError("STREAMJOIN_TLS_CERT_FILE and STREAMJOIN_TLS_KEY_FILE need each other")
+    if certificate is None or key is None:
+        return
+
+    def no_password() -> str:
+        raise SetupError(f"STREAMJOIN_TLS_KEY_FILE {key} is encrypted: give one without password")
+
+    try:
+        ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(certificate, key, no_password)
+    except OSError as error:  # ssl.SSLError is one
+        raise SetupError(
+            f"no TLS with {certificate} and {key} ({error.strerror or error}): both must be PEM, "
+            "and the key the certificate's"
+        ) from error
 
 
 def listening_socket(host: str, port: int) -> socket.socket:

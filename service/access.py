@@ -1,37 +1,145 @@
-"""Who may command the query. There are no tokens: only this machine may, and no web page on it."""
+"""Who may look at the query and who may command it.
 
+With tokens: whoever shows one of the scope (RFC 6750). Without: whoever can reach the sidecar may
+look, and only this machine may command, no web page on it.
+"""
+
+from collections.abc import Mapping
 from http import HTTPStatus
 from typing import Annotated
 from urllib.parse import urlsplit
 
 from fastapi import Depends, HTTPException, Request
+from fastapi.security import HTTPBearer
 
 from service.settings import ServiceSettings, is_loopback
+from service.tokens import Scope, Token, TokenFile
+
+_REALM = 'Bearer realm="streamjoin"'
+# For OpenAPI; what it finds is judged below.
+_BEARER = HTTPBearer(auto_error=False, description="A token of STREAMJOIN_TOKENS_FILE.")
 
 
-async def controller(request: Request) -> str:
-    """The caller's name for the log of commands; 403 for who may not command."""
-    settings: ServiceSettings = request.app.state.settings
+async def reader(request: Request, _: Annotated[object, Depends(_BEARER)] = None) -> None:
+    """401, 403 or 400 for who may not look."""
+    tokens = _tokens(request)
+    if tokens is not None:
+        _holder(request, tokens, Scope.READ)
+    elif _settings(request).is_local:
+        _refuse_foreign_names(request)
+
+
+async def metrics_reader(request: Request) -> None:
+    """As `reader`, unless the metrics are open to all."""
+    tokens = _tokens(request)
+    if tokens is not None and not _settings(request).metrics_open:
+        _holder(request, tokens, Scope.READ)
+
+
+async def may_see_details(request: Request) -> bool:
+    """Whether a probe may say why; its status is for everybody."""
+    try:
+        await reader(request)
+    except HTTPException:
+        return False
+    return True
+
+
+async def controller(request: Request, _: Annotated[object, Depends(_BEARER)] = None) -> str:
+    """The caller's name for the log of commands; 401, 403 or 400 for who may not command."""
+    client = request.client.host if request.client else "unknown"
+    tokens = _tokens(request)
+    if tokens is not None:
+        by = f"{_holder(request, tokens, Scope.CONTROL).name}@{client}"
+    else:
+        _refuse_all_but_this_machine(request)
+        by = f"http:{client}"
+    request.state.by = by
+    return by
+
+
+Controller = Annotated[str, Depends(controller)]
+MaySeeDetails = Annotated[bool, Depends(may_see_details)]
+
+
+def _holder(request: Request, tokens: TokenFile, scope: Scope) -> Token:
+    presented = _presented(request)
+    if presented is None:
+        raise HTTPException(
+            HTTPStatus.UNAUTHORIZED,
+            "a token is needed: send the header `Authorization: Bearer <token>`, never a token in "
+            "the URL",
+            _challenge({}),
+        )
+    token = tokens.holder(presented)
+    if token is None:
+        raise HTTPException(
+            HTTPStatus.UNAUTHORIZED,
+            "this token is not known here, or not any more",
+            _challenge({"error": "invalid_token"}),
+        )
+    request.state.by = token.name
+    if not token.scope.includes(scope):
+        raise HTTPException(
+            HTTPStatus.FORBIDDEN,
+            f"this token's scope is {token.scope}, and {scope} is needed",
+            _challenge({"error": "insufficient_scope", "scope": scope.value}),
+        )
+    return token
+
+
+def _presented(request: Request) -> str | None:
+    """The token that was sent; None where none was."""
+    written = request.headers.getlist("authorization")
+    if len(written) > 1:
+        raise HTTPException(
+            HTTPStatus.BAD_REQUEST,
+            "the header Authorization was sent more than once",
+            _challenge({"error": "invalid_request"}),
+        )
+    scheme, _, token = written[0].partition(" ") if written else ("", "", "")
+    return token.strip() or None if scheme.lower() == "bearer" else None
+
+
+def _challenge(parameters: Mapping[str, str]) -> dict[str, str]:
+    named = "".join(f', {name}="{value}"' for name, value in parameters.items())
+    return {"WWW-Authenticate": f"{_REALM}{named}"}
+
+
+def _refuse_all_but_this_machine(request: Request) -> None:
+    settings = _settings(request)
     if not settings.is_local:
         raise HTTPException(
             HTTPStatus.FORBIDDEN,
             f"the sidecar listens on {settings.host}, where others reach it, and has no tokens: "
-            "it commands the query only when STREAMJOIN_HOST is a loopback address",
+            "it commands the query only when STREAMJOIN_HOST is a loopback address, "
+            "or STREAMJOIN_TOKENS_FILE names who may",
         )
-    # A web page can make a browser send requests to this machine, even under a name of its own.
+    _refuse_foreign_names(request)
     host = request.headers.get("host", "")
-    if not is_loopback(_hostname(host)):
+    own = {f"http://{host}", f"https://{host}"}
+    if request.headers.get("origin", f"http://{host}") not in own:
+        raise HTTPException(HTTPStatus.FORBIDDEN, "web pages of other sites may not command")
+
+
+def _refuse_foreign_names(request: Request) -> None:
+    """A web page can make a browser send requests to this machine under a name of its own."""
+    if not is_loopback(_hostname(request.headers.get("host", ""))):
         raise HTTPException(
             HTTPStatus.FORBIDDEN,
-            "commands are taken under the name localhost or a loopback address only, "
+            "without tokens, calls are taken under the name localhost or a loopback address only, "
             "not under the one in the Host header",
         )
-    if request.headers.get("origin", f"http://{host}") != f"http://{host}":
-        raise HTTPException(HTTPStatus.FORBIDDEN, "web pages of other sites may not command")
-    return f"http:{request.client.host if request.client else 'unknown'}"
 
 
-Controller = Annotated[str, Depends(controller)]
+def _settings(request: Request) -> ServiceSettings:
+    settings: ServiceSettings = request.app.state.settings
+    return settings
+
+
+def _tokens(request: Request) -> TokenFile | None:
+    tokens: TokenFile | None = request.app.state.tokens
+    return tokens
 
 
 def _hostname(host: str) -> str:

@@ -5,39 +5,60 @@ import contextlib
 import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import TypeVar, get_args
 
 import structlog
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 
-from job.control import Reply, Request, Verb
-from job.errors import ConflictError, JobUnavailableError
+from job.control import Refusal, Reply, Request, Verb
+from job.errors import BusyError, ConflictError, JobUnavailableError, RequestError
 from job.progress import JobStatus
+from job.starts import Starts
 
-# A status takes 5 kB and 50 bytes for each partition of the topics.
+# A status takes 10 kB and 100 bytes for each partition of the topics, a batch of the history 4 kB.
 _REPLY_BYTES_MAX = 16 * 1024 * 1024
+# What the job must work for: it reads state with Spark, or plans a spec.
+_SLOW = {"state", "state_census", "why", "validate"}
+
+Answer = TypeVar("Answer", bound=BaseModel)
 
 _log = structlog.get_logger()
 
 
 class JobClient:
-    def __init__(self, path: Path, *, deadline: timedelta) -> None:
+    def __init__(self, path: Path, *, deadline: timedelta, look_up_deadline: timedelta) -> None:
+        """`look_up_deadline`: for what takes the job some work."""
         self._path = path
         self._deadline_seconds = deadline.total_seconds()
+        self._look_up_seconds = look_up_deadline.total_seconds()
         self._question: asyncio.Task[JobStatus] | None = None
         self._is_away = False
 
     async def status(self) -> JobStatus:
         """Callers at the same time share one question: many scrapes do not flood a hung job."""
         if self._question is None or self._question.done():
-            self._question = asyncio.create_task(self._asked(Request(call="status")))
+            self._question = asyncio.create_task(self._status(Request(call="status")))
         return await asyncio.shield(self._question)
 
-    async def command(self, verb: Verb, *, by: str) -> JobStatus:
+    async def ask(self, question: Request, answer: type[Answer]) -> Answer:
+        """The job's answer, which is of this type.
+
+        Cancelled, it hangs up, and the job gives up what it looks for. RequestError where the
+        question makes no sense, BusyError or ConflictError where it has no answer right now.
+        """
+        if question.call in _SLOW:
+            await self.status()  # a job that hangs is found within the shorter deadline
+        reply = await self._asked(question)
+        with _same_version(self._path, question):
+            return answer.model_validate(reply.answer)
+
+    async def command(self, verb: Verb, *, by: str, starts: Starts | None = None) -> JobStatus:
         """The status once the job has taken note; ConflictError where it refuses to."""
+        not_after = datetime.now(UTC) + timedelta(seconds=self._deadline_seconds)
         try:
-            return await self._asked(Request(call=verb, by=by))
+            return await self._status(Request(call=verb, by=by, starts=starts, not_after=not_after))
         finally:
             self._question = None  # whoever asks from now on is to see the command's effect
 
@@ -47,19 +68,28 @@ class JobClient:
             with contextlib.suppress(asyncio.CancelledError, JobUnavailableError):
                 await self._question
 
-    async def _asked(self, request: Request) -> JobStatus:
+    async def _status(self, request: Request) -> JobStatus:
+        reply = await self._asked(request)
+        with _same_version(self._path, request):
+            return JobStatus.model_validate(reply.status)
+
+    async def _asked(self, request: Request) -> Reply:
         try:
             reply = await self._reply(request)
         except JobUnavailableError as error:
             self._note(is_away=True, reason=str(error))
             raise
         self._note(is_away=False)
-        return _status(reply)
+        if reply.refusal is not None:
+            raise _refused(reply.refusal)
+        return reply
 
     async def _reply(self, request: Request) -> Reply:
-        with _unavailability(self._path, self._deadline_seconds, request):
-            async with asyncio.timeout(self._deadline_seconds):
+        seconds = self._look_up_seconds if request.call in _SLOW else self._deadline_seconds
+        with _unavailability(self._path, seconds, request):
+            async with asyncio.timeout(seconds):
                 line = await _exchanged(self._path, request.model_dump_json().encode() + b"\n")
+        with _same_version(self._path, request):
             return Reply.model_validate_json(line)
 
     def _note(self, *, is_away: bool, reason: str | None = None) -> None:
@@ -86,14 +116,31 @@ def _unavailability(path: Path, deadline_seconds: float, request: Request) -> It
             f"{path} belongs to another user: run job and sidecar as the same one"
         ) from error
     except (TimeoutError, BlockingIOError) as error:
+        remedy = (
+            "it was given up; ask again when the query has less to do, "
+            "or set STREAMJOIN_LOOK_UP_SECONDS to more"
+            if request.call in _SLOW
+            else "it is hung or overloaded; look at its log, or end it and start it again"
+        )
         raise JobUnavailableError(
-            f"the job on {path} did not answer within {deadline_seconds:g} s: it is hung or "
-            f"overloaded; look at its log, or end it and start it again{_afterthought(request)}"
+            f"the job on {path} did not answer within {deadline_seconds:g} s: "
+            f"{remedy}{_afterthought(request)}"
         ) from error
     except OSError as error:
         raise JobUnavailableError(
             f"the job on {path} did not answer ({error}): look at its log{_afterthought(request)}"
         ) from error
+    except ValueError as error:  # what asyncio makes of a line that is too long
+        raise JobUnavailableError(
+            f"the answer on {path} is longer than {_REPLY_BYTES_MAX:,} bytes: ask for less"
+        ) from error
+
+
+@contextmanager
+def _same_version(path: Path, request: Request) -> Iterator[None]:
+    """JobUnavailableError where what the job has sent is not of the shape it should have."""
+    try:
+        yield
     except ValidationError as error:
         raise JobUnavailableError(
             f"the answer on {path} was cut short or is of another version: look at the job's log, "
@@ -119,20 +166,31 @@ async def _exchanged(path: Path, line: bytes) -> bytes:
         writer.transport.abort()
 
 
-def _status(reply: Reply) -> JobStatus:
-    refusal = reply.refusal
-    if refusal is not None and refusal.code == ConflictError.code:
-        raise ConflictError(refusal.message, allowed=refusal.allowed)
-    if refusal is not None or reply.status is None:
-        reason = "no status" if refusal is None else refusal.message
-        raise JobUnavailableError(
-            f"the job does not understand this sidecar ({reason}): run both of the same version"
-        )
-    return reply.status
+def _refused(refusal: Refusal) -> Exception:
+    """The error that the job has put into words, as it was there."""
+    match refusal.code:
+        case ConflictError.code:
+            return ConflictError(refusal.message, allowed=refusal.allowed)
+        case RequestError.code:
+            return RequestError(refusal.message)
+        case BusyError.code:
+            wait = refusal.retry_after_seconds or 1.0
+            return BusyError(refusal.message, retry_after_seconds=wait)
+        case "not_understood":
+            return JobUnavailableError(
+                f"the job does not understand this sidecar ({refusal.message}): "
+                "run both of the same version"
+            )
+        case "failed":
+            return JobUnavailableError(
+                f"the job failed to answer ({refusal.message}): its log says why"
+            )
+        case _:
+            return JobUnavailableError(refusal.message)
 
 
 def _afterthought(request: Request) -> str:
-    """A command that was sent cannot be taken back."""
-    if request.call == "status":
+    """A command that was sent cannot be taken back, but it expires."""
+    if request.call not in get_args(Verb):
         return ""
-    return f". It may have taken the {request.call}, or may still do so"
+    return f". If it has not taken the {request.call} by now, it will not"

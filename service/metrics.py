@@ -1,44 +1,63 @@
 """The Prometheus metrics, made anew from one JobStatus at each scrape: nothing is left to go stale.
 
-A value that is not known is not exposed; counters count since the job started.
+A value that is not known is not exposed. Counters count since the job started, which is told as
+their creation time to those who ask for OpenMetrics.
 """
 
 import platform
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime
-from itertools import accumulate
 
 from prometheus_client import CollectorRegistry
-from prometheus_client.core import (
-    CounterMetricFamily,
-    GaugeMetricFamily,
-    HistogramMetricFamily,
-    InfoMetricFamily,
-    Metric,
-)
+from prometheus_client.core import InfoMetricFamily, Metric
 from prometheus_client.exposition import choose_encoder
 from prometheus_client.registry import Collector
 
 from job.progress import (
     BATCH_SECONDS_BOUNDS,
+    LATENCY_SECONDS_BOUNDS,
     BatchProgress,
     JobStatus,
+    Latencies,
     QueryState,
-    SideProgress,
-    SideTotals,
     Totals,
 )
+from job.reports import BrokerReport, StateCensus
+from service.families import (
+    Samples,
+    Value,
+    counter,
+    counters,
+    full_name,
+    gauge,
+    gauges,
+    histogram,
+    labelled,
+    with_creation,
+)
 from service.version import VERSION
-from service.views import live_batch, offsets_behind_latest
-
-Value = int | float
+from service.views import (
+    SIDES,
+    Side,
+    counted_rows,
+    holds_watermark_back,
+    live_batch,
+    live_brokers,
+    moment,
+    offsets_of,
+    side_totals,
+    side_watermark,
+    unmatched_rows,
+)
 
 
 def exposition(status: JobStatus | None, now: datetime, accept: str) -> tuple[bytes, str]:
     """The scrape's body and content type, in the format that `accept` asks for."""
-    registry = CollectorRegistry()
-    registry.register(StatusCollector(status, now))
     encoder, content_type = _encoder(accept)
+    registry = CollectorRegistry()
+    # In the older text format each creation time would be a metric of its own.
+    created = content_type.startswith("application/openmetrics-text")
+    registry.register(StatusCollector(status, now, tells_creation=created))
     return encoder(registry), content_type
 
 
@@ -52,51 +71,71 @@ def _encoder(accept: str) -> tuple[Callable[[Collector], bytes], str]:
 class StatusCollector(Collector):
     """The families of one status; None where the job does not answer."""
 
-    def __init__(self, status: JobStatus | None, now: datetime) -> None:
+    def __init__(self, status: JobStatus | None, now: datetime, *, tells_creation: bool) -> None:
         self._status = status
         self._now = now
+        self._tells_creation = tells_creation
 
     def collect(self) -> Iterator[Metric]:
         yield from _sidecar(job_is_up=self._status is not None)
         if self._status is not None:
-            yield from _query(self._status)
-            yield from _batches(self._status.totals)
-            yield from _state_changes(self._status.totals)
-            yield from _records(self._status.totals)
-        if self._status is not None and self._status.last_batch is not None:
-            yield from _join_state(self._status.last_batch)
-            yield from _watermark(self._status.last_batch, self._now)
-        live = live_batch(self._status) if self._status is not None else None
-        if live is not None:
-            yield from _live(live)
+            created = self._status.started_at.timestamp() if self._tells_creation else None
+            for family in _of_the_job(self._status, self._now):
+                yield family if created is None else with_creation(family, created)
+
+
+def _of_the_job(status: JobStatus, now: datetime) -> Iterator[Metric]:
+    yield from _query(status)
+    yield from _batches(status.totals)
+    yield _latencies(status.totals.latencies)
+    yield from _state_changes(status.totals)
+    yield from _records(status)
+    if status.last_batch is not None:
+        yield from _join_state(status.last_batch)
+    if status.census is not None:
+        yield from _counted(status.census)
+    yield from _watermark(status, now)
+    if status.brokers is not None:
+        yield from _brokers(status.brokers, is_up=live_brokers(status, now) is not None)
+    if (brokers := live_brokers(status, now)) is not None:
+        yield from _offsets(brokers)
+    if (batch := live_batch(status)) is not None:
+        yield from _live(batch)
 
 
 def _sidecar(*, job_is_up: bool) -> Iterator[Metric]:
     version = {"version": VERSION, "python": platform.python_version()}
-    yield InfoMetricFamily(_name("build"), "What the sidecar was built from; always 1.", version)
-    yield _gauge("job_up", "1 where the job answers the sidecar, 0 where not.", int(job_is_up))
+    yield InfoMetricFamily(
+        full_name("build"), "What the sidecar was built from; always 1.", version
+    )
+    yield gauge("job_up", "1 where the job answers the sidecar, 0 where not.", int(job_is_up))
 
 
 def _query(status: JobStatus) -> Iterator[Metric]:
-    yield _gauges(
+    yield gauge(
+        "job_start_timestamp_seconds",
+        "When the job's process started and all counters began at 0, in seconds since 1970.",
+        status.started_at.timestamp(),
+    )
+    yield gauges(
         "query_state",
         "1 for the state the query is in, 0 for the others.",
         ("state",),
         [((state.value,), int(state is status.state)) for state in QueryState],
     )
-    yield _counter(
+    yield counter(
         "query_restarts",
         "Starts of the query after a failure or at a user's wish.",
         status.totals.restarts,
     )
-    yield _counters(
+    yield counters(
         "query_failures",
         "Failures of the query by error code.",
         ("error",),
-        _labelled(status.totals.failures),
+        labelled(status.totals.failures),
     )
     if status.last_progress_at is not None:
-        yield _gauge(
+        yield gauge(
             "last_progress_timestamp_seconds",
             "When Spark last reported a batch or that there was nothing to do, "
             "in seconds since 1970.",
@@ -105,28 +144,39 @@ def _query(status: JobStatus) -> Iterator[Metric]:
 
 
 def _batches(totals: Totals) -> Iterator[Metric]:
-    bounds = [*map(str, BATCH_SECONDS_BOUNDS), "+Inf"]
-    buckets = list(zip(bounds, accumulate(totals.batch_seconds_counts), strict=True))
-    yield _counter("batches", "Batches that have ended.", totals.batches)
-    yield HistogramMetricFamily(
-        _name("batch_duration_seconds"),
+    yield counter("batches", "Batches that have ended.", totals.batches)
+    yield histogram(
+        "batch_duration_seconds",
         "How long batches took, in seconds.",
-        buckets=buckets,
-        sum_value=totals.batch_seconds,
+        BATCH_SECONDS_BOUNDS,
+        totals.batch_seconds_counts,
+        totals.batch_seconds,
     )
-    yield _counters(
+    yield counters(
         "batch_phase_seconds",
         "Time spent in each phase of the batches, in seconds; trigger_execution is all of them.",
         ("phase",),
-        _labelled(totals.phase_seconds),
+        labelled(totals.phase_seconds),
+    )
+
+
+def _latencies(latencies: Latencies) -> Metric:
+    return histogram(
+        "end_to_end_latency_seconds",
+        "From Kafka's own timestamp of each input record to the end of the batch that read it, "
+        "when the results it had at once are written, in seconds. An estimate within a batch: its "
+        "records are taken as spread evenly between the oldest and the newest.",
+        LATENCY_SECONDS_BOUNDS,
+        latencies.counts,
+        latencies.seconds,
     )
 
 
 def _state_changes(totals: Totals) -> Iterator[Metric]:
-    yield _counter(
+    yield counter(
         "state_rows_updated", "Rows written to join state, both sides.", totals.state_rows_updated
     )
-    yield _counter(
+    yield counter(
         "state_rows_removed",
         "Rows evicted from join state behind the watermark, both sides.",
         totals.state_rows_removed,
@@ -136,48 +186,62 @@ def _state_changes(totals: Totals) -> Iterator[Metric]:
         ("removal", "evicting from", totals.state_removal_seconds),
         ("commit", "committing", totals.state_commit_seconds),
     ):
-        yield _counter(
+        yield counter(
             f"state_{name}_seconds",
             f"Time spent {work} join state, in seconds, summed over the state partitions.",
             seconds,
         )
 
 
-def _records(totals: Totals) -> Iterator[Metric]:
-    sides = {"left": totals.left, "right": totals.right}
-    yield _counter("output_records", "Records written to the output.", totals.output_records)
-    yield _counter(
+def _records(status: JobStatus) -> Iterator[Metric]:
+    totals = status.totals
+    sides = {side: side_totals(status, side) for side in SIDES}
+    large = {"output": {"value_too_large": totals.too_large_results}}
+    yield counter(
+        "output_records",
+        "Records written to the output. Results per input record: its rate divided by the summed "
+        "rates of streamjoin_input_records_total.",
+        totals.output_records,
+    )
+    yield counter(
         "late_records",
         "Rows dropped because their event time was behind the watermark, both sides.",
         totals.late_records,
     )
-    yield _counters(
+    yield counters(
+        "dead_letter_records",
+        "Records written to the dead-letter topic, by reason.",
+        ("side", "reason"),
+        _by_side_and_reason(totals.dead_letters),
+    )
+    yield counters(
+        "transactions",
+        "Transactions of the output by result: committed, skipped (an earlier attempt had "
+        "committed), aborted, fenced by another job, unknown (the answer to a commit was lost).",
+        ("result",),
+        labelled(totals.transactions),
+    )
+    yield counters(
         "input_records",
         "Records read from the topic, readable or not.",
         ("side",),
-        _labelled({side: total.records for side, total in sides.items()}),
+        labelled({side: total.records for side, total in sides.items()}),
     )
-    yield _counters(
+    yield counters(
         "null_key_records",
         "Records with a null in their key.",
         ("side",),
-        _labelled({side: total.null_keys for side, total in sides.items()}),
+        labelled({side: total.null_keys for side, total in sides.items()}),
     )
-    yield _counters(
+    yield counters(
         "bad_records",
-        "Records that could not be read, by reason.",
+        "Records that could not be read, by reason; side output: results that were too large.",
         ("side", "reason"),
-        [
-            ((side, reason), count)
-            for side, total in sides.items()
-            for reason, count in total.bad_records.items()
-        ],
+        _by_side_and_reason(
+            {**{side: total.bad_records for side, total in sides.items()}, **large}
+        ),
     )
-    yield _event_time_max(sides)
-
-
-def _event_time_max(sides: Mapping[str, SideTotals]) -> Metric:
-    return _gauges(
+    yield gauges(
         "event_time_max_timestamp_seconds",
         "The newest event time since the job started, in seconds since 1970.",
         ("side",),
@@ -189,8 +253,12 @@ def _event_time_max(sides: Mapping[str, SideTotals]) -> Metric:
     )
 
 
+def _by_side_and_reason(counts: Mapping[str, Mapping[str, int]]) -> Samples:
+    return [((side, reason), n) for side, found in counts.items() for reason, n in found.items()]
+
+
 def _join_state(last: BatchProgress) -> Iterator[Metric]:
-    yield _gauge(
+    yield gauge(
         "state_rows",
         "Rows held in join state as of the last batch, the sum of both sides: Spark does not "
         "report them apart. Rows of one side with equal key and event time count once.",
@@ -198,84 +266,135 @@ def _join_state(last: BatchProgress) -> Iterator[Metric]:
     )
 
 
-def _watermark(last: BatchProgress, now: datetime) -> Iterator[Metric]:
-    if last.watermark_ms is not None:
-        watermark = last.watermark_ms / 1000
-        yield _gauge(
+def _counted(census: StateCensus) -> Iterator[Metric]:
+    """Read from the checkpoint one by one, every now and then."""
+    yield gauges(
+        "state_census_rows",
+        "Rows of the side held in join state when they were last counted, at "
+        "streamjoin_state_census_timestamp_seconds.",
+        ("side",),
+        [((side,), rows) for side in SIDES if (rows := counted_rows(census, side)) is not None],
+    )
+    yield gauges(
+        "state_census_unmatched_rows",
+        "Rows of the side that waited for a match when they were last counted; only of sides "
+        "whose unmatched rows the join type asks for.",
+        ("side",),
+        [((side,), rows) for side in SIDES if (rows := unmatched_rows(census, side)) is not None],
+    )
+    yield gauge(
+        "state_census_timestamp_seconds",
+        "When the rows in join state were last counted, in seconds since 1970.",
+        census.at.timestamp(),
+    )
+    yield gauge(
+        "state_census_duration_seconds",
+        "How long the last count of the rows in join state took, in seconds.",
+        census.seconds,
+    )
+
+
+def _watermark(status: JobStatus, now: datetime) -> Iterator[Metric]:
+    last = status.last_batch
+    watermark = None if last is None else moment(last.watermark_ms)
+    if watermark is not None:
+        yield gauge(
             "watermark_timestamp_seconds",
             "The query's watermark, in seconds since 1970; rows older than it are late.",
-            watermark,
+            watermark.timestamp(),
         )
-        yield _gauge(
+        yield gauge(
             "watermark_lag_seconds",
             "How far the watermark is behind the clock, in seconds.",
-            now.timestamp() - watermark,
+            (now - watermark).total_seconds(),
         )
+    yield gauges(
+        "side_watermark_timestamp_seconds",
+        "The side's newest event time minus its watermark_delay, in seconds since 1970; the "
+        "query's watermark follows the older one.",
+        ("side",),
+        [
+            ((side,), at.timestamp())
+            for side in SIDES
+            if (at := side_watermark(status, side)) is not None
+        ],
+    )
+    yield gauges(
+        "watermark_held_back",
+        "1 for the side that holds the watermark back, being behind the other or silent since the "
+        "job started; 0 for both where they are alike, or one is idle.",
+        ("side",),
+        [((side,), int(side == holds_watermark_back(status))) for side in SIDES],
+    )
+    yield gauges(
+        "side_idle",
+        "1 for a side whose event time follows the clock, being silent, 0 for one that is heard "
+        "of; only sides with idle_after, while the query runs.",
+        ("side",),
+        [((side,), int(is_idle)) for side, is_idle in status.idle.items()],
+    )
+
+
+def _brokers(report: BrokerReport, *, is_up: bool) -> Iterator[Metric]:
+    yield gauge(
+        "brokers_up", "1 where the brokers answered the job's last look, 0 where not.", int(is_up)
+    )
+    if report.answered_at is not None:
+        yield gauge(
+            "brokers_answer_timestamp_seconds",
+            "When the brokers last answered the job's look at them, in seconds since 1970.",
+            report.answered_at.timestamp(),
+        )
+
+
+def _offsets(brokers: BrokerReport) -> Iterator[Metric]:
+    """As of the job's last look, also while the query rests."""
+    behind = {side: offsets_of(brokers, side).behind_latest for side in SIDES}
+    headroom = {side: offsets_of(brokers, side).retention_headroom for side in SIDES}
+    yield gauges(
+        "offsets_behind_latest",
+        "Offsets between what the batches have read and the end of the partition, a few seconds "
+        "ago at most; it grows while the query is paused.",
+        ("side", "partition"),
+        _by_partition(behind),
+    )
+    yield gauges(
+        "retention_headroom_offsets",
+        "Offsets between the oldest record that Kafka's retention has left and the next one to "
+        "read; below 0 records were deleted unread.",
+        ("side", "partition"),
+        _by_partition(headroom),
+    )
+
+
+def _by_partition(
+    offsets: Mapping[Side, Mapping[int, int] | None],
+) -> Iterator[tuple[tuple[str, str], Value]]:
+    for side, by_partition in offsets.items():
+        for partition, count in (by_partition or {}).items():
+            yield (side, str(partition)), count
 
 
 def _live(last: BatchProgress) -> Iterator[Metric]:
     """What holds only while the query runs."""
-    yield _gauge(
+    yield gauge(
         "state_memory_bytes",
         "Memory used by the state stores as of the last batch, in bytes.",
         last.state_memory_bytes,
     )
-    yield _gauges(
+    yield gauges(
         "state_custom",
         "The state store's own measures of the last batch, under Spark's names; "
         "those that end in Latency or Ms are in milliseconds.",
         ("name",),
-        _labelled(last.state_custom),
+        labelled(last.state_custom),
     )
-    yield _gauges(
-        "offsets_behind_latest",
-        "Offsets between the end of the last batch and the end of the partition at its start.",
-        ("side", "partition"),
-        [*_behind("left", last.left), *_behind("right", last.right)],
+    yield gauges(
+        "last_batch_input_records",
+        "Records that the last batch read of the side.",
+        ("side",),
+        labelled({"left": last.left.records, "right": last.right.records}),
     )
-
-
-def _behind(side: str, last: SideProgress) -> Iterator[tuple[tuple[str, str], Value]]:
-    for partition, offsets in (offsets_behind_latest(last) or {}).items():
-        yield (side, str(partition)), offsets
-
-
-def _labelled(values: Mapping[str, Value]) -> list[tuple[tuple[str], Value]]:
-    return [((label,), value) for label, value in values.items()]
-
-
-def _gauge(name: str, text: str, value: Value) -> Metric:
-    return GaugeMetricFamily(_name(name), text, value=value)
-
-
-def _gauges(
-    name: str,
-    text: str,
-    labels: tuple[str, ...],
-    samples: Iterable[tuple[tuple[str, ...], Value]],
-) -> Metric:
-    family = GaugeMetricFamily(_name(name), text, labels=labels)
-    for values, value in samples:
-        family.add_metric(values, value)
-    return family
-
-
-def _counter(name: str, text: str, value: Value) -> Metric:
-    """The exposition adds _total to the name."""
-    return CounterMetricFamily(_name(name), text, value=value)
-
-
-def _counters(
-    name: str,
-    text: str,
-    labels: tuple[str, ...],
-    samples: Iterable[tuple[tuple[str, ...], Value]],
-) -> Metric:
-    family = CounterMetricFamily(_name(name), text, labels=labels)
-    for values, value in samples:
-        family.add_metric(values, value)
-    return family
-
-
-def _name(name: str) -> str:
-    return f"streamjoin_{name}"
+    yield gauge(
+        "last_batch_output_records", "Records that the last batch wrote.", last.output_records
+    )

@@ -1,5 +1,6 @@
 """Errors as RFC 9457 says: application/problem+json, whatever went wrong and wherever."""
 
+import math
 from http import HTTPStatus
 from typing import Any
 from urllib.parse import quote
@@ -8,10 +9,11 @@ from fastapi import FastAPI
 from fastapi.exceptions import RequestValidationError
 from pydantic import BaseModel, ConfigDict
 from starlette.exceptions import HTTPException
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
+from starlette.routing import Match
 
-from job.errors import ConflictError, JobUnavailableError
+from job.errors import BusyError, ConflictError, JobUnavailableError, RequestError
 from service.health import Check
 
 MEDIA_TYPE = "application/problem+json"
@@ -48,7 +50,10 @@ def install(app: FastAPI) -> None:
         HTTPException: http_error,
         RequestValidationError: invalid_request,
         ConflictError: conflict,
+        RequestError: senseless_request,
+        BusyError: busy,
         JobUnavailableError: job_unavailable,
+        ClientDisconnect: departed,
         Exception: unforeseen,
     }.items():
         app.add_exception_handler(error, answer)
@@ -82,10 +87,22 @@ async def http_error(request: Request, error: Exception) -> Response:
     headers = dict(error.headers or {})
     detail = error.detail
     if error.status_code == HTTPStatus.NOT_FOUND:
-        detail = "there is nothing at this path; the calls are listed at /docs"
+        detail = "there is nothing at this path; the calls are listed at /openapi.json"
     elif error.status_code == HTTPStatus.METHOD_NOT_ALLOWED:
-        detail = f"{request.method} is not possible here; possible: {headers.get('Allow', '')}"
+        # Starlette names those of one route; a path may have several.
+        headers["Allow"] = ", ".join(sorted(_methods(request))) or headers.get("Allow", "")
+        detail = f"{request.method} is not possible here; possible: {headers['Allow']}"
     return problem(request, error.status_code, detail, headers=headers)
+
+
+def _methods(request: Request) -> set[str]:
+    """What is possible at the path that was asked for."""
+    return {
+        method
+        for route in request.app.state.routes
+        if route.matches(request.scope)[0] is not Match.NONE
+        for method in route.methods
+    }
 
 
 async def invalid_request(request: Request, error: Exception) -> Response:
@@ -115,6 +132,35 @@ async def conflict(request: Request, error: Exception) -> Response:
         title="The query's state forbids this",
         allowed=error.allowed,
     )
+
+
+async def senseless_request(request: Request, error: Exception) -> Response:
+    assert isinstance(error, RequestError)
+    return problem(
+        request,
+        HTTPStatus.UNPROCESSABLE_ENTITY,
+        str(error),
+        code="invalid_request",
+        title="The request is not as it should be",
+    )
+
+
+async def busy(request: Request, error: Exception) -> Response:
+    assert isinstance(error, BusyError)
+    return problem(
+        request,
+        HTTPStatus.TOO_MANY_REQUESTS,
+        str(error),
+        code=error.code,
+        title="The job is busy",
+        headers={"retry-after": str(math.ceil(error.retry_after_seconds))},
+    )
+
+
+async def departed(request: Request, error: Exception) -> Response:
+    """Nobody is there to read it, except the audit log."""
+    del request, error
+    return Response(status_code=HTTPStatus.REQUEST_TIMEOUT)
 
 
 async def job_unavailable(request: Request, error: Exception) -> Response:

@@ -4,7 +4,7 @@ Null means unknown, never zero.
 """
 
 from datetime import UTC, datetime, timedelta
-from typing import Self
+from typing import Literal, Self
 
 from pydantic import BaseModel, ConfigDict
 
@@ -13,18 +13,24 @@ from job.progress import (
     Failure,
     JobStatus,
     QueryState,
-    SideProgress,
     SideTotals,
 )
+from job.reports import BrokerReport, ResetReport, SideOffsets, StateCensus
+from job.starts import SideStart
+
+Side = Literal["left", "right"]
+SIDES: tuple[Side, ...] = ("left", "right")
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+# The job looks every 5 s and gives up after some 10 s: what is older comes from a job that hangs.
+_LOOK_AGE_MAX = timedelta(seconds=60)
 
 
-class _View(BaseModel):
+class View(BaseModel):
     model_config = ConfigDict(frozen=True)
 
 
-class BatchView(_View):
+class BatchView(View):
     batch_id: int
     started_at: datetime
     duration_seconds: float
@@ -39,30 +45,83 @@ class BatchView(_View):
         return cls(**{name: getattr(batch, name) for name in cls.model_fields})
 
 
-class SideView(_View):
+class BrokersView(View):
+    reachable: bool
+    """Whether the job's last look at the brokers found them, a minute ago at most."""
+    answered_at: datetime | None
+    error: str | None
+    """Why the last look failed."""
+
+    @classmethod
+    def of(cls, report: BrokerReport, now: datetime) -> Self:
+        return cls(
+            reachable=of_late(report, now), answered_at=report.answered_at, error=report.error
+        )
+
+
+class ResetView(View):
+    by: str
+    asked_at: datetime
+    left: SideStart
+    """Where reading starts: earliest, latest, a time, or the next offset of each partition."""
+    right: SideStart
+    done_at: datetime | None
+    """Null while it is still to be done."""
+    kept_aside: str | None
+    """Where the old checkpoint is now; null where there was none."""
+    error: str | None
+
+    @classmethod
+    def of(cls, report: ResetReport) -> Self:
+        told = report.model_dump(exclude={"starts"})
+        return cls(**told, left=report.starts.left, right=report.starts.right)
+
+
+class SideView(View):
+    topic: str | None
     input_records: int
     """Since the job started."""
+    null_key_records: int
+    """Of them, those with a null in their key."""
+    bad_records: dict[str, int]
+    """Of them, those that could not be read, per reason."""
+    dead_letter_records: dict[str, int]
+    """Those sent to the dead-letter topic, per reason, late rows and null keys among them."""
     event_time_max: datetime | None
     """The newest event time since the job started."""
     watermark: datetime | None
     """Newest event time minus watermark_delay; the query's watermark follows the older of both."""
+    idle: bool | None
+    """Whether its event time follows the clock; null without idle_after, or while none runs."""
     offsets_behind_latest: dict[int, int] | None
-    """Per partition, as of the last batch; null while the query is not running."""
+    """Per partition; null where the brokers do not answer."""
     offsets_behind_latest_total: int | None
+    state_rows: int | None
+    """Rows the join held when they were last counted, at `state_counted_at`."""
+    unmatched_rows: int | None
+    """Those of them without a match; null also where the join need not know."""
 
     @classmethod
-    def of(cls, totals: SideTotals, delay_ms: int, last: SideProgress | None) -> Self:
-        behind, newest_ms = offsets_behind_latest(last), totals.event_time_max_ms
+    def of(cls, side: Side, status: JobStatus, now: datetime) -> Self:
+        totals, brokers = side_totals(status, side), live_brokers(status, now)
+        behind = offsets_of(brokers, side).behind_latest if brokers else None
         return cls(
+            topic=offsets_of(status.brokers, side).topic if status.brokers else None,
             input_records=totals.records,
-            event_time_max=_moment(newest_ms),
-            watermark=None if newest_ms is None else _moment(newest_ms - delay_ms),
+            null_key_records=totals.null_keys,
+            bad_records=totals.bad_records,
+            dead_letter_records=status.totals.dead_letters[side],
+            event_time_max=moment(totals.event_time_max_ms),
+            watermark=side_watermark(status, side),
+            idle=status.idle.get(side),
             offsets_behind_latest=behind,
             offsets_behind_latest_total=None if behind is None else sum(behind.values()),
+            state_rows=counted_rows(status.census, side),
+            unmatched_rows=unmatched_rows(status.census, side),
         )
 
 
-class FailureView(_View):
+class FailureView(View):
     code: str
     message: str
     retryable: bool
@@ -73,7 +132,7 @@ class FailureView(_View):
         return cls(**{name: getattr(failure, name) for name in cls.model_fields})
 
 
-class QueryView(_View):
+class QueryView(View):
     name: str
     join_type: str
     delivery: str
@@ -91,14 +150,21 @@ class QueryView(_View):
     last_batch: BatchView | None
     watermark: datetime | None
     """Of the query: the slower side's. Rows older than it are late."""
+    watermark_held_back_by: Side | None
+    """The side whose event time is behind, or missing; null where both are alike or missing."""
+    late_records: int
+    """Rows dropped since the job started because they came behind the watermark."""
     left: SideView
     right: SideView
+    state_counted_at: datetime | None
+    brokers: BrokersView | None
+    """Null until the job has first looked."""
+    last_reset: ResetView | None
     last_failure: FailureView | None
 
     @classmethod
     def of(cls, status: JobStatus, now: datetime) -> Self:
-        last, totals, delays = status.last_batch, status.totals, status.watermark_delay_ms
-        live = live_batch(status)
+        last = status.last_batch
         return cls(
             name=status.name,
             join_type=status.join_type,
@@ -111,23 +177,78 @@ class QueryView(_View):
             uptime_seconds=(now - status.started_at).total_seconds(),
             last_progress_at=status.last_progress_at,
             last_batch=BatchView.of(last) if last else None,
-            watermark=_moment(last.watermark_ms) if last else None,
-            left=SideView.of(totals.left, delays["left"], live.left if live else None),
-            right=SideView.of(totals.right, delays["right"], live.right if live else None),
+            watermark=moment(last.watermark_ms) if last else None,
+            watermark_held_back_by=holds_watermark_back(status),
+            late_records=status.totals.late_records,
+            left=SideView.of("left", status, now),
+            right=SideView.of("right", status, now),
+            state_counted_at=status.census.at if status.census else None,
+            brokers=BrokersView.of(status.brokers, now) if status.brokers else None,
+            last_reset=ResetView.of(status.last_reset) if status.last_reset else None,
             last_failure=FailureView.of(status.last_failure) if status.last_failure else None,
         )
 
 
 def live_batch(status: JobStatus) -> BatchProgress | None:
-    """The last batch of the run at work. Topics and memory change once it no longer runs."""
+    """The last batch of the run at work: what it used is used no more once it does not run."""
     last = status.last_batch
     is_live = status.state is QueryState.RUNNING and last and last.run_id == status.run_id
     return last if is_live else None
 
 
-def offsets_behind_latest(last: SideProgress | None) -> dict[int, int] | None:
-    return last.offsets_behind_latest or None if last else None
+def live_brokers(status: JobStatus, now: datetime) -> BrokerReport | None:
+    """What the brokers have said of late; an older word would be taken for a live one."""
+    report = status.brokers
+    return report if report is not None and of_late(report, now) else None
 
 
-def _moment(milliseconds: int | None) -> datetime | None:
+def of_late(report: BrokerReport, now: datetime) -> bool:
+    """Whether the last look was answered, and that a minute ago at most."""
+    if report.error is not None or report.answered_at is None:
+        return False
+    return now - report.answered_at <= _LOOK_AGE_MAX
+
+
+def offsets_of(brokers: BrokerReport, side: Side) -> SideOffsets:
+    return brokers.left if side == "left" else brokers.right
+
+
+def side_totals(status: JobStatus, side: Side) -> SideTotals:
+    return status.totals.left if side == "left" else status.totals.right
+
+
+def side_watermark(status: JobStatus, side: Side) -> datetime | None:
+    """What the watermark would be if this side alone moved it."""
+    newest = side_totals(status, side).event_time_max_ms
+    return None if newest is None else moment(newest - status.watermark_delay_ms[side])
+
+
+def holds_watermark_back(status: JobStatus) -> Side | None:
+    """None where both are alike, or one is idle: that one follows the clock."""
+    if any(status.idle.values()):
+        return None
+    left, right = side_watermark(status, "left"), side_watermark(status, "right")
+    if left == right:
+        return None
+    if left is None or right is None:
+        return "left" if left is None else "right"
+    return "left" if left < right else "right"
+
+
+def counted_rows(census: StateCensus | None, side: Side) -> int | None:
+    if census is None:
+        return None
+    return sum(part.rows for part in (census.left if side == "left" else census.right))
+
+
+def unmatched_rows(census: StateCensus | None, side: Side) -> int | None:
+    """None also where the join need not know which rows have matched."""
+    if census is None:
+        return None
+    counts = [part.unmatched for part in (census.left if side == "left" else census.right)]
+    known = [count for count in counts if count is not None]
+    return sum(known) if len(known) == len(counts) else None
+
+
+def moment(milliseconds: int | None) -> datetime | None:
     return None if milliseconds is None else _EPOCH + timedelta(milliseconds=milliseconds)

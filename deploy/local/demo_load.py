@@ -57,8 +57,10 @@ BAD_REASONS = (
     "missing_event_time",
     "unparsable_event_time",
     "absurd_event_time",
+    "future_event_time",
 )
 YEAR_10000_MS = 253_402_300_800_000
+DAY_MS = 86_400_000
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -197,6 +199,8 @@ def _spoilt(good: Row, event_time: str, reason: str) -> bytes | None:
             return _json({**good.fields, event_time: "yesterday"})
         case "absurd_event_time":
             return _json({**good.fields, event_time: YEAR_10000_MS})
+        case "future_event_time":
+            return _json({**good.fields, event_time: good.event_time_ms + DAY_MS})
     raise ValueError(f"no such reason: {reason}")
 
 

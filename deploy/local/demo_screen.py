@@ -235,7 +235,7 @@ def _addresses(addresses: Addresses) -> RenderableType:
     table = Table.grid(padding=(0, 2, 0, 0))
     table.add_column(style="dim", width=14)
     table.add_column(overflow="fold")
-    table.add_row("sidecar", f"{addresses.sidecar}/docs  /v1/query  /metrics  /readyz")
+    table.add_row("status page", f"{addresses.sidecar}/  also /v1/query  /metrics  /openapi.json")
     table.add_row("Kafka", f"{addresses.broker}  impressions + clicks → attributed")
     table.add_row("logs", Text.assemble(addresses.folder, ("   Ctrl-C stops everything", "dim")))
     return table

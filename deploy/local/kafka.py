@@ -69,8 +69,14 @@ class EmbeddedKafka:
         *,
         port: int | None = None,
         jvm_options: Sequence[str] = JVM_OPTIONS,
+        listeners: Mapping[str, str] | None = None,
+        settings: Mapping[str, object] | None = None,
     ) -> None:
+        """`listeners`: protocol of each further one, by its name; `settings`: of the broker."""
         self._folder = folder.resolve()
+        self._listeners = dict(listeners or {})
+        self._ports = {name: _free_port(PORTS) for name in self._listeners}
+        self._more_settings = dict(settings or {})
         self._port = port or _free_port(PORTS)
         self._controller_port = _free_port(CONTROLLER_PORTS)
         self._jvm_options = tuple(jvm_options)
@@ -121,6 +127,10 @@ class EmbeddedKafka:
     @property
     def bootstrap_servers(self) -> str:
         return f"{HOST}:{self._port}"
+
+    def servers_of(self, listener: str) -> str:
+        """The bootstrap servers of a further listener."""
+        return f"{HOST}:{self._ports[listener]}"
 
     @property
     def is_running(self) -> bool:
@@ -217,7 +227,16 @@ class EmbeddedKafka:
 
     def _write_settings(self, file: Path, *, data: Path) -> None:
         settings = _broker_settings(data, self._port, self._controller_port)
-        file.write_text("".join(f"{name}={value}\n" for name, value in settings.items()))
+        for name, protocol in self._listeners.items():
+            for setting in ("listeners", "advertised.listeners"):
+                settings[setting] = f"{settings[setting]},{name}://{self.servers_of(name)}"
+            settings["listener.security.protocol.map"] = (
+                f"{settings['listener.security.protocol.map']},{name}:{protocol}"
+            )
+        settings |= self._more_settings
+        lines = [f"{name}={_escaped(value)}\n" for name, value in settings.items()]
+        # Java reads a properties file so.
+        file.write_text("".join(lines), encoding="latin-1", errors="backslashreplace")
 
     # Asking
 
@@ -288,6 +307,10 @@ def _broker_settings(data: Path, port: int, controller_port: int) -> dict[str, o
         # The default takes 128 MB, half of the heap.
         "log.cleaner.dedupe.buffer.size": 16 * 1024 * 1024,
     }
+
+
+def _escaped(value: object) -> str:
+    return str(value).replace("\\", "\\\\")
 
 
 def _admin(bootstrap_servers: str) -> AdminClient:

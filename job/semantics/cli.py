@@ -43,7 +43,7 @@ def simulation_lines(
         raise SimulationError(f"the query would fail on these rows: {error}") from error
     if as_jsonl:
         return (record.value for batch in batches for record in batch.output)
-    return told(batches) if explain is None else explained(plan, batches, explain)
+    return told(plan, batches) if explain is None else explained(plan, batches, explain)
 
 
 def spec_test_lines(plan: JoinPlan, tests: Sequence[SpecTest]) -> tuple[list[str], bool]:
@@ -60,6 +60,7 @@ def spec_test_lines(plan: JoinPlan, tests: Sequence[SpecTest]) -> tuple[list[str
 
 def _outcome_lines(outcome: Outcome) -> Iterator[str]:
     yield f"{'passed' if outcome.passed else 'FAILED'}: {outcome.test.name}"
+    yield from (f"  {line}" for line in outcome.left_out)
     yield from (f"  missing: {row}" for row in outcome.missing)
     yield from (f"  unexpected: {row}" for row in outcome.unexpected)
 

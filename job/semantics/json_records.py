@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal, InvalidOperation
 
+from job.durations import milliseconds
 from job.plan import RECORD_COLUMNS, SidePlan
 from job.semantics.sql_cast import as_float32, cast, date_of, fit, timestamp_of
 from job.semantics.sql_types import (
@@ -40,6 +41,7 @@ class InputRecord:
     partition: int = 0
     key: str | None = None
     timestamp_us: int | None = None
+    """Kafka's; None: not known, and no event time is too far ahead of it."""
     batch: int | None = None
     """The batch it is to be read in, where the user says so."""
 
@@ -80,6 +82,7 @@ class RecordDecoder:
         self._columns = [(column.name, parse_type(column.type)) for column in side.schema.columns]
         self._event_time = side.event_time
         self._in_value = side.schema.column(side.event_time) is not None
+        self._max_ahead_ms = milliseconds(side.max_event_time_ahead)
 
     @property
     def columns(self) -> list[tuple[str, SqlType]]:
@@ -103,8 +106,16 @@ class RecordDecoder:
         reason = _event_time_reason(written, at)
         if reason is not None or at is None:
             return reason or "unparsable_event_time"
+        if self._is_too_far_ahead(at, record.timestamp_us):
+            return "future_event_time"
         own = (record.key, record.timestamp_us, record.partition, record.offset)
         return DecodedRow(record, (*values, *own), at, at)
+
+    def _is_too_far_ahead(self, at_us: int, recorded_at_us: int | None) -> bool:
+        return (
+            recorded_at_us is not None
+            and at_us // 1000 > recorded_at_us // 1000 + self._max_ahead_ms
+        )
 
     def _value(self, name: str, kind: SqlType, fields: Mapping[str, object]) -> Value:
         raw = fields.get(name)

@@ -21,7 +21,7 @@ from job.semantics.one_side_joiner import SideInput, SideRules
 from job.semantics.operator import JoinOperatorPlan
 from job.semantics.output_json import check_types
 from job.semantics.rows import JoinedRow, Key, Row, key_of
-from job.semantics.sql_types import Value
+from job.semantics.sql_types import NotExactError, Value
 from job.semantics.state_manager import StateFormatVersion
 from job.semantics.watermark_predicates import JoinCondition
 from job.spec import JoinType
@@ -71,6 +71,9 @@ def simulation_plan(
 class _Planner:
     def __init__(self, plan: JoinPlan) -> None:
         self._plan = plan
+        for side in SIDES:
+            if plan.side(side).idle_after is not None:
+                raise NotExactError(f"{side}.idle_after, which follows the clock")
         self._decoders = {side: RecordDecoder(plan.side(side)) for side in SIDES}
         self._layout = _layout(self._decoders)
         self._widths = {side: len(decoder.columns) for side, decoder in self._decoders.items()}

@@ -11,13 +11,14 @@ compared as a set of rows that may repeat, by the fields the test names.
 """
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from job.plan import JoinPlan
 from job.semantics.json_records import records_of_jsonl
-from job.semantics.simulate import simulate
+from job.semantics.simulate import SimulatedBatch, place, simulate
+from job.semantics.story import DROPPED, fate
 
 Row = Mapping[str, Any]
 
@@ -37,6 +38,8 @@ class Outcome:
     """Expected and not there."""
     unexpected: Sequence[Row]
     """There and not expected."""
+    left_out: Sequence[str] = ()
+    """What became of the records that go to the dead letters, or at which the query fails."""
 
     @property
     def passed(self) -> bool:
@@ -56,7 +59,14 @@ def run_spec_test(plan: JoinPlan, test: SpecTest) -> Outcome:
             missing.append(expected)
         else:
             unexpected.remove(match)
-    return Outcome(test, missing, unexpected)
+    return Outcome(test, missing, unexpected, list(_left_out(plan, batches)))
+
+
+def _left_out(plan: JoinPlan, batches: Sequence[SimulatedBatch]) -> Iterator[str]:
+    for drop in (drop for batch in batches for drop in batch.drops):
+        what = fate(plan, drop.reason)
+        if what != DROPPED:
+            yield f"{drop.side} {place(drop.record)}: {what}, {drop.reason}"
 
 
 def _agrees(expected: Row, actual: Row) -> bool:

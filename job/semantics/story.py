@@ -5,15 +5,18 @@ from collections.abc import Iterator, Sequence
 
 from job.expressions import SIDES, Side
 from job.plan import JoinPlan
+from job.progress import REASONS
 from job.semantics.json_records import InputRecord
 from job.semantics.rows import Key
 from job.semantics.simulate import SimulatedBatch, place
 from job.semantics.simulation_plan import simulation_plan
 from job.semantics.sql_cast import instant
 
+DROPPED = "dropped"
 
-def told(batches: Sequence[SimulatedBatch]) -> Iterator[str]:
-    """What went in and came out of each batch, and why records were dropped."""
+
+def told(plan: JoinPlan, batches: Sequence[SimulatedBatch]) -> Iterator[str]:
+    """What went in and came out of each batch, and why records did not get in."""
     for batch in batches:
         yield f"batch {batch.batch_id} · watermark {time_text(batch.watermarks.eviction)}"
         for side in SIDES:
@@ -22,7 +25,7 @@ def told(batches: Sequence[SimulatedBatch]) -> Iterator[str]:
         for (side, reason), count in sorted(drops.items()):
             places = [place(d.record) for d in batch.drops if (d.side, d.reason) == (side, reason)]
             shown = ", ".join(places[:5]) + (", …" if count > 5 else "")
-            yield f"  {side}: {count} dropped, {reason} ({shown})"
+            yield f"  {side}: {count} {fate(plan, reason)}, {reason} ({shown})"
         yield f"  {len(batch.output)} out"
         yield from (f"    {record.value}" for record in batch.output)
 
@@ -32,7 +35,7 @@ def explained(plan: JoinPlan, batches: Sequence[SimulatedBatch], key: str) -> It
     reader = KeyReader(plan)
     found = False
     for batch in batches:
-        for side, record, what in _happenings(batch):
+        for side, record, what in _happenings(plan, batch):
             if reader.text(side, record) == key:
                 found = True
                 when = f"batch {batch.batch_id} (watermark {time_text(batch.watermarks.eviction)})"
@@ -41,10 +44,22 @@ def explained(plan: JoinPlan, batches: Sequence[SimulatedBatch], key: str) -> It
         yield f"no record has the key {key}"
 
 
-def _happenings(batch: SimulatedBatch) -> Iterator[tuple[Side, InputRecord, str]]:
+def fate(plan: JoinPlan, reason: str) -> str:
+    """What becomes of a record that does not get into the join."""
+    letters = plan.dead_letter
+    if plan.fails_on_bad_records and reason in REASONS:
+        return "at which the query FAILS"
+    if letters is None:
+        return DROPPED
+    is_dead = {**dict.fromkeys(REASONS, True), "late": letters.takes_late_rows}
+    is_dead["null key"] = letters.takes_null_keys
+    return "to the dead letters" if is_dead.get(reason, False) else DROPPED
+
+
+def _happenings(plan: JoinPlan, batch: SimulatedBatch) -> Iterator[tuple[Side, InputRecord, str]]:
     for drop in batch.drops:
         if drop.reason != "late":  # a late row tells its own step, with the watermark
-            yield drop.side, drop.record, f"dropped: {drop.reason}"
+            yield drop.side, drop.record, f"{fate(plan, drop.reason)}: {drop.reason}"
     for step in batch.steps:
         yield step.side, step.record, step.what
 

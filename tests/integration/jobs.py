@@ -7,12 +7,15 @@ import socket
 import subprocess
 import sys
 import tempfile
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+import psutil
+
 from deploy.local.java import java_home
-from job.progress import JobStatus
+from job.progress import Failure, JobStatus
 from tests.polling import wait_until
 
 # A start takes 6 s on two idle cores, several times that on shared ones.
@@ -48,18 +51,22 @@ class Job:
         if error is not None:
             sys.stderr.write(self.log.read_text(errors="replace")[-6000:])
 
-    def start(self) -> None:
-        environment = {
+    @property
+    def environment(self) -> dict[str, str]:
+        """Of the job, and of other commands on its spec."""
+        return {
             **os.environ,
             "STREAMJOIN_SOCKET": str(self.socket),
             "STREAMJOIN_DRIVER_MEMORY": "1g",
             "STREAMJOIN_STATE_PARTITIONS": "2",
             "JAVA_HOME": str(java_home()),
         }
+
+    def start(self) -> None:
         with self.log.open("ab") as log:
             self._process = subprocess.Popen(
                 [sys.executable, "-m", "job", "run", str(self.spec_file)],
-                env=environment,
+                env=self.environment,
                 stdout=log,
                 stderr=log,
             )
@@ -74,16 +81,31 @@ class Job:
         self.process.terminate()
         return self.process.wait(STOP_SECONDS)
 
+    def freeze(self) -> None:
+        """SIGSTOP to the job and all that it has started."""
+        self._signal_all(signal.SIGSTOP)
+
+    def thaw(self) -> None:
+        self._signal_all(signal.SIGCONT)
+
+    def _signal_all(self, number: signal.Signals) -> None:
+        process = psutil.Process(self.process.pid)
+        for each in [process, *process.children(recursive=True)]:
+            # Python's workers end by themselves when they have had nothing to do for a while.
+            with suppress(psutil.NoSuchProcess):
+                each.send_signal(number)
+
     def kill(self) -> None:
         self.process.send_signal(signal.SIGKILL)
         self.process.wait(STOP_SECONDS)
 
-    def ask(self, call: str) -> dict[str, Any]:
+    def ask(self, call: str, **arguments: Any) -> dict[str, Any]:
         """The answer to one call on the control socket."""
         with socket.socket(socket.AF_UNIX) as connection:
             connection.settimeout(STOP_SECONDS)
             connection.connect(str(self.socket))
-            connection.sendall(json.dumps({"call": call, "by": "test"}).encode() + b"\n")
+            request = json.dumps({"call": call, "by": "test", **arguments})
+            connection.sendall(request.encode() + b"\n")
             answer: dict[str, Any] = json.loads(connection.makefile().readline())
             return answer
 
@@ -102,6 +124,17 @@ class Job:
 
         return wait_until(reached, timeout, f"the job is {state}")
 
+    def wait_for_failure(self, count: int) -> Failure:
+        """Until the query has failed that many times and rests; the last failure."""
+
+        def reached() -> Failure | None:
+            status = self.status()
+            if status is None or status.state != "FAILED":
+                return None
+            return status.last_failure if sum(status.totals.failures.values()) >= count else None
+
+        return wait_until(reached, START_SECONDS, f"the query has failed {count} times")
+
     def wait_for_watermark(self, watermark_ms: int) -> JobStatus:
         """Until a batch has run with this watermark: everything it lets out is out then."""
 
@@ -117,6 +150,7 @@ class Job:
 
         def reached() -> JobStatus | None:
             status = self.status()
+            assert status is None or status.state != "FAILED", status.last_failure
             last = status.last_batch if status else None
             if last is None:
                 return None

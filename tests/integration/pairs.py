@@ -24,8 +24,8 @@ right:
   key: [n]
   event_time: t
   watermark_delay: 1 hour
-join: {{type: inner, match_window: {{before: 0 seconds, after: {after}}}}}
-output: {{topic: {name}.out, columns: {{n: left.n}}, delivery: at_least_once}}
+join: {{type: {join_type}, match_window: {{before: 0 seconds, after: {after}}}}}
+output: {{topic: {name}.out, columns: {{n: left.n}}, delivery: {delivery}}}
 checkpoint: {checkpoint}
 on_bad_record: drop
 """
@@ -34,9 +34,17 @@ on_bad_record: drop
 class Pairs:
     """Topics and spec of one test."""
 
-    def __init__(self, kafka: EmbeddedKafka, name: str, folder: Path) -> None:
+    def __init__(
+        self,
+        kafka: EmbeddedKafka,
+        name: str,
+        folder: Path,
+        *,
+        delivery: str = "at_least_once",
+    ) -> None:
         self.kafka = kafka
         self.name = name
+        self.delivery = delivery
         self._checkpoint = folder / "checkpoint"
 
     def create_topics(self) -> None:
@@ -44,12 +52,14 @@ class Pairs:
             [f"{self.name}.{part}" for part in ("left", "right", "out")], partitions=2
         )
 
-    def spec(self, *, after: str = "10 seconds") -> str:
+    def spec(self, *, after: str = "10 seconds", join_type: str = "inner") -> str:
         return _SPEC.format(
+            join_type=join_type,
             name=self.name,
             servers=self.kafka.bootstrap_servers,
             after=after,
             checkpoint=self._checkpoint,
+            delivery=self.delivery,
         )
 
     def produce(self, numbers: Iterable[int]) -> None:

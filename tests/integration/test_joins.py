@@ -43,7 +43,7 @@ output:
   key: {key}
   columns: {{{columns}}}
   filter: {output_filter}
-  delivery: at_least_once
+  delivery: exactly_once
 checkpoint: {checkpoint}
 on_bad_record: drop
 """

@@ -62,7 +62,7 @@ def test_pause_keeps_the_jvm_and_stop_frees_it_and_neither_repeats_a_result(
     pairs.create_topics()
     with Job(pairs.spec(), tmp_path) as job:
         pairs.produce(range(3))
-        read_all(job, 3)
+        run_id = read_all(job, 3).run_id
         [jvm] = jvms(job)
 
         job.ask("pause")
@@ -73,9 +73,11 @@ def test_pause_keeps_the_jvm_and_stop_frees_it_and_neither_repeats_a_result(
         assert [0, 1, 2] == pairs.numbers()
 
         job.ask("resume")
-        read_all(job, 6)
+        assert run_id == read_all(job, 6).run_id
         assert [jvm.pid] == [process.pid for process in jvms(job)]
 
+        job.ask("pause")
+        job.wait_for_state("PAUSED")
         job.ask("stop")
         job.wait_for_state("STOPPED")
         assert [] == jvms(job)
@@ -104,6 +106,29 @@ def test_paused_query_is_still_paused_after_the_job_was_killed(
         job.wait_for_state("PAUSED")
 
 
+def test_jvm_that_is_killed_while_paused_is_replaced_and_the_query_is_still_paused(
+    pairs: Pairs, tmp_path: Path
+) -> None:
+    pairs.create_topics()
+    with Job(pairs.spec(), tmp_path) as job:
+        job.wait_for_state("RUNNING")
+        job.ask("pause")
+        job.wait_for_state("PAUSED")
+        [jvm] = jvms(job)
+        jvm.kill()
+
+        def replaced() -> bool:
+            status = job.status()
+            paused = status is not None and status.state == "PAUSED"
+            return paused and jvms(job) not in ([], [jvm])
+
+        wait_until(replaced, START_SECONDS, "the query is paused in another JVM")
+        pairs.produce(range(3))
+        job.ask("resume")
+        read_all(job, 3)
+    assert [0, 1, 2] == pairs.numbers()
+
+
 def test_stop_in_mid_batch_lets_the_batch_end_and_repeats_nothing(
     pairs: Pairs, tmp_path: Path
 ) -> None:
@@ -122,6 +147,29 @@ def test_stop_in_mid_batch_lets_the_batch_end_and_repeats_nothing(
         read_all(job, 3 * MANY + 1)
         assert 0 == job.terminate()
     assert list(range(3 * MANY + 1)) == pairs.numbers()
+
+
+def test_pause_in_mid_batch_lets_the_batch_end(pairs: Pairs, tmp_path: Path) -> None:
+    pairs.create_topics()
+    with Job(pairs.spec(after="1 hour"), tmp_path) as job:
+        job.wait_for_state("RUNNING")
+        pairs.produce(range(MANY))
+        wait_for_results(pairs, 1)
+        job.ask("pause")
+        job.wait_for_state("PAUSED")
+
+        def counted() -> int:
+            status = job.status()
+            return status.totals.output_records if status else 0
+
+        # Of a batch that has ended the job knows what it wrote; Spark reports it a moment later.
+        wait_until(
+            lambda: counted() == pairs.result_count(), START_SECONDS, "the batch has been reported"
+        )
+        job.ask("resume")
+        read_all(job, MANY)
+        assert 0 == job.terminate()
+    assert list(range(MANY)) == pairs.numbers()
 
 
 def test_killed_job_loses_nothing_and_what_it_repeats_has_the_same_id(

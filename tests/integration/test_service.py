@@ -1,9 +1,5 @@
 """The sidecar beside a real job: what it shows, and what it commands."""
 
-import json
-import os
-import subprocess
-import sys
 from collections.abc import Iterator
 from typing import Any
 
@@ -13,8 +9,9 @@ from prometheus_client.parser import text_string_to_metric_families
 from prometheus_client.samples import Sample
 
 from deploy.local.kafka import EmbeddedKafka
-from tests.integration.jobs import START_SECONDS, STOP_SECONDS, Job
+from tests.integration.jobs import START_SECONDS, Job
 from tests.integration.pairs import T0
+from tests.integration.sidecars import running_sidecar
 from tests.integration.topics import Sent, consume_all, produce
 from tests.polling import wait_until
 
@@ -66,27 +63,9 @@ def job(kafka: EmbeddedKafka, tmp_path_factory: pytest.TempPathFactory) -> Itera
 
 
 @pytest.fixture(scope="module")
-def sidecar(job: Job, tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx.Client]:
-    log = tmp_path_factory.mktemp("sidecar") / "log"
-    environment = {**os.environ, "STREAMJOIN_SOCKET": str(job.socket), "STREAMJOIN_PORT": "0"}
-    with log.open("wb") as stream:
-        process = subprocess.Popen(
-            [sys.executable, "-m", "service"], env=environment, stdout=stream, stderr=stream
-        )
-
-    def address() -> str:
-        lines = [json.loads(line) for line in log.read_text().splitlines()]
-        return next(
-            (f"http://{line['host']}:{line['port']}" for line in lines if "port" in line), ""
-        )
-
-    try:
-        url = wait_until(address, START_SECONDS, "the sidecar has said where it listens")
-        with httpx.Client(base_url=url, timeout=STOP_SECONDS) as client:
-            yield client
-    finally:
-        process.terminate()
-        process.wait(STOP_SECONDS)
+def sidecar(job: Job) -> Iterator[httpx.Client]:
+    with running_sidecar(job.socket) as sidecar:
+        yield sidecar.client
 
 
 def samples(sidecar: httpx.Client) -> dict[str, float]:
@@ -175,3 +154,127 @@ def test_commands_reach_the_query(sidecar: httpx.Client, job: Job) -> None:
         START_SECONDS,
         "the restart is counted",
     )
+
+
+def test_a_tour_of_what_is_asked_at_three_in_the_morning(
+    sidecar: httpx.Client, job: Job, kafka: EmbeddedKafka
+) -> None:
+    """Explain a waiting key, look at offsets, stop, alter them, resume, and begin all anew."""
+    job.wait_for_state("RUNNING")
+    waiting = {"k": "waits", "t": T0 + 101_000, "a": 1}
+    produce(kafka.bootstrap_servers, "observed.left", [waiting])
+    job.wait_for_offsets(left=len(LEFTS) + 1, right=len(RIGHTS) + 1)
+
+    told = looked_up(sidecar, "/v1/query/explain?key=waits")
+    [row] = told["left"]["rows"]
+    assert ("observed.left", False, "2023-11-14T22:15:01Z") == (
+        row["topic"],
+        row["matched"],
+        row["event_time"],
+    )
+    assert [] == told["right"]["rows"]
+    assert "It waits for a right row until the watermark has passed" in "".join(told["sentences"])
+    counted = looked_up(sidecar, "/v1/query/state")
+    assert (2, 1, 1) == (
+        counted["left"]["rows"],
+        counted["left"]["unmatched_rows"],
+        counted["right"]["rows"],
+    )
+
+    offsets = wait_until(lambda: all_read(sidecar), START_SECONDS, "the brokers say all is read")
+    read = {number: told["read"] for number, told in offsets["left"]["partitions"].items()}
+    assert len(LEFTS) + 1 == sum(read.values())
+
+    assert 409 == patched(sidecar, left={"0": 0}).status_code
+    assert 202 == sidecar.put("/v1/query/stop").status_code
+    job.wait_for_state("STOPPED")
+    assert 409 == unless_busy(sidecar, "/v1/query/explain?key=waits").status_code
+    assert 422 == patched(sidecar, confirm="another", left={"0": 0}).status_code
+    assert 422 == patched(sidecar, left={"0": 10_000}).status_code
+    assert 202 == patched(sidecar, left={"0": 0}).status_code
+    wait_for_reset(sidecar, {**read, "0": 0})
+
+    before = query(sidecar)["run_id"]
+    assert 202 == sidecar.put("/v1/query/resume").status_code
+    wait_until(lambda: read_since(sidecar, before) == read["0"], START_SECONDS, "it is read again")
+
+    assert 202 == sidecar.put("/v1/query/stop").status_code
+    job.wait_for_state("STOPPED")
+    body = {"confirm": "observed", "start": "earliest"}
+    assert 202 == sidecar.post("/v1/query/reset", json=body).status_code
+    wait_for_reset(sidecar, "earliest")
+    before = query(sidecar)["run_id"]
+    assert 202 == sidecar.put("/v1/query/resume").status_code
+    everything = len(LEFTS) + len(RIGHTS) + 2
+    wait_until(lambda: read_since(sidecar, before) == everything, START_SECONDS, "all is read")
+
+
+def test_latency_is_that_of_every_record_read(sidecar: httpx.Client) -> None:
+    found = samples(sidecar)
+
+    read = sum(found[f"streamjoin_input_records_total side={side}"] for side in ("left", "right"))
+    assert read == found["streamjoin_end_to_end_latency_seconds_count"]
+    assert 0 < found["streamjoin_end_to_end_latency_seconds_sum"] / read < 10 * START_SECONDS
+
+
+def test_a_spec_is_judged_against_the_checkpoint_at_work(sidecar: httpx.Client, job: Job) -> None:
+    spec = job.spec_file.read_text()
+    yaml = {"content-type": "text/yaml"}
+
+    fine = sidecar.post("/v1/validate", content=spec, headers=yaml).json()
+    assert ([], []) == (fine["problems"], fine["checkpoint_changes"])
+    assert "Join observed" in fine["plan"]
+    inner = spec.replace("type: left_outer", "type: inner")
+    [change] = sidecar.post("/v1/validate", content=inner, headers=yaml).json()[
+        "checkpoint_changes"
+    ]
+    assert ("left_outer", "inner") == (change["frozen"], change["wanted"])
+    wrong = sidecar.post("/v1/validate", content="name: observed", headers=yaml).json()
+    assert "left" in {problem["field"] for problem in wrong["problems"]}
+
+
+def looked_up(sidecar: httpx.Client, url: str) -> dict[str, Any]:
+    answer = unless_busy(sidecar, url)
+    assert 200 == answer.status_code, answer.text
+    found: dict[str, Any] = answer.json()
+    return found
+
+
+def unless_busy(sidecar: httpx.Client, url: str) -> httpx.Response:
+    """Asks again while the job has its pause after a look-up."""
+
+    def answered() -> httpx.Response | None:
+        answer = sidecar.get(url)
+        return None if answer.status_code == 429 else answer
+
+    return wait_until(answered, START_SECONDS, f"{url} is answered")
+
+
+def all_read(sidecar: httpx.Client) -> dict[str, Any] | None:
+    """The offsets, once the brokers have been looked at since all was read."""
+    offsets: dict[str, Any] = sidecar.get("/v1/query/offsets").json()
+    partitions = [*offsets["left"]["partitions"].values(), *offsets["right"]["partitions"].values()]
+    latest = sum(told["latest"] or 0 for told in partitions)
+    behind = sum(told["behind_latest"] or 0 for told in partitions)
+    return offsets if (len(LEFTS) + len(RIGHTS) + 2, 0) == (latest, behind) else None
+
+
+def patched(sidecar: httpx.Client, confirm: str = "observed", **sides: Any) -> httpx.Response:
+    return sidecar.patch("/v1/query/offsets", json={"confirm": confirm, **sides})
+
+
+def wait_for_reset(sidecar: httpx.Client, left: Any) -> None:
+    def done() -> bool:
+        reset = query(sidecar)["last_reset"]
+        return reset is not None and reset["left"] == left and reset["done_at"] is not None
+
+    wait_until(done, START_SECONDS, "the checkpoint has been begun anew")
+    assert query(sidecar)["last_reset"]["error"] is None
+
+
+def read_since(sidecar: httpx.Client, before: str) -> int:
+    """Records read by the run at work, once that is another than `before`."""
+    run_id = query(sidecar)["run_id"]
+    batches = sidecar.get("/v1/query/progress?last=100").json()["batches"]
+    own = (batch for batch in batches if batch["run_id"] == run_id)
+    return 0 if run_id == before else sum(batch["input_records"] for batch in own)

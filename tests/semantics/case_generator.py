@@ -1,6 +1,7 @@
 """Hypothesis strategies for joins and their input.
 
-Left out is what is known to differ, each with its own test in test_known_defects.py.
+Left out is what is known to differ, each with its own test in test_known_defects.py. What makes a
+case smaller stands first in each choice: hypothesis shrinks towards it.
 """
 
 import json
@@ -101,7 +102,7 @@ def _sides(draw: st.DrawFn, side: str, key: list[str]) -> dict[str, Any]:
             st.sampled_from(["1 millisecond", "2 seconds", "2500 milliseconds", "10 seconds"])
         ),
     }
-    if draw(st.integers(0, 3)) == 0:
+    if draw(st.integers(0, 3)) == 3:
         written["filter"] = draw(st.sampled_from(_FILTERS))
     return written
 
@@ -125,7 +126,7 @@ def _outputs(draw: st.DrawFn, join_type: str) -> dict[str, Any]:
         columns |= _RIGHT_COLUMNS
     output: dict[str, Any] = {"topic": "output", "columns": columns, "key": "lk"}
     output["delivery"] = "at_least_once"
-    if draw(st.integers(0, 5)) == 0:
+    if draw(st.integers(0, 5)) == 5:
         output["filter"] = draw(st.sampled_from(_OUTPUT_FILTERS))
     return output
 
@@ -138,10 +139,10 @@ def _steps(draw: st.DrawFn, times: st.SearchStrategy[int]) -> list[Step]:
     for _ in range(draw(st.sampled_from([2, 3, 3, 4]))):
         early = times.map(lambda at, moment=moment: moment - 40_000 + at)
         lines = _lines(st.one_of(*[times.map(lambda at, moment=moment: moment + at)] * 2, early))
-        left, right = (draw(st.sampled_from([4, 6, 2, 0, 1, 9])) for _ in range(2))
+        left, right = (draw(st.sampled_from([0, 1, 2, 4, 6, 9])) for _ in range(2))
         steps.append(Data(tuple(draw(_many(lines, left))), tuple(draw(_many(lines, right)))))
         moment += draw(st.sampled_from([10_000, 15_000, 2_500, 30_000]))
-        if draw(st.integers(0, 2)) == 0:
+        if draw(st.integers(0, 2)) == 2:
             steps.append(draw(st.sampled_from([Idle(), Idle(), Restart(), Restart(True)])))
     return steps
 

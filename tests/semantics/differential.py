@@ -12,6 +12,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from unittest import SkipTest
 
 from hypothesis import HealthCheck, Phase, given, seed, settings
 from pyspark.sql import SparkSession
@@ -25,8 +26,14 @@ from tests.semantics.spark_session import start_session
 # out; which rows it finds so is the optimizer's affair, what comes out is not.
 _COUNTED_IN_THE_JOIN = ("late_rows", "state_rows", "updated_rows", "removed_rows")
 
-
 WORKERS = 3
+"""One more than cores of a small machine; a constant, so that a seed means the same anywhere."""
+
+SHRINKING_SECONDS = 60
+"""How long a case that differs is made smaller."""
+
+
+_TOLD_EVERY = 50
 
 
 class DifferenceError(AssertionError):
@@ -36,7 +43,9 @@ class DifferenceError(AssertionError):
 class Statistics:
     """What was run."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, told_every: int | None = None) -> None:
+        """`told_every`: say on stderr how far it is, every so many cases."""
+        self._told_every = told_every
         self._lock = threading.Lock()
         self.cases: Counter[str] = Counter()
         self.batches = 0
@@ -52,6 +61,8 @@ class Statistics:
             self.late_rows += sum(batch.late_rows for batch in batches)
             self.records += sum(len(getattr(step, "left", ())) for step in case.steps)
             self.records += sum(len(getattr(step, "right", ())) for step in case.steps)
+            if self._told_every and self.cases.total() % self._told_every == 0:
+                sys.stderr.write(f"{self.cases.total()} cases, {self.batches} batches so far\n")
 
     def __str__(self) -> str:
         kinds = "\n".join(f"  {count:5} {kind}" for kind, count in sorted(self.cases.items()))
@@ -84,50 +95,83 @@ def run_many(
     """`count` cases, or fewer if the time is over; raises on one that differs, made small.
 
     A micro-batch of a few rows leaves cores idle, so the cases run on several threads, each with a
-    session and a seed of its own: the same cases every time.
+    session and a seed of its own: the same cases every time. The first difference ends them all.
     """
-    deadline = None if seconds is None else time.monotonic() + seconds
+    search = _Search(statistics, None if seconds is None else time.monotonic() + seconds)
     shares = [count // WORKERS + (worker < count % WORKERS) for worker in range(WORKERS)]
     with ThreadPoolExecutor(WORKERS) as pool:
         runs = [
-            pool.submit(_run, spark.newSession(), share, first_seed + worker, deadline, statistics)
+            pool.submit(search.run, spark.newSession(), share, first_seed + worker)
             for worker, share in enumerate(shares)
         ]
-    for run in runs:
-        run.result()
+    errors = [error for run in runs if (error := run.exception()) is not None]
+    if errors:
+        raise min(errors, key=lambda error: len(str(error)))
 
 
-def _run(
-    spark: SparkSession, count: int, number: int, deadline: float | None, statistics: Statistics
-) -> None:
-    found: list[DifferenceError] = []
+class _Search:
+    """For one case that differs, by several threads."""
 
-    @seed(number)
-    @settings(
-        max_examples=count,
-        deadline=None,
-        database=None,
-        phases=[Phase.generate, Phase.shrink],
-        suppress_health_check=list(HealthCheck),
-        print_blob=False,
-    )
-    @given(cases())
-    def differential(case: Case) -> None:
-        if deadline is None or time.monotonic() < deadline:
+    def __init__(self, statistics: Statistics, deadline: float | None) -> None:
+        self._statistics = statistics
+        self._deadline = deadline
+        self._lock = threading.Lock()
+        self._finder: int | None = None
+        """The thread that found a case; it alone goes on, making the case smaller."""
+
+    def run(self, spark: SparkSession, count: int, number: int) -> None:
+        found: list[DifferenceError] = []
+
+        @seed(number)
+        @settings(
+            max_examples=count,
+            deadline=None,
+            database=None,
+            phases=[Phase.generate, Phase.shrink],
+            suppress_health_check=list(HealthCheck),
+            print_blob=False,
+        )
+        @given(cases())
+        def differential(case: Case) -> None:
+            self._skip_if_over()
             try:
-                statistics.add(case, check(spark, case))
-            except DifferenceError as difference:
-                found.append(difference)
-                raise
+                self._statistics.add(case, check(spark, case))
+            except Exception as error:
+                found.append(_as_difference(error, case))
+                self._claim(found[-1])
+                raise found[-1] from error
 
-    run: Callable[[], None] = differential
-    try:
-        run()
-    finally:
-        # Once the time is over hypothesis can repeat nothing and complains of that; what it made
-        # smallest so far is what differs.
-        if found:
-            raise found[-1] from None
+        run: Callable[[], None] = differential
+        try:
+            run()
+        except SkipTest:
+            pass  # the one exception that hypothesis lets through at once
+        finally:
+            if found:
+                raise min(found, key=lambda error: len(str(error))) from None
+
+    def _skip_if_over(self) -> None:
+        with self._lock:
+            finder = self._finder
+        over = self._deadline is not None and time.monotonic() >= self._deadline
+        if over or finder not in {None, threading.get_ident()}:
+            raise SkipTest
+
+    def _claim(self, difference: DifferenceError) -> None:
+        """Say it at once: who can do without the smallest case may stop here."""
+        with self._lock:
+            if self._finder is not None:
+                return
+            self._finder = threading.get_ident()
+            self._deadline = time.monotonic() + SHRINKING_SECONDS
+        sys.stderr.write(f"{difference}\nmaking it smaller, up to {SHRINKING_SECONDS} s\n")
+
+
+def _as_difference(error: Exception, case: Case) -> DifferenceError:
+    """One side broke: it is a difference, too."""
+    if isinstance(error, DifferenceError):
+        return error
+    return DifferenceError(f"{type(error).__name__}: {error}\n\n{case}")
 
 
 def main() -> int:
@@ -135,7 +179,7 @@ def main() -> int:
     first_seed = int(sys.argv[2]) if len(sys.argv) > 2 else random.randrange(2**31)
     sys.stdout.write(f"{count} cases; again: python -m tests.semantics.differential {count} ")
     sys.stdout.write(f"{first_seed}\n")
-    statistics = Statistics()
+    statistics = Statistics(told_every=_TOLD_EVERY)
     started = time.monotonic()
     spark = start_session()
     try:

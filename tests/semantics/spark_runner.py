@@ -22,8 +22,10 @@ from job.plan import JoinPlan
 from job.progress import REASONS
 from job.semantics.json_records import InputRecord
 from tests.semantics.join_cases import Batch, Case, Data, Phase, Records, StateStore, canonical
+from tests.semantics.spark_session import fast_folder
 
 _STREAMING = "spark.sql.streaming."
+_MEMORY_STREAM = "org.apache.spark.sql.execution.streaming.runtime.MemoryStream"
 _FIELD, _NULL = "\x01", "\x02"
 
 _OF_RECORD = [
@@ -39,10 +41,9 @@ class MemoryTopic:
     """A stream of records with the columns of Spark's Kafka source."""
 
     def __init__(self, spark: SparkSession) -> None:
-        self._jvm = spark._jvm
-        package = self._jvm.org.apache.spark.sql.execution.streaming.runtime
-        strings = self._jvm.org.apache.spark.sql.Encoders.STRING()
-        self._stream = package.MemoryStream.apply(strings, spark._jsparkSession)
+        strings = _class(spark, "org.apache.spark.sql.Encoders").STRING()
+        self._stream = _class(spark, _MEMORY_STREAM).apply(strings, spark._jsparkSession)
+        self._to_seq = _class(spark, "org.apache.spark.api.python.PythonUtils").toSeq
         self._spark = spark
 
     def records(self) -> DataFrame:
@@ -54,7 +55,12 @@ class MemoryTopic:
 
     def add(self, records: Sequence[InputRecord]) -> None:
         texts = [_as_text(record) for record in records]
-        self._stream.addData(self._jvm.org.apache.spark.api.python.PythonUtils.toSeq(texts))
+        self._stream.addData(self._to_seq(texts))
+
+
+def _class(spark: SparkSession, name: str) -> Any:
+    """By its whole name: asked for part by part, each part is looked for in all jars."""
+    return getattr(spark._jvm, name)
 
 
 def _as_text(record: InputRecord) -> str:
@@ -64,18 +70,12 @@ def _as_text(record: InputRecord) -> str:
 
 def run_on_spark(spark: SparkSession, case: Case, phases: Sequence[Phase]) -> list[Batch]:
     """The batches Spark runs, fed in the batches of `phases`."""
-    folder = Path(tempfile.mkdtemp(prefix="streamjoin-", dir=_fast_folder()))
+    folder = Path(tempfile.mkdtemp(prefix="streamjoin-", dir=fast_folder()))
     try:
-        with _conf(spark, {**_conf_of(case.plan), **_state_conf(case.store)}):
+        with conf(spark, {**_conf_of(case.plan), **_state_conf(case.store)}):
             return _Run(spark, case, folder).through(phases)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
-
-
-def _fast_folder() -> str | None:
-    """Checkpoints in memory where the machine offers it."""
-    memory = Path("/dev/shm")
-    return str(memory) if memory.is_dir() else None
 
 
 class _Run:
@@ -104,7 +104,7 @@ class _Run:
             self._feed(waiting)
 
         name = f"{_STREAMING}noDataMicroBatches.enabled"
-        with _conf(self._spark, {name: str(phase.runs_batches_without_data).lower()}):
+        with conf(self._spark, {name: str(phase.runs_batches_without_data).lower()}):
             query = self._start(on_batch)
             try:
                 query.processAllAvailable()
@@ -180,7 +180,7 @@ def _state_conf(store: StateStore) -> dict[str, str]:
     }
 
 
-class _conf:  # noqa: N801 - reads as a function in a with statement
+class conf:  # noqa: N801 - reads as a function in a with statement
     """Session settings for the length of a block."""
 
     def __init__(self, spark: SparkSession, settings: dict[str, str]) -> None:

@@ -4,8 +4,19 @@ Nothing here changes what a query means; what a test is about, it sets itself.
 """
 
 import logging
+import os
+from pathlib import Path
 
 from pyspark.sql import SparkSession
+
+from tests.semantics import local_files
+
+
+def fast_folder() -> Path | None:
+    """For files nobody keeps: in memory where the machine offers it."""
+    memory = Path("/dev/shm")
+    return memory if os.access(memory, os.W_OK) else None
+
 
 _CONF = {
     "spark.ui.enabled": "false",
@@ -16,8 +27,9 @@ _CONF = {
     "spark.default.parallelism": "1",
     # Tests live for seconds: the optimizing compiler would cost more than it gives.
     # The code cache of that mode is small; when it is full, nothing more is compiled at all.
+    # Plans die young: given room, few of them are copied.
     "spark.driver.extraJavaOptions": (
-        "-Xss16m -XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m -XX:+UseSerialGC"
+        "-Xss16m -Xmn400m -XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m -XX:+UseSerialGC"
     ),
     "spark.driver.memory": "1g",
     "spark.driver.host": "127.0.0.1",
@@ -26,12 +38,14 @@ _CONF = {
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
     "spark.sql.adaptive.enabled": "false",
-    # Nothing lives long enough for maintenance.
-    "spark.sql.streaming.stateStore.maintenanceInterval": "3600s",
+    # Maintenance is what closes the state stores of queries that have ended.
+    "spark.sql.streaming.stateStore.maintenanceInterval": "20s",
     "spark.sql.streaming.pollingDelay": "1ms",
     "spark.sql.streaming.metricsEnabled": "false",
-    # Each file costs a forked chmod on a local file system, and checksums double the files.
+    # Checksums double the files.
     "spark.sql.streaming.checkpoint.fileChecksum.enabled": "false",
+    "spark.sql.streaming.checkpointFileManagerClass": local_files.FILE_MANAGER,
+    **({"spark.local.dir": str(folder)} if (folder := fast_folder()) else {}),
 }
 
 
@@ -41,6 +55,7 @@ def start_session() -> SparkSession:
         builder = builder.config(name, value)
     session = builder.getOrCreate()
     session.sparkContext.setLogLevel("OFF")
+    local_files.leave_permissions_alone(session)
     # Logs each error of a query with its whole Java stack; the tests look at the errors themselves.
     logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL + 1)
     return session

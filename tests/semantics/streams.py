@@ -6,12 +6,15 @@ from pathlib import Path
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
 
 from job import tuning
 from job.dataflow import dataflow
+from job.expressions import SIDES
 from job.planner import join_plan
 from job.progress import BatchProgress, batch_progress
 from job.spec import spec_from_yaml
+from job.watermark import raise_watermark
 
 # Event times of tests are seconds after this, epoch milliseconds: 2023-11-14T22:13:20Z.
 T0 = 1_700_000_000_000
@@ -25,6 +28,7 @@ left:
   key: {left_key}
   event_time: {left_event_time}
   watermark_delay: 10 seconds
+  max_event_time_ahead: {max_ahead}
   {left_more}
 right:
   topic: rights
@@ -32,6 +36,7 @@ right:
   key: {right_key}
   event_time: t
   watermark_delay: 10 seconds
+  max_event_time_ahead: {max_ahead}
 join: {{type: {join_type}, {join}}}
 output:
   topic: out
@@ -48,6 +53,8 @@ _DEFAULTS = {
     "left_key": "[k]",
     "left_event_time": "t",
     "left_more": "",
+    # All records bear T0, whatever their event time is.
+    "max_ahead": "10000000 days",
     "right_schema": "k STRING, t TIMESTAMP, b BIGINT",
     "right_key": "[k]",
     "join_type": "left_outer",
@@ -78,13 +85,26 @@ class Stream:
         self._conf_before = {name: spark.conf.get(name, None) for name in _runtime_conf()}
         for name, value in _runtime_conf().items():
             spark.conf.set(name, value)
-        plan = join_plan(spec_from_yaml(text, {}), state_partitions=1)
-        records = dataflow(self._records(spark, "left"), self._records(spark, "right"), plan)
-        self._query = (
-            records.writeStream.foreachBatch(self._collect)
-            .option("checkpointLocation", str(folder / "checkpoint"))
+        self._plan = join_plan(spec_from_yaml(text, {}), state_partitions=1)
+        self._query = self._started()
+
+    def _started(self) -> StreamingQuery:
+        left, right = (self._records(self._spark, side) for side in SIDES)
+        return (
+            dataflow(left, right, self._plan)
+            .writeStream.foreachBatch(self._collect)
+            .option("checkpointLocation", str(self._folder / "checkpoint"))
             .start()
         )
+
+    def restart(self) -> None:
+        """The same query again, from its checkpoint; `progress` begins anew."""
+        self._query.stop()
+        self._query = self._started()
+
+    def raise_watermark(self, at: float) -> None:
+        """To `at` seconds after T0, as the job does for a side that is idle."""
+        raise_watermark(self._query, T0 + round(at * 1000))
 
     def feed(self, left: Iterable[Any] = (), right: Iterable[Any] = ()) -> list[dict[str, Any]]:
         """Give each side these records; the results of the batches up to the next quiet moment.
@@ -92,11 +112,15 @@ class Stream:
         A record is a dict (its JSON is the value), text, None (a tombstone), or a `record(…)`.
         """
         self._batches.clear()
+        self.send(left, right)
+        self._query.processAllAvailable()
+        return [json.loads(value) for batch in self._batches for _, value, _ in batch]
+
+    def send(self, left: Iterable[Any] = (), right: Iterable[Any] = ()) -> None:
+        """As `feed`, without waiting for anything."""
         for side, records in (("left", list(left)), ("right", list(right))):
             if records:
                 self._write(side, records)
-        self._query.processAllAvailable()
-        return [json.loads(value) for batch in self._batches for _, value, _ in batch]
 
     def keys_and_ids(self) -> list[tuple[str | None, str]]:
         """Record key and streamjoin-id of what the last `feed` answered."""
@@ -107,8 +131,12 @@ class Stream:
         ]
 
     def progress(self) -> list[BatchProgress]:
-        """Of the last batches, the newest last."""
-        return [batch_progress(json.dumps(_plain(each))) for each in self._query.recentProgress]
+        """Of the last batches, the newest last. Spark also keeps reports of triggers without one."""
+        return [
+            batch_progress(json.dumps(_plain(each)))
+            for each in self._query.recentProgress
+            if "addBatch" in each["durationMs"]
+        ]
 
     def stop(self) -> None:
         """End the query, and leave the session as it was found: other tests use it, too."""
@@ -125,7 +153,7 @@ class Stream:
 
     def _records(self, spark: SparkSession, side: str) -> DataFrame:
         folder = self._folder / side
-        folder.mkdir(parents=True)
+        folder.mkdir(parents=True, exist_ok=True)
         rows = spark.readStream.schema(_RECORD).name(side).json(str(folder))
         return rows.selectExpr(
             "cast(key AS BINARY) AS key",

@@ -71,7 +71,8 @@ def test_unreadable_records_are_counted_by_reason_and_move_no_watermark(
     assert [{"k": "x", "a": 1, "b": 2}] == running.feed([*bad, left("x", 20)], [right("x", 21, 2)])
 
     counted = running.progress()[0].left
-    assert {reason: len(values) for reason, values in UNREADABLE.items()} == counted.bad_records
+    expected = {reason: len(values) for reason, values in UNREADABLE.items()}
+    assert {**expected, "future_event_time": 0} == counted.bad_records
     assert len(bad) + 1 == counted.records
     assert T0 + 20_000 == counted.event_time_max_ms
     assert T0 + 10_000 == running.progress()[-1].watermark_ms
@@ -83,6 +84,53 @@ def test_two_documents_are_told_from_braces_in_a_string(stream: StartStream) -> 
 
     assert [{"note": '}{ and } {"'}] == running.feed([noted], [right("x", 0)])
     assert 0 == running.progress()[0].left.bad_records["malformed_json"]
+
+
+def test_event_time_too_far_ahead_of_its_record_is_none_and_drops_nothing_after_it(
+    stream: StartStream,
+) -> None:
+    running = stream(max_ahead="1 minute")
+    years_ahead = left("ahead", 40_000_000)
+    on_the_edge, beyond = left("edge", 60), left("beyond", 60.001)
+
+    first = running.feed([years_ahead, left("x", 20), on_the_edge, beyond], [right("x", 21, 2)])
+    later = running.feed([left("y", 22)], [right("y", 23, 3)])
+
+    assert [{"k": "x", "a": 1, "b": 2}, {"k": "y", "a": 1, "b": 3}] == [*first, *later]
+    counted = running.progress()[0].left
+    assert 2 == counted.bad_records["future_event_time"] == sum(counted.bad_records.values())
+    assert T0 + 60_000 == counted.event_time_max_ms
+    assert 0 == sum(batch.late_records for batch in running.progress())
+
+
+def test_event_time_is_held_against_its_own_record_however_late_that_is_read(
+    stream: StartStream,
+) -> None:
+    running = stream(max_ahead="1 minute")
+    hour = 3600
+
+    # Both were written long before they are read; one is ahead of when it was written.
+    running.feed(
+        [
+            record(left("in time", hour + 30), timestamp=T0 + hour * 1000),
+            record(left("ahead", 2 * hour), timestamp=T0 + hour * 1000),
+        ],
+        [right("x", 0)],
+    )
+
+    assert 1 == running.progress()[0].left.bad_records["future_event_time"]
+    assert T0 + (hour + 30) * 1000 == running.progress()[0].left.event_time_max_ms
+
+
+def test_kafkas_own_timestamp_as_event_time_is_never_ahead_of_itself(stream: StartStream) -> None:
+    running = stream(
+        left_schema="k STRING, a BIGINT", left_event_time="record_timestamp", max_ahead="1 second"
+    )
+
+    running.feed([record({"k": "x", "a": 1}, timestamp=T0 + 10**9)])
+
+    assert 0 == sum(running.progress()[0].left.bad_records.values())
+    assert T0 + 10**9 == running.progress()[0].left.event_time_max_ms
 
 
 @pytest.mark.parametrize(
@@ -116,8 +164,13 @@ def test_timestamp_is_iso_8601_or_epoch_milliseconds(
          "condition: left.a > 1000"},
         {"join_type": "right_outer", "output_more": "filter: b > 0 and coalesce(a, 1001) > 1000"},
         {"join_type": "inner", "output_more": "filter: a > 1000"},
+        {"join_type": "inner", "join": "match_window: {before: 5 seconds, after: 0 seconds}, "
+         "condition: left.a + right.b > 1000"},
+        {"join": "window: 10 seconds", "left_more": "filter: a > 1000"},
+        {"left_key": "[\"if(a > 1000, k, null)\"]", "more": "on_null_key: drop"},
     ],
-    ids=["side filter", "one-sided ON condition", "output filter", "pushed output filter"],
+    ids=["side filter", "one-sided ON condition", "output filter", "pushed output filter",
+         "ON condition", "side filter of a window", "null key"],
 )  # fmt: skip
 def test_watermark_follows_every_record_whatever_filter_it_fails(
     filters: dict[str, str], stream: StartStream

@@ -5,10 +5,13 @@ changed, and that a rule of ours may go. The second part asks the dataflow.
 """
 
 import json
+import re
 from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 import pytest
-from pyspark.errors import AnalysisException
+from pyspark.errors import AnalysisException, StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
@@ -19,7 +22,7 @@ from job.semantics.json_records import InputRecord
 from job.spec import spec_from_document
 from tests.semantics import differential
 from tests.semantics.join_cases import STATE_STORES, Case, Data, Idle, Restart
-from tests.semantics.spark_runner import MemoryTopic
+from tests.semantics.spark_runner import MemoryTopic, conf
 from tests.semantics.test_differential import T, case, row
 
 WINDOW = "right_t >= left_t AND right_t <= left_t + INTERVAL 5 SECONDS"
@@ -28,17 +31,29 @@ WINDOW = "right_t >= left_t AND right_t <= left_t + INTERVAL 5 SECONDS"
 class PlainJoin:
     """Spark's join and nothing else; a row is (key, milliseconds)."""
 
-    def __init__(self, spark: SparkSession, on: str, how: str, delay: str = "10 seconds") -> None:
+    def __init__(
+        self,
+        spark: SparkSession,
+        on: str,
+        how: str,
+        *,
+        delay: str = "10 seconds",
+        watermarked: Sequence[str] = SIDES,
+        before: Callable[[DataFrame], DataFrame] = lambda rows: rows,
+        after: Callable[[DataFrame], DataFrame] = lambda rows: rows,
+    ) -> None:
         self._topics = {side: MemoryTopic(spark) for side in SIDES}
-        left, right = (self._side(side, delay) for side in SIDES)
-        self._rows = left.join(right, on=F.expr(on), how=how)
+        left, right = (before(self._side(s, delay if s in watermarked else None)) for s in SIDES)
+        self._rows = after(left.join(right, on=F.expr(on), how=how))
         self._out: list[tuple[object, ...]] = []
         self.progress: list[dict[str, int]] = []
+        self.plan = ""
 
-    def _side(self, side: str, delay: str) -> DataFrame:
-        rows = self._topics[side].records().withWatermark("timestamp", delay)
+    def _side(self, side: str, delay: str | None) -> DataFrame:
         key = "cast(cast(key AS STRING) AS INT)"
-        return rows.selectExpr(f"{key} AS {side}_k", f"timestamp AS {side}_t")
+        rows = self._topics[side].records()
+        rows = rows.selectExpr(f"{key} AS {side}_k", f"timestamp AS {side}_t")
+        return rows if delay is None else rows.withWatermark(f"{side}_t", delay)
 
     def run(self, *batches: tuple[list, list]) -> list[tuple[object, ...]]:
         """The keys (left, right) of all that comes out of these batches and those without data."""
@@ -60,6 +75,7 @@ class PlainJoin:
             query.processAllAvailable()
             reports = [json.loads(report.json()) for report in query._jsq.recentProgress()]
             self.progress = [r["stateOperators"][0] for r in reports if r["stateOperators"]]
+            self.plan = query._jsq.streamingQuery().lastExecution().executedPlan().toString()
         finally:
             query.stop()
         return sorted(self._out, key=str)
@@ -107,7 +123,7 @@ def test_a_comparison_of_a_number_in_on_keeps_unmatched_rows_for_ever(spark):
 
 
 def test_a_left_semi_join_misses_a_right_row_of_the_batch_that_evicts_it(spark):
-    """Right rows go first, and one that the batch would evict is not stored."""
+    """Right rows go first (SPARK-55973), and one that the batch would evict is not stored."""
     batches = (PUSH, ([(1, 50_000)], [(1, 50_000)]))
     on = f"left_k = right_k AND {WINDOW}"
 
@@ -126,22 +142,96 @@ def test_a_null_key_does_not_move_the_watermark_of_an_inner_join(spark):
 @pytest.mark.parametrize("watermarked", SIDES)
 def test_a_left_outer_join_watermarked_on_one_side_only(spark, watermarked):
     """SPARK-58904: accepted where the right side has the watermark; left rows then never go."""
-    topics = {side: MemoryTopic(spark) for side in SIDES}
-    key = "cast(cast(key AS STRING) AS INT)"
-    sides = {
-        side: topics[side].records().selectExpr(f"{key} AS {side}_k", f"timestamp AS {side}_t")
-        for side in SIDES
-    }
-    sides[watermarked] = sides[watermarked].withWatermark(f"{watermarked}_t", "1 second")
-    on = F.expr(f"left_k = right_k AND {WINDOW}")
-    rows = sides["left"].join(sides["right"], on=on, how="left_outer")
+    on = f"left_k = right_k AND {WINDOW}"
     refused = False
     try:
-        rows.writeStream.format("noop").outputMode("append").start().stop()
+        PlainJoin(spark, on, "left_outer", watermarked=[watermarked]).run(([(1, 0)], []))
     except AnalysisException:
         refused = True
 
     assert refused is (watermarked == "left")
+
+
+@pytest.mark.parametrize("watermarked", SIDES)
+def test_an_inner_join_watermarked_on_one_side_keeps_its_state_for_ever(spark, watermarked):
+    """SPARK-46350: the other side's rows could go, by this side's watermark, and do not."""
+    join = PlainJoin(spark, f"left_k = right_k AND {WINDOW}", "inner", watermarked=[watermarked])
+    join.run(([(1, 0)], [(1, 0)]), PUSH, PUSH)
+
+    assert 6 == join.progress[-1]["numRowsTotal"]
+    assert "state cleanup [ left = null, right = null ]" in join.plan
+
+
+def test_an_inner_join_without_watermarks_is_accepted_and_keeps_its_state_for_ever(spark):
+    join = PlainJoin(spark, f"left_k = right_k AND {WINDOW}", "inner", watermarked=[])
+    join.run(([(1, 0)], [(1, 0)]), PUSH, PUSH)
+
+    assert 6 == join.progress[-1]["numRowsTotal"]
+
+
+def test_a_join_without_equality_is_refused_in_its_first_batch(spark):
+    with pytest.raises(StreamingQueryException, match=r"(?i)equality predicate"):
+        PlainJoin(spark, WINDOW, "inner").run(PUSH)
+
+
+def test_what_removes_duplicates_after_a_join_sees_two_event_times_and_is_refused(spark):
+    join = PlainJoin(
+        spark,
+        f"left_k = right_k AND {WINDOW}",
+        "inner",
+        after=lambda rows: rows.dropDuplicatesWithinWatermark(["left_k"]),
+    )
+    with pytest.raises(StreamingQueryException, match=r"(?i)multiple.event.time"):
+        join.run(PUSH)
+
+
+BEFORE = {
+    "one partition (SPARK-23827)": lambda rows: rows.coalesce(1),
+    "another number (SPARK-23827)": lambda rows: rows.repartition(5),
+    "part of the key (SPARK-38124, SPARK-38204)": lambda rows: rows.repartition(3, rows[0]),
+}
+
+
+@pytest.mark.parametrize("before", BEFORE.values(), ids=BEFORE)
+def test_rows_are_spread_by_the_whole_key_whatever_spread_them_before(spark, before):
+    on = "left_k = right_k AND left_t = right_t"
+    rows = [(k, at) for k in (1, 2) for at in (0, 1)]
+    with conf(spark, {"spark.sql.shuffle.partitions": "3"}):
+        join = PlainJoin(spark, on, "inner", before=before)
+        found = join.run((rows, []), ([], rows))
+
+    assert [(1, 1), (1, 1), (2, 2), (2, 2)] == found
+    spread = re.findall(r"hashpartitioning\((.*?), (\d+)\), REQUIRED_BY_STATEFUL", join.plan)
+    keys = [(re.findall(r"[a-z]+_[kt](?=#)", by), partitions) for by, partitions in spread]
+    assert [([f"{side}_k", f"{side}_t"], "3") for side in SIDES] == keys
+
+
+def test_windowed_counts_of_two_streams_can_be_joined(spark):
+    """SPARK-45637. Our specs have no aggregates."""
+    topics = {side: MemoryTopic(spark) for side in SIDES}
+    left, right = (
+        topics[side]
+        .records()
+        .withWatermark("timestamp", "1 millisecond")
+        .groupBy(F.window("timestamp", "5 seconds"))
+        .agg(F.count("*").alias(f"{side}_count"))
+        for side in SIDES
+    )
+    out: list[tuple[int, int]] = []
+
+    def on_batch(rows: DataFrame, _: int) -> None:
+        out.extend((row.left_count, row.right_count) for row in rows.collect())
+
+    query = left.join(right, on="window").writeStream.foreachBatch(on_batch).start()
+    try:
+        for millis in (0, 100_000):
+            for topic in topics.values():
+                topic.add_timestamp((T + millis) * 1000)
+            query.processAllAvailable()
+    finally:
+        query.stop()
+
+    assert [(1, 1)] == out
 
 
 def test_a_delay_of_nothing_drops_rows_equal_to_the_newest_event_time(spark):
@@ -198,9 +288,60 @@ def test_in_the_dataflow_a_comparison_in_the_condition_keeps_no_unmatched_row_ba
     assert 2 == rows.total()
 
 
+@pytest.mark.parametrize(
+    "condition",
+    ["left.v <=> right.v", "coalesce(left.v, 0) = coalesce(right.v, 0)", "left.v = right.v"],
+)
+def test_in_the_dataflow_an_equality_in_the_condition_becomes_no_part_of_the_key(spark, condition):
+    """Rows of one key and instant are one entry of state under format 4, whatever v they have."""
+    steps = (Data([row(1, 0, 1), row(1, 0, 2)], [row(1, 0, 2)]),)
+
+    batch, *_ = differential.check(spark, case("inner", steps=steps, condition=condition))
+
+    assert (2, 1) == (batch.state_rows, batch.output.total())
+
+
+@pytest.mark.parametrize("store", STATE_STORES, ids=str)
+def test_in_the_dataflow_unmatched_rows_of_one_key_come_out_each_with_its_own_values(spark, store):
+    """SPARK-32148: the state's iterator gave one row object again and again."""
+    steps = (
+        Data([row(1, 0, 1), row(1, 0, 2), row(1, 1, 3), row(1, 2, 4)], [row(1, 5_002, 5)]),
+        Data([row(9, 100_000)], [row(9, 100_000)]),
+        Idle(),
+    )
+
+    rows = output_of(spark, case(steps=steps, store=store))
+
+    padded = Counter(json.loads(text)["lv"] for text in rows if '"rv": null' in text)
+    assert Counter([1, 2, 3]) == padded
+
+
+@pytest.mark.parametrize("store", STATE_STORES, ids=str)
+def test_in_the_dataflow_a_left_row_of_a_semi_join_leaves_state_with_its_first_match(spark, store):
+    """SPARK-55973."""
+    steps = (Data([row(1, 0)], []), Data([], [row(1, 1_000)]), Data([], [row(1, 2_000)]))
+    semi = case("left_semi", steps=steps, store=store)
+    del semi.spec["output"]["columns"]["rv"]
+
+    batches = [b for b in differential.check(spark, semi) if b.updated_rows]
+
+    assert [(1, 0), (1, 1), (2, 0)] == [(b.state_rows, b.output.total()) for b in batches]
+
+
+@pytest.mark.parametrize("store", STATE_STORES, ids=str)
+def test_in_the_dataflow_rows_are_found_again_in_their_partition_after_a_restart(spark, store):
+    """SPARK-38204."""
+    keys = [row(k, 0) for k in range(6)]
+    steps = (Data(keys, []), Restart(), Data([], [row(k, 1_000) for k in range(6)]))
+
+    rows = output_of(spark, replace(case(steps=steps, store=store), partitions=3))
+
+    assert 6 == rows.total()
+
+
 @pytest.mark.parametrize("store", STATE_STORES, ids=str)
 def test_in_the_dataflow_a_row_matched_and_evicted_is_not_null_padded_too(spark, store):
-    """SPARK-26154, SPARK-38684, SPARK-49829: matched late in its life, over a restart."""
+    """SPARK-26154, 38320, 38684, 49829: matched late in its life, over a restart."""
     steps = (
         Data([row(1, 0), row(2, 0)], []),
         Data([row(9, 100_000)], [row(9, 14_000)]),
@@ -212,12 +353,21 @@ def test_in_the_dataflow_a_row_matched_and_evicted_is_not_null_padded_too(spark,
     assert output_of(spark, case(steps=steps, store=store))
 
 
-def test_the_spec_refuses_a_delay_below_a_millisecond_and_joins_without_a_bound():
-    for path, value in (("left", "0 seconds"), ("join", {"type": "left_outer"})):
-        document = json.loads(json.dumps(case(steps=()).spec))
-        if path == "left":
-            document["left"]["watermark_delay"] = value
-        else:
-            document["join"] = value
-        with pytest.raises(SpecError):
-            join_plan(spec_from_document(document), state_partitions=1)
+@pytest.mark.parametrize(
+    ("part", "change", "named"),
+    [
+        ("left", {"watermark_delay": "0 seconds"}, "watermark_delay"),  # apache/spark#56043
+        ("left", {"watermark_delay": None}, "watermark_delay"),  # SPARK-46350, SPARK-58904
+        ("right", {"watermark_delay": None}, "watermark_delay"),
+        ("left", {"key": []}, "key"),
+        ("join", {"match_window": None}, "match_window"),
+        ("join", {"match_window": None, "unbounded_state": True}, "cannot do without"),
+    ],
+)
+def test_the_spec_refuses_what_spark_accepts_and_should_not(part, change, named):
+    document = json.loads(json.dumps(case(steps=()).spec))
+    document[part].update(change)
+    document[part] = {name: value for name, value in document[part].items() if value is not None}
+
+    with pytest.raises(SpecError, match=named):
+        join_plan(spec_from_document(document), state_partitions=1)

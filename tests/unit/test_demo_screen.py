@@ -53,7 +53,7 @@ def test_the_screen_has_figures_rows_and_addresses_within_80_by_24() -> None:
         "3 tombstone",
         "12:00:03.250",
         "never",
-        "http://127.0.0.1:8080/docs",
+        "http://127.0.0.1:8080/",
         "127.0.0.1:20000",
     ):
         assert part in screen

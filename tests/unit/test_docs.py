@@ -3,8 +3,11 @@
 import json
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
+import typer
+import yaml
 from typer.testing import CliRunner
 
 from job.__main__ import app
@@ -26,15 +29,25 @@ SHELL = [
 ]
 
 
+def names_of(typer_app: typer.Typer | None) -> set[str]:
+    assert typer_app is not None
+    return {
+        command.name or command.callback.__name__
+        for command in typer_app.registered_commands
+        if command.callback
+    }
+
+
 @pytest.mark.parametrize("words", [words for words in SHELL if words], ids=" ".join)
 def test_command_of_the_readme_exists(words: list[str]) -> None:
     targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
-    commands = {
-        command.callback.__name__ for command in app.registered_commands if command.callback
-    }
+    commands = names_of(app)
+    groups = {group.name: names_of(group.typer_instance) for group in app.registered_groups}
     match words:
         case ["make", target, *_]:
             assert target in targets
+        case [".venv/bin/streamjoin", group, command, *_] if group in groups:
+            assert command in groups[group]
         case [".venv/bin/streamjoin", command, *_]:
             assert command.replace("-", "_") in commands
         case [".venv/bin/streamjoin-service" | "curl", *_]:
@@ -43,9 +56,14 @@ def test_command_of_the_readme_exists(words: list[str]) -> None:
             raise AssertionError(f"not known: {words}")
 
 
-@pytest.mark.parametrize("text", [body for kind, body in BLOCKS if kind == "yaml"])
-def test_spec_of_the_readme_can_be_planned(text: str) -> None:
-    join_plan(spec_from_yaml(text, {}), state_partitions=1)
+SPECS = [yaml.safe_load(body) for kind, body in BLOCKS if kind == "yaml"]
+
+
+@pytest.mark.parametrize("part", SPECS)
+def test_spec_of_the_readme_can_be_planned(part: dict[str, Any]) -> None:
+    """The first one is whole; what comes later stands in its place."""
+    whole = yaml.safe_dump({**SPECS[0], **part})
+    join_plan(spec_from_yaml(whole, {}), state_partitions=1)
 
 
 def test_example_is_valid_and_planned_by_the_commands() -> None:
@@ -108,6 +126,10 @@ def test_metrics_of_the_documents_are_exported() -> None:
     for document in DOCUMENTS:
         named = set(re.findall(r"streamjoin_[a-z_]*[a-z]", document.read_text()))
         assert set() == named - NAMES
+
+
+def test_every_metric_stands_in_the_readme() -> None:
+    assert set() == NAMES - set(re.findall(r"streamjoin_[a-z_]*[a-z]", README))
 
 
 def test_settings_of_the_readme_exist_and_all_are_there() -> None:

@@ -16,6 +16,7 @@ GOLDEN = Path(__file__).parents[1] / "golden"
 
 JOINS: dict[str, dict[str, Any]] = {
     "inner": {},
+    "exactly_once": {"output__delivery": "exactly_once"},
     "left_outer": {
         "join__type": "left_outer",
         "left__filter": "cost > 0",
@@ -47,3 +48,15 @@ def test_explanation_reads_as_recorded(name: str) -> None:
         recorded.write_text(text)
 
     assert recorded.read_text() == text
+
+
+def test_plan_says_which_side_follows_the_clock_when_it_is_silent() -> None:
+    outer = {"join__type": "full_outer", "right__idle_after": "1 minute"}
+
+    one = explained(plan(**outer))
+    both = explained(plan(**outer, left__idle_after="5 minutes"))
+
+    assert "event time follows the clock, 1 minute 20 seconds behind it" in one
+    assert "While the left one is silent, no unmatched row comes out" in one
+    assert "follows the clock, 5 minutes 10 seconds behind it" in both
+    assert "no unmatched row comes out" not in both

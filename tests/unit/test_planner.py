@@ -7,6 +7,7 @@ import pytest
 
 from job.errors import SpecError
 from job.fingerprint import Change, changes, fingerprint
+from job.plan import DeadLetterPlan
 from job.spec import JoinType
 from tests.unit.specs import plan
 
@@ -157,20 +158,27 @@ def test_problems_of_all_parts_come_at_once() -> None:
     assert {"left.key[0]", "right.filter", "join.condition", "output.columns.a"} == set(found)
 
 
-@pytest.mark.parametrize(
-    ("changed", "field"),
-    [
-        ({"output__delivery": "exactly_once"}, "output.delivery"),
-        ({"on_bad_record": None, "dead_letter": {"topic": "dead"}}, "dead_letter"),
-        ({"on_null_key": "dead_letter"}, "on_null_key"),
-        ({"left__idle_after": "1 minute"}, "left.idle_after"),
-        ({"kafka__security": {"protocol": "SSL"}}, "kafka.security"),
-    ],
-)
-def test_what_is_not_built_yet_is_refused_and_not_quietly_left_out(
-    changed: dict[str, Any], field: str
-) -> None:
-    assert "not in this version yet" in problems(**changed)[field]
+def test_dead_letter_topic_takes_bad_records_and_what_else_the_spec_sends_there() -> None:
+    topic = {"on_bad_record": None, "dead_letter": {"topic": "dead"}}
+    alone = plan(**topic)
+    all_of_it = plan(**topic, on_null_key="dead_letter", on_late_record="dead_letter")
+
+    assert DeadLetterPlan("dead", takes_null_keys=False, takes_late_rows=False) == alone.dead_letter
+    assert (
+        DeadLetterPlan("dead", takes_null_keys=True, takes_late_rows=True) == all_of_it.dead_letter
+    )
+    assert (True, False) == (alone.null_keys_pass, all_of_it.null_keys_pass)
+
+
+def test_query_fails_on_bad_records_only_where_the_spec_says_so() -> None:
+    assert not plan().fails_on_bad_records
+    assert plan(on_bad_record="fail").fails_on_bad_records
+
+
+def test_commit_topic_is_named_after_the_join_unless_it_has_a_name() -> None:
+    assert "tested.commits" == plan(output__delivery="exactly_once").output.commit_topic
+    named = plan(output__delivery="exactly_once", output__commit_topic="ours")
+    assert "ours" == named.output.commit_topic
 
 
 # --- What a checkpoint freezes

@@ -61,6 +61,15 @@ def test_doubled_dollar_stands_for_itself() -> None:
     assert "campaign <> '${X}'" == spec_from_yaml(text, {}).left.filter
 
 
+@pytest.mark.parametrize(
+    "changes", [{"output__topic": "ad_attribution.commits"}, {"output__commit_topic": "clicks"}]
+)
+def test_commit_topic_holds_nothing_but_markers(changes: dict[str, str]) -> None:
+    [message] = problems(example(**changes)).values()
+
+    assert "as output.commit_topic, which holds nothing but markers" in message
+
+
 def test_all_problems_come_at_once_each_with_its_field() -> None:
     text = example(
         name="Ad Attribution",
@@ -149,6 +158,16 @@ def test_window_may_lie_wholly_behind_the_left_row() -> None:
         ({"join__window": "10 minutes"}, "match_window and window"),
         ({"on_bad_record": None}, "on_bad_record: drop"),
         ({"dead_letter": {"topic": "dead"}}, "dead_letter and on_bad_record"),
+        ({"on_null_key": "dead_letter"}, "has `on_null_key: dead_letter` and no topic"),
+        ({"on_late_record": "dead_letter"}, "has `on_late_record: dead_letter` and no topic"),
+        (
+            {"on_bad_record": None, "dead_letter": {"topic": "attributed"}},
+            "results and dead letters into topic attributed",
+        ),
+        (
+            {"on_bad_record": None, "dead_letter": {"topic": "clicks"}},
+            "reads and writes topic clicks",
+        ),
         ({"left__key": ["ad_id", "campaign"]}, "left.key has 2 entries and right.key 1"),
         ({"output__topic": "clicks"}, "reads and writes topic clicks"),
     ],

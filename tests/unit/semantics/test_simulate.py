@@ -154,6 +154,20 @@ def test_a_record_that_cannot_be_read_is_counted_with_its_reason(line, reason):
 
 
 @pytest.mark.parametrize(
+    ("recorded_at", "reason"),
+    [(T, "future_event_time"), (T + 1, None), (T + 1.9, None), (None, None)],
+)
+def test_an_event_time_is_held_against_the_records_timestamp_where_it_has_one(recorded_at, reason):
+    made = plan(left__max_event_time_ahead="10 seconds")
+    recorded_us = None if recorded_at is None else round(recorded_at * 1000)
+    record = InputRecord(row(1, 10.001), offset=0, timestamp_us=recorded_us)
+
+    decoded = RecordDecoder(made.left).decode(record)
+
+    assert reason == (decoded if isinstance(decoded, str) else None)
+
+
+@pytest.mark.parametrize(
     ("written", "micros"),
     [
         (1_700_000_000_123, 1_700_000_000_123_000),
@@ -204,10 +218,39 @@ def test_the_story_of_a_key_says_what_happened_when_and_why():
 
 
 def test_the_telling_names_drops_and_output():
-    text = "\n".join(told(run(plan(), ["{", row(1, 0)], [row(1, 0)])))
+    text = "\n".join(told(plan(), run(plan(), ["{", row(1, 0)], [row(1, 0)])))
 
     assert "left: 1 dropped, malformed_json (0/0)" in text
     assert '{"k":1,"v":0,"rv":0}' in text
+
+
+def test_the_telling_says_what_goes_to_the_dead_letters_and_what_the_query_fails_at():
+    bad, late = ["{", row(None, 100), row(1, 100), row(2, 0)], [row(1, 100)]
+    everything = {
+        "on_bad_record": None,
+        "dead_letter": {"topic": "dead"},
+        "on_null_key": "dead_letter",
+        "on_late_record": "dead_letter",
+    }
+
+    def lines(**changes):
+        made = plan(**changes)
+        return "\n".join(told(made, run(made, bad, late, batch_size=1)))
+
+    letters = lines(**everything)
+    assert "left: 1 to the dead letters, malformed_json (0/0)" in letters
+    assert "left: 1 to the dead letters, null key (0/1)" in letters
+    assert "left: 1 to the dead letters, late (0/3)" in letters
+    assert "left: 1 dropped, late (0/3)" in lines()
+    assert "left: 1 at which the query FAILS, malformed_json" in lines(on_bad_record="fail")
+
+
+def test_a_spec_test_names_the_records_that_go_to_the_dead_letters():
+    made = plan(on_bad_record=None, dead_letter={"topic": "dead"})
+    outcome = run_spec_test(made, SpecTest("t", left=[{"value": {"k": 1}}]))
+
+    assert outcome.passed
+    assert ["left 0/0: to the dead letters, missing_event_time"] == outcome.left_out
 
 
 def test_what_cannot_be_evaluated_exactly_is_refused_by_name(tmp_path):
@@ -261,3 +304,10 @@ def test_both_state_formats_give_the_same_rows():
     ]
 
     assert outputs[0] == outputs[1]
+
+
+def test_idle_after_is_refused_by_name_as_there_is_no_clock():
+    made = plan(right__idle_after="1 minute")
+
+    with pytest.raises(NotExactError, match=r"right\.idle_after"):
+        run(made, [row(1, 0)])

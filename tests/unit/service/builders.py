@@ -5,10 +5,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
+from threading import Event
 from typing import Any
 
-from job.control import Verb, control_socket
-from job.errors import ConflictError
+from pydantic import BaseModel
+
+from job.control import Request, Verb, control_socket
+from job.errors import CancelledError, ConflictError
 from job.progress import (
     BatchProgress,
     Failure,
@@ -17,12 +20,18 @@ from job.progress import (
     SideProgress,
     Totals,
 )
+from job.reports import BrokerReport, PartitionCensus, SideOffsets, StateCensus
+from job.starts import Starts
 
 NOW = datetime(2026, 11, 20, 12, 0, 0, tzinfo=UTC)
 NOW_SECONDS = NOW.timestamp()
 NO_BROKER = Failure(
     code="broker", message="no broker answers at localhost:9092", retryable=True, at=NOW
 )
+
+# For a job that answers only once whoever asked has hung up.
+WAITS = CancelledError("never seen")
+WAIT_SECONDS_MAX = 60.0
 
 
 class SmallJob:
@@ -32,11 +41,15 @@ class SmallJob:
         self.current = status
         self.allowed = allowed
         self.commands: list[tuple[Verb, str]] = []
+        self.starts: Starts | None = None
+        self.asked: Request | None = None
+        self.gone: Event | None = None
+        self.answers: dict[str, BaseModel | Exception] = {}
 
     def status(self) -> JobStatus:
         return self.current
 
-    def command(self, verb: Verb, by: str) -> None:
+    def command(self, verb: Verb, by: str, starts: Starts | None = None) -> None:
         if self.allowed is not None and verb not in self.allowed:
             message = f"{verb} is not possible while the query is {self.current.state}"
             raise ConflictError(message, allowed=list(self.allowed))
@@ -46,8 +59,21 @@ class SmallJob:
             "resume": QueryState.RUNNING,
             "stop": QueryState.STOPPED,
             "restart": QueryState.RESTARTING,
+            "reset": QueryState.STOPPED,
         }
         self.current = self.current.model_copy(update={"state": states[verb]})
+        self.starts = starts
+
+    def answer(self, request: Request, gone: Event) -> BaseModel:
+        self.gone = gone
+        self.asked = request
+        answer = self.answers[request.call]
+        if answer is WAITS:
+            gone.wait(WAIT_SECONDS_MAX)
+            raise CancelledError("the look-up was given up")
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
 
 
 def status(state: QueryState = QueryState.RUNNING, **fields: Any) -> JobStatus:
@@ -75,9 +101,12 @@ def status_after(*batches: BatchProgress, **fields: Any) -> JobStatus:
     known = {
         "query_id": last.query_id,
         "run_id": last.run_id,
+        "idle": {"right": False},
         "last_batch": last,
         "last_progress_at": NOW,
         "totals": totals,
+        "brokers": broker_report(),
+        "census": census(),
     }
     return status(**{**known, **fields})
 
@@ -123,6 +152,53 @@ def side(**fields: Any) -> SideProgress:
             "event_time_max_ms": round(NOW_SECONDS * 1000) - 2_500,
             "end_offsets": {0: 90, 1: 100},
             "latest_offsets": {0: 100, 1: 105},
+            **fields,
+        }
+    )
+
+
+def broker_report(**fields: Any) -> BrokerReport:
+    """As far as `batch` has read, a moment ago."""
+    return BrokerReport(
+        **{
+            "left": SideOffsets(
+                topic="impressions",
+                read={0: 90, 1: 100},
+                earliest={0: 10, 1: 40},
+                latest={0: 100, 1: 105},
+            ),
+            "right": SideOffsets(
+                topic="clicks",
+                read={0: 98, 1: 105},
+                earliest={0: 0, 1: 105},
+                latest={0: 100, 1: 105},
+            ),
+            "answered_at": NOW,
+            **fields,
+        }
+    )
+
+
+def just_looked(**fields: Any) -> BrokerReport:
+    """As `broker_report`, by the real clock: for what goes through the sidecar."""
+    return broker_report(**{"answered_at": datetime.now(UTC), **fields})
+
+
+def census(**fields: Any) -> StateCensus:
+    """Of a left outer join in two state partitions."""
+
+    def part(partition: int, rows: int, unmatched: int | None) -> PartitionCensus:
+        return PartitionCensus(
+            partition=partition, rows=rows, unmatched=unmatched, event_time_min=NOW
+        )
+
+    return StateCensus(
+        **{
+            "batch_id": 7,
+            "at": NOW,
+            "seconds": 0.75,
+            "left": [part(0, 100, 30), part(1, 60, 12)],
+            "right": [part(0, 150, None), part(1, 90, None)],
             **fields,
         }
     )

@@ -12,9 +12,9 @@ import pytest
 from job.progress import QueryState
 from tests.unit.service.builders import (
     NO_BROKER,
-    NOW,
     batch,
     hung_job,
+    just_looked,
     serving,
     status,
     status_after,
@@ -29,83 +29,6 @@ from tests.unit.service.calls import (
     settings,
     with_client,
 )
-
-# --- What the query is doing
-
-
-def test_the_query_is_shown_with_its_last_batch_lag_and_watermark(path: Path) -> None:
-    with serving(path, status_after(batch(), last_failure=NO_BROKER)):
-        shown = call("GET", "/v1/query", settings(path))
-
-    body = shown.json()
-    assert 200 == shown.status_code
-    assert body.pop("uptime_seconds") == pytest.approx(time.time() - NOW.timestamp(), abs=60)
-    assert {
-        "name": "ad_attribution",
-        "join_type": "left_outer",
-        "delivery": "exactly_once",
-        "state": "RUNNING",
-        "query_id": "query-1",
-        "run_id": "run-2",
-        "started_at": "2026-11-20T12:00:00Z",
-        "state_since": "2026-11-20T12:00:00Z",
-        "last_progress_at": "2026-11-20T12:00:00Z",
-        "last_batch": {
-            "batch_id": 7,
-            "started_at": "2026-11-20T12:00:00Z",
-            "duration_seconds": 0.5,
-            "input_records": 30,
-            "output_records": 30,
-            "late_records": 2,
-            "state_rows": 400,
-            "state_memory_bytes": 1_000_000,
-        },
-        "watermark": "2026-11-20T11:59:44.500000Z",
-        "left": {
-            "input_records": 20,
-            "event_time_max": "2026-11-20T11:59:57.500000Z",
-            "watermark": "2026-11-20T11:59:47.500000Z",
-            "offsets_behind_latest": {"0": 10, "1": 5},
-            "offsets_behind_latest_total": 15,
-        },
-        "right": {
-            "input_records": 10,
-            "event_time_max": "2026-11-20T11:59:56Z",
-            "watermark": "2026-11-20T11:59:44.500000Z",
-            "offsets_behind_latest": {"0": 2, "1": 0},
-            "offsets_behind_latest_total": 2,
-        },
-        "last_failure": {
-            "code": "broker",
-            "message": "no broker answers at localhost:9092",
-            "retryable": True,
-            "at": "2026-11-20T12:00:00Z",
-        },
-    } == body
-
-
-def test_what_is_not_known_before_the_first_batch_is_null(path: Path) -> None:
-    with serving(path, status(QueryState.STARTING)):
-        body = call("GET", "/v1/query", settings(path)).json()
-
-    unknown = {"query_id", "run_id", "last_progress_at", "last_batch", "watermark", "last_failure"}
-    assert unknown == {name for name, value in body.items() if value is None}
-    assert {
-        "input_records": 0,
-        "event_time_max": None,
-        "watermark": None,
-        "offsets_behind_latest": None,
-        "offsets_behind_latest_total": None,
-    } == body["left"]
-
-
-def test_the_lag_of_a_query_at_rest_is_unknown_but_its_watermark_stands(path: Path) -> None:
-    with serving(path, status_after(batch(), state=QueryState.PAUSED)):
-        body = call("GET", "/v1/query", settings(path)).json()
-
-    assert body["left"]["offsets_behind_latest_total"] is None
-    assert "2026-11-20T11:59:44.500000Z" == body["watermark"]
-
 
 # --- Commands
 
@@ -153,7 +76,8 @@ def test_commands_are_refused_where_others_can_reach_the_sidecar(path: Path, ver
     assert 403 == problem(answer)["status"]
     assert (
         "the sidecar listens on 0.0.0.0, where others reach it, and has no tokens: "
-        "it commands the query only when STREAMJOIN_HOST is a loopback address"
+        "it commands the query only when STREAMJOIN_HOST is a loopback address, "
+        "or STREAMJOIN_TOKENS_FILE names who may"
     ) == problem(answer)["detail"]
     assert [] == job.commands
 
@@ -206,16 +130,21 @@ def test_alive_needs_no_job(path: Path) -> None:
 
 
 def test_ready_lists_its_checks(path: Path) -> None:
-    with serving(path, status_after(batch(), last_progress_at=just_now())):
+    running = status_after(batch(), last_progress_at=just_now(), brokers=just_looked())
+    with serving(path, running):
         code, body = answered(call("GET", "/readyz", settings(path)))
 
     assert 200 == code
-    assert [("job", True), ("query", True), ("progress", True)] == checks(body)
+    assert [
+        ("job", True), ("query", True), ("progress", True),
+        ("brokers", True), ("lag", True), ("watermark", True),
+    ] == checks(body)  # fmt: skip
 
 
 def test_not_ready_is_a_problem_that_names_what_fails(path: Path) -> None:
     down = status_after(batch(), state=QueryState.RESTARTING, last_failure=NO_BROKER)
-    with serving(path, down.model_copy(update={"last_progress_at": just_now()})):
+    fresh = {"last_progress_at": just_now(), "brokers": just_looked()}
+    with serving(path, down.model_copy(update=fresh)):
         body = problem(call("GET", "/readyz", settings(path)))
 
     assert ("urn:streamjoin:problem:not_ready", 503) == (body["type"], body["status"])
@@ -223,15 +152,32 @@ def test_not_ready_is_a_problem_that_names_what_fails(path: Path) -> None:
         "query: is RESTARTING after a failure at 2026-11-20T12:00:00+00:00: "
         "no broker answers at localhost:9092"
     ) == body["detail"]
-    assert [("job", True), ("query", False), ("progress", True)] == checks(body)
+    assert ["query"] == [name for name, ok in checks(body) if not ok]
 
 
 def test_the_age_of_progress_is_a_setting(path: Path) -> None:
-    with serving(path, status_after(batch())):  # long ago
+    with serving(path, status_after(batch(), brokers=just_looked())):  # progress was long ago
         patient = settings(path, progress_age_max_seconds=1e9)
 
         assert 503 == call("GET", "/readyz", settings(path)).status_code
         assert 200 == call("GET", "/readyz", patient).status_code
+
+
+@pytest.mark.parametrize(
+    ("limit", "code"),
+    [
+        ({"lag_max_records": 15}, 200),
+        ({"lag_max_records": 14}, 503),
+        ({"watermark_lag_max_seconds": 1e9}, 200),
+        ({"watermark_lag_max_seconds": 60}, 503),
+    ],
+)
+def test_lag_and_watermark_lag_have_limits_that_are_settings(
+    path: Path, limit: dict[str, float], code: int
+) -> None:
+    running = status_after(batch(), last_progress_at=just_now(), brokers=just_looked())
+    with serving(path, running):
+        assert code == call("GET", "/readyz", settings(path, **limit)).status_code
 
 
 def test_started_once_there_was_progress(path: Path) -> None:

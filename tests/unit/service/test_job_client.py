@@ -7,12 +7,12 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 
-from job.control import Verb, control_socket
+from job.control import Request, Verb, control_socket, reply
 from job.errors import ConflictError, JobUnavailableError
 from job.progress import JobStatus, QueryState
 from service.job_client import JobClient
@@ -32,7 +32,7 @@ def test_the_status_arrives_as_the_job_gave_it(path: Path) -> None:
     given = status_after(batch(batch_id=1), batch(batch_id=2))
 
     with control_socket(path, SmallJob(given)):
-        assert given == asyncio.run(JobClient(path, deadline=PATIENT).status())
+        assert given == asyncio.run(client(path, deadline=PATIENT).status())
 
 
 def test_a_status_with_thousands_of_partitions_arrives(path: Path) -> None:
@@ -41,14 +41,14 @@ def test_a_status_with_thousands_of_partitions_arrives(path: Path) -> None:
     given = status_after(batch(left=left))
 
     with control_socket(path, SmallJob(given)):
-        assert given == asyncio.run(JobClient(path, deadline=PATIENT).status())
+        assert given == asyncio.run(client(path, deadline=PATIENT).status())
 
 
 def test_a_command_reaches_the_job_with_the_name_of_who_asked(path: Path) -> None:
     job = SmallJob(status())
 
     with control_socket(path, job):
-        after = asyncio.run(JobClient(path, deadline=PATIENT).command("pause", by="ada"))
+        after = asyncio.run(client(path, deadline=PATIENT).command("pause", by="ada"))
 
     assert [("pause", "ada")] == job.commands
     assert QueryState.PAUSED is after.state
@@ -58,7 +58,7 @@ def test_a_refused_command_is_a_conflict_that_names_the_allowed_verbs(path: Path
     job = SmallJob(status(QueryState.FAILED), allowed=("restart", "stop"))
 
     with control_socket(path, job), pytest.raises(ConflictError) as refused:
-        asyncio.run(JobClient(path, deadline=PATIENT).command("pause", by="ada"))
+        asyncio.run(client(path, deadline=PATIENT).command("pause", by="ada"))
 
     assert ["restart", "stop"] == refused.value.allowed
     assert "pause is not possible while the query is FAILED" == str(refused.value)
@@ -94,7 +94,26 @@ def test_a_command_to_a_hung_job_is_not_said_to_be_without_effect(path: Path) ->
     with hung_job(path):
         message = unavailable(path, "restart")
 
-    assert message.endswith(". It may have taken the restart, or may still do so")
+    assert message.endswith(". If it has not taken the restart by now, it will not")
+
+
+def test_a_command_that_is_read_too_late_is_left_alone() -> None:
+    job = SmallJob(status())
+    late = Request(call="stop", by="ada", not_after=datetime.now(UTC) - timedelta(seconds=2))
+    in_time = late.model_copy(update={"not_after": datetime.now(UTC) + PATIENT})
+
+    refusal = reply(late.model_dump_json().encode(), job, threading.Event()).refusal
+    assert refusal is not None
+    assert ("expired", []) == (refusal.code, job.commands)
+    assert reply(in_time.model_dump_json().encode(), job, threading.Event()).refusal is None
+    assert [("stop", "ada")] == job.commands
+
+
+def test_a_command_that_was_too_late_can_be_given_again(path: Path) -> None:
+    expired = b'{"refusal": {"code": "expired", "message": "the stop came too late: ask again"}}\n'
+
+    with answering(path, lambda connection: connection.sendall(expired)):
+        assert "the stop came too late: ask again" == unavailable(path, "stop", deadline=PATIENT)
 
 
 def test_a_job_that_leaves_too_many_unanswered_counts_as_hung(path: Path) -> None:
@@ -133,7 +152,7 @@ def test_an_answer_that_cannot_be_read_says_what_may_have_happened(
 
 
 def test_a_job_that_does_not_understand_is_of_another_version(path: Path) -> None:
-    refusal = b'{"refusal": {"code": "request", "message": "call: unexpected"}}\n'
+    refusal = b'{"refusal": {"code": "not_understood", "message": "call: unexpected"}}\n'
 
     with answering(path, lambda connection: connection.sendall(refusal)):
         assert (
@@ -144,9 +163,9 @@ def test_a_job_that_does_not_understand_is_of_another_version(path: Path) -> Non
 
 def test_questions_at_the_same_time_share_one_connection(path: Path) -> None:
     async def ask_at_once() -> list[object]:
-        client = JobClient(path, deadline=DEADLINE)
+        asking = client(path, deadline=DEADLINE)
         return await asyncio.gather(
-            *(client.status() for _ in range(AT_ONCE)), return_exceptions=True
+            *(asking.status() for _ in range(AT_ONCE)), return_exceptions=True
         )
 
     with hung_job(path, backlog=2 * AT_ONCE) as listener:
@@ -160,10 +179,10 @@ def test_a_later_question_is_asked_anew(path: Path) -> None:
     job = SmallJob(status(QueryState.STARTING))
 
     async def ask_twice() -> list[QueryState]:
-        client = JobClient(path, deadline=PATIENT)
-        before = await client.status()
+        asking = client(path, deadline=PATIENT)
+        before = await asking.status()
         job.current = status(QueryState.RUNNING)
-        return [before.state, (await client.status()).state]
+        return [before.state, (await asking.status()).state]
 
     with control_socket(path, job):
         assert [QueryState.STARTING, QueryState.RUNNING] == asyncio.run(ask_twice())
@@ -174,11 +193,11 @@ def test_who_asks_after_a_command_sees_its_effect(path: Path) -> None:
     job = SlowAtFirst(status())
 
     async def ask_around_a_command() -> QueryState:
-        client = JobClient(path, deadline=PATIENT)
-        before = asyncio.create_task(client.status())
+        asking = client(path, deadline=PATIENT)
+        before = asyncio.create_task(asking.status())
         await asyncio.to_thread(wait_until, lambda: job.asked, 20.0, "the job was asked")
-        await client.command("pause", by="ada")
-        after = asyncio.create_task(client.status())
+        await asking.command("pause", by="ada")
+        after = asyncio.create_task(asking.status())
         await asyncio.wait([after], timeout=SLACK_SECONDS)
         job.may_answer.set()
         await before
@@ -192,8 +211,8 @@ def test_one_who_gives_up_does_not_take_the_answer_from_the_others(path: Path) -
     job = SlowAtFirst(status())
 
     async def one_gives_up() -> JobStatus:
-        client = JobClient(path, deadline=PATIENT)
-        impatient, patient = (asyncio.create_task(client.status()) for _ in range(2))
+        asking = client(path, deadline=PATIENT)
+        impatient, patient = (asyncio.create_task(asking.status()) for _ in range(2))
         await asyncio.to_thread(wait_until, lambda: job.asked, 20.0, "the job was asked")
         impatient.cancel()
         await asyncio.wait([impatient])
@@ -206,13 +225,17 @@ def test_one_who_gives_up_does_not_take_the_answer_from_the_others(path: Path) -
 
 def test_a_job_that_comes_back_is_found(path: Path) -> None:
     async def ask_before_and_after() -> JobStatus:
-        client = JobClient(path, deadline=PATIENT)
+        asking = client(path, deadline=PATIENT)
         with pytest.raises(JobUnavailableError):
-            await client.status()
+            await asking.status()
         with control_socket(path, SmallJob(status())):
-            return await client.status()
+            return await asking.status()
 
     assert status() == asyncio.run(ask_before_and_after())
+
+
+def client(path: Path, *, deadline: timedelta, look_up: timedelta = PATIENT) -> JobClient:
+    return JobClient(path, deadline=deadline, look_up_deadline=look_up)
 
 
 class SlowAtFirst(SmallJob):
@@ -235,8 +258,8 @@ def unavailable(path: Path, verb: Verb | None = None, deadline: timedelta = DEAD
     """What the client says of a job that does not answer."""
 
     async def ask() -> None:
-        client = JobClient(path, deadline=deadline)
-        await (client.command(verb, by="ada") if verb else client.status())
+        asking = client(path, deadline=deadline)
+        await (asking.command(verb, by="ada") if verb else asking.status())
 
     with pytest.raises(JobUnavailableError) as error:
         asyncio.run(ask())

@@ -7,16 +7,40 @@ from prometheus_client import openmetrics
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as openmetrics_of
 from prometheus_client.parser import text_string_to_metric_families
 
-from job.progress import BATCH_SECONDS_BOUNDS, REASONS, JobStatus, QueryState
+from job.progress import BATCH_SECONDS_BOUNDS, REASONS, TRANSACTION_RESULTS, JobStatus, QueryState
+from job.reports import BrokerReport, SideOffsets
 from service.metrics import exposition
-from tests.unit.service.builders import NOW, NOW_SECONDS, batch, side, status, status_after
+from tests.unit.service.builders import (
+    NOW,
+    NOW_SECONDS,
+    batch,
+    broker_report,
+    side,
+    status,
+    status_after,
+)
 
 # All there are: name, type and labels. The contract with dashboards and alerts.
 TABLE = {
+    ("streamjoin_brokers_answer_timestamp_seconds", "gauge", ""),
+    ("streamjoin_brokers_up", "gauge", ""),
+    ("streamjoin_end_to_end_latency_seconds", "histogram", "le"),
+    ("streamjoin_job_start_timestamp_seconds", "gauge", ""),
+    ("streamjoin_last_batch_input_records", "gauge", "side"),
+    ("streamjoin_last_batch_output_records", "gauge", ""),
+    ("streamjoin_retention_headroom_offsets", "gauge", "partition side"),
+    ("streamjoin_side_idle", "gauge", "side"),
+    ("streamjoin_side_watermark_timestamp_seconds", "gauge", "side"),
+    ("streamjoin_state_census_duration_seconds", "gauge", ""),
+    ("streamjoin_state_census_rows", "gauge", "side"),
+    ("streamjoin_state_census_timestamp_seconds", "gauge", ""),
+    ("streamjoin_state_census_unmatched_rows", "gauge", "side"),
+    ("streamjoin_watermark_held_back", "gauge", "side"),
     ("streamjoin_batch_duration_seconds", "histogram", "le"),
     ("streamjoin_batch_phase_seconds_total", "counter", "phase"),
     ("streamjoin_batches_total", "counter", ""),
     ("streamjoin_bad_records_total", "counter", "reason side"),
+    ("streamjoin_dead_letter_records_total", "counter", "reason side"),
     ("streamjoin_build_info", "gauge", "python version"),
     ("streamjoin_event_time_max_timestamp_seconds", "gauge", "side"),
     ("streamjoin_input_records_total", "counter", "side"),
@@ -37,24 +61,36 @@ TABLE = {
     ("streamjoin_state_rows_removed_total", "counter", ""),
     ("streamjoin_state_rows_updated_total", "counter", ""),
     ("streamjoin_state_update_seconds_total", "counter", ""),
+    ("streamjoin_transactions_total", "counter", "result"),
     ("streamjoin_watermark_lag_seconds", "gauge", ""),
     ("streamjoin_watermark_timestamp_seconds", "gauge", ""),
 }
 NAMES = {name for name, _, _ in TABLE}
 # Of the last batch; the others can be told before there was one.
 OF_A_BATCH = {
+    "streamjoin_last_batch_input_records",
+    "streamjoin_last_batch_output_records",
+    "streamjoin_side_idle",
+    "streamjoin_side_watermark_timestamp_seconds",
     "streamjoin_last_progress_timestamp_seconds",
     "streamjoin_batch_phase_seconds_total",
     "streamjoin_event_time_max_timestamp_seconds",
-    "streamjoin_offsets_behind_latest",
     "streamjoin_state_custom",
     "streamjoin_state_memory_bytes",
     "streamjoin_state_rows",
     "streamjoin_watermark_lag_seconds",
     "streamjoin_watermark_timestamp_seconds",
 }
-WHILE_RUNNING = {
+OF_THE_BROKERS = {
+    "streamjoin_brokers_answer_timestamp_seconds",
+    "streamjoin_brokers_up",
     "streamjoin_offsets_behind_latest",
+    "streamjoin_retention_headroom_offsets",
+}
+OF_A_CENSUS = {name for name in NAMES if "census" in name}
+WHILE_RUNNING = {
+    "streamjoin_last_batch_input_records",
+    "streamjoin_last_batch_output_records",
     "streamjoin_state_custom",
     "streamjoin_state_memory_bytes",
 }
@@ -85,6 +121,26 @@ def test_values_are_those_of_the_status() -> None:
 
     assert {
         "streamjoin_batches_total": 1,
+        "streamjoin_brokers_answer_timestamp_seconds": NOW_SECONDS,
+        "streamjoin_brokers_up": 1,
+        "streamjoin_job_start_timestamp_seconds": NOW_SECONDS,
+        "streamjoin_last_batch_input_records{side=left}": 20,
+        "streamjoin_last_batch_input_records{side=right}": 10,
+        "streamjoin_last_batch_output_records": 30,
+        "streamjoin_retention_headroom_offsets{partition=0,side=left}": 80,
+        "streamjoin_retention_headroom_offsets{partition=0,side=right}": 98,
+        "streamjoin_retention_headroom_offsets{partition=1,side=left}": 60,
+        "streamjoin_retention_headroom_offsets{partition=1,side=right}": 0,
+        "streamjoin_side_idle{side=right}": 0,
+        "streamjoin_side_watermark_timestamp_seconds{side=left}": NOW_SECONDS - 12.5,
+        "streamjoin_side_watermark_timestamp_seconds{side=right}": NOW_SECONDS - 15.5,
+        "streamjoin_state_census_duration_seconds": 0.75,
+        "streamjoin_state_census_rows{side=left}": 160,
+        "streamjoin_state_census_rows{side=right}": 240,
+        "streamjoin_state_census_timestamp_seconds": NOW_SECONDS,
+        "streamjoin_state_census_unmatched_rows{side=left}": 42,
+        "streamjoin_watermark_held_back{side=left}": 0,
+        "streamjoin_watermark_held_back{side=right}": 1,
         "streamjoin_event_time_max_timestamp_seconds{side=left}": NOW_SECONDS - 2.5,
         "streamjoin_event_time_max_timestamp_seconds{side=right}": NOW_SECONDS - 4,
         "streamjoin_input_records_total{side=left}": 20,
@@ -111,7 +167,11 @@ def test_values_are_those_of_the_status() -> None:
         "streamjoin_state_update_seconds_total": 0.125,
         "streamjoin_watermark_lag_seconds": 15.5,
         "streamjoin_watermark_timestamp_seconds": NOW_SECONDS - 15.5,
-    } == without(values, "batch_duration", "batch_phase", "bad_records", "query_state", "build")
+        **dict.fromkeys(
+            (f"streamjoin_transactions_total{{result={result}}}" for result in TRANSACTION_RESULTS),
+            0,
+        ),
+    } == without(values, "batch_d", "batch_p", "bad_r", "dead_l", "query_state", "build", "end_to")
 
 
 def test_counters_are_sums_over_batches_and_gauges_are_of_the_last_one() -> None:
@@ -136,6 +196,7 @@ def test_bad_records_are_told_by_side_and_reason_zeros_included() -> None:
     }
     assert {
         **none,
+        "streamjoin_bad_records_total{reason=value_too_large,side=output}": 0,
         "streamjoin_bad_records_total{reason=malformed_json,side=left}": 4,
         "streamjoin_bad_records_total{reason=malformed_json,side=right}": 3,
     } == only(samples(one_side), "bad_records")
@@ -172,7 +233,8 @@ def test_before_the_first_batch_nothing_is_said_of_one() -> None:
     said = names(status())
 
     # A failure has not been seen either: which errors there can be is not known beforehand.
-    assert NAMES - OF_A_BATCH - {"streamjoin_query_failures_total"} == said
+    unknown = OF_A_BATCH | OF_THE_BROKERS | OF_A_CENSUS | {"streamjoin_query_failures_total"}
+    assert NAMES - unknown == said
     assert 0 == samples(status())["streamjoin_output_records_total"]
 
 
@@ -194,6 +256,73 @@ def test_a_side_without_event_times_says_none() -> None:
 @pytest.mark.parametrize("state", sorted(set(QueryState) - {QueryState.RUNNING}))
 def test_what_holds_only_while_running_is_not_said_otherwise(state: QueryState) -> None:
     assert WHILE_RUNNING == NAMES - names(FULL.model_copy(update={"state": state}))
+
+
+def test_latencies_are_a_cumulative_histogram() -> None:
+    oldest, newest = (round((NOW_SECONDS + 0.5 - ago) * 1000) for ago in (1.0, 0.2))
+    read = side(record_time_min_ms=oldest, record_time_max_ms=newest)
+    values = samples(status_after(batch(left=read)))
+
+    def bucket(bound: str) -> float:
+        return values[f"streamjoin_end_to_end_latency_seconds_bucket{{le={bound}}}"]
+
+    assert [0, 4, 14, 20, 20] == [*map(bucket, ("0.2", "0.35", "0.75", "1.0", "+Inf"))]
+    assert 20 == values["streamjoin_end_to_end_latency_seconds_count"]
+    assert pytest.approx(12.0) == values["streamjoin_end_to_end_latency_seconds_sum"]
+
+
+@pytest.mark.parametrize("state", list(QueryState))
+def test_the_lag_is_told_as_the_brokers_say_it_whatever_the_query_does(
+    state: QueryState,
+) -> None:
+    assert names(FULL.model_copy(update={"state": state})) >= OF_THE_BROKERS
+
+
+@pytest.mark.parametrize(
+    "report",
+    [
+        broker_report(error="Local: Timed out"),
+        broker_report(answered_at=NOW - timedelta(seconds=61)),
+    ],
+)
+def test_a_lag_that_nobody_has_seen_of_late_is_gone(report: BrokerReport) -> None:
+    away = FULL.model_copy(update={"brokers": report})
+
+    assert {
+        "streamjoin_offsets_behind_latest",
+        "streamjoin_retention_headroom_offsets",
+    } == NAMES - names(away)
+    assert 0 == samples(away)["streamjoin_brokers_up"]
+
+
+def test_records_that_were_deleted_unread_show_as_negative_headroom() -> None:
+    left = SideOffsets(topic="impressions", read={0: 90}, earliest={0: 95}, latest={0: 100})
+    values = samples(FULL.model_copy(update={"brokers": broker_report(left=left)}))
+
+    assert -5 == values["streamjoin_retention_headroom_offsets{partition=0,side=left}"]
+
+
+def test_a_silent_side_is_said_to_hold_the_watermark_back() -> None:
+    silent = status_after(batch(left=side(event_time_max_ms=None)))
+
+    assert {
+        "streamjoin_watermark_held_back{side=left}": 1,
+        "streamjoin_watermark_held_back{side=right}": 0,
+    } == only(samples(silent), "held_back")
+
+
+def test_counters_tell_in_openmetrics_that_they_began_with_the_job() -> None:
+    body, _ = exposition(FULL, NOW, "application/openmetrics-text;version=1.0.0")
+    created = {
+        sample.name: sample.value
+        for family in openmetrics_of(body.decode())
+        for sample in family.samples
+        if sample.name.endswith("_created")
+    }
+
+    counted = {name for name, kind, _ in TABLE if kind in {"counter", "histogram"}}
+    assert {f"{name.removesuffix('_total')}_created" for name in counted} == set(created)
+    assert {NOW_SECONDS} == set(created.values())
 
 
 def test_the_watermark_lag_grows_while_nothing_comes() -> None:

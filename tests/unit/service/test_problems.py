@@ -15,7 +15,7 @@ def test_an_unknown_path_is_a_problem(path: Path) -> None:
         "type": "about:blank",
         "title": "Not Found",
         "status": 404,
-        "detail": "there is nothing at this path; the calls are listed at /docs",
+        "detail": "there is nothing at this path; the calls are listed at /openapi.json",
         "instance": "/v1/queries%22%0A",
     } == problem(call("GET", "/v1/queries%22%0A", settings(path)))
 
@@ -128,11 +128,12 @@ def test_commands_declare_the_ways_they_can_be_refused(path: Path) -> None:
 
     for verb, (method, _) in COMMANDS.items():
         responses = document["paths"][f"/v1/query/{verb}"][method.lower()]["responses"]
-        assert {"202", "403", "409", "413", "500", "503"} == set(responses)
+        assert {"202", "400", "401", "403", "409", "413", "500", "503"} == set(responses)
 
 
-def test_the_calls_are_described_for_people(path: Path) -> None:
-    assert 200 == call("GET", "/docs", settings(path)).status_code
+def test_no_page_loads_anything_from_elsewhere(path: Path) -> None:
+    for page in ("/docs", "/redoc"):
+        assert 404 == call("GET", page, settings(path)).status_code
 
 
 def breakable(app: FastAPI) -> None:

@@ -1,0 +1,1 @@
+"""Care for a checkpoint at rest: verify, back up, restore, repair."""

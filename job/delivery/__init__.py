@@ -1,0 +1,1 @@
+"""How results get to the output topic: exactly once, or at least once."""

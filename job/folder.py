@@ -1,0 +1,123 @@
+"""A folder on any file system that Hadoop reaches: local, hdfs:, s3a:, abfss:, gs:."""
+
+import json
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+from job.errors import CheckpointError
+
+
+class Folder:
+    """Paths are relative to its root, with slashes."""
+
+    def __init__(self, spark: SparkSession, location: str) -> None:
+        jvm = spark._jvm
+        assert jvm is not None
+        self._jvm = jvm
+        self._hadoop = jvm.org.apache.hadoop
+        path = self._hadoop.fs.Path(location)
+        configuration = spark._jsparkSession.sessionState().newHadoopConf()
+        self._files = path.getFileSystem(configuration)
+        # Made absolute here, so that a later look at the log says where it was.
+        self._root = self._files.makeQualified(path)
+
+    @property
+    def root(self) -> str:
+        return str(self._root.toString())
+
+    def path(self, name: str) -> str:
+        return str(self._path(name).toString())
+
+    def exists(self, name: str) -> bool:
+        return bool(self._files.exists(self._path(name)))
+
+    def names(self, name: str = "") -> list[str]:
+        """What is right below `name`; empty where there is no such folder."""
+        path = self._path(name) if name else self._root
+        if not self._files.exists(path):
+            return []
+        return sorted(entry.getPath().getName() for entry in self._files.listStatus(path))
+
+    def sizes(self, name: str = "") -> dict[str, int]:
+        """Bytes of each file at any depth below `name`, by its path relative to it."""
+        path = self._path(name) if name else self._root
+        if not self._files.exists(path):
+            return {}
+        prefix = f"{path.toUri().getPath()}/"
+        return dict(sorted(_files(self._files.listFiles(path, True), prefix)))
+
+    def read(self, name: str) -> dict[str, Any] | None:
+        """The JSON document of that name; None where there is none."""
+        text = self.text(name)
+        if text is None:
+            return None
+        try:
+            document: dict[str, Any] = json.loads(text)
+        except ValueError as error:
+            raise CheckpointError(f"{self.path(name)} is damaged: {error}") from error
+        return document
+
+    def text(self, name: str) -> str | None:
+        path = self._path(name)
+        if not self._files.exists(path):
+            return None
+        stream = self._files.open(path)
+        try:
+            return str(self._jvm.org.apache.commons.io.IOUtils.toString(stream, "UTF-8"))
+        finally:
+            stream.close()
+
+    def write(self, name: str, document: Mapping[str, Any]) -> None:
+        """All of it or nothing: a crash in between leaves the old file."""
+        path = self._path(name)
+        temporary = self._hadoop.fs.Path(path.getParent(), f".{path.getName()}.tmp")
+        stream = self._files.create(temporary, True)
+        try:
+            stream.write(bytearray(json.dumps(document, indent=2).encode()))
+            stream.hsync()
+        finally:
+            stream.close()
+        context = self._hadoop.fs.FileContext.getFileContext(
+            self._root.toUri(), self._files.getConf()
+        )
+        overwrite = self._jvm.java.lang.Class.forName("org.apache.hadoop.fs.Options$Rename")
+        options = self._jvm.java.lang.reflect.Array.newInstance(overwrite, 1)
+        options[0] = overwrite.getField("OVERWRITE").get(None)
+        context.rename(temporary, path, options)
+
+    def remove(self, name: str) -> None:
+        """Harmless where there is no such file."""
+        self._files.delete(self._path(name), False)
+
+    def move(self, name: str, target: str) -> None:
+        """Within the folder; the folders of `target` are made."""
+        destination = self._path(target)
+        self._files.mkdirs(destination.getParent())
+        if not self._files.rename(self._path(name), destination):
+            raise CheckpointError(
+                f"{self.path(name)} cannot be moved to {self.path(target)}: look at the rights to "
+                "write there, then try again"
+            )
+
+    def copy_to(self, name: str, other: "Folder", target: str) -> None:
+        """A file or a folder, to another file system perhaps."""
+        if not self._hadoop.fs.FileUtil.copy(
+            self._files,
+            self._path(name),
+            other._files,
+            other._path(target),
+            False,
+            self._files.getConf(),
+        ):
+            raise CheckpointError(f"{self.path(name)} cannot be copied to {other.path(target)}")
+
+    def _path(self, name: str) -> Any:
+        return self._hadoop.fs.Path(self._root, name)
+
+
+def _files(found: Any, prefix: str) -> Iterator[tuple[str, int]]:
+    while found.hasNext():
+        entry = found.next()
+        yield entry.getPath().toUri().getPath().removeprefix(prefix), entry.getLen()

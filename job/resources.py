@@ -1,0 +1,93 @@
+"""What a query needs of this machine and gives back: a JVM with its Spark session, and the lease of
+the checkpoint."""
+
+from collections.abc import Callable
+from datetime import UTC, datetime
+
+import structlog
+from pyspark.sql import SparkSession
+
+from job.account import Account
+from job.care.keeper import repaired
+from job.checkpoint import Checkpoint
+from job.lease import Lease
+from job.listener import listen
+from job.plan import JoinPlan
+from job.redaction import Redaction
+from job.session import Jvm
+from job.settings import JobSettings
+
+_log = structlog.get_logger()
+
+
+class Resources:
+    """Had when first asked for, kept while the query is paused, given back with `release`."""
+
+    def __init__(
+        self,
+        plan: JoinPlan,
+        settings: JobSettings,
+        redaction: Redaction,
+        account: Account,
+        lease_lost: Callable[[], None],
+    ) -> None:
+        self._plan = plan
+        self._settings = settings
+        self._redaction = redaction
+        self._account = account
+        self._lease_lost = lease_lost
+        self._jvm: Jvm | None = None
+        self._lease: Lease | None = None
+
+    @property
+    def has_jvm(self) -> bool:
+        return self._jvm is not None
+
+    def session(self) -> SparkSession:
+        """The Spark session, which reports to the account."""
+        if self._jvm is None:
+            jvm = Jvm(self._settings, self._plan.spark_conf, self._redaction)
+            try:
+                listen(jvm.session(self._settings, self._plan.spark_conf), self._account)
+            except BaseException:
+                jvm.close()
+                raise
+            self._jvm = jvm
+        return self._jvm.session(self._settings, self._plan.spark_conf)
+
+    def checkpoint(self) -> Checkpoint:
+        """The checkpoint, which no other job uses and in which nothing is half written.
+
+        Raises CheckpointInUseError where another job has it, or has taken it over.
+        """
+        checkpoint = Checkpoint(self.session(), self._plan.checkpoint)
+        if self._lease is None:
+            lease = Lease(checkpoint.folder, self._lease_lost)
+            lease.take()
+            self._lease = lease
+            for name in repaired(checkpoint.folder, datetime.now(UTC)):
+                _log.warning("checkpoint_repaired", file=name)
+        self.check_lease()
+        return checkpoint
+
+    @property
+    def lease_is_lost(self) -> bool:
+        return self._lease is not None and self._lease.loss is not None
+
+    def check_lease(self) -> None:
+        """Raises CheckpointInUseError where another job has taken the checkpoint over."""
+        if self._lease is not None and self._lease.loss is not None:
+            raise self._lease.loss
+
+    def release_if_dead(self) -> None:
+        if self._jvm is not None and not self._jvm.is_alive:
+            self.release()
+
+    def release(self) -> None:
+        """Harmless when there is nothing to give back."""
+        if self._lease is not None:
+            self._lease.release()
+            self._lease = None
+        if self._jvm is not None:
+            self._jvm.close()
+            self._jvm = None

@@ -1,0 +1,49 @@
+"""The status page at `/`: one file, which asks the HTTP API as anybody would.
+
+The page itself needs no token, as it holds nothing of the query. It knows neither job nor settings.
+"""
+
+import base64
+import hashlib
+import re
+from pathlib import Path
+
+from fastapi import APIRouter, Response
+
+_HTML = Path(__file__).with_name("page.html").read_text(encoding="utf-8")
+
+router = APIRouter(include_in_schema=False)
+
+
+@router.get("/")
+async def page() -> Response:
+    return Response(_HTML, media_type="text/html", headers=_HEADERS)
+
+
+def _hash(tag: str) -> str:
+    """The source expression that allows the page's one <script> or <style>, as it is written."""
+    [content] = re.findall(f"<{tag}>(.*?)</{tag}>", _HTML, re.DOTALL)
+    digest = hashlib.sha256(content.encode()).digest()
+    return f"'sha256-{base64.b64encode(digest).decode()}'"
+
+
+_POLICY = {
+    "default-src": "'none'",
+    "script-src": _hash("script"),
+    "style-src": _hash("style"),
+    "img-src": "data:",
+    "connect-src": "'self'",
+    "base-uri": "'none'",
+    "form-action": "'none'",
+    # No page of another site can lay itself over the buttons.
+    "frame-ancestors": "'none'",
+    # Text can never become markup, not even by a mistake in the script.
+    "require-trusted-types-for": "'script'",
+    "trusted-types": "'none'",
+}
+_HEADERS = {
+    "content-security-policy": "; ".join(f"{name} {value}" for name, value in _POLICY.items()),
+    "cache-control": "no-cache",
+    "referrer-policy": "no-referrer",
+    "x-content-type-options": "nosniff",
+}

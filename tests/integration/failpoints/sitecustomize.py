@@ -1,0 +1,131 @@
+"""Python runs this at its start where this folder is on PYTHONPATH: the job then dies where told.
+
+The file that STREAMJOIN_TEST_FAILPOINT names holds `<action> <point>`; it is removed when that has
+happened, once. The product knows nothing of it: the classes concerned are wrapped from here.
+
+Some waits that are minutes in earnest can be made shorter, in seconds:
+STREAMJOIN_TEST_COMMIT_SECONDS, how long an answer to a commit is waited for;
+STREAMJOIN_TEST_TRANSACTION_SECONDS, after which the broker aborts an open transaction; and
+STREAMJOIN_TEST_MAINTENANCE_SECONDS, how often Spark uploads snapshots of its state.
+"""
+
+import os
+import signal
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+ARMED = Path(os.environ.get("STREAMJOIN_TEST_FAILPOINT", "/nonexistent"))
+COMMIT_SECONDS = os.environ.get("STREAMJOIN_TEST_COMMIT_SECONDS")
+TRANSACTION_SECONDS = os.environ.get("STREAMJOIN_TEST_TRANSACTION_SECONDS")
+MAINTENANCE_SECONDS = os.environ.get("STREAMJOIN_TEST_MAINTENANCE_SECONDS")
+# Another partition may be past its commit by then or not: both must come out right.
+PARTITION = 0
+
+
+def reached(point: str) -> bool:
+    try:
+        return ARMED.read_text().split()[1] == point
+    except (FileNotFoundError, IndexError):
+        return False
+
+
+def happen() -> None:
+    """Kill, or stop, the job with all its processes, this one last."""
+    import psutil
+
+    action = ARMED.read_text().split()[0]
+    ARMED.unlink()
+    this = psutil.Process()
+    job = next(each for each in (*this.parents(), this) if "job" in each.cmdline()[1:3])
+    number = {"kill": signal.SIGKILL, "stop": signal.SIGSTOP}[action]
+    others = [each for each in job.children(recursive=True) if each != this]
+    for process in [*([job] if job != this else []), *others]:
+        process.send_signal(number)
+    os.kill(os.getpid(), number)
+
+
+def wrap_the_worker() -> None:
+    from job.delivery import producers
+    from job.delivery.commit_protocol import Step
+    from job.delivery.transactions import Attempt
+
+    if COMMIT_SECONDS is not None:
+        producers.COMMIT_SECONDS = float(COMMIT_SECONDS)
+    if TRANSACTION_SECONDS is not None:
+        # No record may be waited for longer than the transaction lasts.
+        timeout_ms = int(TRANSACTION_SECONDS) * 1000
+        producers.SETTINGS = {**producers.SETTINGS, "message.timeout.ms": timeout_ms}
+    perform = Attempt.perform
+
+    def performed(self: Any, step: Step) -> Any:
+        if self._partition != PARTITION or self._batch.batch_id == 0:
+            return perform(self, step)
+        if step is Step.WRITE_ROWS:
+            if reached("before_rows"):
+                happen()
+            if reached("between_rows"):
+                self._rows = cut_short(self._rows, self._initialised.flush)
+        if step is Step.COMMIT and reached("before_commit"):
+            self._initialised.flush()
+            happen()
+        reply = perform(self, step)
+        if step is Step.COMMIT and reached("after_commit"):
+            happen()
+        return reply
+
+    Attempt.perform = performed  # type: ignore[method-assign]
+
+
+def cut_short(rows: Iterator[Any], flush: Callable[[], Any]) -> Iterator[Any]:
+    for batch in rows:
+        yield batch.slice(0, batch.num_rows // 2)
+        flush()
+        happen()
+
+
+def wrap_the_driver() -> None:
+    from job import tuning
+    from job.account import Account
+    from job.delivery.sink import _ExactlyOnce
+
+    if TRANSACTION_SECONDS is not None:
+        tuning.TRANSACTION_TIMEOUT_SECONDS = int(TRANSACTION_SECONDS)
+    if MAINTENANCE_SECONDS is not None:
+        interval = {"spark.sql.streaming.stateStore.maintenanceInterval": f"{MAINTENANCE_SECONDS}s"}
+        tuning.CONF = {**tuning.CONF, **interval}
+    call, account_for, batch = _ExactlyOnce.__call__, _ExactlyOnce._account_for, Account.batch
+
+    def called(self: Any, records: Any, batch_id: int) -> None:
+        if batch_id > 0 and reached("after_offset_log"):
+            happen()
+        call(self, records, batch_id)
+
+    def accounted(self: Any, batch_id: int, reports: Any) -> None:
+        account_for(self, batch_id, reports)
+        if batch_id > 0 and reached("after_all_commits"):
+            happen()
+
+    letters = Account.dead_letters
+
+    def told(self: Any, counts: Any) -> None:
+        letters(self, counts)
+        if counts and reached("after_dead_letters"):
+            happen()
+
+    def ended(self: Any, progress: str) -> None:
+        if reached("after_commit_log"):
+            happen()
+        batch(self, progress)
+
+    _ExactlyOnce.__call__ = called  # type: ignore[method-assign]
+    _ExactlyOnce._account_for = accounted  # type: ignore[method-assign]
+    Account.dead_letters = told  # type: ignore[method-assign]
+    Account.batch = ended  # type: ignore[method-assign]
+
+
+if "pyspark.daemon" in sys.orig_argv:
+    wrap_the_worker()
+elif sys.orig_argv[1:4] == ["-m", "job", "run"]:
+    wrap_the_driver()

@@ -1,0 +1,178 @@
+"""The checkpoint under two jobs, after a power cut, backed up and put back."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from deploy.local.kafka import EmbeddedKafka
+from tests.integration.jobs import START_SECONDS, Job
+from tests.integration.pairs import Pairs
+from tests.polling import wait_until
+
+
+@pytest.fixture
+def pairs(kafka: EmbeddedKafka, tmp_path: Path, request: pytest.FixtureRequest) -> Pairs:
+    pairs = Pairs(kafka, f"care{abs(hash(request.node.name)) % 10**8}", tmp_path)
+    pairs.create_topics()
+    return pairs
+
+
+def run_until_read(pairs: Pairs, folder: Path, count: int) -> Job:
+    """A job that has read `count` records a side and has ended."""
+    with Job(pairs.spec(), folder) as job:
+        job.wait_for_offsets(left=count, right=count)
+        assert 0 == job.terminate()
+    # A batch may have been planned that was not begun any more.
+    query = folder / "checkpoint" / "query"
+    while int(newest(query / "offsets").name) > int(newest(query / "commits").name):
+        remove(newest(query / "offsets"))
+    return job
+
+
+def streamjoin(job: Job, *arguments: str) -> "subprocess.CompletedProcess[str]":
+    command = [sys.executable, "-m", "job", *arguments]
+    return subprocess.run(
+        command, env=job.environment, capture_output=True, text=True, timeout=START_SECONDS
+    )
+
+
+def newest(log: Path) -> Path:
+    return max((path for path in log.iterdir() if path.name.isdecimal()), key=lambda p: int(p.name))
+
+
+def remove(path: Path) -> None:
+    """With its checksum, as it had never been written."""
+    path.unlink()
+    (path.parent / f".{path.name}.crc").unlink(missing_ok=True)
+
+
+def empty(path: Path) -> None:
+    """As a power cut leaves a file that was named before its bytes were on disk."""
+    remove(path)
+    path.touch()
+
+
+def test_second_job_on_a_checkpoint_ends_and_names_the_first(pairs: Pairs, tmp_path: Path) -> None:
+    other_folder = tmp_path / "other"
+    other_folder.mkdir()
+    with Job(pairs.spec(), tmp_path) as first, Job(pairs.spec(), other_folder) as second:
+        jobs = [first, second]
+        [loser] = wait_until(
+            lambda: [job for job in jobs if job.process.poll() is not None],
+            START_SECONDS,
+            "one of the two has ended",
+        )
+        [winner] = [job for job in jobs if job is not loser]
+        assert 1 == loser.process.returncode
+        assert f"process {winner.process.pid} on" in loser.log.read_text()
+        assert "Traceback" not in loser.log.read_text()
+
+        pairs.produce(range(3))
+        winner.wait_for_offsets(left=3, right=3)
+    assert [0, 1, 2] == pairs.numbers()
+
+
+def test_job_that_was_stopped_in_its_tracks_ends_when_it_wakes_and_finds_a_successor(
+    pairs: Pairs, tmp_path: Path
+) -> None:
+    other_folder = tmp_path / "other"
+    other_folder.mkdir()
+    with Job(pairs.spec(), tmp_path) as first:
+        pairs.produce(range(3))
+        first.wait_for_offsets(left=3, right=3)
+        first.freeze()
+        with Job(pairs.spec(), other_folder) as second:
+            pairs.produce(range(3, 6))
+            second.wait_for_offsets(left=6, right=6)
+            first.thaw()
+            assert 1 == first.process.wait(START_SECONDS)
+            assert f"taken over by the job with process {second.process.pid}" in (
+                first.log.read_text()
+            )
+    assert [0, 1, 2, 3, 4, 5] == pairs.numbers()
+
+
+@pytest.mark.parametrize("log", ["offsets", "commits"])
+def test_newest_step_cut_off_by_a_power_cut_is_put_aside_at_the_next_start(
+    pairs: Pairs, tmp_path: Path, log: str
+) -> None:
+    pairs.produce(range(3))
+    run_until_read(pairs, tmp_path, 3)
+    query = tmp_path / "checkpoint" / "query"
+    if log == "offsets":
+        remove(newest(query / "commits"))  # the batch had not ended yet
+    empty(newest(query / log))
+
+    with Job(pairs.spec(), tmp_path) as job:
+        pairs.produce(range(3, 6))
+        job.wait_for_offsets(left=6, right=6)
+        assert "checkpoint_repaired" in job.log.read_text()
+    assert {0, 1, 2, 3, 4, 5} == set(pairs.numbers())
+
+
+def test_damage_of_what_was_acknowledged_is_refused_with_the_remedy(
+    pairs: Pairs, tmp_path: Path
+) -> None:
+    pairs.produce(range(3))
+    run_until_read(pairs, tmp_path, 3)
+    empty(newest(tmp_path / "checkpoint" / "query" / "offsets"))
+
+    with Job(pairs.spec(), tmp_path) as job:
+        failure = job.wait_for_state("FAILED").last_failure
+        assert failure is not None
+        assert "checkpoint" == failure.code
+        assert "cannot be repaired" in failure.message
+        assert "streamjoin checkpoint restore" in failure.message
+
+
+def test_checkpoint_is_verified_backed_up_restored_and_read(pairs: Pairs, tmp_path: Path) -> None:
+    pairs.produce(range(3))
+    job = run_until_read(pairs, tmp_path, 3)
+    spec, target = str(job.spec_file), str(tmp_path / "backup")
+
+    verified = streamjoin(job, "checkpoint", "verify", spec)
+    assert (0, "") == (verified.returncode, "\n".join(_wrong(verified.stdout)))
+    assert "state: 6 rows read" in verified.stdout
+    made = streamjoin(job, "checkpoint", "backup", spec, target)
+    assert 0 == made.returncode, made.stderr
+    assert "is not empty" in streamjoin(job, "checkpoint", "backup", spec, target).stderr
+    shown = streamjoin(job, "state", spec, "--side", "right", "--key", "2")
+    [row] = [json.loads(line) for line in shown.stdout.splitlines()[1:]]
+    assert 2 == row["row"]["n"]
+
+    state = tmp_path / "checkpoint" / "query" / "state" / "0"
+    for path in [*state.rglob("*.changelog"), *state.rglob("*.zip")]:
+        path.write_bytes(b"spoilt")
+        (path.parent / f".{path.name}.crc").unlink(missing_ok=True)
+    spoilt = streamjoin(job, "checkpoint", "verify", spec)
+    assert 1 == spoilt.returncode
+    assert ["state"] == [line.split()[1].rstrip(":") for line in _wrong(spoilt.stdout)]
+    restored = streamjoin(job, "checkpoint", "restore", spec, target)
+    assert 0 == restored.returncode, restored.stderr
+
+    with Job(pairs.spec(), tmp_path) as again:
+        pairs.produce(range(3, 6))
+        again.wait_for_offsets(left=6, right=6)
+    assert [0, 1, 2, 3, 4, 5] == pairs.numbers()
+
+
+def test_a_checkpoint_in_use_is_left_alone_and_repartitioning_is_refused_with_the_reason(
+    pairs: Pairs, tmp_path: Path
+) -> None:
+    with Job(pairs.spec(), tmp_path) as job:
+        pairs.produce(range(3))
+        job.wait_for_offsets(left=3, right=3)
+        refused = streamjoin(job, "checkpoint", "backup", str(job.spec_file), str(tmp_path / "b"))
+        assert 1 == refused.returncode
+        assert f"process {job.process.pid} on" in refused.stderr
+        assert "Traceback" not in refused.stderr
+    refused = streamjoin(job, "checkpoint", "repartition", str(job.spec_file))
+    assert 1 == refused.returncode
+    assert "cannot be changed" in refused.stderr
+
+
+def _wrong(output: str) -> list[str]:
+    return [line for line in output.splitlines() if line.startswith("WRONG")]

@@ -1,0 +1,393 @@
+"""What the join cannot take arrives in the dead-letter topic, whole and once, and comes back."""
+
+import json
+import random
+import subprocess
+import sys
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import Consumer, TopicPartition
+
+from deploy.local.kafka import EmbeddedKafka
+from job.dead_letters.headers import DeadLetter, dead_letter
+from tests.integration.jobs import Job
+from tests.integration.test_exactly_once import Failpoint
+from tests.integration.topics import READ_SECONDS, Sent, consume_all, produce
+from tests.unit.specs import changed
+
+T0 = 1_700_000_000_000
+
+_SPEC = """
+name: {name}
+kafka: {{bootstrap_servers: "{servers}"}}
+left:
+  topic: {name}.left
+  schema: n BIGINT, t TIMESTAMP, pad STRING
+  key: [n]
+  event_time: t
+  watermark_delay: 10 seconds
+right:
+  topic: {name}.right
+  schema: n BIGINT, t TIMESTAMP, pad STRING
+  key: [n]
+  event_time: t
+  watermark_delay: 10 seconds
+  max_event_time_ahead: 1 hour
+join: {{type: {join_type}, match_window: {{before: 1 minute, after: 1 minute}}}}
+output:
+  topic: {name}.out
+  columns: {{n: left.n, left_pad: left.pad, right_pad: right.pad}}
+  delivery: {delivery}
+checkpoint: {checkpoint}
+"""
+ALL = {
+    "dead_letter": {"topic": "{name}.dead"},
+    "on_null_key": "dead_letter",
+    "on_late_record": "dead_letter",
+}
+
+
+@dataclass
+class Letters:
+    """Topics, spec and dead letters of one test."""
+
+    kafka: EmbeddedKafka
+    name: str
+    folder: Path
+    delivery: str = "exactly_once"
+    join_type: str = "inner"
+
+    def create_topics(self, *, small: int = 1_000_000) -> None:
+        """`small`: how many bytes a record may have where the job writes."""
+        self._create("left", "right")
+        self._create("out", "dead", **{"max.message.bytes": str(small)})
+
+    def _create(self, *parts: str, **config: str) -> None:
+        topics = [f"{self.name}.{part}" for part in parts]
+        self.kafka.create_topics(topics, partitions=1, config=config)
+
+    def spec(self, **policy: Any) -> str:
+        text = _SPEC.format(
+            name=self.name,
+            servers=self.kafka.bootstrap_servers,
+            join_type=self.join_type,
+            delivery=self.delivery,
+            checkpoint=self.folder / "checkpoint",
+        )
+        written = json.loads(json.dumps(policy or ALL).replace("{name}", self.name))
+        return text + "".join(f"{name}: {json.dumps(value)}\n" for name, value in written.items())
+
+    def produce(self, side: str, records: Iterable[Any]) -> None:
+        produce(self.kafka.bootstrap_servers, f"{self.name}.{side}", records)
+
+    def results(self) -> list[int]:
+        received = consume_all(self.kafka.bootstrap_servers, f"{self.name}.out")
+        return sorted(one.value["n"] for one in received)
+
+    def dead(self) -> list[DeadLetter]:
+        return dead_letters(self.kafka, f"{self.name}.dead")
+
+
+def dead_letters(kafka: EmbeddedKafka, topic: str) -> list[DeadLetter]:
+    """Every committed record of a topic with one partition."""
+    consumer = Consumer(
+        {
+            "bootstrap.servers": kafka.bootstrap_servers,
+            "group.id": "reads-dead",
+            "enable.auto.commit": False,
+            "enable.partition.eof": True,
+            "isolation.level": "read_committed",
+            "log_level": 0,
+        }
+    )
+    found = []
+    try:
+        consumer.assign([TopicPartition(topic, 0, 0)])
+        while True:
+            message = consumer.poll(READ_SECONDS)
+            assert message is not None
+            if message.error():
+                return found
+            letter = dead_letter(
+                f"{topic}/0/{message.offset()}",
+                message.key(),
+                message.value(),
+                message.headers() or [],
+            )
+            if letter is not None:  # else a note of what was put back
+                found.append(letter)
+    finally:
+        consumer.close()
+
+
+@pytest.fixture
+def letters(kafka: EmbeddedKafka, tmp_path: Path, request: pytest.FixtureRequest) -> Letters:
+    return Letters(kafka, f"dead{abs(hash(request.node.name)) % 10**8}", tmp_path)
+
+
+def row(n: int | None, at: float = 0, pad: str = "") -> dict[str, Any]:
+    return {"n": n, "t": T0 + round(at * 1000), "pad": pad}
+
+
+BAD: dict[str, Any] = {
+    "tombstone": None,
+    "malformed_json": b"\xff{not json",
+    "schema_mismatch": '{"n": "one", "t": 1700000000000}',
+    "missing_event_time": '{"n": 1}',
+    "unparsable_event_time": '{"n": 1, "t": "yesterday"}',
+    "absurd_event_time": '{"n": 1, "t": -5}',
+    "future_event_time": '{"n": 1, "t": 32503680000000}',
+    "null_key": json.dumps(row(None, 1)),
+}
+MESSAGES = {
+    "tombstone": "the record has no value",
+    "malformed_json": "the value is not one JSON object in UTF-8",
+    "schema_mismatch": "not of the declared type: n BIGINT",
+    "missing_event_time": "field t is missing or null",
+    "unparsable_event_time": "field t is neither ISO-8601 nor epoch milliseconds: yesterday",
+    "absurd_event_time": "field t is not between 1970 and the year 9999: -5",
+    "future_event_time": "field t is more than 1 hour ahead of the record: 32503680000000",
+    "null_key": "null in the key: n",
+}
+
+
+@pytest.mark.parametrize("delivery", ["exactly_once", "at_least_once"])
+def test_record_of_every_reason_arrives_whole_from_each_side(
+    letters: Letters, delivery: str, tmp_path: Path
+) -> None:
+    letters.delivery = delivery
+    letters.create_topics()
+    with Job(letters.spec(), tmp_path) as job:
+        for side in ("left", "right"):
+            poison = [
+                Sent(value, key=f"key of {reason}", headers={"trace": reason})
+                for reason, value in BAD.items()
+            ]
+            letters.produce(side, [row(1), *poison, row(2)])
+        total = len(BAD) + 2
+        job.wait_for_offsets(left=total, right=total)
+        for side in ("left", "right"):  # far on, then behind
+            letters.produce(side, [row(3, 1000)])
+        job.wait_for_offsets(left=total + 1, right=total + 1)
+        letters.produce("left", [row(4, 1000)])
+        letters.produce("right", [row(4, 1000)])
+        job.wait_for_offsets(left=total + 2, right=total + 2)
+        letters.produce("left", [Sent(row(5, 1), key="late", headers={"trace": "late"})])
+        status = job.wait_for_offsets(left=total + 3, right=total + 2)
+        assert 0 == job.terminate()
+
+    found = letters.dead()
+    expected = {(side, reason) for side in ("left", "right") for reason in BAD} | {("left", "late")}
+    assert expected == {(one.side, one.reason) for one in found}
+    assert len(expected) == len(found)
+    for one in found:
+        assert f"{letters.name}.{one.side}" == one.topic
+        if one.reason == "late":
+            assert (total + 2, b"late") == (one.offset, one.key)
+            assert one.message.startswith("field t is not past the watermark 2023-11-14 22:2")
+            continue
+        sent = Sent(BAD[one.reason])
+        assert (f"key of {one.reason}".encode(), sent.payload) == (one.key, one.value)
+        assert [("trace", one.reason.encode())] == list(one.original_headers)
+        assert (0, 1 + list(BAD).index(one.reason)) == (one.partition, one.offset)
+        assert MESSAGES[one.reason] == one.message
+        assert one.timestamp_ms is not None
+        assert one.is_whole
+    counted = status.totals.dead_letters
+    assert dict.fromkeys(BAD, 1) | {"late": 1} == counted["left"]
+    assert dict.fromkeys(BAD, 1) | {"late": 0} == counted["right"]
+    assert {"value_too_large": 0} == counted["output"]
+    assert [1, 2, 3, 4] == letters.results()
+
+
+@pytest.mark.timeout(600)
+def test_killed_before_or_after_the_dead_letters_it_neither_loses_nor_repeats_one(
+    letters: Letters, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    letters.create_topics()
+    failpoint = Failpoint(tmp_path, monkeypatch)
+    with Job(letters.spec(), tmp_path) as job:
+        for side in ("left", "right"):
+            letters.produce(side, [row(0)])
+        job.wait_for_offsets(left=1, right=1)
+        for number, (point, counted) in enumerate(
+            {"after_all_commits": 1, "after_dead_letters": 0}.items(), start=1
+        ):
+            failpoint.arm("kill", point)
+            letters.produce("left", [Sent(f"bad {number}"), row(number)])
+            failpoint.wait()
+            job.process.wait()
+            assert number - counted == len(letters.dead()), point
+
+            job.start()
+            status = job.wait_for_offsets(left=1 + 2 * number, right=1)
+            assert counted == status.totals.dead_letters["left"]["malformed_json"], point
+            assert [f"bad {n}".encode() for n in range(1, number + 1)] == [
+                one.value for one in letters.dead()
+            ], point
+        letters.produce("right", [row(1), row(2)])
+        job.wait_for_offsets(left=5, right=3)
+        assert 0 == job.terminate()
+    assert [0, 1, 2] == letters.results()
+
+
+JOINS: dict[str, dict[str, Any]] = {
+    "inner": {
+        "join__condition": "left.pad <> 'a' AND right.pad <> 'b' AND left.pad <= right.pad",
+        "output__filter": "n % 5 <> 0 AND right_pad <> 'd'",
+        "left__filter": "n % 7 <> 0",
+    },
+    "left_outer": {
+        "join__type": "left_outer",
+        "join__condition": "left.pad <> 'a' AND right.pad <> 'b'",
+        "output__filter": "n % 5 <> 0",
+        "on_null_key": "pass",
+    },
+    "full_outer": {
+        "join": {"type": "full_outer", "window": "20 seconds", "condition": "left.pad <> 'a'"},
+        "right__filter": "pad <> 'c'",
+        "on_null_key": "pass",
+    },
+}
+
+
+@pytest.mark.parametrize("join", JOINS)
+def test_late_rows_are_those_that_spark_counts(letters: Letters, join: str, tmp_path: Path) -> None:
+    letters.create_topics()
+    chance = random.Random(join)
+    written = 0
+    with Job(changed(letters.spec(), **JOINS[join]), tmp_path) as job:
+        for lap in range(4):
+            for side in ("left", "right"):
+                letters.produce(side, [generated(chance, at=lap * 30) for _ in range(150)])
+            written += 150
+            status = job.wait_for_offsets(left=written, right=written)
+        assert 0 == job.terminate()
+
+    late = [one for one in letters.dead() if one.reason == "late"]
+    assert 50 < status.totals.late_records
+    assert status.totals.late_records == len(late)
+    assert len(late) == len({(one.topic, one.offset) for one in late})
+    assert "late_rows_differ" not in job.log.read_text()
+
+
+def generated(chance: random.Random, at: float) -> dict[str, Any]:
+    """Some far behind, some without a key."""
+    n = None if chance.random() < 0.1 else chance.randrange(40)
+    return row(n, 100 + at + chance.uniform(-45, 15), chance.choice("abcd"))
+
+
+def test_query_that_shall_fail_names_the_first_bad_record_and_goes_on_when_told(
+    letters: Letters, tmp_path: Path
+) -> None:
+    letters.create_topics()
+    with Job(letters.spec(on_bad_record="fail"), tmp_path) as job:
+        letters.produce("left", [row(1), Sent('{"n": 2, "t": "soon"}'), Sent("worse"), row(3)])
+        failure = job.wait_for_failure(1)
+        assert "bad_record" == failure.code
+        assert f"left record {letters.name}.left/0/1 cannot be read" in failure.message
+        assert "(unparsable_event_time): field t is neither ISO-8601" in failure.message
+        job.terminate()
+
+        job.spec_file.write_text(letters.spec(on_bad_record="drop"))
+        job.start()
+        letters.produce("right", [row(1), row(3)])
+        job.wait_for_offsets(left=4, right=2)
+        assert 0 == job.terminate()
+    assert [1, 3] == letters.results()
+
+
+@pytest.mark.parametrize("policy", ["exactly_once", "at_least_once", "drop", "fail"])
+def test_too_large_a_result_is_no_end_and_not_lost_in_silence(
+    letters: Letters, policy: str, tmp_path: Path
+) -> None:
+    letters.delivery = policy if policy == "exactly_once" else "at_least_once"
+    letters.create_topics(small=20_000)
+    written = letters.spec(on_bad_record=policy) if policy in {"drop", "fail"} else letters.spec()
+    with Job(written, tmp_path) as job:
+        poison = Sent(f'"{"x" * 25_000}"', key="bad")
+        letters.produce("left", [row(1), row(2, pad="x" * 12_000), row(3)])
+        letters.produce("right", [row(1), row(2, pad="y" * 12_000), row(3)])
+        if policy == "fail":
+            failure = job.wait_for_failure(1)
+            assert "bad_record" == failure.code
+            assert f"topic {letters.name}.out takes 20000" in failure.message
+            return
+        job.wait_for_offsets(left=3, right=3)
+        letters.produce("left", [poison, row(4)])
+        letters.produce("right", [row(4)])
+        status = job.wait_for_offsets(left=5, right=4)
+        assert 0 == job.terminate()
+
+    assert [1, 3, 4] == letters.results()
+    assert 1 == status.totals.too_large_results
+    if policy == "drop":
+        return
+    result, record = letters.dead()
+    assert ("output", "value_too_large") == (result.side, result.reason)
+    assert [
+        ("streamjoin-id", f"{letters.name}.left/0/1|{letters.name}.right/0/1".encode())
+    ] == list(result.original_headers)
+    assert f"topic {letters.name}.out takes 20000" in result.message
+    # A record that is itself too large for the dead-letter topic comes without its value.
+    assert ("left", "malformed_json", b"bad", None) == (
+        record.side,
+        record.reason,
+        record.key,
+        record.value,
+    )
+    assert [False, False] == [one.can_be_replayed for one in (result, record)]
+
+
+def test_letters_are_listed_and_put_back_once_and_fail_again_in_sight(
+    letters: Letters, tmp_path: Path
+) -> None:
+    letters.create_topics()
+    wrong = "n BIGINT, t TIMESTAMP, pad STRING, extra BIGINT"
+
+    def said(*words: str) -> list[str]:
+        done = subprocess.run(
+            [sys.executable, "-m", "job", "dead-letters", *words, str(job.spec_file)],
+            env=job.environment,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert 0 == done.returncode, done.stderr
+        return done.stdout.splitlines()
+
+    with Job(changed(letters.spec(), left__schema=wrong), tmp_path) as job:
+        mismatch = Sent({**row(1), "extra": "text"}, key="k", headers={"trace": "t"})
+        letters.produce("left", [mismatch, Sent("\x1b[2Jgarbage")])
+        letters.produce("right", [row(1)])
+        job.wait_for_offsets(left=2, right=1)
+        assert 0 == job.terminate()
+
+        first, second, total = said("list")
+        assert f"{letters.name}.left/0/0  " in first
+        assert first.endswith("left schema_mismatch: not of the declared type: extra BIGINT")
+        assert "malformed_json" in second
+        assert f"2 in {letters.name}.dead" == total
+        assert [f"1 in {letters.name}.dead"] == said("list", "--reason", "malformed_json")[1:]
+        assert "2 would be put back" == said("replay", "--dry-run")[-1]
+
+        job.spec_file.write_text(changed(letters.spec(), left__schema=wrong[:-6] + "STRING"))
+        assert "2 put back" == said("replay")[-1]
+        assert ["0 put back"] == said("replay")
+        assert [f"0 in {letters.name}.dead"] == said("list")
+
+        job.start()
+        # Two records and the marker of their transaction stand behind the first two.
+        job.wait_for_offsets(left=5, right=1)
+        assert 0 == job.terminate()
+        assert [f"1 in {letters.name}.dead"] == said("list")[1:]
+    assert [1] == letters.results()
+    again = letters.dead()[-1]
+    assert ("malformed_json", b"\x1b[2Jgarbage") == (again.reason, again.value)
+    assert [("__streamjoin.replayed.from", f"{letters.name}.dead/0/1".encode())] == list(
+        again.original_headers
+    )

@@ -1,0 +1,165 @@
+"""What a job answers beside its status, and how it is begun anew: a real job, a real broker."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import ConsumerGroupTopicPartitions
+from confluent_kafka.admin import AdminClient
+
+from deploy.local.kafka import EmbeddedKafka
+from job.progress import JobStatus
+from job.reports import ResetReport
+from tests.integration.jobs import START_SECONDS, Job
+from tests.integration.pairs import T0, Pairs
+from tests.integration.topics import produce
+from tests.polling import wait_until
+
+
+@pytest.fixture
+def pairs(kafka: EmbeddedKafka, tmp_path: Path, request: pytest.FixtureRequest) -> Pairs:
+    pairs = Pairs(kafka, f"desk{abs(hash(request.node.name)) % 10**8}", tmp_path)
+    pairs.create_topics()
+    return pairs
+
+
+def look_up(job: Job, side: str, *key: str) -> dict[str, Any]:
+    """Asks again while the job has its pause after a look-up."""
+
+    def found() -> dict[str, Any] | None:
+        reply = job.ask("state", state={"side": side, "key": key, "limit": 10})
+        busy = reply["refusal"] is not None and reply["refusal"]["code"] == "busy"
+        return None if busy else reply
+
+    return wait_until(found, START_SECONDS, "the state has been looked up")
+
+
+def wait_for_reset(job: Job) -> ResetReport:
+    def done() -> ResetReport | None:
+        status = job.status()
+        report = status.last_reset if status else None
+        return report if report is not None and report.done_at is not None else None
+
+    return wait_until(done, START_SECONDS, "the checkpoint has been reset")
+
+
+def test_rows_of_a_key_are_found_with_their_times_their_match_and_their_place(
+    pairs: Pairs, tmp_path: Path
+) -> None:
+    with Job(pairs.spec(join_type="left_outer"), tmp_path) as job:
+        pairs.produce(range(3))
+        produce(pairs.kafka.bootstrap_servers, f"{pairs.name}.left", [{"n": 7, "t": T0}])
+        job.wait_for_offsets(left=4, right=3)
+
+        [row] = look_up(job, "left", "1")["answer"]["rows"]
+        assert {"n": 1, "t": "2023-11-14T22:13:20.001Z"} == row["row"]
+        assert "2023-11-14T22:13:20.001000Z" == row["event_time"]
+        assert "2023-11-14T22:13:30.001000Z" == row["leaves_after"]
+        assert (f"{pairs.name}.left", True) == (row["topic"], row["matched"])
+        [unmatched] = look_up(job, "left", "7")["answer"]["rows"]
+        assert unmatched["matched"] is False
+        assert [] == look_up(job, "right", "7")["answer"]["rows"]
+        assert "request" == look_up(job, "left", "seven")["refusal"]["code"]
+        assert "request" == look_up(job, "left", "1", "2")["refusal"]["code"]
+
+        job.ask("pause")
+        job.wait_for_state("PAUSED")
+        assert 1 == len(look_up(job, "right", "2")["answer"]["rows"])
+        census = wait_until(
+            lambda: job.ask("state_census")["answer"], START_SECONDS, "the rows are counted"
+        )
+        assert (4, 1, 3) == (
+            sum(part["rows"] for part in census["left"]),
+            sum(part["unmatched"] for part in census["left"]),
+            sum(part["rows"] for part in census["right"]),
+        )
+
+        job.ask("stop")
+        job.wait_for_state("STOPPED")
+        refusal = look_up(job, "left", "1")["refusal"]
+        assert ("conflict", ["stop", "resume", "reset"]) == (refusal["code"], refusal["allowed"])
+
+
+def test_offsets_are_told_beside_those_of_the_brokers_and_committed_to_the_group(
+    pairs: Pairs, tmp_path: Path
+) -> None:
+    def committed() -> int:
+        admin = AdminClient({"bootstrap.servers": pairs.kafka.bootstrap_servers})
+        group = ConsumerGroupTopicPartitions(f"streamjoin-{pairs.name}")
+        [future] = admin.list_consumer_group_offsets([group]).values()
+        return sum(partition.offset for partition in future.result().topic_partitions)
+
+    with Job(pairs.spec(), tmp_path) as job:
+        pairs.produce(range(10))
+        job.wait_for_offsets(left=10, right=10)
+        wait_until(lambda: committed() == 20, START_SECONDS, "the group has the offsets")
+
+        job.ask("pause")
+        job.wait_for_state("PAUSED")
+        pairs.produce(range(10, 15))
+
+        def behind() -> JobStatus | None:
+            status = job.status()
+            left = status.brokers.left.behind_latest if status and status.brokers else None
+            return status if left is not None and sum(left.values()) == 5 else None
+
+        status = wait_until(behind, START_SECONDS, "the lag grows while the query is paused")
+        assert status.brokers is not None
+        headroom = status.brokers.right.retention_headroom
+        assert headroom is not None
+        assert 10 == sum(headroom.values())
+
+
+def test_reset_puts_the_old_checkpoint_aside_and_reads_from_where_it_is_told(
+    pairs: Pairs, tmp_path: Path
+) -> None:
+    with Job(pairs.spec(), tmp_path) as job:
+        pairs.produce(range(4))
+        job.wait_for_offsets(left=4, right=4)
+        starts = {"left": "earliest", "right": "earliest"}
+        assert "conflict" == job.ask("reset", starts=starts)["refusal"]["code"]
+        assert "request" == job.ask("reset")["refusal"]["code"]
+
+        job.ask("stop")
+        job.wait_for_state("STOPPED")
+        job.ask("reset", starts=starts)
+        meanwhile = job.ask("reset", starts={"left": "latest", "right": "latest"})["refusal"]
+        assert ("conflict", ["stop", "resume"]) == (meanwhile["code"], meanwhile["allowed"])
+        report = wait_for_reset(job)
+        assert report.error is None
+        assert report.kept_aside is not None
+        aside = Path(report.kept_aside.removeprefix("file:"))
+        assert ["fingerprint.json", "query"] == sorted(
+            path.name for path in aside.iterdir() if not path.name.startswith(".")
+        )
+        job.ask("resume")
+        job.wait_for_offsets(left=4, right=4)
+        assert sorted([*range(4), *range(4)]) == pairs.numbers()
+
+        job.ask("stop")
+        stopped = job.wait_for_state("STOPPED")
+        assert stopped.last_batch is not None
+        to_left = dict.fromkeys(stopped.last_batch.left.end_offsets, 0)
+        job.ask("reset", starts={"left": to_left, "right": "2020-01-01T00:00:00Z"})
+        wait_for_reset(job)
+        job.ask("resume")
+        job.wait_for_offsets(left=4, right=4)
+        assert 12 == len(pairs.numbers())
+
+    with Job(pairs.spec(), tmp_path) as again:
+        pairs.produce([99])
+        again.wait_for_offsets(left=5, right=5)
+    assert 13 == len(pairs.numbers())
+
+
+def test_progress_failures_and_plan_are_answered(pairs: Pairs, tmp_path: Path) -> None:
+    with Job(pairs.spec(), tmp_path) as job:
+        pairs.produce(range(2))
+        job.wait_for_offsets(left=2, right=2)
+
+        batches = job.ask("progress")["answer"]["batches"]
+        assert 2 == sum(batch["left"]["records"] for batch in batches)
+        assert [] == job.ask("failures")["answer"]["failures"]
+        plan = job.ask("plan")["answer"]
+        assert f"Join {pairs.name}" in plan["text"]
+        assert pairs.name == plan["spec"]["name"] == plan["facts"]["name"]

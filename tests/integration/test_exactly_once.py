@@ -1,0 +1,203 @@
+"""Each result once, for readers of committed records, whatever is killed and whenever."""
+
+import os
+import shutil
+import signal
+from pathlib import Path
+
+import psutil
+import pytest
+from confluent_kafka.admin import AdminClient
+
+from deploy.local.kafka import EmbeddedKafka
+from job.progress import JobStatus
+from tests.integration.jobs import START_SECONDS, Job
+from tests.integration.pairs import Pairs
+from tests.polling import wait_until
+
+FAILPOINTS = Path(__file__).with_name("failpoints")
+# Enough for several requests to the broker, so that a batch can be cut between two of them.
+BLOCK = 3_000
+
+
+@pytest.fixture
+def pairs(kafka: EmbeddedKafka, tmp_path: Path, request: pytest.FixtureRequest) -> Pairs:
+    """Each test has topics of its own."""
+    name = f"once{abs(hash(request.node.name)) % 10**8}"
+    made = Pairs(kafka, name, tmp_path, delivery="exactly_once")
+    made.create_topics()
+    return made
+
+
+class Failpoint:
+    """What shall happen to the job, once; see failpoints/sitecustomize.py."""
+
+    def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        self._file = folder / "failpoint"
+        monkeypatch.setenv("STREAMJOIN_TEST_FAILPOINT", str(self._file))
+        monkeypatch.setenv("PYTHONPATH", f"{FAILPOINTS}:{os.environ.get('PYTHONPATH', '')}")
+
+    def arm(self, action: str, point: str) -> None:
+        self._file.write_text(f"{action} {point}")
+
+    def wait(self) -> None:
+        wait_until(lambda: not self._file.exists(), START_SECONDS, "the failpoint is reached")
+
+
+@pytest.fixture
+def failpoint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Failpoint:
+    return Failpoint(tmp_path, monkeypatch)
+
+
+def read_all(job: Job, count: int) -> JobStatus:
+    return job.wait_for_offsets(left=count, right=count)
+
+
+def test_results_come_out_once_and_are_counted(pairs: Pairs, tmp_path: Path) -> None:
+    with Job(pairs.spec(), tmp_path) as job:
+        for start in range(0, 9, 3):
+            pairs.produce(range(start, start + 3))
+            status = read_all(job, start + 3)
+        assert 9 == status.totals.output_records
+        transactions = status.totals.transactions
+        assert 2 * status.totals.batches == transactions.pop("committed")
+        assert {0} == set(transactions.values())
+        assert 0 == job.terminate()
+    assert list(range(9)) == pairs.numbers()
+
+
+# How many of the two state partitions the next start finds delivered.
+POINTS = {
+    "before_rows": {0, 1},
+    "between_rows": {0, 1},
+    "before_commit": {0, 1},
+    "after_commit": {1, 2},
+    "after_all_commits": {2},
+}
+
+
+@pytest.mark.timeout(900)  # a start for each point
+def test_killed_anywhere_it_neither_loses_nor_repeats_a_result(
+    pairs: Pairs, failpoint: Failpoint, tmp_path: Path
+) -> None:
+    with Job(pairs.spec(), tmp_path) as job:
+        pairs.produce(range(BLOCK))
+        read_all(job, BLOCK)
+        for number, (point, delivered) in enumerate(POINTS.items(), start=1):
+            failpoint.arm("kill", point)
+            pairs.produce(range(number * BLOCK, (number + 1) * BLOCK))
+            failpoint.wait()
+            job.process.wait()
+
+            job.start()
+            status = read_all(job, (number + 1) * BLOCK)
+            assert status.totals.transactions["skipped"] in delivered, point
+            assert list(range((number + 1) * BLOCK)) == pairs.numbers(), point
+        assert 0 == job.terminate()
+
+
+def test_job_that_was_left_behind_is_fenced_and_does_not_harm_its_successor(
+    pairs: Pairs, failpoint: Failpoint, tmp_path: Path
+) -> None:
+    other_folder = tmp_path / "successor"
+    other_folder.mkdir()
+    with Job(pairs.spec(), tmp_path) as job:
+        pairs.produce(range(BLOCK))
+        read_all(job, BLOCK)
+        failpoint.arm("stop", "before_commit")
+        pairs.produce(range(BLOCK, 2 * BLOCK))
+        failpoint.wait()
+
+        with Job(pairs.spec(), other_folder) as successor:
+            read_all(successor, 2 * BLOCK)
+            wake(job)
+            wait_until(lambda: has_given_up(job), START_SECONDS, "the one left behind gives up")
+            pairs.produce(range(2 * BLOCK, 3 * BLOCK))
+            read_all(successor, 3 * BLOCK)
+            assert 0 == successor.terminate()
+    assert list(range(3 * BLOCK)) == pairs.numbers()
+
+
+def wake(job: Job) -> None:
+    process = psutil.Process(job.process.pid)
+    for each in [*process.children(recursive=True), process]:
+        each.send_signal(signal.SIGCONT)
+
+
+def has_given_up(job: Job) -> bool:
+    if job.process.poll() is not None:
+        return True
+    status = job.status()
+    return status is not None and status.state == "FAILED"
+
+
+def test_checkpoint_and_markers_that_disagree_are_refused_with_the_remedy(
+    pairs: Pairs, tmp_path: Path
+) -> None:
+    checkpoint, copy = tmp_path / "checkpoint", tmp_path / "copy"
+    with Job(pairs.spec(), tmp_path) as job:
+        pairs.produce(range(3))
+        read_all(job, 3)
+        assert 0 == job.terminate()
+        shutil.copytree(checkpoint, copy)
+
+        job.start()
+        pairs.produce(range(3, 6))
+        read_all(job, 6)
+        assert 0 == job.terminate()
+        newest = checkpoint.rename(tmp_path / "newest")
+        copy.rename(checkpoint)
+
+        job.start()
+        assert "it is an older copy" in refusal(job)
+        assert 1 == job.terminate()
+        shutil.rmtree(checkpoint)
+        newest.rename(checkpoint)
+        delete_topic(pairs, f"{pairs.name}.commits")
+
+        job.start()
+        pairs.produce(range(6, 9))
+        assert "was the topic deleted or renamed?" in refusal(job)
+        assert 1 == job.terminate()
+
+        for number, delivery in ((9, "at_least_once"), (12, "exactly_once")):
+            pairs.delivery = delivery
+            job.spec_file.write_text(pairs.spec())
+            job.start()
+            pairs.produce(range(number, number + 3))
+            read_all(job, number + 3)
+            assert 0 == job.terminate()
+    assert list(range(15)) == pairs.numbers()
+
+
+def refusal(job: Job) -> str:
+    failure = job.wait_for_state("FAILED").last_failure
+    assert failure is not None
+    assert "checkpoint" == failure.code
+    assert "Traceback" not in failure.message
+    return failure.message
+
+
+@pytest.mark.parametrize(
+    ("partitions", "config", "said"),
+    [
+        (1, {"cleanup.policy": "compact"}, "--alter --topic {} --partitions 2"),
+        (2, {"cleanup.policy": "delete"}, "--topic {} --add-config cleanup.policy=compact"),
+    ],
+    ids=["too few partitions", "not compacted"],
+)
+def test_commit_topic_that_does_not_fit_is_refused_with_the_command_that_helps(
+    pairs: Pairs, partitions: int, config: dict[str, str], said: str, tmp_path: Path
+) -> None:
+    topic = f"{pairs.name}.commits"
+    pairs.kafka.create_topics([topic], partitions=partitions, config=config)
+    with Job(pairs.spec(), tmp_path) as job:
+        failure = job.wait_for_state("FAILED").last_failure
+        assert failure is not None
+        assert "topic" == failure.code
+        assert said.format(topic) in failure.message
+
+
+def delete_topic(pairs: Pairs, topic: str) -> None:
+    client = AdminClient({"bootstrap.servers": pairs.kafka.bootstrap_servers, "log_level": 0})
+    client.delete_topics([topic])[topic].result(START_SECONDS)

@@ -1,0 +1,109 @@
+"""Markers in a real commit topic: the newest committed one, none, or an error, never an older."""
+
+from collections.abc import Iterator
+
+import pytest
+from confluent_kafka import Producer
+
+from deploy.local.kafka import EmbeddedKafka
+from job.delivery import markers
+from job.delivery.commit_protocol import Marker, UnavailableError
+from job.delivery.markers import MarkerReader, encoded, marker_key
+
+SECONDS = 30.0
+KEY = marker_key("query", 0)
+
+
+@pytest.fixture
+def topic(kafka: EmbeddedKafka, request: pytest.FixtureRequest) -> str:
+    name = f"markers{abs(hash(request.node.name)) % 10**8}"
+    kafka.create_topics([name], partitions=1, config={"cleanup.policy": "compact"})
+    return name
+
+
+@pytest.fixture
+def reader(kafka: EmbeddedKafka, topic: str) -> MarkerReader:
+    return new_reader(kafka, topic)
+
+
+def new_reader(kafka: EmbeddedKafka, topic: str) -> MarkerReader:
+    return MarkerReader({"bootstrap.servers": kafka.bootstrap_servers}, topic, "markers")
+
+
+class Writer:
+    """One transactional id."""
+
+    def __init__(self, kafka: EmbeddedKafka, topic: str, name: str) -> None:
+        self._topic = topic
+        self.producer = Producer(
+            {
+                "bootstrap.servers": kafka.bootstrap_servers,
+                "transactional.id": f"{topic}-{name}",
+                "log_level": 0,
+            }
+        )
+        self.producer.init_transactions(SECONDS)
+
+    def open(self, batch_id: int, key: bytes = KEY) -> None:
+        self.producer.begin_transaction()
+        self.producer.produce(self._topic, encoded(Marker(batch_id, "f")), key, 0)
+        self.producer.flush(SECONDS)
+
+    def commit(self, batch_id: int, key: bytes = KEY) -> None:
+        self.open(batch_id, key)
+        self.producer.commit_transaction(SECONDS)
+
+
+@pytest.fixture
+def writer(kafka: EmbeddedKafka, topic: str) -> Iterator[Writer]:
+    made = Writer(kafka, topic, "writer")
+    yield made
+    made.producer.purge()
+
+
+def test_newest_committed_marker_is_read_and_none_where_there_is_none(
+    writer: Writer, reader: MarkerReader
+) -> None:
+    assert reader.newest(0, KEY, to_the_end=True) is None
+    for batch_id in range(3):
+        writer.commit(batch_id)
+        # The commit is answered before its control record is written: fencing waits for that.
+        writer.producer.begin_transaction()
+        writer.producer.commit_transaction(SECONDS)
+        assert Marker(batch_id, "f") == reader.newest(0, KEY, to_the_end=True)
+
+    writer.open(3)
+    writer.producer.abort_transaction(SECONDS)
+    assert Marker(2, "f") == reader.newest(0, KEY, to_the_end=True)
+
+
+def test_marker_is_found_however_much_others_have_written_behind_it(
+    kafka: EmbeddedKafka, topic: str, writer: Writer
+) -> None:
+    writer.commit(7)
+    for number in range(markers._TAIL_RECORDS):
+        writer.commit(number, b"another")
+
+    assert Marker(7, "f") == new_reader(kafka, topic).newest(0, KEY, to_the_end=True)
+
+
+def test_what_an_open_transaction_hides_is_not_guessed(
+    kafka: EmbeddedKafka,
+    topic: str,
+    writer: Writer,
+    reader: MarkerReader,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    other = Writer(kafka, topic, "other")
+    writer.commit(0)
+    other.open(5, b"another")
+    writer.commit(1)
+
+    assert Marker(0, "f") == reader.newest(0, KEY, to_the_end=False)
+    monkeypatch.setattr(markers, "READ_SECONDS", 1.0)
+    with pytest.raises(UnavailableError, match="somebody's transaction is open there"):
+        reader.newest(0, KEY, to_the_end=True)
+
+    monkeypatch.undo()
+    other.producer.abort_transaction(SECONDS)
+    assert Marker(1, "f") == reader.newest(0, KEY, to_the_end=True)

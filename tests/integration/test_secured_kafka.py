@@ -1,0 +1,352 @@
+"""A broker that asks who one is and what one may do: the join runs, or says what is missing."""
+
+import contextlib
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+import psutil
+import pytest
+
+from job.errors import BrokerError, SecurityError, StreamjoinError
+from job.kafka_security import kafka_access
+from job.planner import join_plan
+from job.preflight import check_topics
+from job.redaction import MARK
+from job.spec import JoinSpec, spec_from_yaml
+from tests.integration.certificates import Authority
+from tests.integration.jobs import START_SECONDS, Job
+from tests.integration.kafka_users import (
+    CLIENT,
+    KEY_PASSWORD,
+    SECRET,
+    WRONG,
+    User,
+    allow_what_the_join_needs,
+    mutual,
+    oauth,
+    plain,
+    scram,
+    spec_of,
+    written,
+)
+from tests.integration.pairs import Pairs
+from tests.integration.secured_kafka import LOGIN, SecuredKafka
+from tests.integration.sidecars import running_sidecar
+from tests.integration.token_endpoint import TokenEndpoint, token_endpoint
+from tests.unit.specs import changed
+
+# What Kafka itself says when it refuses: as passwords, they show whether what it says is scrubbed.
+SAID_OF_LOGINS = "invalid credentials"
+SAID_OF_RIGHTS = "Not authorized"
+
+
+@pytest.fixture(scope="module")
+def tokens() -> Iterator[TokenEndpoint]:
+    with token_endpoint(CLIENT, SECRET) as endpoint:
+        yield endpoint
+
+
+@pytest.fixture(scope="module")
+def secured(
+    tokens: TokenEndpoint, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[SecuredKafka]:
+    folder = tmp_path_factory.mktemp("secured")
+    with SecuredKafka(folder, tokens, plain_password=SECRET) as kafka:
+        yield kafka
+
+
+def pairs_of(
+    kafka: SecuredKafka,
+    folder: Path,
+    request: pytest.FixtureRequest,
+    delivery: str = "at_least_once",
+) -> Pairs:
+    name = f"secured{abs(hash(request.node.name)) % 10**8}"
+    pairs = Pairs(kafka, name, folder, delivery=delivery)
+    pairs.create_topics()
+    return pairs
+
+
+def assert_hides_secrets(*texts: str) -> None:
+    for text in texts:
+        for secret in (SECRET, WRONG, KEY_PASSWORD):
+            jaas = secret.replace("\\", "\\\\").replace('"', '\\"')
+            for form in (secret, jaas, repr(secret)[1:-1], secret[:6]):
+                assert form not in text
+
+
+def command_lines(job: Job) -> list[str]:
+    found = psutil.Process(job.process.pid)
+    return [" ".join(process.cmdline()) for process in [found, *found.children(recursive=True)]]
+
+
+def contents(folder: Path) -> list[str]:
+    """Of all files below `folder`; those that go meanwhile hold nothing."""
+    texts = []
+    for path in folder.rglob("*"):
+        with contextlib.suppress(OSError):
+            texts.append(path.read_bytes().decode("utf-8", "replace"))
+    return texts
+
+
+def asked(job: Job) -> list[str]:
+    """What the job says on its socket."""
+    return [str(job.ask(call)) for call in ("status", "plan", "progress", "failures")]
+
+
+def answers(sidecar: httpx.Client) -> list[str]:
+    paths = ("/v1/query", "/readyz", "/startupz", "/livez", "/metrics", "/openapi.json")
+    return [sidecar.get(path).text for path in paths]
+
+
+# --- The join runs
+
+
+@pytest.mark.parametrize(
+    ("login", "delivery"),
+    [
+        (
+            "SCRAM-SHA-512",
+            "at_least_once",
+        ),  # Java reads and writes; in the others librdkafka writes
+        ("PLAIN", "exactly_once"),
+        ("mutual TLS", "exactly_once"),
+        ("OAUTHBEARER", "exactly_once"),
+    ],
+)
+def test_the_join_runs_with_only_the_rights_it_needs_and_shows_no_secret(
+    login: str,
+    delivery: str,
+    secured: SecuredKafka,
+    tokens: TokenEndpoint,
+    tmp_path: Path,
+    request: pytest.FixtureRequest,
+) -> None:
+    user = {
+        "SCRAM-SHA-512": lambda: scram(secured, tmp_path, "ada"),
+        "PLAIN": lambda: plain(secured),
+        "mutual TLS": lambda: mutual(secured, tmp_path),
+        "OAUTHBEARER": lambda: oauth(secured, tokens, tmp_path),
+    }[login]()
+    pairs = pairs_of(secured, tmp_path, request, delivery)
+    allow_what_the_join_needs(secured, user, pairs)
+
+    with Job(spec_of(pairs, user), tmp_path) as job, running_sidecar(job.socket) as sidecar:
+        pairs.produce(range(3))
+        job.wait_for_offsets(left=3, right=3)
+        assert_hides_secrets(*command_lines(job), *answers(sidecar.client), *asked(job))
+        assert 0 == job.terminate()
+        assert_hides_secrets(sidecar.log.read_text())
+    assert [0, 1, 2] == pairs.numbers()
+    for complaint in ("brokers_away", "commit_topic_not_checked"):
+        assert complaint not in job.log.read_text()
+    assert_hides_secrets(job.log.read_text(), *contents(tmp_path / "checkpoint"))
+
+
+@pytest.mark.timeout(600)  # a start for each refusal
+def test_what_was_refused_goes_on_with_a_restart_once_it_is_put_in_order(
+    secured: SecuredKafka, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    user = scram(secured, tmp_path, "grace", SAID_OF_RIGHTS)
+    pairs = pairs_of(secured, tmp_path, request)
+    password, ca = tmp_path / "password", tmp_path / "ca"
+    password.write_text(SAID_OF_LOGINS)
+    ca.write_text(Authority(tmp_path, "stranger").file.read_text())
+
+    with (
+        Job(spec_of(pairs, user, ca_file=str(ca)), tmp_path) as job,
+        running_sidecar(job.socket) as sidecar,
+    ):
+
+        def failure_after_restart() -> str:
+            failures = sum(job.wait_for_state("FAILED").totals.failures.values())
+            job.ask("restart")
+            return job.wait_for_failure(failures + 1).message
+
+        def restart() -> None:
+            job.ask("restart")
+            job.wait_for_state("RUNNING")
+
+        failure = job.wait_for_state("FAILED").last_failure
+        assert failure is not None
+        assert ("security", False) == (failure.code, failure.retryable)
+        assert "ca_file must hold the CA that signed" in failure.message
+
+        ca.write_text(secured.authority.file.read_text())
+        message = failure_after_restart()
+        assert "refuses the login (SASL_SSL, SCRAM-SHA-512 as grace)" in message
+        assert f"failed during authentication due to {MARK} with" in message
+
+        password.write_text(SAID_OF_RIGHTS)
+        for operation, field, topic in (
+            ("Read", "left.topic", f"{pairs.name}.left"),
+            ("Read", "right.topic", f"{pairs.name}.right"),
+            ("Write", "output.topic", f"{pairs.name}.out"),
+        ):
+            message = failure_after_restart()
+            assert (
+                f"{field} {topic}: kafka-acls.sh --bootstrap-server {user.servers} --add "
+                f"--allow-principal 'User:grace' --operation {operation} --topic {topic}"
+            ) in message
+            secured.allow(user.principal, operation, topic)
+            assert_hides_secrets(*answers(sidecar.client))
+        restart()
+        pairs.produce(range(3))
+        job.wait_for_offsets(left=3, right=3)
+
+        # Taken away while the query runs: now it is Spark that says so, with all its options.
+        secured.forbid(user.principal, "Write", f"{pairs.name}.out")
+        pairs.produce(range(3, 6))
+        status = job.wait_for_state("FAILED")
+        assert status.last_failure is not None
+        assert "security" == status.last_failure.code
+        assert f"{MARK} to access topics: [{pairs.name}.out]" in status.last_failure.message
+        secured.allow(user.principal, "Write", f"{pairs.name}.out")
+        restart()
+        job.wait_for_offsets(left=6, right=6)
+
+        # The password is changed under the running query, and every connection is cut.
+        secured.set_password("grace", WRONG)
+        secured.stop()
+        secured.start()
+        status = job.wait_for_state("FAILED")
+        assert status.last_failure is not None
+        assert "security" == status.last_failure.code
+        assert_hides_secrets(*answers(sidecar.client), *asked(job))
+
+        password.write_text(WRONG)
+        restart()
+        pairs.produce(range(6, 9))
+        job.wait_for_offsets(left=9, right=9)
+        assert 0 == job.terminate()
+        assert_hides_secrets(sidecar.log.read_text())
+    assert set(range(9)) == set(pairs.numbers())
+    log = job.log.read_text()
+    assert_hides_secrets(log)
+    assert SAID_OF_LOGINS not in log
+    assert SAID_OF_RIGHTS not in log
+    assert f"TopicAuthorizationException: {MARK} to access topics" in log  # the JVM's own line
+
+
+# --- Refused before the start, in words
+
+
+def refusal(pairs: Pairs, user: User, **security: str | None) -> StreamjoinError:
+    spec = spec_from_yaml(spec_of(pairs, user, **security), {})
+    with pytest.raises(StreamjoinError) as error:
+        check(spec)
+    assert_hides_secrets(str(error.value), repr(error.value), str(error.value.__cause__))
+    return error.value
+
+
+def check(spec: JoinSpec) -> None:
+    access = kafka_access(spec.kafka.bootstrap_servers, spec.kafka.security)
+    check_topics(join_plan(spec, state_partitions=1), access)
+
+
+@pytest.fixture
+def pairs(secured: SecuredKafka, tmp_path: Path, request: pytest.FixtureRequest) -> Pairs:
+    return pairs_of(secured, tmp_path, request)
+
+
+def test_a_right_to_something_else_does_not_do(
+    pairs: Pairs, secured: SecuredKafka, tmp_path: Path
+) -> None:
+    user = scram(secured, tmp_path, "mary")
+    for part in ("left", "right", "out"):
+        secured.allow(user.principal, "Read", f"{pairs.name}.{part}")
+    error = refusal(pairs, user)
+
+    assert isinstance(error, SecurityError)
+    [line] = [line for line in str(error).splitlines() if "kafka-acls.sh" in line]
+    assert line.endswith(f"--operation Write --topic {pairs.name}.out")
+
+
+def test_a_wrong_password_is_told_at_once(pairs: Pairs, secured: SecuredKafka) -> None:
+    error = refusal(pairs, plain(secured), password=WRONG)
+
+    assert isinstance(error, SecurityError)
+    assert "refuses the login (SASL_SSL, PLAIN as paul)" in str(error)
+
+
+def test_a_broker_of_an_unknown_authority_is_not_talked_to(
+    pairs: Pairs, secured: SecuredKafka
+) -> None:
+    error = refusal(pairs, plain(secured), ca_file=None)
+
+    assert isinstance(error, SecurityError)
+    assert f"no TLS with Kafka at {secured.servers_of(LOGIN)}" in str(error)
+
+
+def test_a_broker_that_wants_a_certificate_says_so(
+    pairs: Pairs, secured: SecuredKafka, tmp_path: Path
+) -> None:
+    bare = {"certificate_file": None, "key_file": None, "key_password_file": None}
+    error = refusal(pairs, mutual(secured, tmp_path), **bare)
+
+    assert isinstance(error, SecurityError)
+    assert "certificate_file and key_file be given where the broker asks" in str(error)
+
+
+def test_a_key_that_its_password_does_not_open_is_told(
+    pairs: Pairs, secured: SecuredKafka, tmp_path: Path
+) -> None:
+    wrong = written(tmp_path, "wrong", WRONG)
+    error = refusal(pairs, mutual(secured, tmp_path), key_password_file=wrong)
+
+    assert isinstance(error, SecurityError)
+    assert "none that the password in key_password_file opens" in str(error)
+
+
+def test_a_token_endpoint_that_refuses_the_client_is_told(
+    pairs: Pairs, secured: SecuredKafka, tokens: TokenEndpoint, tmp_path: Path
+) -> None:
+    wrong = written(tmp_path, "wrong", WRONG)
+    error = refusal(pairs, oauth(secured, tokens, tmp_path), client_secret_file=wrong)
+
+    assert isinstance(error, SecurityError)
+    assert f"{tokens.token_url} gives no token" in str(error)
+
+
+def test_a_token_endpoint_that_is_away_is_asked_again_later(
+    pairs: Pairs, secured: SecuredKafka, tokens: TokenEndpoint, tmp_path: Path
+) -> None:
+    error = refusal(
+        pairs, oauth(secured, tokens, tmp_path), token_endpoint="http://127.0.0.1:1/token"
+    )
+
+    assert isinstance(error, BrokerError)
+    assert error.retryable
+
+
+def test_a_spec_without_security_is_told_that_the_broker_may_want_some(
+    pairs: Pairs, secured: SecuredKafka, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("job.preflight.ANSWER_SECONDS", 1.0)
+    text = changed(pairs.spec(), kafka__bootstrap_servers=secured.servers_of(LOGIN))
+    spec = spec_from_yaml(text, {})
+    with pytest.raises(BrokerError, match=r"does it want TLS or a login \(kafka.security\)"):
+        check(spec)
+
+
+# --- What the commands print
+
+
+@pytest.mark.parametrize("command", [["validate"], ["plan"], ["plan", "--json"]])
+def test_commands_print_no_secret(
+    command: list[str], pairs: Pairs, secured: SecuredKafka, tmp_path: Path
+) -> None:
+    spec = written(tmp_path, "join.yaml", spec_of(pairs, plain(secured)))
+    done = subprocess.run(
+        [sys.executable, "-m", "job", command[0], spec, *command[1:]],
+        env={**os.environ, "KAFKA_PASSWORD": SECRET},
+        capture_output=True,
+        text=True,
+        timeout=START_SECONDS,
+        check=True,
+    )
+    assert_hides_secrets(done.stdout, done.stderr)

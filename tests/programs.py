@@ -1,0 +1,21 @@
+"""Programs of the operating system that some tests need and that no Python package brings."""
+
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+
+
+def program(*names: str, package: str) -> Path:
+    """The first of `names` that is there; otherwise the test is skipped, saying what to install.
+
+    With EVERY_TEST in the environment, as where .ci/run has installed them, it fails instead.
+    """
+    found = next(filter(None, map(shutil.which, names)), None)
+    if found is not None:
+        return Path(found)
+    reason = f"{names[0]} is not installed; on Debian: sudo apt-get install {package}"
+    if "EVERY_TEST" in os.environ:
+        pytest.fail(reason)
+    pytest.skip(reason)

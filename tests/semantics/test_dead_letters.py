@@ -1,0 +1,141 @@
+"""Which records become dead letters and what is said of them, on Spark without a broker."""
+
+import json
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
+
+from job.dataflow import decoded
+from job.dead_letters import selection
+from job.dead_letters.headers import DeadLetter, dead_letter
+from tests.unit.specs import plan
+
+T0 = 1_700_000_000_000
+RECORDS = (
+    "key BINARY, value BINARY, topic STRING, partition INT, offset BIGINT, timestamp TIMESTAMP, "
+    "headers ARRAY<STRUCT<key: STRING, value: BINARY>>"
+)
+LETTERS: dict[str, Any] = {
+    "on_bad_record": None,
+    "dead_letter": {"topic": "dead"},
+    "on_null_key": "dead_letter",
+    "left__schema": "k STRING, t TIMESTAMP, `it's` BIGINT, seen TIMESTAMP, deep STRUCT<x: INT>",
+    "left__key": ["k", "`it's` + 1"],
+    "left__event_time": "t",
+    "left__filter": "k IS NULL OR k <> 'dropped'",
+    "right__key": ["user", "ad_id"],
+    "output__columns": {"k": "left.k"},
+}
+
+
+def letters(
+    spark: SparkSession,
+    records: list[tuple[bytes | None, bytes | None, Any]],
+    *,
+    bytes_max: int = 1_000_000,
+    late: bool = False,
+    **changes: Any,
+) -> list[DeadLetter]:
+    """Of (key, value, headers) left records at offsets 0, 1, …"""
+    made = plan(**{**LETTERS, **changes})
+    at = datetime.fromtimestamp(T0 / 1000, UTC)
+    rows = [(key, value, "t", 0, n, at, headers) for n, (key, value, headers) in enumerate(records)]
+    frame = decoded(spark.createDataFrame(rows, RECORDS), made.left, keep=selection.KEPT)
+    found = (
+        frame.withColumn("is_late", F.lit(late))
+        .withColumn("late_watermark", F.timestamp_millis(F.lit(T0 + 1)))
+        .selectExpr(*selection.selected(made, made.left))
+        .where("dead_reason IS NOT NULL")
+        .selectExpr("*", f"{selection.message(made.left)} AS dead_message")
+        .selectExpr(*selection.written(made, made.left, bytes_max=bytes_max))
+    )
+    read = [
+        dead_letter("", row.key, row.value, [(h.key, h.value) for h in row.headers])
+        for row in found.collect()
+    ]
+    return [letter for letter in read if letter is not None]
+
+
+def value(**fields: Any) -> bytes:
+    return json.dumps({"k": "a", "it's": 1, "t": T0, **fields}).encode()
+
+
+def test_good_record_is_no_letter_and_a_bad_one_keeps_its_bytes(spark: SparkSession) -> None:
+    headers = [("h", b"\xff"), ("h", None)]
+    records = [(b"\xff", b"\xfe", headers), (b"k", value(), headers), (None, None, None)]
+
+    malformed, tombstone = letters(spark, records)
+
+    assert (b"\xff", b"\xfe", headers) == (
+        malformed.key,
+        malformed.value,
+        list(malformed.original_headers),
+    )
+    assert (0, T0, "left", "malformed_json") == (
+        malformed.offset,
+        malformed.timestamp_ms,
+        malformed.side,
+        malformed.reason,
+    )
+    assert (None, None, []) == (tombstone.key, tombstone.value, list(tombstone.original_headers))
+    assert (2, "tombstone", True) == (tombstone.offset, tombstone.reason, tombstone.is_whole)
+
+
+@pytest.mark.parametrize(
+    ("fields", "said"),
+    [
+        ({"it's": "one"}, "not of the declared type: it's BIGINT"),
+        ({"it's": "one", "seen": "then"}, "not of the declared type: it's BIGINT, seen TIMESTAMP"),
+        ({"deep": [1]}, "not of the declared type: deep STRUCT<x: INT>"),
+        ({"t": None}, "field t is missing or null"),
+        (
+            {"t": T0 + 9_000_000},
+            f"field t is more than 1 hour ahead of the record: {T0 + 9_000_000}",
+        ),
+        ({"k": None}, "null in the key: k"),
+        ({"k": None, "it's": None}, "null in the key: k, `it's` + 1"),
+    ],
+)
+def test_message_names_the_field_and_what_was_expected(
+    spark: SparkSession, fields: dict[str, Any], said: str
+) -> None:
+    (letter,) = letters(spark, [(None, value(**fields), None)])
+
+    assert said == letter.message
+
+
+def test_row_that_the_filter_drops_is_no_letter_for_its_null_key(spark: SparkSession) -> None:
+    records = [(None, value(k="dropped", **{"it's": None}), None)]
+
+    assert [] == letters(spark, records)
+
+
+def test_null_keys_are_letters_only_where_the_spec_says_so(spark: SparkSession) -> None:
+    assert [] == letters(spark, [(None, value(k=None), None)], on_null_key="pass")
+
+
+def test_late_row_says_behind_which_watermark(spark: SparkSession) -> None:
+    (letter,) = letters(spark, [(None, value(), None)], late=True)
+
+    assert ("late", f"field t is not past the watermark 2023-11-14 22:13:20.001 UTC: {T0}") == (
+        letter.reason,
+        letter.message,
+    )
+
+
+def test_letter_that_is_too_large_leaves_out_its_value_and_if_need_be_the_rest(
+    spark: SparkSession,
+) -> None:
+    records = [
+        (b"k", b"x" * 5_000, [("h", b"v")]),
+        (b"k" * 5_000, b"x", [("h", b"v")]),
+        (b"k", b"x", [("h", b"v" * 5_000)]),
+    ]
+
+    found = letters(spark, records, bytes_max=4_000)
+
+    shown = [(one.key, one.value, len(one.original_headers), one.is_whole) for one in found]
+    assert [(b"k", None, 1, False), (None, None, 0, False), (None, None, 0, False)] == shown

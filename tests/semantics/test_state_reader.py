@@ -1,0 +1,163 @@
+"""The rows a join holds, read beside the running query, in the state formats that Spark writes."""
+
+import threading
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from types import MappingProxyType
+
+import pytest
+from pyspark.sql import SparkSession
+
+from job import tuning
+from job.errors import CancelledError, RequestError
+from job.expressions import Side
+from job.planner import join_plan
+from job.spec import spec_from_yaml
+from job.state_reader import StateReader
+from tests.semantics.streams import T0, Stream, record, spec_text
+
+FORMAT = "spark.sql.streaming.join.stateFormatVersion"
+
+
+@pytest.fixture(params=["4", "2"])
+def state_format(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    frozen = {**tuning.FROZEN_CONF, FORMAT: request.param}
+    monkeypatch.setattr(tuning, "FROZEN_CONF", MappingProxyType(frozen))
+
+
+@pytest.fixture
+def reader(
+    spark: SparkSession, tmp_path: Path, state_format: None
+) -> Iterator[tuple[Stream, StateReader]]:
+    """Of a left outer join with a composite key, its right side ready 5 s after its left."""
+    del state_format
+    text = spec_text(
+        left_key="[k, a % 2]", right_key="[k, b]", right_schema="k STRING, t TIMESTAMP, b BIGINT"
+    )
+    stream = Stream(spark, tmp_path, text)
+    plan = join_plan(spec_from_yaml(text, {}), state_partitions=1)
+    yield stream, StateReader(spark, plan, str(tmp_path / "checkpoint"))
+    stream.stop()
+
+
+def last_batch(states: StateReader) -> int:
+    commits = (Path(states.location) / "commits").iterdir()
+    return max(int(path.name) for path in commits if path.name.isdecimal())
+
+
+def moment(seconds: float) -> datetime:
+    return datetime.fromtimestamp(T0 / 1000, UTC) + timedelta(seconds=seconds)
+
+
+def never() -> threading.Event:
+    return threading.Event()
+
+
+def test_rows_of_a_key_come_with_time_place_match_and_end(
+    reader: tuple[Stream, StateReader],
+) -> None:
+    stream, states = reader
+    stream.feed(
+        left=[
+            record({"k": "x", "t": T0 + 2000, "a": 3}, partition=1, offset=70),
+            {"k": "x", "t": T0 + 1000, "a": 5},
+            {"k": "x", "t": T0, "a": 4},
+            {"k": "y", "t": T0, "a": 1},
+        ],
+        right=[{"k": "x", "t": T0 + 1500, "b": 1}],
+    )
+    found = states.rows("left", ["x", "1"], last_batch(states), limit=10, cancel=never())
+
+    assert ([5, 3], False) == ([row.row["a"] for row in found.rows], found.more)
+    earlier, later = found.rows
+    assert (moment(1), moment(6), True) == (
+        earlier.event_time,
+        earlier.leaves_after,
+        earlier.matched,
+    )
+    assert (moment(2), "lefts", 1, 70, False) == (
+        later.event_time,
+        later.topic,
+        later.partition,
+        later.offset,
+        later.matched,
+    )
+    [other] = states.rows("right", ["x", "1"], last_batch(states), limit=10, cancel=never()).rows
+    # Of the inner side of an outer join Spark does not keep whether it has matched.
+    assert (None, moment(1.5)) == (other.matched, other.leaves_after)
+
+
+def test_no_more_rows_come_than_were_asked_for(reader: tuple[Stream, StateReader]) -> None:
+    stream, states = reader
+    stream.feed(left=[{"k": "x", "t": T0 + number, "a": 1} for number in range(5)])
+    found = states.rows("left", ["x", "1"], last_batch(states), limit=2, cancel=never())
+
+    assert (2, True) == (len(found.rows), found.more)
+
+
+def test_census_counts_rows_and_those_without_a_match(
+    reader: tuple[Stream, StateReader],
+) -> None:
+    stream, states = reader
+    stream.feed(
+        left=[{"k": "x", "t": T0 + number, "a": 1} for number in range(4)],
+        right=[{"k": "x", "t": T0 + 2, "b": 1}, {"k": "z", "t": T0, "b": 1}],
+    )
+    census = states.census(last_batch(states), cancel=never())
+
+    [left], [right] = census.left, census.right
+    assert (4, 1, moment(0)) == (left.rows, left.unmatched, left.event_time_min)
+    assert (2, None) == (right.rows, right.unmatched)
+
+
+@pytest.mark.parametrize(
+    ("side", "key"), [("left", ["x"]), ("right", ["x", "1", "2"]), ("right", ["x", "one"])]
+)
+def test_key_that_is_none_of_this_join_is_refused(
+    reader: tuple[Stream, StateReader], side: Side, key: list[str]
+) -> None:
+    stream, states = reader
+    stream.feed(left=[{"k": "x", "t": T0, "a": 1}], right=[{"k": "x", "t": T0, "b": 1}])
+
+    with pytest.raises(RequestError):
+        states.rows(side, key, last_batch(states), limit=10, cancel=never())
+
+
+def test_look_up_that_nobody_waits_for_any_more_ends(
+    reader: tuple[Stream, StateReader],
+) -> None:
+    stream, states = reader
+    stream.feed(left=[{"k": "x", "t": T0, "a": 1}])
+    gone = threading.Event()
+    gone.set()
+
+    with pytest.raises(CancelledError):
+        look_up_for_ever(states, gone)
+
+
+def look_up_for_ever(states: StateReader, gone: threading.Event) -> None:
+    """A single one may end before it is noticed."""
+    for _ in range(50):
+        states.census(last_batch(states), cancel=gone)
+
+
+def test_spark_spoils_the_state_when_it_rewrites_it_for_more_partitions(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """Why `streamjoin checkpoint repartition` refuses. Once this fails, Spark can do it."""
+    text = spec_text()
+    stream = Stream(spark, tmp_path, text)
+    stream.feed(left=[{"k": f"{number}", "t": T0, "a": 1} for number in range(20)])
+    for query in spark.streams.active:
+        query.stop()
+    plan = join_plan(spec_from_yaml(text, {}), state_partitions=1)
+    states = StateReader(spark, plan, str(tmp_path / "checkpoint"))
+    [whole] = states.census(last_batch(states), cancel=never()).left
+    assert 20 == whole.rows
+
+    manager = spark._streamingCheckpointManager  # type: ignore[attr-defined]  # private in 4.3.0
+    manager.repartition(states.location, 2, True)
+    with pytest.raises(Exception, match="Invalid byte array backed UnsafeRow"):
+        states.census(last_batch(states), cancel=never())
+    stream.stop()

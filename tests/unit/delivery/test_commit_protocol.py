@@ -1,0 +1,236 @@
+"""Whatever fails and whoever wakes up again: each batch comes out once, in its order."""
+
+import inspect
+import random
+import types
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from job.delivery import commit_protocol
+from job.delivery.commit_protocol import (
+    Batch,
+    DisagreementError,
+    Marker,
+    Result,
+    Step,
+    UnknownOutcomeError,
+    delivered_once,
+    is_delivered,
+    run,
+)
+from tests.unit.delivery.schedules import Protocol, Schedule, ViolationError, World
+
+SCHEDULES = 1_500
+# Each planted bug below is seen within the first few hundred.
+SCHEDULES_FOR_A_BUG = 5_000
+
+
+@settings(max_examples=SCHEDULES, deadline=None)
+@given(tape=st.binary(max_size=160), one_commit_partition=st.booleans())
+def test_each_batch_comes_out_once_whatever_the_schedule(
+    tape: bytes, one_commit_partition: bool
+) -> None:
+    World(Schedule(tape), one_commit_partition=one_commit_partition).run()
+
+
+def test_random_schedules_that_shrink_from_nothing_hold_too() -> None:
+    for number in range(SCHEDULES):
+        World(random_schedule(number), one_commit_partition=number % 2 == 0).run()
+
+
+def test_undisturbed_run_takes_the_steps_in_this_order() -> None:
+    steps: list[Step] = []
+
+    def perform(step: Step) -> Marker | None:
+        steps.append(step)
+        return Marker(6, "f6") if step in {Step.LOOK, Step.READ_MARKER} else None
+
+    assert Result.COMMITTED is run(Batch(7, "f7", since=0), perform)
+    assert [
+        Step.LOOK,
+        Step.INIT,
+        Step.READ_MARKER,
+        Step.BEGIN,
+        Step.WRITE_ROWS,
+        Step.WRITE_MARKER,
+        Step.COMMIT,
+    ] == steps
+
+
+def test_lost_answer_to_a_commit_that_succeeded_is_settled_by_the_marker() -> None:
+    markers = iter([None, None, Marker(0, "f0")])
+
+    def perform(step: Step) -> Marker | None:
+        if step is Step.COMMIT:
+            raise UnknownOutcomeError("no answer")
+        return next(markers) if step in {Step.LOOK, Step.READ_MARKER} else None
+
+    assert Result.SETTLED is run(Batch(0, "f0", since=0), perform)
+
+
+@pytest.mark.parametrize(
+    ("batch", "marker", "delivered"),
+    [
+        (Batch(0, "f0", since=0), None, False),
+        (Batch(0, "f0", since=0), Marker(0, "f0"), True),
+        (Batch(5, "f5", since=0), Marker(4, "f4"), False),
+        (Batch(5, "f5", since=0), Marker(5, "f5"), True),
+        # Delivered at least once until batch 4, whatever an earlier time has left behind.
+        (Batch(5, "f5", since=5), None, False),
+        (Batch(5, "f5", since=5), Marker(2, "f2"), False),
+        (Batch(5, "f5", since=5), Marker(5, "f5"), True),
+    ],
+)
+def test_marker_tells_whether_the_batch_is_delivered(
+    batch: Batch, marker: Marker | None, delivered: bool
+) -> None:
+    assert delivered is is_delivered(batch, marker)
+
+
+@pytest.mark.parametrize(
+    ("batch", "marker", "said"),
+    [
+        (Batch(5, "f5", since=0), None, "its marker is missing (the commit topic holds none)"),
+        (Batch(5, "f5", since=0), Marker(3, "f3"), "(the commit topic ends with batch 3)"),
+        (Batch(5, "f5", since=0), Marker(6, "f6"), "results of batch 6 are out already"),
+        (Batch(5, "f5", since=5), Marker(6, "f6"), "results of batch 6 are out already"),
+        (Batch(5, "f5", since=0), Marker(5, "other"), "from other input offsets"),
+        (Batch(0, "f0", since=0), Marker(0, "other"), "from other input offsets"),
+    ],
+)
+def test_marker_that_contradicts_the_checkpoint_is_refused_with_the_remedy(
+    batch: Batch, marker: Marker | None, said: str
+) -> None:
+    with pytest.raises(DisagreementError) as refusal:
+        is_delivered(batch, marker)
+    assert said in str(refusal.value)
+    assert "name another folder in `checkpoint`" in str(refusal.value)
+
+
+# What is planted, where it stands in commit_protocol.py, and what it stands for.
+READ = """    yield Step.INIT
+    if is_delivered(batch, (yield Step.READ_MARKER)):"""
+WRITE = """        yield Step.WRITE_MARKER
+        yield Step.COMMIT
+"""
+UNKNOWN = """        yield Step.INIT
+        if is_delivered(batch, (yield Step.READ_MARKER)):
+            return Result.SETTLED
+        raise
+"""
+BUGS = {
+    "marker in a transaction of its own, after the rows": (
+        WRITE,
+        "        yield Step.COMMIT\n        yield Step.BEGIN\n" + WRITE,
+    ),
+    "marker in a transaction of its own, before the rows": (
+        "        yield Step.WRITE_ROWS\n" + WRITE,
+        WRITE + "        yield Step.WRITE_ROWS\n        yield Step.COMMIT\n",
+    ),
+    "marker read before the others are fenced": (
+        READ,
+        """    marker = yield Step.READ_MARKER
+    yield Step.INIT
+    if is_delivered(batch, marker):""",
+    ),
+    "marker read only as far as transactions are decided": (
+        READ,
+        READ.replace("READ_MARKER", "LOOK"),
+    ),
+    "the first look judged for gaps": (
+        "seen is not None and seen.batch_id >= batch.batch_id and is_delivered(batch, seen)",
+        "is_delivered(batch, seen)",
+    ),
+    "no fencing but for the first batch": (
+        READ,
+        READ.replace("    yield Step.INIT", "    if batch.batch_id == 0:\n        yield Step.INIT"),
+    ),
+    "marker not read": (READ, READ.replace("is_delivered(batch, (yield Step.READ_MARKER))", "0")),
+    "lost answer taken for success": (UNKNOWN, "        return Result.SETTLED\n"),
+    "abort taken for success": (
+        "        yield Step.ABORT\n        raise\n",
+        "        yield Step.ABORT\n        return Result.COMMITTED\n",
+    ),
+    "marker of the batch before taken for this one's": (
+        "newest == batch.batch_id:\n",
+        "newest >= batch.batch_id - 1:\n        return True\n    if False:\n",
+    ),
+}
+
+
+@pytest.mark.parametrize("bug", BUGS)
+def test_planted_bug_is_seen(bug: str) -> None:
+    assert sees(mutant(*BUGS[bug])), f"{SCHEDULES_FOR_A_BUG} schedules hold in spite of: {bug}"
+
+
+def test_batches_without_rows_need_their_markers() -> None:
+    assert sees(delivered_once, marks_empty_batches=False)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "batch", "marker"),
+    [
+        ("marker.fingerprint != batch.fingerprint", "False", Batch(5, "f5", 0), Marker(5, "x")),
+        ("newest != batch.batch_id - 1", "False", Batch(5, "f5", 0), Marker(3, "f3")),
+        ("newest != batch.batch_id - 1", "newest >= 0", Batch(5, "f5", 0), None),
+        ("newest > batch.batch_id", "False", Batch(5, "f5", 5), Marker(6, "f6")),
+    ],
+    ids=["fingerprint ignored", "gap not refused", "no marker not refused", "older copy"],
+)
+def test_refusal_that_is_left_out_is_seen(
+    old: str, new: str, batch: Batch, marker: Marker | None
+) -> None:
+    """No schedule leads here: somebody has changed the checkpoint or the commit topic."""
+    source = inspect.getsource(commit_protocol)
+    assert source.count(old)
+    loaded = loaded_module(source.replace(old, new))
+    with pytest.raises(DisagreementError):
+        is_delivered(batch, marker)
+    loaded.is_delivered(batch, marker)
+
+
+def mutant(old: str, new: str) -> Protocol:
+    """The protocol as it would be with `new` in the place of `old`."""
+    source = inspect.getsource(commit_protocol)
+    assert 1 == source.count(old), "the bug has no place in the code any more: plant it anew"
+    protocol: Protocol = loaded_module(source.replace(old, new)).delivered_once
+    return protocol
+
+
+def loaded_module(source: str) -> types.ModuleType:
+    module = types.ModuleType("mutant")
+    # The model raises and the mutant must catch the same exceptions.
+    names = {name: value for name, value in vars(commit_protocol).items() if name[0] != "_"}
+    exec(compile(source, "mutant", "exec"), module.__dict__)  # noqa: S102  # our own source
+    for name, value in names.items():
+        if isinstance(value, type):
+            setattr(module, name, value)
+    return module
+
+
+def sees(protocol: Protocol, *, marks_empty_batches: bool = True) -> bool:
+    return any(
+        violated(number, protocol, marks_empty_batches=marks_empty_batches)
+        for number in range(SCHEDULES_FOR_A_BUG)
+    )
+
+
+def violated(number: int, protocol: Protocol, *, marks_empty_batches: bool) -> bool:
+    world = World(
+        random_schedule(number),
+        protocol,
+        one_commit_partition=number % 2 == 0,
+        marks_empty_batches=marks_empty_batches,
+    )
+    try:
+        world.run()
+    except ViolationError:
+        return True
+    return False
+
+
+def random_schedule(seed: int) -> Schedule:
+    chance = random.Random(seed)
+    return Schedule(chance.randbytes(chance.randrange(200)))

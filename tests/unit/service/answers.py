@@ -1,0 +1,66 @@
+"""What a small job answers to each question of the protocol."""
+
+from pydantic import BaseModel
+
+from job.answers import (
+    FailuresAnswer,
+    FieldProblem,
+    FrozenChange,
+    PlanAnswer,
+    ProgressAnswer,
+    StateAnswer,
+    StateRow,
+    ValidationAnswer,
+    WhyAnswer,
+)
+from tests.unit.service.builders import NO_BROKER, NOW, batch, census
+
+ROW = StateRow(
+    row={"ad_id": 7, "shown_at": "2026-11-20T12:00:00.000Z"},
+    event_time=NOW,
+    topic="impressions",
+    partition=1,
+    offset=17,
+    matched=False,
+    leaves_after=NOW,
+)
+ROW_SHOWN = {
+    "row": {"ad_id": 7, "shown_at": "2026-11-20T12:00:00.000Z"},
+    "event_time": "2026-11-20T12:00:00Z",
+    "topic": "impressions",
+    "partition": 1,
+    "offset": 17,
+    "matched": False,
+    "leaves_after": "2026-11-20T12:00:00Z",
+}
+
+
+def held(side: str, *rows: StateRow, more: bool = False) -> StateAnswer:
+    return StateAnswer(side=side, key=["7"], batch_id=7, rows=list(rows), more=more, seconds=0.25)
+
+
+def held_shown(side: str, *rows: dict[str, object], more: bool = False) -> dict[str, object]:
+    return {
+        "side": side, "key": ["7"], "batch_id": 7, "rows": list(rows), "more": more,
+        "seconds": 0.25,
+    }  # fmt: skip
+
+
+def all_answers() -> dict[str, BaseModel]:
+    return {
+        "plan": PlanAnswer(
+            text="Join ad_attribution", facts={"name": "ad_attribution"}, spec={"name": "x"}
+        ),
+        "progress": ProgressAnswer(batches=[batch(batch_id=number) for number in range(100)]),
+        "failures": FailuresAnswer(failures=[NO_BROKER]),
+        "state": held("left", ROW),
+        "state_census": census(),
+        "why": WhyAnswer(
+            sentences=["The query is PAUSED."], left=held("left", ROW), right=held("right")
+        ),
+        "validate": ValidationAnswer(
+            problems=[FieldProblem(field="left.key", message="is required")],
+            plan=None,
+            checkpoint_changes=[FrozenChange(field="join type", frozen="inner", wanted="x")],
+        ),
+    }

@@ -1,0 +1,86 @@
+"""The service does what its OpenAPI description says: schemathesis tries every call of it."""
+
+import json
+import subprocess
+import sysconfig
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from tests.polling import wait_until
+from tests.unit.service.builders import broker_report
+from tests.unit.service.calls import PATIENCE_SECONDS
+from tests.unit.service.test_process import Processes
+
+SCHEMATHESIS = Path(sysconfig.get_path("scripts")) / "schemathesis"
+CONFIGURATION = Path(__file__).with_name("schemathesis.toml")
+TOKEN = "0QXcFq6cXXuE4kqLq7bW"
+EXAMPLES_OF_EACH_CALL = 30
+SEED = 1
+TEST_SECONDS = 240
+
+
+@pytest.fixture(params=["", "busy", "conflict"], ids=["answers", "is busy", "refuses"])
+def url(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[str]:
+    """Of a service with tokens, before a job that answers every question, or refuses to."""
+    tokens = tmp_path / "tokens"
+    tokens.write_text(f"tester control {TOKEN}\n")
+    tokens.chmod(0o600)
+    processes = Processes(tmp_path)
+    try:
+        processes.start_job(*request.param.split())
+        wait_until(processes.socket.exists, PATIENCE_SECONDS, "the job is up")
+        yield processes.start_sidecar(tokens_file=tokens, job_answer_seconds=PATIENCE_SECONDS).url
+    finally:
+        processes.end_all()
+
+
+def test_every_call_keeps_to_its_description(url: str, tmp_path: Path) -> None:
+    schema = described(url)
+    (tmp_path / "openapi.json").write_text(json.dumps(schema))
+
+    done = subprocess.run(
+        [
+            SCHEMATHESIS, "--config-file", CONFIGURATION, "run", tmp_path / "openapi.json",
+            "--url", url, "--header", f"Authorization: Bearer {TOKEN}", "--checks", "all",
+            "--max-examples", str(EXAMPLES_OF_EACH_CALL), "--seed", str(SEED),
+            "--continue-on-failure",
+        ],
+        cwd=tmp_path, capture_output=True, text=True, timeout=TEST_SECONDS, check=False,
+    )  # fmt: skip
+
+    assert 0 == done.returncode, done.stdout[-20_000:]
+    calls = sum(len(operations) for operations in schema["paths"].values())
+    assert f"{calls} selected / {calls} total" in done.stdout
+    assert f"Tested: {calls}\n" in done.stdout
+
+
+def described(url: str) -> dict[str, Any]:
+    """The service's own description, and what it cannot know: the query's name and offsets."""
+    schema: dict[str, Any] = httpx.get(
+        f"{url}/openapi.json", headers={"authorization": f"Bearer {TOKEN}"}
+    ).json()
+    bodies = schema["components"]["schemas"]
+    for body in ("ResetRequest", "OffsetsRequest"):
+        bodies[body]["properties"]["confirm"]["const"] = "ad_attribution"
+    brokers = broker_report()
+    for side, offsets in (("left", brokers.left), ("right", brokers.right)):
+        assert offsets.earliest is not None
+        assert offsets.latest is not None
+        bodies["OffsetsRequest"]["properties"][side] = {
+            "type": "object",
+            "properties": {
+                str(number): {
+                    "type": "integer",
+                    "minimum": first,
+                    "maximum": offsets.latest[number],
+                }
+                for number, first in offsets.earliest.items()
+            },
+            "additionalProperties": False,
+            "minProperties": 1,
+        }
+    return schema

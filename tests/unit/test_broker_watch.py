@@ -1,0 +1,59 @@
+"""The job's look at the brokers, and the group for lag tools beside it."""
+
+import pytest
+import structlog
+from confluent_kafka import KafkaError, KafkaException
+
+from job import broker_watch
+from job.broker_watch import BrokerWatch
+from tests.polling import wait_until
+from tests.unit.specs import plan
+
+
+class Watch(BrokerWatch):
+    """Both of its steps fail as told."""
+
+    def __init__(self, *, look: bool, commit: bool) -> None:
+        super().__init__(plan(), settings=dict, read=lambda: None)
+        self.looks = 0
+        self.commits = 0
+        self._fails = (look, commit)
+
+    def _look(self) -> None:
+        self.looks += 1
+        if self._fails[0]:
+            raise KafkaException(KafkaError(KafkaError._ALL_BROKERS_DOWN))
+
+    def _commit(self) -> None:
+        self.commits += 1
+        if self._fails[1]:
+            raise KafkaException(KafkaError(KafkaError.GROUP_AUTHORIZATION_FAILED))
+
+
+@pytest.fixture(autouse=True)
+def _hurry(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(broker_watch, "COMMIT_SECONDS", 0.001)
+    monkeypatch.setattr(broker_watch, "LOOK_SECONDS", 0.001)
+
+
+def test_lag_is_read_where_the_group_is_denied_and_that_is_told_once() -> None:
+    watch = Watch(look=False, commit=True)
+    with structlog.testing.capture_logs() as logs:
+        watch.start()
+        wait_until(lambda: watch.looks > 3 and watch.commits > 3, 10, "both are tried again")
+        watch.close()
+
+    assert watch.report().error is None
+    assert ["offsets_not_committed"] == [log["event"] for log in logs]
+
+
+def test_nothing_is_committed_while_the_brokers_are_away() -> None:
+    watch = Watch(look=True, commit=False)
+    with structlog.testing.capture_logs() as logs:
+        watch.start()
+        wait_until(lambda: watch.looks > 3, 10, "it looks again")
+        watch.close()
+
+    assert 0 == watch.commits
+    assert watch.report().error is not None
+    assert ["brokers_away"] == [log["event"] for log in logs]

@@ -1,0 +1,94 @@
+"""What is made of a record of the dead-letter topic, and what the commands say of it."""
+
+from typing import Any
+
+import pytest
+
+from job.dead_letters import headers as names
+from job.dead_letters.cli import Wanted, _line
+from job.dead_letters.headers import DeadLetter, dead_letter
+from job.errors import RequestError
+from job.preflight import TopicUse, _topic_uses
+from tests.unit.specs import plan
+
+OURS = {
+    names.TOPIC: b"clicks",
+    names.PARTITION: b"3",
+    names.OFFSET: b"17",
+    names.TIMESTAMP: b"1700000000123",
+    names.SIDE: b"right",
+    names.REASON: b"malformed_json",
+    names.MESSAGE: b"the value is not one JSON object in UTF-8",
+    names.QUERY: b"tested",
+}
+
+
+def letter(**changed: Any) -> DeadLetter:
+    headers = {**OURS, **changed.pop("ours", {})}
+    pairs = [("trace", b"t"), *headers.items(), ("trace", None)]
+    made = dead_letter("dead/0/5", b"key", b"\xff", pairs)
+    assert made is not None
+    return made
+
+
+def test_letter_is_told_apart_from_what_the_record_had_itself() -> None:
+    made = letter()
+
+    assert (b"key", b"\xff") == (made.key, made.value)
+    assert [("trace", b"t"), ("trace", None)] == list(made.original_headers)
+    assert ("clicks", 3, 17, 1_700_000_000_123) == (
+        made.topic,
+        made.partition,
+        made.offset,
+        made.timestamp_ms,
+    )
+    assert ("right", "malformed_json", "tested") == (made.side, made.reason, made.query)
+
+
+def test_record_of_somebody_else_is_no_letter() -> None:
+    assert dead_letter("dead/0/0", None, b"{}", [("trace", b"t")]) is None
+    assert dead_letter("dead/0/0", None, None, [(names.REPLAYED, b"dead/0/5")]) is None
+
+
+def test_replayed_record_says_so_and_nothing_else_of_ours() -> None:
+    assert [("trace", b"t"), ("trace", None), (names.REPLAYED_FROM, b"dead/0/5")] == list(
+        letter().replayed_headers
+    )
+
+
+@pytest.mark.parametrize(
+    ("ours", "can_be"),
+    [
+        ({}, True),
+        ({names.SIDE: b"output"}, False),
+        ({names.OMITTED_BYTES: b"2000000"}, False),
+    ],
+)
+def test_result_or_letter_without_its_value_cannot_be_replayed(
+    ours: dict[str, bytes], *, can_be: bool
+) -> None:
+    assert can_be is letter(ours=ours).can_be_replayed
+
+
+def test_letters_are_wanted_by_side_and_reason() -> None:
+    assert Wanted().takes(letter())
+    assert Wanted("right", "malformed_json").takes(letter())
+    assert not Wanted("left").takes(letter())
+    assert not Wanted(reason="late").takes(letter())
+    with pytest.raises(RequestError, match="tombstone, malformed_json"):
+        Wanted(reason="broken")
+
+
+def test_line_shows_no_control_characters_of_a_record() -> None:
+    made = letter(ours={names.MESSAGE: b"holds \x1b[2J and \xff"})
+
+    assert "clicks/3/17  2023-11-14T22:13:20.123Z  right malformed_json: holds �[2J and �" == _line(
+        made
+    )
+
+
+def test_topic_must_be_there_and_writable_before_the_start() -> None:
+    use = TopicUse("dead_letter.topic", "dead", ("Write",))
+
+    assert use in _topic_uses(plan(on_bad_record=None, dead_letter={"topic": "dead"}))
+    assert use not in _topic_uses(plan())
