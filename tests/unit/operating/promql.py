@@ -1,0 +1,97 @@
+"""What a PromQL expression asks for, held against what the sidecar exposes."""
+
+from collections.abc import Iterator
+
+import promql_parser
+from promql_parser import MatchOp
+
+from job.progress import REASONS, TRANSACTION_RESULTS, QueryState
+from tests.unit.service.test_metrics import TABLE
+
+# What Prometheus itself adds to each series of a scrape.
+OF_THE_SCRAPE = {"instance", "job"}
+SIDES = {"left", "right"}
+# The values a label can have, where there is a fixed set of them.
+VALUES = {
+    "state": {state.value for state in QueryState},
+    "side": SIDES,
+    "reason": set(REASONS),
+    "result": set(TRANSACTION_RESULTS),
+}
+
+
+def series() -> dict[str, set[str]]:
+    """Labels per name of a series: a histogram has three."""
+    found = {}
+    for name, kind, labels in TABLE:
+        own = set(labels.split())
+        if kind == "histogram":
+            found |= {f"{name}_bucket": own, f"{name}_sum": own - {"le"}}
+            found[f"{name}_count"] = own - {"le"}
+        else:
+            found[name] = own
+    return found
+
+
+def counters() -> set[str]:
+    return {name for name in series() if name.endswith(("_total", "_bucket", "_sum", "_count"))}
+
+
+def mistakes(expression: str) -> Iterator[str]:
+    """What the expression asks for and the sidecar does not expose."""
+    known = series()
+    for selector, is_range in _selectors(expression):
+        name = selector.name or "a selector without a name"
+        if name not in known:
+            yield f"{name} is not exposed"
+            continue
+        if name in counters() and not is_range:
+            yield f"{name} is a counter: without rate() or increase() it says nothing"
+        for matcher in selector.matchers.matchers:
+            if matcher.name not in known[name] | OF_THE_SCRAPE:
+                yield f"{name} has no label {matcher.name}"
+            yield from _wrong_values(matcher)
+    named = set().union(*_grouped_by(expression))
+    present = set().union(OF_THE_SCRAPE, *known.values())
+    yield from (f"there is no label {label}" for label in named - present)
+
+
+def names(expression: str) -> set[str]:
+    return {selector.name for selector, _ in _selectors(expression) if selector.name}
+
+
+def _wrong_values(matcher: promql_parser.Matcher) -> Iterator[str]:
+    if matcher.name not in VALUES or matcher.op not in (MatchOp.Equal, MatchOp.Re):
+        return
+    for value in matcher.value.split("|"):
+        if value not in VALUES[matcher.name]:
+            yield f"{matcher.name} is never {value}"
+
+
+def _selectors(expression: str) -> list[tuple[promql_parser.VectorSelector, bool]]:
+    """Each with whether it asks for a range."""
+    found = []
+    ranges = []
+
+    def visit(node: promql_parser.Expr) -> bool:
+        if isinstance(node, promql_parser.MatrixSelector):
+            ranges.append(node)  # its selector is what is visited next
+        elif isinstance(node, promql_parser.VectorSelector):
+            found.append((node, bool(ranges)))
+            ranges.clear()
+        return True
+
+    promql_parser.walk(promql_parser.parse(expression), pre_visit=visit)
+    return found
+
+
+def _grouped_by(expression: str) -> list[set[str]]:
+    found = []
+
+    def visit(node: promql_parser.Expr) -> bool:
+        if isinstance(node, promql_parser.AggregateExpr) and node.modifier is not None:
+            found.append(set(node.modifier.labels))
+        return True
+
+    promql_parser.walk(promql_parser.parse(expression), pre_visit=visit)
+    return found
