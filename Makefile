@@ -2,7 +2,7 @@
 # Needs a Python 3.11 or newer; the first run of any target prepares the rest.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup ready run test check bench differential clean
+.PHONY: help setup ready run test check bench differential soak clean
 
 PYTHON_HERE := .venv/bin/python
 
@@ -32,6 +32,9 @@ bench: ready ## measure throughput and latency
 
 differential: ready ## compare N random joins with the plain-Python model
 	@$(PYTHON_HERE) -m tests.semantics.differential $(N)
+
+soak: ready ## break a join at random and check it; MINUTES=20, SEED=… repeats a schedule
+	@$(PYTHON_HERE) -m tests.faults.soak $(if $(MINUTES),--minutes $(MINUTES)) $(if $(SEED),--seed $(SEED))
 
 clean: ## remove what setup made; data/ stays, it may hold checkpoints
 	rm -rf .venv .tools .jars .pytest_cache .mypy_cache .ruff_cache .hypothesis

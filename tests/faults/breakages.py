@@ -1,0 +1,221 @@
+"""The faults a soak chooses from: each breaks one thing, heals it, and says how it knows.
+
+A fault raises where it has not happened. When it returns, a job is at work again or about to be.
+"""
+
+import random
+import signal
+import time
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+
+import psutil
+from confluent_kafka.admin import NewPartitions
+
+from tests.faults.proxy import Proxy
+from tests.faults.rig import Rig
+from tests.integration.jobs import START_SECONDS
+from tests.polling import has_ended, wait_until
+
+PARTITIONS_MAX = 6
+FAILPOINTS = (
+    "after_offset_log",
+    "before_rows",
+    "between_rows",
+    "before_commit",
+    "after_commit",
+    "after_all_commits",
+    "after_commit_log",
+)
+
+
+class Breaker:
+    """Of one rig; `luck` decides how long and where, so that a seed decides all."""
+
+    def __init__(self, rig: Rig, proxy: Proxy, luck: random.Random) -> None:
+        self.rig = rig
+        self.proxy = proxy
+        self.luck = luck
+        self._successors = 0
+
+    # The job's processes
+
+    def kill_the_process_tree(self) -> str:
+        count = self.rig.job.kill_tree()
+        assert -signal.SIGKILL == self.rig.job.process.returncode
+        self.rig.job.start()
+        return f"{count} processes killed"
+
+    def kill_at_a_failpoint(self) -> str:
+        job, point = self.rig.job, self.luck.choice(FAILPOINTS)
+        job.arm("kill", point)
+        self.rig.feed(20)
+        job.wait_for_failpoint()
+        job.process.wait(START_SECONDS)
+        assert -signal.SIGKILL == job.process.returncode
+        job.start()
+        return f"killed {point}"
+
+    def kill_the_driver_s_python(self) -> str:
+        jvm = self.rig.job.jvm
+        self.rig.job.kill()
+        wait_until(lambda: has_ended(jvm), START_SECONDS, "the orphaned JVM has ended")
+        self.rig.job.start()
+        return f"JVM {jvm.pid} ended with its driver"
+
+    def kill_the_jvm(self) -> str:
+        jvm = self.rig.job.jvm
+        jvm.kill()
+        wait_until(lambda: has_ended(jvm), START_SECONDS, "the JVM has ended")
+        return f"JVM {jvm.pid} killed"
+
+    def kill_the_workers(self) -> str:
+        workers = [each for each in self.rig.job.tree if "pyspark.daemon" in each.cmdline()]
+        assert workers
+        for worker in workers:
+            with suppress(psutil.NoSuchProcess):  # it ends with the daemon
+                worker.kill()
+        psutil.wait_procs(workers, START_SECONDS)
+        return f"{len(workers)} workers killed"
+
+    def terminate(self) -> str:
+        assert 0 == self.rig.job.terminate()
+        self.rig.job.start()
+        return "ended with 0"
+
+    def freeze(self) -> str:
+        seconds = self.luck.uniform(1, 6)
+        self.rig.job.freeze()
+        try:
+            assert psutil.STATUS_STOPPED == psutil.Process(self.rig.job.process.pid).status()
+            self._feed_for(seconds)
+        finally:
+            self.rig.job.thaw()
+        return f"stopped for {seconds:.1f} s"
+
+    def freeze_and_start_a_second_one(self) -> str:
+        rig, zombie = self.rig, self.rig.job
+        zombie.freeze()
+        self._successors += 1
+        successor = rig.new_job(rig.folder / f"successor{self._successors}")
+        try:
+            successor.start()
+            rig.job = successor
+            rig.recovered(time.monotonic())
+        finally:
+            zombie.thaw()
+        assert 1 == zombie.process.wait(START_SECONDS)
+        return "the one left behind ended with 1"
+
+    # The broker
+
+    def kill_the_broker(self) -> str:
+        before = self.rig.kafka.pid
+        self.rig.kafka.kill()
+        self.rig.kafka.start()
+        return f"process {before} killed, {self.rig.kafka.pid} started"
+
+    def bounce_the_broker(self) -> str:
+        before = self.rig.kafka.pid
+        self.rig.kafka.stop()
+        self.rig.kafka.start()
+        return f"process {before} stopped, {self.rig.kafka.pid} started"
+
+    def pause_the_broker(self) -> str:
+        seconds, broker = self.luck.uniform(1, 12), self.rig.broker_process()
+        broker.send_signal(signal.SIGSTOP)
+        try:
+            deadline = time.monotonic() + seconds
+            wait_until(lambda: time.monotonic() > deadline, START_SECONDS, "the pause is over")
+            assert psutil.STATUS_STOPPED == broker.status()
+        finally:
+            broker.send_signal(signal.SIGCONT)
+        return f"stopped for {seconds:.1f} s"
+
+    # The network between job and broker
+
+    def cut_the_network(self) -> str:
+        counts, before = self.proxy.counts, self.proxy.counts.cut
+        self.proxy.cut()
+        try:
+            self._feed_for(self.luck.uniform(1, 8))
+        finally:
+            self.proxy.heal()
+        assert counts.cut > before
+        return f"{counts.cut - before} connections cut"
+
+    def slow_the_network(self) -> str:
+        before = self.proxy.counts.delayed
+        self.proxy.slow(self.luck.uniform(0.01, 0.1))
+        try:
+            self._feed_for(self.luck.uniform(2, 6))
+        finally:
+            self.proxy.heal()
+        assert self.proxy.counts.delayed > before
+        return f"{self.proxy.counts.delayed - before} answers delayed"
+
+    def hold_answers(self) -> str:
+        before = self.proxy.counts.held
+        self.proxy.hold_replies()
+        try:
+            self._feed_for(self.luck.uniform(1, 8))
+        finally:
+            self.proxy.heal()
+        assert self.proxy.counts.held > before
+        return f"{self.proxy.counts.held - before} answers held"
+
+    def lose_the_answer_to_a_commit(self) -> str:
+        close = self.luck.random() < 0.5
+        before = self.proxy.counts.replies_swallowed
+        self.proxy.swallow_reply_of_commit(close=close)
+        self.rig.feed(20)
+        wait_until(
+            lambda: self.proxy.counts.replies_swallowed > before, START_SECONDS, "it is lost"
+        )
+        return "the answer, and the connection" if close else "the answer"
+
+    def lose_a_commit(self) -> str:
+        before = self.proxy.counts.commits_swallowed
+        self.proxy.swallow_commit()
+        self.rig.feed(20)
+        wait_until(
+            lambda: self.proxy.counts.commits_swallowed > before, START_SECONDS, "it is lost"
+        )
+        return "the request"
+
+    # The input
+
+    def abort_upstream(self) -> str:
+        self.rig.feed(50, abort=True)
+        return "about 100 records aborted"
+
+    def add_partitions(self) -> str:
+        rig, topic = self.rig, self.rig.topic(self.luck.choice(("left", "right", "out")))
+        count = len(rig.ends(topic)) + 1
+        if count > PARTITIONS_MAX:
+            return self.abort_upstream()
+        rig.admin.create_partitions([NewPartitions(topic, count)])[topic].result(START_SECONDS)
+        wait_until(lambda: len(rig.ends(topic)) == count, START_SECONDS, "it is there")
+        return f"{topic} has {count}"
+
+    def poison(self) -> str:
+        self.rig.feed_poison()
+        return "one record of each kind a side"
+
+    def _feed_for(self, seconds: float) -> None:
+        """Go on producing meanwhile."""
+        deadline = time.monotonic() + seconds
+        while time.monotonic() < deadline:
+            self.rig.feed(10)
+
+    @property
+    def kinds(self) -> Mapping[str, Callable[[], str]]:
+        found = (
+            self.kill_the_process_tree, self.kill_at_a_failpoint, self.kill_the_driver_s_python,
+            self.kill_the_jvm, self.kill_the_workers, self.terminate, self.freeze,
+            self.freeze_and_start_a_second_one, self.kill_the_broker, self.bounce_the_broker,
+            self.pause_the_broker, self.cut_the_network, self.slow_the_network, self.hold_answers,
+            self.lose_the_answer_to_a_commit, self.lose_a_commit, self.abort_upstream,
+            self.add_partitions, self.poison,
+        )  # fmt: skip
+        return {each.__name__: each for each in found}

@@ -1,0 +1,202 @@
+"""What has to come out, in plain Python, from what is in Kafka; shares no code with the job.
+
+The join of these tests: full outer on `k`, right - left between -BEFORE_MS and AFTER_MS.
+"""
+
+import json
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+BEFORE_MS = 60_000
+AFTER_MS = 300_000
+DELAY_MS = 3_600_000
+AHEAD_MS = 3_600_000
+SHOWN = 10
+
+
+@dataclass(frozen=True)
+class Record:
+    """One record of Kafka."""
+
+    topic: str
+    partition: int
+    offset: int
+    timestamp_ms: int
+    key: bytes | None
+    value: bytes | None
+    headers: Mapping[str, bytes] = field(default_factory=dict)
+
+    @property
+    def place(self) -> str:
+        return f"{self.topic}/{self.partition}/{self.offset}"
+
+
+@dataclass(frozen=True)
+class Row:
+    place: str
+    k: str | None
+    t: int
+    n: int
+    late: bool
+
+
+Result = tuple[str, str | None, int | None, int | None]
+"""Its id, k, the left n and the right n."""
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """Counts, and what is wrong in words: nothing, where all is right."""
+
+    left_rows: int
+    right_rows: int
+    late_rows: int
+    unreadable: int
+    matched: int
+    unmatched: int
+    results: int
+    losses: int
+    phantoms: int
+    duplicates: int
+    problems: Sequence[str]
+
+
+def rows_of(records: Iterable[Record]) -> tuple[list[Row], int]:
+    """The readable ones, and how many are not."""
+    rows, unreadable = [], 0
+    for record in records:
+        row = _row(record)
+        if row is None:
+            unreadable += 1
+        else:
+            rows.append(row)
+    return rows, unreadable
+
+
+def _row(record: Record) -> Row | None:
+    try:
+        value: Any = json.loads((record.value or b"").decode())
+    except ValueError:
+        return None
+    if not isinstance(value, dict) or not isinstance(value.get("t"), int):
+        return None
+    if not 0 < value["t"] <= record.timestamp_ms + AHEAD_MS or not isinstance(value.get("n"), int):
+        return None
+    return Row(record.place, value.get("k"), value["t"], value["n"], bool(value.get("late")))
+
+
+def watermark_ms(lefts: Sequence[Row], rights: Sequence[Row]) -> int:
+    """Of the slower side."""
+    return min(max((row.t for row in rows), default=0) for rows in (lefts, rights)) - DELAY_MS
+
+
+def expected_results(lefts: Sequence[Row], rights: Sequence[Row]) -> Counter[Result]:
+    """Late rows are not joined. Unmatched rows come out once the watermark has passed them by
+    far; one that is near it would be undecided, and is a mistake of the test."""
+    lefts = [row for row in lefts if not row.late]
+    rights = [row for row in rights if not row.late]
+    by_key: dict[str, list[Row]] = defaultdict(list)
+    for right in rights:
+        if right.k is not None:
+            by_key[right.k].append(right)
+    found: Counter[Result] = Counter()
+    matched = set()
+    for left in lefts:
+        for right in by_key[left.k] if left.k is not None else ():
+            if -BEFORE_MS <= right.t - left.t <= AFTER_MS:
+                found[f"{left.place}|{right.place}", left.k, left.n, right.n] += 1
+                matched |= {left.place, right.place}
+    watermark = watermark_ms(lefts, rights)
+    for left in lefts:
+        if left.place not in matched and _is_out(left, watermark):
+            found[f"{left.place}|", left.k, left.n, None] += 1
+    for right in rights:
+        if right.place not in matched and _is_out(right, watermark):
+            found[f"|{right.place}", right.k, None, right.n] += 1
+    return found
+
+
+def _is_out(row: Row, watermark: int) -> bool:
+    margin = 2 * (BEFORE_MS + AFTER_MS)
+    assert abs(watermark - row.t) > margin, f"undecided: {row} at watermark {watermark}"
+    return row.k is None or row.t < watermark
+
+
+def results_of(records: Iterable[Record]) -> Counter[Result]:
+    found: Counter[Result] = Counter()
+    for record in records:
+        value = json.loads(record.value or b"{}")
+        found[record.headers["streamjoin-id"].decode(), value["k"], value["l"], value["r"]] += 1
+    return found
+
+
+def judged(left: Sequence[Record], right: Sequence[Record], output: Sequence[Record]) -> Verdict:
+    """All committed records of the three topics, each from its beginning."""
+    lefts, bad_lefts = rows_of(left)
+    rights, bad_rights = rows_of(right)
+    expected, found = expected_results(lefts, rights), results_of(output)
+    missing, more = expected - found, found - expected
+    ids = Counter(result[0] for result in found.elements())
+    repeated = {identity: count for identity, count in ids.items() if count > 1}
+    phantoms = Counter({result: n for result, n in more.items() if result not in expected})
+    problems = [
+        *(f"lost: {result}" for result in list(missing)[:SHOWN]),
+        *(f"never joined, and out: {result}" for result in list(phantoms)[:SHOWN]),
+        *(f"out {count} times: {identity}" for identity, count in list(repeated.items())[:SHOWN]),
+    ]
+    matched = sum(n for (identity, *_), n in expected.items() if "" not in identity.split("|"))
+    return Verdict(
+        left_rows=len(lefts),
+        right_rows=len(rights),
+        late_rows=sum(row.late for row in [*lefts, *rights]),
+        unreadable=bad_lefts + bad_rights,
+        matched=matched,
+        unmatched=expected.total() - matched,
+        results=found.total(),
+        losses=missing.total(),
+        phantoms=phantoms.total(),
+        duplicates=sum(repeated.values()) - len(repeated),
+        problems=problems,
+    )
+
+
+def wrong_markers(records: Iterable[Record]) -> list[str]:
+    """Each state partition's markers count up from 0, each batch once."""
+    batches: dict[bytes, list[int]] = defaultdict(list)
+    for record in records:
+        batches[record.key or b""].append(json.loads(record.value or b"{}")["batch_id"])
+    if not batches:
+        return ["there are no markers"]
+    wrong = [
+        f"the markers of {key.decode()} are {numbers[:3]}…{numbers[-3:]}, {len(numbers)} of them"
+        for key, numbers in batches.items()
+        if numbers != list(range(len(numbers)))
+    ]
+    last = {len(numbers) for numbers in batches.values()}
+    if len(last) > 1:
+        wrong.append(f"the state partitions have different last markers: {sorted(last)}")
+    return wrong
+
+
+def wrong_offset_log(entries: Mapping[int, str]) -> list[str]:
+    """Watermark and offsets of Spark's offset log never go back: {batch id: the file's text}."""
+    wrong: list[str] = []
+    before: dict[str, int] = {}
+    for batch_id, text in sorted(entries.items()):
+        lines = text.splitlines()
+        now = {"watermark": int(json.loads(lines[1])["batchWatermarkMs"])}
+        for line in lines[2:]:
+            name, _, places = line.partition(":")
+            if not places:
+                continue
+            for offsets in json.loads(places).values():
+                now |= {f"{name}/{partition}": offset for partition, offset in offsets.items()}
+        wrong += [
+            f"batch {batch_id}: {name} went back from {before[name]} to {value}"
+            for name, value in now.items()
+            if value < before.get(name, value)
+        ]
+        before = now
+    return wrong

@@ -1,0 +1,209 @@
+"""A TCP proxy between the job and its broker, which can cut, slow, hold and swallow.
+
+It changes no byte: the broker has a listener of its own for it (`advertised.listeners` names the
+proxy's port), so that clients come back through it. Of Kafka's protocol it knows the head of a
+request: length, api key, version, correlation id; and where EndTxn says commit or abort.
+"""
+
+import asyncio
+import struct
+import threading
+from collections.abc import Coroutine
+from dataclasses import dataclass, field
+from typing import Any, Self
+
+from deploy.local.kafka import HOST
+
+END_TXN = 26
+# From this version on a request ends with tagged fields, here none: one byte 0.
+_END_TXN_FLEXIBLE = 3
+_ANSWER_SECONDS = 30.0
+
+
+@dataclass
+class Counts:
+    """What has happened: the proof that a fault was one."""
+
+    connections: int = 0
+    cut: int = 0
+    refused: int = 0
+    delayed: int = 0
+    held: int = 0
+    commits_seen: int = 0
+    commits_swallowed: int = 0
+    replies_swallowed: int = 0
+
+
+@dataclass(eq=False)
+class _Connection:
+    client: asyncio.StreamWriter
+    broker: asyncio.StreamWriter
+    swallow_reply_to: set[int] = field(default_factory=set)
+
+    def close(self) -> None:
+        for writer in (self.client, self.broker):
+            writer.transport.abort()
+
+
+class Proxy:
+    """`with Proxy(port) as proxy:`, then `proxy.upstream = …`; each fault lasts until `heal`."""
+
+    def __init__(self, port: int) -> None:
+        self.port = port
+        self.upstream = ""
+        self.counts = Counts()
+        self._connections: set[_Connection] = set()
+        self._is_cut = False
+        self._delay_seconds = 0.0
+        self._swallow_commits = 0
+        self._swallow_replies = 0
+        self._close_after_swallowing = False
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, name="proxy", daemon=True)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        self._flow = self._on_loop(_open_event())
+        self._server = self._on_loop(asyncio.start_server(self._serve, HOST, self.port))
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._on_loop(self._end())
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
+
+    # Faults
+
+    def cut(self) -> None:
+        """End all connections and refuse new ones."""
+        self._on_loop(self._cut())
+
+    def slow(self, seconds: float) -> None:
+        """Delay each piece of each answer."""
+        self._delay_seconds = seconds
+
+    def hold_replies(self) -> None:
+        """One way only: requests arrive, answers do not, and no connection ends."""
+        self._on_loop(self._hold())
+
+    def swallow_reply_of_commit(self, *, close: bool) -> None:
+        """The next commit reaches the broker, its answer nobody. `close`: the connection ends."""
+        self._close_after_swallowing = close
+        self._swallow_replies = 1
+
+    def swallow_commit(self) -> None:
+        """The next commit does not reach the broker."""
+        self._swallow_commits = 1
+
+    def heal(self) -> None:
+        self._swallow_commits = self._swallow_replies = 0
+        self._delay_seconds = 0.0
+        self._is_cut = False
+        self._loop.call_soon_threadsafe(self._flow.set)
+
+    # On the loop's thread
+
+    def _on_loop(self, work: Coroutine[Any, Any, Any]) -> Any:
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result(_ANSWER_SECONDS)
+
+    async def _cut(self) -> None:
+        self._is_cut = True
+        self.counts.cut += len(self._connections)
+        for connection in self._connections:
+            connection.close()
+
+    async def _hold(self) -> None:
+        self._flow.clear()
+
+    async def _end(self) -> None:
+        self._flow.set()
+        self._server.close()
+        for connection in self._connections:
+            connection.close()
+        await self._server.wait_closed()
+        others = asyncio.all_tasks() - {asyncio.current_task()}
+        await asyncio.gather(*others, return_exceptions=True)
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if self._is_cut:
+            self.counts.refused += 1
+            writer.transport.abort()
+            return
+        host, port = self.upstream.split(":")
+        try:
+            answers, broker = await asyncio.open_connection(host, int(port))
+        except OSError:  # the broker is down, and so seems the proxy
+            writer.transport.abort()
+            return
+        connection = _Connection(writer, broker)
+        self._connections.add(connection)
+        self.counts.connections += 1
+        try:
+            await asyncio.gather(
+                self._pass_requests(reader, connection), self._pass_answers(answers, connection)
+            )
+        except (OSError, asyncio.IncompleteReadError):
+            pass  # one end has gone, so the other has to go
+        finally:
+            connection.close()
+            self._connections.discard(connection)
+
+    async def _pass_requests(self, reader: asyncio.StreamReader, connection: _Connection) -> None:
+        while True:
+            frame = await _frame(reader)
+            if _is_commit(frame):
+                self.counts.commits_seen += 1
+                if self._swallow_commits:
+                    self._swallow_commits -= 1
+                    self.counts.commits_swallowed += 1
+                    continue
+                if self._swallow_replies:
+                    self._swallow_replies -= 1
+                    connection.swallow_reply_to.add(_correlation_id(frame, 4))
+            connection.broker.write(struct.pack(">i", len(frame)) + frame)
+            await connection.broker.drain()
+
+    async def _pass_answers(self, reader: asyncio.StreamReader, connection: _Connection) -> None:
+        while True:
+            frame = await _frame(reader)
+            identity = _correlation_id(frame, 0)
+            if identity in connection.swallow_reply_to:
+                connection.swallow_reply_to.discard(identity)
+                self.counts.replies_swallowed += 1
+                if self._close_after_swallowing:
+                    raise ConnectionAbortedError
+                continue
+            if self._delay_seconds:
+                self.counts.delayed += 1
+                await asyncio.sleep(self._delay_seconds)
+            if not self._flow.is_set():
+                self.counts.held += 1
+                await self._flow.wait()
+            connection.client.write(struct.pack(">i", len(frame)) + frame)
+            await connection.client.drain()
+
+
+async def _open_event() -> asyncio.Event:
+    event = asyncio.Event()
+    event.set()
+    return event
+
+
+async def _frame(reader: asyncio.StreamReader) -> bytes:
+    """A request or an answer, without its length."""
+    [length] = struct.unpack(">i", await reader.readexactly(4))
+    return await reader.readexactly(length)
+
+
+def _correlation_id(frame: bytes, at: int) -> int:
+    identity: int = struct.unpack_from(">i", frame, at)[0]
+    return identity
+
+
+def _is_commit(frame: bytes) -> bool:
+    """Whether it is an EndTxn request that commits."""
+    api_key, version = struct.unpack_from(">hh", frame)
+    if api_key != END_TXN:
+        return False
+    return frame[-1 if version < _END_TXN_FLEXIBLE else -2] == 1

@@ -1,0 +1,357 @@
+"""One full outer join on a broker that may be broken, its load, and the oracle that judges it."""
+
+import random
+import socket
+import time
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import psutil
+from confluent_kafka import Consumer, IsolationLevel, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, OffsetSpec
+
+from deploy.local.kafka import EmbeddedKafka
+from job.progress import JobStatus
+from tests.faults.faulty_job import FaultyJob
+from tests.faults.oracle import (
+    DELAY_MS,
+    Record,
+    Verdict,
+    judged,
+    wrong_markers,
+    wrong_offset_log,
+)
+from tests.faults.proxy import Proxy
+from tests.integration.jobs import START_SECONDS
+from tests.integration.topics import READ_SECONDS, Sent
+from tests.polling import wait_until
+
+SIDES = ("left", "right")
+T0 = 1_700_000_000_000
+# A tide is this much later than the rows before it: it makes all of them decided.
+TIDE_MS = 3 * 3_600_000
+ROUND_MS = 4 * 3_600_000
+# Event times of a round lie in the half hour after its beginning.
+ROWS_MS = 1_800_000
+
+_SPEC = """
+name: {name}
+kafka: {{bootstrap_servers: "{servers}"}}
+left: {{topic: {name}.left, schema: "k STRING, t TIMESTAMP, n BIGINT", key: [k], event_time: t,
+  watermark_delay: 1 hour}}
+right: {{topic: {name}.right, schema: "k STRING, t TIMESTAMP, n BIGINT", key: [k], event_time: t,
+  watermark_delay: 1 hour}}
+join: {{type: full_outer, match_window: {{before: 1 minute, after: 5 minutes}}}}
+output:
+  topic: {name}.out
+  key: k
+  columns: {{k: "coalesce(left.k, right.k)", l: left.n, r: right.n}}
+checkpoint: {checkpoint}
+on_bad_record: drop
+"""
+
+# Each cannot be read for another reason.
+POISON: Mapping[str, Any] = {
+    "tombstone": None,
+    "malformed_json": b"\xff{not json",
+    "schema_mismatch": {"k": "poison", "t": T0, "n": {"a": 1}},
+    "missing_event_time": {"k": "poison", "n": 1},
+    "unparsable_event_time": {"k": "poison", "t": "yesterday", "n": 1},
+    "absurd_event_time": {"k": "poison", "t": -5, "n": 1},
+    "future_event_time": {"k": "poison", "t": T0 + 10 * 365 * 86_400_000, "n": 1},
+}
+
+
+class Rig:
+    """Topics, spec and load of one join; `job` is it at work, and may be exchanged."""
+
+    def __init__(
+        self,
+        kafka: EmbeddedKafka,
+        name: str,
+        folder: Path,
+        *,
+        proxy: Proxy | None = None,
+        checkpoint: Path | None = None,
+        environment: Mapping[str, str] | None = None,
+        seed: int = 1,
+    ) -> None:
+        self.kafka = kafka
+        self.name = name
+        self.folder = folder
+        self.checkpoint = checkpoint or folder / "checkpoint"
+        self.random = random.Random(seed)
+        self.poison: Counter[str] = Counter()
+        self._servers = f"127.0.0.1:{proxy.port}" if proxy else kafka.bootstrap_servers
+        self._environment = environment
+        self._client = {"bootstrap.servers": kafka.bootstrap_servers, "log_level": 0}
+        self._sent: Counter[str] = Counter()
+        self._numbers = 0
+        self._round = 0
+        kafka.create_topics([f"{name}.{part}" for part in (*SIDES, "out")], partitions=2)
+        self.job = self.new_job(folder)
+
+    def new_job(self, folder: Path) -> FaultyJob:
+        """Another job on the same spec, in a folder of its own."""
+        folder.mkdir(parents=True, exist_ok=True)
+        spec = _SPEC.format(name=self.name, servers=self._servers, checkpoint=self.checkpoint)
+        return FaultyJob(spec, folder, self._environment)
+
+    def topic(self, part: str) -> str:
+        return f"{self.name}.{part}"
+
+    # Load
+
+    def feed(self, count: int, *, abort: bool = False) -> None:
+        """About `count` records a side: pairs, rows without a match, some twice, in disorder,
+        with null keys; `abort`: in a transaction that is aborted."""
+        rows: dict[str, list[Sent]] = {side: [] for side in SIDES}
+        for _ in range(count):
+            k = f"k{self._number() % max(10, count // 3)}"
+            t = self._base + self.random.randrange(ROWS_MS)
+            for side in SIDES:
+                luck = self.random.random()
+                if luck < 0.1:
+                    continue
+                late_by = self.random.randrange(400_000) if side == "right" else 0
+                record = self._record(None if luck < 0.12 else k, t + late_by)
+                rows[side] += [record] * (2 if luck > 0.95 else 1)
+        for side in SIDES:
+            self.random.shuffle(rows[side])
+            self.send(side, rows[side], abort=abort)
+
+    def feed_poison(self) -> None:
+        for side in SIDES:
+            self.send(side, [Sent(value) for value in POISON.values()])
+        self.poison.update(dict.fromkeys(POISON, 2))
+
+    def feed_late(self, count: int) -> None:
+        """Rows behind the watermark that the last tide has set; call after `settle`."""
+        for side in SIDES:
+            late = [
+                Sent({"k": f"late{n}", "t": T0 + n, "n": self._number(), "late": True}, key=str(n))
+                for n in range(count)
+            ]
+            self.send(side, late)
+
+    def pair(self, k: str) -> None:
+        """A left and a right row that match."""
+        for side in SIDES:
+            self.send(side, [self._record(k, self._base + ROWS_MS)])
+
+    def send(self, side: str, records: Sequence[Sent], *, abort: bool = False) -> None:
+        """Waits until the broker has them all, also while it is away for a while."""
+        settings: dict[str, Any] = {**self._client, "enable.idempotence": True}
+        if abort:
+            settings["transactional.id"] = f"upstream-{self.topic(side)}"
+        producer = Producer(settings)
+        if abort:
+            producer.init_transactions(START_SECONDS)
+            producer.begin_transaction()
+        failed: list[Any] = []
+        for record in records:
+            while True:
+                try:
+                    producer.produce(
+                        self.topic(side),
+                        record.payload,
+                        key=record.key,
+                        on_delivery=lambda error, _: failed.append(error) if error else None,
+                    )
+                    break
+                except BufferError:
+                    producer.poll(0.1)
+        assert 0 == producer.flush(START_SECONDS)
+        assert [] == failed
+        if abort:
+            producer.abort_transaction(START_SECONDS)
+        else:
+            self._sent[side] += len(records)
+
+    def _record(self, k: str | None, t: int) -> Sent:
+        return Sent({"k": k, "t": t, "n": self._number()}, key=k)
+
+    def _number(self) -> int:
+        self._numbers += 1
+        return self._numbers
+
+    @property
+    def _base(self) -> int:
+        return T0 + self._round * ROUND_MS
+
+    def broker_process(self) -> psutil.Process:
+        return psutil.Process(self.kafka.pid)
+
+    # What has come out
+
+    def recovered(self, since: float, timeout: float = START_SECONDS) -> float:
+        """Seconds from `since` (time.monotonic) until a committed result of a pair sent now."""
+        consumer = self._at_the_end()
+        k = f"beacon{self._number()}"
+        self.pair(k)
+        wanted = k.encode()
+
+        def came() -> bool:
+            status = self.job.status()
+            assert status is None or status.state != "FAILED", status.last_failure
+            # All that has come at once: there may be thousands before it.
+            messages = consumer.consume(10_000, 0.2)
+            return any(not each.error() and each.key() == wanted for each in messages)
+
+        try:
+            wait_until(came, timeout, f"{k} has come out")
+            return time.monotonic() - since
+        finally:
+            consumer.close()
+
+    def _at_the_end(self) -> Consumer:
+        consumer = self._consumer()
+        topic = self.topic("out")
+        ends = self.ends(topic)
+        consumer.assign([TopicPartition(topic, each, end) for each, end in ends.items()])
+        return consumer
+
+    def settle(self) -> JobStatus:
+        """A quiet phase: send the tide, and wait until all that is decided by it is out."""
+        for side in SIDES:
+            k = f"tide-{self._round}-{side}"
+            self.send(side, [self._record(k, self._base + TIDE_MS)])
+        watermark = self._base + TIDE_MS - DELAY_MS
+        self._round += 1
+
+        def settled() -> JobStatus | None:
+            status = self.job.status()
+            assert status is None or status.state != "FAILED", status.last_failure
+            last = status.last_batch if status else None
+            if last is None or last.watermark_ms != watermark:
+                return None
+            read = (last.left.end_offsets, last.right.end_offsets)
+            return status if read == tuple(self.ends(self.topic(side)) for side in SIDES) else None
+
+        return wait_until(settled, START_SECONDS, f"all is read and the watermark is {watermark}")
+
+    def verdict(self, status: JobStatus) -> Verdict:
+        """Of all so far; `status` as `settle` has it. Raises what is wrong, in words."""
+        read = {side: self.records(self.topic(side)) for side in SIDES}
+        found = judged(read["left"], read["right"], self.records(self.topic("out")))
+        problems = [*found.problems, *self._wrong_beside_results(status)]
+        if len(read["left"]) != self._sent["left"] or len(read["right"]) != self._sent["right"]:
+            problems.append(f"sent {self._sent}, in Kafka {[len(rows) for rows in read.values()]}")
+        assert [] == problems
+        return found
+
+    def _wrong_beside_results(self, status: JobStatus) -> Iterator[str]:
+        yield from wrong_markers(self.records(self.topic("commits")))
+        log = self.checkpoint / "query" / "offsets"
+        entries = {int(p.name): p.read_text() for p in log.iterdir() if p.name.isdecimal()}
+        yield from wrong_offset_log(entries)
+        assert status.last_batch is not None
+        if status.state != "RUNNING":
+            yield f"the job is {status.state}"
+        if status.last_batch.state_rows != len(SIDES):
+            yield f"{status.last_batch.state_rows} rows in state where the last tide has 2"
+        behind = status.last_batch.left.offsets_behind_latest
+        if sum(behind.values()):
+            yield f"it says that it is behind by {behind}, and all is read"
+
+    def records(self, topic: str) -> list[Record]:
+        """All committed ones."""
+        consumer = self._consumer()
+        ends = self.ends(topic)
+        assignment = [TopicPartition(topic, each, 0) for each in ends]
+        consumer.assign(assignment)
+        found = []
+        left = {partition for partition, end in ends.items() if end > 0}
+        deadline = time.monotonic() + 2 * READ_SECONDS
+        try:
+            while left:
+                assert time.monotonic() < deadline, f"no end of {topic}"
+                message = consumer.poll(READ_SECONDS)
+                assert message is not None, f"no end of {topic}"
+                if message.error():
+                    left.discard(message.partition())
+                    continue
+                found.append(
+                    Record(
+                        topic,
+                        message.partition() or 0,
+                        message.offset() or 0,
+                        message.timestamp()[1],
+                        message.key(),
+                        message.value(),
+                        dict(message.headers() or ()),
+                    )
+                )
+        finally:
+            consumer.close()
+        return found
+
+    def _consumer(self) -> Consumer:
+        return Consumer(
+            {
+                **self._client,
+                "group.id": "oracle",
+                "enable.auto.commit": False,
+                "enable.partition.eof": True,
+                "isolation.level": "read_committed",
+                "reconnect.backoff.max.ms": 500,
+            }
+        )
+
+    def ends(
+        self, topic: str, level: IsolationLevel = IsolationLevel.READ_COMMITTED
+    ) -> dict[int, int]:
+        """Per partition the next offset to read."""
+        partitions = self.admin.list_topics(topic, READ_SECONDS).topics[topic].partitions
+        asked = self.admin.list_offsets(
+            {TopicPartition(topic, each): OffsetSpec.latest() for each in partitions},
+            isolation_level=level,
+            request_timeout=READ_SECONDS,
+        )
+        return {place.partition: end.result(READ_SECONDS).offset for place, end in asked.items()}
+
+    def hides_records(self) -> bool:
+        """Whether an open transaction keeps readers of the markers from their end."""
+        topic = self.topic("commits")
+        return self.ends(topic) != self.ends(topic, IsolationLevel.READ_UNCOMMITTED)
+
+    @property
+    def admin(self) -> AdminClient:
+        if not hasattr(self, "_admin"):
+            self._admin = AdminClient(self._client)
+        return self._admin
+
+
+@contextmanager
+def proxied_kafka(folder: Path, **settings: Any) -> Iterator[tuple[EmbeddedKafka, Proxy]]:
+    """A broker with a second listener whose clients come through the proxy."""
+    port, proxy_port = free_ports(2)
+    listeners = f"CLIENTS://127.0.0.1:{port},PROXIED://127.0.0.1:{proxy_port}"
+    broker = EmbeddedKafka(
+        folder,
+        port=port,
+        listeners={"PROXIED": "PLAINTEXT"},
+        settings={
+            "advertised.listeners": listeners,
+            "transaction.abort.timed.out.transaction.cleanup.interval.ms": 500,
+            **settings,
+        },
+    )
+    with Proxy(proxy_port) as proxy:
+        proxy.upstream = broker.servers_of("PROXIED")
+        with broker:
+            yield broker, proxy
+
+
+def free_ports(count: int) -> Iterable[int]:
+    """Below those that Linux hands to outgoing connections, and none of EmbeddedKafka's own."""
+    free: list[int] = []
+    while len(free) < count:
+        port = random.randrange(15_000, 20_000)
+        with socket.socket() as probe:
+            if port not in free and probe.connect_ex(("127.0.0.1", port)) != 0:
+                free.append(port)
+    return free

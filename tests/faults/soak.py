@@ -1,0 +1,159 @@
+"""A seeded random schedule of load and faults on one join, judged by the oracle.
+
+    make soak MINUTES=20            prints its seed
+    make soak MINUTES=20 SEED=7     the same faults in the same order, with the same pauses
+
+How much is fed meanwhile depends on how quick the machine is; the oracle reads what is in Kafka.
+"""
+
+import argparse
+import os
+import random
+import sys
+import tempfile
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from statistics import median
+
+from deploy.local.kafka import EmbeddedKafka
+from tests.faults.breakages import Breaker
+from tests.faults.oracle import Verdict
+from tests.faults.proxy import Proxy
+from tests.faults.rig import POISON, Rig, proxied_kafka
+
+# So that an answer that was lost is not waited for as long as in earnest.
+ENVIRONMENT = {"STREAMJOIN_TEST_COMMIT_SECONDS": "5"}
+FAULTS_BETWEEN_VERDICTS = 6
+SEEDS = 10**6
+# What the promise of a quick recovery is about: enough of it for a median.
+MORE_OF = ("kill_the_process_tree",) * 2
+
+
+@dataclass(frozen=True)
+class Fired:
+    at_seconds: float
+    kind: str
+    proof: str
+    recovered_seconds: float
+
+    def __str__(self) -> str:
+        return (
+            f"{self.at_seconds:7.1f} s  {self.kind:<32} {self.recovered_seconds:6.1f} s to recover"
+            f"  {self.proof}"
+        )
+
+
+@dataclass
+class Soak:
+    """What has happened so far."""
+
+    seed: int
+    fired: list[Fired] = field(default_factory=list)
+    verdicts: list[Verdict] = field(default_factory=list)
+    checkpoint_files: list[int] = field(default_factory=list)
+    load: tuple[float, float, float] = (0, 0, 0)
+
+
+def soak(
+    kafka: EmbeddedKafka,
+    proxy: Proxy,
+    folder: Path,
+    *,
+    seed: int,
+    seconds: float,
+    say: Callable[[str], None],
+) -> Soak:
+    """Raises AssertionError at the first thing that is wrong; `say` is told of each fault."""
+    luck, done = random.Random(seed), Soak(seed)
+    rig = Rig(kafka, f"soak{seed}", folder, proxy=proxy, environment=ENVIRONMENT, seed=seed)
+    breaker = Breaker(rig, proxy, luck)
+    began = time.monotonic()
+    rig.job.start()
+    try:
+        rig.recovered(time.monotonic())
+        for kind in _schedule(luck, [*breaker.kinds, *MORE_OF]):
+            if time.monotonic() - began >= seconds:
+                break
+            rig.feed(luck.randrange(20, 400))
+            fired_at = time.monotonic()
+            proof = breaker.kinds[kind]()
+            since = fired_at if kind == "kill_the_process_tree" else time.monotonic()
+            recovered = rig.recovered(since)
+            done.fired.append(Fired(fired_at - began, kind, proof, recovered))
+            say(str(done.fired[-1]))
+            if len(done.fired) % FAULTS_BETWEEN_VERDICTS == 0:
+                _judge(rig, done, luck)
+        _judge(rig, done, luck)
+    finally:
+        proxy.heal()
+        rig.job.__exit__(*sys.exc_info())
+        done.load = os.getloadavg()
+    return done
+
+
+def _schedule(luck: random.Random, kinds: list[str]) -> Iterator[str]:
+    """All kinds in a random order, and again in another one."""
+    while True:
+        luck.shuffle(kinds)
+        yield from kinds
+
+
+def _judge(rig: Rig, done: Soak, luck: random.Random) -> None:
+    """A quiet phase, and the oracle's judgement of all so far."""
+    done.verdicts.append(rig.verdict(rig.settle()))
+    query = rig.checkpoint / "query"
+    done.checkpoint_files.append(sum(1 for path in query.rglob("*") if path.is_file()))
+    if luck.random() < 0.5:
+        rig.feed_late(10)
+
+
+def report(done: Soak) -> str:
+    by_kind: dict[str, list[float]] = defaultdict(list)
+    for fired in done.fired:
+        by_kind[fired.kind].append(fired.recovered_seconds)
+    last = done.verdicts[-1]
+    table = "\n".join(
+        f"{kind:<34}{len(seconds):>6}{median(seconds):>10.1f}{max(seconds):>10.1f}"
+        for kind, seconds in sorted(by_kind.items())
+    )
+    return f"""\
+seed {done.seed}: {len(done.fired)} faults of {len(by_kind)} kinds; load {done.load[0]:.1f}
+{"fault":<34}{"fired":>6}{"median s":>10}{"longest s":>10}   until a new result is out
+{table}
+rows in: {last.left_rows:,} left, {last.right_rows:,} right, {last.late_rows} of them late
+records of {len(POISON)} kinds that cannot be read: {last.unreadable}
+rows out: {last.results:,}; expected {last.matched:,} matched, {last.unmatched:,} unmatched
+duplicates {last.duplicates}, losses {last.losses}, never joined {last.phantoms}
+verdicts {len(done.verdicts)}; files in the checkpoint at each: {done.checkpoint_files}"""
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description="Break a join again and again, and check it.")
+    parser.add_argument("--minutes", type=float, default=20.0)
+    parser.add_argument("--seed", type=int, default=None)
+    arguments = parser.parse_args()
+    seed = random.randrange(SEEDS) if arguments.seed is None else arguments.seed
+    print(f"SEED={seed}", flush=True)
+    folder = Path(tempfile.mkdtemp(prefix=f"soak-{seed}-"))
+    try:
+        with proxied_kafka(folder / "kafka") as (kafka, proxy):
+            done = soak(
+                kafka,
+                proxy,
+                folder,
+                seed=seed,
+                seconds=60 * arguments.minutes,
+                say=lambda line: print(line, flush=True),
+            )
+    except AssertionError as error:
+        print(f"WRONG with SEED={seed}: {error}\nall of it is in {folder}", file=sys.stderr)
+        return 1
+    print(report(done))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
