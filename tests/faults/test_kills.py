@@ -122,10 +122,13 @@ def test_stopped_in_mid_batch_it_ends_the_batch_and_then_itself(
         job.arm("stop", "before_commit")
         rig.feed(ROWS)
         job.wait_for_failpoint()
+        at_work = last_of(rig, "offsets")
+        assert last_of(rig, "commits") < at_work
         job.process.terminate()  # arrives when it goes on
         job.thaw()
         assert 0 == job.process.wait(START_SECONDS)
-        assert [last_of(rig, "offsets")] == [last_of(rig, "commits")]
+        # One more may have been planned by then; it has got no task.
+        assert at_work <= last_of(rig, "commits")
 
         job.start()
         status = rig.settle()

@@ -131,7 +131,7 @@ class Stream:
         ]
 
     def progress(self) -> list[BatchProgress]:
-        """Of the last batches, the newest last. Spark also keeps reports of triggers without one."""
+        """Of the last batches, the newest last; Spark also reports triggers that ran none."""
         return [
             batch_progress(json.dumps(_plain(each)))
             for each in self._query.recentProgress

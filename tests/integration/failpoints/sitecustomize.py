@@ -36,13 +36,14 @@ def happen() -> None:
     import psutil
 
     action = ARMED.read_text().split()[0]
-    ARMED.unlink()
     this = psutil.Process()
     job = next(each for each in (*this.parents(), this) if "job" in each.cmdline()[1:3])
     number = {"kill": signal.SIGKILL, "stop": signal.SIGSTOP}[action]
     others = [each for each in job.children(recursive=True) if each != this]
     for process in [*([job] if job != this else []), *others]:
         process.send_signal(number)
+    # Whoever waits for this may thaw the job at once: nothing may be left to be stopped then.
+    ARMED.unlink()
     os.kill(os.getpid(), number)
 
 
