@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 from types import FrameType
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import structlog
 import typer
@@ -23,6 +23,9 @@ from job.semantics.cli import simulation_lines, spec_test_lines
 from job.semantics.spec_tests import SpecTest
 from job.settings import JobSettings
 from job.spec import JoinSpec, spec_from_yaml, spec_json_schema
+
+if TYPE_CHECKING:
+    from job.session import Jvm
 
 app = typer.Typer(
     help="Joins two Kafka topics as streams, and says what the join will do.",
@@ -230,7 +233,18 @@ def run(spec: SpecFile) -> None:
 
 def served(spec: JoinSpec, made: JoinPlan, settings: JobSettings) -> bool:
     """Run engine and control socket until a signal ends them; whether the query had failed."""
-    # Imported here: no other command is to wait for PySpark.
+    from job.session import Jvm
+
+    redaction = Redaction()
+    log_to_stderr(redaction)
+    with closing(Jvm(settings, made.spark_conf, redaction)) as jvm:
+        return kept_running(jvm, spec, made, settings, redaction)
+
+
+def kept_running(
+    jvm: "Jvm", spec: JoinSpec, made: JoinPlan, settings: JobSettings, redaction: Redaction
+) -> bool:
+    # Imported here: no other command is to wait for PySpark, and this one lets the JVM start first.
     from job.account import Account
     from job.answers import PlanAnswer
     from job.broker_watch import BrokerWatch
@@ -241,8 +255,7 @@ def served(spec: JoinSpec, made: JoinPlan, settings: JobSettings) -> bool:
     from job.kafka_security import kafka_access, librdkafka_settings
     from job.progress import QueryState
 
-    redaction, account = Redaction(), Account()
-    log_to_stderr(redaction)
+    account = Account()
     answer = PlanAnswer(
         text=explained(made), facts=facts(made), spec=spec.model_dump(mode="json", by_alias=True)
     )
@@ -251,7 +264,7 @@ def served(spec: JoinSpec, made: JoinPlan, settings: JobSettings) -> bool:
         settings=lambda: librdkafka_settings(kafka_access(made.bootstrap_servers, made.security)),
         read=lambda: account.offsets,
     )
-    engine = Engine(made, settings, redaction, account, IdleSides(made, account, watch))
+    engine = Engine(made, settings, redaction, account, IdleSides(made, account, watch), jvm)
     desk = Desk(engine, account, watch, made, answer)
     with (
         control_socket(settings.socket, desk),

@@ -34,6 +34,7 @@ from job.redaction import Redaction
 from job.reports import ResetReport
 from job.resources import Resources
 from job.retention import check_retention
+from job.session import Jvm
 from job.settings import JobSettings
 from job.starts import Starts, with_all_partitions
 from job.state_reader import StateReader
@@ -72,8 +73,10 @@ class Engine:
         redaction: Redaction,
         account: Account,
         idle_sides: IdleSides,
+        jvm: Jvm,
     ) -> None:
-        """`redaction` learns each secret before it is used; `account` is told what happens."""
+        """`redaction` learns each secret before it is used; `account` is told what happens; `jvm`
+        is the first one, still starting."""
         self._plan = plan
         self._settings = settings
         self._redaction = redaction
@@ -90,7 +93,7 @@ class Engine:
         self._reset: ResetReport | None = None
         self.frozen: Mapping[str, str] | None = None
         """What the checkpoint has frozen; None as long as it has not been looked at."""
-        self._resources = Resources(plan, settings, redaction, account, self._wake)
+        self._resources = Resources(plan, settings, redaction, account, jvm, self._wake)
         self._workers = ThreadPoolExecutor(thread_name_prefix="engine")
 
     def run(self) -> QueryState:

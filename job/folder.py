@@ -1,6 +1,7 @@
 """A folder on any file system that Hadoop reaches: local, hdfs:, s3a:, abfss:, gs:."""
 
 import json
+import uuid
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -22,6 +23,8 @@ class Folder:
         self._files = path.getFileSystem(configuration)
         # Made absolute here, so that a later look at the log says where it was.
         self._root = self._files.makeQualified(path)
+        # Two jobs that begin at once write the same files: neither may rename the other's away.
+        self._writer = uuid.uuid4().hex[:8]
 
     @property
     def root(self) -> str:
@@ -72,7 +75,7 @@ class Folder:
     def write(self, name: str, document: Mapping[str, Any]) -> None:
         """All of it or nothing: a crash in between leaves the old file."""
         path = self._path(name)
-        temporary = self._hadoop.fs.Path(path.getParent(), f".{path.getName()}.tmp")
+        temporary = self._hadoop.fs.Path(path.getParent(), f".{path.getName()}.{self._writer}.tmp")
         stream = self._files.create(temporary, True)
         try:
             stream.write(bytearray(json.dumps(document, indent=2).encode()))

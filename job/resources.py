@@ -29,13 +29,16 @@ class Resources:
         settings: JobSettings,
         redaction: Redaction,
         account: Account,
+        jvm: Jvm,
         lease_lost: Callable[[], None],
     ) -> None:
+        """`jvm`: the first one, which is perhaps still starting."""
         self._plan = plan
         self._settings = settings
         self._redaction = redaction
         self._account = account
         self._lease_lost = lease_lost
+        self._starting: Jvm | None = jvm
         self._jvm: Jvm | None = None
         self._lease: Lease | None = None
 
@@ -46,7 +49,8 @@ class Resources:
     def session(self) -> SparkSession:
         """The Spark session, which reports to the account."""
         if self._jvm is None:
-            jvm = Jvm(self._settings, self._plan.spark_conf, self._redaction)
+            jvm = self._starting or Jvm(self._settings, self._plan.spark_conf, self._redaction)
+            self._starting = None
             try:
                 listen(jvm.session(self._settings, self._plan.spark_conf), self._account)
             except BaseException:

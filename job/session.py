@@ -10,16 +10,16 @@ import tempfile
 import threading
 import time
 from collections.abc import Mapping
+from importlib.util import find_spec
 from pathlib import Path
-from typing import IO
-
-import pyspark
-from pyspark import SparkContext
-from pyspark.sql import SparkSession
+from typing import IO, TYPE_CHECKING
 
 from job.errors import SetupError
 from job.redaction import Redaction
 from job.settings import JobSettings
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession  # a second of imports that the JVM is not to wait for
 
 # What spark-submit adds on Java 17 and later (org.apache.spark.launcher.JavaModuleOptions).
 _OPENED = (
@@ -34,7 +34,12 @@ _OPENED = (
 # An idle machine takes 1.2 s; shared continuous-integration machines several times that.
 _GATEWAY_SECONDS = 90.0
 _POLL_SECONDS = 0.01
-_EXIT_SECONDS = 10.0
+# It ends at once; one that writes a class archive at its end takes 20 s.
+_EXIT_SECONDS = 60.0
+
+# Beside the jars: the classes of a join, mapped into memory instead of read from jars, where
+# somebody has made it (deploy/local/class_archive.py).
+CLASS_ARCHIVE = "classes.jsa"
 
 
 class Jvm:
@@ -75,9 +80,11 @@ class Jvm:
     def is_alive(self) -> bool:
         return self._process.poll() is None
 
-    def session(self, settings: JobSettings, conf: Mapping[str, str]) -> SparkSession:
+    def session(self, settings: JobSettings, conf: Mapping[str, str]) -> "SparkSession":
         """The Spark session; waits for the JVM where it is still starting."""
         if self._session is None:
+            from pyspark.sql import SparkSession
+
             port, secret = self._gateway()
             os.environ["PYSPARK_GATEWAY_PORT"] = str(port)
             os.environ["PYSPARK_GATEWAY_SECRET"] = secret
@@ -129,7 +136,10 @@ def _pass_on(said: IO[bytes], redaction: Redaction) -> None:
 
 
 def _command(settings: JobSettings, conf: Mapping[str, str]) -> list[str]:
-    spark_jars = Path(pyspark.__file__).parent / "jars"
+    pyspark = find_spec("pyspark")
+    assert pyspark is not None
+    assert pyspark.origin is not None
+    spark_jars = Path(pyspark.origin).parent / "jars"
     if not any(settings.jars.glob("spark-sql-kafka*.jar")):
         raise SetupError(
             f"Spark's Kafka connector is not in {settings.jars}: run `make setup`, "
@@ -139,8 +149,11 @@ def _command(settings: JobSettings, conf: Mapping[str, str]) -> list[str]:
         _java(),
         *("-cp", f"{settings.jars}/*:{spark_jars}/*"),
         f"-Xmx{settings.driver_memory}",
+        *_class_archive(settings.jars / CLASS_ARCHIVE),
         *conf["spark.driver.extraJavaOptions"].split(),
         "-XX:+IgnoreUnrecognizedVMOptions",
+        # The report of a crash goes where all messages go: the working folder may be read-only.
+        *("-XX:+ErrorFileToStderr", "-XX:+UnlockDiagnosticVMOptions", "-XX:-DumpReplayDataOnError"),
         *(f"--add-opens={package}=ALL-UNNAMED" for package in _OPENED),
         "--enable-native-access=ALL-UNNAMED",
         "-Dio.netty.tryReflectionSetAccessible=true",
@@ -149,6 +162,15 @@ def _command(settings: JobSettings, conf: Mapping[str, str]) -> list[str]:
         *("--conf", f"spark.master={settings.spark_master}"),
         "pyspark-shell",
     ]
+
+
+def _class_archive(archive: Path) -> list[str]:
+    """A JVM of another version, or with other jars, cannot use it, goes on without, and says so in
+    words that help nobody."""
+    if not archive.exists():
+        return []
+    silent = ("cds", "cds+dynamic", "class+path")
+    return [f"-XX:SharedArchiveFile={archive}", *(f"-Xlog:{tag}=off" for tag in silent)]
 
 
 def _java() -> str:
@@ -169,6 +191,9 @@ def _ignore_interrupt() -> None:
 
 def _forget_gateway() -> None:
     """Lets PySpark connect to another JVM later in this process."""
+    from pyspark import SparkContext
+    from pyspark.sql import SparkSession
+
     os.environ.pop("PYSPARK_GATEWAY_PORT", None)
     os.environ.pop("PYSPARK_GATEWAY_SECRET", None)
     gateway = SparkContext._gateway

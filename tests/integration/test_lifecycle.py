@@ -9,6 +9,7 @@ import pytest
 
 from deploy.local.kafka import EmbeddedKafka
 from job.progress import JobStatus
+from job.session import CLASS_ARCHIVE
 from tests.integration.jobs import START_SECONDS, STOP_SECONDS, Job
 from tests.integration.pairs import Pairs
 from tests.polling import wait_until
@@ -26,6 +27,11 @@ def pairs(kafka: EmbeddedKafka, tmp_path: Path, request: pytest.FixtureRequest) 
 def jvms(job: Job) -> list[psutil.Process]:
     children = psutil.Process(job.process.pid).children()
     return [child for child in children if child.name() == "java"]
+
+
+def maps_the_class_archive(jvm: psutil.Process) -> bool:
+    """A JVM that finds it unfit goes on without, and says nothing."""
+    return any(CLASS_ARCHIVE in region.path for region in jvm.memory_maps())
 
 
 def read_all(job: Job, count: int) -> JobStatus:
@@ -198,10 +204,13 @@ def test_killed_jvm_is_replaced(pairs: Pairs, tmp_path: Path) -> None:
         pairs.produce(range(3))
         read_all(job, 3)
         [jvm] = jvms(job)
+        assert maps_the_class_archive(jvm)
         jvm.kill()
 
         pairs.produce(range(3, 6))
         status = read_all(job, 6)
+        [successor] = jvms(job)
+        assert maps_the_class_archive(successor)
         assert status.last_failure is not None
         assert "the JVM is gone" in status.last_failure.message
         assert 0 == job.terminate()
