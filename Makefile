@@ -2,7 +2,7 @@
 # Needs a Python 3.11 or newer; the first run of any target prepares the rest.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup ready run test check bench differential soak clean
+.PHONY: help setup ready run test check bench differential soak clean up down
 
 PYTHON_HERE := .venv/bin/python
 
@@ -39,3 +39,11 @@ soak: ready ## break a join at random and check it; MINUTES=20, SEED=… repeats
 clean: ## remove what setup made; data/ stays, it may hold checkpoints
 	rm -rf .venv .tools .jars .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+up: ## start the join in containers, with Kafka, Prometheus and Grafana; values in .env
+	@[ -f .env ] || cp deploy/docker/example.env .env
+	@deploy/docker/secrets.sh data/secrets
+	@docker compose up --detach --build --wait
+
+down: ## stop these containers; topics, checkpoint and figures stay in their volumes
+	@docker compose --profile '*' down

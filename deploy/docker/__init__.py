@@ -1,0 +1,1 @@
+"""How the images are built and what runs in them beside job and service."""

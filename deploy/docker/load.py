@@ -1,0 +1,33 @@
+"""The demo's load without end, for the join of deploy/local/demo.yaml: until SIGTERM or Ctrl-C.
+
+KAFKA_BOOTSTRAP_SERVERS=kafka:9092 python -m deploy.docker.load
+"""
+
+import os
+import signal
+import sys
+import time
+
+from deploy.local.demo_topics import Feed
+from job.errors import StreamjoinError
+
+LOOK_SECONDS = 1.0
+
+
+def main() -> int:
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # ends the same way as Ctrl-C
+    servers = os.environ.get("KAFKA_BOOTSTRAP_SERVERS", "localhost:9092")
+    try:
+        with Feed(servers, seconds=None) as feed:
+            while not feed.is_done:
+                time.sleep(LOOK_SECONDS)
+    except KeyboardInterrupt:
+        return 0
+    except StreamjoinError as error:
+        print(error, file=sys.stderr)  # noqa: T201  # for a person
+        return error.exit_code
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
