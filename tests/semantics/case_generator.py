@@ -14,7 +14,7 @@ from tests.semantics.join_cases import STATE_STORES, Case, Data, Idle, Restart, 
 EPOCH_MS = 1_700_000_000_000
 SCHEMA = "k INT, g STRING, t TIMESTAMP, v INT, s STRING, d DECIMAL(6,2), at TIMESTAMP"
 
-_JOIN_TYPES = ["inner", "left_outer", "right_outer", "full_outer", "left_semi", "left_anti"]
+JOIN_TYPES = ["inner", "left_outer", "right_outer", "full_outer", "left_semi", "left_anti"]
 _KEYS = [["k"], ["k"], ["k", "g"], ["k % 2"], ["lower(g)", "k"], ["coalesce(k, 0)"], ["g"]]
 _FILTERS = ["v > 0", "s <> 'x'", "v % 2 = 0 or s is null", "v > 1000", "s like 'a%'", "d < 1.5"]
 _FILTERS += ["at > timestamp'2023-11-14 22:13:30'", "cast(v as double) / 2 >= 1"]
@@ -42,7 +42,7 @@ _BAD_LINES += ['{"value": null}', '{"k": 1, "t": 1e3}', '{"k": 1.5, "t": 1700000
 
 @st.composite
 def cases(draw: st.DrawFn) -> Case:
-    join_type = draw(st.sampled_from(_JOIN_TYPES))
+    join_type = draw(st.sampled_from(JOIN_TYPES))
     bound, times = draw(_bounds(join_type))
     key = list(draw(st.sampled_from(_KEYS)))
     null_safe = draw(st.booleans())
