@@ -2,7 +2,7 @@
 # Needs a Python 3.11 or newer; the first run of any target prepares the rest.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup ready run test check bench differential soak clean up down
+.PHONY: help setup ready run test check bench differential soak clean up down test-docker
 
 PYTHON_HERE := .venv/bin/python
 
@@ -47,3 +47,6 @@ up: ## start the join in containers, with Kafka, Prometheus and Grafana; values 
 
 down: ## stop these containers; topics, checkpoint and figures stay in their volumes
 	@docker compose --profile '*' down
+
+test-docker: ready ## test images and docker-compose.yml; makes an engine and base images if need be
+	@tests/docker/run.sh

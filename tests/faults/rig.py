@@ -4,8 +4,8 @@ import random
 import socket
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +36,8 @@ TIDE_MS = 3 * 3_600_000
 ROUND_MS = 4 * 3_600_000
 # Event times of a round lie in the half hour after its beginning.
 ROWS_MS = 1_800_000
+# A new consumer has its first records within a second or two.
+RENEWAL_SECONDS = 15.0
 
 _SPEC = """
 name: {name}
@@ -189,7 +191,7 @@ class Rig:
 
     def recovered(self, since: float, timeout: float = START_SECONDS) -> float:
         """Seconds from `since` (time.monotonic) until a committed result of a pair sent now."""
-        consumer = self._at_the_end()
+        reader = OutputReader(self._consumer, self.topic("out"), self.ends(self.topic("out")))
         k = f"beacon{self._number()}"
         self.pair(k)
         wanted = k.encode()
@@ -197,22 +199,11 @@ class Rig:
         def came() -> bool:
             status = self.job.status()
             assert status is None or status.state != "FAILED", status.last_failure
-            # All that has come at once: there may be thousands before it.
-            messages = consumer.consume(10_000, 0.2)
-            return any(not each.error() and each.key() == wanted for each in messages)
+            return wanted in reader.arrived()
 
-        try:
+        with closing(reader):
             wait_until(came, timeout, f"{k} has come out")
-            return time.monotonic() - since
-        finally:
-            consumer.close()
-
-    def _at_the_end(self) -> Consumer:
-        consumer = self._consumer()
-        topic = self.topic("out")
-        ends = self.ends(topic)
-        consumer.assign([TopicPartition(topic, each, end) for each, end in ends.items()])
-        return consumer
+        return time.monotonic() - since
 
     def settle(self) -> JobStatus:
         """A quiet phase: send the tide, and wait until all that is decided by it is out."""
@@ -323,6 +314,35 @@ class Rig:
         if not hasattr(self, "_admin"):
             self._admin = AdminClient(self._client)
         return self._admin
+
+
+class OutputReader:
+    """Of what is committed to a topic from some offsets on, over a broker that comes and goes."""
+
+    def __init__(
+        self, consumer: Callable[[], Consumer], topic: str, starts: Mapping[int, int]
+    ) -> None:
+        self._new_consumer = consumer
+        self._starts = [TopicPartition(topic, each, start) for each, start in starts.items()]
+        self._consumer: Consumer | None = None
+        self._renewal = 0.0
+
+    def arrived(self) -> set[bytes | None]:
+        """Keys of all that has come since the last look, or once more from the start: a consumer whose
+        broker was away has been seen to wait for ever (FENCED_LEADER_EPOCH)."""
+        if self._consumer is None or time.monotonic() > self._renewal:
+            self.close()
+            self._consumer = self._new_consumer()
+            self._consumer.assign(self._starts)
+            self._renewal = time.monotonic() + RENEWAL_SECONDS
+        # All that has come at once: there may be thousands before it.
+        messages = self._consumer.consume(10_000, 0.2)
+        return {each.key() for each in messages if not each.error()}
+
+    def close(self) -> None:
+        if self._consumer is not None:
+            self._consumer.close()
+            self._consumer = None
 
 
 @contextmanager
