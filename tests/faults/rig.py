@@ -328,8 +328,8 @@ class OutputReader:
         self._renewal = 0.0
 
     def arrived(self) -> set[bytes | None]:
-        """Keys of all that has come since the last look, or once more from the start: a consumer whose
-        broker was away has been seen to wait for ever (FENCED_LEADER_EPOCH)."""
+        """Keys of all that has come since the last look, or once more from the start: a consumer
+        whose broker was away has been seen to wait for ever (FENCED_LEADER_EPOCH)."""
         if self._consumer is None or time.monotonic() > self._renewal:
             self.close()
             self._consumer = self._new_consumer()
