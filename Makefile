@@ -43,7 +43,7 @@ clean: ## remove what setup made; data/ stays, it may hold checkpoints
 up: ## start the join in containers, with Kafka, Prometheus and Grafana; values in .env
 	@[ -f .env ] || cp deploy/docker/example.env .env
 	@deploy/docker/secrets.sh data/secrets
-	@docker compose up --detach --build --wait
+	@REVISION=$$(git rev-parse HEAD 2>/dev/null) docker compose up --detach --build --wait
 
 down: ## stop these containers; topics, checkpoint and figures stay in their volumes
 	@docker compose --profile '*' down

@@ -1,0 +1,60 @@
+"""One stack for all tests of this folder: starting it takes half a minute, building it minutes."""
+
+import os
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.docker.load import Load
+from tests.docker.stack import Stack
+
+# Of its containers, networks and volumes. Those of a run before are removed first.
+PROJECT = "streamjoin-test"
+
+
+@pytest.fixture(scope="session")
+def built(tmp_path_factory: pytest.TempPathFactory) -> Stack:
+    """The stack with its images built."""
+    if not shutil.which("docker"):
+        _refuse("there is no docker here: https://docs.docker.com/engine/install/")
+    for question in (["docker", "info"], ["docker", "compose", "version"]):
+        asked = subprocess.run(question, capture_output=True, text=True)
+        if asked.returncode != 0:
+            _refuse(f"`{' '.join(question)}` says: {asked.stderr.strip()}")
+    stack = Stack(PROJECT, tmp_path_factory.mktemp("stack"))
+    stack.compose("build")
+    return stack
+
+
+@pytest.fixture(scope="session")
+def stack(built: Stack) -> Iterator[Stack]:
+    """Kafka, topics, job, service and Prometheus at work, on the demo's join."""
+    try:
+        built.down()
+        built.up("prometheus")
+        yield built
+    finally:
+        # Into pytest's folder, which is kept: the containers are not.
+        (built.folder / "containers.log").write_text(built.compose("logs", "--no-color"))
+        built.down()
+
+
+@pytest.fixture(scope="session")
+def load(stack: Stack) -> Load:
+    return Load(stack.kafka)
+
+
+def _refuse(reason: str) -> None:
+    if "EVERY_TEST" in os.environ:
+        pytest.fail(reason)
+    pytest.skip(reason)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """The first test waits for the images: a download of half a gigabyte."""
+    for item in items:
+        if Path(__file__).parent in item.path.parents:
+            item.add_marker(pytest.mark.timeout(900))

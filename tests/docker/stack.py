@@ -1,0 +1,123 @@
+"""docker-compose.yml at work: its containers, and the ways in that it has for a user."""
+
+import json
+import os
+import socket
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import httpx
+
+from tests.polling import wait_until
+
+ROOT = Path(__file__).parents[2]
+# A start takes 10 s on two idle cores, several times that on shared ones.
+START_SECONDS = 180.0
+# Compose by itself would wait for ever.
+UP_SECONDS = 300
+
+
+class Stack:
+    """With the values of deploy/docker/example.env, on ports and with secrets of its own.
+
+    Nothing of a .env that lies in the folder counts.
+    """
+
+    def __init__(self, project: str, folder: Path) -> None:
+        self.folder = folder
+        self._project = project
+        self._ports = {name: _free_port() for name in ("SERVICE", "KAFKA", "PROMETHEUS")}
+        secrets = folder / "secrets"
+        subprocess.run([ROOT / "deploy/docker/secrets.sh", secrets], check=True)
+        self._environment = {
+            **os.environ,
+            "COMPOSE_PROFILES": "",
+            "SECRETS": str(secrets),
+            **{f"{name}_PORT": str(port) for name, port in self._ports.items()},
+        }
+        lines = (secrets / "tokens").read_text().splitlines()
+        self._tokens = {line.split()[0]: line.split()[2] for line in lines if line[0] != "#"}
+
+    @property
+    def kafka(self) -> str:
+        """As a program on this machine reaches it."""
+        return f"localhost:{self._ports['KAFKA']}"
+
+    @property
+    def prometheus(self) -> str:
+        return f"http://127.0.0.1:{self._ports['PROMETHEUS']}"
+
+    def service(self, holder: str | None = "operator") -> httpx.Client:
+        """The API, with the token of `holder`."""
+        headers = {"Authorization": f"Bearer {self._tokens[holder]}"} if holder else {}
+        url = f"http://127.0.0.1:{self._ports['SERVICE']}"
+        return httpx.Client(base_url=url, headers=headers, timeout=30, trust_env=False)
+
+    def query(self) -> dict[str, Any]:
+        """What the service tells of the query; nothing while it, or the job, does not answer."""
+        try:
+            with self.service() as client:
+                answer = client.get("/v1/query")
+        except httpx.TransportError:
+            return {}
+        return dict(answer.json()) if answer.status_code == 200 else {}
+
+    def wait_for_state(self, state: str) -> dict[str, Any]:
+        def reached() -> dict[str, Any]:
+            query = self.query()
+            return query if query.get("state") == state else {}
+
+        return wait_until(reached, START_SECONDS, f"the query is {state}")
+
+    # Containers
+
+    def compose(self, *arguments: str) -> str:
+        """What `docker compose` prints; where it fails, that is the test's failure."""
+        command = ["docker", "compose", "--project-name", self._project]
+        command += ["--env-file", str(ROOT / "deploy/docker/example.env"), *arguments]
+        done = subprocess.run(
+            command, cwd=ROOT, env=self._environment, capture_output=True, text=True
+        )
+        said = f"{done.stdout}\n{done.stderr[-4000:]}"
+        assert 0 == done.returncode, f"docker compose {' '.join(arguments)}:\n{said}"
+        return done.stdout
+
+    def up(self, *services: str) -> None:
+        """With all that they depend on."""
+        self.compose("up", "--detach", "--wait", "--wait-timeout", str(UP_SECONDS), *services)
+
+    def down(self) -> None:
+        self.compose("--profile", "*", "down", "--volumes", "--remove-orphans")
+
+    def inside(self, service: str, command: str) -> str:
+        """What a shell command prints in a running container."""
+        return self.compose("exec", "-T", service, "sh", "-c", command)
+
+    def in_image(self, service: str, *command: str) -> str:
+        """What a command prints in a container of its own."""
+        options = ["--rm", "--no-deps", "-T", "--entrypoint", command[0]]
+        return self.compose("run", *options, service, *command[1:])
+
+    def crash(self, service: str) -> None:
+        """SIGKILL to all that runs in the container, as when memory is short."""
+        self.inside(service, "kill -9 -1 || true")
+
+    def image(self, service: str) -> dict[str, Any]:
+        name = json.loads(self.compose("config", "--format", "json"))["services"][service]["image"]
+        return _inspected("image", name)
+
+    def container(self, service: str) -> dict[str, Any]:
+        return _inspected("container", self.compose("ps", "--all", "--quiet", service).strip())
+
+
+def _inspected(kind: str, name: str) -> dict[str, Any]:
+    command = ["docker", kind, "inspect", name]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    return dict(json.loads(done.stdout)[0])
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])

@@ -1,0 +1,165 @@
+"""docker-compose.yml, used as a user does: through Kafka, the API and Prometheus."""
+
+from typing import Any
+
+import httpx
+import pytest
+import yaml
+
+from deploy.local.demo_topics import output_rows
+from tests.docker.load import Load
+from tests.docker.stack import ROOT, START_SECONDS, Stack
+from tests.integration.topics import count_all
+from tests.polling import wait_until
+from tests.unit.operating.test_dashboard import expressions
+
+
+def asked(stack: Stack, path: str, **parameters: str) -> Any:
+    """An answer of Prometheus."""
+    answer = httpx.get(f"{stack.prometheus}/api/v1/{path}", params=parameters, trust_env=False)
+    assert 200 == answer.status_code, answer.text
+    return answer.json()["data"]
+
+
+def scratch(stack: Stack) -> set[str]:
+    """What Spark keeps for as long as it runs."""
+    return {*stack.inside("job", "ls $SPARK_LOCAL_DIRS").split()} - {"lock"}
+
+
+def test_every_row_comes_out_joined_and_once(stack: Stack, load: Load) -> None:
+    load.send(20)
+
+    assert "" == load.wrong_rows(stack)
+
+
+def test_nothing_is_written_outside_of_the_volumes(stack: Stack) -> None:
+    for name in ("job", "service"):
+        assert stack.container(name)["HostConfig"]["ReadonlyRootfs"]
+        assert "no" == stack.inside(name, "touch /opt/x 2>/dev/null && echo yes || echo no").strip()
+
+
+def test_service_answers_those_who_have_a_token(stack: Stack) -> None:
+    codes = {}
+    for holder in (None, "prometheus", "operator"):
+        with stack.service(holder) as client:
+            codes[holder] = [
+                client.get("/livez").status_code,
+                client.get("/v1/query").status_code,
+                client.put("/v1/query/resume").status_code,
+            ]
+
+    assert {
+        None: [200, 401, 401],
+        "prometheus": [200, 200, 403],
+        "operator": [200, 200, 202],
+    } == codes
+
+
+def test_prometheus_scrapes_the_service_with_its_token(stack: Stack) -> None:
+    def scraped() -> list[Any]:
+        targets = asked(stack, "targets")["activeTargets"]
+        return [
+            it for it in targets if it["labels"]["job"] == "streamjoin" and it["health"] == "up"
+        ]
+
+    wait_until(scraped, START_SECONDS, "Prometheus has scraped the service")
+    sample = asked(stack, "query", query="streamjoin_job_up")["result"][0]["value"][1]
+    assert "1" == sample
+
+
+def test_prometheus_takes_every_alert_and_none_fires(stack: Stack) -> None:
+    written = yaml.safe_load((ROOT / "deploy/prometheus/alerts.yml").read_text())
+    names = {rule["alert"] for group in written["groups"] for rule in group["rules"]}
+
+    def evaluated() -> dict[str, str]:
+        rules = [rule for group in asked(stack, "rules")["groups"] for rule in group["rules"]]
+        done = {rule["name"]: f"{rule['health']} {rule['state']}" for rule in rules}
+        return {} if any(it.startswith("unknown") for it in done.values()) else done
+
+    found = wait_until(evaluated, START_SECONDS, "Prometheus has evaluated the alerts")
+    assert names == set(found)
+    assert set() == {name for name, it in found.items() if it.split()[1] == "firing"}
+    assert {"ok"} == {it.split()[0] for it in found.values()}
+
+
+@pytest.mark.parametrize(
+    "expression", [pytest.param(it, id=panel["title"]) for panel, it in expressions()]
+)
+def test_prometheus_takes_what_the_dashboard_asks(stack: Stack, expression: str) -> None:
+    assert "result" in asked(stack, "query", query=expression)
+
+
+def test_pause_holds_the_join_and_resume_lets_it_go_on(stack: Stack, load: Load) -> None:
+    with stack.service() as client:
+        client.put("/v1/query/pause").raise_for_status()
+        before = stack.wait_for_state("PAUSED")
+        load.send(4)
+        # Its lag is looked at while it rests, too: the records are there, and stay unread.
+        resting = wait_until(
+            lambda: (query := stack.query())["left"]["offsets_behind_latest_total"] and query,
+            START_SECONDS,
+            "the job sees what waits",
+        )
+        client.put("/v1/query/resume").raise_for_status()
+    stack.wait_for_state("RUNNING")
+
+    assert "" == load.wrong_rows(stack)
+    assert "PAUSED" == resting["state"]
+    assert before["left"]["input_records"] == resting["left"]["input_records"]
+
+
+def test_a_job_that_is_killed_comes_back_and_loses_and_doubles_nothing(
+    stack: Stack, load: Load
+) -> None:
+    restarts = stack.container("job")["RestartCount"]
+    results = count_all(stack.kafka, "attributed")
+    load.send(10)
+    wait_until(
+        lambda: count_all(stack.kafka, "attributed") > results,
+        START_SECONDS,
+        "the job is writing results",
+    )
+
+    left_behind = scratch(stack)
+    stack.crash("job")
+    load.send(10)
+    stack.wait_for_state("RUNNING")
+
+    assert "" == load.wrong_rows(stack)
+    assert restarts + 1 == stack.container("job")["RestartCount"]
+    assert set() == left_behind & scratch(stack)
+
+
+def test_a_killed_service_leaves_the_query_alone(stack: Stack, load: Load) -> None:
+    run = stack.wait_for_state("RUNNING")["run_id"]
+
+    stack.crash("service")
+    load.send(4)
+
+    assert "" == load.wrong_rows(stack)
+    assert run == stack.query()["run_id"]
+
+
+def test_job_ends_by_itself_within_its_grace_and_goes_on_when_started(
+    stack: Stack, load: Load
+) -> None:
+    load.send(4)
+
+    stack.compose("stop", "job")
+    ended = stack.container("job")["State"]
+    stack.up("job")
+
+    assert "" == load.wrong_rows(stack)
+    # Killed after the grace it would be 137.
+    assert ("exited", 0) == (ended["Status"], ended["ExitCode"])
+
+
+# The last one: its records tell of now, and all rounds after it would be late.
+def test_the_demo_load_is_joined(stack: Stack) -> None:
+    before = len(output_rows(stack.kafka))
+
+    stack.up("load")
+
+    wait_until(
+        lambda: len(output_rows(stack.kafka)) > before + 100, START_SECONDS, "joined rows come out"
+    )
