@@ -87,7 +87,11 @@ class Breaker:
         seconds = self.luck.uniform(1, 6)
         self.rig.job.freeze()
         try:
-            assert psutil.STATUS_STOPPED == psutil.Process(self.rig.job.process.pid).status()
+            frozen = psutil.Process(self.rig.job.process.pid)
+            # The signal is there at once, the stop when the process next leaves the kernel.
+            wait_until(
+                lambda: frozen.status() == psutil.STATUS_STOPPED, START_SECONDS, "it is stopped"
+            )
             self._feed_for(seconds)
         finally:
             self.rig.job.thaw()

@@ -12,6 +12,7 @@ import random
 import sys
 import tempfile
 import time
+import traceback
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -149,6 +150,7 @@ def main() -> int:
                 say=lambda line: print(line, flush=True),
             )
     except AssertionError as error:
+        traceback.print_exc()  # outside of pytest an assertion says nothing of its values
         print(f"WRONG with SEED={seed}: {error}\nall of it is in {folder}", file=sys.stderr)
         return 1
     print(report(done))
