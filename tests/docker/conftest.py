@@ -20,10 +20,11 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Stack:
     """The stack with its images built."""
     if not shutil.which("docker"):
         _refuse("there is no docker here: https://docs.docker.com/engine/install/")
-    for question in (["docker", "info"], ["docker", "compose", "version"]):
-        asked = subprocess.run(question, capture_output=True, text=True)
+    # `docker info` would do, but older clients keep its reason to themselves.
+    for question in (["version", "--format", "{{.Server.Version}}"], ["compose", "version"]):
+        asked = subprocess.run(["docker", *question], capture_output=True, text=True)
         if asked.returncode != 0:
-            _refuse(f"`{' '.join(question)}` says: {asked.stderr.strip()}")
+            _refuse(f"`docker {question[0]}` says: {asked.stderr.strip()}")
     stack = Stack(PROJECT, tmp_path_factory.mktemp("stack"))
     stack.compose("build")
     return stack
