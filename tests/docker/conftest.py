@@ -18,11 +18,12 @@ PROJECT = "streamjoin-test"
 @pytest.fixture(scope="session")
 def built(tmp_path_factory: pytest.TempPathFactory) -> Stack:
     """The stack with its images built."""
-    if not shutil.which("docker"):
+    docker = shutil.which("docker")
+    if not docker:
         _refuse("there is no docker here: https://docs.docker.com/engine/install/")
     # `docker info` would do, but older clients keep its reason to themselves.
     for question in (["version", "--format", "{{.Server.Version}}"], ["compose", "version"]):
-        asked = subprocess.run(["docker", *question], capture_output=True, text=True)
+        asked = subprocess.run([str(docker), *question], capture_output=True, text=True)
         if asked.returncode != 0:
             _refuse(f"`docker {question[0]}` says: {asked.stderr.strip()}")
     stack = Stack(PROJECT, tmp_path_factory.mktemp("stack"))
