@@ -52,6 +52,10 @@ def test_command_of_the_readme_exists(words: list[str]) -> None:
             assert command.replace("-", "_") in commands
         case [".venv/bin/streamjoin-service" | "curl", *_]:
             pass
+        case ["kubectl", "apply", "-k", folder]:
+            assert (ROOT / folder / "kustomization.yaml").exists()
+        case ["kubectl", "create", "secret", "generic", name, *_]:
+            assert name in (ROOT / "deploy/k8s/deployment.yaml").read_text()
         case _:
             raise AssertionError(f"not known: {words}")
 
@@ -139,8 +143,9 @@ def test_settings_of_the_readme_exist_and_all_are_there() -> None:
         for name in settings.model_fields
     }
     named = set(re.findall(r"STREAMJOIN_[A-Z_]*[A-Z]", README))
+    compose = (ROOT / "docker-compose.yml").read_text()
 
-    assert set() == named - known
+    assert set() == named - known - set(re.findall(r"\$\{(STREAMJOIN_[A-Z_]+)", compose))
     # Two of the service are for its own operators and stand in its help.
     assert {"STREAMJOIN_JOB_ANSWER_SECONDS", "STREAMJOIN_PROGRESS_AGE_MAX_SECONDS"} >= known - named
 
