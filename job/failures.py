@@ -51,9 +51,9 @@ def failure_of(error: Exception, bootstrap_servers: str) -> StreamjoinError:
     """`error`, raised while the query was starting or running, as one a user can read."""
     if isinstance(error, StreamjoinError):
         return error
-    if isinstance(error, Py4JNetworkError | ConnectionError):
-        return QueryError("the JVM is gone: it was killed or ran out of memory", retryable=True)
     throwable = _throwable(error)
+    if throwable is None and any(_is_of_the_jvm_s_end(each) for each in _chain(error)):
+        return QueryError("the JVM is gone: it was killed or ran out of memory", retryable=True)
     if throwable is None:
         return QueryError(_shortened(str(error)), retryable=False)
     causes = list(_causes(throwable))
@@ -87,6 +87,25 @@ def failure_of(error: Exception, bootstrap_servers: str) -> StreamjoinError:
             "checkpoint restore`), or reset; `streamjoin checkpoint verify` reads all of it"
         )
     return QueryError(message, retryable=False)
+
+
+def _chain(error: BaseException) -> Iterator[BaseException]:
+    """The error and those that it was raised from or for."""
+    seen: BaseException | None = error
+    while seen is not None:
+        yield seen
+        seen = seen.__cause__ or seen.__context__
+
+
+def _is_of_the_jvm_s_end(error: BaseException) -> bool:
+    """Whether a connection of this process to its JVM broke, or could not be made any more.
+
+    Fetching a result PySpark then raises an UnboundLocalError in its place (pyspark/util.py,
+    local_connect_and_auth within a `finally`).
+    """
+    if isinstance(error, PySparkException):
+        return bool(error.getCondition() == "CANNOT_OPEN_SOCKET")
+    return isinstance(error, Py4JNetworkError | ConnectionError | EOFError)
 
 
 def _throwable(error: Exception) -> Any:

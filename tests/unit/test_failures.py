@@ -1,5 +1,11 @@
 """What a user reads of an error that came through two languages."""
 
+import socket
+
+import pytest
+from pyspark.serializers import CPickleSerializer
+from pyspark.util import _load_from_socket
+
 from job.failures import failure_of
 
 OF_A_WORKER = """
@@ -17,3 +23,24 @@ ZeroDivisionError: division by zero
 
 def test_error_of_a_python_worker_is_one_line() -> None:
     assert "ZeroDivisionError: division by zero" == str(failure_of(RuntimeError(OF_A_WORKER), "b"))
+
+
+def test_results_that_cannot_be_fetched_as_the_jvm_has_ended_mean_to_try_again() -> None:
+    with socket.socket() as port_of_nobody:
+        port_of_nobody.bind(("127.0.0.1", 0))
+        port = port_of_nobody.getsockname()[1]
+
+    # PySpark's own mishap: what it says is of a variable.
+    with (
+        pytest.raises(UnboundLocalError) as raised,
+        _load_from_socket((port, "secret"), CPickleSerializer()),
+    ):
+        pass
+
+    failure = failure_of(raised.value, "b")
+    assert failure.retryable
+    assert "the JVM is gone" in str(failure)
+
+
+def test_error_that_is_not_of_the_jvm_is_not_tried_again() -> None:
+    assert not failure_of(RuntimeError("no"), "b").retryable
