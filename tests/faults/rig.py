@@ -4,13 +4,20 @@ import random
 import socket
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
 import psutil
-from confluent_kafka import Consumer, IsolationLevel, Producer, TopicPartition
+from confluent_kafka import (
+    Consumer,
+    IsolationLevel,
+    KafkaError,
+    KafkaException,
+    Producer,
+    TopicPartition,
+)
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
 from deploy.local.kafka import EmbeddedKafka
@@ -24,6 +31,7 @@ from tests.faults.oracle import (
     wrong_markers,
     wrong_offset_log,
 )
+from tests.faults.output_reader import OutputReader
 from tests.faults.proxy import Proxy
 from tests.integration.jobs import START_SECONDS
 from tests.integration.topics import READ_SECONDS, Sent
@@ -36,8 +44,12 @@ TIDE_MS = 3 * 3_600_000
 ROUND_MS = 4 * 3_600_000
 # Event times of a round lie in the half hour after its beginning.
 ROWS_MS = 1_800_000
-# A new consumer has its first records within a second or two.
-RENEWAL_SECONDS = 15.0
+_LEADERLESS = {
+    KafkaError.NOT_LEADER_FOR_PARTITION,
+    KafkaError.LEADER_NOT_AVAILABLE,
+    KafkaError.FENCED_LEADER_EPOCH,
+    KafkaError.UNKNOWN_LEADER_EPOCH,
+}
 
 _SPEC = """
 name: {name}
@@ -296,13 +308,26 @@ class Rig:
         self, topic: str, level: IsolationLevel = IsolationLevel.READ_COMMITTED
     ) -> dict[int, int]:
         """Per partition the next offset to read."""
+        return wait_until(
+            lambda: self._ends(topic, level), READ_SECONDS, f"the ends of {topic} are told"
+        )
+
+    def _ends(self, topic: str, level: IsolationLevel) -> dict[int, int]:
+        """Nothing where a partition has no leader at the moment: it is new, or its broker is."""
         partitions = self.admin.list_topics(topic, READ_SECONDS).topics[topic].partitions
         asked = self.admin.list_offsets(
             {TopicPartition(topic, each): OffsetSpec.latest() for each in partitions},
             isolation_level=level,
             request_timeout=READ_SECONDS,
         )
-        return {place.partition: end.result(READ_SECONDS).offset for place, end in asked.items()}
+        try:
+            return {
+                place.partition: end.result(READ_SECONDS).offset for place, end in asked.items()
+            }
+        except KafkaException as error:
+            if error.args[0].code() not in _LEADERLESS:
+                raise
+            return {}
 
     def hides_records(self) -> bool:
         """Whether an open transaction keeps readers of the markers from their end."""
@@ -314,35 +339,6 @@ class Rig:
         if not hasattr(self, "_admin"):
             self._admin = AdminClient(self._client)
         return self._admin
-
-
-class OutputReader:
-    """Of what is committed to a topic from some offsets on, over a broker that comes and goes."""
-
-    def __init__(
-        self, consumer: Callable[[], Consumer], topic: str, starts: Mapping[int, int]
-    ) -> None:
-        self._new_consumer = consumer
-        self._starts = [TopicPartition(topic, each, start) for each, start in starts.items()]
-        self._consumer: Consumer | None = None
-        self._renewal = 0.0
-
-    def arrived(self) -> set[bytes | None]:
-        """Keys of all that has come since the last look, or once more from the start: a consumer
-        whose broker was away has been seen to wait for ever (FENCED_LEADER_EPOCH)."""
-        if self._consumer is None or time.monotonic() > self._renewal:
-            self.close()
-            self._consumer = self._new_consumer()
-            self._consumer.assign(self._starts)
-            self._renewal = time.monotonic() + RENEWAL_SECONDS
-        # All that has come at once: there may be thousands before it.
-        messages = self._consumer.consume(10_000, 0.2)
-        return {each.key() for each in messages if not each.error()}
-
-    def close(self) -> None:
-        if self._consumer is not None:
-            self._consumer.close()
-            self._consumer = None
 
 
 @contextmanager

@@ -1,0 +1,38 @@
+"""What comes out of a topic, read over a broker that comes and goes."""
+
+import time
+from collections.abc import Callable, Mapping
+
+from confluent_kafka import Consumer, TopicPartition
+
+# A new consumer has its first records within a second or two.
+RENEWAL_SECONDS = 15.0
+
+
+class OutputReader:
+    """Of what is committed to a topic, from some offsets on."""
+
+    def __init__(
+        self, consumer: Callable[[], Consumer], topic: str, starts: Mapping[int, int]
+    ) -> None:
+        self._new_consumer = consumer
+        self._starts = [TopicPartition(topic, each, start) for each, start in starts.items()]
+        self._consumer: Consumer | None = None
+        self._renewal = 0.0
+
+    def arrived(self) -> set[bytes | None]:
+        """Keys of all that has come since the last look, or once more from the start: a consumer
+        whose broker was away has been seen to wait for ever (FENCED_LEADER_EPOCH)."""
+        if self._consumer is None or time.monotonic() > self._renewal:
+            self.close()
+            self._consumer = self._new_consumer()
+            self._consumer.assign(self._starts)
+            self._renewal = time.monotonic() + RENEWAL_SECONDS
+        # All that has come at once: there may be thousands before it.
+        messages = self._consumer.consume(10_000, 0.2)
+        return {each.key() for each in messages if not each.error()}
+
+    def close(self) -> None:
+        if self._consumer is not None:
+            self._consumer.close()
+            self._consumer = None
