@@ -52,9 +52,9 @@ def failure_of(error: Exception, bootstrap_servers: str) -> StreamjoinError:
     if isinstance(error, StreamjoinError):
         return error
     throwable = _throwable(error)
-    if throwable is None and any(_is_of_the_jvm_s_end(each) for each in _chain(error)):
-        return QueryError("the JVM is gone: it was killed or ran out of memory", retryable=True)
     if throwable is None:
+        if any(_is_of_the_jvm_s_end(each) for each in _chain(error)):
+            return QueryError("the JVM is gone: it was killed or ran out of memory", retryable=True)
         return QueryError(_shortened(str(error)), retryable=False)
     causes = list(_causes(throwable))
     refusal = next((cause for cause in causes if _is_any(cause, _REFUSALS)), None)

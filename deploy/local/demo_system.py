@@ -39,7 +39,7 @@ DRIVER_MEMORY = "1g"
 # An idle machine takes 6 s; a shared one several times that.
 START_SECONDS = 180.0
 # Longer than the job's own grace for the batch at work and for its JVM.
-STOP_SECONDS = 60.0
+STOP_SECONDS = 120.0
 LOOK_SECONDS = 0.1
 
 

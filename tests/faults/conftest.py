@@ -14,3 +14,9 @@ def faulty(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[EmbeddedK
     """A test that breaks one of them heals it."""
     with proxied_kafka(tmp_path_factory.mktemp("faulty-kafka")) as both:
         yield both
+
+
+@pytest.fixture
+def kafka(faulty: tuple[EmbeddedKafka, Proxy]) -> EmbeddedKafka:
+    """Without the proxy."""
+    return faulty[0]

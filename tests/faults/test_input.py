@@ -9,17 +9,11 @@ from confluent_kafka import TopicPartition
 
 from deploy.local.kafka import EmbeddedKafka
 from job.progress import JobStatus
-from tests.faults.proxy import Proxy
 from tests.faults.rig import Rig
 from tests.integration.jobs import START_SECONDS
 from tests.polling import wait_until
 
 ROWS = 100
-
-
-@pytest.fixture
-def kafka(faulty: tuple[EmbeddedKafka, Proxy]) -> EmbeddedKafka:
-    return faulty[0]
 
 
 @pytest.mark.timeout(600)

@@ -7,18 +7,12 @@ import psutil
 import pytest
 
 from deploy.local.kafka import EmbeddedKafka
-from tests.faults.proxy import Proxy
 from tests.faults.rig import Rig
 from tests.integration.jobs import START_SECONDS
 from tests.polling import has_ended, wait_until
 
 ROWS = 300
 TRANSACTION_SECONDS = 5
-
-
-@pytest.fixture
-def kafka(faulty: tuple[EmbeddedKafka, Proxy]) -> EmbeddedKafka:
-    return faulty[0]
 
 
 # before_rows … after_all_commits: tests/integration/test_exactly_once.py

@@ -10,18 +10,12 @@ from pathlib import Path
 import pytest
 
 from deploy.local.kafka import EmbeddedKafka
-from tests.faults.proxy import Proxy
 from tests.faults.rig import Rig
 from tests.integration.jobs import START_SECONDS
 from tests.polling import wait_until
 
 ROWS = 300
 DISK_BYTES = 48 * 2**20
-
-
-@pytest.fixture
-def kafka(faulty: tuple[EmbeddedKafka, Proxy]) -> EmbeddedKafka:
-    return faulty[0]
 
 
 @pytest.fixture
