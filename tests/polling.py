@@ -4,8 +4,6 @@ import time
 from collections.abc import Callable
 from typing import TypeVar
 
-import psutil
-
 T = TypeVar("T")
 
 PAUSE_SECONDS = 0.05
@@ -19,12 +17,3 @@ def wait_until(condition: Callable[[], T], timeout: float, what: str) -> T:
             raise AssertionError(f"waited {timeout} s in vain until {what}; last seen: {value!r}")
         time.sleep(PAUSE_SECONDS)
     return value
-
-
-def has_ended(process: psutil.Process) -> bool:
-    """A condition to wait for: the process is no more."""
-    try:
-        # An orphan that nobody has reaped yet has ended all the same.
-        return process.status() == psutil.STATUS_ZOMBIE
-    except psutil.NoSuchProcess:
-        return True

@@ -7,7 +7,6 @@ import random
 import signal
 import time
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 
 import psutil
 from confluent_kafka.admin import NewPartitions
@@ -15,7 +14,8 @@ from confluent_kafka.admin import NewPartitions
 from tests.faults.proxy import Proxy
 from tests.faults.rig import Rig
 from tests.integration.jobs import START_SECONDS
-from tests.polling import has_ended, wait_until
+from tests.polling import wait_until
+from tests.processes import command_line, has_ended, signal_all
 
 PARTITIONS_MAX = 6
 FAILPOINTS = (
@@ -70,11 +70,9 @@ class Breaker:
         return f"JVM {jvm.pid} killed"
 
     def kill_the_workers(self) -> str:
-        workers = [each for each in self.rig.job.tree if "pyspark.daemon" in each.cmdline()]
+        workers = [each for each in self.rig.job.tree if "pyspark.daemon" in command_line(each)]
         assert workers
-        for worker in workers:
-            with suppress(psutil.NoSuchProcess):  # it ends with the daemon
-                worker.kill()
+        signal_all(workers, signal.SIGKILL)
         psutil.wait_procs(workers, START_SECONDS)
         return f"{len(workers)} workers killed"
 

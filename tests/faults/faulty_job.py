@@ -1,12 +1,13 @@
 """A job that can be broken: at failpoints, with all its processes, with shorter waits."""
 
 import os
+import signal
 from collections.abc import Mapping
-from contextlib import suppress
 from pathlib import Path
 
 import psutil
 
+from tests import processes
 from tests.integration.jobs import START_SECONDS, Job
 from tests.polling import wait_until
 
@@ -34,20 +35,17 @@ class FaultyJob(Job):
     @property
     def tree(self) -> list[psutil.Process]:
         """The driver, its JVM and Spark's Python workers."""
-        driver = psutil.Process(self.process.pid)
-        return [driver, *driver.children(recursive=True)]
+        return processes.tree(self.process.pid)
 
     @property
     def jvm(self) -> psutil.Process:
-        [jvm] = [each for each in self.tree if each.name() == "java"]
+        [jvm] = [each for each in self.tree if processes.name(each) == "java"]
         return jvm
 
     def kill_tree(self) -> int:
         """SIGKILL to all of it at once; how many processes that were."""
         tree = self.tree
-        for process in tree:
-            with suppress(psutil.NoSuchProcess):  # a worker ends with its daemon
-                process.kill()
+        processes.signal_all(tree, signal.SIGKILL)
         self.process.wait()
         psutil.wait_procs(tree, START_SECONDS)
         return len(tree)

@@ -9,7 +9,8 @@ import pytest
 from deploy.local.kafka import EmbeddedKafka
 from tests.faults.rig import Rig
 from tests.integration.jobs import START_SECONDS
-from tests.polling import has_ended, wait_until
+from tests.polling import wait_until
+from tests.processes import has_ended
 
 ROWS = 300
 TRANSACTION_SECONDS = 5

@@ -7,16 +7,14 @@ import socket
 import subprocess
 import sys
 import tempfile
-from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-import psutil
-
 from deploy.local.java import java_home
 from job.progress import Failure, JobStatus
 from tests.polling import wait_until
+from tests.processes import signal_all, tree
 
 # A start takes 6 s on two idle cores, several times that on shared ones.
 START_SECONDS = 120.0
@@ -91,11 +89,7 @@ class Job:
         self._signal_all(signal.SIGCONT)
 
     def _signal_all(self, number: signal.Signals) -> None:
-        process = psutil.Process(self.process.pid)
-        for each in [process, *process.children(recursive=True)]:
-            # Python's workers end by themselves when they have had nothing to do for a while.
-            with suppress(psutil.NoSuchProcess):
-                each.send_signal(number)
+        signal_all(tree(self.process.pid), number)
 
     def kill(self) -> None:
         self.process.send_signal(signal.SIGKILL)

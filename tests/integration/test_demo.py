@@ -20,7 +20,8 @@ from deploy.local.demo_topics import ID_HEADER, output_rows
 from deploy.local.demo_verdict import verdict
 from deploy.local.kafka import EmbeddedKafka
 from tests.integration.topics import Sent, produce
-from tests.polling import has_ended, wait_until
+from tests.polling import wait_until
+from tests.processes import has_ended, name, tree
 
 REPOSITORY = Path(__file__).parents[2]
 SHOWN_MS = 1_790_000_000_000
@@ -107,8 +108,8 @@ class Run:
     @property
     def children(self) -> dict[int, psutil.Process]:
         """Broker, job, its JVM, sidecar."""
-        found = psutil.Process(self.program.pid).children(recursive=True)
-        assert 2 == sum(process.name() == "java" for process in found)
+        _, *found = tree(self.program.pid)
+        assert 2 == sum(name(process) == "java" for process in found)
         assert 4 <= len(found)
         return {process.pid: process for process in found}
 

@@ -18,7 +18,8 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # its own re-
 
 from deploy.local.kafka import EmbeddedKafka
 from job.errors import BrokerError, TopicError
-from tests.polling import has_ended, wait_until
+from tests.polling import wait_until
+from tests.processes import has_ended
 
 TIMEOUT = 60.0
 

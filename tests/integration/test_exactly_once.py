@@ -5,7 +5,6 @@ import shutil
 import signal
 from pathlib import Path
 
-import psutil
 import pytest
 from confluent_kafka.admin import AdminClient
 
@@ -14,6 +13,7 @@ from job.progress import JobStatus
 from tests.integration.jobs import START_SECONDS, Job
 from tests.integration.pairs import Pairs
 from tests.polling import wait_until
+from tests.processes import signal_all, tree
 
 FAILPOINTS = Path(__file__).with_name("failpoints")
 # Enough for several requests to the broker, so that a batch can be cut between two of them.
@@ -119,9 +119,7 @@ def test_job_that_was_left_behind_is_fenced_and_does_not_harm_its_successor(
 
 
 def wake(job: Job) -> None:
-    process = psutil.Process(job.process.pid)
-    for each in [*process.children(recursive=True), process]:
-        each.send_signal(signal.SIGCONT)
+    signal_all(reversed(tree(job.process.pid)), signal.SIGCONT)
 
 
 def has_given_up(job: Job) -> bool:

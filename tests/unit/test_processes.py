@@ -11,7 +11,8 @@ import psutil
 import pytest
 
 from deploy.local.processes import last_lines, start_child, stop_child
-from tests.polling import has_ended, wait_until
+from tests.polling import wait_until
+from tests.processes import has_ended
 
 TIMEOUT = 30.0
 TELL_AND_WAIT = "echo up; while true; do sleep 0.05; done"

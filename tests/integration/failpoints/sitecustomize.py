@@ -13,6 +13,7 @@ import os
 import signal
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -41,7 +42,8 @@ def happen() -> None:
     number = {"kill": signal.SIGKILL, "stop": signal.SIGSTOP}[action]
     others = [each for each in job.children(recursive=True) if each != this]
     for process in [*([job] if job != this else []), *others]:
-        process.send_signal(number)
+        with suppress(psutil.NoSuchProcess):  # Spark's other workers end whenever they like
+            process.send_signal(number)
     # Whoever waits for this may thaw the job at once: nothing may be left to be stopped then.
     ARMED.unlink()
     os.kill(os.getpid(), number)
