@@ -17,6 +17,12 @@ import structlog
 from job.account import Account
 from job.between_batches import finish, held
 from job.checkpoint import Checkpoint
+from job.cluster import (
+    check_executors,
+    check_is_shared,
+    check_partitions_are_chosen,
+    wait_for_executors,
+)
 from job.control import Verb
 from job.dataflow import kafka_dataflow
 from job.delivery.sink import RunningQuery, start_query
@@ -177,7 +183,12 @@ class Engine:
             self._desired = checkpoint.desired_state
             if self._desired is not QueryState.RUNNING:
                 return
+        if self._settings.is_on_cluster:
+            check_is_shared(checkpoint.folder, self._settings)
         plan = self._claimed(checkpoint)
+        if self._settings.is_on_cluster:
+            wait_for_executors(spark, plan.state_partitions)
+            check_executors(spark, checkpoint.folder)
         spark.conf.set("spark.sql.shuffle.partitions", plan.state_partitions)
         if (starts := checkpoint.starts) is not None:
             plan = plan.starting_at(starts)
@@ -333,6 +344,8 @@ class Engine:
     def _claimed(self, checkpoint: Checkpoint) -> JoinPlan:
         """The plan with the checkpoint's number of state partitions, its settings now frozen."""
         frozen, plan = checkpoint.fingerprint, self._plan
+        if frozen is None and self._settings.is_on_cluster:
+            check_partitions_are_chosen(self._settings)
         if frozen is not None and self._settings.state_partitions is None:
             plan = replace(plan, state_partitions=int(frozen["state partitions"]))
         checkpoint.claim(frozen, fingerprint(plan))

@@ -91,7 +91,7 @@ class Jvm:
             # Spark's Python workers; on a cluster they may have theirs elsewhere.
             os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
             builder = SparkSession.builder.master(settings.spark_master).appName("streamjoin")
-            for name, value in conf.items():
+            for name, value in {**conf, **_for_executors(settings)}.items():
                 builder = builder.config(name, value)
             self._session = builder.getOrCreate()
         return self._session
@@ -162,6 +162,13 @@ def _command(settings: JobSettings, conf: Mapping[str, str]) -> list[str]:
         *("--conf", f"spark.master={settings.spark_master}"),
         "pyspark-shell",
     ]
+
+
+def _for_executors(settings: JobSettings) -> dict[str, str]:
+    """On a cluster they get Kafka's connector from here; in this JVM it is on the class path."""
+    if not settings.is_on_cluster:
+        return {}
+    return {"spark.jars": ",".join(str(jar.resolve()) for jar in settings.jars.glob("*.jar"))}
 
 
 def _class_archive(archive: Path) -> list[str]:

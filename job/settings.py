@@ -20,6 +20,8 @@ class JobSettings(BaseSettings):
     jars: Path = Path(__file__).parents[1] / ".jars" / "spark"
     """The folder with Spark's Kafka connector."""
     spark_master: str = "local[*]"
+    checkpoint_is_shared: bool = False
+    """On a cluster: that a checkpoint on a path is on a file system all machines have there."""
     driver_memory: str = "2g"
     """Heap of the JVM; RocksDB's memory comes on top of it."""
     state_partitions: int | None = Field(default=None, ge=1)
@@ -28,6 +30,11 @@ class JobSettings(BaseSettings):
     """How long a stop waits for the batch at work before it is cut short."""
     restart_delay_max_seconds: float = Field(default=60, gt=0)
     """The longest pause between two tries after failures that may pass by themselves."""
+
+    @property
+    def is_on_cluster(self) -> bool:
+        """Whether Spark's executors are processes of their own, on other machines perhaps."""
+        return self.spark_master != "local" and not self.spark_master.startswith("local[")
 
     @property
     def grace(self) -> timedelta:

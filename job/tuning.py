@@ -78,6 +78,8 @@ CONF: Mapping[str, str] = MappingProxyType(
         "spark.sql.ansi.enabled": "true",
         # Of a Kafka header written twice the last one counts, as in Kafka's own lastHeader.
         "spark.sql.mapKeyDedupPolicy": "LAST_WIN",
+        # A second attempt beside the first would fence it, and the query would fail.
+        "spark.speculation": "false",
         # expr() could reach static Java methods and local files; the spec's SQL is checked before,
         # and these close the doors behind it.
         "spark.sql.restrictedMode.enabled": "true",

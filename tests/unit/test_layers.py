@@ -24,6 +24,7 @@ RANKS = (
         "retention",
         "session",
         "folder",
+        "cluster",
         "checkpoint",
         "listener",
         "failures",
@@ -41,6 +42,7 @@ WITH_SPARK = {
     "dataflow",
     "delivery",
     "folder",
+    "cluster",
     "checkpoint",
     "care",
     "between_batches",
@@ -114,14 +116,20 @@ def test_service_knows_only_the_open_parts_of_the_job(path: Path) -> None:
     assert known <= OPEN_TO_THE_SERVICE
 
 
-@pytest.mark.parametrize("package", ["job", "service"])
+@pytest.mark.parametrize("package", ["job", "service", "streamjoin"])
 def test_what_is_deployed_imports_nothing_that_serves_only_this_machine(package: str) -> None:
     for path in modules(package):
         foreign = {name.split(".")[0] for name in imports(path)} & {"deploy", "bench", "tests"}
         assert set() == foreign, path
 
 
-@pytest.mark.parametrize("package", ["job", "service", "deploy", "bench", "tests"])
+def test_what_users_import_knows_of_the_job_only_what_a_spec_says() -> None:
+    known = {part_of_job(name) for path in modules("streamjoin") for name in imports(path)} - {None}
+
+    assert known <= {"errors", "expressions", "spec", "spec_text", "plan", "planner"}
+
+
+@pytest.mark.parametrize("package", ["job", "service", "deploy", "bench", "streamjoin", "tests"])
 def test_no_file_is_longer_than_a_reader_follows(package: str) -> None:
     lengths = {str(path): len(path.read_text().splitlines()) for path in modules(package)}
 

@@ -1,4 +1,5 @@
-"""Python runs this at its start where this folder is on PYTHONPATH: the job then dies where told.
+"""Python runs this at its start where this folder is on PYTHONPATH: the job then dies where told,
+or on a cluster the worker that runs the task.
 
 The file that STREAMJOIN_TEST_FAILPOINT names holds `<action> <point>`; it is removed when that has
 happened, once. The product knows nothing of it: the classes concerned are wrapped from here.
@@ -33,20 +34,25 @@ def reached(point: str) -> bool:
 
 
 def happen() -> None:
-    """Kill, or stop, the job with all its processes, this one last."""
+    """Kill, or stop, the job (on a cluster: the worker) with all its processes, this one last."""
     import psutil
 
     action = ARMED.read_text().split()[0]
     this = psutil.Process()
-    job = next(each for each in (*this.parents(), this) if "job" in each.cmdline()[1:3])
+    first = next(each for each in (*this.parents(), this) if is_first(each.cmdline()))
     number = {"kill": signal.SIGKILL, "stop": signal.SIGSTOP}[action]
-    others = [each for each in job.children(recursive=True) if each != this]
-    for process in [*([job] if job != this else []), *others]:
+    others = [each for each in first.children(recursive=True) if each != this]
+    for process in [*([first] if first != this else []), *others]:
         with suppress(psutil.NoSuchProcess):  # Spark's other workers end whenever they like
             process.send_signal(number)
     # Whoever waits for this may thaw the job at once: nothing may be left to be stopped then.
     ARMED.unlink()
     os.kill(os.getpid(), number)
+
+
+def is_first(command: list[str]) -> bool:
+    """Of the processes of a job, or of a worker of Spark's standalone cluster."""
+    return "job" in command[1:3] or "org.apache.spark.deploy.worker.Worker" in command
 
 
 def wrap_the_worker() -> None:

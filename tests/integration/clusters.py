@@ -1,0 +1,116 @@
+"""A real Spark standalone cluster: a master and workers, processes with folders of their own."""
+
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+import psutil
+
+from deploy.local.java import java_home
+from deploy.local.processes import last_lines, start_child, stop_child
+from tests import processes
+from tests.integration.jobs import START_SECONDS, STOP_SECONDS
+from tests.polling import wait_until
+
+SPARK_CLASS = Path(sys.executable).with_name("spark-class")
+HOST = "127.0.0.1"
+_EXECUTOR = "org.apache.spark.executor.CoarseGrainedExecutorBackend"
+_UP = re.compile(r"Starting Spark master at (spark://\S+)")
+_REGISTERED = re.compile("Successfully registered with master")
+
+
+class Cluster:
+    """`with Cluster(folder) as cluster:` starts the master; workers are added."""
+
+    def __init__(self, folder: Path, environment: Mapping[str, str] | None = None) -> None:
+        """`environment`: what the executors have more of than this process."""
+        self.folder = folder
+        self.folder.mkdir(parents=True, exist_ok=True)
+        self._more = dict(environment or {})
+        self._children: list[subprocess.Popen[bytes]] = []
+        self.url = ""
+
+    def __enter__(self) -> Self:
+        log = self.folder / "master.log"
+        master = self._start("master.Master", ["--port", "0"], log, self.folder)
+        self.url = self._wait_for(master, log, _UP).group(1)
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        for child in reversed(self._children):
+            stop_child(child, grace_seconds=STOP_SECONDS)
+
+    def add_workers(self, count: int) -> None:
+        """Of one core each; returns when the master has them."""
+        started = [self._start_worker() for _ in range(count)]
+        for child, log in started:
+            self._wait_for(child, log, _REGISTERED)
+
+    def executors(self) -> list[psutil.Process]:
+        """The JVMs that the workers have started."""
+        alive = [child.pid for child in self._children if child.poll() is None]
+        started = [each for pid in alive for each in processes.tree(pid)]
+        return [each for each in started if _EXECUTOR in processes.command_line(each)]
+
+    def wait_for_executors(self, count: int) -> None:
+        """Until that many take part."""
+        parts = "Successfully registered with driver"
+        wait_until(
+            lambda: count == sum(parts in stderr(each) for each in self.executors()),
+            START_SECONDS,
+            f"{count} executors take part",
+        )
+
+    def _start_worker(self) -> "tuple[subprocess.Popen[bytes], Path]":
+        name = f"worker-{len(self._children)}"
+        folder = self.folder / name
+        folder.mkdir()
+        log = self.folder / f"{name}.log"
+        options = ["--cores", "1", "--memory", "1g", "--work-dir", str(folder / "work")]
+        return self._start("worker.Worker", [*options, self.url], log, folder / "scratch"), log
+
+    def _start(
+        self, name: str, options: list[str], log: Path, scratch: Path
+    ) -> "subprocess.Popen[bytes]":
+        environment = {
+            **os.environ,
+            "JAVA_HOME": str(java_home()),
+            "PYSPARK_PYTHON": sys.executable,  # by it spark-class finds Spark
+            "JDK_JAVA_OPTIONS": "-XX:TieredStopAtLevel=1",
+            "SPARK_LOCAL_DIRS": str(scratch),
+            "SPARK_LOCAL_IP": HOST,
+            "SPARK_DAEMON_MEMORY": "256m",
+            **self._more,
+        }
+        place = ["--host", HOST, "--webui-port", "0"]
+        command = [SPARK_CLASS, f"org.apache.spark.deploy.{name}", *place, *options]
+        child = start_child([str(word) for word in command], log=log, environment=environment)
+        self._children.append(child)
+        return child
+
+    def _wait_for(
+        self, child: "subprocess.Popen[bytes]", log: Path, said: re.Pattern[str]
+    ) -> re.Match[str]:
+        def found() -> re.Match[str] | None:
+            assert child.poll() is None, last_lines(log)
+            return said.search(log.read_text())
+
+        return wait_until(found, START_SECONDS, f"{log.stem} says {said.pattern}")
+
+
+def stderr(executor: psutil.Process) -> str:
+    """What an executor has said; its working folder is its own."""
+    try:
+        return (Path(executor.cwd()) / "stderr").read_text()
+    except (psutil.NoSuchProcess, FileNotFoundError):  # it has ended, or has not begun
+        return ""

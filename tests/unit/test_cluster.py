@@ -1,0 +1,81 @@
+"""What a start on a cluster refuses before it has asked the cluster."""
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from job import cluster
+from job.cluster import check_is_shared, check_partitions_are_chosen, wait_for_executors
+from job.errors import CheckpointError, QueryError, SetupError
+from job.settings import JobSettings
+
+
+def settings(**fields: Any) -> JobSettings:
+    return JobSettings(spark_master="spark://master:7077", **fields)
+
+
+def folder(root: str) -> Any:
+    return SimpleNamespace(root=root)
+
+
+@pytest.mark.parametrize("master", ["local", "local[*]", "local[4]", "local[4, 2]"])
+def test_one_machine_is_no_cluster(master: str) -> None:
+    assert not JobSettings(spark_master=master).is_on_cluster
+
+
+@pytest.mark.parametrize(
+    "master", ["spark://m:7077", "yarn", "k8s://https://m", "local-cluster[2,1,1024]"]
+)
+def test_executors_of_their_own_are_a_cluster(master: str) -> None:
+    assert JobSettings(spark_master=master).is_on_cluster
+
+
+def test_checkpoint_on_the_driver_s_disk_is_refused_with_the_ways_out() -> None:
+    with pytest.raises(CheckpointError, match="STREAMJOIN_CHECKPOINT_IS_SHARED=true") as refused:
+        check_is_shared(folder("file:/var/lib/streamjoin/join"), settings())
+
+    assert "file:/var/lib/streamjoin/join" in str(refused.value)
+    assert "spark://master:7077" in str(refused.value)
+
+
+def test_checkpoint_that_is_shared_or_said_to_be_is_taken() -> None:
+    check_is_shared(folder("hdfs://namenode:8020/join"), settings())
+    check_is_shared(folder("s3a://bucket/join"), settings())
+    check_is_shared(folder("file:/mnt/shared/join"), settings(checkpoint_is_shared=True))
+
+
+def test_number_of_state_partitions_has_to_be_chosen() -> None:
+    with pytest.raises(SetupError, match="STREAMJOIN_STATE_PARTITIONS"):
+        check_partitions_are_chosen(settings())
+
+    check_partitions_are_chosen(settings(state_partitions=4))
+
+
+def session(*, executors: int, cores: int) -> Any:
+    """As far as it is asked: the driver is one of those that have memory."""
+    java = SimpleNamespace(
+        getExecutorMemoryStatus=lambda: SimpleNamespace(size=lambda: 1 + executors),
+        defaultParallelism=lambda: cores,
+        master=lambda: "spark://master:7077",
+    )
+    return SimpleNamespace(sparkContext=SimpleNamespace(_jsc=SimpleNamespace(sc=lambda: java)))
+
+
+def test_cluster_that_gives_no_executor_is_named_and_asked_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(cluster, "EXECUTOR_SECONDS", 0.0)
+
+    with pytest.raises(QueryError, match=r"no executor came .* spark://master:7077") as refused:
+        wait_for_executors(session(executors=0, cores=2), 4)
+
+    assert refused.value.retryable
+
+
+def test_fewer_cores_than_state_partitions_are_enough_after_a_while(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(cluster, "OTHERS_SECONDS", 0.0)
+
+    wait_for_executors(session(executors=1, cores=2), 4)
