@@ -3,7 +3,9 @@
 import json
 import uuid
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 from pyspark.sql import SparkSession
 
@@ -18,11 +20,13 @@ class Folder:
         assert jvm is not None
         self._jvm = jvm
         self._hadoop = jvm.org.apache.hadoop
+        if not urlsplit(location).scheme:  # else Hadoop's own settings would say where it is
+            location = f"file:{Path(location).absolute()}"
         path = self._hadoop.fs.Path(location)
         configuration = spark._jsparkSession.sessionState().newHadoopConf()
         self._files = path.getFileSystem(configuration)
         # Made absolute here, so that a later look at the log says where it was.
-        self._root = self._files.makeQualified(path)
+        self._root = self._real(self._files.makeQualified(path))
         # Two jobs that begin at once write the same files: neither may rename the other's away.
         self._writer = uuid.uuid4().hex[:8]
 
@@ -115,6 +119,12 @@ class Folder:
             self._files.getConf(),
         ):
             raise CheckpointError(f"{self.path(name)} cannot be copied to {other.path(target)}")
+
+    def _real(self, path: Any) -> Any:
+        """Without symbolic links: the local file system takes one to a folder for a file."""
+        if path.toUri().getScheme() != "file":
+            return path
+        return self._hadoop.fs.Path(f"file:{Path(path.toUri().getPath()).resolve()}")
 
     def _path(self, name: str) -> Any:
         return self._hadoop.fs.Path(self._root, name)

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from functools import cached_property
+from urllib.parse import urlsplit
 
 from job import tuning
 from job.durations import milliseconds
@@ -163,7 +164,12 @@ class JoinPlan:
     @cached_property
     def spark_conf(self) -> Mapping[str, str]:
         partitions = {"spark.sql.shuffle.partitions": str(self.state_partitions)}
-        return {**tuning.CONF, **tuning.FROZEN_CONF, **partitions, **self._jvm_options()}
+        files = tuning.LOCAL_CHECKPOINT_CONF if self.has_local_checkpoint else {}
+        return {**tuning.CONF, **tuning.FROZEN_CONF, **files, **partitions, **self._jvm_options()}
+
+    @property
+    def has_local_checkpoint(self) -> bool:
+        return urlsplit(self.checkpoint).scheme in ("", "file")
 
     def _jvm_options(self) -> Mapping[str, str]:
         """Kafka's Java client asks for tokens only at URLs that the JVM's command line allows."""

@@ -100,6 +100,21 @@ CONF: Mapping[str, str] = MappingProxyType(
 )
 """Spark conf that may differ from start to start."""
 
+# Hadoop without its native library, which PySpark does not bring, starts `chmod` for each file it
+# makes on a local disk and `readlink` for each rename: some seventy processes a batch. This file
+# system asks Java instead, and this manager renames without asking what a link points to.
+LOCAL_CHECKPOINT_CONF: Mapping[str, str] = MappingProxyType(
+    {
+        "spark.hadoop.fs.file.impl": "com.globalmentor.apache.hadoop.fs.BareLocalFileSystem",
+        f"{_STREAMING}checkpointFileManagerClass": (
+            "org.apache.spark.sql.execution.streaming.checkpointing."
+            "FileSystemBasedCheckpointFileManager"
+        ),
+    }
+)
+"""What is added where the checkpoint is on a local disk. Elsewhere Spark's own choice is the right
+one: it knows how a file appears at once on hdfs."""
+
 SOURCE_OPTIONS: Mapping[str, str] = MappingProxyType(
     {
         "maxOffsetsPerTrigger": str(MAX_OFFSETS_PER_TRIGGER),

@@ -9,7 +9,8 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
-from tests.semantics import local_files
+from deploy.local.jars import jar_folder
+from job.tuning import LOCAL_CHECKPOINT_CONF
 
 
 def fast_folder() -> Path | None:
@@ -44,7 +45,8 @@ _CONF = {
     "spark.sql.streaming.metricsEnabled": "false",
     # Checksums double the files.
     "spark.sql.streaming.checkpoint.fileChecksum.enabled": "false",
-    "spark.sql.streaming.checkpointFileManagerClass": local_files.FILE_MANAGER,
+    "spark.driver.extraClassPath": f"{jar_folder('spark')}/*",
+    **LOCAL_CHECKPOINT_CONF,
     **({"spark.local.dir": str(folder)} if (folder := fast_folder()) else {}),
 }
 
@@ -55,7 +57,6 @@ def start_session() -> SparkSession:
         builder = builder.config(name, value)
     session = builder.getOrCreate()
     session.sparkContext.setLogLevel("OFF")
-    local_files.leave_permissions_alone(session)
     # Logs each error of a query with its whole Java stack; the tests look at the errors themselves.
     logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL + 1)
     return session

@@ -11,6 +11,8 @@ from job.plan import DeadLetterPlan
 from job.spec import JoinType
 from tests.unit.specs import plan
 
+FILE_MANAGER = "spark.sql.streaming.checkpointFileManagerClass"
+
 
 def problems(**changed: Any) -> dict[str, str]:
     with pytest.raises(SpecError) as refused:
@@ -91,6 +93,23 @@ def test_settings_that_decide_meaning_are_always_given_to_spark() -> None:
     assert "read_committed" == planned.left.source_options["kafka.isolation.level"]
     assert "2" == planned.spark_conf["spark.sql.shuffle.partitions"]
     assert "4" == planned.spark_conf["spark.sql.streaming.join.stateFormatVersion"]
+
+
+@pytest.mark.parametrize("checkpoint", ["data/join", "/data/join", "file:///data/join"])
+def test_files_of_a_local_checkpoint_are_written_without_a_process_for_each(
+    checkpoint: str,
+) -> None:
+    conf = plan(checkpoint=checkpoint).spark_conf
+
+    assert conf["spark.hadoop.fs.file.impl"].endswith("BareLocalFileSystem")
+    assert conf[FILE_MANAGER].endswith("FileSystemBasedCheckpointFileManager")
+
+
+def test_files_of_a_checkpoint_on_hdfs_are_written_as_spark_does() -> None:
+    conf = plan(checkpoint="hdfs://nodes/data/join").spark_conf
+
+    assert FILE_MANAGER not in conf
+    assert "spark.hadoop.fs.file.impl" not in conf
 
 
 # --- What is refused
