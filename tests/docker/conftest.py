@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from streamjoin.testing import Broker
 from tests.docker.load import Load
 from tests.docker.stack import Stack
 
@@ -42,6 +43,13 @@ def stack(built: Stack) -> Iterator[Stack]:
         # Into pytest's folder, which is kept: the containers are not.
         (built.folder / "containers.log").write_text(built.compose("logs", "--no-color"))
         built.down()
+
+
+@pytest.fixture(scope="session")
+def broker(built: Stack) -> Iterator[Broker]:  # noqa: ARG001  # for its images
+    """For joins of a test's own, with the images that were built."""
+    with Broker() as started:
+        yield started
 
 
 @pytest.fixture(scope="session")

@@ -1,0 +1,132 @@
+"""Job and service as containers, started and asked as in a deployment."""
+
+import secrets
+from contextlib import ExitStack
+from types import TracebackType
+from typing import Any, Self
+
+import httpx
+from testcontainers.core.container import DockerContainer
+from testcontainers.core.network import Network
+
+from job.errors import SetupError
+from streamjoin.testing.images import Images
+from streamjoin.testing.spec import STATE_PARTITIONS, SpecAtTest
+from streamjoin.testing.waiting import wait_until
+
+SERVICE_PORT = 8080
+# A start takes 10 s on two idle cores, several times that on shared ones.
+START_SECONDS = 180.0
+# More than a job needs that is to end its batch at work.
+STOP_SECONDS = 100
+LOG_LINES = 30
+
+_SPEC = "/etc/streamjoin/join.yaml"
+_TOKENS = "/etc/streamjoin/tokens"
+_SOCKETS = "/run/streamjoin"
+
+
+class Containers:
+    """`with Containers(...)` starts both and waits until the service says that it is ready."""
+
+    def __init__(self, spec: SpecAtTest, images: Images, network: Network) -> None:
+        self._images = images
+        # Where both meet; it is made with the first of them.
+        self._volume = f"streamjoin-testing-{secrets.token_hex(8)}"
+        token = secrets.token_hex(16)
+        self._headers = {"Authorization": f"Bearer {token}"}
+        self.job = (
+            DockerContainer(images.job, network=network)
+            .with_copy_into_container(spec.text.encode(), _SPEC)
+            .with_volume_mapping(self._volume, _SOCKETS, "rw")
+            .with_envs(
+                STREAMJOIN_STATE_PARTITIONS=str(STATE_PARTITIONS), STREAMJOIN_DRIVER_MEMORY="1g"
+            )
+        )
+        self.service = (
+            DockerContainer(images.service, network=network)
+            .with_copy_into_container(f"tests control {token}\n".encode(), _TOKENS)
+            .with_volume_mapping(self._volume, _SOCKETS, "ro")
+            .with_envs(STREAMJOIN_TOKENS_FILE=_TOKENS)
+            .with_exposed_ports(SERVICE_PORT)
+        )
+        self._open = ExitStack()
+
+    def __enter__(self) -> Self:
+        with ExitStack() as opened:
+            opened.callback(self._remove_volume)
+            opened.enter_context(self.job)
+            opened.enter_context(self.service)
+            self.http = opened.enter_context(self._client())
+            self.wait_until_ready()
+            self._open = opened.pop_all()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._open.close()
+
+    def wait_until_ready(self) -> None:
+        def is_ready() -> bool:
+            self._job_must_run()
+            try:
+                return self.http.get("/readyz").status_code == 200
+            except httpx.TransportError:
+                return False
+
+        wait_until(is_ready, START_SECONDS, self._why_not)
+
+    def crash_job(self) -> None:
+        """SIGKILL to all that runs in it, and a new start on the same checkpoint."""
+        self.job.get_wrapped_container().kill()
+        self._restart()
+
+    def stop_job(self) -> None:
+        """As an engine does it: SIGTERM, time for the batch at work, and a new start."""
+        self.job.get_wrapped_container().stop(timeout=STOP_SECONDS)
+        self._restart()
+
+    def logs(self) -> str:
+        """The last lines of the job."""
+        out, err = self.job.get_logs()
+        lines = (out + err).decode(errors="replace").splitlines()
+        return "\n".join(lines[-LOG_LINES:])
+
+    def answer(self, path: str) -> dict[str, Any]:
+        """Of the service; nothing while it, or the job behind it, does not answer."""
+        self._job_must_run()
+        try:
+            answer = self.http.get(path)
+        except httpx.TransportError:
+            return {}
+        return dict(answer.json()) if answer.status_code == 200 else {}
+
+    def _restart(self) -> None:
+        self.job.get_wrapped_container().start()
+        self.wait_until_ready()
+
+    def _client(self) -> httpx.Client:
+        host = self.service.get_container_host_ip()
+        url = f"http://{host}:{self.service.get_exposed_port(SERVICE_PORT)}"
+        return httpx.Client(base_url=url, headers=self._headers, timeout=30, trust_env=False)
+
+    def _job_must_run(self) -> None:
+        self.job.reload()
+        if self.job.status == "exited":
+            raise SetupError(f"the job ({self._images.job}) has ended; it says:\n{self.logs()}")
+
+    def _why_not(self) -> str:
+        try:
+            said = self.http.get("/readyz").text
+        except httpx.TransportError as error:
+            said = f"nothing ({error})"
+        return f"the join is not ready; the service says: {said}\nthe job says:\n{self.logs()}"
+
+    def _remove_volume(self) -> None:
+        engine = self.job.get_docker_client().client
+        for volume in engine.volumes.list(filters={"name": self._volume}):
+            volume.remove()

@@ -1,0 +1,63 @@
+"""Whether the rows that came are the rows that had to come. Pure."""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from streamjoin.testing.topics import utc_text
+
+ROWS_SHOWN = 20
+
+Value = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Differences:
+    missing: Sequence[Value]
+    """Expected and not come."""
+    unexpected: Sequence[Value]
+    """Come and not expected, or more often than expected."""
+
+    def __bool__(self) -> bool:
+        return bool(self.missing or self.unexpected)
+
+    def __str__(self) -> str:
+        return "\n".join(
+            [*_listed("missing", self.missing), *_listed("unexpected", self.unexpected)]
+        )
+
+
+def differences(expected: Sequence[Value], come: Sequence[Value]) -> Differences:
+    """In any order, each row as often as it is expected, by the fields that are named.
+
+    A row with more fields finds its partner first: one with fewer could take it away.
+    """
+    left = list(come)
+    missing = []
+    for wanted in sorted(map(_as_written, expected), key=len, reverse=True):
+        found = next((row for row in left if _agrees(wanted, row)), None)
+        if found is None:
+            missing.append(wanted)
+        else:
+            left.remove(found)
+    return Differences(missing, left)
+
+
+def _agrees(wanted: Value, row: Value) -> bool:
+    return all(name in row and row[name] == value for name, value in wanted.items())
+
+
+def _as_written(row: Value) -> Value:
+    """With times as the join writes them."""
+    return {
+        name: utc_text(value) if isinstance(value, datetime) else value
+        for name, value in row.items()
+    }
+
+
+def _listed(name: str, rows: Sequence[Value]) -> list[str]:
+    lines = [f"  {name}: {json.dumps(row, ensure_ascii=False)}" for row in rows[:ROWS_SHOWN]]
+    more = len(rows) - ROWS_SHOWN
+    return [*lines, f"  {name}: and {more:,} more"] if more > 0 else lines

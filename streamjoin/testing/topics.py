@@ -1,0 +1,210 @@
+"""A test's ends of Kafka: topics, records that go in, rows that come out."""
+
+import json
+import time
+from collections.abc import Collection, Iterable, Mapping
+from concurrent.futures import Future
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from confluent_kafka import (
+    Consumer,
+    IsolationLevel,
+    KafkaError,
+    KafkaException,
+    Message,
+    Producer,
+    TopicPartition,
+)
+from confluent_kafka.admin import (  # type: ignore[attr-defined]  # its own re-exports
+    AdminClient,
+    NewTopic,
+    OffsetSpec,
+)
+
+from job.errors import BrokerError, TopicError
+from streamjoin.testing.waiting import wait_until
+
+ANSWER_SECONDS = 10.0
+FLUSH_SECONDS = 30.0
+MESSAGES_AT_ONCE = 1_000
+ID_HEADER = "streamjoin-id"
+# Of a test alone, and never committed to.
+_GROUP = "streamjoin-testing"
+
+Place = tuple[str, int, int]
+"""Topic, partition, offset."""
+
+
+@dataclass(frozen=True)
+class Record:
+    """A row with what Kafka knows of a record beside it."""
+
+    value: Mapping[str, Any] | str | bytes | None
+    """Of a mapping, JSON is made; text and bytes go as they are; None is a tombstone."""
+    key: str | None = None
+    headers: Mapping[str, str] | None = None
+    timestamp: datetime | None = None
+    """Kafka's own; left out, the event time, or now where there is none that can be read."""
+
+    @property
+    def payload(self) -> bytes | None:
+        if self.value is None or isinstance(self.value, bytes):
+            return self.value
+        text = self.value if isinstance(self.value, str) else json.dumps(self.value, default=_json)
+        return text.encode()
+
+
+@dataclass(frozen=True)
+class Row:
+    """One result."""
+
+    value: Mapping[str, Any]
+    result_id: str
+
+    @property
+    def places(self) -> set[Place]:
+        """Of the records that it was made of: `impressions/0/17|clicks/2/5`."""
+        parts = (part.rsplit("/", 2) for part in self.result_id.split("|") if part)
+        return {(topic, int(partition), int(offset)) for topic, partition, offset in parts}
+
+
+class Topics:
+    """Makes and removes topics, and writes to them."""
+
+    def __init__(self, servers: str) -> None:
+        self._servers = servers
+        self._admin = AdminClient({"bootstrap.servers": servers, "log_level": 0})
+        self._producer = Producer(
+            {"bootstrap.servers": servers, "enable.idempotence": True, "log_level": 0}
+        )
+
+    def answers(self) -> bool:
+        try:
+            return bool(self._admin.list_topics(timeout=1).brokers)
+        except KafkaException:
+            return False
+
+    def names(self) -> set[str]:
+        return set(self._admin.list_topics(timeout=ANSWER_SECONDS).topics)
+
+    def make(self, names: Collection[str]) -> None:
+        """With one partition: rows are read in the order in which they were sent."""
+        new = [NewTopic(name, num_partitions=1, replication_factor=1) for name in names]
+        if new:
+            _settle("made", self._admin.create_topics(new))
+
+    def remove(self, names: Collection[str]) -> None:
+        there = self.names().intersection(names)
+        if there:
+            _settle("removed", self._admin.delete_topics(sorted(there)))
+            wait_until(
+                lambda: self.names().isdisjoint(there),
+                ANSWER_SECONDS,
+                lambda: f"topics {', '.join(sorted(there))} are still there",
+            )
+
+    def end(self, topic: str) -> int:
+        """The offset that its next committed record will have."""
+        partition = TopicPartition(topic, 0)
+        asked = self._admin.list_offsets(
+            {partition: OffsetSpec.latest()},  # type: ignore[no-untyped-call]
+            isolation_level=IsolationLevel.READ_COMMITTED,
+        )
+        return int(asked[partition].result(ANSWER_SECONDS).offset)
+
+    def send(self, topic: str, records: Iterable[tuple[Record, datetime]]) -> list[Place]:
+        """Each with its time; where they came to stand."""
+        places: list[Place] = []
+        failed: list[KafkaError] = []
+
+        def note(error: KafkaError | None, message: Message) -> None:
+            if error:
+                failed.append(error)
+            else:
+                places.append((topic, message.partition() or 0, message.offset() or 0))
+
+        for record, moment in records:
+            self._producer.produce(
+                topic,
+                record.payload,
+                key=record.key,
+                headers=dict(record.headers or {}),
+                timestamp=max(0, int(moment.timestamp() * 1000)),
+                on_delivery=note,
+            )
+        unsent = self._producer.flush(FLUSH_SECONDS)
+        if unsent or failed:
+            reason = failed[0].str() if failed else f"{unsent} unsent after {FLUSH_SECONDS:g} s"
+            raise BrokerError(f"topic {topic} at {self._servers} takes no records: {reason}")
+        return places
+
+
+class Output:
+    """The committed results of a topic, in the order in which they come."""
+
+    def __init__(self, servers: str, topic: str) -> None:
+        self._consumer = Consumer(
+            {
+                "bootstrap.servers": servers,
+                "group.id": _GROUP,
+                "enable.auto.commit": False,
+                "enable.partition.eof": True,
+                "isolation.level": "read_committed",
+                # The end is told once the broker has waited this long for more.
+                "fetch.wait.max.ms": 50,
+                "log_level": 0,
+            }
+        )
+        self._topic = topic
+        self._next = 0
+
+    def new_rows(self) -> list[Row]:
+        """Those that have come since the last call, up to the end as it is now."""
+        deadline = time.monotonic() + ANSWER_SECONDS
+        rows: list[Row] = []
+        # Assigned anew it tells the end again, also where nothing has come.
+        self._consumer.assign([TopicPartition(self._topic, 0, self._next)])
+        while time.monotonic() < deadline:
+            for message in self._consumer.consume(MESSAGES_AT_ONCE, timeout=0.1):
+                error = message.error()
+                if error is None:
+                    rows.append(_row(message))
+                elif error.code() == KafkaError._PARTITION_EOF:
+                    self._next = message.offset() or 0
+                    return rows
+                elif not error.retriable():
+                    raise BrokerError(f"topic {self._topic} cannot be read: {error.str()}")
+        raise BrokerError(f"topic {self._topic} has no end within {ANSWER_SECONDS:g} s")
+
+    def close(self) -> None:
+        self._consumer.close()
+
+
+def _row(message: Message) -> Row:
+    headers = dict(message.headers() or [])
+    identity = headers.get(ID_HEADER) or b""
+    text = identity.decode() if isinstance(identity, bytes) else identity
+    return Row(value=json.loads(message.value() or b"null"), result_id=text)
+
+
+def _settle(what: str, asked: Mapping[str, Future[None]]) -> None:
+    for name, future in asked.items():
+        try:
+            future.result(ANSWER_SECONDS)
+        except KafkaException as error:
+            raise TopicError(f"topic {name} cannot be {what}: {error.args[0].str()}") from error
+
+
+def _json(value: object) -> str:
+    if isinstance(value, datetime):
+        return utc_text(value)
+    raise TypeError(f"{value!r} is nothing that JSON knows: write it as text or as a number")
+
+
+def utc_text(moment: datetime) -> str:
+    """As the join writes it: ISO-8601 UTC with milliseconds. Without an offset it is UTC."""
+    aware = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+    text = aware.astimezone(UTC).isoformat(timespec="milliseconds")
+    return text.replace("+00:00", "Z")
