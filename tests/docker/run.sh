@@ -11,8 +11,11 @@ set -euo pipefail
 cd "$(dirname "$0")/../.."
 
 CACHE=${XDG_CACHE_HOME:-$HOME/.cache}/streamjoin
-COMPOSE_VERSION=v2.40.3
 DEBIAN=bookworm
+# The oldest that has Compose v2.
+COMPOSE_DEBIAN=trixie
+DEBIAN_MIRROR=http://deb.debian.org/debian
+DEBIAN_KEYS=/usr/share/keyrings/debian-archive-keyring.gpg
 CA_BUNDLE=/etc/ssl/certs/ca-certificates.crt
 # Beside the system's own bundle, which an update of its package would make anew.
 CA_INSIDE=/etc/ssl/certs/of-the-machine.pem
@@ -22,16 +25,16 @@ PULL_SECONDS=120
 main() {
   mkdir -p "$CACHE"
   trap clean_up EXIT
-  # Compose takes minutes to build, debootstrap one: both at once.
-  compose_if_missing >"$CACHE/compose.log" 2>&1 &
-  compose_build=$!
-  engine_if_missing || say "No Docker engine here: docker info says why."
+  engine_if_missing
   if docker info >/dev/null 2>&1; then
+    compose_if_missing
     # In `if`, not after `||`: there, bash would go on after a failure.
-    if ! registry_answers; then stand_in_base; fi
-    say "Compose"
-    if ! wait "$compose_build"; then tail -n 20 "$CACHE/compose.log" >&2; fi
-    if [ -n "${KAFKA_IMAGE:-}" ]; then stand_ins; fi
+    if ! registry_answers; then
+      stand_in_base
+      stand_ins
+    fi
+  elif [ -n "${EVERY_TEST:-}" ]; then
+    exit 1
   fi
   .venv/bin/pytest tests/docker "$@"
 }
@@ -43,16 +46,31 @@ clean_up() {
 
 # The engine
 
+# Where there is none in the end, it says why.
 engine_if_missing() {
   if docker info >/dev/null 2>&1; then return; fi
   if ! command -v dockerd >/dev/null; then
-    can_apt || return
+    if ! can_apt; then
+      warn "There is no Docker engine here, and only root on Debian can install one." \
+        "Install it yourself: https://docs.docker.com/engine/install/"
+      return
+    fi
     say "Docker through apt-get"
-    apt_install docker.io iptables || return
+    if ! apt_install docker.io iptables; then
+      warn "There is no Docker engine here, and apt-get cannot install docker.io: see above."
+      return
+    fi
   fi
-  [ "$(id -u)" = 0 ] || return
+  if [ "$(id -u)" != 0 ]; then
+    warn "No Docker engine runs here, and only root can start one: sudo systemctl start docker"
+    return
+  fi
   # overlay2 where the file system can, which the engine finds out; vfs can everywhere.
-  start_engine || start_engine --storage-driver=vfs
+  if ! start_engine && ! start_engine --storage-driver=vfs; then
+    warn "The Docker engine is installed and does not start; above is the end of its log" \
+      "($CACHE/dockerd.log). It needs the right to set up networks (iptables), mounts and cgroups:" \
+      "in a container, --privileged."
+  fi
 }
 
 start_engine() {
@@ -66,25 +84,30 @@ start_engine() {
   done
   kill "$engine" 2>/dev/null && wait "$engine" || true
   engine=
-  tail -n 5 "$CACHE/dockerd.log" >&2
+  grep -v 'level=\(info\|warning\)' "$CACHE/dockerd.log" | tail -n 5 >&2
   return 1
 }
 
-# Debian 12 has no Compose v2. Its Go module is built as itself, with the go.sum that it was
-# released with: that of a package that requires it would be another choice of versions.
+# Debian 12 has no Compose v2. That of the next Debian is one program, which needs no more than the
+# libc of this one; apt, with a list and folders of its own, checks whose it is. To build it from its
+# Go module takes eight minutes.
 compose_if_missing() {
-  if docker compose version; then return; fi
-  plugin=$HOME/.docker/cli-plugins/docker-compose
-  source=$(go mod download -json "github.com/docker/compose/v2@$COMPOSE_VERSION" |
-    sed -n 's/.*"Dir": "\(.*\)".*/\1/p')
-  mkdir -p "$(dirname "$plugin")"
-  build=$(mktemp -d "$CACHE/compose.XXXXXX")
-  cp -r "$source/." "$build"
-  chmod -R u+w "$build"
-  (cd "$build" && CGO_ENABLED=0 go build -trimpath -o "$plugin.new" \
-    -ldflags "-s -w -X github.com/docker/compose/v2/internal.Version=$COMPOSE_VERSION" ./cmd)
-  mv "$plugin.new" "$plugin"
-  rm -rf "$build"
+  if docker compose version >/dev/null 2>&1; then return; fi
+  if ! can_apt || [ ! -f "$DEBIAN_KEYS" ]; then return; fi
+  say "Compose from Debian $COMPOSE_DEBIAN"
+  scratch=$(mktemp -d "$CACHE/compose.XXXXXX")
+  mkdir -p "$scratch"/{lists,cache/archives}/partial
+  echo "deb [signed-by=$DEBIAN_KEYS] $DEBIAN_MIRROR $COMPOSE_DEBIAN main" >"$scratch/sources.list"
+  apt=(apt-get -qq -o "Dir::Etc::SourceList=$scratch/sources.list" -o Dir::Etc::SourceParts=-
+    -o "Dir::State::Lists=$scratch/lists" -o "Dir::Cache=$scratch/cache" -o APT::Sandbox::User=root
+    -o Acquire::Languages=none -o Acquire::IndexTargets::deb::DEP-11::DefaultEnabled=false)
+  quietly "${apt[@]}" update
+  (cd "$scratch" && quietly "${apt[@]}" download docker-compose)
+  dpkg-deb --extract "$scratch"/docker-compose_*.deb "$scratch"
+  install -D "$scratch/usr/libexec/docker/cli-plugins/docker-compose" \
+    "${DOCKER_CONFIG:-$HOME/.docker}/cli-plugins/docker-compose"
+  rm -rf "$scratch"
+  scratch=
 }
 
 # Images
@@ -105,6 +128,8 @@ stand_in_base() {
   # Named by its content: imported again it would be another image, and all be built again on it.
   export BASE=streamjoin-test-base:$(cksum <"$tar" | tr ' ' -)
   export KAFKA_IMAGE=streamjoin-test-kafka PROMETHEUS_IMAGE=streamjoin-test-prometheus
+  # Testcontainers' helper, which removes what a killed test leaves, is an image, too.
+  export TESTCONTAINERS_RYUK_DISABLED=true
   docker image inspect "$BASE" >/dev/null 2>&1 ||
     docker import --change "ENV SSL_CERT_FILE=$CA_INSIDE PIP_CERT=$CA_INSIDE" "$tar" "$BASE" >/dev/null
 }
@@ -155,6 +180,10 @@ quietly() {
 
 say() {
   printf '%s\n' "$*"
+}
+
+warn() {
+  printf '%s\n' "$@" >&2
 }
 
 main "$@"

@@ -69,6 +69,22 @@ def test_image_says_what_it_is(built: Stack, name: str) -> None:
     assert labels["org.opencontainers.image.revision"]
 
 
+@pytest.mark.parametrize("name", IMAGES)
+def test_image_holds_no_secret(built: Stack, name: str) -> None:
+    """They come as files when a container starts; what lies about where one builds stays out."""
+    names = "tokens *_password *_token .env *.key *.jks *.p12 id_rsa* .netrc .pypirc"
+    question = " -o ".join(f"-name '{it}'" for it in names.split())
+    places = "/etc/streamjoin /opt/streamjoin /run /var/lib/streamjoin /usr/share/streamjoin"
+
+    found = built.in_image(
+        name, "sh", "-c", f"find {places} \\( {question} \\) 2>/dev/null || true"
+    )
+
+    assert "" == found
+    variables = {it.split("=")[0] for it in built.image(name)["Config"]["Env"]}
+    assert set() == {it for it in variables if re.search("PASS|SECRET|TOKEN|CREDENTIAL", it)}
+
+
 def test_images_are_built_by_the_uv_that_set_up_uses() -> None:
     named = {
         re.findall(r"UV_VERSION=(\S+)", (ROOT / file).read_text())[0]

@@ -1,5 +1,6 @@
 """docker-compose.yml, used as a user does: through Kafka, the API and Prometheus."""
 
+import json
 from typing import Any
 
 import httpx
@@ -36,6 +37,16 @@ def test_nothing_is_written_outside_of_the_volumes(stack: Stack) -> None:
     for name in ("job", "service"):
         assert stack.container(name)["HostConfig"]["ReadonlyRootfs"]
         assert "no" == stack.inside(name, "touch /opt/x 2>/dev/null && echo yes || echo no").strip()
+
+
+def test_secrets_are_files_and_stand_in_no_description(stack: Stack) -> None:
+    secrets = {path.name: path.read_text() for path in (stack.folder / "secrets").iterdir()}
+    values = {line.split()[-1] for line in secrets["tokens"].splitlines() if line[0] != "#"}
+
+    for name in ("kafka", "job", "service", "prometheus"):
+        described = json.dumps(stack.container(name))
+        assert set() == {value for value in values if value in described}, name
+    assert 2 == len(values)
 
 
 def test_service_answers_those_who_have_a_token(stack: Stack) -> None:
