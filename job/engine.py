@@ -27,7 +27,13 @@ from job.control import Verb
 from job.dataflow import kafka_dataflow
 from job.delivery.sink import RunningQuery, start_query
 from job.durations import milliseconds
-from job.errors import CheckpointInUseError, ConflictError, SetupError, StreamjoinError
+from job.errors import (
+    CheckpointInUseError,
+    ConflictError,
+    QueryError,
+    SetupError,
+    StreamjoinError,
+)
 from job.expressions import SIDES
 from job.failures import failure_of
 from job.fingerprint import fingerprint
@@ -170,7 +176,13 @@ class Engine:
         except (SetupError, CheckpointInUseError):
             raise
         except Exception as error:
-            self._fail(failure_of(error, self._plan.bootstrap_servers))
+            failure = failure_of(error, self._plan.bootstrap_servers)
+            if self._resources.session_is_lost:  # whatever failed then says something else
+                failure = QueryError(
+                    f"Spark has ended the application, or its cluster has: {failure}",
+                    retryable=True,
+                )
+            self._fail(failure)
 
     def _run_query(self) -> None:
         """From start to end of one run of the query; raises what made it fail."""

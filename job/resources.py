@@ -83,8 +83,12 @@ class Resources:
         if self._lease is not None and self._lease.loss is not None:
             raise self._lease.loss
 
+    @property
+    def session_is_lost(self) -> bool:
+        return self._jvm is not None and self._jvm.has_lost_its_session
+
     def release_if_dead(self) -> None:
-        if self._jvm is not None and not self._jvm.is_alive:
+        if self._jvm is not None and (self.session_is_lost or not self._jvm.is_alive):
             self.release()
 
     def release(self) -> None:

@@ -14,6 +14,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
+from py4j.protocol import Py4JError
+
 from job.errors import SetupError
 from job.redaction import Redaction
 from job.settings import JobSettings
@@ -79,6 +81,16 @@ class Jvm:
     @property
     def is_alive(self) -> bool:
         return self._process.poll() is None
+
+    @property
+    def has_lost_its_session(self) -> bool:
+        """Whether Spark has ended the session by itself, as when a cluster gives it up."""
+        if self._session is None or not self.is_alive:
+            return False
+        try:
+            return bool(self._session.sparkContext._jsc.sc().isStopped())
+        except (Py4JError, OSError):  # it has just died
+            return False
 
     def session(self, settings: JobSettings, conf: Mapping[str, str]) -> "SparkSession":
         """The Spark session; waits for the JVM where it is still starting."""

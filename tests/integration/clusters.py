@@ -50,9 +50,10 @@ class Cluster:
         for child in reversed(self._children):
             stop_child(child, grace_seconds=STOP_SECONDS)
 
-    def add_workers(self, count: int) -> None:
-        """Of one core each; returns when the master has them."""
-        started = [self._start_worker() for _ in range(count)]
+    def have_workers(self, count: int) -> None:
+        """Start those that are missing, of one core each; returns when the master has them."""
+        alive = sum(child.poll() is None for child in self._children) - 1  # the master
+        started = [self._start_worker() for _ in range(count - alive)]
         for child, log in started:
             self._wait_for(child, log, _REGISTERED)
 

@@ -1,5 +1,6 @@
 """The same job on a cluster: its executors run, and die, as processes of their own."""
 
+import signal
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
@@ -11,9 +12,11 @@ from tests.integration.clusters import HOST, Cluster
 from tests.integration.jobs import START_SECONDS
 from tests.integration.pairs import Pairs
 from tests.polling import wait_until
-from tests.processes import has_ended
+from tests.processes import has_ended, signal_all
 
 BLOCK = 1_000
+# Beside the driver's JVM there are those of two executors to start.
+CLUSTER_SECONDS = 2 * START_SECONDS
 
 # A start for each; on two idle cores it takes 15 s until the first result.
 pytestmark = pytest.mark.timeout(600)
@@ -23,9 +26,14 @@ pytestmark = pytest.mark.timeout(600)
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     """A master and two workers of one core; what they run heeds the failpoint of this folder."""
     folder = tmp_path_factory.mktemp("cluster")
-    failpoint = {"PYTHONPATH": str(FAILPOINTS), "STREAMJOIN_TEST_FAILPOINT": str(folder / "armed")}
-    with Cluster(folder, failpoint) as started:
-        started.add_workers(2)
+    environment = {
+        "PYTHONPATH": str(FAILPOINTS),
+        "STREAMJOIN_TEST_FAILPOINT": str(folder / "armed"),
+        # An application whose executors end by themselves is given up soon.
+        "SPARK_MASTER_OPTS": "-Dspark.deploy.maxExecutorRetries=1",
+    }
+    with Cluster(folder, environment) as started:
+        started.have_workers(2)
         yield started
 
 
@@ -57,29 +65,50 @@ def test_worker_killed_in_mid_batch_and_then_the_driver_lose_and_repeat_nothing(
     cluster: Cluster, pairs: Pairs, tmp_path: Path
 ) -> None:
     with job_on(cluster, pairs.spec(), tmp_path) as job:
-        job.wait_for_state("RUNNING")
+        job.wait_for_state("RUNNING", CLUSTER_SECONDS)
         pairs.produce(range(BLOCK))
         job.wait_for_offsets(left=BLOCK, right=BLOCK)
         for number, (point, skipped) in enumerate(POINTS.items(), start=1):
+            cluster.have_workers(2)
             cluster.wait_for_executors(2)
             job.arm("kill", point)
             pairs.produce(range(number * BLOCK, (number + 1) * BLOCK))
             job.wait_for_failpoint()
             status = job.wait_for_offsets(left=(number + 1) * BLOCK, right=(number + 1) * BLOCK)
-            assert 0 == status.totals.restarts, "the task is run again, not the query"
-            assert skipped == status.totals.transactions["skipped"], point
             assert list(range((number + 1) * BLOCK)) == pairs.numbers(), point
-            cluster.add_workers(1)
+            assert skipped == status.totals.transactions["skipped"], point
+            assert 0 == status.totals.restarts, "the task is run again, not the query"
 
         executors = cluster.executors()
         job.kill()
         wait_until(lambda: all(map(has_ended, executors)), START_SECONDS, "executors have ended")
         job.start()
-        job.wait_for_state("RUNNING")
+        job.wait_for_state("RUNNING", CLUSTER_SECONDS)
         pairs.produce(range(3 * BLOCK, 4 * BLOCK))
         job.wait_for_offsets(left=4 * BLOCK, right=4 * BLOCK)
         assert 0 == job.terminate()
     assert list(range(4 * BLOCK)) == pairs.numbers()
+
+
+def test_application_that_the_master_has_ended_is_begun_again(
+    cluster: Cluster, pairs: Pairs, tmp_path: Path
+) -> None:
+    cluster.have_workers(1)
+
+    def is_begun_again() -> bool:
+        signal_all(cluster.executors(), signal.SIGKILL)
+        status = job.status()
+        return status is not None and status.totals.restarts > 0
+
+    with job_on(cluster, pairs.spec(), tmp_path) as job:
+        job.wait_for_state("RUNNING", CLUSTER_SECONDS)
+        pairs.produce(range(BLOCK))
+        wait_until(is_begun_again, CLUSTER_SECONDS, "the master has enough of it")
+        status = job.wait_for_offsets(left=BLOCK, right=BLOCK)
+        assert status.last_failure is not None
+        assert "its cluster has" in status.last_failure.message
+        assert 0 == job.terminate()
+    assert list(range(BLOCK)) == pairs.numbers()
 
 
 def test_checkpoint_that_executors_do_not_share_is_refused(
@@ -93,7 +122,7 @@ def test_checkpoint_that_executors_do_not_share_is_refused(
 
 
 def refusal(job: FaultyJob, code: str) -> str:
-    failure = job.wait_for_state("FAILED").last_failure
+    failure = job.wait_for_state("FAILED", CLUSTER_SECONDS).last_failure
     assert failure is not None
     assert code == failure.code
     return failure.message
