@@ -37,8 +37,25 @@ _DAMAGE = (
     "STREAMING_STATEFUL_OPERATOR_MISSING_STATE_DIRECTORY",
 )
 
+# A scheme that no jar knows.
+_NO_CLIENT = (
+    "java.lang.ClassNotFoundException: Class org.apache.hadoop.fs.",
+    "org.apache.hadoop.fs.UnsupportedFileSystemException",
+)
+
 # What Java passes on of the operating system's ENOSPC and EDQUOT.
 _DISK_IS_FULL = ("No space left on device", "Disk quota exceeded")
+
+# Where Hadoop's clients for stores on other machines have their code.
+_STORES = ("org.apache.hadoop.ipc.", "org.apache.hadoop.hdfs.", "org.apache.hadoop.fs.s3a.")
+
+# Of a store's errors those that stay until somebody does something.
+_STAYING = (
+    "org.apache.hadoop.security.AccessControlException",
+    "org.apache.hadoop.hdfs.protocol.QuotaExceededException",
+    "java.nio.file.FileSystemException",
+    "java.io.FileNotFoundException",
+)
 
 # Superclasses of all that Kafka's client says of logins, TLS and rights.
 _REFUSALS = (
@@ -67,6 +84,11 @@ def failure_of(error: Exception, bootstrap_servers: str) -> StreamjoinError:
     message = _shortened(f"{root.getClass().getSimpleName()}: {root.getMessage()}")
     if any(_is_any(cause, _GONE) for cause in causes):
         return QueryError(f"records are gone that were to be read: {message}", retryable=True)
+    if str(root.toString()).startswith(_NO_CLIENT):
+        return CheckpointError(
+            f"no jar here knows the checkpoint's file system ({message}): put those of its client "
+            "into the folder of STREAMJOIN_JARS; deploy/checkpoint-stores.md tells which"
+        )
     if any(sign in str(cause.getMessage()) for cause in causes for sign in _DISK_IS_FULL):
         return QueryError(
             f"the disk is full, the checkpoint's or the one for temporary files: {message}. Make "
@@ -77,6 +99,10 @@ def failure_of(error: Exception, bootstrap_servers: str) -> StreamjoinError:
         return QueryError(
             f"Spark's Python workers are gone, killed or out of memory: {message}", retryable=True
         )
+    away = next((cause for cause in causes if _is_of_a_store_that_is_away(cause)), None)
+    if away is not None:
+        said = _shortened(str(away.getMessage()))  # the root of it may not name the store
+        return QueryError(f"lost the checkpoint's file system: {said}", retryable=True)
     if any(_is_any(cause, _PASSING) for cause in causes):
         return QueryError(f"lost Kafka at {bootstrap_servers}: {message}", retryable=True)
     damage = [c for c in causes if any(sign in str(c.getMessage()) for sign in _DAMAGE)]
@@ -135,6 +161,15 @@ def _is_of_a_worker(throwable: Any) -> bool:
     return _is_any(throwable, ("java.io.IOException",)) and any(
         frame.getClassName().startswith("org.apache.spark.api.python.")
         for frame in throwable.getStackTrace()
+    )
+
+
+def _is_of_a_store_that_is_away(throwable: Any) -> bool:
+    """Whether the checkpoint's store was asked and did not answer, or is only starting."""
+    return (
+        _is_any(throwable, ("java.io.IOException",))
+        and not _is_any(throwable, _STAYING)
+        and any(frame.getClassName().startswith(_STORES) for frame in throwable.getStackTrace())
     )
 
 

@@ -3,13 +3,17 @@
 import json
 import uuid
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
 from job.errors import CheckpointError
+
+_READS_MAX = 3
 
 
 class Folder:
@@ -67,7 +71,16 @@ class Folder:
         return document
 
     def text(self, name: str) -> str | None:
-        path = self._path(name)
+        """None where there is no such file.
+
+        HDFS and S3 fail a reader whose file is replaced meanwhile, as another job's lease is.
+        """
+        for _ in range(_READS_MAX - 1):
+            with suppress(Py4JJavaError):
+                return self._text(self._path(name))
+        return self._text(self._path(name))
+
+    def _text(self, path: Any) -> str | None:
         if not self._files.exists(path):
             return None
         stream = self._files.open(path)
@@ -79,10 +92,18 @@ class Folder:
     def write(self, name: str, document: Mapping[str, Any]) -> None:
         """All of it or nothing: a crash in between leaves the old file."""
         path = self._path(name)
+        content = bytearray(json.dumps(document, indent=2).encode())
+        if self._root.toUri().getScheme() == "s3a":
+            # It appears when it is closed, whole. To rename one is to copy it, and for a moment
+            # there would be none.
+            stream = self._files.create(path, True)
+            stream.write(content)
+            stream.close()
+            return
         temporary = self._hadoop.fs.Path(path.getParent(), f".{path.getName()}.{self._writer}.tmp")
         stream = self._files.create(temporary, True)
         try:
-            stream.write(bytearray(json.dumps(document, indent=2).encode()))
+            stream.write(content)
             stream.hsync()
         finally:
             stream.close()

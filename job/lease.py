@@ -107,7 +107,7 @@ class Lease:
                     continue
             except Exception as error:
                 # Not lost yet. When writing fails for good, the query fails by itself.
-                _log.warning("lease_not_renewed", reason=str(error).partition("\n")[0])
+                _log.warning("lease_not_renewed", reason=" ".join(str(error).split("\n")[:2]))
                 continue
             self.loss = CheckpointInUseError(
                 f"the checkpoint {self._documents.root} was taken over by "

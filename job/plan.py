@@ -164,8 +164,13 @@ class JoinPlan:
     @cached_property
     def spark_conf(self) -> Mapping[str, str]:
         partitions = {"spark.sql.shuffle.partitions": str(self.state_partitions)}
-        files = tuning.LOCAL_CHECKPOINT_CONF if self.has_local_checkpoint else {}
+        files = self._checkpoint_conf()
         return {**tuning.CONF, **tuning.FROZEN_CONF, **files, **partitions, **self._jvm_options()}
+
+    def _checkpoint_conf(self) -> Mapping[str, str]:
+        if self.has_local_checkpoint:
+            return tuning.LOCAL_CHECKPOINT_CONF
+        return tuning.S3A_CHECKPOINT_CONF if urlsplit(self.checkpoint).scheme == "s3a" else {}
 
     @property
     def has_local_checkpoint(self) -> bool:

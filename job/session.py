@@ -159,7 +159,7 @@ def _command(settings: JobSettings, conf: Mapping[str, str]) -> list[str]:
         )
     return [
         _java(),
-        *("-cp", f"{settings.jars}/*:{spark_jars}/*"),
+        *("-cp", ":".join([f"{settings.jars}/*", f"{spark_jars}/*", *_hadoop_settings()])),
         f"-Xmx{settings.driver_memory}",
         *_class_archive(settings.jars / CLASS_ARCHIVE),
         *conf["spark.driver.extraJavaOptions"].split(),
@@ -181,6 +181,12 @@ def _for_executors(settings: JobSettings) -> dict[str, str]:
     if not settings.is_on_cluster:
         return {}
     return {"spark.jars": ",".join(str(jar.resolve()) for jar in settings.jars.glob("*.jar"))}
+
+
+def _hadoop_settings() -> list[str]:
+    """The folder with core-site.xml and hdfs-site.xml: where a store is, how it is spoken to."""
+    told = os.environ.get("HADOOP_CONF_DIR")
+    return [told] if told else []
 
 
 def _class_archive(archive: Path) -> list[str]:

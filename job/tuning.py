@@ -115,6 +115,17 @@ LOCAL_CHECKPOINT_CONF: Mapping[str, str] = MappingProxyType(
 """What is added where the checkpoint is on a local disk. Elsewhere Spark's own choice is the right
 one: it knows how a file appears at once on hdfs."""
 
+S3A_CHECKPOINT_CONF: Mapping[str, str] = MappingProxyType(
+    {
+        # A file appears when it is closed. The default writes another one and renames it, and on S3
+        # to rename is to copy.
+        f"{_STREAMING}checkpointFileManagerClass": (
+            "org.apache.spark.internal.io.cloud.AbortableStreamBasedCheckpointFileManager"
+        ),
+    }
+)
+"""What is added where the checkpoint is on S3."""
+
 SOURCE_OPTIONS: Mapping[str, str] = MappingProxyType(
     {
         "maxOffsetsPerTrigger": str(MAX_OFFSETS_PER_TRIGGER),

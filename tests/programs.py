@@ -7,15 +7,17 @@ from pathlib import Path
 import pytest
 
 
-def program(*names: str, package: str) -> Path:
-    """The first of `names` that is there; otherwise the test is skipped, saying what to install.
+def program(*names: str, package: str = "", remedy: str = "") -> Path:
+    """The first of `names` that is there; otherwise the test is skipped, saying what to install:
+    the `package` of Debian, or by what command.
 
     With EVERY_TEST in the environment, as where .ci/run has installed them, it fails instead.
     """
     found = next(filter(None, map(shutil.which, names)), None)
     if found is not None:
         return Path(found)
-    reason = f"{names[0]} is not installed; on Debian: sudo apt-get install {package}"
+    remedy = remedy or f"on Debian: sudo apt-get install {package}"
+    reason = f"{names[0]} is not installed; {remedy}"
     if "EVERY_TEST" in os.environ:
         pytest.fail(reason)
     pytest.skip(reason)

@@ -1,8 +1,8 @@
 """The jars of jars.toml, fetched from Maven Central and checked. Standard library only: it also
 runs where nothing is installed yet.
 
-    python -m deploy.local.jars            fetches every set
-    python -m deploy.local.jars spark      fetches one
+    python -m deploy.local.jars            fetches what every machine needs
+    python -m deploy.local.jars hdfs       fetches one set
 """
 
 import argparse
@@ -21,7 +21,10 @@ from typing import Literal, get_args
 
 from job.errors import SetupError
 
-JarSet = Literal["spark", "kafka"]
+JarSet = Literal["spark", "kafka", "hdfs", "s3"]
+
+# The other sets are fetched by what needs them.
+NEEDED_BY_ALL: tuple[JarSet, ...] = ("spark", "kafka")
 
 REPOSITORY = Path(__file__).parents[2]
 MAVEN_CENTRAL = "https://repo1.maven.org/maven2"
@@ -52,8 +55,12 @@ def jar_folder(jar_set: JarSet, root: Path = REPOSITORY) -> Path:
         jar.file_name for jar in _pinned(jar_set, root) if not (folder / jar.file_name).exists()
     ]
     if absent:
-        raise SetupError(f"{folder} lacks {', '.join(absent)}: run `make setup`")
+        raise SetupError(f"{folder} lacks {', '.join(absent)}: run `{_remedy(jar_set)}`")
     return folder
+
+
+def _remedy(jar_set: JarSet) -> str:
+    return "make setup" if jar_set in NEEDED_BY_ALL else f"python -m deploy.local.jars {jar_set}"
 
 
 @dataclass(frozen=True)
@@ -141,7 +148,7 @@ def main() -> int:
     sets = get_args(JarSet)
     parser = argparse.ArgumentParser(description="Fetch the jars pinned in jars.toml.")
     parser.add_argument("sets", nargs="*", metavar="set", help=f"one of: {', '.join(sets)}")
-    wanted = parser.parse_args().sets or sets
+    wanted = parser.parse_args().sets or NEEDED_BY_ALL
     if unknown := set(wanted) - set(sets):
         parser.error(f"no such set: {', '.join(sorted(unknown))}")
     try:

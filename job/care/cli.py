@@ -6,6 +6,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
+from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
 from job.answers import StateRow
@@ -13,6 +14,7 @@ from job.care.keeper import backed_up, log_findings, repaired, restored
 from job.checkpoint import Checkpoint
 from job.errors import CheckpointError, StreamjoinError
 from job.expressions import SIDES, Side
+from job.failures import failure_of
 from job.fingerprint import changes, fingerprint
 from job.folder import Folder
 from job.lease import Lease
@@ -53,6 +55,8 @@ def opened(plan: JoinPlan, settings: JobSettings) -> Iterator[Opened]:
             yield Opened(spark, checkpoint)
         finally:
             lease.release()
+    except Py4JJavaError as error:
+        raise failure_of(error, plan.bootstrap_servers) from error
     finally:
         jvm.close()
 

@@ -41,11 +41,13 @@ class Pairs:
         folder: Path,
         *,
         delivery: str = "at_least_once",
+        checkpoint: str | None = None,
     ) -> None:
+        """`checkpoint`: where it is not in the folder, e.g. hdfs://…"""
         self.kafka = kafka
         self.name = name
         self.delivery = delivery
-        self._checkpoint = folder / "checkpoint"
+        self._checkpoint = checkpoint or folder / "checkpoint"
 
     def create_topics(self) -> None:
         self.kafka.create_topics(

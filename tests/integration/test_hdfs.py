@@ -1,0 +1,80 @@
+"""The checkpoint on a real HDFS."""
+
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from deploy.local.kafka import EmbeddedKafka
+from tests.integration.hdfs import Hdfs
+from tests.integration.jobs import START_SECONDS, Job
+from tests.integration.machines import Machine
+from tests.integration.pairs import Pairs
+from tests.processes import signal_all, tree
+
+
+@pytest.fixture(scope="module")
+def hdfs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hdfs]:
+    with Hdfs(tmp_path_factory.mktemp("hdfs")) as started:
+        yield started
+
+
+@pytest.mark.timeout(600)
+def test_killed_job_goes_on_from_hdfs_on_another_machine_and_waits_for_a_namenode_that_is_away(
+    kafka: EmbeddedKafka, hdfs: Hdfs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = f"{hdfs.url}/user/join"
+    pairs = Pairs(kafka, "hdfs", tmp_path, delivery="exactly_once", checkpoint=place)
+    pairs.create_topics()
+
+    machine = Machine(tmp_path / "one", monkeypatch)
+    with Job(pairs.spec(), machine.folder) as job:
+        pairs.produce(range(3))
+        job.wait_for_offsets(left=3, right=3)
+        refused = streamjoin(job, "checkpoint", "verify", str(job.spec_file))
+        assert f"{place} is in use by the job with process {job.process.pid}" in refused.stderr
+        job.ask("pause")
+        job.wait_for_state("PAUSED")
+        pairs.produce(range(3, 6))
+        signal_all(tree(job.process.pid), signal.SIGKILL)
+    assert list(machine.scratch.iterdir())
+    shutil.rmtree(machine.folder)
+
+    machine = Machine(tmp_path / "two", monkeypatch)
+    with Job(pairs.spec(), machine.folder) as job:
+        job.wait_for_state("PAUSED")
+        job.ask("resume")
+        job.wait_for_offsets(left=6, right=6)
+
+        hdfs.kill_namenode()
+        pairs.produce(range(6, 9))
+        failure = job.wait_for_state("RESTARTING").last_failure
+        assert failure is not None
+        assert "lost the checkpoint's file system" in failure.message
+        assert f":{hdfs.port} failed on" in failure.message
+        hdfs.start_namenode()
+        job.wait_for_offsets(left=9, right=9)
+        assert 0 == job.terminate()
+    assert list(range(9)) == pairs.numbers()
+
+    spec, backup = str(job.spec_file), f"{hdfs.url}/backup"
+    assert "state: 18 rows read" in streamjoin(job, "checkpoint", "verify", spec).stdout
+    assert f"copied to {backup}" in streamjoin(job, "checkpoint", "backup", spec, backup).stdout
+    assert (
+        f"restored from {backup}" in streamjoin(job, "checkpoint", "restore", spec, backup).stdout
+    )
+    assert "1 left rows held" in streamjoin(job, "state", spec, "--key", "7").stdout
+
+
+def streamjoin(job: Job, *arguments: str) -> "subprocess.CompletedProcess[str]":
+    return subprocess.run(
+        [sys.executable, "-m", "job", *arguments],
+        env=job.environment,
+        capture_output=True,
+        text=True,
+        timeout=START_SECONDS,
+    )

@@ -1,0 +1,45 @@
+"""The checkpoint on S3."""
+
+import shutil
+import signal
+from pathlib import Path
+
+import pytest
+
+from deploy.local.kafka import EmbeddedKafka
+from tests.integration.jobs import Job
+from tests.integration.machines import Machine
+from tests.integration.pairs import Pairs
+from tests.integration.s3 import S3
+from tests.processes import signal_all, tree
+
+
+@pytest.mark.timeout(600)
+def test_killed_job_goes_on_from_s3_on_another_machine(
+    kafka: EmbeddedKafka, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with S3(tmp_path / "s3") as s3:
+        for name, value in s3.environment.items():
+            monkeypatch.setenv(name, value)
+        pairs = Pairs(
+            kafka, "s3", tmp_path, delivery="exactly_once", checkpoint=f"{s3.url}/some/join"
+        )
+        pairs.create_topics()
+
+        machine = Machine(tmp_path / "one", monkeypatch)
+        with Job(pairs.spec(), machine.folder) as job:
+            pairs.produce(range(3))
+            job.wait_for_offsets(left=3, right=3)
+            pairs.produce(range(3, 6))
+            signal_all(tree(job.process.pid), signal.SIGKILL)
+        shutil.rmtree(machine.folder)
+
+        machine = Machine(tmp_path / "two", monkeypatch)
+        with Job(pairs.spec(), machine.folder) as job:
+            pairs.produce(range(6, 9))
+            job.wait_for_offsets(left=9, right=9)
+            assert 0 == job.terminate()
+        assert list(range(9)) == pairs.numbers()
+        asked = s3.asked()
+        assert asked["PutObject"] > 0
+        assert 0 == asked["CopyObject"], "what is renamed there is copied"
