@@ -9,7 +9,7 @@ from typing import Self
 
 from testcontainers.core.network import Network
 
-from streamjoin.testing.images import Images
+from streamjoin.testing.images import Images, told_of_images
 from streamjoin.testing.join import RunningJoin
 from streamjoin.testing.kafka_container import KafkaContainer
 from streamjoin.testing.spec import SpecAtTest
@@ -30,7 +30,7 @@ class Broker:
         self._kafka = KafkaContainer(self.images.kafka, self.network)
 
     def __enter__(self) -> Self:
-        with ExitStack() as opened:
+        with ExitStack() as opened, told_of_images(self.images):
             opened.enter_context(self.network)
             opened.enter_context(self._kafka)
             self.topics = Topics(self.servers)

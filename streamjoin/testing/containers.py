@@ -10,15 +10,13 @@ from testcontainers.core.container import DockerContainer
 from testcontainers.core.network import Network
 
 from job.errors import SetupError
-from streamjoin.testing.images import Images
+from streamjoin.testing.images import Images, told_of_images
 from streamjoin.testing.spec import STATE_PARTITIONS, SpecAtTest
 from streamjoin.testing.waiting import wait_until
 
 SERVICE_PORT = 8080
 # A start takes 10 s on two idle cores, several times that on shared ones.
 START_SECONDS = 180.0
-# More than a job needs that is to end its batch at work.
-STOP_SECONDS = 100
 LOG_LINES = 30
 
 _SPEC = "/etc/streamjoin/join.yaml"
@@ -53,7 +51,7 @@ class Containers:
         self._open = ExitStack()
 
     def __enter__(self) -> Self:
-        with ExitStack() as opened:
+        with ExitStack() as opened, told_of_images(self._images):
             opened.callback(self._remove_volume)
             opened.enter_context(self.job)
             opened.enter_context(self.service)
@@ -83,12 +81,8 @@ class Containers:
     def crash_job(self) -> None:
         """SIGKILL to all that runs in it, and a new start on the same checkpoint."""
         self.job.get_wrapped_container().kill()
-        self._restart()
-
-    def stop_job(self) -> None:
-        """As an engine does it: SIGTERM, time for the batch at work, and a new start."""
-        self.job.get_wrapped_container().stop(timeout=STOP_SECONDS)
-        self._restart()
+        self.job.get_wrapped_container().start()
+        self.wait_until_ready()
 
     def logs(self) -> str:
         """The last lines of the job."""
@@ -104,10 +98,6 @@ class Containers:
         except httpx.TransportError:
             return {}
         return dict(answer.json()) if answer.status_code == 200 else {}
-
-    def _restart(self) -> None:
-        self.job.get_wrapped_container().start()
-        self.wait_until_ready()
 
     def _client(self) -> httpx.Client:
         host = self.service.get_container_host_ip()

@@ -1,12 +1,15 @@
 """Which images the containers are made of, and whether there is an engine to run them."""
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Self
 
-from docker.errors import DockerException
+from docker.errors import APIError, DockerException
 from testcontainers.core.docker_client import DockerClient
+
+from job.errors import SetupError
 
 
 @dataclass(frozen=True)
@@ -24,6 +27,20 @@ class Images:
     def of(cls, environment: Mapping[str, str] = os.environ) -> Self:
         named = {name: environment.get(f"{name.upper()}_IMAGE") for name in cls.__annotations__}
         return cls(**{name: image for name, image in named.items() if image})
+
+
+@contextmanager
+def told_of_images(images: Images) -> Iterator[None]:
+    """What the engine says of a container that it cannot start, with what to do."""
+    try:
+        yield
+    except APIError as error:
+        raise SetupError(
+            f"a container cannot be started: {error.explanation or error}. The images are "
+            f"{images.kafka}, {images.job} and {images.service}: build or pull them, or name "
+            "others by $KAFKA_IMAGE, $JOB_IMAGE and $SERVICE_IMAGE. Testcontainers takes one more, "
+            "testcontainers/ryuk, unless TESTCONTAINERS_RYUK_DISABLED=true"
+        ) from error
 
 
 def engine_missing() -> str | None:

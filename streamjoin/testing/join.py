@@ -144,10 +144,6 @@ class RunningJoin:
         """SIGKILL to the job, and a new start on the same checkpoint."""
         self._containers.crash_job()
 
-    def restart(self) -> None:
-        """SIGTERM to the job, and a new start on the same checkpoint."""
-        self._containers.stop_job()
-
     # Inside
 
     def _send(self, side: Side, rows: Sequence[Sendable]) -> list[Place]:

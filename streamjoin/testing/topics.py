@@ -26,7 +26,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # its own re-
 from job.errors import BrokerError, TopicError
 from streamjoin.testing.waiting import wait_until
 
-ANSWER_SECONDS = 10.0
+ANSWER_SECONDS = 30.0
 FLUSH_SECONDS = 30.0
 MESSAGES_AT_ONCE = 1_000
 ID_HEADER = "streamjoin-id"
@@ -92,8 +92,15 @@ class Topics:
     def make(self, names: Collection[str]) -> None:
         """With one partition: rows are read in the order in which they were sent."""
         new = [NewTopic(name, num_partitions=1, replication_factor=1) for name in names]
-        if new:
-            _settle("made", self._admin.create_topics(new))
+        if not new:
+            return
+        _settle("made", self._admin.create_topics(new))
+        # The controller has made them; the broker learns of it a little later.
+        wait_until(
+            lambda: all(map(self._has_leader, names)),
+            ANSWER_SECONDS,
+            lambda: f"topics {', '.join(sorted(names))} have no leader",
+        )
 
     def remove(self, names: Collection[str]) -> None:
         there = self.names().intersection(names)
@@ -107,12 +114,15 @@ class Topics:
 
     def end(self, topic: str) -> int:
         """The offset that its next committed record will have."""
-        partition = TopicPartition(topic, 0)
-        asked = self._admin.list_offsets(
-            {partition: OffsetSpec.latest()},  # type: ignore[no-untyped-call]
-            isolation_level=IsolationLevel.READ_COMMITTED,
-        )
-        return int(asked[partition].result(ANSWER_SECONDS).offset)
+        return _end(self._admin, topic)
+
+    def _has_leader(self, topic: str) -> bool:
+        # Asked too early, a client remembers for half a minute that there is no such topic.
+        client = AdminClient({"bootstrap.servers": self._servers, "log_level": 0})
+        try:
+            return _end(client, topic) >= 0
+        except KafkaException:
+            return False
 
     def send(self, topic: str, records: Iterable[tuple[Record, datetime]]) -> list[Place]:
         """Each with its time; where they came to stand."""
@@ -180,6 +190,15 @@ class Output:
 
     def close(self) -> None:
         self._consumer.close()
+
+
+def _end(admin: AdminClient, topic: str) -> int:
+    partition = TopicPartition(topic, 0)
+    asked = admin.list_offsets(
+        {partition: OffsetSpec.latest()},  # type: ignore[no-untyped-call]
+        isolation_level=IsolationLevel.READ_COMMITTED,
+    )
+    return int(asked[partition].result(ANSWER_SECONDS).offset)
 
 
 def _row(message: Message) -> Row:

@@ -13,7 +13,8 @@ from typing import Any
 import pytest
 from confluent_kafka import Producer
 
-from streamjoin.testing import Broker, Record, RunningJoin
+from job.errors import SetupError
+from streamjoin.testing import Broker, Images, Record, RunningJoin
 from tests.docker.stack import ROOT
 
 README = (ROOT / "README.md").read_text()
@@ -105,6 +106,25 @@ def test_service_can_be_asked_and_commanded(join: RunningJoin, noon: datetime) -
 def test_a_watermark_that_cannot_move_is_told(join: RunningJoin, noon: datetime) -> None:
     with pytest.raises(AssertionError, match="fields that make a readable row"):
         join.advance_watermark(noon, right={"ad_id": "seven"})
+
+
+def test_image_that_cannot_be_had_is_named() -> None:
+    images = Images(kafka="localhost:1/nobody/kafka")
+
+    with pytest.raises(SetupError, match=r"localhost:1/nobody/kafka.*KAFKA_IMAGE"), Broker(images):
+        pass
+
+
+def test_topics_that_are_made_again_are_empty(broker: Broker) -> None:
+    lengths = []
+    for _ in range(3):
+        broker.topics.make(["again"])
+        lengths.append(broker.topics.end("again"))
+        broker.topics.send("again", [(Record("x"), datetime.now(UTC))])
+        lengths.append(broker.topics.end("again"))
+        broker.topics.remove(["again"])
+
+    assert [0, 1] * 3 == lengths
 
 
 def test_a_join_beside_another_leaves_nothing_behind(broker: Broker, tmp_path: Path) -> None:
