@@ -14,7 +14,7 @@ from tests.integration.s3 import S3
 from tests.processes import signal_all, tree
 
 
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(900)  # two starts of a job
 def test_killed_job_goes_on_from_s3_on_another_machine(
     kafka: EmbeddedKafka, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
