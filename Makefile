@@ -20,7 +20,7 @@ run: ready ## run the demo until Ctrl-C; SECONDS=60 ends and checks it by itself
 	@$(PYTHON_HERE) -m deploy.local.demo $(if $(SECONDS),--seconds $(SECONDS))
 
 test: ready ## run every test this machine can run
-	@.venv/bin/pytest
+	@.venv/bin/pytest --numprocesses logical --maxprocesses 4 --dist loadfile --no-loadscope-reorder
 
 check: ready ## style and types
 	@.venv/bin/ruff check
