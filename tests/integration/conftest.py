@@ -1,10 +1,14 @@
 """What every integration test stands on: one real broker for the whole run."""
 
+import signal
 from collections.abc import Iterator
 
 import pytest
 
 from deploy.local.kafka import EmbeddedKafka
+
+# What a shell starts in the background ignores Ctrl-C, and so would the programs under test.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session")
