@@ -17,7 +17,7 @@ from tests.semantics import differential
 from tests.semantics.join_cases import STATE_STORES, Case, Data, Idle, Restart
 
 CASES = 300
-SECONDS = 150
+SECONDS = 240
 """Cases stop being started after this; a slow machine runs fewer."""
 
 T = 1_700_000_000_000
