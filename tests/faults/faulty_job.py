@@ -1,15 +1,14 @@
 """A job that can be broken: at failpoints, with all its processes, with shorter waits."""
 
 import os
-import signal
 from collections.abc import Mapping
 from pathlib import Path
 
 import psutil
 
-from tests import processes
 from tests.integration.jobs import START_SECONDS, Job
 from tests.polling import wait_until
+from tests.processes import name
 
 FAILPOINTS = Path(__file__).parents[1] / "integration" / "failpoints"
 
@@ -33,22 +32,9 @@ class FaultyJob(Job):
         }
 
     @property
-    def tree(self) -> list[psutil.Process]:
-        """The driver, its JVM and Spark's Python workers."""
-        return processes.tree(self.process.pid)
-
-    @property
     def jvm(self) -> psutil.Process:
-        [jvm] = [each for each in self.tree if processes.name(each) == "java"]
+        [jvm] = [each for each in self.tree if name(each) == "java"]
         return jvm
-
-    def kill_tree(self) -> int:
-        """SIGKILL to all of it at once; how many processes that were."""
-        tree = self.tree
-        processes.signal_all(tree, signal.SIGKILL)
-        self.process.wait()
-        psutil.wait_procs(tree, START_SECONDS)
-        return len(tree)
 
     def arm(self, action: str, point: str) -> None:
         self.failpoint.write_text(f"{action} {point}")

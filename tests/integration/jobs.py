@@ -11,10 +11,12 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+import psutil
+
 from deploy.local.java import java_home
 from job.progress import Failure, JobStatus
+from tests import processes
 from tests.polling import wait_until
-from tests.processes import signal_all, tree
 
 # A start takes 6 s on two idle cores, several times that on shared ones.
 START_SECONDS = 120.0
@@ -89,11 +91,34 @@ class Job:
         self._signal_all(signal.SIGCONT)
 
     def _signal_all(self, number: signal.Signals) -> None:
-        signal_all(tree(self.process.pid), number)
+        processes.signal_all(self.tree, number)
+
+    @property
+    def tree(self) -> list[psutil.Process]:
+        """The driver, its JVM and Spark's Python workers."""
+        return processes.tree(self.process.pid)
 
     def kill(self) -> None:
         self.process.send_signal(signal.SIGKILL)
         self.process.wait(STOP_SECONDS)
+
+    def kill_tree(self) -> int:
+        """SIGKILL to all of it at once; how many processes that were."""
+        tree = self.tree
+        processes.signal_all(tree, signal.SIGKILL)
+        self.process.wait()
+        psutil.wait_procs(tree, START_SECONDS)
+        return len(tree)
+
+    def command(self, *arguments: str) -> "subprocess.CompletedProcess[str]":
+        """`streamjoin` with these arguments, where the job is."""
+        return subprocess.run(
+            [sys.executable, "-m", "job", *arguments],
+            env=self.environment,
+            capture_output=True,
+            text=True,
+            timeout=START_SECONDS,
+        )
 
     def ask(self, call: str, **arguments: Any) -> dict[str, Any]:
         """The answer to one call on the control socket."""

@@ -1,8 +1,6 @@
 """The checkpoint under two jobs, after a power cut, backed up and put back."""
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -30,13 +28,6 @@ def run_until_read(pairs: Pairs, folder: Path, count: int) -> Job:
     while int(newest(query / "offsets").name) > int(newest(query / "commits").name):
         remove(newest(query / "offsets"))
     return job
-
-
-def streamjoin(job: Job, *arguments: str) -> "subprocess.CompletedProcess[str]":
-    command = [sys.executable, "-m", "job", *arguments]
-    return subprocess.run(
-        command, env=job.environment, capture_output=True, text=True, timeout=START_SECONDS
-    )
 
 
 def newest(log: Path) -> Path:
@@ -133,13 +124,13 @@ def test_checkpoint_is_verified_backed_up_restored_and_read(pairs: Pairs, tmp_pa
     job = run_until_read(pairs, tmp_path, 3)
     spec, target = str(job.spec_file), str(tmp_path / "backup")
 
-    verified = streamjoin(job, "checkpoint", "verify", spec)
+    verified = job.command("checkpoint", "verify", spec)
     assert (0, "") == (verified.returncode, "\n".join(_wrong(verified.stdout)))
     assert "state: 6 rows read" in verified.stdout
-    made = streamjoin(job, "checkpoint", "backup", spec, target)
+    made = job.command("checkpoint", "backup", spec, target)
     assert 0 == made.returncode, made.stderr
-    assert "is not empty" in streamjoin(job, "checkpoint", "backup", spec, target).stderr
-    shown = streamjoin(job, "state", spec, "--side", "right", "--key", "2")
+    assert "is not empty" in job.command("checkpoint", "backup", spec, target).stderr
+    shown = job.command("state", spec, "--side", "right", "--key", "2")
     [row] = [json.loads(line) for line in shown.stdout.splitlines()[1:]]
     assert 2 == row["row"]["n"]
 
@@ -147,10 +138,10 @@ def test_checkpoint_is_verified_backed_up_restored_and_read(pairs: Pairs, tmp_pa
     for path in [*state.rglob("*.changelog"), *state.rglob("*.zip")]:
         path.write_bytes(b"spoilt")
         (path.parent / f".{path.name}.crc").unlink(missing_ok=True)
-    spoilt = streamjoin(job, "checkpoint", "verify", spec)
+    spoilt = job.command("checkpoint", "verify", spec)
     assert 1 == spoilt.returncode
     assert ["state"] == [line.split()[1].rstrip(":") for line in _wrong(spoilt.stdout)]
-    restored = streamjoin(job, "checkpoint", "restore", spec, target)
+    restored = job.command("checkpoint", "restore", spec, target)
     assert 0 == restored.returncode, restored.stderr
 
     with Job(pairs.spec(), tmp_path) as again:
@@ -165,11 +156,11 @@ def test_a_checkpoint_in_use_is_left_alone_and_repartitioning_is_refused_with_th
     with Job(pairs.spec(), tmp_path) as job:
         pairs.produce(range(3))
         job.wait_for_offsets(left=3, right=3)
-        refused = streamjoin(job, "checkpoint", "backup", str(job.spec_file), str(tmp_path / "b"))
+        refused = job.command("checkpoint", "backup", str(job.spec_file), str(tmp_path / "b"))
         assert 1 == refused.returncode
         assert f"process {job.process.pid} on" in refused.stderr
         assert "Traceback" not in refused.stderr
-    refused = streamjoin(job, "checkpoint", "repartition", str(job.spec_file))
+    refused = job.command("checkpoint", "repartition", str(job.spec_file))
     assert 1 == refused.returncode
     assert "cannot be changed" in refused.stderr
 

@@ -2,8 +2,6 @@
 
 import json
 import random
-import subprocess
-import sys
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -350,13 +348,7 @@ def test_letters_are_listed_and_put_back_once_and_fail_again_in_sight(
     wrong = "n BIGINT, t TIMESTAMP, pad STRING, extra BIGINT"
 
     def said(*words: str) -> list[str]:
-        done = subprocess.run(
-            [sys.executable, "-m", "job", "dead-letters", *words, str(job.spec_file)],
-            env=job.environment,
-            capture_output=True,
-            text=True,
-            check=False,
-        )
+        done = job.command("dead-letters", *words, str(job.spec_file))
         assert 0 == done.returncode, done.stderr
         return done.stdout.splitlines()
 

@@ -13,7 +13,7 @@ from job.progress import JobStatus
 from tests.integration.jobs import START_SECONDS, Job
 from tests.integration.pairs import Pairs
 from tests.polling import wait_until
-from tests.processes import signal_all, tree
+from tests.processes import signal_all
 
 FAILPOINTS = Path(__file__).with_name("failpoints")
 # Enough for several requests to the broker, so that a batch can be cut between two of them.
@@ -119,7 +119,7 @@ def test_job_that_was_left_behind_is_fenced_and_does_not_harm_its_successor(
 
 
 def wake(job: Job) -> None:
-    signal_all(reversed(tree(job.process.pid)), signal.SIGCONT)
+    signal_all(reversed(job.tree), signal.SIGCONT)
 
 
 def has_given_up(job: Job) -> bool:

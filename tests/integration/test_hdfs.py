@@ -1,9 +1,6 @@
 """The checkpoint on a real HDFS."""
 
 import shutil
-import signal
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,10 +8,9 @@ import pytest
 
 from deploy.local.kafka import EmbeddedKafka
 from tests.integration.hdfs import Hdfs
-from tests.integration.jobs import START_SECONDS, Job
+from tests.integration.jobs import Job
 from tests.integration.machines import Machine
 from tests.integration.pairs import Pairs
-from tests.processes import signal_all, tree
 
 
 @pytest.fixture(scope="module")
@@ -35,12 +31,12 @@ def test_killed_job_goes_on_from_hdfs_on_another_machine_and_waits_for_a_namenod
     with Job(pairs.spec(), machine.folder) as job:
         pairs.produce(range(3))
         job.wait_for_offsets(left=3, right=3)
-        refused = streamjoin(job, "checkpoint", "verify", str(job.spec_file))
+        refused = job.command("checkpoint", "verify", str(job.spec_file))
         assert f"{place} is in use by the job with process {job.process.pid}" in refused.stderr
         job.ask("pause")
         job.wait_for_state("PAUSED")
         pairs.produce(range(3, 6))
-        signal_all(tree(job.process.pid), signal.SIGKILL)
+        job.kill_tree()
     assert list(machine.scratch.iterdir())
     shutil.rmtree(machine.folder)
 
@@ -62,19 +58,7 @@ def test_killed_job_goes_on_from_hdfs_on_another_machine_and_waits_for_a_namenod
     assert list(range(9)) == pairs.numbers()
 
     spec, backup = str(job.spec_file), f"{hdfs.url}/backup"
-    assert "state: 18 rows read" in streamjoin(job, "checkpoint", "verify", spec).stdout
-    assert f"copied to {backup}" in streamjoin(job, "checkpoint", "backup", spec, backup).stdout
-    assert (
-        f"restored from {backup}" in streamjoin(job, "checkpoint", "restore", spec, backup).stdout
-    )
-    assert "1 left rows held" in streamjoin(job, "state", spec, "--key", "7").stdout
-
-
-def streamjoin(job: Job, *arguments: str) -> "subprocess.CompletedProcess[str]":
-    return subprocess.run(
-        [sys.executable, "-m", "job", *arguments],
-        env=job.environment,
-        capture_output=True,
-        text=True,
-        timeout=START_SECONDS,
-    )
+    assert "state: 18 rows read" in job.command("checkpoint", "verify", spec).stdout
+    assert f"copied to {backup}" in job.command("checkpoint", "backup", spec, backup).stdout
+    assert f"restored from {backup}" in job.command("checkpoint", "restore", spec, backup).stdout
+    assert "1 left rows held" in job.command("state", spec, "--key", "7").stdout

@@ -13,7 +13,7 @@ from job.session import CLASS_ARCHIVE
 from tests.integration.jobs import START_SECONDS, STOP_SECONDS, Job
 from tests.integration.pairs import Pairs
 from tests.polling import wait_until
-from tests.processes import name, tree
+from tests.processes import name
 
 # A batch of this many records a side takes long enough to be caught at work.
 MANY = 30_000
@@ -26,7 +26,7 @@ def pairs(kafka: EmbeddedKafka, tmp_path: Path, request: pytest.FixtureRequest) 
 
 
 def jvms(job: Job) -> list[psutil.Process]:
-    return [each for each in tree(job.process.pid) if name(each) == "java"]
+    return [each for each in job.tree if name(each) == "java"]
 
 
 def maps_the_class_archive(jvm: psutil.Process) -> bool:

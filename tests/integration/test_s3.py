@@ -1,7 +1,6 @@
 """The checkpoint on S3."""
 
 import shutil
-import signal
 from pathlib import Path
 
 import pytest
@@ -11,7 +10,6 @@ from tests.integration.jobs import Job
 from tests.integration.machines import Machine
 from tests.integration.pairs import Pairs
 from tests.integration.s3 import S3
-from tests.processes import signal_all, tree
 
 
 @pytest.mark.timeout(900)  # two starts of a job
@@ -31,7 +29,7 @@ def test_killed_job_goes_on_from_s3_on_another_machine(
             pairs.produce(range(3))
             job.wait_for_offsets(left=3, right=3)
             pairs.produce(range(3, 6))
-            signal_all(tree(job.process.pid), signal.SIGKILL)
+            job.kill_tree()
         shutil.rmtree(machine.folder)
 
         machine = Machine(tmp_path / "two", monkeypatch)

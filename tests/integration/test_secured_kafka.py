@@ -36,7 +36,7 @@ from tests.integration.pairs import Pairs
 from tests.integration.secured_kafka import LOGIN, SecuredKafka
 from tests.integration.sidecars import running_sidecar
 from tests.integration.token_endpoint import TokenEndpoint, token_endpoint
-from tests.processes import command_line, tree
+from tests.processes import command_line
 from tests.unit.specs import changed
 
 # What Kafka itself says when it refuses: as passwords, they show whether what it says is scrubbed.
@@ -80,7 +80,7 @@ def assert_hides_secrets(*texts: str) -> None:
 
 
 def command_lines(job: Job) -> list[str]:
-    return [" ".join(command_line(process)) for process in tree(job.process.pid)]
+    return [" ".join(command_line(process)) for process in job.tree]
 
 
 def contents(folder: Path) -> list[str]:
