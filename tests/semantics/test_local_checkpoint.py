@@ -1,19 +1,32 @@
 """A checkpoint on a local disk: no process for each file, and a link to a folder is that folder."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
-import psutil
 from pyspark.sql import SparkSession
 
 from job.folder import Folder
 from tests.semantics.streams import T0, Stream, spec_text
 
 
-def spent_on_ended_children(spark: SparkSession) -> float:
-    """CPU-seconds of the programs that the JVM has started and that have ended."""
-    assert spark._jvm is not None
-    times = psutil.Process(spark._jvm.java.lang.ProcessHandle.current().pid()).cpu_times()
-    return float(times.children_user + times.children_system)
+@contextmanager
+def started_programs(spark: SparkSession, file: Path) -> Iterator[list[str]]:
+    """The commands that the JVM starts meanwhile, there when it is over."""
+    jvm = spark._jvm
+    assert jvm is not None
+    commands: list[str] = []
+    recording = jvm.jdk.jfr.Recording()
+    recording.enable("jdk.ProcessStart")
+    recording.start()
+    try:
+        yield commands
+    finally:
+        recording.stop()
+        recording.dump(jvm.java.io.File(str(file)).toPath())
+        recording.close()
+    events = jvm.jdk.jfr.consumer.RecordingFile.readAllEvents(jvm.java.io.File(str(file)).toPath())
+    commands += [event.getString("command") for event in events]
 
 
 def test_no_program_is_started_for_the_files_of_a_batch(
@@ -22,10 +35,10 @@ def test_no_program_is_started_for_the_files_of_a_batch(
     stream = Stream(spark, tmp_path, spec_text())
     try:
         stream.feed(left=[{"k": "a", "t": T0, "a": 1}])
-        before = spent_on_ended_children(spark)
-        for second in range(5):
-            stream.feed(right=[{"k": "a", "t": T0 + second, "b": second}])
-        assert before == spent_on_ended_children(spark)
+        with started_programs(spark, tmp_path / "started.jfr") as commands:
+            for second in range(5):
+                stream.feed(right=[{"k": "a", "t": T0 + second, "b": second}])
+        assert [] == commands
     finally:
         stream.stop()
 
