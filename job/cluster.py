@@ -38,7 +38,7 @@ _log = structlog.get_logger()
 
 def check_is_shared(checkpoint: Folder, settings: JobSettings) -> None:
     """CheckpointError where executors would write state to a folder of their own machine."""
-    if urlsplit(checkpoint.root).scheme == "file" and not settings.checkpoint_is_shared:
+    if checkpoint.scheme == "file" and not settings.checkpoint_is_shared:
         raise CheckpointError(
             f"the checkpoint {checkpoint.root} is a folder of this machine, and Spark's executors "
             f"run on others ({settings.spark_master}): each would write its part of the state to "
@@ -95,7 +95,7 @@ def check_executors(spark: SparkSession, checkpoint: Folder) -> None:
 def _file_for_all(checkpoint: Folder) -> Iterator[str | None]:
     """The path of a file that all who have the checkpoint in common see; None where its file
     system is one that each reaches by the same address."""
-    if urlsplit(checkpoint.root).scheme != "file":
+    if checkpoint.scheme != "file":
         yield None
         return
     name = f"seen-{uuid.uuid4().hex}.json"

@@ -38,6 +38,11 @@ class Folder:
     def root(self) -> str:
         return str(self._root.toString())
 
+    @property
+    def scheme(self) -> str:
+        """Of its file system: file, hdfs, s3a …"""
+        return str(self._root.toUri().getScheme())
+
     def path(self, name: str) -> str:
         return str(self._path(name).toString())
 
@@ -93,7 +98,7 @@ class Folder:
         """All of it or nothing: a crash in between leaves the old file."""
         path = self._path(name)
         content = bytearray(json.dumps(document, indent=2).encode())
-        if self._root.toUri().getScheme() == "s3a":
+        if self.scheme == "s3a":
             # It appears when it is closed, whole. To rename one is to copy it, and for a moment
             # there would be none.
             stream = self._files.create(path, True)

@@ -164,17 +164,8 @@ class JoinPlan:
     @cached_property
     def spark_conf(self) -> Mapping[str, str]:
         partitions = {"spark.sql.shuffle.partitions": str(self.state_partitions)}
-        files = self._checkpoint_conf()
+        files = tuning.CHECKPOINT_CONF.get(urlsplit(self.checkpoint).scheme or "file", {})
         return {**tuning.CONF, **tuning.FROZEN_CONF, **files, **partitions, **self._jvm_options()}
-
-    def _checkpoint_conf(self) -> Mapping[str, str]:
-        if self.has_local_checkpoint:
-            return tuning.LOCAL_CHECKPOINT_CONF
-        return tuning.S3A_CHECKPOINT_CONF if urlsplit(self.checkpoint).scheme == "s3a" else {}
-
-    @property
-    def has_local_checkpoint(self) -> bool:
-        return urlsplit(self.checkpoint).scheme in ("", "file")
 
     def _jvm_options(self) -> Mapping[str, str]:
         """Kafka's Java client asks for tokens only at URLs that the JVM's command line allows."""

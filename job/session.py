@@ -14,8 +14,6 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
-from py4j.protocol import Py4JError
-
 from job.errors import SetupError
 from job.redaction import Redaction
 from job.settings import JobSettings
@@ -87,6 +85,8 @@ class Jvm:
         """Whether Spark has ended the session by itself, as when a cluster gives it up."""
         if self._session is None or not self.is_alive:
             return False
+        from py4j.protocol import Py4JError
+
         try:
             return bool(self._session.sparkContext._jsc.sc().isStopped())
         except (Py4JError, OSError):  # it has just died
@@ -147,11 +147,15 @@ def _pass_on(said: IO[bytes], redaction: Redaction) -> None:
             sys.stderr.flush()
 
 
-def _command(settings: JobSettings, conf: Mapping[str, str]) -> list[str]:
+def spark_jars() -> Path:
+    """The folder with the jars of PySpark, Hadoop's among them; found without loading PySpark."""
     pyspark = find_spec("pyspark")
     assert pyspark is not None
     assert pyspark.origin is not None
-    spark_jars = Path(pyspark.origin).parent / "jars"
+    return Path(pyspark.origin).parent / "jars"
+
+
+def _command(settings: JobSettings, conf: Mapping[str, str]) -> list[str]:
     if not any(settings.jars.glob("spark-sql-kafka*.jar")):
         raise SetupError(
             f"Spark's Kafka connector is not in {settings.jars}: run `make setup`, "
@@ -159,7 +163,7 @@ def _command(settings: JobSettings, conf: Mapping[str, str]) -> list[str]:
         )
     return [
         _java(),
-        *("-cp", ":".join([f"{settings.jars}/*", f"{spark_jars}/*", *_hadoop_settings()])),
+        *("-cp", ":".join([f"{settings.jars}/*", f"{spark_jars()}/*", *_hadoop_settings()])),
         f"-Xmx{settings.driver_memory}",
         *_class_archive(settings.jars / CLASS_ARCHIVE),
         *conf["spark.driver.extraJavaOptions"].split(),

@@ -100,31 +100,36 @@ CONF: Mapping[str, str] = MappingProxyType(
 )
 """Spark conf that may differ from start to start."""
 
-# Hadoop without its native library, which PySpark does not bring, starts `chmod` for each file it
-# makes on a local disk and `readlink` for each rename: some seventy processes a batch. This file
-# system asks Java instead, and this manager renames without asking what a link points to.
-LOCAL_CHECKPOINT_CONF: Mapping[str, str] = MappingProxyType(
+CHECKPOINT_CONF: Mapping[str, Mapping[str, str]] = MappingProxyType(
     {
-        "spark.hadoop.fs.file.impl": "com.globalmentor.apache.hadoop.fs.BareLocalFileSystem",
-        f"{_STREAMING}checkpointFileManagerClass": (
-            "org.apache.spark.sql.execution.streaming.checkpointing."
-            "FileSystemBasedCheckpointFileManager"
+        # Hadoop without its native library, which PySpark does not bring, starts `chmod` for each
+        # file it makes on a local disk and `readlink` for each rename: some seventy processes a
+        # batch. This file system asks Java instead, and this manager renames without asking what a
+        # link points to.
+        "file": MappingProxyType(
+            {
+                "spark.hadoop.fs.file.impl": (
+                    "com.globalmentor.apache.hadoop.fs.BareLocalFileSystem"
+                ),
+                f"{_STREAMING}checkpointFileManagerClass": (
+                    "org.apache.spark.sql.execution.streaming.checkpointing."
+                    "FileSystemBasedCheckpointFileManager"
+                ),
+            }
         ),
-    }
-)
-"""What is added where the checkpoint is on a local disk. Elsewhere Spark's own choice is the right
-one: it knows how a file appears at once on hdfs."""
-
-S3A_CHECKPOINT_CONF: Mapping[str, str] = MappingProxyType(
-    {
         # A file appears when it is closed. The default writes another one and renames it, and on S3
         # to rename is to copy.
-        f"{_STREAMING}checkpointFileManagerClass": (
-            "org.apache.spark.internal.io.cloud.AbortableStreamBasedCheckpointFileManager"
+        "s3a": MappingProxyType(
+            {
+                f"{_STREAMING}checkpointFileManagerClass": (
+                    "org.apache.spark.internal.io.cloud.AbortableStreamBasedCheckpointFileManager"
+                ),
+            }
         ),
     }
 )
-"""What is added where the checkpoint is on S3."""
+"""What is added for a checkpoint with that scheme. Elsewhere Spark's own choice is the right one:
+it knows how a file appears at once on hdfs."""
 
 SOURCE_OPTIONS: Mapping[str, str] = MappingProxyType(
     {

@@ -17,6 +17,7 @@ import sys
 import time
 import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import islice
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from types import TracebackType
@@ -75,10 +76,11 @@ class EmbeddedKafka:
         """`listeners`: protocol of each further one, by its name; `settings`: of the broker."""
         self._folder = folder.resolve()
         self._listeners = dict(listeners or {})
-        self._ports = {name: _free_port(PORTS) for name in self._listeners}
+        free, *others = free_ports(PORTS, 1 + len(self._listeners))
+        self._ports = dict(zip(self._listeners, others, strict=True))
         self._more_settings = dict(settings or {})
-        self._port = port or _free_port(PORTS)
-        self._controller_port = _free_port(CONTROLLER_PORTS)
+        self._port = port or free
+        [self._controller_port] = free_ports(CONTROLLER_PORTS, 1)
         self._jvm_options = tuple(jvm_options)
         self._child: subprocess.Popen[bytes] | None = None
         self._log_start = 0
@@ -345,12 +347,18 @@ def _new_id() -> str:
     return base64.urlsafe_b64encode(b"M" + uuid.uuid4().bytes[1:]).decode().rstrip("=")
 
 
-def _free_port(ports: range) -> int:
-    for port in random.sample(ports, 100):
-        with socket.socket() as probe:
-            if probe.connect_ex((HOST, port)) != 0:
-                return port
-    raise BrokerError(f"no free port found between {ports.start} and {ports.stop}")
+def free_ports(ports: range, count: int) -> list[int]:
+    """That many of them, each another one, to none of which anything answers."""
+    silent = (port for port in random.sample(ports, 100) if not answers(port))
+    free = list(islice(silent, count))
+    if len(free) < count:
+        raise BrokerError(f"no free port found between {ports.start} and {ports.stop}")
+    return free
+
+
+def answers(port: int) -> bool:
+    with socket.socket() as probe:
+        return probe.connect_ex((HOST, port)) == 0
 
 
 def main() -> int:

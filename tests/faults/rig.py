@@ -1,10 +1,9 @@
 """One full outer join on a broker that may be broken, its load, and the oracle that judges it."""
 
 import random
-import socket
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
@@ -20,7 +19,7 @@ from confluent_kafka import (
 )
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
-from deploy.local.kafka import EmbeddedKafka
+from deploy.local.kafka import EmbeddedKafka, free_ports
 from job.progress import JobStatus
 from tests.faults.faulty_job import FaultyJob
 from tests.faults.oracle import (
@@ -44,6 +43,8 @@ TIDE_MS = 3 * 3_600_000
 ROUND_MS = 4 * 3_600_000
 # Event times of a round lie in the half hour after its beginning.
 ROWS_MS = 1_800_000
+# Below those that Linux hands to outgoing connections, and none of EmbeddedKafka's own.
+PORTS = range(15_000, 20_000)
 _LEADERLESS = {
     KafkaError.NOT_LEADER_FOR_PARTITION,
     KafkaError.LEADER_NOT_AVAILABLE,
@@ -344,7 +345,7 @@ class Rig:
 @contextmanager
 def proxied_kafka(folder: Path, **settings: Any) -> Iterator[tuple[EmbeddedKafka, Proxy]]:
     """A broker with a second listener whose clients come through the proxy."""
-    port, proxy_port = free_ports(2)
+    port, proxy_port = free_ports(PORTS, 2)
     listeners = f"CLIENTS://127.0.0.1:{port},PROXIED://127.0.0.1:{proxy_port}"
     broker = EmbeddedKafka(
         folder,
@@ -360,14 +361,3 @@ def proxied_kafka(folder: Path, **settings: Any) -> Iterator[tuple[EmbeddedKafka
         proxy.upstream = broker.servers_of("PROXIED")
         with broker:
             yield broker, proxy
-
-
-def free_ports(count: int) -> Iterable[int]:
-    """Below those that Linux hands to outgoing connections, and none of EmbeddedKafka's own."""
-    free: list[int] = []
-    while len(free) < count:
-        port = random.randrange(15_000, 20_000)
-        with socket.socket() as probe:
-            if port not in free and probe.connect_ex(("127.0.0.1", port)) != 0:
-                free.append(port)
-    return free

@@ -4,7 +4,6 @@ import json
 import time
 from pathlib import Path
 
-import pytest
 from confluent_kafka import TopicPartition
 
 from deploy.local.kafka import EmbeddedKafka
@@ -16,7 +15,6 @@ from tests.polling import wait_until
 ROWS = 100
 
 
-@pytest.mark.timeout(600)
 def test_records_deleted_before_they_were_read_are_named_and_there_is_a_way_on(
     kafka: EmbeddedKafka, tmp_path: Path
 ) -> None:
@@ -57,7 +55,6 @@ def test_records_deleted_before_they_were_read_are_named_and_there_is_a_way_on(
         assert len(ids) == len(set(ids)) > before
 
 
-@pytest.mark.timeout(600)
 def test_topic_deleted_and_made_anew_under_a_running_query_is_noticed(
     kafka: EmbeddedKafka, tmp_path: Path
 ) -> None:

@@ -30,7 +30,6 @@ def transactions(rig: Rig) -> dict[str, int]:
     return status.totals.transactions
 
 
-@pytest.mark.timeout(600)
 def test_whatever_the_network_and_the_broker_do_each_result_comes_once(
     rig: Rig, faulty: tuple[EmbeddedKafka, Proxy]
 ) -> None:
@@ -85,7 +84,6 @@ def test_whatever_the_network_and_the_broker_do_each_result_comes_once(
         assert verdict.unmatched > 0
 
 
-@pytest.mark.timeout(600)
 def test_broker_killed_paused_and_bounced_and_topics_that_grow(
     faulty: tuple[EmbeddedKafka, Proxy], tmp_path: Path
 ) -> None:

@@ -32,7 +32,6 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
         subprocess.run(["/bin/umount", "-l", str(folder)], check=True)
 
 
-@pytest.mark.timeout(600)
 def test_full_disk_is_told_and_once_there_is_room_the_job_goes_on(
     kafka: EmbeddedKafka, small_disk: Path, tmp_path: Path
 ) -> None:
@@ -67,7 +66,6 @@ def fill(ballast: Path) -> None:
 
 
 # What Spark says of each, see job/care/logs.py for what is mended at a start.
-@pytest.mark.timeout(600)
 def test_damaged_checkpoint_is_mended_or_refused_and_never_wrong(
     kafka: EmbeddedKafka, tmp_path: Path
 ) -> None:

@@ -4,18 +4,19 @@ import json
 import subprocess
 import urllib.request
 from contextlib import suppress
-from importlib.util import find_spec
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
 from deploy.local.jars import fetch, jar_folder
 from deploy.local.java import java_home
-from deploy.local.kafka import LOG_SETTINGS
+from deploy.local.kafka import HOST, LOG_SETTINGS, free_ports
 from deploy.local.processes import last_lines, start_child, stop_child
-from tests.integration.ports import HOST, free_port
+from job.session import spark_jars
 from tests.polling import wait_until
 
+# Beside Kafka's, and below those that Linux hands to outgoing connections (deploy/local/kafka.py).
+PORTS = range(30_000, 31_000)
 # Both are up after 6 s on two idle cores.
 START_SECONDS = 120.0
 STOP_SECONDS = 20.0
@@ -34,7 +35,7 @@ class Hdfs:
         fetch("hdfs")
         self._folder = folder
         self._folder.mkdir(parents=True, exist_ok=True)
-        self.port, self._web_port = free_port(), free_port()
+        self.port, self._web_port = free_ports(PORTS, 2)
         self._children: dict[str, subprocess.Popen[bytes]] = {}
 
     def __enter__(self) -> Self:
@@ -92,16 +93,12 @@ class Hdfs:
         return f"{self._log} ends with:\n{last_lines(self._log)}"
 
     def _java(self, main_class: str, *arguments: str) -> list[str | Path]:
-        spark = find_spec("pyspark")
-        assert spark is not None
-        assert spark.origin is not None
         # All that Hadoop needs of its own is among Spark's jars, in the same version.
-        spark_jars = Path(spark.origin).parent / "jars"
         return [
             java_home() / "bin" / "java",
             *("-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"),
             f"-Dlog4j2.configurationFile={LOG_SETTINGS}",
-            *("-cp", f"{jar_folder('hdfs')}/*:{spark_jars}/*"),
+            *("-cp", f"{jar_folder('hdfs')}/*:{spark_jars()}/*"),
             main_class,
             *(f"-D{name}={value}" for name, value in self._settings().items()),
             *arguments,

@@ -9,11 +9,13 @@ from types import TracebackType
 from typing import Self
 
 from deploy.local.jars import JarSet, fetch, jar_folder
+from deploy.local.kafka import HOST, answers, free_ports
 from deploy.local.processes import last_lines, start_child, stop_child
-from tests.integration.ports import HOST, answers, free_port
 from tests.polling import wait_until
 from tests.programs import program
 
+# Beside Kafka's, and below those that Linux hands to outgoing connections (deploy/local/kafka.py).
+PORTS = range(31_000, 32_000)
 START_SECONDS = 60.0
 STOP_SECONDS = 20.0
 BUCKET = "checkpoints"
@@ -33,7 +35,7 @@ class S3:
     def __init__(self, folder: Path) -> None:
         self._program = program("versitygw", remedy=_HOW)
         self._folder = folder
-        self._port = free_port()
+        [self._port] = free_ports(PORTS, 1)
         self._child: subprocess.Popen[bytes] | None = None
         self._objects = folder / "objects"
         (self._objects / BUCKET).mkdir(parents=True)

@@ -18,9 +18,6 @@ BLOCK = 1_000
 # Beside the driver's JVM there are those of two executors to start.
 CLUSTER_SECONDS = 2 * START_SECONDS
 
-# A start for each; on two idle cores it takes 15 s until the first result.
-pytestmark = pytest.mark.timeout(600)
-
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:

@@ -202,7 +202,6 @@ def test_record_of_every_reason_arrives_whole_from_each_side(
     assert [1, 2, 3, 4] == letters.results()
 
 
-@pytest.mark.timeout(600)
 def test_killed_before_or_after_the_dead_letters_it_neither_loses_nor_repeats_one(
     letters: Letters, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -146,7 +146,6 @@ def test_the_join_runs_with_only_the_rights_it_needs_and_shows_no_secret(
     assert_hides_secrets(job.log.read_text(), *contents(tmp_path / "checkpoint"))
 
 
-@pytest.mark.timeout(600)  # a start for each refusal
 def test_what_was_refused_goes_on_with_a_restart_once_it_is_put_in_order(
     secured: SecuredKafka, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:

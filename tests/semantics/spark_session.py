@@ -10,7 +10,7 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 
 from deploy.local.jars import jar_folder
-from job.tuning import LOCAL_CHECKPOINT_CONF
+from job.tuning import CHECKPOINT_CONF
 
 
 def fast_folder() -> Path | None:
@@ -46,7 +46,7 @@ _CONF = {
     # Checksums double the files.
     "spark.sql.streaming.checkpoint.fileChecksum.enabled": "false",
     "spark.driver.extraClassPath": f"{jar_folder('spark')}/*",
-    **LOCAL_CHECKPOINT_CONF,
+    **CHECKPOINT_CONF["file"],
     **({"spark.local.dir": str(folder)} if (folder := fast_folder()) else {}),
 }
 

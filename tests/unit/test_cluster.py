@@ -16,7 +16,7 @@ def settings(**fields: Any) -> JobSettings:
 
 
 def folder(root: str) -> Any:
-    return SimpleNamespace(root=root)
+    return SimpleNamespace(root=root, scheme=root.partition(":")[0])
 
 
 @pytest.mark.parametrize("master", ["local", "local[*]", "local[4]", "local[4, 2]"])
