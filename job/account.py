@@ -13,6 +13,8 @@ import structlog
 from job.errors import StreamjoinError
 from job.expressions import Side
 from job.progress import BatchProgress, Failure, Totals, batch_progress
+from job.reports import StateCensus
+from job.state_rows import StateRows
 
 # What an operator scrolls through; a batch is some 4 kB of JSON.
 BATCHES_KEPT = 100
@@ -33,6 +35,7 @@ class Account:
         self._offsets: Offsets | None = None
         self._delivered: Counter[int] = Counter()
         self._retries = 0
+        self._state_rows = StateRows()
 
     def batch(self, progress: str) -> None:
         """A batch ended; `progress` is the JSON of its StreamingQueryProgress."""
@@ -46,7 +49,10 @@ class Account:
             if batch.batch_id in self._delivered:
                 rows = self._delivered.pop(batch.batch_id)
                 batch = batch.model_copy(update={"output_records": rows})
-            self._batches.append(batch)
+            self._state_rows.ended(
+                batch.batch_id, batch.state_rows_updated, batch.state_rows_removed
+            )
+            self._batches.append(self._with_state_rows(batch))
             self._totals = self._totals.plus(batch)
             self._offsets = {"left": batch.left.end_offsets, "right": batch.right.end_offsets}
             self._progressed()
@@ -76,10 +82,18 @@ class Account:
             self._batches.clear()
             self._totals = self._totals.without_event_times()
 
-    def begins_at(self, offsets: Offsets | None) -> None:
-        """What the checkpoint says was read; None where there is no checkpoint yet."""
+    def begins_at(self, last_batch_id: int | None, offsets: Offsets | None) -> None:
+        """What the checkpoint says has ended and was read; None where there is none yet."""
         with self._lock:
             self._offsets = offsets
+            self._state_rows.begins_after(last_batch_id)
+
+    def counted(self, census: StateCensus) -> None:
+        """The rows in state were counted one by one."""
+        with self._lock:
+            self._state_rows.counted(census.batch_id, census.rows)
+            batches = [self._with_state_rows(batch) for batch in self._batches]
+            self._batches = deque(batches, maxlen=BATCHES_KEPT)
 
     def failed(self, error: StreamjoinError) -> None:
         failure = Failure(
@@ -98,6 +112,10 @@ class Account:
         with self._lock:
             self._retries += 1
             return self._retries - 1
+
+    def _with_state_rows(self, batch: BatchProgress) -> BatchProgress:
+        rows = self._state_rows.after(batch.batch_id)
+        return batch if rows is None else batch.model_copy(update={"state_rows": rows})
 
     def _progressed(self) -> None:
         self._last_progress_at = datetime.now(UTC)

@@ -153,6 +153,7 @@ class Desk:
             return reader.census(batch_id, cancel=gone)
 
         self._census = self._one_at_a_time(count)
+        self._account.counted(self._census)
         return self._census
 
     def _one_at_a_time(self, look_up: Callable[[], Found]) -> Found:

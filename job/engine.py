@@ -204,7 +204,7 @@ class Engine:
         spark.conf.set("spark.sql.shuffle.partitions", plan.state_partitions)
         if (starts := checkpoint.starts) is not None:
             plan = plan.starting_at(starts)
-        self._account.begins_at(checkpoint.offsets)
+        self._account.begins_at(checkpoint.last_batch_id, checkpoint.offsets)
         dataflow = kafka_dataflow(spark, plan, access)
         topics.result()
         check_retention(plan, access, checkpoint.offsets)

@@ -90,7 +90,8 @@ class BatchProgress(_Value):
     too_large_results: int = 0
     """Not written: the output topic takes none that large."""
     late_records: int
-    state_rows: int
+    state_rows: int | None = None
+    """Held after it, both sides; None as long as they were not counted (state_rows.py)."""
     state_rows_updated: int
     state_rows_removed: int
     state_memory_bytes: int
@@ -131,7 +132,6 @@ def batch_progress(text: str) -> BatchProgress:
         output_records=max(0, progress["sink"]["numOutputRows"]),  # -1: Spark does not know
         too_large_results=observed.get("output", {}).get("too_large", 0),
         late_records=operator["numRowsDroppedByWatermark"],
-        state_rows=operator["numRowsTotal"],
         state_rows_updated=operator["numRowsUpdated"],
         state_rows_removed=operator["numRowsRemoved"],
         state_memory_bytes=operator["memoryUsedBytes"],

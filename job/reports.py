@@ -65,6 +65,10 @@ class StateCensus(_Report):
     left: list[PartitionCensus]
     right: list[PartitionCensus]
 
+    @property
+    def rows(self) -> int:
+        return sum(part.rows for part in (*self.left, *self.right))
+
 
 class ResetReport(_Report):
     """What became of the last reset."""

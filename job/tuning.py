@@ -68,6 +68,8 @@ CONF: Mapping[str, str] = MappingProxyType(
         # One cap for all stores of a process; without it each store takes its own.
         f"{_ROCKSDB}boundedMemoryUsage": "true",
         f"{_ROCKSDB}maxMemoryUsageMB": "512",
+        # Spark's count of rows in state is a look-up for each write; state_rows.py keeps one.
+        f"{_ROCKSDB}trackTotalNumberOfRows": "false",
         # Outer rows come out when the watermark moves, without waiting for more input.
         f"{_STREAMING}noDataMicroBatches.enabled": "true",
         f"{_STREAMING}stopTimeout": f"{STOP_TIMEOUT_SECONDS}s",

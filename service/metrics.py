@@ -258,12 +258,12 @@ def _by_side_and_reason(counts: Mapping[str, Mapping[str, int]]) -> Samples:
 
 
 def _join_state(last: BatchProgress) -> Iterator[Metric]:
-    yield gauge(
-        "state_rows",
-        "Rows held in join state as of the last batch, the sum of both sides: Spark does not "
-        "report them apart. Rows of one side with equal key and event time count once.",
-        last.state_rows,
-    )
+    if last.state_rows is not None:
+        yield gauge(
+            "state_rows",
+            "Rows held in join state, both sides. After a restart not before they were counted.",
+            last.state_rows,
+        )
 
 
 def _counted(census: StateCensus) -> Iterator[Metric]:

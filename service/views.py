@@ -37,7 +37,8 @@ class BatchView(View):
     input_records: int
     output_records: int
     late_records: int
-    state_rows: int
+    state_rows: int | None
+    """Null after a start until they were counted, within a minute or so."""
     state_memory_bytes: int
 
     @classmethod

@@ -26,7 +26,7 @@ class SideAnswer(BaseModel):
 class BatchAnswer(BaseModel):
     duration_seconds: float
     input_records: int
-    state_rows: int
+    state_rows: int | None
 
 
 class FailureAnswer(BaseModel):

@@ -168,8 +168,7 @@ def _state(plan: JoinPlan, found: Opened) -> tuple[str, bool]:
         census = reader.census(batch_id, cancel=threading.Event())
     except Exception as error:
         return f"state: cannot be read: {str(error).splitlines()[0]}", False
-    rows = sum(part.rows for part in [*census.left, *census.right])
-    return f"state: {rows:,} rows read after batch {batch_id}", True
+    return f"state: {census.rows:,} rows read after batch {batch_id}", True
 
 
 def _row(row: StateRow) -> str:

@@ -21,6 +21,7 @@ from confluent_kafka.admin import AdminClient, OffsetSpec
 
 from deploy.local.kafka import EmbeddedKafka, free_ports
 from job.progress import JobStatus
+from job.reports import StateCensus
 from tests.faults.faulty_job import FaultyJob
 from tests.faults.oracle import (
     DELAY_MS,
@@ -255,11 +256,19 @@ class Rig:
         assert status.last_batch is not None
         if status.state != "RUNNING":
             yield f"the job is {status.state}"
-        if status.last_batch.state_rows != len(SIDES):
-            yield f"{status.last_batch.state_rows} rows in state where the last tide has 2"
+        # None: not counted since the last start.
+        for rows in (status.last_batch.state_rows or len(SIDES), self._counted_rows()):
+            if rows != len(SIDES):
+                yield f"{rows} rows in state where the last tide has 2"
         behind = status.last_batch.left.offsets_behind_latest
         if sum(behind.values()):
             yield f"it says that it is behind by {behind}, and all is read"
+
+    def _counted_rows(self) -> int:
+        answer = wait_until(
+            lambda: self.job.ask("state_census").get("answer"), START_SECONDS, "state is counted"
+        )
+        return StateCensus.model_validate(answer).rows
 
     def records(self, topic: str) -> list[Record]:
         """All committed ones."""

@@ -67,14 +67,17 @@ def soak(
     seconds: float,
     say: Callable[[str], None],
 ) -> Soak:
-    """Raises AssertionError at the first thing that is wrong; `say` is told of each fault."""
+    """For so many seconds from the first result on, one fault at least.
+
+    Raises AssertionError at the first thing that is wrong; `say` is told of each fault.
+    """
     luck, done = random.Random(seed), Soak(seed)
     rig = Rig(kafka, f"soak{seed}", folder, proxy=proxy, environment=ENVIRONMENT, seed=seed)
     breaker = Breaker(rig, proxy, luck)
-    began = time.monotonic()
     rig.job.start()
     try:
         rig.recovered(time.monotonic())
+        began = time.monotonic()
         for kind in _schedule(luck, [*breaker.kinds, *MORE_OF]):
             if time.monotonic() - began >= seconds:
                 break

@@ -138,6 +138,10 @@ class Stream:
             if "addBatch" in each["durationMs"]
         ]
 
+    def explain(self) -> None:
+        """Prints the plan of the last batch."""
+        self._query.explain()
+
     def stop(self) -> None:
         """End the query, and leave the session as it was found: other tests use it, too."""
         self._query.stop()

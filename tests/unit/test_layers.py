@@ -15,7 +15,7 @@ RANKS = (
     ("spec", "expressions"),
     ("tuning", "kafka_security"),
     ("plan", "progress", "answers"),
-    ("planner", "fingerprint", "decoding", "why"),
+    ("planner", "fingerprint", "decoding", "state_rows", "why"),
     ("dead_letters",),
     ("explain", "control", "semantics"),
     (
