@@ -98,13 +98,14 @@ def decoded(
 
 def in_python(decoder: Decoder, side: SidePlan) -> Callable[[Column], Column]:
     """Records go through it as arrays of Arrow, on the executors."""
-    kind = StructType.fromDDL(decoding.decoded_type(side))
-    row = to_arrow_type(kind)
+    kind = decoding.decoded_type(side)
+    row = to_arrow_type(StructType.fromDDL(kind))
 
-    def decode(values: pa.Array) -> pa.Array:  # Spark reads the types
+    def decode(values: pa.Array) -> pa.Array:
         return decoder(values, row)
 
-    return arrow_udf(decode, kind)
+    # Spark asks for hints in the place of its functionType, and its stubs do not know of that.
+    return arrow_udf(decode, kind)  # type: ignore[call-overload, no-any-return]
 
 
 def watermarked(rows: DataFrame, side: SidePlan) -> DataFrame:
