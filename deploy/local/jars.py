@@ -106,7 +106,7 @@ def _jar(coordinate: str, sha256: str) -> Jar:
 
 def _remove_strays(folder: Path, keep: Iterable[str]) -> None:
     # The folder is a classpath: two versions of one jar on it give errors nobody can explain.
-    for stray in folder.glob("*.jar"):
+    for stray in [*folder.glob("*.jar"), *folder.glob("*.tar.gz")]:
         if stray.name not in keep:
             stray.unlink()
 
