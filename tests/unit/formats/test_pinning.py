@@ -270,6 +270,8 @@ def test_spec_tests_are_rows_after_decoding_and_need_the_columns(
     assert 0 == streamjoin(tmp_path, text(registry, tests=[case]), "test")[0]
 
     registry.broken = (503, "")
-    assert 0 == streamjoin(tmp_path, text(registry, tests=[case], **COLUMNS), "test")[0]
+    elsewhere = {"url": registry.url, "username": "u", "password_file": "/nowhere"}
+    written = text(registry, tests=[case], schema_registry=elsewhere, **COLUMNS)
+    assert 0 == streamjoin(tmp_path, written, "test")[0]
     code, said = streamjoin(tmp_path, text(registry, tests=[case]), "test")
     assert (1, True) == (code, "HTTP 503" in said)
