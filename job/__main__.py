@@ -5,7 +5,7 @@ import logging
 import os
 import signal
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager
 from pathlib import Path
 from types import FrameType
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import structlog
 import typer
 
-from job.errors import SpecError, StreamjoinError
+from job.errors import RegistryError, SecurityError, SpecError, StreamjoinError
 from job.explain import explained, facts
 from job.plan import JoinPlan
 from job.planner import join_plan
@@ -25,6 +25,8 @@ from job.settings import JobSettings
 from job.spec import JoinSpec, spec_from_yaml, spec_json_schema
 
 if TYPE_CHECKING:
+    from job.expressions import Side
+    from job.formats.schemas import ReaderSchema
     from job.session import Jvm
 
 app = typer.Typer(
@@ -55,7 +57,7 @@ LetterReason = Annotated[
 def validate(spec: SpecFile) -> None:
     """Say everything that is wrong with a spec; exit 2 where anything is."""
     with errors_reported(spec):
-        planned(read(spec))
+        planned(read(spec), asks="may")
     typer.echo(f"{spec}: fine")
 
 
@@ -64,9 +66,9 @@ def plan(
     spec: SpecFile,
     as_json: Annotated[bool, typer.Option("--json", help="For programs.")] = False,
 ) -> None:
-    """Explain what a join will do: no broker, no cluster."""
+    """Explain what a join will do: no broker, no cluster; a schema registry, where it answers."""
     with errors_reported(spec):
-        made = planned(read(spec))
+        made = planned(read(spec), asks="may")
     typer.echo(json.dumps(facts(made), indent=2) if as_json else explained(made), nl=as_json)
 
 
@@ -227,7 +229,7 @@ def run(spec: SpecFile) -> None:
     """Run the join until SIGTERM or Ctrl-C."""
     with errors_reported(spec):
         document = read(spec)
-        failed = served(document, planned(document), JobSettings())
+        failed = served(document, planned(document, asks="must"), JobSettings())
     raise typer.Exit(1 if failed else 0)
 
 
@@ -285,9 +287,28 @@ def read(path: Path) -> JoinSpec:
     return spec_from_yaml(text, os.environ)
 
 
-def planned(spec: JoinSpec) -> JoinPlan:
+def planned(spec: JoinSpec, asks: Literal["must", "may", "if_needed"] = "if_needed") -> JoinPlan:
+    """`asks`: whether the schema registry of a side must answer, may be silent where the side says
+    its columns itself, or is then not even asked."""
     partitions = JobSettings().state_partitions or os.cpu_count() or 1
-    return join_plan(spec, state_partitions=partitions)
+    return join_plan(spec, state_partitions=partitions, readers=_pinned(spec, asks))
+
+
+def _pinned(
+    spec: JoinSpec, asks: Literal["must", "may", "if_needed"]
+) -> "Mapping[Side, ReaderSchema]":
+    if spec.schema_registry is None:
+        return {}
+    # No command on JSON is to wait for the packages of other formats.
+    from job.formats.pinning import reader_schemas
+
+    try:
+        return reader_schemas(spec, only_missing=asks == "if_needed")
+    except (RegistryError, SecurityError) as error:
+        if asks != "may" or not (spec.left.says_columns and spec.right.says_columns):
+            raise
+        typer.echo(f"not held against the registry: {error}", err=True)
+        return {}
 
 
 @contextmanager

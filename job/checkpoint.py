@@ -55,10 +55,7 @@ class Checkpoint:
 
     def claim(self, frozen: Mapping[str, str] | None, wanted: Mapping[str, str]) -> None:
         """Freeze `wanted` where nothing is `frozen` yet; otherwise refuse a spec that differs."""
-        if frozen is None:
-            self.folder.write(_FINGERPRINT, wanted)
-            return
-        found = changes(frozen, wanted)
+        found = changes(frozen or wanted, wanted)
         if found:
             lines = [
                 f"  {change.field}: frozen as {change.frozen}, the spec now says {change.wanted}"
@@ -70,6 +67,8 @@ class Checkpoint:
                 + "\nPut the old values back to go on with it, or name another folder in "
                 "`checkpoint` to begin anew (rows now waiting in state are then not joined)"
             )
+        if self.folder.read(_FINGERPRINT) != wanted:
+            self.folder.write(_FINGERPRINT, wanted)
 
     @property
     def desired_state(self) -> QueryState:

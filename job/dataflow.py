@@ -1,19 +1,27 @@
 """From a JoinPlan to one streaming DataFrame. Read top-down: each step stands below its caller."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Sequence
 
+import pyarrow as pa
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
+from pyspark.sql.pandas.functions import arrow_udf
+from pyspark.sql.pandas.types import to_arrow_type
+from pyspark.sql.types import StructType
 
 from job import decoding
 from job.durations import milliseconds
 from job.expressions import SIDES, Side, column_name
+from job.formats.decoder import UNKNOWN_SCHEMA, Decoder
+from job.formats.registry import RegistryAccess
 from job.kafka_security import KafkaAccess, spark_options
 from job.plan import JoinPlan, SidePlan, position_column, window_end_column
 from job.progress import REASONS
 from job.spec import JoinType
 
 ID_HEADER = "streamjoin-id"
+UNKNOWN_IDS = "unknown_schema_ids"
+"""What a batch observes of a side beside its counts: the ids that the registry did not know."""
 
 _SPARK_JOIN_TYPE = {
     JoinType.INNER: "inner",
@@ -33,7 +41,7 @@ _WATERMARK_METADATA = "spark.watermarkDelayMs"
 def kafka_dataflow(spark: SparkSession, plan: JoinPlan, access: KafkaAccess) -> DataFrame:
     """(key, value, headers) records of `plan`, read from its topics."""
     left, right = (kafka_records(spark, plan.side(side), access) for side in SIDES)
-    return dataflow(left, right, plan)
+    return dataflow(left, right, plan, access.registry)
 
 
 def kafka_records(spark: SparkSession, side: SidePlan, access: KafkaAccess) -> DataFrame:
@@ -42,31 +50,62 @@ def kafka_records(spark: SparkSession, side: SidePlan, access: KafkaAccess) -> D
     return reader.option("includeHeaders", side.reads_headers).name(side.side).load()
 
 
-def dataflow(left_records: DataFrame, right_records: DataFrame, plan: JoinPlan) -> DataFrame:
+def dataflow(
+    left_records: DataFrame,
+    right_records: DataFrame,
+    plan: JoinPlan,
+    registry: RegistryAccess | None = None,
+) -> DataFrame:
     """As `kafka_dataflow`, from two streams with the columns of Spark's Kafka source."""
-    left = side_rows(left_records, plan.left, plan)
-    right = side_rows(right_records, plan.right, plan)
+    left = side_rows(left_records, plan.left, plan, registry)
+    right = side_rows(right_records, plan.right, plan, registry)
     return output_records(joined(left, right, plan), plan)
 
 
-def side_rows(records: DataFrame, side: SidePlan, plan: JoinPlan) -> DataFrame:
+def side_rows(
+    records: DataFrame, side: SidePlan, plan: JoinPlan, registry: RegistryAccess | None
+) -> DataFrame:
     """One side's rows as the join holds them: kept columns, position, watermarked event time.
 
     The observed metrics sit right above the watermark. Beside counting they are what keeps Spark
     from pushing any filter below it: the watermark follows every record that arrives, whatever
     side filter, ON condition or output filter it later fails.
     """
-    rows = watermarked(decoded(records, side), side)
+    rows = watermarked(decoded(records, side, registry), side)
     counted = rows.observe(side.side, *observed_metrics(side))
     return with_window(kept(counted, side, plan), side, plan)
 
 
-def decoded(records: DataFrame, side: SidePlan, keep: Sequence[str] = ()) -> DataFrame:
-    """`keep`: what else of the record, and of the first step, comes with it."""
+def decoded(
+    records: DataFrame,
+    side: SidePlan,
+    registry: RegistryAccess | None,
+    keep: Sequence[str] = (),
+    unknown_ids: Collection[int] = (),
+) -> DataFrame:
+    """`keep`: what else of the record, and of the first step, comes with it. `unknown_ids`: of
+    schemas that are taken for unknown."""
+    if side.format.has_registry:
+        assert side.reader is not None, "a job pins the schema"
+        assert registry is not None, "a side with a registry has access to it"
+        decoder = Decoder(side.reader, registry, frozenset(unknown_ids))
+        records = records.withColumn(decoding.DECODED, in_python(decoder, side)(F.col("value")))
     steps = (decoding.parsed(side), [*decoding.typed(side), *keep], decoding.judged(side))
     for step in steps:
         records = records.selectExpr(*step)
     return records.withColumn(side.event_time_column, F.expr(decoding.event_time_of_readable(side)))
+
+
+def in_python(decoder: Decoder, side: SidePlan) -> Callable[[Column], Column]:
+    """Records go through it as arrays of Arrow, on the executors."""
+    kind = decoding.decoded_type(side)
+    row = to_arrow_type(StructType.fromDDL(kind))
+
+    def decode(values: pa.Array) -> pa.Array:
+        return decoder(values, row)
+
+    # Spark asks for hints in the place of its functionType, and its stubs do not know of that.
+    return arrow_udf(decode, kind)  # type: ignore[call-overload, no-any-return]
 
 
 def watermarked(rows: DataFrame, side: SidePlan) -> DataFrame:
@@ -86,7 +125,14 @@ def observed_metrics(side: SidePlan) -> list[Column]:
         F.expr(f"unix_millis(min({record_time}))").alias("record_time_min_ms"),
         F.expr(f"unix_millis(max({record_time}))").alias("record_time_max_ms"),
         *(F.expr(f"count_if(reason = '{reason}')").alias(reason) for reason in REASONS),
+        *([F.expr(_unknown_ids()).alias(UNKNOWN_IDS)] if side.format.has_registry else []),
     ]
+
+
+def _unknown_ids() -> str:
+    """A schema may be registered a moment after it was asked for: whoever reads the batch's
+    records again has to judge them as the batch has."""
+    return f"collect_set(CASE WHEN reason = '{UNKNOWN_SCHEMA}' THEN schema_id END)"
 
 
 def kept(rows: DataFrame, side: SidePlan, plan: JoinPlan) -> DataFrame:

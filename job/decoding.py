@@ -2,6 +2,7 @@
 
 Spark's from_json turns garbage into nulls. Here garbage is told apart: every record has either its
 columns or one of progress.REASONS. Text only, no Spark: semantics/ follows the same rules.
+Avro and Protobuf come from formats/decoder.py, in Python; from there on all is the same.
 """
 
 from collections.abc import Iterator
@@ -21,8 +22,24 @@ _JSON_OPTIONS = "map('mode','PERMISSIVE','columnNameOfCorruptRecord','{unreadabl
 _JSON_OPTIONS += "'allowSingleQuotes','false','allowNonNumericNumbers','false')"
 
 
+DECODED = "decoded"
+"""The column that formats/decoder.py fills of the value of a record."""
+
+
+def decoded_type(side: SidePlan) -> str:
+    """Of that column, as DDL; a TIMESTAMP comes as epoch microseconds, in whatever year."""
+    fields = ", ".join(
+        f"`{column.name}`: {'BIGINT' if column.type == 'TIMESTAMP' else column.type}"
+        for column in side.schema.columns
+    )
+    return f"reason STRING, message STRING, schema_id BIGINT, columns STRUCT<{fields}>"
+
+
 def parsed(side: SidePlan) -> list[str]:
-    """First step: the record's own columns, its value as `text` and as the struct `parsed`."""
+    """First step: the record's own columns, its value as the struct `parsed`, and as `text`; of
+    Avro and Protobuf that says what is wrong with it."""
+    if side.format.has_registry:
+        return ["*", f"{DECODED}.message AS text", f"{DECODED}.columns AS parsed"]
     options = _JSON_OPTIONS.format(unreadable=_unreadable(side))
     fields = [f"`{column.name}` {_json_type(column)}" for column in side.schema.columns]
     schema = ", ".join([*fields, f"`{_unreadable(side)}` STRING"])
@@ -36,7 +53,7 @@ def parsed(side: SidePlan) -> list[str]:
 def typed(side: SidePlan) -> list[str]:
     """Second step: each column under its name in the dataflow, and `value_reason`."""
     columns = [
-        f"{_value(column)} AS `{column_name(side.side, column.name)}`"
+        f"{_value(side, column)} AS `{column_name(side.side, column.name)}`"
         for column in side.schema.columns
     ]
     position = f"shiftleft(cast(partition AS BIGINT), 48) + offset AS {position_column(side.side)}"
@@ -44,6 +61,7 @@ def typed(side: SidePlan) -> list[str]:
         *columns,
         *_record_columns(side),
         position,
+        *([f"{DECODED}.schema_id AS schema_id"] if side.format.has_registry else []),
         f"{_written_event_time(side)} AS written_event_time",
         f"{_value_reason(side)} AS value_reason",
     ]
@@ -72,9 +90,16 @@ def _json_type(column: Column) -> str:
     return "STRING" if column.type == "TIMESTAMP" else column.type
 
 
-def _value(column: Column) -> str:
+def _value(side: SidePlan, column: Column) -> str:
     raw = f"parsed.`{column.name}`"
-    return _timestamp(raw) if column.type == "TIMESTAMP" else raw
+    if column.type != "TIMESTAMP":
+        return raw
+    return _of_micros(raw) if side.format.has_registry else _timestamp(raw)
+
+
+def _of_micros(raw: str) -> str:
+    in_range = f"{raw} BETWEEN {_MILLIS_MIN * 1_000} AND {_MILLIS_MAX * 1_000 + 999}"
+    return f"CASE WHEN {in_range} THEN timestamp_micros({raw}) END"
 
 
 def _timestamp(raw: str) -> str:
@@ -106,12 +131,28 @@ def _record_columns(side: SidePlan) -> Iterator[str]:
 
 
 def _written_event_time(side: SidePlan) -> str:
-    in_value = side.schema.column(side.event_time) is not None
-    return f"parsed.`{side.event_time}`" if in_value else "cast(timestamp AS STRING)"
+    column = side.schema.column(side.event_time)
+    if column is None:
+        return "cast(timestamp AS STRING)"
+    raw = f"parsed.`{column.name}`"
+    if side.format.has_registry:
+        return f"coalesce(cast({_of_micros(raw)} AS STRING), cast({raw} AS STRING))"
+    return raw
 
 
 def _value_reason(side: SidePlan) -> str:
-    """What is wrong with the value as such.
+    """What is wrong with the value as such."""
+    if side.format.has_registry:
+        bad_timestamp = f"false{_bad_timestamps(side)}"
+        return (
+            f"CASE WHEN value IS NULL THEN 'tombstone' WHEN {DECODED}.reason IS NOT NULL "
+            f"THEN {DECODED}.reason WHEN {bad_timestamp} THEN 'schema_mismatch' END"
+        )
+    return _json_reason(side)
+
+
+def _json_reason(side: SidePlan) -> str:
+    """What is wrong with the text.
 
     from_json reads the first of several documents and ignores what follows the last brace; the
     costlier look at the whole text is taken only where two braces meet.
@@ -140,7 +181,7 @@ def _bad_timestamps(side: SidePlan) -> str:
         if column.type == "TIMESTAMP" and column.name != side.event_time
     ]
     return "".join(
-        f" OR (parsed.`{column.name}` IS NOT NULL AND {_value(column)} IS NULL)"
+        f" OR (parsed.`{column.name}` IS NOT NULL AND {_value(side, column)} IS NULL)"
         for column in others
     )
 

@@ -26,7 +26,7 @@ from job.engine import Engine
 from job.errors import BusyError, RequestError, SpecError, StreamjoinError
 from job.explain import explained
 from job.expressions import SIDES, Side
-from job.fingerprint import changes, fingerprint
+from job.fingerprint import refused
 from job.plan import JoinPlan
 from job.planner import join_plan
 from job.progress import JobStatus, QueryState
@@ -140,11 +140,9 @@ class Desk:
         frozen = self._engine.frozen
         if frozen is None:
             return None
-        # A job goes on with the number of partitions it finds, unless it is told another.
-        wanted = {**fingerprint(plan), "state partitions": frozen["state partitions"]}
         return [
             FrozenChange(field=change.field, frozen=change.frozen, wanted=change.wanted)
-            for change in changes(frozen, wanted)
+            for change in refused(plan, frozen)
         ]
 
     def _counted(self, gone: Event) -> StateCensus:

@@ -37,6 +37,8 @@ from job.errors import (
 from job.expressions import SIDES
 from job.failures import failure_of
 from job.fingerprint import fingerprint
+from job.formats.pinning import proven
+from job.formats.registry import RegistryAccess
 from job.idle import IdleSides
 from job.kafka_security import kafka_access
 from job.plan import JoinPlan
@@ -186,7 +188,9 @@ class Engine:
 
     def _run_query(self) -> None:
         """From start to end of one run of the query; raises what made it fail."""
-        access = kafka_access(self._plan.bootstrap_servers, self._plan.security)
+        access = kafka_access(
+            self._plan.bootstrap_servers, self._plan.security, self._plan.schema_registry
+        )
         self._redaction.learn(access.secrets)
         topics = self._workers.submit(check_topics, self._plan, access)
         spark = self._resources.session()
@@ -197,7 +201,7 @@ class Engine:
                 return
         if self._settings.is_on_cluster:
             check_is_shared(checkpoint.folder, self._settings)
-        plan = self._claimed(checkpoint)
+        plan = self._claimed(checkpoint, access.registry)
         if self._settings.is_on_cluster:
             wait_for_executors(spark, plan.state_partitions)
             check_executors(spark, checkpoint.folder)
@@ -353,15 +357,17 @@ class Engine:
             raise ConflictError("no batch has ended yet: there is no state", allowed=[])
         return StateReader(spark, self._plan, checkpoint.query_location), batch_id
 
-    def _claimed(self, checkpoint: Checkpoint) -> JoinPlan:
+    def _claimed(self, checkpoint: Checkpoint, registry: RegistryAccess | None) -> JoinPlan:
         """The plan with the checkpoint's number of state partitions, its settings now frozen."""
         frozen, plan = checkpoint.fingerprint, self._plan
         if frozen is None and self._settings.is_on_cluster:
             check_partitions_are_chosen(self._settings)
         if frozen is not None and self._settings.state_partitions is None:
             plan = replace(plan, state_partitions=int(frozen["state partitions"]))
+        if frozen is not None and registry is not None:
+            frozen = proven(frozen, plan.readers, registry)
         checkpoint.claim(frozen, fingerprint(plan))
-        self.frozen = frozen or fingerprint(plan)
+        self.frozen = fingerprint(plan)
         return plan
 
     def _become(self, state: QueryState) -> None:

@@ -5,7 +5,8 @@ StreamjoinError
 ├── CheckpointError    the checkpoint does not accept this start                       (exit 1)
 ├── TopicError         a topic is missing or does not fit                              (exit 1)
 ├── RetentionError     records are gone that were not read yet                         (exit 1)
-├── SecurityError      Kafka refuses login, TLS or access; or a secret cannot be read (exit 1)
+├── SecurityError      Kafka or the registry refuses us, or a secret cannot be read   (exit 1)
+├── RegistryError      the schema registry does not answer; trying again may help     (exit 1)
 ├── BrokerError        no broker answers; trying again may help                        (exit 1)
 ├── QueryError         the running query failed; `retryable` says whether to try again (exit 1)
 ├── DeliveryError      a batch could not be written; `retryable` as above              (exit 1)
@@ -77,6 +78,11 @@ class SecurityError(StreamjoinError):
     """Trying again does not help: a password, a certificate or a right must be put in order."""
 
     code = "security"
+
+
+class RegistryError(StreamjoinError):
+    code = "registry"
+    retryable = True
 
 
 class BrokerError(StreamjoinError):

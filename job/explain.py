@@ -32,6 +32,7 @@ def explained(plan: JoinPlan) -> str:
     """The whole explanation, one topic a paragraph."""
     parts = {
         f"Join {plan.name}": _what(plan),
+        **_schemas(plan),
         "What comes out": _output(plan),
         "State": _state(plan),
         "Event time": _event_time(plan),
@@ -53,12 +54,25 @@ def facts(made: JoinPlan) -> dict[str, object]:
         "name": made.name,
         "join_type": made.join_type.value,
         "on": made.on,
+        "values": {side: _values(made.side(side)) for side in SIDES},
         "retention_seconds": {side: retention_seconds(side) for side in SIDES},
         "output_columns": {name: column.text for name, column in made.output.columns.items()},
         "spark_conf": dict(made.spark_conf),
         "source_options": {side: dict(made.side(side).source_options) for side in SIDES},
         "sink_options": dict(made.output.sink_options),
         "frozen": fingerprint(made),
+    }
+
+
+def _values(side: SidePlan) -> dict[str, object]:
+    if not side.format.has_registry:
+        return {"format": side.format.value}
+    reader = side.reader
+    return {
+        "format": side.format.value,
+        "subject": side.subject,
+        "schema_id": None if reader is None else reader.schema.id,
+        "version": None if reader is None else reader.version,
     }
 
 
@@ -122,6 +136,29 @@ def _condition_sides(plan: JoinPlan) -> Iterator[str]:
     if outer:
         kept = " and ".join(outer)
         yield _line("", f"(part of ON: a {kept} row that fails it still comes out, unmatched)")
+
+
+def _schemas(plan: JoinPlan) -> dict[str, Iterator[str]]:
+    """Nothing where both sides are JSON."""
+    sides = [plan.side(side) for side in SIDES if plan.side(side).format.has_registry]
+    return {"Schemas": _of_registry(plan, sides)} if sides else {}
+
+
+def _of_registry(plan: JoinPlan, sides: list[SidePlan]) -> Iterator[str]:
+    for side in sides:
+        pinned = "the newest when the job starts; no registry has said which"
+        if side.reader is not None:
+            pinned = f"schema {side.reader.schema.id} (version {side.reader.version})"
+        yield _line(side.side, f"{side.format.capitalize()}, subject {side.subject}, {pinned}")
+        columns = ", ".join(f"{column.name} {column.type}" for column in side.schema.columns)
+        yield _line("", f"read as {columns}")
+    if plan.schema_registry is not None:
+        yield _line("registry", plan.schema_registry.url)
+    yield _line("evolution", "the schema stays the same as long as the job runs. A record with")
+    yield _line("", "another id is read by it: Avro by schema resolution (added fields need")
+    yield _line("", "a default), Protobuf by field numbers; what it cannot read is a bad")
+    yield _line("", "record (incompatible_schema). A restart takes the newest version if that")
+    yield _line("", "reads all records of the old one, and is refused otherwise")
 
 
 def _output(plan: JoinPlan) -> Iterator[str]:

@@ -1,12 +1,19 @@
 """Why a query failed, in words, and whether trying again may help."""
 
+import re
 from collections.abc import Iterator
 from typing import Any
 
 from py4j.protocol import Py4JJavaError, Py4JNetworkError
 from pyspark.errors import PySparkException
 
-from job.errors import CheckpointError, QueryError, SecurityError, StreamjoinError
+from job.errors import (
+    CheckpointError,
+    QueryError,
+    RegistryError,
+    SecurityError,
+    StreamjoinError,
+)
 
 _MESSAGE_CHARS_MAX = 2_000
 _PYTHON_TRACE = "Traceback (most recent call last)"
@@ -64,6 +71,10 @@ _REFUSALS = (
 )
 
 
+# How a Python worker names what formats/registry.py has raised there.
+_OF_REGISTRY = re.compile(r"^job\.errors\.(RegistryError|SecurityError): (.*)$", re.MULTILINE)
+
+
 def failure_of(error: Exception, bootstrap_servers: str) -> StreamjoinError:
     """`error`, raised while the query was starting or running, as one a user can read."""
     if isinstance(error, StreamjoinError):
@@ -80,6 +91,8 @@ def failure_of(error: Exception, bootstrap_servers: str) -> StreamjoinError:
             f"Kafka at {bootstrap_servers} refuses: {_shortened(str(refusal.getMessage()))}. "
             "Put kafka.security, or what its user may do, in order, then `restart`"
         )
+    if (of_registry := _of_registry(causes)) is not None:
+        return of_registry
     root = causes[-1]
     message = _shortened(f"{root.getClass().getSimpleName()}: {root.getMessage()}")
     if any(_is_any(cause, _GONE) for cause in causes):
@@ -113,6 +126,15 @@ def failure_of(error: Exception, bootstrap_servers: str) -> StreamjoinError:
             "checkpoint restore`), or reset; `streamjoin checkpoint verify` reads all of it"
         )
     return QueryError(message, retryable=False)
+
+
+def _of_registry(causes: list[Any]) -> StreamjoinError | None:
+    """What the schema registry has, or has not, said to a Python worker."""
+    for cause in causes:
+        if found := _OF_REGISTRY.search(str(cause.getMessage())):
+            kind = RegistryError if found[1] == "RegistryError" else SecurityError
+            return kind(_shortened(found[2]))
+    return None
 
 
 def _chain(error: BaseException) -> Iterator[BaseException]:

@@ -10,6 +10,7 @@ from datetime import timedelta
 from job import tuning
 from job.durations import duration_text
 from job.expressions import SIDES
+from job.formats.schemas import schema_id_of
 from job.plan import JoinPlan
 
 
@@ -42,8 +43,21 @@ def fingerprint(plan: JoinPlan) -> dict[str, str]:
             f"{side.side}.watermark_delay": duration_text(side.watermark_delay),
             f"{side.side} columns held in state": columns,
         }
+        if side.reader is not None:
+            settings[schema_id_of(side.side)] = str(side.reader.schema.id)
     settings["state partitions"] = str(plan.state_partitions)
     return settings | {name.split(".")[-1]: value for name, value in _formats().items()}
+
+
+def refused(plan: JoinPlan, frozen: Mapping[str, str]) -> list[Change]:
+    """What a checkpoint with `frozen` would refuse of `plan`.
+
+    A job goes on with the number of partitions that it finds, unless it is told another; whether
+    another schema will do, it finds out at its start (formats/pinning.py).
+    """
+    ids = [schema_id_of(side) for side in SIDES if frozen.get(schema_id_of(side))]
+    kept = {name: frozen[name] for name in ("state partitions", *ids)}
+    return changes(frozen, {**fingerprint(plan), **kept})
 
 
 def changes(frozen: Mapping[str, str], wanted: Mapping[str, str]) -> list[Change]:

@@ -18,6 +18,8 @@ from cryptography.hazmat.primitives.serialization import (
 )
 
 from job.errors import SecurityError
+from job.formats.registry import RegistryAccess, registry_access
+from job.registry_spec import SchemaRegistrySpec
 from job.security_spec import KafkaSecurity, Mechanism, text_without_controls
 
 _JAVA = "org.apache.kafka.common.security"
@@ -31,7 +33,7 @@ _LOGIN_MODULES = {
 
 @dataclass(frozen=True, repr=False)
 class KafkaAccess:
-    """How to reach the brokers, what the spec only names read in."""
+    """How to reach the brokers and the registry, what the spec only names read in."""
 
     bootstrap_servers: str
     security: KafkaSecurity | None = None
@@ -42,22 +44,30 @@ class KafkaAccess:
     key: str | None = None
     """PKCS#8 without password, whatever the file holds: see `_key`."""
     key_password: str | None = None
+    registry: RegistryAccess | None = None
 
     @property
     def secrets(self) -> list[str]:
         """What must not be repeated anywhere: see redaction.py."""
         lines = (self.key or "").splitlines()
         key_lines = [line for line in lines if line.strip() and not line.startswith("-----")]
-        return [secret for secret in (self.password, self.key_password, *key_lines) if secret]
+        registered = self.registry.secrets if self.registry is not None else []
+        known = (self.password, self.key_password, *key_lines, *registered)
+        return [secret for secret in known if secret]
 
 
-def kafka_access(bootstrap_servers: str, security: KafkaSecurity | None) -> KafkaAccess:
-    """Read the files that `security` names; SecurityError where one cannot be used.
+def kafka_access(
+    bootstrap_servers: str,
+    security: KafkaSecurity | None,
+    schema_registry: SchemaRegistrySpec | None = None,
+) -> KafkaAccess:
+    """Read the files that both name; SecurityError where one cannot be used.
 
     Read anew at each start of the query: a changed password takes effect with a restart.
     """
+    registry = registry_access(schema_registry)
     if security is None:
-        return KafkaAccess(bootstrap_servers)
+        return KafkaAccess(bootstrap_servers, registry=registry)
     key_password = _secret(security, "key_password_file")
     return KafkaAccess(
         bootstrap_servers,
@@ -67,6 +77,7 @@ def kafka_access(bootstrap_servers: str, security: KafkaSecurity | None) -> Kafk
         certificate=_pem(security, "certificate_file", "CERTIFICATE"),
         key=_key(security, key_password),
         key_password=key_password,
+        registry=registry,
     )
 
 

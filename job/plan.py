@@ -12,8 +12,10 @@ from urllib.parse import urlsplit
 from job import tuning
 from job.durations import milliseconds
 from job.expressions import SIDES, Expression, Side, column_name
+from job.formats.schemas import ReaderSchema
+from job.registry_spec import SchemaRegistrySpec
 from job.security_spec import KafkaSecurity
-from job.spec import Delivery, JoinType, MatchWindow
+from job.spec import Delivery, Format, JoinType, MatchWindow
 from job.starts import Starts, start_options
 from job.value_schema import Column, ValueSchema
 
@@ -32,8 +34,13 @@ RECORD_COLUMN_NAMES = frozenset(column.name for column in RECORD_COLUMNS)
 class SidePlan:
     side: Side
     topic: str
+    format: Format
+    subject: str
+    """Where the registry has the schema, if the format has one."""
+    reader: ReaderSchema | None
+    """None: the format is JSON, or no registry was asked (a job always asks)."""
     schema: ValueSchema
-    """Columns of the JSON value."""
+    """Columns of the value."""
     key: tuple[Expression, ...]
     event_time: str
     watermark_delay: timedelta
@@ -91,6 +98,7 @@ class JoinPlan:
     bootstrap_servers: str
     security: KafkaSecurity | None
     """Where its secrets are; kafka_security.py reads them when a client is made."""
+    schema_registry: SchemaRegistrySpec | None
     checkpoint: str
     state_partitions: int
     null_keys_pass: bool
@@ -116,6 +124,12 @@ class JoinPlan:
                 return side == "right"
             case _:
                 return side == "left"
+
+    @property
+    def readers(self) -> dict[Side, ReaderSchema]:
+        """The schemas that sides were pinned to."""
+        found = {side: self.side(side).reader for side in SIDES}
+        return {side: reader for side, reader in found.items() if reader is not None}
 
     def starting_at(self, starts: Starts) -> "JoinPlan":
         """The plan with another first start."""

@@ -1,6 +1,6 @@
 """From a spec to a JoinPlan. All that is wrong beyond the types of fields is found here, at once.
 
-Pure: no Spark, no broker, no clock, no environment.
+Pure: no Spark, no broker, no registry, no clock, no environment.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -12,6 +12,7 @@ from typing import TypeVar
 from job import tuning
 from job.errors import Problem, SpecError
 from job.expressions import SIDES, Expression, Scope, Side, expression, predicate
+from job.formats.schemas import ReaderSchema
 from job.plan import (
     RECORD_COLUMN_NAMES,
     RECORD_COLUMNS,
@@ -33,18 +34,25 @@ _NO_STATE_BOUND = (
 )
 
 
-def join_plan(spec: JoinSpec, *, state_partitions: int) -> JoinPlan:
+def join_plan(
+    spec: JoinSpec, *, state_partitions: int, readers: Mapping[Side, ReaderSchema] | None = None
+) -> JoinPlan:
     """The plan of `spec`; SpecError with all that keeps it from being run.
 
     `state_partitions`: into how many parts the join state is split, frozen by the checkpoint.
+    `readers`: what the registry says of the sides that have one; where it says nothing, the
+    schema has to be written.
     """
     problems = _Problems()
-    schemas = _schemas(problems, spec)
+    readers = readers or {}
+    schemas = _schemas(problems, spec, readers)
     if len(schemas) < len(SIDES):  # nothing can be said of expressions over unknown columns
         raise SpecError(problems.found)
 
     scope = Scope({side: _with_record_columns(schemas[side]) for side in SIDES})
-    left, right = (_side_plan(problems, spec, side, schemas[side]) for side in SIDES)
+    left, right = (
+        _side_plan(problems, spec, side, schemas[side], readers.get(side)) for side in SIDES
+    )
     condition = _optional(problems, predicate, spec.join.condition, scope, "join.condition")
     output = _output_plan(problems, spec, scope)
     if left is None or right is None or output is None or problems.found:
@@ -63,6 +71,7 @@ def join_plan(spec: JoinSpec, *, state_partitions: int) -> JoinPlan:
         output=output,
         bootstrap_servers=spec.kafka.bootstrap_servers,
         security=spec.kafka.security,
+        schema_registry=spec.schema_registry,
         checkpoint=spec.checkpoint,
         state_partitions=state_partitions,
         null_keys_pass=spec.on_null_key == "pass",
@@ -102,14 +111,23 @@ def _side_spec(spec: JoinSpec, side: Side) -> SideSpec:
     return spec.left if side == "left" else spec.right
 
 
-def _schemas(problems: _Problems, spec: JoinSpec) -> dict[Side, ValueSchema]:
+def _schemas(
+    problems: _Problems, spec: JoinSpec, readers: Mapping[Side, ReaderSchema]
+) -> dict[Side, ValueSchema]:
     """The sides whose schema can be read."""
-    read = {side: problems.of(partial(_schema, spec, side)) for side in SIDES}
+    read = {side: problems.of(partial(_schema, spec, side, readers.get(side))) for side in SIDES}
     return {side: schema for side, schema in read.items() if schema is not None}
 
 
-def _schema(spec: JoinSpec, side: Side) -> ValueSchema:
-    schema = value_schema(_side_spec(spec, side).schema_, f"{side}.schema")
+def _schema(spec: JoinSpec, side: Side, reader: ReaderSchema | None) -> ValueSchema:
+    written = _side_spec(spec, side).schema_
+    if reader is not None:
+        schema = reader.columns
+    elif written is not None:
+        schema = value_schema(written, f"{side}.schema")
+    else:
+        message = "is left out, and no registry is asked here: write the columns that are needed"
+        raise SpecError([Problem(f"{side}.schema", None, message)])
     for name in schema.names:
         if name.casefold() in RECORD_COLUMN_NAMES:
             message = "is what Kafka's own part of the record is called here: rename the column"
@@ -122,7 +140,11 @@ def _with_record_columns(schema: ValueSchema) -> ValueSchema:
 
 
 def _side_plan(
-    problems: _Problems, spec: JoinSpec, side: Side, schema: ValueSchema
+    problems: _Problems,
+    spec: JoinSpec,
+    side: Side,
+    schema: ValueSchema,
+    reader: ReaderSchema | None,
 ) -> SidePlan | None:
     written = _side_spec(spec, side)
     scope = Scope({side: _with_record_columns(schema)}, bare=side)
@@ -137,6 +159,9 @@ def _side_plan(
     return SidePlan(
         side=side,
         topic=written.topic,
+        format=written.format,
+        subject=written.subject_asked,
+        reader=reader,
         schema=schema,
         key=tuple(part for part in key if part is not None),
         event_time=event_time,

@@ -21,6 +21,7 @@ from pydantic import (
 
 from job.durations import Delay, Duration, PositiveDuration
 from job.errors import SpecError
+from job.registry_spec import SchemaRegistrySpec
 from job.security_spec import KafkaSecurity
 from job.spec_text import filled, parsed, problems_of
 from job.starts import NamedStart
@@ -81,10 +82,26 @@ class KafkaSpec(_Frozen):
         return servers
 
 
+class Format(StrEnum):
+    JSON = "json"
+    AVRO = "avro"
+    PROTOBUF = "protobuf"
+
+    @property
+    def has_registry(self) -> bool:
+        """Whether values are in Confluent's wire format: each names its schema by an id."""
+        return self is not Format.JSON
+
+
 class SideSpec(_Frozen):
     topic: Topic
-    schema_: Annotated[str, Field(alias="schema", min_length=1)]
-    """Columns of the JSON value as Spark DDL, e.g. `ad_id BIGINT, shown_at TIMESTAMP`."""
+    format: Format = Format.JSON
+    """Of the values; avro and protobuf are in Confluent's wire format, see schema_registry."""
+    subject: Annotated[str, Field(min_length=1)] | None = None
+    """Where the registry has the schema of avro or protobuf; left out, `<topic>-value`."""
+    schema_: Annotated[str | None, Field(alias="schema", min_length=1)] = None
+    """Columns of the value as Spark DDL, e.g. `ad_id BIGINT, shown_at TIMESTAMP`. With avro or
+    protobuf it may be left out: all fields of the registry's schema."""
     key: Annotated[list[Expression], Field(min_length=1)]
     """What is joined on: columns or expressions, paired with the other side's in order."""
     event_time: Annotated[str, Field(min_length=1)]
@@ -102,6 +119,26 @@ class SideSpec(_Frozen):
     idle_after: PositiveDuration | None = None
     """After this much silence of the side its event time follows the clock, so that the other
     side's unmatched rows come out; left out, they wait."""
+
+    @property
+    def says_columns(self) -> bool:
+        return self.schema_ is not None
+
+    @property
+    def subject_asked(self) -> str:
+        """By Confluent's TopicNameStrategy, where none is written."""
+        return self.subject or f"{self.topic}-value"
+
+    @model_validator(mode="after")
+    def _fits_the_format(self) -> Self:
+        if self.format is Format.JSON and self.schema_ is None:
+            raise ValueError(
+                "says no columns: write e.g. `schema: id BIGINT, at TIMESTAMP`; only avro and "
+                "protobuf have a registry to ask"
+            )
+        if self.format is Format.JSON and self.subject is not None:
+            raise ValueError("has a subject, which says nothing of json: leave it out")
+        return self
 
 
 class MatchWindow(_Frozen):
@@ -177,6 +214,8 @@ class JoinTest(_Frozen):
 class JoinSpec(_Frozen):
     name: Name
     kafka: KafkaSpec
+    schema_registry: SchemaRegistrySpec | None = None
+    """Where the schemas of avro and protobuf are."""
     left: SideSpec
     right: SideSpec
     join: JoinConditions
@@ -221,6 +260,21 @@ class JoinSpec(_Frozen):
                     f"has `{field}: dead_letter` and no topic for them: name one, "
                     f"e.g. dead_letter: {{topic: {self.name}.dead}}"
                 )
+        return self
+
+    @model_validator(mode="after")
+    def _registry_where_needed(self) -> Self:
+        formats = [side.format for side in (self.left, self.right) if side.format.has_registry]
+        if formats and self.schema_registry is None:
+            raise ValueError(
+                f"has format {formats[0]} and no registry to ask for its schemas: write e.g. "
+                "schema_registry: {url: http://localhost:8081}"
+            )
+        if self.schema_registry is not None and not formats:
+            raise ValueError(
+                "has a schema_registry that no side asks: leave it out, or say `format: avro` or "
+                "`format: protobuf` of a side"
+            )
         return self
 
     @model_validator(mode="after")

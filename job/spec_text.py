@@ -108,8 +108,9 @@ def _problem(detail: ErrorDetails, model: type[BaseModel]) -> Problem:
 
 
 def _may_be_secret(path: list[int | str], message: str) -> bool:
-    """A misspelt or mistyped field of kafka.security can hold a password, a URL can too."""
-    return path[:2] == ["kafka", "security"] or "password" in message
+    """A misspelt or mistyped field of these sections can hold a password, a URL can too."""
+    is_secret = path[:2] == ["kafka", "security"] or path[:1] == ["schema_registry"]
+    return is_secret or "password" in message
 
 
 def _dotted(path: list[int | str]) -> str:

@@ -20,6 +20,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # its own re-
 )
 
 from job.errors import StreamjoinError, TopicError
+from job.formats.pinning import reader_schemas
 from job.kafka_security import kafka_access, librdkafka_settings
 from job.plan import JoinPlan
 from job.planner import join_plan
@@ -76,7 +77,8 @@ def main() -> int:
     path = Path(sys.argv[1])
     try:
         spec = spec_from_yaml(path.read_text(), os.environ)
-        made = make_topics(join_plan(spec, state_partitions=1))
+        readers = reader_schemas(spec, only_missing=True)
+        made = make_topics(join_plan(spec, state_partitions=1, readers=readers))
     except (OSError, StreamjoinError) as error:
         print(f"{path}: {error}", file=sys.stderr)  # noqa: T201  # for a person
         return 1

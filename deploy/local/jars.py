@@ -21,7 +21,7 @@ from typing import Literal, get_args
 
 from job.errors import SetupError
 
-JarSet = Literal["spark", "kafka", "hdfs", "s3"]
+JarSet = Literal["spark", "kafka", "hdfs", "s3", "apicurio"]
 
 # The other sets are fetched by what needs them.
 NEEDED_BY_ALL: tuple[JarSet, ...] = ("spark", "kafka")
@@ -69,10 +69,12 @@ class Jar:
     artifact: str
     version: str
     sha256: str
+    ending: str = ".jar"
+    """With the classifier, where there is one: `-all.tar.gz`."""
 
     @property
     def file_name(self) -> str:
-        return f"{self.artifact}-{self.version}.jar"
+        return f"{self.artifact}-{self.version}{self.ending}"
 
     @property
     def url(self) -> str:
@@ -94,13 +96,17 @@ def _pinned(jar_set: JarSet, root: Path) -> list[Jar]:
 
 
 def _jar(coordinate: str, sha256: str) -> Jar:
-    group, artifact, version = coordinate.split(":")
-    return Jar(group, artifact, version, sha256)
+    """group:artifact:version, or group:artifact:version:classifier@extension."""
+    group, artifact, version, *archive = coordinate.split(":")
+    if not archive:
+        return Jar(group, artifact, version, sha256)
+    classifier, extension = archive[0].split("@")
+    return Jar(group, artifact, version, sha256, f"-{classifier}.{extension}")
 
 
 def _remove_strays(folder: Path, keep: Iterable[str]) -> None:
     # The folder is a classpath: two versions of one jar on it give errors nobody can explain.
-    for stray in folder.glob("*.jar"):
+    for stray in [*folder.glob("*.jar"), *folder.glob("*.tar.gz")]:
         if stray.name not in keep:
             stray.unlink()
 

@@ -15,7 +15,7 @@ from job.checkpoint import Checkpoint
 from job.errors import CheckpointError, StreamjoinError
 from job.expressions import SIDES, Side
 from job.failures import failure_of
-from job.fingerprint import changes, fingerprint
+from job.fingerprint import refused
 from job.folder import Folder
 from job.lease import Lease
 from job.plan import JoinPlan
@@ -141,8 +141,7 @@ def _fingerprint(plan: JoinPlan, found: Opened) -> tuple[str, bool]:
     frozen = found.checkpoint.fingerprint
     if frozen is None:
         return f"{found.folder.root} holds no checkpoint", False
-    wanted = {**fingerprint(plan), "state partitions": frozen["state partitions"]}
-    differing = changes(frozen, wanted)
+    differing = refused(plan, frozen)
     if differing:
         told = "; ".join(f"{c.field} {c.frozen}, not {c.wanted}" for c in differing)
         return f"it was begun with other settings: {told}", False

@@ -77,6 +77,7 @@ def message(side: SidePlan) -> str:
         "tombstone": "'the record has no value'",
         "malformed_json": "'the value is not one JSON object in UTF-8'",
         "schema_mismatch": f"concat('not of the declared type: ', {_mismatches(side)})",
+        **dict.fromkeys(("undecodable_value", "unknown_schema", "incompatible_schema"), "text"),
         "missing_event_time": quoted(f"{field} is missing or null"),
         "unparsable_event_time": (
             f"concat({quoted(f'{field} is neither ISO-8601 nor epoch milliseconds: ')}, {shown})"
@@ -112,6 +113,8 @@ def _mismatches(side: SidePlan) -> str:
     fields, parts = "from_json(text, 'MAP<STRING, STRING>')", []
     for column in side.schema.columns:
         there = f"element_at({fields}, {quoted(column.name)}) IS NOT NULL"
+        if side.format.has_registry:
+            there = f"parsed.`{column.name}` IS NOT NULL"
         # A TIMESTAMP is read as text first.
         is_bad = f"`{column_name(side.side, column.name)}` IS NULL AND {there}"
         if column.name != side.event_time:

@@ -15,7 +15,7 @@ import structlog
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from job.dataflow import ID_HEADER, dataflow, decoded
+from job.dataflow import ID_HEADER, UNKNOWN_IDS, dataflow, decoded
 from job.dead_letters import headers as names
 from job.dead_letters import selection
 from job.delivery.finished_batch import FinishedBatch, OffsetRange, entering
@@ -106,7 +106,13 @@ class DeadLetters:
         """The side's records of the batch that are dead, with `dead_reason` and `dead_message`."""
         side_plan = self.plan.side(side)
         records = self._records(spark, side, batch.ranges[side])
-        rows = decoded(records, side_plan, keep=selection.KEPT)
+        rows = decoded(
+            records,
+            side_plan,
+            self.access.registry,
+            keep=selection.KEPT,
+            unknown_ids=batch.observed[side].get(UNKNOWN_IDS, ()),
+        )
         if self._takes_late_rows(batch):
             late = self._late_positions(spark, batch, side).withColumn("is_late", F.lit(True))
             rows = rows.join(late, position_column(side), "left")
@@ -138,7 +144,7 @@ class DeadLetters:
         what it can of the filters: so the same optimizer is asked what stands below the join.
         """
         sides = {name: self._records(spark, name, batch.ranges.get(name)) for name in SIDES}
-        joined = dataflow(sides["left"], sides["right"], self.plan)
+        joined = dataflow(sides["left"], sides["right"], self.plan, self.access.registry)
         below = entering(joined._jdf.queryExecution().optimizedPlan(), side)
         jvm: Any = spark._jvm
         rows = DataFrame(

@@ -9,10 +9,11 @@ from typing import Any, Self
 
 import yaml
 
+from job.errors import Problem, SpecError
 from job.expressions import SIDES, Side
 from job.plan import JoinPlan
 from job.planner import join_plan
-from job.spec import spec_from_document
+from job.spec import JoinSpec, spec_from_document
 from job.spec_text import filled, parsed
 
 CHECKPOINT = "/var/lib/streamjoin/checkpoint"
@@ -38,6 +39,7 @@ class SpecAtTest:
         document["checkpoint"] = CHECKPOINT
         document = filled(document, environment)
         spec = spec_from_document(document)
+        _refuse_other_formats(spec)
         # `$` that a variable has brought, or that was written for itself, is no variable here.
         text = re.sub(r"\$(?=\{)", "$$", yaml.safe_dump(document, sort_keys=False))
         return cls(
@@ -59,3 +61,18 @@ class SpecAtTest:
 
     def topic(self, side: Side) -> str:
         return self.plan.side(side).topic
+
+
+def _refuse_other_formats(spec: JoinSpec) -> None:
+    sides = {"left": spec.left, "right": spec.right}
+    problems = [
+        Problem(
+            f"{name}.format",
+            side.format.value,
+            "needs a schema registry, which these containers have not: test with `format: json`",
+        )
+        for name, side in sides.items()
+        if side.format.has_registry
+    ]
+    if problems:
+        raise SpecError(problems)

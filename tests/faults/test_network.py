@@ -2,6 +2,7 @@
 
 import signal
 import time
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -123,7 +124,7 @@ def test_broker_killed_paused_and_bounced_and_topics_that_grow(
         status = rig.settle()
         assert 4 == len(status.last_batch.left.end_offsets)
         before = rig.verdict(status)
-        assert dict.fromkeys(POISON, 1) == status.totals.left.bad_records
+        assert Counter(POISON.keys()) == +Counter(status.totals.left.bad_records)
         assert 2 * len(POISON) == before.unreadable
 
         late = status.totals.late_records

@@ -1,5 +1,6 @@
 """One Spark session for all tests without a broker."""
 
+import sys
 from collections.abc import Iterator
 
 import pytest
@@ -13,3 +14,9 @@ def spark() -> Iterator[SparkSession]:
     session = start_session()
     yield session
     session.stop()
+
+
+@pytest.fixture
+def same_python(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Spark's workers find the packages of the tests."""
+    monkeypatch.setattr(spark.sparkContext, "pythonExec", sys.executable)

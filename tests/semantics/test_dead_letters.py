@@ -43,7 +43,7 @@ def letters(
     made = plan(**{**LETTERS, **changes})
     at = datetime.fromtimestamp(T0 / 1000, UTC)
     rows = [(key, value, "t", 0, n, at, headers) for n, (key, value, headers) in enumerate(records)]
-    frame = decoded(spark.createDataFrame(rows, RECORDS), made.left, keep=selection.KEPT)
+    frame = decoded(spark.createDataFrame(rows, RECORDS), made.left, None, keep=selection.KEPT)
     found = (
         frame.withColumn("is_late", F.lit(late))
         .withColumn("late_watermark", F.timestamp_millis(F.lit(T0 + 1)))

@@ -11,10 +11,7 @@ from job.cluster import check_executors
 from job.errors import CheckpointError, QueryError
 from job.folder import Folder
 
-
-@pytest.fixture(autouse=True)
-def same_python(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(spark.sparkContext, "pythonExec", sys.executable)
+pytestmark = pytest.mark.usefixtures("same_python")
 
 
 def test_executors_with_another_python_are_told_how_to_get_this_one(

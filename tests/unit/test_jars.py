@@ -85,6 +85,21 @@ def test_pinned_jars_are_fetched_into_the_folder_of_their_set(maven: Maven, root
     assert [JOIN_1, STORE] == sorted(maven.asked)
 
 
+def test_archive_is_pinned_by_classifier_and_extension(maven: Maven, root: Path) -> None:
+    maven.has("org/example/app/1.0/app-1.0-all.tar.gz", b"archive")
+    with (root / "jars.toml").open("a") as pins:
+        pins.write(f"""[apicurio]
+"org.example:app:1.0:all@tar.gz" = "{hashlib.sha256(b"archive").hexdigest()}"
+""")
+    folder = root / ".jars" / "apicurio"
+    folder.mkdir(parents=True)
+    (folder / "app-0.9-all.tar.gz").write_bytes(b"older")
+
+    assert ["app-1.0-all.tar.gz"] == fetch("apicurio", root)
+
+    assert {"app-1.0-all.tar.gz": b"archive"} == files(folder)
+
+
 def test_a_second_fetch_downloads_nothing(maven: Maven, root: Path) -> None:
     fetch("spark", root)
     maven.asked.clear()

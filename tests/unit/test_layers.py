@@ -11,9 +11,17 @@ ROOT = Path(__file__).parents[2]
 # A module may import those of its own rank's left, never of its right.
 RANKS = (
     ("errors", "durations", "settings"),
-    ("value_schema", "starts", "reports", "spec_text", "security_spec", "redaction"),
+    (
+        "value_schema",
+        "starts",
+        "reports",
+        "spec_text",
+        "security_spec",
+        "registry_spec",
+        "redaction",
+    ),
     ("spec", "expressions"),
-    ("tuning", "kafka_security"),
+    ("tuning", "formats", "kafka_security"),
     ("plan", "progress", "answers"),
     ("planner", "fingerprint", "decoding", "state_rows", "why"),
     ("dead_letters",),

@@ -84,6 +84,13 @@ def test_wrong_spec_is_refused_before_anything_starts(tmp_path: Path) -> None:
         at_test(tmp_path, left__key=["nobody"])
 
 
+def test_format_that_needs_a_registry_is_refused(tmp_path: Path) -> None:
+    registry = {"url": "http://localhost:8081"}
+
+    with pytest.raises(SpecError, match=r"left\.format: needs a schema registry"):
+        at_test(tmp_path, left__format="avro", schema_registry=registry)
+
+
 def test_topics_are_those_that_the_spec_names(tmp_path: Path) -> None:
     spec = at_test(tmp_path, on_bad_record=None, dead_letter={"topic": "dead"})
 

@@ -1,0 +1,289 @@
+"""Protobuf: the columns of a message, and values read by field numbers (google's protobuf, upb).
+
+A schema in the registry is a .proto file; protoc (grpcio-tools) compiles it in this process. Of a
+file with several messages the first one is read.
+"""
+
+from collections.abc import Callable, Iterator
+from functools import lru_cache
+from importlib.resources import as_file, files
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from google.protobuf.descriptor import Descriptor, FieldDescriptor
+from google.protobuf.descriptor_pb2 import FileDescriptorSet
+from google.protobuf.descriptor_pool import DescriptorPool
+from google.protobuf.message import DecodeError
+from google.protobuf.message_factory import GetMessageClass
+from grpc_tools import protoc
+
+from job.formats.schemas import (
+    Difference,
+    IncompatibleError,
+    ReaderSchema,
+    RegisteredSchema,
+    UnmappedError,
+    UnreadableError,
+)
+from job.formats.times import MICROS_A_MILLI, MICROS_A_SECOND, epoch_micros
+
+_F = FieldDescriptor
+_SQL_TYPES = {
+    _F.TYPE_BOOL: "BOOLEAN",
+    _F.TYPE_INT32: "INT",
+    _F.TYPE_SINT32: "INT",
+    _F.TYPE_SFIXED32: "INT",
+    _F.TYPE_INT64: "BIGINT",
+    _F.TYPE_SINT64: "BIGINT",
+    _F.TYPE_SFIXED64: "BIGINT",
+    _F.TYPE_UINT32: "BIGINT",
+    _F.TYPE_FIXED32: "BIGINT",
+    _F.TYPE_UINT64: "DECIMAL(20, 0)",
+    _F.TYPE_FIXED64: "DECIMAL(20, 0)",
+    _F.TYPE_FLOAT: "FLOAT",
+    _F.TYPE_DOUBLE: "DOUBLE",
+    _F.TYPE_STRING: "STRING",
+    _F.TYPE_BYTES: "BINARY",
+    _F.TYPE_ENUM: "STRING",
+}
+# What the wire format lets a wider type read without loss.
+_WIDER = {
+    (_F.TYPE_INT32, _F.TYPE_INT64),
+    (_F.TYPE_SINT32, _F.TYPE_SINT64),
+    (_F.TYPE_UINT32, _F.TYPE_UINT64),
+    (_F.TYPE_UINT32, _F.TYPE_INT64),
+    (_F.TYPE_STRING, _F.TYPE_BYTES),
+}
+_TIMESTAMP = "google.protobuf.Timestamp"
+_WRAPPERS = {
+    f"google.protobuf.{kind}Value"
+    for kind in (
+        "Bool", "Int32", "Int64", "UInt32", "UInt64", "Float", "Double", "String", "Bytes"
+    )
+}  # fmt: skip
+_FILE = "schema.proto"
+
+Getter = Callable[[Any], Any]
+
+
+def fields(schema: RegisteredSchema) -> dict[str, str | None]:
+    """The SQL type of each field of the first message; None where no column has its type.
+
+    IncompatibleError where protoc does not take the schema.
+    """
+    return {field.name: _sql_type_or_none(field) for field in _message(schema, (0,)).fields}
+
+
+def differences(writer: RegisteredSchema, reader: ReaderSchema) -> list[Difference]:
+    """What keeps `reader` from reading its columns of values of `writer`; empty: nothing does."""
+    return list(_differences(_message(writer, (0,)), _message(reader.schema, (0,)), reader))
+
+
+def decoding(writer: RegisteredSchema, reader: ReaderSchema) -> Callable[[bytes], dict[str, Any]]:
+    """From the bytes behind the schema's id to the columns, TIMESTAMPs as epoch microseconds.
+
+    The function raises UnreadableError and IncompatibleError, decoding() itself the latter where
+    no value can be read.
+    """
+    wanted = _message(reader.schema, (0,))
+    kind = GetMessageClass(wanted)
+    getters = [
+        (column.name, _getter(wanted.fields_by_name[column.name], column.type))
+        for column in reader.columns.columns
+    ]
+
+    @lru_cache(maxsize=100)
+    def refusal(indexes: tuple[int, ...]) -> str:
+        written = _message(writer, indexes)
+        if written.full_name != wanted.full_name:
+            return f"is a {written.full_name}, and {wanted.full_name} is read"
+        return "; ".join(each.message for each in _differences(written, wanted, reader))
+
+    def decoded(payload: bytes) -> dict[str, Any]:
+        indexes, start = message_indexes(payload)
+        if why := refusal(indexes):
+            raise IncompatibleError(why)
+        message = kind()
+        try:
+            message.ParseFromString(payload[start:])
+        except DecodeError as error:
+            raise UnreadableError(f"not Protobuf of that schema: {error}") from None
+        return {name: get(message) for name, get in getters}
+
+    return decoded
+
+
+def message_indexes(payload: bytes) -> tuple[tuple[int, ...], int]:
+    """Where in its file the message is described, and where its bytes begin.
+
+    Zigzag varints: how many, then each; a single 0 is short for the first message of the file.
+    """
+    count, at = _varint(payload, 0)
+    if count == 0:
+        return (0,), at
+    if count > len(payload):
+        raise UnreadableError("the message indexes behind the schema's id are cut short")
+    indexes = []
+    for _ in range(count):
+        index, at = _varint(payload, at)
+        indexes.append(index)
+    return tuple(indexes), at
+
+
+def _varint(payload: bytes, at: int) -> tuple[int, int]:
+    value = shift = 0
+    while at < len(payload) and shift < 64:
+        byte = payload[at]
+        value |= (byte & 0x7F) << shift
+        at, shift = at + 1, shift + 7
+        if byte < 0x80:
+            return (value >> 1) ^ -(value & 1), at
+    raise UnreadableError("the message indexes behind the schema's id are cut short")
+
+
+def _message(schema: RegisteredSchema, indexes: tuple[int, ...]) -> Descriptor:
+    pool, described = _compiled(schema)
+    try:
+        found: Any = described.message_type[_natural(indexes[0])]
+        name = f"{described.package}.{found.name}" if described.package else found.name
+        for index in indexes[1:]:
+            found = found.nested_type[_natural(index)]
+            name += f".{found.name}"
+    except IndexError:
+        raise IncompatibleError(f"schema {schema.id} has no message {list(indexes)}") from None
+    return pool.FindMessageTypeByName(name)
+
+
+def _natural(index: int) -> int:
+    """Python would count negative ones from the end."""
+    if index < 0:
+        raise IndexError
+    return index
+
+
+@lru_cache(maxsize=200)
+def _compiled(schema: RegisteredSchema) -> tuple[DescriptorPool, Any]:
+    """A pool with all that the schema needs, and the description of its own file."""
+    with TemporaryDirectory() as name, as_file(files("grpc_tools") / "_proto") as well_known:
+        folder, out = Path(name).resolve(), Path(name).resolve() / "descriptors"
+        for path, text in (*schema.references, (_FILE, schema.text)):
+            place = (folder / path).resolve()
+            if not place.is_relative_to(folder):
+                raise IncompatibleError(f"schema {schema.id} refers to {path}: no path of a file")
+            place.parent.mkdir(parents=True, exist_ok=True)
+            place.write_text(text, encoding="utf-8")
+        options = [f"-I{folder}", f"-I{well_known}", "--include_imports"]
+        if protoc.main(["protoc", *options, f"--descriptor_set_out={out}", _FILE]) != 0:
+            raise IncompatibleError(f"schema {schema.id} cannot be compiled: see protoc's message")
+        described = FileDescriptorSet.FromString(out.read_bytes())
+    pool = DescriptorPool()
+    for file in described.file:
+        pool.AddSerializedFile(file.SerializeToString())
+    return pool, described.file[-1]
+
+
+def _sql_type_or_none(field: FieldDescriptor) -> str | None:
+    try:
+        return _sql_type(field, ())
+    except UnmappedError:
+        return None
+
+
+def _sql_type(field: FieldDescriptor, within: tuple[str, ...]) -> str:
+    """`within`: the messages that hold the field."""
+    if _is_map(field):
+        key, value = (field.message_type.fields_by_name[name] for name in ("key", "value"))
+        if key.type != _F.TYPE_STRING:
+            raise UnmappedError
+        return f"MAP<STRING, {_single_type(value, (*within, ''))}>"
+    if field.is_repeated:
+        return f"ARRAY<{_single_type(field, (*within, ''))}>"
+    return _single_type(field, within)
+
+
+def _single_type(field: FieldDescriptor, within: tuple[str, ...]) -> str:
+    message = field.message_type
+    if message is None:
+        return _SQL_TYPES[field.type] if field.type in _SQL_TYPES else _unmapped()
+    name = message.full_name
+    if name == _TIMESTAMP:
+        return _unmapped() if within else "TIMESTAMP"
+    if name in _WRAPPERS:
+        return _SQL_TYPES[message.fields_by_name["value"].type]
+    if name in within or not message.fields:
+        return _unmapped()
+    inner = (f"`{each.name}`: {_sql_type(each, (*within, name))}" for each in message.fields)
+    return f"STRUCT<{', '.join(inner)}>"
+
+
+def _unmapped() -> str:
+    raise UnmappedError
+
+
+def _is_map(field: FieldDescriptor) -> bool:
+    message = field.message_type
+    return message is not None and bool(message.GetOptions().map_entry)
+
+
+def _getter(field: FieldDescriptor, wanted: str) -> Getter:
+    """From a message to the field's value; `wanted`: the SQL type of its column."""
+    name, value = field.name, _value(field, wanted)
+    if _is_map(field):
+        of_value = _value(field.message_type.fields_by_name["value"], "")
+        return lambda message: {key: of_value(each) for key, each in getattr(message, name).items()}
+    if field.is_repeated:
+        return lambda message: [value(each) for each in getattr(message, name)]
+    if field.has_presence:
+        return lambda message: value(getattr(message, name)) if message.HasField(name) else None
+    return lambda message: value(getattr(message, name))
+
+
+def _value(field: FieldDescriptor, wanted: str) -> Getter:
+    """From what a message gives of the field to what its column holds."""
+    message = field.message_type
+    if field.enum_type is not None:
+        names = {each.number: each.name for each in field.enum_type.values}
+        # A number that this schema has no name for is shown as in Protobuf's JSON.
+        return lambda number: names.get(number, str(number))
+    if message is None:
+        if wanted == "TIMESTAMP":
+            return lambda millis: epoch_micros(millis, MICROS_A_MILLI)
+        return lambda value: value
+    if message.full_name == _TIMESTAMP:
+        return lambda at: epoch_micros(at.seconds * MICROS_A_SECOND + at.nanos // 1_000, 1)
+    if message.full_name in _WRAPPERS:
+        return lambda wrapper: wrapper.value
+    getters = [(each.name, _getter(each, "")) for each in message.fields]
+    return lambda inner: {name: get(inner) for name, get in getters}
+
+
+def _differences(
+    writer: Descriptor, reader: Descriptor, taken: ReaderSchema | None, within: str = ""
+) -> Iterator[Difference]:
+    """`taken`: whose columns count; None: all fields do."""
+    for field in reader.fields:
+        if taken is not None and field.name not in taken.columns.names:
+            continue
+        source = writer.fields_by_number.get(field.number)
+        if source is None:
+            continue
+        where = f"field {within}{field.name} ({field.number})"
+        same = source.type == field.type or (source.type, field.type) in _WIDER
+        if source.is_repeated != field.is_repeated or not same:
+            yield Difference(f"{where}: {_told(source)} cannot be read as {_told(field)}")
+        elif field.message_type is not None:
+            inner = f"{within}{field.name}."
+            yield from _differences(source.message_type, field.message_type, None, inner)
+
+
+def _told(field: FieldDescriptor) -> str:
+    kind = field.message_type.full_name if field.message_type is not None else _KINDS[field.type]
+    return f"repeated {kind}" if field.is_repeated else kind
+
+
+_KINDS = {
+    number: name.removeprefix("TYPE_").lower()
+    for name, number in vars(_F).items()
+    if name.startswith("TYPE_")
+}

@@ -1,0 +1,101 @@
+"""A real schema registry: Apicurio with Confluent's API, its data in memory."""
+
+import json
+import signal
+import subprocess
+import tarfile
+import urllib.request
+from contextlib import suppress
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from deploy.local.jars import fetch, jar_folder
+from deploy.local.java import java_home
+from deploy.local.kafka import HOST, free_ports
+from deploy.local.processes import last_lines, start_child, stop_child
+from tests.polling import wait_until
+
+# Beside those of the other servers, and below those that Linux hands to outgoing connections.
+PORTS = range(29_000, 30_000)
+# Up after 10 s on two idle cores.
+START_SECONDS = 180.0
+STOP_SECONDS = 20.0
+ANSWER_SECONDS = 10.0
+_API = "/apis/ccompat/v7"
+
+
+class Apicurio:
+    """`with Apicurio(folder) as registry:`; it can be held, and then answers nobody."""
+
+    def __init__(self, folder: Path) -> None:
+        fetch("apicurio")
+        self._folder = folder
+        [archive] = jar_folder("apicurio").glob("*.tar.gz")
+        with tarfile.open(archive) as packed:
+            packed.extractall(folder, filter="data")
+        [self._port] = free_ports(PORTS, 1)
+        self._child: subprocess.Popen[bytes] | None = None
+
+    def __enter__(self) -> Self:
+        [program] = self._folder.glob("*-runner.jar")
+        self._child = start_child(
+            [
+                java_home() / "bin" / "java",
+                *("-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"),
+                f"-Dquarkus.http.host={HOST}",
+                f"-Dquarkus.http.port={self._port}",
+                *("-jar", program),
+            ],
+            log=self._log,
+        )
+        wait_until(self._answers, START_SECONDS, f"the registry answers; see {self._log}")
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.let_go()
+        stop_child(self._running, grace_seconds=STOP_SECONDS)
+
+    @property
+    def url(self) -> str:
+        return f"http://{HOST}:{self._port}{_API}"
+
+    def register(self, subject: str, schema: dict[str, Any] | str, kind: str = "AVRO") -> int:
+        """The id of a new version of `subject`."""
+        text = schema if isinstance(schema, str) else json.dumps(schema)
+        request = urllib.request.Request(
+            f"http://{HOST}:{self._port}{_API}/subjects/{subject}/versions",
+            data=json.dumps({"schema": text, "schemaType": kind}).encode(),
+            headers={"Content-Type": "application/vnd.schemaregistry.v1+json"},
+        )
+        with urllib.request.urlopen(request, timeout=ANSWER_SECONDS) as answer:  # noqa: S310  # http, see above
+            return int(json.load(answer)["id"])
+
+    def hold(self) -> None:
+        self._running.send_signal(signal.SIGSTOP)
+
+    def let_go(self) -> None:
+        self._running.send_signal(signal.SIGCONT)
+
+    @property
+    def _running(self) -> "subprocess.Popen[bytes]":
+        assert self._child is not None
+        return self._child
+
+    def _answers(self) -> bool:
+        assert self._running.poll() is None, last_lines(self._log)
+        with suppress(OSError):
+            urllib.request.urlopen(
+                f"http://{HOST}:{self._port}{_API}/subjects", timeout=ANSWER_SECONDS
+            ).close()
+            return True
+        return False
+
+    @property
+    def _log(self) -> Path:
+        return self._folder / "apicurio.log"

@@ -1,0 +1,180 @@
+"""Avro and Protobuf joined for real: broker, registry and job, schemas that change, and one day."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from deploy.local.kafka import EmbeddedKafka
+from tests.integration.apicurio import Apicurio
+from tests.integration.jobs import START_SECONDS, Job
+from tests.integration.test_dead_letters import dead_letters
+from tests.integration.topics import Sent, consume_all, produce
+from tests.polling import wait_until
+from tests.unit.formats import written
+from tests.unit.formats.written import field, framed, record
+
+T0 = 1_700_000_000_000
+NAME = "formats"
+LEFT, RIGHT, DEAD = (f"{NAME}.{part}" for part in ("left", "right", "dead"))
+_SPEC = """
+name: {name}
+kafka: {{bootstrap_servers: "{servers}"}}
+schema_registry: {{url: "{registry}"}}
+left: {{topic: {name}.left, format: avro, key: [n], event_time: at, watermark_delay: 1 minute}}
+right: {{topic: {name}.right, format: protobuf, key: [n], event_time: at,
+  watermark_delay: 1 minute}}
+join: {{type: inner, match_window: {{before: 1 minute, after: 1 minute}}}}
+output:
+  topic: {name}.out
+  columns: {{n: left.n, kind: left.kind, user: right.user, at: left.at}}
+checkpoint: {checkpoint}
+dead_letter: {{topic: {name}.dead}}
+"""
+
+_AVRO = record(
+    field("n", "long"),
+    field("at", {"type": "long", "logicalType": "timestamp-millis"}),
+    field("kind", ["null", "string"], default=None),
+    name="shop.Impression",
+)
+_WIDER = record(*_AVRO["fields"], field("more", "string", default=""), name="shop.Impression")
+_OTHER = record(field("n", "string"), name="shop.Impression")
+_PROTO = """syntax = "proto3";
+package shop;
+import "google/protobuf/timestamp.proto";
+message Click {{ int64 n = 1; google.protobuf.Timestamp at = 2; optional string user = 3; {more} }}
+"""
+_CLICK, _WIDER_CLICK = _PROTO.format(more=""), _PROTO.format(more="string more = 4;")
+
+
+@pytest.fixture(scope="module")
+def registry(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Apicurio]:
+    with Apicurio(tmp_path_factory.mktemp("apicurio")) as apicurio:
+        yield apicurio
+
+
+class Shop:
+    """Topics and registry of one join."""
+
+    def __init__(self, kafka: EmbeddedKafka, registry: Apicurio) -> None:
+        self.servers, self.registry = kafka.bootstrap_servers, registry
+        self.kafka = kafka
+        self.counts = {"left": 0, "right": 0}
+        kafka.create_topics([LEFT, RIGHT, f"{NAME}.out", DEAD], partitions=1)
+        self.avro = registry.register(f"{LEFT}-value", _AVRO)
+        self.proto = registry.register(f"{RIGHT}-value", _CLICK, "PROTOBUF")
+
+    def send(self, side: str, *values: bytes | None) -> None:
+        produce(self.servers, f"{NAME}.{side}", [Sent(value) for value in values])
+        self.counts[side] += len(values)
+
+    def left(self, number: int, n: int, schema: dict[str, Any] = _AVRO, **more: Any) -> bytes:
+        return framed(number, written.avro(schema, n=n, at=T0 + n, kind=f"k{n}", **more))
+
+    def right(self, number: int, n: int, text: str = _CLICK, **more: Any) -> bytes:
+        at = (T0 + n) * 1_000
+        return framed(number, written.proto(text, n=n, at=at, user=f"u{n}", **more))
+
+    def results(self) -> list[dict[str, Any]]:
+        found = [each.value for each in consume_all(self.servers, f"{NAME}.out")]
+        return sorted(found, key=lambda row: row["n"])
+
+    def dead(self) -> list[tuple[str, str, str]]:
+        return [(each.side, each.reason, each.message) for each in dead_letters(self.kafka, DEAD)]
+
+
+def result(n: int) -> dict[str, Any]:
+    return {"n": n, "kind": f"k{n}", "user": f"u{n}", "at": f"2023-11-14T22:13:20.{n:03}Z"}
+
+
+def test_avro_joins_protobuf_while_schemas_change_and_the_registry_goes(
+    kafka: EmbeddedKafka, registry: Apicurio, tmp_path: Path
+) -> None:
+    shop = Shop(kafka, registry)
+    spec = _SPEC.format(
+        name=NAME, servers=shop.servers, registry=registry.url, checkpoint=tmp_path / "checkpoint"
+    )
+    with Job(spec, tmp_path) as job:
+        shop.send("left", shop.left(shop.avro, 1))
+        shop.send("right", shop.right(shop.proto, 1))
+        job.wait_for_offsets(**shop.counts)
+        assert [result(1)] == shop.results()
+
+        _schemas_change(shop)
+        bad = _bad_records(shop)
+        job.wait_for_offsets(**shop.counts)
+        assert [result(1), result(2)] == shop.results()
+        assert bad == sorted((side, reason) for side, reason, _ in shop.dead())
+        _dead_letters_are_listed(job)
+
+        _registry_goes_and_comes_back(shop, job)
+        assert [result(1), result(2), result(3)] == shop.results()
+        assert len(bad) == len(shop.dead())
+
+        # The newest schema is another one by now, and reads all that the first has read.
+        assert 0 == job.terminate()
+        job.start()
+        shop.send("left", shop.left(shop.avro, 4))
+        shop.send("right", shop.right(shop.proto, 4))
+        job.wait_for_offsets(**shop.counts)
+        assert [result(n) for n in (1, 2, 3, 4)] == shop.results()
+        frozen = json.loads((tmp_path / "checkpoint" / "fingerprint.json").read_text())
+        assert str(shop.avro) != frozen["left.schema_id"]
+
+
+def _schemas_change(shop: Shop) -> None:
+    avro = shop.registry.register(f"{LEFT}-value", _WIDER)
+    proto = shop.registry.register(f"{RIGHT}-value", _WIDER_CLICK, "PROTOBUF")
+    shop.send("left", shop.left(avro, 2, _WIDER, more="x"))
+    shop.send("right", shop.right(proto, 2, _WIDER_CLICK, more="x"))
+
+
+def _bad_records(shop: Shop) -> list[tuple[str, str]]:
+    """What is sent, by side and reason."""
+    other = shop.registry.register("other", _OTHER)
+    bad = {
+        "incompatible_schema": framed(other, written.avro(_OTHER, n="one")),
+        "tombstone": None,
+        "undecodable_value": framed(shop.avro, b"\xff"),
+        "unknown_schema": framed(9_999_999, b"x"),
+    }
+    shop.send("left", *bad.values())
+    shop.send("right", *{**bad, "undecodable_value": b"garbage"}.values())
+    return [(side, reason) for side in ("left", "right") for reason in bad]
+
+
+def _dead_letters_are_listed(job: Job) -> None:
+    listed = job.command("dead-letters", "list", str(job.spec_file))
+
+    assert 0 == listed.returncode, listed.stderr
+    for line in (
+        "left unknown_schema: schema 9999999 is not known to the registry http://",
+        "left incompatible_schema: schema",
+        "field n: string cannot be read as long",
+        "left undecodable_value: schema",
+        "right incompatible_schema: schema",
+        "is AVRO, and PROTOBUF is read",
+        "right undecodable_value: does not begin with a byte 0",
+        "left tombstone: the record has no value",
+    ):
+        assert line in listed.stdout
+
+
+def _registry_goes_and_comes_back(shop: Shop, job: Job) -> None:
+    number = shop.registry.register(f"{LEFT}-value", {**_WIDER, "doc": "newer"})
+    shop.registry.hold()
+    shop.send("left", shop.left(number, 3, _WIDER, more="x"))
+    shop.send("right", shop.right(shop.proto, 3))
+
+    def failure() -> str | None:
+        status = job.status()
+        last = status.last_failure if status else None
+        return last.message if last is not None and last.code == "registry" else None
+
+    said = wait_until(failure, START_SECONDS, "the job tells that the registry is away")
+    assert f"schema registry {shop.registry.url} does not answer" in said
+    shop.registry.let_go()
+    job.wait_for_offsets(**shop.counts)

@@ -1,0 +1,84 @@
+"""A schema registry that answers as Confluent's does, in this process; or that is out of order."""
+
+import json
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from types import TracebackType
+from typing import Any, Self
+from urllib.parse import unquote
+
+NOT_FOUND = {"subjects": 40401, "schemas": 40403}
+
+
+class RegistryStub:
+    """`with RegistryStub() as registry:`; ids count from 1, as they do there."""
+
+    def __init__(self) -> None:
+        self.asked: list[str] = []
+        self.headers: list[dict[str, str]] = []
+        self.broken: tuple[int, str] | None = None
+        """Status and body of every answer; None: it is well."""
+        self._schemas: dict[int, dict[str, Any]] = {}
+        self._versions: dict[str, list[int]] = {}
+        stub = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_GET(self) -> None:
+                stub.asked.append(self.path)
+                stub.headers.append(dict(self.headers))
+                status, body = stub.broken or stub.answer(self.path)
+                self.send_response(status)
+                if status == 302:
+                    self.send_header("Location", body)
+                self.end_headers()
+                self.wfile.write(body.encode())
+
+            def log_message(self, *_: object) -> None:
+                pass
+
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.url = f"http://127.0.0.1:{self._server.server_address[1]}"
+
+    def register(
+        self,
+        subject: str,
+        schema: dict[str, Any] | str,
+        kind: str = "AVRO",
+        references: list[dict[str, Any]] | None = None,
+    ) -> int:
+        """The id of a new version of `subject`."""
+        text = schema if isinstance(schema, str) else json.dumps(schema)
+        number = len(self._schemas) + 1
+        self._schemas[number] = {
+            "schema": text,
+            "references": references or [],
+            # Left out for Avro, as there.
+            **({} if kind == "AVRO" else {"schemaType": kind}),
+        }
+        self._versions.setdefault(subject, []).append(number)
+        return number
+
+    def answer(self, path: str) -> tuple[int, str]:
+        kind, name, *rest = path.strip("/").split("/")
+        if kind == "schemas" and int(rest[0]) in self._schemas:
+            return 200, json.dumps(self._schemas[int(rest[0])])
+        ids = self._versions.get(unquote(name), []) if kind == "subjects" else []
+        if ids:
+            version = len(ids) if rest[1] == "latest" else int(rest[1])
+            number = ids[version - 1]
+            found = {**self._schemas[number], "subject": name, "version": version, "id": number}
+            return 200, json.dumps(found)
+        return 404, json.dumps({"error_code": NOT_FOUND.get(kind, 404), "message": "not found"})
+
+    def __enter__(self) -> Self:
+        threading.Thread(target=self._server.serve_forever, args=(0.05,), daemon=True).start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._server.shutdown()
+        self._server.server_close()

@@ -1,0 +1,178 @@
+"""Avro and Protobuf become the same columns, counts and dead letters as JSON, on Spark."""
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from job.dataflow import UNKNOWN_IDS, decoded, observed_metrics
+from job.dead_letters import selection
+from job.errors import RegistryError
+from job.failures import failure_of
+from job.formats.avro import _bare
+from job.formats.pinning import reader_schemas
+from job.formats.registry import RegistryAccess
+from job.plan import JoinPlan
+from job.planner import join_plan
+from job.spec import spec_from_yaml
+from tests.registry_stub import RegistryStub
+from tests.semantics.test_dead_letters import RECORDS, T0
+from tests.unit.formats import written
+from tests.unit.formats.written import field, framed, record
+from tests.unit.specs import spec_yaml
+
+pytestmark = pytest.mark.usefixtures("same_python")
+MILLIS = {"type": "long", "logicalType": "timestamp-millis"}
+SHOWN = record(
+    field("ad_id", "long"),
+    field("shown_at", ["null", MILLIS]),
+    field("seen", MILLIS),
+    field("tags", {"type": "map", "values": "int"}),
+    field("big", {"type": "bytes", "logicalType": "decimal", "precision": 20, "scale": 0}),
+)
+BARE = {**SHOWN, "fields": _bare(SHOWN)["fields"]}
+CLICK = """syntax = "proto3";
+message Click { int64 ad_id = 1; int64 clicked_at = 2; repeated string tags = 3; uint64 big = 4; }
+"""
+
+
+@dataclass
+class Side:
+    spark: SparkSession
+    registry: RegistryStub
+    plan: JoinPlan
+
+    def rows(self, *values: bytes | None, side: Any = "left", unknown: tuple[int, ...] = ()) -> Any:
+        at = datetime.fromtimestamp(T0 / 1000, UTC)
+        records = [(b"k", value, "t", 0, n, at, []) for n, value in enumerate(values)]
+        frame = self.spark.createDataFrame(records, RECORDS)
+        access = RegistryAccess(self.registry.url)
+        keep = selection.KEPT
+        return decoded(frame, self.plan.side(side), access, keep=keep, unknown_ids=unknown)
+
+
+@pytest.fixture
+def side(spark: SparkSession) -> Iterator[Side]:
+    with RegistryStub() as stub:
+        stub.register("impressions-value", SHOWN)
+        stub.register("clicks-value", CLICK, "PROTOBUF")
+        spec = spec_from_yaml(
+            spec_yaml(
+                schema_registry={"url": stub.url},
+                left__format="avro",
+                left__schema=None,
+                right__format="protobuf",
+                right__schema="ad_id BIGINT, clicked_at TIMESTAMP, tags ARRAY<STRING>, "
+                "big DECIMAL(20, 0)",
+                output__columns={"ad_id": "left.ad_id"},
+            ),
+            {},
+        )
+        yield Side(spark, stub, join_plan(spec, state_partitions=1, readers=reader_schemas(spec)))
+
+
+def shown(number: int = 1, **row: Any) -> bytes:
+    from decimal import Decimal
+
+    whole = {"ad_id": 7, "shown_at": T0, "seen": T0, "tags": {"a": 1}, "big": Decimal(5), **row}
+    return framed(number, written.avro(BARE, **whole))
+
+
+def values(rows: DataFrame, *names: str) -> list[dict[str, Any]]:
+    """As the output's JSON would show them."""
+    return [
+        json.loads(row.v) for row in rows.select(F.to_json(F.struct(*names)).alias("v")).collect()
+    ]
+
+
+def test_avro_has_the_columns_of_its_types(side: Side) -> None:
+    found = values(
+        side.rows(shown()), "left_ad_id", "left_shown_at", "left_tags", "left_big", "reason"
+    )
+
+    time = {"left_shown_at": "2023-11-14T22:13:20.000Z"}
+    assert [{"left_ad_id": 7, **time, "left_tags": {"a": 1}, "left_big": 5}] == found
+
+
+def test_protobuf_has_the_columns_of_its_types(side: Side) -> None:
+    value = written.proto(CLICK, ad_id=7, clicked_at=T0, tags=["a", "b"], big=2**64 - 1)
+    names = ("right_ad_id", "right_clicked_at", "right_tags", "right_big", "reason")
+
+    found = values(side.rows(framed(2, value), side="right"), *names)
+
+    time = {"right_clicked_at": "2023-11-14T22:13:20.000Z"}
+    assert [{"right_ad_id": 7, **time, "right_tags": ["a", "b"], "right_big": 2**64 - 1}] == found
+
+
+BAD = {
+    "tombstone": (None, "the record has no value"),
+    "undecodable_value": (b"{}", "does not begin with a byte 0 and the 4 of a schema's id"),
+    "unknown_schema": (framed(99, b"x"), "schema 99 is not known to the registry http://"),
+    "incompatible_schema": (framed(2, b"x"), "schema 2 is PROTOBUF, and AVRO is read"),
+    "missing_event_time": (shown(shown_at=None), "field shown_at is missing or null"),
+    "absurd_event_time": (
+        shown(shown_at=2**62),
+        "field shown_at is not between 1970 and the year 9999: 9223372036854775807",
+    ),
+    "future_event_time": (
+        shown(shown_at=T0 + 86_400_000),
+        "field shown_at is more than 1 hour ahead of the record: 2023-11-15 22:13:20",
+    ),
+    "schema_mismatch": (shown(seen=2**62), "not of the declared type: seen TIMESTAMP"),
+}
+
+
+def test_every_reason_is_counted_and_told(side: Side) -> None:
+    sent = [shown(), *(value for value, _ in BAD.values())]
+    counted = side.rows(*sent).agg(*observed_metrics(side.plan.left)).collect()[0].asDict()
+    late = F.lit(None).cast("timestamp")
+    told = (
+        side.rows(*sent)
+        .withColumn("is_late", F.lit(False))
+        .withColumn("late_watermark", late)
+        .selectExpr(*selection.selected(side.plan, side.plan.left))
+        .selectExpr("dead_reason", f"{selection.message(side.plan.left)} AS said")
+        .collect()
+    )
+
+    assert dict.fromkeys(BAD, 1) == {reason: counted[reason] for reason in BAD}
+    assert (len(sent), T0, [99]) == (
+        counted["records"], counted["event_time_max_ms"], counted[UNKNOWN_IDS]
+    )  # fmt: skip
+    assert [None, *BAD] == [row.dead_reason for row in told]
+    for row, (_, message) in zip(told[1:], BAD.values(), strict=True):
+        assert row.said.startswith(message)
+
+
+def test_schema_that_a_batch_found_unknown_stays_so_when_its_records_are_read_again(
+    side: Side,
+) -> None:
+    number = side.registry.register("later", SHOWN)
+
+    [found] = side.rows(shown(number), unknown=(number,)).select("reason").collect()
+
+    assert "unknown_schema" == found.reason
+
+
+def test_value_is_decoded_once(side: Side) -> None:
+    plan = side.rows(shown())._jdf.queryExecution().executedPlan().toString()
+
+    assert 1 == plan.count("ArrowEvalPython [")
+    assert 1 == plan.count("decode(")
+
+
+def test_registry_that_is_away_fails_the_batch_by_its_name(side: Side) -> None:
+    number = side.registry.register("later", SHOWN)
+    side.registry.broken = (503, "")
+
+    with pytest.raises(Exception, match="HTTP 503") as raised:
+        side.rows(shown(number)).collect()
+
+    failure = failure_of(raised.value, "b")
+    assert (RegistryError, True) == (type(failure), failure.retryable)
+    assert str(failure).startswith(f"schema registry {side.registry.url} answers /schemas/ids/")

@@ -1,0 +1,277 @@
+"""Which schema a side is read by, and what a spec, a plan and a checkpoint make of it."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from job.__main__ import app
+from job.errors import CheckpointError, SpecError
+from job.explain import explained, facts
+from job.fingerprint import fingerprint, refused
+from job.formats.pinning import proven, reader_schemas
+from job.formats.registry import RegistryAccess
+from job.plan import JoinPlan
+from job.planner import join_plan
+from job.spec import JoinSpec, spec_from_yaml
+from tests.registry_stub import RegistryStub
+from tests.unit.formats.written import CLICK, field, record
+from tests.unit.specs import spec_yaml
+
+MILLIS = {"type": "long", "logicalType": "timestamp-millis"}
+IMPRESSION = record(
+    field("ad_id", "long"), field("shown_at", MILLIS), field("cost", ["null", "double"])
+)
+
+
+@pytest.fixture
+def registry() -> Iterator[RegistryStub]:
+    with RegistryStub() as stub:
+        stub.register("impressions-value", IMPRESSION)
+        stub.register("clicks-value", CLICK, "PROTOBUF")
+        yield stub
+
+
+def text(registry: RegistryStub, **changes: Any) -> str:
+    formats = {
+        "left__format": "avro",
+        "left__schema": None,
+        "right__format": "protobuf",
+        "right__schema": None,
+        "schema_registry": {"url": registry.url},
+    }
+    # None is what `changed` removes, and the base has none to remove.
+    absent = {name for name, value in changes.items() if name == "schema_registry" and not value}
+    return spec_yaml(
+        **{name: value for name, value in {**formats, **changes}.items() if name not in absent}
+    )
+
+
+def spec(registry: RegistryStub, **changes: Any) -> JoinSpec:
+    return spec_from_yaml(text(registry, **changes), {})
+
+
+def plan(made: JoinSpec) -> JoinPlan:
+    return join_plan(made, state_partitions=2, readers=reader_schemas(made))
+
+
+def problems(made: JoinSpec) -> dict[str, str]:
+    with pytest.raises(SpecError) as raised:
+        plan(made)
+    return {problem.field: problem.message for problem in raised.value.problems}
+
+
+def test_columns_come_from_the_registry_where_none_are_written(registry: RegistryStub) -> None:
+    made = plan(spec(registry))
+
+    assert ("ad_id", "shown_at", "cost") == made.left.schema.names
+    assert "TIMESTAMP" == made.right.schema.columns[1].type
+    assert "Avro, subject impressions-value, schema 1 (version 1)" in explained(made)
+    assert {"left": 1, "right": 2} == {
+        side: values["schema_id"] for side, values in facts(made)["values"].items()
+    }
+
+
+def test_written_columns_alone_are_taken_of_wider_types(registry: RegistryStub) -> None:
+    registry.register("plain", record(field("n", "int"), field("at", "long"), field("u", "null")))
+    made = spec(
+        registry,
+        left__subject="plain",
+        left__schema="at TIMESTAMP, n BIGINT",
+        left__event_time="at",
+        left__key=["n"],
+        output__columns={"n": "left.n"},
+    )
+
+    assert ("at", "n") == plan(made).left.schema.names
+
+
+@pytest.mark.parametrize(
+    ("written", "says"),
+    [
+        ("ad_id STRING, shown_at TIMESTAMP", "is BIGINT in subject impressions-value"),
+        ("AD_ID BIGINT, shown_at TIMESTAMP", r"is no field .* it has ad_id, shown_at, cost"),
+        ("cost TIMESTAMP", "is DOUBLE in subject"),
+    ],
+)
+def test_written_columns_are_held_against_the_registry(
+    registry: RegistryStub, written: str, says: str
+) -> None:
+    import re
+
+    assert re.search(says, problems(spec(registry, left__schema=written))["left.schema"])
+
+
+def test_field_that_no_column_has_is_refused_by_name(registry: RegistryStub) -> None:
+    registry.register("odd", record(field("n", ["int", "string"]), field("at", MILLIS)))
+
+    with pytest.raises(SpecError, match=r"left\.schema: has a type in subject odd .*\(written: n"):
+        plan(spec(registry, left__subject="odd"))
+
+
+def test_subject_that_is_missing_or_of_another_format_is_named(registry: RegistryStub) -> None:
+    found = problems(spec(registry, left__subject="nowhere", right__subject="impressions-value"))
+
+    assert "is no subject of schema registry" in found["left.subject"]
+    assert "is AVRO in the registry, and `format` says protobuf" == found["right.subject"]
+
+
+@pytest.mark.parametrize(
+    ("changes", "says"),
+    [
+        ({"schema_registry": None}, "has format avro and no registry to ask"),
+        ({"left__format": "json"}, "says no columns"),
+        ({"left__format": "xml"}, "must be one of 'json', 'avro' or 'protobuf'"),
+        ({"schema_registry": {"url": "localhost:8081"}}, "is not a URL such as"),
+        ({"schema_registry": {"url": "https://a:hush@b"}}, "holds a name or password"),
+        ({"schema_registry": {"url": "http://b", "ca_file": "ca.pem"}}, "ca_file has no effect"),
+        (
+            {"schema_registry": {"url": "http://b", "username": "a", "password": "hush"}},
+            "must begin with https://",
+        ),
+        ({"schema_registry": {"url": "https://b", "username": "a"}}, "need each other"),
+        ({"schema_registry": {"url": "https://b", "passwrd": "hush"}}, "is no field"),
+    ],
+)
+def test_spec_that_makes_no_sense_is_refused_and_tells_no_secret(
+    registry: RegistryStub, changes: dict[str, Any], says: str
+) -> None:
+    with pytest.raises(SpecError) as raised:
+        spec(registry, **changes)
+
+    assert says in str(raised.value)
+    assert "hush" not in str(raised.value)
+
+
+def test_registry_without_a_side_that_asks_it_is_refused() -> None:
+    with pytest.raises(SpecError, match="has a schema_registry that no side asks"):
+        spec_from_yaml(spec_yaml(schema_registry={"url": "http://localhost:8081"}), {})
+
+
+def test_plan_without_a_registry_wants_the_columns_written(registry: RegistryStub) -> None:
+    made = spec(registry)
+
+    with pytest.raises(SpecError, match=r"left\.schema: is left out, and no registry is asked"):
+        join_plan(made, state_partitions=2)
+
+
+# What the checkpoint freezes.
+
+
+def evolved(registry: RegistryStub, *added: dict[str, Any]) -> JoinPlan:
+    registry.register("impressions-value", record(*IMPRESSION["fields"], *added))
+    return plan(spec(registry))
+
+
+def test_newer_schema_that_reads_all_of_the_old_one_is_proven(registry: RegistryStub) -> None:
+    frozen = fingerprint(plan(spec(registry)))
+    made = evolved(registry, field("more", "int", default=0))
+
+    renewed = proven(frozen, made.readers, RegistryAccess(registry.url))
+
+    assert fingerprint(made) == renewed
+    assert ("1", "3") == (frozen["left.schema_id"], renewed["left.schema_id"])
+    assert [] == refused(made, frozen)
+
+
+def test_newer_schema_that_does_not_is_refused_with_the_way_on(registry: RegistryStub) -> None:
+    frozen = fingerprint(plan(spec(registry)))
+    made = evolved(registry, field("more", "int"))
+
+    with pytest.raises(CheckpointError, match=r"begun with schema 1.*field more: is missing.*BACK"):
+        proven(frozen, made.readers, RegistryAccess(registry.url))
+
+
+def test_what_may_depend_on_a_value_is_no_proof(registry: RegistryStub) -> None:
+    frozen = fingerprint(plan(spec(registry)))
+    registry.register(
+        "impressions-value", record(*IMPRESSION["fields"][:2], field("cost", "double"))
+    )
+
+    with pytest.raises(CheckpointError, match="field cost: null cannot be read as double"):
+        proven(frozen, plan(spec(registry)).readers, RegistryAccess(registry.url))
+
+
+def test_old_schema_that_is_gone_is_no_proof(registry: RegistryStub) -> None:
+    made = plan(spec(registry))
+    frozen = {**fingerprint(made), "left.schema_id": "77"}
+
+    with pytest.raises(CheckpointError, match="the registry does not know it any more"):
+        proven(frozen, made.readers, RegistryAccess(registry.url))
+
+
+def test_column_in_state_of_another_type_is_refused_whatever_the_schemas(
+    registry: RegistryStub,
+) -> None:
+    first = plan(spec(registry))
+    wider = replace(first.left.kept_columns[0], type="DOUBLE")
+    made = replace(first, left=replace(first.left, kept_columns=(wider,)))
+
+    assert ["left columns held in state"] == [
+        change.field for change in refused(made, fingerprint(first))
+    ]
+
+
+# Commands.
+
+
+def streamjoin(tmp_path: Path, written: str, *arguments: str) -> tuple[int, str]:
+    path = tmp_path / "join.yaml"
+    path.write_text(written)
+    command, *rest = arguments
+    done = CliRunner().invoke(app, [command, str(path), *rest])
+    return done.exit_code, done.output
+
+
+COLUMNS = {
+    "left__schema": "ad_id BIGINT, shown_at TIMESTAMP, cost DOUBLE",
+    "right__schema": "ad_id BIGINT, clicked_at TIMESTAMP, user STRING",
+}
+
+
+def test_plan_tells_the_pinned_schema_or_that_none_could_be_asked(
+    registry: RegistryStub, tmp_path: Path
+) -> None:
+    written = text(registry, **COLUMNS)
+    code, said = streamjoin(tmp_path, written, "plan")
+    assert (0, True) == (code, "subject clicks-value, schema 2 (version 1)" in said)
+
+    registry.broken = (503, "")
+    code, said = streamjoin(tmp_path, written, "plan")
+    assert (0, True) == (code, "the newest when the job starts; no registry has said" in said)
+    assert "not held against the registry" in said
+
+    code, said = streamjoin(tmp_path, text(registry), "plan")
+    assert (1, True) == (code, f"schema registry {registry.url} answers" in said)
+    assert "Traceback" not in said
+
+
+def test_job_does_not_start_without_its_registry(registry: RegistryStub, tmp_path: Path) -> None:
+    registry.broken = (503, "")
+
+    code, said = streamjoin(tmp_path, text(registry, **COLUMNS), "run")
+
+    assert (1, True) == (code, "HTTP 503" in said)
+
+
+def test_spec_tests_are_rows_after_decoding_and_need_the_columns(
+    registry: RegistryStub, tmp_path: Path
+) -> None:
+    at = "2026-01-01T00:00:00Z"
+    case = {
+        "name": "a click finds its impression",
+        "left": [{"ad_id": 1, "shown_at": at, "cost": 2.5}],
+        "right": [{"ad_id": 1, "clicked_at": at, "user": "u"}],
+        "output": [{"ad_id": 1, "cost": 2.5, "user": "u"}],
+    }
+    assert 0 == streamjoin(tmp_path, text(registry, tests=[case]), "test")[0]
+
+    registry.broken = (503, "")
+    elsewhere = {"url": registry.url, "username": "u", "password_file": "/nowhere"}
+    written = text(registry, tests=[case], schema_registry=elsewhere, **COLUMNS)
+    assert 0 == streamjoin(tmp_path, written, "test")[0]
+    code, said = streamjoin(tmp_path, text(registry, tests=[case]), "test")
+    assert (1, True) == (code, "HTTP 503" in said)
