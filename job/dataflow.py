@@ -1,23 +1,22 @@
 """From a JoinPlan to one streaming DataFrame. Read top-down: each step stands below its caller."""
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
+from typing import TYPE_CHECKING
 
-import pyarrow as pa
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
-from pyspark.sql.pandas.functions import arrow_udf
-from pyspark.sql.pandas.types import to_arrow_type
-from pyspark.sql.types import StructType
 
 from job import decoding
 from job.durations import milliseconds
 from job.expressions import SIDES, Side, column_name
-from job.formats.decoder import UNKNOWN_SCHEMA, Decoder
-from job.formats.registry import RegistryAccess
+from job.formats.schemas import UNKNOWN_SCHEMA
 from job.kafka_security import KafkaAccess, spark_options
 from job.plan import JoinPlan, SidePlan, position_column, window_end_column
 from job.progress import REASONS
 from job.spec import JoinType
+
+if TYPE_CHECKING:
+    from job.formats.registry import RegistryAccess
 
 ID_HEADER = "streamjoin-id"
 UNKNOWN_IDS = "unknown_schema_ids"
@@ -54,7 +53,7 @@ def dataflow(
     left_records: DataFrame,
     right_records: DataFrame,
     plan: JoinPlan,
-    registry: RegistryAccess | None = None,
+    registry: "RegistryAccess | None" = None,
 ) -> DataFrame:
     """As `kafka_dataflow`, from two streams with the columns of Spark's Kafka source."""
     left = side_rows(left_records, plan.left, plan, registry)
@@ -63,7 +62,7 @@ def dataflow(
 
 
 def side_rows(
-    records: DataFrame, side: SidePlan, plan: JoinPlan, registry: RegistryAccess | None
+    records: DataFrame, side: SidePlan, plan: JoinPlan, registry: "RegistryAccess | None"
 ) -> DataFrame:
     """One side's rows as the join holds them: kept columns, position, watermarked event time.
 
@@ -79,33 +78,21 @@ def side_rows(
 def decoded(
     records: DataFrame,
     side: SidePlan,
-    registry: RegistryAccess | None,
+    registry: "RegistryAccess | None",
     keep: Sequence[str] = (),
     unknown_ids: Collection[int] = (),
 ) -> DataFrame:
     """`keep`: what else of the record, and of the first step, comes with it. `unknown_ids`: of
     schemas that are taken for unknown."""
     if side.format.has_registry:
-        assert side.reader is not None, "a job pins the schema"
-        assert registry is not None, "a side with a registry has access to it"
-        decoder = Decoder(side.reader, registry, frozenset(unknown_ids))
-        records = records.withColumn(decoding.DECODED, in_python(decoder, side)(F.col("value")))
+        # A join of JSON does not wait for Arrow.
+        from job.value_udf import decoded_value
+
+        records = records.withColumn(decoding.DECODED, decoded_value(side, registry, unknown_ids))
     steps = (decoding.parsed(side), [*decoding.typed(side), *keep], decoding.judged(side))
     for step in steps:
         records = records.selectExpr(*step)
     return records.withColumn(side.event_time_column, F.expr(decoding.event_time_of_readable(side)))
-
-
-def in_python(decoder: Decoder, side: SidePlan) -> Callable[[Column], Column]:
-    """Records go through it as arrays of Arrow, on the executors."""
-    kind = decoding.decoded_type(side)
-    row = to_arrow_type(StructType.fromDDL(kind))
-
-    def decode(values: pa.Array) -> pa.Array:
-        return decoder(values, row)
-
-    # Spark asks for hints in the place of its functionType, and its stubs do not know of that.
-    return arrow_udf(decode, kind)  # type: ignore[call-overload, no-any-return]
 
 
 def watermarked(rows: DataFrame, side: SidePlan) -> DataFrame:

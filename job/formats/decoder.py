@@ -13,6 +13,9 @@ import pyarrow as pa
 
 from job.formats.registry import RegistryAccess, schema_by_id
 from job.formats.schemas import (
+    INCOMPATIBLE_SCHEMA,
+    UNDECODABLE_VALUE,
+    UNKNOWN_SCHEMA,
     Difference,
     IncompatibleError,
     ReaderSchema,
@@ -21,10 +24,6 @@ from job.formats.schemas import (
     UnreadableError,
 )
 from job.spec import Format
-
-UNDECODABLE_VALUE = "undecodable_value"
-UNKNOWN_SCHEMA = "unknown_schema"
-INCOMPATIBLE_SCHEMA = "incompatible_schema"
 
 _HEADER_BYTES = 5
 

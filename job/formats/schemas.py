@@ -7,6 +7,11 @@ from job.expressions import Side
 from job.spec import Format
 from job.value_schema import ValueSchema
 
+UNDECODABLE_VALUE = "undecodable_value"
+UNKNOWN_SCHEMA = "unknown_schema"
+INCOMPATIBLE_SCHEMA = "incompatible_schema"
+"""Reasons of progress.REASONS."""
+
 
 @dataclass(frozen=True)
 class RegisteredSchema:

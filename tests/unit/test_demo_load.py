@@ -26,7 +26,7 @@ from deploy.local.demo_load import (
     demo_records,
     expected_rows,
 )
-from job.formats.decoder import INCOMPATIBLE_SCHEMA, UNDECODABLE_VALUE, UNKNOWN_SCHEMA
+from job.formats.schemas import INCOMPATIBLE_SCHEMA, UNDECODABLE_VALUE, UNKNOWN_SCHEMA
 from job.progress import REASONS
 from job.spec import spec_from_yaml
 

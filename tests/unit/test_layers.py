@@ -27,6 +27,7 @@ RANKS = (
     ("dead_letters",),
     ("explain", "control", "semantics"),
     (
+        "value_udf",
         "dataflow",
         "preflight",
         "retention",
@@ -47,6 +48,7 @@ RANKS = (
 RANK = {name: rank for rank, names in enumerate(RANKS) for name in names}
 WITH_SPARK = {
     "state_reader",
+    "value_udf",
     "dataflow",
     "delivery",
     "folder",
