@@ -1,6 +1,7 @@
 """A folder on any file system that Hadoop reaches: local, hdfs:, s3a:, abfss:, gs:."""
 
 import json
+import os
 import uuid
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
@@ -105,6 +106,9 @@ class Folder:
             stream.write(content)
             stream.close()
             return
+        if self.scheme == "file":
+            self._replace(Path(path.toUri().getPath()), content)
+            return
         temporary = self._hadoop.fs.Path(path.getParent(), f".{path.getName()}.{self._writer}.tmp")
         stream = self._files.create(temporary, True)
         try:
@@ -119,6 +123,18 @@ class Folder:
         options = self._jvm.java.lang.reflect.Array.newInstance(overwrite, 1)
         options[0] = overwrite.getField("OVERWRITE").get(None)
         context.rename(temporary, path, options)
+
+    def _replace(self, file: Path, content: bytes) -> None:
+        """Without Hadoop's checksum: that is a second file, renamed after the first, and a kill in
+        between leaves two that do not fit together, which nobody can read."""
+        file.parent.mkdir(parents=True, exist_ok=True)
+        temporary = file.with_name(f".{file.name}.{self._writer}.tmp")
+        with temporary.open("wb") as stream:
+            stream.write(content)
+            stream.flush()
+            os.fsync(stream.fileno())
+        file.with_name(f".{file.name}.crc").unlink(missing_ok=True)
+        temporary.replace(file)
 
     def remove(self, name: str) -> None:
         """Harmless where there is no such file."""

@@ -165,6 +165,8 @@ def _conf_of(plan: JoinPlan) -> dict[str, str]:
     conf["spark.sql.shuffle.partitions"] = str(plan.state_partitions)
     conf[f"{_STREAMING}queryEvolution.enableSourceEvolution"] = "false"  # memory has no names
     conf[f"{_STREAMING}numRecentProgressUpdates"] = "100"
+    # The plan leaves the counting of rows to state_rows.py; here Spark's own count is compared.
+    conf[f"{_STREAMING}stateStore.rocksdb.trackTotalNumberOfRows"] = "true"
     return conf
 
 
