@@ -124,7 +124,7 @@ class Folder:
         options[0] = overwrite.getField("OVERWRITE").get(None)
         context.rename(temporary, path, options)
 
-    def _replace(self, file: Path, content: bytes) -> None:
+    def _replace(self, file: Path, content: bytearray) -> None:
         """Without Hadoop's checksum: that is a second file, renamed after the first, and a kill in
         between leaves two that do not fit together, which nobody can read."""
         file.parent.mkdir(parents=True, exist_ok=True)
