@@ -2,7 +2,7 @@
 # Needs a Python 3.11 or newer; the first run of any target prepares the rest.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup ready run test check bench differential soak clean up down test-docker
+.PHONY: help setup ready run test check bench bench-peers differential soak clean up down test-docker
 
 PYTHON_HERE := .venv/bin/python
 
@@ -29,6 +29,10 @@ check: ready ## style and types
 
 bench: ready ## measure throughput and latency
 	@$(PYTHON_HERE) -m bench
+
+bench-peers: ready ## measure the same join in Kafka Streams and Flink beside it; needs a JDK
+	@$(PYTHON_HERE) -m bench --program streamjoin --program kafka-streams \
+		--program flink-rocksdb --program flink-hashmap
 
 differential: ready ## compare N random joins with the plain-Python model
 	@$(PYTHON_HERE) -m tests.semantics.differential $(N)

@@ -7,7 +7,8 @@ import argparse
 import shutil
 import sys
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
@@ -20,12 +21,15 @@ from bench.load import WORKLOADS
 from bench.programs import PROGRAMS
 from bench.report import (
     Measurement,
+    Runs,
     append_line,
     latency_table,
     machine,
+    printed,
     throughput_table,
     verdicts,
 )
+from bench.running import Program
 from bench.throughput import Throughput
 from deploy.local.kafka import EmbeddedKafka
 from job.errors import StreamjoinError
@@ -47,21 +51,31 @@ class Bench:
         self._arguments = arguments
         self._kafka = kafka
         self._workload = WORKLOADS[arguments.workload]
-        self._program = PROGRAMS[arguments.program]
+        # Named twice, a program is still one.
+        self._programs = [PROGRAMS[name] for name in dict.fromkeys(arguments.programs)]
         self._console = Console()
 
     def run(self) -> bool:
         """Measure and report; whether all results were right."""
+        self._prepare()
         waiting = self._backlog()
-        throughputs: list[Throughput] = []
-        latencies: list[Latency] = []
-        for number in range(1, self._arguments.runs + 1):
-            throughputs.append(self._measured(number, lambda at: self._throughput(waiting, at)))
+        throughputs: Runs[Throughput] = {program.name: [] for program in self._programs}
+        latencies: Runs[Latency] = {program.name: [] for program in self._programs}
+        for number, program in in_turn(self._programs, self._arguments.runs):
+            throughputs[program.name].append(
+                self._measured(number, program, partial(self._throughput, program, waiting))
+            )
             if self._arguments.latency_seconds:
-                latencies.append(self._measured(number, self._latency))
+                latencies[program.name].append(
+                    self._measured(number, program, partial(self._latency, program))
+                )
         self._report(throughputs, latencies)
-        runs: list[Measurement] = [*throughputs, *latencies]
-        return all(run.correct for run in runs)
+        return all(run.correct for runs in both(throughputs, latencies) for run in runs)
+
+    def _prepare(self) -> None:
+        with self._console.status("Jars and classes of the programs…"):
+            for program in self._programs:
+                program.prepare()
 
     def _backlog(self) -> Backlog:
         folder = _KAFKA / "backlogs"
@@ -69,12 +83,12 @@ class Bench:
         with self._console.status("Records into Kafka, once; they are kept for the next time…"):
             return backlog(self._workload, self._arguments.records, self._kafka, folder)
 
-    def _throughput(self, waiting: Backlog, folder: Path) -> Throughput:
-        return throughput.measured(self._program, self._workload, waiting, self._kafka, folder)
+    def _throughput(self, program: Program, waiting: Backlog, folder: Path) -> Throughput:
+        return throughput.measured(program, self._workload, waiting, self._kafka, folder)
 
-    def _latency(self, folder: Path) -> Latency:
+    def _latency(self, program: Program, folder: Path) -> Latency:
         return latency.measured(
-            self._program,
+            program,
             self._workload,
             self._kafka,
             folder,
@@ -82,37 +96,51 @@ class Bench:
             seconds=self._arguments.latency_seconds,
         )
 
-    def _measured(self, number: int, measure: Callable[[Path], Run]) -> Run:
+    def _measured(self, number: int, program: Program, measure: Callable[[Path], Run]) -> Run:
         folder = _DATA / "runs" / uuid.uuid4().hex[:8]
-        with self._console.status(f"Run {number} of {self._arguments.runs}…"):
+        with self._console.status(f"{program.name}, run {number} of {self._arguments.runs}…"):
             run = measure(folder)
-        settings = {name: value for name, value in vars(self._arguments).items() if name != "runs"}
-        append_line(_RESULTS, run, settings)
+        append_line(_RESULTS, run, self._settings(program))
         if run.correct:
             shutil.rmtree(folder)
         else:
             self._say(f"The program's log and state are kept in {folder}")
         return run
 
-    def _report(self, throughputs: list[Throughput], latencies: list[Latency]) -> None:
-        name = f"{self._program.name}, workload {self._workload.name}, runs: {len(throughputs)}"
+    def _settings(self, program: Program) -> dict[str, object]:
+        told = vars(self._arguments)
+        settings = {name: told[name] for name in told if name not in {"runs", "programs"}}
+        return {"program": program.name, **settings}
+
+    def _report(self, throughputs: Runs[Throughput], latencies: Runs[Latency]) -> None:
+        name = f"Workload {self._workload.name}, runs: {self._arguments.runs}"
         self._say(machine())
-        self._say(f"\n{name}, {self._arguments.records:,} records a side waiting in Kafka")
-        self._console.print(throughput_table(throughputs))
-        if latencies:
+        waiting = f"{self._arguments.records:,} impressions and the clicks on them"
+        self._say(f"\n{name}, {waiting} waiting in Kafka")
+        self._say(printed(throughput_table(throughputs)))
+        if self._arguments.latency_seconds:
             self._say(f"{name}, {self._arguments.rate:,} records/s a side")
-            self._console.print(latency_table(latencies))
+            self._say(printed(latency_table(latencies)))
         for line in self._verdicts(throughputs, latencies):
             self._say(line)
 
     def _say(self, line: str) -> None:
-        self._console.print(line, soft_wrap=True, highlight=False)
+        self._console.print(line, soft_wrap=True, highlight=False, markup=False)
 
-    def _verdicts(self, throughputs: list[Throughput], latencies: list[Latency]) -> Iterator[str]:
-        runs: list[Measurement] = [*throughputs, *latencies]
+    def _verdicts(self, throughputs: Runs[Throughput], latencies: Runs[Latency]) -> Iterator[str]:
+        runs = [run for runs in both(throughputs, latencies) for run in runs]
         yield f"{sum(run.correct for run in runs)} of {len(runs)} result sets are as expected."
         yield from verdicts("throughput", throughputs)
         yield from verdicts("latency", latencies)
+
+
+def in_turn(programs: Sequence[Program], runs: int) -> Iterator[tuple[int, Program]]:
+    """The first run of each, then the second of each: what changes on the machine hits them all."""
+    return ((number, program) for number in range(1, runs + 1) for program in programs)
+
+
+def both(throughputs: Runs[Throughput], latencies: Runs[Latency]) -> list[Sequence[Measurement]]:
+    return [*throughputs.values(), *latencies.values()]
 
 
 def main() -> int:
@@ -129,10 +157,18 @@ def main() -> int:
 
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="bench", description="Measure the join on this machine.")
-    parser.add_argument("--records", type=int, default=1_000_000, help="on each side (1,000,000)")
+    parser.add_argument(
+        "--records", type=int, default=1_000_000, help="on the left side (1,000,000)"
+    )
     parser.add_argument("--runs", type=int, default=3, help="of each measurement (3)")
     parser.add_argument("--workload", choices=WORKLOADS, default="inner")
-    parser.add_argument("--program", choices=PROGRAMS, default="streamjoin")
+    parser.add_argument(
+        "--program",
+        action="append",
+        dest="programs",
+        choices=PROGRAMS,
+        help="several in turn, when it is given several times (streamjoin)",
+    )
     parser.add_argument("--rate", type=int, default=1_000, help="records/s a side (1,000)")
     parser.add_argument(
         "--latency-seconds",
@@ -140,7 +176,9 @@ def _arguments() -> argparse.Namespace:
         default=60,
         help="measured at that rate; 0: not at all (60)",
     )
-    return parser.parse_args()
+    arguments = parser.parse_args()
+    arguments.programs = arguments.programs or ["streamjoin"]
+    return arguments
 
 
 if __name__ == "__main__":

@@ -6,18 +6,29 @@ import time
 import uuid
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
-from itertools import zip_longest
 from pathlib import Path
+from typing import NamedTuple
 
 from confluent_kafka import Producer
 
 from bench import load
-from bench.load import Click, Impression, RowSet, Workload, joined, row_set
+from bench.load import (
+    Click,
+    Impression,
+    RowSet,
+    Workload,
+    click_alone,
+    closing_events,
+    closing_time,
+    joined,
+    row_set,
+)
 from bench.topics import delete_topics, topic_names
 from deploy.local.kafka import EmbeddedKafka
 from job.errors import BrokerError
 
 _PRODUCE_SECONDS = 300.0
+_PARTITION_OF_THE_KEY = -1
 # Let librdkafka serve its queue this often.
 _SERVE_EVERY = 10_000
 
@@ -27,8 +38,20 @@ class Backlog:
     left_topic: str
     right_topic: str
     records: int
-    """In both topics together."""
+    """In both topics together, those that close them not counted."""
     expected: RowSet
+    """What a join of the two puts out."""
+    clicks: RowSet
+    """What a program that joins nothing puts out."""
+    closing_time: int
+    """When the events that close it are, in epoch milliseconds; see `close`."""
+
+
+class _Addressed(NamedTuple):
+    topic: str
+    event: Impression | Click
+    partition: int = _PARTITION_OF_THE_KEY
+    """By default the one that the key's hash gives."""
 
 
 def backlog(workload: Workload, records: int, kafka: EmbeddedKafka, folder: Path) -> Backlog:
@@ -66,7 +89,8 @@ def _version(workload: Workload) -> str:
 
 def _noted(note: Path) -> Backlog:
     fields = json.loads(note.read_text())
-    return Backlog(**{**fields, "expected": RowSet(**fields["expected"])})
+    sets = {name: RowSet(**fields[name]) for name in ("expected", "clicks")}
+    return Backlog(**{**fields, **sets})
 
 
 def _make(workload: Workload, records: int, kafka: EmbeddedKafka) -> Backlog:
@@ -75,25 +99,46 @@ def _make(workload: Workload, records: int, kafka: EmbeddedKafka) -> Backlog:
     left, right = f"{name}-left", f"{name}-right"
     kafka.create_topics([left, right], partitions=workload.partitions)
     _produce(kafka, _interleaved(left, impressions, right, clicks))
-    return Backlog(
+    made = Backlog(
         left_topic=left,
         right_topic=right,
         records=len(impressions) + len(clicks),
         expected=row_set(joined(impressions, clicks, workload)),
+        clicks=row_set(map(click_alone, clicks)),
+        closing_time=closing_time(impressions, workload),
     )
+    if workload.has_unmatched:
+        close(made, workload, kafka)
+    return made
+
+
+def close(backlog: Backlog, workload: Workload, kafka: EmbeddedKafka) -> None:
+    """Let the last unmatched rows come out: once is enough for Spark and Flink.
+
+    Kafka Streams looks for them once a second, and only when a record comes.
+    """
+    _produce(kafka, _closing(backlog, workload))
+
+
+def _closing(backlog: Backlog, workload: Workload) -> Iterator[_Addressed]:
+    for partition, shown, clicked in closing_events(backlog.closing_time, workload):
+        yield _Addressed(backlog.left_topic, shown, partition)
+        yield _Addressed(backlog.right_topic, clicked, partition)
 
 
 def _interleaved(
     left: str, impressions: list[Impression], right: str, clicks: list[Click]
-) -> Iterator[tuple[str, Impression | Click]]:
-    for shown, clicked in zip_longest(impressions, clicks):
-        if shown is not None:
-            yield left, shown
-        if clicked is not None:
-            yield right, clicked
+) -> Iterator[_Addressed]:
+    # In step, whatever their numbers: a reader takes as much of event time from both.
+    done = 0
+    for number, shown in enumerate(impressions, start=1):
+        yield _Addressed(left, shown)
+        due = number * len(clicks) // len(impressions)
+        yield from (_Addressed(right, clicked) for clicked in clicks[done:due])
+        done = due
 
 
-def _produce(kafka: EmbeddedKafka, events: Iterator[tuple[str, Impression | Click]]) -> None:
+def _produce(kafka: EmbeddedKafka, events: Iterator[_Addressed]) -> None:
     producer = Producer(
         {
             "bootstrap.servers": kafka.bootstrap_servers,
@@ -106,18 +151,19 @@ def _produce(kafka: EmbeddedKafka, events: Iterator[tuple[str, Impression | Clic
         }
     )
     deadline = time.monotonic() + _PRODUCE_SECONDS
-    for count, (topic, event) in enumerate(events):
-        _enqueue(producer, topic, event, deadline)
+    for count, event in enumerate(events):
+        _enqueue(producer, event, deadline)
         if count % _SERVE_EVERY == 0:
             producer.poll(0)
     if left_behind := producer.flush(max(0.0, deadline - time.monotonic())):
         raise BrokerError(f"the broker did not take the last {left_behind} records in time")
 
 
-def _enqueue(producer: Producer, topic: str, event: Impression | Click, deadline: float) -> None:
+def _enqueue(producer: Producer, sent: _Addressed, deadline: float) -> None:
+    key, value = str(sent.event.ad_id), sent.event.value()
     while True:
         try:
-            producer.produce(topic, key=str(event.ad_id), value=event.value())
+            producer.produce(sent.topic, value, key, sent.partition)
         except BufferError:
             if time.monotonic() > deadline:
                 raise

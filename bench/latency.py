@@ -16,9 +16,20 @@ from typing import NamedTuple
 from confluent_kafka import Consumer, Producer
 
 from bench.figures import percentile
-from bench.load import Click, Impression, Workload, click, impression, row, row_of, row_set
+from bench.load import (
+    Click,
+    Impression,
+    RowSet,
+    Workload,
+    click,
+    click_alone,
+    impression,
+    row,
+    row_of,
+    row_set,
+)
 from bench.output import new_output
-from bench.programs import Program, Running, Task, running
+from bench.running import Program, Running, Task, running
 from bench.topics import temporary_topics
 from deploy.local.kafka import EmbeddedKafka
 from job.errors import StreamjoinError
@@ -121,7 +132,7 @@ def measured(
         consumer = opened.enter_context(output.consumer())
         opened.callback(stream.end)
         stream.start()
-        return _watched(Watcher(consumer, run), stream, seconds)
+        return _watched(Watcher(consumer, run), stream, program, seconds)
 
 
 class Watcher:
@@ -146,7 +157,7 @@ class Watcher:
         return True
 
 
-def _watched(watcher: Watcher, stream: Stream, seconds: float) -> Latency:
+def _watched(watcher: Watcher, stream: Stream, program: Program, seconds: float) -> Latency:
     if not watcher.watch(1, at_most_seconds=_FIRST_OUTPUT_SECONDS):
         raise StreamjoinError(f"nothing came out within {_FIRST_OUTPUT_SECONDS:.0f} s")
     watcher.watch(math.inf, at_most_seconds=min(_WARM_UP_SECONDS, seconds))
@@ -156,16 +167,17 @@ def _watched(watcher: Watcher, stream: Stream, seconds: float) -> Latency:
     stream.end()
     watcher.watch(stream.pairs, at_most_seconds=_REST_SECONDS)
     watcher.watch(math.inf, at_most_seconds=_SETTLED_SECONDS)
-    return _figures(watcher, stream, since=since, until=until)
+    pairs = map(stream.pair, range(stream.pairs))
+    due = (row(*pair) if program.joins else click_alone(pair[1]) for pair in pairs)
+    return _figures(watcher, row_set(due), since=since, until=until)
 
 
-def _figures(watcher: Watcher, stream: Stream, *, since: float, until: float) -> Latency:
-    expected = row_set(row(*stream.pair(ad_id)) for ad_id in range(stream.pairs))
+def _figures(watcher: Watcher, expected: RowSet, *, since: float, until: float) -> Latency:
     rows = [row_of(each.value) for each in watcher.seen]
     latencies = sorted(
         each.at_ms - result.clicked_at
         for each, result in zip(watcher.seen, rows, strict=True)
-        if since <= result.clicked_at / 1_000 < until
+        if result.clicked_at is not None and since <= result.clicked_at / 1_000 < until
     )
     watch = watcher.run.watch
     spent = watch.spent(since, until)

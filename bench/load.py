@@ -1,8 +1,8 @@
 """What is joined, and what has to come out. Pure: no broker, no clock.
 
-Ad impressions, evenly spread over event time, and one click on each. Nearly all clicks come within
-the match window; one in fifty comes before the impression or after the window, so that a join
-which mistakes either bound has a wrong result.
+Ad impressions, evenly spread over event time, and a click on each or on most. Nearly all clicks
+come within the match window; one in fifty comes before the impression or after the window, so that
+a join which mistakes either bound has a wrong result.
 """
 
 import hashlib
@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from random import Random
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _FIRST_EVENT_MS = 1_700_000_000_000
@@ -26,6 +26,9 @@ class Workload:
     """A join and the shape of its input. Two workloads that differ in any field share no topics."""
 
     name: str
+    join_type: Literal["inner", "left_outer"] = "inner"
+    unclicked_share: float = 0.0
+    """Of the impressions."""
     match_window_ms: int = 10_000
     """A click matches from its impression's event time until this much later."""
     watermark_delay_ms: int = 10_000
@@ -36,8 +39,19 @@ class Workload:
     partitions: int = 4
     seed: int = 7
 
+    @property
+    def has_unmatched(self) -> bool:
+        """Whether an impression without a match comes out, once none can come any more."""
+        return self.join_type == "left_outer"
 
-WORKLOADS = {workload.name: workload for workload in [Workload("inner")]}
+
+WORKLOADS = {
+    workload.name: workload
+    for workload in [
+        Workload("inner"),
+        Workload("left_outer", join_type="left_outer", unclicked_share=0.3),
+    ]
+}
 
 
 class Impression(NamedTuple):
@@ -63,13 +77,13 @@ class Click(NamedTuple):
 
 
 class Row(NamedTuple):
-    """One row of the result; times in epoch milliseconds."""
+    """One row of the result; times in epoch milliseconds. A side that is not in it is None."""
 
     ad_id: int
-    campaign: str
-    user: str
-    shown_at: int
-    clicked_at: int
+    campaign: str | None
+    user: str | None
+    shown_at: int | None
+    clicked_at: int | None
 
 
 @dataclass(frozen=True)
@@ -89,7 +103,7 @@ def click(ad_id: int, clicked_at: int) -> Click:
 
 
 def events(workload: Workload, records: int) -> tuple[list[Impression], list[Click]]:
-    """`records` events a side, each side in its order of arrival."""
+    """`records` impressions and the clicks on them, each side in its order of arrival."""
     random = Random(workload.seed)
     impressions = [
         impression(
@@ -100,7 +114,9 @@ def events(workload: Workload, records: int) -> tuple[list[Impression], list[Cli
         for ad_id in range(records)
     ]
     clicks = [
-        click(shown.ad_id, shown.shown_at + _click_delay(random, workload)) for shown in impressions
+        click(shown.ad_id, shown.shown_at + _click_delay(random, workload))
+        for shown in impressions
+        if random.random() >= workload.unclicked_share
     ]
     jitter = workload.out_of_order_ms
     impressions.sort(key=lambda event: event.shown_at + random.random() * jitter)
@@ -115,21 +131,48 @@ def _click_delay(random: Random, workload: Workload) -> int:
     return -delay if random.random() < 0.5 else workload.match_window_ms + delay
 
 
+def closing_time(impressions: Iterable[Impression], workload: Workload) -> int:
+    """So late that at this watermark no impression waits for its click any more."""
+    # Twice as late as it need be: Flink SQL lets a row wait for half its window longer.
+    waits = workload.match_window_ms + workload.watermark_delay_ms
+    return max(event.shown_at for event in impressions) + 2 * waits
+
+
+def closing_events(at: int, workload: Workload) -> Iterator[tuple[int, Impression, Click]]:
+    """The last event of each partition on both sides; nothing comes out of them.
+
+    Unmatched rows come out when the watermark has passed their window. These have each another key
+    and all the same time, so that the watermark never passes their own windows.
+    """
+    for partition in range(workload.partitions):
+        yield partition, impression(-1 - 2 * partition, at, 0.0), click(-2 - 2 * partition, at)
+
+
 def joined(
     impressions: Iterable[Impression], clicks: Iterable[Click], workload: Workload
 ) -> Iterator[Row]:
-    """The rows that the inner join must put out, from the events alone."""
+    """The rows that the join must put out, from the events alone."""
     clicks_of = defaultdict(list)
     for event in clicks:
         clicks_of[event.ad_id].append(event)
     for shown in impressions:
-        for clicked in clicks_of.get(shown.ad_id, ()):
-            if 0 <= clicked.clicked_at - shown.shown_at <= workload.match_window_ms:
-                yield row(shown, clicked)
+        matches = [
+            clicked
+            for clicked in clicks_of.get(shown.ad_id, ())
+            if 0 <= clicked.clicked_at - shown.shown_at <= workload.match_window_ms
+        ]
+        yield from (row(shown, clicked) for clicked in matches)
+        if workload.has_unmatched and not matches:
+            yield Row(shown.ad_id, shown.campaign, None, shown.shown_at, None)
 
 
 def row(shown: Impression, clicked: Click) -> Row:
     return Row(shown.ad_id, shown.campaign, clicked.user, shown.shown_at, clicked.clicked_at)
+
+
+def click_alone(clicked: Click) -> Row:
+    """What a program that joins nothing makes of a click."""
+    return Row(clicked.ad_id, None, clicked.user, None, clicked.clicked_at)
 
 
 def row_of(value: bytes) -> Row:
@@ -144,7 +187,9 @@ def row_of(value: bytes) -> Row:
     )
 
 
-def _milliseconds(iso: str) -> int:
+def _milliseconds(iso: str | None) -> int | None:
+    if iso is None:
+        return None
     # Rounded: the seconds since 1970 are a float, a hair beside the millisecond that was written.
     return round((datetime.fromisoformat(iso) - EPOCH).total_seconds() * 1_000)
 

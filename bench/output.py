@@ -19,7 +19,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # its own re-
     OffsetSpec,
 )
 
-from bench.topics import temporary_topics
+from bench.topics import delete_topics, temporary_topics, topic_names
 from deploy.local.kafka import EmbeddedKafka
 from job.errors import BrokerError
 
@@ -104,3 +104,5 @@ def new_output(kafka: EmbeddedKafka, partitions: int) -> Iterator[Output]:
     topic = f"output-{uuid.uuid4().hex[:8]}"
     with temporary_topics(kafka, topic, partitions=partitions, append_time=True):
         yield Output(topic, partitions, kafka.bootstrap_servers)
+        # What a program has made for itself goes by the output's name: Kafka Streams' changelogs.
+        delete_topics(kafka, [name for name in topic_names(kafka) if name.startswith(f"{topic}-")])

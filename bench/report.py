@@ -1,4 +1,4 @@
-"""What was measured: a line of JSON for each run, and a table of medians for people."""
+"""What was measured: a line of JSON for each run, and tables of medians for people."""
 
 import json
 import os
@@ -13,17 +13,22 @@ from typing import Generic, TypeVar
 
 import psutil
 from rich.box import MARKDOWN
+from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 from bench.figures import Spread
 from bench.latency import Latency
 from bench.throughput import Throughput
 
+_NEVER_FOLDED = 1_000
 # Above this, what else ran on the machine may have changed the figures.
 DISTURBED_ABOVE_CORES = 0.1
 
 Measurement = Throughput | Latency
 Run = TypeVar("Run", Throughput, Latency)
+Runs = Mapping[str, list[Run]]
+"""Of each program, by its name."""
 
 
 @dataclass(frozen=True)
@@ -70,46 +75,60 @@ _LATENCY: Sequence[Figure[Latency]] = (
 )
 
 
-def throughput_table(runs: Sequence[Throughput]) -> Table:
+def throughput_table(runs: Runs[Throughput]) -> Table:
     return _table(_THROUGHPUT, runs)
 
 
-def latency_table(runs: Sequence[Latency]) -> Table:
+def latency_table(runs: Runs[Latency]) -> Table:
     return _table(_LATENCY, runs)
 
 
-def _table(figures: Sequence[Figure[Run]], runs: Sequence[Run]) -> Table:
+def _table(figures: Sequence[Figure[Run]], runs: Runs[Run]) -> Table:
     # Markdown, so that it can be pasted where it is to be quoted.
     table = Table(box=MARKDOWN)
-    table.add_column("figure")
-    for heading in ("median", "lowest", "highest"):
-        table.add_column(heading, justify="right")
+    table.add_column(Text("median [lowest-highest]"))
+    for program in runs:
+        table.add_column(Text(program), justify="right")
     for figure in figures:
-        values = [value for run in runs if (value := figure.value(run)) is not None]
-        table.add_row(figure.name, *_cells(values, figure.written))
+        table.add_row(figure.name, *(_cell(figure, each) for each in runs.values()))
     return table
 
 
-def _cells(values: Sequence[float], written: Callable[[float], str]) -> Iterator[str]:
+def _cell(figure: Figure[Run], runs: Sequence[Run]) -> Text:
+    values = [value for run in runs if (value := figure.value(run)) is not None]
     if not values:
-        return iter(("-", "-", "-"))
+        return Text("-")
     spread = Spread.of(values)
-    return map(written, (spread.median, spread.lowest, spread.highest))
+    lowest, highest = figure.written(spread.lowest), figure.written(spread.highest)
+    return Text(f"{figure.written(spread.median)} [{lowest}-{highest}]")
 
 
-def verdicts(name: str, runs: Sequence[Measurement]) -> Iterator[str]:
+def printed(table: Table) -> str:
+    """Each row on one line, however narrow the terminal: it is read and pasted as Markdown."""
+    console = Console(width=_NEVER_FOLDED)
+    with console.capture() as capture:
+        console.print(table)
+    return capture.get()
+
+
+def verdicts(name: str, runs: Runs[Run]) -> Iterator[str]:
     """What a reader must know before quoting the figures."""
-    for number, run in enumerate(runs, start=1):
-        if not run.correct:
-            yield (
-                f"{name} run {number} is WRONG: {run.outputs:,} rows came out where "
-                f"{run.expected_outputs:,} were expected, or their content differs"
-            )
-        if is_disturbed(run):
-            yield (
-                f"{name} run {number} was disturbed: other programs used "
-                f"{run.foreign_cores:.2f} cores (limit {DISTURBED_ABOVE_CORES})"
-            )
+    for program, each in runs.items():
+        for number, run in enumerate(each, start=1):
+            yield from _verdict(f"{program}, {name} run {number}", run)
+
+
+def _verdict(name: str, run: Measurement) -> Iterator[str]:
+    if not run.correct:
+        yield (
+            f"{name} is WRONG: {run.outputs:,} rows came out where "
+            f"{run.expected_outputs:,} were expected, or their content differs"
+        )
+    if is_disturbed(run):
+        yield (
+            f"{name} was disturbed: other programs used "
+            f"{run.foreign_cores:.2f} cores (limit {DISTURBED_ABOVE_CORES})"
+        )
 
 
 def is_disturbed(run: Measurement) -> bool:

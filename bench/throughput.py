@@ -6,11 +6,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from bench.backlog import Backlog
-from bench.load import Row, Workload, row_of, row_set
+from bench.backlog import Backlog, close
+from bench.load import Row, RowSet, Workload, row_of, row_set
 from bench.output import Output, new_output
 from bench.processes import Watch
-from bench.programs import Program, Running, Task, running
+from bench.running import Program, Running, Task, running
 from deploy.local.kafka import EmbeddedKafka
 from job.errors import StreamjoinError
 
@@ -19,6 +19,9 @@ _LOOK_SECONDS = 0.25
 _SETTLED_SECONDS = 3.0
 # Starting takes 10 s, a batch some seconds. With no new row for so long, nothing more will come.
 _STALLED_SECONDS = 120.0
+# After so long without new rows the backlog is closed once more: longer than Kafka Streams pauses
+# between two looks for unmatched rows.
+_CLOSE_SECONDS = 1.5
 # Results come batch by batch. Within less than this there are too few batches to speak of a rate.
 _STEADY_SECONDS = 2.0
 
@@ -53,25 +56,39 @@ def measured(
             backlog.right_topic,
             output.topic,
         )
+        expected = backlog.expected if program.joins else backlog.clicks
         with running(program, task, kafka, folder) as run:
-            _wait_for_outputs(output, backlog.expected.count, run)
-        return _figures(output, backlog, run.watch, run.started_at)
+            closed_at = 0.0
+            for changed_at in _changes(output, expected.count, program, run):
+                quiet_since = max(changed_at, closed_at)
+                if workload.has_unmatched and time.monotonic() - quiet_since > _CLOSE_SECONDS:
+                    close(backlog, workload, kafka)
+                    closed_at = time.monotonic()
+        return _figures(output, backlog, expected, run.watch, run.started_at)
 
 
-def _wait_for_outputs(output: Output, expected: int, run: Running) -> None:
-    """Return once all rows are out and no more come, or none have come for very long."""
+def _changes(output: Output, expected: int, program: Program, run: Running) -> Iterator[float]:
+    """Look until all rows are out and no more come, or none have come for very long.
+
+    At each look, yields when the last new rows were seen; nothing before the first.
+    """
+    settled_seconds = _SETTLED_SECONDS + program.commit_interval_seconds
     count, changed_at = 0, time.monotonic()
     while True:
         run.check()
         if (now_out := output.committed()) != count:
             count, changed_at = now_out, time.monotonic()
-        limit = _SETTLED_SECONDS if count >= expected else _STALLED_SECONDS
+        limit = settled_seconds if count >= expected else _STALLED_SECONDS
         if time.monotonic() - changed_at > limit:
             return
+        if count:
+            yield changed_at
         time.sleep(_LOOK_SECONDS)
 
 
-def _figures(output: Output, backlog: Backlog, watch: Watch, started_at: float) -> Throughput:
+def _figures(
+    output: Output, backlog: Backlog, expected: RowSet, watch: Watch, started_at: float
+) -> Throughput:
     appended = array("q")
 
     def rows() -> Iterator[Row]:
@@ -89,9 +106,9 @@ def _figures(output: Output, backlog: Backlog, watch: Watch, started_at: float) 
     whole, steady = watch.spent(started_at, last), watch.spent(tenth, nine_tenths)
     is_steady = nine_tenths - tenth >= _STEADY_SECONDS
     return Throughput(
-        correct=found == backlog.expected,
+        correct=found == expected,
         outputs=found.count,
-        expected_outputs=backlog.expected.count,
+        expected_outputs=expected.count,
         cold_rows_per_second=backlog.records / (last - started_at),
         steady_rows_per_second=(
             0.8 * backlog.records / (nine_tenths - tenth) if is_steady else None

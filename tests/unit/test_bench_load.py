@@ -13,6 +13,9 @@ from bench.load import (
     Row,
     Workload,
     click,
+    click_alone,
+    closing_events,
+    closing_time,
     events,
     impression,
     joined,
@@ -20,7 +23,7 @@ from bench.load import (
     row_set,
 )
 
-INNER = WORKLOADS["inner"]
+INNER, LEFT_OUTER = WORKLOADS["inner"], WORKLOADS["left_outer"]
 ROW = Row(ad_id=7, campaign="c7", user="u7", shown_at=1_000, clicked_at=2_000)
 OTHER = ROW._replace(ad_id=8)
 
@@ -52,6 +55,33 @@ def test_each_pair_of_a_repeated_key_comes_out() -> None:
     assert [(1, 0, 2), (1, 0, 3), (1, 1, 2), (1, 1, 3)] == times(impressions, clicks)
 
 
+def test_an_impression_without_a_match_comes_out_of_the_outer_join_alone() -> None:
+    impressions = [shown(1, 100_000), shown(2, 100_000), shown(3, 100_000)]
+    clicks = [click(1, 99_999), click(2, 100_000), click(2, 110_001)]
+
+    assert [
+        Row(1, "c1", None, 100_000, None),
+        Row(2, "c2", "u2", 100_000, 100_000),
+        Row(3, "c3", None, 100_000, None),
+    ] == list(joined(impressions, clicks, LEFT_OUTER))
+
+
+def test_after_the_closing_events_no_impression_waits_and_nothing_more_comes_out() -> None:
+    impressions, _ = events(LEFT_OUTER, 2_000)
+    at = closing_time(impressions, LEFT_OUTER)
+    partitions, closing_shown, closing_clicked = zip(*closing_events(at, LEFT_OUTER), strict=True)
+    last = max(event.shown_at for event in impressions)
+    waits = LEFT_OUTER.match_window_ms + LEFT_OUTER.watermark_delay_ms
+
+    assert tuple(range(LEFT_OUTER.partitions)) == partitions
+    assert at - last > waits
+    assert [] == list(joined(closing_shown, closing_clicked, INNER))
+    assert not {event.ad_id for event in closing_shown} & {event.ad_id for event in closing_clicked}
+    assert all(event.ad_id < 0 for event in (*closing_shown, *closing_clicked))
+    assert {at} == {event.shown_at for event in closing_shown}
+    assert {at} == {event.clicked_at for event in closing_clicked}
+
+
 def test_a_row_is_read_as_the_join_writes_it() -> None:
     value = {
         "ad_id": 7,
@@ -64,6 +94,13 @@ def test_a_row_is_read_as_the_join_writes_it() -> None:
     assert Row(7, "c7", "u7", 1_700_000_000_001, 1_700_000_001_999) == row_of(
         json.dumps(value).encode()
     )
+
+
+def test_a_side_that_is_not_in_a_row_is_read_as_none() -> None:
+    clicked = '"ad_id": 7, "user": "u7", "clicked_at": "2023-11-14T22:13:20Z"'
+    value = f'{{{clicked}, "campaign": null, "shown_at": null}}'
+
+    assert click_alone(click(7, 1_700_000_000_000)) == row_of(value.encode())
 
 
 # Comparing sets of rows
@@ -120,6 +157,15 @@ def test_every_impression_is_clicked_once_and_a_few_clicks_match_nothing() -> No
     assert 0 < sum(delay < 0 for delay in delays) < 250
     assert 0 < sum(delay > INNER.match_window_ms for delay in delays) < 250
     assert 4_500 < row_set(joined(impressions, clicks, INNER)).count < 5_000
+
+
+def test_a_share_of_impressions_is_never_clicked() -> None:
+    impressions, clicks = events(LEFT_OUTER, 5_000)
+    rows = list(joined(impressions, clicks, LEFT_OUTER))
+
+    assert 5_000 == len(impressions) == len(rows)
+    assert 0.68 < len(clicks) / len(impressions) < 0.72
+    assert 0.3 < sum(row.user is None for row in rows) / len(rows) < 0.34
 
 
 def test_impressions_are_spread_evenly_over_event_time() -> None:

@@ -4,9 +4,7 @@ import json
 from dataclasses import replace
 from pathlib import Path
 
-from rich.console import Console
-
-from bench.report import append_line, throughput_table, verdicts
+from bench.report import append_line, printed, throughput_table, verdicts
 from bench.throughput import Throughput
 
 RUN = Throughput(
@@ -24,38 +22,50 @@ RUN = Throughput(
 )
 
 
-def printed(*runs: Throughput) -> list[list[str]]:
-    console = Console(width=120)
-    with console.capture() as capture:
-        console.print(throughput_table(runs))
-    lines = capture.get().splitlines()
+def cells(**runs: list[Throughput]) -> list[list[str]]:
+    lines = printed(throughput_table(runs)).splitlines()
     return [[cell.strip() for cell in line.split("|")[1:-1]] for line in lines]
 
 
 def test_a_figure_is_the_median_of_its_runs_with_their_extremes() -> None:
     runs = [replace(RUN, cold_rows_per_second=rate) for rate in (3_000.0, 1_000.0, 2_500.0)]
 
-    assert ["rows/s, cold", "2,500", "1,000", "3,000"] in printed(*runs)
+    assert ["rows/s, cold", "2,500 [1,000-3,000]"] in cells(one=runs)
+
+
+def test_each_program_has_a_column() -> None:
+    found = cells(one=[RUN], other=[replace(RUN, first_output_seconds=1.5)])
+
+    assert ["median [lowest-highest]", "one", "other"] in found
+    assert ["launch to first output, s", "9.2 [9.2-9.2]", "1.5 [1.5-1.5]"] in found
+
+
+def test_a_wide_table_is_not_folded() -> None:
+    many = {f"a-program-with-a-long-name-{number}": [RUN] for number in range(9)}
+
+    assert {1 + len(many)} == {len(row) for row in cells(**many) if row}
 
 
 def test_a_figure_that_was_not_measured_is_a_dash() -> None:
-    assert ["rows/s, steady", "-", "-", "-"] in printed(RUN)
+    assert ["rows/s, steady", "-"] in cells(one=[RUN])
 
 
 def test_a_right_and_undisturbed_run_needs_no_word() -> None:
-    assert [] == list(verdicts("throughput", [RUN]))
+    assert [] == list(verdicts("throughput", {"one": [RUN]}))
 
 
 def test_a_wrong_result_is_named() -> None:
-    [line] = verdicts("throughput", [RUN, replace(RUN, correct=False, outputs=9)])
+    wrong = replace(RUN, correct=False, outputs=9)
 
-    assert "throughput run 2 is WRONG: 9 rows came out where 10 were expected" in line
+    [line] = verdicts("throughput", {"one": [RUN, RUN], "other": [RUN, wrong]})
+
+    assert "other, throughput run 2 is WRONG: 9 rows came out where 10 were expected" in line
 
 
 def test_a_disturbed_run_is_named() -> None:
-    [line] = verdicts("throughput", [replace(RUN, foreign_cores=0.4)])
+    [line] = verdicts("throughput", {"one": [replace(RUN, foreign_cores=0.4)]})
 
-    assert "throughput run 1 was disturbed: other programs used 0.40 cores" in line
+    assert "one, throughput run 1 was disturbed: other programs used 0.40 cores" in line
 
 
 def test_each_run_appends_a_line_for_programs(tmp_path: Path) -> None:

@@ -1,0 +1,1 @@
+"""The same join by other means, to be measured beside Streamjoin."""

@@ -1,0 +1,53 @@
+"""The join in Kafka Streams: windowed stores in RocksDB with changelog topics in Kafka."""
+
+import os
+import subprocess
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from bench.peers.java import PRODUCER_SETTINGS, JavaProgram, properties
+from bench.running import Program, Task
+from deploy.local.processes import start_child
+from job.spec import Delivery
+
+# The broker's set holds the client and the JSON library that Kafka Streams needs besides.
+_JOIN = JavaProgram(Path(__file__).with_name("Join.java"), ("kafka_streams", "kafka"))
+_GUARANTEES = {
+    Delivery.EXACTLY_ONCE: "exactly_once_v2",
+    Delivery.AT_LEAST_ONCE: "at_least_once",
+}
+
+
+@dataclass(frozen=True)
+class KafkaStreams(Program):
+    delivery: Delivery
+
+    def prepare(self) -> None:
+        _JOIN.prepare()
+
+    def start(self, task: Task, folder: Path, log: Path) -> subprocess.Popen[bytes]:
+        file = folder / "join.properties"
+        file.write_text(properties(settings(task, folder / "state", self.delivery)))
+        return start_child(_JOIN.command(file), log=log)
+
+
+def settings(task: Task, state: Path, delivery: Delivery) -> Mapping[str, object]:
+    """What is not set is as Kafka Streams has it by itself."""
+    return {
+        # The changelogs are named after it, and are deleted with the output topic.
+        "application.id": task.output_topic,
+        "bootstrap.servers": task.bootstrap_servers,
+        "state.dir": state,
+        "processing.guarantee": _GUARANTEES[delivery],
+        # As many as Streamjoin has tasks: one for each core.
+        "num.stream.threads": os.cpu_count(),
+        "auto.offset.reset": "earliest",
+        **{f"producer.{name}": value for name, value in PRODUCER_SETTINGS.items()},
+        "join.left": task.left_topic,
+        "join.right": task.right_topic,
+        "join.output": task.output_topic,
+        "join.type": task.workload.join_type,
+        "join.match_window_ms": task.workload.match_window_ms,
+        "join.watermark_delay_ms": task.workload.watermark_delay_ms,
+    }

@@ -1,0 +1,77 @@
+"""A program at work: it is started on a task, and joins until it is told to end."""
+
+import subprocess
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from bench.load import Workload
+from bench.processes import Watch
+from deploy.local.kafka import EmbeddedKafka
+from deploy.local.processes import last_lines, stop_child
+from job.errors import StreamjoinError
+
+# A batch of the backlog takes some seconds; a busy machine several times that.
+_STOP_SECONDS = 60.0
+
+
+@dataclass(frozen=True)
+class Task:
+    """What to join, from where to where."""
+
+    workload: Workload
+    bootstrap_servers: str
+    left_topic: str
+    right_topic: str
+    output_topic: str
+
+
+@dataclass(frozen=True)
+class Program(ABC):
+    """One that can be measured."""
+
+    name: str
+    joins: bool = field(default=True, kw_only=True)
+    """False: it puts out each click as it is."""
+    commit_interval_seconds: float = field(default=0.0, kw_only=True)
+    """So long after they were written, results may not be committed yet."""
+
+    def prepare(self) -> None:  # noqa: B027  # some have nothing to prepare
+        """Fetch and build what is not there yet; no figure contains it."""
+
+    @abstractmethod
+    def start(self, task: Task, folder: Path, log: Path) -> subprocess.Popen[bytes]:
+        """Start one process, with or without children, that keeps its state in `folder`."""
+
+
+@dataclass(frozen=True)
+class Running:
+    started_at: float
+    """Seconds since 1970, right before the launch."""
+    watch: Watch
+    _process: subprocess.Popen[bytes]
+    _log: Path
+
+    def check(self) -> None:
+        """Raise where the program has ended by itself."""
+        if self._process.poll() is not None:
+            raise StreamjoinError(
+                f"it ended with exit code {self._process.returncode}. {self._log} ends with:\n"
+                f"{last_lines(self._log)}"
+            )
+
+
+@contextmanager
+def running(program: Program, task: Task, kafka: EmbeddedKafka, folder: Path) -> Iterator[Running]:
+    folder.mkdir(parents=True)
+    log = folder / "log"
+    started_at = time.time()
+    process = program.start(task, folder, log)
+    try:
+        with Watch(process.pid, broker_pid=kafka.pid) as watch:
+            yield Running(started_at, watch, process, log)
+    finally:
+        stop_child(process, grace_seconds=_STOP_SECONDS)

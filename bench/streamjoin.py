@@ -1,0 +1,67 @@
+"""Streamjoin as a measured program."""
+
+import os
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+from bench.running import Program, Task
+from deploy.local.java import java_home
+from deploy.local.processes import start_child
+from job.spec import Delivery
+
+
+@dataclass(frozen=True)
+class Streamjoin(Program):
+    """This project's job, with the settings it has when nobody sets any."""
+
+    delivery: Delivery
+
+    def start(self, task: Task, folder: Path, log: Path) -> subprocess.Popen[bytes]:
+        spec = folder / "spec.yaml"
+        spec.write_text(join_spec(task, folder / "checkpoint", self.delivery))
+        environment = {
+            **os.environ,
+            "JAVA_HOME": str(java_home()),
+            # A socket's path has to be short; from here it is.
+            "STREAMJOIN_SOCKET": os.path.relpath(folder / "socket"),
+        }
+        command = Path(sys.executable).with_name("streamjoin")
+        return start_child([command, "run", spec], log=log, environment=environment)
+
+
+def join_spec(task: Task, checkpoint: Path, delivery: Delivery) -> str:
+    delay = f"{task.workload.watermark_delay_ms} milliseconds"
+    return f"""\
+name: bench
+kafka:
+  bootstrap_servers: {task.bootstrap_servers}
+left:
+  topic: {task.left_topic}
+  schema: ad_id BIGINT, shown_at TIMESTAMP, campaign STRING, cost DOUBLE
+  key: [ad_id]
+  event_time: shown_at
+  watermark_delay: {delay}
+right:
+  topic: {task.right_topic}
+  schema: ad_id BIGINT, clicked_at TIMESTAMP, user STRING
+  key: [ad_id]
+  event_time: clicked_at
+  watermark_delay: {delay}
+join:
+  type: {task.workload.join_type}
+  match_window: {{before: 0 seconds, after: {task.workload.match_window_ms} milliseconds}}
+output:
+  topic: {task.output_topic}
+  key: ad_id
+  columns:
+    ad_id: left.ad_id
+    campaign: left.campaign
+    user: right.user
+    shown_at: left.shown_at
+    clicked_at: right.clicked_at
+  delivery: {delivery}
+checkpoint: {checkpoint}
+on_bad_record: drop
+"""
