@@ -109,7 +109,7 @@ class Folder:
         if self.scheme == "file":
             self._replace(Path(path.toUri().getPath()), content)
             return
-        temporary = self._hadoop.fs.Path(path.getParent(), f".{path.getName()}.{self._writer}.tmp")
+        temporary = self._hadoop.fs.Path(path.getParent(), self._temporary(path.getName()))
         stream = self._files.create(temporary, True)
         try:
             stream.write(content)
@@ -128,13 +128,16 @@ class Folder:
         """Without Hadoop's checksum: that is a second file, renamed after the first, and a kill in
         between leaves two that do not fit together, which nobody can read."""
         file.parent.mkdir(parents=True, exist_ok=True)
-        temporary = file.with_name(f".{file.name}.{self._writer}.tmp")
+        temporary = file.with_name(self._temporary(file.name))
         with temporary.open("wb") as stream:
             stream.write(content)
             stream.flush()
             os.fsync(stream.fileno())
         file.with_name(f".{file.name}.crc").unlink(missing_ok=True)
         temporary.replace(file)
+
+    def _temporary(self, name: str) -> str:
+        return f".{name}.{self._writer}.tmp"
 
     def remove(self, name: str) -> None:
         """Harmless where there is no such file."""
