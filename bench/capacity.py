@@ -58,8 +58,6 @@ CASES = (
     Case("held", 50_000, 8, is_held=True),
     Case("held, wide", 50_000, 200, is_held=True),
     Case("evicted", 50_000, 8, is_held=False),
-    Case("evicted, wide", 50_000, 200, is_held=False),
-    Case("held, more", 100_000, 64, is_held=True),
 )
 
 
