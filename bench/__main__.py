@@ -35,11 +35,11 @@ from deploy.local.kafka import EmbeddedKafka
 from job.errors import StreamjoinError
 
 _REPOSITORY = Path(__file__).parents[1]
-_DATA = _REPOSITORY / "data" / "bench"
-_KAFKA = _DATA / "kafka"
+DATA = _REPOSITORY / "data" / "bench"
+_KAFKA = DATA / "kafka"
 _RESULTS = _REPOSITORY / "bench" / "results" / "results.jsonl"
 # A heap that never grows: a broker busy with itself would be measured as part of the program.
-_BROKER_JVM_OPTIONS = ("-Xms1g", "-Xmx1g", "-XX:+UseSerialGC")
+BROKER_JVM_OPTIONS = ("-Xms1g", "-Xmx1g", "-XX:+UseSerialGC")
 
 Run = TypeVar("Run", Throughput, Latency)
 
@@ -97,7 +97,7 @@ class Bench:
         )
 
     def _measured(self, number: int, program: Program, measure: Callable[[Path], Run]) -> Run:
-        folder = _DATA / "runs" / uuid.uuid4().hex[:8]
+        folder = DATA / "runs" / uuid.uuid4().hex[:8]
         with self._console.status(f"{program.name}, run {number} of {self._arguments.runs}…"):
             run = measure(folder)
         append_line(_RESULTS, run, self._settings(program))
@@ -146,7 +146,7 @@ def both(throughputs: Runs[Throughput], latencies: Runs[Latency]) -> list[Sequen
 def main() -> int:
     arguments = _arguments()
     try:
-        with EmbeddedKafka(_KAFKA, jvm_options=_BROKER_JVM_OPTIONS) as kafka:
+        with EmbeddedKafka(_KAFKA, jvm_options=BROKER_JVM_OPTIONS) as kafka:
             return 0 if Bench(arguments, kafka).run() else 1
     except StreamjoinError as error:
         print(error, file=sys.stderr)

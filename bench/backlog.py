@@ -4,7 +4,7 @@ import hashlib
 import json
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import NamedTuple
@@ -63,8 +63,8 @@ def backlog(workload: Workload, records: int, kafka: EmbeddedKafka, folder: Path
     note = folder / f"{workload.name}-{records}-{_version(workload)}.json"
     folder.mkdir(parents=True, exist_ok=True)
     if not note.exists():
-        made = _make(workload, records, kafka)
-        note.write_text(json.dumps(asdict(made)))
+        new = made(workload, *load.events(workload, records), kafka)
+        note.write_text(json.dumps(asdict(new)))
     return _noted(note)
 
 
@@ -93,13 +93,18 @@ def _noted(note: Path) -> Backlog:
     return Backlog(**{**fields, **sets})
 
 
-def _make(workload: Workload, records: int, kafka: EmbeddedKafka) -> Backlog:
-    impressions, clicks = load.events(workload, records)
+def made(
+    workload: Workload,
+    impressions: Sequence[Impression],
+    clicks: Sequence[Click],
+    kafka: EmbeddedKafka,
+) -> Backlog:
+    """A new backlog of these events, which nobody notes."""
     name = f"{workload.name}-{uuid.uuid4().hex[:8]}"
     left, right = f"{name}-left", f"{name}-right"
     kafka.create_topics([left, right], partitions=workload.partitions)
     _produce(kafka, _interleaved(left, impressions, right, clicks))
-    made = Backlog(
+    backlog = Backlog(
         left_topic=left,
         right_topic=right,
         records=len(impressions) + len(clicks),
@@ -108,8 +113,8 @@ def _make(workload: Workload, records: int, kafka: EmbeddedKafka) -> Backlog:
         closing_time=closing_time(impressions, workload),
     )
     if workload.has_unmatched:
-        close(made, workload, kafka)
-    return made
+        close(backlog, workload, kafka)
+    return backlog
 
 
 def close(backlog: Backlog, workload: Workload, kafka: EmbeddedKafka) -> None:
@@ -127,7 +132,7 @@ def _closing(backlog: Backlog, workload: Workload) -> Iterator[_Addressed]:
 
 
 def _interleaved(
-    left: str, impressions: list[Impression], right: str, clicks: list[Click]
+    left: str, impressions: Sequence[Impression], right: str, clicks: Sequence[Click]
 ) -> Iterator[_Addressed]:
     # In step, whatever their numbers: a reader takes as much of event time from both.
     done = 0

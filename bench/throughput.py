@@ -46,7 +46,13 @@ class Throughput:
 
 
 def measured(
-    program: Program, workload: Workload, backlog: Backlog, kafka: EmbeddedKafka, folder: Path
+    program: Program,
+    workload: Workload,
+    backlog: Backlog,
+    kafka: EmbeddedKafka,
+    folder: Path,
+    *,
+    stalled_seconds: float = _STALLED_SECONDS,
 ) -> Throughput:
     with new_output(kafka, workload.partitions) as output:
         task = Task(
@@ -59,7 +65,7 @@ def measured(
         expected = backlog.expected if program.joins else backlog.clicks
         with running(program, task, kafka, folder) as run:
             closed_at = 0.0
-            for changed_at in _changes(output, expected.count, program, run):
+            for changed_at in _changes(output, expected.count, program, run, stalled_seconds):
                 quiet_since = max(changed_at, closed_at)
                 if workload.has_unmatched and time.monotonic() - quiet_since > _CLOSE_SECONDS:
                     close(backlog, workload, kafka)
@@ -67,7 +73,9 @@ def measured(
         return _figures(output, backlog, expected, run.watch, run.started_at)
 
 
-def _changes(output: Output, expected: int, program: Program, run: Running) -> Iterator[float]:
+def _changes(
+    output: Output, expected: int, program: Program, run: Running, stalled_seconds: float
+) -> Iterator[float]:
     """Look until all rows are out and no more come, or none have come for very long.
 
     At each look, yields when the last new rows were seen; nothing before the first.
@@ -78,7 +86,7 @@ def _changes(output: Output, expected: int, program: Program, run: Running) -> I
         run.check()
         if (now_out := output.committed()) != count:
             count, changed_at = now_out, time.monotonic()
-        limit = settled_seconds if count >= expected else _STALLED_SECONDS
+        limit = settled_seconds if count >= expected else stalled_seconds
         if time.monotonic() - changed_at > limit:
             return
         if count:
@@ -98,7 +106,7 @@ def _figures(
 
     found = row_set(rows())
     if not found.count:
-        raise StreamjoinError(f"nothing came out within {_STALLED_SECONDS:.0f} s")
+        raise StreamjoinError("nothing came out")
     moments = sorted(appended)
     first, tenth, nine_tenths, last = (
         moments[int((len(moments) - 1) * share)] / 1_000 for share in (0, 0.1, 0.9, 1)

@@ -16,6 +16,7 @@ import typer
 
 from job.errors import RegistryError, SecurityError, SpecError, StreamjoinError
 from job.explain import explained, facts
+from job.means import means_of
 from job.plan import JoinPlan
 from job.planner import join_plan
 from job.redaction import Redaction
@@ -69,7 +70,9 @@ def plan(
     """Explain what a join will do: no broker, no cluster; a schema registry, where it answers."""
     with errors_reported(spec):
         made = planned(read(spec), asks="may")
-    typer.echo(json.dumps(facts(made), indent=2) if as_json else explained(made), nl=as_json)
+        means = means_of(JobSettings(), made, cores=os.cpu_count() or 1)
+    told = json.dumps(facts(made, means), indent=2) if as_json else explained(made, means)
+    typer.echo(told, nl=as_json)
 
 
 @app.command()
@@ -258,8 +261,11 @@ def kept_running(
     from job.progress import QueryState
 
     account = Account()
+    means = means_of(settings, made, cores=os.cpu_count() or 1)
     answer = PlanAnswer(
-        text=explained(made), facts=facts(made), spec=spec.model_dump(mode="json", by_alias=True)
+        text=explained(made, means),
+        facts=facts(made, means),
+        spec=spec.model_dump(mode="json", by_alias=True),
     )
     watch = BrokerWatch(
         made,

@@ -3,7 +3,9 @@
 from collections.abc import Iterator
 from datetime import timedelta
 
+from job.capacity import Means, expected_load
 from job.durations import duration_text
+from job.explain_load import load_facts, load_lines
 from job.expressions import SIDES, Side
 from job.fingerprint import fingerprint
 from job.plan import JoinPlan, SidePlan
@@ -28,13 +30,14 @@ _UNMATCHED: dict[JoinType, tuple[Side, ...]] = {
 }
 
 
-def explained(plan: JoinPlan) -> str:
-    """The whole explanation, one topic a paragraph."""
+def explained(plan: JoinPlan, means: Means | None = None) -> str:
+    """The whole explanation, one topic a paragraph. `means`: what the job has, if that is known."""
     parts = {
         f"Join {plan.name}": _what(plan),
         **_schemas(plan),
         "What comes out": _output(plan),
         "State": _state(plan),
+        **_expected_load(plan, means),
         "Event time": _event_time(plan),
         "Bad, late and null": _left_out(plan),
         "Delivery": _delivery(plan),
@@ -43,19 +46,21 @@ def explained(plan: JoinPlan) -> str:
     return "\n\n".join(f"{title}\n" + "\n".join(lines) for title, lines in parts.items()) + "\n"
 
 
-def facts(made: JoinPlan) -> dict[str, object]:
+def facts(made: JoinPlan, means: Means | None = None) -> dict[str, object]:
     """The plan for programs."""
 
     def retention_seconds(side: Side) -> float | None:
         retention = made.side(side).retention
         return None if retention is None else retention.total_seconds()
 
+    load = expected_load(made)
     return {
         "name": made.name,
         "join_type": made.join_type.value,
         "on": made.on,
         "values": {side: _values(made.side(side)) for side in SIDES},
         "retention_seconds": {side: retention_seconds(side) for side in SIDES},
+        "expected_load": None if load is None else load_facts(load, means),
         "output_columns": {name: column.text for name, column in made.output.columns.items()},
         "spark_conf": dict(made.spark_conf),
         "source_options": {side: dict(made.side(side).source_options) for side in SIDES},
@@ -210,6 +215,18 @@ def _state(plan: JoinPlan) -> Iterator[str]:
         columns = ", ".join(column.name for column in plan.side(side).kept_columns)
         yield _line(f"  {side}", columns)
     yield _line("kept in", f"RocksDB, {plan.state_partitions} partitions, {plan.checkpoint}")
+    silent = [side for side in SIDES if plan.side(side).expected_rate is None]
+    if silent:
+        say = " and ".join(silent) + (" say" if len(silent) == len(SIDES) else " says")
+        yield _line("how much", f"estimated here once {say} expected_rate (records per second)")
+
+
+def _expected_load(plan: JoinPlan, means: Means | None) -> dict[str, Iterator[str]]:
+    """Nothing where the spec does not say what to expect."""
+    load = expected_load(plan)
+    if load is None:
+        return {}
+    return {"Expected load": (_line(name, text) for name, text in load_lines(load, means))}
 
 
 def _retention(plan: JoinPlan, side: Side) -> str:

@@ -48,6 +48,8 @@ class SidePlan:
     """A record with an event time this much ahead of its Kafka timestamp can be read; no more."""
     idle_after: timedelta | None
     """After this much silence its event time follows the clock; None: it waits."""
+    expected_rate: float | None
+    """Records per second that capacity.py is to estimate for; None: nobody has said."""
     filter: Expression | None
     retention: timedelta | None
     """A row leaves state once the watermark is later than its event time by more than this

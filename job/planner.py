@@ -168,6 +168,7 @@ def _side_plan(
         watermark_delay=written.watermark_delay,
         max_event_time_ahead=written.max_event_time_ahead,
         idle_after=written.idle_after,
+        expected_rate=written.expected_rate,
         filter=row_filter,
         retention=_retention(spec, side),
         kept_columns=(),

@@ -119,6 +119,15 @@ class SideSpec(_Frozen):
     idle_after: PositiveDuration | None = None
     """After this much silence of the side its event time follows the clock, so that the other
     side's unmatched rows come out; left out, they wait."""
+    expected_rate: Annotated[
+        float | None,
+        Field(
+            gt=0,
+            allow_inf_nan=False,
+            description="Records per second of the topic. `streamjoin plan` estimates from it what "
+            "the join will need; nothing else depends on it.",
+        ),
+    ] = None
 
     @property
     def says_columns(self) -> bool:

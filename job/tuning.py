@@ -14,6 +14,9 @@ _ROCKSDB = f"{_STREAMING}stateStore.rocksdb."
 # results take when a long backlog is read; 200,000 was no faster.
 MAX_OFFSETS_PER_TRIGGER = 100_000
 
+# What RocksDB may take of each process's memory; state that does not fit is read from disk.
+STATE_MEMORY_MB = 512
+
 # How long Spark's stop() waits for the query's thread. Without a limit it waits for ever while the
 # brokers are away (KAFKA-1894). The engine has waited for the batch's end before it calls stop().
 STOP_TIMEOUT_SECONDS = 10
@@ -67,7 +70,7 @@ CONF: Mapping[str, str] = MappingProxyType(
         f"{_ROCKSDB}changelogCheckpointing.enabled": "true",
         # One cap for all stores of a process; without it each store takes its own.
         f"{_ROCKSDB}boundedMemoryUsage": "true",
-        f"{_ROCKSDB}maxMemoryUsageMB": "512",
+        f"{_ROCKSDB}maxMemoryUsageMB": str(STATE_MEMORY_MB),
         # Spark's count of rows in state is a look-up for each write; state_rows.py keeps one.
         f"{_ROCKSDB}trackTotalNumberOfRows": "false",
         # Outer rows come out when the watermark moves, without waiting for more input.

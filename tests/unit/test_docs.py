@@ -11,6 +11,8 @@ import yaml
 from typer.testing import CliRunner
 
 from job.__main__ import app
+from job.capacity import Means
+from job.explain import explained
 from job.planner import join_plan
 from job.settings import JobSettings
 from job.spec import JoinSpec, spec_from_yaml
@@ -74,6 +76,14 @@ def test_example_is_valid_and_planned_by_the_commands() -> None:
     for command in ("validate", "plan"):
         done = CliRunner().invoke(app, [command, str(ROOT / "join.example.yaml")])
         assert 0 == done.exit_code, done.output
+
+
+def test_estimate_of_the_readme_is_that_of_the_example() -> None:
+    spec = spec_from_yaml((ROOT / "join.example.yaml").read_text(), {})
+    means = Means(cores=2, heap_bytes=2 * 2**30, disk_free_bytes=None)
+    [told] = re.findall(r"```\n(Expected load\n.*?)```", README, re.DOTALL)
+
+    assert told in explained(join_plan(spec, state_partitions=2), means)
 
 
 def test_example_passes_its_own_tests() -> None:

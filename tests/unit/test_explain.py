@@ -9,11 +9,13 @@ from typing import Any
 
 import pytest
 
+from job.capacity import Means
 from job.explain import explained
 from tests.unit.specs import plan
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 
+MEANS = Means(cores=2, heap_bytes=2 * 2**30, disk_free_bytes=100 * 2**30)
 JOINS: dict[str, dict[str, Any]] = {
     "inner": {},
     "exactly_once": {"output__delivery": "exactly_once"},
@@ -27,8 +29,15 @@ JOINS: dict[str, dict[str, Any]] = {
     "full_outer_window": {
         "join": {"type": "full_outer", "window": "10 minutes", "null_safe": True},
     },
+    "expected_load": {
+        "left__expected_rate": 2_000,
+        "right__expected_rate": 150,
+        "join__type": "left_outer",
+    },
     "left_anti": {"join__type": "left_anti", "output__columns": {"ad_id": "left.ad_id"}},
     "unbounded": {
+        "left__expected_rate": 2_000,
+        "right__expected_rate": 150,
         "join": {"type": "inner", "unbounded_state": True, "match_window": {"after": "1 hour"}},
         "on_null_key": "drop",
     },
@@ -43,7 +52,7 @@ JOINS: dict[str, dict[str, Any]] = {
 @pytest.mark.parametrize("name", JOINS)
 def test_explanation_reads_as_recorded(name: str) -> None:
     recorded = GOLDEN / f"plan_{name}.txt"
-    text = explained(plan(**JOINS[name]))
+    text = explained(plan(**JOINS[name]), MEANS)
     if os.environ.get("UPDATE_GOLDEN"):
         recorded.write_text(text)
 

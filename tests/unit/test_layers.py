@@ -23,9 +23,9 @@ RANKS = (
     ("spec", "expressions"),
     ("tuning", "formats", "kafka_security"),
     ("plan", "progress", "answers"),
-    ("planner", "fingerprint", "decoding", "state_rows", "why"),
+    ("planner", "fingerprint", "decoding", "state_rows", "why", "capacity", "explain_load"),
     ("dead_letters",),
-    ("explain", "control", "semantics"),
+    ("explain", "control", "semantics", "means"),
     (
         "value_udf",
         "dataflow",

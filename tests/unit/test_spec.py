@@ -183,3 +183,30 @@ def test_json_schema_names_every_field_for_editors() -> None:
         schema["required"]
     )
     assert "schema" in schema["$defs"]["SideSpec"]["properties"]
+
+
+@pytest.mark.parametrize(
+    ("rate", "message"),
+    [
+        (0, "must be greater than 0"),
+        (-5, "must be greater than 0"),
+        ("1000/s", "must be a number"),
+        ([1], "must be a number"),
+        (float("inf"), "must be a finite number"),
+    ],
+)
+def test_expected_rate_is_a_positive_number(rate: Any, message: str) -> None:
+    assert {"left.expected_rate": message} == problems(example(left__expected_rate=rate))
+
+
+def test_expected_rate_can_come_from_the_environment() -> None:
+    spec = spec_from_yaml(example(right__expected_rate="${RATE:-2.5}"), {})
+
+    assert 2.5 == spec.right.expected_rate
+
+
+def test_schema_says_what_expected_rate_is_for() -> None:
+    described = spec_json_schema()["$defs"]["SideSpec"]["properties"]["expected_rate"]
+
+    assert "streamjoin plan" in described["description"]
+    assert 0 == described["anyOf"][0]["exclusiveMinimum"]
