@@ -106,7 +106,7 @@ class Engine:
         self._run_id: str | None = None
         self._reset: ResetReport | None = None
         self.frozen: Mapping[str, str] | None = None
-        """What the checkpoint has frozen; None as long as it has not been looked at."""
+        """What the checkpoint has frozen; None as long as it has not been looked at, or is new."""
         self._resources = Resources(plan, settings, redaction, account, jvm, self._wake)
         self._workers = ThreadPoolExecutor(thread_name_prefix="engine")
 
@@ -195,6 +195,7 @@ class Engine:
         topics = self._workers.submit(check_topics, self._plan, access)
         spark = self._resources.session()
         checkpoint = self._resources.checkpoint()
+        self.frozen = checkpoint.fingerprint  # told of a start that is refused, too
         if self._desired is None:
             self._desired = checkpoint.desired_state
             if self._desired is not QueryState.RUNNING:
@@ -359,7 +360,7 @@ class Engine:
 
     def _claimed(self, checkpoint: Checkpoint, registry: RegistryAccess | None) -> JoinPlan:
         """The plan with the checkpoint's number of state partitions, its settings now frozen."""
-        frozen, plan = checkpoint.fingerprint, self._plan
+        frozen, plan = self.frozen, self._plan
         if frozen is None and self._settings.is_on_cluster:
             check_partitions_are_chosen(self._settings)
         if frozen is not None and self._settings.state_partitions is None:

@@ -42,6 +42,10 @@ def wait_for_results(pairs: Pairs, count: int) -> None:
     wait_until(lambda: pairs.result_count() >= count, START_SECONDS, f"{count} results are out")
 
 
+def fields(changes: list[dict[str, str]]) -> list[str]:
+    return [change["field"] for change in changes]
+
+
 def test_missing_topics_are_named_and_a_restart_goes_on_once_they_are_there(
     pairs: Pairs, tmp_path: Path
 ) -> None:
@@ -110,6 +114,8 @@ def test_paused_query_is_still_paused_after_the_job_was_killed(
 
         job.start()
         job.wait_for_state("PAUSED")
+        judged = job.ask("validate", spec=pairs.spec(after="11 seconds"))["answer"]
+        assert ["join.match_window.after"] == fields(judged["checkpoint_changes"])
 
 
 def test_jvm_that_is_killed_while_paused_is_replaced_and_the_query_is_still_paused(
@@ -233,6 +239,14 @@ def test_spec_that_the_checkpoint_does_not_accept_is_refused_field_by_field(
             "join.match_window.after: frozen as 10 seconds, the spec now says 11 seconds"
             in failure.message
         )
+        [change] = job.ask("validate", spec=job.spec_file.read_text())["answer"][
+            "checkpoint_changes"
+        ]
+        assert {
+            "field": "join.match_window.after",
+            "frozen": "10 seconds",
+            "wanted": "11 seconds",
+        } == change
         # What failed says so with its exit code, too.
         assert 1 == job.terminate()
 
