@@ -106,7 +106,7 @@ class Engine:
         self._run_id: str | None = None
         self._reset: ResetReport | None = None
         self.frozen: Mapping[str, str] | None = None
-        """What the checkpoint has frozen; None as long as it has not been looked at."""
+        """What the checkpoint has frozen; None as long as it has not been looked at, or is new."""
         self._resources = Resources(plan, settings, redaction, account, jvm, self._wake)
         self._workers = ThreadPoolExecutor(thread_name_prefix="engine")
 
@@ -195,10 +195,12 @@ class Engine:
         topics = self._workers.submit(check_topics, self._plan, access)
         spark = self._resources.session()
         checkpoint = self._resources.checkpoint()
+        self.frozen = checkpoint.fingerprint  # told of a start that is refused, too
         if self._desired is None:
             self._desired = checkpoint.desired_state
             if self._desired is not QueryState.RUNNING:
                 return
+        checkpoint.desired_state = QueryState.RUNNING
         if self._settings.is_on_cluster:
             check_is_shared(checkpoint.folder, self._settings)
         plan = self._claimed(checkpoint, access.registry)
@@ -212,7 +214,6 @@ class Engine:
         dataflow = kafka_dataflow(spark, plan, access)
         topics.result()
         check_retention(plan, access, checkpoint.offsets)
-        checkpoint.desired_state = QueryState.RUNNING
         running = start_query(dataflow, plan, access, checkpoint, self._account)
         self._run_id = str(running.query.runId)
         self._become(QueryState.RUNNING)
@@ -222,16 +223,16 @@ class Engine:
             with self._idle_sides.followed(self._run_id, partial(raise_watermark, running.query)):
                 self._wait_for(lambda: ended.done() or not self._should_run())
             goes_on = self._pause_wanted(ended) and self._hold(running, checkpoint, ended)
-        self._finish(running, ended)
+        self._finish(running, checkpoint, ended)
         self._resources.check_lease()
 
     def _hold(self, running: RunningQuery, checkpoint: Checkpoint, ended: "Future[None]") -> bool:
         """Be paused, the query at hand, until something else is wanted; then whether to go on."""
         spark = self._resources.session()
+        checkpoint.desired_state = QueryState.PAUSED  # and stays it if the batch at work is cut
         with held(spark, running.query, self._settings.grace) as hold:
             if hold is None:
                 return False
-            checkpoint.desired_state = QueryState.PAUSED
             self._become(QueryState.PAUSED)
             self._wait_for(
                 lambda: ended.done() or self._desired is not QueryState.PAUSED or self._must_end()
@@ -252,11 +253,13 @@ class Engine:
     def _should_run(self) -> bool:
         return not (self._stop_wanted() or self._restart_wanted or self._must_end())
 
-    def _finish(self, running: RunningQuery, ended: "Future[None]") -> None:
+    def _finish(self, running: RunningQuery, checkpoint: Checkpoint, ended: "Future[None]") -> None:
         """End the query between two batches; raises its failure if it had already ended."""
         if ended.done():
             ended.result()
             return
+        if self._desired is QueryState.STOPPED and not self._resources.lease_is_lost:
+            checkpoint.desired_state = QueryState.STOPPED
         with running.telling_why():
             finish(running.query, self._settings.grace)
         if self._restart_wanted:
@@ -359,7 +362,7 @@ class Engine:
 
     def _claimed(self, checkpoint: Checkpoint, registry: RegistryAccess | None) -> JoinPlan:
         """The plan with the checkpoint's number of state partitions, its settings now frozen."""
-        frozen, plan = checkpoint.fingerprint, self._plan
+        frozen, plan = self.frozen, self._plan
         if frozen is None and self._settings.is_on_cluster:
             check_partitions_are_chosen(self._settings)
         if frozen is not None and self._settings.state_partitions is None:

@@ -4,12 +4,13 @@ With tokens: whoever shows one of the scope (RFC 6750). Without: whoever can rea
 look, and only this machine may command, no web page on it.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from http import HTTPStatus
-from typing import Annotated
+from typing import Annotated, Any
 from urllib.parse import urlsplit
 
-from fastapi import Depends, HTTPException, Request
+from fastapi import Depends, HTTPException, Request, Response
+from fastapi.routing import APIRoute
 from fastapi.security import HTTPBearer
 
 from service.settings import ServiceSettings, is_loopback
@@ -45,8 +46,23 @@ async def may_see_details(request: Request) -> bool:
     return True
 
 
-async def controller(request: Request, _: Annotated[object, Depends(_BEARER)] = None) -> str:
-    """The caller's name for the log of commands; 401, 403 or 400 for who may not command."""
+class ControlRoute(APIRoute):
+    """401, 403 or 400 for who may not command, before anything of the body is read.
+
+    FastAPI parses a body before it asks the first dependency.
+    """
+
+    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+        handle = super().get_route_handler()
+
+        async def handle_for_controller(request: Request) -> Response:
+            _admit_controller(request)
+            return await handle(request)
+
+        return handle_for_controller
+
+
+def _admit_controller(request: Request) -> None:
     client = request.client.host if request.client else "unknown"
     tokens = _tokens(request)
     if tokens is not None:
@@ -55,6 +71,11 @@ async def controller(request: Request, _: Annotated[object, Depends(_BEARER)] = 
         _refuse_all_but_this_machine(request)
         by = f"http:{client}"
     request.state.by = by
+
+
+async def controller(request: Request, _: Annotated[object, Depends(_BEARER)] = None) -> str:
+    """The name of who was let in by `ControlRoute`, for the log of commands."""
+    by: str = request.state.by
     return by
 
 

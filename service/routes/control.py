@@ -2,11 +2,11 @@
 
 from http import HTTPStatus
 
-from fastapi import APIRouter, Depends
+from fastapi import APIRouter
 
 from job.control import Verb
 from job.starts import Starts
-from service.access import Controller, controller
+from service.access import Controller, ControlRoute
 from service.beginnings import OffsetsRequest, ResetRequest, confirm, new_offsets
 from service.routes.parts import REFUSED, Job, now, problems
 from service.views import QueryView
@@ -14,7 +14,7 @@ from service.views import QueryView
 control = APIRouter(
     prefix="/v1/query",
     tags=["control"],
-    dependencies=[Depends(controller)],
+    route_class=ControlRoute,
     responses=problems(
         **REFUSED,
         s409="The query's state forbids the command; `allowed` lists the others.",

@@ -1,8 +1,10 @@
 """A job's life: started, commanded, broken in each of its parts, and started again."""
 
+import json
 import subprocess
 import sys
 from pathlib import Path
+from signal import SIGSTOP
 
 import psutil
 import pytest
@@ -13,7 +15,8 @@ from job.session import CLASS_ARCHIVE
 from tests.integration.jobs import START_SECONDS, STOP_SECONDS, Job
 from tests.integration.pairs import Pairs
 from tests.polling import wait_until
-from tests.processes import name
+from tests.processes import command_line, name, signal_all
+from tests.unit.specs import changed
 
 # A batch of this many records a side takes long enough to be caught at work.
 MANY = 30_000
@@ -40,6 +43,25 @@ def read_all(job: Job, count: int) -> JobStatus:
 
 def wait_for_results(pairs: Pairs, count: int) -> None:
     wait_until(lambda: pairs.result_count() >= count, START_SECONDS, f"{count} results are out")
+
+
+def desired_state(folder: Path) -> str | None:
+    """As it is beside the checkpoint."""
+    path = folder / "checkpoint" / "desired_state.json"
+    return str(json.loads(path.read_text())["state"]) if path.exists() else None
+
+
+def batch_at_work(folder: Path) -> bool:
+    """More batches are planned than have ended."""
+    planned, ended = (
+        {path.name for path in (folder / "checkpoint" / "query" / log).glob("[0-9]*")}
+        for log in ("offsets", "commits")
+    )
+    return planned > ended
+
+
+def fields(changes: list[dict[str, str]]) -> list[str]:
+    return [change["field"] for change in changes]
 
 
 def test_missing_topics_are_named_and_a_restart_goes_on_once_they_are_there(
@@ -110,6 +132,50 @@ def test_paused_query_is_still_paused_after_the_job_was_killed(
 
         job.start()
         job.wait_for_state("PAUSED")
+        judged = job.ask("validate", spec=pairs.spec(after="11 seconds"))["answer"]
+        assert ["join.match_window.after"] == fields(judged["checkpoint_changes"])
+
+
+@pytest.mark.parametrize(("verb", "state"), [("pause", "PAUSED"), ("stop", "STOPPED")])
+def test_what_is_wanted_outlives_a_crash_in_the_batch_that_is_waited_for(
+    verb: str, state: str, pairs: Pairs, tmp_path: Path
+) -> None:
+    pairs.delivery = "exactly_once"
+    pairs.create_topics()
+    with Job(pairs.spec(), tmp_path) as job:
+        pairs.produce(range(3))
+        read_all(job, 3)
+        # Whose turn comes in each batch, and who now holds it up.
+        signal_all([each for each in job.tree if "pyspark.daemon" in command_line(each)], SIGSTOP)
+        pairs.produce(range(3, 6))
+        wait_until(lambda: batch_at_work(tmp_path), START_SECONDS, "a batch is at work")
+
+        job.ask(verb)
+        wait_until(lambda: desired_state(tmp_path) == state, START_SECONDS, "the wish is kept")
+        now = job.status()
+        assert now is not None
+        assert "RUNNING" == now.state
+        job.kill_tree()
+
+        job.start()
+        job.wait_for_state(state)
+        job.ask("resume")
+        read_all(job, 6)
+        assert 0 == job.terminate()
+    assert list(range(6)) == pairs.numbers()
+
+
+def test_resume_while_the_brokers_are_away_outlives_a_crash(pairs: Pairs, tmp_path: Path) -> None:
+    away = changed(pairs.spec(), kafka__bootstrap_servers="127.0.0.1:1")
+    with Job(away, tmp_path) as job:
+        job.wait_for_state("RESTARTING")
+        job.ask("stop")
+        job.wait_for_state("STOPPED")
+        assert "STOPPED" == desired_state(tmp_path)
+
+        job.ask("resume")
+        wait_until(lambda: desired_state(tmp_path) == "RUNNING", START_SECONDS, "the wish is kept")
+        job.wait_for_state("RESTARTING")
 
 
 def test_jvm_that_is_killed_while_paused_is_replaced_and_the_query_is_still_paused(
@@ -233,6 +299,14 @@ def test_spec_that_the_checkpoint_does_not_accept_is_refused_field_by_field(
             "join.match_window.after: frozen as 10 seconds, the spec now says 11 seconds"
             in failure.message
         )
+        [change] = job.ask("validate", spec=job.spec_file.read_text())["answer"][
+            "checkpoint_changes"
+        ]
+        assert {
+            "field": "join.match_window.after",
+            "frozen": "10 seconds",
+            "wanted": "11 seconds",
+        } == change
         # What failed says so with its exit code, too.
         assert 1 == job.terminate()
 

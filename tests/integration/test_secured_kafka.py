@@ -97,9 +97,18 @@ def asked(job: Job) -> list[str]:
     return [str(job.ask(call)) for call in ("status", "plan", "progress", "failures")]
 
 
-def answers(sidecar: httpx.Client) -> list[str]:
-    paths = ("/v1/query", "/readyz", "/startupz", "/livez", "/metrics", "/openapi.json")
-    return [sidecar.get(path).text for path in paths]
+def answers(sidecar: httpx.Client, spec: str) -> list[str]:
+    """To every call that only looks, and of a spec with a mistake beside the password."""
+    described = sidecar.get("/openapi.json")
+    looks = [path.format(side="left") for path, calls in described.json()["paths"].items()
+             if "get" in calls]  # fmt: skip
+    told = [sidecar.get(path, params={"key": "1"}).text for path in looks]
+    yaml = {"content-type": "text/yaml"}
+    judged = [
+        sidecar.post("/v1/validate", content=text, headers=yaml).text
+        for text in (spec, changed(spec, kafka__security__protocol=SECRET))
+    ]
+    return [described.text, *told, *judged]
 
 
 # --- The join runs
@@ -137,7 +146,8 @@ def test_the_join_runs_with_only_the_rights_it_needs_and_shows_no_secret(
     with Job(spec_of(pairs, user), tmp_path) as job, running_sidecar(job.socket) as sidecar:
         pairs.produce(range(3))
         job.wait_for_offsets(left=3, right=3)
-        assert_hides_secrets(*command_lines(job), *answers(sidecar.client), *asked(job))
+        spec = job.spec_file.read_text()
+        assert_hides_secrets(*command_lines(job), *answers(sidecar.client, spec), *asked(job))
         assert 0 == job.terminate()
         assert_hides_secrets(sidecar.log.read_text())
     assert [0, 1, 2] == pairs.numbers()

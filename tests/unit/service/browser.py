@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import uvicorn
-from playwright.sync_api import Browser, Page
+from playwright.sync_api import Browser, Page, sync_playwright
 
 from job.answers import (
     FailuresAnswer,
@@ -22,6 +22,7 @@ from job.answers import (
 from job.progress import BatchProgress, JobStatus
 from service.__main__ import listening_socket
 from service.app import create_app
+from tests.programs import program
 from tests.unit.service.builders import (
     NO_BROKER,
     SmallJob,
@@ -37,6 +38,15 @@ from tests.unit.service.calls import settings
 PATIENCE_MS = 20_000
 PHONE = {"width": 320, "height": 700}
 BATCHES = 40
+
+
+@contextmanager
+def chromium() -> Iterator[Browser]:
+    found = program("chromium", "chromium-browser", "google-chrome", package="chromium")
+    with sync_playwright() as playwright:
+        started = playwright.chromium.launch(executable_path=found)
+        yield started
+        started.close()
 
 
 @contextmanager

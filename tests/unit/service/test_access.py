@@ -170,6 +170,28 @@ def test_without_one_the_job_hears_nothing(
     assert [] == job.commands
 
 
+NO_BODY = (b"{", b'"\xff', b"[]", b"")
+
+
+@pytest.mark.parametrize("body", NO_BODY)
+@pytest.mark.parametrize(("method", "verb"), [("POST", "reset"), ("PATCH", "offsets")])
+def test_who_may_not_command_is_told_so_before_the_body_is_looked_at(
+    method: str, verb: str, body: bytes, made: ServiceSettings
+) -> None:
+    url, kind = f"/v1/query/{verb}", {"Content-Type": "application/json"}
+
+    def status(**headers: str) -> int:
+        return call(method, url, made, content=body, headers={**kind, **headers}).status_code
+
+    assert 401 == status()
+    assert 403 == status(**bearer(READ))
+    assert status(**bearer(CONTROL)) in {400, 422}
+    local = made.model_copy(update={"tokens_file": None, "host": "127.0.0.1"})
+    foreign = {"Origin": "https://elsewhere.example"}
+    answer = call(method, url, local, content=body, headers={**kind, **foreign})
+    assert 403 == answer.status_code
+
+
 def test_with_tokens_this_machine_needs_one_too(made: ServiceSettings) -> None:
     here = made.model_copy(update={"host": "127.0.0.1"})
 

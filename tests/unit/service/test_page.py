@@ -3,26 +3,24 @@
 import base64
 import hashlib
 import re
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import httpx
 import pytest
 from axe_playwright_python.sync_playwright import Axe
-from playwright.sync_api import Browser, Error, sync_playwright
+from playwright.sync_api import Browser, Error
 
-from job.answers import FailuresAnswer, PlanAnswer, ProgressAnswer, WhyAnswer
+from job.answers import FailuresAnswer, PlanAnswer, WhyAnswer
 from job.control import control_socket
 from job.errors import BusyError
 from job.progress import Failure, QueryState
 from tests.polling import wait_until
-from tests.programs import program
 from tests.unit.service.browser import (
     PATIENCE_MS,
     PHONE,
+    chromium,
     held,
-    history,
     lively,
     opened,
     running,
@@ -46,11 +44,8 @@ NOT_OURS = re.compile("Failed to load resource: the server responded with a stat
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
-    chromium = program("chromium", "chromium-browser", "google-chrome", package="chromium")
-    with sync_playwright() as playwright:
-        started = playwright.chromium.launch(executable_path=chromium)
+    with chromium() as started:
         yield started
-        started.close()
 
 
 @pytest.fixture
@@ -311,31 +306,6 @@ def test_a_silent_side_that_follows_the_clock_is_told(
 
         assert "right silent, following the clock" in seen.text("watermark_lag")
         assert "silent" not in seen.text("left.watermark")
-
-
-def test_event_times_of_the_future_are_told_and_no_line_leaves_its_chart(
-    browser: Browser, url: str, job: SmallJob
-) -> None:
-    ahead = round(time.time() * 1000) + 3_600_000
-    told = [
-        done.model_copy(update={"watermark_ms": done.watermark_ms + 60_000}) for done in history()
-    ]
-    job.answers["progress"] = ProgressAnswer(batches=told)
-    totals = job.current.totals.left.model_copy(update={"event_time_max_ms": ahead})
-    job.current = job.current.model_copy(
-        update={"totals": job.current.totals.model_copy(update={"left": totals})}
-    )
-    with opened(browser, url) as seen:
-        seen.awaits("left.newest", "ahead of the clock")
-        seen.awaits("batches", "40")
-
-        outside = seen.page.evaluate(
-            "[...document.querySelectorAll('#charts path')].filter(path => {"
-            " const box = path.getBBox(), { height, width } = path.ownerSVGElement.viewBox.baseVal;"
-            " return box.y < 0 || box.y + box.height > height || box.x + box.width > width })"
-            ".map(path => path.closest('figure').innerText)"
-        )
-        assert [] == outside
 
 
 def test_a_hidden_tab_asks_nothing(browser: Browser, url: str) -> None:

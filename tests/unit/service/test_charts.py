@@ -1,0 +1,129 @@
+"""The charts of the status page, in a real Chromium."""
+
+import re
+import time
+from collections.abc import Iterator
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Browser, Locator
+
+from job.answers import ProgressAnswer
+from job.control import control_socket
+from tests.unit.service.browser import (
+    BATCHES,
+    PATIENCE_MS,
+    Seen,
+    chromium,
+    history,
+    lively,
+    opened,
+    running,
+    serving_page,
+)
+from tests.unit.service.builders import SmallJob, census, side
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    with chromium() as started:
+        yield started
+
+
+@pytest.fixture
+def job(path: Path) -> Iterator[SmallJob]:
+    with control_socket(path, running_job := lively(SmallJob(running()))):
+        yield running_job
+
+
+@pytest.fixture
+def url(path: Path, job: SmallJob) -> Iterator[str]:
+    assert job.answers
+    with serving_page(path) as address:
+        yield address
+
+
+def test_watermark_and_state_of_each_side_are_drawn_over_time(
+    browser: Browser, url: str, job: SmallJob
+) -> None:
+    newest = round(time.time() * 1000) - 5_000
+    job.current = running()
+    sides = {
+        name: getattr(job.current.totals, name).model_copy(update={"event_time_max_ms": newest})
+        for name in ("left", "right")
+    }
+    job.current = job.current.model_copy(
+        update={"totals": job.current.totals.model_copy(update=sides)}
+    )
+    told = [
+        done.model_copy(
+            update={
+                "left": side(event_time_max_ms=newest if done.batch_id == 2 else newest - 60_000),
+                "right": side(event_time_max_ms=None if done.batch_id < BATCHES else newest),
+            }
+        )
+        for done in history()
+    ]
+    job.answers["progress"] = ProgressAnswer(batches=told)
+    with opened(browser, url) as seen:
+        seen.awaits("batches", str(BATCHES))
+
+        lag = chart(seen, "Watermark lag, last 40 batches: now ")
+        # What is older than a row before it moves no watermark: the sides are behind by the 5 s and
+        # their delays of 10 and 11.5 s.
+        found = re.search(r"left (\d+) s · right (\d+) s", lag.get_attribute("aria-label") or "")
+        assert found is not None
+        left, right = map(int, found.groups())
+        assert right - left in {1, 2}
+        assert 15 <= left < 15 + PATIENCE_MS / 1000
+        # Of the right side a single batch has told.
+        assert ["query", "left", "right"] == paths(lag)
+        chart(seen, "Rows in state by side, last 1 counts: now left 160 · right 240, highest 240")
+
+        counted = census()
+        later = counted.model_copy(update={"at": counted.at + timedelta(minutes=1), "left": []})
+        job.current = job.current.model_copy(update={"census": later})
+        rows = chart(seen, "Rows in state by side, last 2 counts: now left 0 · right 240")
+        assert ["left", "right"] == paths(rows)
+
+
+def test_event_times_of_the_future_are_told_and_no_line_leaves_its_chart(
+    browser: Browser, url: str, job: SmallJob
+) -> None:
+    ahead = round(time.time() * 1000) + 3_600_000
+    told = [
+        done.model_copy(update={"watermark_ms": done.watermark_ms + 60_000}) for done in history()
+    ]
+    job.answers["progress"] = ProgressAnswer(batches=told)
+    totals = job.current.totals.left.model_copy(update={"event_time_max_ms": ahead})
+    job.current = job.current.model_copy(
+        update={"totals": job.current.totals.model_copy(update={"left": totals})}
+    )
+    with opened(browser, url) as seen:
+        seen.awaits("left.newest", "ahead of the clock")
+        seen.awaits("batches", "40")
+
+        outside = seen.page.evaluate(
+            "[...document.querySelectorAll('#charts path')].filter(path => {"
+            " const box = path.getBBox(), { height, width } = path.ownerSVGElement.viewBox.baseVal;"
+            " return box.y < 0 || box.y + box.height > height || box.x + box.width > width })"
+            ".map(path => path.closest('figure').innerText)"
+        )
+        assert [] == outside
+
+
+def chart(seen: Seen, label: str) -> Locator:
+    """Once it says so."""
+    found = seen.page.locator(f'#charts svg[aria-label^="{label}"]')
+    found.wait_for(timeout=PATIENCE_MS)
+    return found
+
+
+def paths(drawn: Locator) -> list[str]:
+    """The lines that have a point."""
+    return [
+        path.get_attribute("class") or ""
+        for path in drawn.locator("path").all()
+        if path.get_attribute("d")
+    ]
