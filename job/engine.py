@@ -75,6 +75,8 @@ _DESIRED: dict[Verb, QueryState] = {
     "restart": QueryState.RUNNING,
     "reset": QueryState.STOPPED,
 }
+# Altered offsets are a reset that reads on from there.
+_SAID: dict[Verb, str] = {"reset": "reset, or to alter offsets,"}
 
 _log = structlog.get_logger()
 
@@ -130,7 +132,7 @@ class Engine:
             allowed = _ALLOWED[self._state]
             if verb not in allowed:
                 raise ConflictError(
-                    f"{verb} is not possible while the query is {self._state}; "
+                    f"{_SAID.get(verb, verb)} is not possible while the query is {self._state}; "
                     f"possible: {', '.join(allowed)}",
                     allowed=list(allowed),
                 )
