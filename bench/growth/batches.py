@@ -80,14 +80,12 @@ class Batches:
     def input_rows(self) -> int:
         return sum(batch.input_records for batch in self._batches.values())
 
-    @property
-    def is_at_the_end(self) -> bool:
-        """Whether all that stood in the topics has been read."""
+    def have_read(self, records: int) -> bool:
+        """Whether so many of each side are behind the last batch."""
         if not self._batches:
             return False
         last = self._batches[max(self._batches)]
-        behind = (last.left.offsets_behind_latest, last.right.offsets_behind_latest)
-        return not any(offsets for side in behind for offsets in side.values())
+        return all(sum(side.end_offsets.values()) >= records for side in (last.left, last.right))
 
     def look(self) -> None:
         """Ask the job; one that does not answer is starting, or busy."""
@@ -100,7 +98,10 @@ class Batches:
             line = connection.makefile("rb").readline()
             reply = Reply.model_validate_json(line)
             answer = ProgressAnswer.model_validate(reply.answer)
-            self._batches |= {batch.batch_id: batch for batch in answer.batches}
+            self.note(answer.batches)
+
+    def note(self, batches: Sequence[BatchProgress]) -> None:
+        self._batches |= {batch.batch_id: batch for batch in batches}
 
 
 def points(batches: Sequence[BatchProgress], samples: list[Sample]) -> Iterator[Point]:

@@ -66,8 +66,8 @@ def measured(shape: Shape, phases: Phases, kafka: EmbeddedKafka, folder: Path) -
         left, right = f"{output.topic}-left", f"{output.topic}-right"
         opened.enter_context(temporary_topics(kafka, left, right, partitions=partitions))
         task = Task(shape.workload, kafka.bootstrap_servers, left, right, output.topic)
-        rows = killed_after + _BATCHES_AFTER_RESTART * BATCH_ROWS
-        expected = _produced(shape, rows // SIDES, task, kafka)
+        records = (killed_after + _BATCHES_AFTER_RESTART * BATCH_ROWS) // SIDES
+        expected = _produced(shape, records, task, kafka)
         batches = Batches(socket_of(folder))
         with running(_PROGRAM, task, kafka, folder) as run:
             _follow(batches, run, until=lambda: batches.input_rows >= killed_after)
@@ -80,7 +80,7 @@ def measured(shape: Shape, phases: Phases, kafka: EmbeddedKafka, folder: Path) -
             running(_PROGRAM, task, kafka, folder) as again,
         ):
             first_output_at = _first_since(again.started_at, consumer, again)
-            _follow(batches, again, until=lambda: batches.is_at_the_end)
+            _follow(batches, again, until=lambda: batches.have_read(records))
         found = row_set(row_of(record.value) for record in output.records())
     return Growth(
         correct=found == expected,

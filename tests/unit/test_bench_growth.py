@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from bench.growth.batches import Point, points, steady
+from bench.growth.batches import Batches, Point, points, steady
 from bench.growth.load import BATCH_ROWS, KEYS, SMALLEST_STATE_ROWS, Events, Keys, Shape, events
 from bench.growth.plot import newest
 from bench.growth.report import MEMORY_CAP_BYTES, limits
@@ -116,6 +116,18 @@ def test_steady_are_the_batches_after_so_many_rows() -> None:
     assert 3 * 9 / 12 == pytest.approx(taken.rows_per_second)
     with pytest.raises(ValueError, match="no batch began after 46 rows"):
         steady(found, rows_before=46)
+
+
+def test_all_is_read_when_both_sides_are(tmp_path: Path) -> None:
+    [batch] = ended(0)
+    left = batch.left.model_copy(update={"end_offsets": {0: 5, 1: 2}})
+    right = batch.right.model_copy(update={"end_offsets": {0: 3, 1: 3}})
+    batches = Batches(tmp_path / "socket")
+
+    assert not batches.have_read(0)
+    batches.note([batch.model_copy(update={"left": left, "right": right})])
+    assert batches.have_read(6)
+    assert not batches.have_read(7)
 
 
 def grown(**changes: float) -> Growth:
