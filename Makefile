@@ -2,7 +2,7 @@
 # Needs a Python 3.11 or newer; the first run of any target prepares the rest.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup ready run test check bench bench-peers differential soak clean up down test-docker
+.PHONY: help setup ready run test check bench bench-growth bench-peers differential soak clean up down test-docker
 
 PYTHON_HERE := .venv/bin/python
 
@@ -29,6 +29,9 @@ check: ready ## style and types
 
 bench: ready ## measure throughput and latency
 	@$(PYTHON_HERE) -m bench
+
+bench-growth: ready ## measure and draw the join as its state grows to 10,000,000 rows
+	@$(PYTHON_HERE) -m bench.growth
 
 bench-peers: ready ## measure the same join in Kafka Streams and Flink beside it; needs a JDK
 	@$(PYTHON_HERE) -m bench --program streamjoin --program kafka-streams \

@@ -47,7 +47,7 @@ class Backlog:
     """When the events that close it are, in epoch milliseconds; see `close`."""
 
 
-class _Addressed(NamedTuple):
+class Addressed(NamedTuple):
     topic: str
     event: Impression | Click
     partition: int = _PARTITION_OF_THE_KEY
@@ -103,7 +103,7 @@ def made(
     name = f"{workload.name}-{uuid.uuid4().hex[:8]}"
     left, right = f"{name}-left", f"{name}-right"
     kafka.create_topics([left, right], partitions=workload.partitions)
-    _produce(kafka, _interleaved(left, impressions, right, clicks))
+    produce(kafka, _interleaved(left, impressions, right, clicks))
     backlog = Backlog(
         left_topic=left,
         right_topic=right,
@@ -122,28 +122,31 @@ def close(backlog: Backlog, workload: Workload, kafka: EmbeddedKafka) -> None:
 
     Kafka Streams looks for them once a second, and only when a record comes.
     """
-    _produce(kafka, _closing(backlog, workload))
+    produce(kafka, _closing(backlog, workload))
 
 
-def _closing(backlog: Backlog, workload: Workload) -> Iterator[_Addressed]:
+def _closing(backlog: Backlog, workload: Workload) -> Iterator[Addressed]:
     for partition, shown, clicked in closing_events(backlog.closing_time, workload):
-        yield _Addressed(backlog.left_topic, shown, partition)
-        yield _Addressed(backlog.right_topic, clicked, partition)
+        yield Addressed(backlog.left_topic, shown, partition)
+        yield Addressed(backlog.right_topic, clicked, partition)
 
 
 def _interleaved(
     left: str, impressions: Sequence[Impression], right: str, clicks: Sequence[Click]
-) -> Iterator[_Addressed]:
+) -> Iterator[Addressed]:
     # In step, whatever their numbers: a reader takes as much of event time from both.
     done = 0
     for number, shown in enumerate(impressions, start=1):
-        yield _Addressed(left, shown)
+        yield Addressed(left, shown)
         due = number * len(clicks) // len(impressions)
-        yield from (_Addressed(right, clicked) for clicked in clicks[done:due])
+        yield from (Addressed(right, clicked) for clicked in clicks[done:due])
         done = due
 
 
-def _produce(kafka: EmbeddedKafka, events: Iterator[_Addressed]) -> None:
+def produce(
+    kafka: EmbeddedKafka, events: Iterator[Addressed], seconds: float = _PRODUCE_SECONDS
+) -> None:
+    """In their order within each partition; BrokerError where that takes longer."""
     producer = Producer(
         {
             "bootstrap.servers": kafka.bootstrap_servers,
@@ -155,7 +158,7 @@ def _produce(kafka: EmbeddedKafka, events: Iterator[_Addressed]) -> None:
             "queue.buffering.max.messages": 500_000,
         }
     )
-    deadline = time.monotonic() + _PRODUCE_SECONDS
+    deadline = time.monotonic() + seconds
     for count, event in enumerate(events):
         _enqueue(producer, event, deadline)
         if count % _SERVE_EVERY == 0:
@@ -164,7 +167,7 @@ def _produce(kafka: EmbeddedKafka, events: Iterator[_Addressed]) -> None:
         raise BrokerError(f"the broker did not take the last {left_behind} records in time")
 
 
-def _enqueue(producer: Producer, sent: _Addressed, deadline: float) -> None:
+def _enqueue(producer: Producer, sent: Addressed, deadline: float) -> None:
     key, value = str(sent.event.ad_id), sent.event.value()
     while True:
         try:

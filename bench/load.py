@@ -15,9 +15,9 @@ from random import Random
 from typing import Literal, NamedTuple
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_FIRST_EVENT_MS = 1_700_000_000_000
+FIRST_EVENT_MS = 1_700_000_000_000
 _CAMPAIGNS, _USERS = 97, 1009
-_STRAY_SHARE = 0.02
+STRAY_SHARE = 0.02
 _LONGEST_CLICK_DELAY_MS = 5_000
 
 
@@ -108,7 +108,7 @@ def events(workload: Workload, records: int) -> tuple[list[Impression], list[Cli
     impressions = [
         impression(
             ad_id,
-            _FIRST_EVENT_MS + ad_id * 1_000 // workload.events_per_second,
+            FIRST_EVENT_MS + ad_id * 1_000 // workload.events_per_second,
             round(random.random(), 6),
         )
         for ad_id in range(records)
@@ -126,7 +126,7 @@ def events(workload: Workload, records: int) -> tuple[list[Impression], list[Cli
 
 def _click_delay(random: Random, workload: Workload) -> int:
     delay = 1 + int(random.random() * _LONGEST_CLICK_DELAY_MS)
-    if random.random() >= _STRAY_SHARE:
+    if random.random() >= STRAY_SHARE:
         return delay
     return -delay if random.random() < 0.5 else workload.match_window_ms + delay
 

@@ -47,21 +47,23 @@ class Output:
         deadline = time.monotonic() + _ANSWER_SECONDS
         while True:
             try:
-                return sum(self._latest_offsets())
+                return sum(self._ends().values())
             except KafkaException as error:
                 # A broker knows of a new topic a moment before it leads its partitions.
                 if time.monotonic() > deadline:
                     raise BrokerError(f"no offsets of {self.topic}: {error}") from error
             time.sleep(_PAUSE_SECONDS)
 
-    def _latest_offsets(self) -> Iterator[int]:
+    def _ends(self) -> dict[int, int]:
         latest = {
             TopicPartition(self.topic, each): OffsetSpec.latest()  # type: ignore[no-untyped-call]
             for each in self._partitions
         }
         answers = self._admin.list_offsets(latest, isolation_level=IsolationLevel.READ_COMMITTED)
-        for answer in answers.values():
-            yield answer.result(_ANSWER_SECONDS).offset
+        return {
+            asked.partition: answer.result(_ANSWER_SECONDS).offset
+            for asked, answer in answers.items()
+        }
 
     def records(self) -> Iterator[Record]:
         """All committed records, partition by partition."""
@@ -78,8 +80,9 @@ class Output:
                         ends += 1
 
     @contextmanager
-    def consumer(self, *, tells_end: bool = False) -> Iterator[Consumer]:
-        """A read_committed consumer at the topic's beginning."""
+    def consumer(self, *, tells_end: bool = False, at_end: bool = False) -> Iterator[Consumer]:
+        """A read_committed consumer at the topic's beginning, or at its end as it is now."""
+        ends = self._ends() if at_end else {}
         consumer = Consumer(
             {
                 "bootstrap.servers": self._bootstrap_servers,
@@ -91,7 +94,10 @@ class Output:
             }
         )
         consumer.assign(
-            [TopicPartition(self.topic, each, OFFSET_BEGINNING) for each in self._partitions]
+            [
+                TopicPartition(self.topic, each, ends.get(each, OFFSET_BEGINNING))
+                for each in self._partitions
+            ]
         )
         try:
             yield consumer

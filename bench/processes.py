@@ -83,6 +83,11 @@ class Watch:
     def peak_memory_bytes(self) -> int:
         return max(sample.tree_memory_bytes for sample in self._samples)
 
+    @property
+    def samples(self) -> list[Sample]:
+        """Of all its time so far, oldest first."""
+        return list(self._samples)
+
     def spent(self, since: float, until: float) -> Spent:
         return spent(self._samples, since, until)
 
@@ -129,6 +134,10 @@ def lasting_memory(members: Mapping[int, int], *, before: Mapping[int, int]) -> 
     JVM's memory as its own. Spark does so for each checkpoint file; 2 GiB were taken for 6.
     """
     return sum(memory for pid, memory in members.items() if pid in before)
+
+
+def peak_memory(samples: list[Sample], since: float, until: float) -> int:
+    return max((each.tree_memory_bytes for each in samples if since <= each.at <= until), default=0)
 
 
 def spent(samples: list[Sample], since: float, until: float) -> Spent:

@@ -18,6 +18,7 @@ from rich.table import Table
 from rich.text import Text
 
 from bench.figures import Spread
+from bench.growth.run import Growth
 from bench.latency import Latency
 from bench.throughput import Throughput
 
@@ -25,7 +26,7 @@ _NEVER_FOLDED = 1_000
 # Above this, what else ran on the machine may have changed the figures.
 DISTURBED_ABOVE_CORES = 0.1
 
-Measurement = Throughput | Latency
+Measurement = Throughput | Latency | Growth
 Run = TypeVar("Run", Throughput, Latency)
 Runs = Mapping[str, list[Run]]
 """Of each program, by its name."""
@@ -115,10 +116,10 @@ def verdicts(name: str, runs: Runs[Run]) -> Iterator[str]:
     """What a reader must know before quoting the figures."""
     for program, each in runs.items():
         for number, run in enumerate(each, start=1):
-            yield from _verdict(f"{program}, {name} run {number}", run)
+            yield from verdict(f"{program}, {name} run {number}", run)
 
 
-def _verdict(name: str, run: Measurement) -> Iterator[str]:
+def verdict(name: str, run: Measurement) -> Iterator[str]:
     if not run.correct:
         yield (
             f"{name} is WRONG: {run.outputs:,} rows came out where "

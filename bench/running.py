@@ -1,5 +1,6 @@
 """A program at work: it is started on a task, and joins until it is told to end."""
 
+import contextlib
 import subprocess
 import time
 from abc import ABC, abstractmethod
@@ -7,6 +8,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+
+import psutil
 
 from bench.load import Workload
 from bench.processes import Watch
@@ -63,10 +66,21 @@ class Running:
                 f"{last_lines(self._log)}"
             )
 
+    def kill(self) -> None:
+        """End the whole tree as a crash would: SIGKILL."""
+        root = psutil.Process(self._process.pid)
+        members = [root, *root.children(recursive=True)]
+        for member in members:
+            with contextlib.suppress(psutil.NoSuchProcess):
+                member.kill()
+        self._process.wait()
+        psutil.wait_procs(members, _STOP_SECONDS)
+
 
 @contextmanager
 def running(program: Program, task: Task, kafka: EmbeddedKafka, folder: Path) -> Iterator[Running]:
-    folder.mkdir(parents=True)
+    """In a folder where it has run before it goes on from there."""
+    folder.mkdir(parents=True, exist_ok=True)
     log = folder / "log"
     started_at = time.time()
     process = program.start(task, folder, log)

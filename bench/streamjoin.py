@@ -20,15 +20,25 @@ class Streamjoin(Program):
 
     def start(self, task: Task, folder: Path, log: Path) -> subprocess.Popen[bytes]:
         spec = folder / "spec.yaml"
-        spec.write_text(join_spec(task, folder / "checkpoint", self.delivery))
+        spec.write_text(join_spec(task, checkpoint_of(folder), self.delivery))
         environment = {
             **os.environ,
             "JAVA_HOME": str(java_home()),
             # A socket's path has to be short; from here it is.
-            "STREAMJOIN_SOCKET": os.path.relpath(folder / "socket"),
+            "STREAMJOIN_SOCKET": os.path.relpath(socket_of(folder)),
+            # The stores at work: what a job that is killed leaves behind goes with the folder.
+            "SPARK_LOCAL_DIRS": str(folder / "scratch"),
         }
         command = Path(sys.executable).with_name("streamjoin")
         return start_child([command, "run", spec], log=log, environment=environment)
+
+
+def socket_of(folder: Path) -> Path:
+    return folder / "socket"
+
+
+def checkpoint_of(folder: Path) -> Path:
+    return folder / "checkpoint"
 
 
 def join_spec(task: Task, checkpoint: Path, delivery: Delivery) -> str:

@@ -1,0 +1,1 @@
+"""How fast the join stays while its state grows."""

@@ -1,0 +1,184 @@
+"""`make bench-growth`: whether the join stays as fast, and as small, as its state grows.
+
+A quick look, 6 minutes:
+
+python -m bench.growth --state-rows 1000000 --warm-up-batches 5 --steady-batches 5 --rate 1000
+"""
+
+import argparse
+import shutil
+import sys
+import uuid
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from rich.console import Console
+
+from bench import latency
+from bench.growth import run
+from bench.growth.load import BATCH_ROWS, KEYS, SMALLEST_STATE_ROWS, Shape
+from bench.growth.plot import draw
+from bench.growth.report import growth_table, limits, named
+from bench.growth.run import Growth, Phases
+from bench.latency import Latency
+from bench.load import WORKLOADS
+from bench.programs import PROGRAMS
+from bench.report import Measurement, append_line, latency_table, machine, printed, verdict
+from deploy.local.kafka import EmbeddedKafka
+from job.errors import StreamjoinError
+
+_REPOSITORY = Path(__file__).parents[2]
+_DATA = _REPOSITORY / "data" / "bench-growth"
+_RESULTS = _REPOSITORY / "bench" / "results" / "growth.jsonl"
+_PICTURE = _RESULTS.with_suffix(".svg")
+# As for `make bench`: a broker busy with itself would be measured as part of the program.
+_BROKER_JVM_OPTIONS = ("-Xms1g", "-Xmx1g", "-XX:+UseSerialGC")
+
+
+class GrowthBench:
+    """One `make bench-growth`."""
+
+    def __init__(self, arguments: argparse.Namespace, kafka: EmbeddedKafka) -> None:
+        self._arguments = arguments
+        self._kafka = kafka
+        self._console = Console()
+
+    def run(self) -> bool:
+        """Measure and report; whether all results were right."""
+        growths = {shape: self._growth(shape) for shape in shapes(self._arguments)}
+        latencies = {f"{rate:,}/s a side": [self._latency(rate)] for rate in self._rates()}
+        self._say(machine())
+        if growths:
+            self._say(printed(growth_table(growths)))
+        if latencies:
+            self._say(printed(latency_table(latencies)))
+        for line in limits(growths):
+            self._say(line)
+        runs: dict[str, Measurement] = {named(shape): each for shape, each in growths.items()}
+        runs |= {rate: each for rate, [each] in latencies.items()}
+        for name, each in runs.items():
+            for line in verdict(name, each):
+                self._say(line)
+        self._say(f"{sum(each.correct for each in runs.values())} of {len(runs)} as expected.")
+        self._say(f"The picture is {_PICTURE.relative_to(_REPOSITORY)}")
+        return all(each.correct for each in runs.values())
+
+    def _rates(self) -> list[int]:
+        return self._arguments.rates if self._arguments.latency_seconds else []
+
+    def _growth(self, shape: Shape) -> Growth:
+        told = self._arguments
+        phases = Phases(warm_up=told.warm_up_batches, steady=told.steady_batches)
+        with self._console.status(f"State of {named(shape)}…"):
+            folder = _new_folder()
+            measured = run.measured(shape, phases, self._kafka, folder)
+        settings = {"keys": shape.keys, "state_rows": shape.state_rows}
+        self._note(measured, settings, folder)
+        return measured
+
+    def _latency(self, rate: int) -> Latency:
+        seconds = self._arguments.latency_seconds
+        with self._console.status(f"Latency at {rate:,}/s a side…"):
+            folder = _new_folder()
+            measured = latency.measured(
+                PROGRAMS["streamjoin"],
+                WORKLOADS["inner"],
+                self._kafka,
+                folder,
+                rate=rate,
+                seconds=seconds,
+            )
+        self._note(measured, {"rate": rate, "latency_seconds": seconds}, folder)
+        return measured
+
+    def _note(self, measured: Measurement, settings: Mapping[str, object], folder: Path) -> None:
+        append_line(_RESULTS, measured, settings)
+        draw(_RESULTS, _PICTURE)  # each time: whoever ends this early has a picture as well
+        if measured.correct:
+            shutil.rmtree(folder)
+        else:
+            self._say(f"The program's log and state are kept in {folder}")
+
+    def _say(self, line: str) -> None:
+        self._console.print(line, soft_wrap=True, highlight=False, markup=False)
+
+
+def shapes(arguments: argparse.Namespace) -> Iterator[Shape]:
+    """What all are compared with comes first."""
+    yield from dict.fromkeys(
+        [
+            Shape(arguments.base_rows, "uniform"),
+            *(Shape(arguments.state_rows, keys) for keys in arguments.keys),
+        ]
+    )
+
+
+def _new_folder() -> Path:
+    return _DATA / "runs" / uuid.uuid4().hex[:8]
+
+
+def main() -> int:
+    arguments = _arguments()
+    # Gigabytes of records, made anew by each run: what an interrupted one has left is of no use.
+    shutil.rmtree(_DATA / "kafka", ignore_errors=True)
+    try:
+        with EmbeddedKafka(_DATA / "kafka", jvm_options=_BROKER_JVM_OPTIONS) as kafka:
+            return 0 if GrowthBench(arguments, kafka).run() else 1
+    except StreamjoinError as error:
+        print(error, file=sys.stderr)
+        return error.exit_code
+    except KeyboardInterrupt:
+        return 130
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        prog="bench.growth", description="Measure the join on this machine as its state grows."
+    )
+    parser.add_argument(
+        "--state-rows",
+        type=_state_rows,
+        default=10_000_000,
+        help="in state, both sides together (10,000,000)",
+    )
+    parser.add_argument(
+        "--base-rows",
+        type=_state_rows,
+        default=300_000,
+        help="that it is compared with (300,000)",
+    )
+    parser.add_argument(
+        "--keys", action="append", choices=KEYS, help="of the large state, may be repeated (both)"
+    )
+    parser.add_argument(
+        "--warm-up-batches", type=int, default=20, help="at least, of a small state (20)"
+    )
+    parser.add_argument("--steady-batches", type=int, default=20, help="measured at full size (20)")
+    parser.add_argument(
+        "--rate",
+        action="append",
+        dest="rates",
+        type=int,
+        help="records/s a side for the latency, may be repeated (200, 1,000, 5,000, 10,000)",
+    )
+    parser.add_argument(
+        "--latency-seconds", type=float, default=60, help="at each rate; 0: not at all (60)"
+    )
+    arguments = parser.parse_args()
+    arguments.keys = arguments.keys or list(KEYS)
+    arguments.rates = arguments.rates or [200, 1_000, 5_000, 10_000]
+    return arguments
+
+
+def _state_rows(text: str) -> int:
+    rows = int(text)
+    if rows < SMALLEST_STATE_ROWS:
+        raise argparse.ArgumentTypeError(
+            f"{rows:,}: a batch of the backlog alone is {BATCH_ROWS:,} rows, which are in state "
+            f"until the next one ends; at least {SMALLEST_STATE_ROWS:,}"
+        )
+    return rows
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,174 @@
+"""Events that keep a wanted number of rows in state. Pure: no broker, no clock.
+
+Impressions and clicks are evenly spread over event time, one of each a turn, and arrive far out of
+order: the partner of a row has come anywhere between just now and millions of rows ago, so a probe
+goes anywhere into the state. The watermark stays further behind than that, so that no row is late;
+a pair comes out if both of it have arrived before the end.
+
+Tens of millions of events would take gigabytes as Python objects: they are arrays here, and
+objects only for as long as each is handled.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+import numpy as np
+from numpy.random import Generator
+from numpy.typing import NDArray
+
+from bench.load import (
+    FIRST_EVENT_MS,
+    STRAY_SHARE,
+    Click,
+    Impression,
+    Row,
+    Workload,
+    click,
+    impression,
+    row,
+)
+from job.tuning import MAX_OFFSETS_PER_TRIGGER
+
+Keys = Literal["uniform", "zipf"]
+KEYS: tuple[Keys, ...] = get_args(Keys)
+
+SIDES = 2
+BATCH_ROWS = SIDES * MAX_OFFSETS_PER_TRIGGER
+# Below this, partitions that are read a little out of step would make rows late.
+SMALLEST_STATE_ROWS = BATCH_ROWS + 50_000
+_TURN_MS = 100
+_WINDOW_TURNS = 10
+# Of the watermark's delay. What is left is room for partitions that are not read quite in step.
+_OUT_OF_ORDER = 0.8
+# With exponent 1.1 the first of so many keys has one row in seven, at any size of the state.
+_HOT_KEYS, _ZIPF_EXPONENT = 50_000, 1.1
+_CHUNK = 200_000
+_COST = 0.5
+
+
+@dataclass(frozen=True)
+class Shape:
+    """What the state is to be like."""
+
+    state_rows: int
+    """Held between two batches, both sides together, once no more come than go."""
+    keys: Keys
+
+    @property
+    def delay_turns(self) -> int:
+        """The watermark's delay.
+
+        Rows come in the middle of their way out of order and leave at the watermark, which follows
+        a batch behind: the rows of one batch are held on top.
+        """
+        kept_share = SIDES * (1 - _OUT_OF_ORDER / 2)
+        return round((self.state_rows - BATCH_ROWS) / kept_share)
+
+    @property
+    def out_of_order_turns(self) -> int:
+        return int(self.delay_turns * _OUT_OF_ORDER)
+
+    @property
+    def workload(self) -> Workload:
+        return Workload(
+            f"growth-{self.keys}",
+            match_window_ms=_WINDOW_TURNS * _TURN_MS,
+            watermark_delay_ms=self.delay_turns * _TURN_MS,
+            events_per_second=1_000 // _TURN_MS,
+            out_of_order_ms=self.out_of_order_turns * _TURN_MS,
+        )
+
+
+@dataclass(frozen=True)
+class Events:
+    """An impression and the click on it each turn, and in which order those that arrive do so."""
+
+    keys: NDArray[np.int64]
+    shown_at: NDArray[np.int64]
+    clicked_at: NDArray[np.int64]
+    left: NDArray[np.int64]
+    """The turns of the impressions that arrive, in order of arrival."""
+    right: NDArray[np.int64]
+
+    def arriving(self) -> Iterator[tuple[Impression, Click]]:
+        """The next impression and the next click to arrive, in step."""
+        for start in range(0, len(self.left), _CHUNK):
+            shown = self.left[start : start + _CHUNK]
+            clicked = self.right[start : start + _CHUNK]
+            impressions = zip(self.keys[shown].tolist(), self.shown_at[shown].tolist(), strict=True)
+            clicks = zip(
+                self.keys[clicked].tolist(), self.clicked_at[clicked].tolist(), strict=True
+            )
+            for (ad_id, shown_at), (clicked_ad_id, clicked_at) in zip(
+                impressions, clicks, strict=True
+            ):
+                yield impression(ad_id, shown_at, _COST), click(clicked_ad_id, clicked_at)
+
+    def joined(self) -> Iterator[Row]:
+        """The rows that the join must put out."""
+        has_arrived = np.zeros(len(self.keys), dtype=bool)
+        has_arrived[self.left] = True
+        for start in range(0, len(self.right), _CHUNK):
+            clicks = self.right[start : start + _CHUNK]
+            turns = (self.clicked_at[clicks] - FIRST_EVENT_MS) // _TURN_MS
+            for back in range(_WINDOW_TURNS + 1):
+                shown = turns - back
+                there = (shown >= 0) & (shown < len(self.keys))
+                yield from self._pairs(shown[there], clicks[there], has_arrived)
+
+    def _pairs(
+        self, shown: NDArray[np.int64], clicks: NDArray[np.int64], has_arrived: NDArray[np.bool_]
+    ) -> Iterator[Row]:
+        waited = self.clicked_at[clicks] - self.shown_at[shown]
+        match = (
+            (self.keys[shown] == self.keys[clicks])
+            & has_arrived[shown]
+            & (waited >= 0)
+            & (waited <= _WINDOW_TURNS * _TURN_MS)
+        )
+        columns = (self.keys[shown], self.shown_at[shown], self.clicked_at[clicks])
+        for ad_id, shown_at, clicked_at in zip(
+            *(column[match].tolist() for column in columns), strict=True
+        ):
+            yield row(impression(ad_id, shown_at, _COST), click(ad_id, clicked_at))
+
+
+def events(shape: Shape, records: int) -> Events:
+    """So that `records` of each side arrive."""
+    random = np.random.default_rng(shape.workload.seed)
+    turns = records + shape.out_of_order_turns
+    shown_at = FIRST_EVENT_MS + _TURN_MS * np.arange(turns, dtype=np.int64)
+    clicked_at = shown_at + _click_delays(random, turns)
+    return Events(
+        keys=_keys(random, shape.keys, turns),
+        shown_at=shown_at,
+        clicked_at=clicked_at,
+        left=_first_to_arrive(random, shown_at, shape, records),
+        right=_first_to_arrive(random, clicked_at, shape, records),
+    )
+
+
+def _keys(random: Generator, keys: Keys, turns: int) -> NDArray[np.int64]:
+    if keys == "uniform":
+        return np.arange(turns, dtype=np.int64)
+    up_to = np.cumsum(1 / np.arange(1, _HOT_KEYS + 1) ** _ZIPF_EXPONENT)
+    return np.searchsorted(up_to / up_to[-1], random.random(turns)).astype(np.int64)
+
+
+def _click_delays(random: Generator, turns: int) -> NDArray[np.int64]:
+    """Within half the window, but for strays: before the impression or after the window."""
+    window_ms = _WINDOW_TURNS * _TURN_MS
+    delays = random.integers(1, window_ms // 2, turns)
+    lot = random.random(turns)
+    return np.select(
+        [lot < STRAY_SHARE / 2, lot < STRAY_SHARE], [-delays, window_ms + delays], delays
+    )
+
+
+def _first_to_arrive(
+    random: Generator, event_times: NDArray[np.int64], shape: Shape, records: int
+) -> NDArray[np.int64]:
+    out_of_order_ms = shape.out_of_order_turns * _TURN_MS
+    arrival = event_times + random.random(len(event_times)) * out_of_order_ms
+    return np.argsort(arrival)[:records]

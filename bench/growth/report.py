@@ -1,0 +1,78 @@
+"""What growth costs: a table of the runs, and whether the wanted limits are kept."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+
+from rich.box import MARKDOWN
+from rich.table import Table
+
+from bench.growth.load import Shape
+from bench.growth.run import Growth
+
+_MEBIBYTE = 2**20
+# The heap (2,048 MiB) and what RocksDB may take (512 MiB) are settings; the rest are the JVM's
+# classes, compiled code, stacks and buffers, and the Python process beside it.
+MEMORY_CAP_BYTES = 3_584 * _MEBIBYTE
+_THROUGHPUT_SHARE, _ZIPF_SHARE = 0.8, 0.5
+# A batch's time to evict swings by some tenths between two runs of the same size.
+_EVICTION_FACTOR = 1.5
+
+Runs = Mapping[Shape, Growth]
+
+_FIGURES: Sequence[tuple[str, Callable[[Growth], str]]] = (
+    ("rows in state", lambda run: f"{run.steady.state_rows:,}"),
+    ("rows/s, steady", lambda run: f"{run.steady.rows_per_second:,.0f}"),
+    ("rows per CPU-second, steady", lambda run: f"{run.steady.rows_per_cpu_second:,.0f}"),
+    ("batch, ms", lambda run: f"{run.steady.batch_ms:,.0f}"),
+    ("commit of state, task-ms a batch", lambda run: f"{run.steady.commit_ms:,.0f}"),
+    ("evicted rows a batch", lambda run: f"{run.steady.evicted_rows:,}"),
+    ("eviction, task-ms a batch", lambda run: f"{run.steady.evict_ms:,.0f}"),
+    ("eviction, task-µs a row", lambda run: f"{_evict_us(run):.2f}"),
+    ("peak memory, MiB", lambda run: f"{run.peak_memory_bytes / _MEBIBYTE:,.0f}"),
+    ("checkpoint, MiB", lambda run: f"{run.checkpoint_bytes / _MEBIBYTE:,.0f}"),
+    ("checkpoint, files", lambda run: f"{run.checkpoint_files:,}"),
+    ("SIGKILL, then launch to output, s", lambda run: f"{run.restart_seconds:.1f}"),
+    ("foreign load, cores", lambda run: f"{run.foreign_cores:.2f}"),
+)
+
+
+def growth_table(runs: Runs) -> Table:
+    # Markdown, so that it can be pasted where it is to be quoted.
+    table = Table(box=MARKDOWN)
+    table.add_column("figure")
+    for shape in runs:
+        table.add_column(named(shape), justify="right")
+    for figure, written in _FIGURES:
+        table.add_row(figure, *(written(run) for run in runs.values()))
+    return table
+
+
+def named(shape: Shape) -> str:
+    return f"{shape.keys}, {shape.state_rows:,}"
+
+
+def limits(runs: Runs) -> Iterator[str]:
+    """Each limit with what was measured, against the smallest run of uniform keys."""
+    uniform = {shape: run for shape, run in runs.items() if shape.keys == "uniform"}
+    base = min(uniform, key=lambda shape: shape.state_rows, default=None)
+    for shape, run in runs.items():
+        memory = run.peak_memory_bytes / MEMORY_CAP_BYTES
+        yield _line(shape, "peak memory is", memory, "of the cap", memory <= 1)
+        if base is None or shape == base:
+            continue
+        if shape.keys == "uniform":
+            rate = run.steady.rows_per_second / uniform[base].steady.rows_per_second
+            yield _line(shape, "rows/s are", rate, f"of {named(base)}", rate >= _THROUGHPUT_SHARE)
+            evict = _evict_us(run) / _evict_us(uniform[base])
+            text = "time to evict a row is"
+            yield _line(shape, text, evict, f"of {named(base)}", evict <= _EVICTION_FACTOR)
+        elif (twin := Shape(shape.state_rows, "uniform")) in uniform:
+            rate = run.steady.rows_per_second / uniform[twin].steady.rows_per_second
+            yield _line(shape, "rows/s are", rate, f"of {named(twin)}", rate >= _ZIPF_SHARE)
+
+
+def _line(shape: Shape, what: str, share: float, of: str, is_kept: bool) -> str:
+    return f"{named(shape)}: {what} {share:.0%} {of}{'' if is_kept else ': LIMIT MISSED'}"
+
+
+def _evict_us(run: Growth) -> float:
+    return 1_000 * run.steady.evict_ms / max(1, run.steady.evicted_rows)

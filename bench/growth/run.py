@@ -1,0 +1,146 @@
+"""One job from empty to full state, on at that size, killed there, and started again."""
+
+import os
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+
+from confluent_kafka import Consumer
+
+from bench.backlog import Addressed, produce
+from bench.growth.batches import Batches, Point, Steady, points, steady
+from bench.growth.load import BATCH_ROWS, SIDES, Shape, events
+from bench.load import RowSet, row_of, row_set
+from bench.output import new_output
+from bench.running import Running, Task, running
+from bench.streamjoin import Streamjoin, checkpoint_of, socket_of
+from bench.topics import temporary_topics
+from deploy.local.kafka import EmbeddedKafka
+from job.errors import StreamjoinError
+from job.spec import Delivery
+
+_LOOK_SECONDS = 2.0
+_POLL_SECONDS = 0.05
+# What a busy machine takes to write; librdkafka alone does 400,000 records a second.
+_RECORDS_PER_SECOND_AT_LEAST = 5_000
+# Starting takes 10 s, a batch some seconds, reading a large state again perhaps minutes.
+_STALLED_SECONDS = 600.0
+_PROGRAM = Streamjoin("streamjoin", Delivery.EXACTLY_ONCE)
+# Left over for the job that is started again.
+_BATCHES_AFTER_RESTART = 4
+
+
+@dataclass(frozen=True)
+class Phases:
+    """Of one run, in batches."""
+
+    warm_up: int
+    """At least so many before the steady ones, however small the state."""
+    steady: int
+
+
+@dataclass(frozen=True)
+class Growth:
+    correct: bool
+    outputs: int
+    expected_outputs: int
+    steady: Steady
+    peak_memory_bytes: int
+    checkpoint_bytes: int
+    """When the job was killed, and the number of files below."""
+    checkpoint_files: int
+    restart_seconds: float
+    """From the launch after SIGKILL to the first record that a read_committed consumer has."""
+    foreign_cores: float
+    points: list[Point]
+
+
+def measured(shape: Shape, phases: Phases, kafka: EmbeddedKafka, folder: Path) -> Growth:
+    steady_after = max(shape.state_rows, phases.warm_up * BATCH_ROWS)
+    killed_after = steady_after + phases.steady * BATCH_ROWS
+    partitions = shape.workload.partitions
+    with ExitStack() as opened:
+        output = opened.enter_context(new_output(kafka, partitions))
+        left, right = f"{output.topic}-left", f"{output.topic}-right"
+        opened.enter_context(temporary_topics(kafka, left, right, partitions=partitions))
+        task = Task(shape.workload, kafka.bootstrap_servers, left, right, output.topic)
+        records = (killed_after + _BATCHES_AFTER_RESTART * BATCH_ROWS) // SIDES
+        expected = _produced(shape, records, task, kafka)
+        batches = Batches(socket_of(folder))
+        with running(_PROGRAM, task, kafka, folder) as run:
+            _follow(batches, run, until=lambda: batches.input_rows >= killed_after)
+            killed_at = time.time()
+            run.kill()
+        before_kill = list(points(batches.ended, run.watch.samples))
+        checkpoint_files, checkpoint_bytes = size_of(checkpoint_of(folder))
+        with (
+            output.consumer(at_end=True) as consumer,
+            running(_PROGRAM, task, kafka, folder) as again,
+        ):
+            first_output_at = _first_since(again.started_at, consumer, again)
+            _follow(batches, again, until=lambda: batches.have_read(records))
+        found = row_set(row_of(record.value) for record in output.records())
+    return Growth(
+        correct=found == expected,
+        outputs=found.count,
+        expected_outputs=expected.count,
+        steady=steady(before_kill, rows_before=steady_after),
+        peak_memory_bytes=max(each.watch.peak_memory_bytes for each in (run, again)),
+        checkpoint_bytes=checkpoint_bytes,
+        checkpoint_files=checkpoint_files,
+        restart_seconds=first_output_at - again.started_at,
+        foreign_cores=run.watch.spent(run.started_at, killed_at).foreign_cores,
+        points=before_kill,
+    )
+
+
+def _produced(shape: Shape, records: int, task: Task, kafka: EmbeddedKafka) -> RowSet:
+    """What is to come out of `records` of each side, once they are in Kafka."""
+    arrays = events(shape, records)
+
+    def addressed() -> Iterator[Addressed]:
+        for shown, clicked in arrays.arriving():
+            yield Addressed(task.left_topic, shown)
+            yield Addressed(task.right_topic, clicked)
+
+    produce(kafka, addressed(), seconds=60 + SIDES * records / _RECORDS_PER_SECOND_AT_LEAST)
+    return row_set(arrays.joined())
+
+
+def _follow(batches: Batches, run: Running, *, until: Callable[[], bool]) -> None:
+    read, changed_at = batches.input_rows, time.monotonic()
+    while not until():
+        run.check()
+        batches.look()
+        if batches.input_rows != read:
+            read, changed_at = batches.input_rows, time.monotonic()
+        if time.monotonic() - changed_at > _STALLED_SECONDS:
+            raise StreamjoinError(f"no batch has ended for {_STALLED_SECONDS:.0f} s")
+        time.sleep(_LOOK_SECONDS)
+
+
+def _first_since(moment: float, consumer: Consumer, run: Running) -> float:
+    """When a record came into the consumer's hand that was written after `moment`.
+
+    The end of an open transaction lets older ones pass as well: results of the batch that was cut.
+    """
+    deadline = time.monotonic() + _STALLED_SECONDS
+    while time.monotonic() < deadline:
+        message = consumer.poll(_POLL_SECONDS)
+        if message is None:
+            run.check()
+        elif message.error() is None and message.timestamp()[1] >= moment * 1_000:
+            return time.time()
+    raise StreamjoinError(f"nothing came out within {_STALLED_SECONDS:.0f} s of the restart")
+
+
+def size_of(folder: Path) -> tuple[int, int]:
+    """Files below it, and bytes in them."""
+    sizes = [
+        (Path(inside) / name).stat().st_size
+        for inside, _, names in os.walk(folder)
+        for name in names
+    ]
+    return len(sizes), sum(sizes)
