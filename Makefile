@@ -2,12 +2,13 @@
 # Needs a Python 3.11 or newer; the first run of any target prepares the rest.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup ready run test check bench bench-growth bench-peers differential soak clean up down test-docker
+.PHONY: help setup ready run test check bench bench-peers bench-growth differential soak clean up \
+  down test-docker test-kubernetes
 
 PYTHON_HERE := .venv/bin/python
 
 help: ## list these targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 setup: ready ## prepare this machine: Python packages, Java, jars
 	@echo "The commands are in .venv/bin; next: make run, or make test."
@@ -57,3 +58,7 @@ down: ## stop these containers; topics, checkpoint and figures stay in their vol
 
 test-docker: ready ## test images and docker-compose.yml; makes an engine and base images if need be
 	@tests/docker/run.sh
+
+# Not in CI: to build the server takes longer than all that CI does with it.
+test-kubernetes: ready ## apply deploy/k8s to a real API server; needs Go, the first build takes long
+	@.venv/bin/pytest tests/kubernetes

@@ -3,6 +3,7 @@
 import json
 import os
 import subprocess
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -17,21 +18,22 @@ DESCRIPTIONS = "sigs.k8s.io/kubectl-validate@v0.0.4"
 RELEASE = "pkg/openapiclient/builtins/1.30"
 GROUPS = ("api/v1", "apis/apps/v1", "apis/networking.k8s.io/v1", "apis/policy/v1")
 GO_SECONDS = 600
+# Where what takes long to build is kept, as by run.sh.
+CACHE = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "streamjoin"
 
 
 def installed(name: str) -> Path:
     """The program, built where it was not yet."""
-    folder = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "streamjoin" / "bin"
     version = PROGRAMS[name].rpartition("@")[2]
-    built = folder / version / name
+    built = CACHE / "bin" / version / name
     if not built.exists():
-        _go("install", PROGRAMS[name], GOBIN=str(built.parent))
+        go("install", PROGRAMS[name], environment={"GOBIN": str(built.parent)})
     return built
 
 
 def write_schemas(folder: Path) -> None:
     """JSON Schemas where kubeconform looks: <kind>-<group>-<version>.json."""
-    module = json.loads(_go("mod", "download", "-json", DESCRIPTIONS))
+    module = json.loads(go("mod", "download", "-json", DESCRIPTIONS))
     folder.mkdir()
     for group in GROUPS:
         described = json.loads((Path(module["Dir"]) / RELEASE / f"{group}.json").read_text())
@@ -53,14 +55,20 @@ def _strict(schema: dict[str, Any]) -> dict[str, Any]:
     return {**schema, "additionalProperties": False} if "properties" in schema else schema
 
 
-def _go(*arguments: str, **environment: str) -> str:
-    go = program("go", package="golang")
+def go(
+    *arguments: str,
+    environment: Mapping[str, str] | None = None,
+    within: Path | None = None,
+    seconds: float = GO_SECONDS,
+) -> str:
+    """What the go command prints; where it fails, that is the test's failure."""
     done = subprocess.run(
-        [go, *arguments],
-        env={**os.environ, **environment},
+        [program("go", package="golang"), *arguments],
+        env={**os.environ, **(environment or {})},
+        cwd=within,
         capture_output=True,
         text=True,
-        timeout=GO_SECONDS,
+        timeout=seconds,
     )
     assert 0 == done.returncode, done.stderr[-4000:]
     return done.stdout

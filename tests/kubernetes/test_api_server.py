@@ -1,0 +1,182 @@
+"""deploy/k8s on a real API server: what it takes, what it warns of, and which pod it admits."""
+
+import subprocess
+from collections.abc import Callable, Iterator
+from copy import deepcopy
+from pathlib import Path
+
+import pytest
+import yaml
+
+from tests.docker.kubernetes import installed
+from tests.docker.stack import ROOT
+from tests.kubernetes.api_server import ApiServer, Document
+from tests.kubernetes.build import BUILD_SECONDS, built
+
+# Where the server is not built yet, the first test does it.
+pytestmark = pytest.mark.timeout(2 * BUILD_SECONDS)
+# What Kubernetes calls its strictest standard of what a pod may do.
+RESTRICTED = {
+    f"pod-security.kubernetes.io/{mode}": "restricted" for mode in ("enforce", "warn", "audit")
+}
+
+
+@pytest.fixture(scope="session")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApiServer]:
+    with ApiServer(built(), tmp_path_factory.mktemp("api-server")) as started:
+        yield started
+
+
+@pytest.fixture(scope="session")
+def manifests() -> dict[str, Document]:
+    """By kind, as `kubectl apply -k` would send them."""
+    command = [str(installed("kustomize")), "build", str(ROOT / "deploy/k8s")]
+    rendered = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    return {document["kind"]: document for document in yaml.safe_load_all(rendered)}
+
+
+@pytest.fixture
+def namespace(server: ApiServer, tmp_path: Path) -> str:
+    """One that admits only restricted pods, with the account that a controller would make."""
+    name = tmp_path.name.replace("_", "-")
+    metadata = {"name": name, "labels": RESTRICTED}
+    account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "default"}}
+    server.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": metadata}).raise_for_status()
+    server.apply(account, name).raise_for_status()
+    return name
+
+
+def pod_of(deployment: Document) -> Document:
+    """The one that a controller would make."""
+    template = deepcopy(deployment["spec"]["template"])
+    metadata = {**template["metadata"], "name": "streamjoin"}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": template["spec"]}
+
+
+def test_server_takes_every_manifest_without_a_warning(
+    server: ApiServer, manifests: dict[str, Document], namespace: str
+) -> None:
+    for kind, document in manifests.items():
+        answer = server.apply(document, namespace)
+
+        assert 201 == answer.status_code, answer.text
+        assert [] == answer.headers.get_list("warning"), kind
+
+
+def test_applied_again_they_change_nothing(
+    server: ApiServer, manifests: dict[str, Document], namespace: str
+) -> None:
+    for kind, document in manifests.items():
+        first, second = (server.apply(document, namespace).json() for _ in range(2))
+        for answered in (first, second):
+            # A new volume claim is written once more, with the same content.
+            del answered["metadata"]["resourceVersion"]
+
+        assert first == second, kind
+
+
+def test_pod_is_admitted_where_only_restricted_ones_are(
+    server: ApiServer, manifests: dict[str, Document], namespace: str
+) -> None:
+    answer = server.apply(pod_of(manifests["Deployment"]), namespace)
+
+    assert 201 == answer.status_code, answer.text
+    assert [] == answer.headers.get_list("warning")
+    assert "streamjoin-checkpoint" in answer.text
+
+
+def unknown_field(deployment: Document) -> None:
+    deployment["spec"]["template"]["spec"]["terminationGraceSeconds"] = 1
+
+
+def unknown_volume(deployment: Document) -> None:
+    del deployment["spec"]["template"]["spec"]["volumes"][0]
+
+
+def unselected_pods(deployment: Document) -> None:
+    deployment["spec"]["selector"]["matchLabels"] = {"app.kubernetes.io/name": "other"}
+
+
+def unknown_port(deployment: Document) -> None:
+    service = deployment["spec"]["template"]["spec"]["containers"][1]
+    service["readinessProbe"]["httpGet"]["port"] = "a-name-that-is-too-long"
+
+
+@pytest.mark.parametrize(
+    ("mistake", "reason"),
+    [
+        (unknown_field, "field not declared in schema"),
+        (unknown_volume, 'volumeMounts[0].name: Not found: "spec"'),
+        (unselected_pods, "`selector` does not match template `labels`"),
+        (unknown_port, "readinessProbe.httpGet.port: Invalid value"),
+    ],
+)
+def test_server_refuses_a_mistake(
+    server: ApiServer,
+    manifests: dict[str, Document],
+    namespace: str,
+    mistake: Callable[[Document], None],
+    reason: str,
+) -> None:
+    deployment = deepcopy(manifests["Deployment"])
+    mistake(deployment)
+
+    answer = server.apply(deployment, namespace)
+
+    assert answer.is_error
+    assert reason in answer.json()["message"]
+
+
+def as_root(pod: Document) -> None:
+    pod["spec"]["securityContext"]["runAsUser"] = 0
+
+
+def privileged(pod: Document) -> None:
+    pod["spec"]["containers"][0]["securityContext"] = {"privileged": True}
+
+
+def with_capabilities(pod: Document) -> None:
+    del pod["spec"]["containers"][1]["securityContext"]["capabilities"]
+
+
+def without_seccomp(pod: Document) -> None:
+    del pod["spec"]["securityContext"]["seccompProfile"]
+
+
+@pytest.mark.parametrize(
+    ("more", "reason"),
+    [
+        (as_root, "runAsUser=0"),
+        (privileged, "privileged"),
+        (with_capabilities, "unrestricted capabilities"),
+        (without_seccomp, "seccompProfile"),
+    ],
+)
+def test_pod_that_may_do_more_is_not_admitted(
+    server: ApiServer,
+    manifests: dict[str, Document],
+    namespace: str,
+    more: Callable[[Document], None],
+    reason: str,
+) -> None:
+    pod = pod_of(manifests["Deployment"])
+    more(pod)
+
+    answer = server.apply(pod, namespace)
+
+    assert 403 == answer.status_code, answer.text
+    assert 'violates PodSecurity "restricted:latest"' in answer.json()["message"]
+    assert reason in answer.json()["message"]
+
+
+def test_server_warns_of_a_deployment_whose_pods_it_will_not_admit(
+    server: ApiServer, manifests: dict[str, Document], namespace: str
+) -> None:
+    deployment = deepcopy(manifests["Deployment"])
+    privileged(deployment["spec"]["template"])
+
+    answer = server.apply(deployment, namespace)
+
+    assert 201 == answer.status_code, answer.text
+    [warning] = answer.headers.get_list("warning")
+    assert "would violate PodSecurity" in warning
