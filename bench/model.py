@@ -3,7 +3,7 @@
 python -m bench.model         how far each run is from the model; exit 1 where one is beyond it
 
 bench/model.toml notes the runs. Those of `python -m bench` tell rows per CPU-second and memory,
-those of `python -m bench.capacity` bytes of state. job/capacity.py holds the model.
+those of `python -m bench.capacity` bytes of state. job/plan/capacity.py holds the model.
 """
 
 import sys
@@ -20,10 +20,10 @@ from bench.load import Workload
 from bench.report import printed
 from bench.running import Task
 from bench.streamjoin import join_spec
-from job.capacity import MODEL, row_bytes
-from job.plan import JoinPlan
-from job.planner import join_plan
-from job.spec import Delivery, spec_from_yaml
+from job.plan.capacity import MODEL, row_bytes
+from job.plan.model import JoinPlan
+from job.plan.planner import join_plan
+from job.spec.model import Delivery, spec_from_yaml
 
 NOTES = Path(__file__).with_name("model.toml")
 

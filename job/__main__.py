@@ -15,20 +15,20 @@ import structlog
 import typer
 
 from job.errors import RegistryError, SecurityError, SpecError, StreamjoinError
-from job.explain import explained, facts
-from job.means import means_of
-from job.plan import JoinPlan
-from job.planner import join_plan
+from job.plan.explain import explained, facts
+from job.plan.means import means_of
+from job.plan.model import JoinPlan
+from job.plan.planner import join_plan
 from job.redaction import Redaction
 from job.semantics.cli import simulation_lines, spec_test_lines
 from job.semantics.spec_tests import SpecTest
 from job.settings import JobSettings
-from job.spec import JoinSpec, spec_from_yaml, spec_json_schema
+from job.spec.model import JoinSpec, spec_from_yaml, spec_json_schema
 
 if TYPE_CHECKING:
-    from job.expressions import Side
     from job.formats.schemas import ReaderSchema
-    from job.session import Jvm
+    from job.spark.session import Jvm
+    from job.spec.expressions import Side
 
 app = typer.Typer(
     help="Joins two Kafka topics as streams, and says what the join will do.",
@@ -238,7 +238,7 @@ def run(spec: SpecFile) -> None:
 
 def served(spec: JoinSpec, made: JoinPlan, settings: JobSettings) -> bool:
     """Run engine and control socket until a signal ends them; whether the query had failed."""
-    from job.session import Jvm
+    from job.spark.session import Jvm
 
     redaction = Redaction()
     log_to_stderr(redaction)
@@ -250,15 +250,15 @@ def kept_running(
     jvm: "Jvm", spec: JoinSpec, made: JoinPlan, settings: JobSettings, redaction: Redaction
 ) -> bool:
     # Imported here: no other command is to wait for PySpark, and this one lets the JVM start first.
-    from job.account import Account
-    from job.answers import PlanAnswer
-    from job.broker_watch import BrokerWatch
-    from job.control import control_socket
-    from job.desk import Desk
-    from job.engine import Engine
-    from job.idle import IdleSides
-    from job.kafka_security import kafka_access, librdkafka_settings
-    from job.progress import QueryState
+    from job.kafka.broker_watch import BrokerWatch
+    from job.kafka.security import kafka_access, librdkafka_settings
+    from job.protocol.answers import PlanAnswer
+    from job.protocol.control import control_socket
+    from job.protocol.progress import QueryState
+    from job.query.account import Account
+    from job.query.desk import Desk
+    from job.query.engine import Engine
+    from job.query.idle import IdleSides
 
     account = Account()
     means = means_of(settings, made, cores=os.cpu_count() or 1)

@@ -7,13 +7,13 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from job import decoding
-from job.durations import milliseconds
-from job.expressions import SIDES, Side, column_name
 from job.formats.schemas import UNKNOWN_SCHEMA
-from job.kafka_security import KafkaAccess, spark_options
-from job.plan import JoinPlan, SidePlan, position_column, window_end_column
-from job.progress import REASONS
-from job.spec import JoinType
+from job.kafka.security import KafkaAccess, spark_options
+from job.plan.model import JoinPlan, SidePlan, position_column, window_end_column
+from job.protocol.progress import REASONS
+from job.spec.durations import milliseconds
+from job.spec.expressions import SIDES, Side, column_name
+from job.spec.model import JoinType
 
 if TYPE_CHECKING:
     from job.formats.registry import RegistryAccess

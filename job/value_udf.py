@@ -12,7 +12,7 @@ from pyspark.sql.types import StructType
 from job.decoding import decoded_type
 from job.formats.decoder import Decoder
 from job.formats.registry import RegistryAccess
-from job.plan import SidePlan
+from job.plan.model import SidePlan
 
 
 def decoded_value(

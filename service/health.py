@@ -7,7 +7,7 @@ from typing import Literal
 from pydantic import BaseModel, ConfigDict
 
 from job.errors import JobUnavailableError
-from job.progress import Failure, JobStatus, QueryState
+from job.protocol.progress import Failure, JobStatus, QueryState
 from service.views import SIDES, live_brokers, moment, offsets_of
 
 AT_REST = {QueryState.PAUSED, QueryState.STOPPED}

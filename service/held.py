@@ -3,8 +3,8 @@
 from datetime import datetime
 from typing import Any, Self
 
-from job.answers import StateAnswer, ValidationAnswer, WhyAnswer
-from job.reports import PartitionCensus, StateCensus
+from job.protocol.answers import StateAnswer, ValidationAnswer, WhyAnswer
+from job.protocol.reports import PartitionCensus, StateCensus
 from service.views import Side, View, counted_rows, unmatched_rows
 
 

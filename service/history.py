@@ -4,8 +4,8 @@ from collections.abc import Iterable
 from datetime import datetime
 from typing import Any, Self
 
-from job.progress import BatchProgress, Failure, SideProgress
-from job.reports import BrokerReport, SideOffsets
+from job.protocol.progress import BatchProgress, Failure, SideProgress
+from job.protocol.reports import BrokerReport, SideOffsets
 from service.views import BatchView, FailureView, View, moment
 
 

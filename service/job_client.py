@@ -12,10 +12,10 @@ from typing import TypeVar, get_args
 import structlog
 from pydantic import BaseModel, ValidationError
 
-from job.control import Refusal, Reply, Request, Verb
 from job.errors import BusyError, ConflictError, JobUnavailableError, RequestError
-from job.progress import JobStatus
-from job.starts import Starts
+from job.protocol.control import Refusal, Reply, Request, Verb
+from job.protocol.progress import JobStatus
+from job.spec.starts import Starts
 
 # A status takes 10 kB and 100 bytes for each partition of the topics, a batch of the history 4 kB.
 _REPLY_BYTES_MAX = 16 * 1024 * 1024

@@ -13,7 +13,7 @@ from prometheus_client.core import InfoMetricFamily, Metric
 from prometheus_client.exposition import choose_encoder
 from prometheus_client.registry import Collector
 
-from job.progress import (
+from job.protocol.progress import (
     BATCH_SECONDS_BOUNDS,
     LATENCY_SECONDS_BOUNDS,
     BatchProgress,
@@ -22,7 +22,7 @@ from job.progress import (
     QueryState,
     Totals,
 )
-from job.reports import BrokerReport, StateCensus
+from job.protocol.reports import BrokerReport, StateCensus
 from service.families import (
     Samples,
     Value,

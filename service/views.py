@@ -8,15 +8,15 @@ from typing import Literal, Self
 
 from pydantic import BaseModel, ConfigDict
 
-from job.progress import (
+from job.protocol.progress import (
     BatchProgress,
     Failure,
     JobStatus,
     QueryState,
     SideTotals,
 )
-from job.reports import BrokerReport, ResetReport, SideOffsets, StateCensus
-from job.starts import SideStart
+from job.protocol.reports import BrokerReport, ResetReport, SideOffsets, StateCensus
+from job.spec.starts import SideStart
 
 Side = Literal["left", "right"]
 SIDES: tuple[Side, ...] = ("left", "right")

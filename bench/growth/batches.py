@@ -10,9 +10,9 @@ from itertools import accumulate, pairwise
 from pathlib import Path
 
 from bench.processes import Sample, peak_memory, spent
-from job.answers import ProgressAnswer
-from job.control import Reply, Request
-from job.progress import BatchProgress
+from job.protocol.answers import ProgressAnswer
+from job.protocol.control import Reply, Request
+from job.protocol.progress import BatchProgress
 
 _ANSWER_SECONDS = 10.0
 

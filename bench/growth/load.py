@@ -28,7 +28,7 @@ from bench.load import (
     impression,
     row,
 )
-from job.tuning import MAX_OFFSETS_PER_TRIGGER
+from job.plan.tuning import MAX_OFFSETS_PER_TRIGGER
 
 Keys = Literal["uniform", "zipf"]
 KEYS: tuple[Keys, ...] = get_args(Keys)

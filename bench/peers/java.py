@@ -12,7 +12,7 @@ from deploy.local.jars import JarSet, fetch, jar_folder
 from deploy.local.java import java_home
 from deploy.local.kafka import LOG_SETTINGS
 from job.errors import SetupError
-from job.tuning import SINK_OPTIONS
+from job.plan.tuning import SINK_OPTIONS
 
 _CLASSES = Path(__file__).parents[2] / "data" / "bench" / "peers"
 # On an idle machine it takes 2 s.

@@ -9,20 +9,20 @@ from datetime import UTC, datetime
 from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
-from job.answers import StateRow
 from job.care.keeper import backed_up, log_findings, repaired, restored
-from job.checkpoint import Checkpoint
+from job.checkpoint.checkpoint import Checkpoint
+from job.checkpoint.folder import Folder
+from job.checkpoint.lease import Lease
+from job.checkpoint.state_reader import StateReader
 from job.errors import CheckpointError, StreamjoinError
-from job.expressions import SIDES, Side
-from job.failures import failure_of
-from job.fingerprint import refused
-from job.folder import Folder
-from job.lease import Lease
-from job.plan import JoinPlan
+from job.plan.fingerprint import refused
+from job.plan.model import JoinPlan
+from job.protocol.answers import StateRow
 from job.redaction import Redaction
-from job.session import Jvm
 from job.settings import JobSettings
-from job.state_reader import StateReader
+from job.spark.failures import failure_of
+from job.spark.session import Jvm
+from job.spec.expressions import SIDES, Side
 
 _KEEP_STATE_PARTITIONS = (
     "the number of state partitions cannot be changed: Spark 4.3.0 offers to rewrite a checkpoint, "

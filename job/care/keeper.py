@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from job.care.logs import Entry, Findings, findings
-from job.checkpoint import ASIDE, Checkpoint, aside_folder
+from job.checkpoint.checkpoint import ASIDE, Checkpoint, aside_folder
+from job.checkpoint.folder import Folder
+from job.checkpoint.lease import LEASE
 from job.errors import CheckpointError
-from job.folder import Folder
-from job.lease import LEASE
 
 MANIFEST = "backup.json"
 

@@ -8,9 +8,9 @@ from itertools import islice
 from job.dead_letters.headers import DeadLetter
 from job.dead_letters.topic import letters, replayed
 from job.errors import RequestError
-from job.kafka_security import KafkaAccess, kafka_access
-from job.plan import JoinPlan
-from job.progress import DEAD_LETTER_REASONS
+from job.kafka.security import KafkaAccess, kafka_access
+from job.plan.model import JoinPlan
+from job.protocol.progress import DEAD_LETTER_REASONS
 
 REASONS = (*DEAD_LETTER_REASONS, "value_too_large")
 

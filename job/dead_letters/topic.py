@@ -12,7 +12,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Produ
 
 from job.dead_letters.headers import REPLAYED, DeadLetter, Headers, dead_letter
 from job.errors import BrokerError, DeliveryError, SecurityError, StreamjoinError
-from job.kafka_security import KafkaAccess, librdkafka_settings
+from job.kafka.security import KafkaAccess, librdkafka_settings
 
 _ANSWER_SECONDS = 30.0
 _COMMIT_SECONDS = 60.0

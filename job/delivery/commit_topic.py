@@ -10,8 +10,8 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # its own re-
 )
 
 from job.errors import BrokerError, StreamjoinError, TopicError
-from job.kafka_security import KafkaAccess, librdkafka_settings
-from job.plan import JoinPlan
+from job.kafka.security import KafkaAccess, librdkafka_settings
+from job.plan.model import JoinPlan
 
 _ANSWER_SECONDS = 10.0
 _CREATE_SECONDS = 30.0

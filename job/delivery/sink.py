@@ -21,8 +21,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.udf import UserDefinedFunction
 from pyspark.util import PythonEvalType
 
-from job import tuning
-from job.checkpoint import Checkpoint
+from job.checkpoint.checkpoint import Checkpoint
 from job.dataflow import ID_HEADER
 from job.delivery.commit_protocol import Batch, Result
 from job.delivery.commit_topic import dead_letter_partition, ensure_commit_topic
@@ -45,10 +44,11 @@ from job.delivery.transactions import (
     transactional_id,
 )
 from job.errors import CheckpointError, DeliveryError, FencedError, StreamjoinError
-from job.failures import failure_of
-from job.kafka_security import KafkaAccess, librdkafka_settings, spark_options
-from job.plan import JoinPlan
-from job.spec import Delivery
+from job.kafka.security import KafkaAccess, librdkafka_settings, spark_options
+from job.plan import tuning
+from job.plan.model import JoinPlan
+from job.spark.failures import failure_of
+from job.spec.model import Delivery
 
 # The first batch begins while the query's start is still being told.
 _START_SECONDS = 60.0

@@ -9,7 +9,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # its own re-
 )
 
 from job.errors import BrokerError
-from job.kafka_security import KafkaAccess, librdkafka_settings
+from job.kafka.security import KafkaAccess, librdkafka_settings
 
 _ANSWER_SECONDS = 10.0
 _DEFAULT_BYTES = 1_048_588  # Kafka's own

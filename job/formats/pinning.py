@@ -3,7 +3,6 @@
 from collections.abc import Mapping
 
 from job.errors import CheckpointError, Problem, SpecError
-from job.expressions import SIDES, Side
 from job.formats.columns import all_columns, declared_columns
 from job.formats.decoder import implementation
 from job.formats.registry import RegistryAccess, latest_schema, registry_access, schema_by_id
@@ -14,8 +13,9 @@ from job.formats.schemas import (
     UnknownSchemaError,
     schema_id_of,
 )
-from job.spec import JoinSpec, SideSpec
-from job.value_schema import value_schema
+from job.spec.expressions import SIDES, Side
+from job.spec.model import JoinSpec, SideSpec
+from job.spec.value_schema import value_schema
 
 
 def reader_schemas(spec: JoinSpec, *, only_missing: bool = False) -> dict[Side, ReaderSchema]:

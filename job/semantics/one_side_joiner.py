@@ -23,7 +23,7 @@ from job.semantics.rows import JoinedRow, Key, Row, Side, joined
 from job.semantics.state_manager import KeyToValuePair, StateManager
 from job.semantics.state_store import StateStoreMetrics
 from job.semantics.watermark_predicates import WatermarkPredicate
-from job.spec import JoinType
+from job.spec.model import JoinType
 
 
 @dataclass(frozen=True)

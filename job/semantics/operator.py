@@ -38,7 +38,7 @@ from job.semantics.watermark_predicates import (
     WatermarkPredicates,
     state_watermark_predicates,
 )
-from job.spec import JoinType
+from job.spec.model import JoinType
 
 OPERATOR = "StreamingSymmetricHashJoinExec"
 

@@ -8,9 +8,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from job.durations import milliseconds
-from job.expressions import SIDES, Side
-from job.plan import JoinPlan
+from job.plan.model import JoinPlan
 from job.semantics import events
 from job.semantics.event_time import BatchWatermarks, WatermarkTracker
 from job.semantics.json_records import DecodedRow, InputRecord
@@ -21,7 +19,9 @@ from job.semantics.rows import JoinedRow
 from job.semantics.simulation_plan import SimulationPlan, simulation_plan
 from job.semantics.sql_cast import instant
 from job.semantics.state_manager import StateFormatVersion
-from job.spec import JoinType
+from job.spec.durations import milliseconds
+from job.spec.expressions import SIDES, Side
+from job.spec.model import JoinType
 
 DEFAULT_BATCH_SIZE = 1_000
 

@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from job.plan import JoinPlan
+from job.plan.model import JoinPlan
 from job.semantics.json_records import records_of_jsonl
 from job.semantics.simulate import SimulatedBatch, place, simulate
 from job.semantics.story import DROPPED, fate

@@ -6,11 +6,11 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Depends, HTTPException, Query, Request
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from job.answers import StateAnswer, ValidationAnswer, WhyAnswer
-from job.control import Request as Question
-from job.control import StateRequest
 from job.errors import RequestError
-from job.reports import StateCensus
+from job.protocol.answers import StateAnswer, ValidationAnswer, WhyAnswer
+from job.protocol.control import Request as Question
+from job.protocol.control import StateRequest
+from job.protocol.reports import StateCensus
 from service.access import reader
 from service.held import ExplainView, HeldRowsView, StateView, ValidationView
 from service.routes.parts import REFUSED, Job, problems, while_connected

@@ -4,8 +4,8 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Query
 
-from job.answers import FailuresAnswer, PlanAnswer, ProgressAnswer
-from job.control import Request as Question
+from job.protocol.answers import FailuresAnswer, PlanAnswer, ProgressAnswer
+from job.protocol.control import Request as Question
 from service.access import reader
 from service.history import FailuresView, OffsetsView, PlanView, ProgressView
 from service.routes.parts import REFUSED, Job, now, problems

@@ -20,8 +20,8 @@ from confluent_kafka import (
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
 from deploy.local.kafka import EmbeddedKafka, free_ports
-from job.progress import JobStatus
-from job.reports import StateCensus
+from job.protocol.progress import JobStatus
+from job.protocol.reports import StateCensus
 from tests.faults.faulty_job import FaultyJob
 from tests.faults.oracle import (
     DELAY_MS,

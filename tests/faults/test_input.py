@@ -7,7 +7,7 @@ from pathlib import Path
 from confluent_kafka import TopicPartition
 
 from deploy.local.kafka import EmbeddedKafka
-from job.progress import JobStatus
+from job.protocol.progress import JobStatus
 from tests.faults.rig import Rig
 from tests.integration.jobs import START_SECONDS
 from tests.polling import wait_until

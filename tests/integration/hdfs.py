@@ -12,7 +12,7 @@ from deploy.local.jars import fetch, jar_folder
 from deploy.local.java import java_home
 from deploy.local.kafka import HOST, LOG_SETTINGS, free_ports
 from deploy.local.processes import last_lines, start_child, stop_child
-from job.session import spark_jars
+from job.spark.session import spark_jars
 from tests.polling import wait_until
 
 # Beside Kafka's, and below those that Linux hands to outgoing connections (deploy/local/kafka.py).

@@ -14,7 +14,7 @@ from typing import Any, Self
 import psutil
 
 from deploy.local.java import java_home
-from job.progress import Failure, JobStatus
+from job.protocol.progress import Failure, JobStatus
 from tests import processes
 from tests.polling import wait_until
 

@@ -8,8 +8,8 @@ from confluent_kafka import ConsumerGroupTopicPartitions
 from confluent_kafka.admin import AdminClient
 
 from deploy.local.kafka import EmbeddedKafka
-from job.progress import JobStatus
-from job.reports import ResetReport
+from job.protocol.progress import JobStatus
+from job.protocol.reports import ResetReport
 from tests.integration.jobs import START_SECONDS, Job
 from tests.integration.pairs import T0, Pairs
 from tests.integration.topics import produce

@@ -10,8 +10,8 @@ import psutil
 import pytest
 
 from deploy.local.kafka import EmbeddedKafka
-from job.progress import JobStatus
-from job.session import CLASS_ARCHIVE
+from job.protocol.progress import JobStatus
+from job.spark.session import CLASS_ARCHIVE
 from tests.integration.jobs import START_SECONDS, STOP_SECONDS, Job
 from tests.integration.pairs import Pairs
 from tests.polling import wait_until

@@ -11,11 +11,11 @@ import httpx
 import pytest
 
 from job.errors import BrokerError, SecurityError, StreamjoinError
-from job.kafka_security import kafka_access
-from job.planner import join_plan
-from job.preflight import check_topics
+from job.kafka.preflight import check_topics
+from job.kafka.security import kafka_access
+from job.plan.planner import join_plan
 from job.redaction import MARK
-from job.spec import JoinSpec, spec_from_yaml
+from job.spec.model import JoinSpec, spec_from_yaml
 from tests.integration.certificates import Authority
 from tests.integration.jobs import START_SECONDS, Job
 from tests.integration.kafka_users import (
@@ -334,7 +334,7 @@ def test_a_token_endpoint_that_is_away_is_asked_again_later(
 def test_a_spec_without_security_is_told_that_the_broker_may_want_some(
     pairs: Pairs, secured: SecuredKafka, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("job.preflight.ANSWER_SECONDS", 1.0)
+    monkeypatch.setattr("job.kafka.preflight.ANSWER_SECONDS", 1.0)
     text = changed(pairs.spec(), kafka__bootstrap_servers=secured.servers_of(LOGIN))
     spec = spec_from_yaml(text, {})
     with pytest.raises(BrokerError, match=r"does it want TLS or a login \(kafka.security\)"):

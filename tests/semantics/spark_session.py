@@ -10,7 +10,7 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 
 from deploy.local.jars import jar_folder
-from job.tuning import CHECKPOINT_CONF
+from job.plan.tuning import CHECKPOINT_CONF
 
 
 def fast_folder() -> Path | None:

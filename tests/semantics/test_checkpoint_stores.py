@@ -7,8 +7,8 @@ import pytest
 from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
-from job.failures import failure_of
-from job.folder import Folder
+from job.checkpoint.folder import Folder
+from job.spark.failures import failure_of
 
 
 @pytest.mark.parametrize("scheme", ["s3a", "gs"])

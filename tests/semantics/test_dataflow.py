@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from job.progress import REASONS
+from job.protocol.progress import REASONS
 from tests.semantics.streams import T0, Stream, record, spec_text
 
 StartStream = Callable[..., Stream]

@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from job import cluster
-from job.cluster import check_executors
+from job.checkpoint.folder import Folder
 from job.errors import CheckpointError, QueryError
-from job.folder import Folder
+from job.query import cluster
+from job.query.cluster import check_executors
 
 pytestmark = pytest.mark.usefixtures("same_python")
 

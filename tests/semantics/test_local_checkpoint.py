@@ -6,7 +6,7 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
-from job.folder import Folder
+from job.checkpoint.folder import Folder
 from tests.semantics.streams import T0, Stream, spec_text
 
 FILE_PROGRAMS = {"chmod", "chown", "readlink", "ls", "ln", "stat", "bash"}

@@ -9,12 +9,12 @@ from types import MappingProxyType
 import pytest
 from pyspark.sql import SparkSession
 
-from job import tuning
+from job.checkpoint.state_reader import StateReader
 from job.errors import CancelledError, RequestError
-from job.expressions import Side
-from job.planner import join_plan
-from job.spec import spec_from_yaml
-from job.state_reader import StateReader
+from job.plan import tuning
+from job.plan.planner import join_plan
+from job.spec.expressions import Side
+from job.spec.model import spec_from_yaml
 from tests.semantics.streams import T0, Stream, record, spec_text
 
 FORMAT = "spark.sql.streaming.join.stateFormatVersion"

@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from job.planner import join_plan
-from job.spec import spec_from_yaml
-from job.state_reader import StateReader
-from job.state_rows import StateRows
+from job.checkpoint.state_reader import StateReader
+from job.plan.planner import join_plan
+from job.query.state_rows import StateRows
+from job.spec.model import spec_from_yaml
 from tests.semantics.streams import T0, Stream, spec_text
 
 

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from job.progress import BatchProgress
+from job.protocol.progress import BatchProgress
 from tests.semantics.streams import T0, Stream, spec_text
 
 N = 50

@@ -2,8 +2,8 @@
 
 import json
 
-from job.account import BATCHES_KEPT, FAILURES_KEPT, Account
 from job.errors import BrokerError
+from job.query.account import BATCHES_KEPT, FAILURES_KEPT, Account
 from tests.unit.test_progress import recorded
 
 

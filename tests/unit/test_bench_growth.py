@@ -15,7 +15,7 @@ from bench.growth.report import MEMORY_CAP_BYTES, limits
 from bench.growth.run import Growth, size_of
 from bench.load import joined
 from bench.processes import Sample
-from job.progress import BatchProgress, batch_progress
+from job.protocol.progress import BatchProgress, batch_progress
 from tests.unit.test_progress import recorded
 
 STATE_ROWS = 2 * BATCH_ROWS

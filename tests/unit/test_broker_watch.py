@@ -4,8 +4,8 @@ import pytest
 import structlog
 from confluent_kafka import KafkaError, KafkaException
 
-from job import broker_watch
-from job.broker_watch import BrokerWatch
+from job.kafka import broker_watch
+from job.kafka.broker_watch import BrokerWatch
 from tests.polling import wait_until
 from tests.unit.specs import plan
 

@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from job.capacity import Load, Means, Model, expected_load, row_bytes
 from job.errors import SetupError
-from job.explain import explained, facts
-from job.explain_load import warnings
-from job.fingerprint import fingerprint
-from job.means import means_of
+from job.plan.capacity import Load, Means, Model, expected_load, row_bytes
+from job.plan.explain import explained, facts
+from job.plan.explain_load import warnings
+from job.plan.fingerprint import fingerprint
+from job.plan.means import means_of
 from job.settings import JobSettings
 from tests.unit.specs import plan
 

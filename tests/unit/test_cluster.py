@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from job import cluster
-from job.cluster import check_is_shared, check_partitions_are_chosen, wait_for_executors
 from job.errors import CheckpointError, QueryError, SetupError
+from job.query import cluster
+from job.query.cluster import check_is_shared, check_partitions_are_chosen, wait_for_executors
 from job.settings import JobSettings
 
 

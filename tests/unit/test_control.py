@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from job.control import REQUEST_BYTES_MAX, Reply, control_socket, reply
 from job.errors import BusyError, CheckpointError, ConflictError, RequestError
-from job.progress import QueryState
-from job.starts import Starts
+from job.protocol.control import REQUEST_BYTES_MAX, Reply, control_socket, reply
+from job.protocol.progress import QueryState
+from job.spec.starts import Starts
 from tests.polling import wait_until
 from tests.unit.service.answers import all_answers
 from tests.unit.service.builders import WAITS, SmallJob, batch, status, status_after

@@ -8,7 +8,7 @@ from job.dead_letters import headers as names
 from job.dead_letters.cli import Wanted, _line
 from job.dead_letters.headers import DeadLetter, dead_letter
 from job.errors import RequestError
-from job.preflight import TopicUse, _topic_uses
+from job.kafka.preflight import TopicUse, _topic_uses
 from tests.unit.specs import plan
 
 OURS = {

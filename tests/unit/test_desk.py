@@ -9,17 +9,17 @@ from typing import Any, cast
 
 import pytest
 
-from job.account import Account
-from job.answers import PlanAnswer, StateAnswer, ValidationAnswer
-from job.broker_watch import BrokerWatch
-from job.control import Request, StateRequest
-from job.desk import Desk
-from job.engine import Engine
 from job.errors import BusyError, CancelledError
-from job.fingerprint import fingerprint
-from job.plan import JoinPlan
-from job.progress import JobStatus
-from job.reports import StateCensus
+from job.kafka.broker_watch import BrokerWatch
+from job.plan.fingerprint import fingerprint
+from job.plan.model import JoinPlan
+from job.protocol.answers import PlanAnswer, StateAnswer, ValidationAnswer
+from job.protocol.control import Request, StateRequest
+from job.protocol.progress import JobStatus
+from job.protocol.reports import StateCensus
+from job.query.account import Account
+from job.query.desk import Desk
+from job.query.engine import Engine
 from tests.unit.service.builders import NOW, broker_report, status
 from tests.unit.specs import plan, spec_yaml
 
@@ -97,7 +97,7 @@ class Office:
 @pytest.fixture
 def office(monkeypatch: pytest.MonkeyPatch) -> Office:
     clock = Clock()
-    monkeypatch.setattr("job.desk.time", clock)
+    monkeypatch.setattr("job.query.desk.time", clock)
     return Office(clock, plan())
 
 

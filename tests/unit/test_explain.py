@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from job.capacity import Means
-from job.explain import explained
+from job.plan.capacity import Means
+from job.plan.explain import explained
 from tests.unit.specs import plan
 
 GOLDEN = Path(__file__).parents[1] / "golden"

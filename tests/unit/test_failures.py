@@ -6,7 +6,7 @@ import pytest
 from pyspark.serializers import CPickleSerializer
 from pyspark.util import _load_from_socket
 
-from job.failures import failure_of
+from job.spark.failures import failure_of
 
 OF_A_WORKER = """
   File "x.py", line 3, in <module>

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from job import lease
+from job.checkpoint import lease
+from job.checkpoint.lease import LEASE, Lease
 from job.errors import CheckpointInUseError
-from job.lease import LEASE, Lease
 from tests.polling import wait_until
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from job.progress import (
+from job.protocol.progress import (
     BATCH_SECONDS_BOUNDS,
     LATENCY_SECONDS_BOUNDS,
     REASONS,

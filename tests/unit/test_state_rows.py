@@ -2,8 +2,8 @@
 
 import pytest
 
-from job import state_rows
-from job.state_rows import StateRows
+from job.query import state_rows
+from job.query.state_rows import StateRows
 
 
 def begun(last: int | None = None) -> StateRows:

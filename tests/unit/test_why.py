@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from job.answers import StateAnswer, StateRow
-from job.progress import JobStatus, QueryState
-from job.reports import BrokerReport, SideOffsets
-from job.why import why
+from job.protocol.answers import StateAnswer, StateRow
+from job.protocol.progress import JobStatus, QueryState
+from job.protocol.reports import BrokerReport, SideOffsets
+from job.query.why import why
 from tests.unit.service.builders import NO_BROKER, NOW, batch, side, status, status_after
 from tests.unit.specs import plan
 

@@ -95,9 +95,9 @@ def cut_short(rows: Iterator[Any], flush: Callable[[], Any]) -> Iterator[Any]:
 
 
 def wrap_the_driver() -> None:
-    from job import tuning
-    from job.account import Account
     from job.delivery.sink import _ExactlyOnce
+    from job.plan import tuning
+    from job.query.account import Account
 
     if TRANSACTION_SECONDS is not None:
         tuning.TRANSACTION_TIMEOUT_SECONDS = int(TRANSACTION_SECONDS)

@@ -8,7 +8,7 @@ import pytest
 from job.delivery.sink import _ExactlyOnce, _Sizes
 from job.delivery.transactions import Report
 from job.errors import CheckpointError, DeliveryError, FencedError, StreamjoinError
-from job.kafka_security import KafkaAccess
+from job.kafka.security import KafkaAccess
 from tests.unit.specs import plan
 
 

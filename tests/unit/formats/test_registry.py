@@ -15,7 +15,7 @@ from job.formats.registry import (
 )
 from job.formats.schemas import RegisteredSchema, UnknownSchemaError
 from job.redaction import Redaction
-from job.registry_spec import SchemaRegistrySpec
+from job.spec.registry import SchemaRegistrySpec
 from tests.registry_stub import RegistryStub
 from tests.unit.formats.written import CLICK, field, record
 

@@ -11,7 +11,7 @@ from job.semantics.operator import JoinOperatorPlan
 from job.semantics.query import JoinQuery
 from job.semantics.state_manager import StateFormatVersion
 from job.semantics.watermark_predicates import JoinCondition
-from job.spec import JoinType
+from job.spec.model import JoinType
 
 SECOND = 1_000_000
 WINDOW = "right.t >= left.t - interval 0 seconds AND right.t <= left.t + interval 5 seconds"

@@ -9,7 +9,7 @@ from job.semantics.operator import (
     UnsupportedJoinError,
     output_schema,
 )
-from job.spec import JoinType
+from job.spec.model import JoinType
 from tests.unit.semantics.join_builders import R, operator_plan, pairs, query
 
 pytestmark = pytest.mark.parametrize("version", [2, 4])

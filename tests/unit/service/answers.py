@@ -2,7 +2,7 @@
 
 from pydantic import BaseModel
 
-from job.answers import (
+from job.protocol.answers import (
     FailuresAnswer,
     FieldProblem,
     FrozenChange,

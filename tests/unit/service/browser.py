@@ -11,7 +11,7 @@ from typing import Any
 import uvicorn
 from playwright.sync_api import Browser, Page, sync_playwright
 
-from job.answers import (
+from job.protocol.answers import (
     FailuresAnswer,
     PlanAnswer,
     ProgressAnswer,
@@ -19,7 +19,7 @@ from job.answers import (
     StateRow,
     WhyAnswer,
 )
-from job.progress import BatchProgress, JobStatus
+from job.protocol.progress import BatchProgress, JobStatus
 from service.__main__ import listening_socket
 from service.app import create_app
 from tests.programs import program

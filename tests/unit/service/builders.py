@@ -10,9 +10,9 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from job.control import Request, Verb, control_socket
 from job.errors import CancelledError, ConflictError
-from job.progress import (
+from job.protocol.control import Request, Verb, control_socket
+from job.protocol.progress import (
     BatchProgress,
     Failure,
     JobStatus,
@@ -20,8 +20,8 @@ from job.progress import (
     SideProgress,
     Totals,
 )
-from job.reports import BrokerReport, PartitionCensus, SideOffsets, StateCensus
-from job.starts import Starts
+from job.protocol.reports import BrokerReport, PartitionCensus, SideOffsets, StateCensus
+from job.spec.starts import Starts
 
 NOW = datetime(2026, 11, 20, 12, 0, 0, tzinfo=UTC)
 NOW_SECONDS = NOW.timestamp()

@@ -9,8 +9,8 @@ import sys
 from datetime import UTC, datetime
 from pathlib import Path
 
-from job.control import control_socket
 from job.errors import BusyError, ConflictError
+from job.protocol.control import control_socket
 from tests.unit.service.answers import all_answers
 from tests.unit.service.builders import SmallJob, batch, broker_report, status_after
 

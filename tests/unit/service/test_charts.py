@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, Locator
 
-from job.answers import ProgressAnswer
-from job.control import control_socket
+from job.protocol.answers import ProgressAnswer
+from job.protocol.control import control_socket
 from tests.unit.service.browser import (
     BATCHES,
     PATIENCE_MS,

@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 
-from job.answers import PlanAnswer
-from job.explain import explained, facts
-from job.planner import join_plan
-from job.reports import SideOffsets
-from job.spec import spec_from_yaml
+from job.plan.explain import explained, facts
+from job.plan.planner import join_plan
+from job.protocol.answers import PlanAnswer
+from job.protocol.reports import SideOffsets
+from job.spec.model import spec_from_yaml
 from tests.unit.service.answers import all_answers
 from tests.unit.service.builders import (
     batch,

@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from job.control import Request, Verb, control_socket, reply
 from job.errors import ConflictError, JobUnavailableError
-from job.progress import JobStatus, QueryState
+from job.protocol.control import Request, Verb, control_socket, reply
+from job.protocol.progress import JobStatus, QueryState
 from service.job_client import JobClient
 from tests.polling import wait_until
 from tests.unit.service.builders import SmallJob, batch, hung_job, status, status_after

@@ -8,9 +8,9 @@ from typing import Any
 import httpx
 import pytest
 
-from job.answers import PlanAnswer
 from job.errors import BusyError, CheckpointError, ConflictError, RequestError, StreamjoinError
-from job.progress import QueryState
+from job.protocol.answers import PlanAnswer
+from job.protocol.progress import QueryState
 from tests.polling import wait_until
 from tests.unit.service.answers import ROW_SHOWN, all_answers, held_shown
 from tests.unit.service.builders import (

@@ -7,8 +7,14 @@ from prometheus_client import openmetrics
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as openmetrics_of
 from prometheus_client.parser import text_string_to_metric_families
 
-from job.progress import BATCH_SECONDS_BOUNDS, REASONS, TRANSACTION_RESULTS, JobStatus, QueryState
-from job.reports import BrokerReport, SideOffsets
+from job.protocol.progress import (
+    BATCH_SECONDS_BOUNDS,
+    REASONS,
+    TRANSACTION_RESULTS,
+    JobStatus,
+    QueryState,
+)
+from job.protocol.reports import BrokerReport, SideOffsets
 from service.metrics import exposition
 from tests.unit.service.builders import (
     NOW,
@@ -20,7 +26,7 @@ from tests.unit.service.builders import (
     status_after,
 )
 
-# All there are: name, type and labels. The contract with dashboards and alerts.
+# All there are, with type and labels: the contract with dashboards and alerts.
 TABLE = {
     ("streamjoin_brokers_answer_timestamp_seconds", "gauge", ""),
     ("streamjoin_brokers_up", "gauge", ""),
@@ -240,11 +246,9 @@ def test_before_the_first_batch_nothing_is_said_of_one() -> None:
 
 def test_before_there_is_a_watermark_none_is_said() -> None:
     without_watermark = names(FULL.model_copy(update={"last_batch": batch(watermark_ms=None)}))
+    unsaid = {"streamjoin_watermark_lag_seconds", "streamjoin_watermark_timestamp_seconds"}
 
-    assert {
-        "streamjoin_watermark_lag_seconds",
-        "streamjoin_watermark_timestamp_seconds",
-    } == NAMES - without_watermark
+    assert unsaid == NAMES - without_watermark
 
 
 def test_a_side_without_event_times_says_none() -> None:
@@ -392,4 +396,4 @@ def only(values: dict[str, float], part: str) -> dict[str, float]:
 
 
 def without(values: dict[str, float], *parts: str) -> dict[str, float]:
-    return {name: v for name, v in values.items() if not any(part in name for part in parts)}
+    return {name: n for name, n in values.items() if not any(part in name for part in parts)}

@@ -11,10 +11,10 @@ import pytest
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, Error
 
-from job.answers import FailuresAnswer, PlanAnswer, WhyAnswer
-from job.control import control_socket
 from job.errors import BusyError
-from job.progress import Failure, QueryState
+from job.protocol.answers import FailuresAnswer, PlanAnswer, WhyAnswer
+from job.protocol.control import control_socket
+from job.protocol.progress import Failure, QueryState
 from tests.polling import wait_until
 from tests.unit.service.browser import (
     PATIENCE_MS,

@@ -19,8 +19,8 @@ import httpx
 import pytest
 
 from deploy.local.processes import start_child, stop_child
-from job.control import control_socket
 from job.errors import SetupError
+from job.protocol.control import control_socket
 from service.__main__ import listening_socket
 from tests.integration.certificates import Authority
 from tests.polling import wait_until

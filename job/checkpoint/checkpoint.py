@@ -1,0 +1,161 @@
+"""The checkpoint's folder, on any file system Hadoop reaches.
+
+    <checkpoint>/fingerprint.json     what it freezes, written before the first batch
+    <checkpoint>/desired_state.json   whether the query should run, be paused or be stopped
+    <checkpoint>/starts.json          where reading started after a reset
+    <checkpoint>/exactly_once.json    since which batch results are delivered exactly once
+    <checkpoint>/query/               Spark's own: offsets, commits, state
+    <checkpoint>/aside-<time>/        what a reset put away: query/ and fingerprint.json
+
+Spark wants its folder empty at the first start, hence the files beside it.
+"""
+
+import json
+from collections.abc import Mapping
+from datetime import datetime
+
+from pyspark.sql import SparkSession
+
+from job.checkpoint.folder import Folder
+from job.errors import CheckpointError
+from job.plan.fingerprint import changes
+from job.protocol.progress import QueryState
+from job.spec.expressions import SIDES, Side
+from job.spec.starts import Starts
+
+_FINGERPRINT = "fingerprint.json"
+_DESIRED_STATE = "desired_state.json"
+_STARTS = "starts.json"
+_EXACTLY_ONCE = "exactly_once.json"
+ASIDE = "aside-"
+"""How the folders begin in which something is kept that was taken out of the way."""
+
+_DESIRABLE = {QueryState.RUNNING, QueryState.PAUSED, QueryState.STOPPED}
+
+
+class Checkpoint:
+    def __init__(self, spark: SparkSession, location: str) -> None:
+        self.folder = Folder(spark, location)
+
+    @property
+    def query_location(self) -> str:
+        """Spark's checkpointLocation."""
+        return self.folder.path("query")
+
+    @property
+    def fingerprint(self) -> Mapping[str, str] | None:
+        """None where there is no checkpoint yet."""
+        document = self.folder.read(_FINGERPRINT)
+        if document is None and self.folder.exists("query"):
+            raise CheckpointError(
+                f"{self.folder.root} holds a checkpoint but no {_FINGERPRINT}: what it was written "
+                "for is unknown. Name another folder in `checkpoint`, or put the file back"
+            )
+        return document
+
+    def claim(self, frozen: Mapping[str, str] | None, wanted: Mapping[str, str]) -> None:
+        """Freeze `wanted` where nothing is `frozen` yet; otherwise refuse a spec that differs."""
+        found = changes(frozen or wanted, wanted)
+        if found:
+            lines = [
+                f"  {change.field}: frozen as {change.frozen}, the spec now says {change.wanted}"
+                for change in found
+            ]
+            raise CheckpointError(
+                f"the checkpoint {self.folder.root} was begun with other settings:\n"
+                + "\n".join(lines)
+                + "\nPut the old values back to go on with it, or name another folder in "
+                "`checkpoint` to begin anew (rows now waiting in state are then not joined)"
+            )
+        if self.folder.read(_FINGERPRINT) != wanted:
+            self.folder.write(_FINGERPRINT, wanted)
+
+    @property
+    def desired_state(self) -> QueryState:
+        document = self.folder.read(_DESIRED_STATE)
+        return QueryState(document["state"]) if document else QueryState.RUNNING
+
+    @desired_state.setter
+    def desired_state(self, state: QueryState) -> None:
+        assert state in _DESIRABLE
+        if self.desired_state is not state:
+            self.folder.write(_DESIRED_STATE, {"state": state.value})
+
+    @property
+    def starts(self) -> Starts | None:
+        """Where reading starts when this checkpoint is begun; None: as the spec says."""
+        document = self.folder.read(_STARTS)
+        return None if document is None else Starts.model_validate(document)
+
+    @property
+    def last_batch_id(self) -> int | None:
+        """The last batch that ended; None where none has."""
+        names = self.folder.names("query/commits")
+        return max((int(name) for name in names if name.isdecimal()), default=None)
+
+    @property
+    def offsets(self) -> dict[Side, dict[int, int]] | None:
+        """Per side and partition the next offset to read, as of the last batch that ended.
+
+        The offset log has a line for its version, one of metadata, then one a source with its name:
+        `left:{"impressions":{"0":17}}` (OffsetSeqLog of Spark 4.3.0).
+        """
+        batch_id = self.last_batch_id
+        text = None if batch_id is None else self.folder.text(f"query/offsets/{batch_id}")
+        if text is None:
+            return None
+        read = dict(line.split(":", 1) for line in text.splitlines()[2:] if ":" in line)
+        return {
+            side: {
+                int(partition): offset
+                for offsets in json.loads(read[side]).values()
+                for partition, offset in offsets.items()
+            }
+            for side in SIDES
+        }
+
+    @property
+    def query_id(self) -> str:
+        """Spark's; there once the query has been started."""
+        return str(json.loads(self.folder.text("query/metadata") or "{}")["id"])
+
+    def planned(self, batch_id: int) -> str:
+        """The line of Spark's offset log for a batch that is at work: what it is made from."""
+        text = self.folder.text(f"query/offsets/{batch_id}")
+        assert text is not None, "Spark writes it before it begins the batch"
+        return text
+
+    def delivers_exactly_once_since(self) -> int:
+        """The first batch that is; noted at the first start that wants it.
+
+        A batch that was cut short when it was delivered at least once is run again, so it is one.
+        """
+        document = self.folder.read(_EXACTLY_ONCE)
+        if document is None:
+            last = self.last_batch_id
+            document = {"since": 0 if last is None else last + 1}
+            self.folder.write(_EXACTLY_ONCE, document)
+        return int(document["since"])
+
+    def delivers_at_least_once(self) -> None:
+        """From here on batches leave no marker."""
+        self.folder.remove(_EXACTLY_ONCE)
+
+    def renew(self, starts: Starts, now: datetime) -> str | None:
+        """Make the next start a first one that reads from `starts`; where the old one is kept.
+
+        `starts` is written first: Spark heeds it only where there is no checkpoint, so a crash at
+        any point leaves either the old checkpoint at work or a new one with the right start.
+        """
+        self.folder.write(_STARTS, starts.model_dump(mode="json"))
+        self.folder.remove(_EXACTLY_ONCE)
+        if not self.folder.exists("query"):
+            return None
+        aside = aside_folder(now)
+        for name in ("query", _FINGERPRINT):
+            self.folder.move(name, f"{aside}/{name}")
+        return self.folder.path(aside)
+
+
+def aside_folder(now: datetime) -> str:
+    return f"{ASIDE}{now:%Y-%m-%dT%H-%M-%SZ}"

@@ -1,0 +1,189 @@
+"""The job's own look at the brokers: where each topic begins and ends, and how far reading is.
+
+It also commits what the query has read to the group `streamjoin-<name>`, so that ordinary lag tools
+see it: Spark keeps its offsets in the checkpoint alone. The group decides nothing.
+"""
+
+import threading
+import time
+from collections.abc import Callable, Iterable, Mapping
+from datetime import UTC, datetime
+from functools import partial
+
+import structlog
+from confluent_kafka import (
+    ConsumerGroupTopicPartitions,
+    IsolationLevel,
+    KafkaException,
+    TopicPartition,
+)
+from confluent_kafka.admin import (  # type: ignore[attr-defined]  # they are meant to be used
+    AdminClient,
+    OffsetSpec,
+)
+
+from job.plan.model import JoinPlan
+from job.protocol.reports import BrokerReport, SideOffsets
+from job.spec.expressions import SIDES, Side
+
+COMMIT_SECONDS = 1.0
+LOOK_SECONDS = 5.0
+_ANSWER_SECONDS = 10.0
+
+_log = structlog.get_logger()
+
+Offsets = Mapping[Side, Mapping[int, int]]
+
+
+class BrokerWatch:
+    """Looks every few seconds on a thread of its own, from `start` to `close`."""
+
+    def __init__(
+        self,
+        plan: JoinPlan,
+        settings: Callable[[], Mapping[str, str]],
+        read: Callable[[], Offsets | None],
+    ) -> None:
+        """`settings`: of librdkafka, read anew after each failure. `read`: the next offsets."""
+        self._plan = plan
+        self._settings = settings
+        self._read = read
+        self._client: AdminClient | None = None
+        self._committed: Offsets | None = None
+        self._ends: dict[Side, tuple[dict[int, int], dict[int, int]]] = {}
+        self._written: tuple[datetime, Offsets] | None = None
+        self._answered_at: datetime | None = None
+        self._error: str | None = None
+        self._commit_error: str | None = None
+        self._closed = threading.Event()
+        self._thread = threading.Thread(target=self._watch, name="broker-watch", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def close(self) -> None:
+        self._closed.set()
+
+    def report(self) -> BrokerReport:
+        return BrokerReport(
+            left=self._side("left"),
+            right=self._side("right"),
+            answered_at=self._answered_at,
+            error=self._error,
+        )
+
+    def all_read_before(self, side: Side) -> datetime | None:
+        """A moment before which all that stood in the side's topic has been read; None: unknown.
+
+        Records of a transaction that is still open count as standing there: they are read later,
+        and may be older than what is.
+        """
+        read, written = self._read(), self._written
+        if read is None or written is None:
+            return None
+        asked_at, ends = written
+        is_read = all(read[side].get(partition, 0) >= end for partition, end in ends[side].items())
+        return asked_at if is_read else None
+
+    def _side(self, side: Side) -> SideOffsets:
+        read, ends = self._read(), self._ends.get(side)
+        return SideOffsets(
+            topic=self._plan.side(side).topic,
+            read=None if read is None else dict(read[side]),
+            earliest=ends[0] if ends else None,
+            latest=ends[1] if ends else None,
+        )
+
+    def _watch(self) -> None:
+        next_look = 0.0
+        while not self._closed.wait(COMMIT_SECONDS):
+            if time.monotonic() >= next_look:
+                next_look = time.monotonic() + LOOK_SECONDS
+                _try(self._look, self._failed)
+            if self._error is None:
+                _try(self._commit, self._commit_failed)
+
+    def _failed(self, reason: str) -> None:
+        if self._error is None:
+            _log.warning("brokers_away", reason=reason)
+        self._error = reason
+        self._client = None
+
+    def _commit_failed(self, reason: str) -> None:
+        """Lag tools alone need the group: without the right to it lag is read all the same."""
+        if self._commit_error is None:
+            _log.warning("offsets_not_committed", group=group_name(self._plan), reason=reason)
+        self._commit_error = reason
+
+    def _admin(self) -> AdminClient:
+        if self._client is None:
+            self._client = AdminClient({**self._settings(), "log_level": 0})
+        return self._client
+
+    def _commit(self) -> None:
+        read = self._read()
+        if read is None or read == self._committed:
+            return
+        offsets = [
+            TopicPartition(self._plan.side(side).topic, partition, offset)
+            for side in SIDES
+            for partition, offset in read[side].items()
+        ]
+        group = ConsumerGroupTopicPartitions(group_name(self._plan), offsets)
+        for future in self._admin().alter_consumer_group_offsets([group]).values():
+            future.result(_ANSWER_SECONDS)
+        self._committed, self._commit_error = read, None
+
+    def _look(self) -> None:
+        client, asked_at = self._admin(), datetime.now(UTC)
+        ends = {side: _ends(client, self._plan.side(side).topic) for side in SIDES}
+        self._written = (
+            asked_at,
+            {side: _written(client, self._plan.side(side).topic, ends[side][1]) for side in SIDES},
+        )
+        if self._error is not None:
+            _log.info("brokers_back")
+        self._ends, self._answered_at, self._error = ends, datetime.now(UTC), None
+
+
+def _try(step: Callable[[], None], failed: Callable[[str], None]) -> None:
+    try:
+        step()
+    except Exception as error:
+        failed(error.args[0].str() if isinstance(error, KafkaException) else str(error))
+
+
+def group_name(plan: JoinPlan) -> str:
+    return f"streamjoin-{plan.name}"
+
+
+def _ends(client: AdminClient, topic: str) -> tuple[dict[int, int], dict[int, int]]:
+    """Per partition the oldest offset kept and the one after the last committed record."""
+    partitions = client.list_topics(topic, timeout=_ANSWER_SECONDS).topics[topic].partitions
+    offsets = partial(_offsets, client, topic, partitions, IsolationLevel.READ_COMMITTED)
+    earliest, latest = OffsetSpec.earliest(), OffsetSpec.latest()  # type: ignore[no-untyped-call]
+    return offsets(earliest), offsets(latest)
+
+
+def _written(client: AdminClient, topic: str, partitions: Iterable[int]) -> dict[int, int]:
+    """Per partition the offset after the last record, committed or not."""
+    latest = OffsetSpec.latest()  # type: ignore[no-untyped-call]
+    return _offsets(client, topic, partitions, IsolationLevel.READ_UNCOMMITTED, latest)
+
+
+def _offsets(
+    client: AdminClient,
+    topic: str,
+    partitions: Iterable[int],
+    isolation_level: IsolationLevel,
+    which: OffsetSpec,
+) -> dict[int, int]:
+    futures = client.list_offsets(
+        {TopicPartition(topic, number): which for number in partitions},
+        isolation_level=isolation_level,
+        request_timeout=_ANSWER_SECONDS,
+    )
+    return {
+        partition.partition: future.result(_ANSWER_SECONDS).offset
+        for partition, future in futures.items()
+    }

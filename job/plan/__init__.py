@@ -1,0 +1,1 @@
+"""Everything Spark will be told, decided before Spark is there."""

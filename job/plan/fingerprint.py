@@ -1,0 +1,76 @@
+"""What a checkpoint freezes: settings whose change Spark ignores in silence or answers wrongly.
+
+Pure. checkpoint.py keeps the fingerprint beside the checkpoint and refuses a start with another.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import timedelta
+
+from job.formats.schemas import schema_id_of
+from job.plan import tuning
+from job.plan.model import JoinPlan
+from job.spec.durations import duration_text
+from job.spec.expressions import SIDES
+
+
+@dataclass(frozen=True)
+class Change:
+    """A frozen setting that the spec now has otherwise."""
+
+    field: str
+    frozen: str
+    wanted: str
+
+
+def fingerprint(plan: JoinPlan) -> dict[str, str]:
+    """Each frozen setting under the name of its field, in the user's words."""
+    window = plan.match_window
+    settings = {
+        "join.type": plan.join_type.value,
+        "join.null_safe": str(plan.null_safe).lower(),
+        "join.match_window.before": _text(window.before if window else None),
+        "join.match_window.after": _text(window.after if window else None),
+        "join.window": _text(plan.window),
+        "join.condition": plan.condition.sql if plan.condition else "none",
+    }
+    for side in (plan.side(name) for name in SIDES):
+        columns = ", ".join(f"{column.name} {column.type}" for column in side.kept_columns)
+        settings |= {
+            f"{side.side}.topic": side.topic,
+            f"{side.side}.key": ", ".join(part.sql for part in side.key),
+            f"{side.side}.event_time": side.event_time,
+            f"{side.side}.watermark_delay": duration_text(side.watermark_delay),
+            f"{side.side} columns held in state": columns,
+        }
+        if side.reader is not None:
+            settings[schema_id_of(side.side)] = str(side.reader.schema.id)
+    settings["state partitions"] = str(plan.state_partitions)
+    return settings | {name.split(".")[-1]: value for name, value in _formats().items()}
+
+
+def refused(plan: JoinPlan, frozen: Mapping[str, str]) -> list[Change]:
+    """What a checkpoint with `frozen` would refuse of `plan`.
+
+    A job goes on with the number of partitions that it finds, unless it is told another; whether
+    another schema will do, it finds out at its start (formats/pinning.py).
+    """
+    ids = [schema_id_of(side) for side in SIDES if frozen.get(schema_id_of(side))]
+    kept = {name: frozen[name] for name in ("state partitions", *ids)}
+    return changes(frozen, {**fingerprint(plan), **kept})
+
+
+def changes(frozen: Mapping[str, str], wanted: Mapping[str, str]) -> list[Change]:
+    return [
+        Change(field, frozen.get(field, "none"), wanted.get(field, "none"))
+        for field in {**frozen, **wanted}
+        if frozen.get(field) != wanted.get(field)
+    ]
+
+
+def _formats() -> dict[str, str]:
+    return {name.removesuffix(".enabled"): value for name, value in tuning.FROZEN_CONF.items()}
+
+
+def _text(value: timedelta | None) -> str:
+    return "none" if value is None else duration_text(value)

@@ -1,0 +1,353 @@
+"""From a spec to a JoinPlan. All that is wrong beyond the types of fields is found here, at once.
+
+Pure: no Spark, no broker, no registry, no clock, no environment.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+from datetime import timedelta
+from functools import partial
+from typing import TypeVar
+
+from job.errors import Problem, SpecError
+from job.formats.schemas import ReaderSchema
+from job.plan import tuning
+from job.plan.model import (
+    RECORD_COLUMN_NAMES,
+    RECORD_COLUMNS,
+    DeadLetterPlan,
+    JoinPlan,
+    OutputPlan,
+    SidePlan,
+)
+from job.spec.expressions import SIDES, Expression, Scope, Side, expression, predicate
+from job.spec.model import JoinSpec, JoinType, SideSpec
+from job.spec.starts import start_options
+from job.spec.value_schema import ValueSchema, value_schema
+
+Result = TypeVar("Result")
+Parser = Callable[[str, Scope, str], Expression]
+
+_NO_STATE_BOUND = (
+    "nothing bounds the state in event time: give join.match_window before and after, "
+    "join.window, or put both event times into the key"
+)
+
+
+def join_plan(
+    spec: JoinSpec, *, state_partitions: int, readers: Mapping[Side, ReaderSchema] | None = None
+) -> JoinPlan:
+    """The plan of `spec`; SpecError with all that keeps it from being run.
+
+    `state_partitions`: into how many parts the join state is split, frozen by the checkpoint.
+    `readers`: what the registry says of the sides that have one; where it says nothing, the
+    schema has to be written.
+    """
+    problems = _Problems()
+    readers = readers or {}
+    schemas = _schemas(problems, spec, readers)
+    if len(schemas) < len(SIDES):  # nothing can be said of expressions over unknown columns
+        raise SpecError(problems.found)
+
+    scope = Scope({side: _with_record_columns(schemas[side]) for side in SIDES})
+    left, right = (
+        _side_plan(problems, spec, side, schemas[side], readers.get(side)) for side in SIDES
+    )
+    condition = _optional(problems, predicate, spec.join.condition, scope, "join.condition")
+    output = _output_plan(problems, spec, scope)
+    if left is None or right is None or output is None or problems.found:
+        raise SpecError(problems.found)
+
+    plan = JoinPlan(
+        name=spec.name,
+        join_type=spec.join.type,
+        left=left,
+        right=right,
+        null_safe=spec.join.null_safe,
+        match_window=spec.join.match_window,
+        window=spec.join.window,
+        event_time_in_key=_event_time_in_key(spec),
+        condition=condition,
+        output=output,
+        bootstrap_servers=spec.kafka.bootstrap_servers,
+        security=spec.kafka.security,
+        schema_registry=spec.schema_registry,
+        checkpoint=spec.checkpoint,
+        state_partitions=state_partitions,
+        null_keys_pass=spec.on_null_key == "pass",
+        dead_letter=_dead_letter_plan(spec),
+        fails_on_bad_records=spec.on_bad_record == "fail",
+    )
+    _check_key_types(problems, plan)
+    _check_state_is_bounded(problems, spec, plan)
+    if problems.found:
+        raise SpecError(problems.found)
+    return replace(
+        plan,
+        left=_with_kept_columns(plan, plan.left),
+        right=_with_kept_columns(plan, plan.right),
+    )
+
+
+class _Problems:
+    """Collects what is wrong, so that the user reads all of it at once."""
+
+    def __init__(self) -> None:
+        self.found: list[Problem] = []
+
+    def add(self, field: str, value: str | None, message: str) -> None:
+        self.found.append(Problem(field, value, message))
+
+    def of(self, make: Callable[[], Result]) -> Result | None:
+        """What `make` returns; None where it raised, its problems noted."""
+        try:
+            return make()
+        except SpecError as error:
+            self.found.extend(error.problems)
+            return None
+
+
+def _side_spec(spec: JoinSpec, side: Side) -> SideSpec:
+    return spec.left if side == "left" else spec.right
+
+
+def _schemas(
+    problems: _Problems, spec: JoinSpec, readers: Mapping[Side, ReaderSchema]
+) -> dict[Side, ValueSchema]:
+    """The sides whose schema can be read."""
+    read = {side: problems.of(partial(_schema, spec, side, readers.get(side))) for side in SIDES}
+    return {side: schema for side, schema in read.items() if schema is not None}
+
+
+def _schema(spec: JoinSpec, side: Side, reader: ReaderSchema | None) -> ValueSchema:
+    written = _side_spec(spec, side).schema_
+    if reader is not None:
+        schema = reader.columns
+    elif written is not None:
+        schema = value_schema(written, f"{side}.schema")
+    else:
+        message = "is left out, and no registry is asked here: write the columns that are needed"
+        raise SpecError([Problem(f"{side}.schema", None, message)])
+    for name in schema.names:
+        if name.casefold() in RECORD_COLUMN_NAMES:
+            message = "is what Kafka's own part of the record is called here: rename the column"
+            raise SpecError([Problem(f"{side}.schema", name, message)])
+    return schema
+
+
+def _with_record_columns(schema: ValueSchema) -> ValueSchema:
+    return ValueSchema((*schema.columns, *RECORD_COLUMNS))
+
+
+def _side_plan(
+    problems: _Problems,
+    spec: JoinSpec,
+    side: Side,
+    schema: ValueSchema,
+    reader: ReaderSchema | None,
+) -> SidePlan | None:
+    written = _side_spec(spec, side)
+    scope = Scope({side: _with_record_columns(schema)}, bare=side)
+    key = [
+        problems.of(partial(expression, text, scope, f"{side}.key[{index}]"))
+        for index, text in enumerate(written.key)
+    ]
+    row_filter = _optional(problems, predicate, written.filter, scope, f"{side}.filter")
+    event_time = problems.of(partial(_event_time, written.event_time, schema, f"{side}.event_time"))
+    if event_time is None:
+        return None
+    return SidePlan(
+        side=side,
+        topic=written.topic,
+        format=written.format,
+        subject=written.subject_asked,
+        reader=reader,
+        schema=schema,
+        key=tuple(part for part in key if part is not None),
+        event_time=event_time,
+        watermark_delay=written.watermark_delay,
+        max_event_time_ahead=written.max_event_time_ahead,
+        idle_after=written.idle_after,
+        expected_rate=written.expected_rate,
+        filter=row_filter,
+        retention=_retention(spec, side),
+        kept_columns=(),
+        reads_headers=_mentions_headers([*key, row_filter]),
+        source_options=_source_options(spec, written.topic),
+    )
+
+
+def _event_time(name: str, schema: ValueSchema, field: str) -> str:
+    column = _with_record_columns(schema).column(name)
+    if column is None:
+        message = f"is no column of the schema: it has {', '.join(schema.names)}"
+        raise SpecError([Problem(field, name, message)])
+    if column.type != "TIMESTAMP":
+        message = (
+            f"is {column.type}, and event time must be TIMESTAMP "
+            "(in JSON an ISO-8601 string or epoch milliseconds): declare it so in the schema"
+        )
+        raise SpecError([Problem(field, name, message)])
+    return column.name
+
+
+def _retention(spec: JoinSpec, side: Side) -> timedelta | None:
+    """How long a row can still find a partner, in event time; None: for ever.
+
+    A left row at t matches right rows up to t + after, a right row at t left rows up to
+    t + before. See semantics/watermark_predicates.py for Spark's own rule.
+    """
+    if spec.join.match_window is not None:
+        window = spec.join.match_window
+        return window.after if side == "left" else window.before
+    if spec.join.window is not None:
+        return spec.join.window
+    return timedelta(0) if _event_time_in_key(spec) else None
+
+
+def _event_time_in_key(spec: JoinSpec) -> bool:
+    """Whether the event times of both sides are one of the key's pairs."""
+    pairs = zip(spec.left.key, spec.right.key, strict=True)
+    event_times = (spec.left.event_time.casefold(), spec.right.event_time.casefold())
+    return any((left.casefold(), right.casefold()) == event_times for left, right in pairs)
+
+
+def _source_options(spec: JoinSpec, topic: str) -> Mapping[str, str]:
+    starting = start_options(spec.start_from, topic)
+    servers = {"kafka.bootstrap.servers": spec.kafka.bootstrap_servers}
+    return {**servers, "subscribe": topic, **starting, **tuning.SOURCE_OPTIONS}
+
+
+def _optional(
+    problems: _Problems, parse: Parser, text: str | None, scope: Scope, field: str
+) -> Expression | None:
+    return None if text is None else problems.of(partial(parse, text, scope, field))
+
+
+def _output_plan(problems: _Problems, spec: JoinSpec, scope: Scope) -> OutputPlan | None:
+    written = spec.output
+    if not spec.join.type.shows_right:
+        scope = Scope({"left": scope.sides["left"]})
+    texts = written.columns or problems.of(partial(_all_columns, scope))
+    if texts is None:
+        return None
+    _refuse_colliding_names(problems, texts)
+    columns: dict[str, Expression] = {}
+    for name, text in texts.items():
+        parsed = _optional(problems, expression, text, scope, f"output.columns.{name}")
+        if parsed is not None:
+            columns[name] = parsed
+    named = Scope(scope.sides, outputs=columns)
+    if len(columns) < len(texts):  # a filter over a broken column would only repeat its problem
+        return None
+    return OutputPlan(
+        topic=written.topic,
+        columns=columns,
+        key=_optional(problems, expression, written.key, named, "output.key"),
+        filter=_optional(problems, predicate, written.filter, named, "output.filter"),
+        delivery=written.delivery,
+        commit_topic=written.commit_topic or f"{spec.name}.commits",
+        sink_options={
+            "kafka.bootstrap.servers": spec.kafka.bootstrap_servers,
+            **tuning.SINK_OPTIONS,
+        },
+    )
+
+
+def _dead_letter_plan(spec: JoinSpec) -> DeadLetterPlan | None:
+    if spec.dead_letter is None:
+        return None
+    return DeadLetterPlan(
+        topic=spec.dead_letter.topic,
+        takes_null_keys=spec.on_null_key == "dead_letter",
+        takes_late_rows=spec.on_late_record == "dead_letter",
+    )
+
+
+def _all_columns(scope: Scope) -> dict[str, str]:
+    """All value columns of the visible sides under their own names, refused where names meet."""
+    columns: dict[str, str] = {}
+    both: list[str] = []
+    for side, schema in scope.sides.items():
+        for name in schema.names:
+            if name in RECORD_COLUMN_NAMES:
+                continue
+            if name.casefold() in (taken.casefold() for taken in columns):
+                both.append(name)
+            columns[name] = f"{side}.`{name}`"
+    if both:
+        message = (
+            f"is left out, and both sides have {', '.join(both)}: name each output column, "
+            f"e.g. columns: {{{both[0]}: left.{both[0]}, right_{both[0]}: right.{both[0]}}}"
+        )
+        raise SpecError([Problem("output.columns", None, message)])
+    return columns
+
+
+def _refuse_colliding_names(problems: _Problems, names: Mapping[str, str]) -> None:
+    seen: dict[str, str] = {}
+    for name in names:
+        first = seen.setdefault(name.casefold(), name)
+        if first != name:
+            message = f"collides with {first}: case does not tell columns apart, rename one"
+            problems.add(f"output.columns.{name}", name, message)
+
+
+def _check_key_types(problems: _Problems, plan: JoinPlan) -> None:
+    """Plain columns paired as keys must have one type: Spark would cast, and keys could change."""
+    for index, pair in enumerate(zip(plan.left.key, plan.right.key, strict=True)):
+        left, right = (
+            _plain_type(plan.side(side), part) for side, part in zip(SIDES, pair, strict=True)
+        )
+        if left and right and left != right:
+            problems.add(
+                f"right.key[{index}]",
+                pair[1].text,
+                f"is {right} and left.key[{index}] ({pair[0].text}) is {left}: "
+                f"declare both alike, or write cast({pair[1].text} as {left.lower()})",
+            )
+
+
+def _plain_type(side: SidePlan, part: Expression) -> str | None:
+    """The type of a key that is just a column; None where it is computed."""
+    schema = _with_record_columns(side.schema)
+    for column in schema.columns:
+        if part.tree.name == column.name and part.columns == {(side.side, column.name)}:
+            return column.type if part.sql == f"`{side.side}_{column.name}`" else None
+    return None
+
+
+def _check_state_is_bounded(problems: _Problems, spec: JoinSpec, plan: JoinPlan) -> None:
+    bounded = plan.left.retention is not None and plan.right.retention is not None
+    if bounded and spec.join.unbounded_state:
+        problems.add("join.unbounded_state", "true", "contradicts the window: leave it out")
+    if bounded or (spec.join.unbounded_state and spec.join.type is JoinType.INNER):
+        return
+    if spec.join.type is JoinType.INNER:
+        remedy = f"{_NO_STATE_BOUND}; or write `unbounded_state: true` to let it grow"
+    else:
+        remedy = f"{_NO_STATE_BOUND}. A {spec.join.type} join cannot do without: its unmatched "
+        remedy += "rows are known only when their time is over"
+    problems.add("join", None, remedy)
+
+
+def _with_kept_columns(plan: JoinPlan, side: SidePlan) -> SidePlan:
+    """`side` with the columns that anything behind the side filter mentions."""
+    shown = [*plan.output.columns.values(), plan.output.key, plan.output.filter]
+    used = {
+        name
+        for part in [*side.key, plan.condition, *shown]
+        if part is not None
+        for mentioned, name in part.columns
+        if mentioned == side.side
+    } | {side.event_time}
+    columns = _with_record_columns(side.schema).columns
+    return replace(
+        side,
+        kept_columns=tuple(column for column in columns if column.name in used),
+        reads_headers=side.reads_headers or "record_headers" in used,
+    )
+
+
+def _mentions_headers(parts: Iterable[Expression | None]) -> bool:
+    return any(name == "record_headers" for part in parts if part for _, name in part.columns)

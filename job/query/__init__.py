@@ -1,0 +1,1 @@
+"""The running query: its life, and what is known of it."""

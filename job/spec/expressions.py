@@ -1,0 +1,253 @@
+"""The SQL a spec may hold: parsed, its columns resolved, checked against an allow-list.
+
+Spark's expr() reaches static Java methods and local files (reflect, java_method, subqueries over
+`text.<path>`), so nothing of the user's text is handed on: Spark gets what is written back from
+the checked tree.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cache, cached_property
+from itertools import pairwise
+from typing import Literal
+
+import sqlglot
+from sqlglot import exp
+from sqlglot.errors import SqlglotError
+from sqlglot.tokenizer_core import Token, TokenType
+
+from job.errors import Problem, SpecError
+from job.spec.value_schema import ValueSchema
+
+Side = Literal["left", "right"]
+SIDES: tuple[Side, Side] = ("left", "right")
+
+_DEPTH_MAX = 100
+
+# Deterministic, and the same on every machine: a batch that is run again must give the same rows.
+# Each stands here as a call; the allow-list of syntax nodes is read off the parsed calls.
+_CALLS = """
+abs(a) ceil(a) floor(a) round(a) round(a,b) sqrt(a) power(a,b) sign(a) greatest(a,b) least(a,b)
+coalesce(a,b) nvl(a,b) nullif(a,b) if(a,b,c) nanvl(a,b) isnan(a)
+lower(a) upper(a) trim(a) ltrim(a) rtrim(a) length(a) concat(a,b) concat_ws(a,b) substring(a,b,c)
+substr(a,b) replace(a,b,c) split(a,b) left(a,b) right(a,b) lpad(a,b,c) rpad(a,b,c) reverse(a)
+startswith(a,b) endswith(a,b) contains(a,b) instr(a,b) regexp_extract(a,b,c)
+regexp_replace(a,b,c) md5(a) sha2(a,b) crc32(a) hash(a) xxhash64(a) hex(a) base64(a)
+year(a) month(a) day(a) dayofweek(a) hour(a) minute(a) second(a) date_trunc('HOUR',a)
+date_format(a,b) date_add(a,b) date_sub(a,b) datediff(a,b) to_date(a) to_timestamp(a)
+unix_millis(a) unix_seconds(a) timestamp_millis(a) timestamp_seconds(a) element_at(a,b) size(a)
+array_contains(a,b) struct(a,b) named_struct('x',a) get_json_object(a,b)
+""".split()  # noqa: SIM905 - a list of strings would be five times as long
+
+ALLOWED_FUNCTIONS = frozenset(call.partition("(")[0] for call in _CALLS)
+
+_SYNTAX: tuple[type[exp.Expr], ...] = (
+    exp.Column, exp.Identifier, exp.Dot, exp.Bracket, exp.Paren, exp.Literal, exp.Boolean,
+    exp.Null, exp.Interval, exp.Var, exp.DataType, exp.DataTypeParam, exp.Cast, exp.TryCast,
+    exp.And, exp.Or, exp.Not, exp.EQ, exp.NEQ, exp.GT, exp.GTE, exp.LT, exp.LTE,
+    exp.NullSafeEQ, exp.NullSafeNEQ, exp.Is, exp.Between, exp.In, exp.Like, exp.RegexpLike,
+    exp.Add, exp.Sub, exp.Mul, exp.Div, exp.Mod, exp.IntDiv, exp.Neg, exp.DPipe, exp.Concat,
+    exp.Case, exp.If,
+)  # fmt: skip
+
+# Written with parentheses but no function call.
+_KEYWORDS = {"in", "and", "or", "not", "when", "then", "else", "case", "between", "is", "like"}
+_KEYWORDS |= {
+    "rlike",
+    "regexp",
+    "div",
+    "cast",
+    "try_cast",
+    "decimal",
+    "char",
+    "varchar",
+    "interval",
+}
+
+_TIME_OR_CHANCE = {
+    "now", "current_timestamp", "current_date", "localtimestamp", "rand", "randn", "random",
+    "uuid", "shuffle", "monotonically_increasing_id", "unix_timestamp",
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Expression:
+    """A checked expression over columns of the two sides."""
+
+    text: str
+    """As the user wrote it."""
+    tree: exp.Expr = field(repr=False)
+    """Every Column in it has `table` left or right, and its name as the schema spells it."""
+
+    @cached_property
+    def sql(self) -> str:
+        """Spark SQL over the columns that `column_name` names."""
+        return self.tree.transform(_physical).sql(dialect="spark", comments=False)
+
+    @cached_property
+    def conjuncts(self) -> tuple["Expression", ...]:
+        """The parts that must all hold, in their order."""
+        return tuple(Expression(part.sql(dialect="spark"), part) for part in _split(self.tree))
+
+    @cached_property
+    def sides(self) -> frozenset[Side]:
+        """The sides it mentions."""
+        return frozenset(side for side, _ in self.columns)
+
+    @cached_property
+    def columns(self) -> frozenset[tuple[Side, str]]:
+        """The columns it mentions."""
+        return frozenset(
+            (side, column.name)
+            for column in self.tree.find_all(exp.Column)
+            for side in SIDES
+            if column.table == side
+        )
+
+
+def _split(tree: exp.Expr) -> Iterator[exp.Expr]:
+    tree = tree.unnest()
+    if isinstance(tree, exp.And):
+        yield from _split(tree.this)
+        yield from _split(tree.expression)
+    else:
+        yield tree
+
+
+def column_name(side: Side, column: str) -> str:
+    """The name of a side's column in the dataflow, e.g. `left_ad_id`."""
+    return f"{side}_{column}"
+
+
+def _physical(node: exp.Expr) -> exp.Expr:
+    if isinstance(node, exp.Column) and node.table:
+        side: Side = "left" if node.table == "left" else "right"
+        return exp.column(exp.to_identifier(column_name(side, node.name), quoted=True))
+    return node
+
+
+@dataclass(frozen=True)
+class Scope:
+    """What names mean in one field of the spec."""
+
+    sides: Mapping[Side, ValueSchema]
+    bare: Side | None = None
+    """The side that a name without `left.` or `right.` belongs to."""
+    outputs: Mapping[str, Expression] | None = None
+    """Output columns, which may be named bare and stand for their expressions."""
+
+    def resolve(self, parts: list[str]) -> tuple[exp.Expr, list[str]]:
+        """What `parts` (`left.a.b` → [left, a, b]) names, and the struct fields left over.
+
+        Raises ValueError saying what is unknown and what is known.
+        """
+        first = parts[0].casefold()
+        for side, schema in self.sides.items():
+            if first == side and len(parts) > 1:
+                return self._column(side, schema, parts[1]), parts[2:]
+        if first in SIDES and len(parts) > 1 and first not in self.sides:
+            raise ValueError(f"{parts[0]}.{parts[1]} cannot be used here: {self._usable()}")
+        for name, expression in (self.outputs or {}).items():
+            if name.casefold() == first:
+                return exp.paren(expression.tree.copy()), parts[1:]
+        if self.bare is not None:
+            return self._column(self.bare, self.sides[self.bare], parts[0]), parts[1:]
+        raise ValueError(f"{parts[0]} is not known: {self._usable()}")
+
+    def _column(self, side: Side, schema: ValueSchema, name: str) -> exp.Expr:
+        column = schema.column(name)
+        if column is None:
+            raise ValueError(
+                f"{name} is no column of the {side} side: it has {', '.join(schema.names)}"
+            )
+        return exp.column(exp.to_identifier(column.name, quoted=True), table=side)
+
+    def _usable(self) -> str:
+        columns = [
+            name if side == self.bare else f"{side}.{name}"
+            for side, schema in self.sides.items()
+            for name in schema.names
+        ]
+        return f"use {', '.join([*(self.outputs or {}), *columns])}"
+
+
+def expression(text: str, scope: Scope, field: str) -> Expression:
+    """`text` parsed, resolved and checked; SpecError naming `field` otherwise."""
+    try:
+        _check_calls(text)
+        tree = sqlglot.parse_one(text, dialect="spark")
+        tree = _resolved(tree, scope)
+        _check_nodes(tree)
+    except ValueError as error:
+        raise SpecError([Problem(field, text, str(error))]) from error
+    except (SqlglotError, RecursionError) as error:
+        raise SpecError([Problem(field, text, "is not an expression Spark SQL knows")]) from error
+    return Expression(text, tree)
+
+
+def predicate(text: str, scope: Scope, field: str) -> Expression:
+    """As `expression`, for a condition: refused where it plainly is no boolean."""
+    parsed = expression(text, scope, field)
+    if isinstance(parsed.tree, (exp.Literal, exp.Add, exp.Sub, exp.Mul, exp.Div, exp.Mod)):
+        raise SpecError([Problem(field, text, "is no condition: it is neither true nor false")])
+    return parsed
+
+
+def _check_calls(text: str) -> None:
+    """Refuses functions by the name the user wrote, before the parser renames any."""
+    tokens = sqlglot.tokenize(text, dialect="spark")
+    for name, following in pairwise(tokens):
+        if following.token_type is TokenType.L_PAREN and _is_word(name):
+            word = name.text.casefold()
+            if word in _TIME_OR_CHANCE:
+                raise ValueError(
+                    f"{word}() gives another value each time: a batch that is run again after a "
+                    "failure would give other rows"
+                )
+            if word not in ALLOWED_FUNCTIONS | _KEYWORDS:
+                raise ValueError(f"{word}() is not one of the functions allowed in a spec")
+
+
+def _is_word(token: Token) -> bool:
+    return token.text.replace("_", "").isalnum() and token.token_type is not TokenType.STRING
+
+
+def _resolved(tree: exp.Expr, scope: Scope) -> exp.Expr:
+    """`tree` with each column replaced by what the scope says it names."""
+    root = exp.paren(tree)
+    # Listed first: what replaces a column holds columns that are resolved already.
+    for column in list(root.find_all(exp.Column)):
+        target, members = scope.resolve([part.name for part in column.parts])
+        for member in members:
+            target = exp.Dot(this=target, expression=exp.to_identifier(member, quoted=True))
+        column.replace(target)
+    resolved: exp.Expr = root.this
+    return resolved
+
+
+def _check_nodes(tree: exp.Expr) -> None:
+    for node, depth in _with_depth(tree):
+        if depth > _DEPTH_MAX:
+            raise ValueError(f"is nested more than {_DEPTH_MAX} deep")
+        if isinstance(node, exp.Query) or (isinstance(node, exp.In) and node.args.get("query")):
+            raise ValueError("holds a subquery: only columns, literals and functions may be used")
+        if isinstance(node, (exp.CurrentTimestamp, exp.CurrentDate)):
+            raise ValueError("asks for the time of day: a batch run again would give other rows")
+        if isinstance(node, exp.Anonymous) and node.name.casefold() in ALLOWED_FUNCTIONS:
+            continue
+        if type(node) not in _allowed_nodes():
+            raise ValueError(f"holds {node.sql(dialect='spark')[:60]}, which a spec may not use")
+
+
+def _with_depth(tree: exp.Expr, depth: int = 0) -> Iterator[tuple[exp.Expr, int]]:
+    yield tree, depth
+    if depth <= _DEPTH_MAX:
+        for child in tree.iter_expressions():
+            yield from _with_depth(child, depth + 1)
+
+
+@cache
+def _allowed_nodes() -> frozenset[type[exp.Expr]]:
+    calls = [sqlglot.parse_one(call, dialect="spark") for call in _CALLS]
+    nodes = {type(node) for call in calls for node in call.walk()}
+    return frozenset(nodes | set(_SYNTAX)) - {exp.Anonymous}
