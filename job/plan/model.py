@@ -99,7 +99,7 @@ class JoinPlan:
     output: OutputPlan
     bootstrap_servers: str
     security: KafkaSecurity | None
-    """Where its secrets are; kafka_security.py reads them when a client is made."""
+    """Where its secrets are; job/kafka/security.py reads them when a client is made."""
     schema_registry: SchemaRegistrySpec | None
     checkpoint: str
     state_partitions: int

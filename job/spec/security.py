@@ -1,6 +1,6 @@
 """How the spec says that Kafka asks for TLS or a login. What is secret never shows in print.
 
-Pure: files are only named here. kafka_security.py reads them, and speaks each client's dialect.
+Pure: files are only named here. job/kafka/security.py reads them, and speaks each client's dialect.
 """
 
 import re
