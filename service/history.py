@@ -23,17 +23,19 @@ class SideBatchView(View):
     bad_records: dict[str, int]
     """Per reason."""
     event_time_max: datetime | None
-    offsets_behind_latest_total: int
-    """Offsets that were there when the batch began and that it left to the next."""
+    offsets_behind_latest_total: int | None
+    """Offsets that were there when the batch began and that it left to the next; null of a batch
+    that was run again."""
 
     @classmethod
     def of(cls, side: SideProgress) -> Self:
+        behind = side.offsets_behind_latest
         return cls(
             records=side.records,
             null_keys=side.null_keys,
             bad_records=side.bad_records,
             event_time_max=moment(side.event_time_max_ms),
-            offsets_behind_latest_total=sum(side.offsets_behind_latest.values()),
+            offsets_behind_latest_total=None if behind is None else sum(behind.values()),
         )
 
 

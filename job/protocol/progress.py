@@ -75,9 +75,13 @@ class SideProgress(_Value):
     end_offsets: dict[int, int]
     """Per partition, the next offset to read."""
     latest_offsets: dict[int, int]
+    """Empty of a batch that is run again after a crash: Spark asks for none then."""
 
     @property
-    def offsets_behind_latest(self) -> dict[int, int]:
+    def offsets_behind_latest(self) -> dict[int, int] | None:
+        """None where the latest are not known."""
+        if not self.latest_offsets:
+            return None
         return {
             partition: max(0, latest - self.end_offsets.get(partition, 0))
             for partition, latest in self.latest_offsets.items()

@@ -261,7 +261,7 @@ class Rig:
             if rows != len(SIDES):
                 yield f"{rows} rows in state where the last tide has 2"
         behind = status.last_batch.left.offsets_behind_latest
-        if sum(behind.values()):
+        if behind and sum(behind.values()):
             yield f"it says that it is behind by {behind}, and all is read"
 
     def _counted_rows(self) -> int:

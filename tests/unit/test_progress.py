@@ -63,6 +63,13 @@ def test_side_that_saw_nothing_counts_nothing() -> None:
     assert (0, None) == (batch.right.records, batch.right.event_time_max_ms)
 
 
+def test_batch_that_is_run_again_knows_of_no_latest_offsets() -> None:
+    progress = json.loads(RECORDED)
+    progress["sources"][0]["latestOffset"] = None
+
+    assert batch_progress(json.dumps(progress)).left.offsets_behind_latest is None
+
+
 def test_self_join_keeps_its_sides_apart() -> None:
     progress = json.loads(RECORDED)
     progress["sources"][1]["endOffset"] = {"impressions": {"0": 1}}

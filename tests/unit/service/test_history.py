@@ -10,12 +10,14 @@ from job.plan.planner import join_plan
 from job.protocol.answers import PlanAnswer
 from job.protocol.reports import SideOffsets
 from job.spec.model import spec_from_yaml
+from service.history import SideBatchView
 from tests.unit.service.answers import all_answers
 from tests.unit.service.builders import (
     batch,
     broker_report,
     just_looked,
     serving,
+    side,
     status,
     status_after,
 )
@@ -97,6 +99,10 @@ def test_a_past_batch_is_told_with_its_phases_and_sides(path: Path) -> None:
             "offsets_behind_latest_total": 2,
         },
     } == told
+
+
+def test_a_batch_that_was_run_again_does_not_say_that_nothing_was_left() -> None:
+    assert SideBatchView.of(side(latest_offsets={})).offsets_behind_latest_total is None
 
 
 @pytest.mark.parametrize("last", ["0", "101", "x", ""])
