@@ -7,7 +7,9 @@ Avro and Protobuf come from formats/decoder.py, in Python; from there on all is 
 
 from collections.abc import Iterator
 
+from job.formats.schemas import OF_A_REGISTRY
 from job.plan.model import SidePlan, position_column
+from job.protocol.progress import REASONS
 from job.spec.durations import milliseconds
 from job.spec.expressions import column_name
 from job.spec.value_schema import Column
@@ -21,6 +23,8 @@ _ABSURD_YEAR = "'^([+-][0-9]{4,}|[0-9]{5,})-[0-9]{2}-[0-9]{2}'"
 _JSON_OPTIONS = "map('mode','PERMISSIVE','columnNameOfCorruptRecord','{unreadable}',"
 _JSON_OPTIONS += "'allowSingleQuotes','false','allowNonNumericNumbers','false')"
 
+
+MALFORMED_JSON = "malformed_json"
 
 DECODED = "decoded"
 """The column that formats/decoder.py fills of the value of a record."""
@@ -75,6 +79,12 @@ def judged(side: SidePlan) -> list[str]:
 def event_time_of_readable(side: SidePlan) -> str:
     """The event time, null where the record cannot be read: such a record moves no watermark."""
     return f"CASE WHEN reason IS NULL THEN `{side.event_time_column}` END"
+
+
+def reasons(side: SidePlan) -> list[str]:
+    """Those of progress.REASONS that its records can get, in that order."""
+    foreign = {MALFORMED_JSON} if side.format.has_registry else OF_A_REGISTRY
+    return [reason for reason in REASONS if reason not in foreign]
 
 
 def _unreadable(side: SidePlan) -> str:
@@ -167,8 +177,8 @@ def _json_reason(side: SidePlan) -> str:
     unreadable = f"parsed.`{_unreadable(side)}` IS NOT NULL"
     return (
         "CASE WHEN value IS NULL THEN 'tombstone' "
-        f"WHEN {malformed} THEN 'malformed_json' "
-        f"WHEN {unreadable} AND try_parse_json(text) IS NULL THEN 'malformed_json' "
+        f"WHEN {malformed} THEN '{MALFORMED_JSON}' "
+        f"WHEN {unreadable} AND try_parse_json(text) IS NULL THEN '{MALFORMED_JSON}' "
         f"WHEN {unreadable}{_bad_timestamps(side)} THEN 'schema_mismatch' END"
     )
 

@@ -15,7 +15,7 @@ import structlog
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from job.dataflow import ID_HEADER, UNKNOWN_IDS, dataflow, decoded
+from job.dataflow import ID_HEADER, UNKNOWN_IDS, count_where, dataflow, decoded
 from job.dead_letters import headers as names
 from job.dead_letters import selection
 from job.delivery.finished_batch import FinishedBatch, OffsetRange, entering
@@ -49,7 +49,7 @@ def limited(records: DataFrame, bytes_max: int) -> DataFrame:
     return records.observe(
         "output",
         F.count(F.lit(1)).alias("records"),
-        F.expr(f"count_if({too_large})").alias("too_large"),
+        count_where(too_large).alias("too_large"),
         F.expr(f"collect_list(CASE WHEN {too_large} THEN {of_one} END)").alias("too_large_ids"),
     ).where(f"NOT ({too_large})")
 
@@ -213,7 +213,7 @@ class DeadLetters:
 def observed(letters: DataFrame) -> DataFrame:
     """With the counts that `observed_counts` reads once all rows have been taken."""
     counts = [
-        F.expr(f"count_if(side = '{side}' AND reason = '{reason}')").alias(f"{side}/{reason}")
+        count_where(f"side = '{side}' AND reason = '{reason}'").alias(f"{side}/{reason}")
         for side, reasons in Totals().dead_letters.items()
         for reason in reasons
     ]

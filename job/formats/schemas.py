@@ -10,7 +10,8 @@ from job.spec.value_schema import ValueSchema
 UNDECODABLE_VALUE = "undecodable_value"
 UNKNOWN_SCHEMA = "unknown_schema"
 INCOMPATIBLE_SCHEMA = "incompatible_schema"
-"""Reasons of progress.REASONS."""
+OF_A_REGISTRY = frozenset({UNDECODABLE_VALUE, UNKNOWN_SCHEMA, INCOMPATIBLE_SCHEMA})
+"""Those of progress.REASONS that only a value with a schema in a registry gets."""
 
 
 @dataclass(frozen=True)
