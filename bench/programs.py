@@ -5,7 +5,7 @@ from bench.peers.kafka_streams import KafkaStreams
 from bench.peers.no_join import NoJoin
 from bench.running import Program
 from bench.streamjoin import Streamjoin
-from job.spec.model import Delivery
+from job.join_spec.model import Delivery
 
 _ONCE, _AT_LEAST_ONCE = Delivery.EXACTLY_ONCE, Delivery.AT_LEAST_ONCE
 

@@ -15,6 +15,7 @@ import structlog
 import typer
 
 from job.errors import RegistryError, SecurityError, SpecError, StreamjoinError
+from job.join_spec.model import JoinSpec, spec_from_yaml, spec_json_schema
 from job.plan.explain import explained, facts
 from job.plan.means import means_of
 from job.plan.model import JoinPlan
@@ -23,12 +24,11 @@ from job.redaction import Redaction
 from job.semantics.cli import simulation_lines, spec_test_lines
 from job.semantics.spec_tests import SpecTest
 from job.settings import JobSettings
-from job.spec.model import JoinSpec, spec_from_yaml, spec_json_schema
 
 if TYPE_CHECKING:
     from job.formats.schemas import ReaderSchema
+    from job.join_spec.expressions import Side
     from job.spark.session import Jvm
-    from job.spec.expressions import Side
 
 app = typer.Typer(
     help="Joins two Kafka topics as streams, and says what the join will do.",

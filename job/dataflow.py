@@ -8,11 +8,11 @@ from pyspark.sql import functions as F
 
 from job import decoding
 from job.formats.schemas import UNKNOWN_SCHEMA
+from job.join_spec.durations import milliseconds
+from job.join_spec.expressions import SIDES, Side, column_name
+from job.join_spec.model import JoinType
 from job.kafka.security import KafkaAccess, spark_options
 from job.plan.model import JoinPlan, SidePlan, position_column, window_end_column
-from job.spec.durations import milliseconds
-from job.spec.expressions import SIDES, Side, column_name
-from job.spec.model import JoinType
 
 if TYPE_CHECKING:
     from job.formats.registry import RegistryAccess

@@ -8,11 +8,11 @@ Avro and Protobuf come from formats/decoder.py, in Python; from there on all is 
 from collections.abc import Iterator
 
 from job.formats.schemas import OF_A_REGISTRY
+from job.join_spec.durations import milliseconds
+from job.join_spec.expressions import column_name
+from job.join_spec.value_schema import Column
 from job.plan.model import SidePlan, position_column
 from job.protocol.progress import REASONS
-from job.spec.durations import milliseconds
-from job.spec.expressions import column_name
-from job.spec.value_schema import Column
 
 # A timestamp outside the years that ISO-8601 writes with four digits is no timestamp.
 _MILLIS_MIN, _MILLIS_MAX = -62_135_596_800_000, 253_402_300_799_999

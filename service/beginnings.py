@@ -12,9 +12,9 @@ from pydantic import (
 )
 
 from job.errors import RequestError
+from job.join_spec.starts import OFFSET_MAX, NamedStart, Starts
 from job.protocol.progress import JobStatus
 from job.protocol.reports import BrokerReport, SideOffsets
-from job.spec.starts import OFFSET_MAX, NamedStart, Starts
 from service.views import SIDES, Side, offsets_of
 
 

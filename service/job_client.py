@@ -13,9 +13,9 @@ import structlog
 from pydantic import BaseModel, ValidationError
 
 from job.errors import BusyError, ConflictError, JobUnavailableError, RequestError
+from job.join_spec.starts import Starts
 from job.protocol.control import Refusal, Reply, Request, Verb
 from job.protocol.progress import JobStatus
-from job.spec.starts import Starts
 
 # A status takes 10 kB and 100 bytes for each partition of the topics, a batch of the history 4 kB.
 _REPLY_BYTES_MAX = 16 * 1024 * 1024

@@ -8,6 +8,7 @@ from typing import Literal, Self
 
 from pydantic import BaseModel, ConfigDict
 
+from job.join_spec.starts import SideStart
 from job.protocol.progress import (
     BatchProgress,
     Failure,
@@ -16,7 +17,6 @@ from job.protocol.progress import (
     SideTotals,
 )
 from job.protocol.reports import BrokerReport, ResetReport, SideOffsets, StateCensus
-from job.spec.starts import SideStart
 
 Side = Literal["left", "right"]
 SIDES: tuple[Side, ...] = ("left", "right")

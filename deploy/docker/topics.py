@@ -21,10 +21,10 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # its own re-
 
 from job.errors import StreamjoinError, TopicError
 from job.formats.pinning import reader_schemas
+from job.join_spec.model import spec_from_yaml
 from job.kafka.security import kafka_access, librdkafka_settings
 from job.plan.model import JoinPlan
 from job.plan.planner import join_plan
-from job.spec.model import spec_from_yaml
 
 # A broker takes seconds to start, on a busy machine many.
 BROKER_SECONDS = 120.0

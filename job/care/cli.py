@@ -15,6 +15,7 @@ from job.checkpoint.folder import Folder
 from job.checkpoint.lease import Lease
 from job.checkpoint.state_reader import StateReader
 from job.errors import CheckpointError, StreamjoinError
+from job.join_spec.expressions import SIDES, Side
 from job.plan.fingerprint import refused
 from job.plan.model import JoinPlan
 from job.protocol.answers import StateRow
@@ -22,7 +23,6 @@ from job.redaction import Redaction
 from job.settings import JobSettings
 from job.spark.failures import failure_of
 from job.spark.session import Jvm
-from job.spec.expressions import SIDES, Side
 
 _KEEP_STATE_PARTITIONS = (
     "the number of state partitions cannot be changed: Spark 4.3.0 offers to rewrite a checkpoint, "

@@ -18,10 +18,10 @@ from pyspark.sql import SparkSession
 
 from job.checkpoint.folder import Folder
 from job.errors import CheckpointError
+from job.join_spec.expressions import SIDES, Side
+from job.join_spec.starts import Starts
 from job.plan.fingerprint import changes
 from job.protocol.progress import QueryState
-from job.spec.expressions import SIDES, Side
-from job.spec.starts import Starts
 
 _FINGERPRINT = "fingerprint.json"
 _DESIRED_STATE = "desired_state.json"

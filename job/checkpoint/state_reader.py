@@ -18,10 +18,10 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from job.errors import CancelledError, CheckpointError, RequestError
+from job.join_spec.expressions import SIDES, Side
 from job.plan.model import JoinPlan, SidePlan, position_column, window_end_column
 from job.protocol.answers import StateAnswer, StateRow
 from job.protocol.reports import PartitionCensus, StateCensus
-from job.spec.expressions import SIDES, Side
 
 # Where each state format keeps a side's rows, each with a flag that says whether one matched it.
 _STORES = {"2": "{side}-keyWithIndexToValue", "4": "{side}-keyWithTsToValues"}

@@ -7,9 +7,9 @@ Over the columns of dataflow.decoded, and beside them the record's own as `origi
 from collections.abc import Mapping
 
 from job.dead_letters import headers as names
+from job.join_spec.durations import duration_text
+from job.join_spec.expressions import column_name
 from job.plan.model import JoinPlan, SidePlan
-from job.spec.durations import duration_text
-from job.spec.expressions import column_name
 
 KEPT = (
     "key AS original_key",

@@ -20,10 +20,10 @@ from job.dead_letters import headers as names
 from job.dead_letters import selection
 from job.delivery.finished_batch import FinishedBatch, OffsetRange, entering
 from job.errors import BadRecordError
+from job.join_spec.expressions import SIDES, Side
 from job.kafka.security import KafkaAccess, spark_options
 from job.plan.model import JoinPlan, position_column, window_end_column
 from job.protocol.progress import REASONS, Totals
-from job.spec.expressions import SIDES, Side
 
 # Of what Kafka adds to a record, and of our header.
 _RESULT_OVERHEAD_BYTES = 200

@@ -12,7 +12,7 @@ from typing import Any
 
 from pyspark.sql.streaming.query import StreamingQuery
 
-from job.spec.expressions import SIDES, Side
+from job.join_spec.expressions import SIDES, Side
 
 Offsets = Mapping[str, Mapping[str, int]]
 """Per topic and partition, as Spark's Kafka source writes them."""

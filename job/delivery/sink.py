@@ -44,11 +44,11 @@ from job.delivery.transactions import (
     transactional_id,
 )
 from job.errors import CheckpointError, DeliveryError, FencedError, StreamjoinError
+from job.join_spec.model import Delivery
 from job.kafka.security import KafkaAccess, librdkafka_settings, spark_options
 from job.plan import tuning
 from job.plan.model import JoinPlan
 from job.spark.failures import failure_of
-from job.spec.model import Delivery
 
 # The first batch begins while the query's start is still being told.
 _START_SECONDS = 60.0

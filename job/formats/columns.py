@@ -24,7 +24,7 @@ bare null, a map with other keys.
 from collections.abc import Mapping
 
 from job.errors import Problem, SpecError
-from job.spec.value_schema import Column, ValueSchema, value_schema
+from job.join_spec.value_schema import Column, ValueSchema, value_schema
 
 # A declared type and the registry's beside itself that it may be read from, without loss.
 _WIDER = {

@@ -13,9 +13,9 @@ from job.formats.schemas import (
     UnknownSchemaError,
     schema_id_of,
 )
-from job.spec.expressions import SIDES, Side
-from job.spec.model import JoinSpec, SideSpec
-from job.spec.value_schema import value_schema
+from job.join_spec.expressions import SIDES, Side
+from job.join_spec.model import JoinSpec, SideSpec
+from job.join_spec.value_schema import value_schema
 
 
 def reader_schemas(spec: JoinSpec, *, only_missing: bool = False) -> dict[Side, ReaderSchema]:

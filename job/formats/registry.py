@@ -19,7 +19,7 @@ from urllib.parse import quote
 
 from job.errors import RegistryError, SecurityError
 from job.formats.schemas import RegisteredSchema, UnknownSchemaError
-from job.spec.registry import SchemaRegistrySpec
+from job.join_spec.registry import SchemaRegistrySpec
 
 ANSWER_SECONDS = 10.0
 _ANSWER_BYTES_MAX = 10_000_000

@@ -3,9 +3,9 @@
 from dataclasses import dataclass
 
 from job.errors import StreamjoinError
-from job.spec.expressions import Side
-from job.spec.model import Format
-from job.spec.value_schema import ValueSchema
+from job.join_spec.expressions import Side
+from job.join_spec.model import Format
+from job.join_spec.value_schema import ValueSchema
 
 UNDECODABLE_VALUE = "undecodable_value"
 UNKNOWN_SCHEMA = "unknown_schema"

@@ -22,9 +22,9 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # they are me
     OffsetSpec,
 )
 
+from job.join_spec.expressions import SIDES, Side
 from job.plan.model import JoinPlan
 from job.protocol.reports import BrokerReport, SideOffsets
-from job.spec.expressions import SIDES, Side
 
 COMMIT_SECONDS = 1.0
 LOOK_SECONDS = 5.0

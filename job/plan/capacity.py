@@ -8,9 +8,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 
+from job.join_spec.expressions import SIDES, Side, column_name
 from job.plan import tuning
 from job.plan.model import JoinPlan, SidePlan
-from job.spec.expressions import SIDES, Side, column_name
 
 _DAY_SECONDS = 86_400
 _STATE_MEMORY_BYTES = tuning.STATE_MEMORY_MB * 2**20

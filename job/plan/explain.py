@@ -3,14 +3,14 @@
 from collections.abc import Iterator
 from datetime import timedelta
 
+from job.join_spec.durations import duration_text
+from job.join_spec.expressions import SIDES, Side
+from job.join_spec.model import Delivery, JoinType
 from job.plan.capacity import Means, expected_load
 from job.plan.explain_load import load_facts, load_lines
 from job.plan.fingerprint import fingerprint
 from job.plan.model import JoinPlan, SidePlan
 from job.plan.tuning import TRANSACTION_TIMEOUT_SECONDS
-from job.spec.durations import duration_text
-from job.spec.expressions import SIDES, Side
-from job.spec.model import Delivery, JoinType
 
 _WIDTH = 18
 

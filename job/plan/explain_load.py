@@ -4,6 +4,8 @@ from collections.abc import Iterator
 from datetime import timedelta
 from textwrap import wrap
 
+from job.join_spec.durations import duration_text
+from job.join_spec.expressions import SIDES
 from job.plan import tuning
 from job.plan.capacity import (
     MODEL,
@@ -14,8 +16,6 @@ from job.plan.capacity import (
     Means,
     SideLoad,
 )
-from job.spec.durations import duration_text
-from job.spec.expressions import SIDES
 
 _LINE = 80
 _UNITS = ("bytes", "KiB", "MiB", "GiB", "TiB", "PiB")

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from datetime import timedelta
 
 from job.formats.schemas import schema_id_of
+from job.join_spec.durations import duration_text
+from job.join_spec.expressions import SIDES
 from job.plan import tuning
 from job.plan.model import JoinPlan
-from job.spec.durations import duration_text
-from job.spec.expressions import SIDES
 
 
 @dataclass(frozen=True)

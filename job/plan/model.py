@@ -10,14 +10,14 @@ from functools import cached_property
 from urllib.parse import urlsplit
 
 from job.formats.schemas import ReaderSchema
+from job.join_spec.durations import milliseconds
+from job.join_spec.expressions import SIDES, Expression, Side, column_name
+from job.join_spec.model import Delivery, Format, JoinType, MatchWindow
+from job.join_spec.registry import SchemaRegistrySpec
+from job.join_spec.security import KafkaSecurity
+from job.join_spec.starts import Starts, start_options
+from job.join_spec.value_schema import Column, ValueSchema
 from job.plan import tuning
-from job.spec.durations import milliseconds
-from job.spec.expressions import SIDES, Expression, Side, column_name
-from job.spec.model import Delivery, Format, JoinType, MatchWindow
-from job.spec.registry import SchemaRegistrySpec
-from job.spec.security import KafkaSecurity
-from job.spec.starts import Starts, start_options
-from job.spec.value_schema import Column, ValueSchema
 
 # What Kafka knows of a record beside its value; usable wherever a column of the side is.
 RECORD_COLUMNS = (

@@ -11,6 +11,10 @@ from typing import TypeVar
 
 from job.errors import Problem, SpecError
 from job.formats.schemas import ReaderSchema
+from job.join_spec.expressions import SIDES, Expression, Scope, Side, expression, predicate
+from job.join_spec.model import JoinSpec, JoinType, SideSpec
+from job.join_spec.starts import start_options
+from job.join_spec.value_schema import ValueSchema, value_schema
 from job.plan import tuning
 from job.plan.model import (
     RECORD_COLUMN_NAMES,
@@ -20,10 +24,6 @@ from job.plan.model import (
     OutputPlan,
     SidePlan,
 )
-from job.spec.expressions import SIDES, Expression, Scope, Side, expression, predicate
-from job.spec.model import JoinSpec, JoinType, SideSpec
-from job.spec.starts import start_options
-from job.spec.value_schema import ValueSchema, value_schema
 
 Result = TypeVar("Result")
 Parser = Callable[[str, Scope, str], Expression]

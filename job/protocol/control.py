@@ -21,8 +21,8 @@ import structlog
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from job.errors import BusyError, ConflictError, ExpiredError, SetupError, StreamjoinError
+from job.join_spec.starts import Starts
 from job.protocol.progress import JobStatus
-from job.spec.starts import Starts
 
 Verb = Literal["pause", "resume", "stop", "restart", "reset"]
 Question = Literal[

@@ -4,7 +4,7 @@ from datetime import datetime
 
 from pydantic import BaseModel, ConfigDict
 
-from job.spec.starts import Starts
+from job.join_spec.starts import Starts
 
 
 class _Report(BaseModel):

@@ -11,10 +11,10 @@ from datetime import UTC, datetime
 import structlog
 
 from job.errors import StreamjoinError
+from job.join_spec.expressions import Side
 from job.protocol.progress import BatchProgress, Failure, Totals, batch_progress
 from job.protocol.reports import StateCensus
 from job.query.state_rows import StateRows
-from job.spec.expressions import Side
 
 # What an operator scrolls through; a batch is some 4 kB of JSON.
 BATCHES_KEPT = 100

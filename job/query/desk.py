@@ -10,6 +10,9 @@ import structlog
 from pydantic import BaseModel
 
 from job.errors import BusyError, RequestError, SpecError, StreamjoinError
+from job.join_spec.expressions import SIDES, Side
+from job.join_spec.model import spec_from_yaml
+from job.join_spec.starts import Starts
 from job.kafka.broker_watch import BrokerWatch
 from job.plan.explain import explained
 from job.plan.fingerprint import refused
@@ -31,9 +34,6 @@ from job.protocol.reports import StateCensus
 from job.query.account import Account
 from job.query.engine import Engine
 from job.query.why import why
-from job.spec.expressions import SIDES, Side
-from job.spec.model import spec_from_yaml
-from job.spec.starts import Starts
 
 # A count of a million rows takes a core some 4 s: one in a hundred of its seconds, at most.
 CENSUS_PAUSE_SECONDS = 30.0

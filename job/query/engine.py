@@ -27,6 +27,9 @@ from job.errors import (
 )
 from job.formats.pinning import proven
 from job.formats.registry import RegistryAccess
+from job.join_spec.durations import milliseconds
+from job.join_spec.expressions import SIDES
+from job.join_spec.starts import Starts, with_all_partitions
 from job.kafka.preflight import check_topics
 from job.kafka.retention import check_retention
 from job.kafka.security import kafka_access
@@ -50,9 +53,6 @@ from job.spark.between_batches import finish, held
 from job.spark.failures import failure_of
 from job.spark.session import Jvm
 from job.spark.watermark import raise_watermark
-from job.spec.durations import milliseconds
-from job.spec.expressions import SIDES
-from job.spec.starts import Starts, with_all_partitions
 
 _FIRST_RETRY_SECONDS = 1.0
 # Beyond any setting of the longest pause; a day without Kafka must not overflow a float.

@@ -22,11 +22,11 @@ from typing import Protocol
 
 import structlog
 
+from job.join_spec.durations import milliseconds
+from job.join_spec.expressions import SIDES, Side
 from job.plan.model import JoinPlan, SidePlan
 from job.protocol.progress import BatchProgress
 from job.query.account import Account
-from job.spec.durations import milliseconds
-from job.spec.expressions import SIDES, Side
 
 # Coarser than this it would be felt in `idle_after`; the brokers are asked less often still.
 LOOK_SECONDS = 1.0

@@ -8,11 +8,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
+from job.join_spec.expressions import SIDES, Side
+from job.join_spec.model import JoinType
 from job.plan.model import JoinPlan
 from job.protocol.answers import StateAnswer, StateRow
 from job.protocol.progress import JobStatus, QueryState, SideTotals
-from job.spec.expressions import SIDES, Side
-from job.spec.model import JoinType
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _OTHER: dict[Side, Side] = {"left": "right", "right": "left"}

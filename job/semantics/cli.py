@@ -7,13 +7,13 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from job.errors import StreamjoinError
+from job.join_spec.durations import duration, milliseconds
 from job.plan.model import JoinPlan
 from job.semantics.json_records import InputRecord, records_of_jsonl
 from job.semantics.simulate import DEFAULT_BATCH_SIZE, simulate
 from job.semantics.spec_tests import Outcome, SpecTest, run_spec_test
 from job.semantics.sql_types import NotExactError, SqlRuntimeError
 from job.semantics.story import explained, told
-from job.spec.durations import duration, milliseconds
 
 
 class SimulationError(StreamjoinError):

@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal, InvalidOperation
 
+from job.join_spec.durations import milliseconds
 from job.plan.model import RECORD_COLUMNS, SidePlan
 from job.semantics.sql_cast import as_float32, cast, date_of, fit, timestamp_of
 from job.semantics.sql_types import (
@@ -24,7 +25,6 @@ from job.semantics.sql_types import (
     Value,
     parse_type,
 )
-from job.spec.durations import milliseconds
 
 _MILLIS_MIN, _MILLIS_MAX = -62_135_596_800_000, 253_402_300_799_999
 _ABSURD_FROM_US = 253_402_300_800_000_000

@@ -8,6 +8,7 @@ differently is asked of `SideRules`.
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
+from job.join_spec.model import JoinType
 from job.semantics.event_time import is_behind
 from job.semantics.events import (
     Evicted,
@@ -23,7 +24,6 @@ from job.semantics.rows import JoinedRow, Key, Row, Side, joined
 from job.semantics.state_manager import KeyToValuePair, StateManager
 from job.semantics.state_store import StateStoreMetrics
 from job.semantics.watermark_predicates import WatermarkPredicate
-from job.spec.model import JoinType
 
 
 @dataclass(frozen=True)

@@ -21,6 +21,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 
+from job.join_spec.model import JoinType
 from job.semantics.event_time import BatchWatermarks
 from job.semantics.events import Observer, nobody_listens
 from job.semantics.one_side_joiner import OneSideHashJoiner, SideInput, SideRules
@@ -38,7 +39,6 @@ from job.semantics.watermark_predicates import (
     WatermarkPredicates,
     state_watermark_predicates,
 )
-from job.spec.model import JoinType
 
 OPERATOR = "StreamingSymmetricHashJoinExec"
 

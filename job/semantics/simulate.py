@@ -8,6 +8,9 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from job.join_spec.durations import milliseconds
+from job.join_spec.expressions import SIDES, Side
+from job.join_spec.model import JoinType
 from job.plan.model import JoinPlan
 from job.semantics import events
 from job.semantics.event_time import BatchWatermarks, WatermarkTracker
@@ -19,9 +22,6 @@ from job.semantics.rows import JoinedRow
 from job.semantics.simulation_plan import SimulationPlan, simulation_plan
 from job.semantics.sql_cast import instant
 from job.semantics.state_manager import StateFormatVersion
-from job.spec.durations import milliseconds
-from job.spec.expressions import SIDES, Side
-from job.spec.model import JoinType
 
 DEFAULT_BATCH_SIZE = 1_000
 

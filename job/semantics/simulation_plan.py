@@ -11,6 +11,9 @@ from dataclasses import dataclass
 import sqlglot
 from sqlglot import exp
 
+from job.join_spec.durations import milliseconds
+from job.join_spec.expressions import SIDES, Side
+from job.join_spec.model import JoinType
 from job.plan.model import JoinPlan, window_end_column
 from job.semantics.compiled import Compiled, Env
 from job.semantics.evaluator import Layout, compile_expression, compile_predicate
@@ -22,9 +25,6 @@ from job.semantics.rows import JoinedRow, Key, Row, key_of
 from job.semantics.sql_types import NotExactError, Value
 from job.semantics.state_manager import StateFormatVersion
 from job.semantics.watermark_predicates import JoinCondition
-from job.spec.durations import milliseconds
-from job.spec.expressions import SIDES, Side
-from job.spec.model import JoinType
 
 Predicate = Callable[[Env], bool]
 

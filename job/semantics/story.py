@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
+from job.join_spec.expressions import SIDES, Side
 from job.plan.model import JoinPlan
 from job.protocol.progress import REASONS
 from job.semantics.json_records import InputRecord
@@ -10,7 +11,6 @@ from job.semantics.rows import Key
 from job.semantics.simulate import SimulatedBatch, place
 from job.semantics.simulation_plan import simulation_plan
 from job.semantics.sql_cast import instant
-from job.spec.expressions import SIDES, Side
 
 DROPPED = "dropped"
 

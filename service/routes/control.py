@@ -4,8 +4,8 @@ from http import HTTPStatus
 
 from fastapi import APIRouter
 
+from job.join_spec.starts import Starts
 from job.protocol.control import Verb
-from job.spec.starts import Starts
 from service.access import Controller, ControlRoute
 from service.beginnings import OffsetsRequest, ResetRequest, confirm, new_offsets
 from service.routes.parts import REFUSED, Job, now, problems

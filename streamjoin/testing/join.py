@@ -9,7 +9,7 @@ from typing import Any, Self
 import httpx
 from testcontainers.core.network import Network
 
-from job.spec.expressions import SIDES, Side
+from job.join_spec.expressions import SIDES, Side
 from streamjoin.testing.containers import Containers
 from streamjoin.testing.differences import differences
 from streamjoin.testing.images import Images

@@ -10,11 +10,11 @@ from typing import Any, Self
 import yaml
 
 from job.errors import Problem, SpecError
+from job.join_spec.expressions import SIDES, Side
+from job.join_spec.model import JoinSpec, spec_from_document
+from job.join_spec.text import filled, parsed
 from job.plan.model import JoinPlan
 from job.plan.planner import join_plan
-from job.spec.expressions import SIDES, Side
-from job.spec.model import JoinSpec, spec_from_document
-from job.spec.text import filled, parsed
 
 CHECKPOINT = "/var/lib/streamjoin/checkpoint"
 STATE_PARTITIONS = 1

@@ -11,11 +11,11 @@ import httpx
 import pytest
 
 from job.errors import BrokerError, SecurityError, StreamjoinError
+from job.join_spec.model import JoinSpec, spec_from_yaml
 from job.kafka.preflight import check_topics
 from job.kafka.security import kafka_access
 from job.plan.planner import join_plan
 from job.redaction import MARK
-from job.spec.model import JoinSpec, spec_from_yaml
 from tests.integration.certificates import Authority
 from tests.integration.jobs import START_SECONDS, Job
 from tests.integration.kafka_users import (

@@ -8,14 +8,14 @@ from typing import Any, Literal
 
 import yaml
 
+from job.join_spec.expressions import SIDES, Side
+from job.join_spec.model import spec_from_document
 from job.plan.model import JoinPlan
 from job.plan.planner import join_plan
 from job.semantics.json_records import InputRecord, records_of_jsonl
 from job.semantics.simulate import OutputRecord, SimulatedBatch, Simulator
 from job.semantics.simulation_plan import simulation_plan
 from job.semantics.state_manager import StateFormatVersion
-from job.spec.expressions import SIDES, Side
-from job.spec.model import spec_from_document
 
 Provider = Literal["RocksDB", "HDFSBacked"]
 

@@ -17,10 +17,10 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming import StreamingQuery
 
 from job import dataflow
+from job.join_spec.expressions import SIDES, Side
 from job.plan.model import JoinPlan
 from job.protocol.progress import REASONS
 from job.semantics.json_records import InputRecord
-from job.spec.expressions import SIDES, Side
 from tests.semantics.join_cases import Batch, Case, Data, Phase, Records, StateStore, canonical
 from tests.semantics.spark_session import fast_folder
 

@@ -9,12 +9,12 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from job.dataflow import dataflow
+from job.join_spec.expressions import SIDES
+from job.join_spec.model import spec_from_yaml
 from job.plan import tuning
 from job.plan.planner import join_plan
 from job.protocol.progress import BatchProgress, batch_progress
 from job.spark.watermark import raise_watermark
-from job.spec.expressions import SIDES
-from job.spec.model import spec_from_yaml
 
 # Event times of tests are seconds after this, epoch milliseconds: 2023-11-14T22:13:20Z.
 T0 = 1_700_000_000_000

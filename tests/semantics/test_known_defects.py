@@ -16,10 +16,10 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from job.errors import SpecError
+from job.join_spec.expressions import SIDES
+from job.join_spec.model import spec_from_document
 from job.plan.planner import join_plan
 from job.semantics.json_records import InputRecord
-from job.spec.expressions import SIDES
-from job.spec.model import spec_from_document
 from tests.semantics import differential
 from tests.semantics.join_cases import STATE_STORES, Case, Data, Idle, Restart
 from tests.semantics.spark_runner import MemoryTopic, conf

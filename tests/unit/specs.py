@@ -4,9 +4,9 @@ from typing import Any
 
 import yaml
 
+from job.join_spec.model import spec_from_yaml
 from job.plan.model import JoinPlan
 from job.plan.planner import join_plan
-from job.spec.model import spec_from_yaml
 
 BASE: dict[str, Any] = {
     "name": "tested",

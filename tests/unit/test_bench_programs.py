@@ -12,8 +12,8 @@ from bench.peers import flink, kafka_streams
 from bench.programs import PROGRAMS
 from bench.running import Task
 from bench.streamjoin import join_spec
+from job.join_spec.model import Delivery, JoinType, spec_from_yaml
 from job.plan.tuning import SINK_OPTIONS
-from job.spec.model import Delivery, JoinType, spec_from_yaml
 
 INNER, LEFT_OUTER = WORKLOADS["inner"], WORKLOADS["left_outer"]
 TASK = Task(INNER, "127.0.0.1:9092", "shown", "clicked", "out")

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from job.errors import BusyError, CheckpointError, ConflictError, RequestError
+from job.join_spec.starts import Starts
 from job.protocol.control import REQUEST_BYTES_MAX, Reply, control_socket, reply
 from job.protocol.progress import QueryState
-from job.spec.starts import Starts
 from tests.polling import wait_until
 from tests.unit.service.answers import all_answers
 from tests.unit.service.builders import WAITS, SmallJob, batch, status, status_after

@@ -7,9 +7,9 @@ import pytest
 
 from job import decoding
 from job.formats.schemas import OF_A_REGISTRY
+from job.join_spec.model import Format
 from job.plan.model import SidePlan
 from job.protocol.progress import REASONS
-from job.spec.model import Format
 from tests.unit.specs import plan
 
 # Judged in Python, behind DECODED.reason.

@@ -11,11 +11,11 @@ import yaml
 from typer.testing import CliRunner
 
 from job.__main__ import app
+from job.join_spec.model import JoinSpec, spec_from_yaml
 from job.plan.capacity import Means
 from job.plan.explain import explained
 from job.plan.planner import join_plan
 from job.settings import JobSettings
-from job.spec.model import JoinSpec, spec_from_yaml
 from service.settings import ServiceSettings
 from tests.unit.service.test_metrics import NAMES
 

@@ -3,8 +3,8 @@
 import pytest
 
 from job.errors import SpecError
-from job.spec.expressions import Scope, expression, predicate
-from job.spec.value_schema import value_schema
+from job.join_spec.expressions import Scope, expression, predicate
+from job.join_spec.value_schema import value_schema
 
 LEFT = value_schema(
     "ad_id BIGINT, shown_at TIMESTAMP, cost DOUBLE, place STRUCT<city: STRING>", "left.schema"

@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from job.join_spec.durations import milliseconds
+from job.join_spec.expressions import SIDES, Side
 from job.query import idle
 from job.query.idle import IdleSides, Run, SideTime, watermark_ms
-from job.spec.durations import milliseconds
-from job.spec.expressions import SIDES, Side
 from tests.polling import wait_until
 from tests.unit.specs import plan
 

@@ -14,7 +14,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "errors": (),
     "settings": (),
     "redaction": (),
-    "spec": (
+    "join_spec": (
         "durations",
         "value_schema",
         "starts",
@@ -67,8 +67,8 @@ OPEN_TO_THE_SERVICE = {
     "settings",
     "protocol",
     "plan.model",
-    "spec.model",
-    "spec.starts",
+    "join_spec.model",
+    "join_spec.starts",
 }
 
 
@@ -135,7 +135,7 @@ def test_what_is_deployed_imports_nothing_that_serves_only_this_machine(package:
 def test_what_users_import_knows_of_the_job_only_what_a_spec_says() -> None:
     for path in modules("streamjoin"):
         for other in filter(None, map(place, imports(path))):
-            assert other[0] in {"errors", "spec", "plan"}, f"{path.name} imports {other}"
+            assert other[0] in {"errors", "join_spec", "plan"}, f"{path.name} imports {other}"
 
 
 @pytest.mark.parametrize("package", ["job", "service", "deploy", "bench", "streamjoin", "tests"])

@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 
 from job.errors import SpecError
+from job.join_spec.model import JoinType
 from job.plan.fingerprint import Change, changes, fingerprint
 from job.plan.model import DeadLetterPlan
-from job.spec.model import JoinType
 from tests.unit.specs import plan
 
 FILE_MANAGER = "spark.sql.streaming.checkpointFileManagerClass"

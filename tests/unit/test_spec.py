@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from job.errors import SpecError
-from job.spec.model import JoinType, spec_from_yaml, spec_json_schema
+from job.join_spec.model import JoinType, spec_from_yaml, spec_json_schema
 from tests.unit.specs import changed
 
 EXAMPLE = (Path(__file__).parents[2] / "join.example.yaml").read_text()

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from job.errors import SpecError
-from job.spec.model import spec_from_yaml
+from job.join_spec.model import spec_from_yaml
 from streamjoin.testing.differences import differences
 from streamjoin.testing.images import Images
 from streamjoin.testing.spec import CHECKPOINT, SpecAtTest

@@ -12,14 +12,14 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from job.dataflow import kafka_records
+from job.join_spec.expressions import SIDES
+from job.join_spec.model import spec_from_yaml
 from job.kafka.security import KafkaAccess
 from job.plan.model import JoinPlan
 from job.plan.planner import join_plan
 from job.redaction import Redaction
 from job.settings import JobSettings
 from job.spark.session import Jvm
-from job.spec.expressions import SIDES
-from job.spec.model import spec_from_yaml
 
 # Times as the topics have them, and as the job writes them.
 _SCHEMAS = {

@@ -12,11 +12,11 @@ from job.__main__ import app
 from job.errors import CheckpointError, SpecError
 from job.formats.pinning import proven, reader_schemas
 from job.formats.registry import RegistryAccess
+from job.join_spec.model import JoinSpec, spec_from_yaml
 from job.plan.explain import explained, facts
 from job.plan.fingerprint import fingerprint, refused
 from job.plan.model import JoinPlan
 from job.plan.planner import join_plan
-from job.spec.model import JoinSpec, spec_from_yaml
 from tests.registry_stub import RegistryStub
 from tests.unit.formats.written import CLICK, field, record
 from tests.unit.specs import spec_yaml

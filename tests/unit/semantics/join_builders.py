@@ -4,6 +4,7 @@ from typing import NamedTuple
 
 import sqlglot
 
+from job.join_spec.model import JoinType
 from job.semantics.event_time import WatermarkTracker
 from job.semantics.events import Observer, nobody_listens
 from job.semantics.one_side_joiner import SideInput
@@ -11,7 +12,6 @@ from job.semantics.operator import JoinOperatorPlan
 from job.semantics.query import JoinQuery
 from job.semantics.state_manager import StateFormatVersion
 from job.semantics.watermark_predicates import JoinCondition
-from job.spec.model import JoinType
 
 SECOND = 1_000_000
 WINDOW = "right.t >= left.t - interval 0 seconds AND right.t <= left.t + interval 5 seconds"

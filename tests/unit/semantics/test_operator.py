@@ -2,6 +2,7 @@
 
 import pytest
 
+from job.join_spec.model import JoinType
 from job.semantics.events import Evicted, Late, NotStored, Stored
 from job.semantics.operator import (
     Attribute,
@@ -9,7 +10,6 @@ from job.semantics.operator import (
     UnsupportedJoinError,
     output_schema,
 )
-from job.spec.model import JoinType
 from tests.unit.semantics.join_builders import R, operator_plan, pairs, query
 
 pytestmark = pytest.mark.parametrize("version", [2, 4])

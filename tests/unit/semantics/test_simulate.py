@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from job.join_spec.model import spec_from_document
 from job.plan.planner import join_plan
 from job.semantics.cli import SimulationError, simulation_lines, spec_test_lines
 from job.semantics.json_records import InputRecord, RecordDecoder, records_of_jsonl
@@ -11,7 +12,6 @@ from job.semantics.simulate import simulate
 from job.semantics.spec_tests import SpecTest, run_spec_test
 from job.semantics.sql_types import NotExactError, SqlRuntimeError
 from job.semantics.story import explained, told
-from job.spec.model import spec_from_document
 
 T = 1_700_000_000_000
 

@@ -11,6 +11,7 @@ from typing import Any
 from pydantic import BaseModel
 
 from job.errors import CancelledError, ConflictError
+from job.join_spec.starts import Starts
 from job.protocol.control import Request, Verb, control_socket
 from job.protocol.progress import (
     BatchProgress,
@@ -21,7 +22,6 @@ from job.protocol.progress import (
     Totals,
 )
 from job.protocol.reports import BrokerReport, PartitionCensus, SideOffsets, StateCensus
-from job.spec.starts import Starts
 
 NOW = datetime(2026, 11, 20, 12, 0, 0, tzinfo=UTC)
 NOW_SECONDS = NOW.timestamp()

@@ -6,9 +6,9 @@ from typing import Any
 import httpx
 import pytest
 
+from job.join_spec.starts import Starts
 from job.protocol.progress import JobStatus, QueryState
 from job.protocol.reports import SideOffsets
-from job.spec.starts import Starts
 from tests.unit.service.builders import SmallJob, batch, broker_report, serving, status_after
 from tests.unit.service.calls import call, problem, settings
 

@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 
+from job.join_spec.model import spec_from_yaml
 from job.plan.explain import explained, facts
 from job.plan.planner import join_plan
 from job.protocol.answers import PlanAnswer
 from job.protocol.reports import SideOffsets
-from job.spec.model import spec_from_yaml
 from service.history import SideBatchView
 from tests.unit.service.answers import all_answers
 from tests.unit.service.builders import (

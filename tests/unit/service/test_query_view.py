@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
+from job.join_spec.starts import Starts
 from job.protocol.progress import DEAD_LETTER_REASONS, REASONS, QueryState
 from job.protocol.reports import ResetReport
-from job.spec.starts import Starts
 from tests.unit.service.builders import (
     NO_BROKER,
     NOW,

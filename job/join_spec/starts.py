@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
-from job.spec.durations import instant, milliseconds
+from job.join_spec.durations import instant, milliseconds
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 # Kafka's offsets are longs.

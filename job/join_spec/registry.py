@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 
 from pydantic import BaseModel, ConfigDict, field_validator, model_validator
 
-from job.spec.security import File, Secret, Text
+from job.join_spec.security import File, Secret, Text
 
 
 class SchemaRegistrySpec(BaseModel):

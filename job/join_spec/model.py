@@ -20,11 +20,11 @@ from pydantic import (
 )
 
 from job.errors import SpecError
-from job.spec.durations import Delay, Duration, PositiveDuration
-from job.spec.registry import SchemaRegistrySpec
-from job.spec.security import KafkaSecurity
-from job.spec.starts import NamedStart
-from job.spec.text import filled, parsed, problems_of
+from job.join_spec.durations import Delay, Duration, PositiveDuration
+from job.join_spec.registry import SchemaRegistrySpec
+from job.join_spec.security import KafkaSecurity
+from job.join_spec.starts import NamedStart
+from job.join_spec.text import filled, parsed, problems_of
 
 # Spark pins these into a checkpoint, and Kafka and Prometheus put them into names.
 Name = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]*$", max_length=100)]

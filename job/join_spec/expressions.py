@@ -17,7 +17,7 @@ from sqlglot.errors import SqlglotError
 from sqlglot.tokenizer_core import Token, TokenType
 
 from job.errors import Problem, SpecError
-from job.spec.value_schema import ValueSchema
+from job.join_spec.value_schema import ValueSchema
 
 Side = Literal["left", "right"]
 SIDES: tuple[Side, Side] = ("left", "right")
