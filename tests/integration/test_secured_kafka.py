@@ -164,9 +164,10 @@ def test_what_was_refused_goes_on_with_a_restart_once_it_is_put_in_order(
     password, ca = tmp_path / "password", tmp_path / "ca"
     password.write_text(SAID_OF_LOGINS)
     ca.write_text(Authority(tmp_path, "stranger").file.read_text())
+    spec = spec_of(pairs, user, ca_file=str(ca))
 
     with (
-        Job(spec_of(pairs, user, ca_file=str(ca)), tmp_path) as job,
+        Job(spec, tmp_path) as job,
         running_sidecar(job.socket) as sidecar,
     ):
 
@@ -201,7 +202,7 @@ def test_what_was_refused_goes_on_with_a_restart_once_it_is_put_in_order(
                 f"--allow-principal 'User:grace' --operation {operation} --topic {topic}"
             ) in message
             secured.allow(user.principal, operation, topic)
-            assert_hides_secrets(*answers(sidecar.client))
+            assert_hides_secrets(*answers(sidecar.client, spec))
         restart()
         pairs.produce(range(3))
         job.wait_for_offsets(left=3, right=3)
@@ -224,7 +225,7 @@ def test_what_was_refused_goes_on_with_a_restart_once_it_is_put_in_order(
         status = job.wait_for_state("FAILED")
         assert status.last_failure is not None
         assert "security" == status.last_failure.code
-        assert_hides_secrets(*answers(sidecar.client), *asked(job))
+        assert_hides_secrets(*answers(sidecar.client, spec), *asked(job))
 
         password.write_text(WRONG)
         restart()
