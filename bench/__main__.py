@@ -145,9 +145,14 @@ def both(throughputs: Runs[Throughput], latencies: Runs[Latency]) -> list[Sequen
 
 def main() -> int:
     arguments = _arguments()
+    return exit_code(_KAFKA, lambda kafka: Bench(arguments, kafka).run())
+
+
+def exit_code(folder: Path, run: Callable[[EmbeddedKafka], bool]) -> int:
+    """Of a program that runs on a broker of its own, and says whether all results were right."""
     try:
-        with EmbeddedKafka(_KAFKA, jvm_options=BROKER_JVM_OPTIONS) as kafka:
-            return 0 if Bench(arguments, kafka).run() else 1
+        with EmbeddedKafka(folder, jvm_options=BROKER_JVM_OPTIONS) as kafka:
+            return 0 if run(kafka) else 1
     except StreamjoinError as error:
         print(error, file=sys.stderr)
         return error.exit_code

@@ -15,6 +15,7 @@ from pathlib import Path
 from rich.console import Console
 
 from bench import latency
+from bench.__main__ import exit_code
 from bench.growth import run
 from bench.growth.load import BATCH_ROWS, KEYS, SMALLEST_STATE_ROWS, Shape
 from bench.growth.plot import draw
@@ -25,14 +26,11 @@ from bench.load import WORKLOADS
 from bench.programs import PROGRAMS
 from bench.report import Measurement, append_line, latency_table, machine, printed, verdict
 from deploy.local.kafka import EmbeddedKafka
-from job.errors import StreamjoinError
 
 _REPOSITORY = Path(__file__).parents[2]
 _DATA = _REPOSITORY / "data" / "bench-growth"
 _RESULTS = _REPOSITORY / "bench" / "results" / "growth.jsonl"
 _PICTURE = _RESULTS.with_suffix(".svg")
-# As for `make bench`: a broker busy with itself would be measured as part of the program.
-_BROKER_JVM_OPTIONS = ("-Xms1g", "-Xmx1g", "-XX:+UseSerialGC")
 
 
 class GrowthBench:
@@ -121,14 +119,7 @@ def main() -> int:
     arguments = _arguments()
     # Gigabytes of records, made anew by each run: what an interrupted one has left is of no use.
     shutil.rmtree(_DATA / "kafka", ignore_errors=True)
-    try:
-        with EmbeddedKafka(_DATA / "kafka", jvm_options=_BROKER_JVM_OPTIONS) as kafka:
-            return 0 if GrowthBench(arguments, kafka).run() else 1
-    except StreamjoinError as error:
-        print(error, file=sys.stderr)
-        return error.exit_code
-    except KeyboardInterrupt:
-        return 130
+    return exit_code(_DATA / "kafka", lambda kafka: GrowthBench(arguments, kafka).run())
 
 
 def _arguments() -> argparse.Namespace:

@@ -13,7 +13,7 @@ from job.plan import tuning
 from job.plan.model import JoinPlan, SidePlan
 
 _DAY_SECONDS = 86_400
-_STATE_MEMORY_BYTES = tuning.STATE_MEMORY_MB * 2**20
+STATE_MEMORY_BYTES = tuning.STATE_MEMORY_MB * 2**20
 
 # UnsafeRow, Spark's form of a row: a bit for each field, 8 bytes a field, and behind them what does
 # not fit into 8 bytes, filled up.
@@ -81,7 +81,7 @@ class Means:
         """What the process tree may grow to, heap and RocksDB full."""
         if self.heap_bytes is None:
             return None
-        return self.heap_bytes + _STATE_MEMORY_BYTES + _REST_BYTES
+        return self.heap_bytes + STATE_MEMORY_BYTES + _REST_BYTES
 
 
 @dataclass(frozen=True)
@@ -156,7 +156,7 @@ def expected_load(plan: JoinPlan, model: Model = MODEL) -> Load | None:
         left=left,
         right=right,
         cores=(left.rate + right.rate) / model.rows_per_cpu_second,
-        memory_bytes=model.memory_bytes + min(_STATE_MEMORY_BYTES, held or _STATE_MEMORY_BYTES),
+        memory_bytes=model.memory_bytes + min(STATE_MEMORY_BYTES, held or STATE_MEMORY_BYTES),
     )
 
 

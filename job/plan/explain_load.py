@@ -11,6 +11,7 @@ from job.plan.capacity import (
     MODEL,
     NESTED_BYTES,
     STATE_COPIES,
+    STATE_MEMORY_BYTES,
     TEXT_BYTES,
     Load,
     Means,
@@ -20,8 +21,6 @@ from job.plan.capacity import (
 _LINE = 80
 _UNITS = ("bytes", "KiB", "MiB", "GiB", "TiB", "PiB")
 _A_UNIT = 1024
-_STATE_MEMORY_BYTES = tuning.STATE_MEMORY_MB * 2**20
-
 
 _HOW_SURE = (
     f"estimated by a model fitted to the benchmark on {MODEL.measured_on}: cores within a factor "
@@ -83,7 +82,7 @@ def warnings(load: Load, means: Means | None) -> Iterator[str]:
             f"{load.rate:,.9g} rows/s {'are' if surely else 'may be'} more than "
             f"{means.cores} cores can take"
         )
-    if load.state_bytes is not None and load.state_bytes > _STATE_MEMORY_BYTES:
+    if load.state_bytes is not None and load.state_bytes > STATE_MEMORY_BYTES:
         yield (
             f"the state is larger than the {tuning.STATE_MEMORY_MB} MB of memory that RocksDB may "
             "use: batches wait for the disk"
