@@ -2,46 +2,20 @@
 
 import re
 import time
-from collections.abc import Iterator
 from datetime import timedelta
-from pathlib import Path
 
-import pytest
 from playwright.sync_api import Browser, Locator
 
 from job.protocol.answers import ProgressAnswer
-from job.protocol.control import control_socket
 from tests.unit.service.browser import (
     BATCHES,
     PATIENCE_MS,
     Seen,
-    chromium,
     history,
-    lively,
     opened,
     running,
-    serving_page,
 )
 from tests.unit.service.builders import SmallJob, census, side
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    with chromium() as started:
-        yield started
-
-
-@pytest.fixture
-def job(path: Path) -> Iterator[SmallJob]:
-    with control_socket(path, running_job := lively(SmallJob(running()))):
-        yield running_job
-
-
-@pytest.fixture
-def url(path: Path, job: SmallJob) -> Iterator[str]:
-    assert job.answers
-    with serving_page(path) as address:
-        yield address
 
 
 def test_watermark_and_state_of_each_side_are_drawn_over_time(

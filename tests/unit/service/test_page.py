@@ -3,7 +3,6 @@
 import base64
 import hashlib
 import re
-from collections.abc import Iterator
 from pathlib import Path
 
 import httpx
@@ -19,7 +18,6 @@ from tests.polling import wait_until
 from tests.unit.service.browser import (
     PATIENCE_MS,
     PHONE,
-    chromium,
     held,
     lively,
     opened,
@@ -40,25 +38,6 @@ LOOKS = {
 }
 # Chromium itself says each answer that is an error.
 NOT_OURS = re.compile("Failed to load resource: the server responded with a status of")
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    with chromium() as started:
-        yield started
-
-
-@pytest.fixture
-def job(path: Path) -> Iterator[SmallJob]:
-    with control_socket(path, running_job := lively(SmallJob(running()))):
-        yield running_job
-
-
-@pytest.fixture
-def url(path: Path, job: SmallJob) -> Iterator[str]:
-    assert job.answers
-    with serving_page(path) as address:
-        yield address
 
 
 @pytest.mark.parametrize("look", LOOKS)
