@@ -1,8 +1,8 @@
 """The programs that can be measured, by name."""
 
+from bench.peers.bare_spark import BareSpark
 from bench.peers.flink import Flink
 from bench.peers.kafka_streams import KafkaStreams
-from bench.peers.no_join import NoJoin
 from bench.running import Program
 from bench.streamjoin import Streamjoin
 from job.join_spec.model import Delivery
@@ -20,6 +20,7 @@ PROGRAMS: dict[str, Program] = {
         Flink("flink-rocksdb-at-least-once", "rocksdb", _AT_LEAST_ONCE),
         Flink("flink-hashmap", "hashmap", _ONCE),
         Flink("flink-hashmap-at-least-once", "hashmap", _AT_LEAST_ONCE),
-        NoJoin("no-join"),
+        BareSpark("bare-spark"),
+        BareSpark("no-join", joins=False),
     ]
 }

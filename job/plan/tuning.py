@@ -92,11 +92,6 @@ CONF: Mapping[str, str] = MappingProxyType(
         # The state store's own threads fill the cores; nothing here reads the UI.
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
-        # Each task makes its projections anew, and to generate their code was a quarter of its CPU
-        # in small batches. Interpreted: 12% less CPU in a batch of some dozens of records. Whole
-        # stages are then not compiled either; backlogs of 300,000 records a side were read as fast
-        # (22,280 and 19,625 rows/s against 21,557 and 19,408).
-        "spark.sql.codegen.factoryMode": "NO_CODEGEN",
         # Redacts what the default pattern misses: JAAS strings and PEM keys in options.
         "spark.redaction.regex": (
             "(?i)secret|password|token|access[.]?key|credential|jaas|private|keystore[.]key"

@@ -118,6 +118,14 @@ class BatchProgress(_Value):
         return self.left.records + self.right.records
 
     @property
+    def has_backlog(self) -> bool:
+        """It left more of a side than it read; False where the latest offsets are not known."""
+        return any(
+            sum((side.offsets_behind_latest or {}).values()) > side.records
+            for side in (self.left, self.right)
+        )
+
+    @property
     def ended_at(self) -> datetime:
         return self.started_at + timedelta(seconds=self.duration_seconds)
 

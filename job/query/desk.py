@@ -38,6 +38,8 @@ from job.query.why import why
 # A count of a million rows takes a core some 4 s: one in a hundred of its seconds, at most.
 CENSUS_PAUSE_SECONDS = 30.0
 CENSUS_PAUSE_FACTOR = 100
+# While a backlog is read the cores are the join's: it took a sixth of them. No longer than this.
+CENSUS_LATEST_SECONDS = 600.0
 # After a look-up the core is the query's for at least as long.
 LOOK_UP_PAUSE_FACTOR = 1
 
@@ -172,9 +174,13 @@ class Desk:
 
     def _count(self) -> None:
         pause = CENSUS_PAUSE_SECONDS
+        latest = time.monotonic() + CENSUS_LATEST_SECONDS
         while not self._closed.wait(pause):
             pause = CENSUS_PAUSE_SECONDS
-            if self._engine.status().state is not QueryState.RUNNING:
+            status = self._engine.status()
+            if status.state is not QueryState.RUNNING or status.last_batch is None:
+                continue
+            if status.last_batch.has_backlog and time.monotonic() < latest:
                 continue
             try:
                 census = self._counted(self._closed)
@@ -185,6 +191,7 @@ class Desk:
                 _log.warning("census_failed", reason=str(error).partition("\n")[0])
             else:
                 pause = max(pause, CENSUS_PAUSE_FACTOR * census.seconds)
+                latest = time.monotonic() + pause + CENSUS_LATEST_SECONDS
 
 
 def _asked_for(request: Request) -> StateRequest:

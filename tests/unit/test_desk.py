@@ -18,9 +18,10 @@ from job.protocol.control import Request, StateRequest
 from job.protocol.progress import JobStatus
 from job.protocol.reports import StateCensus
 from job.query.account import Account
-from job.query.desk import Desk
+from job.query.desk import CENSUS_LATEST_SECONDS, Desk
 from job.query.engine import Engine
-from tests.unit.service.builders import NOW, broker_report, status
+from tests.polling import wait_until
+from tests.unit.service.builders import NOW, batch, broker_report, side, status
 from tests.unit.specs import plan, spec_yaml
 
 PATIENCE_SECONDS = 20.0
@@ -64,9 +65,12 @@ class Query:
     def __init__(self, reader: Reader) -> None:
         self.reader = reader
         self.frozen: dict[str, str] | None = None
+        self.last_batch = batch()
+        self.asked = 0
 
     def status(self) -> JobStatus:
-        return status()
+        self.asked += 1
+        return status(last_batch=self.last_batch)
 
     def state_reader(self) -> tuple[Reader, int]:
         return self.reader, 7
@@ -149,6 +153,32 @@ def test_a_look_up_that_was_given_up_leaves_the_desk_free(office: Office) -> Non
         office.ask("state")
     office.reader.work = lambda: None
     assert office.ask("state") is not None
+
+
+@pytest.mark.parametrize("way_out", ["the backlog is read", "it was put off for long enough"])
+def test_while_a_backlog_is_read_no_rows_are_counted(
+    way_out: str, office: Office, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("job.query.desk.CENSUS_PAUSE_SECONDS", 0.001)
+    office.query.last_batch = behind = batch(
+        left=side(records=100, end_offsets={0: 100}, latest_offsets={0: 201})
+    )
+    assert behind.has_backlog
+    counted = threading.Event()
+    office.reader.work = counted.set
+    office.desk.start()
+    try:
+        wait_until(lambda: office.query.asked > 20, PATIENCE_SECONDS, "it was asked often")
+        assert not counted.is_set()
+        if way_out == "the backlog is read":
+            office.query.last_batch = batch(
+                left=side(records=100, end_offsets={0: 101}, latest_offsets={0: 201})
+            )
+        else:
+            office.clock.now += CENSUS_LATEST_SECONDS
+        assert counted.wait(PATIENCE_SECONDS)
+    finally:
+        office.desk.close()
 
 
 def test_what_costs_no_look_up_is_answered_meanwhile(office: Office) -> None:

@@ -1,0 +1,33 @@
+"""The same Spark with the same settings and nothing of this project around it."""
+
+import os
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+from bench.running import Program, Task
+from bench.streamjoin import join_spec
+from deploy.local.java import java_home
+from deploy.local.processes import start_child
+from job.join_spec.model import Delivery
+
+
+@dataclass(frozen=True)
+class BareSpark(Program):
+    """With `joins` its own join and Kafka sink; without, what it does when it joins nothing."""
+
+    def start(self, task: Task, folder: Path, log: Path) -> subprocess.Popen[bytes]:
+        spec = folder / "spec.yaml"
+        spec.write_text(join_spec(task, folder / "checkpoint", Delivery.AT_LEAST_ONCE))
+        environment = {
+            **os.environ,
+            "JAVA_HOME": str(java_home()),
+            "SPARK_LOCAL_DIRS": str(folder / "scratch"),
+        }
+        query = "join" if self.joins else "no-join"
+        return start_child(
+            [sys.executable, "-m", "bench.peers.bare_spark", spec, query],
+            log=log,
+            environment=environment,
+        )
