@@ -66,6 +66,13 @@ class Running:
                 f"{last_lines(self._log)}"
             )
 
+    def jvm(self) -> psutil.Process:
+        root = psutil.Process(self._process.pid)
+        for member in [root, *root.children(recursive=True)]:
+            if member.name() == "java":
+                return member
+        raise StreamjoinError(f"no JVM among the processes of {root.pid}")
+
     def kill(self) -> None:
         """End the whole tree as a crash would: SIGKILL."""
         root = psutil.Process(self._process.pid)

@@ -21,7 +21,7 @@ from typing import Literal, get_args
 
 from job.errors import SetupError
 
-JarSet = Literal["spark", "kafka", "hdfs", "s3", "apicurio", "kafka_streams", "flink"]
+JarSet = Literal["spark", "kafka", "hdfs", "s3", "apicurio", "kafka_streams", "flink", "profiler"]
 
 # The other sets are fetched by what needs them.
 NEEDED_BY_ALL: tuple[JarSet, ...] = ("spark", "kafka")

@@ -1,0 +1,139 @@
+"""Where the CPU time of a program goes, down to the function, while it reads a backlog.
+
+python -m bench.profile --program streamjoin --program bare-spark
+"""
+
+import argparse
+import shutil
+import subprocess
+import sys
+import time
+import uuid
+from pathlib import Path
+
+import psutil
+from rich.box import MARKDOWN
+from rich.console import Console
+from rich.table import Table
+
+from bench.__main__ import DATA, exit_code
+from bench.backlog import Backlog, backlog, delete_stray_topics
+from bench.load import WORKLOADS
+from bench.output import new_output
+from bench.profile.parts import parts
+from bench.programs import PROGRAMS
+from bench.report import machine, printed
+from bench.running import Program, Running, Task, running
+from deploy.local.jars import fetch, jar_folder
+from deploy.local.java import java_home
+from deploy.local.kafka import EmbeddedKafka
+from job.errors import StreamjoinError
+
+_KAFKA = DATA / "kafka"
+_RESULTS = Path(__file__).parents[1] / "results"
+_LOOK_SECONDS = 0.5
+# Long enough to see what is a hundredth, short enough to cost a hundredth.
+_EVERY = "5ms"
+# To attach and to write the stacks down.
+_PATIENCE_SECONDS = 60.0
+_SPARKS = ("streamjoin", "streamjoin-at-least-once", "bare-spark", "no-join")
+
+
+class Profiling:
+    def __init__(self, arguments: argparse.Namespace, kafka: EmbeddedKafka) -> None:
+        self._arguments = arguments
+        self._kafka = kafka
+        self._console = Console()
+        self._workload = WORKLOADS["inner"]
+
+    def run(self) -> bool:
+        fetch("profiler")
+        folder = _KAFKA / "backlogs"
+        delete_stray_topics(self._kafka, folder)
+        with self._console.status("Records into Kafka, once; they are kept for the next time…"):
+            waiting = backlog(self._workload, self._arguments.records, self._kafka, folder)
+        self._say(machine())
+        for name in dict.fromkeys(self._arguments.programs):
+            with self._console.status(f"{name} reads the backlog…"):
+                stacks = self._stacks(PROGRAMS[name], waiting)
+            self._say(f"\n{name}: stacks in {stacks}")
+            self._say(printed(_table(stacks)))
+        return True
+
+    def _stacks(self, program: Program, waiting: Backlog) -> Path:
+        file = _RESULTS / f"{program.name}.collapsed"
+        file.parent.mkdir(exist_ok=True)
+        folder = DATA / "runs" / uuid.uuid4().hex[:8]
+        with new_output(self._kafka, self._workload.partitions) as output:
+            task = Task(
+                self._workload,
+                self._kafka.bootstrap_servers,
+                waiting.left_topic,
+                waiting.right_topic,
+                output.topic,
+            )
+            with running(program, task, self._kafka, folder) as run:
+                _pass_by(self._arguments.after, run)
+                _sample(run.jvm(), self._arguments.seconds, file)
+                run.check()
+                if output.committed() >= waiting.expected.count:
+                    raise StreamjoinError("the backlog had ended before: take more --records")
+        shutil.rmtree(folder)
+        return file
+
+    def _say(self, line: str) -> None:
+        self._console.print(line, soft_wrap=True, highlight=False, markup=False)
+
+
+def _pass_by(seconds: float, run: Running) -> None:
+    """The first batches are the JIT compiler's."""
+    until = run.started_at + seconds
+    while time.time() < until:
+        run.check()
+        time.sleep(_LOOK_SECONDS)
+
+
+def _sample(jvm: psutil.Process, seconds: int, file: Path) -> None:
+    (loader,) = jar_folder("profiler").glob("*.jar")
+    answer = subprocess.run(
+        [
+            *(java_home() / "bin" / "java", "-jar", loader, "profiler"),
+            *("-e", "ctimer", "-i", _EVERY, "-t", "-d", str(seconds)),
+            *("-o", "collapsed", "-f", file, str(jvm.pid)),
+        ],
+        capture_output=True,
+        text=True,
+        timeout=seconds + _PATIENCE_SECONDS,
+        check=False,
+    )
+    if answer.returncode:
+        raise StreamjoinError(f"async-profiler did not work:\n{answer.stdout}{answer.stderr}")
+
+
+def _table(stacks: Path) -> Table:
+    table = Table("part", "share", "of which, running themselves", box=MARKDOWN)
+    with stacks.open() as lines:
+        for part in parts(lines):
+            heaviest = ", ".join(f"{frame} {share:.1%}" for frame, share in part.heaviest)
+            table.add_row(part.name, f"{part.share:.1%}", heaviest)
+    return table
+
+
+def main() -> int:
+    arguments = _arguments()
+    return exit_code(_KAFKA, lambda kafka: Profiling(arguments, kafka).run())
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="bench.profile", description=__doc__)
+    parser.add_argument("--records", type=int, default=1_000_000, help="on the left side")
+    parser.add_argument("--after", type=float, default=50, help="seconds from the launch (50)")
+    parser.add_argument("--seconds", type=int, default=20, help="that are looked at (20)")
+    parser.add_argument("--program", action="append", dest="programs", choices=_SPARKS)
+    arguments = parser.parse_args()
+    arguments.programs = arguments.programs or ["streamjoin"]
+    return arguments
+
+
+if __name__ == "__main__":
+    sys.exit(main())

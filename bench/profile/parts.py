@@ -1,0 +1,74 @@
+"""Sampled stacks, sorted by the part of the work they belong to. Pure."""
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+OTHER = "other"
+
+# The first that any frame matches; `^` matches a thread's name, which is a stack's first frame.
+_PARTS: Sequence[tuple[str, str]] = (
+    ("count of the rows in state", "StatePartitionReader"),
+    ("compiling Java (JIT)", r"^\[?C[12] Compiler|CompileBroker"),
+    ("garbage collection", r"^\[?GC |ParallelGC|ParallelScavenge"),
+    ("join: evict", "evictByTimestamp|removeOldState|evictAndReturn"),
+    ("join: probe the other side", "getJoinedRows|rangeScan"),
+    ("join: store the row", r"SymmetricHashJoinStateManagerV4\.append"),
+    ("join: the rest", "OneSideHashJoiner|StreamingSymmetricHashJoinExec"),
+    ("RocksDB in the background", r"^\[?rocksdb:"),
+    ("read from Kafka", "KafkaBatchPartitionReader|KafkaDataConsumer|KafkaConsumer"),
+    ("parse JSON", "JsonToStructs|JacksonParser"),
+    ("write JSON", "StructsToJson|JacksonGenerator"),
+    ("write to Kafka", r"KafkaDataWriter|KafkaProducer|^\[?kafka-producer-network-thread"),
+    ("hand results to Python", "PythonArrow|ArrowWriter|PythonRunner"),
+    ("shuffle", "ShuffleMapTask|ShuffleBlockFetcher|BlockStoreShuffleReader"),
+    ("plan batches", r"^\[?stream execution thread"),
+)
+_PATTERNS = [(name, re.compile(pattern)) for name, pattern in _PARTS]
+_LIBRARY = re.compile(r".*/lib(\w+?)[0-9]*\.so$")
+
+
+@dataclass(frozen=True)
+class Part:
+    name: str
+    share: float
+    """Of all samples."""
+    heaviest: Sequence[tuple[str, float]]
+    """The functions that were running themselves, and their share of all samples."""
+
+
+def parts(stacks: Iterable[str], *, heaviest: int = 3) -> list[Part]:
+    """Largest first. A stack is `thread;frame;…;frame count`, as async-profiler collapses them."""
+    running: dict[str, Counter[str]] = {}
+    for line in stacks:
+        stack, _, count = line.rpartition(" ")
+        frames = stack.split(";")
+        running.setdefault(_part(frames), Counter())[_short(frames[-1])] += int(count)
+    total = sum(counts.total() for counts in running.values())
+    found = [
+        Part(
+            name,
+            counts.total() / total,
+            [(frame, count / total) for frame, count in counts.most_common(heaviest)],
+        )
+        for name, counts in running.items()
+    ]
+    return sorted(found, key=lambda part: part.share, reverse=True)
+
+
+def _part(frames: Sequence[str]) -> str:
+    for name, pattern in _PATTERNS:
+        if any(pattern.search(frame) for frame in frames):
+            return name
+    return OTHER
+
+
+def _short(frame: str) -> str:
+    """Without the package, and without what C++ templates are filled with."""
+    library = _LIBRARY.match(frame)
+    if library:
+        return f"{library[1]}, without a name"
+    if "::" in frame:
+        return re.sub(r"<.*>", "<>", frame)
+    return frame.rpartition("/")[2]
