@@ -1,5 +1,6 @@
 """The programs that can be measured, by name."""
 
+from bench.cluster import OnCluster
 from bench.peers.bare_spark import BareSpark
 from bench.peers.flink import Flink
 from bench.peers.kafka_streams import KafkaStreams
@@ -14,6 +15,9 @@ PROGRAMS: dict[str, Program] = {
     for program in [
         Streamjoin("streamjoin", _ONCE),
         Streamjoin("streamjoin-at-least-once", _AT_LEAST_ONCE),
+        Streamjoin("streamjoin-8-partitions", _ONCE, state_partitions=8),
+        OnCluster("streamjoin-2-workers", _ONCE, state_partitions=2, workers=2),
+        OnCluster("streamjoin-2-workers-8-partitions", _ONCE, state_partitions=8, workers=2),
         KafkaStreams("kafka-streams", _ONCE),
         KafkaStreams("kafka-streams-at-least-once", _AT_LEAST_ONCE),
         Flink("flink-rocksdb", "rocksdb", _ONCE),

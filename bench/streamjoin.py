@@ -3,7 +3,7 @@
 import os
 import subprocess
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from bench.running import Program, Task
@@ -14,9 +14,14 @@ from job.join_spec.model import Delivery
 
 @dataclass(frozen=True)
 class Streamjoin(Program):
-    """This project's job, with the settings it has when nobody sets any."""
+    """This project's job, on one machine, with the settings it has when nobody sets any."""
 
     delivery: Delivery
+    state_partitions: int | None = field(default=None, kw_only=True)
+    """None: as the job chooses when nobody says."""
+
+    def command(self, spec: Path) -> list[str | Path]:
+        return [Path(sys.executable).with_name("streamjoin"), "run", spec]
 
     def start(self, task: Task, folder: Path, log: Path) -> subprocess.Popen[bytes]:
         spec = folder / "spec.yaml"
@@ -29,8 +34,9 @@ class Streamjoin(Program):
             # The stores at work: what a job that is killed leaves behind goes with the folder.
             "SPARK_LOCAL_DIRS": str(folder / "scratch"),
         }
-        command = Path(sys.executable).with_name("streamjoin")
-        return start_child([command, "run", spec], log=log, environment=environment)
+        if self.state_partitions is not None:
+            environment["STREAMJOIN_STATE_PARTITIONS"] = str(self.state_partitions)
+        return start_child(self.command(spec), log=log, environment=environment)
 
 
 def socket_of(folder: Path) -> Path:
