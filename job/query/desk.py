@@ -39,7 +39,7 @@ from job.query.why import why
 CENSUS_PAUSE_SECONDS = 30.0
 CENSUS_PAUSE_FACTOR = 100
 # While a backlog is read the cores are the join's: it took a sixth of them. No longer than this.
-CENSUS_LATEST_SECONDS = 600.0
+CENSUS_LATEST_SECONDS = 1800.0
 # After a look-up the core is the query's for at least as long.
 LOOK_UP_PAUSE_FACTOR = 1
 
