@@ -1,5 +1,6 @@
 """The JVM and the Spark session in it: started with no detour, ended with nothing left behind."""
 
+import ctypes
 import os
 import shutil
 import signal
@@ -10,6 +11,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from importlib.util import find_spec
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
@@ -34,8 +36,18 @@ _OPENED = (
 # An idle machine takes 1.2 s; shared continuous-integration machines several times that.
 _GATEWAY_SECONDS = 90.0
 _POLL_SECONDS = 0.01
-# It ends at once; one that writes a class archive at its end takes 20 s.
-_EXIT_SECONDS = 60.0
+# It ends at once, or never: RocksDB's library waits for its threads when it is unloaded, and where
+# a cancelled task is still inside it, they wait for each other.
+_EXIT_SECONDS = 10.0
+# Of one that writes a class archive at its end, which takes 20 s.
+_ARCHIVE_SECONDS = 60.0
+_ARCHIVES = "-XX:ArchiveClassesAtExit"
+
+# Linux means the *thread* that started the child when it says parent. This one lives as long as
+# the process does.
+_STARTER = ThreadPoolExecutor(1, thread_name_prefix="jvm-starter")
+_PR_SET_PDEATHSIG = 1
+_LIBC = ctypes.CDLL(None)
 
 # Beside the jars: the classes of a join, mapped into memory instead of read from jars, where
 # somebody has made it (deploy/local/class_archive.py).
@@ -58,14 +70,15 @@ class Jvm:
             "_PYSPARK_DRIVER_CONN_INFO_PATH": str(self._connection),
             "SPARK_CONNECT_MODE": "0",
         }
-        self._process = subprocess.Popen(
+        self._process = _STARTER.submit(
+            subprocess.Popen,
             _command(settings, conf),
-            stdin=subprocess.PIPE,  # the JVM ends when this pipe breaks, however we end
+            stdin=subprocess.PIPE,  # the JVM begins to end when this pipe breaks, however we end
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             env=environment,
-            preexec_fn=_ignore_interrupt,
-        )
+            preexec_fn=_end_with_parent,
+        ).result()
         self._session: SparkSession | None = None
         self._said = threading.Thread(
             target=_pass_on, args=[self._process.stdout, redaction], name="jvm-log", daemon=True
@@ -115,8 +128,9 @@ class Jvm:
         _forget_gateway()
         if self._process.stdin is not None:
             self._process.stdin.close()
+        archives = _ARCHIVES in os.environ.get("JDK_JAVA_OPTIONS", "")
         try:
-            self._process.wait(_EXIT_SECONDS)
+            self._process.wait(_ARCHIVE_SECONDS if archives else _EXIT_SECONDS)
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()
@@ -213,9 +227,12 @@ def _java() -> str:
     return java
 
 
-def _ignore_interrupt() -> None:
-    """Ctrl-C reaches every process of the terminal; the JVM is to end after the query."""
+def _end_with_parent() -> None:
+    """The JVM ends after the query, which Ctrl-C would not wait for, and after this process at the
+    latest, whatever ends that."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    if sys.platform == "linux":
+        _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 def _forget_gateway() -> None:
