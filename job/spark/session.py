@@ -38,7 +38,7 @@ _GATEWAY_SECONDS = 90.0
 _POLL_SECONDS = 0.01
 # It ends at once, or never: RocksDB's library waits for its threads when it is unloaded, and where
 # a cancelled task is still inside it, they wait for each other.
-_EXIT_SECONDS = 10.0
+_EXIT_SECONDS = 15.0
 # Of one that writes a class archive at its end, which takes 20 s.
 _ARCHIVE_SECONDS = 60.0
 _ARCHIVES = "-XX:ArchiveClassesAtExit"
