@@ -17,7 +17,7 @@ from rich.console import Console
 from bench import latency, throughput
 from bench.backlog import Backlog, backlog, delete_stray_topics
 from bench.latency import Latency
-from bench.load import WORKLOADS
+from bench.load import WORKLOADS, Workload
 from bench.programs import PROGRAMS
 from bench.report import (
     Measurement,
@@ -36,7 +36,7 @@ from job.errors import StreamjoinError
 
 _REPOSITORY = Path(__file__).parents[1]
 DATA = _REPOSITORY / "data" / "bench"
-_KAFKA = DATA / "kafka"
+KAFKA = DATA / "kafka"
 _RESULTS = _REPOSITORY / "bench" / "results" / "results.jsonl"
 # A heap that never grows: a broker busy with itself would be measured as part of the program.
 BROKER_JVM_OPTIONS = ("-Xms1g", "-Xmx1g", "-XX:+UseSerialGC")
@@ -58,7 +58,8 @@ class Bench:
     def run(self) -> bool:
         """Measure and report; whether all results were right."""
         self._prepare()
-        waiting = self._backlog()
+        records = self._arguments.records
+        waiting = waiting_backlog(self._workload, records, self._kafka, self._console)
         throughputs: Runs[Throughput] = {program.name: [] for program in self._programs}
         latencies: Runs[Latency] = {program.name: [] for program in self._programs}
         for number, program in in_turn(self._programs, self._arguments.runs):
@@ -76,12 +77,6 @@ class Bench:
         with self._console.status("Jars and classes of the programs…"):
             for program in self._programs:
                 program.prepare()
-
-    def _backlog(self) -> Backlog:
-        folder = _KAFKA / "backlogs"
-        delete_stray_topics(self._kafka, folder)
-        with self._console.status("Records into Kafka, once; they are kept for the next time…"):
-            return backlog(self._workload, self._arguments.records, self._kafka, folder)
 
     def _throughput(self, program: Program, waiting: Backlog, folder: Path) -> Throughput:
         return throughput.measured(program, self._workload, waiting, self._kafka, folder)
@@ -143,9 +138,18 @@ def both(throughputs: Runs[Throughput], latencies: Runs[Latency]) -> list[Sequen
     return [*throughputs.values(), *latencies.values()]
 
 
+def waiting_backlog(
+    workload: Workload, records: int, kafka: EmbeddedKafka, console: Console
+) -> Backlog:
+    folder = KAFKA / "backlogs"
+    delete_stray_topics(kafka, folder)
+    with console.status("Records into Kafka, once; they are kept for the next time…"):
+        return backlog(workload, records, kafka, folder)
+
+
 def main() -> int:
     arguments = _arguments()
-    return exit_code(_KAFKA, lambda kafka: Bench(arguments, kafka).run())
+    return exit_code(KAFKA, lambda kafka: Bench(arguments, kafka).run())
 
 
 def exit_code(folder: Path, run: Callable[[EmbeddedKafka], bool]) -> int:

@@ -12,7 +12,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from bench.streamjoin import Streamjoin
+from bench.streamjoin import Streamjoin, job_command
 from deploy.local.kafka import free_ports
 from deploy.local.processes import start_child, stop_child
 
@@ -56,9 +56,8 @@ def main() -> int:
             work = ["--cores", "1", "--memory", _WORKER_MEMORY, "--work-dir"]
             folder = spec.with_name(f"worker-{number}")
             start(_daemon("worker.Worker", *work, str(folder), master), f"{folder.name}.log")
-        job: list[str | Path] = [Path(sys.executable).with_name("streamjoin"), "run", spec]
         try:
-            return start(job, "job.log").wait()
+            return start(job_command(spec), "job.log").wait()
         except KeyboardInterrupt:
             return 130
 

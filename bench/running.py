@@ -67,21 +67,23 @@ class Running:
             )
 
     def jvm(self) -> psutil.Process:
-        root = psutil.Process(self._process.pid)
-        for member in [root, *root.children(recursive=True)]:
+        for member in self._tree():
             if member.name() == "java":
                 return member
-        raise StreamjoinError(f"no JVM among the processes of {root.pid}")
+        raise StreamjoinError(f"no JVM among the processes of {self._process.pid}")
 
     def kill(self) -> None:
         """End the whole tree as a crash would: SIGKILL."""
-        root = psutil.Process(self._process.pid)
-        members = [root, *root.children(recursive=True)]
+        members = self._tree()
         for member in members:
             with contextlib.suppress(psutil.NoSuchProcess):
                 member.kill()
         self._process.wait()
         psutil.wait_procs(members, _STOP_SECONDS)
+
+    def _tree(self) -> list[psutil.Process]:
+        root = psutil.Process(self._process.pid)
+        return [root, *root.children(recursive=True)]
 
 
 @contextmanager

@@ -21,7 +21,7 @@ class Streamjoin(Program):
     """None: as the job chooses when nobody says."""
 
     def command(self, spec: Path) -> list[str | Path]:
-        return [Path(sys.executable).with_name("streamjoin"), "run", spec]
+        return job_command(spec)
 
     def start(self, task: Task, folder: Path, log: Path) -> subprocess.Popen[bytes]:
         spec = folder / "spec.yaml"
@@ -37,6 +37,10 @@ class Streamjoin(Program):
         if self.state_partitions is not None:
             environment["STREAMJOIN_STATE_PARTITIONS"] = str(self.state_partitions)
         return start_child(self.command(spec), log=log, environment=environment)
+
+
+def job_command(spec: Path) -> list[str | Path]:
+    return [Path(sys.executable).with_name("streamjoin"), "run", spec]
 
 
 def socket_of(folder: Path) -> Path:

@@ -296,7 +296,7 @@ def read(path: Path) -> JoinSpec:
 def planned(spec: JoinSpec, asks: Literal["must", "may", "if_needed"] = "if_needed") -> JoinPlan:
     """`asks`: whether the schema registry of a side must answer, may be silent where the side says
     its columns itself, or is then not even asked."""
-    partitions = JobSettings().state_partitions or os.cpu_count() or 1
+    partitions = JobSettings().partitions_of_new_state
     return join_plan(spec, state_partitions=partitions, readers=_pinned(spec, asks))
 
 

@@ -1,5 +1,6 @@
 """How the job runs on this machine, from the environment. What is joined is the spec's affair."""
 
+import os
 from datetime import timedelta
 from pathlib import Path
 
@@ -30,6 +31,10 @@ class JobSettings(BaseSettings):
     """How long a stop waits for the batch at work before it is cut short."""
     restart_delay_max_seconds: float = Field(default=60, gt=0)
     """The longest pause between two tries after failures that may pass by themselves."""
+
+    @property
+    def partitions_of_new_state(self) -> int:
+        return self.state_partitions or os.cpu_count() or 1
 
     @property
     def is_on_cluster(self) -> bool:

@@ -29,13 +29,12 @@ class SideBatchView(View):
 
     @classmethod
     def of(cls, side: SideProgress) -> Self:
-        behind = side.offsets_behind_latest
         return cls(
             records=side.records,
             null_keys=side.null_keys,
             bad_records=side.bad_records,
             event_time_max=moment(side.event_time_max_ms),
-            offsets_behind_latest_total=None if behind is None else sum(behind.values()),
+            offsets_behind_latest_total=side.offsets_behind_latest_total,
         )
 
 

@@ -16,8 +16,8 @@ from rich.box import MARKDOWN
 from rich.console import Console
 from rich.table import Table
 
-from bench.__main__ import DATA, exit_code
-from bench.backlog import Backlog, backlog, delete_stray_topics
+from bench.__main__ import DATA, KAFKA, exit_code, waiting_backlog
+from bench.backlog import Backlog
 from bench.load import WORKLOADS
 from bench.output import new_output
 from bench.profile.parts import parts
@@ -29,7 +29,6 @@ from deploy.local.java import java_home
 from deploy.local.kafka import EmbeddedKafka
 from job.errors import StreamjoinError
 
-_KAFKA = DATA / "kafka"
 _RESULTS = Path(__file__).parents[1] / "results"
 _LOOK_SECONDS = 0.5
 # Long enough to see what is a hundredth, short enough to cost a hundredth.
@@ -48,10 +47,8 @@ class Profiling:
 
     def run(self) -> bool:
         fetch("profiler")
-        folder = _KAFKA / "backlogs"
-        delete_stray_topics(self._kafka, folder)
-        with self._console.status("Records into Kafka, once; they are kept for the next time…"):
-            waiting = backlog(self._workload, self._arguments.records, self._kafka, folder)
+        records = self._arguments.records
+        waiting = waiting_backlog(self._workload, records, self._kafka, self._console)
         self._say(machine())
         for name in dict.fromkeys(self._arguments.programs):
             with self._console.status(f"{name} reads the backlog…"):
@@ -121,7 +118,7 @@ def _table(stacks: Path) -> Table:
 
 def main() -> int:
     arguments = _arguments()
-    return exit_code(_KAFKA, lambda kafka: Profiling(arguments, kafka).run())
+    return exit_code(KAFKA, lambda kafka: Profiling(arguments, kafka).run())
 
 
 def _arguments() -> argparse.Namespace:

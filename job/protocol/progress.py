@@ -87,6 +87,11 @@ class SideProgress(_Value):
             for partition, latest in self.latest_offsets.items()
         }
 
+    @property
+    def offsets_behind_latest_total(self) -> int | None:
+        behind = self.offsets_behind_latest
+        return None if behind is None else sum(behind.values())
+
 
 class BatchProgress(_Value):
     batch_id: int
@@ -121,7 +126,7 @@ class BatchProgress(_Value):
     def has_backlog(self) -> bool:
         """It left more of a side than it read; False where the latest offsets are not known."""
         return any(
-            sum((side.offsets_behind_latest or {}).values()) > side.records
+            (side.offsets_behind_latest_total or 0) > side.records
             for side in (self.left, self.right)
         )
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bench.running import Program, Task
-from bench.streamjoin import join_spec
+from bench.streamjoin import checkpoint_of, join_spec
 from deploy.local.java import java_home
 from deploy.local.processes import start_child
 from job.join_spec.model import Delivery
@@ -19,7 +19,7 @@ class BareSpark(Program):
 
     def start(self, task: Task, folder: Path, log: Path) -> subprocess.Popen[bytes]:
         spec = folder / "spec.yaml"
-        spec.write_text(join_spec(task, folder / "checkpoint", Delivery.AT_LEAST_ONCE))
+        spec.write_text(join_spec(task, checkpoint_of(folder), Delivery.AT_LEAST_ONCE))
         environment = {
             **os.environ,
             "JAVA_HOME": str(java_home()),

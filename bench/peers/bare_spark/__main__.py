@@ -3,7 +3,6 @@
 python -m bench.peers.bare_spark SPEC join|no-join
 """
 
-import os
 import signal
 import sys
 from contextlib import closing, suppress
@@ -42,7 +41,7 @@ _JSON_OPTIONS = {"timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSS'Z'", "ignoreNullF
 def main() -> None:
     spec = spec_from_yaml(Path(sys.argv[1]).read_text(), {})
     settings = JobSettings()
-    plan = join_plan(spec, state_partitions=settings.state_partitions or os.cpu_count() or 1)
+    plan = join_plan(spec, state_partitions=settings.partitions_of_new_state)
     records = joined if sys.argv[2] == "join" else clicks
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # the JVM is ended with the query
     with closing(Jvm(settings, plan.spark_conf, Redaction())) as jvm:
