@@ -60,11 +60,11 @@ def _run_a_join(folder: Path, archive: Path) -> None:
             _wait_for_a_result(kafka.bootstrap_servers, log)
         finally:
             stop_child(job, grace_seconds=STOP_SECONDS)
-    if not _is_whole(archive):
-        raise QueryError(f"the JVM wrote no {archive}:\n{last_lines(log)}", retryable=False)
+    if not is_whole(archive):
+        raise QueryError(f"the JVM wrote no whole {archive}:\n{last_lines(log)}", retryable=False)
 
 
-def _is_whole(archive: Path) -> bool:
+def is_whole(archive: Path) -> bool:
     """A JVM writes what the file begins with last; one that was killed meanwhile leaves zeros."""
     if not archive.exists():
         return False

@@ -7,6 +7,11 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
+from job.dataflow import kafka_dataflow
+from job.join_spec.model import spec_from_yaml
+from job.kafka.security import KafkaAccess
+from job.plan.planner import join_plan
+from job.plan.tuning import FROZEN_CONF
 from job.protocol.progress import REASONS
 from tests.semantics.streams import T0, Stream, record, spec_text
 
@@ -304,3 +309,12 @@ def test_result_carries_its_key_and_the_places_of_its_records(stream: StartStrea
     running.feed([left("?", 100)], [right("!", 100)])
 
     assert [("y", "lefts/0/2|"), ("z", "|rights/0/4")] == sorted(running.keys_and_ids())
+
+
+def test_topic_is_read_by_no_more_tasks_than_run_at_once(spark: SparkSession) -> None:
+    plan = join_plan(spec_from_yaml(spec_text(), {}), state_partitions=3)
+    session = spark.newSession()
+    for name, value in FROZEN_CONF.items():
+        session.conf.set(name, value)
+    frame = kafka_dataflow(session, plan, KafkaAccess("nowhere:9092"))
+    assert frame._jdf.queryExecution().logical().toString().count("Repartition 3, false") == 2

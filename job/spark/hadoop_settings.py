@@ -1,0 +1,29 @@
+"""Hadoop's settings, as Spark hands them to each task."""
+
+from pyspark.sql import SparkSession
+
+# What says how a file system is reached. Files that are not there are passed over.
+_FILES = ("core-default.xml", "core-site.xml", "hdfs-default.xml", "hdfs-site.xml")
+
+
+def drop_unused_defaults(spark: SparkSession) -> None:
+    """Keep of the session's settings what a file system is reached by, and what Spark was told.
+
+    Spark's join writes all of them, each with its origin in gzip, whenever its plan node is copied:
+    a dozen times a batch, a fifth of the CPU time of the query's thread (bench/README.md). Of 1,100
+    settings 721 are defaults of YARN and MapReduce, which were read for the sake of their classes.
+    """
+    jvm, context = spark._jvm, spark.sparkContext._jsc
+    assert jvm is not None
+    assert context is not None
+    io = jvm.java.io
+    kept = jvm.org.apache.hadoop.conf.Configuration(False)
+    for name in _FILES:
+        kept.addResource(name)
+    written = io.ByteArrayOutputStream()
+    kept.write(io.DataOutputStream(written))
+    settings = context.hadoopConfiguration()
+    settings.readFields(io.DataInputStream(io.ByteArrayInputStream(written.toByteArray())))
+    # As Spark does for a new session: they outlast what Hadoop reads again for another class.
+    util = jvm.org.apache.spark.deploy.SparkHadoopUtil.get()
+    util.appendS3AndSparkHadoopHiveConfigurations(context.sc().conf(), settings)

@@ -1,0 +1,40 @@
+"""What Spark hands of Hadoop's settings to each task."""
+
+from pyspark.sql import SparkSession
+
+from job.plan.tuning import CHECKPOINT_CONF
+from job.spark.hadoop_settings import drop_unused_defaults
+
+LOCAL_FILES = "fs.file.impl"
+
+
+def test_defaults_of_yarn_and_mapreduce_are_dropped_and_nothing_else(spark: SparkSession) -> None:
+    settings = spark.sparkContext._jsc.hadoopConfiguration()
+    spark._jvm.java.lang.Class.forName("org.apache.hadoop.mapred.JobConf")  # which reads them
+    settings.reloadConfiguration()
+    before = sources(settings)
+
+    drop_unused_defaults(spark)
+    after = sources(settings)
+    dropped = {before[name] for name in before.keys() - after.keys()}
+    assert dropped == {"yarn-default.xml", "mapred-default.xml"}
+    assert not dropped & set(after.values())
+    assert len(after) < len(before) / 2
+
+
+def test_what_spark_was_told_outlasts_another_reading_of_the_files(spark: SparkSession) -> None:
+    drop_unused_defaults(spark)
+    settings = spark.sparkContext._jsc.hadoopConfiguration()
+    told = CHECKPOINT_CONF["file"][f"spark.hadoop.{LOCAL_FILES}"]
+    assert settings.get(LOCAL_FILES) == told
+    settings.reloadConfiguration()
+    assert settings.get(LOCAL_FILES) == told
+
+
+def sources(settings) -> dict[str, str]:
+    """The names of all settings, each with the file or the program that it comes from."""
+    entries = settings.iterator()
+    names = []
+    while entries.hasNext():
+        names.append(entries.next().getKey())
+    return {name: next(iter(settings.getPropertySources(name) or ["none"])) for name in names}

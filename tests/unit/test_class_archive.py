@@ -1,0 +1,21 @@
+"""The class archive: one that its JVM was killed over is not put in place."""
+
+from pathlib import Path
+
+import pytest
+
+from deploy.local.class_archive import is_whole
+from deploy.local.jars import jar_folder
+from job.spark.session import CLASS_ARCHIVE
+
+
+def test_archive_that_setup_has_made_is_whole() -> None:
+    assert is_whole(jar_folder("spark") / CLASS_ARCHIVE)
+
+
+@pytest.mark.parametrize("content", [None, b"", bytes(4096) + b"classes"])
+def test_archive_that_was_cut_off_is_not(tmp_path: Path, content: bytes | None) -> None:
+    archive = tmp_path / CLASS_ARCHIVE
+    if content is not None:
+        archive.write_bytes(content)
+    assert not is_whole(archive)
