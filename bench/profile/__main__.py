@@ -1,6 +1,7 @@
-"""Where the CPU time of a program goes, down to the function, while it reads a backlog.
+"""Where the CPU time of a program goes, down to the function: in a backlog, or in small batches.
 
 python -m bench.profile --program streamjoin --program bare-spark
+python -m bench.profile --rate 100
 """
 
 import argparse
@@ -9,6 +10,7 @@ import subprocess
 import sys
 import time
 import uuid
+from contextlib import ExitStack
 from pathlib import Path
 
 import psutil
@@ -18,12 +20,14 @@ from rich.table import Table
 
 from bench.__main__ import DATA, KAFKA, exit_code, waiting_backlog
 from bench.backlog import Backlog
+from bench.latency import Stream
 from bench.load import WORKLOADS
 from bench.output import new_output
 from bench.profile.parts import parts
 from bench.programs import PROGRAMS
 from bench.report import machine, printed
 from bench.running import Program, Running, Task, running
+from bench.topics import temporary_topics
 from deploy.local.jars import fetch, jar_folder
 from deploy.local.java import java_home
 from deploy.local.kafka import EmbeddedKafka
@@ -47,34 +51,43 @@ class Profiling:
 
     def run(self) -> bool:
         fetch("profiler")
-        records = self._arguments.records
-        waiting = waiting_backlog(self._workload, records, self._kafka, self._console)
+        waiting = None
+        if not self._arguments.rate:
+            records = self._arguments.records
+            waiting = waiting_backlog(self._workload, records, self._kafka, self._console)
         self._say(machine())
         for name in dict.fromkeys(self._arguments.programs):
-            with self._console.status(f"{name} reads the backlog…"):
+            with self._console.status(f"{name} is at work…"):
                 stacks = self._stacks(PROGRAMS[name], waiting)
             self._say(f"\n{name}: stacks in {stacks}")
             self._say(printed(_table(stacks)))
         return True
 
-    def _stacks(self, program: Program, waiting: Backlog) -> Path:
-        file = _RESULTS / f"{program.name}.collapsed"
+    def _stacks(self, program: Program, waiting: Backlog | None) -> Path:
+        """Of a program that reads what is waiting, or what arrives meanwhile."""
+        rate = self._arguments.rate
+        file = _RESULTS / f"{program.name}{f'-{rate}' if rate else ''}.collapsed"
         file.parent.mkdir(exist_ok=True)
         folder = DATA / "runs" / uuid.uuid4().hex[:8]
-        with new_output(self._kafka, self._workload.partitions) as output:
-            task = Task(
-                self._workload,
-                self._kafka.bootstrap_servers,
-                waiting.left_topic,
-                waiting.right_topic,
-                output.topic,
-            )
-            with running(program, task, self._kafka, folder) as run:
-                _pass_by(self._arguments.after, run)
-                _sample(run.jvm(), self._arguments.seconds, file)
-                run.check()
-                if output.committed() >= waiting.expected.count:
-                    raise StreamjoinError("the backlog had ended before: take more --records")
+        with ExitStack() as opened:
+            output = opened.enter_context(new_output(self._kafka, self._workload.partitions))
+            if waiting:
+                topics = (waiting.left_topic, waiting.right_topic)
+            else:
+                topics = (f"{output.topic}-left", f"{output.topic}-right")
+                partitions = self._workload.partitions
+                opened.enter_context(temporary_topics(self._kafka, *topics, partitions=partitions))
+            task = Task(self._workload, self._kafka.bootstrap_servers, *topics, output.topic)
+            run = opened.enter_context(running(program, task, self._kafka, folder))
+            if rate:
+                stream = Stream(task, rate)
+                opened.callback(stream.end)
+                stream.start()
+            _pass_by(self._arguments.after, run)
+            _sample(run.jvm(), self._arguments.seconds, file)
+            run.check()
+            if waiting and output.committed() >= waiting.expected.count:
+                raise StreamjoinError("the backlog had ended before: take more --records")
         shutil.rmtree(folder)
         return file
 
@@ -123,7 +136,8 @@ def main() -> int:
 
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="bench.profile", description=__doc__)
-    parser.add_argument("--records", type=int, default=1_000_000, help="on the left side")
+    parser.add_argument("--records", type=int, default=1_000_000, help="waiting on the left side")
+    parser.add_argument("--rate", type=int, default=0, help="records/s a side, and none waiting")
     parser.add_argument("--after", type=float, default=50, help="seconds from the launch (50)")
     parser.add_argument("--seconds", type=int, default=20, help="that are looked at (20)")
     parser.add_argument("--program", action="append", dest="programs", choices=_SPARKS)

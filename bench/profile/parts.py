@@ -12,6 +12,8 @@ _PARTS: Sequence[tuple[str, str]] = (
     ("count of the rows in state", "StatePartitionReader"),
     ("compiling Java (JIT)", r"^\[?C[12] Compiler|CompileBroker"),
     ("garbage collection", r"^\[?GC |ParallelGC|ParallelScavenge"),
+    ("write Hadoop's settings for the tasks", r"hadoop/conf/Configuration\.write"),
+    ("generate the code of expressions", r"codegen/Generate\w+\$\.(generate|create)"),
     ("join: evict", "evictByTimestamp|removeOldState|evictAndReturn"),
     ("join: probe the other side", "getJoinedRows|rangeScan"),
     ("join: store the row", r"SymmetricHashJoinStateManagerV4\.append"),

@@ -5,6 +5,8 @@ import pytest
 from bench.profile.parts import OTHER, parts
 
 JOIN = "org/apache/spark/sql/execution/streaming/operators/stateful/join"
+HADOOP = "org/apache/hadoop/conf"
+CODEGEN = "org/apache/spark/sql/catalyst/expressions/codegen"
 TASK = "[Executor task launch worker for task 1.0 in stage 2.0 (TID 3) tid=77]"
 
 
@@ -19,6 +21,8 @@ TASK = "[Executor task launch worker for task 1.0 in stage 2.0 (TID 3) tid=77]"
         ("[C2 CompilerThread0 tid=9];CompileBroker::compiler_thread_loop", "compiling"),
         ("[rocksdb:high tid=9];start_thread;rocksdb::DBImpl::BGWorkFlush", "RocksDB in the backg"),
         ("[stream execution thread for x tid=9];Optimizer.execute", "plan batches"),
+        (f"[stream execution thread];{JOIN}/X.<init>;{HADOOP}/Configuration.write", "write Hadoop"),
+        (f"{TASK};{CODEGEN}/GenerateUnsafeProjection$.generate;a", "generate the code"),
         (f"{TASK};java/lang/Thread.run", OTHER),
     ],
 )
