@@ -51,7 +51,6 @@ from job.redaction import Redaction
 from job.settings import JobSettings
 from job.spark.between_batches import finish, held
 from job.spark.failures import failure_of
-from job.spark.hadoop_settings import drop_unused_defaults
 from job.spark.session import Jvm
 from job.spark.watermark import raise_watermark
 
@@ -198,7 +197,6 @@ class Engine:
         topics = self._workers.submit(check_topics, self._plan, access)
         spark = self._resources.session()
         checkpoint = self._resources.checkpoint()
-        drop_unused_defaults(spark)
         self.frozen = checkpoint.fingerprint  # told of a start that is refused, too
         if self._desired is None:
             self._desired = checkpoint.desired_state

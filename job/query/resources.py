@@ -14,6 +14,7 @@ from job.plan.model import JoinPlan
 from job.query.account import Account
 from job.redaction import Redaction
 from job.settings import JobSettings
+from job.spark.hadoop_settings import drop_unused_defaults
 from job.spark.listener import listen
 from job.spark.session import Jvm
 
@@ -52,7 +53,9 @@ class Resources:
             jvm = self._starting or Jvm(self._settings, self._plan.spark_conf, self._redaction)
             self._starting = None
             try:
-                listen(jvm.session(self._settings, self._plan.spark_conf), self._account)
+                session = jvm.session(self._settings, self._plan.spark_conf)
+                drop_unused_defaults(session)
+                listen(session, self._account)
             except BaseException:
                 jvm.close()
                 raise

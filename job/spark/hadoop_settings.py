@@ -12,10 +12,14 @@ def drop_unused_defaults(spark: SparkSession) -> None:
     Spark's join writes all of them, each with its origin in gzip, whenever its plan node is copied:
     a dozen times a batch, a fifth of the CPU time of the query's thread (bench/README.md). Of 1,100
     settings 721 are defaults of YARN and MapReduce, which were read for the sake of their classes.
+
+    For a session that nothing uses yet: meanwhile the settings are not whole.
     """
     jvm, context = spark._jvm, spark.sparkContext._jsc
     assert jvm is not None
     assert context is not None
+    # Loaded later, with the first file on HDFS, it would have all files read again.
+    jvm.java.lang.Class.forName("org.apache.hadoop.hdfs.HdfsConfiguration")
     io = jvm.java.io
     kept = jvm.org.apache.hadoop.conf.Configuration(False)
     for name in _FILES:
