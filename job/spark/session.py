@@ -23,7 +23,6 @@ from job.settings import JobSettings
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession  # a second of imports that the JVM is not to wait for
 
-# What spark-submit adds on Java 17 and later (org.apache.spark.launcher.JavaModuleOptions).
 _OPENED = (
     "java.base/java.lang", "java.base/java.lang.invoke", "java.base/java.lang.reflect",
     "java.base/java.io", "java.base/java.net", "java.base/java.nio", "java.base/java.util",
@@ -32,6 +31,19 @@ _OPENED = (
     "java.base/sun.security.action", "java.base/sun.util.calendar",
     "java.security.jgss/sun.security.krb5",
 )  # fmt: skip
+
+# What spark-submit adds (org.apache.spark.launcher.JavaModuleOptions), but for a module of vectors
+# that Java calls incubating and warns of at each start: nothing here multiplies matrices.
+JAVA_OPTIONS = (
+    "-XX:+IgnoreUnrecognizedVMOptions",
+    *(f"--add-opens={package}=ALL-UNNAMED" for package in _OPENED),
+    "-Dio.netty.tryReflectionSetAccessible=true",
+    "-Dio.netty.allocator.type=pooled",
+    "-Dio.netty.handler.ssl.defaultEndpointVerificationAlgorithm=NONE",
+    # From Java 24 on Arrow cannot be used without.
+    "--sun-misc-unsafe-memory-access=allow",
+    "--enable-native-access=ALL-UNNAMED",
+)
 
 # An idle machine takes 1.2 s; shared continuous-integration machines several times that.
 _GATEWAY_SECONDS = 90.0
@@ -181,12 +193,9 @@ def _command(settings: JobSettings, conf: Mapping[str, str]) -> list[str]:
         f"-Xmx{settings.driver_memory}",
         *_class_archive(settings.jars / CLASS_ARCHIVE),
         *conf["spark.driver.extraJavaOptions"].split(),
-        "-XX:+IgnoreUnrecognizedVMOptions",
+        *JAVA_OPTIONS,
         # The report of a crash goes where all messages go: the working folder may be read-only.
         *("-XX:+ErrorFileToStderr", "-XX:+UnlockDiagnosticVMOptions", "-XX:-DumpReplayDataOnError"),
-        *(f"--add-opens={package}=ALL-UNNAMED" for package in _OPENED),
-        "--enable-native-access=ALL-UNNAMED",
-        "-Dio.netty.tryReflectionSetAccessible=true",
         f"-Dlog4j2.configurationFile={Path(__file__).with_name('log4j2.properties')}",
         "org.apache.spark.deploy.SparkSubmit",
         *("--conf", f"spark.master={settings.spark_master}"),
