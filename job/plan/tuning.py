@@ -92,6 +92,11 @@ CONF: Mapping[str, str] = MappingProxyType(
         # The state store's own threads fill the cores; nothing here reads the UI.
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
+        # Spark tells the UI of a batch's plan, even where there is none, in its longest form. And
+        # it cleans the closures of each batch, except of what comes as evaluators. Both on the
+        # query's thread, for which a small batch waits.
+        "spark.sql.ui.explainMode": "simple",
+        "spark.sql.execution.usePartitionEvaluator": "true",
         # Redacts what the default pattern misses: JAAS strings and PEM keys in options.
         "spark.redaction.regex": (
             "(?i)secret|password|token|access[.]?key|credential|jaas|private|keystore[.]key"
