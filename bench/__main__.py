@@ -89,6 +89,7 @@ class Bench:
             folder,
             rate=self._arguments.rate,
             seconds=self._arguments.latency_seconds,
+            warm_up_seconds=self._arguments.warm_up_seconds,
         )
 
     def _measured(self, number: int, program: Program, measure: Callable[[Path], Run]) -> Run:
@@ -184,6 +185,12 @@ def _arguments() -> argparse.Namespace:
         type=float,
         default=60,
         help="measured at that rate; 0: not at all (60)",
+    )
+    parser.add_argument(
+        "--warm-up-seconds",
+        type=float,
+        default=latency.WARM_UP_SECONDS,
+        help=f"from the first result until latency is measured ({latency.WARM_UP_SECONDS:.0f})",
     )
     arguments = parser.parse_args()
     arguments.programs = arguments.programs or ["streamjoin"]

@@ -43,7 +43,7 @@ _REST_SECONDS = 60.0
 # With all expected rows there, wait this long for rows that should not be.
 _SETTLED_SECONDS = 2.0
 # The first batches read what has gathered during the start, and compile.
-_WARM_UP_SECONDS = 20.0
+WARM_UP_SECONDS = 20.0
 
 
 @dataclass(frozen=True)
@@ -121,6 +121,7 @@ def measured(
     *,
     rate: int,
     seconds: float,
+    warm_up_seconds: float = WARM_UP_SECONDS,
 ) -> Latency:
     with ExitStack() as opened:
         output = opened.enter_context(new_output(kafka, workload.partitions))
@@ -132,7 +133,11 @@ def measured(
         consumer = opened.enter_context(output.consumer())
         opened.callback(stream.end)
         stream.start()
-        return _watched(Watcher(consumer, run), stream, program, seconds)
+        watcher = Watcher(consumer, run)
+        if not watcher.watch(1, at_most_seconds=_FIRST_OUTPUT_SECONDS):
+            raise StreamjoinError(f"nothing came out within {_FIRST_OUTPUT_SECONDS:.0f} s")
+        watcher.watch(math.inf, at_most_seconds=warm_up_seconds)
+        return _watched(watcher, stream, program, seconds)
 
 
 class Watcher:
@@ -158,9 +163,6 @@ class Watcher:
 
 
 def _watched(watcher: Watcher, stream: Stream, program: Program, seconds: float) -> Latency:
-    if not watcher.watch(1, at_most_seconds=_FIRST_OUTPUT_SECONDS):
-        raise StreamjoinError(f"nothing came out within {_FIRST_OUTPUT_SECONDS:.0f} s")
-    watcher.watch(math.inf, at_most_seconds=min(_WARM_UP_SECONDS, seconds))
     since = time.time()
     watcher.watch(math.inf, at_most_seconds=seconds)
     until = time.time()
