@@ -133,11 +133,7 @@ def measured(
         consumer = opened.enter_context(output.consumer())
         opened.callback(stream.end)
         stream.start()
-        watcher = Watcher(consumer, run)
-        if not watcher.watch(1, at_most_seconds=_FIRST_OUTPUT_SECONDS):
-            raise StreamjoinError(f"nothing came out within {_FIRST_OUTPUT_SECONDS:.0f} s")
-        watcher.watch(math.inf, at_most_seconds=warm_up_seconds)
-        return _watched(watcher, stream, program, seconds)
+        return _watched(Watcher(consumer, run), stream, program, seconds, warm_up_seconds)
 
 
 class Watcher:
@@ -162,7 +158,12 @@ class Watcher:
         return True
 
 
-def _watched(watcher: Watcher, stream: Stream, program: Program, seconds: float) -> Latency:
+def _watched(
+    watcher: Watcher, stream: Stream, program: Program, seconds: float, warm_up_seconds: float
+) -> Latency:
+    if not watcher.watch(1, at_most_seconds=_FIRST_OUTPUT_SECONDS):
+        raise StreamjoinError(f"nothing came out within {_FIRST_OUTPUT_SECONDS:.0f} s")
+    watcher.watch(math.inf, at_most_seconds=warm_up_seconds)
     since = time.time()
     watcher.watch(math.inf, at_most_seconds=seconds)
     until = time.time()

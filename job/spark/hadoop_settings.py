@@ -1,6 +1,6 @@
 """Hadoop's settings, as Spark hands them to each task."""
 
-from py4j.java_gateway import JavaObject, JVMView
+from py4j.java_gateway import JavaObject
 from pyspark.sql import SparkSession
 
 # What says how a file system is reached. Files that are not there are passed over.
@@ -33,13 +33,11 @@ def make_light(spark: SparkSession) -> None:
     # As Spark does for a new session: they outlast what Hadoop reads again for another class.
     util = jvm.org.apache.spark.deploy.SparkHadoopUtil.get()
     util.appendS3AndSparkHadoopHiveConfigurations(context.sc().conf(), settings)
-    _forget_origins(settings, jvm)
+    _forget_origins(settings)
 
 
-def _forget_origins(settings: JavaObject, jvm: JVMView) -> None:
+def _forget_origins(settings: JavaObject) -> None:
     """Hadoop has no call for it; what has no origin is written without one."""
-    origins = jvm.java.lang.Class.forName(settings.getClass().getName()).getDeclaredField(
-        "updatingResource"
-    )
+    origins = settings.getClass().getDeclaredField("updatingResource")
     origins.setAccessible(True)
     origins.get(settings).clear()

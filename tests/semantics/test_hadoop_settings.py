@@ -20,6 +20,7 @@ def test_defaults_of_yarn_and_mapreduce_are_dropped_and_nothing_else(spark: Spar
     # Spark notes where Hive would keep tables, as soon as anything asks for its catalog.
     dropped.pop("hive.metastore.warehouse.dir", None)
     assert set(dropped.values()) == {"yarn-default.xml", "mapred-default.xml"}
+    assert not set(dropped.values()) & {before.get(name) for name in after}
     assert len(after) < len(before) / 2
 
 
