@@ -42,6 +42,8 @@ dead = typer.Typer(
     help="What the join could not take: look, and put it back.", no_args_is_help=True
 )
 app.add_typer(dead, name="dead-letters")
+topics = typer.Typer(help="Topics of a spec.", no_args_is_help=True)
+app.add_typer(topics, name="topics")
 SpecFile = Annotated[Path, typer.Argument(metavar="SPEC", help="The join's YAML file.")]
 
 Location = Annotated[str, typer.Argument(help="A folder, on any file system Hadoop reaches.")]
@@ -225,6 +227,16 @@ def replay_dead_letters(
     with errors_reported(spec):
         lines = cli.put_back(planned(read(spec)), cli.Wanted(side, reason), dry_run=dry_run)
         sys.stdout.writelines(f"{line}\n" for line in lines)
+
+
+@topics.command("create")
+def create_topics(spec: SpecFile) -> None:
+    """Create the topics of a spec that do not exist, with the broker's default partitions."""
+    from job.kafka.topics import create_missing_topics
+
+    with errors_reported(spec):
+        created = create_missing_topics(planned(read(spec)))
+    typer.echo(f"created: {', '.join(created) or 'none, all topics exist'}")
 
 
 @app.command()

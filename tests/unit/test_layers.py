@@ -36,7 +36,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
         "explain_load",
         "explain",
     ),
-    "kafka": ("security", "preflight", "retention", "broker_watch"),
+    "kafka": ("security", "topics", "preflight", "retention", "broker_watch"),
     "dead_letters": (),
     "semantics": (),
     "decoding": (),
