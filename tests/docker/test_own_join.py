@@ -17,7 +17,7 @@ from job.errors import SetupError
 from streamjoin.testing import Broker, Images, Record, RunningJoin
 from tests.docker.stack import ROOT
 
-README = (ROOT / "README.md").read_text()
+GUIDE = (ROOT / "docs/simulation.md").read_text()
 HOUR = timedelta(hours=1)
 # Each test has a day of its own, later than that of the test before: event time never goes back.
 DAYS = count()
@@ -147,7 +147,7 @@ def test_a_join_beside_another_leaves_nothing_behind(broker: Broker, tmp_path: P
 
 @pytest.mark.usefixtures("built")
 def test_example_of_the_readme_passes(tmp_path: Path) -> None:
-    files = dict(re.findall(r"```python\n# (\w+\.py)\n(.*?)```", README, re.DOTALL))
+    files = dict(re.findall(r"```python\n# (\w+\.py)\n(.*?)```", GUIDE, re.DOTALL))
     assert {"conftest.py", "test_join.py"} == set(files)
     for name, text in files.items():
         (tmp_path / name).write_text(text)
