@@ -103,8 +103,8 @@ def test_service_can_be_asked_and_commanded(join: RunningJoin, noon: datetime) -
     join.expect({"ad_id": 1})
 
 
-def test_a_watermark_that_cannot_move_is_told(join: RunningJoin, noon: datetime) -> None:
-    with pytest.raises(AssertionError, match="fields that make a readable row"):
+def test_watermark_that_cannot_advance_is_reported(join: RunningJoin, noon: datetime) -> None:
+    with pytest.raises(AssertionError, match="fields of a readable row"):
         join.advance_watermark(noon, right={"ad_id": "seven"})
 
 
@@ -118,11 +118,11 @@ def test_image_that_cannot_be_had_is_named() -> None:
 def test_topics_that_are_made_again_are_empty(broker: Broker) -> None:
     lengths = []
     for _ in range(3):
-        broker.topics.make(["again"])
+        broker.topics.create(["again"])
         lengths.append(broker.topics.end("again"))
         broker.topics.send("again", [(Record("x"), datetime.now(UTC))])
         lengths.append(broker.topics.end("again"))
-        broker.topics.remove(["again"])
+        broker.topics.delete(["again"])
 
     assert [0, 1] * 3 == lengths
 
