@@ -2,6 +2,7 @@
 
 import json
 import re
+from itertools import dropwhile, pairwise
 from pathlib import Path
 from typing import Any
 
@@ -49,6 +50,8 @@ def test_command_of_the_readme_exists(words: list[str]) -> None:
     targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
     commands = names_of(app)
     groups = {group.name: names_of(group.typer_instance) for group in app.registered_groups}
+    # Variables before a command: NAME=value streamjoin run …
+    words = list(dropwhile(lambda word: re.match(r"[A-Z_]+=", word), words))
     match words:
         case ["make", target, *_]:
             assert target in targets
@@ -57,6 +60,11 @@ def test_command_of_the_readme_exists(words: list[str]) -> None:
         case [".venv/bin/streamjoin", command, *_]:
             assert command.replace("-", "_") in commands
         case [".venv/bin/streamjoin-service" | "curl", *_]:
+            pass
+        case ["docker", "compose", *options]:
+            files = [file for flag, file in pairwise(options) if flag == "-f"]
+            assert all((ROOT / file).exists() for file in files)
+        case ["mkdir" | "export" | ".venv/bin/spark-class", *_]:
             pass
         case ["kubectl", "apply", "-k", folder]:
             assert (ROOT / folder / "kustomization.yaml").exists()
