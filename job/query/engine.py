@@ -25,7 +25,7 @@ from job.errors import (
     SetupError,
     StreamjoinError,
 )
-from job.formats.pinning import proven
+from job.formats.pinning import check_schema_evolution
 from job.formats.registry import RegistryAccess
 from job.join_spec.durations import milliseconds
 from job.join_spec.expressions import SIDES
@@ -370,7 +370,7 @@ class Engine:
         if frozen is not None and self._settings.state_partitions is None:
             plan = replace(plan, state_partitions=int(frozen["state partitions"]))
         if frozen is not None and registry is not None:
-            frozen = proven(frozen, plan.readers, registry)
+            frozen = check_schema_evolution(frozen, plan.readers, registry)
         checkpoint.claim(frozen, fingerprint(plan))
         self.frozen = fingerprint(plan)
         return plan
