@@ -108,7 +108,9 @@ def test_written_columns_are_held_against_the_registry(
 def test_field_that_no_column_has_is_refused_by_name(registry: RegistryStub) -> None:
     registry.register("odd", record(field("n", ["int", "string"]), field("at", MILLIS)))
 
-    with pytest.raises(SpecError, match=r"left\.schema: has an unsupported type in subject odd: .*\(written: n"):
+    with pytest.raises(
+        SpecError, match=r"left\.schema: has an unsupported type in subject odd: .*\(written: n"
+    ):
         plan(spec(registry, left__subject="odd"))
 
 
@@ -181,7 +183,9 @@ def test_newer_schema_that_does_not_is_refused_with_the_way_on(registry: Registr
     frozen = fingerprint(plan(spec(registry)))
     made = evolved(registry, field("more", "int"))
 
-    with pytest.raises(CheckpointError, match=r"started with schema 1.*field more: is missing.*BACK"):
+    with pytest.raises(
+        CheckpointError, match=r"started with schema 1.*field more: is missing.*BACK"
+    ):
         check_schema_evolution(frozen, made.readers, RegistryAccess(registry.url))
 
 
