@@ -47,6 +47,7 @@ from job.query.cluster import (
 )
 from job.query.idle import IdleSides
 from job.query.resources import Resources
+from job.query.verbs import ALLOWED, DESIRED, check_allowed
 from job.redaction import Redaction
 from job.settings import JobSettings
 from job.spark.between_batches import finish, held
@@ -58,25 +59,6 @@ _FIRST_RETRY_SECONDS = 1.0
 # Beyond any setting of the longest pause; a day without Kafka must not overflow a float.
 _DOUBLINGS_MAX = 20
 _LOOK_SECONDS = 0.5
-
-# What each state allows. A verb that changes nothing is allowed: commands may be repeated.
-_ALLOWED: dict[QueryState, tuple[Verb, ...]] = {
-    QueryState.STARTING: ("pause", "resume", "stop", "restart"),
-    QueryState.RUNNING: ("pause", "resume", "stop", "restart"),
-    QueryState.RESTARTING: ("pause", "resume", "stop", "restart"),
-    QueryState.PAUSED: ("pause", "resume", "stop"),
-    QueryState.STOPPED: ("stop", "resume", "reset"),
-    QueryState.FAILED: ("restart", "stop"),
-}
-_DESIRED: dict[Verb, QueryState] = {
-    "pause": QueryState.PAUSED,
-    "resume": QueryState.RUNNING,
-    "stop": QueryState.STOPPED,
-    "restart": QueryState.RUNNING,
-    "reset": QueryState.STOPPED,
-}
-# Altered offsets are a reset that reads on from there.
-_SAID: dict[Verb, str] = {"reset": "reset, or to alter offsets,"}
 
 _log = structlog.get_logger()
 
@@ -129,20 +111,14 @@ class Engine:
 
     def command(self, verb: Verb, by: str, starts: Starts | None = None) -> None:
         with self._changed:
-            allowed = _ALLOWED[self._state]
-            if verb not in allowed:
-                raise ConflictError(
-                    f"{_SAID.get(verb, verb)} is not possible while the query is {self._state}; "
-                    f"possible: {', '.join(allowed)}",
-                    allowed=list(allowed),
-                )
+            check_allowed(verb, self._state)
             if verb == "reset" and self._reset_wanted():
                 raise ConflictError(
                     "another reset is being carried out: ask again when it is done",
                     allowed=["stop", "resume"],
                 )
             _log.info("command", verb=verb, by=by, state=self._state.value)
-            self._desired = _DESIRED[verb]
+            self._desired = DESIRED[verb]
             self._restart_wanted = verb == "restart"
             if starts is not None:
                 self._reset = ResetReport(by=by, asked_at=datetime.now(UTC), starts=starts)
@@ -353,7 +329,7 @@ class Engine:
             raise ConflictError(
                 f"state can be looked up while the query is RUNNING or PAUSED, and it is {state}; "
                 "`streamjoin state` reads the checkpoint without it",
-                allowed=list(_ALLOWED[state]),
+                allowed=list(ALLOWED[state]),
             )
         spark = self._resources.session()
         checkpoint = Checkpoint(spark, self._plan.checkpoint)
