@@ -4,6 +4,7 @@
     <checkpoint>/desired_state.json   whether the query should run, be paused or be stopped
     <checkpoint>/starts.json          where reading started after a reset
     <checkpoint>/exactly_once.json    since which batch results are delivered exactly once
+    <checkpoint>/topics.json          Kafka's id of each topic that the query uses
     <checkpoint>/query/               Spark's own: offsets, commits, state
     <checkpoint>/aside-<time>/        what a reset put away: query/ and fingerprint.json
 
@@ -27,6 +28,7 @@ _FINGERPRINT = "fingerprint.json"
 _DESIRED_STATE = "desired_state.json"
 _STARTS = "starts.json"
 _EXACTLY_ONCE = "exactly_once.json"
+_TOPICS = "topics.json"
 ASIDE = "aside-"
 """How the folders begin in which something is kept that was taken out of the way."""
 
@@ -86,6 +88,20 @@ class Checkpoint:
         """Where reading starts when this checkpoint is begun; None: as the spec says."""
         document = self.folder.read(_STARTS)
         return None if document is None else Starts.model_validate(document)
+
+    @property
+    def topic_ids(self) -> Mapping[str, str]:
+        """Kafka's id by topic. Empty where no batch has been planned yet, and in a checkpoint of a
+        version that recorded none.
+        """
+        document = self.folder.read(_TOPICS)
+        if document is None or not self.folder.names("query/offsets"):
+            return {}
+        return dict(document["topics"])
+
+    @topic_ids.setter
+    def topic_ids(self, ids: Mapping[str, str]) -> None:
+        self.folder.write(_TOPICS, {"format": 1, "topics": dict(ids)})
 
     @property
     def last_batch_id(self) -> int | None:
@@ -152,8 +168,9 @@ class Checkpoint:
         if not self.folder.exists("query"):
             return None
         aside = aside_folder(now)
-        for name in ("query", _FINGERPRINT):
-            self.folder.move(name, f"{aside}/{name}")
+        for name in ("query", _FINGERPRINT, _TOPICS):
+            if self.folder.exists(name):
+                self.folder.move(name, f"{aside}/{name}")
         return self.folder.path(aside)
 
 

@@ -24,7 +24,7 @@ from pyspark.util import PythonEvalType
 from job.checkpoint.checkpoint import Checkpoint
 from job.dataflow import ID_HEADER
 from job.delivery.commit_protocol import Batch, Result
-from job.delivery.commit_topic import dead_letter_partition, ensure_commit_topic
+from job.delivery.commit_topic import dead_letter_partition
 from job.delivery.dead_letters import (
     Counts,
     DeadLetters,
@@ -87,7 +87,10 @@ class RunningQuery:
 def start_query(
     records: DataFrame, plan: JoinPlan, access: KafkaAccess, checkpoint: Checkpoint, told: Told
 ) -> RunningQuery:
-    """Start writing `records` to the output topic as the plan's delivery says."""
+    """Start writing `records` to the output topic as the plan's delivery says.
+
+    The commit topic of exactly-once delivery must exist.
+    """
     sizes = _Sizes.asked(plan, access)
     writer = (
         limited(records, sizes.result_bytes_max)
@@ -106,7 +109,6 @@ def start_query(
             return RunningQuery(kafka.start())
         sink = _AtLeastOnce(plan, access, sizes, told)
     else:
-        ensure_commit_topic(plan, access)
         since = checkpoint.delivers_exactly_once_since()
         sink = _ExactlyOnce(plan, access, sizes, told, checkpoint, since)
     query = writer.foreachBatch(sink).start()

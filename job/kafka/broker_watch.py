@@ -43,11 +43,15 @@ class BrokerWatch:
         plan: JoinPlan,
         settings: Callable[[], Mapping[str, str]],
         read: Callable[[], Offsets | None],
+        compare_topics: Callable[[AdminClient], None],
     ) -> None:
-        """`settings`: of librdkafka, read anew after each failure. `read`: the next offsets."""
+        """`settings`: librdkafka's, read again after each failure. `read`: the next offsets.
+        `compare_topics`: called at each look, before anything else is asked.
+        """
         self._plan = plan
         self._settings = settings
         self._read = read
+        self._compare_topics = compare_topics
         self._client: AdminClient | None = None
         self._committed: Offsets | None = None
         self._ends: dict[Side, tuple[dict[int, int], dict[int, int]]] = {}
@@ -133,6 +137,7 @@ class BrokerWatch:
 
     def _look(self) -> None:
         client, asked_at = self._admin(), datetime.now(UTC)
+        self._compare_topics(client)
         ends = {side: _ends(client, self._plan.side(side).topic) for side in SIDES}
         self._written = (
             asked_at,
