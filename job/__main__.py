@@ -228,11 +228,24 @@ def replay_dead_letters(
 
 
 @app.command()
-def run(spec: SpecFile) -> None:
+def run(
+    spec: SpecFile,
+    new_query: Annotated[
+        bool,
+        typer.Option(
+            "--new-query",
+            help="With a new checkpoint, replace the query that delivered under the same name "
+            "before: results are delivered again, and its job stops.",
+        ),
+    ] = False,
+) -> None:
     """Run the join until SIGTERM or Ctrl-C."""
     with errors_reported(spec):
         document = read(spec)
-        failed = served(document, planned(document, asks="must"), JobSettings())
+        settings = JobSettings()
+        if new_query:
+            settings = settings.model_copy(update={"new_query": True})
+        failed = served(document, planned(document, asks="must"), settings)
     raise typer.Exit(1 if failed else 0)
 
 

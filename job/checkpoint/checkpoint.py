@@ -3,7 +3,9 @@
     <checkpoint>/fingerprint.json     what it freezes, written before the first batch
     <checkpoint>/desired_state.json   whether the query should run, be paused or be stopped
     <checkpoint>/starts.json          where reading started after a reset
-    <checkpoint>/exactly_once.json    since which batch results are delivered exactly once
+    <checkpoint>/exactly_once.json    since which batch results are delivered exactly once, and
+                                      whether the query owns its name in the commit topic
+    <checkpoint>/replaces.json        queries that this one may replace in the commit topic
     <checkpoint>/topics.json          Kafka's id of each topic that the query uses
     <checkpoint>/query/               Spark's own: offsets, commits, state
     <checkpoint>/aside-<time>/        what a reset put away: query/ and fingerprint.json
@@ -12,7 +14,8 @@ Spark wants its folder empty at the first start, hence the files beside it.
 """
 
 import json
-from collections.abc import Mapping
+import uuid
+from collections.abc import Collection, Mapping
 from datetime import datetime
 
 from pyspark.sql import SparkSession
@@ -29,6 +32,7 @@ _DESIRED_STATE = "desired_state.json"
 _STARTS = "starts.json"
 _EXACTLY_ONCE = "exactly_once.json"
 _TOPICS = "topics.json"
+_REPLACES = "replaces.json"
 ASIDE = "aside-"
 """How the folders begin in which something is kept that was taken out of the way."""
 
@@ -95,13 +99,18 @@ class Checkpoint:
         version that recorded none.
         """
         document = self.folder.read(_TOPICS)
-        if document is None or not self.folder.names("query/offsets"):
+        if document is None or not self.has_begun:
             return {}
         return dict(document["topics"])
 
     @topic_ids.setter
     def topic_ids(self, ids: Mapping[str, str]) -> None:
         self.folder.write(_TOPICS, {"format": 1, "topics": dict(ids)})
+
+    @property
+    def has_begun(self) -> bool:
+        """Whether a batch has been planned."""
+        return bool(self.folder.names("query/offsets"))
 
     @property
     def last_batch_id(self) -> int | None:
@@ -132,8 +141,14 @@ class Checkpoint:
 
     @property
     def query_id(self) -> str:
-        """Spark's; there once the query has been started."""
+        """Spark's; it exists once the query has been started, or `ensure_query_id` was called."""
         return str(json.loads(self.folder.text("query/metadata") or "{}")["id"])
+
+    def ensure_query_id(self) -> str:
+        """The query's id; a new one where Spark would choose one at the start."""
+        if not self.folder.exists("query/metadata"):
+            self.folder.write("query/metadata", {"id": str(uuid.uuid4())})
+        return self.query_id
 
     def planned(self, batch_id: int) -> str:
         """The line of Spark's offset log for a batch that is at work: what it is made from."""
@@ -153,6 +168,43 @@ class Checkpoint:
             self.folder.write(_EXACTLY_ONCE, document)
         return int(document["since"])
 
+    @property
+    def owns_name(self) -> bool:
+        """Whether the query has a marker in each partition of the commit topic."""
+        document = self.folder.read(_EXACTLY_ONCE)
+        return document is not None and document.get("owner") == self.query_id
+
+    @owns_name.setter
+    def owns_name(self, owns: bool) -> None:
+        since = self.delivers_exactly_once_since()
+        owner = {"owner": self.query_id} if owns else {}
+        self.folder.write(_EXACTLY_ONCE, {"format": 1, "since": since, **owner})
+
+    @property
+    def replaced_queries(self) -> frozenset[str]:
+        """Ids of the queries whose markers in the commit topic do not stop this one."""
+        document = self.folder.read(_REPLACES)
+        return frozenset(document["query_ids"] if document else ())
+
+    @property
+    def may_replace_any_query(self) -> bool:
+        """Whether the user has agreed to a new query whose start has not happened yet."""
+        document = self.folder.read(_REPLACES)
+        return document is not None and document["any"]
+
+    def allow_replacing_any_query(self) -> None:
+        """For the next start: a reset, or a restore of an older copy, begins a new query."""
+        self._write_replaces(self.replaced_queries, may_replace_any=True)
+
+    def replace_queries(self, query_ids: Collection[str]) -> None:
+        """Note that `query_ids`, and no others, may be replaced from now on."""
+        self._write_replaces(self.replaced_queries | set(query_ids), may_replace_any=False)
+
+    def _write_replaces(self, query_ids: Collection[str], *, may_replace_any: bool) -> None:
+        self.folder.write(
+            _REPLACES, {"format": 1, "query_ids": sorted(query_ids), "any": may_replace_any}
+        )
+
     def delivers_at_least_once(self) -> None:
         """From here on batches leave no marker."""
         self.folder.remove(_EXACTLY_ONCE)
@@ -164,6 +216,7 @@ class Checkpoint:
         any point leaves either the old checkpoint at work or a new one with the right start.
         """
         self.folder.write(_STARTS, starts.model_dump(mode="json"))
+        self.allow_replacing_any_query()
         self.folder.remove(_EXACTLY_ONCE)
         if not self.folder.exists("query"):
             return None

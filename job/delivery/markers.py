@@ -34,17 +34,43 @@ _POLL_SECONDS = 1.0
 _TAIL_RECORDS = 64
 
 
-def marker_key(query_id: str, lane: str) -> bytes:
-    return f"{query_id}/{lane}".encode()
+def marker_key(name: str, lane: str) -> bytes:
+    """All queries of a name share the key: the newest marker names the query that owns the lane."""
+    return f"{name}/{lane}".encode()
+
+
+@dataclass(frozen=True)
+class OldKey:
+    """Key of versions that had one for each query."""
+
+    query_id: str
+    lane: str
+
+    @property
+    def encoded(self) -> bytes:
+        return f"{self.query_id}/{self.lane}".encode()
 
 
 def encoded(marker: Marker) -> bytes:
-    return json.dumps({"batch_id": marker.batch_id, "fingerprint": marker.fingerprint}).encode()
+    return json.dumps(
+        {
+            "format": 1,
+            "query_id": marker.query_id,
+            "batch_id": marker.batch_id,
+            "fingerprint": marker.fingerprint,
+        }
+    ).encode()
 
 
-def decoded(value: bytes) -> Marker:
+def decoded(key: bytes, value: bytes) -> Marker:
     fields = json.loads(value)
-    return Marker(fields["batch_id"], fields["fingerprint"])
+    query_id = fields["query_id"] if "format" in fields else _old_key(key).query_id
+    return Marker(fields["batch_id"], fields["fingerprint"], query_id)
+
+
+def _old_key(key: bytes) -> OldKey:
+    query_id, _, lane = key.decode().partition("/")
+    return OldKey(query_id, lane)
 
 
 @dataclass
@@ -98,7 +124,24 @@ class MarkerReader:
             ) from error
         self._known[partition] = known
         value = known.markers.get(key)
-        return None if value is None else decoded(value)
+        return None if value is None else decoded(key, value)
+
+    def old_keys(self, partition: int, *, to_the_end: bool) -> list[OldKey]:
+        """Keys of older versions in the partition, that with the newest marker last.
+
+        `to_the_end`: as for `newest`.
+        """
+        self._known.pop(partition, None)  # what was read may be the tail alone
+        self.newest(partition, b"", to_the_end=to_the_end)
+        markers = self._known[partition].markers
+        return [_old_key(key) for key, value in markers.items() if b'"format"' not in value]
+
+    @property
+    def partitions(self) -> int:
+        """Of the commit topic. Raises KafkaException."""
+        return len(
+            self._admin.list_topics(self._topic, READ_SECONDS).topics[self._topic].partitions
+        )
 
     def _end(self, partition: int) -> int:
         """One past the newest record, whether it is committed or not."""
@@ -137,7 +180,9 @@ def _take(message: Message, known: _Known, end: int) -> bool:
     offset, error = message.offset(), message.error()
     assert offset is not None
     if error is None:
-        known.markers[message.key() or b""] = message.value() or b""
+        key = message.key() or b""
+        known.markers.pop(key, None)  # kept in the order of the newest marker of each key
+        known.markers[key] = message.value() or b""
         # A committed record is followed by the control record of its transaction. Where there is
         # room for just one record more, it is that one.
         known.next_offset = end if offset + 2 >= end else offset + 1

@@ -195,7 +195,14 @@ class Engine:
         dataflow = kafka_dataflow(spark, plan, access)
         topics.result()
         check_topics_of(checkpoint, plan, access, self._identity)
-        running = start_query(dataflow, plan, access, checkpoint, self._account)
+        running = start_query(
+            dataflow,
+            plan,
+            access,
+            checkpoint,
+            self._account,
+            new_query=self._settings.new_query,
+        )
         self._run_id = str(running.query.runId)
         self._become(QueryState.RUNNING)
         ended = self._workers.submit(running.await_end)
