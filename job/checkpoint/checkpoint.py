@@ -55,7 +55,8 @@ class Checkpoint:
         if document is None and self.folder.exists("query"):
             raise CheckpointError(
                 f"{self.folder.root} holds a checkpoint but no {_FINGERPRINT}: what it was written "
-                "for is unknown. Name another folder in `checkpoint`, or put the file back"
+                "for is unknown. Put the file back, or name another folder in `checkpoint` and "
+                "start with --new-query"
             )
         return document
 
@@ -71,7 +72,8 @@ class Checkpoint:
                 f"the checkpoint {self.folder.root} was begun with other settings:\n"
                 + "\n".join(lines)
                 + "\nPut the old values back to go on with it, or name another folder in "
-                "`checkpoint` to begin anew (rows now waiting in state are then not joined)"
+                "`checkpoint` and start with --new-query (rows now waiting in state are then not "
+                "joined, and results may be delivered again)"
             )
         if self.folder.read(_FINGERPRINT) != wanted:
             self.folder.write(_FINGERPRINT, wanted)
@@ -145,8 +147,17 @@ class Checkpoint:
         return str(json.loads(self.folder.text("query/metadata") or "{}")["id"])
 
     def ensure_query_id(self) -> str:
-        """The query's id; a new one where Spark would choose one at the start."""
+        """The query's id; a new one where Spark would choose one at the start.
+
+        CheckpointError if batches were planned and the id is gone.
+        """
         if not self.folder.exists("query/metadata"):
+            if self.has_begun:
+                raise CheckpointError(
+                    f"the checkpoint is damaged: {self.folder.path('query/metadata')} is missing, "
+                    "which holds the query's id. Restore a backup (`streamjoin checkpoint "
+                    "restore`), or reset"
+                )
             self.folder.write("query/metadata", {"id": str(uuid.uuid4())})
         return self.query_id
 

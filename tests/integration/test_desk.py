@@ -152,7 +152,7 @@ def test_reset_puts_the_old_checkpoint_aside_and_reads_from_where_it_is_told(
         assert report.error is None
         assert report.kept_aside is not None
         aside = Path(report.kept_aside.removeprefix("file:"))
-        assert ["fingerprint.json", "query"] == sorted(
+        assert ["fingerprint.json", "query", "topics.json"] == sorted(
             path.name for path in aside.iterdir() if not path.name.startswith(".")
         )
         job.ask("resume")
