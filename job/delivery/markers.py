@@ -84,8 +84,17 @@ class _Known:
 class MarkerReader:
     """Reads what is new since it read last. Keep one in a process, and use it on one thread."""
 
-    def __init__(self, client: Mapping[str, str], topic: str, group: str) -> None:
+    def __init__(
+        self,
+        client: Mapping[str, str],
+        topic: str,
+        group: str,
+        *,
+        has_one_record_a_transaction: bool = True,
+    ) -> None:
+        """`has_one_record_a_transaction`: spares the wait for the end of a partition."""
         self._topic = topic
+        self._has_one_record_a_transaction = has_one_record_a_transaction
         self._known: dict[int, _Known] = {}
         self._admin = AdminClient({**client, "log_level": 0})
         self._consumer = Consumer(
@@ -163,7 +172,7 @@ class MarkerReader:
         try:
             while known.next_offset < end:
                 message = self._consumer.poll(_POLL_SECONDS)
-                if message is not None and _take(message, known, end) and not to_the_end:
+                if message is not None and self._take(message, known, end) and not to_the_end:
                     return
                 if time.monotonic() > deadline:
                     raise UnavailableError(
@@ -174,23 +183,23 @@ class MarkerReader:
         finally:
             self._consumer.unassign()
 
-
-def _take(message: Message, known: _Known, end: int) -> bool:
-    """Note a marker; whether this is as far as a committed transaction reaches at present."""
-    offset, error = message.offset(), message.error()
-    assert offset is not None
-    if error is None:
-        key = message.key() or b""
-        known.markers.pop(key, None)  # kept in the order of the newest marker of each key
-        known.markers[key] = message.value() or b""
-        # A committed record is followed by the control record of its transaction. Where there is
-        # room for just one record more, it is that one.
-        known.next_offset = end if offset + 2 >= end else offset + 1
+    def _take(self, message: Message, known: _Known, end: int) -> bool:
+        """Note a marker; whether this is as far as a committed transaction reaches at present."""
+        offset, error = message.offset(), message.error()
+        assert offset is not None
+        if error is None:
+            key = message.key() or b""
+            known.markers.pop(key, None)  # kept in the order of the newest marker of each key
+            known.markers[key] = message.value() or b""
+            # A committed record is followed by the control record of its transaction. Where there
+            # is room for just one record more, it is that one.
+            is_last = self._has_one_record_a_transaction and offset + 2 >= end
+            known.next_offset = end if is_last else offset + 1
+            return False
+        if error.code() == KafkaError._PARTITION_EOF:
+            known.next_offset = max(known.next_offset, offset)
+            return True
+        # The client looks for its group, whose rights are not needed.
+        if not error.retriable() and error.code() != KafkaError.GROUP_AUTHORIZATION_FAILED:
+            raise KafkaException(error)
         return False
-    if error.code() == KafkaError._PARTITION_EOF:
-        known.next_offset = max(known.next_offset, offset)
-        return True
-    # The client looks for its group, whose rights are not needed.
-    if not error.retriable() and error.code() != KafkaError.GROUP_AUTHORIZATION_FAILED:
-        raise KafkaException(error)
-    return False

@@ -103,7 +103,8 @@ class _CommitTopic:
     def reader(self) -> MarkerReader:
         """This thread's."""
         if not hasattr(self._readers, "reader"):
-            self._readers.reader = new_reader(self._target)
+            # The markers of an older version are retired and carried over in one transaction.
+            self._readers.reader = new_reader(self._target, has_one_record_a_transaction=False)
         reader: MarkerReader = self._readers.reader
         return reader
 

@@ -281,5 +281,10 @@ def _reader(target: Target) -> MarkerReader:
     return _readers[reads]
 
 
-def new_reader(target: Target) -> MarkerReader:
-    return MarkerReader(dict(target.client), target.commit_topic, f"streamjoin-{target.name}")
+def new_reader(target: Target, *, has_one_record_a_transaction: bool = True) -> MarkerReader:
+    return MarkerReader(
+        dict(target.client),
+        target.commit_topic,
+        f"streamjoin-{target.name}",
+        has_one_record_a_transaction=has_one_record_a_transaction,
+    )
