@@ -240,11 +240,24 @@ def create_topics(spec: SpecFile) -> None:
 
 
 @app.command()
-def run(spec: SpecFile) -> None:
+def run(
+    spec: SpecFile,
+    new_query: Annotated[
+        bool,
+        typer.Option(
+            "--new-query",
+            help="With a new checkpoint, replace the query that delivered under the same name "
+            "before: results are delivered again, and its job stops.",
+        ),
+    ] = False,
+) -> None:
     """Run the join until SIGTERM or Ctrl-C."""
     with errors_reported(spec):
         document = read(spec)
-        failed = served(document, planned(document, asks="must"), JobSettings())
+        settings = JobSettings()
+        if new_query:
+            settings = settings.model_copy(update={"new_query": True})
+        failed = served(document, planned(document, asks="must"), settings)
     raise typer.Exit(1 if failed else 0)
 
 
@@ -264,6 +277,7 @@ def kept_running(
     # Imported here: no other command is to wait for PySpark, and this one lets the JVM start first.
     from job.kafka.broker_watch import BrokerWatch
     from job.kafka.security import kafka_access, librdkafka_settings
+    from job.kafka.topic_ids import TopicIdentity
     from job.protocol.answers import PlanAnswer
     from job.protocol.control import control_socket
     from job.protocol.progress import QueryState
@@ -279,12 +293,15 @@ def kept_running(
         facts=facts(made, means),
         spec=spec.model_dump(mode="json", by_alias=True),
     )
+    identity = TopicIdentity(made, read=lambda: account.offsets)
     watch = BrokerWatch(
         made,
         settings=lambda: librdkafka_settings(kafka_access(made.bootstrap_servers, made.security)),
         read=lambda: account.offsets,
+        compare_topics=identity.look,
     )
-    engine = Engine(made, settings, redaction, account, IdleSides(made, account, watch), jvm)
+    idle_sides = IdleSides(made, account, watch)
+    engine = Engine(made, settings, redaction, account, idle_sides, identity, jvm)
     desk = Desk(engine, account, watch, made, answer)
     with (
         control_socket(settings.socket, desk),

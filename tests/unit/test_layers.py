@@ -36,7 +36,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
         "explain_load",
         "explain",
     ),
-    "kafka": ("security", "topics", "preflight", "retention", "broker_watch"),
+    "kafka": ("security", "topics", "preflight", "retention", "topic_ids", "broker_watch"),
     "dead_letters": (),
     "semantics": (),
     "decoding": (),
@@ -53,7 +53,18 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "checkpoint": ("folder", "checkpoint", "lease", "state_reader"),
     "delivery": (),
     "care": (),
-    "query": ("why", "state_rows", "account", "idle", "cluster", "resources", "engine", "desk"),
+    "query": (
+        "why",
+        "state_rows",
+        "account",
+        "idle",
+        "cluster",
+        "resources",
+        "verbs",
+        "topics",
+        "engine",
+        "desk",
+    ),
     "__main__": (),
 }
 RANK = {name: rank for rank, name in enumerate(ROOMS)}
