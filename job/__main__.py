@@ -16,6 +16,7 @@ import typer
 
 from job.errors import RegistryError, SecurityError, SpecError, StreamjoinError
 from job.join_spec.model import JoinSpec, spec_from_yaml, spec_json_schema
+from job.join_spec.variables import variables_hidden
 from job.plan.explain import explained, facts
 from job.plan.means import means_of
 from job.plan.model import JoinPlan
@@ -23,7 +24,7 @@ from job.plan.planner import join_plan
 from job.redaction import Redaction
 from job.semantics.cli import simulation_lines, spec_test_lines
 from job.semantics.spec_tests import SpecTest
-from job.settings import JobSettings
+from job.settings import JobSettings, settings_of
 
 if TYPE_CHECKING:
     from job.formats.schemas import ReaderSchema
@@ -70,7 +71,7 @@ def plan(
     """Explain what a join will do: no broker, no cluster; a schema registry, where it answers."""
     with errors_reported(spec):
         made = planned(read(spec), asks="may")
-        means = means_of(JobSettings(), made, cores=os.cpu_count() or 1)
+        means = means_of(settings_of(JobSettings), made, cores=os.cpu_count() or 1)
     told = json.dumps(facts(made, means), indent=2) if as_json else explained(made, means)
     typer.echo(told, nl=as_json)
 
@@ -137,7 +138,7 @@ def state(
     from job.care import cli
 
     with errors_reported(spec):
-        lines = cli.state(planned(read(spec)), JobSettings(), side, key or [])
+        lines = cli.state(planned(read(spec)), settings_of(JobSettings), side, key or [])
     sys.stdout.writelines(f"{line}\n" for line in lines)
 
 
@@ -147,7 +148,7 @@ def verify_checkpoint(spec: SpecFile) -> None:
     from job.care import cli
 
     with errors_reported(spec):
-        lines, is_well = cli.verify(planned(read(spec)), JobSettings())
+        lines, is_well = cli.verify(planned(read(spec)), settings_of(JobSettings))
     sys.stdout.writelines(f"{line}\n" for line in lines)
     raise typer.Exit(0 if is_well else 1)
 
@@ -158,7 +159,7 @@ def backup_checkpoint(spec: SpecFile, target: Location) -> None:
     from job.care import cli
 
     with errors_reported(spec):
-        lines = cli.backup(planned(read(spec)), JobSettings(), target)
+        lines = cli.backup(planned(read(spec)), settings_of(JobSettings), target)
     sys.stdout.writelines(f"{line}\n" for line in lines)
 
 
@@ -174,7 +175,9 @@ def restore_checkpoint(
     from job.care import cli
 
     with errors_reported(spec):
-        lines = cli.restore(planned(read(spec)), JobSettings(), source, results_again=results_again)
+        lines = cli.restore(
+            planned(read(spec)), settings_of(JobSettings), source, results_again=results_again
+        )
     sys.stdout.writelines(f"{line}\n" for line in lines)
 
 
@@ -184,7 +187,7 @@ def repair_checkpoint(spec: SpecFile) -> None:
     from job.care import cli
 
     with errors_reported(spec):
-        lines = cli.repair(planned(read(spec)), JobSettings())
+        lines = cli.repair(planned(read(spec)), settings_of(JobSettings))
     sys.stdout.writelines(f"{line}\n" for line in lines)
 
 
@@ -232,7 +235,7 @@ def run(spec: SpecFile) -> None:
     """Run the join until SIGTERM or Ctrl-C."""
     with errors_reported(spec):
         document = read(spec)
-        failed = served(document, planned(document, asks="must"), JobSettings())
+        failed = served(document, planned(document, asks="must"), settings_of(JobSettings))
     raise typer.Exit(1 if failed else 0)
 
 
@@ -286,17 +289,25 @@ def kept_running(
 
 
 def read(path: Path) -> JoinSpec:
+    """The spec in `path`; StreamjoinError where the file cannot be read."""
+    return spec_from_yaml(_text(path), os.environ)
+
+
+def _text(path: Path) -> str:
     try:
-        text = path.read_text()
+        return path.read_text(encoding="utf-8")
     except OSError as error:
         raise StreamjoinError(f"cannot be read: {error.strerror}") from error
-    return spec_from_yaml(text, os.environ)
+    except UnicodeDecodeError as error:
+        raise StreamjoinError(
+            f"is not text in UTF-8 (byte {error.start}): save the file in UTF-8"
+        ) from error
 
 
 def planned(spec: JoinSpec, asks: Literal["must", "may", "if_needed"] = "if_needed") -> JoinPlan:
     """`asks`: whether the schema registry of a side must answer, may be silent where the side says
     its columns itself, or is then not even asked."""
-    partitions = JobSettings().partitions_of_new_state
+    partitions = settings_of(JobSettings).partitions_of_new_state
     return join_plan(spec, state_partitions=partitions, readers=_pinned(spec, asks))
 
 
@@ -319,9 +330,16 @@ def _pinned(
 
 @contextmanager
 def errors_reported(spec: Path) -> Iterator[None]:
-    """A user's mistake is told in words, never as a stack trace."""
+    """Prints a user's mistake without a stack trace, and exits with the error's code.
+
+    Values of the environment that the spec's `${VAR}` were replaced with are not printed.
+    """
     try:
-        yield
+        try:
+            yield
+        except SpecError:
+            with variables_hidden(_text(spec), os.environ):
+                raise
     except SpecError as error:
         count = len(error.problems)
         typer.echo(f"{spec}: {count} problem{'s' if count > 1 else ''}", err=True)

@@ -10,9 +10,9 @@ from types import FrameType
 import structlog
 import uvicorn
 from fastapi import FastAPI
-from pydantic import ValidationError
 
 from job.errors import SetupError
+from job.settings import settings_of
 from service.app import create_app
 from service.logs import log_to_stderr
 from service.settings import ServiceSettings
@@ -23,7 +23,7 @@ _GRACE_SECONDS = 5
 
 def main() -> None:
     try:
-        settings = _settings()
+        settings = settings_of(ServiceSettings)
         app = create_app(settings)
         _check_tls(settings)
         listener = listening_socket(settings.host, settings.port)
@@ -65,17 +65,6 @@ def serve(app: FastAPI, settings: ServiceSettings, listener: socket.socket) -> N
         )
     server.run(sockets=[listener])
     log.info("ended")
-
-
-def _settings() -> ServiceSettings:
-    try:
-        return ServiceSettings()
-    except ValidationError as error:
-        wrong = (
-            f"STREAMJOIN_{str(found['loc'][0]).upper()}: {found['msg']} (written: {found['input']})"
-            for found in error.errors()
-        )
-        raise SetupError("; ".join(wrong)) from error
 
 
 def _check_tls(settings: ServiceSettings) -> None:
