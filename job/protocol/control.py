@@ -68,6 +68,8 @@ class Request(BaseModel):
     """For state and why."""
     spec: str | None = None
     """For validate: its YAML."""
+    within_seconds: float = 30.0
+    """How long the caller waits for the answer. For validate."""
 
 
 class Refusal(BaseModel):

@@ -38,6 +38,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
         "means",
         "explain_load",
         "explain",
+        "validation",
     ),
     "kafka": ("security", "preflight", "retention", "broker_watch"),
     "dead_letters": (),
@@ -56,7 +57,17 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "checkpoint": ("folder", "checkpoint", "lease", "state_reader"),
     "delivery": (),
     "care": (),
-    "query": ("why", "state_rows", "account", "idle", "cluster", "resources", "engine", "desk"),
+    "query": (
+        "why",
+        "state_rows",
+        "account",
+        "idle",
+        "cluster",
+        "resources",
+        "engine",
+        "validator",
+        "desk",
+    ),
     "__main__": (),
 }
 RANK = {name: rank for rank, name in enumerate(ROOMS)}
