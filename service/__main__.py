@@ -14,6 +14,7 @@ from fastapi import FastAPI
 from job.errors import SetupError
 from job.settings import settings_of
 from service.app import create_app
+from service.http_protocol import TimedProtocol
 from service.logs import log_to_stderr
 from service.settings import ServiceSettings
 
@@ -37,6 +38,7 @@ def serve(app: FastAPI, settings: ServiceSettings, listener: socket.socket) -> N
     server = uvicorn.Server(
         uvicorn.Config(
             app,
+            http=TimedProtocol,
             log_config=None,
             ssl_certfile=settings.tls_cert_file,
             ssl_keyfile=settings.tls_key_file,
