@@ -25,6 +25,8 @@ VALIDATION_SECONDS_MAX = 20.0
 # The answer has to reach a caller who waits no longer than that.
 _SHARE_OF_THE_CALLERS_WAIT = 0.8
 _POLL_SECONDS = 0.05
+# Each holds a thread of the control socket.
+_WAITING_MAX = 8
 _ERROR_CHARS_MAX = 2_000
 _COMMAND = (sys.executable, "-m", "job.plan.validation")
 # What Python needs to start; the rest of the environment may hold passwords.
@@ -39,6 +41,7 @@ class Validator:
     def __init__(self, command: Sequence[str] = _COMMAND) -> None:
         self._command = command
         self._turn = threading.Lock()
+        self._places = threading.BoundedSemaphore(1 + _WAITING_MAX)
         self._ends_by = 0.0
         self._closed = Event()
 
@@ -62,18 +65,24 @@ class Validator:
 
     @contextmanager
     def _one_at_a_time(self, deadline: float, gone: Event) -> Iterator[None]:
-        while not self._turn.acquire(timeout=_POLL_SECONDS):
-            self._check_caller(gone)
-            if time.monotonic() > deadline:
-                raise BusyError(
-                    "another spec is being validated, one at a time: try again later",
-                    retry_after_seconds=max(1.0, self._ends_by - time.monotonic()),
-                )
+        if not self._places.acquire(blocking=False):
+            raise self._busy(f"{_WAITING_MAX} specs already wait for their validation")
         try:
-            self._ends_by = deadline
-            yield
+            while not self._turn.acquire(timeout=_POLL_SECONDS):
+                self._check_caller(gone)
+                if time.monotonic() > deadline:
+                    raise self._busy("another spec is being validated, one at a time")
+            try:
+                self._ends_by = deadline
+                yield
+            finally:
+                self._turn.release()
         finally:
-            self._turn.release()
+            self._places.release()
+
+    def _busy(self, reason: str) -> BusyError:
+        wait = max(1.0, self._ends_by - time.monotonic())
+        return BusyError(f"{reason}: try again in {wait:.0f} s", retry_after_seconds=wait)
 
     def _answer(self, request: ValidationRequest, deadline: float, gone: Event) -> ValidationAnswer:
         seconds = max(_POLL_SECONDS, deadline - time.monotonic())

@@ -13,6 +13,7 @@ from job.__main__ import app
 from job.errors import SpecError
 from job.join_spec.model import spec_from_yaml
 from job.plan.planner import join_plan
+from job.plan.validation import ValidationRequest, validated
 from tests.unit.specs import BASE, spec_yaml
 
 SECRET = "hunter2-PLANTED"
@@ -231,6 +232,9 @@ def test_a_password_out_of_place_is_not_shown(changes: dict[str, Any], tmp_path:
 
         assert 2 == done.exit_code, done.output
         assert SECRET not in done.output
+    answer = validated(ValidationRequest(spec=spec.read_text(), state_partitions=2, frozen=None))
+    assert answer.problems
+    assert SECRET not in answer.model_dump_json()
 
 
 @pytest.mark.parametrize("text", [f"password: *{SECRET}", f"a: !{SECRET} x", f"a: !{SECRET}!b x"])

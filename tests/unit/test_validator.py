@@ -126,6 +126,21 @@ def test_a_second_caller_waits_for_the_first_and_no_longer_than_it_may() -> None
         assert isinstance(first.exception(PATIENCE_SECONDS), CancelledError)
 
 
+def test_no_more_than_eight_callers_wait() -> None:
+    validator, gone = Validator(HANGS), Event()
+    with ThreadPoolExecutor(max_workers=9) as pool:
+        calls = [
+            pool.submit(validator.validated, request(), gone, within_seconds=PATIENCE_SECONDS)
+            for _ in range(9)
+        ]
+        wait_until(lambda: validator._places._value == 0, PATIENCE_SECONDS, "all wait")
+
+        with pytest.raises(BusyError, match="8 specs already wait"):
+            validator.validated(request(), Event(), within_seconds=PATIENCE_SECONDS)
+        gone.set()
+        assert all(isinstance(call.exception(PATIENCE_SECONDS), CancelledError) for call in calls)
+
+
 def test_a_second_caller_gets_its_turn() -> None:
     waited = threading.Barrier(2)
 
