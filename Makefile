@@ -2,8 +2,8 @@
 # Needs a Python 3.11 or newer; the first run of any target prepares the rest.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup ready run test check docs bench bench-peers bench-growth differential soak clean up \
-  down test-docker test-kubernetes
+.PHONY: help setup ready run test check docs bench bench-peers bench-growth differential fuzz soak \
+  clean up down test-docker test-kubernetes
 
 PYTHON_HERE := .venv/bin/python
 
@@ -44,6 +44,9 @@ bench-peers: ready ## measure the same join in Kafka Streams and Flink beside it
 
 differential: ready ## compare N random joins with the plain-Python model
 	@$(PYTHON_HERE) -m tests.semantics.differential $(N)
+
+fuzz: ready ## plan N specs that are mutated at random; SEED=… repeats them
+	@$(PYTHON_HERE) -m tests.unit.spec_fuzzer $(or $(N),20000) $(SEED)
 
 soak: ready ## break a join at random and check it; MINUTES=20, SEED=… repeats a schedule
 	@$(PYTHON_HERE) -m tests.faults.soak $(if $(MINUTES),--minutes $(MINUTES)) $(if $(SEED),--seed $(SEED))

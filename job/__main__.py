@@ -1,34 +1,30 @@
-"""The `streamjoin` command: its parts wired together, and nothing else."""
+"""The `streamjoin` command."""
 
 import json
-import logging
 import os
-import signal
 import sys
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import closing, contextmanager
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
-from types import FrameType
 from typing import TYPE_CHECKING, Annotated, Literal
 
-import structlog
 import typer
 
 from job.errors import RegistryError, SecurityError, SpecError, StreamjoinError
 from job.join_spec.model import JoinSpec, spec_from_yaml, spec_json_schema
+from job.join_spec.variables import variables_hidden
 from job.plan.explain import explained, facts
 from job.plan.means import means_of
 from job.plan.model import JoinPlan
 from job.plan.planner import join_plan
-from job.redaction import Redaction
+from job.process import serve
 from job.semantics.cli import simulation_lines, spec_test_lines
 from job.semantics.spec_tests import SpecTest
-from job.settings import JobSettings
+from job.settings import JobSettings, settings_of
 
 if TYPE_CHECKING:
     from job.formats.schemas import ReaderSchema
     from job.join_spec.expressions import Side
-    from job.spark.session import Jvm
 
 app = typer.Typer(
     help="Joins two Kafka topics as streams, and says what the join will do.",
@@ -72,7 +68,7 @@ def plan(
     """Explain what a join will do: no broker, no cluster; a schema registry, where it answers."""
     with errors_reported(spec):
         made = planned(read(spec), asks="may")
-        means = means_of(JobSettings(), made, cores=os.cpu_count() or 1)
+        means = means_of(settings_of(JobSettings), made, cores=os.cpu_count() or 1)
     told = json.dumps(facts(made, means), indent=2) if as_json else explained(made, means)
     typer.echo(told, nl=as_json)
 
@@ -139,7 +135,7 @@ def state(
     from job.care import cli
 
     with errors_reported(spec):
-        lines = cli.state(planned(read(spec)), JobSettings(), side, key or [])
+        lines = cli.state(planned(read(spec)), settings_of(JobSettings), side, key or [])
     sys.stdout.writelines(f"{line}\n" for line in lines)
 
 
@@ -149,7 +145,7 @@ def verify_checkpoint(spec: SpecFile) -> None:
     from job.care import cli
 
     with errors_reported(spec):
-        lines, is_well = cli.verify(planned(read(spec)), JobSettings())
+        lines, is_well = cli.verify(planned(read(spec)), settings_of(JobSettings))
     sys.stdout.writelines(f"{line}\n" for line in lines)
     raise typer.Exit(0 if is_well else 1)
 
@@ -160,7 +156,7 @@ def backup_checkpoint(spec: SpecFile, target: Location) -> None:
     from job.care import cli
 
     with errors_reported(spec):
-        lines = cli.backup(planned(read(spec)), JobSettings(), target)
+        lines = cli.backup(planned(read(spec)), settings_of(JobSettings), target)
     sys.stdout.writelines(f"{line}\n" for line in lines)
 
 
@@ -176,7 +172,9 @@ def restore_checkpoint(
     from job.care import cli
 
     with errors_reported(spec):
-        lines = cli.restore(planned(read(spec)), JobSettings(), source, results_again=results_again)
+        lines = cli.restore(
+            planned(read(spec)), settings_of(JobSettings), source, results_again=results_again
+        )
     sys.stdout.writelines(f"{line}\n" for line in lines)
 
 
@@ -186,7 +184,7 @@ def repair_checkpoint(spec: SpecFile) -> None:
     from job.care import cli
 
     with errors_reported(spec):
-        lines = cli.repair(planned(read(spec)), JobSettings())
+        lines = cli.repair(planned(read(spec)), settings_of(JobSettings))
     sys.stdout.writelines(f"{line}\n" for line in lines)
 
 
@@ -254,78 +252,33 @@ def run(
     """Run the join until SIGTERM or Ctrl-C."""
     with errors_reported(spec):
         document = read(spec)
-        settings = JobSettings()
+        settings = settings_of(JobSettings)
         if new_query:
             settings = settings.model_copy(update={"new_query": True})
-        failed = served(document, planned(document, asks="must"), settings)
+        failed = serve(document, planned(document, asks="must"), settings)
     raise typer.Exit(1 if failed else 0)
 
 
-def served(spec: JoinSpec, made: JoinPlan, settings: JobSettings) -> bool:
-    """Run engine and control socket until a signal ends them; whether the query had failed."""
-    from job.spark.session import Jvm
-
-    redaction = Redaction()
-    log_to_stderr(redaction)
-    with closing(Jvm(settings, made.spark_conf, redaction)) as jvm:
-        return kept_running(jvm, spec, made, settings, redaction)
-
-
-def kept_running(
-    jvm: "Jvm", spec: JoinSpec, made: JoinPlan, settings: JobSettings, redaction: Redaction
-) -> bool:
-    # Imported here: no other command is to wait for PySpark, and this one lets the JVM start first.
-    from job.kafka.broker_watch import BrokerWatch
-    from job.kafka.security import kafka_access, librdkafka_settings
-    from job.kafka.topic_ids import TopicIdentity
-    from job.protocol.answers import PlanAnswer
-    from job.protocol.control import control_socket
-    from job.protocol.progress import QueryState
-    from job.query.account import Account
-    from job.query.desk import Desk
-    from job.query.engine import Engine
-    from job.query.idle import IdleSides
-
-    account = Account()
-    means = means_of(settings, made, cores=os.cpu_count() or 1)
-    answer = PlanAnswer(
-        text=explained(made, means),
-        facts=facts(made, means),
-        spec=spec.model_dump(mode="json", by_alias=True),
-    )
-    identity = TopicIdentity(made, read=lambda: account.offsets)
-    watch = BrokerWatch(
-        made,
-        settings=lambda: librdkafka_settings(kafka_access(made.bootstrap_servers, made.security)),
-        read=lambda: account.offsets,
-        compare_topics=identity.look,
-    )
-    idle_sides = IdleSides(made, account, watch)
-    engine = Engine(made, settings, redaction, account, idle_sides, identity, jvm)
-    desk = Desk(engine, account, watch, made, answer)
-    with (
-        control_socket(settings.socket, desk),
-        on_signals(engine.end),
-        closing(watch),
-        closing(desk),
-    ):
-        watch.start()
-        desk.start()
-        return engine.run() is QueryState.FAILED
-
-
 def read(path: Path) -> JoinSpec:
+    """The spec in `path`; StreamjoinError where the file cannot be read."""
+    return spec_from_yaml(_text(path), os.environ)
+
+
+def _text(path: Path) -> str:
     try:
-        text = path.read_text()
+        return path.read_text(encoding="utf-8")
     except OSError as error:
         raise StreamjoinError(f"cannot be read: {error.strerror}") from error
-    return spec_from_yaml(text, os.environ)
+    except UnicodeDecodeError as error:
+        raise StreamjoinError(
+            f"is not text in UTF-8 (byte {error.start}): save the file in UTF-8"
+        ) from error
 
 
 def planned(spec: JoinSpec, asks: Literal["must", "may", "if_needed"] = "if_needed") -> JoinPlan:
     """`asks`: whether the schema registry of a side must answer, may be silent where the side says
     its columns itself, or is then not even asked."""
-    partitions = JobSettings().partitions_of_new_state
+    partitions = settings_of(JobSettings).partitions_of_new_state
     return join_plan(spec, state_partitions=partitions, readers=_pinned(spec, asks))
 
 
@@ -348,9 +301,16 @@ def _pinned(
 
 @contextmanager
 def errors_reported(spec: Path) -> Iterator[None]:
-    """A user's mistake is told in words, never as a stack trace."""
+    """Prints a user's mistake without a stack trace, and exits with the error's code.
+
+    Values of the environment that the spec's `${VAR}` were replaced with are not printed.
+    """
     try:
-        yield
+        try:
+            yield
+        except SpecError:
+            with variables_hidden(_text(spec), os.environ):
+                raise
     except SpecError as error:
         count = len(error.problems)
         typer.echo(f"{spec}: {count} problem{'s' if count > 1 else ''}", err=True)
@@ -360,38 +320,6 @@ def errors_reported(spec: Path) -> Iterator[None]:
     except StreamjoinError as error:
         typer.echo(f"{spec}: {error}", err=True)
         raise typer.Exit(error.exit_code) from None
-
-
-@contextmanager
-def on_signals(end: Callable[[], None]) -> Iterator[None]:
-    """SIGTERM and Ctrl-C call `end`; the handlers before are put back."""
-
-    def handle(number: int, frame: FrameType | None) -> None:
-        del number, frame
-        end()
-
-    before = {number: signal.signal(number, handle) for number in (signal.SIGTERM, signal.SIGINT)}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
-
-
-def log_to_stderr(redaction: Redaction) -> None:
-    """JSON lines for machines, plain ones on a terminal."""
-    terminal = sys.stderr.isatty()
-    structlog.configure(
-        processors=[
-            structlog.processors.add_log_level,
-            structlog.processors.TimeStamper(fmt="iso", utc=True),
-            structlog.processors.format_exc_info,
-            redaction.scrub_event,
-            structlog.dev.ConsoleRenderer() if terminal else structlog.processors.JSONRenderer(),
-        ],
-        wrapper_class=structlog.make_filtering_bound_logger(logging.INFO),
-        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
-    )
 
 
 def main() -> None:

@@ -13,10 +13,11 @@ from types import FrameType
 import structlog
 import uvicorn
 from fastapi import FastAPI
-from pydantic import ValidationError
 
 from job.errors import SetupError
+from job.settings import settings_of
 from service.app import create_app
+from service.http_protocol import TimedProtocol
 from service.logs import log_to_stderr
 from service.settings import ServiceSettings
 from service.version import VERSION
@@ -28,7 +29,7 @@ _GRACE_SECONDS = 5
 def main() -> None:
     _parse_arguments()
     try:
-        settings = _settings()
+        settings = settings_of(ServiceSettings)
         app = create_app(settings)
         _check_tls(settings)
         listener = listening_socket(settings.host, settings.port)
@@ -42,6 +43,7 @@ def serve(app: FastAPI, settings: ServiceSettings, listener: socket.socket) -> N
     server = uvicorn.Server(
         uvicorn.Config(
             app,
+            http=TimedProtocol,
             log_config=None,
             ssl_certfile=settings.tls_cert_file,
             ssl_keyfile=settings.tls_key_file,
@@ -90,17 +92,6 @@ def _variables() -> Iterator[str]:
         default = "" if field.default is None else f" (default: {field.default})"
         text = fill(" ".join((field.description or "").split()), 92)
         yield f"  STREAMJOIN_{name.upper()}{default}\n" + indent(text, " " * 6)
-
-
-def _settings() -> ServiceSettings:
-    try:
-        return ServiceSettings()
-    except ValidationError as error:
-        wrong = (
-            f"STREAMJOIN_{str(found['loc'][0]).upper()}: {found['msg']} (written: {found['input']})"
-            for found in error.errors()
-        )
-        raise SetupError("; ".join(wrong)) from error
 
 
 def _check_tls(settings: ServiceSettings) -> None:

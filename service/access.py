@@ -31,10 +31,18 @@ async def reader(request: Request, _: Annotated[object, Depends(_BEARER)] = None
 
 
 async def metrics_reader(request: Request) -> None:
-    """As `reader`, unless the metrics are open to all."""
-    tokens = _tokens(request)
-    if tokens is not None and not _settings(request).metrics_open:
-        _holder(request, tokens, Scope.READ)
+    """As `reader`; with STREAMJOIN_METRICS_OPEN no token is needed.
+
+    Where others can reach the sidecar, Prometheus scrapes it under any name or address.
+    """
+    if _tokens(request) is None or not _settings(request).metrics_open:
+        await reader(request)
+
+
+async def page_reader(request: Request) -> None:
+    """403 where the name in the Host header is not this machine's; the page needs no token."""
+    if _tokens(request) is None and _settings(request).is_local:
+        _refuse_foreign_names(request)
 
 
 async def may_see_details(request: Request) -> bool:
@@ -137,14 +145,10 @@ def _refuse_all_but_this_machine(request: Request) -> None:
             "or STREAMJOIN_TOKENS_FILE names who may",
         )
     _refuse_foreign_names(request)
-    host = request.headers.get("host", "")
-    own = {f"http://{host}", f"https://{host}"}
-    if request.headers.get("origin", f"http://{host}") not in own:
-        raise HTTPException(HTTPStatus.FORBIDDEN, "web pages of other sites may not command")
 
 
 def _refuse_foreign_names(request: Request) -> None:
-    """A web page can make a browser send requests to this machine under a name of its own."""
+    """403 for a web page whose own name resolves to this machine (DNS rebinding)."""
     if not is_loopback(_hostname(request.headers.get("host", ""))):
         raise HTTPException(
             HTTPStatus.FORBIDDEN,

@@ -9,6 +9,8 @@ from fastapi import FastAPI
 from service import page, problems, routes
 from service.audit import Audit
 from service.body_limit import BodyLimit
+from service.cross_origin import CrossOrigin
+from service.head import HeadAsGet
 from service.job_client import JobClient
 from service.problems import Problem
 from service.settings import ServiceSettings
@@ -32,7 +34,10 @@ def create_app(settings: ServiceSettings) -> FastAPI:
     )
     app.state.settings = settings
     app.state.tokens = tokens
+    # The last one is the outermost.
+    app.add_middleware(HeadAsGet)
     app.add_middleware(BodyLimit)
+    app.add_middleware(CrossOrigin)
     app.add_middleware(Audit)
     problems.install(app)
     routers = (routes.query, routes.control, routes.look_ups, routes.operations, page.router)

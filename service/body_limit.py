@@ -1,4 +1,4 @@
-"""Refuses large request bodies before anything reads them."""
+"""Refuses large request bodies, and bodies of unclear length, before anything reads them."""
 
 from http import HTTPStatus
 
@@ -10,6 +10,8 @@ from service.problems import problem
 
 # The largest request is one spec; a spec of 100 columns takes 10 kB.
 BODY_BYTES_MAX = 64 * 1024
+# A proxy may take the one for the end of the request and this server the other (RFC 9112, 6.1).
+_AMBIGUOUS = "a request has Content-Length or Transfer-Encoding, not both: send one of them"
 _TOO_LARGE = f"a body may have at most {BODY_BYTES_MAX} bytes"
 
 
@@ -20,6 +22,11 @@ class BodyLimit:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
+        elif {"content-length", "transfer-encoding"} <= set(Request(scope).headers.keys()):
+            # Closed: what follows on the connection may belong to either reading of the request.
+            headers = {"connection": "close"}
+            refusal = problem(Request(scope), HTTPStatus.BAD_REQUEST, _AMBIGUOUS, headers=headers)
+            await refusal(scope, receive, send)
         elif _declared_bytes(Request(scope)) > BODY_BYTES_MAX:
             refusal = problem(Request(scope), HTTPStatus.REQUEST_ENTITY_TOO_LARGE, _TOO_LARGE)
             await refusal(scope, receive, send)

@@ -50,6 +50,7 @@ class JobClient:
         """
         if question.call in _SLOW:
             await self.status()  # a job that hangs is found within the shorter deadline
+            question = question.model_copy(update={"within_seconds": self._look_up_seconds})
         reply = await self._asked(question)
         with _same_version(self._path, question):
             return answer.model_validate(reply.answer)

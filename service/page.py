@@ -1,6 +1,6 @@
 """The status page at `/`: one file, which asks the HTTP API as anybody would.
 
-The page itself needs no token, as it holds nothing of the query. It knows neither job nor settings.
+The page itself needs no token, as it holds nothing of the query.
 """
 
 import base64
@@ -8,14 +8,16 @@ import hashlib
 import re
 from pathlib import Path
 
-from fastapi import APIRouter, Response
+from fastapi import APIRouter, Depends, Response
+
+from service.access import page_reader
 
 _HTML = Path(__file__).with_name("page.html").read_text(encoding="utf-8")
 
 router = APIRouter(include_in_schema=False)
 
 
-@router.get("/")
+@router.get("/", dependencies=[Depends(page_reader)])
 async def page() -> Response:
     return Response(_HTML, media_type="text/html", headers=_HEADERS)
 

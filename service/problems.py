@@ -96,13 +96,14 @@ async def http_error(request: Request, error: Exception) -> Response:
 
 
 def _methods(request: Request) -> set[str]:
-    """What is possible at the path that was asked for."""
-    return {
+    """What is possible at the path that was asked for; HEAD wherever GET is."""
+    methods = {
         method
         for route in request.app.state.routes
         if route.matches(request.scope)[0] is not Match.NONE
         for method in route.methods
     }
+    return methods | {"HEAD"} if "GET" in methods else methods
 
 
 async def invalid_request(request: Request, error: Exception) -> Response:

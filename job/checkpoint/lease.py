@@ -22,7 +22,7 @@ from typing import Any, Protocol
 import psutil
 import structlog
 
-from job.errors import CheckpointInUseError
+from job.errors import CheckpointError, CheckpointInUseError
 
 RENEWAL_SECONDS = 2.0
 LEASE_SECONDS = 6.0
@@ -49,13 +49,14 @@ class Lease:
     """`take` it before anything is written, `release` it when the last batch has ended."""
 
     def __init__(self, documents: Documents, lost: Callable[[], None]) -> None:
-        """`lost` is called, on a thread of its own, when another job has taken the lease."""
+        """`lost` is called on another thread: another job has the lease, or the lease is gone."""
         self._documents = documents
         self._lost = lost
         self._identity = _identity()
         self._released = threading.Event()
         self._thread = threading.Thread(target=self._keep, name="lease", daemon=True)
-        self.loss: CheckpointInUseError | None = None
+        self.loss: CheckpointInUseError | CheckpointError | None = None
+        """Why the lease is lost; None: it is not."""
 
     def take(self) -> None:
         """Raises CheckpointInUseError where a living job has it."""
@@ -109,12 +110,22 @@ class Lease:
                 # Not lost yet. When writing fails for good, the query fails by itself.
                 _log.warning("lease_not_renewed", reason=" ".join(str(error).split("\n")[:2]))
                 continue
-            self.loss = CheckpointInUseError(
-                f"the checkpoint {self._documents.root} was taken over by "
-                f"{_told(found or {})} while this job did not answer: it ends here"
-            )
+            self.loss = self._taken_by(found) if found else self._deleted()
             self._lost()
             return
+
+    def _taken_by(self, found: Mapping[str, Any]) -> CheckpointInUseError:
+        return CheckpointInUseError(
+            f"the checkpoint {self._documents.root} was taken over by {_told(found)} while this "
+            "job did not answer: it ends here"
+        )
+
+    def _deleted(self) -> CheckpointError:
+        return CheckpointError(
+            f"the checkpoint {self._documents.root} was deleted or moved while this job ran: the "
+            "job ends. Put the folder back, or restore a backup with `streamjoin checkpoint "
+            "restore`, and start the job again; with an empty folder the join begins without state"
+        )
 
     def _write(self) -> None:
         renewed = {"renewed_at": datetime.now(UTC).isoformat(timespec="milliseconds")}

@@ -5,6 +5,7 @@ of a running query is not touched: the source loads a copy of its own.
 """
 
 import json
+import operator
 import threading
 import time
 import uuid
@@ -12,10 +13,12 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from functools import reduce
 
 from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
+from pyspark.sql.types import DataType
 
 from job.errors import CancelledError, CheckpointError, RequestError
 from job.join_spec.expressions import SIDES, Side
@@ -46,7 +49,8 @@ class StateReader:
         """The rows of one key, its parts as text; RequestError where they are no such key."""
         started = time.monotonic()
         side_plan = self.plan.side(side)
-        held = self._held(side, batch_id).where(self._is_key(side_plan, key))
+        held = self._held(side, batch_id)
+        held = held.where(self._is_key(held, side_plan, key))
         columns = [
             F.to_json(F.struct(*(f"`{name}`" for name in _shown(held)))).alias("row"),
             F.unix_millis(F.col(f"`{side_plan.event_time_column}`")).alias("event_time"),
@@ -128,22 +132,38 @@ class StateReader:
             ) from error
         return state.select("value.*", "partition_id").coalesce(1)
 
-    def _is_key(self, side: SidePlan, key: Sequence[str]) -> Column:
+    def _is_key(self, held: DataFrame, side: SidePlan, key: Sequence[str]) -> Column:
+        """Whether a row has the key; RequestError where a part is no value of its type."""
         if len(key) != len(side.key):
             names = ", ".join(part.text for part in side.key)
             raise RequestError(
                 f"the key of side {side.side} has {len(side.key)} part(s), {names}, "
                 f"and {len(key)} came: give one for each, in this order"
             )
-        # Spark takes the text for a value of the expression's type; the first row would fail else.
-        parts = [
-            F.expr(f"({part.sql})").eqNullSafe(F.lit(text))
-            for part, text in zip(side.key, key, strict=True)
-        ]
-        together = parts[0]
-        for part in parts[1:]:
-            together = together & part
-        return together
+        parts = [F.expr(f"({part.sql})") for part in side.key]
+        types = [field.dataType for field in held.select(*parts).schema]
+        for part, kind, text in zip(side.key, types, key, strict=True):
+            if not self._is_value(text, kind):
+                raise RequestError(
+                    f"the key part {part.text} is of type {kind.simpleString().upper()}, and the "
+                    "text that was given for it is no such value: give it as the job writes it"
+                )
+        return reduce(
+            operator.and_,
+            (
+                part.eqNullSafe(F.lit(text).cast(kind))
+                for part, kind, text in zip(parts, types, key, strict=True)
+            ),
+        )
+
+    def _is_value(self, text: str, kind: DataType) -> bool:
+        """Whether Spark reads `text` as that type. Computed in the driver, without tasks."""
+        one_row = self.spark.sql("SELECT * FROM VALUES (1)")
+        try:
+            [row] = one_row.select(F.lit(text).try_cast(kind).isNotNull()).collect()
+        except PySparkException:  # text cannot be cast to an array, a map or a struct
+            return False
+        return bool(row[0])
 
     def _matched(self, side: Side) -> Column:
         return F.col("matched") if self.plan.marks_matched(side) else F.lit(None).cast("boolean")
@@ -179,18 +199,10 @@ class StateReader:
         except Exception as error:
             if cancel.is_set():
                 raise CancelledError("the look-up was given up") from error
-            raise _wrong_key_or(error) from error
+            raise
         finally:
             done.set()
             context.setLocalProperty("spark.jobGroup.id", None)  # type: ignore[arg-type]
-
-
-def _wrong_key_or(error: Exception) -> Exception:
-    """Text that is no value of the key's type is the asker's mistake."""
-    condition = error.getCondition() if isinstance(error, PySparkException) else None
-    if condition is not None and condition.startswith(("CAST_INVALID", "DATATYPE_MISMATCH")):
-        return RequestError(f"the key is not of its type: {str(error).splitlines()[0]}")
-    return error
 
 
 def _shown(held: DataFrame) -> list[str]:

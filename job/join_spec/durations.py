@@ -31,7 +31,7 @@ def duration(text: str) -> timedelta:
             raise ValueError(f"has an unknown unit {part[2]!r}: {_HINT}")
         try:
             total += int(number) * _UNITS[unit]
-        except OverflowError:
+        except (OverflowError, ValueError):  # Python reads no integer of more than 4,300 digits
             raise ValueError("is longer than any event time: write a shorter one") from None
         end = part.end()
     if end == 0 or end != len(body):
@@ -63,7 +63,10 @@ def instant(text: str) -> datetime | None:
         parsed = datetime.fromisoformat(text)
     except ValueError:
         return None
-    return parsed.astimezone(UTC) if parsed.tzinfo else None
+    try:
+        return parsed.astimezone(UTC) if parsed.tzinfo else None
+    except OverflowError:  # within a day of the first or last one that Python knows
+        return None
 
 
 def _from_spec(value: Any) -> Any:

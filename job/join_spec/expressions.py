@@ -13,11 +13,10 @@ from typing import Literal
 
 import sqlglot
 from sqlglot import exp
-from sqlglot.errors import SqlglotError
 from sqlglot.tokenizer_core import Token, TokenType
 
 from job.errors import Problem, SpecError
-from job.join_spec.value_schema import ValueSchema
+from job.join_spec.value_schema import PARSER_ERRORS, ValueSchema
 
 Side = Literal["left", "right"]
 SIDES: tuple[Side, Side] = ("left", "right")
@@ -180,7 +179,7 @@ def expression(text: str, scope: Scope, field: str) -> Expression:
         _check_nodes(tree)
     except ValueError as error:
         raise SpecError([Problem(field, text, str(error))]) from error
-    except (SqlglotError, RecursionError) as error:
+    except PARSER_ERRORS as error:
         raise SpecError([Problem(field, text, "is not an expression Spark SQL knows")]) from error
     return Expression(text, tree)
 

@@ -4,6 +4,7 @@ Pure: the text and the environment are handed in, nothing is read from disk, clo
 """
 
 import re
+import unicodedata
 from collections.abc import Mapping
 from datetime import timedelta
 from enum import StrEnum
@@ -12,6 +13,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import (
     AfterValidator,
     BaseModel,
+    BeforeValidator,
     ConfigDict,
     Field,
     ValidationError,
@@ -20,15 +22,25 @@ from pydantic import (
 )
 
 from job.errors import SpecError
+from job.join_spec.checkpoint import checkpoint_location
+from job.join_spec.document import parsed
 from job.join_spec.durations import Delay, Duration, PositiveDuration
 from job.join_spec.registry import SchemaRegistrySpec
 from job.join_spec.security import KafkaSecurity
 from job.join_spec.starts import NamedStart
-from job.join_spec.text import filled, parsed, problems_of
+from job.join_spec.text import problems_of
+from job.join_spec.variables import filled, variables_hidden
 
 # Spark pins these into a checkpoint, and Kafka and Prometheus put them into names.
 Name = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]*$", max_length=100)]
 Expression = Annotated[str, Field(min_length=1, max_length=10_000)]
+
+
+# Kafka's brokers keep their own records there (org.apache.kafka.common.internals.Topic).
+_INTERNAL_TOPICS = {
+    "__consumer_offsets", "__transaction_state", "__share_group_state", "__cluster_metadata",
+    "__remote_log_metadata",
+}  # fmt: skip
 
 
 def _legal_topic(topic: str) -> str:
@@ -38,10 +50,48 @@ def _legal_topic(topic: str) -> str:
             "is not a Kafka topic name: use 1 to 249 letters, digits, '.', '_' or '-', "
             "and not '.' or '..'"
         )
+    if topic in _INTERNAL_TOPICS:
+        raise ValueError("is an internal topic of Kafka: name a topic of your own")
     return topic
 
 
 Topic = Annotated[str, AfterValidator(_legal_topic)]
+
+
+# More than all brokers of the world send; with more the estimates would overflow.
+_RATE_MAX = 1_000_000_000
+
+
+def _no_boolean(value: Any) -> Any:
+    """Python counts True as 1."""
+    if isinstance(value, bool):
+        raise ValueError("must be a number")
+    return value
+
+
+def _possible_rate(rate: float) -> float:
+    if rate > _RATE_MAX:
+        raise ValueError(f"must be at most {_RATE_MAX:,} records per second")
+    return rate
+
+
+Rate = Annotated[
+    float,
+    Field(gt=0, allow_inf_nan=False),
+    BeforeValidator(_no_boolean),
+    AfterValidator(_possible_rate),
+]
+
+
+def _legible_name(name: str) -> str:
+    """Control characters, line breaks and marks that reorder text make a name nobody can type."""
+    legible = name.replace(" ", "")
+    if not legible or any(unicodedata.category(each)[0] in "CZ" for each in legible):
+        raise ValueError("must not be empty or hold control characters or line breaks")
+    return name
+
+
+ColumnName = Annotated[str, Field(max_length=255), AfterValidator(_legible_name)]
 
 
 class JoinType(StrEnum):
@@ -76,9 +126,13 @@ class KafkaSpec(_Frozen):
     def _host_and_port(cls, servers: str) -> str:
         if "@" in servers:
             raise ValueError("holds a name or password: say them under kafka.security")
-        for server in servers.split(","):
-            if not re.fullmatch(r"\s*\S+:\d{1,5}\s*", server):
-                raise ValueError(f"{server!r} is not host:port, e.g. localhost:9092")
+        for number, server in enumerate(servers.split(","), start=1):
+            # The entry is not quoted: it may hold a password.
+            found = re.fullmatch(r"\s*[^\s/]+:(\d{1,5})\s*", server, re.ASCII)
+            if found is None:
+                raise ValueError(f"entry {number} is not host:port, e.g. localhost:9092")
+            if not 1 <= int(found[1]) <= 65_535:
+                raise ValueError(f"entry {number} has a port that is not between 1 and 65535")
         return servers
 
 
@@ -120,10 +174,8 @@ class SideSpec(_Frozen):
     """After this much silence of the side its event time follows the clock, so that the other
     side's unmatched rows come out; left out, they wait."""
     expected_rate: Annotated[
-        float | None,
+        Rate | None,
         Field(
-            gt=0,
-            allow_inf_nan=False,
             description="Records per second of the topic. `streamjoin plan` estimates from it what "
             "the join will need; nothing else depends on it.",
         ),
@@ -194,7 +246,7 @@ class OutputSpec(_Frozen):
     topic: Topic
     key: Expression | None = None
     """The output record's key: an output column or an expression; none means no key."""
-    columns: Annotated[dict[str, Expression], Field(min_length=1)] | None = None
+    columns: Annotated[dict[ColumnName, Expression], Field(min_length=1)] | None = None
     """Name of each output column and its expression; omitted, all columns of both sides."""
     filter: Expression | None = None
     """Rows that fail it are dropped after the join."""
@@ -242,16 +294,7 @@ class JoinSpec(_Frozen):
     """`drop`: rows behind the watermark are counted and dropped."""
     tests: list[JoinTest] = []
 
-    @field_validator("checkpoint")
-    @classmethod
-    def _no_password(cls, location: str) -> str:
-        """abfss://container@account is a place; s3a://key:secret@bucket holds a secret."""
-        if re.match(r"[a-z0-9]+://[^/@]*:[^/]*@", location, re.IGNORECASE):
-            raise ValueError(
-                "holds a password, and is shown in logs and answers: give it to Hadoop by its "
-                "own settings, e.g. AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY for s3a"
-            )
-        return location
+    _check_checkpoint = field_validator("checkpoint")(checkpoint_location)
 
     @model_validator(mode="after")
     def _bad_records_go_somewhere(self) -> Self:
@@ -320,7 +363,8 @@ def spec_from_yaml(text: str, environment: Mapping[str, str]) -> JoinSpec:
     Raises SpecError with every problem found, not just the first.
     """
     document = filled(parsed(text), environment)
-    return spec_from_document(document)
+    with variables_hidden(text, environment):
+        return spec_from_document(document)
 
 
 def spec_from_document(document: Any) -> JoinSpec:

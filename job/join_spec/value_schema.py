@@ -1,5 +1,6 @@
 """The columns of a topic's JSON value, read from Spark DDL without Spark."""
 
+import logging
 from dataclasses import dataclass
 
 import sqlglot
@@ -12,6 +13,11 @@ _SCALARS = {
     "BOOLEAN", "TINYINT", "SMALLINT", "INT", "BIGINT", "FLOAT", "DOUBLE", "DECIMAL",
     "STRING", "BINARY", "DATE", "TIMESTAMP",
 }  # fmt: skip
+
+# What sqlglot raises on text that is no SQL: some of its parsers do not check what they read.
+PARSER_ERRORS = (SqlglotError, RecursionError, LookupError, ArithmeticError)
+# It logs the text of a statement that it cannot read; the text may hold a secret.
+logging.getLogger("sqlglot").setLevel(logging.CRITICAL)
 
 
 @dataclass(frozen=True)
@@ -40,9 +46,13 @@ class ValueSchema:
 def value_schema(ddl: str, field: str) -> ValueSchema:
     """The columns in `ddl`; SpecError naming `field` where it is no schema we can read."""
     try:
-        tree = sqlglot.parse_one(f"CREATE TABLE t ({ddl})", dialect="spark")
-    except SqlglotError as error:
+        return _read(ddl, field)
+    except PARSER_ERRORS as error:
         raise _refused(field, ddl, "is not Spark DDL, e.g. `id BIGINT, at TIMESTAMP`") from error
+
+
+def _read(ddl: str, field: str) -> ValueSchema:
+    tree = sqlglot.parse_one(f"CREATE TABLE t ({ddl})", dialect="spark")
     table = tree.this if isinstance(tree, exp.Create) else None
     definitions = table.expressions if isinstance(table, exp.Schema) else []
     if not definitions or not all(_is_column(definition) for definition in definitions):

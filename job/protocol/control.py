@@ -8,6 +8,7 @@ import os
 import select
 import socket
 import socketserver
+import stat
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -67,6 +68,8 @@ class Request(BaseModel):
     """For state and why."""
     spec: str | None = None
     """For validate: its YAML."""
+    within_seconds: float = 30.0
+    """How long the caller waits for the answer. For validate."""
 
 
 class Refusal(BaseModel):
@@ -202,13 +205,29 @@ def _noticed(connection: socket.socket, gone: Event) -> Iterator[None]:
 
 
 def _make_way(path: Path) -> None:
-    """Remove what a killed job left behind, but never a living job's socket."""
+    """Remove the socket that a killed job has left behind.
+
+    SetupError where a living job has it, or where the path is anything but a socket.
+    """
     if len(os.fsencode(path)) > _SOCKET_PATH_BYTES_MAX:
         raise SetupError(
             f"the path of the control socket is longer than {_SOCKET_PATH_BYTES_MAX} bytes: "
             f"set STREAMJOIN_SOCKET to a shorter one than {path}"
         )
-    path.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if not stat.S_ISSOCK(path.lstat().st_mode):
+            raise SetupError(
+                f"STREAMJOIN_SOCKET {path} exists and is not a socket; it is left as it is: "
+                "set STREAMJOIN_SOCKET to a path that is free"
+            )
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        raise SetupError(
+            f"STREAMJOIN_SOCKET {path} cannot be used ({error.strerror}): set it to a path in a "
+            "folder that this user may write"
+        ) from error
     with socket.socket(socket.AF_UNIX) as probe:
         try:
             probe.connect(str(path))

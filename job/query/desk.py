@@ -9,19 +9,14 @@ from typing import TypeVar
 import structlog
 from pydantic import BaseModel
 
-from job.errors import BusyError, RequestError, SpecError, StreamjoinError
+from job.errors import BusyError, RequestError, StreamjoinError
 from job.join_spec.expressions import SIDES, Side
-from job.join_spec.model import spec_from_yaml
 from job.join_spec.starts import Starts
 from job.kafka.broker_watch import BrokerWatch
-from job.plan.explain import explained
-from job.plan.fingerprint import refused
 from job.plan.model import JoinPlan
-from job.plan.planner import join_plan
+from job.plan.validation import ValidationRequest
 from job.protocol.answers import (
     FailuresAnswer,
-    FieldProblem,
-    FrozenChange,
     PlanAnswer,
     ProgressAnswer,
     StateAnswer,
@@ -33,6 +28,7 @@ from job.protocol.progress import JobStatus, QueryState
 from job.protocol.reports import StateCensus
 from job.query.account import Account
 from job.query.engine import Engine
+from job.query.validator import Validator
 from job.query.why import why
 
 # A count of a million rows takes a core some 4 s: one in a hundred of its seconds, at most.
@@ -68,6 +64,7 @@ class Desk:
         self._free_at = 0.0
         self._census: StateCensus | None = None
         self._closed = Event()
+        self._validator = Validator()
 
     def start(self) -> None:
         """Begin to count the rows in state, every now and then."""
@@ -75,6 +72,7 @@ class Desk:
 
     def close(self) -> None:
         self._closed.set()
+        self._validator.close()
 
     def status(self) -> JobStatus:
         return self._engine.status().model_copy(
@@ -94,7 +92,7 @@ class Desk:
             "state": lambda: self._rows(_asked_for(request), gone),
             "state_census": lambda: self._counted(gone),
             "why": lambda: self._why(_asked_for(request), gone),
-            "validate": lambda: self._validated(request.spec),
+            "validate": lambda: self._validated(request, gone),
         }
         return answers[request.call]()
 
@@ -122,30 +120,13 @@ class Desk:
 
         return self._one_at_a_time(answer)
 
-    def _validated(self, text: str | None) -> ValidationAnswer:
-        """Nothing is filled in from this process's environment: that would tell it to the asker."""
-        try:
-            plan = join_plan(
-                spec_from_yaml(text or "", {}), state_partitions=self._plan.state_partitions
-            )
-        except SpecError as error:
-            problems = [
-                FieldProblem(field=problem.field, message=problem.message)
-                for problem in error.problems
-            ]
-            return ValidationAnswer(problems=problems, plan=None, checkpoint_changes=None)
-        return ValidationAnswer(
-            problems=[], plan=explained(plan), checkpoint_changes=self._changes(plan)
+    def _validated(self, request: Request, gone: Event) -> ValidationAnswer:
+        spec = ValidationRequest(
+            spec=request.spec or "",
+            state_partitions=self._plan.state_partitions,
+            frozen=self._engine.frozen,
         )
-
-    def _changes(self, plan: JoinPlan) -> list[FrozenChange] | None:
-        frozen = self._engine.frozen
-        if frozen is None:
-            return None
-        return [
-            FrozenChange(field=change.field, frozen=change.frozen, wanted=change.wanted)
-            for change in refused(plan, frozen)
-        ]
+        return self._validator.validated(spec, gone, within_seconds=request.within_seconds)
 
     def _counted(self, gone: Event) -> StateCensus:
         def count() -> StateCensus:

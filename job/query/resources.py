@@ -82,7 +82,7 @@ class Resources:
         return self._lease is not None and self._lease.loss is not None
 
     def check_lease(self) -> None:
-        """Raises CheckpointInUseError where another job has taken the checkpoint over."""
+        """Raises what was found when the lease on the checkpoint was lost."""
         if self._lease is not None and self._lease.loss is not None:
             raise self._lease.loss
 

@@ -53,6 +53,9 @@ _NO_CLIENT = (
 # What Java passes on of the operating system's ENOSPC and EDQUOT.
 _DISK_IS_FULL = ("No space left on device", "Disk quota exceeded")
 
+# And of EROFS and EACCES.
+_CANNOT_WRITE = ("Read-only file system", "(Permission denied)")
+
 # Where Hadoop's clients for stores on other machines have their code.
 _STORES = ("org.apache.hadoop.ipc.", "org.apache.hadoop.hdfs.", "org.apache.hadoop.fs.s3a.")
 
@@ -106,6 +109,12 @@ def failure_of(error: Exception, bootstrap_servers: str) -> StreamjoinError:
         return QueryError(
             f"the disk is full, the checkpoint's or the one for temporary files: {message}. Make "
             "room, then `restart`: nothing is lost",
+            retryable=False,
+        )
+    if any(sign in str(cause.getMessage()) for cause in causes for sign in _CANNOT_WRITE):
+        return QueryError(
+            f"the checkpoint's file system does not accept writes: {message}. Mount it read-write "
+            "or give this user the right to write there, then `restart`: nothing is lost",
             retryable=False,
         )
     if any(_is_of_a_worker(cause) for cause in causes):

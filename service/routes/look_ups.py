@@ -75,7 +75,9 @@ async def explain(request: Request, job: Job, key: Key, limit: Limit = 20) -> Ex
 @look_ups.post(
     "/validate",
     responses=problems(
-        s413="The body is too large.", s415="The body is neither YAML, plain text nor JSON."
+        s413="The body is too large.",
+        s415="The body is neither YAML, plain text nor JSON.",
+        s429="Another spec is being validated; Retry-After gives the seconds to wait.",
     ),
     openapi_extra={
         "requestBody": {
@@ -93,9 +95,10 @@ async def explain(request: Request, job: Job, key: Key, limit: Limit = 20) -> Ex
     },
 )
 async def validate(request: Request, job: Job) -> ValidationView:
-    """Judge a spec: all that is wrong with it, or its plan and whether this checkpoint takes it.
+    """Validate a spec: all of its problems, or its plan and what the checkpoint does not accept.
 
-    `${VAR}` is not filled in. Answered with 200 whatever is wrong with the spec.
+    `${VAR}` is not filled in. Answered with 200 whatever is wrong with the spec. One at a time: a
+    second call waits for its turn.
     """
     question = Question(call="validate", spec=await _spec(request))
     return ValidationView.of(await while_connected(request, job.ask(question, ValidationAnswer)))

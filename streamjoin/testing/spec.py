@@ -10,9 +10,10 @@ from typing import Any, Self
 import yaml
 
 from job.errors import Problem, SpecError
+from job.join_spec.document import parsed
 from job.join_spec.expressions import SIDES, Side
 from job.join_spec.model import JoinSpec, spec_from_document
-from job.join_spec.text import filled, parsed
+from job.join_spec.variables import filled
 from job.plan.model import JoinPlan
 from job.plan.planner import join_plan
 

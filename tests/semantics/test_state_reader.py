@@ -120,8 +120,13 @@ def test_key_that_is_none_of_this_join_is_refused(
     stream, states = reader
     stream.feed(left=[{"k": "x", "t": T0, "a": 1}], right=[{"k": "x", "t": T0, "b": 1}])
 
-    with pytest.raises(RequestError):
+    with pytest.raises(RequestError) as refused:
         states.rows(side, key, last_batch(states), limit=10, cancel=never())
+    if key == ["x", "one"]:
+        assert (
+            "the key part b is of type BIGINT, and the text that was given for it is no such "
+            "value: give it as the job writes it"
+        ) == str(refused.value)
 
 
 def test_look_up_that_nobody_waits_for_any_more_ends(

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from job.errors import BusyError, CheckpointError, ConflictError, RequestError
+from job.errors import BusyError, CheckpointError, ConflictError, RequestError, SetupError
 from job.join_spec.starts import Starts
 from job.protocol.control import REQUEST_BYTES_MAX, Reply, control_socket, reply
 from job.protocol.progress import QueryState
@@ -149,3 +149,38 @@ def test_a_request_of_the_largest_size_is_read_whole(tmp_path: Path) -> None:
 
     assert job.asked is not None
     assert spec == job.asked.spec
+
+
+@pytest.mark.parametrize("kind", ["file", "folder", "link"])
+def test_what_is_no_socket_is_left_as_it_is(tmp_path: Path, job: SmallJob, kind: str) -> None:
+    path, victim = tmp_path / "job.sock", tmp_path / "join.yaml"
+    victim.write_text("name: x\n")
+    match kind:
+        case "file":
+            path.write_text("name: x\n")
+        case "folder":
+            path.mkdir()
+        case "link":
+            path.symlink_to(victim)
+
+    with pytest.raises(SetupError, match="is not a socket"), control_socket(path, job):
+        pass
+    assert path.is_dir() if kind == "folder" else "name: x\n" == path.read_text()
+    assert "name: x\n" == victim.read_text()
+
+
+def test_a_socket_that_a_killed_job_has_left_is_replaced(tmp_path: Path, job: SmallJob) -> None:
+    path = tmp_path / "job.sock"
+    with socket.socket(socket.AF_UNIX) as left_behind:
+        left_behind.bind(str(path))
+
+    with control_socket(path, job), socket.socket(socket.AF_UNIX) as connection:
+        connection.connect(str(path))
+
+
+def test_a_folder_that_cannot_be_made_is_named(tmp_path: Path, job: SmallJob) -> None:
+    (tmp_path / "file").touch()
+    path = tmp_path / "file" / "job.sock"
+
+    with pytest.raises(SetupError, match="set it to a path in a folder"), control_socket(path, job):
+        pass

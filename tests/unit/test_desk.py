@@ -11,7 +11,6 @@ import pytest
 
 from job.errors import BusyError, CancelledError
 from job.kafka.broker_watch import BrokerWatch
-from job.plan.fingerprint import fingerprint
 from job.plan.model import JoinPlan
 from job.protocol.answers import PlanAnswer, StateAnswer, ValidationAnswer
 from job.protocol.control import Request, StateRequest
@@ -187,16 +186,3 @@ def test_what_costs_no_look_up_is_answered_meanwhile(office: Office) -> None:
     for question in ("plan", "progress", "failures"):
         assert office.ask(question) is not None
     assert [] == office.judged().problems
-
-
-def test_a_spec_is_held_against_what_the_checkpoint_has_frozen(office: Office) -> None:
-    assert office.judged(join__type="left_outer").checkpoint_changes is None
-
-    office.query.frozen = fingerprint(plan())
-    assert [] == office.judged(output__filter="cost > 1").checkpoint_changes
-    changes = office.judged(join__type="left_outer", left__watermark_delay="1 minute")
-    assert changes.checkpoint_changes is not None
-    assert [
-        ("join.type", "inner", "left_outer"),
-        ("left.watermark_delay", "10 seconds", "1 minute"),
-    ] == [(each.field, each.frozen, each.wanted) for each in changes.checkpoint_changes]

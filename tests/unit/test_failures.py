@@ -3,6 +3,7 @@
 import socket
 
 import pytest
+from pyspark.errors import PySparkException
 from pyspark.serializers import CPickleSerializer
 from pyspark.util import _load_from_socket
 
@@ -44,3 +45,57 @@ def test_results_that_cannot_be_fetched_as_the_jvm_has_ended_mean_to_try_again()
 
 def test_error_that_is_not_of_the_jvm_is_not_tried_again() -> None:
     assert not failure_of(RuntimeError("no"), "b").retryable
+
+
+class Throwable:
+    """As much of Java's as is read of it."""
+
+    def __init__(self, name: str, message: str) -> None:
+        self._name, self._message = name, message
+
+    def getMessage(self) -> str:  # noqa: N802 - Java's name
+        return self._message
+
+    def getCause(self) -> None:  # noqa: N802
+        return None
+
+    def getClass(self) -> "JavaClass":  # noqa: N802
+        return JavaClass(self._name)
+
+    def getStackTrace(self) -> list[object]:  # noqa: N802
+        return []
+
+    def toString(self) -> str:  # noqa: N802
+        return f"{self._name}: {self._message}"
+
+
+class JavaClass:
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def getName(self) -> str:  # noqa: N802
+        return self._name
+
+    def getSimpleName(self) -> str:  # noqa: N802
+        return self._name.rpartition(".")[2]
+
+    def getSuperclass(self) -> None:  # noqa: N802
+        return None
+
+
+def of_java(name: str, message: str) -> PySparkException:
+    error = PySparkException("planted")
+    error._origin = Throwable(name, message)  # type: ignore[attr-defined]
+    return error
+
+
+@pytest.mark.parametrize("reason", ["Read-only file system", "Permission denied"])
+def test_a_checkpoint_that_cannot_be_written_has_a_remedy(reason: str) -> None:
+    error = of_java("java.io.FileNotFoundException", f"/c/offsets/.7.tmp ({reason})")
+
+    failure = failure_of(error, "b")
+    assert not failure.retryable
+    assert (
+        f"does not accept writes: FileNotFoundException: /c/offsets/.7.tmp ({reason}). Mount"
+        in (str(failure))
+    )

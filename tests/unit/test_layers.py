@@ -19,6 +19,9 @@ ROOMS: dict[str, tuple[str, ...]] = {
         "value_schema",
         "starts",
         "text",
+        "document",
+        "variables",
+        "checkpoint",
         "security",
         "registry",
         "model",
@@ -35,6 +38,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
         "means",
         "explain_load",
         "explain",
+        "validation",
     ),
     "kafka": ("security", "topics", "preflight", "retention", "topic_ids", "broker_watch"),
     "dead_letters": (),
@@ -63,8 +67,10 @@ ROOMS: dict[str, tuple[str, ...]] = {
         "verbs",
         "topics",
         "engine",
+        "validator",
         "desk",
     ),
+    "process": (),
     "__main__": (),
 }
 RANK = {name: rank for rank, name in enumerate(ROOMS)}

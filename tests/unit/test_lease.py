@@ -8,7 +8,7 @@ import pytest
 
 from job.checkpoint import lease
 from job.checkpoint.lease import LEASE, Lease
-from job.errors import CheckpointInUseError
+from job.errors import CheckpointError, CheckpointInUseError
 from tests.polling import wait_until
 
 
@@ -133,6 +133,18 @@ def test_job_that_was_left_behind_learns_that_its_lease_is_taken(beside: Beside)
     assert "process 7 on other" in str(mine.loss)
     mine.release()
     assert "theirs" == beside.documents[LEASE]["id"]
+
+
+def test_job_whose_checkpoint_is_deleted_says_so(beside: Beside) -> None:
+    lost = threading.Event()
+    mine = taken(beside, lost)
+    beside.documents.clear()
+
+    assert lost.wait(10)
+    assert isinstance(mine.loss, CheckpointError)
+    assert "was deleted or moved while this job ran" in str(mine.loss)
+    assert "None" not in str(mine.loss)
+    mine.release()
 
 
 def test_lease_survives_a_file_system_that_fails_for_a_while(

@@ -48,10 +48,10 @@ def test_variable_without_value_or_default_is_named_with_its_field() -> None:
 
 
 def test_value_of_a_variable_cannot_add_fields() -> None:
-    text = example(checkpoint="${WHERE}")
+    text = example(left__filter="${WHERE}")
     spec = spec_from_yaml(text, {"WHERE": "x\non_null_key: drop"})
 
-    assert "x\non_null_key: drop" == spec.checkpoint
+    assert "x\non_null_key: drop" == spec.left.filter
     assert "pass" == spec.on_null_key
 
 

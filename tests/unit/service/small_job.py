@@ -15,6 +15,7 @@ from tests.unit.service.answers import all_answers
 from tests.unit.service.builders import SmallJob, batch, broker_report, status_after
 
 LOOK_UPS = ("state", "state_census", "why")
+ONE_AT_A_TIME = {"busy": (*LOOK_UPS, "validate"), "conflict": LOOK_UPS}
 
 
 def main() -> None:
@@ -28,7 +29,7 @@ def main() -> None:
     }
     job.answers = {
         **all_answers(),
-        **{question: refusals[name] for name in mood for question in LOOK_UPS},
+        **{question: refusals[name] for name in mood for question in ONE_AT_A_TIME[name]},
     }
     with control_socket(Path(path), job):
         signal.pause()

@@ -1,0 +1,151 @@
+"""`${VAR}` in a spec: replaced by the environment's values, which no error message repeats. Pure.
+
+A variable may be a password, and a misspelt field cannot say whether it is.
+"""
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from job.errors import Problem, SpecError
+from job.join_spec.document import parsed
+
+_VARIABLE = re.compile(r"\$(\$)?\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}")
+# Shorter values are words of the messages themselves, and no passwords.
+_VALUE_CHARS_MIN = 4
+# A message must not share this many characters with the value of its field's variable.
+_SHARED_CHARS_MAX = 6
+
+
+def filled(document: Any, environment: Mapping[str, str]) -> Any:
+    """`document` with `${VAR}` and `${VAR:-default}` replaced; `$${VAR}` stands for itself.
+
+    Replaced after YAML was parsed: a variable's value can never add fields. SpecError names each
+    variable that has neither value nor default, and its field.
+    """
+    problems: list[Problem] = []
+
+    def replace(match: re.Match[str], path: str) -> str:
+        escaped, variable, _ = match.groups()
+        if escaped:
+            return match[0][1:]
+        value = _value(match, environment)
+        if value is None:
+            problems.append(
+                Problem(
+                    path,
+                    match[0],
+                    f"the environment has no {variable}: set it, or write ${{{variable}:-default}}",
+                )
+            )
+        return value or ""
+
+    result = _mapped(document, lambda text, path: _VARIABLE.sub(lambda m: replace(m, path), text))
+    if problems:
+        raise SpecError(problems)
+    return result
+
+
+@contextmanager
+def variables_hidden(text: str, environment: Mapping[str, str]) -> Iterator[None]:
+    """A SpecError raised within shows `${VAR}` where it would show the variable's value.
+
+    `text`: the YAML of the spec that the error is about.
+    """
+    try:
+        yield
+    except SpecError as error:
+        raise SpecError(_hidden(error.problems, text, environment)) from None
+
+
+def _hidden(problems: list[Problem], text: str, environment: Mapping[str, str]) -> list[Problem]:
+    if "${" not in text:
+        return problems
+    try:
+        fields = _filled_fields(parsed(text), environment)
+    except SpecError:
+        return problems  # nothing was filled in
+    return [_without_values(problem, fields) for problem in problems]
+
+
+@dataclass(frozen=True)
+class _FilledField:
+    path: str
+    template: str
+    """As written, without defaults: a default may be a password, too."""
+    values: Mapping[str, str]
+    """What stands in the filled text, by the name of its variable."""
+
+    def concerns(self, field: str) -> bool:
+        """Whether the problem of `field` may be about this one."""
+        inner, outer = sorted((self.path, field), key=len, reverse=True)
+        return field == "the file" or inner == outer or inner.startswith((f"{outer}.", f"{outer}["))
+
+
+def _filled_fields(document: Any, environment: Mapping[str, str]) -> list[_FilledField]:
+    fields = []
+
+    def note(text: str, path: str) -> str:
+        used = [match for match in _VARIABLE.finditer(text) if not match[1]]
+        if used:
+            values = {match[2]: _value(match, environment) or "" for match in used}
+            template = _VARIABLE.sub(lambda m: m[0][1:] if m[1] else f"${{{m[2]}}}", text)
+            fields.append(_FilledField(path, template, values))
+        return text
+
+    _mapped(document, note)
+    return fields
+
+
+def _without_values(problem: Problem, fields: list[_FilledField]) -> Problem:
+    value, message = problem.value, problem.message
+    for field in fields:
+        for name, secret in field.values.items():
+            message = _replaced(message, secret, f"${{{name}}}")
+            value = None if value is None else _replaced(value, secret, f"${{{name}}}")
+        if problem.value is not None and field.path == problem.field:
+            value = field.template
+        if field.concerns(problem.field):
+            message = _without_parts(message, field.values)
+    return Problem(problem.field, value, message)
+
+
+def _without_parts(message: str, values: Mapping[str, str]) -> str:
+    """`message` without the words of the values, and without all but the names if that fails."""
+    for name, value in values.items():
+        for part in sorted(re.split(r"[\s,;'\"()=]+", value), key=len, reverse=True):
+            message = _replaced(message, part, f"${{{name}}}")
+        if _share_text(message.replace(f"${{{name}}}", ""), value):
+            return f"is not valid with the value of ${{{name}}}, which is not shown"
+    return message
+
+
+def _share_text(message: str, value: str) -> bool:
+    size = _SHARED_CHARS_MAX
+    return any(value[at : at + size] in message for at in range(len(value) - size + 1))
+
+
+def _replaced(text: str, value: str, name: str) -> str:
+    if len(value) < _VALUE_CHARS_MIN:
+        return text
+    for form in (value, repr(value)[1:-1]):
+        text = text.replace(form, name)
+    return text
+
+
+def _value(match: re.Match[str], environment: Mapping[str, str]) -> str | None:
+    """The variable's value or default; None where it has neither."""
+    return environment.get(match[2], match[3])
+
+
+def _mapped(value: Any, replace: Callable[[str, str], str], path: str = "") -> Any:
+    """`value` with each text in it replaced; `replace` gets the text and its dotted path."""
+    if isinstance(value, dict):
+        return {
+            key: _mapped(item, replace, f"{path}.{key}".lstrip(".")) for key, item in value.items()
+        }
+    if isinstance(value, list):
+        return [_mapped(item, replace, f"{path}[{index}]") for index, item in enumerate(value)]
+    return replace(value, path) if isinstance(value, str) else value

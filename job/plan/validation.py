@@ -1,0 +1,82 @@
+"""Validates a spec in a process of its own: `python -m job.plan.validation`.
+
+Reads a ValidationRequest as JSON from standard input and writes a ValidationAnswer to standard
+output. A spec from outside can cost more than the job has; this process has limits and no secrets.
+"""
+
+import math
+import os
+import resource
+import sys
+from collections.abc import Mapping
+
+from pydantic import BaseModel, ConfigDict
+
+from job.errors import SpecError
+from job.join_spec.model import spec_from_yaml
+from job.plan.explain import explained
+from job.plan.fingerprint import refused
+from job.plan.model import JoinPlan
+from job.plan.planner import join_plan
+from job.protocol.answers import FieldProblem, FrozenChange, ValidationAnswer
+
+# A spec of 64 kB needs 100 MB; Python itself maps 200 MB.
+_MEMORY_BYTES_MAX = 1024 * 1024 * 1024
+# The query's batches come first.
+_NICENESS = 10
+
+
+class ValidationRequest(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    spec: str
+    """YAML. `${VAR}` is not filled in: the answer would show this machine's environment."""
+    state_partitions: int
+    """Of the running query."""
+    frozen: dict[str, str] | None
+    """What the query's checkpoint has frozen, by field; None: the query has no checkpoint yet."""
+
+
+def validated(request: ValidationRequest) -> ValidationAnswer:
+    """All problems of the spec, or its plan and what the checkpoint does not accept of it."""
+    try:
+        plan = join_plan(
+            spec_from_yaml(request.spec, {}), state_partitions=request.state_partitions
+        )
+    except SpecError as error:
+        problems = [
+            FieldProblem(field=problem.field, message=problem.message) for problem in error.problems
+        ]
+        return ValidationAnswer(problems=problems, plan=None, checkpoint_changes=None)
+    return ValidationAnswer(
+        problems=[],
+        plan=explained(plan),
+        checkpoint_changes=None if request.frozen is None else _changes(plan, request.frozen),
+    )
+
+
+def _changes(plan: JoinPlan, frozen: Mapping[str, str]) -> list[FrozenChange]:
+    return [
+        FrozenChange(field=change.field, frozen=change.frozen, wanted=change.wanted)
+        for change in refused(plan, frozen)
+    ]
+
+
+def main() -> None:
+    """The first argument: after how many seconds of CPU time the kernel ends the process."""
+    seconds = math.ceil(float(sys.argv[1]))
+    resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds))
+    resource.setrlimit(resource.RLIMIT_AS, (_MEMORY_BYTES_MAX, _MEMORY_BYTES_MAX))
+    os.nice(_NICENESS)
+    request = ValidationRequest.model_validate_json(sys.stdin.buffer.read())
+    try:
+        answer = validated(request)
+    except MemoryError:
+        message = f"needs more than {_MEMORY_BYTES_MAX:,} bytes of memory: make the spec smaller"
+        problem = FieldProblem(field="the file", message=message)
+        answer = ValidationAnswer(problems=[problem], plan=None, checkpoint_changes=None)
+    sys.stdout.write(answer.model_dump_json())
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,134 @@
+"""Web pages of other sites: their requests are refused, whatever the way they take."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.unit.service.answers import all_answers
+from tests.unit.service.builders import batch, serving, status_after
+from tests.unit.service.calls import call, problem, settings
+
+EVERYWHERE = "0.0.0.0"  # noqa: S104
+UNSAFE = [
+    ("POST", "/v1/validate"),
+    ("POST", "/v1/query/restart"),
+    ("POST", "/v1/query/reset"),
+    ("PUT", "/v1/query/pause"),
+    ("PATCH", "/v1/query/offsets"),
+]
+FOREIGN = [
+    {"origin": "https://evil.example"},
+    {"origin": "null"},
+    {"origin": "http://127.0.0.1:8080.evil.example"},
+    {"origin": "http://127.0.0.1:9090"},
+    {"origin": "http://[::1"},
+    {"sec-fetch-site": "cross-site"},
+    {"sec-fetch-site": "same-site"},
+    {"sec-fetch-site": "cross-site", "origin": "http://127.0.0.1:8080"},
+]
+
+
+@pytest.mark.parametrize("headers", FOREIGN, ids=str)
+@pytest.mark.parametrize(("method", "url"), UNSAFE)
+@pytest.mark.parametrize("has_tokens", [False, True], ids=["without tokens", "with tokens"])
+def test_a_foreign_origin_is_refused_on_every_call_that_sends_something(
+    path: Path, method: str, url: str, headers: dict[str, str], has_tokens: bool
+) -> None:
+    made: dict[str, Any] = {}
+    if has_tokens:
+        tokens = path.with_name("tokens")
+        tokens.write_text("ada control cccccccccccccccc\n")
+        made = {"tokens_file": tokens, "host": EVERYWHERE}
+        headers = {**headers, "authorization": "Bearer cccccccccccccccc"}
+    headers = {**headers, "content-type": "text/plain"}
+    with serving(path, status_after(batch())) as job:
+        answer = call(method, url, settings(path, **made), content="name: x", headers=headers)
+
+    assert 403 == problem(answer)["status"]
+    assert "web pages of other sites" in problem(answer)["detail"]
+    assert (None, []) == (job.asked, job.commands)
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {},
+        {"origin": "http://127.0.0.1:8080"},
+        {"sec-fetch-site": "same-origin", "origin": "http://127.0.0.1:8080"},
+        {"sec-fetch-site": "none"},
+        # Behind a proxy that ends TLS and calls the sidecar by another name.
+        {"sec-fetch-site": "same-origin", "origin": "https://join.example.org"},
+    ],
+    ids=str,
+)
+def test_the_page_itself_and_programs_may_send(path: Path, headers: dict[str, str]) -> None:
+    headers = {**headers, "content-type": "text/yaml"}
+    with serving(path, status_after(batch())) as job:
+        job.answers.update(all_answers())
+        answer = call("POST", "/v1/validate", settings(path), content="name: x", headers=headers)
+
+    assert 200 == answer.status_code
+
+
+@pytest.mark.parametrize("url", ["/", "/metrics", "/v1/query"])
+def test_a_foreign_name_is_refused_where_only_this_machine_calls(path: Path, url: str) -> None:
+    with serving(path, status_after(batch())):
+        for host in ("evil.example", "evil.example:8080", "127.0.0.1.evil.example", ""):
+            answer = call("GET", url, settings(path), headers={"host": host})
+            assert 403 == problem(answer)["status"], host
+        for host in ("localhost:8080", "127.0.0.1", "[::1]:8080"):
+            assert 200 == call("GET", url, settings(path), headers={"host": host}).status_code
+
+
+@pytest.mark.parametrize("url", ["/livez", "/readyz", "/startupz"])
+def test_a_probe_is_answered_under_every_name_and_without_details(path: Path, url: str) -> None:
+    for host in ("10.1.2.3:8080", "evil.example"):
+        answer = call("GET", url, settings(path), headers={"host": host})
+
+        assert (200 if url == "/livez" else 503) == answer.status_code
+        assert str(path) not in answer.text
+
+
+@pytest.mark.parametrize("host", ["10.1.2.3:8080", "service:8080", "join.streaming.svc:8080"])
+@pytest.mark.parametrize("url", ["/", "/metrics"])
+def test_where_others_can_reach_the_sidecar_it_is_scraped_under_every_name(
+    path: Path, url: str, host: str
+) -> None:
+    with serving(path, status_after(batch())):
+        made = settings(path, host=EVERYWHERE)
+
+        assert 200 == call("GET", url, made, headers={"host": host}).status_code
+
+
+@pytest.mark.parametrize("host", ["10.1.2.3:8080", "join.example.org"])
+def test_with_tokens_a_proxy_may_call_by_its_name(path: Path, host: str) -> None:
+    tokens = path.with_name("tokens")
+    tokens.write_text("grafana read aaaaaaaaaaaaaaaa\n")
+    made = settings(path, tokens_file=tokens)
+    headers = {"host": host, "authorization": "Bearer aaaaaaaaaaaaaaaa"}
+    with serving(path, status_after(batch())):
+        for url in ("/", "/metrics", "/v1/query"):
+            assert 200 == call("GET", url, made, headers=headers).status_code
+
+
+def test_head_is_answered_wherever_get_is(path: Path) -> None:
+    described = call("GET", "/openapi.json", settings(path)).json()["paths"]
+    gets = [url for url, operations in described.items() if "get" in operations]
+    query = {"/v1/query/state/{side}": "/v1/query/state/left?key=7"}
+    query["/v1/query/explain"] = "/v1/query/explain?key=7"
+    with serving(path, status_after(batch())) as job:
+        job.answers.update(all_answers())
+        for url in [*gets, "/", "/openapi.json"]:
+            asked = query.get(url, url)
+            get = call("GET", asked, settings(path))
+            head = call("HEAD", asked, settings(path))
+            assert (get.status_code, "") == (head.status_code, head.text), url
+            assert get.headers.keys() == head.headers.keys()
+
+
+def test_head_is_not_possible_where_get_is_not(path: Path) -> None:
+    answer = call("HEAD", "/v1/query/pause", settings(path))
+
+    assert (405, "PUT") == (answer.status_code, answer.headers["allow"])
+    assert "GET, HEAD" == call("DELETE", "/livez", settings(path)).headers["allow"]

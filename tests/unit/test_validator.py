@@ -1,0 +1,204 @@
+"""Validation in a process of its own: what it answers, and that nothing of it outlives its call."""
+
+import json
+import os
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from threading import Event
+
+import psutil
+import pytest
+from structlog.testing import capture_logs
+
+from job.errors import BusyError, CancelledError, JobUnavailableError
+from job.plan.fingerprint import fingerprint
+from job.plan.validation import ValidationRequest, validated
+from job.protocol.answers import ValidationAnswer
+from job.query.validator import Validator
+from tests.polling import wait_until
+from tests.unit.specs import plan, spec_yaml
+
+PATIENCE_SECONDS = 60.0
+HANGS = [sys.executable, "-c", "while True: pass"]
+
+
+def request(text: str | None = None, frozen: dict[str, str] | None = None) -> ValidationRequest:
+    return ValidationRequest(
+        spec=spec_yaml() if text is None else text, state_partitions=2, frozen=frozen
+    )
+
+
+def children() -> list[int]:
+    return [child.pid for child in psutil.Process().children(recursive=True)]
+
+
+@pytest.fixture(autouse=True)
+def _no_process_outlives_its_call() -> None:
+    before = children()
+    yield  # type: ignore[misc]
+    assert before == children()
+
+
+# --- What is answered
+
+
+def test_a_valid_spec_is_answered_with_its_plan() -> None:
+    answer = validated(request())
+
+    assert [] == answer.problems
+    assert answer.plan is not None
+    assert "ad_id" in answer.plan
+    assert answer.checkpoint_changes is None
+
+
+def test_a_spec_is_compared_with_what_the_checkpoint_has_frozen() -> None:
+    frozen = fingerprint(plan())
+
+    assert [] == validated(request(spec_yaml(output__filter="cost > 1"), frozen)).checkpoint_changes
+    text = spec_yaml(join__type="left_outer", left__watermark_delay="1 minute")
+    changes = validated(request(text, frozen)).checkpoint_changes
+    assert changes is not None
+    assert [
+        ("join.type", "inner", "left_outer"),
+        ("left.watermark_delay", "10 seconds", "1 minute"),
+    ] == [(each.field, each.frozen, each.wanted) for each in changes]
+
+
+def test_variables_are_not_filled_in(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KAFKA_PASSWORD", "hunter2-PLANTED")
+    answer = validated(request(spec_yaml(left__filter="campaign = '${KAFKA_PASSWORD}'")))
+
+    assert "the environment has no KAFKA_PASSWORD" in answer.problems[0].message
+    assert "hunter2" not in answer.model_dump_json()
+
+
+@pytest.mark.parametrize(
+    "text", [spec_yaml(), spec_yaml(join__type="outer"), "name: x", "", "a: ["]
+)
+def test_the_process_answers_as_the_function_does(text: str) -> None:
+    asked = request(text, fingerprint(plan()))
+
+    answer = Validator().validated(asked, Event(), within_seconds=PATIENCE_SECONDS)
+    assert validated(asked) == answer
+
+
+# --- Limits
+
+
+def test_a_validation_that_takes_too_long_is_ended() -> None:
+    began = time.monotonic()
+    with pytest.raises(JobUnavailableError, match="took too long and was ended"):
+        Validator(HANGS).validated(request(), Event(), within_seconds=0.5)
+
+    assert time.monotonic() - began < PATIENCE_SECONDS / 2
+
+
+@pytest.mark.parametrize("who", ["the caller", "the job"])
+def test_a_validation_ends_when_nobody_waits_for_it(who: str) -> None:
+    validator, gone = Validator(HANGS), Event()
+    before = children()
+    leave: Callable[[], None] = gone.set if who == "the caller" else validator.close
+    with ThreadPoolExecutor() as pool:
+        waiting = pool.submit(validator.validated, request(), gone, within_seconds=PATIENCE_SECONDS)
+        wait_until(lambda: children() != before, PATIENCE_SECONDS, "the process runs")
+        leave()
+
+        with pytest.raises(CancelledError):
+            waiting.result(PATIENCE_SECONDS)
+
+
+def test_a_second_caller_waits_for_the_first_and_no_longer_than_it_may() -> None:
+    validator, gone = Validator(HANGS), Event()
+    before = children()
+    with ThreadPoolExecutor() as pool:
+        first = pool.submit(validator.validated, request(), gone, within_seconds=PATIENCE_SECONDS)
+        wait_until(lambda: children() != before, PATIENCE_SECONDS, "the process runs")
+
+        with pytest.raises(BusyError, match="one at a time") as refused:
+            validator.validated(request(), Event(), within_seconds=0.1)
+        assert 1 == len(children()) - len(before)
+        assert 1.0 < refused.value.retry_after_seconds <= PATIENCE_SECONDS
+        gone.set()
+        assert isinstance(first.exception(PATIENCE_SECONDS), CancelledError)
+
+
+def test_no_more_than_eight_callers_wait() -> None:
+    validator, gone = Validator(HANGS), Event()
+    with ThreadPoolExecutor(max_workers=9) as pool:
+        calls = [
+            pool.submit(validator.validated, request(), gone, within_seconds=PATIENCE_SECONDS)
+            for _ in range(9)
+        ]
+        wait_until(lambda: validator._places._value == 0, PATIENCE_SECONDS, "all wait")
+
+        with pytest.raises(BusyError, match="8 specs already wait"):
+            validator.validated(request(), Event(), within_seconds=PATIENCE_SECONDS)
+        gone.set()
+        assert all(isinstance(call.exception(PATIENCE_SECONDS), CancelledError) for call in calls)
+
+
+def test_a_second_caller_gets_its_turn() -> None:
+    waited = threading.Barrier(2)
+
+    def validate(validator: Validator) -> ValidationAnswer:
+        waited.wait()
+        return validator.validated(request("name: x"), Event(), within_seconds=PATIENCE_SECONDS)
+
+    validator = Validator()
+    with ThreadPoolExecutor() as pool:
+        answers = [pool.submit(validate, validator) for _ in range(2)]
+        assert answers[0].result(PATIENCE_SECONDS) == answers[1].result(PATIENCE_SECONDS)
+
+
+def test_a_crash_is_logged_and_not_answered() -> None:
+    crashes = Validator([sys.executable, "-c", "raise TypeError('planted')"])
+    with (
+        capture_logs() as logs,
+        pytest.raises(JobUnavailableError, match="ended with exit code 1"),
+    ):
+        crashes.validated(request(), Event(), within_seconds=PATIENCE_SECONDS)
+
+    assert "planted" in logs[0]["reason"]
+
+
+def test_the_process_has_no_secret_of_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KAFKA_PASSWORD", "hunter2-PLANTED")
+    shows = (
+        "import json, os; print(json.dumps({'problems': [], 'plan': json.dumps(dict(os.environ)),"
+        " 'checkpoint_changes': None}))"
+    )
+
+    answer = Validator([sys.executable, "-c", shows]).validated(
+        request(), Event(), within_seconds=PATIENCE_SECONDS
+    )
+    assert "PATH" in json.loads(answer.plan or "")
+    assert "hunter2" not in (answer.plan or "")
+
+
+@pytest.mark.parametrize(
+    ("work", "expected"),
+    [("bytearray(2**31)", "bytes of memory: make the spec smaller"), ("while_true()", "")],
+)
+def test_the_process_limits_itself(work: str, expected: str) -> None:
+    """CPU time, too: nobody is left to end it where the job was killed."""
+    program = (
+        "import job.plan.validation as v\n"
+        "def while_true():\n"
+        "    while True: pass\n"
+        f"v.validated = lambda request: {work}\n"
+        "v.main()"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program, "2"],
+        input=request().model_dump_json(), capture_output=True, text=True, check=False,
+        timeout=PATIENCE_SECONDS, env=os.environ,
+    )  # fmt: skip
+
+    if expected:
+        assert expected in done.stdout
+    else:
+        assert done.returncode < 0, done.stderr
