@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import structlog
 import typer
 
-from job.errors import RegistryError, SecurityError, SpecError, StreamjoinError
+from job.errors import Problem, RegistryError, SecurityError, SpecError, StreamjoinError
 from job.join_spec.model import JoinSpec, spec_from_yaml, spec_json_schema
 from job.plan.explain import explained, facts
 from job.plan.means import means_of
@@ -287,9 +287,12 @@ def kept_running(
 
 def read(path: Path) -> JoinSpec:
     try:
-        text = path.read_text()
+        text = path.read_text(encoding="utf-8")
     except OSError as error:
         raise StreamjoinError(f"cannot be read: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        message = f"is not UTF-8 at byte {error.start + 1}: save it as UTF-8"
+        raise SpecError([Problem("the file", None, message)]) from error
     return spec_from_yaml(text, os.environ)
 
 

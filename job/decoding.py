@@ -8,17 +8,16 @@ Avro and Protobuf come from formats/decoder.py, in Python; from there on all is 
 from collections.abc import Iterator
 
 from job.formats.schemas import OF_A_REGISTRY
+from job.join_spec import record_rules
 from job.join_spec.durations import milliseconds
 from job.join_spec.expressions import column_name
 from job.join_spec.value_schema import Column
 from job.plan.model import SidePlan, position_column
 from job.protocol.progress import REASONS
 
-# A timestamp outside the years that ISO-8601 writes with four digits is no timestamp.
-_MILLIS_MIN, _MILLIS_MAX = -62_135_596_800_000, 253_402_300_799_999
-_ABSURD_UP_TO, _ABSURD_FROM = "timestamp_millis(0)", "timestamp_millis(253402300800000)"
-# ISO-8601 with a sign or with more than four digits of year.
-_ABSURD_YEAR = "'^([+-][0-9]{4,}|[0-9]{5,})-[0-9]{2}-[0-9]{2}'"
+_MILLIS_MIN, _MILLIS_MAX = record_rules.TIMESTAMP_MILLIS_MIN, record_rules.TIMESTAMP_MILLIS_MAX
+_ABSURD_UP_TO = f"timestamp_millis({record_rules.EVENT_TIME_ABOVE_MILLIS})"
+_ABSURD_FROM = f"timestamp_millis({record_rules.EVENT_TIME_BELOW_MILLIS})"
 
 _JSON_OPTIONS = "map('mode','PERMISSIVE','columnNameOfCorruptRecord','{unreadable}',"
 _JSON_OPTIONS += "'allowSingleQuotes','false','allowNonNumericNumbers','false')"
@@ -119,7 +118,7 @@ def _timestamp(raw: str) -> str:
     """
     millis = f"try_cast({raw} AS BIGINT)"
     in_range = f"{millis} BETWEEN {_MILLIS_MIN} AND {_MILLIS_MAX}"
-    iso = f"substr({raw}, 5, 1) = '-' AND substr({raw}, 8, 1) = '-'"
+    iso = " AND ".join(f"substr({raw}, {at}, 1) = '-'" for at in record_rules.ISO_HYPHENS)
     return (
         f"CASE WHEN {in_range} THEN timestamp_millis({millis}) "
         f"WHEN {iso} THEN try_cast({raw} AS TIMESTAMP) END"
@@ -167,8 +166,10 @@ def _json_reason(side: SidePlan) -> str:
     from_json reads the first of several documents and ignores what follows the last brace; the
     costlier look at the whole text is taken only where two braces meet.
     """
-    cut = "TRIM(TRAILING ' \\t\\r\\n' FROM text)"
-    braces_meet = " OR ".join(f"contains(text, '{pair}')" for pair in ("}{", "} {", "}\\n{"))
+    cut = f"TRIM(TRAILING {_quoted(record_rules.JSON_WHITESPACE)} FROM text)"
+    braces_meet = " OR ".join(
+        f"contains(text, {_quoted(pair)})" for pair in record_rules.BRACES_MEET
+    )
     two_documents = f"({braces_meet}) AND try_parse_json(concat('[', text, ']')) IS NULL"
     malformed = (
         f"parsed IS NULL OR NOT endswith({cut}, '}}') OR NOT is_valid_utf8(text) "
@@ -200,7 +201,7 @@ def _reason(side: SidePlan) -> str:
     event_time = f"`{side.event_time_column}`"
     no_such_time = (
         "try_cast(written_event_time AS BIGINT) IS NOT NULL "
-        f"OR written_event_time RLIKE {_ABSURD_YEAR}"
+        f"OR written_event_time RLIKE {_quoted(record_rules.ABSURD_YEAR)}"
     )
     absurd = f"{event_time} <= {_ABSURD_UP_TO} OR {event_time} >= {_ABSURD_FROM}"
     return (

@@ -150,6 +150,8 @@ _MESSAGES: dict[str, Callable[[ErrorDetails], str]] = {
 def _suggestion(path: list[int | str], model: type[BaseModel]) -> str:
     """The field that was probably meant, from the models themselves."""
     for part in path[:-1]:
+        if isinstance(part, int):  # an entry of a list: its model is the list's
+            continue
         inner = _model_in(_fields(model)[str(part)].annotation)
         if inner is None:
             return ""

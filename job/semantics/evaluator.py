@@ -14,7 +14,7 @@ from job.semantics.compiled import Compiled, Env, casted, strict
 from job.semantics.intervals import interval
 from job.semantics.like import like
 from job.semantics.sql_arithmetic import ARITHMETIC, negated
-from job.semantics.sql_cast import cast, date_of, timestamp_of
+from job.semantics.sql_cast import cast
 from job.semantics.sql_functions import BUILDERS, BUILDERS_BY_NAME, compare
 from job.semantics.sql_types import (
     BIGINT,
@@ -36,6 +36,7 @@ from job.semantics.sql_types import (
     decimal_type,
     parse_type,
 )
+from job.semantics.time_text import date_of, timestamp_of
 
 Layout = Mapping[tuple[str, str], tuple[int, SqlType]]
 """Where the value of a column (side, name) stands in an Env, and its type."""

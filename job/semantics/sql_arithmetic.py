@@ -10,7 +10,7 @@ from typing import Any
 from sqlglot import exp
 
 from job.semantics.compiled import Compiled, casted, divisor_first, strict
-from job.semantics.sql_cast import EPOCH, MICROS_PER_DAY, as_float32, fit, instant
+from job.semantics.sql_cast import EPOCH, as_float32, fit, instant
 from job.semantics.sql_types import (
     BIGINT,
     DAY_TIME,
@@ -26,6 +26,7 @@ from job.semantics.sql_types import (
     common_type,
     decimal_of,
 )
+from job.semantics.time_text import MICROS_PER_DAY
 
 Operation = Callable[[Any, Any], Any]
 

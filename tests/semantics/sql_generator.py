@@ -152,7 +152,7 @@ _TEMPLATES = {
         "if({BOOLEAN}, {STRING}, {STRING})", "greatest({STRING}, {STRING})",
         "case when {BOOLEAN} then {STRING} else {STRING} end", "cast({INTEGER} as string)",
         "cast({BOOLEAN} as string)", "cast({DATE} as string)", "cast({TIMESTAMP} as string)",
-        "cast({DECIMAL} as string)",
+        "cast({DECIMAL} as string)", "cast({DOUBLE} as string)",
     ],
     "DATE": [
         "date_add({DATE}, {SMALL})", "date_sub({DATE}, {SMALL})", "to_date({TIMESTAMP})",

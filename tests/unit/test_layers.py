@@ -16,6 +16,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "redaction": (),
     "join_spec": (
         "durations",
+        "record_rules",
         "value_schema",
         "starts",
         "text",
