@@ -80,7 +80,9 @@ def simulate(
     spec: SpecFile,
     left: Annotated[Path, typer.Option(help="JSON lines: one left value a line.")],
     right: Annotated[Path, typer.Option(help="JSON lines: one right value a line.")],
-    batch_size: Annotated[int, typer.Option(min=1, help="Records a side and batch.")] = 1_000,
+    batch_size: Annotated[
+        int, typer.Option(min=1, help="Records of each side in a batch, without `batch` in them.")
+    ] = 1_000,
     trigger: Annotated[
         str | None,
         typer.Option(metavar="DURATION", help="Batches by the records' timestamps instead."),
@@ -92,7 +94,12 @@ def simulate(
         Literal["text", "jsonl"], typer.Option("--format", help="jsonl: the output values alone.")
     ] = "text",
 ) -> None:
-    """Say what would come out of two files, batch by batch: no Spark, no broker."""
+    """Say what would come out of two files, batch by batch: no Spark, no broker.
+
+    A line is a record's value, or an envelope: {"value": …} with any of key, partition, offset,
+    timestamp, batch. A line whose fields are columns of the side is a value. A line that may be
+    either is refused; "envelope": true in it makes it an envelope.
+    """
     with errors_reported(spec):
         lines = simulation_lines(
             planned(read(spec)),

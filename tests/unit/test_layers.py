@@ -30,6 +30,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "plan": (
         "tuning",
         "model",
+        "mirrored",
         "capacity",
         "fingerprint",
         "planner",
