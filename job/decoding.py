@@ -95,12 +95,16 @@ def _unreadable(side: SidePlan) -> str:
 
 
 def _json_type(column: Column) -> str:
-    # Spark's own reader takes a number for seconds and a bad string for garbage.
-    return "STRING" if column.type == "TIMESTAMP" else column.type
+    """The type that from_json reads the column as."""
+    # Spark's own reader takes a number for seconds and a bad string for garbage, and makes -128 of
+    # a TINYINT of 128.
+    return record_rules.READ_AS.get(column.type, column.type)
 
 
 def _value(side: SidePlan, column: Column) -> str:
     raw = f"parsed.`{column.name}`"
+    if column.type == "TINYINT" and not side.format.has_registry:
+        return f"try_cast({raw} AS TINYINT)"
     if column.type != "TIMESTAMP":
         return raw
     return _of_micros(raw) if side.format.has_registry else _timestamp(raw)
@@ -152,10 +156,10 @@ def _written_event_time(side: SidePlan) -> str:
 def _value_reason(side: SidePlan) -> str:
     """What is wrong with the value as such."""
     if side.format.has_registry:
-        bad_timestamp = f"false{_bad_timestamps(side)}"
+        bad_column = f"false{_unreadable_columns(side)}"
         return (
             f"CASE WHEN value IS NULL THEN 'tombstone' WHEN {DECODED}.reason IS NOT NULL "
-            f"THEN {DECODED}.reason WHEN {bad_timestamp} THEN 'schema_mismatch' END"
+            f"THEN {DECODED}.reason WHEN {bad_column} THEN 'schema_mismatch' END"
         )
     return _json_reason(side)
 
@@ -180,16 +184,17 @@ def _json_reason(side: SidePlan) -> str:
         "CASE WHEN value IS NULL THEN 'tombstone' "
         f"WHEN {malformed} THEN '{MALFORMED_JSON}' "
         f"WHEN {unreadable} AND try_parse_json(text) IS NULL THEN '{MALFORMED_JSON}' "
-        f"WHEN {unreadable}{_bad_timestamps(side)} THEN 'schema_mismatch' END"
+        f"WHEN {unreadable}{_unreadable_columns(side)} THEN 'schema_mismatch' END"
     )
 
 
-def _bad_timestamps(side: SidePlan) -> str:
-    """Timestamps beside the event time that are neither null nor readable."""
+def _unreadable_columns(side: SidePlan) -> str:
+    """Columns read as another type first, other than the event time, that are neither null nor
+    of their own type."""
     others = [
         column
         for column in side.schema.columns
-        if column.type == "TIMESTAMP" and column.name != side.event_time
+        if column.type in record_rules.READ_AS and column.name != side.event_time
     ]
     return "".join(
         f" OR (parsed.`{column.name}` IS NOT NULL AND {_value(side, column)} IS NULL)"

@@ -25,3 +25,6 @@ EVENT_TIME_BELOW_MILLIS = TIMESTAMP_MILLIS_MAX + 1
 ABSURD_YEAR = "^([+-][0-9]{4,}|[0-9]{5,})-[0-9]{2}-[0-9]{2}"
 """ISO-8601 with a sign or with more than four digits of year. The same in Java's and Python's
 regular expressions."""
+
+READ_AS = {"TIMESTAMP": "STRING", "TINYINT": "SMALLINT"}
+"""Column types whose JSON is read as another type first, then checked by the job's own rule."""

@@ -21,12 +21,14 @@ from job.semantics.json_document import (
     has_a_name_twice,
     without_lone_surrogates,
 )
-from job.semantics.json_values import MismatchError, members_read, reader, text_of
+from job.semantics.json_values import MismatchError, members_read, reader
 from job.semantics.sql_cast import cast
 from job.semantics.sql_types import (
     BIGINT,
+    INT_RANGES,
     STRING,
     TIMESTAMP,
+    TINYINT,
     NotExactError,
     SqlRuntimeError,
     SqlType,
@@ -72,11 +74,7 @@ class RecordDecoder:
             (column.name, _type_of(side, column.name, column.type))
             for column in side.schema.columns
         ]
-        # A TIMESTAMP is read as text first: the job has its own rule for it.
-        self._readers = {
-            name: _text_or_null if kind == TIMESTAMP else reader(kind)
-            for name, kind in self._columns
-        }
+        self._readers = {name: reader(_READ_AS.get(kind, kind)) for name, kind in self._columns}
         self._event_time = side.event_time
         self._in_value = side.schema.column(side.event_time) is not None
         self._max_ahead_ms = milliseconds(side.max_event_time_ahead)
@@ -104,10 +102,7 @@ class RecordDecoder:
             return reason or "unparsable_event_time"
         if self._is_too_far_ahead(at, record.timestamp_us):
             return "future_event_time"
-        values = [
-            timestamp(_str(read[name])) if kind == TIMESTAMP else read[name]
-            for name, kind in self._columns
-        ]
+        values = [_own_value(kind, read[name]) for name, kind in self._columns]
         own = (record.key, record.timestamp_us, record.partition, record.offset)
         return DecodedRow(record, (*values, *own), at, at)
 
@@ -118,9 +113,10 @@ class RecordDecoder:
         except MismatchError:
             # The job then has try_parse_json judge the text, which takes no name twice.
             return "malformed_json" if has_a_name_twice(members) else "schema_mismatch"
-        others = (n for n, kind in self._columns if kind == TIMESTAMP and n != self._event_time)
-        if any(read[name] is not None and timestamp(_str(read[name])) is None for name in others):
-            return "schema_mismatch"
+        for name, kind in self._columns:
+            is_absent = read[name] is None or name == self._event_time
+            if not is_absent and _own_value(kind, read[name]) is None:
+                return "schema_mismatch"
         return read
 
     def _written_event_time(self, record: InputRecord, read: dict[str, Value]) -> str | None:
@@ -143,8 +139,18 @@ def _type_of(side: SidePlan, name: str, ddl: str) -> SqlType:
         raise NotExactError(f"{error}, in the {side.side} side's column {name}") from error
 
 
-def _text_or_null(raw: Json) -> Value:
-    return None if raw is None else text_of(raw)
+_READ_AS = {parse_type(own): parse_type(first) for own, first in record_rules.READ_AS.items()}
+
+
+def _own_value(kind: SqlType, read: Value) -> Value:
+    """The value of a column that was read as another type first; None where it is not of its own
+    type."""
+    if kind == TIMESTAMP:
+        return timestamp(_str(read))
+    if kind == TINYINT and isinstance(read, int):
+        low, high = INT_RANGES["TINYINT"]
+        return read if low <= read <= high else None
+    return read
 
 
 def _str(value: Value) -> str | None:

@@ -92,7 +92,7 @@ def _boolean(raw: Json) -> Value:
 def _integer(raw: Json, kind: SqlType) -> Value:
     low, high = INT_RANGES[kind.name]
     if kind.name == "TINYINT":
-        high = 255  # Jackson takes a byte without a sign, too, and Spark 4.3.0 keeps its bits
+        high = 255  # Jackson also takes an unsigned byte, and Spark 4.3.0 keeps its bits
     if not isinstance(raw, Number) or set(raw) & set(".eE") or not low <= int(raw) <= high:
         raise MismatchError
     value = int(raw)

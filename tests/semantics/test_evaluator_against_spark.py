@@ -140,8 +140,10 @@ def test_functions_that_do_not_fail_and_nested_values_are_sparks(spark: SparkSes
             **dict.fromkeys(COLUMNS),
             "i": value, "j": other, "y": value, "n": 2**63 - 1 if value == 2 else value,
             "m": other, "x": None if value is None else value * 1e7, "z": 1.5, "s": text,
-            "f": None if value is None else value / 1000, "p": value and Decimal(value) / 4,
-            "q": other and Decimal(other).scaleb(-2), "t": datetime(2024, 1, 31, 5, tzinfo=UTC),
+            "f": None if value is None else value / 1000,
+            "p": None if value is None else Decimal(value) / 4,
+            "q": None if other is None else Decimal(other).scaleb(-2),
+            "t": datetime(2024, 1, 31, 5, tzinfo=UTC),
             "r": None if value is None else [value, None, other][: value % 4],
         }
         for value, text in zip(values, texts, strict=True)
