@@ -93,4 +93,4 @@ def _renamed(part: Expression, side: Side, name: str) -> Expression:
     root = exp.paren(tree)
     for column in list(root.find_all(exp.Column)):
         column.replace(exp.column(exp.to_identifier(name, quoted=True), table=side))
-    return Expression(part.text, root.this)
+    return Expression(root.this.sql(dialect="spark"), root.this)

@@ -119,9 +119,9 @@ def _type_of(tree: exp.DataType) -> SqlType:
     name, _, parameters = text.upper().replace(" ", "").partition("(")
     if not parameters and name in _SIMPLE:
         return _SIMPLE[name]
-    numbers = [int(part) for part in parameters.removesuffix(")").split(",") if part.isdigit()]
-    if name == "DECIMAL" and len(numbers) <= 2:
-        return decimal_type(*(numbers or [10]))
+    numbers = parameters.removesuffix(")").split(",") if parameters else ["10"]
+    if name == "DECIMAL" and len(numbers) <= 2 and all(part.isdigit() for part in numbers):
+        return decimal_type(*map(int, numbers))
     raise NotExactError(f"type {text}")
 
 

@@ -2,6 +2,7 @@
 
 import pytest
 
+from job.plan.explain import explained
 from job.plan.mirrored import mirrored_filters
 from tests.unit.specs import plan
 
@@ -63,3 +64,9 @@ def test_a_one_sided_condition_on_a_key_is_mirrored():
     assert ["`left_k` = 7"] == mirrored(
         "left", join__type="inner", join__condition="right.n = 7 and left.v < right.v"
     )
+
+
+def test_the_plan_names_what_the_other_sides_filter_implies():
+    text = explained(plan(left__filter="ad_id = 7"), None)
+
+    assert "only rows that can match: right.`ad_id` = 7" in text
