@@ -138,7 +138,7 @@ class Simulator:
                 self._books.drops.append(Drop(side, row.record, f"fails {side}.filter"))
             elif not plan.enters_join(row):
                 null = plan.has_null_key(row)
-                reason = "null key" if null else "fails join.condition"
+                reason = "null key" if null else "can match no row"
                 self._books.drops.append(Drop(side, row.record, reason))
             else:
                 entering.append(row)

@@ -12,11 +12,15 @@ from hypothesis import strategies as st
 from tests.semantics.join_cases import STATE_STORES, Case, Data, Idle, Restart, Step
 
 EPOCH_MS = 1_700_000_000_000
-SCHEMA = "k INT, g STRING, t TIMESTAMP, v INT, s STRING, d DECIMAL(6,2), at TIMESTAMP"
+SCHEMA = "k INT, g STRING, t TIMESTAMP, v INT, s STRING, d DECIMAL(6,2), at TIMESTAMP, "
+SCHEMA += "r ARRAY<INT>, q STRUCT<a: INT, b: STRING>"
 
 JOIN_TYPES = ["inner", "left_outer", "right_outer", "full_outer", "left_semi", "left_anti"]
 _KEYS = [["k"], ["k"], ["k", "g"], ["k % 2"], ["lower(g)", "k"], ["coalesce(k, 0)"], ["g"]]
+_KEYS += [["r"], ["q"], ["q.a", "k"]]
 _FILTERS = ["v > 0", "s <> 'x'", "v % 2 = 0 or s is null", "v > 1000", "s like 'a%'", "d < 1.5"]
+_FILTERS += ["k = 1", "k > 0 and v < 4", "g = 'a'", "k in (0, 2)", "k is not null", "g <> 'b'"]
+_FILTERS += ["k between 1 and 2", "k % 2 = 0", "g like 'a%' or k = 2", "k = v"]
 _FILTERS += ["at > timestamp'2023-11-14 22:13:30'", "cast(v as double) / 2 >= 1"]
 _ONE_SIDED = [
     "{0}.v <> 3",
@@ -24,12 +28,15 @@ _ONE_SIDED = [
     "{0}.s like 'a%'",
     "{0}.v % 2 = 0",
     "{0}.v in (1, 2)",
+    "{0}.k = 1",
+    "{0}.g <> 'b'",
+    "{0}.k is null",
 ]
 _TWO_SIDED = [
     "left.v < right.v", "left.v + right.v <> 4", "left.s <> right.s", "left.s = right.s",
     "left.d <=> right.d", "coalesce(left.v, 0) >= coalesce(right.v, 1)",
     "left.v = 1 or right.v = 1", "case when left.v > 2 then right.v > 2 else true end",
-    "concat(left.s, right.s) like '%b%'",
+    "concat(left.s, right.s) like '%b%'", "left.k < right.v", "right.k <= left.v",
 ]  # fmt: skip
 _LEFT_COLUMNS = {"lk": "left.k", "lt": "left.t", "lv": "left.v * 2", "ls": "upper(left.s)"}
 _LEFT_COLUMNS |= {"ld": "left.d + 1", "late": "left.at + interval 1 hour"}
@@ -58,11 +65,6 @@ def cases(draw: st.DrawFn) -> Case:
         "checkpoint": "./checkpoint",
         "on_bad_record": "drop",
     }
-    # A full outer join on `=` would join null keys with each other in Spark.
-    if join_type == "full_outer" and (not null_safe or "condition" in spec["join"]):
-        spec["on_null_key"] = "drop"
-        if "=" in spec["join"].get("condition", "").replace("<=>", "").replace(">=", ""):
-            del spec["join"]["condition"]
     steps = draw(_steps(times))
     store = draw(st.sampled_from(STATE_STORES))
     return Case(spec, steps, store, draw(st.sampled_from([1, 1, 1, 2, 3])))
@@ -160,6 +162,8 @@ def _lines(times: st.SearchStrategy[int]) -> st.SearchStrategy[str]:
         "v": st.sampled_from([0, 1, 2, 3, 4, None]),
         "s": st.sampled_from(["a", "ab", "x", None]),
         "d": st.sampled_from([0, 1.5, -2.25, "3.10", None]),
+        "r": st.sampled_from([[1], [1], [1, None], [], None]),
+        "q": st.sampled_from([{"a": 1}, {"a": 1, "b": "x"}, {"a": None}, None]),
         "at": st.sampled_from([None, "2023-11-14T22:13:30Z", "2023-11-15 01:02:03.456"]),
     })  # fmt: skip
     good = row.map(json.dumps)

@@ -161,7 +161,8 @@ def _id(headers: Any) -> str:
 
 def _conf_of(plan: JoinPlan) -> dict[str, str]:
     """The plan's own conf, as far as it can be set on a running session."""
-    conf = {name: value for name, value in plan.spark_conf.items() if name.startswith(_STREAMING)}
+    changeable = (_STREAMING, "spark.sql.constraintPropagation.")
+    conf = {name: value for name, value in plan.spark_conf.items() if name.startswith(changeable)}
     conf["spark.sql.shuffle.partitions"] = str(plan.state_partitions)
     conf[f"{_STREAMING}queryEvolution.enableSourceEvolution"] = "false"  # memory has no names
     conf[f"{_STREAMING}numRecentProgressUpdates"] = "100"

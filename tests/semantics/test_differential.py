@@ -135,6 +135,10 @@ def delay_forgotten(monkeypatch):
     monkeypatch.setattr(event_time.WatermarkTracker, "observe", without_delay)
 
 
+def filter_of_the_other_side_forgotten(monkeypatch):
+    monkeypatch.setattr(simulation_plan, "mirrored_filters", lambda *_: ())
+
+
 PLANTED = {
     strict_bound_for_a_non_strict_one: "state_rows|output|removed_rows",
     matched_flag_lost: "output",
@@ -144,6 +148,7 @@ PLANTED = {
     watermark_kept_over_a_restart_for_each_side: "watermark_ms",
     watermark_of_the_faster_side: "watermark_ms",
     delay_forgotten: "watermark_ms",
+    filter_of_the_other_side_forgotten: "state_rows",
 }
 
 
@@ -153,7 +158,10 @@ def test_a_bug_planted_in_the_specification_is_caught(spark: SparkSession, monke
     if plant is watermark_kept_over_a_restart_for_each_side:
         ahead = Data([row(9, 15_000)], [row(9, 50_000)])
         steps = (ahead, Restart(), Data([row(9, 99_000)], []), Data([row(9, 99_000)], []))
+    made = case(steps=steps)
+    if plant is filter_of_the_other_side_forgotten:
+        made.spec["left"]["filter"] = "k <> 2"
     plant(monkeypatch)
 
     with pytest.raises(differential.DifferenceError, match=rf"batch \d+, ({PLANTED[plant]}): "):
-        differential.check(spark, case(steps=steps))
+        differential.check(spark, made)

@@ -16,6 +16,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "redaction": (),
     "join_spec": (
         "durations",
+        "record_rules",
         "value_schema",
         "starts",
         "text",
@@ -32,6 +33,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "plan": (
         "tuning",
         "model",
+        "mirrored",
         "capacity",
         "fingerprint",
         "planner",
