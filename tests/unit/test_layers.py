@@ -36,6 +36,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
         "explain_load",
         "explain",
     ),
+    "event_time": ("partitions", "watermark", "fair_reading"),
     "kafka": ("security", "preflight", "retention", "broker_watch"),
     "dead_letters": (),
     "semantics": (),
