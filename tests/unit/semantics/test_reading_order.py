@@ -6,17 +6,12 @@ The condition is that no record is behind the newest earlier record of its own p
 
 import json
 from collections import Counter
-from collections.abc import Callable, Mapping
-from dataclasses import replace
 from random import Random
 
 import pytest
 
-from job.event_time import watermark
-from job.event_time.partitions import Partition, Partitions
-from job.event_time.watermark import SideEventTime, side_event_time, watermark_ms
 from job.join_spec.durations import milliseconds
-from job.join_spec.expressions import SIDES, Side
+from job.join_spec.expressions import SIDES
 from job.join_spec.model import spec_from_document
 from job.plan.model import JoinPlan
 from job.plan.planner import join_plan
@@ -25,6 +20,7 @@ from job.semantics.backlog import PlannedBatch
 from job.semantics.json_records import InputRecord
 from job.semantics.simulate import SimulatedBatch, Simulator
 from job.semantics.simulation_plan import simulation_plan
+from tests.semantics.planted_rules import WRONG_RULES, Rule
 from tests.semantics.reading_orders import Reading, Topics, in_one_batch, reading, topics
 
 T = 1_700_000_000_000
@@ -126,54 +122,11 @@ def test_a_catch_up_gives_the_same_results_in_every_reading_order(join_type: str
         assert seen[what] > EXAMPLES / 10, (what, seen)
 
 
-Times = Mapping[int, Partition]
+@pytest.mark.parametrize("wrong", WRONG_RULES, ids=lambda rule: rule.__name__)
+def test_a_wrong_rule_loses_rows(monkeypatch: pytest.MonkeyPatch, wrong: Rule) -> None:
+    monkeypatch.setattr(event_time, "watermark_ms", wrong)
 
-
-def backlog_ignored(partitions: Times) -> SideEventTime:
-    """As Spark does it: the newest event time of the side."""
-    return side_event_time({n: replace(p, latest_offset=0) for n, p in partitions.items()})
-
-
-def fastest_partition_of_a_backlog(partitions: Times) -> SideEventTime:
-    if any(p.has_backlog and p.event_time_ms is None for p in partitions.values()):
-        return SideEventTime(None)
-    return backlog_ignored({n: p for n, p in partitions.items() if p.has_backlog} or partitions)
-
-
-def unknown_times_ignored(partitions: Times) -> SideEventTime:
-    known = {n: p for n, p in partitions.items() if p.event_time_ms is not None}
-    return side_event_time(known)
-
-
-@pytest.mark.parametrize(
-    "planted", [backlog_ignored, fastest_partition_of_a_backlog, unknown_times_ignored]
-)
-def test_a_bug_planted_in_the_time_of_a_side_is_caught(
-    monkeypatch: pytest.MonkeyPatch, planted: Callable[[Times], SideEventTime]
-) -> None:
-    monkeypatch.setattr(watermark, "side_event_time", planted)
-
-    with pytest.raises(AssertionError):
-        search("left_outer")
-
-
-def delay_forgotten(partitions: Partitions, _: Mapping[Side, int]) -> int | None:
-    return watermark_ms(partitions, dict.fromkeys(SIDES, 0))
-
-
-def faster_side(partitions: Partitions, delays_ms: Mapping[Side, int]) -> int | None:
-    times = [watermark_ms(Partitions(p, p), delays_ms) for p in (partitions.left, partitions.right)]
-    return None if None in times else max(times)
-
-
-@pytest.mark.parametrize("planted", [delay_forgotten, faster_side])
-def test_a_bug_planted_in_the_watermark_is_caught(
-    monkeypatch: pytest.MonkeyPatch,
-    planted: Callable[[Partitions, Mapping[Side, int]], int | None],
-) -> None:
-    monkeypatch.setattr(event_time, "watermark_ms", planted)
-
-    with pytest.raises(AssertionError):
+    with pytest.raises(AssertionError, match="seed"):
         search("left_outer")
 
 
