@@ -80,10 +80,19 @@ def simulate(
     spec: SpecFile,
     left: Annotated[Path, typer.Option(help="JSON lines: one left value a line.")],
     right: Annotated[Path, typer.Option(help="JSON lines: one right value a line.")],
-    batch_size: Annotated[int, typer.Option(min=1, help="Records a side and batch.")] = 1_000,
+    batch_size: Annotated[
+        int,
+        typer.Option(
+            min=1,
+            help="Records a side and batch, of each partition its share of what is left to read.",
+        ),
+    ] = 1_000,
     trigger: Annotated[
         str | None,
-        typer.Option(metavar="DURATION", help="Batches by the records' timestamps instead."),
+        typer.Option(
+            metavar="DURATION",
+            help="Batches by the records' timestamps instead: a record arrives in its batch.",
+        ),
     ] = None,
     explain: Annotated[
         str | None, typer.Option(metavar="KEY", help="Tell the story of one key.")
