@@ -100,9 +100,10 @@ class WatermarkTracker:
         return None if time is None else time - self.delays_ms[side]
 
     def forget_sides(self) -> None:
-        """A restart: the commit log holds the watermark, not how far each partition was.
+        """A restart that finds no event times: Spark's checkpoint holds the watermark alone.
 
-        So after a restart the watermark stands still until rows of both sides have been read again.
+        The watermark then stands still until rows of both sides have been read again, and of each
+        partition with a backlog.
         """
         for side in SIDES:
             self._newest_ms[side].clear()

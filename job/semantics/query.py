@@ -64,10 +64,15 @@ class JoinQuery:
             return False
         return self.operator.should_run_another_batch(self._watermarks, self._tracker.advance())
 
-    def restart(self) -> None:
-        """Stopped after a committed batch and started again on the same checkpoint."""
+    def restart(self, *, times_lost: bool = False) -> None:
+        """Stopped after a committed batch and started again on the same checkpoint.
+
+        `times_lost`: a crash has lost the event times of the partitions, which the job writes into
+        the checkpoint beside Spark's files. It may also lose a part of them.
+        """
         self._tracker.advance()
-        self._tracker.forget_sides()
+        if times_lost:
+            self._tracker.forget_sides()
         self._just_restarted = True
 
     def _read(self, side: Side, rows: Sequence[Row]) -> SideRead:

@@ -116,8 +116,8 @@ class Simulator:
     def needs_batch_without_data(self) -> bool:
         return self._query.needs_batch_without_data()
 
-    def restart(self) -> None:
-        self._query.restart()
+    def restart(self, *, times_lost: bool = False) -> None:
+        self._query.restart(times_lost=times_lost)
 
     def _readable(self, side: Side, records: Sequence[InputRecord]) -> list[DecodedRow]:
         plan, rows = self.plan.side(side), []

@@ -37,6 +37,7 @@ _LEFT_COLUMNS |= {"ld": "left.d + 1", "late": "left.at + interval 1 hour"}
 _RIGHT_COLUMNS = {"rk": "right.k", "rt": "right.t", "rv": "coalesce(right.v, -1)", "rd": "right.d"}
 _OUTPUT_FILTERS = ["lv > 2", "lk is not null", "ls <> 'X' or ls is null"]
 
+_PAUSES = [Idle(), Idle(), Restart(), Restart(True), Restart(True, times_lost=True)]
 _BAD_LINES = ["{", "[1]", '{"k": "x"}', '{"k": 1}', '{"k": 1, "t": "soon"}', '{"k": 1, "t": -5}']
 _BAD_LINES += ['{"value": null}', '{"k": 1, "t": 1e3}', '{"k": 1.5, "t": 1700000000000}']
 
@@ -152,7 +153,7 @@ def _steps(draw: st.DrawFn, times: st.SearchStrategy[int]) -> list[Step]:
         steps.append(Data(*read, ahead=draw(st.sampled_from([0, 0, 1, 3]))))
         moment += draw(st.sampled_from([10_000, 15_000, 2_500, 30_000]))
         if draw(st.integers(0, 2)) == 2:
-            steps.append(draw(st.sampled_from([Idle(), Idle(), Restart(), Restart(True)])))
+            steps.append(draw(st.sampled_from(_PAUSES)))
     return steps
 
 

@@ -56,6 +56,8 @@ class Restart:
     """Stopped, perhaps before a batch without data that is due, and started again."""
 
     before_batch_without_data: bool = False
+    times_lost: bool = False
+    """The event times of the partitions, by a crash."""
 
 
 Step = Data | Idle | Restart
@@ -118,6 +120,7 @@ class Phase:
     batches: Sequence[PlannedBatch]
     """One without records is a batch without data, which Spark decides to run by itself."""
     runs_batches_without_data: bool = True
+    ends: Restart = Restart()
 
 
 class Records:
@@ -160,9 +163,9 @@ def specified(case: Case) -> tuple[list[Batch], list[Phase]]:
         while waits and simulator.needs_batch_without_data():
             run(replace(planned, left=(), right=()))
         if isinstance(step, Restart) and current:
-            phases.append(Phase(tuple(current), waits))
+            phases.append(Phase(tuple(current), waits, step))
             current = []
-            simulator.restart()
+            simulator.restart(times_lost=step.times_lost)
     return batches, phases
 
 

@@ -6,7 +6,7 @@ partitions there is no order: one may be minutes of event time behind another.
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from random import Random
 
 from job.join_spec.expressions import SIDES, Side
@@ -28,10 +28,11 @@ class Topics:
 
 @dataclass(frozen=True)
 class Reading:
-    """The batches that read a backlog, and after which of them the query is started again."""
+    """The batches that read a backlog."""
 
     batches: Sequence[PlannedBatch]
-    restarts: frozenset[int]
+    restarts: Mapping[int, bool] = field(default_factory=dict)
+    """The batches after which the query is started again, and whether that loses event times."""
 
 
 def topics(random: Random, start_ms: int, delays_ms: Mapping[Side, int]) -> Topics:
@@ -79,12 +80,12 @@ def reading(random: Random, read: Topics) -> Reading:
         batches.append(_batch(rest, counts))
     batches.append(_batch(rest, {}))
     batches = [batch for batch in batches if not batch.is_empty]
-    restarts = {n for n in range(len(batches)) if random.random() < 0.1}
-    return Reading(batches, frozenset(restarts))
+    restarts = [n for n in range(len(batches)) if random.random() < 0.15]
+    return Reading(batches, {number: random.random() < 0.5 for number in restarts})
 
 
 def in_one_batch(read: Topics) -> Reading:
-    return Reading([_batch({side: dict(read.of(side)) for side in SIDES}, {})], frozenset())
+    return Reading([_batch({side: dict(read.of(side)) for side in SIDES}, {})])
 
 
 def _batch(rest: dict[Side, Partitions], counts: Mapping[tuple[Side, int], int]) -> PlannedBatch:

@@ -92,6 +92,7 @@ class _Run:
         self._spark = spark
         self._case = case
         self._topics = {side: MemoryTopic(spark) for side in SIDES}
+        self._event_times = _EventTimes(case.plan)
         self._folder = folder
         self._output: dict[int, Counter[tuple[str, str | None, str]]] = {}
 
@@ -99,11 +100,12 @@ class _Run:
         batches: list[Batch] = []
         for phase in phases:
             batches += self._phase(phase)
+            if phase.ends.times_lost:
+                self._event_times = _EventTimes(self._case.plan)
         return batches
 
     def _phase(self, phase: Phase) -> list[Batch]:
         waiting = list(phase.batches)
-        event_times = _EventTimes(self._case.plan)
         started: Future[StreamingQuery] = Future()
         running = self._feed(waiting)
 
@@ -112,7 +114,7 @@ class _Run:
             self._output[batch_id] = Counter(
                 (_id(row.headers), row.key, canonical(row.value)) for row in rows.collect()
             )
-            if (to_ms := event_times.watermark_after(running)) is not None:
+            if (to_ms := self._event_times.watermark_after(running)) is not None:
                 raise_watermark(started.result(_START_SECONDS), to_ms)
             running = self._feed(waiting)
 

@@ -8,6 +8,7 @@ from pyspark.sql import SparkSession
 from job.semantics import (
     event_time,
     one_side_joiner,
+    query,
     simulation_plan,
     state_manager_v4,
     watermark_predicates,
@@ -118,7 +119,14 @@ def null_keys_match(monkeypatch):
     )
 
 
-def watermark_kept_over_a_restart_for_each_side(monkeypatch):
+def event_times_lost_by_each_restart(monkeypatch):
+    restart = query.JoinQuery.restart
+    monkeypatch.setattr(
+        query.JoinQuery, "restart", lambda self, **_: restart(self, times_lost=True)
+    )
+
+
+def event_times_kept_by_each_restart(monkeypatch):
     monkeypatch.setattr(event_time.WatermarkTracker, "forget_sides", lambda _: None)
 
 
@@ -128,16 +136,24 @@ PLANTED = {
     late_rows_judged_one_batch_too_early: "late_rows",
     late_rows_kept_if_at_the_watermark: "late_rows",
     null_keys_match: "output|state_rows",
-    watermark_kept_over_a_restart_for_each_side: "watermark_ms",
+    event_times_lost_by_each_restart: "watermark_ms",
+    event_times_kept_by_each_restart: "watermark_ms",
+}
+
+
+RESTARTS = {
+    event_times_lost_by_each_restart: Restart(),
+    event_times_kept_by_each_restart: Restart(times_lost=True),
 }
 
 
 @pytest.mark.parametrize("plant", PLANTED, ids=lambda plant: plant.__name__)
 def test_a_bug_planted_in_the_specification_is_caught(spark: SparkSession, monkeypatch, plant):
     steps = STEPS
-    if plant is watermark_kept_over_a_restart_for_each_side:
+    if plant in RESTARTS:
         ahead = Data([row(9, 15_000)], [row(9, 50_000)])
-        steps = (ahead, Restart(), Data([row(9, 99_000)], []), Data([row(9, 99_000)], []))
+        one_side = Data([row(9, 99_000)], [])
+        steps = (ahead, RESTARTS[plant], one_side, one_side)
     plant(monkeypatch)
 
     with pytest.raises(differential.DifferenceError, match=rf"batch \d+, ({PLANTED[plant]}): "):

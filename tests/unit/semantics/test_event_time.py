@@ -55,7 +55,7 @@ def test_a_side_that_has_shown_nothing_holds_the_watermark_at_the_epoch():
     assert watermarks.side_watermark_ms("right") is None
 
 
-def test_after_a_restart_the_watermark_stands_until_every_side_has_sent_again():
+def test_after_the_times_are_lost_the_watermark_stands_until_every_side_has_sent_again():
     watermarks = tracker()
     for side in ("left", "right"):
         observe(watermarks, side, [50_000_000])
@@ -98,7 +98,7 @@ def test_a_side_in_a_backlog_is_as_far_as_its_slowest_partition_until_that_is_re
     assert watermarks.held_back_by is None
 
 
-def test_a_partition_whose_time_a_restart_has_forgotten_holds_its_side_back():
+def test_a_partition_whose_time_is_lost_holds_its_side_back():
     watermarks = tracker()
     for side in ("left", "right"):
         watermarks.observe(side, SideRead([(0, 50_000_000), (1, 50_000_000)], backlog={0, 1}))

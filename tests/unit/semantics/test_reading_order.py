@@ -69,7 +69,7 @@ def run(made: JoinPlan, order: Reading) -> list[SimulatedBatch]:
     for number, batch in enumerate(order.batches):
         ran.append(simulator.run_batch(batch))
         if number in order.restarts:
-            simulator.restart()
+            simulator.restart(times_lost=order.restarts[number])
     closing = InputRecord(json.dumps({"k": 9, "t": T + 10**9}), offset=10**6)
     ran.append(simulator.run_batch(PlannedBatch([closing], [closing])))
     while simulator.needs_batch_without_data():
