@@ -84,6 +84,49 @@ def reading(random: Random, read: Topics) -> Reading:
     return Reading(batches, {number: random.random() < 0.5 for number in restarts})
 
 
+def arrivals(
+    random: Random, start_ms: int, delays_ms: Mapping[Side, int]
+) -> list[tuple[Side, InputRecord]]:
+    """Records of several partitions in the order in which they arrive.
+
+    Each is less than the delay behind the newest earlier one of its side, in whatever partition.
+    """
+    times = {side: _event_times(random, start_ms, delays_ms[side]) for side in SIDES}
+    order: list[Side] = [side for side in SIDES for _ in times[side]]
+    random.shuffle(order)
+    waiting = {side: iter(enumerate(times[side])) for side in SIDES}
+    found: list[tuple[Side, InputRecord]] = []
+    for side in order:
+        offset, at_ms = next(waiting[side])
+        record = InputRecord(_value(random, at_ms), offset, random.randrange(3))
+        found.append((side, record))
+    return found
+
+
+def live(arrived: Sequence[tuple[Side, InputRecord]]) -> Reading:
+    """Each record in a batch as it arrives."""
+    return Reading(
+        [PlannedBatch(*([r] if s == side else [] for s in SIDES)) for side, r in arrived]
+    )
+
+
+def falling_behind(random: Random, arrived: Sequence[tuple[Side, InputRecord]]) -> Reading:
+    """Records arrive while others are not read yet; of each partition a batch reads a few."""
+    rest: dict[Side, Partitions] = {"left": {}, "right": {}}
+    batches = []
+    come = 0
+    while come < len(arrived):
+        number = random.choice([0, 1, 3, 8])
+        for side, record in arrived[come : come + number]:
+            rest[side].setdefault(record.partition, [])
+            rest[side][record.partition] = [*rest[side][record.partition], record]
+        come += number
+        counts = {(side, n): random.choice([0, 1, 2, 4]) for side in SIDES for n in rest[side]}
+        batches.append(_batch(rest, counts))
+    batches.append(_batch(rest, {}))
+    return Reading([batch for batch in batches if not batch.is_empty])
+
+
 def in_one_batch(read: Topics) -> Reading:
     return Reading([_batch({side: dict(read.of(side)) for side in SIDES}, {})])
 
