@@ -79,11 +79,19 @@ def simulate(
     left: Annotated[Path, typer.Option(help="JSON lines: one left value a line.")],
     right: Annotated[Path, typer.Option(help="JSON lines: one right value a line.")],
     batch_size: Annotated[
-        int, typer.Option(min=1, help="Records of each side in a batch, without `batch` in them.")
+        int,
+        typer.Option(
+            min=1,
+            help="Records of each side in a batch, without `batch` in them; of each partition its "
+            "share of the rest.",
+        ),
     ] = 1_000,
     trigger: Annotated[
         str | None,
-        typer.Option(metavar="DURATION", help="Batches by the records' timestamps instead."),
+        typer.Option(
+            metavar="DURATION",
+            help="Batches by the records' timestamps instead: a record arrives in its batch.",
+        ),
     ] = None,
     explain: Annotated[
         str | None, typer.Option(metavar="KEY", help="Tell the story of one key.")

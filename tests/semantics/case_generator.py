@@ -9,6 +9,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
+from job.semantics.json_records import records_of_jsonl
 from tests.semantics.join_cases import STATE_STORES, Case, Data, Idle, Restart, Step
 
 EPOCH_MS = 1_700_000_000_000
@@ -43,6 +44,7 @@ _LEFT_COLUMNS |= {"ld": "left.d + 1", "late": "left.at + interval 1 hour"}
 _RIGHT_COLUMNS = {"rk": "right.k", "rt": "right.t", "rv": "coalesce(right.v, -1)", "rd": "right.d"}
 _OUTPUT_FILTERS = ["lv > 2", "lk is not null", "ls <> 'X' or ls is null"]
 
+_PAUSES = [Idle(), Idle(), Restart(), Restart(True), Restart(True, times_lost=True)]
 _BAD_LINES = ["{", "[1]", '{"k": "x"}', '{"k": 1}', '{"k": 1, "t": "soon"}', '{"k": 1, "t": -5}']
 _BAD_LINES += ['{"value": null}', '{"k": 1, "t": 1e3}', '{"k": 1.5, "t": 1700000000000}']
 
@@ -138,20 +140,38 @@ def _steps(draw: st.DrawFn, times: st.SearchStrategy[int]) -> list[Step]:
     """Batches whose event times move on by ten seconds each, so that rows are out of order."""
     steps: list[Step] = []
     moment = EPOCH_MS
+    # How far the event times of each partition of both topics are behind those of the first one.
+    lags = [0, *draw(st.lists(st.sampled_from([0, 20_000, 40_000]), max_size=2))]
     for _ in range(draw(st.sampled_from([2, 3, 3, 4]))):
-        early = times.map(lambda at, moment=moment: moment - 40_000 + at)
-        lines = _lines(st.one_of(*[times.map(lambda at, moment=moment: moment + at)] * 2, early))
+        early = times.map(lambda at: at - 40_000)
+        lines = st.sampled_from(list(enumerate(lags))).flatmap(
+            lambda lagging, moment=moment, early=early: _lines_of(
+                lagging[0],
+                st.one_of(times, times, early).map(lambda at: moment - lagging[1] + at),
+            )
+        )
         left, right = (draw(st.sampled_from([0, 1, 2, 4, 6, 9])) for _ in range(2))
-        steps.append(Data(tuple(draw(_many(lines, left))), tuple(draw(_many(lines, right)))))
+        read = [tuple(draw(_many(lines, count))) for count in (left, right)]
+        steps.append(Data(*read, ahead=draw(st.sampled_from([0, 0, 1, 3]))))
         moment += draw(st.sampled_from([10_000, 15_000, 2_500, 30_000]))
         if draw(st.integers(0, 2)) == 2:
-            steps.append(draw(st.sampled_from([Idle(), Idle(), Restart(), Restart(True)])))
+            steps.append(draw(st.sampled_from(_PAUSES)))
     return steps
 
 
 def _many(lines: st.SearchStrategy[str], count: int) -> st.SearchStrategy[list[str]]:
     """As many as that: left to itself, hypothesis mostly tries short lists."""
     return st.lists(lines, min_size=count, max_size=count)
+
+
+def _lines_of(partition: int, times: st.SearchStrategy[int]) -> st.SearchStrategy[str]:
+    """`_lines`, in a partition."""
+    return _lines(times).map(lambda line: _placed(line, partition)) if partition else _lines(times)
+
+
+def _placed(line: str, partition: int) -> str:
+    (record,) = records_of_jsonl([line])
+    return json.dumps({"value": record.value, "partition": partition})
 
 
 def _lines(times: st.SearchStrategy[int]) -> st.SearchStrategy[str]:

@@ -42,6 +42,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
         "explain",
         "validation",
     ),
+    "event_time": ("partitions", "watermark", "fair_reading"),
     "kafka": ("security", "topics", "preflight", "retention", "topic_ids", "broker_watch"),
     "dead_letters": (),
     "semantics": (),
