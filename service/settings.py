@@ -33,7 +33,7 @@ class ServiceSettings(BaseSettings):
     job_answer_seconds: float = Field(default=1.0, gt=0)
     """How long a call waits for the job; Prometheus gives a scrape 10 s, a kubelet a probe 1 s."""
     look_up_seconds: float = Field(default=30.0, gt=0)
-    """How long a call waits where the job must work for its answer: state, explain, validate."""
+    """How long a call of state, explain or validate may take, the wait for its turn included."""
     progress_age_max_seconds: float = Field(default=60.0, gt=0)
     """Without progress for longer, the query is not ready. When idle, Spark reports every 10 s."""
     lag_max_records: int | None = Field(default=None, ge=0)

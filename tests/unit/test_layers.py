@@ -53,7 +53,10 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "checkpoint": ("folder", "checkpoint", "lease", "state_reader"),
     "delivery": (),
     "care": (),
-    "query": ("why", "state_rows", "account", "idle", "cluster", "resources", "engine", "desk"),
+    "query": (
+        *("why", "state_rows", "account", "idle", "cluster", "resources", "engine"),
+        *("lookup_queue", "desk"),
+    ),
     "__main__": (),
 }
 RANK = {name: rank for rank, name in enumerate(ROOMS)}
