@@ -220,11 +220,12 @@ def test_the_job_s_own_count_gives_way_to_a_lookup(
 ) -> None:
     monkeypatch.setattr("job.query.desk.CENSUS_PAUSE_SECONDS", 0.001)
     counting = threading.Event()
+    gave_way: list[bool] = []
 
     def count(cancel: Event) -> None:
         if not counting.is_set():
             counting.set()
-            assert cancel.wait(PATIENCE_SECONDS)
+            gave_way.append(cancel.wait(PATIENCE_SECONDS))
             raise CancelledError("the count gave way")
 
     office.reader.during_census = count
@@ -232,6 +233,7 @@ def test_the_job_s_own_count_gives_way_to_a_lookup(
     try:
         assert counting.wait(PATIENCE_SECONDS)
         assert office.ask(question) is not None
+        assert [True] == gave_way
         office.clock.now += PAUSE_SECONDS_MAX
         wait_until(lambda: office.desk.status().census, PATIENCE_SECONDS, "the rows are counted")
     finally:
