@@ -2,7 +2,7 @@
 # Needs a Python 3.11 or newer; the first run of any target prepares the rest.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup ready run test check docs bench bench-peers bench-growth differential fuzz soak \
+.PHONY: help setup ready run test test-unit check docs bench bench-peers bench-growth differential fuzz soak \
   clean up down test-docker test-kubernetes
 
 PYTHON_HERE := .venv/bin/python
@@ -20,8 +20,15 @@ ready:
 run: ready ## run the demo until Ctrl-C; SECONDS=60 ends and checks it by itself
 	@$(PYTHON_HERE) -m deploy.local.demo $(if $(SECONDS),--seconds $(SECONDS))
 
-test: ready ## run every test this machine can run
-	@.venv/bin/pytest --numprocesses logical --maxprocesses 4 --dist loadfile --no-loadscope-reorder
+# A worker takes a whole file: its tests share one Spark session, broker or browser.
+PYTEST := .venv/bin/pytest --numprocesses logical --maxprocesses 4 --dist loadfile \
+	--no-loadscope-reorder --durations 20
+
+test: ready ## run every test this machine can run; T=PATH and K=EXPRESSION select tests
+	@$(PYTEST) $(T) $(if $(K),-k '$(K)')
+
+test-unit: ready ## run the unit tests that need no browser and no other process; K=EXPRESSION
+	@$(PYTEST) tests/unit -m 'not processes' $(if $(K),-k '$(K)')
 
 check: ready ## style, types, links of the documentation
 	@.venv/bin/ruff check

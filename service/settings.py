@@ -36,7 +36,7 @@ class ServiceSettings(BaseSettings):
     job_answer_seconds: float = Field(default=1.0, gt=0)
     """Timeout of a call to the job. Prometheus allows a scrape 10 s, a kubelet a probe 1 s."""
     look_up_seconds: float = Field(default=30.0, gt=0)
-    """Timeout of a call for which the job does work: state, explain, validate."""
+    """Timeout of state, explain and validate, including the wait for their turn."""
     progress_age_max_seconds: float = Field(default=60.0, gt=0)
     """/readyz fails if the query has made no progress for this long. An idle query reports
     progress every 10 s."""

@@ -187,8 +187,8 @@ class StateReader:
         done = threading.Event()
 
         def watch() -> None:
-            while not done.is_set():
-                if cancel.wait(_CANCEL_SECONDS):
+            while not done.wait(_CANCEL_SECONDS):
+                if cancel.is_set():
                     context.cancelJobGroup(group)
 
         watcher = threading.Thread(target=watch, name="state-cancel", daemon=True)

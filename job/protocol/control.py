@@ -167,6 +167,9 @@ def _refusal(error: StreamjoinError) -> Refusal:
 
 class _Server(socketserver.ThreadingUnixStreamServer):
     daemon_threads = True
+    # Connections that the kernel accepts before the server does: with the default of 5, some of
+    # nine simultaneous calls fail.
+    request_queue_size = 32
     controlled: Controlled
 
 

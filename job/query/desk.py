@@ -4,12 +4,11 @@ import threading
 import time
 from collections.abc import Callable
 from threading import Event
-from typing import TypeVar
 
 import structlog
 from pydantic import BaseModel
 
-from job.errors import BusyError, RequestError, StreamjoinError
+from job.errors import RequestError, StreamjoinError
 from job.join_spec.expressions import SIDES, Side
 from job.join_spec.starts import Starts
 from job.kafka.broker_watch import BrokerWatch
@@ -28,6 +27,7 @@ from job.protocol.progress import JobStatus, QueryState
 from job.protocol.reports import StateCensus
 from job.query.account import Account
 from job.query.engine import Engine
+from job.query.lookup_queue import LookupQueue
 from job.query.validator import Validator
 from job.query.why import why
 
@@ -36,10 +36,6 @@ CENSUS_PAUSE_SECONDS = 30.0
 CENSUS_PAUSE_FACTOR = 100
 # While a backlog is read the cores are the join's: it took a sixth of them. No longer than this.
 CENSUS_LATEST_SECONDS = 1800.0
-# After a look-up the core is the query's for at least as long.
-LOOK_UP_PAUSE_FACTOR = 1
-
-Found = TypeVar("Found", StateAnswer, StateCensus, WhyAnswer)
 
 _log = structlog.get_logger()
 
@@ -60,8 +56,7 @@ class Desk:
         self._watch = watch
         self._plan = plan
         self._described = described
-        self._looking_up = threading.Lock()
-        self._free_at = 0.0
+        self._lookups = LookupQueue()
         self._census: StateCensus | None = None
         self._closed = Event()
         self._validator = Validator()
@@ -73,6 +68,7 @@ class Desk:
     def close(self) -> None:
         self._closed.set()
         self._validator.close()
+        self._lookups.close()
 
     def status(self) -> JobStatus:
         return self._engine.status().model_copy(
@@ -90,7 +86,7 @@ class Desk:
             "progress": lambda: ProgressAnswer(batches=self._account.batches),
             "failures": lambda: FailuresAnswer(failures=self._account.failures),
             "state": lambda: self._rows(_asked_for(request), gone),
-            "state_census": lambda: self._counted(gone),
+            "state_census": lambda: self._requested_census(gone),
             "why": lambda: self._why(_asked_for(request), gone),
             "validate": lambda: self._validated(request, gone),
         }
@@ -100,7 +96,8 @@ class Desk:
         side = request.side
         if side is None:
             raise RequestError("of which side, left or right?")
-        return self._one_at_a_time(lambda: self._held((side,), request, gone)[0])
+        with self._lookups.turn(gone):
+            return self._held((side,), request, gone)[0]
 
     def _held(
         self, sides: tuple[Side, ...], request: StateRequest, gone: Event
@@ -113,12 +110,10 @@ class Desk:
         ]
 
     def _why(self, request: StateRequest, gone: Event) -> WhyAnswer:
-        def answer() -> WhyAnswer:
+        with self._lookups.turn(gone):
             left, right = self._held(SIDES, request, gone)
-            sentences = why(self._plan, self.status(), left, right)
-            return WhyAnswer(sentences=sentences, left=left, right=right)
-
-        return self._one_at_a_time(answer)
+        sentences = why(self._plan, self.status(), left, right)
+        return WhyAnswer(sentences=sentences, left=left, right=right)
 
     def _validated(self, request: Request, gone: Event) -> ValidationAnswer:
         spec = ValidationRequest(
@@ -128,30 +123,20 @@ class Desk:
         )
         return self._validator.validated(spec, gone, within_seconds=request.within_seconds)
 
-    def _counted(self, gone: Event) -> StateCensus:
-        def count() -> StateCensus:
-            reader, batch_id = self._engine.state_reader()
-            return reader.census(batch_id, cancel=gone)
+    def _requested_census(self, gone: Event) -> StateCensus:
+        with self._lookups.turn(gone):
+            return self._counted(gone)
 
-        self._census = self._one_at_a_time(count)
+    def _background_census(self) -> StateCensus:
+        """The job's periodic count gives way to any other lookup: CancelledError then."""
+        with self._lookups.background_turn() as cancel:
+            return self._counted(cancel)
+
+    def _counted(self, cancel: Event) -> StateCensus:
+        reader, batch_id = self._engine.state_reader()
+        self._census = reader.census(batch_id, cancel=cancel)
         self._account.counted(self._census)
         return self._census
-
-    def _one_at_a_time(self, look_up: Callable[[], Found]) -> Found:
-        """Never two look-ups at once, and a pause after each: they share cores with the query."""
-        wait = self._free_at - time.monotonic()
-        if wait > 0 or not self._looking_up.acquire(blocking=False):
-            raise BusyError(
-                "the state is looked up one call at a time, with a pause after each: ask again",
-                retry_after_seconds=max(1.0, wait),
-            )
-        began = time.monotonic()
-        try:
-            return look_up()
-        finally:
-            ended = time.monotonic()
-            self._free_at = ended + LOOK_UP_PAUSE_FACTOR * (ended - began)
-            self._looking_up.release()
 
     def _count(self) -> None:
         pause = CENSUS_PAUSE_SECONDS
@@ -164,7 +149,7 @@ class Desk:
             if status.last_batch.has_backlog and time.monotonic() < latest:
                 continue
             try:
-                census = self._counted(self._closed)
+                census = self._background_census()
             except StreamjoinError as error:
                 _log.debug("census_left_out", reason=str(error))
             except Exception as error:

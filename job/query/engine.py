@@ -105,6 +105,7 @@ class Engine:
         finally:
             self._resources.release()
             self._workers.shutdown(wait=False)
+        _log.info("job_stopped", state=self._state.value)
         return self._state
 
     def end(self) -> None:

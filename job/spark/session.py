@@ -10,8 +10,9 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
@@ -89,6 +90,9 @@ class Jvm:
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             env=environment,
+            # The query ends before its JVM: a signal to the job's process group, such as Ctrl-C
+            # or `timeout`, must not reach the JVM and Spark's Python workers.
+            start_new_session=True,
             preexec_fn=_end_with_parent,
         ).result()
         self._session: SparkSession | None = None
@@ -130,7 +134,8 @@ class Jvm:
             builder = SparkSession.builder.master(settings.spark_master).appName("streamjoin")
             for name, value in {**conf, **_for_executors(settings)}.items():
                 builder = builder.config(name, value)
-            self._session = builder.getOrCreate()
+            with _sigint_handler_kept():
+                self._session = builder.getOrCreate()
         return self._session
 
     def close(self) -> None:
@@ -237,11 +242,20 @@ def _java() -> str:
 
 
 def _end_with_parent() -> None:
-    """The JVM ends after the query, which Ctrl-C would not wait for, and after this process at the
-    latest, whatever ends that."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    """Runs in the new process: the kernel kills the JVM once the job has ended."""
     if sys.platform == "linux":
         _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+@contextmanager
+def _sigint_handler_kept() -> Iterator[None]:
+    """PySpark's SparkContext sets a handler that cancels all jobs: Ctrl-C would cut a batch."""
+    handler = signal.getsignal(signal.SIGINT)
+    try:
+        yield
+    finally:
+        if threading.current_thread() is threading.main_thread():
+            signal.signal(signal.SIGINT, handler)
 
 
 def _forget_gateway() -> None:

@@ -1,4 +1,7 @@
-"""What the job must look up: it takes a while, and one at a time; hung up on, the job gives up."""
+"""Lookups of state and the validation of a spec: slow calls, which wait in the job for their turn.
+
+The job cancels a lookup once the caller has closed the connection.
+"""
 
 from http import HTTPStatus
 from typing import Annotated, Any
@@ -27,7 +30,7 @@ look_ups = APIRouter(
 )
 _OF_STATE = problems(
     s409="There is no state to look at: the query is neither RUNNING nor PAUSED, or has not begun.",
-    s429="Another look-up is at work, or the pause after one; Retry-After says when to ask again.",
+    s429="Too many lookups of state already wait. Retry-After: when to try again, in seconds.",
 )
 
 KeyPart = Annotated[str, Query(max_length=1024)]

@@ -71,6 +71,7 @@ class Job:
                 env=self.environment,
                 stdout=log,
                 stderr=log,
+                process_group=0,
             )
 
     @property
@@ -81,6 +82,11 @@ class Job:
     def terminate(self) -> int:
         """SIGTERM, as an orchestrator ends a container; its exit code."""
         self.process.terminate()
+        return self.process.wait(STOP_SECONDS)
+
+    def signal_group(self, number: signal.Signals) -> int:
+        """Send a signal to the job's process group, as `timeout` and a terminal do; exit code."""
+        os.killpg(self.process.pid, number)
         return self.process.wait(STOP_SECONDS)
 
     def freeze(self) -> None:

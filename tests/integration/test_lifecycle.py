@@ -4,7 +4,7 @@ import json
 import subprocess
 import sys
 from pathlib import Path
-from signal import SIGSTOP
+from signal import SIGINT, SIGSTOP, SIGTERM
 
 import psutil
 import pytest
@@ -15,7 +15,7 @@ from job.spark.session import CLASS_ARCHIVE
 from tests.integration.jobs import START_SECONDS, STOP_SECONDS, Job
 from tests.integration.pairs import Pairs
 from tests.polling import wait_until
-from tests.processes import command_line, name, signal_all
+from tests.processes import command_line, has_ended, name, signal_all
 from tests.unit.specs import changed
 
 # A batch of this many records a side takes long enough to be caught at work.
@@ -58,6 +58,16 @@ def batch_at_work(folder: Path) -> bool:
         for log in ("offsets", "commits")
     )
     return planned > ended
+
+
+def wait_for_end(processes: list[psutil.Process]) -> None:
+    wait_until(lambda: all(map(has_ended, processes)), STOP_SECONDS, "no process is left")
+
+
+def logged_events(job: Job) -> list[str]:
+    """The events that the job has logged, in order."""
+    lines = job.log.read_text().splitlines()
+    return [json.loads(line)["event"] for line in lines if line.startswith("{")]
 
 
 def fields(changes: list[dict[str, str]]) -> list[str]:
@@ -204,16 +214,22 @@ def test_jvm_that_is_killed_while_paused_is_replaced_and_the_query_is_still_paus
 def test_stop_in_mid_batch_lets_the_batch_end_and_repeats_nothing(
     pairs: Pairs, tmp_path: Path
 ) -> None:
+    """The signal goes to the job alone, or to its process group, as `timeout` and Ctrl-C do."""
     pairs.create_topics()
     with Job(pairs.spec(after="1 hour"), tmp_path) as job:
-        for start in range(0, 3 * MANY, MANY):
+        stops = [job.terminate, lambda: job.signal_group(SIGTERM), lambda: job.signal_group(SIGINT)]
+        for start, stop in zip(range(0, 3 * MANY, MANY), stops, strict=True):
             pairs.produce(range(start, start + MANY))
             if start:
                 job.start()
             job.wait_for_state("RUNNING")
             # Written, but the batch is at work still: the moment at which a cut would be seen.
             wait_for_results(pairs, start + 1)
-            assert 0 == job.terminate()
+            tree = job.tree
+            assert 0 == stop()
+            wait_for_end(tree)
+        assert ["state", "job_stopped"] * len(stops) == logged_events(job)
+        assert "Exception" not in job.log.read_text()
         pairs.produce([3 * MANY])
         job.start()
         read_all(job, 3 * MANY + 1)

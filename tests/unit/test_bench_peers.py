@@ -8,6 +8,8 @@ from bench.peers import java
 from bench.peers.java import JavaProgram, properties
 from job.errors import SetupError
 
+pytestmark = pytest.mark.processes
+
 # Notes that it was called, and makes the folder after -d.
 JAVAC = """#!/bin/sh
 echo called >>"$(dirname "$0")/calls"

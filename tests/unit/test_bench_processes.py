@@ -12,6 +12,8 @@ import pytest
 from bench.processes import Sample, Spent, Watch, lasting_memory, spent, tree_usage
 from tests.polling import wait_until
 
+pytestmark = pytest.mark.processes
+
 TIMEOUT = 30.0
 BURN = "import time\nwhile time.process_time() < 0.3: pass"
 HOLD = "held = bytearray(80_000_000); print('up', flush=True); import time; time.sleep(600)"

@@ -4,6 +4,8 @@ import json
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
+
 from bench.report import append_line, printed, throughput_table, verdicts
 from bench.throughput import Throughput
 
@@ -68,6 +70,7 @@ def test_a_disturbed_run_is_named() -> None:
     assert "one, throughput run 1 was disturbed: other programs used 0.40 cores" in line
 
 
+@pytest.mark.processes
 def test_each_run_appends_a_line_for_programs(tmp_path: Path) -> None:
     file = tmp_path / "results" / "runs.jsonl"
 

@@ -1,26 +1,32 @@
-"""What the desk lets through: one look-up of state at a time, and a pause after each."""
+"""Lookups of state: one at a time, in order; and what else the job answers."""
 
+import asyncio
 import threading
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
 from threading import Event
 from types import SimpleNamespace
 from typing import Any, cast
 
+import httpx
 import pytest
 
 from job.errors import BusyError, CancelledError
 from job.kafka.broker_watch import BrokerWatch
 from job.plan.model import JoinPlan
 from job.protocol.answers import PlanAnswer, StateAnswer, ValidationAnswer
-from job.protocol.control import Request, StateRequest
+from job.protocol.control import Request, StateRequest, control_socket
 from job.protocol.progress import JobStatus
 from job.protocol.reports import StateCensus
 from job.query.account import Account
 from job.query.desk import CENSUS_LATEST_SECONDS, Desk
 from job.query.engine import Engine
+from job.query.lookup_queue import PAUSE_SECONDS_MAX, WAITING_MAX
 from tests.polling import wait_until
 from tests.unit.service.builders import NOW, batch, broker_report, side, status
+from tests.unit.service.calls import settings, with_client
 from tests.unit.specs import plan, spec_yaml
 
 PATIENCE_SECONDS = 20.0
@@ -42,14 +48,18 @@ class Reader:
     def __init__(self, clock: Clock) -> None:
         self.clock = clock
         self.work: Callable[[], None] = lambda: None
+        self.during_census: Callable[[Event], None] = lambda _: None
+        self.keys: list[str] = []
 
     def rows(self, side: str, key: list[str], batch_id: int, **_: Any) -> StateAnswer:
+        self.keys += key
         self._look()
         return StateAnswer(
             side=side, key=key, batch_id=batch_id, rows=[], more=False, seconds=LOOK_UP_SECONDS
         )
 
-    def census(self, batch_id: int, **_: Any) -> StateCensus:
+    def census(self, batch_id: int, cancel: Event) -> StateCensus:
+        self.during_census(cancel)
         self._look()
         return StateCensus(batch_id=batch_id, at=NOW, seconds=LOOK_UP_SECONDS, left=[], right=[])
 
@@ -78,6 +88,8 @@ class Query:
 class Office:
     def __init__(self, clock: Clock, joined: JoinPlan) -> None:
         self.clock = clock
+        self.callers = ThreadPoolExecutor(WAITING_MAX + 1)
+        self.go_on = threading.Event()
         self.reader = Reader(clock)
         self.query = Query(self.reader)
         self.desk = Desk(
@@ -88,9 +100,46 @@ class Office:
             PlanAnswer(text="", facts={}, spec={}),
         )
 
-    def ask(self, question: str) -> Any:
-        state = StateRequest(side="left", key=["7"], limit=5)
-        return self.desk.answer(Request(call=cast("Any", question), state=state), Event())
+    def ask(self, question: str, key: str = "7", gone: Event | None = None) -> Any:
+        state = StateRequest(side="left", key=[key], limit=5)
+        return self.desk.answer(Request(call=cast("Any", question), state=state), gone or Event())
+
+    def submit(self, question: str, key: str = "7", gone: Event | None = None) -> "Future[Any]":
+        """Ask in another thread."""
+        return self.callers.submit(self.ask, question, key, gone)
+
+    def wait_for_waiting(self, count: int) -> None:
+        waiting = self.desk._lookups._waiting
+        wait_until(lambda: len(waiting) == count, PATIENCE_SECONDS, f"{count} lookups wait")
+
+    def wait_for_all(self, lookups: "list[Future[Any]]") -> None:
+        """Until all have their answer; time passes meanwhile."""
+
+        def answered() -> bool:
+            self.clock.now += PAUSE_SECONDS_MAX
+            return all(lookup.done() for lookup in lookups)
+
+        wait_until(answered, PATIENCE_SECONDS, "all lookups are answered")
+        assert all(lookup.result() is not None for lookup in lookups)
+
+    @contextmanager
+    def held_up(self, question: str) -> "Iterator[Future[Any]]":
+        """A lookup that runs until the context ends, or `go_on` is set."""
+        started = threading.Event()
+        self.go_on.clear()
+
+        def work() -> None:
+            started.set()
+            assert self.go_on.wait(PATIENCE_SECONDS)
+
+        self.reader.work = work
+        running = self.submit(question)
+        try:
+            assert started.wait(PATIENCE_SECONDS)
+            yield running
+        finally:
+            self.reader.work = lambda: None
+            self.go_on.set()
 
     def judged(self, **changes: Any) -> ValidationAnswer:
         request = Request(call="validate", spec=spec_yaml(**changes))
@@ -101,51 +150,142 @@ class Office:
 def office(monkeypatch: pytest.MonkeyPatch) -> Office:
     clock = Clock()
     monkeypatch.setattr("job.query.desk.time", clock)
+    monkeypatch.setattr("job.query.lookup_queue.time", clock)
     return Office(clock, plan())
 
 
 @pytest.mark.parametrize("second", QUESTIONS)
 @pytest.mark.parametrize("first", QUESTIONS)
-def test_while_one_looks_up_another_is_told_to_ask_again(
+def test_a_lookup_waits_until_the_one_before_has_ended(
     first: str, second: str, office: Office
 ) -> None:
-    at_work, go_on = threading.Event(), threading.Event()
+    with office.held_up(first) as running:
+        waiting = office.submit(second)
+        office.wait_for_waiting(1)
+        assert not running.done()
+    assert running.result(PATIENCE_SECONDS) is not None
+    office.clock.now += LOOK_UP_SECONDS  # the pause after the first
+    assert waiting.result(PATIENCE_SECONDS) is not None
 
-    def work() -> None:
-        at_work.set()
-        assert go_on.wait(PATIENCE_SECONDS)
 
-    office.reader.work = work
-    with ThreadPoolExecutor() as pool:
-        looking = pool.submit(office.ask, first)
-        try:
-            assert at_work.wait(PATIENCE_SECONDS)
-            with pytest.raises(BusyError) as refused:
-                office.ask(second)
-        finally:
-            go_on.set()
-        assert looking.result(PATIENCE_SECONDS) is not None
-    assert 1.0 == refused.value.retry_after_seconds
+def test_waiting_lookups_run_in_their_order(office: Office) -> None:
+    keys = [str(number) for number in range(WAITING_MAX)]
+    with office.held_up("state"):
+        waiting = []
+        for count, key in enumerate(keys, start=1):
+            waiting.append(office.submit("state", key))
+            office.wait_for_waiting(count)
+    office.wait_for_all(waiting)
+    assert ["7", *keys] == office.reader.keys
+
+
+def test_only_where_many_wait_a_lookup_is_refused(office: Office) -> None:
+    office.ask("state")
+    office.clock.now += PAUSE_SECONDS_MAX
+    with office.held_up("why"):
+        waiting = [office.submit("state") for _ in range(WAITING_MAX)]
+        office.wait_for_waiting(WAITING_MAX)
+        with pytest.raises(BusyError) as refused:
+            office.ask("state")
+    assert WAITING_MAX * LOOK_UP_SECONDS == refused.value.retry_after_seconds
+    office.wait_for_all(waiting)
 
 
 @pytest.mark.parametrize("question", QUESTIONS)
-def test_after_a_look_up_the_cores_are_the_query_s_for_as_long(
-    question: str, office: Office
-) -> None:
-    began = office.clock.now
+def test_after_a_lookup_the_next_one_waits_for_the_pause(question: str, office: Office) -> None:
     office.ask(question)
-    took = office.clock.now - began
+    paused = office.submit(question)
+    office.clock.now += PAUSE_SECONDS_MAX - 0.001
+    office.wait_for_waiting(1)
+    assert not paused.done()
+    office.clock.now += 0.001
+    assert paused.result(PATIENCE_SECONDS) is not None
 
-    with pytest.raises(BusyError) as refused:
-        office.ask(question)
-    assert took == refused.value.retry_after_seconds
-    office.clock.now += took
-    assert office.ask(question) is not None
+
+def test_a_waiting_lookup_ends_once_its_caller_has_gone(office: Office) -> None:
+    gone = Event()
+    with office.held_up("state"):
+        waiting = office.submit("state", gone=gone)
+        office.wait_for_waiting(1)
+        gone.set()
+        with pytest.raises(CancelledError):
+            waiting.result(PATIENCE_SECONDS)
+        office.wait_for_waiting(0)
 
 
-def test_a_look_up_that_was_given_up_leaves_the_desk_free(office: Office) -> None:
+@pytest.mark.parametrize("question", QUESTIONS)
+def test_the_job_s_own_count_gives_way_to_a_lookup(
+    question: str, office: Office, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("job.query.desk.CENSUS_PAUSE_SECONDS", 0.001)
+    counting = threading.Event()
+    gave_way: list[bool] = []
+
+    def count(cancel: Event) -> None:
+        if not counting.is_set():
+            counting.set()
+            gave_way.append(cancel.wait(PATIENCE_SECONDS))
+            raise CancelledError("the count gave way")
+
+    office.reader.during_census = count
+    office.desk.start()
+    try:
+        assert counting.wait(PATIENCE_SECONDS)
+        assert office.ask(question) is not None
+        assert [True] == gave_way
+        office.clock.now += PAUSE_SECONDS_MAX
+        wait_until(lambda: office.desk.status().census, PATIENCE_SECONDS, "the rows are counted")
+    finally:
+        office.desk.close()
+
+
+def test_the_job_s_own_count_ends_with_the_job(
+    office: Office, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("job.query.desk.CENSUS_PAUSE_SECONDS", 0.001)
+    counting, ended = threading.Event(), threading.Event()
+
+    def count(cancel: Event) -> None:
+        counting.set()
+        assert cancel.wait(PATIENCE_SECONDS)
+        ended.set()
+
+    office.reader.during_census = count
+    office.desk.start()
+    assert counting.wait(PATIENCE_SECONDS)
+    office.desk.close()
+    assert ended.wait(PATIENCE_SECONDS)
+
+
+def test_over_http_lookups_wait_and_only_the_last_of_many_is_refused(
+    office: Office, tmp_path: Path
+) -> None:
+    url = "/v1/query/explain?key=7"
+
+    async def talk(client: httpx.AsyncClient) -> list[httpx.Response]:
+        asking = [asyncio.create_task(client.get(url)) for _ in range(WAITING_MAX)]
+        await asyncio.to_thread(office.wait_for_waiting, WAITING_MAX)
+        refused = await client.get(url)
+        release.set()
+        while not all(task.done() for task in asking):
+            office.clock.now += LOOK_UP_SECONDS
+            await asyncio.sleep(0)
+        return [refused, *[task.result() for task in asking]]
+
+    with (
+        control_socket(tmp_path / "job.sock", office.desk),
+        office.held_up("state") as running,
+    ):
+        release = office.go_on
+        refused, *answers = with_client(talk, settings(tmp_path / "job.sock"))
+        assert running.result(PATIENCE_SECONDS) is not None
+    assert (429, "1") == (refused.status_code, refused.headers["retry-after"])
+    assert [200] * WAITING_MAX == [answer.status_code for answer in answers]
+
+
+def test_after_a_cancelled_lookup_the_next_one_runs(office: Office) -> None:
     def given_up() -> None:
-        raise CancelledError("the look-up was given up")
+        raise CancelledError("the caller closed the connection")
 
     office.reader.work = given_up
     with pytest.raises(CancelledError):
@@ -180,6 +320,7 @@ def test_while_a_backlog_is_read_no_rows_are_counted(
         office.desk.close()
 
 
+@pytest.mark.processes
 def test_what_costs_no_look_up_is_answered_meanwhile(office: Office) -> None:
     office.ask("state")
 

@@ -8,6 +8,8 @@ from deploy.local import java
 from deploy.local.java import java_home
 from job.errors import SetupError
 
+pytestmark = pytest.mark.processes
+
 
 @pytest.fixture(autouse=True)
 def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:

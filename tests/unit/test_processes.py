@@ -14,6 +14,8 @@ from deploy.local.processes import last_lines, start_child, stop_child
 from tests.polling import wait_until
 from tests.processes import has_ended
 
+pytestmark = pytest.mark.processes
+
 TIMEOUT = 30.0
 TELL_AND_WAIT = "echo up; while true; do sleep 0.05; done"
 

@@ -22,6 +22,8 @@ from job.query.validator import Validator
 from tests.polling import wait_until
 from tests.unit.specs import plan, spec_yaml
 
+pytestmark = pytest.mark.processes
+
 PATIENCE_SECONDS = 60.0
 HANGS = [sys.executable, "-c", "while True: pass"]
 

@@ -11,6 +11,8 @@ import yaml
 from tests.programs import program
 from tests.unit.operating.promql import mistakes
 
+pytestmark = pytest.mark.processes
+
 ROOT = Path(__file__).parents[3]
 RULES_FILE = ROOT / "deploy/prometheus/alerts.yml"
 CASES_FILE = ROOT / "deploy/prometheus/alerts.test.yml"

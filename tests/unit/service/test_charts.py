@@ -4,6 +4,7 @@ import re
 import time
 from datetime import timedelta
 
+import pytest
 from playwright.sync_api import Browser, Locator
 
 from job.protocol.answers import ProgressAnswer
@@ -16,6 +17,8 @@ from tests.unit.service.browser import (
     running,
 )
 from tests.unit.service.builders import SmallJob, census, side
+
+pytestmark = pytest.mark.processes
 
 
 def test_watermark_and_state_of_each_side_are_drawn_over_time(

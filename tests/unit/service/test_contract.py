@@ -15,6 +15,8 @@ from tests.unit.service.builders import broker_report
 from tests.unit.service.calls import PATIENCE_SECONDS
 from tests.unit.service.test_process import Processes
 
+pytestmark = pytest.mark.processes
+
 SCHEMATHESIS = Path(sysconfig.get_path("scripts")) / "schemathesis"
 CONFIGURATION = Path(__file__).with_name("schemathesis.toml")
 TOKEN = "0QXcFq6cXXuE4kqLq7bW"

@@ -26,6 +26,8 @@ from tests.unit.service.browser import (
 )
 from tests.unit.service.builders import NOW, SmallJob, broker_report
 
+pytestmark = pytest.mark.processes
+
 CONTROL = "c0ntr0l-c0ntr0l-c0ntr0l"
 READ = "read-read-read-read-read"
 # Would run where text were taken for markup.

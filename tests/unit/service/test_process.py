@@ -27,6 +27,8 @@ from tests.polling import wait_until
 from tests.unit.service.builders import WAITS, SmallJob, status
 from tests.unit.service.calls import AT_ONCE, DEADLINE, PATIENCE_SECONDS, SLACK_SECONDS
 
+pytestmark = pytest.mark.processes
+
 TOKEN = "Yk3iq0Yl8B2w1c5v0m9K"
 COMMAND = Path(sysconfig.get_path("scripts")) / "streamjoin-service"
 
