@@ -2,8 +2,8 @@
 # Needs a Python 3.11 or newer; the first run of any target prepares the rest.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup ready run test check bench bench-peers bench-growth differential fuzz soak clean up \
-  down test-docker test-kubernetes
+.PHONY: help setup ready run test check docs bench bench-peers bench-growth differential fuzz soak \
+  clean up down test-docker test-kubernetes
 
 PYTHON_HERE := .venv/bin/python
 
@@ -23,10 +23,14 @@ run: ready ## run the demo until Ctrl-C; SECONDS=60 ends and checks it by itself
 test: ready ## run every test this machine can run
 	@.venv/bin/pytest --numprocesses logical --maxprocesses 4 --dist loadfile --no-loadscope-reorder
 
-check: ready ## style and types
+check: ready ## style, types, links of the documentation
 	@.venv/bin/ruff check
 	@.venv/bin/ruff format --check
 	@.venv/bin/mypy
+	@.venv/bin/mkdocs build --quiet --strict
+
+docs: ready ## build the documentation into site/
+	@.venv/bin/mkdocs build --quiet --strict
 
 bench: ready ## measure throughput and latency
 	@$(PYTHON_HERE) -m bench

@@ -33,6 +33,8 @@ class Streamjoin(Program):
             "STREAMJOIN_SOCKET": os.path.relpath(socket_of(folder)),
             # The stores at work: what a job that is killed leaves behind goes with the folder.
             "SPARK_LOCAL_DIRS": str(folder / "scratch"),
+            # All runs have one name and one broker, and each has a checkpoint of its own.
+            "STREAMJOIN_NEW_QUERY": "true",
         }
         if self.state_partitions is not None:
             environment["STREAMJOIN_STATE_PARTITIONS"] = str(self.state_partitions)

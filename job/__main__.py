@@ -1,17 +1,13 @@
-"""The `streamjoin` command: its parts wired together, and nothing else."""
+"""The `streamjoin` command."""
 
 import json
-import logging
 import os
-import signal
 import sys
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import closing, contextmanager
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
-from types import FrameType
 from typing import TYPE_CHECKING, Annotated, Literal
 
-import structlog
 import typer
 
 from job.errors import RegistryError, SecurityError, SpecError, StreamjoinError
@@ -21,7 +17,7 @@ from job.plan.explain import explained, facts
 from job.plan.means import means_of
 from job.plan.model import JoinPlan
 from job.plan.planner import join_plan
-from job.redaction import Redaction
+from job.process import serve
 from job.semantics.cli import simulation_lines, spec_test_lines
 from job.semantics.spec_tests import SpecTest
 from job.settings import JobSettings, settings_of
@@ -29,7 +25,6 @@ from job.settings import JobSettings, settings_of
 if TYPE_CHECKING:
     from job.formats.schemas import ReaderSchema
     from job.join_spec.expressions import Side
-    from job.spark.session import Jvm
 
 app = typer.Typer(
     help="Joins two Kafka topics as streams, and says what the join will do.",
@@ -43,6 +38,8 @@ dead = typer.Typer(
     help="What the join could not take: look, and put it back.", no_args_is_help=True
 )
 app.add_typer(dead, name="dead-letters")
+topics = typer.Typer(help="Topics of a spec.", no_args_is_help=True)
+app.add_typer(topics, name="topics")
 SpecFile = Annotated[Path, typer.Argument(metavar="SPEC", help="The join's YAML file.")]
 
 Location = Annotated[str, typer.Argument(help="A folder, on any file system Hadoop reaches.")]
@@ -230,62 +227,36 @@ def replay_dead_letters(
         sys.stdout.writelines(f"{line}\n" for line in lines)
 
 
+@topics.command("create")
+def create_topics(spec: SpecFile) -> None:
+    """Create the topics of a spec that do not exist, with the broker's default partitions."""
+    from job.kafka.topics import create_missing_topics
+
+    with errors_reported(spec):
+        created = create_missing_topics(planned(read(spec)))
+    typer.echo(f"created: {', '.join(created) or 'none, all topics exist'}")
+
+
 @app.command()
-def run(spec: SpecFile) -> None:
+def run(
+    spec: SpecFile,
+    new_query: Annotated[
+        bool,
+        typer.Option(
+            "--new-query",
+            help="With a new checkpoint, replace the query that delivered under the same name "
+            "before: results are delivered again, and its job stops.",
+        ),
+    ] = False,
+) -> None:
     """Run the join until SIGTERM or Ctrl-C."""
     with errors_reported(spec):
         document = read(spec)
-        failed = served(document, planned(document, asks="must"), settings_of(JobSettings))
+        settings = settings_of(JobSettings)
+        if new_query:
+            settings = settings.model_copy(update={"new_query": True})
+        failed = serve(document, planned(document, asks="must"), settings)
     raise typer.Exit(1 if failed else 0)
-
-
-def served(spec: JoinSpec, made: JoinPlan, settings: JobSettings) -> bool:
-    """Run engine and control socket until a signal ends them; whether the query had failed."""
-    from job.spark.session import Jvm
-
-    redaction = Redaction()
-    log_to_stderr(redaction)
-    with closing(Jvm(settings, made.spark_conf, redaction)) as jvm:
-        return kept_running(jvm, spec, made, settings, redaction)
-
-
-def kept_running(
-    jvm: "Jvm", spec: JoinSpec, made: JoinPlan, settings: JobSettings, redaction: Redaction
-) -> bool:
-    # Imported here: no other command is to wait for PySpark, and this one lets the JVM start first.
-    from job.kafka.broker_watch import BrokerWatch
-    from job.kafka.security import kafka_access, librdkafka_settings
-    from job.protocol.answers import PlanAnswer
-    from job.protocol.control import control_socket
-    from job.protocol.progress import QueryState
-    from job.query.account import Account
-    from job.query.desk import Desk
-    from job.query.engine import Engine
-    from job.query.idle import IdleSides
-
-    account = Account()
-    means = means_of(settings, made, cores=os.cpu_count() or 1)
-    answer = PlanAnswer(
-        text=explained(made, means),
-        facts=facts(made, means),
-        spec=spec.model_dump(mode="json", by_alias=True),
-    )
-    watch = BrokerWatch(
-        made,
-        settings=lambda: librdkafka_settings(kafka_access(made.bootstrap_servers, made.security)),
-        read=lambda: account.offsets,
-    )
-    engine = Engine(made, settings, redaction, account, IdleSides(made, account, watch), jvm)
-    desk = Desk(engine, account, watch, made, answer)
-    with (
-        control_socket(settings.socket, desk),
-        on_signals(engine.end),
-        closing(watch),
-        closing(desk),
-    ):
-        watch.start()
-        desk.start()
-        return engine.run() is QueryState.FAILED
 
 
 def read(path: Path) -> JoinSpec:
@@ -349,38 +320,6 @@ def errors_reported(spec: Path) -> Iterator[None]:
     except StreamjoinError as error:
         typer.echo(f"{spec}: {error}", err=True)
         raise typer.Exit(error.exit_code) from None
-
-
-@contextmanager
-def on_signals(end: Callable[[], None]) -> Iterator[None]:
-    """SIGTERM and Ctrl-C call `end`; the handlers before are put back."""
-
-    def handle(number: int, frame: FrameType | None) -> None:
-        del number, frame
-        end()
-
-    before = {number: signal.signal(number, handle) for number in (signal.SIGTERM, signal.SIGINT)}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
-
-
-def log_to_stderr(redaction: Redaction) -> None:
-    """JSON lines for machines, plain ones on a terminal."""
-    terminal = sys.stderr.isatty()
-    structlog.configure(
-        processors=[
-            structlog.processors.add_log_level,
-            structlog.processors.TimeStamper(fmt="iso", utc=True),
-            structlog.processors.format_exc_info,
-            redaction.scrub_event,
-            structlog.dev.ConsoleRenderer() if terminal else structlog.processors.JSONRenderer(),
-        ],
-        wrapper_class=structlog.make_filtering_bound_logger(logging.INFO),
-        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
-    )
 
 
 def main() -> None:

@@ -35,6 +35,8 @@ class JobSettings(BaseSettings):
     """Heap of the JVM; RocksDB's memory comes on top of it."""
     state_partitions: int | None = Field(default=None, ge=1, le=_STATE_PARTITIONS_MAX)
     """Into how many parts a new checkpoint splits the join state; omitted, one per core."""
+    new_query: bool = False
+    """Whether a new checkpoint may replace another query of the same name."""
     grace_seconds: float = Field(default=45, gt=0, le=_DAY_SECONDS)
     """How long a stop waits for the batch at work before it is cut short."""
     restart_delay_max_seconds: float = Field(default=60, gt=0, le=_DAY_SECONDS)

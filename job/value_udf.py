@@ -1,4 +1,4 @@
-"""The decoder as a column of Spark: records go through it as arrays of Arrow, on the executors."""
+"""The decoder as a Spark column: it receives records as Arrow arrays on the executors."""
 
 from collections.abc import Collection
 
@@ -18,7 +18,7 @@ from job.plan.model import SidePlan
 def decoded_value(
     side: SidePlan, registry: RegistryAccess | None, unknown_ids: Collection[int]
 ) -> Column:
-    """Of the record's `value`, with the type decoding.decoded_type(side)."""
+    """The decoded `value` of a record, of type decoding.decoded_type(side)."""
     assert side.reader is not None, "a job pins the schema"
     assert registry is not None, "a side with a registry has access to it"
     decoder = Decoder(side.reader, registry, frozenset(unknown_ids))

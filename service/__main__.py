@@ -1,10 +1,13 @@
-"""The `streamjoin-service` command: the sidecar until SIGTERM or Ctrl-C."""
+"""The `streamjoin-service` command: serves until SIGTERM or Ctrl-C."""
 
+import argparse
 import signal
 import socket
 import ssl
 import sys
+from collections.abc import Iterator
 from contextlib import ExitStack
+from textwrap import fill, indent
 from types import FrameType
 
 import structlog
@@ -17,12 +20,14 @@ from service.app import create_app
 from service.http_protocol import TimedProtocol
 from service.logs import log_to_stderr
 from service.settings import ServiceSettings
+from service.version import VERSION
 
 # Longer than a call may wait for the job, shorter than the 10 s of `docker stop`.
 _GRACE_SECONDS = 5
 
 
 def main() -> None:
+    _parse_arguments()
     try:
         settings = settings_of(ServiceSettings)
         app = create_app(settings)
@@ -67,6 +72,26 @@ def serve(app: FastAPI, settings: ServiceSettings, listener: socket.socket) -> N
         )
     server.run(sockets=[listener])
     log.info("ended")
+
+
+def _parse_arguments() -> None:
+    """The command takes no arguments except --help and --version."""
+    parser = argparse.ArgumentParser(
+        prog="streamjoin-service",
+        description="Serves the HTTP API, metrics and status page of a Streamjoin job.",
+        epilog="environment variables:\n" + "\n".join(_variables()),
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--version", action="version", version=f"streamjoin-service {VERSION}")
+    parser.parse_args()
+
+
+def _variables() -> Iterator[str]:
+    """Help text of each setting, from the fields of ServiceSettings."""
+    for name, field in ServiceSettings.model_fields.items():
+        default = "" if field.default is None else f" (default: {field.default})"
+        text = fill(" ".join((field.description or "").split()), 92)
+        yield f"  STREAMJOIN_{name.upper()}{default}\n" + indent(text, " " * 6)
 
 
 def _check_tls(settings: ServiceSettings) -> None:

@@ -1,4 +1,4 @@
-"""How the sidecar runs on this machine, from the environment."""
+"""Settings of the service, read from the environment."""
 
 from datetime import timedelta
 from ipaddress import ip_address
@@ -12,34 +12,38 @@ from service.health import Limits
 
 
 class ServiceSettings(BaseSettings):
-    """Each field is the variable STREAMJOIN_<FIELD>."""
+    """Settings of the service. Each field is the environment variable STREAMJOIN_<FIELD>."""
 
-    model_config = SettingsConfigDict(env_prefix="STREAMJOIN_", frozen=True)
+    model_config = SettingsConfigDict(
+        env_prefix="STREAMJOIN_", frozen=True, use_attribute_docstrings=True
+    )
 
     host: str = Field(default="127.0.0.1", min_length=1)
-    """On any other than this machine's loopback, commands need a token."""
+    """Address to listen on. On an address that is not loopback, commands need a token."""
     port: int = Field(default=8080, ge=0, le=65535)
+    """Port to listen on."""
     tokens_file: Path | None = None
-    """Who may look and who may command: tokens.py. Without it everybody may look, and only this
-    machine may command."""
+    """File with bearer tokens and their scopes. Unset: everyone who reaches the port can read, and
+    only local clients can send commands."""
     metrics_open: bool = False
-    """Whether /metrics needs no token, as where Prometheus has none."""
+    """Serve /metrics without a token."""
     tls_cert_file: Path | None = None
-    """PEM: the certificate and those that lead to its CA; then https is served, and no http."""
+    """PEM certificate chain. With it the service speaks https only."""
     tls_key_file: Path | None = None
-    """PEM: the certificate's private key, without password. Renewed files need a restart."""
+    """PEM private key of the certificate, without password. Renewed files need a restart."""
     socket: Path = SOCKET
-    """The Unix-domain socket on which the job answers."""
+    """Unix-domain socket of the job."""
     job_answer_seconds: float = Field(default=1.0, gt=0)
-    """How long a call waits for the job; Prometheus gives a scrape 10 s, a kubelet a probe 1 s."""
+    """Timeout of a call to the job. Prometheus allows a scrape 10 s, a kubelet a probe 1 s."""
     look_up_seconds: float = Field(default=30.0, gt=0)
-    """How long a call waits where the job must work for its answer: state, explain, validate."""
+    """Timeout of a call for which the job does work: state, explain, validate."""
     progress_age_max_seconds: float = Field(default=60.0, gt=0)
-    """Without progress for longer, the query is not ready. When idle, Spark reports every 10 s."""
+    """/readyz fails if the query has made no progress for this long. An idle query reports
+    progress every 10 s."""
     lag_max_records: int | None = Field(default=None, ge=0)
-    """With more records of a side to be read, the query is not ready; None: however many."""
+    """/readyz fails if a side has more unread records. Unset: no limit."""
     watermark_lag_max_seconds: float | None = Field(default=None, gt=0)
-    """With its watermark further behind the clock, the query is not ready; None: however far."""
+    """/readyz fails if the watermark is further behind the clock. Unset: no limit."""
 
     @property
     def job_answer(self) -> timedelta:
@@ -59,7 +63,7 @@ class ServiceSettings(BaseSettings):
 
     @property
     def is_local(self) -> bool:
-        """Whether only this machine can reach the sidecar."""
+        """Whether only local clients can reach the service."""
         return is_loopback(self.host)
 
 

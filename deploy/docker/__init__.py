@@ -1,1 +1,1 @@
-"""How the images are built and what runs in them beside job and service."""
+"""Files for docker-compose.yml, and the load generator of the demo image."""

@@ -1,9 +1,9 @@
 """The demo: two sample topics joined on this machine, shown live. Ctrl-C stops everything.
 
     python -m deploy.local.demo                 until Ctrl-C
-    python -m deploy.local.demo --seconds 60    ends by itself, and checks what came out
+    python -m deploy.local.demo --seconds 60    ends by itself and checks every result
 
-It uses the job as anybody would: `streamjoin run`, `streamjoin-service` and its HTTP API.
+It uses the public interfaces: `streamjoin run`, `streamjoin-service` and its HTTP API.
 """
 
 import argparse
@@ -40,19 +40,19 @@ def main() -> int:
             try:
                 result = demo(running, console, seconds)
             finally:
-                _let_nothing_interrupt_the_stop()
+                _ignore_signals()
     except KeyboardInterrupt:
-        # A run that was to be checked, and was not, must not pass for a good one.
+        # A checked run that was interrupted has no result: it must not exit 0.
         return 0 if seconds is None else INTERRUPTED
     except StreamjoinError as error:
-        console.print("The demo ends:", style="bold red", end=" ")
+        console.print("The demo failed:", style="bold red", end=" ")
         console.print(str(error), markup=False, soft_wrap=True)
         return error.exit_code
     return reported(result, console)
 
 
 def demo(running: ExitStack, console: Console, seconds: int | None) -> Verdict:
-    """Start everything and show it; where the run has an end, judge what came out."""
+    """Start everything and show it. A run with an end returns the comparison of its results."""
     system = started(running, console, is_endless=seconds is None)
     servers = system.kafka.bootstrap_servers
     tail = running.enter_context(output_tail(servers))
@@ -67,14 +67,14 @@ def demo(running: ExitStack, console: Console, seconds: int | None) -> Verdict:
             deadline=time.monotonic() + CLOSING_SECONDS,
         )
     if last is None:
-        raise JobUnavailableError(f"the sidecar at {system.addresses.sidecar} tells nothing")
+        raise JobUnavailableError(f"the service at {system.addresses.sidecar} does not answer")
     with step(console, "output topic read and compared"):
         return verdict(feed.delivered, output_rows(servers), last)
 
 
 @dataclass(frozen=True)
 class Watch:
-    """Looks at the system now and then, and shows what it sees."""
+    """Polls the system and shows its state."""
 
     system: System
     feed: Feed
@@ -89,7 +89,7 @@ class Watch:
         *,
         deadline: float | None = None,
     ) -> Figures | None:
-        """The figures for which the condition holds, or those at the deadline."""
+        """Poll until the condition holds or the deadline passes; returns the last figures."""
         while True:
             now = self.system.figures()
             is_met = condition(now)
@@ -120,15 +120,15 @@ def reported(result: Verdict, console: Console) -> int:
     console.print(verdict_table(result))
     console.print()
     if result.is_right:
-        console.print("Right: what came out is what had to come out, row by row.", style="green")
+        console.print("Correct: the results match the expected rows, row by row.", style="green")
         return 0
-    console.print("Wrong: what came out differs from what had to.", style="bold red")
+    console.print("Wrong: the results differ from the expected rows.", style="bold red")
     console.print(str(result.differences), markup=False, soft_wrap=True)
     return 1
 
 
 def _has_finished(now: Figures | None, closed_ms: int) -> bool:
-    """All is read, and a batch has ended that let go of everything behind the closing records."""
+    """Whether all records are read and the watermark has reached the closing records."""
     if now is None or now.query.watermark is None:
         return False
     return now.lag == 0 and round(now.query.watermark.timestamp() * 1000) >= closed_ms
@@ -137,7 +137,9 @@ def _has_finished(now: Figures | None, closed_ms: int) -> bool:
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description="Run the demo join until Ctrl-C.")
     parser.add_argument(
-        "--seconds", type=_positive, help="send for so long, then check what came out and end"
+        "--seconds",
+        type=_positive,
+        help="produce records for this long, then check the results and end",
     )
     return parser.parse_args()
 
@@ -145,12 +147,12 @@ def _arguments() -> argparse.Namespace:
 def _positive(text: str) -> int:
     seconds = int(text)
     if seconds < 1:
-        raise argparse.ArgumentTypeError(f"{text} is not a number of seconds from 1 on")
+        raise argparse.ArgumentTypeError(f"{text} must be a positive number of seconds")
     return seconds
 
 
-def _let_nothing_interrupt_the_stop() -> None:
-    """A second Ctrl-C while the processes end would leave them to be killed."""
+def _ignore_signals() -> None:
+    """A second Ctrl-C during the stop would kill the processes instead of ending them."""
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_IGN)
 

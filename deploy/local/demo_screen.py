@@ -1,6 +1,6 @@
-"""What the demo shows: a live screen on a terminal, a line now and then where there is none.
+"""Screen of the demo: a live table on a terminal, otherwise a line every few seconds.
 
-It is handed a Snapshot and asks nobody.
+It renders Snapshots and polls nothing.
 """
 
 import time
@@ -18,13 +18,13 @@ from deploy.local.demo_load import SIDES, TOPICS, Side
 from deploy.local.demo_sidecar import Figures
 from deploy.local.demo_verdict import Finding, Verdict
 
-# Where nobody watches, as in continuous integration, a line this often shows that it lives.
+# Interval of progress lines without a terminal, for example in continuous integration.
 LINE_SECONDS = 5.0
-# What stands on the screen beside the sample rows; with three of them it fits into 24 lines.
+# Lines of the screen without the sample rows; with three of these it fits into 24 lines.
 OTHER_LINES = 21
 SAMPLE_ROWS_MIN, SAMPLE_ROWS_MAX = 3, 15
 MISSING = "-"
-# Spark builds its plan and warms up: with nothing to see for so long one doubts.
+# Explains the empty screen while Spark plans and warms up.
 FIRST_BATCH = "the first one takes some seconds"
 
 Row = Mapping[str, object]
@@ -47,7 +47,7 @@ class Addresses:
 
 @dataclass(frozen=True)
 class Snapshot:
-    """All that is known at one moment."""
+    """State of the demo at one point in time."""
 
     at: datetime
     phase: str
@@ -73,7 +73,7 @@ class Snapshot:
 
 @contextmanager
 def step(console: Console, name: str) -> Iterator[None]:
-    """Say that something goes on, and how long it took."""
+    """Print the name of a step and how long it took."""
     start = time.monotonic()
     with console.status(f"{name} …"):
         yield
@@ -82,7 +82,7 @@ def step(console: Console, name: str) -> Iterator[None]:
 
 @contextmanager
 def shown(console: Console) -> Iterator[Callable[[Snapshot], None]]:
-    """What to call with each snapshot."""
+    """Yields the function that renders a snapshot."""
     if not console.is_terminal:
         yield _lines(console)
         return
@@ -160,7 +160,7 @@ def _headline(snapshot: Snapshot) -> RenderableType:
 
 
 def _sides(snapshot: Snapshot) -> RenderableType:
-    """A column per topic; what is not known is not shown as zero."""
+    """A column per topic. Unknown values are shown as a dash, not as zero."""
     table = Table(box=None, padding=(0, 2, 0, 0), header_style="bold", pad_edge=False)
     table.add_column("", style="dim", width=14)
     for side in SIDES:
@@ -195,7 +195,7 @@ def _query(snapshot: Snapshot) -> RenderableType:
     )
     late = figures.metric("late_records_total")
     table.add_row("last batch", last)
-    table.add_row("join state", f"{_count(_state_rows(figures))} rows, {late:,} came late")
+    table.add_row("join state", f"{_count(_state_rows(figures))} rows, {late:,} late rows")
     bad = [f"{count} {reason}" for reason, count in sorted(_bad_by_reason(figures).items())]
     table.add_row("bad records", ", ".join(bad) or "none")
     return table
@@ -226,7 +226,7 @@ def _add_rows(table: Table, newest: Sequence[Row], height: int, *, style: str) -
         names = ("ad_id", "campaign", "user")
         times = (_clock(row.get("shown_at")), _clock(row.get("clicked_at")))
         table.add_row(*(_cell(row.get(name)) for name in names), *times, style=style)
-    # As high from the first row on: a screen that grows line by line flickers.
+    # Constant height: a growing table flickers.
     for _ in range(height - len(rows)):
         table.add_row()
 
@@ -252,7 +252,7 @@ def _trail(snapshot: Snapshot) -> str:
     seconds = snapshot.watermark_trail_seconds
     if seconds is None:
         return "none yet"
-    # The closing records are from the future: they let the last windows end at once.
+    # The closing records have event times in the future, so that the last windows end.
     return f"{seconds:.1f} s behind now" if seconds >= 0 else f"{-seconds:.1f} s ahead of now"
 
 
@@ -272,7 +272,7 @@ def _count(records: int | None) -> str:
 
 
 def _clock(iso: object) -> str:
-    """The time of day: all of them are of today."""
+    """Time of day of an ISO timestamp."""
     return iso[11:23] if isinstance(iso, str) else "never"
 
 

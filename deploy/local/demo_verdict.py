@@ -1,7 +1,7 @@
-"""Whether what came out of the join is what had to come out. Pure: rows and figures are handed in.
+"""Compares the results of the demo with the expected rows. Pure.
 
-What is expected follows from the records that were sent; what the job counted comes through the
-sidecar; the rows that came out were read from the output topic.
+The expected rows follow from the records that were sent, the counts of the job come from the
+service, and the results are read from the output topic.
 """
 
 from collections import Counter
@@ -27,7 +27,7 @@ class Differences:
     missing: Sequence[OutputRow]
     unexpected: Sequence[OutputRow]
     repeated: Sequence[OutputRow]
-    """A row that had to come, come again: with the same id, or it would be unexpected."""
+    """Expected rows that occur again with the same id."""
 
     def __str__(self) -> str:
         """The first rows of each kind."""
@@ -44,7 +44,7 @@ class Finding:
     expected: int
     found: int
     is_right: bool
-    """Equal, or different for a reason that is no fault."""
+    """Equal, or different for an allowed reason (a restart)."""
 
 
 @dataclass(frozen=True)
@@ -67,21 +67,21 @@ def verdict(
         _equal("output rows", len(expected), len(output) - len(different.repeated)),
         _equal("  missing", 0, len(different.missing)),
         _equal("  unexpected", 0, len(different.unexpected)),
-        # At least once: after a restart rows may come twice, without one they may not.
+        # Repeated rows are allowed only after a restart.
         _excused(_equal("  repeated", 0, len(different.repeated)), restarts),
         _equal("late rows", 0, figures.metric("late_records_total")),
-        # What a batch has counted is lost with the JVM that dies before it could tell.
+        # Counts of a batch are lost if the JVM is killed before it reports them.
         *(_excused(finding, restarts) for finding in _counted(delivered, output, figures)),
     ]
     return Verdict(findings, different)
 
 
 def differences(expected: Iterable[OutputRow], found: Iterable[OutputRow]) -> Differences:
-    """Row by row, as multisets: each row's id, key and text count, its place in the topic not."""
-    due, come = Counter(expected), Counter(found)
-    extra = come - due
+    """Compare as multisets by id, key and text of each row, ignoring the order."""
+    due, actual = Counter(expected), Counter(found)
+    extra = actual - due
     return Differences(
-        missing=_rows(due - come),
+        missing=_rows(due - actual),
         unexpected=_rows(Counter({row: n for row, n in extra.items() if row not in due})),
         repeated=_rows(Counter({row: n for row, n in extra.items() if row in due})),
     )
@@ -90,14 +90,14 @@ def differences(expected: Iterable[OutputRow], found: Iterable[OutputRow]) -> Di
 def _counted(
     delivered: Iterable[Delivered], output: Sequence[OutputRow], figures: Figures
 ) -> Iterable[Finding]:
-    """What the job says of itself."""
+    """Counts reported by the job."""
     written = figures.metric("output_records_total")
     yield _equal("rows out, by the job's count", len(output), written)
     yield from _counted_inputs(delivered, figures)
 
 
 def _counted_inputs(delivered: Iterable[Delivered], figures: Figures) -> list[Finding]:
-    """What the job has to have counted on its way in."""
+    """Input counts that the job must report."""
     records: Counter[Side] = Counter()
     null_keys: Counter[Side] = Counter()
     bad: Counter[tuple[Side, str]] = Counter()
@@ -143,7 +143,7 @@ def _excused(finding: Finding, restarts: int) -> Finding:
 
 
 def _rows(counted: Mapping[OutputRow, int]) -> list[OutputRow]:
-    """As often as they were counted, in an order that two runs share."""
+    """Each row as often as counted, in a stable order."""
     return sorted((row for row, n in counted.items() for _ in range(n)), key=lambda row: row.id)
 
 

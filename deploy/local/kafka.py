@@ -1,6 +1,6 @@
 """A real single-node Kafka broker as a child process: for `make run`, the tests and the benchmark.
 
-It knows nothing of the join. In the foreground, until Ctrl-C:
+Independent of the join. In the foreground, until Ctrl-C:
 
     python -m deploy.local.kafka --port 9092
 
@@ -288,7 +288,7 @@ def _broker_settings(data: Path, port: int, controller_port: int) -> dict[str, o
         # A misspelt topic is an error here, as it is where it matters.
         "auto.create.topics.enable": "false",
         # The defaults want three brokers and 50 partitions: one broker would never make them,
-        # and transactions and groups would wait for it for ever.
+        # and transactions and groups would wait for it indefinitely.
         "offsets.topic.replication.factor": 1,
         "offsets.topic.num.partitions": 4,
         "transaction.state.log.replication.factor": 1,

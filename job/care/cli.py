@@ -86,6 +86,7 @@ def restore(
         put_back = restored(
             Folder(found.spark, source),
             found.folder,
+            found.checkpoint,
             datetime.now(UTC),
             results_again=results_again,
         )

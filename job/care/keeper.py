@@ -76,7 +76,9 @@ def backed_up(folder: Folder, target: Folder, checkpoint: Checkpoint, now: datet
     return Backup(target.root, batch_id, len(copied), sum(copied.values()))
 
 
-def restored(source: Folder, folder: Folder, now: datetime, *, results_again: bool) -> Backup:
+def restored(
+    source: Folder, folder: Folder, checkpoint: Checkpoint, now: datetime, *, results_again: bool
+) -> Backup:
     """Put the backup `source` where the checkpoint is; the present one is kept aside.
 
     With `results_again` the query gets a new id, so that results which are out already come again;
@@ -100,6 +102,7 @@ def restored(source: Folder, folder: Folder, now: datetime, *, results_again: bo
     if results_again:
         folder.write("query/metadata", {"id": str(uuid.uuid4())})
         folder.remove("exactly_once.json")
+        checkpoint.allow_replacing_any_query()
     return Backup(source.root, manifest["batch_id"], len(files), sum(files.values()))
 
 

@@ -3,7 +3,10 @@
     <checkpoint>/fingerprint.json     what it freezes, written before the first batch
     <checkpoint>/desired_state.json   whether the query should run, be paused or be stopped
     <checkpoint>/starts.json          where reading started after a reset
-    <checkpoint>/exactly_once.json    since which batch results are delivered exactly once
+    <checkpoint>/exactly_once.json    since which batch results are delivered exactly once, and
+                                      whether the query owns its name in the commit topic
+    <checkpoint>/replaces.json        queries that this one may replace in the commit topic
+    <checkpoint>/topics.json          Kafka's id of each topic that the query uses
     <checkpoint>/query/               Spark's own: offsets, commits, state
     <checkpoint>/aside-<time>/        what a reset put away: query/ and fingerprint.json
 
@@ -11,7 +14,8 @@ Spark wants its folder empty at the first start, hence the files beside it.
 """
 
 import json
-from collections.abc import Mapping
+import uuid
+from collections.abc import Collection, Mapping
 from datetime import datetime
 
 from pyspark.sql import SparkSession
@@ -27,6 +31,8 @@ _FINGERPRINT = "fingerprint.json"
 _DESIRED_STATE = "desired_state.json"
 _STARTS = "starts.json"
 _EXACTLY_ONCE = "exactly_once.json"
+_TOPICS = "topics.json"
+_REPLACES = "replaces.json"
 ASIDE = "aside-"
 """How the folders begin in which something is kept that was taken out of the way."""
 
@@ -49,7 +55,8 @@ class Checkpoint:
         if document is None and self.folder.exists("query"):
             raise CheckpointError(
                 f"{self.folder.root} holds a checkpoint but no {_FINGERPRINT}: what it was written "
-                "for is unknown. Name another folder in `checkpoint`, or put the file back"
+                "for is unknown. Put the file back, or name another folder in `checkpoint` and "
+                "start with --new-query"
             )
         return document
 
@@ -65,7 +72,8 @@ class Checkpoint:
                 f"the checkpoint {self.folder.root} was begun with other settings:\n"
                 + "\n".join(lines)
                 + "\nPut the old values back to go on with it, or name another folder in "
-                "`checkpoint` to begin anew (rows now waiting in state are then not joined)"
+                "`checkpoint` and start with --new-query (rows now waiting in state are then not "
+                "joined, and results may be delivered again)"
             )
         if self.folder.read(_FINGERPRINT) != wanted:
             self.folder.write(_FINGERPRINT, wanted)
@@ -86,6 +94,25 @@ class Checkpoint:
         """Where reading starts when this checkpoint is begun; None: as the spec says."""
         document = self.folder.read(_STARTS)
         return None if document is None else Starts.model_validate(document)
+
+    @property
+    def topic_ids(self) -> Mapping[str, str]:
+        """Kafka's id by topic. Empty where no batch has been planned yet, and in a checkpoint of a
+        version that recorded none.
+        """
+        document = self.folder.read(_TOPICS)
+        if document is None or not self.has_begun:
+            return {}
+        return dict(document["topics"])
+
+    @topic_ids.setter
+    def topic_ids(self, ids: Mapping[str, str]) -> None:
+        self.folder.write(_TOPICS, {"format": 1, "topics": dict(ids)})
+
+    @property
+    def has_begun(self) -> bool:
+        """Whether a batch has been planned."""
+        return bool(self.folder.names("query/offsets"))
 
     @property
     def last_batch_id(self) -> int | None:
@@ -116,8 +143,23 @@ class Checkpoint:
 
     @property
     def query_id(self) -> str:
-        """Spark's; there once the query has been started."""
+        """Spark's; it exists once the query has been started, or `ensure_query_id` was called."""
         return str(json.loads(self.folder.text("query/metadata") or "{}")["id"])
+
+    def ensure_query_id(self) -> str:
+        """The query's id; a new one where Spark would choose one at the start.
+
+        CheckpointError if batches were planned and the id is gone.
+        """
+        if not self.folder.exists("query/metadata"):
+            if self.has_begun:
+                raise CheckpointError(
+                    f"the checkpoint is damaged: {self.folder.path('query/metadata')} is missing, "
+                    "which holds the query's id. Restore a backup (`streamjoin checkpoint "
+                    "restore`), or reset"
+                )
+            self.folder.write("query/metadata", {"id": str(uuid.uuid4())})
+        return self.query_id
 
     def planned(self, batch_id: int) -> str:
         """The line of Spark's offset log for a batch that is at work: what it is made from."""
@@ -137,6 +179,43 @@ class Checkpoint:
             self.folder.write(_EXACTLY_ONCE, document)
         return int(document["since"])
 
+    @property
+    def owns_name(self) -> bool:
+        """Whether the query has a marker in each partition of the commit topic."""
+        document = self.folder.read(_EXACTLY_ONCE)
+        return document is not None and document.get("owner") == self.query_id
+
+    @owns_name.setter
+    def owns_name(self, owns: bool) -> None:
+        since = self.delivers_exactly_once_since()
+        owner = {"owner": self.query_id} if owns else {}
+        self.folder.write(_EXACTLY_ONCE, {"format": 1, "since": since, **owner})
+
+    @property
+    def replaced_queries(self) -> frozenset[str]:
+        """Ids of the queries whose markers in the commit topic do not stop this one."""
+        document = self.folder.read(_REPLACES)
+        return frozenset(document["query_ids"] if document else ())
+
+    @property
+    def may_replace_any_query(self) -> bool:
+        """Whether the user has agreed to a new query whose start has not happened yet."""
+        document = self.folder.read(_REPLACES)
+        return document is not None and document["any"]
+
+    def allow_replacing_any_query(self) -> None:
+        """For the next start: a reset, or a restore of an older copy, begins a new query."""
+        self._write_replaces(self.replaced_queries, may_replace_any=True)
+
+    def replace_queries(self, query_ids: Collection[str]) -> None:
+        """Note that `query_ids`, and no others, may be replaced from now on."""
+        self._write_replaces(self.replaced_queries | set(query_ids), may_replace_any=False)
+
+    def _write_replaces(self, query_ids: Collection[str], *, may_replace_any: bool) -> None:
+        self.folder.write(
+            _REPLACES, {"format": 1, "query_ids": sorted(query_ids), "any": may_replace_any}
+        )
+
     def delivers_at_least_once(self) -> None:
         """From here on batches leave no marker."""
         self.folder.remove(_EXACTLY_ONCE)
@@ -148,12 +227,14 @@ class Checkpoint:
         any point leaves either the old checkpoint at work or a new one with the right start.
         """
         self.folder.write(_STARTS, starts.model_dump(mode="json"))
+        self.allow_replacing_any_query()
         self.folder.remove(_EXACTLY_ONCE)
         if not self.folder.exists("query"):
             return None
         aside = aside_folder(now)
-        for name in ("query", _FINGERPRINT):
-            self.folder.move(name, f"{aside}/{name}")
+        for name in ("query", _FINGERPRINT, _TOPICS):
+            if self.folder.exists(name):
+                self.folder.move(name, f"{aside}/{name}")
         return self.folder.path(aside)
 
 

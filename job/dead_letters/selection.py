@@ -24,6 +24,11 @@ KEPT = (
 # among them), and what Kafka keeps with a record that is alone in its batch.
 _OVERHEAD_BYTES = 1_500
 _SHOWN_CHARS = 200
+# Name under which header `h` of the original record is kept.
+_KEPT_NAME = (
+    f"CASE WHEN startswith(h.key, '{names.RESERVED}') "
+    f"THEN concat('{names.ORIGINAL}', h.key) ELSE h.key END"
+)
 
 
 def selected(plan: JoinPlan, side: SidePlan) -> list[str]:
@@ -35,7 +40,8 @@ def written(plan: JoinPlan, side: SidePlan, *, bytes_max: int) -> list[str]:
     """(key, value, headers, side, reason) of what `selected` has given a reason."""
     size = (
         "coalesce(octet_length(original_key), 0) + coalesce(aggregate(original_headers, 0, "
-        "(sum, h) -> sum + octet_length(h.key) + coalesce(octet_length(h.value), 0) + 10), 0)"
+        f"(sum, h) -> sum + octet_length({_KEPT_NAME}) + coalesce(octet_length(h.value), 0) + 10"
+        "), 0)"
         f" + octet_length(dead_message) + {_OVERHEAD_BYTES}"
     )
     whole = f"({size} + coalesce(octet_length(original_value), 0)) <= {bytes_max}"
@@ -54,7 +60,10 @@ def written(plan: JoinPlan, side: SidePlan, *, bytes_max: int) -> list[str]:
     )
     omitted = headers_of({names.OMITTED_BYTES: "coalesce(octet_length(original_value), 0)"})
     nothing = "cast(array() AS ARRAY<STRUCT<key: STRING, value: BINARY>>)"
-    kept = f"CASE WHEN {rest} THEN coalesce(original_headers, {nothing}) ELSE {nothing} END"
+    original = (
+        f"transform(original_headers, h -> named_struct('key', {_KEPT_NAME}, 'value', h.value))"
+    )
+    kept = f"CASE WHEN {rest} THEN coalesce({original}, {nothing}) ELSE {nothing} END"
     return [
         f"CASE WHEN {rest} THEN original_key END AS key",
         f"CASE WHEN {whole} THEN original_value END AS value",

@@ -10,7 +10,7 @@ from contextlib import closing, contextmanager
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 
-from job.dead_letters.headers import REPLAYED, DeadLetter, Headers, dead_letter
+from job.dead_letters.headers import REPLAYED, DeadLetter, Headers, dead_letter, replayed_place
 from job.errors import BrokerError, DeliveryError, SecurityError, StreamjoinError
 from job.kafka.security import KafkaAccess, librdkafka_settings
 
@@ -27,12 +27,10 @@ _REFUSALS = frozenset(
 
 
 def letters(access: KafkaAccess, topic: str) -> Iterator[DeadLetter]:
-    """Those not put back yet, in the order of their places."""
+    """Letters that were not replayed yet, in the order of their places."""
     replayed = {
-        content.decode()
+        replayed_place(message.key(), message.value(), _headers(message))
         for message in _messages(access, topic)
-        for name, content in _headers(message)
-        if name == REPLAYED and content is not None
     }
     for message in _messages(access, topic):
         place = f"{topic}/{message.partition()}/{message.offset()}"

@@ -4,13 +4,21 @@ Rows and a marker are written in one transaction. The marker says which batch of
 been delivered, so whoever runs a batch again, be it seconds or days later, can tell. No failure
 needs to be judged right for that: each attempt begins with the marker.
 
-Pure: no Kafka, no clock. `delivered_once` says which step is next and is told what came of it;
-transactions.py performs the steps, and the tests perform them on a modelled broker.
+One query at a time owns a name: the newest marker of each lane names the query that wrote it, and a
+query goes on only behind a marker of its own. A new query writes the first one with `taken_over`.
+
+Pure: no Kafka, no clock. `delivered_once` yields the next step and is sent the step's result;
+transactions.py and ownership.py perform the steps, and the tests perform them on a modelled broker.
 """
 
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Collection, Generator
 from dataclasses import dataclass
 from enum import StrEnum, auto
+
+_START_AGAIN = (
+    "name another folder in `checkpoint` and start with --new-query (rows now waiting in state are "
+    "then not joined, and results may be delivered again)"
+)
 
 
 @dataclass(frozen=True)
@@ -20,6 +28,19 @@ class Marker:
     batch_id: int
     fingerprint: str
     """Of the batch's input offsets."""
+    query_id: str
+    """Query that has delivered the batch."""
+
+    @property
+    def is_retired(self) -> bool:
+        return self.batch_id >= RETIRED
+
+
+NO_BATCH = -1
+"""Batch id of the first marker of a query, which owns the lane and has delivered nothing."""
+RETIRED = 2**62
+"""Batch id that stops jobs of versions which took no other query's marker into account: they find
+results of a later batch delivered, and refuse to go on."""
 
 
 @dataclass(frozen=True)
@@ -31,10 +52,11 @@ class Batch:
     since: int
     """The first batch of the checkpoint that is delivered by this protocol: none before it has
     left a marker that one could count on."""
+    query_id: str
 
     @property
     def marker(self) -> Marker:
-        return Marker(self.batch_id, self.fingerprint)
+        return Marker(self.batch_id, self.fingerprint, self.query_id)
 
 
 class Step(StrEnum):
@@ -97,6 +119,10 @@ class DisagreementError(NotDeliveredError):
     """Checkpoint and marker contradict each other."""
 
 
+class TakenOverError(NotDeliveredError):
+    """The newest marker is another query's."""
+
+
 def delivered_once(batch: Batch) -> Generator[Step, Marker | None, Result]:
     """Yields the next step; is sent a marker after LOOK and READ_MARKER, None after the others.
 
@@ -106,7 +132,7 @@ def delivered_once(batch: Batch) -> Generator[Step, Marker | None, Result]:
     # The first look fences nobody: whoever was left behind (a driver that was stopped and woke up
     # again) ends here, and does not take its successor's transaction with it.
     seen = yield Step.LOOK
-    if seen is not None and seen.batch_id >= batch.batch_id and is_delivered(batch, seen):
+    if seen is not None and is_not_before(batch, seen) and is_delivered(batch, seen):
         yield Step.DROP_ROWS
         return Result.SKIPPED
     # What the others have begun is decided only once they are fenced. Before each transaction: a
@@ -133,38 +159,103 @@ def delivered_once(batch: Batch) -> Generator[Step, Marker | None, Result]:
     return Result.COMMITTED
 
 
+def taken_over(claim: Marker, replaces: Collection[str]) -> Generator[Step, Marker | None, Result]:
+    """Make the query of `claim` the owner of a lane, in place of the queries in `replaces`.
+
+    Yields and raises as `delivered_once`; TakenOverError if yet another query owns the lane. After
+    it has returned, every LOOK finds the query's marker, so LOOK alone stops the replaced query.
+    """
+
+    def is_owned(marker: Marker | None) -> bool:
+        if marker is None or marker.query_id in replaces:
+            return False
+        _check_owner(claim.query_id, marker)
+        return True
+
+    # Nothing is fenced unless the query may own the lane.
+    if is_owned((yield Step.LOOK)):
+        return Result.SKIPPED
+    yield Step.INIT
+    if is_owned((yield Step.READ_MARKER)):
+        return Result.SKIPPED
+    yield from _marker_written()
+    # A commit is answered before readers see it: this read ends once they do.
+    is_owned((yield Step.READ_MARKER))
+    return Result.COMMITTED
+
+
+def retired() -> Generator[Step, Marker | None, Result]:
+    """End the writers of an older version, which had a transactional id and a marker key for each
+    query. The steps are those of such an id and key.
+
+    WRITE_MARKER writes RETIRED there. If the key is that of the present query, it writes the marker
+    that was found, if any, under the present key in the same transaction.
+    """
+    yield Step.INIT
+    found = yield Step.READ_MARKER
+    if found is not None and found.is_retired:
+        return Result.SKIPPED
+    yield from _marker_written()
+    return Result.COMMITTED
+
+
+def _marker_written() -> Generator[Step, Marker | None, None]:
+    try:
+        yield from (Step.BEGIN, Step.WRITE_MARKER, Step.COMMIT)
+    except AbortedError:
+        yield Step.ABORT
+        raise
+
+
+def is_not_before(batch: Batch, marker: Marker) -> bool:
+    """Whether a marker that LOOK has found decides about the batch: LOOK may miss newer ones."""
+    return marker.batch_id >= batch.batch_id or marker.query_id != batch.query_id
+
+
+def _check_owner(query_id: str, marker: Marker) -> None:
+    if marker.query_id != query_id:
+        raise TakenOverError(
+            f"the newest marker is that of query {marker.query_id}, and this is query {query_id}"
+        )
+
+
 def is_delivered(batch: Batch, marker: Marker | None) -> bool:
-    """Whether `marker` is this batch's; DisagreementError where it is not the one before either."""
-    newest = -1 if marker is None else marker.batch_id
+    """Whether `marker` is this batch's; DisagreementError where it is not the one before either.
+
+    TakenOverError if it is another query's.
+    """
+    if marker is not None:
+        _check_owner(batch.query_id, marker)
+    newest = NO_BATCH if marker is None else marker.batch_id
     if newest > batch.batch_id:
         raise DisagreementError(
             f"the checkpoint is about to run batch {batch.batch_id}, but the results of batch "
-            f"{newest} are out already: it is an older copy. Put the newest copy back, or name "
-            "another folder in `checkpoint` to begin anew"
+            f"{newest} are out already: it is an older copy. Put the newest copy back, or "
+            f"{_START_AGAIN}"
         )
     if marker is not None and newest == batch.batch_id:
         if marker.fingerprint != batch.fingerprint:
             raise DisagreementError(
                 f"batch {batch.batch_id} has been delivered from other input offsets than the "
                 "checkpoint has now: it was changed, or copied and run twice. Put the copy back "
-                "that delivered it, or name another folder in `checkpoint` to begin anew"
+                f"that delivered it, or {_START_AGAIN}"
             )
         return True
     if batch.batch_id > batch.since and newest != batch.batch_id - 1:
-        found = "holds none" if marker is None else f"ends with batch {newest}"
+        found = "holds none" if newest == NO_BATCH else f"ends with batch {newest}"
         raise DisagreementError(
             f"batch {batch.batch_id - 1} has been delivered, but its marker is missing (the commit "
             f"topic {found}): was the topic deleted or renamed? Put it back. To go on without it, "
             "run with `delivery: at_least_once` until a batch has ended, whose results may come "
-            "twice, and then with exactly_once again; or name another folder in `checkpoint` to "
-            "begin anew"
+            f"twice, and then with exactly_once again; or {_START_AGAIN}"
         )
     return False
 
 
-def run(batch: Batch, perform: Callable[[Step], Marker | None]) -> Result:
+def run(
+    protocol: Generator[Step, Marker | None, Result], perform: Callable[[Step], Marker | None]
+) -> Result:
     """Perform step after step; raises the NotDeliveredError that ended the attempt."""
-    protocol = delivered_once(batch)
     step = next(protocol)
     while True:
         try:

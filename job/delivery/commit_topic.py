@@ -10,6 +10,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # its own re-
 )
 
 from job.errors import BrokerError, StreamjoinError, TopicError
+from job.join_spec.model import Delivery
 from job.kafka.security import KafkaAccess, librdkafka_settings
 from job.plan.model import JoinPlan
 
@@ -22,8 +23,13 @@ _SETTINGS = {"cleanup.policy": "compact", "segment.bytes": str(16 * 2**20)}
 _log = structlog.get_logger()
 
 
-def ensure_commit_topic(plan: JoinPlan, access: KafkaAccess) -> None:
-    """TopicError where it cannot be made or does not fit, with the command that helps."""
+def create_commit_topic_if_used(plan: JoinPlan, access: KafkaAccess) -> None:
+    """Does nothing for at-least-once delivery, which has no commit topic.
+
+    Raises TopicError with the command that helps if the topic cannot be created or does not fit.
+    """
+    if plan.output.delivery is not Delivery.EXACTLY_ONCE:
+        return
     client = AdminClient({**librdkafka_settings(access), "log_level": 0})
     topic = plan.output.commit_topic
     try:

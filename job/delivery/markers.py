@@ -34,17 +34,43 @@ _POLL_SECONDS = 1.0
 _TAIL_RECORDS = 64
 
 
-def marker_key(query_id: str, lane: str) -> bytes:
-    return f"{query_id}/{lane}".encode()
+def marker_key(name: str, lane: str) -> bytes:
+    """All queries of a name share the key: the newest marker names the query that owns the lane."""
+    return f"{name}/{lane}".encode()
+
+
+@dataclass(frozen=True)
+class OldKey:
+    """Key of versions that had one for each query."""
+
+    query_id: str
+    lane: str
+
+    @property
+    def encoded(self) -> bytes:
+        return f"{self.query_id}/{self.lane}".encode()
 
 
 def encoded(marker: Marker) -> bytes:
-    return json.dumps({"batch_id": marker.batch_id, "fingerprint": marker.fingerprint}).encode()
+    return json.dumps(
+        {
+            "format": 1,
+            "query_id": marker.query_id,
+            "batch_id": marker.batch_id,
+            "fingerprint": marker.fingerprint,
+        }
+    ).encode()
 
 
-def decoded(value: bytes) -> Marker:
+def decoded(key: bytes, value: bytes) -> Marker:
     fields = json.loads(value)
-    return Marker(fields["batch_id"], fields["fingerprint"])
+    query_id = fields["query_id"] if "format" in fields else _old_key(key).query_id
+    return Marker(fields["batch_id"], fields["fingerprint"], query_id)
+
+
+def _old_key(key: bytes) -> OldKey:
+    query_id, _, lane = key.decode().partition("/")
+    return OldKey(query_id, lane)
 
 
 @dataclass
@@ -58,8 +84,17 @@ class _Known:
 class MarkerReader:
     """Reads what is new since it read last. Keep one in a process, and use it on one thread."""
 
-    def __init__(self, client: Mapping[str, str], topic: str, group: str) -> None:
+    def __init__(
+        self,
+        client: Mapping[str, str],
+        topic: str,
+        group: str,
+        *,
+        has_one_record_a_transaction: bool = True,
+    ) -> None:
+        """`has_one_record_a_transaction`: spares the wait for the end of a partition."""
         self._topic = topic
+        self._has_one_record_a_transaction = has_one_record_a_transaction
         self._known: dict[int, _Known] = {}
         self._admin = AdminClient({**client, "log_level": 0})
         self._consumer = Consumer(
@@ -98,7 +133,24 @@ class MarkerReader:
             ) from error
         self._known[partition] = known
         value = known.markers.get(key)
-        return None if value is None else decoded(value)
+        return None if value is None else decoded(key, value)
+
+    def old_keys(self, partition: int, *, to_the_end: bool) -> list[OldKey]:
+        """Keys of older versions in the partition, that with the newest marker last.
+
+        `to_the_end`: as for `newest`.
+        """
+        self._known.pop(partition, None)  # what was read may be the tail alone
+        self.newest(partition, b"", to_the_end=to_the_end)
+        markers = self._known[partition].markers
+        return [_old_key(key) for key, value in markers.items() if b'"format"' not in value]
+
+    @property
+    def partitions(self) -> int:
+        """Of the commit topic. Raises KafkaException."""
+        return len(
+            self._admin.list_topics(self._topic, READ_SECONDS).topics[self._topic].partitions
+        )
 
     def _end(self, partition: int) -> int:
         """One past the newest record, whether it is committed or not."""
@@ -120,7 +172,7 @@ class MarkerReader:
         try:
             while known.next_offset < end:
                 message = self._consumer.poll(_POLL_SECONDS)
-                if message is not None and _take(message, known, end) and not to_the_end:
+                if message is not None and self._take(message, known, end) and not to_the_end:
                     return
                 if time.monotonic() > deadline:
                     raise UnavailableError(
@@ -131,21 +183,23 @@ class MarkerReader:
         finally:
             self._consumer.unassign()
 
-
-def _take(message: Message, known: _Known, end: int) -> bool:
-    """Note a marker; whether this is as far as a committed transaction reaches at present."""
-    offset, error = message.offset(), message.error()
-    assert offset is not None
-    if error is None:
-        known.markers[message.key() or b""] = message.value() or b""
-        # A committed record is followed by the control record of its transaction. Where there is
-        # room for just one record more, it is that one.
-        known.next_offset = end if offset + 2 >= end else offset + 1
+    def _take(self, message: Message, known: _Known, end: int) -> bool:
+        """Note a marker; whether this is as far as a committed transaction reaches at present."""
+        offset, error = message.offset(), message.error()
+        assert offset is not None
+        if error is None:
+            key = message.key() or b""
+            known.markers.pop(key, None)  # kept in the order of the newest marker of each key
+            known.markers[key] = message.value() or b""
+            # A committed record is followed by the control record of its transaction. Where there
+            # is room for just one record more, it is that one.
+            is_last = self._has_one_record_a_transaction and offset + 2 >= end
+            known.next_offset = end if is_last else offset + 1
+            return False
+        if error.code() == KafkaError._PARTITION_EOF:
+            known.next_offset = max(known.next_offset, offset)
+            return True
+        # The client looks for its group, whose rights are not needed.
+        if not error.retriable() and error.code() != KafkaError.GROUP_AUTHORIZATION_FAILED:
+            raise KafkaException(error)
         return False
-    if error.code() == KafkaError._PARTITION_EOF:
-        known.next_offset = max(known.next_offset, offset)
-        return True
-    # The client looks for its group, whose rights are not needed.
-    if not error.retriable() and error.code() != KafkaError.GROUP_AUTHORIZATION_FAILED:
-        raise KafkaException(error)
-    return False

@@ -24,7 +24,7 @@ from pyspark.util import PythonEvalType
 from job.checkpoint.checkpoint import Checkpoint
 from job.dataflow import ID_HEADER
 from job.delivery.commit_protocol import Batch, Result
-from job.delivery.commit_topic import dead_letter_partition, ensure_commit_topic
+from job.delivery.commit_topic import dead_letter_partition
 from job.delivery.dead_letters import (
     Counts,
     DeadLetters,
@@ -33,6 +33,7 @@ from job.delivery.dead_letters import (
     observed_counts,
 )
 from job.delivery.finished_batch import FinishedBatch, finished_batch
+from job.delivery.ownership import ensure_ownership
 from job.delivery.topic_limits import record_bytes_max
 from job.delivery.transactions import (
     REPORT_DDL,
@@ -85,9 +86,19 @@ class RunningQuery:
 
 
 def start_query(
-    records: DataFrame, plan: JoinPlan, access: KafkaAccess, checkpoint: Checkpoint, told: Told
+    records: DataFrame,
+    plan: JoinPlan,
+    access: KafkaAccess,
+    checkpoint: Checkpoint,
+    told: Told,
+    *,
+    new_query: bool,
 ) -> RunningQuery:
-    """Start writing `records` to the output topic as the plan's delivery says."""
+    """Start writing `records` to the output topic as the plan's delivery says.
+
+    The commit topic of exactly-once delivery must exist. `new_query`: the user agrees to replace
+    another query of the same name.
+    """
     sizes = _Sizes.asked(plan, access)
     writer = (
         limited(records, sizes.result_bytes_max)
@@ -106,9 +117,12 @@ def start_query(
             return RunningQuery(kafka.start())
         sink = _AtLeastOnce(plan, access, sizes, told)
     else:
-        ensure_commit_topic(plan, access)
         since = checkpoint.delivers_exactly_once_since()
+        checkpoint.ensure_query_id()
         sink = _ExactlyOnce(plan, access, sizes, told, checkpoint, since)
+        ensure_ownership(
+            sink.target, checkpoint, dead_letter_lane(plan), since=since, new_query=new_query
+        )
     query = writer.foreachBatch(sink).start()
     sink.query.set_result(query)
     return RunningQuery(query, sink)
@@ -210,7 +224,7 @@ class _ExactlyOnce(_EachBatch):
         super().__init__(plan, access, sizes, told)
         self._checkpoint = checkpoint
         self._since = since
-        self._target: Target | None = None
+        self.target = self._make_target()
 
     def _deliver(self, records: DataFrame, batch_id: int) -> None:
         batch = self._batch(batch_id)
@@ -225,15 +239,14 @@ class _ExactlyOnce(_EachBatch):
         alone = replace(batch, since=batch.batch_id)
 
         def write(letters: DataFrame) -> Counts:
-            assert self._target is not None
             assert self._plan.dead_letter is not None
             target = replace(
-                self._target,
+                self.target,
                 output_topic=self._plan.dead_letter.topic,
                 id_header=None,
                 record_bytes_max=self._sizes.dead_letter_bytes_max,
             )
-            lane = Lane("dead-letters", dead_letter_partition(self._plan))
+            lane = dead_letter_lane(self._plan)
             rows = observed(letters.coalesce(1)).select("key", "value", "headers")
             taken = _map_in_arrow(rows, Write(target, alone, lane))
             (report,) = (Report(**row.asDict()) for row in taken.collect())
@@ -251,9 +264,7 @@ class _ExactlyOnce(_EachBatch):
             F.col("value").cast("binary"),
             F.expr("headers[0].value").alias("id"),
         )
-        if self._target is None:
-            self._target = self._make_target()
-        write = Write(self._target, batch)
+        write = Write(self.target, batch)
         return [Report(**row.asDict()) for row in _map_in_arrow(rows, write).collect()]
 
     def _batch(self, batch_id: int) -> Batch:
@@ -263,7 +274,12 @@ class _ExactlyOnce(_EachBatch):
         when the batch is run again.
         """
         text = self._checkpoint.planned(batch_id)
-        return Batch(batch_id, hashlib.sha256(text.encode()).hexdigest()[:32], self._since)
+        return Batch(
+            batch_id,
+            hashlib.sha256(text.encode()).hexdigest()[:32],
+            self._since,
+            self.target.query_id,
+        )
 
     def _make_target(self) -> Target:
         output = self._plan.output
@@ -293,8 +309,7 @@ class _ExactlyOnce(_EachBatch):
         failed = [report for report in reports if report.message is not None]
         if failed:
             worst = self._worst(failed)
-            assert self._target is not None
-            raise self._error(batch_id, worst, self._target, lane_of(worst.partition))
+            raise self._error(batch_id, worst, self.target, lane_of(worst.partition))
 
     def _worst(self, failed: list[Report]) -> Report:
         """The one to tell of: where one cannot be tried again, trying does not help."""
@@ -305,17 +320,27 @@ class _ExactlyOnce(_EachBatch):
             return CheckpointError(
                 f"checkpoint and commit topic {target.commit_topic} disagree: {report.message}"
             )
-        identity = transactional_id(self._plan.name, target.query_id, lane.name)
+        if report.result == "taken_over":
+            return FencedError(
+                f"another query has taken over the name {target.name} in the commit topic "
+                f"{target.commit_topic}: {report.message}. Two queries of one name cannot both "
+                "run: end one of the jobs, or give this one another `name`"
+            )
+        identity = transactional_id(self._plan.name, lane.name)
         if report.result == "fenced":
             return FencedError(
-                f"another job has taken over this query: it writes as {identity} now. Two jobs on "
-                f"one checkpoint cannot both run: end one of them, and `restart` the other"
+                f"another job has taken over this query: it writes as {identity} now. Two jobs of "
+                f"one name cannot both run: end one of them, and `restart` the other"
             )
         return DeliveryError(
             f"batch {batch_id} could not be delivered to {target.output_topic} as {identity} "
             f"({report.result}): {report.message}",
             retryable=report.retryable,
         )
+
+
+def dead_letter_lane(plan: JoinPlan) -> Lane:
+    return Lane("dead-letters", dead_letter_partition(plan))
 
 
 def _map_in_arrow(rows: DataFrame, write: Write) -> DataFrame:

@@ -24,8 +24,10 @@ from job.delivery.commit_protocol import (
     NotDeliveredError,
     Result,
     Step,
+    TakenOverError,
     UnavailableError,
     UnknownOutcomeError,
+    delivered_once,
     run,
 )
 from job.delivery.markers import MarkerReader, encoded, marker_key
@@ -49,6 +51,7 @@ _RESULTS: dict[type[NotDeliveredError], str] = {
     AbortedError: "aborted",
     DisagreementError: "disagreement",
     FencedError: "fenced",
+    TakenOverError: "taken_over",
     UnavailableError: "unavailable",
     UnknownOutcomeError: "unknown",
 }
@@ -75,7 +78,7 @@ class Target:
             **dict(self.client),
             **producers.SETTINGS,
             "message.max.bytes": max(self.record_bytes_max, _MESSAGE_BYTES_MIN),
-            "transactional.id": transactional_id(self.name, self.query_id, lane.name),
+            "transactional.id": transactional_id(self.name, lane.name),
             "transaction.timeout.ms": self.transaction_timeout_seconds * 1000,
         }
 
@@ -94,9 +97,12 @@ def lane_of(partition: int) -> Lane:
     return Lane(str(partition), partition)
 
 
-def transactional_id(name: str, query_id: str, lane: str) -> str:
-    """Begins with what an operator can give rights to before there is a query."""
-    return f"streamjoin-{name}-{query_id}-{lane}"
+def transactional_id(name: str, lane: str) -> str:
+    """The same for all queries of a name, so that each one fences the others.
+
+    Begins with what an operator can give rights to before there is a query.
+    """
+    return f"streamjoin-{name}-{lane}"
 
 
 @dataclass(frozen=True)
@@ -106,7 +112,7 @@ class Report:
     partition: int
     """The lane's in the commit topic: of a state partition, its number."""
     result: str
-    """A Result, or aborted, fenced, unknown, unavailable or disagreement."""
+    """A Result, or aborted, fenced, unknown, unavailable, disagreement or taken_over."""
     rows: int
     """Written, where the result is a Result."""
     message: str | None = None
@@ -139,7 +145,7 @@ def delivered(target: Target, batch: Batch, lane: Lane, rows: Iterator[pa.Record
     """Deliver `rows` once. What fails is reported, not raised: Spark would add a stack trace."""
     attempt = Attempt(target, batch, lane, rows)
     try:
-        result = run(batch, attempt.perform)
+        result = run(delivered_once(batch), attempt.perform)
     except NotDeliveredError as failure:
         return Report(
             lane.commit_partition,
@@ -165,7 +171,7 @@ class Attempt:
         self._lane = lane
         self._partition = lane.commit_partition
         self._rows = rows
-        self._key = marker_key(target.query_id, lane.name)
+        self._key = marker_key(target.name, lane.name)
         self._producer: Producer | None = None
         self._begun_at = time.monotonic()
         self._steps: dict[Step, Callable[[], Marker | None]] = {
@@ -271,7 +277,14 @@ def _reader(target: Target) -> MarkerReader:
     reads = (target.client, target.commit_topic, target.name)
     if reads not in _readers:
         _readers.clear()
-        _readers[reads] = MarkerReader(
-            dict(target.client), target.commit_topic, f"streamjoin-{target.name}"
-        )
+        _readers[reads] = new_reader(target)
     return _readers[reads]
+
+
+def new_reader(target: Target, *, has_one_record_a_transaction: bool = True) -> MarkerReader:
+    return MarkerReader(
+        dict(target.client),
+        target.commit_topic,
+        f"streamjoin-{target.name}",
+        has_one_record_a_transaction=has_one_record_a_transaction,
+    )

@@ -1,5 +1,4 @@
-"""Values in Avro and Protobuf, each with the id of its schema in a registry (Confluent's wire
-format): which columns a schema has, and how a value becomes a row of them.
+"""Avro and Protobuf values in Confluent's wire format: columns of a schema, decoding of values.
 
-No Spark: dataflow.py hands whole Arrow arrays to decoder.py, on the executors.
+Does not import Spark: value_udf.py passes Arrow arrays to decoder.py on the executors.
 """

@@ -1,4 +1,4 @@
-"""Avro: the columns of a schema, and values read by schema resolution (Avro 1.12, by fastavro)."""
+"""Avro: columns of a schema, and decoding by schema resolution (Avro 1.12, fastavro)."""
 
 import json
 from collections.abc import Callable, Iterator
@@ -30,7 +30,7 @@ _PRIMITIVES = {
 }
 _MICROS = {"timestamp-millis": MICROS_A_MILLI, "timestamp-micros": 1}
 _DECIMAL_DIGITS_MAX = 38
-# Schema resolution, of the specification.
+# Promotions of schema resolution in the Avro specification.
 _PROMOTIONS = {
     "int": {"long", "float", "double"},
     "long": {"float", "double"},
@@ -41,23 +41,23 @@ _PROMOTIONS = {
 
 
 def fields(schema: RegisteredSchema) -> dict[str, str | None]:
-    """The SQL type of each field; None where no column has its type.
+    """SQL type of each field. None: no SQL type fits.
 
-    IncompatibleError where it is no schema of a record.
+    Raises IncompatibleError if the schema is not a record.
     """
     return {field["name"]: _sql_type_or_none(field["type"]) for field in _record(schema)["fields"]}
 
 
 def differences(writer: RegisteredSchema, reader: ReaderSchema) -> list[Difference]:
-    """What keeps `reader` from reading its columns of values of `writer`; empty: nothing does."""
+    """Reasons why `reader` cannot read values of `writer`. Empty: it can."""
     return list(_differences(_record(writer), _projected(reader), "the record"))
 
 
 def decoding(writer: RegisteredSchema, reader: ReaderSchema) -> Callable[[bytes], dict[str, Any]]:
-    """From the bytes behind the schema's id to the columns, TIMESTAMPs as epoch microseconds.
+    """A function from the bytes after the schema id to columns; TIMESTAMPs in epoch microseconds.
 
-    The function raises UnreadableError and IncompatibleError, decoding() itself the latter where
-    no value can be read.
+    The function raises UnreadableError or IncompatibleError for a value. decoding() raises
+    IncompatibleError if no value can be read.
     """
     certain = [each.message for each in differences(writer, reader) if each.is_certain]
     if certain:
@@ -73,10 +73,10 @@ def decoding(writer: RegisteredSchema, reader: ReaderSchema) -> Callable[[bytes]
             row: Any = fastavro.schemaless_reader(source, parsed, read)
         except fastavro.read.SchemaResolutionError as error:
             raise IncompatibleError(" ".join(str(error).split())) from None
-        except Exception as error:  # what garbage makes of lengths, counts and texts is endless
+        except Exception as error:  # corrupt lengths, counts and texts raise many types
             raise UnreadableError(f"not Avro of that schema ({error})") from None
         if (left := len(payload) - source.tell()) > 0:
-            raise UnreadableError(f"{left} bytes are left over behind the value")
+            raise UnreadableError(f"{left} bytes remain after the value")
         for name, micros in times:
             row[name] = epoch_micros(row[name], micros)
         return row  # type: ignore[no-any-return]  # a record
@@ -85,7 +85,7 @@ def decoding(writer: RegisteredSchema, reader: ReaderSchema) -> Callable[[bytes]
 
 
 def _times(reader: ReaderSchema) -> list[tuple[str, int]]:
-    """The columns that are TIMESTAMP, and how many microseconds each of the field's units has."""
+    """TIMESTAMP columns, and the microseconds per unit of their fields."""
     units = {
         field["name"]: _MICROS.get(_logical(_not_null(field["type"])), MICROS_A_MILLI)
         for field in _record(reader.schema)["fields"]
@@ -96,7 +96,7 @@ def _times(reader: ReaderSchema) -> list[tuple[str, int]]:
 
 @lru_cache(maxsize=200)
 def _record(schema: RegisteredSchema) -> dict[str, Any]:
-    """The schema with every named type written out where it is mentioned."""
+    """The schema with every named type expanded at each reference."""
     named: dict[str, Any] = {}
     try:
         for _, text in schema.references:
@@ -106,12 +106,12 @@ def _record(schema: RegisteredSchema) -> dict[str, Any]:
         raise IncompatibleError(f"schema {schema.id} cannot be read as Avro: {error}") from None
     whole = _written_out(parsed, named, ())
     if not isinstance(whole, dict) or whole["type"] != "record":
-        raise IncompatibleError(f"schema {schema.id} is no Avro record")
+        raise IncompatibleError(f"schema {schema.id} is not an Avro record")
     return whole
 
 
 def _written_out(schema: Any, named: dict[str, Any], within: tuple[str, ...]) -> Any:
-    """A type that mentions itself keeps its name there."""
+    """Expand references, except of a recursive type to itself."""
     if isinstance(schema, list):
         return [_written_out(branch, named, within) for branch in schema]
     if isinstance(schema, str):
@@ -131,16 +131,16 @@ def _written_out(schema: Any, named: dict[str, Any], within: tuple[str, ...]) ->
 
 
 def _projected(reader: ReaderSchema) -> dict[str, Any]:
-    """The reader's schema with the fields that are taken: no other can make a value unreadable."""
+    """The reader schema with the selected fields only, so that other fields cannot fail."""
     record = _record(reader.schema)
     taken = [field for field in record["fields"] if field["name"] in reader.columns.names]
     return {**record, "fields": taken}
 
 
 def _bare(schema: Any, seen: set[str] | None = None) -> Any:
-    """For fastavro: each named type written out once, of the logical types decimal alone.
+    """Schema for fastavro: each named type defined once, without logical types except decimal.
 
-    A timestamp as a number is quicker than a datetime, and years after 9999 are numbers, too.
+    Timestamps stay numbers, which is faster than datetime and supports years after 9999.
     """
     seen = set() if seen is None else seen
     if isinstance(schema, list):
@@ -163,7 +163,7 @@ def _bare(schema: Any, seen: set[str] | None = None) -> Any:
 
 
 def _not_null(schema: Any) -> Any:
-    """What a union with null holds beside it; any other schema itself."""
+    """The other branch of a union with null; any other schema unchanged."""
     if isinstance(schema, list):
         others = [branch for branch in schema if branch != "null"]
         return others[0] if len(others) == 1 else schema
@@ -218,7 +218,7 @@ def _sql_type(schema: Any, *, inside: bool = False) -> str:
 
 
 def _differences(writer: Any, reader: Any, where: str) -> Iterator[Difference]:
-    """By the rules of schema resolution; `where` names the field."""
+    """Compare by the rules of schema resolution; `where` names the field."""
     if isinstance(writer, list) or isinstance(reader, list):
         yield from _of_unions(writer, reader, where)
         return
@@ -243,7 +243,7 @@ def _differences(writer: Any, reader: Any, where: str) -> Iterator[Difference]:
 
 
 def _means_the_same(writer: Any, reader: Any) -> bool:
-    """Avro would read the number of one logical type as that of another."""
+    """Whether the logical types agree: Avro itself compares only the underlying types."""
     written, read = _logical(writer), _logical(reader)
     if written == read == "decimal":
         return bool(
@@ -256,7 +256,7 @@ def _means_the_same(writer: Any, reader: Any) -> bool:
 def _of_unions(writer: Any, reader: Any, where: str) -> Iterator[Difference]:
     written = writer if isinstance(writer, list) else [writer]
     read = reader if isinstance(reader, list) else [reader]
-    read = sorted(read, key=lambda branch: branch == "null")  # the other one tells more
+    read = sorted(read, key=lambda branch: branch == "null")  # its message is more useful
     failed = []
     for branch in written:
         found = [list(_differences(branch, other, where)) for other in read]
@@ -276,7 +276,7 @@ def _of_records(writer: Any, reader: Any, where: str) -> Iterator[Difference]:
         if source is not None:
             yield from _differences(source["type"], field["type"], f"field {field['name']}")
         elif "default" not in field:
-            yield Difference(f"field {field['name']}: is missing, and has no default")
+            yield Difference(f"field {field['name']}: is missing and has no default")
 
 
 def _short(name: str) -> str:

@@ -1,4 +1,4 @@
-"""Which columns are taken of a schema of the registry, and of which declared types they may be.
+"""Maps the fields of a registered schema to columns, and checks declared columns against it.
 
 | SQL type | Avro | Protobuf |
 |---|---|---|
@@ -15,10 +15,10 @@
 | MAP<STRING, …> | map | map with string keys |
 | STRUCT | record | message |
 
-Nullable: in Avro a union with null and one more, in Protobuf what has presence; google.protobuf's
-wrappers (Int64Value …) are what they wrap. Of other logical types the type below counts: of
-time-millis INT. No column has: other unions, recursive types, a timestamp within another type,
-bare null, a map with other keys.
+A column is nullable if its Avro type is a union of null and one other type, or its Protobuf field
+has presence. The wrappers of google.protobuf (Int64Value …) have the type of their value. Other
+logical types are read as their underlying type: time-millis as INT. Not supported: other unions,
+recursive types, timestamps nested in another type, bare null, maps with other keys.
 """
 
 from collections.abc import Mapping
@@ -26,7 +26,7 @@ from collections.abc import Mapping
 from job.errors import Problem, SpecError
 from job.join_spec.value_schema import Column, ValueSchema, value_schema
 
-# A declared type and the registry's beside itself that it may be read from, without loss.
+# Declared type and the other registered types that it reads without loss.
 _WIDER = {
     "BIGINT": {"INT"},
     "DOUBLE": {"FLOAT", "INT"},
@@ -35,17 +35,16 @@ _WIDER = {
 
 
 def all_columns(fields: Mapping[str, str | None], side: str, subject: str) -> ValueSchema:
-    """The columns of a schema with these SQL types of its fields; None: no column has it.
+    """All fields of a schema as columns. `fields`: name and SQL type; None: no SQL type fits.
 
-    SpecError with every field that cannot be one.
+    Raises SpecError with every field that cannot be a column.
     """
     field = f"{side}.schema"
     refused = [
         Problem(
             field,
             name,
-            f"has a type in subject {subject} that no column can have: name the other columns "
-            "in `schema` to leave it out",
+            f"has an unsupported type in subject {subject}: name the other columns in `schema`",
         )
         for name, kind in fields.items()
         if kind is None
@@ -58,7 +57,7 @@ def all_columns(fields: Mapping[str, str | None], side: str, subject: str) -> Va
 def declared_columns(
     declared: ValueSchema, fields: Mapping[str, str | None], side: str, subject: str
 ) -> ValueSchema:
-    """`declared`, all of which the schema has; SpecError with every column that it has not."""
+    """`declared`, checked against the schema. Raises SpecError with every column that differs."""
     problems = [
         Problem(f"{side}.schema", f"{column.name} {column.type}", message)
         for column in declared.columns
@@ -71,14 +70,14 @@ def declared_columns(
 
 def _refusal(column: Column, fields: Mapping[str, str | None], subject: str) -> str | None:
     if column.name not in fields:
-        return f"is no field of subject {subject}: it has {', '.join(fields)} (case counts)"
+        return f"is not a field of subject {subject}: it has {', '.join(fields)} (case-sensitive)"
     found = fields[column.name]
     if found is None:
-        return f"has a type in subject {subject} that no column can have: leave it out"
+        return f"has an unsupported type in subject {subject}: remove it from `schema`"
     found = value_schema(f"x {found}", "").columns[0].type
     if _plain(found) == _plain(column.type) or found in _WIDER.get(column.type, ()):
         return None
-    return f"is {found} in subject {subject}: declare it so, or leave `schema` out"
+    return f"is {found} in subject {subject}: declare that type, or omit `schema`"
 
 
 def _plain(kind: str) -> str:

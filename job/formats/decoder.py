@@ -1,4 +1,4 @@
-"""From the bytes of a side's values to rows, or to a reason why not. Runs on the executors.
+"""Decodes the values of a side into rows, or into a reason. Runs on the executors.
 
 Confluent's wire format: a byte 0, the schema's id as 4 bytes (big-endian), for Protobuf the indexes
 of the message, then the value.
@@ -31,7 +31,7 @@ Decode = Callable[[bytes], dict[str, Any]]
 
 
 class Implementation(Protocol):
-    """What avro.py and protobuf.py are, as modules."""
+    """Interface of the modules avro.py and protobuf.py."""
 
     def fields(self, schema: RegisteredSchema) -> dict[str, str | None]: ...
     def differences(self, writer: RegisteredSchema, reader: ReaderSchema) -> list[Difference]: ...
@@ -39,7 +39,7 @@ class Implementation(Protocol):
 
 
 def implementation(kind: Format) -> Implementation:
-    """Loaded when it is needed: a join of JSON does not wait half a second for both."""
+    """Import the module on first use: both take half a second, which a join of JSON saves."""
     if kind is Format.AVRO:
         from job.formats import avro
 
@@ -51,7 +51,7 @@ def implementation(kind: Format) -> Implementation:
 
 @dataclass(frozen=True)
 class Decoded:
-    """Of one value: `reason` and `message` where it cannot be read, otherwise its `columns`."""
+    """Result for one value: `columns`, or `reason` and `message` if it cannot be read."""
 
     reason: str | None = None
     message: str | None = None
@@ -64,12 +64,12 @@ class Decoder:
     reader: ReaderSchema
     access: RegistryAccess
     unknown_ids: frozenset[int] = field(default_factory=frozenset)
-    """Ids that are to be taken for unknown: they were when the batch was first read."""
+    """Schema ids to treat as unknown, because they were unknown when the batch was first read."""
 
     def __call__(self, values: pa.Array, row: pa.DataType) -> pa.Array:
-        """Of each value a `row`: a struct with the fields of Decoded.
+        """Decode each value into a struct of type `row` with the fields of Decoded.
 
-        RegistryError (or SecurityError) where the registry must be asked and does not answer.
+        Raises RegistryError or SecurityError if the registry is needed and does not answer.
         """
         decoded = list(self.decoded(values.to_pylist()))
         return pa.array([each.__dict__ for each in decoded], row)
@@ -91,7 +91,7 @@ class Decoder:
             yield decode if isinstance(decode, Decoded) else _one(decode, schema_id, value)
 
     def _of_id(self, schema_id: int) -> "Decode | Decoded":
-        unknown = f"schema {schema_id} is not known to the registry {self.access.url}"
+        unknown = f"schema {schema_id} is not in the schema registry {self.access.url}"
         if schema_id in self.unknown_ids:
             return Decoded(UNKNOWN_SCHEMA, unknown, schema_id)
         try:
@@ -111,14 +111,14 @@ def _one(decode: Decode, schema_id: int, value: bytes) -> Decoded:
 
 @lru_cache(maxsize=1_000)
 def _decode(access: RegistryAccess, reader: ReaderSchema, schema_id: int) -> Decode | Decoded:
-    """How values of a schema are decoded, or why none can be: found out once in a process."""
+    """Decoder for the values of a schema, or the reason why none can be read. Cached."""
     is_readers = schema_id == reader.schema.id
     writer = reader.schema if is_readers else schema_by_id(access, schema_id)
     if writer.type != reader.schema.type:
-        message = f"schema {schema_id} is {writer.type}, and {reader.schema.type} is read"
+        message = f"schema {schema_id} has type {writer.type}, expected {reader.schema.type}"
         return Decoded(INCOMPATIBLE_SCHEMA, message, schema_id)
     try:
         return implementation(reader.format).decoding(writer, reader)
     except IncompatibleError as error:
-        message = f"schema {schema_id} cannot be read by {reader.schema.id}: {error}"
+        message = f"schema {schema_id} cannot be read with schema {reader.schema.id}: {error}"
         return Decoded(INCOMPATIBLE_SCHEMA, message, schema_id)

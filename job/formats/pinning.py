@@ -1,4 +1,4 @@
-"""Which schema a query reads a side by: the newest of its subject when the job starts."""
+"""Selects the reader schema of a side: the newest of its subject when the job starts."""
 
 from collections.abc import Mapping
 
@@ -19,22 +19,23 @@ from job.join_spec.value_schema import value_schema
 
 
 def reader_schemas(spec: JoinSpec, *, only_missing: bool = False) -> dict[Side, ReaderSchema]:
-    """Of each side with a registry; with `only_missing` of those that say no columns themselves.
+    """Reader schema of each side whose format needs a registry.
 
-    SpecError with all that does not fit; RegistryError, SecurityError where it cannot be asked.
+    `only_missing`: only of sides without columns in the spec. Raises SpecError with all problems,
+    RegistryError or SecurityError if the registry does not answer.
     """
     written = {"left": spec.left, "right": spec.right}
-    asked = [
+    needed = [
         side
         for side in SIDES
         if written[side].format.has_registry and not (only_missing and written[side].says_columns)
     ]
-    # Its password is not on every machine where a spec is looked at.
-    access = registry_access(spec.schema_registry) if asked else None
+    # The password file may be missing where a spec is only validated: read it only if needed.
+    access = registry_access(spec.schema_registry) if needed else None
     found: dict[Side, ReaderSchema] = {}
     problems: list[Problem] = []
-    for side in asked:
-        assert access is not None  # the spec sees to it
+    for side in needed:
+        assert access is not None  # JoinSpec requires it
         try:
             found[side] = _reader_schema(access, side, written[side])
         except SpecError as error:
@@ -48,7 +49,7 @@ def _reader_schema(access: RegistryAccess, side: Side, written: SideSpec) -> Rea
     subject = written.subject_asked
     version, schema = _latest(access, side, subject)
     if schema.type != written.format.upper():
-        message = f"is {schema.type} in the registry, and `format` says {written.format}"
+        message = f"has type {schema.type} in the registry, and `format` is {written.format}"
         raise SpecError([Problem(f"{side}.subject", subject, message)])
     try:
         fields = implementation(written.format).fields(schema)
@@ -67,44 +68,44 @@ def _latest(access: RegistryAccess, side: Side, subject: str) -> tuple[int, Regi
         return latest_schema(access, subject)
     except UnknownSchemaError as error:
         message = (
-            f"is no subject of schema registry {access.url}: register its schema, or name another "
-            "one in `subject`"
+            f"does not exist in schema registry {access.url}: register its schema, or set `subject`"
         )
         raise SpecError([Problem(f"{side}.subject", subject, message)]) from error
 
 
-def proven(
+def check_schema_evolution(
     frozen: Mapping[str, str], readers: Mapping[Side, ReaderSchema], access: RegistryAccess
 ) -> dict[str, str]:
-    """`frozen` with the ids of `readers`, each of which reads what the frozen one has read.
+    """`frozen` with the schema ids of `readers`, each of which can read all earlier records.
 
-    CheckpointError where one does not, or where that cannot be known.
+    Raises CheckpointError if a reader schema cannot read records of the frozen one, or if that
+    cannot be determined.
     """
-    renewed = dict(frozen)
+    updated = dict(frozen)
     for side, reader in readers.items():
         name = schema_id_of(side)
         if name not in frozen or frozen[name] == str(reader.schema.id):
             continue
-        if (why := _not_proven(int(frozen[name]), reader, access)) is not None:
+        if (why := _incompatibility(int(frozen[name]), reader, access)) is not None:
             raise CheckpointError(
-                f"{side}: the query was begun with schema {frozen[name]}, subject {reader.subject} "
-                f"has {reader.schema.id} (version {reader.version}) now, and that does not read "
-                f"all records of the old one: {why}. Register a version that does (compatibility "
-                "BACKWARD of the subject asks for it), or name another folder in `checkpoint` to "
-                "begin anew: what cannot be read then becomes a bad record"
+                f"{side}: the query started with schema {frozen[name]}. The newest one of subject "
+                f"{reader.subject} is {reader.schema.id} (version {reader.version}), which cannot "
+                f"read all records of the old schema: {why}. Register a compatible version (the "
+                "registry checks that with compatibility BACKWARD), or set another `checkpoint` to "
+                "start with empty state: unreadable records then become bad records"
             )
-        renewed[name] = str(reader.schema.id)
-    return renewed
+        updated[name] = str(reader.schema.id)
+    return updated
 
 
-def _not_proven(old_id: int, reader: ReaderSchema, access: RegistryAccess) -> str | None:
+def _incompatibility(old_id: int, reader: ReaderSchema, access: RegistryAccess) -> str | None:
     try:
         old = schema_by_id(access, old_id)
         if old.type != reader.schema.type:
-            return f"it is {old.type}"
+            return f"it has type {old.type}"
         found = implementation(reader.format).differences(old, reader)
     except UnknownSchemaError:
-        return "the registry does not know it any more"
+        return "it is no longer in the registry"
     except IncompatibleError as error:
         return str(error)
     return "; ".join(each.message for each in found) or None

@@ -1,7 +1,7 @@
-"""Protobuf: the columns of a message, and values read by field numbers (google's protobuf, upb).
+"""Protobuf: columns of a message, and decoding by field numbers (google's protobuf, upb).
 
-A schema in the registry is a .proto file; protoc (grpcio-tools) compiles it in this process. Of a
-file with several messages the first one is read.
+A schema in the registry is a .proto file, which protoc (grpcio-tools) compiles in this process. If
+the file has several messages, the first one is read.
 """
 
 from collections.abc import Callable, Iterator
@@ -47,7 +47,7 @@ _SQL_TYPES = {
     _F.TYPE_BYTES: "BINARY",
     _F.TYPE_ENUM: "STRING",
 }
-# What the wire format lets a wider type read without loss.
+# Pairs of types where the wire format lets the second read the first without loss.
 _WIDER = {
     (_F.TYPE_INT32, _F.TYPE_INT64),
     (_F.TYPE_SINT32, _F.TYPE_SINT64),
@@ -68,23 +68,23 @@ Getter = Callable[[Any], Any]
 
 
 def fields(schema: RegisteredSchema) -> dict[str, str | None]:
-    """The SQL type of each field of the first message; None where no column has its type.
+    """SQL type of each field of the first message. None: no SQL type fits.
 
-    IncompatibleError where protoc does not take the schema.
+    Raises IncompatibleError if protoc rejects the schema.
     """
     return {field.name: _sql_type_or_none(field) for field in _message(schema, (0,)).fields}
 
 
 def differences(writer: RegisteredSchema, reader: ReaderSchema) -> list[Difference]:
-    """What keeps `reader` from reading its columns of values of `writer`; empty: nothing does."""
+    """Reasons why `reader` cannot read values of `writer`. Empty: it can."""
     return list(_differences(_message(writer, (0,)), _message(reader.schema, (0,)), reader))
 
 
 def decoding(writer: RegisteredSchema, reader: ReaderSchema) -> Callable[[bytes], dict[str, Any]]:
-    """From the bytes behind the schema's id to the columns, TIMESTAMPs as epoch microseconds.
+    """A function from the bytes after the schema id to columns; TIMESTAMPs in epoch microseconds.
 
-    The function raises UnreadableError and IncompatibleError, decoding() itself the latter where
-    no value can be read.
+    The function raises UnreadableError or IncompatibleError for a value. decoding() raises
+    IncompatibleError if no value can be read.
     """
     wanted = _message(reader.schema, (0,))
     kind = GetMessageClass(wanted)
@@ -97,7 +97,7 @@ def decoding(writer: RegisteredSchema, reader: ReaderSchema) -> Callable[[bytes]
     def refusal(indexes: tuple[int, ...]) -> str:
         written = _message(writer, indexes)
         if written.full_name != wanted.full_name:
-            return f"is a {written.full_name}, and {wanted.full_name} is read"
+            return f"is a {written.full_name}, expected {wanted.full_name}"
         return "; ".join(each.message for each in _differences(written, wanted, reader))
 
     def decoded(payload: bytes) -> dict[str, Any]:
@@ -115,15 +115,15 @@ def decoding(writer: RegisteredSchema, reader: ReaderSchema) -> Callable[[bytes]
 
 
 def message_indexes(payload: bytes) -> tuple[tuple[int, ...], int]:
-    """Where in its file the message is described, and where its bytes begin.
+    """Indexes of the message in its file, and the position of the first byte of the message.
 
-    Zigzag varints: how many, then each; a single 0 is short for the first message of the file.
+    Zigzag varints: the number of indexes, then each index. A single 0 means the first message.
     """
     count, at = _varint(payload, 0)
     if count == 0:
         return (0,), at
     if count > len(payload):
-        raise UnreadableError("the message indexes behind the schema's id are cut short")
+        raise UnreadableError("the message indexes after the schema id are truncated")
     indexes = []
     for _ in range(count):
         index, at = _varint(payload, at)
@@ -139,7 +139,7 @@ def _varint(payload: bytes, at: int) -> tuple[int, int]:
         at, shift = at + 1, shift + 7
         if byte < 0x80:
             return (value >> 1) ^ -(value & 1), at
-    raise UnreadableError("the message indexes behind the schema's id are cut short")
+    raise UnreadableError("the message indexes after the schema id are truncated")
 
 
 def _message(schema: RegisteredSchema, indexes: tuple[int, ...]) -> Descriptor:
@@ -156,7 +156,7 @@ def _message(schema: RegisteredSchema, indexes: tuple[int, ...]) -> Descriptor:
 
 
 def _natural(index: int) -> int:
-    """Python would count negative ones from the end."""
+    """Reject negative indexes, which Python would count from the end."""
     if index < 0:
         raise IndexError
     return index
@@ -164,18 +164,22 @@ def _natural(index: int) -> int:
 
 @lru_cache(maxsize=200)
 def _compiled(schema: RegisteredSchema) -> tuple[DescriptorPool, Any]:
-    """A pool with all that the schema needs, and the description of its own file."""
+    """Pool with the schema and its references, and the descriptor of its own file."""
     with TemporaryDirectory() as name, as_file(files("grpc_tools") / "_proto") as well_known:
         folder, out = Path(name).resolve(), Path(name).resolve() / "descriptors"
         for path, text in (*schema.references, (_FILE, schema.text)):
             place = (folder / path).resolve()
             if not place.is_relative_to(folder):
-                raise IncompatibleError(f"schema {schema.id} refers to {path}: no path of a file")
+                raise IncompatibleError(
+                    f"schema {schema.id} refers to {path}, which is not a relative path"
+                )
             place.parent.mkdir(parents=True, exist_ok=True)
             place.write_text(text, encoding="utf-8")
         options = [f"-I{folder}", f"-I{well_known}", "--include_imports"]
         if protoc.main(["protoc", *options, f"--descriptor_set_out={out}", _FILE]) != 0:
-            raise IncompatibleError(f"schema {schema.id} cannot be compiled: see protoc's message")
+            raise IncompatibleError(
+                f"schema {schema.id} cannot be compiled: protoc printed the reason"
+            )
         described = FileDescriptorSet.FromString(out.read_bytes())
     pool = DescriptorPool()
     for file in described.file:
@@ -191,7 +195,7 @@ def _sql_type_or_none(field: FieldDescriptor) -> str | None:
 
 
 def _sql_type(field: FieldDescriptor, within: tuple[str, ...]) -> str:
-    """`within`: the messages that hold the field."""
+    """`within`: names of the enclosing messages."""
     if _is_map(field):
         key, value = (field.message_type.fields_by_name[name] for name in ("key", "value"))
         if key.type != _F.TYPE_STRING:
@@ -227,7 +231,7 @@ def _is_map(field: FieldDescriptor) -> bool:
 
 
 def _getter(field: FieldDescriptor, wanted: str) -> Getter:
-    """From a message to the field's value; `wanted`: the SQL type of its column."""
+    """A function from a message to the field's value. `wanted`: SQL type of its column."""
     name, value = field.name, _value(field, wanted)
     if _is_map(field):
         of_value = _value(field.message_type.fields_by_name["value"], "")
@@ -240,11 +244,11 @@ def _getter(field: FieldDescriptor, wanted: str) -> Getter:
 
 
 def _value(field: FieldDescriptor, wanted: str) -> Getter:
-    """From what a message gives of the field to what its column holds."""
+    """A function from a Protobuf value of the field to the value of its column."""
     message = field.message_type
     if field.enum_type is not None:
         names = {each.number: each.name for each in field.enum_type.values}
-        # A number that this schema has no name for is shown as in Protobuf's JSON.
+        # As Protobuf's JSON: a number without a name in this schema stays a number.
         return lambda number: names.get(number, str(number))
     if message is None:
         if wanted == "TIMESTAMP":
@@ -261,7 +265,7 @@ def _value(field: FieldDescriptor, wanted: str) -> Getter:
 def _differences(
     writer: Descriptor, reader: Descriptor, taken: ReaderSchema | None, within: str = ""
 ) -> Iterator[Difference]:
-    """`taken`: whose columns count; None: all fields do."""
+    """`taken`: compare only its columns. None: compare all fields."""
     for field in reader.fields:
         if taken is not None and field.name not in taken.columns.names:
             continue
@@ -271,13 +275,15 @@ def _differences(
         where = f"field {within}{field.name} ({field.number})"
         same = source.type == field.type or (source.type, field.type) in _WIDER
         if source.is_repeated != field.is_repeated or not same:
-            yield Difference(f"{where}: {_told(source)} cannot be read as {_told(field)}")
+            yield Difference(
+                f"{where}: {_describe_type(source)} cannot be read as {_describe_type(field)}"
+            )
         elif field.message_type is not None:
             inner = f"{within}{field.name}."
             yield from _differences(source.message_type, field.message_type, None, inner)
 
 
-def _told(field: FieldDescriptor) -> str:
+def _describe_type(field: FieldDescriptor) -> str:
     kind = field.message_type.full_name if field.message_type is not None else _KINDS[field.type]
     return f"repeated {kind}" if field.is_repeated else kind
 

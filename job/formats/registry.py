@@ -1,7 +1,7 @@
-"""A schema registry asked over Confluent's API, which others speak, too (Apicurio, Karapace).
+"""Reads schemas from a registry over Confluent's API, which Apicurio and Karapace also implement.
 
-Three GET requests by the standard library: the client in confluent-kafka brings httpx, authlib and
-four packages more, and tries again by itself. Here the engine does that, and counts it.
+Three GET requests with the standard library: the client in confluent-kafka adds httpx, authlib and
+four more packages, and retries on its own. Here the engine retries, and counts the retries.
 """
 
 import base64
@@ -23,16 +23,16 @@ from job.join_spec.registry import SchemaRegistrySpec
 
 ANSWER_SECONDS = 10.0
 _ANSWER_BYTES_MAX = 10_000_000
-_SAID_CHARS_MAX = 300
-# Confluent's codes for an unknown subject, version and schema. Any other 404 is not the registry's
-# word: of a proxy, say, while the registry is restarted.
+_RESPONSE_CHARS_MAX = 300
+# Confluent's codes for an unknown subject, version and schema. Any other 404 does not come from the
+# registry, but for example from a proxy while the registry restarts.
 _UNKNOWN = frozenset({40401, 40402, 40403})
-_BELOW_A_PATH = "Confluent's API may stand below a path, e.g. /apis/ccompat/v7"
+_BELOW_A_PATH = "Confluent's API may have a base path, e.g. /apis/ccompat/v7"
 
 
 @dataclass(frozen=True)
 class RegistryAccess:
-    """How to ask the registry, what the spec only names read in. Sent to the executors."""
+    """Address and credentials of the registry, read from their files. Sent to the executors."""
 
     url: str
     username: str | None = None
@@ -41,7 +41,7 @@ class RegistryAccess:
 
     @property
     def secrets(self) -> list[str]:
-        """What must not be repeated anywhere: see redaction.py."""
+        """Values that redaction.py removes from all output."""
         if self.password is None:
             return []
         return [self.password, self._login]
@@ -57,7 +57,7 @@ class RegistryAccess:
 
 
 def registry_access(spec: SchemaRegistrySpec | None) -> RegistryAccess | None:
-    """Read the files that `spec` names; SecurityError where one cannot be used."""
+    """Read the files named in `spec`. Raises SecurityError if one cannot be used."""
     if spec is None:
         return None
     password = _text(spec.password_file, "password_file")
@@ -73,10 +73,10 @@ def registry_access(spec: SchemaRegistrySpec | None) -> RegistryAccess | None:
 
 
 def latest_schema(access: RegistryAccess, subject: str) -> tuple[int, RegisteredSchema]:
-    """The newest version of a subject, and its schema.
+    """Newest version number of a subject, and its schema.
 
-    UnknownSchemaError where there is none, RegistryError (or SecurityError) where the registry
-    gives no such answer.
+    Raises UnknownSchemaError if the subject does not exist, RegistryError or SecurityError if the
+    registry does not answer.
     """
     answer = _answer(access, f"/subjects/{quote(subject, safe='')}/versions/latest")
     return int(answer["version"]), _schema(access, int(answer["id"]), answer)
@@ -84,14 +84,14 @@ def latest_schema(access: RegistryAccess, subject: str) -> tuple[int, Registered
 
 @lru_cache(maxsize=1_000)
 def schema_by_id(access: RegistryAccess, schema_id: int) -> RegisteredSchema:
-    """As latest_schema. An id's schema never changes, so it is asked for once in a process; one
-    that is unknown may be known later, and is asked for again."""
+    """Schema of an id; errors as in latest_schema. Cached, because the schema of an id never
+    changes. An unknown id is not cached: it may be registered later."""
     return _schema(access, schema_id, _answer(access, f"/schemas/ids/{schema_id}"))
 
 
 def _schema(access: RegistryAccess, schema_id: int, answer: dict[str, Any]) -> RegisteredSchema:
     references = dict(_references(access, answer, seen=set()))
-    # Avro is not named where it is meant.
+    # The registry omits schemaType for Avro.
     kind = str(answer.get("schemaType") or "AVRO")
     return RegisteredSchema(schema_id, kind, str(answer["schema"]), tuple(references.items()))
 
@@ -99,7 +99,7 @@ def _schema(access: RegistryAccess, schema_id: int, answer: dict[str, Any]) -> R
 def _references(
     access: RegistryAccess, answer: dict[str, Any], seen: set[str]
 ) -> Iterator[tuple[str, str]]:
-    """(name, text), each behind those that it mentions itself."""
+    """(name, text) of each reference, after the references that it needs itself."""
     for each in answer.get("references") or ():
         if each["name"] in seen:
             continue
@@ -125,14 +125,14 @@ def _answer(access: RegistryAccess, path: str) -> dict[str, Any]:
         answer = None
     if not isinstance(answer, dict) or "schema" not in answer:
         raise RegistryError(
-            f"schema registry {access.url} answers {path} with something that is no schema: is "
-            f"schema_registry.url right? {_BELOW_A_PATH}"
+            f"schema registry {access.url} returns no schema for {path}: check "
+            f"schema_registry.url. {_BELOW_A_PATH}"
         )
     return answer
 
 
 class _NoRedirect(urllib.request.HTTPRedirectHandler):
-    """urllib would take the password along to wherever it is sent."""
+    """Follows no redirect: urllib would send the password to the new location."""
 
     def redirect_request(
         self,
@@ -156,22 +156,22 @@ def _refusal(
     access: RegistryAccess, path: str, error: urllib.error.HTTPError
 ) -> RegistryError | SecurityError | UnknownSchemaError:
     with error:
-        said = error.read(_ANSWER_BYTES_MAX).decode(errors="replace")
+        response = error.read(_ANSWER_BYTES_MAX).decode(errors="replace")
     try:
-        code = json.loads(said).get("error_code")
+        code = json.loads(response).get("error_code")
     except (ValueError, AttributeError):
         code = None
-    said = " ".join(said.split())[:_SAID_CHARS_MAX]
+    response = " ".join(response.split())[:_RESPONSE_CHARS_MAX]
     if error.code == 404 and code in _UNKNOWN:
-        return UnknownSchemaError(f"schema registry {access.url} knows no {path}")
+        return UnknownSchemaError(f"schema registry {access.url} does not have {path}")
     if error.code in {401, 403}:
         return SecurityError(
-            f"schema registry {access.url} refuses {path} (HTTP {error.code}): put username and "
-            "password_file in order in schema_registry, or ask whoever runs it, then `restart`"
+            f"schema registry {access.url} refuses {path} (HTTP {error.code}): correct "
+            "username and password_file in schema_registry, or grant access, then `restart`"
         )
     return RegistryError(
-        f"schema registry {access.url} answers {path} with HTTP {error.code} {said}: is it well, "
-        f"and is schema_registry.url right? {_BELOW_A_PATH}"
+        f"schema registry {access.url} answers {path} with HTTP {error.code} {response}: check "
+        f"its health, and schema_registry.url. {_BELOW_A_PATH}"
     )
 
 
@@ -180,12 +180,12 @@ def _no_answer(access: RegistryAccess, error: Exception) -> RegistryError | Secu
     if isinstance(reason, ssl.SSLCertVerificationError):
         return SecurityError(
             f"no TLS with schema registry {access.url}: {reason.verify_message}. "
-            "schema_registry.ca_file must hold the CA that signed its certificate, and the url "
-            "call it by a name in that"
+            "schema_registry.ca_file must contain the CA of its certificate, and the certificate "
+            "must contain the host of the url"
         )
     return RegistryError(
-        f"schema registry {access.url} does not answer ({reason}): is it up, and is "
-        "schema_registry.url right as seen from here?",
+        f"schema registry {access.url} does not answer ({reason}): check that it is "
+        "running, and schema_registry.url",
     )
 
 

@@ -1,4 +1,4 @@
-"""What is known of a schema in a registry. Values only: they are sent to the executors."""
+"""Schemas of a registry. Plain values, which are sent to the executors."""
 
 from dataclasses import dataclass
 
@@ -11,29 +11,29 @@ UNDECODABLE_VALUE = "undecodable_value"
 UNKNOWN_SCHEMA = "unknown_schema"
 INCOMPATIBLE_SCHEMA = "incompatible_schema"
 OF_A_REGISTRY = frozenset({UNDECODABLE_VALUE, UNKNOWN_SCHEMA, INCOMPATIBLE_SCHEMA})
-"""Those of progress.REASONS that only a value with a schema in a registry gets."""
+"""The progress.REASONS that only values with a registered schema can have."""
 
 
 @dataclass(frozen=True)
 class RegisteredSchema:
     id: int
     type: str
-    """AVRO, PROTOBUF or JSON, as the registry says."""
+    """AVRO, PROTOBUF or JSON, as the registry returns it."""
     text: str
     references: tuple[tuple[str, str], ...] = ()
-    """Names and texts of the schemas that it mentions, each behind those that it needs."""
+    """Names and texts of its references, each after the references that it needs itself."""
 
 
 @dataclass(frozen=True)
 class ReaderSchema:
-    """The schema that a query reads a side by, whichever one a record was written with."""
+    """Schema with which a query reads a side, independent of the schema of each record."""
 
     format: Format
     subject: str
     version: int
     schema: RegisteredSchema
     columns: ValueSchema
-    """What is taken of a value."""
+    """Columns that are read from a value."""
 
 
 @dataclass(frozen=True)
@@ -41,29 +41,29 @@ class Difference:
     """Why values of one schema cannot be read by another."""
 
     message: str
-    """With the field, e.g. `field cost: string cannot be read as double`."""
+    """Message with the field, e.g. `field cost: string cannot be read as double`."""
     is_certain: bool = True
-    """False: it depends on the value, e.g. on whether it is null."""
+    """False: it depends on the value, e.g. whether it is null."""
 
 
 def schema_id_of(side: Side) -> str:
-    """What the fingerprint calls the id of the side's schema."""
+    """Name of the side's schema id in the fingerprint."""
     return f"{side}.schema_id"
 
 
 class UnmappedError(Exception):
-    """A field has a type that no column has; the message says which."""
+    """A field has a type without a SQL type; the message names it."""
 
 
 class UnreadableError(Exception):
-    """A value does not decode; the message says why."""
+    """A value cannot be decoded; the message gives the reason."""
 
 
 class IncompatibleError(Exception):
-    """A value decodes, and cannot be read by the reader's schema; the message says why."""
+    """A schema is incompatible with the reader schema; the message gives the reason."""
 
 
 class UnknownSchemaError(StreamjoinError):
-    """The registry does not know the schema (or subject, or version) asked for."""
+    """The registry does not have the requested schema, subject or version."""
 
     code = "unknown_schema"

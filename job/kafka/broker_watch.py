@@ -43,11 +43,15 @@ class BrokerWatch:
         plan: JoinPlan,
         settings: Callable[[], Mapping[str, str]],
         read: Callable[[], Offsets | None],
+        compare_topics: Callable[[AdminClient], None],
     ) -> None:
-        """`settings`: of librdkafka, read anew after each failure. `read`: the next offsets."""
+        """`settings`: librdkafka's, read again after each failure. `read`: the next offsets.
+        `compare_topics`: called at each look, before anything else is asked.
+        """
         self._plan = plan
         self._settings = settings
         self._read = read
+        self._compare_topics = compare_topics
         self._client: AdminClient | None = None
         self._committed: Offsets | None = None
         self._ends: dict[Side, tuple[dict[int, int], dict[int, int]]] = {}
@@ -124,18 +128,16 @@ class BrokerWatch:
         read = self._read()
         if read is None or read == self._committed:
             return
-        offsets = [
-            TopicPartition(self._plan.side(side).topic, partition, offset)
-            for side in SIDES
-            for partition, offset in read[side].items()
-        ]
-        group = ConsumerGroupTopicPartitions(group_name(self._plan), offsets)
+        group = ConsumerGroupTopicPartitions(
+            group_name(self._plan), group_offsets(self._plan, read)
+        )
         for future in self._admin().alter_consumer_group_offsets([group]).values():
             future.result(_ANSWER_SECONDS)
         self._committed, self._commit_error = read, None
 
     def _look(self) -> None:
         client, asked_at = self._admin(), datetime.now(UTC)
+        self._compare_topics(client)
         ends = {side: _ends(client, self._plan.side(side).topic) for side in SIDES}
         self._written = (
             asked_at,
@@ -155,6 +157,20 @@ def _try(step: Callable[[], None], failed: Callable[[str], None]) -> None:
 
 def group_name(plan: JoinPlan) -> str:
     return f"streamjoin-{plan.name}"
+
+
+def group_offsets(plan: JoinPlan, read: Offsets) -> list[TopicPartition]:
+    """Next offset to read of each partition, one entry per partition.
+
+    In a self join both sides read the same partitions: the entry is the smaller offset, so the lag
+    of the group is the lag of the slower side.
+    """
+    offsets: dict[tuple[str, int], int] = {}
+    for side in SIDES:
+        for partition, offset in read[side].items():
+            place = (plan.side(side).topic, partition)
+            offsets[place] = min(offset, offsets.get(place, offset))
+    return [TopicPartition(*place, offset) for place, offset in offsets.items()]
 
 
 def _ends(client: AdminClient, topic: str) -> tuple[dict[int, int], dict[int, int]]:

@@ -99,8 +99,8 @@ def _told(gaps: list[Gap]) -> str:
     }
     return (
         f"records are gone that were not read yet:\n{lines}\n"
-        "They were deleted by retention or by somebody, or the topic was made anew; without them "
-        "results would be missing in silence. To go on without them: `stop`, then "
+        "They were deleted by retention or by hand, or the topic was created again; without them "
+        "results would be missing silently. To go on without them: `stop`, then "
         f"PATCH /v1/query/offsets with {json.dumps(body)} (and the query's name as `confirm`), "
         "then `resume`. The join begins anew there: rows now waiting in state are not joined"
     )

@@ -343,7 +343,7 @@ def _exactly_once(plan: JoinPlan) -> Iterator[str]:
     partitions = f"each of {plan.state_partitions} partitions"
     yield _line("transactions", f"one for each batch and {partitions}, which")
     yield _line("", "become visible one after another")
-    yield _line("transactional.id", f"streamjoin-{plan.name}-<query id>-<partition>")
+    yield _line("transactional.id", f"streamjoin-{plan.name}-<partition>")
     yield _line("commit topic", f"{plan.output.commit_topic}: says what is out. Compacted; made at")
     yield _line("", "the first start where it is missing. Never delete it")
     yield _line("timeout", f"a transaction open for longer than {timeout} is tried again; after a")

@@ -1,7 +1,7 @@
 """Every setting the plan chooses for the user, in one place, each with its reason.
 
 Figures were measured on a prototype of this join on 2 cores; they compare settings with each other
-and are no promise of speed. What the join does today: bench/README.md.
+and are no promise of speed. What the join does today: docs/benchmarks/results.md.
 """
 
 from collections.abc import Mapping

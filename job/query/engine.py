@@ -25,14 +25,14 @@ from job.errors import (
     SetupError,
     StreamjoinError,
 )
-from job.formats.pinning import proven
+from job.formats.pinning import check_schema_evolution
 from job.formats.registry import RegistryAccess
 from job.join_spec.durations import milliseconds
 from job.join_spec.expressions import SIDES
 from job.join_spec.starts import Starts, with_all_partitions
 from job.kafka.preflight import check_topics
-from job.kafka.retention import check_retention
-from job.kafka.security import kafka_access
+from job.kafka.security import KafkaAccess, kafka_access
+from job.kafka.topic_ids import TopicIdentity
 from job.plan.fingerprint import fingerprint
 from job.plan.model import JoinPlan
 from job.protocol.control import Verb
@@ -47,6 +47,8 @@ from job.query.cluster import (
 )
 from job.query.idle import IdleSides
 from job.query.resources import Resources
+from job.query.topics import check_topics_of
+from job.query.verbs import ALLOWED, DESIRED, check_allowed
 from job.redaction import Redaction
 from job.settings import JobSettings
 from job.spark.between_batches import finish, held
@@ -59,25 +61,6 @@ _FIRST_RETRY_SECONDS = 1.0
 _DOUBLINGS_MAX = 20
 _LOOK_SECONDS = 0.5
 
-# What each state allows. A verb that changes nothing is allowed: commands may be repeated.
-_ALLOWED: dict[QueryState, tuple[Verb, ...]] = {
-    QueryState.STARTING: ("pause", "resume", "stop", "restart"),
-    QueryState.RUNNING: ("pause", "resume", "stop", "restart"),
-    QueryState.RESTARTING: ("pause", "resume", "stop", "restart"),
-    QueryState.PAUSED: ("pause", "resume", "stop"),
-    QueryState.STOPPED: ("stop", "resume", "reset"),
-    QueryState.FAILED: ("restart", "stop"),
-}
-_DESIRED: dict[Verb, QueryState] = {
-    "pause": QueryState.PAUSED,
-    "resume": QueryState.RUNNING,
-    "stop": QueryState.STOPPED,
-    "restart": QueryState.RUNNING,
-    "reset": QueryState.STOPPED,
-}
-# Altered offsets are a reset that reads on from there.
-_SAID: dict[Verb, str] = {"reset": "reset, or to alter offsets,"}
-
 _log = structlog.get_logger()
 
 
@@ -89,6 +72,7 @@ class Engine:
         redaction: Redaction,
         account: Account,
         idle_sides: IdleSides,
+        identity: TopicIdentity,
         jvm: Jvm,
     ) -> None:
         """`redaction` learns each secret before it is used; `account` is told what happens; `jvm`
@@ -105,6 +89,7 @@ class Engine:
         self._started_at = datetime.now(UTC)
         self._account = account
         self._idle_sides = idle_sides
+        self._identity = identity
         self._run_id: str | None = None
         self._reset: ResetReport | None = None
         self.frozen: Mapping[str, str] | None = None
@@ -129,20 +114,14 @@ class Engine:
 
     def command(self, verb: Verb, by: str, starts: Starts | None = None) -> None:
         with self._changed:
-            allowed = _ALLOWED[self._state]
-            if verb not in allowed:
-                raise ConflictError(
-                    f"{_SAID.get(verb, verb)} is not possible while the query is {self._state}; "
-                    f"possible: {', '.join(allowed)}",
-                    allowed=list(allowed),
-                )
+            check_allowed(verb, self._state)
             if verb == "reset" and self._reset_wanted():
                 raise ConflictError(
                     "another reset is being carried out: ask again when it is done",
                     allowed=["stop", "resume"],
                 )
             _log.info("command", verb=verb, by=by, state=self._state.value)
-            self._desired = _DESIRED[verb]
+            self._desired = DESIRED[verb]
             self._restart_wanted = verb == "restart"
             if starts is not None:
                 self._reset = ResetReport(by=by, asked_at=datetime.now(UTC), starts=starts)
@@ -215,20 +194,37 @@ class Engine:
         self._account.begins_at(checkpoint.last_batch_id, checkpoint.offsets)
         dataflow = kafka_dataflow(spark, plan, access)
         topics.result()
-        check_retention(plan, access, checkpoint.offsets)
-        running = start_query(dataflow, plan, access, checkpoint, self._account)
+        check_topics_of(checkpoint, plan, access, self._identity)
+        running = start_query(
+            dataflow,
+            plan,
+            access,
+            checkpoint,
+            self._account,
+            new_query=self._settings.new_query,
+        )
         self._run_id = str(running.query.runId)
         self._become(QueryState.RUNNING)
         ended = self._workers.submit(running.await_end)
         goes_on = True
         while goes_on:
             with self._idle_sides.followed(self._run_id, partial(raise_watermark, running.query)):
-                self._wait_for(lambda: ended.done() or not self._should_run())
-            goes_on = self._pause_wanted(ended) and self._hold(running, checkpoint, ended)
+                self._wait_for(
+                    lambda: ended.done() or not self._should_run() or self._identity.failure
+                )
+            goes_on = self._pause_wanted(ended) and self._hold(running, checkpoint, access, ended)
         self._finish(running, checkpoint, ended)
         self._resources.check_lease()
+        if self._identity.failure is not None:
+            raise self._identity.failure
 
-    def _hold(self, running: RunningQuery, checkpoint: Checkpoint, ended: "Future[None]") -> bool:
+    def _hold(
+        self,
+        running: RunningQuery,
+        checkpoint: Checkpoint,
+        access: KafkaAccess,
+        ended: "Future[None]",
+    ) -> bool:
         """Be paused, the query at hand, until something else is wanted; then whether to go on."""
         spark = self._resources.session()
         checkpoint.desired_state = QueryState.PAUSED  # and stays it if the batch at work is cut
@@ -239,7 +235,12 @@ class Engine:
             self._wait_for(
                 lambda: ended.done() or self._desired is not QueryState.PAUSED or self._must_end()
             )
-            if ended.done() or self._desired is not QueryState.RUNNING or self._must_end():
+            if (
+                ended.done()
+                or self._desired is not QueryState.RUNNING
+                or self._must_end()
+                or not self._identity.is_unchanged(access)
+            ):
                 hold.end()
                 return False
             checkpoint.desired_state = QueryState.RUNNING
@@ -353,7 +354,7 @@ class Engine:
             raise ConflictError(
                 f"state can be looked up while the query is RUNNING or PAUSED, and it is {state}; "
                 "`streamjoin state` reads the checkpoint without it",
-                allowed=list(_ALLOWED[state]),
+                allowed=list(ALLOWED[state]),
             )
         spark = self._resources.session()
         checkpoint = Checkpoint(spark, self._plan.checkpoint)
@@ -370,7 +371,7 @@ class Engine:
         if frozen is not None and self._settings.state_partitions is None:
             plan = replace(plan, state_partitions=int(frozen["state partitions"]))
         if frozen is not None and registry is not None:
-            frozen = proven(frozen, plan.readers, registry)
+            frozen = check_schema_evolution(frozen, plan.readers, registry)
         checkpoint.claim(frozen, fingerprint(plan))
         self.frozen = fingerprint(plan)
         return plan
@@ -387,7 +388,7 @@ class Engine:
         with self._changed:
             self._changed.notify_all()
 
-    def _wait_for(self, condition: Callable[[], bool], at_most: timedelta | None = None) -> None:
+    def _wait_for(self, condition: Callable[[], object], at_most: timedelta | None = None) -> None:
         deadline = None if at_most is None else time.monotonic() + at_most.total_seconds()
         with self._changed:
             while not condition() and (deadline is None or time.monotonic() < deadline):

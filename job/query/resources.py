@@ -14,7 +14,7 @@ from job.plan.model import JoinPlan
 from job.query.account import Account
 from job.redaction import Redaction
 from job.settings import JobSettings
-from job.spark.hadoop_settings import make_light
+from job.spark.hadoop_settings import trim_hadoop_conf
 from job.spark.listener import listen
 from job.spark.session import Jvm
 
@@ -54,7 +54,7 @@ class Resources:
             self._starting = None
             try:
                 session = jvm.session(self._settings, self._plan.spark_conf)
-                make_light(session)
+                trim_hadoop_conf(session)
                 listen(session, self._account)
             except BaseException:
                 jvm.close()

@@ -103,7 +103,7 @@ def failure_of(error: Exception, bootstrap_servers: str) -> StreamjoinError:
     if str(root.toString()).startswith(_NO_CLIENT):
         return CheckpointError(
             f"no jar here knows the checkpoint's file system ({message}): put those of its client "
-            "into the folder of STREAMJOIN_JARS; deploy/checkpoint-stores.md tells which"
+            "into the folder of STREAMJOIN_JARS; docs/checkpoint-stores.md names them"
         )
     if any(sign in str(cause.getMessage()) for cause in causes for sign in _DISK_IS_FULL):
         return QueryError(

@@ -1,26 +1,30 @@
-"""Hadoop's settings, as Spark hands them to each task."""
+"""Trims the Hadoop settings that Spark serializes for each task.
+
+Private API of Hadoop and Spark 4.3.0 (Configuration.updatingResource, SparkHadoopUtil), pinned by
+tests/semantics/test_hadoop_settings.py.
+"""
 
 from py4j.java_gateway import JavaObject
 from pyspark.sql import SparkSession
 
-# What says how a file system is reached. Files that are not there are passed over.
+# Files with the settings of file systems. Missing files are skipped.
 _FILES = ("core-default.xml", "core-site.xml", "hdfs-default.xml", "hdfs-site.xml")
 
 
-def make_light(spark: SparkSession) -> None:
-    """Keep of the session's settings what a file system is reached by, and what Spark was told.
+def trim_hadoop_conf(spark: SparkSession) -> None:
+    """Keep only the settings of file systems and those that Spark itself was given.
 
-    Spark's join writes all of them whenever its plan node is copied, eight times a batch, each with
-    the files that it comes from in a gzip stream of its own: a quarter of the CPU time of the
-    query's thread (bench/README.md). Of 1,100 settings 721 are defaults of YARN and MapReduce,
-    which were read for the sake of their classes; where the others come from nobody asks.
+    Spark's join serializes all settings whenever its plan node is copied, eight times per batch,
+    each with its origin as a gzip stream: a quarter of the CPU time of the query's thread
+    (docs/benchmarks/results.md). Of 1,100 settings 721 are defaults of YARN and MapReduce, and the
+    origins are not used.
 
-    For a session that nothing uses yet: meanwhile the settings are not whole.
+    Call it before anything else uses the session: meanwhile the settings are incomplete.
     """
     jvm, context = spark._jvm, spark.sparkContext._jsc
     assert jvm is not None
     assert context is not None
-    # Loaded later, with the first file on HDFS, it would have all files read again.
+    # This class would otherwise be loaded with the first file on HDFS, and reload all files.
     jvm.java.lang.Class.forName("org.apache.hadoop.hdfs.HdfsConfiguration")
     io = jvm.java.io
     kept = jvm.org.apache.hadoop.conf.Configuration(False)
@@ -30,14 +34,14 @@ def make_light(spark: SparkSession) -> None:
     kept.write(io.DataOutputStream(written))
     settings = context.hadoopConfiguration()
     settings.readFields(io.DataInputStream(io.ByteArrayInputStream(written.toByteArray())))
-    # As Spark does for a new session: they outlast what Hadoop reads again for another class.
+    # As Spark does for a new session: these settings survive a reload by another class.
     util = jvm.org.apache.spark.deploy.SparkHadoopUtil.get()
     util.appendS3AndSparkHadoopHiveConfigurations(context.sc().conf(), settings)
     _forget_origins(settings)
 
 
 def _forget_origins(settings: JavaObject) -> None:
-    """Hadoop has no call for it; what has no origin is written without one."""
+    """Clear the origins of all settings, for which Hadoop has no public call."""
     origins = settings.getClass().getDeclaredField("updatingResource")
     origins.setAccessible(True)
     origins.get(settings).clear()

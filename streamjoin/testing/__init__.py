@@ -1,4 +1,4 @@
-"""Your own join, tested from pytest on a real broker: job, service and Kafka as containers.
+"""Tests your own join with pytest on a real broker: job, service and Kafka as containers.
 
     pip install 'streamjoin[testing]'
 
@@ -12,8 +12,8 @@
             join.right({"ad_id": 1, "clicked_at": "2026-01-31T12:00:05Z", "user": "ada"})
             join.expect({"ad_id": 1, "user": "ada"})
 
-It needs a Docker engine; without one the tests are skipped, saying so, or fail where CI is to run
-them: `DOCKER_REQUIRED=yes`.
+Requires a Docker engine. Without one the tests are skipped with the reason, or fail if
+`DOCKER_REQUIRED=yes` is set, as in CI.
 """
 
 from streamjoin.testing.broker import Broker

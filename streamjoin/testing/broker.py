@@ -1,4 +1,4 @@
-"""The broker that the tests of a session share, and the network where their containers meet."""
+"""The broker and the container network that the tests of a session share."""
 
 import os
 from collections.abc import Mapping
@@ -9,7 +9,7 @@ from typing import Self
 
 from testcontainers.core.network import Network
 
-from streamjoin.testing.images import Images, told_of_images
+from streamjoin.testing.images import Images, explain_container_errors
 from streamjoin.testing.join import RunningJoin
 from streamjoin.testing.kafka_container import KafkaContainer
 from streamjoin.testing.spec import SpecAtTest
@@ -21,7 +21,7 @@ START_SECONDS = 120.0
 
 
 class Broker:
-    """`with Broker() as broker:` starts it, and removes it with all that was started on it."""
+    """`with Broker() as broker:` starts the broker; the end of `with` removes it and its joins."""
 
     def __init__(self, images: Images | None = None) -> None:
         self.images = images or Images.of()
@@ -30,7 +30,7 @@ class Broker:
         self._kafka = KafkaContainer(self.images.kafka, self.network)
 
     def __enter__(self) -> Self:
-        with ExitStack() as opened, told_of_images(self.images):
+        with ExitStack() as opened, explain_container_errors(self.images):
             opened.enter_context(self.network)
             opened.enter_context(self._kafka)
             self.topics = Topics(self.servers)
@@ -48,19 +48,19 @@ class Broker:
 
     @property
     def servers(self) -> str:
-        """For programs on this machine."""
+        """`host:port` for programs on this machine."""
         return self._kafka.servers
 
     def start(self, spec: Path | str, environment: Mapping[str, str] = os.environ) -> RunningJoin:
-        """The join of a spec's file, its topics new and empty; `with` waits until it is ready.
+        """The join of the spec file `spec`, with new, empty topics; `with` waits until it is ready.
 
-        `environment` fills the file's `${VAR}`; its brokers and its checkpoint are the test's own.
-        SpecError names what is wrong with the file.
+        `environment` fills `${VAR}` in the file. Brokers and checkpoint of the file are not used.
+        Raises SpecError for an invalid file.
         """
         at_test = SpecAtTest.of(Path(spec), self._kafka.servers_inside, environment)
         return RunningJoin(at_test, self.images, self.network, self.topics, self.servers)
 
     def _why_not(self) -> str:
         out, err = self._kafka.get_logs()
-        said = (out + err).decode(errors="replace")[-2000:]
-        return f"Kafka ({self.images.kafka}) does not answer at {self.servers}; it says:\n{said}"
+        log = (out + err).decode(errors="replace")[-2000:]
+        return f"Kafka ({self.images.kafka}) does not answer at {self.servers}; its log:\n{log}"

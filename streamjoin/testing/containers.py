@@ -1,4 +1,4 @@
-"""Job and service as containers, started and asked as in a deployment."""
+"""Runs job and service as containers, as in a deployment."""
 
 import secrets
 from contextlib import ExitStack
@@ -10,7 +10,7 @@ from testcontainers.core.container import DockerContainer
 from testcontainers.core.network import Network
 
 from job.errors import SetupError
-from streamjoin.testing.images import Images, told_of_images
+from streamjoin.testing.images import Images, explain_container_errors
 from streamjoin.testing.spec import STATE_PARTITIONS, SpecAtTest
 from streamjoin.testing.waiting import wait_until
 
@@ -25,11 +25,11 @@ _SOCKETS = "/run/streamjoin"
 
 
 class Containers:
-    """`with Containers(...)` starts both and waits until the service says that it is ready."""
+    """`with Containers(...)` starts both and waits until `/readyz` returns 200."""
 
     def __init__(self, spec: SpecAtTest, images: Images, network: Network) -> None:
         self._images = images
-        # Where both meet; it is made with the first of them.
+        # Holds the socket between both; the engine creates it with the first container.
         self._volume = f"streamjoin-testing-{secrets.token_hex(8)}"
         token = secrets.token_hex(16)
         self._headers = {"Authorization": f"Bearer {token}"}
@@ -51,7 +51,7 @@ class Containers:
         self._open = ExitStack()
 
     def __enter__(self) -> Self:
-        with ExitStack() as opened, told_of_images(self._images):
+        with ExitStack() as opened, explain_container_errors(self._images):
             opened.callback(self._remove_volume)
             opened.enter_context(self.job)
             opened.enter_context(self.service)
@@ -79,7 +79,7 @@ class Containers:
         wait_until(is_ready, START_SECONDS, self._why_not)
 
     def crash_job(self) -> None:
-        """SIGKILL to all that runs in it, and a new start on the same checkpoint."""
+        """Kill the container with SIGKILL and start it again on the same checkpoint."""
         self.job.get_wrapped_container().kill()
         self.job.get_wrapped_container().start()
         self.wait_until_ready()
@@ -91,7 +91,7 @@ class Containers:
         return "\n".join(lines[-LOG_LINES:])
 
     def answer(self, path: str) -> dict[str, Any]:
-        """Of the service; nothing while it, or the job behind it, does not answer."""
+        """JSON response of the service; empty if the service or the job does not answer."""
         self._job_must_run()
         try:
             answer = self.http.get(path)
@@ -107,14 +107,16 @@ class Containers:
     def _job_must_run(self) -> None:
         self.job.reload()
         if self.job.status == "exited":
-            raise SetupError(f"the job ({self._images.job}) has ended; it says:\n{self.logs()}")
+            raise SetupError(
+                f"the job ({self._images.job}) has ended; its last log lines:\n{self.logs()}"
+            )
 
     def _why_not(self) -> str:
         try:
-            said = self.http.get("/readyz").text
+            readiness = self.http.get("/readyz").text
         except httpx.TransportError as error:
-            said = f"nothing ({error})"
-        return f"the join is not ready; the service says: {said}\nthe job says:\n{self.logs()}"
+            readiness = f"no answer ({error})"
+        return f"the join is not ready: {readiness}\nlog of the job:\n{self.logs()}"
 
     def _remove_volume(self) -> None:
         engine = self.job.get_docker_client().client

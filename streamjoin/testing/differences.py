@@ -1,4 +1,4 @@
-"""Whether the rows that came are the rows that had to come. Pure."""
+"""Compares results with the expected rows. Pure."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -16,9 +16,9 @@ Value = Mapping[str, Any]
 @dataclass(frozen=True)
 class Differences:
     missing: Sequence[Value]
-    """Expected and not come."""
+    """Expected rows without a result."""
     unexpected: Sequence[Value]
-    """Come and not expected, or more often than expected."""
+    """Results that are not expected, or more often than expected."""
 
     def __bool__(self) -> bool:
         return bool(self.missing or self.unexpected)
@@ -29,12 +29,12 @@ class Differences:
         )
 
 
-def differences(expected: Sequence[Value], come: Sequence[Value]) -> Differences:
-    """In any order, each row as often as it is expected, by the fields that are named.
+def differences(expected: Sequence[Value], results: Sequence[Value]) -> Differences:
+    """Compare in any order, each row as often as expected, by the named fields only.
 
-    A row with more fields finds its partner first: one with fewer could take it away.
+    Rows with more fields are assigned first: a row with fewer fields could take their result.
     """
-    left = list(come)
+    left = list(results)
     missing = []
     for wanted in sorted(map(_as_written, expected), key=len, reverse=True):
         found = next((row for row in left if _agrees(wanted, row)), None)
@@ -50,7 +50,7 @@ def _agrees(wanted: Value, row: Value) -> bool:
 
 
 def _as_written(row: Value) -> Value:
-    """With times as the join writes them."""
+    """The row with its times in the format of results."""
     return {
         name: utc_text(value) if isinstance(value, datetime) else value
         for name, value in row.items()

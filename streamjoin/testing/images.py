@@ -1,4 +1,4 @@
-"""Which images the containers are made of, and whether there is an engine to run them."""
+"""Names of the container images, and the check for a Docker engine."""
 
 import os
 from collections.abc import Iterator, Mapping
@@ -14,10 +14,10 @@ from job.errors import SetupError
 
 @dataclass(frozen=True)
 class Images:
-    """The variables have the names that docker-compose.yml reads."""
+    """Image names, by default those of docker-compose.yml and its environment variables."""
 
     kafka: str = "apache/kafka:4.3.1"
-    """$KAFKA_IMAGE: apache/kafka, or one that is started by the same file and variables."""
+    """$KAFKA_IMAGE: apache/kafka, or an image with the same start script and variables."""
     job: str = "streamjoin-job"
     """$JOB_IMAGE"""
     service: str = "streamjoin-service"
@@ -30,8 +30,8 @@ class Images:
 
 
 @contextmanager
-def told_of_images(images: Images) -> Iterator[None]:
-    """What the engine says of a container that it cannot start, with what to do."""
+def explain_container_errors(images: Images) -> Iterator[None]:
+    """Raise SetupError with the remedy if the engine cannot start a container."""
     try:
         yield
     except APIError as error:
@@ -44,7 +44,7 @@ def told_of_images(images: Images) -> Iterator[None]:
 
 
 def engine_missing() -> str | None:
-    """Why no container can be started here; None where one can."""
+    """Reason why no container can be started. None: an engine answers."""
     try:
         DockerClient().client.ping()
     except DockerException as error:

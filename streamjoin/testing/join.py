@@ -1,4 +1,4 @@
-"""A join at work, and the steps of a test: rows go in, event time moves on, rows come out."""
+"""A running join and the steps of a test: send rows, advance the watermark, expect results."""
 
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
@@ -22,11 +22,11 @@ EXPECT_SECONDS = 120.0
 
 Fields = Mapping[str, Any]
 Sendable = Fields | str | bytes | None | Record
-"""Text and bytes go as they are, None is a tombstone."""
+"""Text and bytes are sent unchanged, None is a tombstone."""
 
 
 class RunningJoin:
-    """`with broker.start("join.yaml") as join:` starts it, waits until it is ready, and ends it."""
+    """`with broker.start("join.yaml") as join:` starts a join and waits until it is ready."""
 
     def __init__(
         self, spec: SpecAtTest, images: Images, network: Network, topics: Topics, servers: str
@@ -36,15 +36,15 @@ class RunningJoin:
         self._servers = servers
         self._containers = Containers(spec, images, network)
         self._open = ExitStack()
-        # Where the rows stand that only moved event time.
+        # Positions of the rows that `advance_watermark` sent.
         self._clock: set[Place] = set()
 
     def __enter__(self) -> Self:
-        # Chained joins share topics: what is there is another's.
+        # Chained joins share topics: an existing topic belongs to another join.
         missing = set(self._spec.topics) - self._topics.names()
         with ExitStack() as opened:
-            opened.callback(self._topics.remove, missing | {self._spec.plan.output.commit_topic})
-            self._topics.make(sorted(missing))
+            opened.callback(self._topics.delete, missing | {self._spec.plan.output.commit_topic})
+            self._topics.create(sorted(missing))
             self._output = Output(self._servers, self._spec.plan.output.topic)
             opened.callback(self._output.close)
             opened.enter_context(self._containers)
@@ -59,13 +59,14 @@ class RunningJoin:
     ) -> None:
         self._open.close()
 
-    # What goes in
+    # Input
 
     def left(self, *rows: Sendable) -> None:
-        """Rows of the left topic, in this order."""
+        """Send rows to the left topic, in this order."""
         self._send("left", rows)
 
     def right(self, *rows: Sendable) -> None:
+        """Send rows to the right topic, in this order."""
         self._send("right", rows)
 
     def advance_watermark(
@@ -76,12 +77,12 @@ class RunningJoin:
         right: Fields | None = None,
         timeout: float = EXPECT_SECONDS,
     ) -> None:
-        """Until the watermark is `to` or later: what is older is decided, and unmatched rows whose
-        time is over are out.
+        """Wait until the watermark is at `to` or later and expired unmatched rows are emitted.
 
-        Nothing but rows moves event time: one is sent on each side that is not there yet, with an
-        event time and nulls, so that it matches nothing. `expect` leaves out what comes of it.
-        Where a side's schema or key wants more than nulls, `left` and `right` give it.
+        Only rows advance the watermark, so each side that is behind gets a row with a later event
+        time and nulls, which matches nothing. `expect` ignores the results of these rows. If the
+        schema or key of a side needs more than nulls, pass the fields as `left` and `right`.
+        Raises AssertionError after `timeout` seconds.
         """
         target = _moment(to)
         self._wait_until_decided(timeout)
@@ -100,48 +101,50 @@ class RunningJoin:
         reached = self.query()["watermark"]
         if reached is None or _moment(reached) < target:
             raise AssertionError(
-                f"the watermark should be {utc_text(target)} and is {reached}: a row of nulls with "
-                f"that event time does not move it. Give advance_watermark(left=…, right=…) the "
-                f"fields that make a readable row.\n{self._told()}"
+                f"the watermark is {reached} and not {utc_text(target)}: a row of nulls with that "
+                f"event time does not advance it. Pass the fields of a readable row: "
+                f"advance_watermark(left=…, right=…).\n{self._status()}"
             )
 
-    # What comes out
+    # Results
 
     def expect(self, *rows: Fields, timeout: float = EXPECT_SECONDS) -> None:
-        """These rows have come since the last call, in any order, and no others.
+        """Expect exactly these results since the last call, in any order.
 
-        Rows are compared by the fields that are named. It waits until all that stands in both
-        topics is decided, and with `idle_after`, which works by the clock, until the rows are
-        there; AssertionError shows what is missing and what is too much.
+        Only the named fields are compared. Waits until all records of both topics are processed,
+        and with `idle_after`, which follows the clock, until the results exist. Raises
+        AssertionError with the missing and the unexpected results.
         """
-        come: list[Row] = []
+        results: list[Row] = []
 
         def wrong() -> str:
-            found = differences(rows, [row.value for row in come])
-            return f"the rows that came are not those expected:\n{found}\n{self._told()}"
+            found = differences(rows, [row.value for row in results])
+            return f"the results differ from the expected ones:\n{found}\n{self._status()}"
 
         def all_there() -> bool:
-            come.extend(row for row in self._output.new_rows() if not row.places & self._clock)
-            return not differences(rows, [row.value for row in come]).missing
+            results.extend(row for row in self._output.new_rows() if not row.places & self._clock)
+            return not differences(rows, [row.value for row in results]).missing
 
         self._wait_until_decided(timeout)
         wait_until(all_there, timeout if self._spec.follows_clock else 0, wrong)
-        if differences(rows, [row.value for row in come]):
+        if differences(rows, [row.value for row in results]):
             raise AssertionError(wrong())
 
     def query(self) -> dict[str, Any]:
-        """What `GET /v1/query` says: state, watermark, late and bad rows, failures."""
-        return wait_until(lambda: self._containers.answer("/v1/query"), EXPECT_SECONDS, self._told)
+        """Response of `GET /v1/query`: state, watermark, late rows, failures."""
+        return wait_until(
+            lambda: self._containers.answer("/v1/query"), EXPECT_SECONDS, self._status
+        )
 
     @property
     def http(self) -> httpx.Client:
-        """The service, for all else; it may command."""
+        """HTTP client of the service, with control scope."""
         return self._containers.http
 
-    # What happens to it
+    # Failures
 
     def crash(self) -> None:
-        """SIGKILL to the job, and a new start on the same checkpoint."""
+        """Kill the job with SIGKILL and start it again on the same checkpoint."""
         self._containers.crash_job()
 
     # Inside
@@ -152,7 +155,7 @@ class RunningJoin:
         return self._topics.send(self._spec.topic(side), timed)
 
     def _event_time(self, side: Side, record: Record) -> datetime:
-        """An event time may not be ahead of Kafka's own: a test's is whenever the test says."""
+        """Kafka timestamp of a record: its event time, which may not be ahead of it."""
         fields = record.value if isinstance(record.value, Mapping) else {}
         try:
             return _moment(fields.get(self._spec.plan.side(side).event_time))
@@ -160,11 +163,12 @@ class RunningJoin:
             return datetime.now(UTC)
 
     def _wait_until_decided(self, timeout: float) -> None:
-        """All that stands in the topics is read, whoever has sent it, and a batch has run with the
-        watermark that came of it."""
+        """Wait until both topics are read to their end and a batch ran with the new watermark."""
         ends = {side: self._topics.end(self._spec.topic(side)) for side in SIDES}
         wait_until(
-            lambda: self._is_decided(ends), timeout, lambda: f"not all is read.\n{self._told()}"
+            lambda: self._is_decided(ends),
+            timeout,
+            lambda: f"not all records are read.\n{self._status()}",
         )
 
     def _is_decided(self, ends: Mapping[Side, int]) -> bool:
@@ -172,25 +176,25 @@ class RunningJoin:
         if not offsets or any(_read(offsets[side]) < ends[side] for side in SIDES):
             self._must_not_have_failed()
             return False
-        return self._watermark_is_at_work(self.query())
+        return self._watermark_is_applied(self.query())
 
-    def _watermark_is_at_work(self, query: dict[str, Any]) -> bool:
+    def _watermark_is_applied(self, query: dict[str, Any]) -> bool:
         sides = [query[side]["watermark"] for side in SIDES]
         if None in sides or not self._spec.waits_for_watermark:
             return True
-        due, at_work = min(map(_moment, sides)), query["watermark"]
-        return at_work is not None and _moment(at_work) >= due
+        due, applied = min(map(_moment, sides)), query["watermark"]
+        return applied is not None and _moment(applied) >= due
 
     def _must_not_have_failed(self) -> None:
         query = self._containers.answer("/v1/query")
         if query.get("state") == "FAILED":
             raise AssertionError(f"the query has failed: {query['last_failure']['message']}")
 
-    def _told(self) -> str:
-        """What helps to understand why a row has not come."""
+    def _status(self) -> str:
+        """State of the query, for the message of a failed expectation."""
         query = self._containers.answer("/v1/query")
         if not query:
-            return f"the service does not answer; the job says:\n{self._containers.logs()}"
+            return f"the service does not answer; log of the job:\n{self._containers.logs()}"
         names = ("state", "watermark", "watermark_held_back_by", "late_records")
         lines = [f"  {name}: {query[name]}" for name in names]
         for side in SIDES:
@@ -205,16 +209,16 @@ class RunningJoin:
 
 
 def _read(side: Mapping[str, Any]) -> int:
-    """The next offset to be read of the one partition."""
+    """Next offset to read of the only partition."""
     return side["partitions"].get("0", {}).get("read") or 0
 
 
 def _moment(written: object) -> datetime:
-    """A time as rows hold it: ISO-8601, UTC where it says no offset, or epoch milliseconds."""
+    """Parse the time of a row: ISO-8601 (UTC without an offset) or epoch milliseconds."""
     if isinstance(written, int | float) and not isinstance(written, bool):
         return datetime.fromtimestamp(written / 1000, UTC)
     if isinstance(written, str):
         written = datetime.fromisoformat(written)
     if not isinstance(written, datetime):
-        raise TypeError(f"{written!r} is no time")
+        raise TypeError(f"{written!r} is not a time")
     return written if written.tzinfo else written.replace(tzinfo=UTC)

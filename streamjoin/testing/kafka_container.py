@@ -1,4 +1,4 @@
-"""One Kafka node as a container: for other containers on its network, and for this machine."""
+"""A Kafka node as a container, reachable from other containers and from this machine."""
 
 import shlex
 from typing import Self
@@ -11,11 +11,11 @@ ALIAS = "kafka"
 INSIDE_PORT = 9092
 OUTSIDE_PORT = 9094
 
-_START_SCRIPT = "/tmp/start-kafka.sh"  # noqa: S108  # in the container, which is nobody else's
-# Where apache/kafka begins.
+_START_SCRIPT = "/tmp/start-kafka.sh"  # noqa: S108  # inside the container
+# Start script of apache/kafka.
 _RUN = "/etc/kafka/docker/run"
-# Larger than any test's: their event times, and with them Kafka's, are of whenever they like.
-_FOR_EVER_MS = str(2**62)
+# No limit: event times of a test, and with them Kafka timestamps, may be arbitrary.
+_UNLIMITED_MS = str(2**62)
 
 _SETTINGS = {
     "KAFKA_NODE_ID": "1",
@@ -29,7 +29,7 @@ _SETTINGS = {
     "KAFKA_CONTROLLER_QUORUM_VOTERS": "1@localhost:9093",
     # A misspelt topic is an error, not a new topic.
     "KAFKA_AUTO_CREATE_TOPICS_ENABLE": "false",
-    # The defaults want three brokers: with one, transactions and groups would wait for ever.
+    # The defaults need three brokers: with one, transactions and groups wait indefinitely.
     "KAFKA_OFFSETS_TOPIC_REPLICATION_FACTOR": "1",
     "KAFKA_TRANSACTION_STATE_LOG_REPLICATION_FACTOR": "1",
     "KAFKA_TRANSACTION_STATE_LOG_MIN_ISR": "1",
@@ -40,8 +40,8 @@ _SETTINGS = {
     "KAFKA_TRANSACTION_STATE_LOG_NUM_PARTITIONS": "1",
     "KAFKA_GROUP_INITIAL_REBALANCE_DELAY_MS": "0",
     "KAFKA_LOG_RETENTION_MS": "-1",
-    "KAFKA_LOG_MESSAGE_TIMESTAMP_BEFORE_MAX_MS": _FOR_EVER_MS,
-    "KAFKA_LOG_MESSAGE_TIMESTAMP_AFTER_MAX_MS": _FOR_EVER_MS,
+    "KAFKA_LOG_MESSAGE_TIMESTAMP_BEFORE_MAX_MS": _UNLIMITED_MS,
+    "KAFKA_LOG_MESSAGE_TIMESTAMP_AFTER_MAX_MS": _UNLIMITED_MS,
     "KAFKA_HEAP_OPTS": "-Xms256m -Xmx512m",
 }
 
@@ -53,8 +53,8 @@ class KafkaContainer(DockerContainer):
         super().__init__(image, network=network, network_aliases=[ALIAS])
         self.with_exposed_ports(OUTSIDE_PORT)
         self.with_envs(**_SETTINGS)
-        # Clients are told where to find the broker by itself: it has to know its port on this
-        # machine, which is chosen when its container starts. So it begins by waiting for that.
+        # The broker advertises its port on this machine, which the engine chooses at the start of
+        # the container. The entry point therefore waits for a script that contains it.
         waiting = f"until [ -s {_START_SCRIPT} ]; do sleep 0.1; done; . {_START_SCRIPT}"
         self.with_kwargs(entrypoint=["bash", "-c", waiting])
 

@@ -1,4 +1,4 @@
-"""Fixtures, by `pytest_plugins = ["streamjoin.testing.plugin"]` in the topmost conftest.py."""
+"""Fixtures. Activate them with `pytest_plugins = ["streamjoin.testing.plugin"]` in conftest.py."""
 
 import os
 from collections.abc import Callable, Iterator
@@ -9,13 +9,13 @@ from streamjoin.testing.broker import Broker
 from streamjoin.testing.images import engine_missing
 from streamjoin.testing.join import RunningJoin
 
-# Set where a test that is skipped would be a hole: in CI.
+# Set in CI, where a skipped test must fail.
 REQUIRED = "DOCKER_REQUIRED"
 
 
 @pytest.fixture(scope="session")
 def broker() -> Iterator[Broker]:
-    """One for all tests: each join has its topics to itself, and removes them."""
+    """One broker for the session. Each join creates its own topics and deletes them."""
     if reason := engine_missing():
         if os.environ.get(REQUIRED):
             pytest.fail(reason)

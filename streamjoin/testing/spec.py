@@ -1,4 +1,4 @@
-"""A spec as the containers run it: its broker and its checkpoint are the test's."""
+"""The spec that the containers run: broker and checkpoint are replaced by those of the test."""
 
 import os
 import re
@@ -25,15 +25,15 @@ STATE_PARTITIONS = 1
 class SpecAtTest:
     plan: JoinPlan
     waits_for_watermark: bool
-    """Whether each step of event time brings a batch: a state without end has none."""
+    """Whether each advance of event time starts a batch. False for unbounded state."""
     text: str
     """YAML, its variables filled."""
 
     @classmethod
     def of(cls, path: Path, servers: str, environment: Mapping[str, str] = os.environ) -> Self:
-        """Brokers, their security and the checkpoint are the test's; the rest is the file's.
+        """Read `path` and replace brokers, their security and the checkpoint.
 
-        SpecError names what is wrong with the file.
+        Raises SpecError for an invalid file.
         """
         document: dict[str, Any] = parsed(path.read_text())
         document["kafka"] = {"bootstrap_servers": servers}
@@ -41,7 +41,7 @@ class SpecAtTest:
         document = filled(document, environment)
         spec = spec_from_document(document)
         _refuse_other_formats(spec)
-        # `$` that a variable has brought, or that was written for itself, is no variable here.
+        # Variables are filled already: escape every remaining `${`.
         text = re.sub(r"\$(?=\{)", "$$", yaml.safe_dump(document, sort_keys=False))
         return cls(
             plan=join_plan(spec, state_partitions=STATE_PARTITIONS),
@@ -51,13 +51,13 @@ class SpecAtTest:
 
     @property
     def topics(self) -> list[str]:
-        """Those that have to be there before the start."""
+        """Topics that must exist before the start."""
         names = [self.plan.left.topic, self.plan.right.topic, self.plan.output.topic]
         return [*names, *([self.plan.dead_letter.topic] if self.plan.dead_letter else [])]
 
     @property
     def follows_clock(self) -> bool:
-        """Whether rows may come out without one that goes in."""
+        """Whether results may be emitted without new input (`idle_after`)."""
         return any(self.plan.side(side).idle_after for side in SIDES)
 
     def topic(self, side: Side) -> str:
@@ -70,7 +70,7 @@ def _refuse_other_formats(spec: JoinSpec) -> None:
         Problem(
             f"{name}.format",
             side.format.value,
-            "needs a schema registry, which these containers have not: test with `format: json`",
+            "needs a schema registry, and these containers have none: test with `format: json`",
         )
         for name, side in sides.items()
         if side.format.has_registry

@@ -1,4 +1,4 @@
-"""A test's ends of Kafka: topics, records that go in, rows that come out."""
+"""Topics of a test: creates them, sends records, reads results."""
 
 import json
 import time
@@ -30,7 +30,7 @@ ANSWER_SECONDS = 30.0
 FLUSH_SECONDS = 30.0
 MESSAGES_AT_ONCE = 1_000
 ID_HEADER = "streamjoin-id"
-# Of a test alone, and never committed to.
+# Required by the client; nothing is ever committed to it.
 _GROUP = "streamjoin-testing"
 
 Place = tuple[str, int, int]
@@ -39,14 +39,14 @@ Place = tuple[str, int, int]
 
 @dataclass(frozen=True)
 class Record:
-    """A row with what Kafka knows of a record beside it."""
+    """A record with value, key, headers and Kafka timestamp."""
 
     value: Mapping[str, Any] | str | bytes | None
-    """Of a mapping, JSON is made; text and bytes go as they are; None is a tombstone."""
+    """A mapping is sent as JSON, text and bytes are sent unchanged, None is a tombstone."""
     key: str | None = None
     headers: Mapping[str, str] | None = None
     timestamp: datetime | None = None
-    """Kafka's own; left out, the event time, or now where there is none that can be read."""
+    """Kafka timestamp. None: the event time, or the current time if there is no event time."""
 
     @property
     def payload(self) -> bytes | None:
@@ -65,13 +65,13 @@ class Row:
 
     @property
     def places(self) -> set[Place]:
-        """Of the records that it was made of: `impressions/0/17|clicks/2/5`."""
+        """Positions of its records, parsed from `impressions/0/17|clicks/2/5`."""
         parts = (part.rsplit("/", 2) for part in self.result_id.split("|") if part)
         return {(topic, int(partition), int(offset)) for topic, partition, offset in parts}
 
 
 class Topics:
-    """Makes and removes topics, and writes to them."""
+    """Creates and deletes topics, and writes to them."""
 
     def __init__(self, servers: str) -> None:
         self._servers = servers
@@ -89,35 +89,35 @@ class Topics:
     def names(self) -> set[str]:
         return set(self._admin.list_topics(timeout=ANSWER_SECONDS).topics)
 
-    def make(self, names: Collection[str]) -> None:
-        """With one partition: rows are read in the order in which they were sent."""
+    def create(self, names: Collection[str]) -> None:
+        """Create topics with one partition, so that rows are read in the order they were sent."""
         new = [NewTopic(name, num_partitions=1, replication_factor=1) for name in names]
         if not new:
             return
-        _settle("made", self._admin.create_topics(new))
-        # The controller has made them; the broker learns of it a little later.
+        _await_all("created", self._admin.create_topics(new))
+        # The controller has created them; the broker applies that a little later.
         wait_until(
             lambda: all(map(self._has_leader, names)),
             ANSWER_SECONDS,
             lambda: f"topics {', '.join(sorted(names))} have no leader",
         )
 
-    def remove(self, names: Collection[str]) -> None:
+    def delete(self, names: Collection[str]) -> None:
         there = self.names().intersection(names)
         if there:
-            _settle("removed", self._admin.delete_topics(sorted(there)))
+            _await_all("deleted", self._admin.delete_topics(sorted(there)))
             wait_until(
                 lambda: self.names().isdisjoint(there),
                 ANSWER_SECONDS,
-                lambda: f"topics {', '.join(sorted(there))} are still there",
+                lambda: f"topics {', '.join(sorted(there))} still exist",
             )
 
     def end(self, topic: str) -> int:
-        """The offset that its next committed record will have."""
+        """Offset of the next committed record."""
         return _end(self._admin, topic)
 
     def _has_leader(self, topic: str) -> bool:
-        # Asked too early, a client remembers for half a minute that there is no such topic.
+        # A client caches for 30 s that a topic does not exist, so each try uses a new client.
         client = AdminClient({"bootstrap.servers": self._servers, "log_level": 0})
         try:
             return _end(client, topic) >= 0
@@ -125,7 +125,7 @@ class Topics:
             return False
 
     def send(self, topic: str, records: Iterable[tuple[Record, datetime]]) -> list[Place]:
-        """Each with its time; where they came to stand."""
+        """Send records with their Kafka timestamps; returns their positions."""
         places: list[Place] = []
         failed: list[KafkaError] = []
 
@@ -152,7 +152,7 @@ class Topics:
 
 
 class Output:
-    """The committed results of a topic, in the order in which they come."""
+    """Reads the committed results of a topic, in the order of their offsets."""
 
     def __init__(self, servers: str, topic: str) -> None:
         self._consumer = Consumer(
@@ -162,7 +162,7 @@ class Output:
                 "enable.auto.commit": False,
                 "enable.partition.eof": True,
                 "isolation.level": "read_committed",
-                # The end is told once the broker has waited this long for more.
+                # The broker reports the end of the partition after this wait.
                 "fetch.wait.max.ms": 50,
                 "log_level": 0,
             }
@@ -171,10 +171,10 @@ class Output:
         self._next = 0
 
     def new_rows(self) -> list[Row]:
-        """Those that have come since the last call, up to the end as it is now."""
+        """Results since the last call, up to the current end of the topic."""
         deadline = time.monotonic() + ANSWER_SECONDS
         rows: list[Row] = []
-        # Assigned anew it tells the end again, also where nothing has come.
+        # A new assignment makes the client report the end again, even without new records.
         self._consumer.assign([TopicPartition(self._topic, 0, self._next)])
         while time.monotonic() < deadline:
             for message in self._consumer.consume(MESSAGES_AT_ONCE, timeout=0.1):
@@ -194,11 +194,11 @@ class Output:
 
 def _end(admin: AdminClient, topic: str) -> int:
     partition = TopicPartition(topic, 0)
-    asked = admin.list_offsets(
+    futures = admin.list_offsets(
         {partition: OffsetSpec.latest()},  # type: ignore[no-untyped-call]
         isolation_level=IsolationLevel.READ_COMMITTED,
     )
-    return int(asked[partition].result(ANSWER_SECONDS).offset)
+    return int(futures[partition].result(ANSWER_SECONDS).offset)
 
 
 def _row(message: Message) -> Row:
@@ -208,8 +208,8 @@ def _row(message: Message) -> Row:
     return Row(value=json.loads(message.value() or b"null"), result_id=text)
 
 
-def _settle(what: str, asked: Mapping[str, Future[None]]) -> None:
-    for name, future in asked.items():
+def _await_all(what: str, futures: Mapping[str, Future[None]]) -> None:
+    for name, future in futures.items():
         try:
             future.result(ANSWER_SECONDS)
         except KafkaException as error:
@@ -219,11 +219,11 @@ def _settle(what: str, asked: Mapping[str, Future[None]]) -> None:
 def _json(value: object) -> str:
     if isinstance(value, datetime):
         return utc_text(value)
-    raise TypeError(f"{value!r} is nothing that JSON knows: write it as text or as a number")
+    raise TypeError(f"{value!r} cannot be written as JSON: use text or a number")
 
 
 def utc_text(moment: datetime) -> str:
-    """As the join writes it: ISO-8601 UTC with milliseconds. Without an offset it is UTC."""
+    """ISO-8601 in UTC with milliseconds, as the join writes times. Naive times are UTC."""
     aware = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
     text = aware.astimezone(UTC).isoformat(timespec="milliseconds")
     return text.replace("+00:00", "Z")

@@ -1,4 +1,4 @@
-"""The one place where the harness waits: for a condition, until a deadline."""
+"""Waits for a condition, with a deadline."""
 
 import time
 from collections.abc import Callable
@@ -9,11 +9,11 @@ T = TypeVar("T")
 PAUSE_SECONDS = 0.1
 
 
-def wait_until(condition: Callable[[], T], seconds: float, told: Callable[[], str]) -> T:
-    """The condition's first true value; AssertionError with what `told` says after `seconds`."""
+def wait_until(condition: Callable[[], T], seconds: float, describe: Callable[[], str]) -> T:
+    """First true value of `condition`; after `seconds` AssertionError with `describe()`."""
     deadline = time.monotonic() + seconds
     while not (value := condition()):
         if time.monotonic() > deadline:
-            raise AssertionError(f"after {seconds:g} s {told()}")
+            raise AssertionError(f"after {seconds:g} s {describe()}")
         time.sleep(PAUSE_SECONDS)
     return value

@@ -32,6 +32,13 @@ def test_service_image_holds_neither_java_nor_what_only_the_job_needs(built: Sta
     assert set() == HEAVY - set(installed(built, "job"))
 
 
+@pytest.mark.parametrize("name", IMAGES)
+def test_image_holds_neither_demo_nor_benchmark(built: Stack, name: str) -> None:
+    absent = "from importlib.util import find_spec; print(*map(find_spec, ('deploy', 'bench')))"
+
+    assert "None None" == built.in_image(name, "python", "-c", absent).strip()
+
+
 def test_jars_of_the_job_image_are_the_pinned_ones(built: Stack) -> None:
     pins = tomllib.loads((ROOT / "jars.toml").read_text())["spark"]
 
@@ -88,7 +95,7 @@ def test_image_holds_no_secret(built: Stack, name: str) -> None:
 def test_images_are_built_by_the_uv_that_set_up_uses() -> None:
     named = {
         re.findall(r"UV_VERSION=(\S+)", (ROOT / file).read_text())[0]
-        for file in ("deploy/docker/Dockerfile", "deploy/local/setup.sh")
+        for file in ("Dockerfile", "deploy/local/setup.sh")
     }
 
     assert 1 == len(named)

@@ -17,7 +17,7 @@ from job.errors import SetupError
 from streamjoin.testing import Broker, Images, Record, RunningJoin
 from tests.docker.stack import ROOT
 
-README = (ROOT / "README.md").read_text()
+GUIDE = (ROOT / "docs/simulation.md").read_text()
 HOUR = timedelta(hours=1)
 # Each test has a day of its own, later than that of the test before: event time never goes back.
 DAYS = count()
@@ -103,8 +103,8 @@ def test_service_can_be_asked_and_commanded(join: RunningJoin, noon: datetime) -
     join.expect({"ad_id": 1})
 
 
-def test_a_watermark_that_cannot_move_is_told(join: RunningJoin, noon: datetime) -> None:
-    with pytest.raises(AssertionError, match="fields that make a readable row"):
+def test_watermark_that_cannot_advance_is_reported(join: RunningJoin, noon: datetime) -> None:
+    with pytest.raises(AssertionError, match="fields of a readable row"):
         join.advance_watermark(noon, right={"ad_id": "seven"})
 
 
@@ -118,11 +118,11 @@ def test_image_that_cannot_be_had_is_named() -> None:
 def test_topics_that_are_made_again_are_empty(broker: Broker) -> None:
     lengths = []
     for _ in range(3):
-        broker.topics.make(["again"])
+        broker.topics.create(["again"])
         lengths.append(broker.topics.end("again"))
         broker.topics.send("again", [(Record("x"), datetime.now(UTC))])
         lengths.append(broker.topics.end("again"))
-        broker.topics.remove(["again"])
+        broker.topics.delete(["again"])
 
     assert [0, 1] * 3 == lengths
 
@@ -147,7 +147,7 @@ def test_a_join_beside_another_leaves_nothing_behind(broker: Broker, tmp_path: P
 
 @pytest.mark.usefixtures("built")
 def test_example_of_the_readme_passes(tmp_path: Path) -> None:
-    files = dict(re.findall(r"```python\n# (\w+\.py)\n(.*?)```", README, re.DOTALL))
+    files = dict(re.findall(r"```python\n# (\w+\.py)\n(.*?)```", GUIDE, re.DOTALL))
     assert {"conftest.py", "test_join.py"} == set(files)
     for name, text in files.items():
         (tmp_path / name).write_text(text)

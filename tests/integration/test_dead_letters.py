@@ -352,8 +352,16 @@ def test_letters_are_listed_and_put_back_once_and_fail_again_in_sight(
         return done.stdout.splitlines()
 
     with Job(changed(letters.spec(), left__schema=wrong), tmp_path) as job:
-        mismatch = Sent({**row(1), "extra": "text"}, key="k", headers={"trace": "t"})
-        letters.produce("left", [mismatch, Sent("\x1b[2Jgarbage")])
+        # Headers by which a producer might hide a letter, break the commands or forbid the replay.
+        hiding = {"trace": "t", "__streamjoin.replayed": b"\xff"}
+        mismatch = Sent({**row(1), "extra": "text"}, key="k", headers=hiding)
+        spoofed = {
+            "__streamjoin.replayed": f"{letters.name}.dead/0/0",
+            "__streamjoin.errors.omitted.bytes": "5",
+            "__streamjoin.errors.topic": "elsewhere",
+            "__streamjoin.errors.partition": "none",
+        }
+        letters.produce("left", [mismatch, Sent("\x1b[2Jgarbage", headers=spoofed)])
         letters.produce("right", [row(1)])
         job.wait_for_offsets(left=2, right=1)
         assert 0 == job.terminate()
@@ -379,6 +387,7 @@ def test_letters_are_listed_and_put_back_once_and_fail_again_in_sight(
     assert [1] == letters.results()
     again = letters.dead()[-1]
     assert ("malformed_json", b"\x1b[2Jgarbage") == (again.reason, again.value)
-    assert [("__streamjoin.replayed.from", f"{letters.name}.dead/0/1".encode())] == list(
-        again.original_headers
-    )
+    assert [
+        *((name, content.encode()) for name, content in spoofed.items()),
+        ("__streamjoin.replayed.from", f"{letters.name}.dead/0/1".encode()),
+    ] == list(again.original_headers)

@@ -38,7 +38,7 @@ def test_a_run_with_an_end_finds_itself_right_and_leaves_no_process(tmp_path: Pa
 
         assert 0 == run.program.wait(TIMEOUT), run.said
 
-    assert "Right: what came out is what had to come out, row by row." in run.said
+    assert "Correct: the results match the expected rows, row by row." in run.said
     assert_ended(children)
 
 
@@ -69,7 +69,7 @@ def test_a_job_that_ends_by_itself_is_told_with_the_end_of_its_log(tmp_path: Pat
 
         assert 1 == run.program.wait(TIMEOUT), run.said
 
-    assert "The demo ends: the job has ended with exit code -9." in run.said
+    assert "The demo failed: the job has ended with exit code -9." in run.said
     assert '"event": "state"' in run.said  # a line of the job's log
     assert "Traceback" not in run.said
     assert_ended(children)

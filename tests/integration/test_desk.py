@@ -14,6 +14,7 @@ from tests.integration.jobs import START_SECONDS, Job
 from tests.integration.pairs import T0, Pairs
 from tests.integration.topics import produce
 from tests.polling import wait_until
+from tests.unit.specs import changed
 
 
 @pytest.fixture
@@ -80,19 +81,41 @@ def test_rows_of_a_key_are_found_with_their_times_their_match_and_their_place(
         assert ("conflict", ["stop", "resume", "reset"]) == (refusal["code"], refusal["allowed"])
 
 
+def committed(pairs: Pairs) -> int:
+    """Sum of the offsets of the group for lag tools."""
+    admin = AdminClient({"bootstrap.servers": pairs.kafka.bootstrap_servers})
+    group = ConsumerGroupTopicPartitions(f"streamjoin-{pairs.name}")
+    [future] = admin.list_consumer_group_offsets([group]).values()
+    return sum(partition.offset for partition in future.result().topic_partitions)
+
+
+def test_topic_joined_with_itself_gives_each_pair_once_and_its_lag_is_visible(
+    pairs: Pairs, tmp_path: Path
+) -> None:
+    spec = changed(
+        pairs.spec(),
+        left__filter="n < 100",
+        right__filter="n >= 100",
+        right__topic=f"{pairs.name}.left",
+        right__key=["n - 100"],
+    )
+    with Job(spec, tmp_path) as job:
+        rows = [{"n": n, "t": T0 + n} for n in (*range(10), *range(100, 110))]
+        produce(pairs.kafka.bootstrap_servers, f"{pairs.name}.left", rows)
+        job.wait_for_offsets(left=20, right=20)
+        wait_until(lambda: committed(pairs) == 20, START_SECONDS, "the group has the offsets")
+        assert 0 == job.terminate()
+    assert list(range(10)) == pairs.numbers()
+    assert "offsets_not_committed" not in job.log.read_text()
+
+
 def test_offsets_are_told_beside_those_of_the_brokers_and_committed_to_the_group(
     pairs: Pairs, tmp_path: Path
 ) -> None:
-    def committed() -> int:
-        admin = AdminClient({"bootstrap.servers": pairs.kafka.bootstrap_servers})
-        group = ConsumerGroupTopicPartitions(f"streamjoin-{pairs.name}")
-        [future] = admin.list_consumer_group_offsets([group]).values()
-        return sum(partition.offset for partition in future.result().topic_partitions)
-
     with Job(pairs.spec(), tmp_path) as job:
         pairs.produce(range(10))
         job.wait_for_offsets(left=10, right=10)
-        wait_until(lambda: committed() == 20, START_SECONDS, "the group has the offsets")
+        wait_until(lambda: committed(pairs) == 20, START_SECONDS, "the group has the offsets")
 
         job.ask("pause")
         job.wait_for_state("PAUSED")
@@ -129,7 +152,7 @@ def test_reset_puts_the_old_checkpoint_aside_and_reads_from_where_it_is_told(
         assert report.error is None
         assert report.kept_aside is not None
         aside = Path(report.kept_aside.removeprefix("file:"))
-        assert ["fingerprint.json", "query"] == sorted(
+        assert ["fingerprint.json", "query", "topics.json"] == sorted(
             path.name for path in aside.iterdir() if not path.name.startswith(".")
         )
         job.ask("resume")

@@ -155,7 +155,7 @@ def test_checkpoint_and_markers_that_disagree_are_refused_with_the_remedy(
 
         job.start()
         pairs.produce(range(6, 9))
-        assert "was the topic deleted or renamed?" in refusal(job)
+        assert f"output.commit_topic {pairs.name}.commits was deleted" in refusal(job)
         assert 1 == job.terminate()
 
         for number, delivery in ((9, "at_least_once"), (12, "exactly_once")):

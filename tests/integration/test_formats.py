@@ -151,7 +151,7 @@ def _dead_letters_are_listed(job: Job) -> None:
 
     assert 0 == listed.returncode, listed.stderr
     for line in (
-        "left unknown_schema: schema 9999999 is not known to the registry http://",
+        "left unknown_schema: schema 9999999 is not in the schema registry http://",
         "left incompatible_schema: schema",
         "field n: string cannot be read as long",
         "left undecodable_value: schema",

@@ -19,7 +19,7 @@ from tests.integration.topics import consume_all, produce
 T0 = 1_700_000_000_000
 
 SPEC = """
-name: joined
+name: joined_{join_type}
 kafka: {{bootstrap_servers: "{servers}"}}
 left:
   topic: {name}.left

@@ -11,7 +11,7 @@ from job.delivery.commit_protocol import Marker, UnavailableError
 from job.delivery.markers import MarkerReader, encoded, marker_key
 
 SECONDS = 30.0
-KEY = marker_key("query", 0)
+KEY = marker_key("query", "0")
 
 
 @pytest.fixture
@@ -46,7 +46,7 @@ class Writer:
 
     def open(self, batch_id: int, key: bytes = KEY) -> None:
         self.producer.begin_transaction()
-        self.producer.produce(self._topic, encoded(Marker(batch_id, "f")), key, 0)
+        self.producer.produce(self._topic, encoded(Marker(batch_id, "f", "q")), key, 0)
         self.producer.flush(SECONDS)
 
     def commit(self, batch_id: int, key: bytes = KEY) -> None:
@@ -70,11 +70,11 @@ def test_newest_committed_marker_is_read_and_none_where_there_is_none(
         # The commit is answered before its control record is written: fencing waits for that.
         writer.producer.begin_transaction()
         writer.producer.commit_transaction(SECONDS)
-        assert Marker(batch_id, "f") == reader.newest(0, KEY, to_the_end=True)
+        assert Marker(batch_id, "f", "q") == reader.newest(0, KEY, to_the_end=True)
 
     writer.open(3)
     writer.producer.abort_transaction(SECONDS)
-    assert Marker(2, "f") == reader.newest(0, KEY, to_the_end=True)
+    assert Marker(2, "f", "q") == reader.newest(0, KEY, to_the_end=True)
 
 
 def test_marker_is_found_however_much_others_have_written_behind_it(
@@ -84,7 +84,7 @@ def test_marker_is_found_however_much_others_have_written_behind_it(
     for number in range(markers._TAIL_RECORDS):
         writer.commit(number, b"another")
 
-    assert Marker(7, "f") == new_reader(kafka, topic).newest(0, KEY, to_the_end=True)
+    assert Marker(7, "f", "q") == new_reader(kafka, topic).newest(0, KEY, to_the_end=True)
 
 
 def test_what_an_open_transaction_hides_is_not_guessed(
@@ -99,11 +99,11 @@ def test_what_an_open_transaction_hides_is_not_guessed(
     other.open(5, b"another")
     writer.commit(1)
 
-    assert Marker(0, "f") == reader.newest(0, KEY, to_the_end=False)
+    assert Marker(0, "f", "q") == reader.newest(0, KEY, to_the_end=False)
     monkeypatch.setattr(markers, "READ_SECONDS", 1.0)
     with pytest.raises(UnavailableError, match="somebody's transaction is open there"):
         reader.newest(0, KEY, to_the_end=True)
 
     monkeypatch.undo()
     other.producer.abort_transaction(SECONDS)
-    assert Marker(1, "f") == reader.newest(0, KEY, to_the_end=True)
+    assert Marker(1, "f", "q") == reader.newest(0, KEY, to_the_end=True)

@@ -18,7 +18,7 @@ class Sent:
     value: Any
     """Text and bytes go as they are, None is a tombstone, anything else goes as JSON."""
     key: str | None = None
-    headers: Mapping[str, str] | None = None
+    headers: Mapping[str, str | bytes] | None = None
 
     @property
     def payload(self) -> bytes | None:

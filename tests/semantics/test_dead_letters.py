@@ -139,3 +139,20 @@ def test_letter_that_is_too_large_leaves_out_its_value_and_if_need_be_the_rest(
 
     shown = [(one.key, one.value, len(one.original_headers), one.is_whole) for one in found]
     assert [(b"k", None, 1, False), (None, None, 0, False), (None, None, 0, False)] == shown
+
+
+def test_reserved_header_of_the_producer_is_renamed_and_its_new_name_is_counted(
+    spark: SparkSession,
+) -> None:
+    headers = [("__streamjoin.errors.omitted.bytes", b"5"), ("__streamjoin.original.x", b"x")]
+    (letter,) = letters(spark, [(b"k", b"x", headers)])
+
+    assert letter.is_whole
+    assert headers == list(letter.original_headers)
+
+    # 100 headers fit with the names that the producer gave them, and do not with the prefix.
+    many = [("__streamjoin.", b"")] * 100
+    (letter,) = letters(spark, [(b"k", b"x", many)], bytes_max=4_500)
+    assert [] == list(letter.original_headers)
+    (letter,) = letters(spark, [(b"k", b"x", [("x_streamjoin.", b"")] * 100)], bytes_max=4_500)
+    assert 100 == len(letter.original_headers)

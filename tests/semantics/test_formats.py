@@ -112,7 +112,7 @@ def test_protobuf_has_the_columns_of_its_types(side: Side) -> None:
 BAD = {
     "tombstone": (None, "the record has no value"),
     "undecodable_value": (b"{}", "does not begin with a byte 0 and the 4 of a schema's id"),
-    "unknown_schema": (framed(99, b"x"), "schema 99 is not known to the registry http://"),
+    "unknown_schema": (framed(99, b"x"), "schema 99 is not in the schema registry http://"),
     "incompatible_schema": (framed(2, b"x"), "schema 2 is PROTOBUF, and AVRO is read"),
     "missing_event_time": (shown(shown_at=None), "field shown_at is missing or null"),
     "absurd_event_time": (

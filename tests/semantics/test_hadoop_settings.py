@@ -3,7 +3,7 @@
 from pyspark.sql import SparkSession
 
 from job.plan.tuning import CHECKPOINT_CONF
-from job.spark.hadoop_settings import make_light
+from job.spark.hadoop_settings import trim_hadoop_conf
 
 LOCAL_FILES = "fs.file.impl"
 
@@ -14,7 +14,7 @@ def test_defaults_of_yarn_and_mapreduce_are_dropped_and_nothing_else(spark: Spar
     settings.reloadConfiguration()
     before = sources(settings)
 
-    make_light(spark)
+    trim_hadoop_conf(spark)
     after = sources(settings)
     dropped = {name: before[name] for name in before.keys() - after.keys()}
     # Spark notes where Hive would keep tables, as soon as anything asks for its catalog.
@@ -25,7 +25,7 @@ def test_defaults_of_yarn_and_mapreduce_are_dropped_and_nothing_else(spark: Spar
 
 
 def test_where_settings_come_from_is_forgotten(spark: SparkSession) -> None:
-    make_light(spark)
+    trim_hadoop_conf(spark)
     # As Spark's join copies them for each plan node.
     copied = spark._jsparkSession.sessionState().newHadoopConf()
     told = {name for name, source in sources(copied).items() if source != "none"}
@@ -34,7 +34,7 @@ def test_where_settings_come_from_is_forgotten(spark: SparkSession) -> None:
 
 
 def test_what_spark_was_told_outlasts_another_reading_of_the_files(spark: SparkSession) -> None:
-    make_light(spark)
+    trim_hadoop_conf(spark)
     settings = spark.sparkContext._jsc.hadoopConfiguration()
     told = CHECKPOINT_CONF["file"][f"spark.hadoop.{LOCAL_FILES}"]
     assert settings.get(LOCAL_FILES) == told

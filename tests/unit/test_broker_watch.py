@@ -5,7 +5,7 @@ import structlog
 from confluent_kafka import KafkaError, KafkaException
 
 from job.kafka import broker_watch
-from job.kafka.broker_watch import BrokerWatch
+from job.kafka.broker_watch import BrokerWatch, group_offsets
 from tests.polling import wait_until
 from tests.unit.specs import plan
 
@@ -14,7 +14,7 @@ class Watch(BrokerWatch):
     """Both of its steps fail as told."""
 
     def __init__(self, *, look: bool, commit: bool) -> None:
-        super().__init__(plan(), settings=dict, read=lambda: None)
+        super().__init__(plan(), settings=dict, read=lambda: None, compare_topics=lambda _: None)
         self.looks = 0
         self.commits = 0
         self._fails = (look, commit)
@@ -57,3 +57,12 @@ def test_nothing_is_committed_while_the_brokers_are_away() -> None:
     assert 0 == watch.commits
     assert watch.report().error is not None
     assert ["brokers_away"] == [log["event"] for log in logs]
+
+
+def test_group_has_one_offset_per_partition_of_a_self_join_the_smaller_one() -> None:
+    read = {"left": {0: 5, 1: 7}, "right": {0: 6, 1: 4, 2: 1}}
+    found = group_offsets(plan(right__topic="impressions"), read)
+
+    assert [("impressions", 0, 5), ("impressions", 1, 4), ("impressions", 2, 1)] == [
+        (place.topic, place.partition, place.offset) for place in found
+    ]

@@ -6,7 +6,7 @@ import pytest
 
 from job.dead_letters import headers as names
 from job.dead_letters.cli import Wanted, _line
-from job.dead_letters.headers import DeadLetter, dead_letter
+from job.dead_letters.headers import DeadLetter, dead_letter, replayed_place
 from job.errors import RequestError
 from job.kafka.preflight import TopicUse, _topic_uses
 from tests.unit.specs import plan
@@ -48,6 +48,42 @@ def test_letter_is_told_apart_from_what_the_record_had_itself() -> None:
 def test_record_of_somebody_else_is_no_letter() -> None:
     assert dead_letter("dead/0/0", None, b"{}", [("trace", b"t")]) is None
     assert dead_letter("dead/0/0", None, None, [(names.REPLAYED, b"dead/0/5")]) is None
+    forged = {**OURS, names.PARTITION: b"none"}
+    assert dead_letter("dead/0/0", None, None, [*forged.items()]) is None
+
+
+def test_headers_of_the_producer_are_not_taken_for_those_of_the_job() -> None:
+    written_by_the_producer = [
+        (names.OMITTED_BYTES, b"5"),  # as older versions kept it
+        (f"{names.ORIGINAL}{names.TOPIC}", b"elsewhere"),
+        (names.REPLAYED, b"dead/0/5"),
+    ]
+    made = dead_letter("dead/0/5", None, b"", [*written_by_the_producer, *OURS.items()])
+
+    assert made is not None
+    assert made.can_be_replayed
+    assert "clicks" == made.topic
+    assert [
+        (names.OMITTED_BYTES, b"5"),
+        (names.TOPIC, b"elsewhere"),
+        (names.REPLAYED, b"dead/0/5"),
+    ] == list(made.original_headers)
+
+
+@pytest.mark.parametrize(
+    ("value", "headers", "place"),
+    [
+        (None, [(names.REPLAYED, b"dead/0/5")], "dead/0/5"),
+        (None, [(names.REPLAYED, b"\xff")], "\N{REPLACEMENT CHARACTER}"),
+        (None, [(names.REPLAYED, b"dead/0/5"), *OURS.items()], None),
+        (b"", [(names.REPLAYED, b"dead/0/5")], None),
+        (None, [], None),
+    ],
+)
+def test_only_a_note_says_that_a_letter_was_replayed(
+    value: bytes | None, headers: list[tuple[str, bytes | None]], place: str | None
+) -> None:
+    assert place == replayed_place(None, value, headers)
 
 
 def test_replayed_record_says_so_and_nothing_else_of_ours() -> None:

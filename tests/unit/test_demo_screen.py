@@ -49,7 +49,7 @@ def test_the_screen_has_figures_rows_and_addresses_within_80_by_24() -> None:
         "11,000  (8,000 matched, 3,000 unmatched)",
         "12:00:18 UTC, 12.0 s behind now",
         "0.50 s, 200 records",
-        "7,000 rows, 0 came late",
+        "7,000 rows, 0 late rows",
         "3 tombstone",
         "12:00:03.250",
         "never",

@@ -40,7 +40,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
         "explain",
         "validation",
     ),
-    "kafka": ("security", "preflight", "retention", "broker_watch"),
+    "kafka": ("security", "topics", "preflight", "retention", "topic_ids", "broker_watch"),
     "dead_letters": (),
     "semantics": (),
     "decoding": (),
@@ -64,10 +64,13 @@ ROOMS: dict[str, tuple[str, ...]] = {
         "idle",
         "cluster",
         "resources",
+        "verbs",
+        "topics",
         "engine",
         "validator",
         "desk",
     ),
+    "process": (),
     "__main__": (),
 }
 RANK = {name: rank for rank, name in enumerate(ROOMS)}

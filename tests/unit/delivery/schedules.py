@@ -14,6 +14,7 @@ from tests.unit.delivery.broker_model import Broker, Handle, Log, read_to_the_en
 
 PARTITIONS = 2
 BATCHES = 4
+QUERY = "q"
 # An undisturbed batch of a partition takes at most ten; twice that where each is tried twice.
 _STEPS_TO_THE_END = 20 * PARTITIONS * BATCHES
 
@@ -145,7 +146,8 @@ class Driver:
         """A step of the protocol, or a record, at a time; raises what ended it."""
         while (batch_id := self._world.batches_done) < BATCHES:
             for partition in range(PARTITIONS):
-                yield from self._attempt(partition, Batch(batch_id, f"f{batch_id}", since=0))
+                batch = Batch(batch_id, f"f{batch_id}", 0, QUERY)
+                yield from self._attempt(partition, batch)
             if self._world.batches_done != batch_id:
                 return  # Spark: another driver has written this commit
             self._world.batches_done += 1

@@ -15,6 +15,7 @@ from job.delivery.commit_protocol import (
     Marker,
     Result,
     Step,
+    TakenOverError,
     UnknownOutcomeError,
     delivered_once,
     is_delivered,
@@ -25,6 +26,14 @@ from tests.unit.delivery.schedules import Protocol, Schedule, ViolationError, Wo
 SCHEDULES = 1_500
 # Each planted bug below is seen within the first few hundred.
 SCHEDULES_FOR_A_BUG = 5_000
+
+
+def batch_(batch_id: int, fingerprint: str, since: int) -> Batch:
+    return Batch(batch_id, fingerprint, since, "q")
+
+
+def marker_(batch_id: int, fingerprint: str, query_id: str = "q") -> Marker:
+    return Marker(batch_id, fingerprint, query_id)
 
 
 @settings(max_examples=SCHEDULES, deadline=None)
@@ -45,9 +54,9 @@ def test_undisturbed_run_takes_the_steps_in_this_order() -> None:
 
     def perform(step: Step) -> Marker | None:
         steps.append(step)
-        return Marker(6, "f6") if step in {Step.LOOK, Step.READ_MARKER} else None
+        return marker_(6, "f6") if step in {Step.LOOK, Step.READ_MARKER} else None
 
-    assert Result.COMMITTED is run(Batch(7, "f7", since=0), perform)
+    assert Result.COMMITTED is run(delivered_once(batch_(7, "f7", since=0)), perform)
     assert [
         Step.LOOK,
         Step.INIT,
@@ -60,27 +69,27 @@ def test_undisturbed_run_takes_the_steps_in_this_order() -> None:
 
 
 def test_lost_answer_to_a_commit_that_succeeded_is_settled_by_the_marker() -> None:
-    markers = iter([None, None, Marker(0, "f0")])
+    markers = iter([None, None, marker_(0, "f0")])
 
     def perform(step: Step) -> Marker | None:
         if step is Step.COMMIT:
             raise UnknownOutcomeError("no answer")
         return next(markers) if step in {Step.LOOK, Step.READ_MARKER} else None
 
-    assert Result.SETTLED is run(Batch(0, "f0", since=0), perform)
+    assert Result.SETTLED is run(delivered_once(batch_(0, "f0", since=0)), perform)
 
 
 @pytest.mark.parametrize(
     ("batch", "marker", "delivered"),
     [
-        (Batch(0, "f0", since=0), None, False),
-        (Batch(0, "f0", since=0), Marker(0, "f0"), True),
-        (Batch(5, "f5", since=0), Marker(4, "f4"), False),
-        (Batch(5, "f5", since=0), Marker(5, "f5"), True),
+        (batch_(0, "f0", since=0), None, False),
+        (batch_(0, "f0", since=0), marker_(0, "f0"), True),
+        (batch_(5, "f5", since=0), marker_(4, "f4"), False),
+        (batch_(5, "f5", since=0), marker_(5, "f5"), True),
         # Delivered at least once until batch 4, whatever an earlier time has left behind.
-        (Batch(5, "f5", since=5), None, False),
-        (Batch(5, "f5", since=5), Marker(2, "f2"), False),
-        (Batch(5, "f5", since=5), Marker(5, "f5"), True),
+        (batch_(5, "f5", since=5), None, False),
+        (batch_(5, "f5", since=5), marker_(2, "f2"), False),
+        (batch_(5, "f5", since=5), marker_(5, "f5"), True),
     ],
 )
 def test_marker_tells_whether_the_batch_is_delivered(
@@ -92,12 +101,12 @@ def test_marker_tells_whether_the_batch_is_delivered(
 @pytest.mark.parametrize(
     ("batch", "marker", "said"),
     [
-        (Batch(5, "f5", since=0), None, "its marker is missing (the commit topic holds none)"),
-        (Batch(5, "f5", since=0), Marker(3, "f3"), "(the commit topic ends with batch 3)"),
-        (Batch(5, "f5", since=0), Marker(6, "f6"), "results of batch 6 are out already"),
-        (Batch(5, "f5", since=5), Marker(6, "f6"), "results of batch 6 are out already"),
-        (Batch(5, "f5", since=0), Marker(5, "other"), "from other input offsets"),
-        (Batch(0, "f0", since=0), Marker(0, "other"), "from other input offsets"),
+        (batch_(5, "f5", since=0), None, "its marker is missing (the commit topic holds none)"),
+        (batch_(5, "f5", since=0), marker_(3, "f3"), "(the commit topic ends with batch 3)"),
+        (batch_(5, "f5", since=0), marker_(6, "f6"), "results of batch 6 are out already"),
+        (batch_(5, "f5", since=5), marker_(6, "f6"), "results of batch 6 are out already"),
+        (batch_(5, "f5", since=0), marker_(5, "other"), "from other input offsets"),
+        (batch_(0, "f0", since=0), marker_(0, "other"), "from other input offsets"),
     ],
 )
 def test_marker_that_contradicts_the_checkpoint_is_refused_with_the_remedy(
@@ -107,6 +116,23 @@ def test_marker_that_contradicts_the_checkpoint_is_refused_with_the_remedy(
         is_delivered(batch, marker)
     assert said in str(refusal.value)
     assert "name another folder in `checkpoint`" in str(refusal.value)
+
+
+@pytest.mark.parametrize("batch_id", [commit_protocol.NO_BATCH, 4, 5, 6])
+def test_marker_of_another_query_is_refused_whatever_its_batch(batch_id: int) -> None:
+    foreign = marker_(batch_id, "f5", "other")
+    with pytest.raises(TakenOverError, match="is that of query other, and this is query q"):
+        is_delivered(batch_(5, "f5", since=0), foreign)
+
+    steps = delivered_once(batch_(5, "f5", since=0))
+    assert Step.LOOK is next(steps)
+    with pytest.raises(TakenOverError):  # before it has fenced the other query
+        steps.send(foreign)
+
+
+def test_marker_of_another_query_would_be_taken_without_the_check() -> None:
+    loaded = mutant_module("    if marker.query_id != query_id:\n", "    if False:\n")
+    assert not loaded.is_delivered(batch_(5, "f5", since=0), marker_(4, "f4", "other"))
 
 
 # What is planted, where it stands in commit_protocol.py, and what it stands for.
@@ -140,7 +166,7 @@ BUGS = {
         READ.replace("READ_MARKER", "LOOK"),
     ),
     "the first look judged for gaps": (
-        "seen is not None and seen.batch_id >= batch.batch_id and is_delivered(batch, seen)",
+        "seen is not None and is_not_before(batch, seen) and is_delivered(batch, seen)",
         "is_delivered(batch, seen)",
     ),
     "no fencing but for the first batch": (
@@ -150,8 +176,8 @@ BUGS = {
     "marker not read": (READ, READ.replace("is_delivered(batch, (yield Step.READ_MARKER))", "0")),
     "lost answer taken for success": (UNKNOWN, "        return Result.SETTLED\n"),
     "abort taken for success": (
-        "        yield Step.ABORT\n        raise\n",
-        "        yield Step.ABORT\n        return Result.COMMITTED\n",
+        "        yield Step.ABORT\n        raise\n    except",
+        "        yield Step.ABORT\n        return Result.COMMITTED\n    except",
     ),
     "marker of the batch before taken for this one's": (
         "newest == batch.batch_id:\n",
@@ -172,10 +198,10 @@ def test_batches_without_rows_need_their_markers() -> None:
 @pytest.mark.parametrize(
     ("old", "new", "batch", "marker"),
     [
-        ("marker.fingerprint != batch.fingerprint", "False", Batch(5, "f5", 0), Marker(5, "x")),
-        ("newest != batch.batch_id - 1", "False", Batch(5, "f5", 0), Marker(3, "f3")),
-        ("newest != batch.batch_id - 1", "newest >= 0", Batch(5, "f5", 0), None),
-        ("newest > batch.batch_id", "False", Batch(5, "f5", 5), Marker(6, "f6")),
+        ("marker.fingerprint != batch.fingerprint", "False", batch_(5, "f5", 0), marker_(5, "x")),
+        ("newest != batch.batch_id - 1", "False", batch_(5, "f5", 0), marker_(3, "f3")),
+        ("newest != batch.batch_id - 1", "newest >= 0", batch_(5, "f5", 0), None),
+        ("newest > batch.batch_id", "False", batch_(5, "f5", 5), marker_(6, "f6")),
     ],
     ids=["fingerprint ignored", "gap not refused", "no marker not refused", "older copy"],
 )
@@ -193,10 +219,14 @@ def test_refusal_that_is_left_out_is_seen(
 
 def mutant(old: str, new: str) -> Protocol:
     """The protocol as it would be with `new` in the place of `old`."""
-    source = inspect.getsource(commit_protocol)
-    assert 1 == source.count(old), "the bug has no place in the code any more: plant it anew"
-    protocol: Protocol = loaded_module(source.replace(old, new)).delivered_once
+    protocol: Protocol = mutant_module(old, new).delivered_once
     return protocol
+
+
+def mutant_module(old: str, new: str) -> types.ModuleType:
+    source = inspect.getsource(commit_protocol)
+    assert 1 == source.count(old), "the code no longer holds the place of the bug: plant it again"
+    return loaded_module(source.replace(old, new))
 
 
 def loaded_module(source: str) -> types.ModuleType:

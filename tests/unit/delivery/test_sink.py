@@ -33,7 +33,6 @@ def sink(told: Told) -> Any:
         _Checkpoint(),  # type: ignore[arg-type]  # all that is asked of it here
         since=0,
     )
-    made._target = made._make_target()
     return made
 
 
@@ -54,7 +53,7 @@ def test_commit_whose_answer_was_lost_is_both_unknown_and_committed() -> None:
 @pytest.mark.parametrize(
     ("failed", "kind", "code", "retryable", "said"),
     [
-        (Report(1, "fenced", 0, "stale"), FencedError, "fenced", False, "streamjoin-tested-4711-1"),
+        (Report(1, "fenced", 0, "stale"), FencedError, "fenced", False, "streamjoin-tested-1"),
         (
             Report(1, "disagreement", 0, "an older copy"),
             CheckpointError,
@@ -63,11 +62,18 @@ def test_commit_whose_answer_was_lost_is_both_unknown_and_committed() -> None:
             "checkpoint and commit topic tested.commits disagree: an older copy",
         ),
         (
+            Report(1, "taken_over", 0, "the newest marker is that of query 42"),
+            FencedError,
+            "fenced",
+            False,
+            "another query has taken over the name tested in the commit topic tested.commits",
+        ),
+        (
             Report(1, "aborted", 0, "broker away", retryable=True),
             DeliveryError,
             "delivery",
             True,
-            "delivered to attributed as streamjoin-tested-4711-1 (aborted): broker away",
+            "delivered to attributed as streamjoin-tested-1 (aborted): broker away",
         ),
     ],
 )

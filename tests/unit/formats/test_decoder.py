@@ -105,8 +105,8 @@ def test_schema_that_was_unknown_stays_so_where_that_is_wanted(decoder: Decoder)
 @pytest.mark.parametrize(
     ("number", "says"),
     [
-        (3, "schema 3 is PROTOBUF, and AVRO is read"),
-        (4, "schema 4 cannot be read by 2: field n: string cannot be read as long"),
+        (3, "schema 3 has type PROTOBUF, expected AVRO"),
+        (4, "schema 4 cannot be read with schema 2: field n: string cannot be read as long"),
     ],
 )
 def test_schema_that_cannot_be_read_is_incompatible(

@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 
 from job.__main__ import app
 from job.errors import CheckpointError, SpecError
-from job.formats.pinning import proven, reader_schemas
+from job.formats.pinning import check_schema_evolution, reader_schemas
 from job.formats.registry import RegistryAccess
 from job.join_spec.model import JoinSpec, spec_from_yaml
 from job.plan.explain import explained, facts
@@ -93,7 +93,7 @@ def test_written_columns_alone_are_taken_of_wider_types(registry: RegistryStub) 
     ("written", "says"),
     [
         ("ad_id STRING, shown_at TIMESTAMP", "is BIGINT in subject impressions-value"),
-        ("AD_ID BIGINT, shown_at TIMESTAMP", r"is no field .* it has ad_id, shown_at, cost"),
+        ("AD_ID BIGINT, shown_at TIMESTAMP", r"is not a field .* it has ad_id, shown_at, cost"),
         ("cost TIMESTAMP", "is DOUBLE in subject"),
     ],
 )
@@ -108,15 +108,17 @@ def test_written_columns_are_held_against_the_registry(
 def test_field_that_no_column_has_is_refused_by_name(registry: RegistryStub) -> None:
     registry.register("odd", record(field("n", ["int", "string"]), field("at", MILLIS)))
 
-    with pytest.raises(SpecError, match=r"left\.schema: has a type in subject odd .*\(written: n"):
+    with pytest.raises(
+        SpecError, match=r"left\.schema: has an unsupported type in subject odd: .*\(written: n"
+    ):
         plan(spec(registry, left__subject="odd"))
 
 
 def test_subject_that_is_missing_or_of_another_format_is_named(registry: RegistryStub) -> None:
     found = problems(spec(registry, left__subject="nowhere", right__subject="impressions-value"))
 
-    assert "is no subject of schema registry" in found["left.subject"]
-    assert "is AVRO in the registry, and `format` says protobuf" == found["right.subject"]
+    assert "does not exist in schema registry" in found["left.subject"]
+    assert "has type AVRO in the registry, and `format` is protobuf" == found["right.subject"]
 
 
 @pytest.mark.parametrize(
@@ -170,7 +172,7 @@ def test_newer_schema_that_reads_all_of_the_old_one_is_proven(registry: Registry
     frozen = fingerprint(plan(spec(registry)))
     made = evolved(registry, field("more", "int", default=0))
 
-    renewed = proven(frozen, made.readers, RegistryAccess(registry.url))
+    renewed = check_schema_evolution(frozen, made.readers, RegistryAccess(registry.url))
 
     assert fingerprint(made) == renewed
     assert ("1", "3") == (frozen["left.schema_id"], renewed["left.schema_id"])
@@ -181,8 +183,10 @@ def test_newer_schema_that_does_not_is_refused_with_the_way_on(registry: Registr
     frozen = fingerprint(plan(spec(registry)))
     made = evolved(registry, field("more", "int"))
 
-    with pytest.raises(CheckpointError, match=r"begun with schema 1.*field more: is missing.*BACK"):
-        proven(frozen, made.readers, RegistryAccess(registry.url))
+    with pytest.raises(
+        CheckpointError, match=r"started with schema 1.*field more: is missing.*BACK"
+    ):
+        check_schema_evolution(frozen, made.readers, RegistryAccess(registry.url))
 
 
 def test_what_may_depend_on_a_value_is_no_proof(registry: RegistryStub) -> None:
@@ -192,15 +196,15 @@ def test_what_may_depend_on_a_value_is_no_proof(registry: RegistryStub) -> None:
     )
 
     with pytest.raises(CheckpointError, match="field cost: null cannot be read as double"):
-        proven(frozen, plan(spec(registry)).readers, RegistryAccess(registry.url))
+        check_schema_evolution(frozen, plan(spec(registry)).readers, RegistryAccess(registry.url))
 
 
 def test_old_schema_that_is_gone_is_no_proof(registry: RegistryStub) -> None:
     made = plan(spec(registry))
     frozen = {**fingerprint(made), "left.schema_id": "77"}
 
-    with pytest.raises(CheckpointError, match="the registry does not know it any more"):
-        proven(frozen, made.readers, RegistryAccess(registry.url))
+    with pytest.raises(CheckpointError, match="it is no longer in the registry"):
+        check_schema_evolution(frozen, made.readers, RegistryAccess(registry.url))
 
 
 def test_column_in_state_of_another_type_is_refused_whatever_the_schemas(

@@ -60,7 +60,7 @@ def test_references_come_each_behind_those_it_mentions(registry: RegistryStub) -
 
 def test_unknown_schema_is_asked_for_again(registry: RegistryStub) -> None:
     access = RegistryAccess(registry.url)
-    with pytest.raises(UnknownSchemaError, match="knows no /schemas/ids/1"):
+    with pytest.raises(UnknownSchemaError, match="does not have /schemas/ids/1"):
         schema_by_id(access, 1)
 
     registry.register("s", "now")
@@ -75,10 +75,10 @@ def test_unknown_schema_is_asked_for_again(registry: RegistryStub) -> None:
         (404, '{"error_code": 404}', RegistryError, "HTTP 404"),
         (500, '{"error_code": 50001}', RegistryError, "HTTP 500"),
         (429, "slower", RegistryError, "HTTP 429 slower"),
-        (200, "<html>", RegistryError, "something that is no schema.*apis/ccompat/v7"),
-        (200, "[]", RegistryError, "something that is no schema"),
+        (200, "<html>", RegistryError, "returns no schema.*apis/ccompat/v7"),
+        (200, "[]", RegistryError, "returns no schema"),
         (302, "http://127.0.0.1:1/", RegistryError, "HTTP 302"),
-        (401, "", SecurityError, r"refuses /schemas/ids/1 \(HTTP 401\): put username"),
+        (401, "", SecurityError, r"refuses /schemas/ids/1 \(HTTP 401\): correct username"),
         (403, "", SecurityError, "HTTP 403"),
     ],
 )

@@ -1,11 +1,14 @@
 """Where the sidecar listens and how long it waits: from the environment, refused when absurd."""
 
+import sys
 from pathlib import Path
+from unittest.mock import patch
 
 import pytest
 from pydantic import ValidationError
 
 from job.settings import JobSettings
+from service.__main__ import main
 from service.settings import ServiceSettings
 
 
@@ -51,3 +54,28 @@ def test_anything_else_is_not(host: str) -> None:
 def test_absurd_settings_are_refused(wrong: dict[str, object]) -> None:
     with pytest.raises(ValidationError):
         ServiceSettings(**wrong)
+
+
+def test_help_lists_every_setting_with_its_description(capsys: pytest.CaptureFixture[str]) -> None:
+    with (
+        patch.object(sys, "argv", ["streamjoin-service", "--help"]),
+        pytest.raises(SystemExit, match="0"),
+    ):
+        main()
+
+    text = capsys.readouterr().out
+    for name, field in ServiceSettings.model_fields.items():
+        assert f"STREAMJOIN_{name.upper()}" in text
+        assert (field.description or "").split()[:3], f"{name} has no description"
+
+
+def test_unknown_argument_is_refused_before_the_service_starts(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    with (
+        patch.object(sys, "argv", ["streamjoin-service", "--prot", "80"]),
+        pytest.raises(SystemExit, match="2"),
+    ):
+        main()
+
+    assert "unrecognized arguments" in capsys.readouterr().err

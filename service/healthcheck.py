@@ -1,10 +1,10 @@
-"""The images' health checks: whether the process of this container answers. Standard library only.
+"""Health checks of the container images. Standard library only.
 
-    python -m deploy.docker.health job        asks on the job's socket
-    python -m deploy.docker.health service    asks for /livez
+    python -m service.healthcheck job        sends `status` to the job's socket
+    python -m service.healthcheck service    requests /livez
 
-It prints what is wrong and exits 1: `docker inspect` shows it. Whether the query is well is another
-question, which the service answers by /readyz.
+Exit 1 prints the reason, which `docker inspect` shows. The check covers the process only; the
+service's /readyz reports the state of the query.
 """
 
 import json
@@ -15,7 +15,7 @@ import sys
 import urllib.request
 from pathlib import Path
 
-# Less than the images' HEALTHCHECK allows: the reason is told before the check is ended.
+# Less than the timeout of the images' HEALTHCHECK, so that the reason is printed in time.
 ANSWER_SECONDS = 4.0
 
 
@@ -28,10 +28,10 @@ def job_answers(path: Path) -> None:
 
 
 def service_answers(port: int, *, tls: bool) -> None:
-    # Its certificate is made out to another name than this one, and nothing secret is said.
+    # The certificate names another host, and the request holds no secret.
     context = ssl._create_unverified_context() if tls else None  # noqa: S323
     url = f"{'https' if tls else 'http'}://127.0.0.1:{port}/livez"
-    # A proxy that the environment names knows nothing of this container.
+    # A proxy named in the environment cannot reach this container's loopback address.
     opener = urllib.request.build_opener(
         urllib.request.ProxyHandler({}), urllib.request.HTTPSHandler(context=context)
     )
@@ -46,9 +46,9 @@ def main() -> int:
             port = int(os.environ.get("STREAMJOIN_PORT", "8080"))
             service_answers(port, tls="STREAMJOIN_TLS_CERT_FILE" in os.environ)
         else:
-            sys.exit("usage: python -m deploy.docker.health job|service")
+            sys.exit("usage: python -m service.healthcheck job|service")
     except (OSError, ValueError) as error:
-        print(f"does not answer: {error}")  # noqa: T201  # Docker keeps what is printed
+        print(f"does not answer: {error}")  # noqa: T201  # Docker stores the output
         return 1
     return 0
 

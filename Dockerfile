@@ -1,11 +1,12 @@
-# Two images: `job` (Python, Java, Spark and its Kafka connector) and `service` (Python alone).
+# Two images: the job (Python, Java, Spark and its Kafka connector) and the service (Python only).
 #
-#   docker build -f deploy/docker/Dockerfile --target job -t streamjoin-job .
-#   docker build -f deploy/docker/Dockerfile --target service -t streamjoin-service .
+#   docker build -t streamjoin-job .
+#   docker build -t streamjoin-service --target service .
 #
-# Both run as user 10001 on a read-only root: what they write goes to /var/lib/streamjoin (the
-# checkpoint), /run/streamjoin (the socket where both meet), /scratch (Spark's) and /tmp.
-# All that is downloaded is downloaded here, by uv.lock and jars.toml; nothing at start.
+# Both run as user 10001 on a read-only root. They write to /var/lib/streamjoin (the checkpoint),
+# /run/streamjoin (the socket between them), /scratch (Spark's temporary files) and /tmp.
+# The build downloads everything, by uv.lock and jars.toml; a container downloads nothing.
+# A third target, `demo`, adds the demo's load generator to the job; docker-compose.yml uses it.
 
 # Any Debian 12, or a system with its package names: a mirror's, a hardened or a home-made one.
 ARG BASE=debian:bookworm-slim
@@ -69,8 +70,7 @@ FROM uv AS project
 COPY pyproject.toml README.md ./
 COPY job job
 COPY service service
-COPY deploy deploy
-COPY bench bench
+COPY streamjoin streamjoin
 RUN --mount=type=cache,target=/root/.cache/uv \
     uv venv --quiet /opt/streamjoin \
     && uv pip install --quiet --no-deps --python /opt/streamjoin --prefix /project . \
@@ -116,11 +116,11 @@ USER 10001:10001
 WORKDIR /var/lib/streamjoin
 EXPOSE 8080
 HEALTHCHECK --interval=10s --timeout=5s --start-period=30s \
-    CMD ["python", "-m", "deploy.docker.health", "service"]
+    CMD ["python", "-m", "service.healthcheck", "service"]
 ENTRYPOINT ["tini", "--"]
 CMD ["streamjoin-service"]
 
-FROM python AS job
+FROM python AS job-image
 # Java's installer makes links to manuals, for which slim images have no folder.
 RUN mkdir -p /usr/share/man/man1 \
     && apt-get update -q \
@@ -131,7 +131,7 @@ COPY --from=job-packages /opt/streamjoin /opt/streamjoin
 COPY --from=jars /src/.jars/spark /opt/streamjoin/jars
 COPY --from=project /project /opt/streamjoin
 COPY --from=job-sbom /sbom.cdx.json /usr/share/streamjoin/
-COPY --chmod=755 deploy/docker/entrypoint.sh /usr/local/bin/entrypoint
+COPY --chmod=755 job/entrypoint.sh /usr/local/bin/entrypoint
 ENV STREAMJOIN_JARS=/opt/streamjoin/jars \
     SPARK_LOCAL_DIRS=/scratch
 ARG VERSION=0.1.0
@@ -142,9 +142,17 @@ LABEL org.opencontainers.image.title="Streamjoin job" \
     org.opencontainers.image.revision="${REVISION}"
 USER 10001:10001
 WORKDIR /var/lib/streamjoin
-# Whether the process answers: what the query does is told by the service's readyz.
+# Checks that the process answers. The service's /readyz reports the state of the query.
 HEALTHCHECK --interval=10s --timeout=5s --start-period=90s \
-    CMD ["python", "-m", "deploy.docker.health", "job"]
+    CMD ["python", "-m", "service.healthcheck", "job"]
 # Signals go to the Python process alone: the JVM ends after the query.
 ENTRYPOINT ["tini", "--", "entrypoint"]
 CMD ["streamjoin", "run", "/etc/streamjoin/join.yaml"]
+
+FROM job-image AS demo
+COPY deploy /opt/streamjoin/demo/deploy
+ENV PYTHONPATH=/opt/streamjoin/demo
+CMD ["python", "-m", "deploy.docker.load"]
+
+# The last target is the one that `docker build .` builds.
+FROM job-image AS job

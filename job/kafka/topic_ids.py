@@ -1,0 +1,205 @@
+"""Whether a query's topics are still the ones that its checkpoint was written for.
+
+A topic that was deleted and created again has its old name and another topic id (KIP-516). Spark
+stores offsets by name only: in the new topic it skips as many records as it has read from the old
+one. The ids are compared at each start, when a paused query is resumed, and by the broker watch.
+"""
+
+import json
+import threading
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+
+import structlog
+from confluent_kafka import KafkaError, KafkaException, TopicCollection, Uuid
+from confluent_kafka.admin import AdminClient
+
+from job.errors import BrokerError, CheckpointError, RetentionError, StreamjoinError
+from job.join_spec.expressions import SIDES, Side
+from job.join_spec.model import Delivery
+from job.kafka.security import KafkaAccess, librdkafka_settings
+from job.plan.model import JoinPlan
+
+_ANSWER_SECONDS = 10.0
+# A topic that cannot be described at present; its absence is reported by other checks.
+_NOT_DESCRIBED = frozenset(
+    {KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError.TOPIC_AUTHORIZATION_FAILED}
+)
+
+_ZERO = "A" * 22  # what brokers before Kafka 2.8 answer, printed
+
+_log = structlog.get_logger()
+
+Offsets = Mapping[Side, Mapping[int, int]]
+
+
+@dataclass(frozen=True)
+class Topic:
+    id: str | None
+    """As Kafka's tools print it. None: the broker has no topic ids (before Kafka 2.8)."""
+    partitions: int
+
+
+class TopicIdentity:
+    """Used by the engine's thread and by that of the broker watch."""
+
+    def __init__(self, plan: JoinPlan, read: Callable[[], Offsets | None]) -> None:
+        """`read`: next offsets to read; None: no batch has ended."""
+        self.failure: StreamjoinError | None = None
+        """Why the running query must end. None: its topics are unchanged."""
+        self._plan = plan
+        self._read = read
+        self._lock = threading.Lock()
+        self._expected: dict[str, str] = {}
+        self._has_warned = False
+
+    def begin(
+        self, access: KafkaAccess, recorded: Mapping[str, str], create: Callable[[], None]
+    ) -> Mapping[str, str]:
+        """Compare the topics with the ids `recorded` in the checkpoint; return the ids to record.
+
+        `create` creates the topics that the job creates itself; they are recorded, too. Raises
+        RetentionError (input topic), CheckpointError (commit topic) or BrokerError.
+        """
+        with self._lock:
+            self.failure = None
+            client = _client(access)
+            used = _used(self._plan)
+            self._expected = {topic: recorded[topic] for topic in recorded if topic in used}
+            found = _described(client, used, access)
+            self._compare(found)
+            commits = self._plan.output.commit_topic
+            if commits in self._expected and commits not in found:
+                raise _commit_topic_error(self._plan, "was deleted")
+            create()
+            if not used <= found.keys():
+                found = {**_described(client, used, access), **found}
+            self._expected |= {topic: one.id for topic, one in found.items() if one.id is not None}
+            self._warn_of_missing_ids(found)
+            return dict(self._expected)
+
+    def look(self, client: AdminClient) -> None:
+        """Compare the topics of the running query; sets `failure`. Raises KafkaException."""
+        with self._lock:
+            if self._expected:
+                try:
+                    self._compare(topics(client, self._expected))
+                except StreamjoinError as error:
+                    self.failure = error
+
+    def is_unchanged(self, access: KafkaAccess) -> bool:
+        """Whether a paused query may be resumed; if not, `failure` is set."""
+        with self._lock:
+            try:
+                self._compare(_described(_client(access), self._expected, access))
+            except StreamjoinError as error:
+                self.failure = error
+        return self.failure is None
+
+    def _compare(self, found: Mapping[str, Topic]) -> None:
+        changed = {
+            topic: f"(topic id {expected} in the checkpoint, {found[topic].id} on the broker)"
+            for topic, expected in self._expected.items()
+            if topic in found and found[topic].id not in {None, expected}
+        }
+        inputs = [side for side in SIDES if self._plan.side(side).topic in changed]
+        if inputs:
+            raise _input_topic_error(self._plan, inputs, changed, found, self._read())
+        if (commits := self._plan.output.commit_topic) in changed:
+            raise _commit_topic_error(
+                self._plan, f"was deleted and created again {changed[commits]}"
+            )
+        for topic in changed:
+            # Nothing that is yet to be joined was in it, so the query goes on.
+            _log.warning("topic_recreated", topic=topic, reason=changed[topic])
+            self._expected[topic] = str(found[topic].id)
+
+    def _warn_of_missing_ids(self, found: Mapping[str, Topic]) -> None:
+        without = [topic for topic, one in found.items() if one.id is None]
+        if without and not self._has_warned:
+            self._has_warned = True
+            _log.warning(
+                "topic_ids_unknown",
+                topics=without,
+                reason="the broker has no topic ids, so a topic that is deleted and created again "
+                "is not detected",
+            )
+
+
+def topics(client: AdminClient, names: Iterable[str]) -> dict[str, Topic]:
+    """Each topic that exists and may be described. Raises KafkaException."""
+    answers = client.describe_topics(
+        TopicCollection(sorted(names)), request_timeout=_ANSWER_SECONDS
+    )
+    found = {}
+    for name, answer in answers.items():
+        try:
+            description = answer.result(_ANSWER_SECONDS)
+        except KafkaException as error:
+            if error.args[0].code() not in _NOT_DESCRIBED:
+                raise
+        else:
+            found[name] = Topic(_text(description.topic_id), len(description.partitions))
+    return found
+
+
+def _text(topic_id: Uuid) -> str | None:
+    # confluent_kafka prints Base64 with + and /, Kafka's tools print it with - and _.
+    text = str(topic_id).replace("+", "-").replace("/", "_")
+    return None if text == _ZERO else text
+
+
+def _used(plan: JoinPlan) -> set[str]:
+    used = {plan.left.topic, plan.right.topic, plan.output.topic}
+    if plan.dead_letter is not None:
+        used.add(plan.dead_letter.topic)
+    if plan.output.delivery is Delivery.EXACTLY_ONCE:
+        used.add(plan.output.commit_topic)
+    return used
+
+
+def _client(access: KafkaAccess) -> AdminClient:
+    return AdminClient({**librdkafka_settings(access), "log_level": 0})
+
+
+def _described(client: AdminClient, names: Iterable[str], access: KafkaAccess) -> dict[str, Topic]:
+    try:
+        return topics(client, names)
+    except KafkaException as error:
+        raise BrokerError(
+            f"no broker answers at {access.bootstrap_servers} ({error.args[0].str()})"
+        ) from error
+
+
+def _input_topic_error(
+    plan: JoinPlan,
+    sides: list[Side],
+    changed: Mapping[str, str],
+    found: Mapping[str, Topic],
+    read: Offsets | None,
+) -> RetentionError:
+    lines = "\n".join(
+        f"  {side}.topic {plan.side(side).topic} {changed[plan.side(side).topic]}" for side in sides
+    )
+    counts = {side: found[plan.side(side).topic].partitions for side in sides}
+    if read is not None and all(max(read[side], default=0) < counts[side] for side in sides):
+        body = {side: {str(number): 0 for number in range(counts[side])} for side in sides}
+        request = f"PATCH /v1/query/offsets with {json.dumps(body)}"
+    else:  # offsets of partitions that no longer exist cannot be kept
+        request = 'POST /v1/query/reset with {"start": "earliest"}'
+    return RetentionError(
+        f"input topics were deleted and created again:\n{lines}\n"
+        "The offsets in the checkpoint belong to the deleted topics, so records of the new ones "
+        f"would be skipped. To read the new ones from the beginning: `stop`, then {request} (and "
+        "the query's name as `confirm`), then `resume`. The join starts again with empty state: "
+        "rows now waiting in state are not joined"
+    )
+
+
+def _commit_topic_error(plan: JoinPlan, what: str) -> CheckpointError:
+    return CheckpointError(
+        f"output.commit_topic {plan.output.commit_topic} {what}: it no longer says which results "
+        "were delivered, so results could be delivered twice. To continue, run with `delivery: "
+        "at_least_once` until a batch has ended (its results may be delivered twice), then with "
+        "exactly_once again; or `stop`, then POST /v1/query/reset to start with empty state"
+    )

@@ -1,0 +1,107 @@
+"""The process of the job: starts JVM, engine and control socket, and ends on a signal."""
+
+import logging
+import os
+import signal
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from types import FrameType
+from typing import TYPE_CHECKING
+
+import structlog
+
+from job.join_spec.model import JoinSpec
+from job.plan.explain import explained, facts
+from job.plan.means import means_of
+from job.plan.model import JoinPlan
+from job.redaction import Redaction
+from job.settings import JobSettings
+
+if TYPE_CHECKING:
+    from job.spark.session import Jvm
+
+
+def serve(spec: JoinSpec, made: JoinPlan, settings: JobSettings) -> bool:
+    """Run engine and control socket until a signal; returns whether the query had failed."""
+    from job.spark.session import Jvm
+
+    redaction = Redaction()
+    _log_to_stderr(redaction)
+    with closing(Jvm(settings, made.spark_conf, redaction)) as jvm:
+        return run_engine(jvm, spec, made, settings, redaction)
+
+
+def run_engine(
+    jvm: "Jvm", spec: JoinSpec, made: JoinPlan, settings: JobSettings, redaction: Redaction
+) -> bool:
+    # Imported here so that the JVM starts in parallel, and other commands do not load PySpark.
+    from job.kafka.broker_watch import BrokerWatch
+    from job.kafka.security import kafka_access, librdkafka_settings
+    from job.kafka.topic_ids import TopicIdentity
+    from job.protocol.answers import PlanAnswer
+    from job.protocol.control import control_socket
+    from job.protocol.progress import QueryState
+    from job.query.account import Account
+    from job.query.desk import Desk
+    from job.query.engine import Engine
+    from job.query.idle import IdleSides
+
+    account = Account()
+    means = means_of(settings, made, cores=os.cpu_count() or 1)
+    answer = PlanAnswer(
+        text=explained(made, means),
+        facts=facts(made, means),
+        spec=spec.model_dump(mode="json", by_alias=True),
+    )
+    identity = TopicIdentity(made, read=lambda: account.offsets)
+    watch = BrokerWatch(
+        made,
+        settings=lambda: librdkafka_settings(kafka_access(made.bootstrap_servers, made.security)),
+        read=lambda: account.offsets,
+        compare_topics=identity.look,
+    )
+    idle_sides = IdleSides(made, account, watch)
+    engine = Engine(made, settings, redaction, account, idle_sides, identity, jvm)
+    desk = Desk(engine, account, watch, made, answer)
+    with (
+        control_socket(settings.socket, desk),
+        _on_signals(engine.end),
+        closing(watch),
+        closing(desk),
+    ):
+        watch.start()
+        desk.start()
+        return engine.run() is QueryState.FAILED
+
+
+@contextmanager
+def _on_signals(end: Callable[[], None]) -> Iterator[None]:
+    """Call `end` on SIGTERM and Ctrl-C; restore the previous handlers at the end."""
+
+    def handle(number: int, frame: FrameType | None) -> None:
+        del number, frame
+        end()
+
+    before = {number: signal.signal(number, handle) for number in (signal.SIGTERM, signal.SIGINT)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _log_to_stderr(redaction: Redaction) -> None:
+    """Log JSON lines, or readable lines on a terminal."""
+    terminal = sys.stderr.isatty()
+    structlog.configure(
+        processors=[
+            structlog.processors.add_log_level,
+            structlog.processors.TimeStamper(fmt="iso", utc=True),
+            structlog.processors.format_exc_info,
+            redaction.scrub_event,
+            structlog.dev.ConsoleRenderer() if terminal else structlog.processors.JSONRenderer(),
+        ],
+        wrapper_class=structlog.make_filtering_bound_logger(logging.INFO),
+        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
+    )

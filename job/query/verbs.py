@@ -1,0 +1,37 @@
+"""Commands to the query: which states allow a verb, and which state the verb asks for."""
+
+from collections.abc import Mapping
+
+from job.errors import ConflictError
+from job.protocol.control import Verb
+from job.protocol.progress import QueryState
+
+# A verb that changes nothing is allowed: commands may be repeated.
+ALLOWED: Mapping[QueryState, tuple[Verb, ...]] = {
+    QueryState.STARTING: ("pause", "resume", "stop", "restart"),
+    QueryState.RUNNING: ("pause", "resume", "stop", "restart"),
+    QueryState.RESTARTING: ("pause", "resume", "stop", "restart"),
+    QueryState.PAUSED: ("pause", "resume", "stop"),
+    QueryState.STOPPED: ("stop", "resume", "reset"),
+    QueryState.FAILED: ("restart", "stop"),
+}
+DESIRED: Mapping[Verb, QueryState] = {
+    "pause": QueryState.PAUSED,
+    "resume": QueryState.RUNNING,
+    "stop": QueryState.STOPPED,
+    "restart": QueryState.RUNNING,
+    "reset": QueryState.STOPPED,
+}
+# Altered offsets are a reset with other start positions.
+_NAMES: Mapping[Verb, str] = {"reset": "reset, or to alter offsets,"}
+
+
+def check_allowed(verb: Verb, state: QueryState) -> None:
+    """Raise ConflictError with the allowed verbs if `state` does not allow `verb`."""
+    allowed = ALLOWED[state]
+    if verb not in allowed:
+        raise ConflictError(
+            f"{_NAMES.get(verb, verb)} is not possible while the query is {state}; "
+            f"possible: {', '.join(allowed)}",
+            allowed=list(allowed),
+        )

@@ -1,0 +1,150 @@
+"""A name belongs to one query: a second one is refused, or replaces the first with consent."""
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import KafkaException, Producer
+
+from deploy.local.kafka import EmbeddedKafka
+from job.delivery.commit_protocol import Marker
+from job.delivery.markers import MarkerReader, OldKey, marker_key
+from tests.integration.jobs import START_SECONDS, Job
+from tests.integration.pairs import Pairs
+from tests.integration.test_exactly_once import read_all, refusal
+from tests.integration.test_topic_identity import reset
+from tests.unit.specs import changed
+
+
+def made(kafka: EmbeddedKafka, name: str, folder: Path) -> Pairs:
+    pairs = Pairs(kafka, name, folder, delivery="exactly_once")
+    pairs.create_topics()
+    return pairs
+
+
+@pytest.mark.timeout(900)  # six starts
+def test_new_checkpoint_under_an_old_name_is_refused_until_somebody_agrees(
+    kafka: EmbeddedKafka, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pairs = made(kafka, "onename", tmp_path)
+    other_folder = tmp_path / "other"
+    other_folder.mkdir()
+    other_spec = Pairs(kafka, "onename", other_folder, delivery="exactly_once").spec()
+    checkpoint, kept = tmp_path / "checkpoint", tmp_path / "kept"
+    with Job(pairs.spec(), tmp_path) as job:
+        pairs.produce(range(3))
+        read_all(job, 3)
+        assert 0 == job.terminate()
+        checkpoint.rename(kept)
+
+        job.start()
+        assert "`streamjoin run SPEC --new-query`" in refusal(job)
+        assert 1 == job.terminate()
+        shutil.rmtree(checkpoint)
+        kept.rename(checkpoint)
+
+        job.start()
+        job.wait_for_state("RUNNING")
+        with Job(other_spec, other_folder) as other:
+            assert "results of another query were delivered under the name onename" in refusal(
+                other
+            )
+            pairs.produce(range(3, 6))
+            read_all(job, 6)
+            assert list(range(6)) == pairs.numbers()
+            other.terminate()
+
+            monkeypatch.setenv("STREAMJOIN_NEW_QUERY", "true")
+            other.start()
+            read_all(other, 6)
+            assert sorted([*range(6)] * 2) == pairs.numbers()
+            pairs.produce(range(6, 9))
+            read_all(other, 9)
+            failure = job.wait_for_state("FAILED").last_failure
+            assert failure is not None
+            assert "fenced" == failure.code
+            assert "another query has taken over the name onename" in failure.message
+            assert sorted([*[*range(6)] * 2, 6, 7, 8]) == pairs.numbers()
+            monkeypatch.delenv("STREAMJOIN_NEW_QUERY")
+            # Its later starts need no consent.
+            assert 0 == other.terminate()
+            other.start()
+            pairs.produce([9])
+            read_all(other, 10)
+            assert 0 == other.terminate()
+
+        # A reset is consent by itself.
+        reset(job, {"left": "earliest", "right": "earliest"})
+        job.ask("resume")
+        read_all(job, 10)
+        assert 0 == job.terminate()
+    assert sorted([*[*range(6)] * 3, *[6, 7, 8, 9] * 2]) == pairs.numbers()
+
+
+def test_query_of_an_older_version_goes_on_and_its_old_job_cannot_write(
+    kafka: EmbeddedKafka, tmp_path: Path
+) -> None:
+    pairs = made(kafka, "oldname", tmp_path)
+    topic = "oldname.markers"
+    kafka.create_topics([topic], partitions=3, config={"cleanup.policy": "compact"})
+    with Job(pairs.spec(), tmp_path) as job:
+        pairs.produce(range(3))
+        read_all(job, 3)
+        assert 0 == job.terminate()
+
+        # The markers that a version with a key and a transactional id for each query would leave.
+        query_id = json.loads((tmp_path / "checkpoint/query/metadata").read_text())["id"]
+        newest = newest_markers(pairs)
+        old = Producer({"bootstrap.servers": kafka.bootstrap_servers})
+        for partition, marker in enumerate(newest):
+            written = {"batch_id": marker.batch_id, "fingerprint": marker.fingerprint}
+            key = OldKey(query_id, str(partition)).encoded
+            old.produce(topic, json.dumps(written).encode(), key, partition)
+        assert 0 == old.flush(START_SECONDS)
+        zombie = transaction_of_the_old_job(pairs, query_id)
+
+        job.spec_file.write_text(changed(pairs.spec(), output__commit_topic=topic))
+        job.start()
+        pairs.produce(range(3, 6))
+        read_all(job, 6)
+        with pytest.raises(KafkaException, match=r"fenced|epoch|FENCED"):
+            zombie.commit_transaction(START_SECONDS)
+        assert 0 == job.terminate()
+    assert list(range(6)) == pairs.numbers()
+    for partition in range(2):
+        key = OldKey(query_id, str(partition)).encoded
+        marker = reader(pairs, topic).newest(partition, key, to_the_end=True)
+        assert marker is not None
+        assert marker.is_retired
+
+
+def reader(pairs: Pairs, topic: str) -> MarkerReader:
+    client = {"bootstrap.servers": pairs.kafka.bootstrap_servers}
+    return MarkerReader(client, topic, "reads-markers")
+
+
+def newest_markers(pairs: Pairs) -> list[Marker]:
+    found = []
+    for partition in range(2):
+        key = marker_key(pairs.name, str(partition))
+        marker = reader(pairs, f"{pairs.name}.commits").newest(partition, key, to_the_end=True)
+        assert marker is not None
+        found.append(marker)
+    return found
+
+
+def transaction_of_the_old_job(pairs: Pairs, query_id: str) -> Producer:
+    """Open, with a result in it."""
+    settings: dict[str, Any] = {
+        "bootstrap.servers": pairs.kafka.bootstrap_servers,
+        "transactional.id": f"streamjoin-{pairs.name}-{query_id}-0",
+        "log_level": 0,
+    }
+    producer = Producer(settings)
+    producer.init_transactions(START_SECONDS)
+    producer.begin_transaction()
+    producer.produce(f"{pairs.name}.out", b'{"n": 99}', headers={"streamjoin-id": b"old"})
+    producer.flush(START_SECONDS)
+    return producer

@@ -1,0 +1,91 @@
+"""A topic that was deleted, created again and refilled: noticed whenever it happens."""
+
+from pathlib import Path
+
+import pytest
+from confluent_kafka.admin import AdminClient
+
+from deploy.local.kafka import EmbeddedKafka
+from job.protocol.progress import Failure
+from tests.integration.jobs import START_SECONDS, Job
+from tests.integration.pairs import Pairs
+from tests.integration.test_exactly_once import delete_topic
+from tests.polling import wait_until
+
+
+@pytest.fixture
+def pairs(kafka: EmbeddedKafka, tmp_path: Path) -> Pairs:
+    made = Pairs(kafka, "identity", tmp_path, delivery="exactly_once")
+    made.create_topics()
+    return made
+
+
+@pytest.mark.timeout(600)  # four starts
+def test_recreated_input_is_refused_on_resume_while_running_and_at_a_start(
+    pairs: Pairs, tmp_path: Path
+) -> None:
+    with Job(pairs.spec(), tmp_path) as job:
+        pairs.produce(range(10))
+        job.wait_for_offsets(left=10, right=10)
+        job.ask("pause")
+        job.wait_for_state("PAUSED")
+        recreate(pairs, "left")
+        pairs.produce(range(10, 60))  # past the offsets that were read
+        job.ask("resume")
+        assert_refused(pairs, job.wait_for_failure(1), "left")
+        assert list(range(10)) == pairs.numbers()
+
+        reset(job, {"left": {"0": 0, "1": 0}, "right": read(job, "right")})
+        job.ask("resume")
+        job.wait_for_offsets(left=50, right=60)
+        assert list(range(60)) == pairs.numbers()
+
+        recreate(pairs, "right")
+        pairs.produce(range(60, 200))
+        assert_refused(pairs, job.wait_for_state("FAILED").last_failure, "right")
+        assert 1 == job.terminate()
+
+        job.start()
+        assert_refused(pairs, job.wait_for_failure(1), "right")
+        reset(job, {"left": "earliest", "right": "earliest"})
+        job.ask("resume")
+        job.wait_for_offsets(left=190, right=140)
+        assert 0 == job.terminate()
+    assert set(range(200)) == set(pairs.numbers())
+
+
+def recreate(pairs: Pairs, side: str) -> None:
+    topic = f"{pairs.name}.{side}"
+    client = AdminClient({"bootstrap.servers": pairs.kafka.bootstrap_servers, "log_level": 0})
+    delete_topic(pairs, topic)
+    wait_until(lambda: topic not in client.list_topics().topics, START_SECONDS, "it is deleted")
+    pairs.kafka.create_topics([topic], partitions=2)
+
+
+def assert_refused(pairs: Pairs, failure: Failure | None, side: str) -> None:
+    assert failure is not None
+    assert "retention" == failure.code
+    assert f"{side}.topic {pairs.name}.{side} (topic id " in failure.message
+    assert f'PATCH /v1/query/offsets with {{"{side}": {{"0": 0, "1": 0}}}}' in failure.message
+
+
+def reset(job: Job, starts: dict[str, object]) -> None:
+    job.ask("stop")
+    job.wait_for_state("STOPPED")
+    job.ask("reset", starts=starts)
+
+    def done() -> bool:
+        status = job.status()
+        report = status.last_reset if status else None
+        assert report is None or report.error is None, report.error
+        return report is not None and report.done_at is not None
+
+    wait_until(done, START_SECONDS, "the checkpoint has been reset")
+
+
+def read(job: Job, side: str) -> dict[str, int]:
+    status = job.status()
+    assert status is not None
+    assert status.brokers is not None
+    offsets = getattr(status.brokers, side).read
+    return {str(partition): offset for partition, offset in offsets.items()}

@@ -1,0 +1,80 @@
+"""Whether a start may replace the query that owns its name."""
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from job.delivery.ownership import _replaced
+from job.delivery.transactions import Target
+from job.errors import CheckpointError
+
+TARGET = Target(
+    client=(),
+    name="joined",
+    query_id="new",
+    output_topic="out",
+    id_header="id",
+    commit_topic="joined.commits",
+    transaction_timeout_seconds=300,
+    record_bytes_max=1_000_000,
+)
+
+
+@dataclass
+class Checkpoint:
+    last_batch_id: int | None = None
+    replaced_queries: frozenset[str] = frozenset()
+    may_replace_any_query: bool = False
+
+    def replace_queries(self, query_ids: Collection[str]) -> None:
+        self.replaced_queries |= set(query_ids)
+        self.may_replace_any_query = False
+
+
+def replaced(
+    checkpoint: Any, owners: set[str], *, since: int = 0, new_query: bool = False
+) -> Collection[str]:
+    return _replaced(TARGET, checkpoint, owners, since=since, new_query=new_query)
+
+
+def test_name_without_a_query_or_with_this_one_is_taken() -> None:
+    assert set() == replaced(Checkpoint(), set())
+    assert set() == replaced(Checkpoint(last_batch_id=7), {"new"})
+
+
+def test_new_query_beside_another_is_refused_and_the_flag_is_named() -> None:
+    with pytest.raises(CheckpointError) as refusal:
+        replaced(Checkpoint(), {"old"})
+    for said in ("joined.commits holds markers of query old", "--new-query", "another `name`"):
+        assert said in str(refusal.value)
+
+
+def test_consent_is_for_the_queries_found_now_and_is_kept() -> None:
+    checkpoint = Checkpoint()
+    assert {"old"} == replaced(checkpoint, {"old"}, new_query=True)
+    assert {"old"} == replaced(checkpoint, {"old", "new"})  # cut short among the lanes
+    with pytest.raises(CheckpointError):
+        replaced(checkpoint, {"newest"})
+
+
+def test_reset_is_consent_once() -> None:
+    checkpoint = Checkpoint(may_replace_any_query=True)
+    assert {"old"} == replaced(checkpoint, {"old"})
+    with pytest.raises(CheckpointError):
+        replaced(checkpoint, {"newest"})
+
+    checkpoint = Checkpoint(may_replace_any_query=True)
+    assert set() == replaced(checkpoint, set())
+    with pytest.raises(CheckpointError):
+        replaced(checkpoint, {"newest"})
+
+
+def test_query_that_was_replaced_cannot_take_its_name_back() -> None:
+    with pytest.raises(CheckpointError, match="POST /v1/query/reset"):
+        replaced(Checkpoint(last_batch_id=7), {"newest"}, new_query=True)
+
+
+def test_first_batch_with_a_marker_may_follow_batches_without() -> None:
+    assert {"old"} == replaced(Checkpoint(last_batch_id=7), {"old"}, since=8, new_query=True)

@@ -1,0 +1,135 @@
+"""One query at a time delivers under a name, whoever starts and whatever fails."""
+
+import random
+from collections.abc import Callable
+from types import ModuleType
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from job.delivery import commit_protocol
+from tests.unit.delivery.schedules import PARTITIONS, Schedule, ViolationError
+from tests.unit.delivery.takeovers import Progress, Query, World
+from tests.unit.delivery.test_commit_protocol import mutant_module
+
+SCHEDULES = 150
+# Each planted bug below is seen within the first thousand.
+SCHEDULES_FOR_A_BUG = 3_000
+
+Case = Callable[[Schedule, ModuleType], None]
+
+
+def replaced(schedule: Schedule, protocol: ModuleType = commit_protocol) -> None:
+    replacing(Query("a"), schedule, protocol)
+
+
+def replaced_of_the_older_version(
+    schedule: Schedule, protocol: ModuleType = commit_protocol
+) -> None:
+    replacing(Query("a", is_old=True), schedule, protocol)
+
+
+def replacing(first: Query, schedule: Schedule, protocol: ModuleType) -> None:
+    """The user has agreed to the second query: it delivers all, and the first one stops."""
+    second = Query("b", replaces=frozenset("a"))
+    world = World(schedule, first, second, protocol)
+    world.run()
+    for partition in range(PARTITIONS):
+        results = world.results(partition)
+        begun = len(results) - len(second.rows(partition))
+        if results != first.rows(partition)[: max(begun, 0)] + second.rows(partition):
+            raise ViolationError(f"partition {partition}: {results}")
+
+
+def upgraded(schedule: Schedule, protocol: ModuleType = commit_protocol) -> None:
+    """A job of the older version is left behind, and wakes up after the upgrade of its query."""
+    progress = Progress()
+    first, second = Query("a", is_old=True, progress=progress), Query("a", progress=progress)
+    world = World(schedule, first, second, protocol)
+    world.run()
+    for partition in range(PARTITIONS):
+        if world.results(partition) != first.rows(partition):
+            raise ViolationError(f"partition {partition}: {world.results(partition)}")
+
+
+def rivals(schedule: Schedule, protocol: ModuleType = commit_protocol) -> None:
+    """Nobody has agreed to a second query: one of the two delivers, and the other one nothing."""
+    first, second = Query("a"), Query("b")
+    world = World(schedule, first, second, protocol)
+    world.start_together()
+    world.run()
+    found = [world.results(partition) for partition in range(PARTITIONS)]
+    for query in (first, second):
+        if found == [query.rows(partition) for partition in range(PARTITIONS)]:
+            return
+    raise ViolationError(f"{found}")
+
+
+CASES: list[Case] = [replaced, replaced_of_the_older_version, upgraded, rivals]
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_one_query_at_a_time_delivers_whatever_the_schedule(case: Case) -> None:
+    @settings(max_examples=SCHEDULES, deadline=None)
+    @given(tape=st.binary(max_size=200))
+    def holds(tape: bytes) -> None:
+        case(Schedule(tape), commit_protocol)
+
+    holds()
+    for number in range(SCHEDULES):
+        case(random_schedule(number), commit_protocol)
+
+
+CLAIM = """    yield Step.INIT
+    if is_owned((yield Step.READ_MARKER)):
+        return Result.SKIPPED
+    yield from _marker_written()
+"""
+BUGS: dict[str, tuple[Case, str, str]] = {
+    "owner not looked at when a claim is written": (
+        rivals,
+        "        _check_owner(claim.query_id, marker)\n",
+        "        return False\n",
+    ),
+    "owner read before the others are fenced": (
+        rivals,
+        CLAIM,
+        """    is_owned((yield Step.READ_MARKER))
+    yield Step.INIT
+    yield from _marker_written()
+""",
+    ),
+    "older version not fenced": (
+        upgraded,
+        "    yield Step.INIT\n    found = yield Step.READ_MARKER\n",
+        "    found = yield Step.READ_MARKER\n",
+    ),
+    "older version not ended": (
+        replaced_of_the_older_version,
+        "    if found is not None and found.is_retired:\n",
+        "    if found is not None:\n",
+    ),
+}
+
+
+@pytest.mark.parametrize("bug", BUGS)
+def test_planted_bug_is_seen(bug: str) -> None:
+    case, old, new = BUGS[bug]
+    module = mutant_module(old, new)
+    assert any(violated(case, module, number) for number in range(SCHEDULES_FOR_A_BUG)), (
+        f"{SCHEDULES_FOR_A_BUG} schedules hold in spite of: {bug}"
+    )
+
+
+def violated(case: Case, module: ModuleType, number: int) -> bool:
+    try:
+        case(random_schedule(number), module)
+    except ViolationError:
+        return True
+    return False
+
+
+def random_schedule(seed: int) -> Schedule:
+    chance = random.Random(seed)
+    return Schedule(chance.randbytes(chance.randrange(300)))
