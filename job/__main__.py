@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from job.errors import RegistryError, SecurityError, SpecError, StreamjoinError
+from job.errors import Problem, RegistryError, SecurityError, SpecError, StreamjoinError
 from job.join_spec.model import JoinSpec, spec_from_yaml, spec_json_schema
 from job.join_spec.variables import variables_hidden
 from job.plan.explain import explained, facts
@@ -78,10 +78,20 @@ def simulate(
     spec: SpecFile,
     left: Annotated[Path, typer.Option(help="JSON lines: one left value a line.")],
     right: Annotated[Path, typer.Option(help="JSON lines: one right value a line.")],
-    batch_size: Annotated[int, typer.Option(min=1, help="Records a side and batch.")] = 1_000,
+    batch_size: Annotated[
+        int,
+        typer.Option(
+            min=1,
+            help="Records of each side in a batch, without `batch` in them; of each partition its "
+            "share of the rest.",
+        ),
+    ] = 1_000,
     trigger: Annotated[
         str | None,
-        typer.Option(metavar="DURATION", help="Batches by the records' timestamps instead."),
+        typer.Option(
+            metavar="DURATION",
+            help="Batches by the records' timestamps instead: a record arrives in its batch.",
+        ),
     ] = None,
     explain: Annotated[
         str | None, typer.Option(metavar="KEY", help="Tell the story of one key.")
@@ -90,7 +100,12 @@ def simulate(
         Literal["text", "jsonl"], typer.Option("--format", help="jsonl: the output values alone.")
     ] = "text",
 ) -> None:
-    """Say what would come out of two files, batch by batch: no Spark, no broker."""
+    """Say what would come out of two files, batch by batch: no Spark, no broker.
+
+    A line is a record's value, or an envelope: {"value": …} with any of key, partition, offset,
+    timestamp, batch. A line whose fields are columns of the side is a value. A line that may be
+    either is refused; "envelope": true in it makes it an envelope.
+    """
     with errors_reported(spec):
         lines = simulation_lines(
             planned(read(spec)),
@@ -260,7 +275,7 @@ def run(
 
 
 def read(path: Path) -> JoinSpec:
-    """The spec in `path`; StreamjoinError where the file cannot be read."""
+    """The spec in `path`. Raises StreamjoinError if the file cannot be read."""
     return spec_from_yaml(_text(path), os.environ)
 
 
@@ -270,9 +285,8 @@ def _text(path: Path) -> str:
     except OSError as error:
         raise StreamjoinError(f"cannot be read: {error.strerror}") from error
     except UnicodeDecodeError as error:
-        raise StreamjoinError(
-            f"is not text in UTF-8 (byte {error.start}): save the file in UTF-8"
-        ) from error
+        message = f"is not text in UTF-8 (byte {error.start}): save the file in UTF-8"
+        raise SpecError([Problem("the file", None, message)]) from error
 
 
 def planned(spec: JoinSpec, asks: Literal["must", "may", "if_needed"] = "if_needed") -> JoinPlan:

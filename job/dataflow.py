@@ -12,6 +12,7 @@ from job.join_spec.durations import milliseconds
 from job.join_spec.expressions import SIDES, Side, column_name
 from job.join_spec.model import JoinType
 from job.kafka.security import KafkaAccess, spark_options
+from job.plan.mirrored import mirrored_filters
 from job.plan.model import JoinPlan, SidePlan, position_column, window_end_column
 
 if TYPE_CHECKING:
@@ -138,6 +139,8 @@ def kept(rows: DataFrame, side: SidePlan, plan: JoinPlan) -> DataFrame:
     rows = rows.where("reason IS NULL")
     if side.filter is not None:
         rows = rows.where(side.filter.sql)
+    for mirrored in mirrored_filters(plan, side.side):
+        rows = rows.where(mirrored.sql)
     if not plan.null_keys_pass:
         rows = rows.where(" AND ".join(f"({part.sql}) IS NOT NULL" for part in side.key))
     columns = [f"`{column_name(side.side, column.name)}`" for column in side.kept_columns]

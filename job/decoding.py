@@ -8,17 +8,16 @@ Avro and Protobuf come from formats/decoder.py, in Python; from there on all is 
 from collections.abc import Iterator
 
 from job.formats.schemas import OF_A_REGISTRY
+from job.join_spec import record_rules
 from job.join_spec.durations import milliseconds
 from job.join_spec.expressions import column_name
 from job.join_spec.value_schema import Column
 from job.plan.model import SidePlan, position_column
 from job.protocol.progress import REASONS
 
-# A timestamp outside the years that ISO-8601 writes with four digits is no timestamp.
-_MILLIS_MIN, _MILLIS_MAX = -62_135_596_800_000, 253_402_300_799_999
-_ABSURD_UP_TO, _ABSURD_FROM = "timestamp_millis(0)", "timestamp_millis(253402300800000)"
-# ISO-8601 with a sign or with more than four digits of year.
-_ABSURD_YEAR = "'^([+-][0-9]{4,}|[0-9]{5,})-[0-9]{2}-[0-9]{2}'"
+_MILLIS_MIN, _MILLIS_MAX = record_rules.TIMESTAMP_MILLIS_MIN, record_rules.TIMESTAMP_MILLIS_MAX
+_ABSURD_UP_TO = f"timestamp_millis({record_rules.EVENT_TIME_ABOVE_MILLIS})"
+_ABSURD_FROM = f"timestamp_millis({record_rules.EVENT_TIME_BELOW_MILLIS})"
 
 _JSON_OPTIONS = "map('mode','PERMISSIVE','columnNameOfCorruptRecord','{unreadable}',"
 _JSON_OPTIONS += "'allowSingleQuotes','false','allowNonNumericNumbers','false')"
@@ -96,12 +95,16 @@ def _unreadable(side: SidePlan) -> str:
 
 
 def _json_type(column: Column) -> str:
-    # Spark's own reader takes a number for seconds and a bad string for garbage.
-    return "STRING" if column.type == "TIMESTAMP" else column.type
+    """The type that from_json reads the column as."""
+    # Spark's own reader takes a number for seconds and a bad string for garbage, and makes -128 of
+    # a TINYINT of 128.
+    return record_rules.READ_AS.get(column.type, column.type)
 
 
 def _value(side: SidePlan, column: Column) -> str:
     raw = f"parsed.`{column.name}`"
+    if column.type == "TINYINT" and not side.format.has_registry:
+        return f"try_cast({raw} AS TINYINT)"
     if column.type != "TIMESTAMP":
         return raw
     return _of_micros(raw) if side.format.has_registry else _timestamp(raw)
@@ -119,7 +122,7 @@ def _timestamp(raw: str) -> str:
     """
     millis = f"try_cast({raw} AS BIGINT)"
     in_range = f"{millis} BETWEEN {_MILLIS_MIN} AND {_MILLIS_MAX}"
-    iso = f"substr({raw}, 5, 1) = '-' AND substr({raw}, 8, 1) = '-'"
+    iso = " AND ".join(f"substr({raw}, {at}, 1) = '-'" for at in record_rules.ISO_HYPHENS)
     return (
         f"CASE WHEN {in_range} THEN timestamp_millis({millis}) "
         f"WHEN {iso} THEN try_cast({raw} AS TIMESTAMP) END"
@@ -153,10 +156,10 @@ def _written_event_time(side: SidePlan) -> str:
 def _value_reason(side: SidePlan) -> str:
     """What is wrong with the value as such."""
     if side.format.has_registry:
-        bad_timestamp = f"false{_bad_timestamps(side)}"
+        bad_column = f"false{_unreadable_columns(side)}"
         return (
             f"CASE WHEN value IS NULL THEN 'tombstone' WHEN {DECODED}.reason IS NOT NULL "
-            f"THEN {DECODED}.reason WHEN {bad_timestamp} THEN 'schema_mismatch' END"
+            f"THEN {DECODED}.reason WHEN {bad_column} THEN 'schema_mismatch' END"
         )
     return _json_reason(side)
 
@@ -167,8 +170,10 @@ def _json_reason(side: SidePlan) -> str:
     from_json reads the first of several documents and ignores what follows the last brace; the
     costlier look at the whole text is taken only where two braces meet.
     """
-    cut = "TRIM(TRAILING ' \\t\\r\\n' FROM text)"
-    braces_meet = " OR ".join(f"contains(text, '{pair}')" for pair in ("}{", "} {", "}\\n{"))
+    cut = f"TRIM(TRAILING {_quoted(record_rules.JSON_WHITESPACE)} FROM text)"
+    braces_meet = " OR ".join(
+        f"contains(text, {_quoted(pair)})" for pair in record_rules.BRACES_MEET
+    )
     two_documents = f"({braces_meet}) AND try_parse_json(concat('[', text, ']')) IS NULL"
     malformed = (
         f"parsed IS NULL OR NOT endswith({cut}, '}}') OR NOT is_valid_utf8(text) "
@@ -179,16 +184,17 @@ def _json_reason(side: SidePlan) -> str:
         "CASE WHEN value IS NULL THEN 'tombstone' "
         f"WHEN {malformed} THEN '{MALFORMED_JSON}' "
         f"WHEN {unreadable} AND try_parse_json(text) IS NULL THEN '{MALFORMED_JSON}' "
-        f"WHEN {unreadable}{_bad_timestamps(side)} THEN 'schema_mismatch' END"
+        f"WHEN {unreadable}{_unreadable_columns(side)} THEN 'schema_mismatch' END"
     )
 
 
-def _bad_timestamps(side: SidePlan) -> str:
-    """Timestamps beside the event time that are neither null nor readable."""
+def _unreadable_columns(side: SidePlan) -> str:
+    """Columns read as another type first, other than the event time, that are neither null nor
+    of their own type."""
     others = [
         column
         for column in side.schema.columns
-        if column.type == "TIMESTAMP" and column.name != side.event_time
+        if column.type in record_rules.READ_AS and column.name != side.event_time
     ]
     return "".join(
         f" OR (parsed.`{column.name}` IS NOT NULL AND {_value(side, column)} IS NULL)"
@@ -200,7 +206,7 @@ def _reason(side: SidePlan) -> str:
     event_time = f"`{side.event_time_column}`"
     no_such_time = (
         "try_cast(written_event_time AS BIGINT) IS NOT NULL "
-        f"OR written_event_time RLIKE {_ABSURD_YEAR}"
+        f"OR written_event_time RLIKE {_quoted(record_rules.ABSURD_YEAR)}"
     )
     absurd = f"{event_time} <= {_ABSURD_UP_TO} OR {event_time} >= {_ABSURD_FROM}"
     return (

@@ -9,6 +9,7 @@ from job.join_spec.model import Delivery, JoinType
 from job.plan.capacity import Means, expected_load
 from job.plan.explain_load import load_facts, load_lines
 from job.plan.fingerprint import fingerprint
+from job.plan.mirrored import mirrored_filters
 from job.plan.model import JoinPlan, SidePlan
 from job.plan.tuning import TRANSACTION_TIMEOUT_SECONDS
 
@@ -88,7 +89,7 @@ def _line(name: str, text: str) -> str:
 def _what(plan: JoinPlan) -> Iterator[str]:
     yield _line("type", plan.join_type.replace("_", " "))
     for side in SIDES:
-        yield _line(side, _side(plan.side(side)))
+        yield _line(side, _side(plan, plan.side(side)))
     operator = "<=>" if plan.null_safe else "="
     pairs = zip(plan.left.key, plan.right.key, strict=True)
     yield _line("key", " and ".join(f"left {a.text} {operator} right {b.text}" for a, b in pairs))
@@ -107,9 +108,11 @@ def _security(plan: JoinPlan) -> str:
     return f"{plan.security}{unencrypted}"
 
 
-def _side(side: SidePlan) -> str:
+def _side(plan: JoinPlan, side: SidePlan) -> str:
     where = f", only rows with {side.filter.text}" if side.filter else ""
-    return f"topic {side.topic}{where}"
+    mirrored = " and ".join(part.text for part in mirrored_filters(plan, side.side))
+    implied = f", only rows that can match: {mirrored}" if mirrored else ""
+    return f"topic {side.topic}{where}{implied}"
 
 
 def _time_bound(plan: JoinPlan) -> str:

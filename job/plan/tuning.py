@@ -73,6 +73,9 @@ CONF: Mapping[str, str] = MappingProxyType(
         f"{_ROCKSDB}maxMemoryUsageMB": str(STATE_MEMORY_MB),
         # Spark's count of rows in state is a look-up for each write; state_rows.py keeps one.
         f"{_ROCKSDB}trackTotalNumberOfRows": "false",
+        # Spark would filter a side by what it infers from the other side's filter, and which rows
+        # are in state would be known to its optimizer alone. mirrored.py says which filters apply.
+        "spark.sql.constraintPropagation.enabled": "false",
         # Outer rows come out when the watermark moves, without waiting for more input.
         f"{_STREAMING}noDataMicroBatches.enabled": "true",
         f"{_STREAMING}stopTimeout": f"{STOP_TIMEOUT_SECONDS}s",

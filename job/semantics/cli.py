@@ -8,8 +8,9 @@ from pathlib import Path
 
 from job.errors import StreamjoinError
 from job.join_spec.durations import duration, milliseconds
-from job.plan.model import JoinPlan
-from job.semantics.json_records import InputRecord, records_of_jsonl
+from job.join_spec.expressions import SIDES
+from job.plan.model import JoinPlan, SidePlan
+from job.semantics.json_records import InputLineError, InputRecord, records_of_jsonl
 from job.semantics.simulate import DEFAULT_BATCH_SIZE, simulate
 from job.semantics.spec_tests import Outcome, SpecTest, run_spec_test
 from job.semantics.sql_types import NotExactError, SqlRuntimeError
@@ -33,8 +34,10 @@ def simulation_lines(
     as_jsonl: bool = False,
 ) -> Iterator[str]:
     """What `simulate` prints: each batch, the story of one key, or just the output values."""
-    records = [_records(path) for path in (left, right)]
-    trigger_ms = None if trigger is None else milliseconds(duration(trigger))
+    records = [
+        _records(path, plan.side(side)) for side, path in zip(SIDES, (left, right), strict=True)
+    ]
+    trigger_ms = None if trigger is None else _trigger_ms(trigger)
     try:
         batches = simulate(plan, *records, batch_size=batch_size, trigger_ms=trigger_ms)
     except NotExactError as error:
@@ -54,6 +57,8 @@ def spec_test_lines(plan: JoinPlan, tests: Sequence[SpecTest]) -> tuple[list[str
         raise SimulationError(f"cannot be simulated exactly: it uses {error}") from error
     except SqlRuntimeError as error:
         raise SimulationError(f"the query would fail on these rows: {error}") from error
+    except InputLineError as error:
+        raise SimulationError(str(error)) from error
     lines = [line for outcome in outcomes for line in _outcome_lines(outcome)]
     return lines, all(outcome.passed for outcome in outcomes)
 
@@ -65,8 +70,27 @@ def _outcome_lines(outcome: Outcome) -> Iterator[str]:
     yield from (f"  unexpected: {row}" for row in outcome.unexpected)
 
 
-def _records(path: Path) -> list[InputRecord]:
+def _trigger_ms(text: str) -> int:
     try:
-        return records_of_jsonl(path.read_text().splitlines())
+        length = milliseconds(duration(text))
+    except ValueError as error:
+        raise SimulationError(f"--trigger: {error} (written: {text[:40]})") from error
+    if length <= 0:
+        raise SimulationError(f"--trigger: must be longer than nothing (written: {text[:40]})")
+    return length
+
+
+def _records(path: Path, side: SidePlan) -> list[InputRecord]:
+    try:
+        text = path.read_bytes().decode("utf-8-sig")
     except OSError as error:
         raise SimulationError(f"{path} cannot be read: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise SimulationError(
+            f"{path} is not UTF-8 at byte {error.start + 1}: save it as UTF-8"
+        ) from error
+    try:
+        # Only a newline ends a line: JSON text may hold the other line separators of Unicode.
+        return records_of_jsonl(text.split("\n"), side)
+    except InputLineError as error:
+        raise SimulationError(f"{path}, {error}") from error

@@ -6,34 +6,25 @@ the expression is compiled: NotExactError.
 """
 
 from collections.abc import Callable, Mapping
-from decimal import Decimal
 
 from sqlglot import exp
 
 from job.semantics.compiled import Compiled, Env, casted, strict
-from job.semantics.intervals import interval
 from job.semantics.like import like
 from job.semantics.sql_arithmetic import ARITHMETIC, negated
-from job.semantics.sql_cast import cast, date_of, timestamp_of
-from job.semantics.sql_functions import BUILDERS, BUILDERS_BY_NAME, compare
+from job.semantics.sql_cast import cast
+from job.semantics.sql_functions import BUILDERS, BUILDERS_BY_NAME
+from job.semantics.sql_literals import constant, interval_literal, literal, number, typed_literal
+from job.semantics.sql_nested import compare, element, field, struct
 from job.semantics.sql_types import (
-    BIGINT,
     BOOLEAN,
-    DATE,
-    DAY_TIME,
-    DOUBLE,
-    INT,
-    INT_RANGES,
     STRING,
-    TIMESTAMP,
     VOID,
-    YEAR_MONTH,
     NotExactError,
     SqlRuntimeError,
     SqlType,
     Value,
     common_type,
-    decimal_type,
     parse_type,
 )
 
@@ -61,10 +52,10 @@ class _Compiler:
         self._by_node: dict[type[exp.Expr], Callable[[exp.Expr], Compiled]] = {
             exp.Column: self._column,
             exp.Paren: lambda node: self.compile(node.this),
-            exp.Literal: _literal,
-            exp.Boolean: lambda node: _constant(BOOLEAN, bool(node.this)),
-            exp.Null: lambda _: _constant(VOID, None),
-            exp.Interval: _interval,
+            exp.Literal: literal,
+            exp.Boolean: lambda node: constant(BOOLEAN, bool(node.this)),
+            exp.Null: lambda _: constant(VOID, None),
+            exp.Interval: interval_literal,
             exp.Cast: self._cast,
             exp.TryCast: self._cast,
             exp.And: self._and,
@@ -88,6 +79,9 @@ class _Compiler:
             exp.Coalesce: lambda node: self._coalesce([node.this, *node.expressions]),
             exp.Nullif: self._nullif,
             exp.Anonymous: self._named_function,
+            exp.Bracket: self._element,
+            exp.Dot: lambda node: field(self.compile(node.this), node.expression.name),
+            exp.Struct: self._struct,
         }
 
     def compile(self, node: exp.Expr) -> Compiled:
@@ -108,6 +102,8 @@ class _Compiler:
 
     def _column(self, node: exp.Expr) -> Compiled:
         assert isinstance(node, exp.Column)
+        if (node.table, node.name) not in self._layout:
+            raise NotExactError(f"{node.table}.{node.name}")
         index, kind = self._layout[node.table, node.name]
         return Compiled(kind, lambda env: env[index])
 
@@ -117,11 +113,30 @@ class _Compiler:
             raise NotExactError(_name_of(node))
         return build(node, [self.compile(part) for part in node.expressions])
 
+    def _element(self, node: exp.Expr) -> Compiled:
+        if len(node.expressions) != 1:
+            raise NotExactError(_name_of(node))
+        return element(node, self.compile(node.this), self.compile(node.expressions[0]))
+
+    def _struct(self, node: exp.Expr) -> Compiled:
+        parts = node.expressions
+        named = [isinstance(part, exp.PropertyEQ) for part in parts]
+        return struct(
+            [
+                part.name if is_named else f"col{n}"
+                for n, (part, is_named) in enumerate(zip(parts, named, strict=True), start=1)
+            ],
+            [
+                self.compile(part.expression if is_named else part)
+                for part, is_named in zip(parts, named, strict=True)
+            ],
+        )
+
     def _cast(self, node: exp.Expr) -> Compiled:
         target = parse_type(node.args["to"].sql(dialect="spark"))
         literal = node.this
         if type(node) is exp.Cast and isinstance(literal, exp.Literal) and literal.is_string:
-            return _typed_literal(literal.name, target)
+            return typed_literal(literal.name, target)
         argument = self.compile(literal)
         function = cast(argument.type, target)
         if not node.args.get("safe"):
@@ -174,7 +189,7 @@ class _Compiler:
 
     def _negated(self, node: exp.Expr) -> Compiled:
         if isinstance(node.this, exp.Literal) and not node.this.is_string:
-            return _number(f"-{node.this.name}")
+            return number(f"-{node.this.name}")
         return negated(self.compile(node.this))
 
     def _pair(self, left: exp.Expr, right: exp.Expr) -> tuple[Compiled, Compiled]:
@@ -313,57 +328,6 @@ def _refuse_constant_failure(node: exp.Expr, compiled: Compiled) -> None:
         raise NotExactError(f"{text}, which fails: {error}") from error
     if value is None and compiled.type != VOID:  # what stands around it is not evaluated, either
         raise NotExactError(f"{text}, which is always NULL")
-
-
-def _constant(kind: SqlType, value: Value) -> Compiled:
-    literal = value if kind.is_integral else None
-    return Compiled(kind, lambda _: value, literal)
-
-
-def _literal(node: exp.Expr) -> Compiled:
-    return _constant(STRING, node.name) if node.args.get("is_string") else _number(node.name)
-
-
-def _number(text: str) -> Compiled:
-    """1 is an INT, 3000000000 a BIGINT, 1.5 a DECIMAL(2,1), 1e3 a DOUBLE."""
-    if "e" in text.lower():
-        return _constant(DOUBLE, float(text))
-    if "." in text:
-        value = Decimal(text)
-        digits = value.as_tuple()
-        scale = -int(digits.exponent)
-        precision = max(len(digits.digits), scale)
-        if precision > 38:
-            raise NotExactError(f"the number {text}")
-        return Compiled(decimal_type(precision, scale), lambda _: value)
-    number = int(text)
-    for kind in (INT, BIGINT):
-        low, high = INT_RANGES[kind.name]
-        if low <= number <= high:
-            return _constant(kind, number)
-    return Compiled(decimal_type(len(str(abs(number))), 0), lambda _: Decimal(number))
-
-
-def _typed_literal(text: str, target: SqlType) -> Compiled:
-    """TIMESTAMP'…' and DATE'…', and CAST('…' AS …), which is the same."""
-    parse = {TIMESTAMP: timestamp_of, DATE: date_of}.get(target)
-    if parse is None:
-        return strict(cast(STRING, target), target, _constant(STRING, text))
-    value = parse(text)
-    if value is None:
-        raise NotExactError(f"{target}'{text}', which is none")
-    return _constant(target, value)
-
-
-def _interval(node: exp.Expr) -> Compiled:
-    assert isinstance(node, exp.Interval)
-    try:
-        length = interval(node)
-    except ValueError as error:
-        raise NotExactError(str(error)) from error
-    if length.months:
-        return Compiled(YEAR_MONTH, lambda _: length.months)
-    return Compiled(DAY_TIME, lambda _: length.micros)
 
 
 def _or_null(function: Callable[[Value], Value], value: Value) -> Value:

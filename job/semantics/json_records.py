@@ -3,33 +3,41 @@
 A record has either a value for each column or one of progress.REASONS.
 """
 
-import base64
-import binascii
-import json
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from decimal import Decimal, InvalidOperation
+from typing import Any
 
+from job.join_spec import record_rules
 from job.join_spec.durations import milliseconds
 from job.plan.model import RECORD_COLUMNS, SidePlan
-from job.semantics.sql_cast import as_float32, cast, date_of, fit, timestamp_of
+from job.semantics.json_document import (
+    Json,
+    Members,
+    Number,
+    any_json,
+    compact_text,
+    document,
+    has_a_name_twice,
+    without_lone_surrogates,
+)
+from job.semantics.json_values import MismatchError, members_read, reader
+from job.semantics.sql_cast import cast
 from job.semantics.sql_types import (
     BIGINT,
     INT_RANGES,
     STRING,
     TIMESTAMP,
+    TINYINT,
     NotExactError,
     SqlRuntimeError,
     SqlType,
     Value,
     parse_type,
 )
+from job.semantics.time_text import timestamp_of
 
-_MILLIS_MIN, _MILLIS_MAX = -62_135_596_800_000, 253_402_300_799_999
-_ABSURD_FROM_US = 253_402_300_800_000_000
-_BRACES_MEET = re.compile(r"\}[ \n]?\{")
-_WHITESPACE = " \t\r\n"
+_MICROS_PER_MILLI = 1_000
 
 
 @dataclass(frozen=True)
@@ -58,28 +66,15 @@ class DecodedRow:
     """What it is late by: its event time, or the end of its tumbling window."""
 
 
-class _Mismatch(Exception):  # noqa: N818 - control flow within this module
-    """A field that is not of its declared type."""
-
-
-class _Number(str):
-    """A number as it was written, for Spark reads it by its declared type."""
-
-    __slots__ = ()
-
-
-def _no_constant(name: str) -> object:
-    raise ValueError(f"{name} is not JSON")
-
-
-_DECODER = json.JSONDecoder(parse_int=_Number, parse_float=_Number, parse_constant=_no_constant)
-
-
 class RecordDecoder:
-    """Reads the records of one side."""
+    """Reads the records of one side. NotExactError for a column whose type is not supported."""
 
     def __init__(self, side: SidePlan) -> None:
-        self._columns = [(column.name, parse_type(column.type)) for column in side.schema.columns]
+        self._columns = [
+            (column.name, _type_of(side, column.name, column.type))
+            for column in side.schema.columns
+        ]
+        self._readers = {name: reader(_READ_AS.get(kind, kind)) for name, kind in self._columns}
         self._event_time = side.event_time
         self._in_value = side.schema.column(side.event_time) is not None
         self._max_ahead_ms = milliseconds(side.max_event_time_ahead)
@@ -94,22 +89,41 @@ class RecordDecoder:
         """The row, or the reason why there is none."""
         if record.value is None:
             return "tombstone"
-        fields = _object(record.value)
-        if fields is None:
+        members = document(record.value)
+        if members is None:
             return "malformed_json"
-        try:
-            values = [self._value(name, kind, fields) for name, kind in self._columns]
-        except _Mismatch:
-            return "schema_mismatch"
-        written = self._written_event_time(record, fields)
-        at = _timestamp(written)
+        read = self._read(members)
+        if isinstance(read, str):
+            return read
+        written = self._written_event_time(record, read)
+        at = timestamp(written)
         reason = _event_time_reason(written, at)
         if reason is not None or at is None:
             return reason or "unparsable_event_time"
         if self._is_too_far_ahead(at, record.timestamp_us):
             return "future_event_time"
+        values = [_own_value(kind, read[name]) for name, kind in self._columns]
         own = (record.key, record.timestamp_us, record.partition, record.offset)
         return DecodedRow(record, (*values, *own), at, at)
+
+    def _read(self, members: Members) -> dict[str, Value] | str:
+        """The value of each column as from_json gives it, or the reason why there is none."""
+        try:
+            read = members_read(members, self._readers)
+        except MismatchError:
+            # The job then has try_parse_json judge the text, which takes no name twice.
+            return "malformed_json" if has_a_name_twice(members) else "schema_mismatch"
+        for name, kind in self._columns:
+            is_absent = read[name] is None or name == self._event_time
+            if not is_absent and _own_value(kind, read[name]) is None:
+                return "schema_mismatch"
+        return read
+
+    def _written_event_time(self, record: InputRecord, read: dict[str, Value]) -> str | None:
+        if self._in_value:
+            return _str(read[self._event_time])
+        at = record.timestamp_us
+        return None if at is None else str(cast(TIMESTAMP, STRING)(at))
 
     def _is_too_far_ahead(self, at_us: int, recorded_at_us: int | None) -> bool:
         return (
@@ -117,50 +131,42 @@ class RecordDecoder:
             and at_us // 1000 > recorded_at_us // 1000 + self._max_ahead_ms
         )
 
-    def _value(self, name: str, kind: SqlType, fields: Mapping[str, object]) -> Value:
-        raw = fields.get(name)
-        if raw is None:
-            return None
-        if kind != TIMESTAMP:
-            return _READERS[kind.name](raw, kind)
-        at = _timestamp(_text(raw, STRING))
-        if at is None and name != self._event_time:
-            raise _Mismatch
-        return at
 
-    def _written_event_time(self, record: InputRecord, fields: Mapping[str, object]) -> str | None:
-        if self._in_value:
-            raw = fields.get(self._event_time)
-            return None if raw is None else _text(raw, STRING)
-        at = record.timestamp_us
-        return None if at is None else str(cast(TIMESTAMP, STRING)(at))
-
-
-def _object(value: str | bytes) -> Mapping[str, object] | None:
-    """The one JSON object the value is; None where it is none.
-
-    from_json reads the first document; what follows is seen only where two braces meet.
-    """
+def _type_of(side: SidePlan, name: str, ddl: str) -> SqlType:
     try:
-        text = value.decode() if isinstance(value, bytes) else value
-        start = len(text) - len(text.lstrip(_WHITESPACE))
-        document, end = _DECODER.raw_decode(text, start)
-    except (ValueError, RecursionError):
-        return None
-    rest = text[end:].strip(_WHITESPACE)
-    if rest and (not rest.endswith("}") or _BRACES_MEET.search(text)):
-        return None
-    return document if isinstance(document, dict) else None
+        return parse_type(ddl)
+    except NotExactError as error:
+        raise NotExactError(f"{error}, in the {side.side} side's column {name}") from error
 
 
-def _timestamp(raw: str | None) -> int | None:
+_READ_AS = {parse_type(own): parse_type(first) for own, first in record_rules.READ_AS.items()}
+
+
+def _own_value(kind: SqlType, read: Value) -> Value:
+    """The value of a column that was read as another type first; None where it is not of its own
+    type."""
+    if kind == TIMESTAMP:
+        return timestamp(_str(read))
+    if kind == TINYINT and isinstance(read, int):
+        low, high = INT_RANGES["TINYINT"]
+        return read if low <= read <= high else None
+    return read
+
+
+def _str(value: Value) -> str | None:
+    return value if isinstance(value, str) else None
+
+
+def timestamp(raw: str | None) -> int | None:
     """Epoch milliseconds, or ISO-8601 (without an offset UTC), in microseconds."""
     if raw is None:
         return None
     millis = _bigint(raw)
-    if millis is not None and _MILLIS_MIN <= millis <= _MILLIS_MAX:
-        return millis * 1000
-    return timestamp_of(raw) if raw[4:5] == "-" and raw[7:8] == "-" else None
+    low, high = record_rules.TIMESTAMP_MILLIS_MIN, record_rules.TIMESTAMP_MILLIS_MAX
+    if millis is not None and low <= millis <= high:
+        return millis * _MICROS_PER_MILLI
+    is_iso = all(raw[at - 1 : at] == "-" for at in record_rules.ISO_HYPHENS)
+    return timestamp_of(raw) if is_iso else None
 
 
 def _bigint(raw: str) -> int | None:
@@ -173,109 +179,149 @@ def _bigint(raw: str) -> int | None:
 
 
 _TO_BIGINT = cast(STRING, BIGINT)
+_ABSURD_YEAR = re.compile(record_rules.ABSURD_YEAR)
 
 
 def _event_time_reason(written: str | None, at: int | None) -> str | None:
     if written is None:
         return "missing_event_time"
     if at is None:
-        return "unparsable_event_time" if _bigint(written) is None else "absurd_event_time"
-    return None if 0 <= at < _ABSURD_FROM_US else "absurd_event_time"
+        is_no_such_time = _bigint(written) is not None or _ABSURD_YEAR.match(written)
+        return "absurd_event_time" if is_no_such_time else "unparsable_event_time"
+    above, below = record_rules.EVENT_TIME_ABOVE_MILLIS, record_rules.EVENT_TIME_BELOW_MILLIS
+    is_real = above * _MICROS_PER_MILLI < at < below * _MICROS_PER_MILLI
+    return None if is_real else "absurd_event_time"
 
 
-def _boolean(raw: object, _: SqlType) -> Value:
-    if not isinstance(raw, bool):
-        raise _Mismatch
-    return raw
+class InputLineError(ValueError):
+    """A line or row that is no record, with what is wrong and how to write it."""
 
 
-def _integer(raw: object, kind: SqlType) -> Value:
-    low, high = INT_RANGES[kind.name]
-    if not isinstance(raw, _Number) or set(raw) & set(".eE") or not low <= int(raw) <= high:
-        raise _Mismatch
-    return int(raw)
+def records_of_jsonl(
+    lines: Sequence[str], side: SidePlan | None = None, unit: str = "line"
+) -> list[InputRecord]:
+    """The records of a JSONL file. InputLineError names the line, which messages call `unit`.
 
-
-def _floating(raw: object, kind: SqlType) -> Value:
-    if not isinstance(raw, _Number):
-        raise _Mismatch
-    return float(raw) if kind.name == "DOUBLE" else as_float32(float(raw))
-
-
-def _decimal(raw: object, kind: SqlType) -> Value:
-    """A number, or a string that holds one."""
-    if isinstance(raw, bool) or not isinstance(raw, str):
-        raise _Mismatch
-    try:
-        return fit(Decimal(raw.replace(",", "")), kind)
-    except (InvalidOperation, SqlRuntimeError) as error:
-        raise _Mismatch from error
-
-
-def _text(raw: object, _: SqlType) -> str:
-    """A string; of a number or a boolean its text."""
-    if isinstance(raw, bool):
-        return "true" if raw else "false"
-    if isinstance(raw, str):
-        return str(raw)
-    raise NotExactError("a JSON object or list in a STRING column")
-
-
-def _bytes(raw: object, _: SqlType) -> Value:
-    if not isinstance(raw, str) or isinstance(raw, _Number):
-        raise _Mismatch
-    try:
-        return base64.b64decode(raw, validate=True)
-    except binascii.Error as error:
-        raise _Mismatch from error
-
-
-def _date(raw: object, _: SqlType) -> Value:
-    days = date_of(raw) if isinstance(raw, str) and not isinstance(raw, _Number) else None
-    if days is None:
-        raise _Mismatch
-    return days
-
-
-_READERS: Mapping[str, Callable[[object, SqlType], Value]] = {
-    "BOOLEAN": _boolean,
-    **dict.fromkeys(INT_RANGES, _integer),
-    "FLOAT": _floating,
-    "DOUBLE": _floating,
-    "DECIMAL": _decimal,
-    "STRING": _text,
-    "BINARY": _bytes,
-    "DATE": _date,
-}
-
-
-def records_of_jsonl(lines: Sequence[str]) -> list[InputRecord]:
-    """The records of a JSONL file.
-
-    A line is the value of a record; or, to say more, an object of `value` and any of `key`,
+    A line is the value of a record; or an envelope: an object of `value` and any of `key`,
     `partition`, `offset`, `timestamp` (as an event time is written) and `batch`. There `value`
     may be an object, text (a value that is no JSON) or null (a tombstone).
+
+    A line whose members are columns of the side is a value, whatever their names. A line that
+    may be either is refused; `"envelope": true` in it makes it an envelope.
     """
-    texts = [line.strip("\r\n") for line in lines]
-    return [_record(text, number) for number, text in enumerate(t for t in texts if t.strip())]
+    columns = {} if side is None else {c.name: c.type for c in side.schema.columns}
+    records: list[InputRecord] = []
+    for number, line in enumerate(lines, start=1):
+        text = line.strip("\r\n")
+        if not text.strip(record_rules.JSON_WHITESPACE):
+            continue
+        try:
+            records.append(_record(text, len(records), columns))
+        except InputLineError as error:
+            raise InputLineError(f"{unit} {number}: {error}") from None
+    return records
 
 
+_MARK = "envelope"
 _ENVELOPE = {"value", "key", "partition", "offset", "timestamp", "batch"}
 
 
-def _record(text: str, number: int) -> InputRecord:
+def _record(text: str, number: int, columns: Mapping[str, str]) -> InputRecord:
     try:
-        line = json.loads(text)
+        members = any_json(text)
     except ValueError:
-        line = None
-    if not isinstance(line, dict) or "value" not in line or not set(line) <= _ENVELOPE:
+        members = None
+    if not isinstance(members, Members) or not _is_envelope(dict(members), columns):
         return InputRecord(text, offset=number)
-    value, stamp = line["value"], line.get("timestamp")
+    line = dict(members)
+    value = line["value"]
     return InputRecord(
-        value if value is None or isinstance(value, str) else json.dumps(value, ensure_ascii=False),
-        offset=int(line.get("offset", number)),
-        partition=int(line.get("partition", 0)),
-        key=line.get("key"),
-        timestamp_us=None if stamp is None else _timestamp(str(stamp)),
-        batch=line.get("batch"),
+        value if value is None or isinstance(value, str) else compact_text(value),
+        offset=_whole_number(line, "offset", number),
+        partition=_whole_number(line, "partition", 0),
+        key=_key(line),
+        timestamp_us=_record_timestamp(line),
+        batch=_whole_number(line, "batch", None),
     )
+
+
+def _is_envelope(line: Mapping[str, Json], columns: Mapping[str, str]) -> bool:
+    """Whether a line is an envelope; InputLineError where it may also be a value."""
+    if line.get(_MARK) is True and _MARK not in columns:
+        return _is_well_marked(line)
+    value = line.get("value", _MISSING)
+    if not set(line) <= _ENVELOPE or not isinstance(value, Members | str | None):
+        return False
+    if isinstance(value, Number):
+        return False
+    names = set(line) & set(columns)
+    if isinstance(value, Members):
+        may_be_a_field = columns.get("value", "INT").startswith(("STRING", "STRUCT", "MAP"))
+        if not may_be_a_field:
+            return True
+        if not {name for name, _ in value} & set(columns):
+            return False
+        is_clear = names == {"value"}
+    else:
+        if names == set(line):
+            return False
+        is_clear = not names
+    if is_clear:
+        return True
+    raise InputLineError(
+        f"may be the value of a record ({', '.join(sorted(names))} are columns of the side) or an "
+        f'envelope: write {{"{_MARK}": true, "value": …}}, with the row as its value'
+    )
+
+
+def _is_well_marked(line: Mapping[str, Json]) -> bool:
+    unknown = sorted(set(line) - _ENVELOPE - {_MARK})
+    if unknown:
+        raise InputLineError(
+            f"has the unknown field {unknown[0]}: an envelope has {', '.join(sorted(_ENVELOPE))}"
+        )
+    if "value" not in line or not isinstance(line["value"], Members | str | None):
+        raise InputLineError("needs `value` in its envelope: an object, text or null")
+    return True
+
+
+def _whole_number(line: Mapping[str, Json], name: str, missing: Any) -> Any:
+    """A number of the envelope, or `missing` where the envelope has none."""
+    if name not in line:
+        return missing
+    raw = line[name]
+    if not isinstance(raw, Number) or not _WHOLE_NUMBER.fullmatch(raw):
+        raise InputLineError(f"`{name}` must be a whole number from 0 on (written: {_shown(raw)})")
+    return int(raw)
+
+
+def _key(line: Mapping[str, Json]) -> str | None:
+    raw = line.get("key")
+    if raw is None:
+        return None
+    if isinstance(raw, Number) or not isinstance(raw, str):
+        raise InputLineError(f"`key` must be text or null (written: {_shown(raw)})")
+    return without_lone_surrogates(raw)
+
+
+def _record_timestamp(line: Mapping[str, Json]) -> int | None:
+    raw = line.get("timestamp")
+    if raw is None:
+        return None
+    at = timestamp(raw) if isinstance(raw, str) else None
+    if at is None:
+        raise InputLineError(
+            "`timestamp` must be epoch milliseconds or ISO-8601, e.g. 2026-01-01T00:00:00Z "
+            f"(written: {_shown(raw)})"
+        )
+    return at
+
+
+def _shown(raw: Json) -> str:
+    text = compact_text(raw)
+    return text if len(text) <= _SHOWN_CHARS_MAX else f"{text[:_SHOWN_CHARS_MAX]}…"
+
+
+_SHOWN_CHARS_MAX = 40
+_WHOLE_NUMBER = re.compile("[0-9]{1,18}")
+_MISSING = ()

@@ -1,13 +1,24 @@
 """Output values as Spark's to_json writes them."""
 
 import base64
-import json
 import math
-import struct
 from collections.abc import Sequence
+from typing import Any
 
-from job.semantics.sql_cast import cast, day, decimal_text, instant
-from job.semantics.sql_types import DATE, FLOAT, STRING, TIMESTAMP, NotExactError, SqlType, Value
+from job.semantics.java_numbers import double_text, float_text
+from job.semantics.json_document import string_text, without_lone_surrogates
+from job.semantics.sql_cast import cast
+from job.semantics.sql_types import (
+    DATE,
+    FLOAT,
+    STRING,
+    TIMESTAMP,
+    VOID,
+    NotExactError,
+    SqlType,
+    Value,
+)
+from job.semantics.time_text import date_text, json_timestamp_text
 
 Column = tuple[str, SqlType]
 
@@ -22,7 +33,7 @@ def check_types(columns: Sequence[Column]) -> None:
 def object_text(columns: Sequence[Column], values: Sequence[Value]) -> str:
     """One JSON object without spaces; nulls are written out."""
     members = (
-        f"{json.dumps(name, ensure_ascii=False)}:{_text(value, kind)}"
+        f"{string_text(name)}:{_text(value, kind)}"
         for (name, kind), value in zip(columns, values, strict=True)
     )
     return "{" + ",".join(members) + "}"
@@ -36,34 +47,29 @@ def key_text(value: Value, kind: SqlType) -> str | None:
 def _text(value: Value, kind: SqlType) -> str:
     if value is None:
         return "null"
+    if isinstance(value, tuple):
+        return _nested_text(value, kind)
     if kind == TIMESTAMP and isinstance(value, int):
-        at = instant(value)
-        return f'"{at.year:04}-{at:%m-%dT%H:%M:%S}.{at.microsecond // 1000:03}Z"'
+        return f'"{json_timestamp_text(value)}"'
     if kind == DATE and isinstance(value, int):
-        return f'"{day(value).isoformat()}"'
+        return f'"{date_text(value)}"'
     if isinstance(value, float):
-        return _float_text(value, kind)
-    if kind.is_decimal:
-        return decimal_text(value)
+        text = float_text(value) if kind == FLOAT else double_text(value)
+        return text if math.isfinite(value) else f'"{text}"'
     if isinstance(value, bytes):
         return f'"{base64.b64encode(value).decode()}"'
-    return json.dumps(value, ensure_ascii=False)
+    if isinstance(value, str):
+        return string_text(without_lone_surrogates(value))
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return str(value)  # of a Decimal with an exponent where Java's BigDecimal has one
 
 
-def _float_text(value: float, kind: SqlType) -> str:
-    if math.isnan(value):
-        return '"NaN"'
-    if math.isinf(value):
-        return '"Infinity"' if value > 0 else '"-Infinity"'
-    if kind == FLOAT:
-        value = _shortest_float32(value)
-    return repr(value).replace("e+", "E").replace("e", "E")
-
-
-def _shortest_float32(value: float) -> float:
-    """The number with the fewest digits that is the same FLOAT."""
-    for digits in range(1, 10):
-        candidate = float(f"{value:.{digits}g}")
-        if struct.pack("<f", candidate) == struct.pack("<f", value):
-            return candidate
-    return value
+def _nested_text(value: tuple[Any, ...], kind: SqlType) -> str:
+    if kind.name == "STRUCT":
+        return object_text(kind.fields, value)
+    element = kind.element or VOID
+    if kind.name == "MAP":
+        members = (f"{string_text(name)}:{_text(each, element)}" for name, each in value)
+        return "{" + ",".join(members) + "}"
+    return "[" + ",".join(_text(each, element) for each in value) + "]"

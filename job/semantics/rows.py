@@ -37,8 +37,12 @@ def key_of(values: tuple[object, ...]) -> Key:
     Spark rewrites floating point join keys so (NormalizeFloatingNumbers) since it compares keys
     byte by byte.
     """
-    return tuple(_normalized(value) if isinstance(value, float) else value for value in values)
+    return tuple(_normalized(value) for value in values)
 
 
-def _normalized(value: float) -> object:
-    return "NaN" if value != value else value + 0.0
+def _normalized(value: object) -> object:
+    if isinstance(value, tuple):
+        return key_of(value)
+    if isinstance(value, float):
+        return "NaN" if value != value else value + 0.0
+    return value

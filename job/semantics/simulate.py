@@ -5,7 +5,7 @@ up a batch, and keeps the books on those that never reach the join.
 """
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 
 from job.join_spec.durations import milliseconds
@@ -13,7 +13,8 @@ from job.join_spec.expressions import SIDES, Side
 from job.join_spec.model import JoinType
 from job.plan.model import JoinPlan
 from job.semantics import events
-from job.semantics.event_time import BatchWatermarks, WatermarkTracker
+from job.semantics.backlog import PlannedBatch, backlog_batches
+from job.semantics.event_time import BatchWatermarks, HeldBack, SideRead, WatermarkTracker
 from job.semantics.json_records import DecodedRow, InputRecord
 from job.semantics.operator import OperatorMetrics
 from job.semantics.output_json import key_text, object_text
@@ -65,6 +66,8 @@ class SimulatedBatch:
     records: dict[Side, int]
     bad_records: dict[Side, Counter[str]]
     null_keys: dict[Side, int]
+    held_back_by: HeldBack | None = None
+    """The partition whose backlog holds the watermark of this batch back."""
 
 
 @dataclass
@@ -88,16 +91,14 @@ class Simulator:
         self._books = _Books()
         self._query = JoinQuery(plan.operator, WatermarkTracker(delays), self._note)
 
-    def run_batch(
-        self, left: Sequence[InputRecord] = (), right: Sequence[InputRecord] = ()
-    ) -> SimulatedBatch:
+    def run_batch(self, planned: PlannedBatch) -> SimulatedBatch:
         self._books = _Books()
-        records = {"left": left, "right": right}
+        records = {side: planned.records(side) for side in SIDES}
         readable = {side: self._readable(side, records[side]) for side in SIDES}
         rows = {side: self._entering(side, readable[side]) for side in SIDES}
         # The watermark follows every readable record, whatever filter it fails.
-        seen = {side: [row.event_time_us for row in readable[side]] for side in SIDES}
-        batch = self._query.run_batch(rows["left"], rows["right"], seen)
+        read = {side: _read(readable[side], planned.backlog(side)) for side in SIDES}
+        batch = self._query.run_batch(rows["left"], rows["right"], read)
         return SimulatedBatch(
             batch_id=batch.batch_id,
             watermarks=batch.watermarks,
@@ -109,13 +110,14 @@ class Simulator:
             records={side: len(records[side]) for side in SIDES},
             bad_records=self._books.bad_records,
             null_keys=self._books.null_keys,
+            held_back_by=batch.held_back_by,
         )
 
     def needs_batch_without_data(self) -> bool:
         return self._query.needs_batch_without_data()
 
-    def restart(self) -> None:
-        self._query.restart()
+    def restart(self, *, times_lost: bool = False) -> None:
+        self._query.restart(times_lost=times_lost)
 
     def _readable(self, side: Side, records: Sequence[InputRecord]) -> list[DecodedRow]:
         plan, rows = self.plan.side(side), []
@@ -138,7 +140,7 @@ class Simulator:
                 self._books.drops.append(Drop(side, row.record, f"fails {side}.filter"))
             elif not plan.enters_join(row):
                 null = plan.has_null_key(row)
-                reason = "null key" if null else "fails join.condition"
+                reason = "null key" if null else "can match no row"
                 self._books.drops.append(Drop(side, row.record, reason))
             else:
                 entering.append(row)
@@ -177,6 +179,10 @@ class Simulator:
             self._books.steps.append(Step(other, event.stored.record, told))
 
 
+def _read(rows: Sequence[DecodedRow], backlog: Collection[int]) -> SideRead:
+    return SideRead([(row.record.partition, row.event_time_us) for row in rows], backlog)
+
+
 def simulate(
     plan: JoinPlan,
     left: Sequence[InputRecord],
@@ -189,19 +195,18 @@ def simulate(
     """Runs all records, then the batches without data that the last watermark still asks for.
 
     Batches are what the records' own `batch` markers say; else, with `trigger_ms`, those whose
-    record timestamps fall into one tick of that virtual clock; else `batch_size` of each side.
+    record timestamps fall into one tick of that virtual clock. Of these each record arrives in its
+    batch, and no partition has a backlog. Else all records are there from the start, and a batch
+    reads up to `batch_size` of each side, as Spark divides a backlog (backlog.py).
     """
     simulator = Simulator(simulation_plan(plan, state_format_version=state_format_version))
     batches: list[SimulatedBatch] = []
-    for left_records, right_records in _batched(left, right, batch_size, trigger_ms):
-        if left_records or right_records or simulator.needs_batch_without_data():
-            batches.append(simulator.run_batch(left_records, right_records))
+    for planned in _batched(left, right, batch_size, trigger_ms):
+        if not planned.is_empty or simulator.needs_batch_without_data():
+            batches.append(simulator.run_batch(planned))
     while simulator.needs_batch_without_data():
-        batches.append(simulator.run_batch())
+        batches.append(simulator.run_batch(PlannedBatch()))
     return batches
-
-
-Records = list[InputRecord]
 
 
 def _batched(
@@ -209,32 +214,31 @@ def _batched(
     right: Sequence[InputRecord],
     batch_size: int,
     trigger_ms: int | None,
-) -> list[tuple[Records, Records]]:
+) -> list[PlannedBatch]:
     if any(record.batch is not None for record in [*left, *right]):
-        return _grouped(left, right, [record.batch or 0 for record in [*left, *right]])
+        return _arriving(left, right, lambda record: record.batch or 0)
     if trigger_ms is not None:
         tick = trigger_ms * 1000
-        return _grouped(left, right, [(r.timestamp_us or 0) // tick for r in [*left, *right]])
-    starts = range(0, max(len(left), len(right)), batch_size)
-    return [
-        (list(left[start : start + batch_size]), list(right[start : start + batch_size]))
-        for start in starts
-    ]
+        return _arriving(left, right, lambda record: (record.timestamp_us or 0) // tick)
+    return list(backlog_batches(left, right, batch_size))
 
 
-def _grouped(
-    left: Sequence[InputRecord], right: Sequence[InputRecord], numbers: list[int]
-) -> list[tuple[Records, Records]]:
+def _arriving(
+    left: Sequence[InputRecord],
+    right: Sequence[InputRecord],
+    number_of: Callable[[InputRecord], int],
+) -> list[PlannedBatch]:
     """By number; between two with records, one empty batch stands for all that are missing."""
-    groups: dict[int, tuple[Records, Records]] = {}
-    for index, (record, number) in enumerate(zip([*left, *right], numbers, strict=True)):
-        groups.setdefault(number, ([], []))[0 if index < len(left) else 1].append(record)
-    batches: list[tuple[Records, Records]] = []
+    groups: dict[int, tuple[list[InputRecord], list[InputRecord]]] = {}
+    for index, records in enumerate((left, right)):
+        for record in records:
+            groups.setdefault(number_of(record), ([], []))[index].append(record)
+    batches: list[PlannedBatch] = []
     previous: int | None = None
     for number in sorted(groups):
         if previous is not None and number > previous + 1:
-            batches.append(([], []))
-        batches.append(groups[number])
+            batches.append(PlannedBatch())
+        batches.append(PlannedBatch(*groups[number]))
         previous = number
     return batches
 

@@ -14,6 +14,7 @@ from sqlglot import exp
 from job.join_spec.durations import milliseconds
 from job.join_spec.expressions import SIDES, Side
 from job.join_spec.model import JoinType
+from job.plan.mirrored import mirrored_filters
 from job.plan.model import JoinPlan, window_end_column
 from job.semantics.compiled import Compiled, Env
 from job.semantics.evaluator import Layout, compile_expression, compile_predicate
@@ -22,6 +23,7 @@ from job.semantics.one_side_joiner import SideInput, SideRules
 from job.semantics.operator import JoinOperatorPlan
 from job.semantics.output_json import check_types
 from job.semantics.rows import JoinedRow, Key, Row, key_of
+from job.semantics.sql_nested import has_a_map
 from job.semantics.sql_types import NotExactError, Value
 from job.semantics.state_manager import StateFormatVersion
 from job.semantics.watermark_predicates import JoinCondition
@@ -35,7 +37,8 @@ class SimulatedSide:
     passes_filter: Callable[[DecodedRow], bool]
     """The side's own filter."""
     enters_join: Callable[[DecodedRow], bool]
-    """What Spark filters before the join: null keys and one-sided conditions of an inner side."""
+    """What the job filters before the join: null keys, one-sided conditions of an inner side, and
+    what follows from the other side's filter (plan.mirrored)."""
     has_null_key: Callable[[DecodedRow], bool]
     late_time_us: Callable[[int], int]
     """Of an event time: itself, or the end of its tumbling window."""
@@ -96,11 +99,14 @@ class _Planner:
         of_left, of_right = trees if _sides(equality.left) == {"left"} else trees[::-1]
         kind = compile_expression(equality, self._layout)  # both operands in their common type
         assert kind.type.name == "BOOLEAN"
-        return _KeyPart(
+        part = _KeyPart(
             compile_expression(of_left, self._layout),
             compile_expression(of_right, self._layout),
             isinstance(equality, exp.NullSafeEQ),
         )
+        if has_a_map(part.left.type):
+            raise NotExactError(f"the key {of_left.sql('spark')}, a {part.left.type}")
+        return part
 
     def plan(self, state_format_version: StateFormatVersion) -> SimulationPlan:
         sides = {side: self._side(side) for side in SIDES}
@@ -134,7 +140,8 @@ class _Planner:
         keep = self._predicate([plan.filter.tree] if plan.filter else [])
         parts = [compile_expression(part.tree, self._layout) for part in plan.key]
         padded = SideRules(side, self._join_type).null_pads_unmatched
-        before_join = self._predicate([] if padded else self._one_sided(side))
+        mirrored = [part.tree for part in mirrored_filters(self._plan, side)]
+        before_join = self._predicate([*mirrored, *([] if padded else self._one_sided(side))])
         drops_null_keys = not self._plan.null_keys_pass or (not padded and not self._plan.null_safe)
 
         def has_null_key(row: DecodedRow) -> bool:

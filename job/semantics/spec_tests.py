@@ -6,8 +6,9 @@
         right: [{ad_id: 1, clicked_at: "2026-01-01T00:10:00Z"}]
         output: [{ad_id: 1, user: ann}]
 
-A row is a record's value, or `{value: …, batch: 2, …}` as in the files of `simulate`. Output is
-compared as a set of rows that may repeat, by the fields the test names.
+A row is a record's value, or `{value: …, batch: 2, …}` as in the files of `simulate`
+(records_of_jsonl). Output is compared as a set of rows that may repeat, by the fields the test
+names.
 """
 
 import json
@@ -15,8 +16,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from job.join_spec.expressions import SIDES
 from job.plan.model import JoinPlan
-from job.semantics.json_records import records_of_jsonl
+from job.semantics.json_records import InputLineError, records_of_jsonl
 from job.semantics.simulate import SimulatedBatch, place, simulate
 from job.semantics.story import DROPPED, fate
 
@@ -47,18 +49,24 @@ class Outcome:
 
 
 def run_spec_test(plan: JoinPlan, test: SpecTest) -> Outcome:
+    """InputLineError for a row that is no record, with the test and the row."""
     left, right = (
-        records_of_jsonl([json.dumps(r) for r in rows]) for rows in (test.left, test.right)
+        records_of_jsonl(
+            [_json(row, f"test {test.name!r}, {side} row {n}") for n, row in enumerate(rows, 1)],
+            plan.side(side),
+            unit=f"test {test.name!r}, {side} row",
+        )
+        for side, rows in zip(SIDES, (test.left, test.right), strict=True)
     )
     batches = simulate(plan, left, right)
     unexpected = [json.loads(record.value) for batch in batches for record in batch.output]
     missing: list[Row] = []
     for expected in test.output:
-        match = next((row for row in unexpected if _agrees(expected, row)), None)
+        match = next((n for n, row in enumerate(unexpected) if _agrees(expected, row)), None)
         if match is None:
             missing.append(expected)
         else:
-            unexpected.remove(match)
+            del unexpected[match]
     return Outcome(test, missing, unexpected, list(_left_out(plan, batches)))
 
 
@@ -69,5 +77,24 @@ def _left_out(plan: JoinPlan, batches: Sequence[SimulatedBatch]) -> Iterator[str
             yield f"{drop.side} {place(drop.record)}: {what}, {drop.reason}"
 
 
+def _json(row: Row, where: str) -> str:
+    try:
+        return json.dumps(row)
+    except (TypeError, ValueError) as error:
+        raise InputLineError(
+            f"{where}: holds a YAML value that JSON has not ({error}): write text, numbers, true, "
+            "false, null, lists and objects"
+        ) from error
+
+
 def _agrees(expected: Row, actual: Row) -> bool:
-    return all(name in actual and actual[name] == value for name, value in expected.items())
+    return all(name in actual and _same(value, actual[name]) for name, value in expected.items())
+
+
+def _same(expected: Any, actual: Any) -> bool:
+    """As JSON values: 1 is 1.0, and not true."""
+    if isinstance(expected, dict) and isinstance(actual, dict):
+        return expected.keys() == actual.keys() and _agrees(expected, actual)
+    if isinstance(expected, list) and isinstance(actual, list):
+        return len(expected) == len(actual) and all(map(_same, expected, actual))
+    return isinstance(expected, bool) == isinstance(actual, bool) and bool(expected == actual)

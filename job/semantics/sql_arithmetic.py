@@ -9,8 +9,8 @@ from typing import Any
 
 from sqlglot import exp
 
-from job.semantics.compiled import Compiled, casted, divisor_first, strict
-from job.semantics.sql_cast import EPOCH, MICROS_PER_DAY, as_float32, fit, instant
+from job.semantics.compiled import Compiled, Env, Run, casted, divisor_first, strict
+from job.semantics.sql_cast import EPOCH, as_float32, fit, instant
 from job.semantics.sql_types import (
     BIGINT,
     DAY_TIME,
@@ -22,12 +22,15 @@ from job.semantics.sql_types import (
     NotExactError,
     SqlRuntimeError,
     SqlType,
+    Value,
     bounded_decimal,
     common_type,
     decimal_of,
 )
+from job.semantics.time_text import MICROS_PER_DAY
 
 Operation = Callable[[Any, Any], Any]
+Build = Callable[[exp.Expr, list[Compiled]], Compiled]
 
 # Enough for the product of two numbers of 38 digits, so that rounding happens once, at the end.
 _EXACT = Context(prec=120, rounding=ROUND_HALF_UP)
@@ -219,7 +222,9 @@ def _months_later(micros: int, months: int) -> int:
 
 def negated(operand: Compiled) -> Compiled:
     kind = operand.type
-    if kind.is_floating or kind.is_decimal or kind == YEAR_MONTH:
+    if kind.is_decimal:  # the operator would round to 28 digits
+        return strict(lambda value: value.copy_negate() if value else value, kind, operand)
+    if kind.is_floating or kind == YEAR_MONTH:
         return strict(operator.neg, kind, operand)
     if kind.is_integral or kind == DAY_TIME:
         checked = _checked(lambda value, _: -value, kind)
@@ -234,4 +239,51 @@ ARITHMETIC: dict[type[exp.Expr], Callable[[Compiled, Compiled], Compiled]] = {
     exp.Div: _divide,
     exp.IntDiv: _integral_divide,
     exp.Mod: _remainder,
+}
+
+
+def _tried(build: Callable[[Compiled, Compiled], Compiled], *, right_first: bool = False) -> Build:
+    """The operation with null for its own errors.
+
+    Of numbers an operand that fails still fails the query; of times and intervals it gives null,
+    too (TryEval).
+    """
+
+    def tried(_: exp.Expr, arguments: list[Compiled]) -> Compiled:
+        left, right = arguments
+        whole = build(left, right)
+        if not (left.type.is_numeric and right.type.is_numeric):
+            return Compiled(whole.type, lambda env: _or_null(whole.run, env))
+        apply = build(
+            Compiled(left.type, lambda pair: pair[0], left.literal),
+            Compiled(right.type, lambda pair: pair[1], right.literal),
+        ).run
+
+        def run(env: Env) -> Value:
+            first, second = (right, left) if right_first else (left, right)
+            one = first.run(env)
+            if one is None:
+                return None
+            other = second.run(env)
+            return _or_null(apply, (other, one) if right_first else (one, other))
+
+        return Compiled(whole.type, run)
+
+    return tried
+
+
+def _or_null(run: Run, env: Env) -> Value:
+    try:
+        value: Value = run(env)
+    except SqlRuntimeError:
+        return None
+    return value
+
+
+TRIED: dict[str, Build] = {
+    "try_add": _tried(_add),
+    "try_subtract": _tried(_subtract),
+    "try_multiply": _tried(_multiply),
+    "try_divide": _tried(_divide, right_first=True),
+    "try_mod": _tried(_remainder, right_first=True),
 }

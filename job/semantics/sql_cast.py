@@ -7,6 +7,7 @@ from collections.abc import Callable
 from datetime import UTC, date, datetime, timedelta
 from decimal import ROUND_HALF_UP, Decimal, InvalidOperation, localcontext
 
+from job.semantics.java_numbers import double_text, float_text
 from job.semantics.sql_types import (
     BIGINT,
     BINARY,
@@ -23,24 +24,30 @@ from job.semantics.sql_types import (
     SqlType,
     Value,
 )
+from job.semantics.time_text import (
+    MICROS_PER_DAY,
+    MICROS_PER_SECOND,
+    SPARK_WHITESPACE,
+    date_of,
+    date_text,
+    timestamp_of,
+    timestamp_text,
+)
 
-MICROS_PER_SECOND = 1_000_000
-MICROS_PER_DAY = 86_400 * MICROS_PER_SECOND
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _EPOCH_DAY = EPOCH.date().toordinal()
 
 # Python's datetime ends with the year 9999, Spark's does not; what lies beyond is refused.
 DAY_MIN, DAY_MAX = 1 - _EPOCH_DAY, date.max.toordinal() - _EPOCH_DAY
 
-_INTEGER = re.compile(r"[+-]?\d+")
-_NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
-_WHITESPACE = "".join(map(chr, range(33)))  # what UTF8String.trimAll takes off
-_DATE = re.compile(r"(\d{4})(?:-(\d{1,2})(?:-(\d{1,2})(?:[ T].*)?)?)?", re.DOTALL)
-_TIMESTAMP = re.compile(
-    r"(\d{4})(?:-(\d{1,2})(?:-(\d{1,2})"
-    r"(?:[ T](\d{1,2}):(\d{1,2})(?::(\d{1,2})(?:\.(\d{0,9}))?)?"
-    r"\s*(Z|[+-]\d{1,2}(?::?\d{2})?)?)?)?)?"
-)
+_INTEGER = re.compile(r"[+-]?[0-9]+")
+_FLOAT_MAX = 3.4028234663852886e38
+_FLOAT_INFINITE_FROM = 2**128 - 2**103
+_BIGINT_DIGITS = 19
+# Digits of any alphabet, as BigDecimal reads them; Double.valueOf reads ASCII.
+NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
+_ASCII_NUMBER = re.compile(NUMBER.pattern, re.ASCII)
+_WHITESPACE = "".join(map(chr, range(33)))  # what Java's String.trim takes off
 _TRUE, _FALSE = {"t", "true", "y", "yes", "1"}, {"f", "false", "n", "no", "0"}
 
 Cast = Callable[[Value], Value]
@@ -102,8 +109,9 @@ def _truncated(value: float | Decimal, target: SqlType) -> int:
 
 
 def _parsed_integer(text: str, target: SqlType, low: int, high: int) -> int:
-    body = text.strip(_WHITESPACE)
-    if not _INTEGER.fullmatch(body) or not low <= int(body) <= high:
+    body = text.strip(SPARK_WHITESPACE)
+    is_long = len(body.lstrip("+-0")) > _BIGINT_DIGITS
+    if not _INTEGER.fullmatch(body) or is_long or not low <= int(body) <= high:
         raise _bad_input(text, target)
     return int(body)
 
@@ -118,7 +126,7 @@ def _to_decimal(source: SqlType, target: SqlType) -> Cast | None:
 
 def _parsed_decimal(text: str, target: SqlType) -> Decimal:
     body = text.strip(_WHITESPACE)
-    if not _NUMBER.fullmatch(body):
+    if not NUMBER.fullmatch(body):
         raise _bad_input(text, target)
     return fit(Decimal(body), target)
 
@@ -131,11 +139,11 @@ def fit(value: Decimal, target: SqlType) -> Decimal:
             rounded = value.quantize(Decimal(1).scaleb(-target.scale), rounding=ROUND_HALF_UP)
         except InvalidOperation:
             rounded = value
-        if abs(rounded) >= Decimal(10) ** (target.precision - target.scale):
+        if rounded.copy_abs() >= Decimal(10) ** (target.precision - target.scale):
             raise SqlRuntimeError(
                 "NUMERIC_VALUE_OUT_OF_RANGE.WITH_SUGGESTION", f"{value} does not fit {target}"
             )
-    return abs(rounded) if rounded == 0 else rounded
+    return rounded.copy_abs() if rounded == 0 else rounded
 
 
 def _to_double(source: SqlType) -> Cast | None:
@@ -155,9 +163,9 @@ def _parsed_double(text: str) -> float:
         return -math.inf if word.startswith("-") else math.inf
     if word == "nan":
         return math.nan
-    if body[-1:] in {"d", "D", "f", "F"} and _NUMBER.fullmatch(body[:-1]):
+    if body[-1:] in {"d", "D", "f", "F"} and _ASCII_NUMBER.fullmatch(body[:-1]):
         body = body[:-1]
-    if not _NUMBER.fullmatch(body):
+    if not _ASCII_NUMBER.fullmatch(body):
         raise _bad_input(text, DOUBLE)
     return float(body)
 
@@ -179,6 +187,25 @@ def as_float32(value: float) -> float:
     return number
 
 
+def float32_of(text: str) -> float:
+    """The FLOAT nearest to a written number, rounded once: by way of a double it is rounded
+    twice."""
+    nearest, written = as_float32(float(text)), Decimal(text)
+    if not math.isfinite(nearest):
+        is_below = written.copy_abs() < _FLOAT_INFINITE_FROM
+        return math.copysign(_FLOAT_MAX, nearest) if is_below else nearest
+    (bits,) = struct.unpack("<i", struct.pack("<f", nearest))
+    neighbours = [nearest]
+    for step in (-1, 1):
+        if bits & 0x7FFFFFFF or step > 0:
+            (near,) = struct.unpack("<f", struct.pack("<i", bits + step))
+            neighbours += [near] if math.isfinite(near) else []
+    with localcontext() as context:
+        context.prec = 2_000
+        # A tie goes to the even one, and `nearest` is even where the double was a tie.
+        return min(neighbours, key=lambda each: (abs(Decimal(each) - written), each != nearest))
+
+
 def _to_string(source: SqlType, target: SqlType) -> Cast | None:
     if target == BINARY and source == STRING:
         return lambda value: str(value).encode()
@@ -191,14 +218,17 @@ def _to_string(source: SqlType, target: SqlType) -> Cast | None:
     if source.is_decimal:
         return lambda value: decimal_text(value)
     if source == DATE:
-        return lambda value: day(_number(value)).isoformat()
+        return lambda value: date_text(int(_number(value)))
     if source == TIMESTAMP:
-        return lambda value: _timestamp_text(int(_number(value)))
-    return None  # floating point: Java's text of a double is not Python's
+        return lambda value: timestamp_text(int(_number(value)))
+    if source.is_floating:
+        text = double_text if source == DOUBLE else float_text
+        return lambda value: text(float(_number(value)))
+    return None
 
 
 def decimal_text(value: Value) -> str:
-    """As cast and to_json write it: no exponent, all digits of the scale."""
+    """As CAST writes it: no exponent, all digits of the scale."""
     return f"{_number(value):f}"
 
 
@@ -212,12 +242,6 @@ def instant(micros: int) -> datetime:
     if not DAY_MIN <= micros // MICROS_PER_DAY <= DAY_MAX:
         raise NotExactError(f"a TIMESTAMP {micros} µs from 1970, outside the years 1 to 9999")
     return EPOCH + timedelta(microseconds=micros)
-
-
-def _timestamp_text(micros: int) -> str:
-    at = instant(micros)
-    seconds = f"{at.year:04}-{at:%m-%d %H:%M:%S}"
-    return f"{seconds}.{at.microsecond:06}".rstrip("0") if at.microsecond else seconds
 
 
 def _to_time(source: SqlType, target: SqlType) -> Cast | None:
@@ -242,59 +266,8 @@ def _seconds_to_micros(seconds: int) -> int:
     return max(low, min(high, seconds * MICROS_PER_SECOND))
 
 
-def timestamp_of(text: str) -> int | None:
-    """Spark's timestamp strings, yyyy[-[m]m[-[d]d[[ |T]h:m[:s[.f]][zone]]]]; None for others."""
-    body = text.strip(_WHITESPACE)
-    match = _TIMESTAMP.fullmatch(body)
-    if match is None:
-        if re.search(r"[A-Za-z:+]", body):
-            _refuse_exotic(body)
-        return None
-    year, month, day_, hour, minute, second = (int(part or 0) for part in match.groups()[:6])
-    fraction, zone = match[7] or "", match[8]
-    try:
-        at = datetime(year, month or 1, day_ or 1, hour, minute, second, tzinfo=UTC)
-        offset = _offset(zone)
-    except ValueError:
-        return None
-    micros = (at - EPOCH) // timedelta(microseconds=1) + int(fraction[:6].ljust(6, "0"))
-    return micros - offset
-
-
-def _refuse_exotic(body: str) -> None:
-    """Zone names, times without a date and years beyond 9999 mean something to Spark, not here."""
-    if re.fullmatch(r"[+-]?\d{4,6}-.*[A-Za-z/].*|T?\d{1,2}:\d.*|[+-]?\d{5,6}(-.*)?", body):
-        raise NotExactError(f"the timestamp {body!r}")
-
-
-def _offset(zone: str | None) -> int:
-    """Microseconds east of UTC."""
-    if zone in {None, "Z"}:
-        return 0
-    sign = -1 if str(zone).startswith("-") else 1
-    digits = str(zone)[1:].replace(":", "")
-    hours, minutes = (int(digits[:-2]), int(digits[-2:])) if len(digits) > 2 else (int(digits), 0)
-    if hours > 18 or minutes > 59 or (hours == 18 and minutes):
-        raise ValueError(f"no offset: {zone}")
-    return sign * (hours * 3600 + minutes * 60) * MICROS_PER_SECOND
-
-
-def date_of(text: str) -> int | None:
-    """Spark's date strings, yyyy[-[m]m[-[d]d[[ |T]anything]]]; None for others."""
-    body = text.strip(_WHITESPACE)
-    match = _DATE.fullmatch(body)
-    if match is None:
-        if re.fullmatch(r"[+-]?\d{5,7}(-.*)?", body):
-            raise NotExactError(f"the date {body!r}")
-        return None
-    try:
-        return date(int(match[1]), int(match[2] or 1), int(match[3] or 1)).toordinal() - _EPOCH_DAY
-    except ValueError:
-        return None
-
-
 def _string_to_boolean(value: Value) -> bool:
-    word = str(value).strip(_WHITESPACE).lower()
+    word = str(value).strip(SPARK_WHITESPACE).lower()
     if word not in _TRUE | _FALSE:
         raise _bad_input(str(value), BOOLEAN)
     return word in _TRUE

@@ -16,7 +16,9 @@ from sqlglot import exp
 
 from job.semantics.compiled import Compiled, Env, casted, strict
 from job.semantics.partitioning import murmur3
-from job.semantics.sql_cast import fit
+from job.semantics.sql_arithmetic import TRIED
+from job.semantics.sql_cast import cast, fit
+from job.semantics.sql_nested import array_contains, compare, size
 from job.semantics.sql_time import (
     date_add,
     date_part,
@@ -35,6 +37,7 @@ from job.semantics.sql_types import (
     INT,
     INT_RANGES,
     STRING,
+    TIMESTAMP,
     NotExactError,
     SqlRuntimeError,
     SqlType,
@@ -104,6 +107,8 @@ def _of_bytes(function: Callable[..., Value], result: SqlType, what: str) -> Bui
 
 def _abs(_: exp.Expr, arguments: list[Compiled]) -> Compiled:
     kind = _numeric(arguments[0], "abs")
+    if kind.is_decimal:  # abs() would round to 28 digits
+        return strict(lambda value: value.copy_abs(), kind, arguments[0])
     if not kind.is_integral:
         return strict(abs, kind, arguments[0])
     high = INT_RANGES[kind.name][1]
@@ -125,7 +130,11 @@ def _rounding(what: str, mode: str, of_double: Callable[[float], int]) -> Build:
             raise NotExactError(f"{what}() with two arguments")
         if kind.is_decimal:
             whole = decimal_type(max(kind.precision - kind.scale + (kind.scale > 0), 1), 0)
-            return strict(lambda value: value.to_integral_value(rounding=mode), whole, arguments[0])
+            return strict(
+                lambda value: fit(value.to_integral_value(rounding=mode), whole),  # -0 is 0
+                whole,
+                arguments[0],
+            )
         if kind.is_integral:
             return casted(arguments[0], BIGINT)
 
@@ -198,6 +207,9 @@ def _nanvl(_: exp.Expr, arguments: list[Compiled]) -> Compiled:
 
 
 def _hash(_: exp.Expr, arguments: list[Compiled]) -> Compiled:
+    for argument in arguments:
+        if argument.type.element or argument.type.fields:
+            raise NotExactError(f"hash() of {argument.type}")
     types = [str(argument.type).replace(" ", "") for argument in arguments]
     runs = [argument.run for argument in arguments]
     return Compiled(INT, lambda env: murmur3([run(env) for run in runs], types))
@@ -243,21 +255,31 @@ def _extreme(what: str, better: Callable[[Value, Value], bool]) -> Build:
     return build
 
 
-def compare(left: Value, right: Value) -> int:
-    """-1, 0 or 1 as Spark orders two values of one type: NaN is one value, above all others."""
-    if isinstance(left, float) and isinstance(right, float):
-        left_nan, right_nan = math.isnan(left), math.isnan(right)
-        if left_nan or right_nan:
-            return left_nan - right_nan
-    return (left > right) - (left < right)  # type: ignore[operator]  # same type on both sides
-
-
 def _trim(node: exp.Expr, arguments: list[Compiled]) -> Compiled:
     if node.args.get("expression") is not None:
         raise NotExactError("trim() of given characters")
     position = str(node.args.get("position") or "BOTH").upper()
     function = {"LEADING": str.lstrip, "TRAILING": str.rstrip, "BOTH": str.strip}[position]
     return strict(lambda text: function(text, " "), STRING, *_strings(arguments, "trim"))
+
+
+def _try_to(target: SqlType) -> Build:
+    """try_to_timestamp() and try_to_date(): as try_cast."""
+
+    def build(node: exp.Expr, arguments: list[Compiled]) -> Compiled:
+        if len(arguments) != 1:
+            raise NotExactError(f"{node.name.lower()}() with a pattern")
+        convert = cast(arguments[0].type, target)
+
+        def run(value: Value) -> Value:
+            try:
+                return convert(value)
+            except SqlRuntimeError:
+                return None
+
+        return strict(run, target, arguments[0])
+
+    return build
 
 
 BUILDERS: dict[type[exp.Expr], Build] = {
@@ -311,6 +333,12 @@ BUILDERS: dict[type[exp.Expr], Build] = {
     exp.TsOrDsToDate: lambda _, arguments: casted(arguments[0], DATE),
     exp.UnixMillis: unix(1_000),
     exp.UnixSeconds: unix(1_000_000),
+    exp.ArraySize: size,
+    exp.ArrayContains: array_contains,
+    exp.SafeAdd: TRIED["try_add"],
+    exp.SafeSubtract: TRIED["try_subtract"],
+    exp.SafeMultiply: TRIED["try_multiply"],
+    exp.SafeDivide: TRIED["try_divide"],
 }  # fmt: skip
 
 BUILDERS_BY_NAME: dict[str, Build] = {
@@ -318,6 +346,9 @@ BUILDERS_BY_NAME: dict[str, Build] = {
     "hash": _hash,
     "timestamp_millis": scaled_instant(1_000),
     "timestamp_seconds": scaled_instant(1_000_000),
+    "try_to_timestamp": _try_to(TIMESTAMP),
+    "try_to_date": _try_to(DATE),
+    **TRIED,
 }
 
 PADDING: Build = lambda node, arguments: _text(  # noqa: E731 - needs the node for its direction

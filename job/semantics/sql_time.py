@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from sqlglot import exp
 
 from job.semantics.compiled import Compiled, casted, strict
-from job.semantics.sql_cast import DAY_MAX, DAY_MIN, EPOCH, MICROS_PER_DAY, day, instant
+from job.semantics.sql_cast import DAY_MAX, DAY_MIN, EPOCH, day, instant
 from job.semantics.sql_types import (
     BIGINT,
     DATE,
@@ -16,6 +16,7 @@ from job.semantics.sql_types import (
     NotExactError,
     SqlRuntimeError,
 )
+from job.semantics.time_text import MICROS_PER_DAY
 
 Build = Callable[[exp.Expr, list[Compiled]], Compiled]
 

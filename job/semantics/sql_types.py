@@ -1,14 +1,18 @@
 """Spark SQL's types and how two of them meet, under ANSI rules.
 
 Values are Spark's own inner ones: a TIMESTAMP is microseconds since the epoch, a DATE days since
-it, an interval microseconds or months; numbers, strings, booleans and bytes are Python's.
+it, an interval microseconds or months; numbers, strings, booleans and bytes are Python's. An ARRAY
+and a STRUCT are tuples of values, a MAP is a tuple of (key, value) pairs.
 """
 
 from dataclasses import dataclass
 from decimal import Decimal
-from typing import TypeAlias
+from functools import cache
+from typing import Any, TypeAlias
 
-Value: TypeAlias = bool | int | float | str | bytes | Decimal | None
+from sqlglot import exp
+
+Value: TypeAlias = bool | int | float | str | bytes | Decimal | tuple[Any, ...] | None
 
 PRECISION_MAX = 38
 
@@ -30,10 +34,20 @@ class SqlType:
     name: str
     precision: int = 0
     scale: int = 0
+    element: "SqlType | None" = None
+    """Of an ARRAY its elements' type, of a MAP its values'."""
+    fields: tuple[tuple[str, "SqlType"], ...] = ()
+    """Of a STRUCT, in their order."""
 
     def __str__(self) -> str:
         if self.name == "DECIMAL":
             return f"DECIMAL({self.precision},{self.scale})"
+        if self.name == "ARRAY":
+            return f"ARRAY<{self.element}>"
+        if self.name == "MAP":
+            return f"MAP<STRING, {self.element}>"
+        if self.name == "STRUCT":
+            return f"STRUCT<{', '.join(f'{name}: {kind}' for name, kind in self.fields)}>"
         return self.name
 
     @property
@@ -83,21 +97,32 @@ _SIMPLE = {
 }  # fmt: skip
 
 
-def decimal_type(precision: int, scale: int) -> SqlType:
+def decimal_type(precision: int, scale: int = 0) -> SqlType:
     return SqlType("DECIMAL", precision, scale)
 
 
+@cache
 def parse_type(ddl: str) -> SqlType:
     """A type in Spark DDL; NotExactError for those that are not supported here."""
-    text = ddl.upper().replace(" ", "")
-    if text in _SIMPLE:
-        return _SIMPLE[text]
-    if text == "DECIMAL":
-        return decimal_type(10, 0)
-    if text.startswith("DECIMAL("):
-        parts = text[len("DECIMAL(") : -1].split(",")
-        return decimal_type(int(parts[0]), int(parts[1]) if len(parts) > 1 else 0)
-    raise NotExactError(f"type {ddl}")
+    return _type_of(exp.DataType.build(ddl, dialect="spark"))
+
+
+def _type_of(tree: exp.DataType) -> SqlType:
+    text = tree.sql(dialect="spark")
+    inner = tree.expressions
+    if tree.this is exp.DType.ARRAY and len(inner) == 1:
+        return SqlType("ARRAY", element=_type_of(inner[0]))
+    if tree.this is exp.DType.MAP and len(inner) == 2 and _type_of(inner[0]) == STRING:
+        return SqlType("MAP", element=_type_of(inner[1]))
+    if tree.this is exp.DType.STRUCT and inner:
+        return SqlType("STRUCT", fields=tuple((f.name, _type_of(f.args["kind"])) for f in inner))
+    name, _, parameters = text.upper().replace(" ", "").partition("(")
+    if not parameters and name in _SIMPLE:
+        return _SIMPLE[name]
+    numbers = parameters.removesuffix(")").split(",") if parameters else ["10"]
+    if name == "DECIMAL" and len(numbers) <= 2 and all(part.isdigit() for part in numbers):
+        return decimal_type(*map(int, numbers))
+    raise NotExactError(f"type {text}")
 
 
 def decimal_of(kind: SqlType, literal: Value = None) -> SqlType:

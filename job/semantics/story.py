@@ -18,7 +18,8 @@ DROPPED = "dropped"
 def told(plan: JoinPlan, batches: Sequence[SimulatedBatch]) -> Iterator[str]:
     """What went in and came out of each batch, and why records did not get in."""
     for batch in batches:
-        yield f"batch {batch.batch_id} · watermark {time_text(batch.watermarks.eviction)}"
+        watermark = time_text(batch.watermarks.eviction)
+        yield f"batch {batch.batch_id} · watermark {watermark}{held_back_text(batch, ' · ')}"
         for side in SIDES:
             yield f"  {side}: {batch.records[side]} records, {batch.state_rows[side]} in state"
         drops = Counter((drop.side, drop.reason) for drop in batch.drops)
@@ -38,7 +39,8 @@ def explained(plan: JoinPlan, batches: Sequence[SimulatedBatch], key: str) -> It
         for side, record, what in _happenings(plan, batch):
             if reader.text(side, record) == key:
                 found = True
-                when = f"batch {batch.batch_id} (watermark {time_text(batch.watermarks.eviction)})"
+                watermark = time_text(batch.watermarks.eviction) + held_back_text(batch, ", ")
+                when = f"batch {batch.batch_id} (watermark {watermark})"
                 yield f"{when} {side} {place(record)}: {what}"
     if not found:
         yield f"no record has the key {key}"
@@ -78,6 +80,16 @@ class KeyReader:
         key: Key = self._plan.operator.of(side).key(row)
         parts = len(self._plan.join.left.key)
         return ",".join("null" if part is None else str(part) for part in key[:parts])
+
+
+def held_back_text(batch: SimulatedBatch, separator: str) -> str:
+    """Which partition's backlog holds the watermark of `batch` back; empty if none does."""
+    held = batch.held_back_by
+    if held is None:
+        return ""
+    newest = held.newest_ms
+    read = "no event time read yet" if newest is None else f"read to {time_text(newest)}"
+    return f"{separator}held back by {held.side} partition {held.partition}, {read}"
 
 
 def time_text(watermark_ms: int) -> str:

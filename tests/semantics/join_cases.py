@@ -3,7 +3,7 @@
 import json
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 import yaml
@@ -12,6 +12,7 @@ from job.join_spec.expressions import SIDES, Side
 from job.join_spec.model import spec_from_document
 from job.plan.model import JoinPlan
 from job.plan.planner import join_plan
+from job.semantics.backlog import PlannedBatch
 from job.semantics.json_records import InputRecord, records_of_jsonl
 from job.semantics.simulate import OutputRecord, SimulatedBatch, Simulator
 from job.semantics.simulation_plan import simulation_plan
@@ -40,6 +41,9 @@ class Data:
 
     left: Sequence[str] = ()
     right: Sequence[str] = ()
+    ahead: int = 0
+    """How many of the following `Data` hold records that were there when this batch was planned:
+    they are a backlog. None beyond the next `Idle` are."""
 
 
 @dataclass(frozen=True)
@@ -52,6 +56,8 @@ class Restart:
     """Stopped, perhaps before a batch without data that is due, and started again."""
 
     before_batch_without_data: bool = False
+    times_lost: bool = False
+    """The event times of the partitions, by a crash."""
 
 
 Step = Data | Idle | Restart
@@ -75,17 +81,22 @@ class Case:
         for side in SIDES:
             lines += [f"# --- {side}.jsonl", *self._lines(side)]
         lines.append("# --- steps")
-        lines += [
-            f"# {number}: {'batch' if isinstance(step, Data) else step}"
-            for number, step in enumerate(self.steps)
-        ]
+        lines += [f"# {number}: {_told(step)}" for number, step in enumerate(self.steps)]
         return "\n".join(lines)
 
     def _lines(self, side: Side) -> Iterator[str]:
         for number, step in enumerate(self.steps):
             for text in getattr(step, side, ()):
-                value = records_of_jsonl([text])[0].value
-                yield json.dumps({"batch": number, "value": value})
+                record = records_of_jsonl([text])[0]
+                yield json.dumps(
+                    {"batch": number, "partition": record.partition, "value": record.value}
+                )
+
+
+def _told(step: Step) -> str:
+    if not isinstance(step, Data):
+        return str(step)
+    return f"batch; the records of the next {step.ahead} were there" if step.ahead else "batch"
 
 
 @dataclass(frozen=True)
@@ -106,9 +117,10 @@ class Batch:
 class Phase:
     """What happens between a start and the next stop, batch by batch."""
 
-    batches: Sequence[Data]
-    """A Data without rows is a batch without data, which Spark decides to run by itself."""
+    batches: Sequence[PlannedBatch]
+    """One without records is a batch without data, which Spark decides to run by itself."""
     runs_batches_without_data: bool = True
+    ends: Restart = Restart()
 
 
 class Records:
@@ -129,32 +141,57 @@ class Records:
 def specified(case: Case) -> tuple[list[Batch], list[Phase]]:
     """What the specification says: the batches, and how they lie between starts and stops."""
     simulator = Simulator(simulation_plan(case.plan, state_format_version=case.store.version))
-    numbers = Records()
     batches: list[Batch] = []
     phases: list[Phase] = []
-    current: list[Data] = []
+    current: list[PlannedBatch] = []
 
-    def run(step: Data) -> None:
-        records = [numbers.of(s, t) for s, t in zip(SIDES, (step.left, step.right), strict=True)]
-        batches.append(_specified_batch(case.plan, simulator.run_batch(*records)))
-        current.append(step)
+    def run(planned: PlannedBatch) -> None:
+        batches.append(_specified_batch(case.plan, simulator.run_batch(planned)))
+        current.append(planned)
 
-    for step in [*case.steps, Restart()]:
+    planned = PlannedBatch()
+    for step, planned_next in zip([*case.steps, Restart()], _planned(case.steps), strict=True):
         if isinstance(step, Data):
-            if step.left or step.right:
-                run(step)
+            planned = planned_next
+            if not planned.is_empty:
+                run(planned)
             continue
         # Spark is told once a phase whether it runs batches without data.
-        ran_without_data = any(not (done.left or done.right) for done in current)
+        ran_without_data = any(done.is_empty for done in current)
         before = isinstance(step, Restart) and step.before_batch_without_data
         waits = not before or ran_without_data
         while waits and simulator.needs_batch_without_data():
-            run(Data())
+            run(replace(planned, left=(), right=()))
         if isinstance(step, Restart) and current:
-            phases.append(Phase(tuple(current), waits))
+            phases.append(Phase(tuple(current), waits, step))
             current = []
-            simulator.restart()
+            simulator.restart(times_lost=step.times_lost)
     return batches, phases
+
+
+def _planned(steps: Sequence[Step]) -> list[PlannedBatch]:
+    """For each step, and for the end, what it reads and which partitions it leaves unread."""
+    numbers = Records()
+    records = [tuple(numbers.of(side, getattr(step, side, ())) for side in SIDES) for step in steps]
+    planned: list[PlannedBatch] = []
+    reached = 0
+    for number, step in enumerate(steps):
+        if isinstance(step, Data):
+            reached = max(reached, _reach(steps, number))
+        rest = records[number + 1 : reached + 1]
+        backlog = [frozenset(r.partition for batch in rest for r in batch[n]) for n in (0, 1)]
+        planned.append(PlannedBatch(*records[number], *backlog))
+    return [*planned, PlannedBatch()]
+
+
+def _reach(steps: Sequence[Step], number: int) -> int:
+    """The last step whose records were there when step `number` was planned."""
+    ahead = getattr(steps[number], "ahead", 0)
+    for later in range(number + 1, len(steps)):
+        if isinstance(steps[later], Idle) or ahead == 0:
+            return later - 1
+        ahead -= isinstance(steps[later], Data)
+    return len(steps) - 1
 
 
 def _specified_batch(plan: JoinPlan, batch: SimulatedBatch) -> Batch:

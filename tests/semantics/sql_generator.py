@@ -27,6 +27,7 @@ COLUMNS = {
     "e": "DATE",
     "t": "TIMESTAMP",
     "v": "TIMESTAMP",
+    "r": "ARRAY<INT>",
 }
 
 _EDGES = {
@@ -65,6 +66,7 @@ VALUES = {
     "STRING": st.one_of(st.sampled_from(_WORDS), st.text("ab%_ 1é", max_size=6)),
     "DATE": st.dates(date(1969, 12, 1), date(2100, 1, 1)),
     "TIMESTAMP": _TIMES,
+    "ARRAY<INT>": st.lists(st.one_of(st.none(), st.integers(-5, 5)), max_size=3),
 }
 
 ROWS = st.lists(
@@ -106,7 +108,7 @@ _TEMPLATES = {
         "endswith({STRING}, {STRING})", "isnan({DOUBLE})", "coalesce({BOOLEAN}, {BOOLEAN})",
         "if({BOOLEAN}, {BOOLEAN}, {BOOLEAN})", "try_cast({STRING} as boolean)",
         "({TIMESTAMP} between {TIMESTAMP} and {TIMESTAMP} + {INTERVAL})",
-        "({INTEGER} = {STRING})", "cast({NUMBER} as boolean)",
+        "({INTEGER} = {STRING})", "cast({NUMBER} as boolean)", "array_contains(r, {SMALL})",
     ],
     "INTEGER": [
         "({INTEGER} + {INTEGER})", "({INTEGER} - {INTEGER})", "({INTEGER} * {INTEGER})",
@@ -122,6 +124,9 @@ _TEMPLATES = {
         "case {INTEGER} when 1 then {INTEGER} else 0 end", "ceil({DOUBLE})", "floor({DOUBLE})",
         "hash({INTEGER}, {STRING}, {DOUBLE})", "hash({DECIMAL}, {DATE}, {TIMESTAMP})",
         "crc32({STRING})", "cast({DECIMAL} as int)", "ceil({INTEGER})",
+        "try_add({INTEGER}, {INTEGER})", "try_subtract({INTEGER}, {INTEGER})",
+        "try_multiply({INTEGER}, {INTEGER})", "try_mod({INTEGER}, {INTEGER})", "size(r)",
+        "r[{SMALL}]", "element_at(r, {SMALL})", "try_element_at(r, {SMALL})",
     ],
     "DOUBLE": [
         "({DOUBLE} + {DOUBLE})", "({DOUBLE} - {NUMBER})", "({DOUBLE} * {DOUBLE})",
@@ -130,7 +135,8 @@ _TEMPLATES = {
         "try_cast({STRING} as double)", "cast({INTEGER} as double)", "cast({DECIMAL} as double)",
         "nanvl({DOUBLE}, {DOUBLE})", "greatest({DOUBLE}, {DOUBLE})", "least({DOUBLE}, {NUMBER})",
         "coalesce({DOUBLE}, {INTEGER})", "if({BOOLEAN}, {DOUBLE}, {INTEGER})",
-        "cast({TIMESTAMP} as double)",
+        "cast({TIMESTAMP} as double)", "try_divide({DOUBLE}, {NUMBER})",
+        "try_divide({INTEGER}, {INTEGER})", "try_add({DOUBLE}, {INTEGER})",
     ],
     "DECIMAL": [
         "({DECIMAL} + {DECIMAL})", "({DECIMAL} - {INTEGER})", "({DECIMAL} * {DECIMAL})",
@@ -139,6 +145,8 @@ _TEMPLATES = {
         "cast({DECIMAL} as decimal(10,1))", "try_cast({STRING} as decimal(6,2))",
         "round({DECIMAL})", "round({DECIMAL}, 1)", "coalesce({DECIMAL}, 0)",
         "greatest({DECIMAL}, {DECIMAL})", "ceil({DECIMAL})", "floor({DECIMAL})",
+        "try_add({DECIMAL}, {DECIMAL})", "try_multiply({DECIMAL}, {DECIMAL})",
+        "try_divide({DECIMAL}, {DECIMAL})", "try_mod({DECIMAL}, {DECIMAL})",
     ],
     "STRING": [
         "lower({STRING})", "upper({STRING})", "trim({STRING})", "ltrim({STRING})",
@@ -152,12 +160,12 @@ _TEMPLATES = {
         "if({BOOLEAN}, {STRING}, {STRING})", "greatest({STRING}, {STRING})",
         "case when {BOOLEAN} then {STRING} else {STRING} end", "cast({INTEGER} as string)",
         "cast({BOOLEAN} as string)", "cast({DATE} as string)", "cast({TIMESTAMP} as string)",
-        "cast({DECIMAL} as string)",
+        "cast({DECIMAL} as string)", "cast({DOUBLE} as string)",
     ],
     "DATE": [
         "date_add({DATE}, {SMALL})", "date_sub({DATE}, {SMALL})", "to_date({TIMESTAMP})",
         "cast({TIMESTAMP} as date)", "try_cast({STRING} as date)", "coalesce({DATE}, {DATE})",
-        "greatest({DATE}, {DATE})",
+        "greatest({DATE}, {DATE})", "try_to_date({STRING})",
     ],
     "TIMESTAMP": [
         "({TIMESTAMP} + {INTERVAL})", "({TIMESTAMP} - {INTERVAL})",
@@ -168,7 +176,8 @@ _TEMPLATES = {
         "date_trunc('MINUTE', {TIMESTAMP})", "date_trunc('DAY', {TIMESTAMP})",
         "timestamp_millis({INTEGER})", "timestamp_seconds({SMALL})",
         "coalesce({TIMESTAMP}, {TIMESTAMP})", "least({TIMESTAMP}, {TIMESTAMP})",
-        "if({BOOLEAN}, {TIMESTAMP}, {DATE})",
+        "if({BOOLEAN}, {TIMESTAMP}, {DATE})", "try_to_timestamp({STRING})",
+        "try_add({TIMESTAMP}, {INTERVAL})", "try_subtract({TIMESTAMP}, {INTERVAL})",
     ],
     "INTERVAL": ["({TIMESTAMP} - {TIMESTAMP})", "({INTERVAL} + {INTERVAL})"],
 }  # fmt: skip

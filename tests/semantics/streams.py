@@ -192,6 +192,7 @@ def _is_record(value: Any) -> bool:
 
 def _runtime_conf() -> dict[str, str]:
     changeable = ("spark.sql.session", "spark.sql.ansi", "spark.sql.mapKey", "spark.sql.streaming")
+    changeable += ("spark.sql.constraintPropagation",)
     kept = {name: value for name, value in tuning.CONF.items() if name.startswith(changeable)}
     return {**tuning.FROZEN_CONF, **kept, "spark.sql.streaming.numRecentProgressUpdates": "100"}
 

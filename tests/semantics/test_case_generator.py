@@ -5,7 +5,7 @@ from collections import Counter
 from hypothesis import HealthCheck, Phase, given, settings
 
 from tests.semantics.case_generator import cases
-from tests.semantics.join_cases import Case, Restart, specified
+from tests.semantics.join_cases import Case, Data, Restart, specified
 
 EXAMPLES = 300
 
@@ -30,11 +30,24 @@ def test_generated_cases_hold_what_joins_get_wrong() -> None:
         seen["evictions"] += any(batch.removed_rows for batch in batches)
         seen["restarts"] += any(isinstance(step, Restart) for step in case.steps)
         seen["bad records"] += any(any(batch.bad_records.values()) for batch in batches)
+        data = [step for step in case.steps if isinstance(step, Data)]
+        seen["backlogs"] += any(step.ahead for step in data)
+        seen["partitions"] += any(
+            '"partition"' in line for d in data for line in [*d.left, *d.right]
+        )
         seen[case.spec["join"]["type"]] += 1
 
     collect()
 
-    for what in ("late rows", "output", "evictions", "restarts", "bad records"):
+    for what in (
+        "late rows",
+        "output",
+        "evictions",
+        "restarts",
+        "bad records",
+        "backlogs",
+        "partitions",
+    ):
         assert seen[what] > seen["cases"] / 20, (what, seen)
     for join_type in ("inner", "left_outer", "right_outer", "full_outer", "left_semi", "left_anti"):
         assert seen[join_type] > seen["cases"] / 50, (join_type, seen)

@@ -8,6 +8,7 @@ from pyspark.sql import SparkSession
 from job.semantics import (
     event_time,
     one_side_joiner,
+    query,
     simulation_plan,
     state_manager_v4,
     watermark_predicates,
@@ -15,6 +16,7 @@ from job.semantics import (
 from job.semantics.event_time import BatchWatermarks
 from tests.semantics import differential
 from tests.semantics.join_cases import STATE_STORES, Case, Data, Idle, Restart
+from tests.semantics.planted_rules import WRONG_RULES
 
 CASES = 300
 SECONDS = 240
@@ -117,22 +119,19 @@ def null_keys_match(monkeypatch):
     )
 
 
-def watermark_kept_over_a_restart_for_each_side(monkeypatch):
+def event_times_lost_by_each_restart(monkeypatch):
+    restart = query.JoinQuery.restart
+    monkeypatch.setattr(
+        query.JoinQuery, "restart", lambda self, **_: restart(self, times_lost=True)
+    )
+
+
+def event_times_kept_by_each_restart(monkeypatch):
     monkeypatch.setattr(event_time.WatermarkTracker, "forget_sides", lambda _: None)
 
 
-def watermark_of_the_faster_side(monkeypatch):
-    monkeypatch.setattr(event_time, "min", max, raising=False)
-
-
-def delay_forgotten(monkeypatch):
-    observe = event_time.WatermarkTracker.observe
-
-    def without_delay(self, side, event_times_us):
-        self.delays_ms = dict.fromkeys(self.delays_ms, 0)
-        observe(self, side, event_times_us)
-
-    monkeypatch.setattr(event_time.WatermarkTracker, "observe", without_delay)
+def filter_of_the_other_side_forgotten(monkeypatch):
+    monkeypatch.setattr(simulation_plan, "mirrored_filters", lambda *_: ())
 
 
 PLANTED = {
@@ -141,19 +140,60 @@ PLANTED = {
     late_rows_judged_one_batch_too_early: "late_rows",
     late_rows_kept_if_at_the_watermark: "late_rows",
     null_keys_match: "output|state_rows",
-    watermark_kept_over_a_restart_for_each_side: "watermark_ms",
-    watermark_of_the_faster_side: "watermark_ms",
-    delay_forgotten: "watermark_ms",
+    event_times_lost_by_each_restart: "watermark_ms",
+    event_times_kept_by_each_restart: "watermark_ms",
+    filter_of_the_other_side_forgotten: "state_rows",
+}
+
+
+RESTARTS = {
+    event_times_lost_by_each_restart: Restart(),
+    event_times_kept_by_each_restart: Restart(times_lost=True),
 }
 
 
 @pytest.mark.parametrize("plant", PLANTED, ids=lambda plant: plant.__name__)
 def test_a_bug_planted_in_the_specification_is_caught(spark: SparkSession, monkeypatch, plant):
     steps = STEPS
-    if plant is watermark_kept_over_a_restart_for_each_side:
+    if plant in RESTARTS:
         ahead = Data([row(9, 15_000)], [row(9, 50_000)])
-        steps = (ahead, Restart(), Data([row(9, 99_000)], []), Data([row(9, 99_000)], []))
+        one_side = Data([row(9, 99_000)], [])
+        steps = (ahead, RESTARTS[plant], one_side, one_side)
+    made = case(steps=steps)
+    if plant is filter_of_the_other_side_forgotten:
+        made.spec["left"]["filter"] = "k <> 2"
     plant(monkeypatch)
 
     with pytest.raises(differential.DifferenceError, match=rf"batch \d+, ({PLANTED[plant]}): "):
-        differential.check(spark, case(steps=steps))
+        differential.check(spark, made)
+
+
+def of_partition(number, *rows):
+    return [json.dumps({"value": each, "partition": number}) for each in rows]
+
+
+# A backlog of two partitions of the left topic: while partition 1 is unread nothing advances; then
+# it is the slowest, until it is read.
+BACKLOG = (
+    Data([row(1, 40_000), row(2, 60_000)], [row(9, 70_000)], ahead=3),
+    Data([row(3, 61_000)]),
+    Data(of_partition(1, row(4, 30_000), row(2, 55_000))),
+    Data([row(5, 90_000), *of_partition(1, row(6, 62_000))], [row(9, 91_000)]),
+    Data([row(7, 91_000)], [row(9, 92_000)]),
+)
+
+
+def test_without_a_wrong_rule_the_backlog_agrees(spark: SparkSession):
+    batches = differential.check(spark, case(steps=BACKLOG))
+
+    watermarks = [0, 0, 0, T + 45_000, T + 80_000, T + 81_000]
+    assert watermarks == [batch.watermark_ms for batch in batches][: len(watermarks)]
+    assert 0 == sum(batch.late_rows for batch in batches)
+
+
+@pytest.mark.parametrize("wrong", WRONG_RULES, ids=lambda rule: rule.__name__)
+def test_a_wrong_rule_in_the_specification_is_caught(spark: SparkSession, monkeypatch, wrong):
+    monkeypatch.setattr(event_time, "watermark_ms", wrong)
+
+    with pytest.raises(differential.DifferenceError, match=r"batch \d+, watermark_ms: "):
+        differential.check(spark, case(steps=BACKLOG))

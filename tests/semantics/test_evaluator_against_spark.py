@@ -2,6 +2,7 @@
 
 import math
 from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal
 
 import pytest
 import sqlglot
@@ -35,6 +36,8 @@ def env_of(row):
 
 
 def _inner(value, kind):
+    if isinstance(value, list):
+        return tuple(value)
     if value is None or kind not in {"DATE", "TIMESTAMP"}:
         return value
     if kind == "DATE":
@@ -49,6 +52,8 @@ def seen(value):
         return (value - EPOCH.date()).days
     if isinstance(value, timedelta):
         return value // timedelta(microseconds=1)
+    if isinstance(value, list | tuple):  # of Spark's a STRUCT is a tuple, an ARRAY a list
+        return tuple(seen(each) for each in value)
     return "NaN" if isinstance(value, float) and math.isnan(value) else value
 
 
@@ -113,3 +118,46 @@ def test_every_error_is_sparks(spark: SparkSession, text, rows):
                 spark_rows(spark, [row], [text]).collect()
             assert str(raised.value.getCondition()).startswith(value.condition)
             return
+
+
+TRIED = [
+    "try_add(i, j)", "try_add(i, 2147483647)", "try_subtract(y, -128)", "try_multiply(n, m)",
+    "try_divide(i, j)", "try_divide(p, q)", "try_divide(x, 0)", "try_mod(i, j)", "try_mod(p, 0)",
+    "try_mod(y, -1)", "try_add(p * p, p)", "try_add(t, interval 1 day)", "try_to_timestamp(s)",
+    "try_to_date(s)", "try_to_date(t)", "try_element_at(r, 2)", "try_element_at(r, -1)",
+    "try_element_at(r, i)", "ceil(-0.5 * y)", "ceil(q - 1)", "- cast(n as decimal(38,9))",
+    "abs(cast(n as decimal(38,9)))", "cast(x as string)", "cast(f as string)",
+    "struct(i, s)", "named_struct('a', i, 'b', struct(s, r))", "struct(i, s).i", "r = r",
+    "struct(i, r) < struct(j, r)", "r <=> array_contains(r, 1)",
+]  # fmt: skip
+
+
+def test_functions_that_do_not_fail_and_nested_values_are_sparks(spark: SparkSession):
+    values = [None, 0, 1, -1, 2, 127, -128]
+    texts = ["2024-02-30", "2024", "x", "", None, "2024-1", "2024-1-1T1:2:3"]
+    rows = [
+        {
+            **dict.fromkeys(COLUMNS),
+            "i": value, "j": other, "y": value, "n": 2**63 - 1 if value == 2 else value,
+            "m": other, "x": None if value is None else value * 1e7, "z": 1.5, "s": text,
+            "f": None if value is None else value / 1000,
+            "p": None if value is None else Decimal(value) / 4,
+            "q": None if other is None else Decimal(other).scaleb(-2),
+            "t": datetime(2024, 1, 31, 5, tzinfo=UTC),
+            "r": None if value is None else [value, None, other][: value % 4],
+        }
+        for value, text in zip(values, texts, strict=True)
+        for other in (None, 0, 3, 2)
+    ]  # fmt: skip
+
+    outcomes = {text: outcome for text in TRIED if (outcome := predicted(text, rows))}
+
+    assert set(TRIED) - set(outcomes) <= {"r <=> array_contains(r, 1)"}
+    fine = {
+        text: values
+        for text, (_, values) in outcomes.items()
+        if not any(isinstance(value, SqlRuntimeError) for value in values)
+    }
+    for index, row in enumerate(spark_rows(spark, rows, list(fine)).collect()):
+        for (text, values), value in zip(fine.items(), row, strict=True):
+            assert (text, rows[index], values[index]) == (text, rows[index], seen(value))

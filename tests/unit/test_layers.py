@@ -16,6 +16,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "redaction": (),
     "join_spec": (
         "durations",
+        "record_rules",
         "value_schema",
         "starts",
         "text",
@@ -32,6 +33,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "plan": (
         "tuning",
         "model",
+        "mirrored",
         "capacity",
         "fingerprint",
         "planner",
@@ -40,6 +42,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
         "explain",
         "validation",
     ),
+    "event_time": ("partitions", "watermark", "fair_reading"),
     "kafka": ("security", "topics", "preflight", "retention", "topic_ids", "broker_watch"),
     "dead_letters": (),
     "semantics": (),

@@ -293,7 +293,7 @@ def test_a_file_that_is_not_utf_8_is_refused(encoding: str, tmp_path: Path) -> N
     spec.write_bytes(f"# größe\n{VALID}".encode(encoding))
     done = CliRunner().invoke(app, ["validate", str(spec)])
 
-    assert 1 == done.exit_code
+    assert 2 == done.exit_code
     assert "is not text in UTF-8" in done.stderr
     assert "Traceback" not in done.output
 

@@ -76,7 +76,7 @@ def test_errors_have_sparks_names(text, condition):
         ("power(x, 2)", "pow"),
         ("round(x)", r"round\(\) of DOUBLE"),
         ("date_format(t, 'yyyy')", "time_to_str|date_format"),
-        ("cast(x as string)", "cast from DOUBLE to STRING"),
+        ("cast(x as decimal(5,2))", "cast from DOUBLE to DECIMAL"),
         ("xxhash64(i)", "xxhash64"),
         ("get_json_object(s, '$.a')", "get_json_object|json_extract"),
         ("i + s", r"INT \+ STRING"),

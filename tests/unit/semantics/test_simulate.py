@@ -311,3 +311,73 @@ def test_idle_after_is_refused_by_name_as_there_is_no_clock():
 
     with pytest.raises(NotExactError, match=r"right\.idle_after"):
         run(made, [row(1, 0)])
+
+
+NESTED = "k INT, t TIMESTAMP, r ARRAY<DOUBLE>, q STRUCT<a: INT, b: STRING>, m MAP<STRING, INT>"
+
+
+@pytest.mark.parametrize(
+    ("key", "left", "right", "matches"),
+    [
+        ("r", [1.0, None], [1, None], True),
+        ("r", [-0.0], [0.0], True),
+        ("r", [1.0], [1.0, None], False),
+        ("r", [], [], True),
+        ("r", None, None, False),
+        ("q", {"a": 1, "b": None}, {"a": 1}, True),
+        ("q", {"a": 1}, {"a": 2}, False),
+        ("q.a", {"a": 1, "b": "x"}, {"a": 1, "b": "y"}, True),
+        ("r[0]", [1.0, 2.0], [1.0], True),
+    ],
+)
+def test_arrays_and_structs_are_keys(key, left, right, matches):
+    sides = {f"{side}__{name}": value for side in ("left", "right") for name, value in
+             {"schema": NESTED, "key": [key]}.items()}  # fmt: skip
+    made = plan(**sides, join__type="inner", output__columns={"r": "left.r", "q": "left.q"})
+    name = key[0]
+
+    batches = run(made, [json.dumps({"t": T, name: left})], [json.dumps({"t": T, name: right})])
+
+    assert matches == bool(batches[0].output)
+
+
+def test_a_nested_value_is_written_as_json():
+    made = plan(left__schema=NESTED, output__columns={"r": "left.r", "q": "left.q", "m": "left.m"})
+    line = f'{{"k": 1, "t": {T}, "r": [1e7, null], "q": {{"b": "x"}}, "m": {{"z": 1}}}}'
+
+    (out,) = run(made, [line], [row(1, 0)])[0].output
+
+    assert '{"r":[1.0E7,null],"q":{"a":null,"b":"x"},"m":{"z":1}}' == out.value
+
+
+@pytest.mark.parametrize(
+    ("changes", "name"),
+    [
+        ({"left__schema": "k INT, t TIMESTAMP, m MAP<INT, INT>"}, "the left side's column m"),
+        ({"left__key": ["m"], "right__key": ["m"]}, "the key .*m.*, a MAP"),
+        ({"left__filter": "record_headers['a'] = 'b'"}, r"left\.record_headers"),
+    ],
+)
+def test_a_type_that_is_not_simulated_is_refused_with_its_place(changes, name):
+    schemas = {"left__schema": NESTED, "right__schema": NESTED}
+
+    with pytest.raises(NotExactError, match=name):
+        run(plan(**{**schemas, "output__columns": {"k": "left.k"}, **changes}), [row(1, 0)])
+
+
+def test_a_row_that_can_match_no_row_by_the_other_sides_filter_is_not_held():
+    made = plan(left__filter="k = 7")
+
+    (batch, *_) = run(made, [row(7, 0), row(8, 0)], [row(7, 0), row(8, 0)])
+
+    assert {"left": 1, "right": 1} == batch.state_rows
+    assert ["fails left.filter", "can match no row"] == [drop.reason for drop in batch.drops]
+
+
+@pytest.mark.parametrize("written", ["-0.5", "-0.1", "0.0"])
+def test_the_ceiling_of_a_number_above_minus_one_is_zero(written):
+    made = plan(output__columns={"c": f"ceil({written} * left.k)"})
+
+    (out,) = run(made, [row(1, 0)], [row(1, 0)])[0].output
+
+    assert '{"c":0}' == out.value

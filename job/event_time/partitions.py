@@ -1,0 +1,137 @@
+"""What a query has read of each partition of both topics, in offsets and in event time. Pure.
+
+Times are milliseconds since 1970. Offsets are the next ones to read, as Kafka counts them.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Self
+
+from job.join_spec.expressions import SIDES, Side
+
+Offsets = Mapping[Side, Mapping[int, int]]
+EventTimes = Mapping[Side, Mapping[int, int]]
+"""Per side and partition the newest event time; partitions without one are missing."""
+
+FORMAT = 1
+
+
+@dataclass(frozen=True)
+class Partition:
+    """One partition after a batch."""
+
+    next_offset: int
+    """The first offset that the batch did not read."""
+    latest_offset: int
+    """End of the partition when the batch was planned."""
+    event_time_ms: int | None = None
+    """Newest event time of a readable record read so far. None: no such record is known."""
+
+    @property
+    def has_backlog(self) -> bool:
+        return self.next_offset < self.latest_offset
+
+
+@dataclass(frozen=True)
+class Partitions:
+    """The partitions of both sides after a batch."""
+
+    left: Mapping[int, Partition]
+    right: Mapping[int, Partition]
+
+    @classmethod
+    def none(cls) -> Self:
+        return cls({}, {})
+
+    def side(self, side: Side) -> Mapping[int, Partition]:
+        return self.left if side == "left" else self.right
+
+    @property
+    def event_times(self) -> EventTimes:
+        return {
+            side: {
+                number: partition.event_time_ms
+                for number, partition in self.side(side).items()
+                if partition.event_time_ms is not None
+            }
+            for side in SIDES
+        }
+
+    def after_batch(self, next_offsets: Offsets, latest: Offsets, newest: EventTimes) -> Self:
+        """The partitions after one more batch.
+
+        `next_offsets`, `latest`: of every partition of the batch's plan. `newest`: the newest event
+        time that the batch has read of a partition.
+        """
+        left, right = (
+            {
+                number: Partition(
+                    next_offset,
+                    latest[side].get(number, next_offset),
+                    _newer(self._event_time(side, number), newest[side].get(number)),
+                )
+                for number, next_offset in next_offsets[side].items()
+            }
+            for side in SIDES
+        )
+        return replace(self, left=left, right=right)
+
+    def _event_time(self, side: Side, number: int) -> int | None:
+        partition = self.side(side).get(number)
+        return None if partition is None else partition.event_time_ms
+
+    def advance_ms(self, before: "Partitions") -> int:
+        """The longest way that one partition's event time went since `before`."""
+        ways = [
+            newest - before.event_times[side][number]
+            for side in SIDES
+            for number, newest in self.event_times[side].items()
+            if number in before.event_times[side]
+        ]
+        return max(ways, default=0)
+
+    def document(self) -> dict[str, Any]:
+        """The JSON document that `from_document` reads."""
+        return {
+            "format": FORMAT,
+            **{
+                side: {
+                    str(number): {
+                        "offset": partition.next_offset,
+                        "event_time_ms": partition.event_time_ms,
+                    }
+                    for number, partition in self.side(side).items()
+                    if partition.event_time_ms is not None
+                }
+                for side in SIDES
+            },
+        }
+
+    @classmethod
+    def from_document(cls, document: Mapping[str, Any] | None, read: Offsets | None) -> Self:
+        """The partitions of a query that starts again from the offsets `read`.
+
+        An entry of `document` counts only if the checkpoint has read as far as the entry: the
+        document may be older than the checkpoint, which makes its times lower bounds, but its times
+        must not come from a batch that the checkpoint does not contain. A document of another
+        format is ignored. A partition of `read` without an entry has no known event time.
+        """
+        known = document if document is not None and document.get("format") == FORMAT else {}
+        left, right = (
+            {
+                number: Partition(
+                    offset, offset, _event_time(known.get(side, {}).get(str(number)), offset)
+                )
+                for number, offset in (read or {}).get(side, {}).items()
+            }
+            for side in SIDES
+        )
+        return cls(left, right)
+
+
+def _event_time(entry: Mapping[str, int] | None, read_up_to: int) -> int | None:
+    return None if entry is None or entry["offset"] > read_up_to else entry["event_time_ms"]
+
+
+def _newer(one: int | None, other: int | None) -> int | None:
+    return max((time for time in (one, other) if time is not None), default=None)

@@ -1,0 +1,51 @@
+"""The watermark that the partitions of both topics allow. Pure.
+
+    event time of a side = the smallest newest event time of its partitions with a backlog;
+                           with no backlog in any of them, the newest of all its partitions
+    watermark            = the smaller of  event time - watermark_delay  of the two sides
+
+A partition with a backlog holds the watermark back because its unread records may be as old as the
+newest one already read. A partition that is read to its end holds nothing back. A partition with a
+backlog and no known event time stops its side. The watermark never goes back.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from job.event_time.partitions import Partition, Partitions
+from job.join_spec.expressions import SIDES, Side
+
+
+@dataclass(frozen=True)
+class SideEventTime:
+    ms: int | None
+    """None: the side does not let the watermark advance."""
+    held_back_by: int | None = None
+    """The partition that decides. None: the side has no backlog."""
+
+
+def side_event_time(partitions: Mapping[int, Partition]) -> SideEventTime:
+    behind = {number: each for number, each in partitions.items() if each.has_backlog}
+    for number, partition in behind.items():
+        if partition.event_time_ms is None:
+            return SideEventTime(None, number)
+    times = {
+        number: each.event_time_ms
+        for number, each in (behind or partitions).items()
+        if each.event_time_ms is not None
+    }
+    if not behind:
+        return SideEventTime(max(times.values(), default=None))
+    slowest = min(times, key=lambda number: times[number])
+    return SideEventTime(times[slowest], slowest)
+
+
+def watermark_ms(partitions: Partitions, delay_ms: Mapping[Side, int]) -> int | None:
+    """None: a side does not let the watermark advance."""
+    watermarks = []
+    for side in SIDES:
+        event_time = side_event_time(partitions.side(side)).ms
+        if event_time is None:
+            return None
+        watermarks.append(event_time - delay_ms[side])
+    return min(watermarks)

@@ -1,0 +1,96 @@
+"""Filters on a key column that also hold for the other side: rows that fail them can match no row.
+
+Spark infers such filters by itself, by rules of its optimizer that no specification can follow: how
+many rows are in state would be known to Spark alone. So the plan switches that off
+(spark.sql.constraintPropagation.enabled) and says here which filters apply to both sides.
+"""
+
+from collections.abc import Iterator
+
+from sqlglot import exp
+
+from job.join_spec.expressions import Expression, Side
+from job.join_spec.model import JoinType
+from job.plan.model import JoinPlan
+
+# The sides whose rows are of no use without a match: only these may lose rows.
+_NEEDS_A_MATCH: dict[JoinType, frozenset[Side]] = {
+    JoinType.INNER: frozenset({"left", "right"}),
+    JoinType.LEFT_SEMI: frozenset({"left", "right"}),
+    JoinType.LEFT_OUTER: frozenset({"right"}),
+    JoinType.LEFT_ANTI: frozenset({"right"}),
+    JoinType.RIGHT_OUTER: frozenset({"left"}),
+    JoinType.FULL_OUTER: frozenset(),
+}
+
+_COMPARISONS = (exp.EQ, exp.NEQ, exp.LT, exp.LTE, exp.GT, exp.GTE)
+_NUMBERS = ("TINYINT", "SMALLINT", "INT", "BIGINT", "FLOAT", "DOUBLE", "DECIMAL")
+
+
+def mirrored_filters(plan: JoinPlan, side: Side) -> tuple[Expression, ...]:
+    """Conditions on rows of `side` that follow from the other side's filter and from `condition`.
+
+    Taken from comparisons of one plain key column with literals, such as `k = 7`, `k IN (1, 2)`,
+    `k BETWEEN 1 AND 5`: they cannot fail on any row.
+    """
+    if side not in _NEEDS_A_MATCH[plan.join_type]:
+        return ()
+    other: Side = "right" if side == "left" else "left"
+    columns = dict(_paired_columns(plan, other, side))
+    written = [plan.side(other).filter, plan.condition]
+    conjuncts = [part for each in written if each for part in each.conjuncts]
+    return tuple(
+        _renamed(part, side, columns[name])
+        for part in conjuncts
+        for name in _compared_column(plan, other, part)
+        if name in columns
+    )
+
+
+def _paired_columns(plan: JoinPlan, source: Side, target: Side) -> Iterator[tuple[str, str]]:
+    """Key columns of `source` with the column of `target` that equals them in each match."""
+    for one, other in zip(plan.side(source).key, plan.side(target).key, strict=True):
+        if isinstance(one.tree, exp.Column) and isinstance(other.tree, exp.Column):
+            yield one.tree.name, other.tree.name
+
+
+def _compared_column(plan: JoinPlan, side: Side, part: Expression) -> Iterator[str]:
+    """The one column that `part` compares with literals; none where it is more than that."""
+    if len(part.columns) != 1 or part.sides != {side}:
+        return
+    ((_, name),) = part.columns
+    column = plan.side(side).schema.column(name)
+    if column is not None and _is_comparison(part.tree, column.type):
+        yield name
+
+
+def _is_comparison(tree: exp.Expr, kind: str) -> bool:
+    """Whether `tree` compares its column, of type `kind`, with literals of the same sort."""
+    if isinstance(tree, exp.In):
+        operands = [tree.this, *tree.expressions]
+        return not tree.args.get("query") and _are_operands(operands, kind)
+    if isinstance(tree, exp.Between):
+        return _are_operands([tree.this, tree.args["low"], tree.args["high"]], kind)
+    if isinstance(tree, _COMPARISONS):
+        return _are_operands([tree.this, tree.expression], kind)
+    return False
+
+
+def _are_operands(trees: list[exp.Expr], kind: str) -> bool:
+    return all(isinstance(tree, exp.Column) or _is_literal(tree, kind) for tree in trees)
+
+
+def _is_literal(tree: exp.Expr, kind: str) -> bool:
+    if isinstance(tree, exp.Neg):
+        return isinstance(tree.this, exp.Literal) and _is_literal(tree.this, kind)
+    if isinstance(tree, exp.Literal):
+        return kind == "STRING" if tree.is_string else kind.startswith(_NUMBERS)
+    return False
+
+
+def _renamed(part: Expression, side: Side, name: str) -> Expression:
+    tree = part.tree.copy()
+    root = exp.paren(tree)
+    for column in list(root.find_all(exp.Column)):
+        column.replace(exp.column(exp.to_identifier(name, quoted=True), table=side))
+    return Expression(root.this.sql(dialect="spark"), root.this)

@@ -1,0 +1,164 @@
+"""The JSON value of a record as Jackson reads it, with Jackson's limits.
+
+Numbers keep their text, objects keep all their members in order. What Jackson refuses is no
+document: numbers, names and nesting beyond its StreamReadConstraints among it.
+"""
+
+import json
+import re
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TypeAlias
+
+from job.join_spec.record_rules import BRACES_MEET, JSON_WHITESPACE
+
+NUMBER_DIGITS_MAX = 1_000
+NAME_CHARS_MAX = 50_000
+"""In UTF-16 units."""
+DEPTH_MAX = 1_000
+
+_STRING = re.compile(r'"(?:[^"\\]|\\.)*"?', re.DOTALL)
+_NUMBER = re.compile(r"-?([0-9]+)(?:\.([0-9]+))?(?:[eE][+-]?([0-9]+))?")
+_SURROGATE = re.compile("[\ud800-\udfff]")
+_FRAMES_PER_LEVEL = 4
+
+
+class Number(str):
+    """A number as it was written: Spark reads it by the declared type."""
+
+    __slots__ = ()
+
+
+class Members(tuple[tuple[str, "Json"], ...]):
+    """The members of an object. A name may occur more than once."""
+
+    __slots__ = ()
+
+
+Json: TypeAlias = bool | str | Number | list["Json"] | Members | None
+
+
+def document(value: str | bytes) -> Members | None:
+    """The one JSON object that `value` is; None where it is none.
+
+    from_json reads the first document; what follows is seen only where two braces meet.
+    """
+    try:
+        text = value.decode() if isinstance(value, bytes) else value
+        depth = _depth(text)
+        if depth > DEPTH_MAX:
+            return None
+        start = len(text) - len(text.lstrip(JSON_WHITESPACE))
+        with room_for(depth):
+            found, end = _DECODER.raw_decode(text, start)
+    except ValueError:
+        return None
+    rest = text[end:].strip(JSON_WHITESPACE)
+    if rest and (not rest.endswith("}") or any(pair in text for pair in BRACES_MEET)):
+        return None
+    return found if isinstance(found, Members) else None
+
+
+def has_a_name_twice(value: Json) -> bool:
+    """Whether an object in `value` has two members of one name, which try_parse_json refuses."""
+    waiting: list[Json] = [value]
+    while waiting:
+        each = waiting.pop()
+        if isinstance(each, Members):
+            if len({name for name, _ in each}) < len(each):
+                return True
+            waiting += [member for _, member in each]
+        elif isinstance(each, list):
+            waiting += each
+    return False
+
+
+def compact_text(value: Json) -> str:
+    """`value` as JSON without blanks, numbers as written."""
+    if isinstance(value, Members):
+        return "{" + ",".join(f"{string_text(n)}:{compact_text(v)}" for n, v in value) + "}"
+    if isinstance(value, list):
+        return "[" + ",".join(compact_text(element) for element in value) + "]"
+    if isinstance(value, str):
+        return str(value) if isinstance(value, Number) else string_text(value)
+    return json.dumps(value)
+
+
+def string_text(text: str) -> str:
+    """A JSON string as Jackson writes it: control characters in upper-case hexadecimal."""
+    body = json.dumps(text, ensure_ascii=False)
+    body = re.sub(r"\\u[0-9a-f]{4}", lambda match: rf"\u{match[0][2:].upper()}", body)
+    return _SURROGATE.sub(lambda match: f"\\u{ord(match[0]):04X}", body)
+
+
+def without_lone_surrogates(text: str) -> str:
+    """As Java encodes text in UTF-8: half a surrogate pair becomes a question mark."""
+    return _SURROGATE.sub("?", text)
+
+
+def any_json(text: str) -> Json:
+    """`text` as JSON without Jackson's limits. ValueError where it is no JSON."""
+    with room_for(_depth(text)):
+        found: Json = _UNLIMITED.decode(text)
+        return found
+
+
+@contextmanager
+def room_for(depth: int) -> Iterator[None]:
+    """Lets Python recurse `depth` levels of JSON deep; its own limit is of that size, too."""
+    before = sys.getrecursionlimit()
+    if depth * _FRAMES_PER_LEVEL < before // 2:
+        yield
+        return
+    sys.setrecursionlimit(before + depth * _FRAMES_PER_LEVEL)
+    try:
+        yield
+    finally:
+        sys.setrecursionlimit(before)
+
+
+def _depth(text: str) -> int:
+    depth = deepest = 0
+    for bracket in re.findall(r"[\[\]{}]", _STRING.sub("", text)):
+        depth += 1 if bracket in "[{" else -1
+        deepest = max(deepest, depth)
+    return deepest
+
+
+def _number(text: str) -> Number:
+    match = _NUMBER.fullmatch(text)
+    if match is None:
+        raise ValueError(f"{text} is not a JSON number")
+    whole, fraction, exponent = (part or "" for part in match.groups())
+    # Jackson does not count a zero before the point, or before the exponent.
+    uncounted = whole == "0" and bool(fraction) != bool(exponent)
+    if len(whole) - uncounted + len(fraction) + len(exponent) > NUMBER_DIGITS_MAX:
+        raise ValueError("a number with too many digits")
+    return Number(text)
+
+
+def _no_constant(name: str) -> object:
+    raise ValueError(f"{name} is not JSON")
+
+
+def _members(pairs: list[tuple[str, Json]]) -> Members:
+    for name, _ in pairs:
+        if len(name) > NAME_CHARS_MAX // 2 and _utf16_units(name) > NAME_CHARS_MAX:
+            raise ValueError("a member's name is too long")
+    return Members(pairs)
+
+
+def _utf16_units(text: str) -> int:
+    return len(text.encode("utf-16-le", "surrogatepass")) // 2
+
+
+_DECODER = json.JSONDecoder(
+    parse_int=_number,
+    parse_float=_number,
+    parse_constant=_no_constant,
+    object_pairs_hook=_members,
+)
+_UNLIMITED = json.JSONDecoder(
+    parse_int=Number, parse_float=Number, parse_constant=Number, object_pairs_hook=Members
+)

@@ -1,0 +1,178 @@
+"""From a JSON value to the value of a column of some type, as Spark's from_json reads it."""
+
+import base64
+import re
+from collections.abc import Callable, Mapping
+from decimal import Decimal, InvalidOperation
+
+from job.semantics.json_document import (
+    DEPTH_MAX,
+    Json,
+    Members,
+    Number,
+    compact_text,
+    room_for,
+    without_lone_surrogates,
+)
+from job.semantics.sql_cast import NUMBER, fit, float32_of
+from job.semantics.sql_types import INT_RANGES, NotExactError, SqlRuntimeError, SqlType, Value
+from job.semantics.time_text import date_of
+
+Read = Callable[[Json], Value]
+
+
+class MismatchError(ValueError):
+    """A JSON value that is not of the declared type."""
+
+
+def reader(kind: SqlType) -> Read:
+    """The function that reads a JSON value as `kind`; it raises MismatchError. null is null."""
+    read = _reader(kind)
+    return lambda raw: None if raw is None else read(raw)
+
+
+def _reader(kind: SqlType) -> Read:
+    if kind.name == "ARRAY" and kind.element is not None:
+        return _array(reader(kind.element))
+    if kind.name == "MAP" and kind.element is not None:
+        return _map(reader(kind.element))
+    if kind.name == "STRUCT":
+        return _struct({name: reader(field) for name, field in kind.fields})
+    if kind.is_integral:
+        return lambda raw: _integer(raw, kind)
+    if kind.is_decimal:
+        return lambda raw: _decimal(raw, kind)
+    return _SCALARS[kind.name]
+
+
+def _array(element: Read) -> Read:
+    def read(raw: Json) -> Value:
+        if not isinstance(raw, list):
+            raise MismatchError
+        return tuple(element(each) for each in raw)
+
+    return read
+
+
+def _map(element: Read) -> Read:
+    """A name that occurs twice is in the map twice."""
+
+    def read(raw: Json) -> Value:
+        if not isinstance(raw, Members):
+            raise MismatchError
+        return tuple((without_lone_surrogates(name), element(value)) for name, value in raw)
+
+    return read
+
+
+def _struct(fields: Mapping[str, Read]) -> Read:
+    def read(raw: Json) -> Value:
+        if not isinstance(raw, Members):
+            raise MismatchError
+        return tuple(members_read(raw, fields).values())
+
+    return read
+
+
+def members_read(members: Members, fields: Mapping[str, Read]) -> dict[str, Value]:
+    """The value of each field. Of a name that occurs twice all are read and the last one counts."""
+    values: dict[str, Value] = dict.fromkeys(fields)
+    for name, raw in members:
+        if name in fields:
+            values[name] = fields[name](raw)
+    return values
+
+
+def _boolean(raw: Json) -> Value:
+    if not isinstance(raw, bool):
+        raise MismatchError
+    return raw
+
+
+def _integer(raw: Json, kind: SqlType) -> Value:
+    low, high = INT_RANGES[kind.name]
+    if kind.name == "TINYINT":
+        high = 255  # Jackson also takes an unsigned byte, and Spark 4.3.0 keeps its bits
+    if not isinstance(raw, Number) or set(raw) & set(".eE") or not low <= int(raw) <= high:
+        raise MismatchError
+    value = int(raw)
+    return value - 256 if kind.name == "TINYINT" and value > 127 else value
+
+
+def _number(raw: Json) -> str:
+    if not isinstance(raw, Number):
+        raise MismatchError
+    # Jackson reads a whole number as an integer, which has no negative zero.
+    return "0" if raw == "-0" else raw
+
+
+_BIG_DECIMAL_EXPONENT_MAX = 2**31 - 1
+
+
+def _decimal(raw: Json, kind: SqlType) -> Value:
+    """A number, or a string that holds one."""
+    if isinstance(raw, bool) or not isinstance(raw, str):
+        raise MismatchError
+    text = raw.replace(",", "")
+    match = NUMBER.fullmatch(text)
+    if match is None or abs(int((match[2] or "e0")[1:])) > _BIG_DECIMAL_EXPONENT_MAX:
+        raise MismatchError
+    try:
+        return fit(Decimal(text), kind)
+    except (InvalidOperation, SqlRuntimeError) as error:
+        raise MismatchError from error
+
+
+def text_of(raw: Json) -> str:
+    """As a STRING column reads it: a string; of all else its JSON."""
+    if isinstance(raw, str):
+        return without_lone_surrogates(raw)
+    with room_for(DEPTH_MAX):
+        return compact_text(raw)
+
+
+_BASE64_CHAR = "[A-Za-z0-9+/]"
+_BASE64_QUARTET = re.compile(
+    rf"[\x00-\x20]*({_BASE64_CHAR}{{2}}(?:{_BASE64_CHAR}{{2}}|{_BASE64_CHAR}=|==))"
+)
+
+
+def _bytes(raw: Json) -> Value:
+    """Base64 as Jackson reads it: blanks between the groups of four, padding at the end of any."""
+    if not isinstance(raw, str) or isinstance(raw, Number):
+        raise MismatchError
+    decoded, end = b"", 0
+    while match := _BASE64_QUARTET.match(raw, end):
+        decoded += base64.b64decode(match[1])
+        end = match.end()
+    if raw[end:].strip("".join(map(chr, range(33)))):
+        raise MismatchError
+    return decoded
+
+
+_DAYS = re.compile(r"[+-]?\d{1,10}")
+_GREGORIAN_SINCE = -141_427  # 1582-10-15
+
+
+def _date(raw: Json) -> Value:
+    """A date, or a number of days from 1970 in quotes, as Spark 1.5 wrote dates."""
+    if not isinstance(raw, str) or isinstance(raw, Number):
+        raise MismatchError
+    days = date_of(raw)
+    if days is None and _DAYS.fullmatch(raw):
+        days = int(raw)
+        if days < _GREGORIAN_SINCE:
+            raise NotExactError(f"the date {raw!r}, days of the Julian calendar")
+    if days is None or days > INT_RANGES["INT"][1]:
+        raise MismatchError
+    return days
+
+
+_SCALARS: Mapping[str, Read] = {
+    "BOOLEAN": _boolean,
+    "FLOAT": lambda raw: float32_of(_number(raw)),
+    "DOUBLE": lambda raw: float(_number(raw)),
+    "STRING": text_of,
+    "BINARY": _bytes,
+    "DATE": _date,
+}

@@ -1,0 +1,76 @@
+"""Literals of Spark SQL: numbers, text, timestamps, dates and intervals."""
+
+from decimal import Decimal
+
+from sqlglot import exp
+
+from job.semantics.compiled import Compiled, strict
+from job.semantics.intervals import interval
+from job.semantics.sql_cast import cast
+from job.semantics.sql_types import (
+    BIGINT,
+    DATE,
+    DAY_TIME,
+    DOUBLE,
+    INT,
+    INT_RANGES,
+    STRING,
+    TIMESTAMP,
+    YEAR_MONTH,
+    NotExactError,
+    SqlType,
+    Value,
+    decimal_type,
+)
+from job.semantics.time_text import date_of, timestamp_of
+
+
+def constant(kind: SqlType, value: Value) -> Compiled:
+    literal = value if kind.is_integral else None
+    return Compiled(kind, lambda _: value, literal)
+
+
+def literal(node: exp.Expr) -> Compiled:
+    return constant(STRING, node.name) if node.args.get("is_string") else number(node.name)
+
+
+def number(text: str) -> Compiled:
+    """1 is an INT, 3000000000 a BIGINT, 1.5 a DECIMAL(2,1), 1e3 a DOUBLE."""
+    if "e" in text.lower():
+        return constant(DOUBLE, float(text))
+    if "." in text:
+        value = Decimal(text)
+        digits = value.as_tuple()
+        scale = -int(digits.exponent)
+        precision = max(len(digits.digits), scale)
+        if precision > 38:
+            raise NotExactError(f"the number {text}")
+        return Compiled(decimal_type(precision, scale), lambda _: value)
+    number = int(text)
+    for kind in (INT, BIGINT):
+        low, high = INT_RANGES[kind.name]
+        if low <= number <= high:
+            return constant(kind, number)
+    return Compiled(decimal_type(len(str(abs(number))), 0), lambda _: Decimal(number))
+
+
+def typed_literal(text: str, target: SqlType) -> Compiled:
+    """TIMESTAMP'…' and DATE'…', and CAST('…' AS …), which is the same."""
+    parse = {TIMESTAMP: timestamp_of, DATE: date_of}.get(target)
+    if parse is None:
+        return strict(cast(STRING, target), target, constant(STRING, text))
+    value = parse(text)
+    if value is None:
+        raise NotExactError(f"{target}'{text}', which is none")
+    return constant(target, value)
+
+
+def interval_literal(node: exp.Expr) -> Compiled:
+    assert isinstance(node, exp.Interval)
+    try:
+        length = interval(node)
+    except ValueError as error:
+        raise NotExactError(str(error)) from error
+    if length.months:
+        return Compiled(YEAR_MONTH, lambda _: length.months)
+    return Compiled(DAY_TIME, lambda _: length.micros)

@@ -1,0 +1,181 @@
+"""A catch-up gives the same results in whatever batches and order the partitions are read.
+
+The condition is that no record is behind the newest earlier record of its own partition by
+`watermark_delay` or more. Exactly the delay behind is late: Spark drops `event time <= watermark`.
+"""
+
+import json
+from collections import Counter
+from random import Random
+
+import pytest
+
+from job.join_spec.durations import milliseconds
+from job.join_spec.expressions import SIDES, Side
+from job.join_spec.model import spec_from_document
+from job.plan.model import JoinPlan
+from job.plan.planner import join_plan
+from job.semantics import event_time
+from job.semantics.backlog import PlannedBatch
+from job.semantics.json_records import InputRecord
+from job.semantics.simulate import SimulatedBatch, Simulator
+from job.semantics.simulation_plan import simulation_plan
+from tests.semantics.planted_rules import WRONG_RULES, Rule
+from tests.semantics.reading_orders import (
+    Reading,
+    Topics,
+    arrivals,
+    falling_behind,
+    in_one_batch,
+    live,
+    reading,
+    topics,
+)
+
+T = 1_700_000_000_000
+EXAMPLES = 60
+JOIN_TYPES = ["inner", "left_outer", "right_outer", "full_outer", "left_semi", "left_anti"]
+BOUNDS = [
+    {"match_window": {"before": "0 s", "after": "5 s"}},
+    {"match_window": {"before": "10 s", "after": "-2500 ms"}},
+    {"match_window": {"before": "30 s", "after": "30 s"}},
+    {"window": "5 seconds"},
+    {"window": "1 minute"},
+    {"event_time_in_key": True},
+]
+DELAYS = ["1 millisecond", "2500 milliseconds", "10 seconds"]
+
+
+def plan(join_type: str, bound: dict, left_delay: str, right_delay: str) -> JoinPlan:
+    key = ["k", "t"] if "event_time_in_key" in bound else ["k"]
+    side = {"schema": "k INT, t TIMESTAMP, v INT", "key": key, "event_time": "t"}
+    in_key = bound == {"event_time_in_key": True}
+    document = {
+        "name": "read",
+        "kafka": {"bootstrap_servers": "localhost:9092"},
+        "left": {"topic": "l", **side, "watermark_delay": left_delay},
+        "right": {"topic": "r", **side, "watermark_delay": right_delay, "filter": "v > 0"},
+        "join": {"type": join_type, **({} if in_key else bound)},
+        "output": {"topic": "o", "columns": {"v": "left.v"}, "delivery": "at_least_once"},
+        "checkpoint": "./checkpoint",
+        "on_bad_record": "drop",
+    }
+    return join_plan(spec_from_document(document), state_partitions=1)
+
+
+def some_plan(join_type: str, random: Random) -> JoinPlan:
+    return plan(join_type, random.choice(BOUNDS), random.choice(DELAYS), random.choice(DELAYS))
+
+
+def delays_of(made: JoinPlan) -> dict[Side, int]:
+    return {side: milliseconds(made.side(side).watermark_delay) for side in SIDES}
+
+
+def catch_up(join_type: str, random: Random) -> tuple[JoinPlan, Topics, Reading]:
+    made = some_plan(join_type, random)
+    read = topics(random, T, delays_of(made))
+    return made, read, reading(random, read)
+
+
+def run(made: JoinPlan, order: Reading) -> list[SimulatedBatch]:
+    """All batches, then a row far ahead on both sides, and what it still lets go."""
+    simulator = Simulator(simulation_plan(made))
+    ran: list[SimulatedBatch] = []
+    for number, batch in enumerate(order.batches):
+        ran.append(simulator.run_batch(batch))
+        if number in order.restarts:
+            simulator.restart(times_lost=order.restarts[number])
+    closing = InputRecord(json.dumps({"k": 9, "t": T + 10**9}), offset=10**6)
+    ran.append(simulator.run_batch(PlannedBatch([closing], [closing])))
+    while simulator.needs_batch_without_data():
+        ran.append(simulator.run_batch(PlannedBatch()))
+    return ran
+
+
+def results(made: JoinPlan, ran: list[SimulatedBatch]) -> Counter[tuple[int | None, int | None]]:
+    """Offsets of the left and the right record; a semi join shows no right one."""
+    shows_right = made.join_type.shows_right
+    return Counter(
+        (out.left and out.left.offset, out.right.offset if out.right and shows_right else None)
+        for batch in ran
+        for out in batch.output
+    )
+
+
+def late(ran: list[SimulatedBatch]) -> list[InputRecord]:
+    return [drop.record for batch in ran for drop in batch.drops if drop.reason == "late"]
+
+
+def check(made: JoinPlan, read: Topics, order: Reading) -> list[SimulatedBatch]:
+    """Against all records in one batch, which no watermark touches."""
+    expected, ran = run(made, in_one_batch(read)), run(made, order)
+
+    assert [] == late(ran)
+    assert results(made, expected) == results(made, ran)
+    return ran
+
+
+def search(join_type: str) -> Counter[str]:
+    """Checks generated catch-ups of one join type; counts what they hold."""
+    seen: Counter[str] = Counter()
+    for seed in range(EXAMPLES):
+        made, read, order = catch_up(join_type, Random(seed))
+        try:
+            ran = check(made, read, order)
+        except AssertionError as error:
+            raise AssertionError(f"seed {seed}: {made.left}, {made.on}\n{read}\n{order}") from error
+        before_the_end = ran[: len(order.batches)]
+        seen["output"] += any(batch.output for batch in before_the_end)
+        seen["held back"] += any(batch.held_back_by for batch in ran)
+        removed = sum(batch.metrics.num_removed_state_rows for batch in before_the_end)
+        seen["removed before the end"] += removed > 0
+    return seen
+
+
+@pytest.mark.parametrize("join_type", JOIN_TYPES)
+def test_a_catch_up_gives_the_same_results_in_every_reading_order(join_type: str) -> None:
+    seen = search(join_type)
+
+    for what in ("output", "held back", "removed before the end"):
+        assert seen[what] > EXAMPLES / 10, (what, seen)
+
+
+@pytest.mark.parametrize("join_type", JOIN_TYPES)
+def test_a_reading_that_falls_behind_gives_what_the_live_join_gives(join_type: str) -> None:
+    """No row is late because of the order in which it is read: each is in order on arrival."""
+    held_back = 0
+    for seed in range(EXAMPLES):
+        random = Random(seed)
+        made = some_plan(join_type, random)
+        arrived = arrivals(random, T, delays_of(made))
+        expected, ran = run(made, live(arrived)), run(made, falling_behind(random, arrived))
+
+        assert [] == late(expected) == late(ran), seed
+        assert results(made, expected) == results(made, ran), seed
+        held_back += any(batch.held_back_by for batch in ran)
+    assert held_back > EXAMPLES / 10
+
+
+@pytest.mark.parametrize("wrong", WRONG_RULES, ids=lambda rule: rule.__name__)
+def test_a_wrong_rule_loses_rows(monkeypatch: pytest.MonkeyPatch, wrong: Rule) -> None:
+    monkeypatch.setattr(event_time, "watermark_ms", wrong)
+
+    with pytest.raises(AssertionError, match="seed"):
+        search("left_outer")
+
+
+@pytest.mark.parametrize(("behind_ms", "count"), [(9_999, 0), (10_000, 1)])
+def test_exactly_the_delay_behind_its_own_partition_is_late(behind_ms: int, count: int) -> None:
+    """Once a batch has passed between: Spark drops `event time <= watermark` of the one before."""
+    made = plan("left_outer", BOUNDS[0], "10 seconds", "10 seconds")
+    newest, behind = (
+        InputRecord(json.dumps({"k": 1, "t": at, "v": 1}), offset)
+        for offset, at in enumerate((T, T - behind_ms))
+    )
+    simulator = Simulator(simulation_plan(made))
+
+    simulator.run_batch(PlannedBatch([newest], [newest], [0], [0]))
+    simulator.run_batch(PlannedBatch([], [], [0], [0]))
+    batch = simulator.run_batch(PlannedBatch([behind], []))
+
+    assert count == batch.metrics.num_dropped_by_watermark
