@@ -20,8 +20,8 @@ from job.plan.model import JoinPlan
 from job.plan.planner import join_plan
 from job.protocol.answers import FieldProblem, FrozenChange, ValidationAnswer
 
-# A spec of 64 kB needs 100 MB; Python itself maps 200 MB.
-_MEMORY_BYTES_MAX = 1024 * 1024 * 1024
+# The specs of 64 kB that cost most need 90 MB of address space, Python's included.
+_MEMORY_BYTES_MAX = 512 * 1024 * 1024
 # The query's batches come first.
 _NICENESS = 10
 

@@ -233,6 +233,18 @@ def test_a_spec_is_judged_against_the_checkpoint_at_work(sidecar: httpx.Client, 
     assert "left" in {problem["field"] for problem in wrong["problems"]}
 
 
+def test_a_yaml_bomb_and_a_foreign_web_page_cost_the_job_nothing(sidecar: httpx.Client) -> None:
+    bomb = "a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n" + "".join(
+        f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]\n" for n in range(1, 12)
+    )
+    plain = {"content-type": "text/plain"}
+    foreign = {**plain, "origin": "https://evil.example"}
+
+    assert 403 == sidecar.post("/v1/validate", content=bomb, headers=foreign).status_code
+    [refused] = sidecar.post("/v1/validate", content=bomb, headers=plain).json()["problems"]
+    assert "expands to more than 100,000 values" in refused["message"]
+
+
 def looked_up(sidecar: httpx.Client, url: str) -> dict[str, Any]:
     answer = sidecar.get(url)
     assert 200 == answer.status_code, answer.text

@@ -79,7 +79,9 @@ def valid_documents() -> list[dict[str, Any]]:
     outer["join"] = {"type": "full_outer", "window": "10 minutes"}
     outer["left"]["idle_after"] = "1 minute"
     outer["tests"] = [{"name": "one", "left": [{"ad_id": 1}], "right": [], "output": []}]
-    return [deepcopy(BASE), example, secured, nested, dead, outer]
+    avro = {**deepcopy(BASE), "schema_registry": {"url": "http://localhost:8081"}}
+    avro["left"] |= {"format": "avro", "subject": "impressions-value", "expected_rate": 10}
+    return [deepcopy(BASE), example, secured, nested, dead, outer, avro]
 
 
 def mutated_specs(seed: int, count: int) -> Iterator[str]:
@@ -158,7 +160,7 @@ def _mutated_value(chance: random.Random, text: str, parts: tuple[Any, ...]) -> 
 
 
 def _dumped(document: dict[str, Any]) -> str:
-    return yaml.dump(document, sort_keys=False, allow_unicode=True)
+    return yaml.dump(document, Dumper=yaml.CSafeDumper, sort_keys=False, allow_unicode=True)
 
 
 def _paths(value: Any, path: Path_ = (), depth: int = 0) -> Iterator[Path_]:
