@@ -148,7 +148,7 @@ PLANTED = {
     watermark_kept_over_a_restart_for_each_side: "watermark_ms",
     watermark_of_the_faster_side: "watermark_ms",
     delay_forgotten: "watermark_ms",
-    filter_of_the_other_side_forgotten: "state_rows",
+    filter_of_the_other_side_forgotten: "late_rows|state_rows",
 }
 
 
