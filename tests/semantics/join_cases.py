@@ -4,6 +4,7 @@ import json
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any, Literal
 
 import yaml
@@ -70,7 +71,7 @@ class Case:
     store: StateStore = field(default=STATE_STORES[0])
     partitions: int = 1
 
-    @property
+    @cached_property
     def plan(self) -> JoinPlan:
         return join_plan(spec_from_document(self.spec), state_partitions=self.partitions)
 

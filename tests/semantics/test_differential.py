@@ -142,7 +142,7 @@ PLANTED = {
     null_keys_match: "output|state_rows",
     event_times_lost_by_each_restart: "watermark_ms",
     event_times_kept_by_each_restart: "watermark_ms",
-    filter_of_the_other_side_forgotten: "state_rows",
+    filter_of_the_other_side_forgotten: "late_rows|state_rows",
 }
 
 
