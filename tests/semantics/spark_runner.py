@@ -21,6 +21,7 @@ from job.join_spec.expressions import SIDES, Side
 from job.plan.model import JoinPlan
 from job.protocol.progress import REASONS
 from job.semantics.json_records import InputRecord
+from tests.semantics.job_watermark import JobWatermark
 from tests.semantics.join_cases import Batch, Case, Data, Phase, Records, StateStore, canonical
 from tests.semantics.spark_session import fast_folder
 
@@ -97,15 +98,19 @@ class _Run:
         waiting = list(phase.batches)
         self._feed(waiting)
 
+        watermark = JobWatermark(self._case.plan)
+
         def on_batch(rows: DataFrame, batch_id: int) -> None:
             self._output[batch_id] = Counter(
                 (_id(row.headers), row.key, canonical(row.value)) for row in rows.collect()
             )
+            watermark.batch_ended()
             self._feed(waiting)
 
         name = f"{_STREAMING}noDataMicroBatches.enabled"
         with conf(self._spark, {name: str(phase.runs_batches_without_data).lower()}):
             query = self._start(on_batch)
+            watermark.query.set_result(query)
             try:
                 query.processAllAvailable()
                 return [_batch(self._output, p) for p in _progress(query)]
