@@ -3,6 +3,7 @@
     <checkpoint>/fingerprint.json     what it freezes, written before the first batch
     <checkpoint>/desired_state.json   whether the query should run, be paused or be stopped
     <checkpoint>/starts.json          where reading started after a reset
+    <checkpoint>/event_times.json     newest event time read of each partition, as of some batch
     <checkpoint>/exactly_once.json    since which batch results are delivered exactly once
     <checkpoint>/query/               Spark's own: offsets, commits, state
     <checkpoint>/aside-<time>/        what a reset put away: query/ and fingerprint.json
@@ -18,6 +19,7 @@ from pyspark.sql import SparkSession
 
 from job.checkpoint.folder import Folder
 from job.errors import CheckpointError
+from job.event_time.partitions import Partitions
 from job.join_spec.expressions import SIDES, Side
 from job.join_spec.starts import Starts
 from job.plan.fingerprint import changes
@@ -27,6 +29,7 @@ _FINGERPRINT = "fingerprint.json"
 _DESIRED_STATE = "desired_state.json"
 _STARTS = "starts.json"
 _EXACTLY_ONCE = "exactly_once.json"
+_EVENT_TIMES = "event_times.json"
 ASIDE = "aside-"
 """How the folders begin in which something is kept that was taken out of the way."""
 
@@ -115,6 +118,18 @@ class Checkpoint:
         }
 
     @property
+    def partitions(self) -> Partitions:
+        """What was read of the partitions as of the last batch that ended.
+
+        The event times are lower bounds. A partition has none if its entry in the file is missing.
+        """
+        return Partitions.from_document(self.folder.read(_EVENT_TIMES), self.offsets)
+
+    @partitions.setter
+    def partitions(self, partitions: Partitions) -> None:
+        self.folder.write(_EVENT_TIMES, partitions.document())
+
+    @property
     def query_id(self) -> str:
         """Spark's; there once the query has been started."""
         return str(json.loads(self.folder.text("query/metadata") or "{}")["id"])
@@ -149,6 +164,7 @@ class Checkpoint:
         """
         self.folder.write(_STARTS, starts.model_dump(mode="json"))
         self.folder.remove(_EXACTLY_ONCE)
+        self.folder.remove(_EVENT_TIMES)
         if not self.folder.exists("query"):
             return None
         aside = aside_folder(now)

@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import closing
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
@@ -45,6 +46,7 @@ from job.query.cluster import (
     check_partitions_are_chosen,
     wait_for_executors,
 )
+from job.query.event_times import EventTimes
 from job.query.idle import IdleSides
 from job.query.resources import Resources
 from job.redaction import Redaction
@@ -190,9 +192,8 @@ class Engine:
 
     def _run_query(self) -> None:
         """From start to end of one run of the query; raises what made it fail."""
-        access = kafka_access(
-            self._plan.bootstrap_servers, self._plan.security, self._plan.schema_registry
-        )
+        plan = self._plan
+        access = kafka_access(plan.bootstrap_servers, plan.security, plan.schema_registry)
         self._redaction.learn(access.secrets)
         topics = self._workers.submit(check_topics, self._plan, access)
         spark = self._resources.session()
@@ -213,20 +214,25 @@ class Engine:
         if (starts := checkpoint.starts) is not None:
             plan = plan.starting_at(starts)
         self._account.begins_at(checkpoint.last_batch_id, checkpoint.offsets)
-        dataflow = kafka_dataflow(spark, plan, access)
-        topics.result()
+        plan = plan.reading(topics.result())
+        rows = kafka_dataflow(spark, plan, access)
         check_retention(plan, access, checkpoint.offsets)
-        running = start_query(dataflow, plan, access, checkpoint, self._account)
+        with closing(EventTimes(spark, plan, self._account, checkpoint, self._resources)) as times:
+            running = start_query(rows, plan, access, checkpoint, self._account, times.batch_ended)
+            times.follow(running)
+            self._follow(running, checkpoint)
+        self._resources.check_lease()
+
+    def _follow(self, running: RunningQuery, checkpoint: Checkpoint) -> None:
         self._run_id = str(running.query.runId)
         self._become(QueryState.RUNNING)
         ended = self._workers.submit(running.await_end)
         goes_on = True
         while goes_on:
-            with self._idle_sides.followed(self._run_id, partial(raise_watermark, running.query)):
+            with self._idle_sides.followed(partial(raise_watermark, running.query)):
                 self._wait_for(lambda: ended.done() or not self._should_run())
             goes_on = self._pause_wanted(ended) and self._hold(running, checkpoint, ended)
         self._finish(running, checkpoint, ended)
-        self._resources.check_lease()
 
     def _hold(self, running: RunningQuery, checkpoint: Checkpoint, ended: "Future[None]") -> bool:
         """Be paused, the query at hand, until something else is wanted; then whether to go on."""

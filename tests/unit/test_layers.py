@@ -50,11 +50,23 @@ ROOMS: dict[str, tuple[str, ...]] = {
         "listener",
         "between_batches",
         "watermark",
+        "batch_read",
+        "kafka_reader",
     ),
     "checkpoint": ("folder", "checkpoint", "lease", "state_reader"),
     "delivery": (),
     "care": (),
-    "query": ("why", "state_rows", "account", "idle", "cluster", "resources", "engine", "desk"),
+    "query": (
+        "why",
+        "state_rows",
+        "account",
+        "idle",
+        "cluster",
+        "resources",
+        "event_times",
+        "engine",
+        "desk",
+    ),
     "__main__": (),
 }
 RANK = {name: rank for rank, name in enumerate(ROOMS)}
@@ -68,6 +80,7 @@ WITH_SPARK = {
     "query.cluster",
     "query.resources",
     "query.engine",
+    "query.event_times",
 }
 # The service is in an image without Spark, librdkafka and registry client, and reads no topic.
 OPEN_TO_THE_SERVICE = {
