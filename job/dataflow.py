@@ -32,6 +32,16 @@ _SPARK_JOIN_TYPE = {
     JoinType.LEFT_ANTI: "left_outer",
 }
 
+# Longer than the time from 1970 to the newest event time that can be read, at the end of year 9999.
+_DELAY_BEYOND_ALL_EVENT_TIMES = "4000000 days"
+
+# The newest event time of each partition costs some 30 ns for each record and partition. Beyond
+# that many partitions, and of partitions that are newer than the query, one record in
+# _SAMPLED_ONE_IN is looked at: an older event time than the newest is safe.
+_OBSERVED_PARTITIONS_MAX = 16
+_SAMPLED_ONE_IN = 64
+EVENT_TIMES = "event_times"
+
 # Where Spark keeps on a column that it carries the watermark, and by how much it trails
 # (EventTimeWatermark.delayKey).
 _WATERMARK_METADATA = "spark.watermarkDelayMs"
@@ -102,8 +112,13 @@ def decoded(
 
 
 def watermarked(rows: DataFrame, side: SidePlan) -> DataFrame:
-    delay = f"{milliseconds(side.watermark_delay)} milliseconds"
-    return rows.withWatermark(f"`{side.event_time_column}`", delay)
+    """Mark the event time as what the watermark is about; the job itself sets the watermark.
+
+    Spark's watermark follows the newest event time of all partitions. The job sets the watermark at
+    the end of each batch instead (event_time/watermark.py), and with this delay Spark's watermark
+    is always before it. Spark uses the delay for nothing else.
+    """
+    return rows.withWatermark(f"`{side.event_time_column}`", _DELAY_BEYOND_ALL_EVENT_TIMES)
 
 
 def observed_metrics(side: SidePlan) -> list[Column]:
@@ -115,11 +130,33 @@ def observed_metrics(side: SidePlan) -> list[Column]:
         F.count(F.lit(1)).alias("records"),
         count_where(f"reason IS NULL AND ({null_key})").alias("null_keys"),
         F.expr(f"unix_millis(max(`{side.event_time_column}`))").alias("event_time_max_ms"),
+        F.expr(_event_times(side)).alias(EVENT_TIMES),
         F.expr(f"unix_millis(min({record_time}))").alias("record_time_min_ms"),
         F.expr(f"unix_millis(max({record_time}))").alias("record_time_max_ms"),
         *(count_where(f"reason = '{reason}'").alias(reason) for reason in decoding.reasons(side)),
         *([F.expr(_unknown_ids()).alias(UNKNOWN_IDS)] if side.format.has_registry else []),
     ]
+
+
+def _event_times(side: SidePlan) -> str:
+    """An array of (partition, ms): newest event times, several of a partition or none."""
+    event_time = f"`{side.event_time_column}`"
+    partition, offset = (
+        f"`{column_name(side.side, name)}`" for name in ("record_partition", "record_offset")
+    )
+    observed = side.partitions if side.partitions <= _OBSERVED_PARTITIONS_MAX else 0
+    entry = "named_struct('partition', {}, 'ms', {})"
+    each = [
+        entry.format(
+            number, f"unix_millis(max(CASE WHEN {partition} = {number} THEN {event_time} END))"
+        )
+        for number in range(observed)
+    ]
+    # By a hash: the offsets of records in transactions may have a pattern.
+    is_sampled = f"{partition} >= {observed} AND pmod(xxhash64({offset}), {_SAMPLED_ONE_IN}) = 0"
+    one = entry.format(partition, f"unix_millis({event_time})")
+    sampled = f"collect_set(CASE WHEN {is_sampled} THEN {one} END)"
+    return f"concat(array({', '.join(each)}), {sampled})" if each else sampled
 
 
 def count_where(condition: str) -> Column:

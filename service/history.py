@@ -4,9 +4,9 @@ from collections.abc import Iterable
 from datetime import datetime
 from typing import Any, Self
 
-from job.protocol.progress import BatchProgress, Failure, SideProgress
-from job.protocol.reports import BrokerReport, SideOffsets
-from service.views import BatchView, FailureView, View, moment
+from job.protocol.progress import BatchProgress, Failure, JobStatus, SideProgress
+from job.protocol.reports import SideEventTimes, SideOffsets
+from service.views import SIDES, BatchView, FailureView, View, moment
 
 
 class PlanView(View):
@@ -88,6 +88,8 @@ class PartitionOffsetsView(View):
     behind_latest: int | None
     retention_headroom: int | None
     """Offsets between the oldest record kept and the next to read; below 0 some were lost."""
+    event_time: datetime | None
+    """Newest event time read of the partition, of its readable records."""
 
 
 class SideOffsetsView(View):
@@ -95,16 +97,18 @@ class SideOffsetsView(View):
     partitions: dict[int, PartitionOffsetsView]
 
     @classmethod
-    def of(cls, offsets: SideOffsets | None) -> Self:
+    def of(cls, offsets: SideOffsets | None, event_times: SideEventTimes) -> Self:
         if offsets is None:
             return cls(topic=None, partitions={})
-        columns = {name: getattr(offsets, name) or {} for name in PartitionOffsetsView.model_fields}
+        names = [name for name in PartitionOffsetsView.model_fields if name != "event_time"]
+        columns = {name: getattr(offsets, name) or {} for name in names}
         partitions = sorted({number for column in columns.values() for number in column})
         return cls(
             topic=offsets.topic,
             partitions={
                 number: PartitionOffsetsView(
-                    **{name: column.get(number) for name, column in columns.items()}
+                    **{name: column.get(number) for name, column in columns.items()},
+                    event_time=moment(event_times.partitions.get(number)),
                 )
                 for number in partitions
             },
@@ -120,10 +124,12 @@ class OffsetsView(View):
     right: SideOffsetsView
 
     @classmethod
-    def of(cls, report: BrokerReport | None) -> Self:
+    def of(cls, status: JobStatus) -> Self:
+        report, nothing = status.brokers, SideEventTimes()
+        times = {side: status.event_times.get(side, nothing) for side in SIDES}
         return cls(
             answered_at=report.answered_at if report else None,
             error=report.error if report else None,
-            left=SideOffsetsView.of(report.left if report else None),
-            right=SideOffsetsView.of(report.right if report else None),
+            left=SideOffsetsView.of(report.left if report else None, times["left"]),
+            right=SideOffsetsView.of(report.right if report else None, times["right"]),
         )

@@ -23,9 +23,9 @@ from job.protocol.progress import (
     Totals,
 )
 from job.protocol.reports import BrokerReport, StateCensus
+from service import partition_metrics
 from service.families import (
     Samples,
-    Value,
     counter,
     counters,
     full_name,
@@ -38,13 +38,11 @@ from service.families import (
 from service.version import VERSION
 from service.views import (
     SIDES,
-    Side,
     counted_rows,
     holds_watermark_back,
     live_batch,
     live_brokers,
     moment,
-    offsets_of,
     side_totals,
     side_watermark,
     unmatched_rows,
@@ -95,10 +93,11 @@ def _of_the_job(status: JobStatus, now: datetime) -> Iterator[Metric]:
     if status.census is not None:
         yield from _counted(status.census)
     yield from _watermark(status, now)
+    yield from partition_metrics.event_times(status)
     if status.brokers is not None:
         yield from _brokers(status.brokers, is_up=live_brokers(status, now) is not None)
     if (brokers := live_brokers(status, now)) is not None:
-        yield from _offsets(brokers)
+        yield from partition_metrics.offsets(brokers)
     if (batch := live_batch(status)) is not None:
         yield from _live(batch)
 
@@ -310,8 +309,9 @@ def _watermark(status: JobStatus, now: datetime) -> Iterator[Metric]:
         )
     yield gauges(
         "side_watermark_timestamp_seconds",
-        "The side's newest event time minus its watermark_delay, in seconds since 1970; the "
-        "query's watermark follows the older one.",
+        "The side's event time minus its watermark_delay, in seconds since 1970; the query's "
+        "watermark follows the older one. With a backlog it is the event time of the partition "
+        "with unread records that is furthest behind, otherwise the newest one.",
         ("side",),
         [
             ((side,), at.timestamp())
@@ -345,34 +345,6 @@ def _brokers(report: BrokerReport, *, is_up: bool) -> Iterator[Metric]:
             "When the brokers last answered the job's look at them, in seconds since 1970.",
             report.answered_at.timestamp(),
         )
-
-
-def _offsets(brokers: BrokerReport) -> Iterator[Metric]:
-    """As of the job's last look, also while the query rests."""
-    behind = {side: offsets_of(brokers, side).behind_latest for side in SIDES}
-    headroom = {side: offsets_of(brokers, side).retention_headroom for side in SIDES}
-    yield gauges(
-        "offsets_behind_latest",
-        "Offsets between what the batches have read and the end of the partition, a few seconds "
-        "ago at most; it grows while the query is paused.",
-        ("side", "partition"),
-        _by_partition(behind),
-    )
-    yield gauges(
-        "retention_headroom_offsets",
-        "Offsets between the oldest record that Kafka's retention has left and the next one to "
-        "read; below 0 records were deleted unread.",
-        ("side", "partition"),
-        _by_partition(headroom),
-    )
-
-
-def _by_partition(
-    offsets: Mapping[Side, Mapping[int, int] | None],
-) -> Iterator[tuple[tuple[str, str], Value]]:
-    for side, by_partition in offsets.items():
-        for partition, count in (by_partition or {}).items():
-            yield (side, str(partition)), count
 
 
 def _live(last: BatchProgress) -> Iterator[Metric]:

@@ -91,7 +91,9 @@ class SideView(View):
     event_time_max: datetime | None
     """The newest event time since the job started."""
     watermark: datetime | None
-    """Newest event time minus watermark_delay; the query's watermark follows the older of both."""
+    """Event time minus watermark_delay; the query's watermark follows the older of both sides. The
+    event time of a side with a backlog is that of the partition with unread records that is
+    furthest behind; without a backlog it is the newest one."""
     idle: bool | None
     """Whether its event time follows the clock; null without idle_after, or while none runs."""
     offsets_behind_latest: dict[int, int] | None
@@ -153,6 +155,9 @@ class QueryView(View):
     """Of the query: the slower side's. Rows older than it are late."""
     watermark_held_back_by: Side | None
     """The side whose event time is behind, or missing; null where both are alike or missing."""
+    watermark_held_back_by_partition: int | None
+    """The partition of that side which has unread records and the oldest event time; null where
+    the side has been read to its end."""
     late_records: int
     """Rows dropped since the job started because they came behind the watermark."""
     left: SideView
@@ -180,6 +185,7 @@ class QueryView(View):
             last_batch=BatchView.of(last) if last else None,
             watermark=moment(last.watermark_ms) if last else None,
             watermark_held_back_by=holds_watermark_back(status),
+            watermark_held_back_by_partition=partition_that_holds_back(status),
             late_records=status.totals.late_records,
             left=SideView.of("left", status, now),
             right=SideView.of("right", status, now),
@@ -220,7 +226,8 @@ def side_totals(status: JobStatus, side: Side) -> SideTotals:
 
 def side_watermark(status: JobStatus, side: Side) -> datetime | None:
     """What the watermark would be if this side alone moved it."""
-    newest = side_totals(status, side).event_time_max_ms
+    report = status.event_times.get(side)
+    newest = side_totals(status, side).event_time_max_ms if report is None else report.event_time_ms
     return None if newest is None else moment(newest - status.watermark_delay_ms[side])
 
 
@@ -234,6 +241,12 @@ def holds_watermark_back(status: JobStatus) -> Side | None:
     if left is None or right is None:
         return "left" if left is None else "right"
     return "left" if left < right else "right"
+
+
+def partition_that_holds_back(status: JobStatus) -> int | None:
+    side = holds_watermark_back(status)
+    report = None if side is None else status.event_times.get(side)
+    return None if report is None else report.held_back_by
 
 
 def counted_rows(census: StateCensus | None, side: Side) -> int | None:

@@ -3,6 +3,7 @@
     <checkpoint>/fingerprint.json     what it freezes, written before the first batch
     <checkpoint>/desired_state.json   whether the query should run, be paused or be stopped
     <checkpoint>/starts.json          where reading started after a reset
+    <checkpoint>/event_times.json     newest event time read of each partition, as of some batch
     <checkpoint>/exactly_once.json    since which batch results are delivered exactly once, and
                                       whether the query owns its name in the commit topic
     <checkpoint>/replaces.json        queries that this one may replace in the commit topic
@@ -22,6 +23,7 @@ from pyspark.sql import SparkSession
 
 from job.checkpoint.folder import Folder
 from job.errors import CheckpointError
+from job.event_time.partitions import Partitions
 from job.join_spec.expressions import SIDES, Side
 from job.join_spec.starts import Starts
 from job.plan.fingerprint import changes
@@ -33,6 +35,7 @@ _STARTS = "starts.json"
 _EXACTLY_ONCE = "exactly_once.json"
 _TOPICS = "topics.json"
 _REPLACES = "replaces.json"
+_EVENT_TIMES = "event_times.json"
 ASIDE = "aside-"
 """How the folders begin in which something is kept that was taken out of the way."""
 
@@ -142,6 +145,18 @@ class Checkpoint:
         }
 
     @property
+    def partitions(self) -> Partitions:
+        """What was read of the partitions as of the last batch that ended.
+
+        The event times are lower bounds. A partition has none if its entry in the file is missing.
+        """
+        return Partitions.from_document(self.folder.read(_EVENT_TIMES), self.offsets)
+
+    @partitions.setter
+    def partitions(self, partitions: Partitions) -> None:
+        self.folder.write(_EVENT_TIMES, partitions.document())
+
+    @property
     def query_id(self) -> str:
         """Spark's; it exists once the query has been started, or `ensure_query_id` was called."""
         return str(json.loads(self.folder.text("query/metadata") or "{}")["id"])
@@ -229,6 +244,7 @@ class Checkpoint:
         self.folder.write(_STARTS, starts.model_dump(mode="json"))
         self.allow_replacing_any_query()
         self.folder.remove(_EXACTLY_ONCE)
+        self.folder.remove(_EVENT_TIMES)
         if not self.folder.exists("query"):
             return None
         aside = aside_folder(now)

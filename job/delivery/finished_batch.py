@@ -13,6 +13,7 @@ from typing import Any
 from pyspark.sql.streaming.query import StreamingQuery
 
 from job.join_spec.expressions import SIDES, Side
+from job.spark.batch_read import observed_metrics
 
 Offsets = Mapping[str, Mapping[str, int]]
 """Per topic and partition, as Spark's Kafka source writes them."""
@@ -54,7 +55,7 @@ def finished_batch(query: StreamingQuery) -> FinishedBatch:
     join = next(_nodes(execution.executedPlan(), "StreamingSymmetricHashJoinExec"))
     watermark = join.eventTimeWatermarkForLateEvents()
     return FinishedBatch(
-        observed={name: _observed(execution, name) for name in (*SIDES, "output")},
+        observed={name: observed_metrics(execution, name) for name in (*SIDES, "output")},
         ranges=dict(_ranges(join)),
         late_rows=join.metrics().apply("numRowsDroppedByWatermark").value(),
         late_watermark_ms=watermark.get() if watermark.isDefined() else None,
@@ -73,13 +74,6 @@ def _nodes(plan: Any, name: str) -> Iterator[Any]:
 def entering(plan: Any, side: Side) -> Any:
     """What stands right below the join on `side`, in a logical plan."""
     return next(_nodes(plan, "Join")).children().apply(SIDES.index(side))
-
-
-def _observed(execution: Any, name: str) -> Mapping[str, Any]:
-    """Nothing where the side had no records."""
-    found = execution.observedMetrics().get(name)
-    metrics: Mapping[str, Any] = json.loads(found.get().json()) if found.isDefined() else {}
-    return metrics
 
 
 def _ranges(join: Any) -> Iterator[tuple[Side, OffsetRange]]:

@@ -8,7 +8,7 @@ Dead letters follow a batch's rows, before Spark commits the batch.
 import hashlib
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -49,6 +49,7 @@ from job.join_spec.model import Delivery
 from job.kafka.security import KafkaAccess, librdkafka_settings, spark_options
 from job.plan import tuning
 from job.plan.model import JoinPlan
+from job.spark.batch_read import observed_metrics
 from job.spark.failures import failure_of
 
 # The first batch begins while the query's start is still being told.
@@ -64,10 +65,14 @@ class Told(Protocol):
     def dead_letters(self, counts: Counts) -> None: ...
 
 
+BatchEnded = Callable[[StreamingQuery, int], None]
+"""Called on the query's thread after the rows of a batch are delivered, before Spark commits it."""
+
+
 @dataclass(frozen=True)
 class RunningQuery:
     query: StreamingQuery
-    _sink: "_EachBatch | None" = None
+    _sink: "_EachBatch"
 
     def await_end(self) -> None:
         """Block until the query has ended; raises what made it fail."""
@@ -80,9 +85,13 @@ class RunningQuery:
         try:
             yield
         except Exception:
-            if self._sink is not None and self._sink.failure is not None:
+            if self._sink.failure is not None:
                 raise self._sink.failure from None
             raise
+
+    def failed(self, error: Py4JJavaError) -> None:
+        """Note the failure of a call that Spark has made to Python, and keeps as text only."""
+        self._sink.failed(error)
 
 
 def start_query(
@@ -91,6 +100,7 @@ def start_query(
     access: KafkaAccess,
     checkpoint: Checkpoint,
     told: Told,
+    ended: BatchEnded,
     *,
     new_query: bool,
 ) -> RunningQuery:
@@ -111,15 +121,11 @@ def start_query(
     if plan.output.delivery is Delivery.AT_LEAST_ONCE:
         # A batch that was cut short after it had written some of its records is written again.
         checkpoint.delivers_at_least_once()
-        options = _sink_options(plan, access, sizes.result_bytes_max)
-        if plan.dead_letter is None and not plan.fails_on_bad_records:
-            kafka = writer.format("kafka").options(**options).option("topic", plan.output.topic)
-            return RunningQuery(kafka.start())
-        sink = _AtLeastOnce(plan, access, sizes, told)
+        sink = _AtLeastOnce(plan, access, sizes, told, ended)
     else:
         since = checkpoint.delivers_exactly_once_since()
         checkpoint.ensure_query_id()
-        sink = _ExactlyOnce(plan, access, sizes, told, checkpoint, since)
+        sink = _ExactlyOnce(plan, access, sizes, told, ended, checkpoint, since)
         ensure_ownership(
             sink.target, checkpoint, dead_letter_lane(plan), since=since, new_query=new_query
         )
@@ -150,13 +156,16 @@ def _sink_options(plan: JoinPlan, access: KafkaAccess, bytes_max: int) -> dict[s
 class _EachBatch(ABC):
     """What Spark calls with each batch, on a thread of its own."""
 
-    def __init__(self, plan: JoinPlan, access: KafkaAccess, sizes: _Sizes, told: Told) -> None:
+    def __init__(
+        self, plan: JoinPlan, access: KafkaAccess, sizes: _Sizes, told: Told, ended: BatchEnded
+    ) -> None:
         self.failure: StreamjoinError | None = None
         self.query: Future[StreamingQuery] = Future()
         self._plan = plan
         self._access = access
         self._sizes = sizes
         self._told = told
+        self._ended = ended
         self._dead_letters = DeadLetters(
             plan, access, sizes.dead_letter_bytes_max, sizes.result_bytes_max
         )
@@ -166,12 +175,20 @@ class _EachBatch(ABC):
         join's state is committed by that, and executed twice it would be loaded twice."""
         try:
             self._deliver(records, batch_id)
+            self._ended(self.query.result(_START_SECONDS), batch_id)
         except Py4JJavaError as error:
-            self.failure = failure_of(error, self._plan.bootstrap_servers)
+            self.failed(error)
             raise  # as it is: Spark looks into its text for the sign that the query was stopped
         except Exception as error:
             self.failure = failure_of(error, self._plan.bootstrap_servers)
             raise RuntimeError("the batch is not delivered") from None
+
+    def failed(self, error: Py4JJavaError) -> None:
+        self.failure = failure_of(error, self._plan.bootstrap_servers)
+
+    @property
+    def _looks_after_dead_letters(self) -> bool:
+        return self._plan.dead_letter is not None or self._plan.fails_on_bad_records
 
     @abstractmethod
     def _deliver(self, records: DataFrame, batch_id: int) -> None: ...
@@ -185,13 +202,14 @@ class _AtLeastOnce(_EachBatch):
 
     def _deliver(self, records: DataFrame, batch_id: int) -> None:
         self._write(records, self._plan.output.topic, self._sizes.result_bytes_max)
-        finished = self._finished()
-        output = finished.observed["output"]
+        execution = self.query.result(_START_SECONDS)._jsq.streamingQuery().lastExecution()
+        output = observed_metrics(execution, "output")
         rows = output.get("records", 0) - output.get("too_large", 0)
         self._told.delivered(batch_id, rows, {})
-        spark = records.sparkSession
-        counts = self._dead_letters.look_after(spark, finished, self._write_dead_letters)
-        self._told.dead_letters(counts)
+        if self._looks_after_dead_letters:
+            spark, finished = records.sparkSession, self._finished()
+            counts = self._dead_letters.look_after(spark, finished, self._write_dead_letters)
+            self._told.dead_letters(counts)
 
     def _write_dead_letters(self, letters: DataFrame) -> Counts:
         assert self._plan.dead_letter is not None
@@ -218,10 +236,11 @@ class _ExactlyOnce(_EachBatch):
         access: KafkaAccess,
         sizes: _Sizes,
         told: Told,
+        ended: BatchEnded,
         checkpoint: Checkpoint,
         since: int,
     ) -> None:
-        super().__init__(plan, access, sizes, told)
+        super().__init__(plan, access, sizes, told, ended)
         self._checkpoint = checkpoint
         self._since = since
         self.target = self._make_target()
@@ -230,7 +249,7 @@ class _ExactlyOnce(_EachBatch):
         batch = self._batch(batch_id)
         reports = self._reports(records, batch)
         self._account_for(batch_id, reports)
-        if self._plan.dead_letter is not None or self._plan.fails_on_bad_records:
+        if self._looks_after_dead_letters:
             self._look_after_dead_letters(records, batch)
 
     def _look_after_dead_letters(self, records: DataFrame, batch: Batch) -> None:

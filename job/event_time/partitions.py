@@ -4,7 +4,7 @@ Times are milliseconds since 1970. Offsets are the next ones to read, as Kafka c
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field
 from typing import Any, Self
 
 from job.join_spec.expressions import SIDES, Side
@@ -33,11 +33,28 @@ class Partition:
 
 
 @dataclass(frozen=True)
+class BatchRead:
+    """What one batch has read of both sides."""
+
+    next_offsets: Offsets
+    """Of every partition."""
+    latest_offsets: Offsets
+    """The ends of the partitions when the batch was planned."""
+    event_times: EventTimes
+    """Newest event time of the records of the batch."""
+    newest_ms: Mapping[Side, int]
+    """The same of each side; a side without a readable record is missing."""
+
+
+@dataclass(frozen=True)
 class Partitions:
     """The partitions of both sides after a batch."""
 
     left: Mapping[int, Partition]
     right: Mapping[int, Partition]
+    newest_ms: Mapping[Side, int] = field(default_factory=dict)
+    """Newest event time read of each side. It can be newer than that of each of its partitions:
+    of topics with many partitions the batches observe only a sample of the records."""
 
     @classmethod
     def none(cls) -> Self:
@@ -57,24 +74,29 @@ class Partitions:
             for side in SIDES
         }
 
-    def after_batch(self, next_offsets: Offsets, latest: Offsets, newest: EventTimes) -> Self:
-        """The partitions after one more batch.
-
-        `next_offsets`, `latest`: of every partition of the batch's plan. `newest`: the newest event
-        time that the batch has read of a partition.
-        """
+    def after_batch(self, batch: "BatchRead") -> "Partitions":
+        """The partitions after one more batch."""
         left, right = (
             {
                 number: Partition(
                     next_offset,
-                    latest[side].get(number, next_offset),
-                    _newer(self._event_time(side, number), newest[side].get(number)),
+                    batch.latest_offsets[side].get(number, next_offset),
+                    _newer(self._event_time(side, number), batch.event_times[side].get(number)),
                 )
-                for number, next_offset in next_offsets[side].items()
+                for number, next_offset in batch.next_offsets[side].items()
             }
             for side in SIDES
         )
-        return replace(self, left=left, right=right)
+        newest = {
+            side: time
+            for side in SIDES
+            if (time := _newer(self.newest_ms.get(side), batch.newest_ms.get(side))) is not None
+        }
+        return Partitions(left, right, newest)
+
+    @property
+    def has_backlog(self) -> bool:
+        return any(each.has_backlog for side in SIDES for each in self.side(side).values())
 
     def _event_time(self, side: Side, number: int) -> int | None:
         partition = self.side(side).get(number)
@@ -126,7 +148,9 @@ class Partitions:
             }
             for side in SIDES
         )
-        return cls(left, right)
+        found = cls(left, right)
+        newest = {side: max(times.values()) for side, times in found.event_times.items() if times}
+        return cls(left, right, newest)
 
 
 def _event_time(entry: Mapping[str, int] | None, read_up_to: int) -> int | None:

@@ -24,7 +24,10 @@ class SideEventTime:
     """The partition that decides. None: the side has no backlog."""
 
 
-def side_event_time(partitions: Mapping[int, Partition]) -> SideEventTime:
+def side_event_time(
+    partitions: Mapping[int, Partition], newest_ms: int | None = None
+) -> SideEventTime:
+    """`newest_ms`: newest event time of the side, where it is known beside those of partitions."""
     behind = {number: each for number, each in partitions.items() if each.has_backlog}
     for number, partition in behind.items():
         if partition.event_time_ms is None:
@@ -35,16 +38,21 @@ def side_event_time(partitions: Mapping[int, Partition]) -> SideEventTime:
         if each.event_time_ms is not None
     }
     if not behind:
-        return SideEventTime(max(times.values(), default=None))
+        known = [*times.values(), *([] if newest_ms is None else [newest_ms])]
+        return SideEventTime(max(known, default=None))
     slowest = min(times, key=lambda number: times[number])
     return SideEventTime(times[slowest], slowest)
+
+
+def event_time_of(partitions: Partitions, side: Side) -> SideEventTime:
+    return side_event_time(partitions.side(side), partitions.newest_ms.get(side))
 
 
 def watermark_ms(partitions: Partitions, delay_ms: Mapping[Side, int]) -> int | None:
     """None: a side does not let the watermark advance."""
     watermarks = []
     for side in SIDES:
-        event_time = side_event_time(partitions.side(side)).ms
+        event_time = event_time_of(partitions, side).ms
         if event_time is None:
             return None
         watermarks.append(event_time - delay_ms[side])

@@ -13,6 +13,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # its own re-
 )
 
 from job.errors import BrokerError, SecurityError, StreamjoinError, TopicError
+from job.join_spec.expressions import SIDES, Side
 from job.join_spec.model import Delivery
 from job.join_spec.security import Mechanism, Protocol
 from job.kafka.security import KafkaAccess, librdkafka_settings
@@ -40,10 +41,12 @@ class TopicUse:
 class _Findings(NamedTuple):
     missing: list[TopicUse]
     denied: list[TopicUse]
+    partitions: dict[str, int]
+    """Of the topics that are there."""
 
 
-def check_topics(plan: JoinPlan, access: KafkaAccess) -> None:
-    """All topics are there and may be used.
+def check_topics(plan: JoinPlan, access: KafkaAccess) -> dict[Side, int]:
+    """All topics are there and may be used; the number of partitions of each side's topic.
 
     BrokerError where no broker answers, SecurityError where it does not let us in or near a topic,
     TopicError naming what is missing.
@@ -59,6 +62,7 @@ def check_topics(plan: JoinPlan, access: KafkaAccess) -> None:
             f"no such topic on {access.bootstrap_servers}; make it with\n"
             + "\n".join(_creations(found.missing, access))
         )
+    return {side: found.partitions[plan.side(side).topic] for side in SIDES}
 
 
 def _topic_uses(plan: JoinPlan) -> list[TopicUse]:
@@ -77,10 +81,10 @@ def _topic_uses(plan: JoinPlan) -> list[TopicUse]:
 
 def _findings(uses: list[TopicUse], access: KafkaAccess) -> _Findings:
     answers = _answers({use.topic for use in uses}, access)
-    missing, denied = [], []
+    missing, denied, partitions = [], [], {}
     for use in uses:
         try:
-            allowed = answers[use.topic].result().authorized_operations
+            found = answers[use.topic].result()
         except KafkaException as error:
             code = error.args[0].code()
             if code == KafkaError.UNKNOWN_TOPIC_OR_PART:
@@ -90,10 +94,12 @@ def _findings(uses: list[TopicUse], access: KafkaAccess) -> _Findings:
             else:
                 raise _no_broker(access, error.args[0].str()) from error
         else:
+            partitions[use.topic] = len(found.partitions)
+            allowed = found.authorized_operations
             # Brokers before 2.3 do not tell.
             if allowed and not {_OPERATIONS[name] for name in use.operations} <= set(allowed):
                 denied.append(use)
-    return _Findings(missing, denied)
+    return _Findings(missing, denied, partitions)
 
 
 def _answers(topics: set[str], access: KafkaAccess) -> "dict[str, Future[Any]]":

@@ -257,9 +257,13 @@ def _event_time(plan: JoinPlan) -> Iterator[str]:
         yield from _ahead(of_side)
         if of_side.idle_after is not None:
             yield from _idle(of_side.idle_after, of_side.watermark_delay)
-    yield _line("watermark", "the smaller of the two sides' newest event time minus delay;")
-    yield _line("", "it follows every readable record, also those that a filter drops,")
-    yield _line("", "takes effect with the next batch, and never goes back")
+    yield _line("watermark", "the smaller of the two sides' event time minus delay. The event time")
+    yield _line("", "of a side is the newest one read of its topic. While partitions have a")
+    yield _line("", "backlog, it is that of the partition with a backlog that is furthest")
+    yield _line("", "behind: a row that is in order in its partition, within the delay, is")
+    yield _line("", "never late during a catch-up. Every readable record counts, also those")
+    yield _line("", "that a filter drops. It takes effect with the next batch, and never goes")
+    yield _line("", "back")
 
 
 def _idle(after: timedelta, delay: timedelta) -> Iterator[str]:

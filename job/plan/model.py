@@ -59,6 +59,8 @@ class SidePlan:
     reads_headers: bool
     """Whether anything mentions `record_headers`: reading them costs."""
     source_options: Mapping[str, str]
+    partitions: int = 1
+    """Partitions of the topic when the query starts. The plan that is shown has not asked."""
 
     @property
     def event_time_column(self) -> str:
@@ -136,6 +138,11 @@ class JoinPlan:
     def starting_at(self, starts: Starts) -> "JoinPlan":
         """The plan with another first start."""
         left, right = (_starting_at(self.side(side), starts) for side in SIDES)
+        return replace(self, left=left, right=right)
+
+    def reading(self, partitions: Mapping[Side, int]) -> "JoinPlan":
+        """The plan for topics with that many partitions."""
+        left, right = (replace(self.side(side), partitions=partitions[side]) for side in SIDES)
         return replace(self, left=left, right=right)
 
     @cached_property

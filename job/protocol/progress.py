@@ -12,7 +12,7 @@ from typing import Any, Self
 
 from pydantic import BaseModel, ConfigDict
 
-from job.protocol.reports import BrokerReport, ResetReport, StateCensus
+from job.protocol.reports import BrokerReport, ResetReport, SideEventTimes, StateCensus
 
 REASONS = (
     "tombstone",
@@ -388,6 +388,8 @@ class JobStatus(_Value):
     """When Spark last reported, be it a batch or that there was nothing to do."""
     last_failure: Failure | None = None
     totals: Totals = Totals()
+    event_times: dict[str, SideEventTimes] = {}
+    """Per side, as of the last batch; empty before the query has started."""
     brokers: BrokerReport | None = None
     """None until the job has first looked."""
     census: StateCensus | None = None

@@ -36,6 +36,17 @@ class SideOffsets(_Report):
         return {p: self.read[p] - first for p, first in self.earliest.items() if p in self.read}
 
 
+class SideEventTimes(_Report):
+    """How far a side has been read in event time, in milliseconds since 1970."""
+
+    event_time_ms: int | None = None
+    """The event time by which the side lets the watermark advance; null: it does not let it."""
+    held_back_by: int | None = None
+    """The partition with unread records that decides it; null: the side has no backlog."""
+    partitions: dict[int, int] = {}
+    """Newest event time read of each partition."""
+
+
 class BrokerReport(_Report):
     """What the job's own look at the brokers found, a few seconds ago at most."""
 

@@ -7,13 +7,16 @@ import threading
 from collections import Counter, deque
 from collections.abc import Mapping
 from datetime import UTC, datetime
+from typing import Any
 
 import structlog
 
 from job.errors import StreamjoinError
-from job.join_spec.expressions import Side
+from job.event_time.partitions import Partitions
+from job.event_time.watermark import event_time_of
+from job.join_spec.expressions import SIDES, Side
 from job.protocol.progress import BatchProgress, Failure, Totals, batch_progress
-from job.protocol.reports import StateCensus
+from job.protocol.reports import SideEventTimes, StateCensus
 from job.query.state_rows import StateRows
 
 # What an operator scrolls through; a batch is some 4 kB of JSON.
@@ -36,6 +39,9 @@ class Account:
         self._delivered: Counter[int] = Counter()
         self._retries = 0
         self._state_rows = StateRows()
+        self._latest: dict[int, Offsets] = {}
+        self.partitions = Partitions.none()
+        """What was read of each partition as of the last batch whose rows are delivered."""
 
     def batch(self, progress: str) -> None:
         """A batch ended; `progress` is the JSON of its StreamingQueryProgress."""
@@ -49,6 +55,7 @@ class Account:
             if batch.batch_id in self._delivered:
                 rows = self._delivered.pop(batch.batch_id)
                 batch = batch.model_copy(update={"output_records": rows})
+            batch = _planned(batch, self._latest.pop(batch.batch_id, {}))
             self._state_rows.ended(
                 batch.batch_id, batch.state_rows_updated, batch.state_rows_removed
             )
@@ -66,6 +73,11 @@ class Account:
             self._delivered[batch_id] += rows
             self._totals = self._totals.with_transactions(results)
 
+    def planned(self, batch_id: int, latest: Offsets) -> None:
+        """The ends of the partitions of a batch for which Spark was given lower ones."""
+        with self._lock:
+            self._latest = {batch_id: latest}
+
     def dead_letters(self, counts: Mapping[tuple[str, str], int]) -> None:
         """Those written, by side and reason."""
         with self._lock:
@@ -79,6 +91,7 @@ class Account:
         """A reset: what was read, and how far event time was, no longer holds."""
         with self._lock:
             self._offsets = None
+            self.partitions = Partitions.none()
             self._batches.clear()
             self._totals = self._totals.without_event_times()
 
@@ -122,6 +135,21 @@ class Account:
         self._retries = 0
 
     @property
+    def event_times(self) -> dict[str, SideEventTimes]:
+        """Per side, as of the last batch whose rows are delivered."""
+        partitions = self.partitions
+        found = {side: event_time_of(partitions, side) for side in SIDES}
+        return {
+            side: SideEventTimes(
+                event_time_ms=found[side].ms,
+                held_back_by=found[side].held_back_by,
+                partitions=dict(partitions.event_times[side]),
+            )
+            for side in SIDES
+            if partitions.side(side)
+        }
+
+    @property
     def totals(self) -> Totals:
         return self._totals
 
@@ -154,3 +182,12 @@ class Account:
     def last_progress_at(self) -> datetime | None:
         """When Spark last reported, be it a batch or that there was nothing to do."""
         return self._last_progress_at
+
+
+def _planned(batch: BatchProgress, latest: Offsets) -> BatchProgress:
+    """The batch with other latest offsets of the sides that are in `latest`."""
+    update: dict[str, Any] = {
+        side: getattr(batch, side).model_copy(update={"latest_offsets": dict(offsets)})
+        for side, offsets in latest.items()
+    }
+    return batch.model_copy(update=update)

@@ -72,7 +72,11 @@ class Desk:
 
     def status(self) -> JobStatus:
         return self._engine.status().model_copy(
-            update={"brokers": self._watch.report(), "census": self._census}
+            update={
+                "brokers": self._watch.report(),
+                "census": self._census,
+                "event_times": self._account.event_times,
+            }
         )
 
     def command(self, verb: Verb, by: str, starts: Starts | None = None) -> None:

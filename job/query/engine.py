@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import closing
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
@@ -45,8 +46,10 @@ from job.query.cluster import (
     check_partitions_are_chosen,
     wait_for_executors,
 )
+from job.query.event_times import EventTimes
 from job.query.idle import IdleSides
 from job.query.resources import Resources
+from job.query.retries import retry_delay
 from job.query.topics import check_topics_of
 from job.query.verbs import ALLOWED, DESIRED, check_allowed
 from job.redaction import Redaction
@@ -56,9 +59,6 @@ from job.spark.failures import failure_of
 from job.spark.session import Jvm
 from job.spark.watermark import raise_watermark
 
-_FIRST_RETRY_SECONDS = 1.0
-# Beyond any setting of the longest pause; a day without Kafka must not overflow a float.
-_DOUBLINGS_MAX = 20
 _LOOK_SECONDS = 0.5
 
 _log = structlog.get_logger()
@@ -170,9 +170,8 @@ class Engine:
 
     def _run_query(self) -> None:
         """From start to end of one run of the query; raises what made it fail."""
-        access = kafka_access(
-            self._plan.bootstrap_servers, self._plan.security, self._plan.schema_registry
-        )
+        plan = self._plan
+        access = kafka_access(plan.bootstrap_servers, plan.security, plan.schema_registry)
         self._redaction.learn(access.secrets)
         topics = self._workers.submit(check_topics, self._plan, access)
         spark = self._resources.session()
@@ -193,31 +192,37 @@ class Engine:
         if (starts := checkpoint.starts) is not None:
             plan = plan.starting_at(starts)
         self._account.begins_at(checkpoint.last_batch_id, checkpoint.offsets)
-        dataflow = kafka_dataflow(spark, plan, access)
-        topics.result()
+        plan = plan.reading(topics.result())
+        rows = kafka_dataflow(spark, plan, access)
         check_topics_of(checkpoint, plan, access, self._identity)
-        running = start_query(
-            dataflow,
-            plan,
-            access,
-            checkpoint,
-            self._account,
-            new_query=self._settings.new_query,
-        )
+        with closing(EventTimes(spark, plan, self._account, checkpoint, self._resources)) as times:
+            running = start_query(
+                rows,
+                plan,
+                access,
+                checkpoint,
+                self._account,
+                times.batch_ended,
+                new_query=self._settings.new_query,
+            )
+            times.follow(running)
+            self._follow(running, checkpoint, access)
+        self._resources.check_lease()
+        if self._identity.failure is not None:
+            raise self._identity.failure
+
+    def _follow(self, running: RunningQuery, checkpoint: Checkpoint, access: KafkaAccess) -> None:
         self._run_id = str(running.query.runId)
         self._become(QueryState.RUNNING)
         ended = self._workers.submit(running.await_end)
         goes_on = True
         while goes_on:
-            with self._idle_sides.followed(self._run_id, partial(raise_watermark, running.query)):
+            with self._idle_sides.followed(partial(raise_watermark, running.query)):
                 self._wait_for(
                     lambda: ended.done() or not self._should_run() or self._identity.failure
                 )
             goes_on = self._pause_wanted(ended) and self._hold(running, checkpoint, access, ended)
         self._finish(running, checkpoint, ended)
-        self._resources.check_lease()
-        if self._identity.failure is not None:
-            raise self._identity.failure
 
     def _hold(
         self,
@@ -330,12 +335,10 @@ class Engine:
             self._start_over()
 
     def _retry_later(self, reason: str) -> None:
-        longest = self._settings.restart_delay_max_seconds
-        doublings = min(self._account.retry(), _DOUBLINGS_MAX)
-        delay = min(longest, _FIRST_RETRY_SECONDS * 2**doublings)
-        _log.warning("query_retried", reason=reason, in_seconds=delay)
+        delay = retry_delay(self._account.retry(), self._settings.restart_delay_max_seconds)
+        _log.warning("query_retried", reason=reason, in_seconds=delay.total_seconds())
         self._become(QueryState.RESTARTING)
-        self._wait_for(lambda: not self._should_run(), timedelta(seconds=delay))
+        self._wait_for(lambda: not self._should_run(), delay)
         self._start_over()
 
     def _start_over(self) -> None:

@@ -22,10 +22,10 @@ from typing import Protocol
 
 import structlog
 
+from job.event_time.watermark import event_time_of
 from job.join_spec.durations import milliseconds
 from job.join_spec.expressions import SIDES, Side
 from job.plan.model import JoinPlan, SidePlan
-from job.protocol.progress import BatchProgress
 from job.query.account import Account
 
 # Coarser than this it would be felt in `idle_after`; the brokers are asked less often still.
@@ -43,7 +43,7 @@ class SideTime:
     heard_at_ms: int
     """When records were last seen to have been read; at first, when the run began."""
     newest_ms: int | None = None
-    """Newest event time read in this run."""
+    """Event time of the side by the rule in event_time/watermark.py."""
     all_read_before_ms: int | None = None
     """Whatever arrived in the topic before this moment has been read; None: not known."""
 
@@ -98,14 +98,14 @@ class IdleSides:
         return self._idle
 
     @contextmanager
-    def followed(self, run_id: str, advance: Callable[[int], None]) -> Iterator[None]:
+    def followed(self, advance: Callable[[int], None]) -> Iterator[None]:
         """Inside of it `advance` is called, on another thread, with watermarks to rise to."""
         if all(self._plan.side(side).idle_after is None for side in SIDES):
             yield
             return
         ended = threading.Event()
         follow = threading.Thread(
-            target=self._follow, args=(run_id, advance, ended), name="idle-sides", daemon=True
+            target=self._follow, args=(advance, ended), name="idle-sides", daemon=True
         )
         follow.start()
         try:
@@ -114,8 +114,8 @@ class IdleSides:
             ended.set()
             self._idle = {}
 
-    def _follow(self, run_id: str, advance: Callable[[int], None], ended: threading.Event) -> None:
-        run = Run(self._plan, run_id, datetime.now(UTC))
+    def _follow(self, advance: Callable[[int], None], ended: threading.Event) -> None:
+        run = Run(self._plan, datetime.now(UTC))
         failure: str | None = None
         while not ended.wait(LOOK_SECONDS):
             try:
@@ -142,8 +142,7 @@ class IdleSides:
 class Run:
     """What one run of the query has shown of its sides so far."""
 
-    def __init__(self, plan: JoinPlan, run_id: str, now: datetime) -> None:
-        self._run_id = run_id
+    def __init__(self, plan: JoinPlan, now: datetime) -> None:
         self._read: Mapping[Side, Mapping[int, int]] | None = None
         self._sides = {side: _beginning(plan.side(side), now) for side in SIDES}
 
@@ -151,22 +150,17 @@ class Run:
         # Asked in this order: a batch that ends in between makes a side seem less silent, not more.
         all_read = {side: topics.all_read_before(side) for side in SIDES}
         read = account.offsets
-        batches = [batch for batch in account.batches if batch.run_id == self._run_id]
+        partitions = account.partitions
         for side, time in self._sides.items():
             heard = read is not None and (self._read is None or read[side] != self._read[side])
-            times = [time.newest_ms, *(_newest_ms(batch, side) for batch in batches)]
             self._sides[side] = replace(
                 time,
                 heard_at_ms=_epoch_ms(now) if heard else time.heard_at_ms,
-                newest_ms=max((each for each in times if each is not None), default=None),
+                newest_ms=event_time_of(partitions, side).ms,
                 all_read_before_ms=None if (at := all_read[side]) is None else _epoch_ms(at),
             )
         self._read = read
         return self._sides
-
-
-def _newest_ms(batch: BatchProgress, side: Side) -> int | None:
-    return (batch.left if side == "left" else batch.right).event_time_max_ms
 
 
 def _beginning(side: SidePlan, now: datetime) -> SideTime:

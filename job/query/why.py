@@ -34,9 +34,15 @@ class Known:
         return self.status.totals.left if side == "left" else self.status.totals.right
 
     def own_watermark(self, side: Side) -> datetime | None:
-        """Newest event time seen minus watermark_delay."""
-        newest = self.totals(side).event_time_max_ms
+        """Event time of the side minus watermark_delay, by the rule in event_time/watermark.py."""
+        report = self.status.event_times.get(side)
+        newest = self.totals(side).event_time_max_ms if report is None else report.event_time_ms
         return None if newest is None else _moment(newest - self.status.watermark_delay_ms[side])
+
+    def slowest_partition(self, side: Side) -> int | None:
+        """The partition whose unread records hold the side back. None: the side has no backlog."""
+        report = self.status.event_times.get(side)
+        return None if report is None else report.held_back_by
 
     def behind_latest(self, side: Side) -> int | None:
         brokers = self.status.brokers
@@ -125,6 +131,17 @@ def _who_holds_back(known: Known) -> Iterator[str]:
         )
         return
     own = {side: known.own_watermark(side) for side in SIDES}
+    unread = [
+        f"{side} partition {partition}"
+        for side in SIDES
+        if own[side] is None and (partition := known.slowest_partition(side)) is not None
+    ]
+    if unread:
+        yield (
+            f"Nothing readable has been read of {' and '.join(unread)} yet, which has a backlog: "
+            "the watermark does not advance before, and nothing unmatched comes out."
+        )
+        return
     silent = [side for side in SIDES if own[side] is None]
     if silent:
         names = " and ".join(silent)
@@ -137,6 +154,13 @@ def _who_holds_back(known: Known) -> Iterator[str]:
     moments = {side: moment for side, moment in own.items() if moment is not None}
     slower = min(SIDES, key=lambda side: moments[side])
     distance = moments[_OTHER[slower]] - moments[slower]
+    if (partition := known.slowest_partition(slower)) is not None:
+        yield (
+            f"Partition {partition} of the {slower} side holds the watermark back, at "
+            f"{_text(moments[slower])}: it has unread records. The watermark advances as they are "
+            "read."
+        )
+        return
     if distance > timedelta(0):
         yield (
             f"The {slower} side holds the watermark back, at {_text(moments[slower])}: the other "

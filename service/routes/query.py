@@ -62,4 +62,4 @@ async def offsets(job: Job) -> OffsetsView:
     As of the job's last look at the brokers, some seconds ago, or at `answered_at` where they have
     not answered since.
     """
-    return OffsetsView.of((await job.status()).brokers)
+    return OffsetsView.of(await job.status())

@@ -9,9 +9,7 @@ import shutil
 import tempfile
 from collections import Counter
 from collections.abc import Sequence
-from concurrent.futures import Future
-from dataclasses import replace
-from datetime import datetime, timedelta
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -19,22 +17,20 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming import StreamingQuery
 
 from job import dataflow
-from job.event_time.partitions import Partition, Partitions
-from job.event_time.watermark import watermark_ms
-from job.join_spec.durations import milliseconds
+from job.event_time.partitions import Partitions
 from job.join_spec.expressions import SIDES, Side
 from job.plan.model import JoinPlan
 from job.protocol.progress import REASONS
 from job.semantics.backlog import PlannedBatch
-from job.semantics.json_records import DecodedRow, InputRecord, RecordDecoder
-from job.spark.watermark import raise_watermark
+from job.semantics.json_records import InputRecord
+from tests.semantics.job_watermark import JobWatermark
 from tests.semantics.join_cases import Batch, Case, Phase, StateStore, canonical
 from tests.semantics.spark_session import fast_folder
 
 _STREAMING = "spark.sql.streaming."
 _MEMORY_STREAM = "org.apache.spark.sql.execution.streaming.runtime.MemoryStream"
-_BEYOND_ALL_TIMES = timedelta(days=4_000_000)
-_START_SECONDS = 60
+_PARTITIONS = 3
+"""Of each topic; records of further ones are observed as a sample."""
 _FIELD, _NULL = "\x01", "\x02"
 
 _OF_RECORD = [
@@ -90,9 +86,9 @@ def run_on_spark(spark: SparkSession, case: Case, phases: Sequence[Phase]) -> li
 class _Run:
     def __init__(self, spark: SparkSession, case: Case, folder: Path) -> None:
         self._spark = spark
-        self._case = case
+        self._plan = case.plan.reading(dict.fromkeys(SIDES, _PARTITIONS))
         self._topics = {side: MemoryTopic(spark) for side in SIDES}
-        self._event_times = _EventTimes(case.plan)
+        self._partitions = Partitions.none()
         self._folder = folder
         self._output: dict[int, Counter[tuple[str, str | None, str]]] = {}
 
@@ -100,13 +96,11 @@ class _Run:
         batches: list[Batch] = []
         for phase in phases:
             batches += self._phase(phase)
-            if phase.ends.times_lost:
-                self._event_times = _EventTimes(self._case.plan)
         return batches
 
     def _phase(self, phase: Phase) -> list[Batch]:
         waiting = list(phase.batches)
-        started: Future[StreamingQuery] = Future()
+        watermark = JobWatermark(self._plan, self._partitions)
         running = self._feed(waiting)
 
         def on_batch(rows: DataFrame, batch_id: int) -> None:
@@ -114,23 +108,25 @@ class _Run:
             self._output[batch_id] = Counter(
                 (_id(row.headers), row.key, canonical(row.value)) for row in rows.collect()
             )
-            if (to_ms := self._event_times.watermark_after(running)) is not None:
-                raise_watermark(started.result(_START_SECONDS), to_ms)
+            watermark.unread = {side: dict.fromkeys(running.backlog(side), 1) for side in SIDES}
+            watermark.batch_ended()
             running = self._feed(waiting)
 
         name = f"{_STREAMING}noDataMicroBatches.enabled"
         with conf(self._spark, {name: str(phase.runs_batches_without_data).lower()}):
             query = self._start(on_batch)
-            started.set_result(query)
+            watermark.query.set_result(query)
             try:
                 query.processAllAvailable()
                 return [_batch(self._output, p) for p in _progress(query)]
             finally:
                 query.stop()
+                lost = phase.ends.times_lost
+                self._partitions = Partitions.none() if lost else watermark.read_again()
 
     def _start(self, on_batch: Any) -> StreamingQuery:
         left, right = (self._topics[side].records() for side in SIDES)
-        rows = dataflow.dataflow(left, right, _without_watermark_of_spark(self._case.plan))
+        rows = dataflow.dataflow(left, right, self._plan)
         writer = rows.writeStream.foreachBatch(on_batch).outputMode("append")
         return writer.option("checkpointLocation", str(self._folder / "checkpoint")).start()
 
@@ -141,35 +137,6 @@ class _Run:
             if planned.records(side):
                 self._topics[side].add(planned.records(side))
         return planned
-
-
-class _EventTimes:
-    """The event times that one run of the query has read, and the watermark that follows."""
-
-    def __init__(self, plan: JoinPlan) -> None:
-        self._delays_ms = {s: milliseconds(plan.side(s).watermark_delay) for s in SIDES}
-        self._decoders = {side: RecordDecoder(plan.side(side)) for side in SIDES}
-        self._newest_ms: dict[Side, dict[int, int]] = {side: {} for side in SIDES}
-
-    def watermark_after(self, batch: PlannedBatch) -> int | None:
-        left, right = (self._partitions(side, batch) for side in SIDES)
-        return watermark_ms(Partitions(left, right), self._delays_ms)
-
-    def _partitions(self, side: Side, batch: PlannedBatch) -> dict[int, Partition]:
-        newest = self._newest_ms[side]
-        for record in batch.records(side):
-            row = self._decoders[side].decode(record)
-            if isinstance(row, DecodedRow):
-                at_ms = row.event_time_us // 1000
-                newest[record.partition] = max(at_ms, newest.get(record.partition, at_ms))
-        backlog = batch.backlog(side)
-        return {n: Partition(0, int(n in backlog), newest.get(n)) for n in {*newest, *backlog}}
-
-
-def _without_watermark_of_spark(plan: JoinPlan) -> JoinPlan:
-    """With delays so long that Spark's own watermark never begins."""
-    left, right = (replace(plan.side(s), watermark_delay=_BEYOND_ALL_TIMES) for s in SIDES)
-    return replace(plan, left=left, right=right)
 
 
 def _progress(query: StreamingQuery) -> list[dict[str, Any]]:

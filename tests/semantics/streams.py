@@ -15,6 +15,7 @@ from job.plan import tuning
 from job.plan.planner import join_plan
 from job.protocol.progress import BatchProgress, batch_progress
 from job.spark.watermark import raise_watermark
+from tests.semantics.job_watermark import JobWatermark
 
 # Event times of tests are seconds after this, epoch milliseconds: 2023-11-14T22:13:20Z.
 T0 = 1_700_000_000_000
@@ -85,17 +86,21 @@ class Stream:
         self._conf_before = {name: spark.conf.get(name, None) for name in _runtime_conf()}
         for name, value in _runtime_conf().items():
             spark.conf.set(name, value)
-        self._plan = join_plan(spec_from_yaml(text, {}), state_partitions=1)
+        plan = join_plan(spec_from_yaml(text, {}), state_partitions=1)
+        self._plan = plan.reading({"left": 2, "right": 2})
         self._query = self._started()
 
     def _started(self) -> StreamingQuery:
         left, right = (self._records(self._spark, side) for side in SIDES)
-        return (
+        self.watermark = JobWatermark(self._plan)
+        query = (
             dataflow(left, right, self._plan)
             .writeStream.foreachBatch(self._collect)
             .option("checkpointLocation", str(self._folder / "checkpoint"))
             .start()
         )
+        self.watermark.query.set_result(query)
+        return query
 
     def restart(self) -> None:
         """The same query again, from its checkpoint; `progress` begins anew."""
@@ -154,6 +159,7 @@ class Stream:
     def _collect(self, batch: DataFrame, batch_id: int) -> None:
         del batch_id
         self._batches.append([tuple(row) for row in batch.collect()])
+        self.watermark.batch_ended()
 
     def _records(self, spark: SparkSession, side: str) -> DataFrame:
         folder = self._folder / side

@@ -10,7 +10,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from tests.polling import wait_until
-from tests.semantics.streams import T0, Stream, spec_text
+from tests.semantics.streams import T0, Stream, record, spec_text
 
 
 @pytest.fixture
@@ -135,3 +135,41 @@ def test_watermark_never_falls_however_the_hands_on_it_meet(stream: Stream) -> N
 
 def read(stream: Stream, count: int) -> bool:
     return count == sum(batch.right.records for batch in stream.progress())
+
+
+def in_partition(number: int, k: str, at: float) -> dict[str, Any]:
+    return record(row(k, at), partition=number)
+
+
+def test_partition_with_a_backlog_holds_the_watermark_back(stream: Stream) -> None:
+    stream.watermark.unread = {"left": {1: 5}, "right": {}}
+    stream.feed([in_partition(0, "x", 300), in_partition(1, "x", 100)], [row("x", 300)])
+    out = stream.feed([in_partition(1, "y", 101)], [row("y", 103)])
+
+    assert [{"k": "y", "a": 1, "b": 2}] == out
+    assert T0 + 91_000 == watermarks(stream)[-1]
+
+    stream.watermark.unread = {"left": {}, "right": {}}
+    stream.feed([in_partition(1, "z", 110)], [row("z", 111)])
+    stream.feed([row("end", 301)], [row("end", 301)])
+
+    assert T0 + 291_000 == watermarks(stream)[-1]
+    assert 0 == late_records(stream)
+
+
+def test_backlog_of_which_no_record_was_read_stops_the_watermark(stream: Stream) -> None:
+    stream.watermark.unread = {"left": {}, "right": {1: 5}}
+    stream.feed([row("x", 300)], [row("x", 300)])
+    stream.feed([row("y", 1)], [row("y", 2)])
+
+    assert ({0}, 0) == (set(watermarks(stream)), late_records(stream))
+
+
+def test_partition_that_is_newer_than_the_query_moves_the_watermark_of_its_side(
+    stream: Stream,
+) -> None:
+    """Of it only a sample is observed, and the newest event time of the side."""
+    stream.feed([in_partition(7, "x", 300)], [row("x", 300)])
+    stream.feed([row("y", 310)], [row("y", 310)])
+
+    assert T0 + 300_000 == watermarks(stream)[-1]

@@ -8,8 +8,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from job.event_time.fair_reading import Reading, held_partitions, records_max
-from job.event_time.partitions import FORMAT, Partition, Partitions
-from job.event_time.watermark import SideEventTime, side_event_time, watermark_ms
+from job.event_time.partitions import FORMAT, BatchRead, Partition, Partitions
+from job.event_time.watermark import (
+    SideEventTime,
+    event_time_of,
+    side_event_time,
+    watermark_ms,
+)
 from job.join_spec.expressions import SIDES, Side
 
 DELAY_MS: dict[Side, int] = {"left": 10, "right": 10}
@@ -63,23 +68,50 @@ def test_the_side_that_is_further_behind_decides(
 def test_batch_without_a_readable_record_leaves_the_event_time_of_its_partition() -> None:
     before = Partitions({0: behind(70)}, {})
 
-    after = before.after_batch(
-        {"left": {0: 8}, "right": {}}, {"left": {0: 9}, "right": {}}, {"left": {}, "right": {}}
-    )
+    after = before.after_batch(batch_read({0: 8}, {0: 9}, {}))
 
     assert {0: Partition(8, 9, 70)} == after.left
 
 
 def test_older_record_does_not_lower_the_event_time_of_its_partition() -> None:
     before = Partitions({0: behind(70)}, {})
-    ends: dict[Side, dict[int, int]] = {"left": {0: 9}, "right": {}}
 
-    assert (
-        70 == before.after_batch(ends, ends, {"left": {0: 60}, "right": {}}).left[0].event_time_ms
+    after = before.after_batch(batch_read({0: 9}, {0: 9}, {0: 60}))
+
+    assert 70 == after.left[0].event_time_ms
+
+
+def test_newest_event_time_of_a_side_counts_once_the_side_is_read_to_its_end() -> None:
+    """Of a topic with many partitions only a sample of the records is observed by partition."""
+    before = Partitions({0: behind(70)}, {})
+
+    behind_still = before.after_batch(batch_read({0: 8}, {0: 9}, {0: 80}, newest_ms=85))
+    at_the_end = behind_still.after_batch(batch_read({0: 9}, {0: 9}, {}, newest_ms=82))
+
+    assert SideEventTime(80, 0) == event_time_of(behind_still, "left")
+    assert SideEventTime(85) == event_time_of(at_the_end, "left")
+
+
+def batch_read(
+    next_offsets: dict[int, int],
+    latest: dict[int, int],
+    event_times: dict[int, int],
+    newest_ms: int | None = None,
+) -> BatchRead:
+    """A batch that has read the left side."""
+    return BatchRead(
+        {"left": next_offsets, "right": {}},
+        {"left": latest, "right": {}},
+        {"left": event_times, "right": {}},
+        {} if newest_ms is None else {"left": newest_ms},
     )
 
 
-KNOWN = Partitions({0: Partition(5, 5, 70), 1: Partition(8, 8, 90)}, {0: Partition(3, 3, 60)})
+KNOWN = Partitions(
+    {0: Partition(5, 5, 70), 1: Partition(8, 8, 90)},
+    {0: Partition(3, 3, 60)},
+    {"left": 90, "right": 60},
+)
 
 
 def test_event_times_survive_a_restart() -> None:
@@ -177,7 +209,8 @@ class Reader:
         read_now = [time for s in SIDES for some in times[s].values() for time in some]
         late = [time for time in read_now if time <= self.watermark]
         newest = {s: {n: max(some) for n, some in times[s].items() if some} for s in SIDES}
-        self.partitions = self.partitions.after_batch(ends, latest, newest)
+        of_sides = {s: max(newest[s].values()) for s in SIDES if newest[s]}
+        self.partitions = self.partitions.after_batch(BatchRead(ends, latest, newest, of_sides))
         allowed = watermark_ms(self.partitions, DELAY_MS)
         self.watermark = max(self.watermark, self.watermark if allowed is None else allowed)
         return late

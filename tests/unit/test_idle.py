@@ -4,13 +4,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from job.event_time.partitions import BatchRead, Partitions
+from job.event_time.watermark import watermark_ms as allowed_watermark_ms
 from job.join_spec.durations import milliseconds
 from job.join_spec.expressions import SIDES, Side
 from job.query import idle
@@ -91,12 +92,10 @@ class World:
     offsets: dict[Side, dict[int, int]] = field(
         default_factory=lambda: {"left": {0: 0}, "right": {0: 0}}
     )
-    batches: list[Any] = field(default_factory=list)
     asked: tuple[int, dict[Side, int]] | None = None
-    spark: dict[Side, int] = field(default_factory=dict)
-    """Each side's watermark, as Spark knows it in this run."""
+    partitions: Partitions = field(default_factory=Partitions.none)
+    """What this run has read, by which the job sets the watermark."""
     watermark_ms: int = -(10**9)
-    runs: int = -1
     late: list[int] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -113,9 +112,8 @@ class World:
         return T0 + timedelta(milliseconds=self.now_ms)
 
     def restart(self) -> None:
-        self.runs += 1
-        self.spark = {}
-        self.run = Run(self.plan, str(self.runs), self.now)
+        self.partitions = Partitions.none()
+        self.run = Run(self.plan, self.now)
 
     def wait(self, ms: int, *, asked: bool = True) -> None:
         """Time passes; in the middle the brokers are asked, at its end the job looks."""
@@ -138,21 +136,23 @@ class World:
         self.topic[side].append(round(newest_now - behind * (newest_now - oldest)))
 
     def batch(self, at_most: int) -> None:
-        shown = {}
+        newest: dict[Side, int] = {}
         for side in SIDES:
             begin = self.offsets[side][0]
             rows = self.topic[side][begin : begin + at_most]
             self.late += [row for row in rows if row <= self.watermark_ms]
-            shown[side] = SimpleNamespace(
-                event_time_max_ms=T0_MS + max(rows) if rows else None,
-            )
             self.offsets = {**self.offsets, side: {0: begin + len(rows)}}
             if rows:
-                own = max(rows) - DELAY_MS[side]
-                self.spark[side] = max(own, self.spark.get(side, own))
-        self.batches.append(SimpleNamespace(run_id=str(self.runs), **shown))
-        if len(self.spark) == len(SIDES):
-            self.watermark_ms = max(self.watermark_ms, min(self.spark.values()))
+                newest[side] = T0_MS + max(rows)
+        ends: dict[Side, dict[int, int]] = {side: {0: len(self.topic[side])} for side in SIDES}
+        times: dict[Side, dict[int, int]] = {
+            side: {0: newest[side]} if side in newest else {} for side in SIDES
+        }
+        read = BatchRead(self.offsets, ends, times, newest)
+        self.partitions = self.partitions.after_batch(read)
+        to_ms = allowed_watermark_ms(self.partitions, DELAY_MS)
+        if to_ms is not None:
+            self.watermark_ms = max(self.watermark_ms, to_ms - T0_MS)
 
     def all_read_before(self, side: Side) -> datetime | None:
         if self.asked is None or self.offsets[side][0] < self.asked[1][side]:
@@ -239,7 +239,7 @@ class Advances(list[int]):
 def followed(world: World, advance: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[IdleSides]:
     monkeypatch.setattr(idle, "LOOK_SECONDS", 0.01)
     sides = IdleSides(world.plan, world, world)  # type: ignore[arg-type]
-    with sides.followed(str(world.runs), advance):
+    with sides.followed(advance):
         yield sides
     assert {} == sides.idle
 

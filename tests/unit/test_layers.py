@@ -56,13 +56,15 @@ ROOMS: dict[str, tuple[str, ...]] = {
         "listener",
         "between_batches",
         "watermark",
+        "batch_read",
+        "kafka_reader",
     ),
     "checkpoint": ("folder", "checkpoint", "lease", "state_reader"),
     "delivery": (),
     "care": (),
     "query": (
-        *("why", "state_rows", "account", "idle", "cluster", "resources", "verbs", "topics"),
-        *("engine", "validator", "lookup_queue", "desk"),
+        *("why", "state_rows", "account", "idle", "cluster", "resources", "retries", "verbs"),
+        *("topics", "event_times", "engine", "validator", "lookup_queue", "desk"),
     ),
     "process": (),
     "__main__": (),
@@ -78,6 +80,7 @@ WITH_SPARK = {
     "query.cluster",
     "query.resources",
     "query.engine",
+    "query.event_times",
 }
 # The service is in an image without Spark, librdkafka and registry client, and reads no topic.
 OPEN_TO_THE_SERVICE = {

@@ -9,7 +9,15 @@ from job.protocol.answers import StateAnswer, StateRow
 from job.protocol.progress import JobStatus, QueryState
 from job.protocol.reports import BrokerReport, SideOffsets
 from job.query.why import why
-from tests.unit.service.builders import NO_BROKER, NOW, batch, side, status, status_after
+from tests.unit.service.builders import (
+    NO_BROKER,
+    NOW,
+    batch,
+    event_times,
+    side,
+    status,
+    status_after,
+)
 from tests.unit.specs import plan
 
 NOW_MS = round(NOW.timestamp() * 1000)
@@ -279,3 +287,21 @@ def test_the_most_telling_comes_first() -> None:
         "Of the left side's ",
         "Of the right side's",
     ] == [sentence[:19] for sentence in told(all_at_once, left=[row()])]
+
+
+def test_partition_that_holds_the_watermark_back_is_named() -> None:
+    times = {"left": event_times(20_000), "right": event_times(10_000, held_back_by=1)}
+
+    assert (
+        "Partition 1 of the right side holds the watermark back, at 1969-12-31T23:59:58.500Z: it "
+        "has unread records. The watermark advances as they are read."
+    ) in told(CALM.model_copy(update={"event_times": times}))
+
+
+def test_backlog_of_which_nothing_was_read_is_named() -> None:
+    times = {"left": event_times(None, held_back_by=0), "right": event_times(10_000)}
+
+    assert (
+        "Nothing readable has been read of left partition 0 yet, which has a backlog: the "
+        "watermark does not advance before, and nothing unmatched comes out."
+    ) in told(CALM.model_copy(update={"event_times": times}))

@@ -30,6 +30,7 @@ def sink(told: Told) -> Any:
         KafkaAccess("localhost:9092"),
         _Sizes(1_000_000, 0),
         told,
+        lambda *_: None,
         _Checkpoint(),  # type: ignore[arg-type]  # all that is asked of it here
         since=0,
     )

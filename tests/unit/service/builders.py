@@ -21,7 +21,13 @@ from job.protocol.progress import (
     SideProgress,
     Totals,
 )
-from job.protocol.reports import BrokerReport, PartitionCensus, SideOffsets, StateCensus
+from job.protocol.reports import (
+    BrokerReport,
+    PartitionCensus,
+    SideEventTimes,
+    SideOffsets,
+    StateCensus,
+)
 
 NOW = datetime(2026, 11, 20, 12, 0, 0, tzinfo=UTC)
 NOW_SECONDS = NOW.timestamp()
@@ -107,8 +113,18 @@ def status_after(*batches: BatchProgress, **fields: Any) -> JobStatus:
         "totals": totals,
         "brokers": broker_report(),
         "census": census(),
+        "event_times": {
+            "left": event_times(totals.left.event_time_max_ms),
+            "right": event_times(totals.right.event_time_max_ms),
+        },
     }
     return status(**{**known, **fields})
+
+
+def event_times(newest_ms: int | None, held_back_by: int | None = None) -> SideEventTimes:
+    """Of a side of which partition 1 alone has been read."""
+    partitions = {} if newest_ms is None else {1: newest_ms}
+    return SideEventTimes(event_time_ms=newest_ms, held_back_by=held_back_by, partitions=partitions)
 
 
 def batch(**fields: Any) -> BatchProgress:

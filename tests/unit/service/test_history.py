@@ -138,6 +138,7 @@ def test_offsets_are_told_by_side_and_partition(path: Path) -> None:
                 "latest": 100,
                 "behind_latest": 10,
                 "retention_headroom": 80,
+                "event_time": None,
             },
             "1": {
                 "read": 100,
@@ -145,6 +146,7 @@ def test_offsets_are_told_by_side_and_partition(path: Path) -> None:
                 "latest": 105,
                 "behind_latest": 5,
                 "retention_headroom": 60,
+                "event_time": "2026-11-20T11:59:57.500000Z",
             },
         },
     } == body["left"]

@@ -26,6 +26,7 @@ from tests.unit.service.builders import (
     status_after,
 )
 
+PARTITION = "streamjoin_partition_event_time_max_timestamp_seconds"
 # All there are, with type and labels: the contract with dashboards and alerts.
 TABLE = {
     ("streamjoin_brokers_answer_timestamp_seconds", "gauge", ""),
@@ -34,6 +35,7 @@ TABLE = {
     ("streamjoin_job_start_timestamp_seconds", "gauge", ""),
     ("streamjoin_last_batch_input_records", "gauge", "side"),
     ("streamjoin_last_batch_output_records", "gauge", ""),
+    (PARTITION, "gauge", "partition side"),
     ("streamjoin_retention_headroom_offsets", "gauge", "partition side"),
     ("streamjoin_side_idle", "gauge", "side"),
     ("streamjoin_side_watermark_timestamp_seconds", "gauge", "side"),
@@ -74,6 +76,7 @@ TABLE = {
 NAMES = {name for name, _, _ in TABLE}
 # Of the last batch; the others can be told before there was one.
 OF_A_BATCH = {
+    PARTITION,
     "streamjoin_last_batch_input_records",
     "streamjoin_last_batch_output_records",
     "streamjoin_side_idle",
@@ -133,6 +136,8 @@ def test_values_are_those_of_the_status() -> None:
         "streamjoin_last_batch_input_records{side=left}": 20,
         "streamjoin_last_batch_input_records{side=right}": 10,
         "streamjoin_last_batch_output_records": 30,
+        f"{PARTITION}{{partition=1,side=left}}": NOW_SECONDS - 2.5,
+        f"{PARTITION}{{partition=1,side=right}}": NOW_SECONDS - 4,
         "streamjoin_retention_headroom_offsets{partition=0,side=left}": 80,
         "streamjoin_retention_headroom_offsets{partition=0,side=right}": 98,
         "streamjoin_retention_headroom_offsets{partition=1,side=left}": 60,
@@ -249,12 +254,6 @@ def test_before_there_is_a_watermark_none_is_said() -> None:
     unsaid = {"streamjoin_watermark_lag_seconds", "streamjoin_watermark_timestamp_seconds"}
 
     assert unsaid == NAMES - without_watermark
-
-
-def test_a_side_without_event_times_says_none() -> None:
-    values = samples(status_after(batch(left=side(event_time_max_ms=None))))
-
-    assert [NOW_SECONDS - 4] == [*only(values, "event_time_max").values()]
 
 
 @pytest.mark.parametrize("state", sorted(set(QueryState) - {QueryState.RUNNING}))

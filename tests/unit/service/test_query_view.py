@@ -12,6 +12,7 @@ from tests.unit.service.builders import (
     NO_BROKER,
     NOW,
     batch,
+    event_times,
     just_looked,
     serving,
     side,
@@ -54,6 +55,7 @@ def test_the_query_is_shown_with_its_last_batch_lag_and_watermark(path: Path) ->
         },
         "watermark": "2026-11-20T11:59:44.500000Z",
         "watermark_held_back_by": "right",
+        "watermark_held_back_by_partition": None,
         "late_records": 2,
         "left": {
             "topic": "impressions",
@@ -105,7 +107,8 @@ def test_what_is_not_known_before_the_first_batch_is_null(path: Path) -> None:
 
     unknown = {
         "query_id", "run_id", "last_progress_at", "last_batch", "watermark", "last_failure",
-        "watermark_held_back_by", "state_counted_at", "brokers", "last_reset",
+        "watermark_held_back_by", "watermark_held_back_by_partition", "state_counted_at",
+        "brokers", "last_reset",
     }  # fmt: skip
     assert unknown == {name for name, value in body.items() if value is None}
     assert {
@@ -165,6 +168,17 @@ def test_the_side_that_holds_the_watermark_back_is_named(
         body = call("GET", "/v1/query", settings(path)).json()
 
     assert expected == body["watermark_held_back_by"]
+
+
+def test_the_partition_that_holds_the_watermark_back_is_named(path: Path) -> None:
+    times = {"left": event_times(20_000), "right": event_times(10_000, held_back_by=1)}
+    with serving(path, status_after(batch(), event_times=times)):
+        body = call("GET", "/v1/query", settings(path)).json()
+
+    assert ("right", 1) == tuple(
+        body[name] for name in ("watermark_held_back_by", "watermark_held_back_by_partition")
+    )
+    assert "1969-12-31T23:59:58.500000Z" == body["right"]["watermark"]
 
 
 def test_what_became_of_a_reset_is_told(path: Path) -> None:

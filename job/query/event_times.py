@@ -1,0 +1,127 @@
+"""Sets the watermark of the running query after each batch, and limits how far the next one reads.
+
+The rules are in event_time/. Spark writes the watermark that is set here into the commit log of the
+batch and into the offset log of the next one: after a crash the query has the same watermark, and a
+batch that is run again has the one that it had.
+"""
+
+import threading
+from collections.abc import Mapping
+
+import structlog
+from pyspark.sql import SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+
+from job.checkpoint.checkpoint import Checkpoint
+from job.delivery.sink import RunningQuery
+from job.event_time.fair_reading import Reading, held_partitions, records_max
+from job.event_time.partitions import Partitions
+from job.event_time.watermark import watermark_ms
+from job.join_spec.durations import milliseconds
+from job.join_spec.expressions import SIDES, Side
+from job.plan.model import JoinPlan
+from job.plan.tuning import MAX_OFFSETS_PER_TRIGGER
+from job.query.account import Account
+from job.query.resources import Resources
+from job.spark.batch_read import batch_read
+from job.spark.kafka_reader import LimitedReading
+from job.spark.watermark import raise_watermark
+
+# What a crash loses of the event times only delays the watermark after the restart.
+WRITE_SECONDS = 5.0
+
+_log = structlog.get_logger()
+
+
+class EventTimes:
+    """Of one run of the query."""
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        plan: JoinPlan,
+        account: Account,
+        checkpoint: Checkpoint,
+        resources: Resources,
+    ) -> None:
+        self._spark = spark
+        self._account = account
+        self._checkpoint = checkpoint
+        self._resources = resources
+        self._delay_ms: dict[Side, int] = {
+            side: milliseconds(plan.side(side).watermark_delay) for side in SIDES
+        }
+        self._reading = Reading({side: frozenset() for side in SIDES}, _records_max(0))
+        self._limited: LimitedReading | None = None
+        self._planned_ends: dict[Side, Mapping[int, int]] = {}
+        self._batches = 0
+        account.partitions = self._written = checkpoint.partitions
+        self._closed = threading.Event()
+
+    def follow(self, running: RunningQuery) -> None:
+        """Limit the reading of the query that was just started, and keep the event times."""
+        self._limited = LimitedReading(self._spark, self._limit, running.failed)
+        try:
+            self._limited.begin(running.query)
+        except Exception as error:
+            # Without the limits the query reads as Spark does, and its results are the same.
+            self._limited = None
+            _log.exception("reading_not_limited", reason=str(error).partition("\n")[0])
+        threading.Thread(target=self._keep, name="event-times", daemon=True).start()
+
+    def close(self) -> None:
+        self._closed.set()
+        self._write()
+
+    def batch_ended(self, query: StreamingQuery, batch_id: int) -> None:
+        """Set the watermark of the next batch. Called before Spark commits this one."""
+        ends, self._planned_ends = self._planned_ends, {}
+        read = batch_read(query, self._spark._jvm, ends)
+        before = self._account.partitions
+        after = before.after_batch(read)
+        self._account.partitions = after
+        if ends:
+            self._account.planned(batch_id, ends)
+        if (to_ms := watermark_ms(after, self._delay_ms)) is not None:
+            raise_watermark(query, to_ms)
+        self._limit_next_batch(before, after)
+
+    def _limit_next_batch(self, before: Partitions, after: Partitions) -> None:
+        self._batches += 1
+        # An even backlog is never held: its partitions differ by less than a batch advances them.
+        slack = max(*self._delay_ms.values(), after.advance_ms(before))
+        self._reading = Reading(held_partitions(after, slack), _records_max(self._batches))
+        if after.has_backlog and self._limited is not None:
+            for side in SIDES:
+                self._limited.put(side)
+
+    def _limit(
+        self, side: Side, starts: Mapping[int, int], latest: Mapping[int, int]
+    ) -> Mapping[int, int] | None:
+        """Called by Spark while it plans a batch."""
+        ends = self._reading.ends(side, starts, latest)
+        if ends is None:
+            self._planned_ends.pop(side, None)
+            if not self._account.partitions.has_backlog and self._limited is not None:
+                self._limited.remove(side)
+        else:
+            self._planned_ends[side] = latest
+        return ends
+
+    def _keep(self) -> None:
+        while not self._closed.wait(WRITE_SECONDS):
+            self._write()
+
+    def _write(self) -> None:
+        partitions = self._account.partitions
+        if partitions is self._written or self._resources.lease_is_lost:
+            return
+        try:
+            self._checkpoint.partitions = partitions
+            self._written = partitions
+        except Exception as error:
+            _log.warning("event_times_not_written", reason=str(error).partition("\n")[0])
+
+
+def _records_max(batches: int) -> int | None:
+    return records_max(batches, MAX_OFFSETS_PER_TRIGGER)

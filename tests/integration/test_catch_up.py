@@ -1,0 +1,188 @@
+"""A backlog with uneven partitions: no row in order is late, and the watermark does not stop."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient, NewPartitions
+
+from deploy.local.kafka import EmbeddedKafka
+from job.protocol.progress import JobStatus
+from tests.integration.jobs import START_SECONDS, Job
+from tests.integration.uneven import T0, Uneven
+from tests.polling import wait_until
+
+PAIRS = 20_000
+
+
+@pytest.fixture(scope="module")
+def uneven(kafka: EmbeddedKafka) -> Uneven:
+    topics = Uneven(kafka, "uneven", PAIRS)
+    topics.create()
+    topics.close()
+    return topics
+
+
+def wait_for(job: Job, condition: Callable[[JobStatus], Any], what: str) -> JobStatus:
+    def reached() -> JobStatus | None:
+        status = job.status()
+        assert status is None or status.state != "FAILED", status.last_failure
+        return status if status is not None and condition(status) else None
+
+    return wait_until(reached, START_SECONDS, what)
+
+
+@pytest.mark.parametrize(
+    ("join_type", "delivery"),
+    [
+        ("inner", "exactly_once"),
+        ("left_outer", "at_least_once"),
+        ("right_outer", "exactly_once"),
+        ("full_outer", "at_least_once"),
+        ("left_semi", "at_least_once"),
+        ("left_anti", "exactly_once"),
+    ],
+)
+def test_uneven_backlog_is_joined_to_the_last_row_though_the_job_is_killed_twice(
+    uneven: Uneven, tmp_path: Path, join_type: str, delivery: str
+) -> None:
+    name, spec = uneven.spec(tmp_path, join_type, delivery)
+    expected = uneven.expected(join_type)
+    with Job(spec, tmp_path) as job:
+        for _ in range(2):
+            status = wait_for(job, lambda status: status.totals.batches >= 1, "a batch has ended")
+            assert 0 == status.totals.late_records
+            job.kill_tree()
+            job.start()
+
+        def has_read_all(status: JobStatus) -> bool:
+            brokers = status.brokers
+            ends = [brokers.left.behind_latest, brokers.right.behind_latest] if brokers else []
+            return bool(ends) and all(end and not any(end.values()) for end in ends)
+
+        status = wait_for(job, has_read_all, "all is read")
+        wait_until(
+            lambda: expected <= set(uneven.results(name)), START_SECONDS, "all results have come"
+        )
+    results = uneven.results(name)
+
+    assert (expected, 0) == (set(results), status.totals.late_records)
+    if delivery == "exactly_once":
+        assert {1} == set(results.values())
+
+
+class Sides:
+    """Two topics to which rows are sent one by one, by partition and seconds of event time."""
+
+    def __init__(self, kafka: EmbeddedKafka, topics: Uneven) -> None:
+        self.servers = kafka.bootstrap_servers
+        self._topics = topics.topics
+        kafka.create_topics([f"{self._topics}.{side}" for side in ("left", "right")], partitions=2)
+
+    def send(self, n: int, at: float, *, partition: int = 0, only: str | None = None) -> None:
+        producer = Producer({"bootstrap.servers": self.servers, "log_level": 0})
+        for side in ("left", "right") if only is None else (only,):
+            producer.produce(f"{self._topics}.{side}", row(n, at), partition=partition)
+        assert 0 == producer.flush(30)
+
+    def abort(self, *, partition: int) -> None:
+        """Leave an aborted transaction at the end of a partition of each topic."""
+        producer = Producer(
+            {
+                "bootstrap.servers": self.servers,
+                "transactional.id": f"{self._topics}-{partition}",
+                "log_level": 0,
+            }
+        )
+        producer.init_transactions(30)
+        producer.begin_transaction()
+        for side in ("left", "right"):
+            producer.produce(f"{self._topics}.{side}", row(0, 1), partition=partition)
+        producer.flush(30)
+        producer.abort_transaction(30)
+
+    def add_partition(self) -> None:
+        admin = AdminClient({"bootstrap.servers": self.servers, "log_level": 0})
+        new = [NewPartitions(f"{self._topics}.{side}", 3) for side in ("left", "right")]
+        for future in admin.create_partitions(new).values():
+            future.result(30)
+
+
+def row(n: int, at: float) -> bytes:
+    return json.dumps({"n": n, "t": T0 + round(at * 1000)}).encode()
+
+
+def test_watermark_goes_on_whatever_happens_to_partitions_and_query(
+    kafka: EmbeddedKafka, tmp_path: Path
+) -> None:
+    topics = Uneven(kafka, "eventful", 0)
+    sides = Sides(kafka, topics)
+    name, spec = topics.spec(tmp_path, "full_outer")
+
+    def came(*results: tuple[int | None, int | None]) -> None:
+        def all_came() -> bool:
+            return set(results) == set(topics.results(name))
+
+        wait_until(all_came, START_SECONDS, f"{results} have come")
+
+    def wait_for_watermark(at: float) -> None:
+        wait_for(
+            job,
+            lambda status: status.last_batch and status.last_batch.watermark_ms == T0 + at * 1000,
+            f"the watermark is at {at} s",
+        )
+
+    with Job(spec, tmp_path) as job:
+        job.wait_for_state("RUNNING")  # with empty topics
+        sides.send(1, 100)  # partition 1 stays silent
+        sides.send(2, 130, only="left")
+        sides.send(3, 130, only="right")
+        wait_for_watermark(120)
+        came((1, 1))
+
+        sides.abort(partition=1)
+        sides.send(4, 160)
+        wait_for_watermark(150)
+        came((1, 1), (2, None), (None, 3), (4, 4))
+
+        job.ask("pause")
+        job.wait_for_state("PAUSED")
+        sides.send(5, 170)
+        sides.send(6, 170, partition=1)
+        job.ask("resume")
+        wait_for_watermark(160)
+
+        # After a restart the event time of a side that sends nothing is still known.
+        job.ask("stop")
+        job.wait_for_state("STOPPED")
+        job.ask("resume")
+        job.wait_for_state("RUNNING")
+        sides.send(7, 165, partition=1)
+        sides.send(8, 300, only="left")
+        sides.send(9, 175, only="right")
+        wait_for_watermark(165)
+
+        sides.add_partition()
+        sides.send(10, 310, partition=2)
+        wait_for_watermark(300)
+        joined = [(n, n) for n in (1, 4, 5, 6, 7, 10)]
+        came(*joined, (2, None), (None, 3), (None, 9))
+        times = wait_for(job, lambda status: status.event_times, "event times").event_times
+        known = {number: (ms - T0) // 1000 for number, ms in times["left"].partitions.items()}
+        # Of the partition that is newer than the query only a sample of the records is observed.
+        assert {0: 300, 1: 170} == {number: at for number, at in known.items() if number < 2}
+
+        job.ask("stop")
+        job.wait_for_state("STOPPED")
+        job.ask("reset", starts={"left": "earliest", "right": "earliest"})
+        wait_for(job, lambda status: status.last_reset and status.last_reset.done_at, "the reset")
+        job.ask("resume")
+        job.wait_for_state("RUNNING")
+        wait_for_watermark(300)
+        wait_until(lambda: topics.results(name)[(1, 1)] == 2, START_SECONDS, "all is read again")
+        status = job.status()
+    assert status is not None
+    assert 0 == status.totals.late_records
