@@ -17,6 +17,7 @@ Spark wants its folder empty at the first start, hence the files beside it.
 import json
 import uuid
 from collections.abc import Collection, Mapping
+from contextlib import suppress
 from datetime import datetime
 
 from pyspark.sql import SparkSession
@@ -148,9 +149,13 @@ class Checkpoint:
     def partitions(self) -> Partitions:
         """What was read of the partitions as of the last batch that ended.
 
-        The event times are lower bounds. A partition has none if its entry in the file is missing.
+        The event times are lower bounds. A partition has none if its entry in the file is missing,
+        or if the file cannot be read: then the watermark waits for records of the partition.
         """
-        return Partitions.from_document(self.folder.read(_EVENT_TIMES), self.offsets)
+        document = None
+        with suppress(CheckpointError):
+            document = self.folder.read(_EVENT_TIMES)
+        return Partitions.from_document(document, self.offsets)
 
     @partitions.setter
     def partitions(self, partitions: Partitions) -> None:

@@ -57,6 +57,7 @@ class EventTimes:
         self._batches = 0
         account.partitions = self._written = checkpoint.partitions
         self._closed = threading.Event()
+        self._writing = threading.Lock()
 
     def follow(self, running: RunningQuery) -> None:
         """Limit the reading of the query that was just started, and keep the event times."""
@@ -113,14 +114,15 @@ class EventTimes:
             self._write()
 
     def _write(self) -> None:
-        partitions = self._account.partitions
-        if partitions is self._written or self._resources.lease_is_lost:
-            return
-        try:
-            self._checkpoint.partitions = partitions
-            self._written = partitions
-        except Exception as error:
-            _log.warning("event_times_not_written", reason=str(error).partition("\n")[0])
+        with self._writing:
+            partitions = self._account.partitions
+            if partitions is self._written or self._resources.lease_is_lost:
+                return
+            try:
+                self._checkpoint.partitions = partitions
+                self._written = partitions
+            except Exception as error:
+                _log.warning("event_times_not_written", reason=str(error).partition("\n")[0])
 
 
 def _records_max(batches: int) -> int | None:

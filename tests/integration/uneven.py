@@ -56,14 +56,16 @@ class Uneven:
         *,
         ahead_ms: int = 0,
         all_match: bool = False,
+        even: bool = False,
     ) -> None:
-        """`ahead_ms`: how much later the right topic begins, with rows that match nothing until
-        then."""
+        """`even`: partition 1 is like partition 0. `ahead_ms`: how much later the right topic
+        begins, whose rows then match nothing."""
         self.kafka = kafka
         self.topics = topics
         self.numbers = numbers
         self._ahead_ms = ahead_ms
         self._all_match = all_match
+        self._even = even
 
     def create(self) -> None:
         names = [f"{self.topics}.{side}" for side in ("left", "right")]
@@ -100,8 +102,11 @@ class Uneven:
         of_each = self.numbers // 2
         dense = of_each * 9 // 10
         for place in range(of_each):
-            yield 2 * place, 0, place * HOUR_MS // of_each
-            if place < dense:
+            evenly_ms = place * HOUR_MS // of_each
+            yield 2 * place, 0, evenly_ms
+            if self._even:
+                at_ms = evenly_ms
+            elif place < dense:
                 at_ms = place * _DENSE_MS // dense
             else:
                 rest = HOUR_MS - _DENSE_MS

@@ -1,9 +1,10 @@
 """Joins a large backlog with uneven partitions, and prints what became of it.
 
-    python -m tests.integration.uneven_backlog [PAIRS] [--ahead]
+    python -m tests.integration.uneven_backlog [PAIRS] [--ahead] [--even]
 
 Prints results, late rows, the peak of rows in state, records per second and the time to the first
-result. `--ahead`: the right topic begins an hour after the left one.
+result, and CPU seconds of the job. `--ahead`: the right topic begins an hour after the left one.
+`--even`: the partitions are alike.
 """
 
 import sys
@@ -24,7 +25,8 @@ def main() -> None:
     pairs = int(next((word for word in sys.argv[1:] if word.isdecimal()), "300000"))
     ahead_ms = HOUR_MS if "--ahead" in sys.argv else 0
     with tempfile.TemporaryDirectory() as folder, EmbeddedKafka(Path(folder) / "kafka") as kafka:
-        uneven = Uneven(kafka, "uneven", pairs, ahead_ms=ahead_ms, all_match=True)
+        even = "--even" in sys.argv
+        uneven = Uneven(kafka, "uneven", pairs, ahead_ms=ahead_ms, all_match=True, even=even)
         uneven.create()
         name, spec = uneven.spec(Path(folder))
         started = time.monotonic()
@@ -44,6 +46,7 @@ def main() -> None:
             wait_until(read_all, _SECONDS, "all records are read")
             status = job.status()
             assert status is not None
+            times = [process.cpu_times() for process in job.tree]
             batches = job.ask("progress")["answer"]["batches"]
             rows = [batch["state_rows"] for batch in batches]
             begun = min(batch["started_at"] for batch in batches)
@@ -53,7 +56,8 @@ def main() -> None:
                 f"batch seconds {status.totals.batch_seconds:.1f}, "
                 f"records/s {2 * pairs / status.totals.batch_seconds:.0f}, "
                 f"peak of state rows {max(row or 0 for row in rows)}, "
-                f"first result after {first[0] if first else -1:.1f} s, begun {begun}"
+                f"first result after {first[0] if first else -1:.1f} s, begun {begun}, "
+                f"CPU seconds {sum(each.user + each.system for each in times):.0f}"
             )
             for batch in batches:
                 sides = [batch[side] for side in ("left", "right")]

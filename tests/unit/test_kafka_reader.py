@@ -1,0 +1,70 @@
+"""The reader in the place of the Kafka source's own, without a JVM."""
+
+import json
+from types import SimpleNamespace
+from typing import Any
+
+from job.spark.kafka_reader import _Reader, _with_offsets
+
+LATEST = json.dumps({"impressions": {"0": 50, "1": 70}})
+STARTS = json.dumps({"impressions": {"0": 5, "1": 7}})
+
+
+class Known:
+    """A Scala Option of offsets, which are JSON here."""
+
+    def __init__(self, text: str | None) -> None:
+        self._text = text
+
+    def isEmpty(self) -> bool:  # noqa: N802
+        return self._text is None
+
+    def get(self) -> str:
+        assert self._text is not None
+        return self._text
+
+
+class Own:
+    """Spark's reader."""
+
+    def fetchLatestOffsets(self, known: Known) -> str:  # noqa: ARG002, N802
+        return LATEST
+
+    def fetchEarliestOffsets(self, *partitions: str) -> str:  # noqa: N802
+        return f"earliest of {partitions}"
+
+
+def reader(ends: Any) -> _Reader:
+    # What turns offsets into JSON and back leaves JSON as it is.
+    json_utils = SimpleNamespace(partitionOffsets=lambda text: text)
+    jvm = SimpleNamespace(**{"org.apache.spark.sql.kafka010.JsonUtils": json_utils})
+    return _Reader(jvm, Own(), ends, lambda _: None)
+
+
+def test_lower_ends_take_the_place_of_the_latest_offsets() -> None:
+    asked: list[tuple[str, str]] = []
+
+    def ends(starts: str, latest: str) -> str:
+        asked.append((starts, latest))
+        return _with_offsets(latest, {0: 20, 1: 7})
+
+    found = reader(ends).fetchLatestOffsets(Known(STARTS))
+
+    assert {"impressions": {"0": 20, "1": 7}} == json.loads(found)
+    assert [(STARTS, LATEST)] == asked
+
+
+def test_without_a_limit_the_latest_offsets_are_those_of_spark() -> None:
+    assert LATEST == reader(lambda *_: None).fetchLatestOffsets(Known(STARTS))
+
+
+def test_nothing_is_limited_where_spark_does_not_say_what_it_has_read() -> None:
+    def ends(*_: str) -> str:
+        raise AssertionError("there is nothing to limit")
+
+    assert LATEST == reader(ends).fetchLatestOffsets(Known(None))
+
+
+def test_all_other_calls_go_to_the_reader_of_spark() -> None:
+    assert "earliest of ('one',)" == reader(None).fetchEarliestOffsets("one")
+    assert not hasattr(reader(None), "_get_object_id")
