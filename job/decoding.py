@@ -1,7 +1,7 @@
 """From a Kafka record to typed columns, as Spark SQL; what cannot be read gets a reason.
 
 Spark's from_json turns garbage into nulls. Here garbage is told apart: every record has either its
-columns or one of progress.REASONS. Text only, no Spark: semantics/ follows the same rules.
+columns or one of reasons.REASONS. Text only, no Spark: semantics/ follows the same rules.
 Avro and Protobuf come from formats/decoder.py, in Python; from there on all is the same.
 """
 
@@ -12,7 +12,8 @@ from job.join_spec.durations import milliseconds
 from job.join_spec.expressions import column_name
 from job.join_spec.value_schema import Column
 from job.plan.model import SidePlan, position_column
-from job.protocol.progress import REASONS
+from job.plan.record_checks import EXPRESSION_FAILED, quoted
+from job.protocol.reasons import REASONS
 
 # A timestamp outside the years that ISO-8601 writes with four digits is no timestamp.
 _MILLIS_MIN, _MILLIS_MAX = -62_135_596_800_000, 253_402_300_799_999
@@ -50,7 +51,7 @@ def parsed(side: SidePlan) -> list[str]:
     return [
         "*",
         "cast(value AS STRING) AS text",
-        f"from_json(cast(value AS STRING), {_quoted(schema)}, {options}) AS parsed",
+        f"from_json(cast(value AS STRING), {quoted(schema)}, {options}) AS parsed",
     ]
 
 
@@ -82,8 +83,10 @@ def event_time_of_readable(side: SidePlan) -> str:
 
 
 def reasons(side: SidePlan) -> list[str]:
-    """Those of progress.REASONS that its records can get, in that order."""
-    foreign = {MALFORMED_JSON} if side.format.has_registry else OF_A_REGISTRY
+    """Those of reasons.REASONS that its records can get, in that order."""
+    foreign = {MALFORMED_JSON} if side.format.has_registry else set(OF_A_REGISTRY)
+    if not side.checks.any:
+        foreign |= {EXPRESSION_FAILED}
     return [reason for reason in REASONS if reason not in foreign]
 
 
@@ -223,7 +226,3 @@ def _too_far_ahead(side: SidePlan) -> str:
     recorded_at = f"unix_millis(`{column_name(side.side, 'record_timestamp')}`)"
     ahead = milliseconds(side.max_event_time_ahead)
     return f"unix_millis(`{side.event_time_column}`) > {recorded_at} + {ahead}"
-
-
-def _quoted(text: str) -> str:
-    return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"

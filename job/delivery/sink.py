@@ -31,6 +31,7 @@ from job.delivery.dead_letters import (
     limited,
     observed,
     observed_counts,
+    rows_written,
 )
 from job.delivery.finished_batch import FinishedBatch, finished_batch
 from job.delivery.topic_limits import record_bytes_max
@@ -172,9 +173,7 @@ class _AtLeastOnce(_EachBatch):
     def _deliver(self, records: DataFrame, batch_id: int) -> None:
         self._write(records, self._plan.output.topic, self._sizes.result_bytes_max)
         finished = self._finished()
-        output = finished.observed["output"]
-        rows = output.get("records", 0) - output.get("too_large", 0)
-        self._told.delivered(batch_id, rows, {})
+        self._told.delivered(batch_id, rows_written(finished), {})
         spark = records.sparkSession
         counts = self._dead_letters.look_after(spark, finished, self._write_dead_letters)
         self._told.dead_letters(counts)

@@ -11,7 +11,7 @@ UNDECODABLE_VALUE = "undecodable_value"
 UNKNOWN_SCHEMA = "unknown_schema"
 INCOMPATIBLE_SCHEMA = "incompatible_schema"
 OF_A_REGISTRY = frozenset({UNDECODABLE_VALUE, UNKNOWN_SCHEMA, INCOMPATIBLE_SCHEMA})
-"""Those of progress.REASONS that only a value with a schema in a registry gets."""
+"""Those of reasons.REASONS that only a value with a schema in a registry gets."""
 
 
 @dataclass(frozen=True)

@@ -15,26 +15,42 @@ EPOCH_MS = 1_700_000_000_000
 SCHEMA = "k INT, g STRING, t TIMESTAMP, v INT, s STRING, d DECIMAL(6,2), at TIMESTAMP"
 
 JOIN_TYPES = ["inner", "left_outer", "right_outer", "full_outer", "left_semi", "left_anti"]
+# The last of each list fail on some records: on a string that is no number, a zero, a large number.
 _KEYS = [["k"], ["k"], ["k", "g"], ["k % 2"], ["lower(g)", "k"], ["coalesce(k, 0)"], ["g"]]
+_KEYS += [["cast(s as int)"], ["k", "6 div v"]]
 _FILTERS = ["v > 0", "s <> 'x'", "v % 2 = 0 or s is null", "v > 1000", "s like 'a%'", "d < 1.5"]
 _FILTERS += ["at > timestamp'2023-11-14 22:13:30'", "cast(v as double) / 2 >= 1"]
+_FILTERS += ["cast(s as int) > 5", "6 / v > 2 and k <> 2", "s = 'a' or cast(s as int) > 5"]
 _ONE_SIDED = [
     "{0}.v <> 3",
     "{0}.s is not null",
     "{0}.s like 'a%'",
     "{0}.v % 2 = 0",
     "{0}.v in (1, 2)",
+    "10 / {0}.v > 2",
+    "cast({0}.s as int) <> 7",
 ]
 _TWO_SIDED = [
-    "left.v < right.v", "left.v + right.v <> 4", "left.s <> right.s", "left.s = right.s",
+    "left.v < right.v", "left.s <> right.s", "left.s = right.s",
     "left.d <=> right.d", "coalesce(left.v, 0) >= coalesce(right.v, 1)",
     "left.v = 1 or right.v = 1", "case when left.v > 2 then right.v > 2 else true end",
     "concat(left.s, right.s) like '%b%'",
 ]  # fmt: skip
-_LEFT_COLUMNS = {"lk": "left.k", "lt": "left.t", "lv": "left.v * 2", "ls": "upper(left.s)"}
-_LEFT_COLUMNS |= {"ld": "left.d + 1", "late": "left.at + interval 1 hour"}
+_TWO_SIDED_FAILING = [
+    "left.v + right.v <> 4", "left.v / right.v > 0.5", "cast(concat(left.s, right.s) as int) > 5",
+]  # fmt: skip
+_LEFT_COLUMNS = {"lk": "left.k", "lt": "left.t", "lv": "left.v", "ls": "upper(left.s)"}
+_LEFT_COLUMNS |= {"ld": "left.d", "late": "left.at"}
 _RIGHT_COLUMNS = {"rk": "right.k", "rt": "right.t", "rv": "coalesce(right.v, -1)", "rd": "right.d"}
-_OUTPUT_FILTERS = ["lv > 2", "lk is not null", "ls <> 'X' or ls is null"]
+_LEFT_FAILING = [{}, {"lc": "left.v * 2", "lu": "left.d + 1"}, {"lh": "left.at + interval 1 hour"}]
+_LEFT_FAILING += [
+    {"lc": "cast(left.s as int)"},
+    {"lc": "cast(left.s as int) + 1", "lq": "6 / left.v"},
+]
+_RIGHT_FAILING = [{}, {}, {"rc": "cast(right.s as int) + left.v"}]
+_OUTPUT_FILTERS = ["lv > 2", "lk is not null", "ls <> 'X' or ls is null", "6 / lk > 3"]
+_OUTPUT_FILTERS += ["lk > 0 and cast(ls as int) > 5", "left.v * lk > 2"]
+_OUTPUT_KEYS = ["lk", "lk", "lk", "6 div left.v"]
 
 _BAD_LINES = ["{", "[1]", '{"k": "x"}', '{"k": 1}', '{"k": 1, "t": "soon"}', '{"k": 1, "t": -5}']
 _BAD_LINES += ['{"value": null}', '{"k": 1, "t": 1e3}', '{"k": 1.5, "t": 1700000000000}']
@@ -48,7 +64,7 @@ def cases(draw: st.DrawFn) -> Case:
     null_safe = draw(st.booleans())
     if bound == {"event_time_in_key": True}:
         key, bound = [*key, "t"], {}
-    condition = draw(_conditions())
+    condition = draw(_conditions(join_type))
     spec = {
         "name": "generated",
         "kafka": {"bootstrap_servers": "localhost:9092"},
@@ -108,10 +124,12 @@ def _sides(draw: st.DrawFn, side: str, key: list[str]) -> dict[str, Any]:
 
 
 @st.composite
-def _conditions(draw: st.DrawFn) -> dict[str, str]:
+def _conditions(draw: st.DrawFn, join_type: str) -> dict[str, str]:
+    # A left_semi join refuses a condition that can fail on a pair.
+    two_sided = _TWO_SIDED if join_type == "left_semi" else [*_TWO_SIDED, *_TWO_SIDED_FAILING]
     parts = draw(st.sampled_from([[], [], [], ["left"], ["right"], ["both"], ["left", "both"]]))
     terms = [
-        draw(st.sampled_from(_TWO_SIDED))
+        draw(st.sampled_from(two_sided))
         if part == "both"
         else draw(st.sampled_from(_ONE_SIDED)).format(part)
         for part in parts
@@ -121,10 +139,11 @@ def _conditions(draw: st.DrawFn) -> dict[str, str]:
 
 @st.composite
 def _outputs(draw: st.DrawFn, join_type: str) -> dict[str, Any]:
-    columns = dict(_LEFT_COLUMNS)
+    columns = _LEFT_COLUMNS | draw(st.sampled_from(_LEFT_FAILING))
     if join_type not in {"left_semi", "left_anti"}:
-        columns |= _RIGHT_COLUMNS
-    output: dict[str, Any] = {"topic": "output", "columns": columns, "key": "lk"}
+        columns |= _RIGHT_COLUMNS | draw(st.sampled_from(_RIGHT_FAILING))
+    key = draw(st.sampled_from(_OUTPUT_KEYS))
+    output: dict[str, Any] = {"topic": "output", "columns": columns, "key": key}
     output["delivery"] = "at_least_once"
     if draw(st.integers(0, 5)) == 5:
         output["filter"] = draw(st.sampled_from(_OUTPUT_FILTERS))
@@ -157,8 +176,8 @@ def _lines(times: st.SearchStrategy[int]) -> st.SearchStrategy[str]:
         "k": st.sampled_from([0, 1, 1, 2, None]),
         "g": st.sampled_from(["a", "A", "b", None]),
         "t": times,
-        "v": st.sampled_from([0, 1, 2, 3, 4, None]),
-        "s": st.sampled_from(["a", "ab", "x", None]),
+        "v": st.sampled_from([1, 2, 3, 4, 0, 2_000_000_000, None]),
+        "s": st.sampled_from(["7", "5", "a", "ab", "x", None]),
         "d": st.sampled_from([0, 1.5, -2.25, "3.10", None]),
         "at": st.sampled_from([None, "2023-11-14T22:13:30Z", "2023-11-15 01:02:03.456"]),
     })  # fmt: skip

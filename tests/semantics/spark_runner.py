@@ -19,7 +19,8 @@ from pyspark.sql.streaming import StreamingQuery
 from job import dataflow
 from job.join_spec.expressions import SIDES, Side
 from job.plan.model import JoinPlan
-from job.protocol.progress import REASONS
+from job.plan.record_checks import FAILED_FIELD
+from job.protocol.reasons import REASONS
 from job.semantics.json_records import InputRecord
 from tests.semantics.join_cases import Batch, Case, Data, Phase, Records, StateStore, canonical
 from tests.semantics.spark_session import fast_folder
@@ -86,6 +87,7 @@ class _Run:
         self._numbers = Records()
         self._folder = folder
         self._output: dict[int, Counter[tuple[str, str | None, str]]] = {}
+        self._failed: dict[int, Counter[tuple[str, str]]] = {}
 
     def through(self, phases: Sequence[Phase]) -> list[Batch]:
         batches: list[Batch] = []
@@ -98,8 +100,16 @@ class _Run:
         self._feed(waiting)
 
         def on_batch(rows: DataFrame, batch_id: int) -> None:
+            results = [row.asDict() for row in rows.collect()]
             self._output[batch_id] = Counter(
-                (_id(row.headers), row.key, canonical(row.value)) for row in rows.collect()
+                (_id(row["headers"]), row["key"], canonical(row["value"]))
+                for row in results
+                if row.get(FAILED_FIELD) is None
+            )
+            self._failed[batch_id] = Counter(
+                (_id(row["headers"]), row[FAILED_FIELD])
+                for row in results
+                if row.get(FAILED_FIELD) is not None
             )
             self._feed(waiting)
 
@@ -108,7 +118,10 @@ class _Run:
             query = self._start(on_batch)
             try:
                 query.processAllAvailable()
-                return [_batch(self._output, p) for p in _progress(query)]
+                return [
+                    _batch(self._output[p["batchId"]], self._failed[p["batchId"]], p)
+                    for p in _progress(query)
+                ]
             finally:
                 query.stop()
 
@@ -134,13 +147,16 @@ def _progress(query: StreamingQuery) -> list[dict[str, Any]]:
     return [report for report in reports if report["stateOperators"]]
 
 
-def _batch(output: dict[int, Counter[tuple[str, str | None, str]]], report: Any) -> Batch:
+def _batch(
+    output: Counter[tuple[str, str | None, str]], failed: Counter[tuple[str, str]], report: Any
+) -> Batch:
     (operator,) = report["stateOperators"]
     watermark = datetime.fromisoformat(report["eventTime"]["watermark"])
     return Batch(
         batch_id=report["batchId"],
         watermark_ms=round(watermark.timestamp() * 1000),
-        output=output[report["batchId"]],
+        output=output,
+        failed_results=failed,
         late_rows=operator["numRowsDroppedByWatermark"],
         state_rows=operator["numRowsTotal"],
         updated_rows=operator["numRowsUpdated"],

@@ -12,7 +12,7 @@ from job.join_spec.model import spec_from_yaml
 from job.kafka.security import KafkaAccess
 from job.plan.planner import join_plan
 from job.plan.tuning import FROZEN_CONF
-from job.protocol.progress import REASONS
+from job.protocol.reasons import REASONS
 from tests.semantics.streams import T0, Stream, record, spec_text
 
 StartStream = Callable[..., Stream]

@@ -10,7 +10,7 @@ from job.semantics.cli import SimulationError, simulation_lines, spec_test_lines
 from job.semantics.json_records import InputRecord, RecordDecoder, records_of_jsonl
 from job.semantics.simulate import simulate
 from job.semantics.spec_tests import SpecTest, run_spec_test
-from job.semantics.sql_types import NotExactError, SqlRuntimeError
+from job.semantics.sql_types import NotExactError
 from job.semantics.story import explained, told
 
 T = 1_700_000_000_000
@@ -264,9 +264,39 @@ def test_what_cannot_be_evaluated_exactly_is_refused_by_name(tmp_path):
         simulation_lines(made, tmp_path / "left", tmp_path / "right")
 
 
-def test_what_would_fail_the_query_fails_the_simulation():
-    with pytest.raises(SqlRuntimeError, match="DIVIDE_BY_ZERO"):
-        run(plan(left__filter="1 / v > 0"), [row(1, 0, 0)])
+def test_record_on_which_the_filter_fails_is_bad_and_moves_no_watermark():
+    (batch,) = run(plan(left__filter="1 / v > 0"), [row(1, 0, 0), row(1, 5, 1)])
+
+    assert {"expression_failed": 1} == dict(batch.bad_records["left"])
+    assert ("expression_failed", "left.filter") == (batch.drops[0].reason, batch.drops[0].field)
+
+
+def test_result_on_which_an_expression_fails_is_reported_with_its_field():
+    failing = plan(output__columns={"k": "left.k", "q": "left.v / right.v"})
+
+    batch, *_ = run(failing, [row(1, 0, 6)], [row(1, 0, 0), row(1, 0, 3)])
+
+    assert ['{"k":1,"q":2.0}'] == [record.value for record in batch.output]
+    (failed,) = batch.failed_results
+    assert ("output.columns.q", 0) == (failed.field, failed.right.offset)
+    assert (
+        "  output: 1 dropped, expression_failed in output.columns.q (left 0/0, right 0/0)"
+        in list(told(failing, [batch]))
+    )
+
+
+def test_pair_on_which_the_condition_fails_is_neither_matched_nor_unmatched_in_silence():
+    for join_type in ("inner", "left_outer", "left_anti"):
+        failing = plan(
+            join__type=join_type,
+            join__condition="left.v / right.v > 1",
+            output__columns={"k": "left.k"},
+        )
+
+        batches = run(failing, [row(1, 0, 1)], [row(1, 0, 0)])
+
+        failed = [one.field for batch in batches for one in batch.failed_results]
+        assert (["join.condition"], 0) == (failed, sum(len(batch.output) for batch in batches))
 
 
 def test_jsonl_is_just_the_output_values(tmp_path):
