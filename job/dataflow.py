@@ -98,7 +98,8 @@ def decoded(
         from job.value_udf import decoded_value
 
         records = records.withColumn(decoding.DECODED, decoded_value(side, registry, unknown_ids))
-    steps = [decoding.parsed(side), [*decoding.typed(side), *keep], decoding.judged(side)]
+    read = [decoding.parsed(side), decoding.restored(side)]
+    steps = [*read, [*decoding.typed(side), *keep], decoding.judged(side)]
     if side.checks.any:
         register_try_eval(records.sparkSession)
     for step in [*steps, *record_checks.steps(side)]:

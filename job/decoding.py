@@ -7,6 +7,7 @@ Avro and Protobuf come from formats/decoder.py, in Python; from there on all is 
 
 from collections.abc import Iterator
 
+from job import written_numbers
 from job.formats.schemas import OF_A_REGISTRY
 from job.join_spec.durations import milliseconds
 from job.join_spec.expressions import column_name
@@ -55,8 +56,17 @@ def parsed(side: SidePlan) -> list[str]:
     ]
 
 
+def restored(side: SidePlan) -> list[str]:
+    """Second step: `parsed`, with the numbers in STRING fields as they are written."""
+    if side.format.has_registry:
+        return ["*"]
+    options = _JSON_OPTIONS.format(unreadable=_unreadable(side))
+    parsed_again = written_numbers.restored(side.schema.columns, [_unreadable(side)], options)
+    return ["*"] if parsed_again is None else ["* EXCEPT (parsed)", f"{parsed_again} AS parsed"]
+
+
 def typed(side: SidePlan) -> list[str]:
-    """Second step: each column under its name in the dataflow, and `value_reason`."""
+    """Third step: each column under its name in the dataflow, and `value_reason`."""
     columns = [
         f"{_value(side, column)} AS `{column_name(side.side, column.name)}`"
         for column in side.schema.columns
@@ -73,7 +83,7 @@ def typed(side: SidePlan) -> list[str]:
 
 
 def judged(side: SidePlan) -> list[str]:
-    """Third step: `reason`, null for a record that can be read."""
+    """Fourth step: `reason`, null for a record that can be read."""
     return ["*", f"{_reason(side)} AS reason"]
 
 

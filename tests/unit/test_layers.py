@@ -52,6 +52,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
         "watermark",
         "try_eval",
     ),
+    "written_numbers": (),
     "decoding": (),
     "value_udf": (),
     "dataflow": (),
