@@ -50,7 +50,13 @@ FAILING: dict[str, dict[str, Any]] = {
 }
 STEPS = (
     Data(
-        [row(1, 0, 1, s="7"), row(1, 0, 2, s="x"), row(2, 0, 0, s="7"), row(3, 1, 1, s=None)],
+        [
+            row(1, 0, 1, s="7"),
+            row(1, 0, 2, s="x"),
+            row(2, 0, 0, s="7"),
+            row(3, 1, 1, s=None),
+            row(4, 0, 0, s="z"),
+        ],
         [row(1, 1, 1, s="7"), row(1, 1, 0, s="7"), row(2, 1, 3, s="y"), row(3, 1, 1, s="8")],
     ),
     Data([row(9, 30_000, 1, s="1")], [row(9, 30_000, 1, s="1")]),
@@ -95,9 +101,13 @@ def test_compiled_plan_leaves_out_what_fails_as_the_specification_says(
 
 def joined(spark: SparkSession, made: JoinPlan) -> Any:
     """The results of one row on each side, of which no expression is evaluated yet."""
-    rows = spark.sql(
-        "SELECT 1L AS left_ad_id, 'x' AS left_campaign, 2D AS left_cost, 5L AS position_left, "
-        "7L AS position_right, 'ann' AS right_user FROM range(1)"
+    rows = spark.range(1).selectExpr(
+        "id AS left_ad_id",
+        "concat('x', id) AS left_campaign",
+        "id * 2D AS left_cost",
+        "id + 5 AS position_left",
+        "id + 7 AS position_right",
+        "'ann' AS right_user",
     )
     register_try_eval(spark)
     return limited(output_records(rows, made), 1_000_000)
