@@ -7,13 +7,16 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from job import decoding
+from job.event_time.partitions import EVENT_TIMES
 from job.formats.schemas import UNKNOWN_SCHEMA
 from job.join_spec.durations import milliseconds
 from job.join_spec.expressions import SIDES, Side, column_name
 from job.join_spec.model import JoinType
 from job.kafka.security import KafkaAccess, spark_options
+from job.plan import record_checks, result_checks
 from job.plan.mirrored import mirrored_filters
 from job.plan.model import JoinPlan, SidePlan, position_column, window_end_column
+from job.spark.try_eval import register_try_eval
 
 if TYPE_CHECKING:
     from job.formats.registry import RegistryAccess
@@ -40,7 +43,6 @@ _DELAY_BEYOND_ALL_EVENT_TIMES = "4000000 days"
 # _SAMPLED_ONE_IN is looked at: an older event time than the newest is safe.
 _OBSERVED_PARTITIONS_MAX = 16
 _SAMPLED_ONE_IN = 64
-EVENT_TIMES = "event_times"
 
 # Where Spark keeps on a column that it carries the watermark, and by how much it trails
 # (EventTimeWatermark.delayKey).
@@ -72,6 +74,8 @@ def dataflow(
     registry: "RegistryAccess | None" = None,
 ) -> DataFrame:
     """As `kafka_dataflow`, from two streams with the columns of Spark's Kafka source."""
+    if plan.checks.any:
+        register_try_eval(left_records.sparkSession)
     left = side_rows(left_records, plan.left, plan, registry)
     right = side_rows(right_records, plan.right, plan, registry)
     return output_records(joined(left, right, plan), plan)
@@ -105,8 +109,11 @@ def decoded(
         from job.value_udf import decoded_value
 
         records = records.withColumn(decoding.DECODED, decoded_value(side, registry, unknown_ids))
-    steps = (decoding.parsed(side), [*decoding.typed(side), *keep], decoding.judged(side))
-    for step in steps:
+    read = [decoding.parsed(side), decoding.restored(side)]
+    steps = [*read, [*decoding.typed(side), *keep], decoding.judged(side)]
+    if side.checks.any:
+        register_try_eval(records.sparkSession)
+    for step in [*steps, *record_checks.steps(side)]:
         records = records.selectExpr(*step)
     return records.withColumn(side.event_time_column, F.expr(decoding.event_time_of_readable(side)))
 
@@ -123,12 +130,13 @@ def watermarked(rows: DataFrame, side: SidePlan) -> DataFrame:
 
 def observed_metrics(side: SidePlan) -> list[Column]:
     """What is counted of a side in each batch; progress.py reads it by these names."""
-    null_key = " OR ".join(f"({part.sql}) IS NULL" for part in side.key)
     # Kafka says -1 of a record that has no time.
     record_time = f"nullif(`{column_name(side.side, 'record_timestamp')}`, timestamp_millis(-1))"
     return [
         F.count(F.lit(1)).alias("records"),
-        count_where(f"reason IS NULL AND ({null_key})").alias("null_keys"),
+        count_where(f"reason IS NULL AND {record_checks.counted_null_key(side)}").alias(
+            "null_keys"
+        ),
         F.expr(f"unix_millis(max(`{side.event_time_column}`))").alias("event_time_max_ms"),
         F.expr(_event_times(side)).alias(EVENT_TIMES),
         F.expr(f"unix_millis(min({record_time}))").alias("record_time_min_ms"),
@@ -174,12 +182,14 @@ def _unknown_ids() -> str:
 def kept(rows: DataFrame, side: SidePlan, plan: JoinPlan) -> DataFrame:
     """The rows that go into the join, with nothing but what the join or the output needs."""
     rows = rows.where("reason IS NULL")
-    if side.filter is not None:
-        rows = rows.where(side.filter.sql)
+    row_filter = record_checks.row_filter(side)
+    if row_filter is not None:
+        rows = rows.where(row_filter)
     for mirrored in mirrored_filters(plan, side.side):
         rows = rows.where(mirrored.sql)
     if not plan.null_keys_pass:
-        rows = rows.where(" AND ".join(f"({part.sql}) IS NOT NULL" for part in side.key))
+        keys = record_checks.key_values(side)
+        rows = rows.where(" AND ".join(f"{value} IS NOT NULL" for value in keys))
     columns = [f"`{column_name(side.side, column.name)}`" for column in side.kept_columns]
     return rows.selectExpr(*columns, position_column(side.side))
 
@@ -208,23 +218,34 @@ def with_window(rows: DataFrame, side: SidePlan, plan: JoinPlan) -> DataFrame:
 def joined(left: DataFrame, right: DataFrame, plan: JoinPlan) -> DataFrame:
     rows = left.join(right, on=F.expr(plan.on), how=_SPARK_JOIN_TYPE[plan.join_type])
     if plan.join_type is JoinType.LEFT_ANTI:
-        rows = rows.where(f"{position_column('right')} IS NULL")
+        unmatched = f"{position_column('right')} IS NULL"
+        rows = rows.where(f"{unmatched} OR {result_checks.condition_fails(plan)}")
     return rows
 
 
 def output_records(rows: DataFrame, plan: JoinPlan) -> DataFrame:
-    """(key STRING, value STRING, headers) as Spark's Kafka sink takes them."""
-    output = plan.output
-    if output.filter is not None:
-        rows = rows.where(output.filter.sql)
-    columns = [F.expr(column.sql).alias(name) for name, column in output.columns.items()]
+    """(key STRING, value STRING, headers) as Spark's Kafka sink takes them.
+
+    Where an expression can fail on a result, `failed_field`, too: null, or the field of the spec
+    that failed, and then key and value are null.
+    """
+    for condition in result_checks.filters(plan):
+        rows = rows.where(condition)
+    if plan.checks.any:
+        rows = rows.withColumn(result_checks.TRIED, F.expr(result_checks.tried(plan)))
+    columns = [F.expr(result_checks.column(plan, name)).alias(name) for name in plan.output.columns]
     # Nulls are written out: a row without a match says so in each of its fields.
     options = {"timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSS'Z'", "ignoreNullFields": "false"}
-    key = F.lit(None) if output.key is None else F.expr(output.key.sql)
+    key = F.expr(result_checks.key(plan)).cast("string")
+    value = F.to_json(F.struct(*columns), options)
+    headers = F.expr(_headers(plan)).alias("headers")
+    if not plan.checks.any:
+        return rows.select(key.alias("key"), value.alias("value"), headers)
     return rows.select(
-        key.cast("string").alias("key"),
-        F.to_json(F.struct(*columns), options).alias("value"),
-        F.expr(_headers(plan)).alias("headers"),
+        key.alias("key"),
+        F.when(F.col(result_checks.TRIED).isNotNull(), value).alias("value"),
+        headers,
+        F.expr(result_checks.failed_field(plan)).alias(record_checks.FAILED_FIELD),
     )
 
 

@@ -1,19 +1,21 @@
 """From a Kafka record to typed columns, as Spark SQL; what cannot be read gets a reason.
 
 Spark's from_json turns garbage into nulls. Here garbage is told apart: every record has either its
-columns or one of progress.REASONS. Text only, no Spark: semantics/ follows the same rules.
+columns or one of reasons.REASONS. Text only, no Spark: semantics/ follows the same rules.
 Avro and Protobuf come from formats/decoder.py, in Python; from there on all is the same.
 """
 
 from collections.abc import Iterator
 
+from job import written_numbers
 from job.formats.schemas import OF_A_REGISTRY
 from job.join_spec import record_rules
 from job.join_spec.durations import milliseconds
 from job.join_spec.expressions import column_name
 from job.join_spec.value_schema import Column
 from job.plan.model import SidePlan, position_column
-from job.protocol.progress import REASONS
+from job.plan.record_checks import EXPRESSION_FAILED, quoted
+from job.protocol.reasons import REASONS
 
 _MILLIS_MIN, _MILLIS_MAX = record_rules.TIMESTAMP_MILLIS_MIN, record_rules.TIMESTAMP_MILLIS_MAX
 _ABSURD_UP_TO = f"timestamp_millis({record_rules.EVENT_TIME_ABOVE_MILLIS})"
@@ -49,12 +51,21 @@ def parsed(side: SidePlan) -> list[str]:
     return [
         "*",
         "cast(value AS STRING) AS text",
-        f"from_json(cast(value AS STRING), {_quoted(schema)}, {options}) AS parsed",
+        f"from_json(cast(value AS STRING), {quoted(schema)}, {options}) AS parsed",
     ]
 
 
+def restored(side: SidePlan) -> list[str]:
+    """Second step: `parsed`, with the numbers in STRING fields as they are written."""
+    if side.format.has_registry:
+        return ["*"]
+    options = _JSON_OPTIONS.format(unreadable=_unreadable(side))
+    parsed_again = written_numbers.restored(side.schema.columns, [_unreadable(side)], options)
+    return ["*"] if parsed_again is None else ["* EXCEPT (parsed)", f"{parsed_again} AS parsed"]
+
+
 def typed(side: SidePlan) -> list[str]:
-    """Second step: each column under its name in the dataflow, and `value_reason`."""
+    """Third step: each column under its name in the dataflow, and `value_reason`."""
     columns = [
         f"{_value(side, column)} AS `{column_name(side.side, column.name)}`"
         for column in side.schema.columns
@@ -71,7 +82,7 @@ def typed(side: SidePlan) -> list[str]:
 
 
 def judged(side: SidePlan) -> list[str]:
-    """Third step: `reason`, null for a record that can be read."""
+    """Fourth step: `reason`, null for a record that can be read."""
     return ["*", f"{_reason(side)} AS reason"]
 
 
@@ -81,8 +92,10 @@ def event_time_of_readable(side: SidePlan) -> str:
 
 
 def reasons(side: SidePlan) -> list[str]:
-    """Those of progress.REASONS that its records can get, in that order."""
-    foreign = {MALFORMED_JSON} if side.format.has_registry else OF_A_REGISTRY
+    """Those of reasons.REASONS that its records can get, in that order."""
+    foreign = {MALFORMED_JSON} if side.format.has_registry else set(OF_A_REGISTRY)
+    if not side.checks.any:
+        foreign |= {EXPRESSION_FAILED}
     return [reason for reason in REASONS if reason not in foreign]
 
 
@@ -170,9 +183,9 @@ def _json_reason(side: SidePlan) -> str:
     from_json reads the first of several documents and ignores what follows the last brace; the
     costlier look at the whole text is taken only where two braces meet.
     """
-    cut = f"TRIM(TRAILING {_quoted(record_rules.JSON_WHITESPACE)} FROM text)"
+    cut = f"TRIM(TRAILING {quoted(record_rules.JSON_WHITESPACE)} FROM text)"
     braces_meet = " OR ".join(
-        f"contains(text, {_quoted(pair)})" for pair in record_rules.BRACES_MEET
+        f"contains(text, {quoted(pair)})" for pair in record_rules.BRACES_MEET
     )
     two_documents = f"({braces_meet}) AND try_parse_json(concat('[', text, ']')) IS NULL"
     malformed = (
@@ -206,7 +219,7 @@ def _reason(side: SidePlan) -> str:
     event_time = f"`{side.event_time_column}`"
     no_such_time = (
         "try_cast(written_event_time AS BIGINT) IS NOT NULL "
-        f"OR written_event_time RLIKE {_quoted(record_rules.ABSURD_YEAR)}"
+        f"OR written_event_time RLIKE {quoted(record_rules.ABSURD_YEAR)}"
     )
     absurd = f"{event_time} <= {_ABSURD_UP_TO} OR {event_time} >= {_ABSURD_FROM}"
     return (
@@ -229,7 +242,3 @@ def _too_far_ahead(side: SidePlan) -> str:
     recorded_at = f"unix_millis(`{column_name(side.side, 'record_timestamp')}`)"
     ahead = milliseconds(side.max_event_time_ahead)
     return f"unix_millis(`{side.event_time_column}`) > {recorded_at} + {ahead}"
-
-
-def _quoted(text: str) -> str:
-    return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"

@@ -195,7 +195,7 @@ def _state_changes(totals: Totals) -> Iterator[Metric]:
 def _records(status: JobStatus) -> Iterator[Metric]:
     totals = status.totals
     sides = {side: side_totals(status, side) for side in SIDES}
-    large = {"output": {"value_too_large": totals.too_large_results}}
+    results = {"output": totals.results_left_out}
     yield counter(
         "output_records",
         "Records written to the output. Results per input record: its rate divided by the summed "
@@ -234,10 +234,10 @@ def _records(status: JobStatus) -> Iterator[Metric]:
     )
     yield counters(
         "bad_records",
-        "Records that could not be read, by reason; side output: results that were too large.",
+        "Records and results (side output) that were left out as bad, by reason.",
         ("side", "reason"),
         _by_side_and_reason(
-            {**{side: total.bad_records for side, total in sides.items()}, **large}
+            {**{side: total.bad_records for side, total in sides.items()}, **results}
         ),
     )
     yield gauges(

@@ -10,9 +10,9 @@ from job.dead_letters.topic import letters, replayed
 from job.errors import RequestError
 from job.kafka.security import KafkaAccess, kafka_access
 from job.plan.model import JoinPlan
-from job.protocol.progress import DEAD_LETTER_REASONS
+from job.protocol.reasons import DEAD_LETTER_REASONS, RESULT_REASONS
 
-REASONS = (*DEAD_LETTER_REASONS, "value_too_large")
+REASONS = tuple(dict.fromkeys((*DEAD_LETTER_REASONS, *RESULT_REASONS)))
 
 
 @dataclass(frozen=True)

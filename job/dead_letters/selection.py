@@ -9,7 +9,9 @@ from collections.abc import Mapping
 from job.dead_letters import headers as names
 from job.join_spec.durations import duration_text
 from job.join_spec.expressions import column_name
+from job.plan import record_checks
 from job.plan.model import JoinPlan, SidePlan
+from job.plan.record_checks import quoted
 
 KEPT = (
     "key AS original_key",
@@ -79,7 +81,8 @@ def message(side: SidePlan) -> str:
     field = f"field {side.event_time}"
     shown = f"left(written_event_time, {_SHOWN_CHARS})"
     keys = ", ".join(
-        f"CASE WHEN ({part.sql}) IS NULL THEN {quoted(part.text)} END" for part in side.key
+        f"CASE WHEN {value} IS NULL THEN {quoted(part.text)} END"
+        for part, value in zip(side.key, record_checks.key_values(side), strict=True)
     )
     ahead = duration_text(side.max_event_time_ahead)
     texts = {
@@ -97,6 +100,7 @@ def message(side: SidePlan) -> str:
         "future_event_time": (
             f"concat({quoted(f'{field} is more than {ahead} ahead of the record: ')}, {shown})"
         ),
+        record_checks.EXPRESSION_FAILED: record_checks.failure_message(side),
         names.NULL_KEY: f"concat('null in the key: ', concat_ws(', ', {keys}))",
         names.LATE: (
             f"concat({quoted(f'{field} is not past the watermark ')}, "
@@ -109,8 +113,8 @@ def message(side: SidePlan) -> str:
 
 def _reason(plan: JoinPlan, side: SidePlan) -> str:
     """In the order in which a record fails: it is read, filtered, its key looked at, its time."""
-    null_key = " OR ".join(f"({part.sql}) IS NULL" for part in side.key)
-    passes = "true" if side.filter is None else f"coalesce({side.filter.sql}, false)"
+    null_key = " OR ".join(f"{value} IS NULL" for value in record_checks.key_values(side))
+    passes = record_checks.passes(side)
     cases = ["WHEN reason IS NOT NULL THEN reason"]
     if plan.dead_letter is not None and plan.dead_letter.takes_null_keys:
         cases.append(f"WHEN {passes} AND ({null_key}) THEN {quoted(names.NULL_KEY)}")
@@ -143,7 +147,3 @@ def headers_of(contents: Mapping[str, str]) -> str:
         for name, sql in contents.items()
     )
     return f"array({entries})"
-
-
-def quoted(text: str) -> str:
-    return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"

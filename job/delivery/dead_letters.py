@@ -6,13 +6,13 @@ nothing.
 """
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from typing import Any
 
 import structlog
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from job.dataflow import ID_HEADER, UNKNOWN_IDS, count_where, dataflow, decoded
@@ -23,7 +23,10 @@ from job.errors import BadRecordError
 from job.join_spec.expressions import SIDES, Side
 from job.kafka.security import KafkaAccess, spark_options
 from job.plan.model import JoinPlan, position_column, window_end_column
-from job.protocol.progress import REASONS, Totals
+from job.plan.record_checks import EXPRESSION_FAILED, FAILED_FIELD, quoted
+from job.plan.result_checks import texts
+from job.protocol.progress import Totals
+from job.protocol.reasons import REASONS
 
 # Of what Kafka adds to a record, and of our header.
 _RESULT_OVERHEAD_BYTES = 200
@@ -39,19 +42,46 @@ _log = structlog.get_logger()
 
 
 def limited(records: DataFrame, bytes_max: int) -> DataFrame:
-    """The results that the output topic takes; the others are counted, and known by their ids."""
+    """(key, value, headers) of the results that are written; the others are counted, and known by
+    their ids: those larger than the output topic takes, and those on which an expression fails."""
     size = (
         "coalesce(octet_length(key), 0) + octet_length(value) "
         f"+ octet_length(headers[0].value) + {_RESULT_OVERHEAD_BYTES}"
     )
     too_large = f"({size}) > {bytes_max}"
-    of_one = f"struct(cast(headers[0].value AS STRING) AS id, {size} AS size)"
-    return records.observe(
-        "output",
-        F.count(F.lit(1)).alias("records"),
-        count_where(too_large).alias("too_large"),
-        F.expr(f"collect_list(CASE WHEN {too_large} THEN {of_one} END)").alias("too_large_ids"),
-    ).where(f"NOT ({too_large})")
+    id_of = "cast(headers[0].value AS STRING) AS id"
+    counted = [F.count(F.lit(1)).alias("records")]
+    counted += _counted("too_large", too_large, f"struct({id_of}, {size} AS size)")
+    if FAILED_FIELD not in records.columns:
+        return records.observe("output", *counted).where(f"NOT ({too_large})")
+    failed = f"{FAILED_FIELD} IS NOT NULL"
+    counted += _counted("failed", failed, f"struct({id_of}, {FAILED_FIELD} AS field)")
+    written = records.observe("output", *counted).where(f"NOT ({failed}) AND NOT ({too_large})")
+    return written.drop(FAILED_FIELD)
+
+
+def _counted(name: str, condition: str, of_one: str) -> list[Column]:
+    """How many results are left out by the condition, and which."""
+    which = F.expr(f"collect_list(CASE WHEN {condition} THEN {of_one} END)")
+    return [count_where(condition).alias(name), which.alias(f"{name}_ids")]
+
+
+def rows_written(output: Mapping[str, Any]) -> int:
+    """Number of results of a batch that were written, from what it observed of its output."""
+    left_out = output.get("too_large", 0) + output.get("failed", 0)
+    written: int = output.get("records", 0) - left_out
+    return written
+
+
+@dataclass(frozen=True)
+class _Result:
+    """A result that is not written."""
+
+    id: str
+    reason: str
+    message: str
+    size: int
+    """Bytes. 0: its value could not be made."""
 
 
 @dataclass(frozen=True)
@@ -73,8 +103,8 @@ class DeadLetters:
         frames = [
             self._of_side(spark, batch, side) for side in SIDES if self._concerns(batch, side)
         ]
-        if batch.observed["output"].get("too_large"):
-            frames.append(self._of_results(spark, batch))
+        if left_out := self._results_left_out(batch):
+            frames.append(self._of_results(spark, left_out))
         if not frames:
             return {}
         counts = write(reduce(DataFrame.unionByName, frames))
@@ -155,30 +185,54 @@ class DeadLetters:
         watermark = F.timestamp_millis(F.lit(batch.late_watermark_ms).cast("long"))
         return rows.where(F.col(f"`{at}`") <= watermark).select(position_column(side))
 
-    def _of_results(self, spark: SparkSession, batch: FinishedBatch) -> DataFrame:
-        """Results that are too large: their ids say of which records they are made."""
+    def _results_left_out(self, batch: FinishedBatch) -> list[_Result]:
+        output, written = batch.observed["output"], texts(self.plan)
+        limit = f"topic {self.plan.output.topic} takes {self.output_bytes_max}"
+        too_large = [
+            _Result(
+                one["id"],
+                names.VALUE_TOO_LARGE,
+                f"the result has {one['size']} bytes, and {limit}",
+                one["size"],
+            )
+            for one in output.get("too_large_ids", ())
+        ]
+        failed = [
+            _Result(
+                one["id"],
+                EXPRESSION_FAILED,
+                f"{one['field']} cannot be evaluated on this result: "
+                f"{written.get(one['field'], '')}",
+                0,
+            )
+            for one in output.get("failed_ids", ())
+        ]
+        return [*too_large, *failed]
+
+    def _of_results(self, spark: SparkSession, left_out: Sequence[_Result]) -> DataFrame:
+        """Results that are not written: their ids say of which records they are made."""
         plan, left = self.plan, self.plan.left
-        limit = f" bytes, and topic {plan.output.topic} takes {self.output_bytes_max}"
-        rows = [(one["id"], one["size"]) for one in batch.observed["output"]["too_large_ids"]]
         place = "split(split(id, '[|]')[0], '/')"
         contents = {
-            names.TOPIC: selection.quoted(left.topic),
+            names.TOPIC: quoted(left.topic),
             names.PARTITION: f"coalesce(try_element_at({place}, 2), '-1')",
             names.OFFSET: f"coalesce(try_element_at({place}, 3), '-1')",
             names.TIMESTAMP: "''",
             names.SIDE: "'output'",
-            names.REASON: selection.quoted(names.VALUE_TOO_LARGE),
-            names.MESSAGE: f"concat('the result has ', size, {selection.quoted(limit)})",
-            names.QUERY: selection.quoted(plan.name),
+            names.REASON: "reason",
+            names.MESSAGE: "message",
+            names.QUERY: quoted(plan.name),
             names.OMITTED_BYTES: "size",
             ID_HEADER: "id",
         }
-        return spark.createDataFrame(rows, "id STRING, size BIGINT").selectExpr(
+        rows = [(one.id, one.reason, one.message, one.size) for one in left_out]
+        shape = "id STRING, reason STRING, message STRING, size BIGINT"
+        return spark.createDataFrame(rows, shape).selectExpr(
             "cast(NULL AS BINARY) AS key",
             "cast(NULL AS BINARY) AS value",
             f"{selection.headers_of(contents)} AS headers",
             "'output' AS side",
-            f"{selection.quoted(names.VALUE_TOO_LARGE)} AS reason",
+            "reason",
         )
 
     def _fail_on_the_first(self, spark: SparkSession, batch: FinishedBatch) -> None:
@@ -194,12 +248,15 @@ class DeadLetters:
                     f"{first['dead_message']}. To go on, write `on_bad_record: drop` or name a "
                     "dead_letter topic, then start again"
                 )
-        if batch.observed["output"].get("too_large"):
-            one = batch.observed["output"]["too_large_ids"][0]
+        if left_out := self._results_left_out(batch):
+            first_result = left_out[0]
+            remedy = "change the expression"
+            if first_result.reason == names.VALUE_TOO_LARGE:
+                remedy = "raise the topic's max.message.bytes"
             raise BadRecordError(
-                f"the result of {one['id']} has {one['size']} bytes, and topic "
-                f"{self.plan.output.topic} takes {self.output_bytes_max}: raise its "
-                "max.message.bytes, or write `on_bad_record: drop`, then start again"
+                f"the result of {first_result.id} cannot be written ({first_result.reason}): "
+                f"{first_result.message}. To go on, {remedy}, or write `on_bad_record: drop`, "
+                "then start again"
             )
 
     def _compare_late_rows(self, batch: FinishedBatch, counts: Counts) -> None:

@@ -31,6 +31,7 @@ from job.delivery.dead_letters import (
     limited,
     observed,
     observed_counts,
+    rows_written,
 )
 from job.delivery.finished_batch import FinishedBatch, finished_batch
 from job.delivery.ownership import ensure_ownership
@@ -203,9 +204,7 @@ class _AtLeastOnce(_EachBatch):
     def _deliver(self, records: DataFrame, batch_id: int) -> None:
         self._write(records, self._plan.output.topic, self._sizes.result_bytes_max)
         execution = self.query.result(_START_SECONDS)._jsq.streamingQuery().lastExecution()
-        output = observed_metrics(execution, "output")
-        rows = output.get("records", 0) - output.get("too_large", 0)
-        self._told.delivered(batch_id, rows, {})
+        self._told.delivered(batch_id, rows_written(observed_metrics(execution, "output")), {})
         if self._looks_after_dead_letters:
             spark, finished = records.sparkSession, self._finished()
             counts = self._dead_letters.look_after(spark, finished, self._write_dead_letters)

@@ -14,6 +14,8 @@ EventTimes = Mapping[Side, Mapping[int, int]]
 """Per side and partition the newest event time; partitions without one are missing."""
 
 FORMAT = 1
+EVENT_TIMES = "event_times"
+"""Name of the metric that each batch observes per side: entries of `partition` and `ms`."""
 
 
 @dataclass(frozen=True)

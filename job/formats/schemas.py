@@ -11,7 +11,7 @@ UNDECODABLE_VALUE = "undecodable_value"
 UNKNOWN_SCHEMA = "unknown_schema"
 INCOMPATIBLE_SCHEMA = "incompatible_schema"
 OF_A_REGISTRY = frozenset({UNDECODABLE_VALUE, UNKNOWN_SCHEMA, INCOMPATIBLE_SCHEMA})
-"""The progress.REASONS that only values with a registered schema can have."""
+"""The reasons.REASONS that only values with a registered schema can have."""
 
 
 @dataclass(frozen=True)

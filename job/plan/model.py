@@ -4,7 +4,7 @@ Values only, no Spark. planner.py makes one from a spec, job/dataflow.py turns i
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from functools import cached_property
 from urllib.parse import urlsplit
@@ -18,6 +18,7 @@ from job.join_spec.security import KafkaSecurity
 from job.join_spec.starts import Starts, start_options
 from job.join_spec.value_schema import Column, ValueSchema
 from job.plan import tuning
+from job.plan.checks import ResultChecks, SideChecks
 
 # What Kafka knows of a record beside its value; usable wherever a column of the side is.
 RECORD_COLUMNS = (
@@ -59,8 +60,9 @@ class SidePlan:
     reads_headers: bool
     """Whether anything mentions `record_headers`: reading them costs."""
     source_options: Mapping[str, str]
+    checks: SideChecks = field(default_factory=SideChecks)
     partitions: int = 1
-    """Partitions of the topic when the query starts. The plan that is shown has not asked."""
+    """Partitions of the topic when the query starts. 1 in a plan that is only shown."""
 
     @property
     def event_time_column(self) -> str:
@@ -110,6 +112,7 @@ class JoinPlan:
     dead_letter: DeadLetterPlan | None
     """Where bad records go; None: they are dropped, or the query fails."""
     fails_on_bad_records: bool
+    checks: ResultChecks = field(default_factory=ResultChecks)
 
     def side(self, side: Side) -> SidePlan:
         return self.left if side == "left" else self.right
@@ -181,8 +184,14 @@ class JoinPlan:
         would become a join key. In ON null is as good as false, so nothing else changes. The
         optimizer drops `coalesce` around what is never null, such as `<=>`; `greatest` it keeps.
         """
+        failing = self.checks.condition.conjuncts if self.checks.condition else ()
         for part in self.condition.conjuncts if self.condition else ():
-            yield f"greatest({part.sql}, false)"
+            if part.sql not in {other.sql for other in failing}:
+                yield f"greatest({part.sql}, false)"
+        if self.checks.condition is not None:
+            # A pair on which it fails passes, and is recognised behind the join.
+            tried = guarded(f"try_eval(greatest({self.checks.condition.sql}, false))", "left")
+            yield f"coalesce({tried}, true)"
 
     @cached_property
     def spark_conf(self) -> Mapping[str, str]:
@@ -219,6 +228,16 @@ def window_end_column(side: Side) -> str:
 def position_column(side: Side) -> str:
     """The dataflow's column for a row's place in Kafka: partition * 2^48 + offset."""
     return f"position_{side}"
+
+
+def guarded(sql: str, side: Side) -> str:
+    """`sql`, of which nothing is evaluated elsewhere. The guard is true for each row of the join.
+
+    Spark evaluates what two expressions have in common before both of them, and so outside of
+    their try_eval; not what stands in a branch of CASE. A guard that mentions no column, or
+    nothing that may be null, would be optimized away. `side`: one that the expression mentions.
+    """
+    return f"CASE WHEN coalesce({position_column(side)}, -1) <> -2 THEN {sql} END"
 
 
 def _interval(value: timedelta) -> str:

@@ -16,6 +16,7 @@ from job.join_spec.model import JoinSpec, JoinType, SideSpec
 from job.join_spec.starts import start_options
 from job.join_spec.value_schema import ValueSchema, value_schema
 from job.plan import tuning
+from job.plan.checks import result_checks, side_checks
 from job.plan.model import (
     RECORD_COLUMN_NAMES,
     RECORD_COLUMNS,
@@ -78,8 +79,10 @@ def join_plan(
         dead_letter=_dead_letter_plan(spec),
         fails_on_bad_records=spec.on_bad_record == "fail",
     )
+    plan = _with_checks(plan, scope)
     _check_key_types(problems, plan)
     _check_state_is_bounded(problems, spec, plan)
+    _check_semi_condition(problems, plan)
     if problems.found:
         raise SpecError(problems.found)
     return replace(
@@ -329,6 +332,37 @@ def _check_state_is_bounded(problems: _Problems, spec: JoinSpec, plan: JoinPlan)
         remedy = f"{_NO_STATE_BOUND}. A {spec.join.type} join cannot do without: its unmatched "
         remedy += "rows are known only when their time is over"
     problems.add("join", None, remedy)
+
+
+def _check_semi_condition(problems: _Problems, plan: JoinPlan) -> None:
+    """A failing pair becomes a dead letter behind the join, and a semi join has no pairs there."""
+    failing = plan.checks.condition
+    if plan.join_type is JoinType.LEFT_SEMI and failing is not None:
+        problems.add(
+            "join.condition",
+            failing.text,
+            "can fail on a pair of records (a cast, a division, an overflow), and a left_semi join "
+            "cannot report the pair: write it so that it cannot fail, e.g. with try_cast or on "
+            "DOUBLE columns",
+        )
+
+
+def _with_checks(plan: JoinPlan, scope: Scope) -> JoinPlan:
+    types = {
+        (side, column.name): column.type
+        for side, schema in scope.sides.items()
+        for column in schema.columns
+    }
+    left, right = (
+        replace(
+            side,
+            checks=side_checks(side.side, side.key, side.filter, plan.condition, types),
+        )
+        for side in (plan.left, plan.right)
+    )
+    output = plan.output
+    checks = result_checks(plan.condition, output.filter, output.columns, output.key, types)
+    return replace(plan, left=left, right=right, checks=checks)
 
 
 def _with_kept_columns(plan: JoinPlan, side: SidePlan) -> SidePlan:

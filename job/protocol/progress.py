@@ -12,30 +12,8 @@ from typing import Any, Self
 
 from pydantic import BaseModel, ConfigDict
 
+from job.protocol.reasons import DEAD_LETTER_REASONS, REASONS, RESULT_REASONS
 from job.protocol.reports import BrokerReport, ResetReport, SideEventTimes, StateCensus
-
-REASONS = (
-    "tombstone",
-    "malformed_json",
-    "schema_mismatch",
-    "undecodable_value",
-    "unknown_schema",
-    "incompatible_schema",
-    "missing_event_time",
-    "unparsable_event_time",
-    "absurd_event_time",
-    "future_event_time",
-)
-"""Why a record cannot be read.
-
-tombstone: no value. malformed_json: not one JSON object in UTF-8. schema_mismatch: a field is not
-of its declared type. undecodable_value: not Avro or Protobuf in Confluent's wire format.
-unknown_schema: the registry knows no schema with the value's id. incompatible_schema: it knows it,
-and the side's own cannot read the value. missing_event_time: absent or null. unparsable_event_time:
-neither ISO-8601 nor epoch milliseconds. absurd_event_time: not after 1970-01-01T00:00:00Z, where
-Spark's watermark begins, or after the year 9999. future_event_time: ahead of the record's Kafka
-timestamp by more than max_event_time_ahead.
-"""
 
 TRANSACTION_RESULTS = ("committed", "skipped", "aborted", "fenced", "unknown")
 """What came of the transaction of a state partition's batch.
@@ -44,9 +22,6 @@ committed: its rows are out. skipped: they were out already, an earlier attempt 
 aborted: not out, to be tried again. fenced: another job has taken over. unknown: the answer to the
 commit was lost; counted as committed, too, where the marker showed that it was.
 """
-
-DEAD_LETTER_REASONS = (*REASONS, "null_key", "late")
-"""Why a record of a side is a dead letter; a result is one for its size alone."""
 
 # Batches take from tens of milliseconds to, after a long pause, minutes.
 BATCH_SECONDS_BOUNDS = (0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0)
@@ -103,6 +78,8 @@ class BatchProgress(_Value):
     output_records: int
     too_large_results: int = 0
     """Not written: the output topic takes none that large."""
+    failed_results: int = 0
+    """Not written: an expression fails on the result."""
     late_records: int
     state_rows: int | None = None
     """Held after it, both sides; None as long as they were not counted (state_rows.py)."""
@@ -153,6 +130,7 @@ def batch_progress(text: str) -> BatchProgress:
         phase_seconds={_snake(name): ms / 1000 for name, ms in progress["durationMs"].items()},
         output_records=max(0, progress["sink"]["numOutputRows"]),  # -1: Spark does not know
         too_large_results=observed.get("output", {}).get("too_large", 0),
+        failed_results=observed.get("output", {}).get("failed", 0),
         late_records=operator["numRowsDroppedByWatermark"],
         state_rows_updated=operator["numRowsUpdated"],
         state_rows_removed=operator["numRowsRemoved"],
@@ -272,6 +250,7 @@ class Totals(_Value):
     phase_seconds: dict[str, float] = {}
     output_records: int = 0
     too_large_results: int = 0
+    failed_results: int = 0
     late_records: int = 0
     state_rows_updated: int = 0
     state_rows_removed: int = 0
@@ -283,7 +262,7 @@ class Totals(_Value):
     dead_letters: dict[str, dict[str, int]] = {
         "left": dict.fromkeys(DEAD_LETTER_REASONS, 0),
         "right": dict.fromkeys(DEAD_LETTER_REASONS, 0),
-        "output": {"value_too_large": 0},
+        "output": dict.fromkeys(RESULT_REASONS, 0),
     }
     """Written to the dead-letter topic, per side and reason."""
     restarts: int = 0
@@ -301,9 +280,9 @@ class Totals(_Value):
         for side in (batch.left, batch.right):
             latencies = latencies.plus(side, batch.ended_at)
         summed = (
-            "output_records", "too_large_results", "late_records", "state_rows_updated",
-            "state_rows_removed", "state_update_seconds", "state_removal_seconds",
-            "state_commit_seconds",
+            "output_records", "too_large_results", "failed_results", "late_records",
+            "state_rows_updated", "state_rows_removed", "state_update_seconds",
+            "state_removal_seconds", "state_commit_seconds",
         )  # fmt: skip
         return self.model_copy(
             update={
@@ -317,6 +296,12 @@ class Totals(_Value):
                 "right": self.right.plus(batch.right),
             }
         )
+
+    @property
+    def results_left_out(self) -> dict[str, int]:
+        """Results that were not written, per reason."""
+        counts = (self.too_large_results, self.failed_results)
+        return dict(zip(RESULT_REASONS, counts, strict=True))
 
     def with_transactions(self, results: Mapping[str, int]) -> Self:
         counted = {result: results.get(result, 0) for result in TRANSACTION_RESULTS}

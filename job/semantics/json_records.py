@@ -1,6 +1,6 @@
 """From a Kafka record to column values, in Python: the rules of job/decoding.py.
 
-A record has either a value for each column or one of progress.REASONS.
+A record has either a value for each column or one of reasons.REASONS.
 """
 
 import re

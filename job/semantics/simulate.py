@@ -12,6 +12,7 @@ from job.join_spec.durations import milliseconds
 from job.join_spec.expressions import SIDES, Side
 from job.join_spec.model import JoinType
 from job.plan.model import JoinPlan
+from job.plan.record_checks import EXPRESSION_FAILED
 from job.semantics import events
 from job.semantics.backlog import PlannedBatch, backlog_batches
 from job.semantics.event_time import BatchWatermarks, HeldBack, SideRead, WatermarkTracker
@@ -19,7 +20,7 @@ from job.semantics.json_records import DecodedRow, InputRecord
 from job.semantics.operator import OperatorMetrics
 from job.semantics.output_json import key_text, object_text
 from job.semantics.query import JoinQuery
-from job.semantics.rows import JoinedRow
+from job.semantics.rows import JoinedRow, Row
 from job.semantics.simulation_plan import SimulationPlan, simulation_plan
 from job.semantics.sql_cast import instant
 from job.semantics.state_manager import StateFormatVersion
@@ -43,6 +44,18 @@ class Drop:
     side: Side
     record: InputRecord
     reason: str
+    field: str | None = None
+    """The field of the spec that cannot be evaluated on the record."""
+
+
+@dataclass(frozen=True)
+class FailedResult:
+    """A result that is not written, because an expression fails on it."""
+
+    field: str
+    """Of the spec."""
+    left: InputRecord | None
+    right: InputRecord | None
 
 
 @dataclass(frozen=True)
@@ -66,6 +79,7 @@ class SimulatedBatch:
     records: dict[Side, int]
     bad_records: dict[Side, Counter[str]]
     null_keys: dict[Side, int]
+    failed_results: list[FailedResult]
     held_back_by: HeldBack | None = None
     """The partition whose backlog holds the watermark of this batch back."""
 
@@ -80,6 +94,7 @@ class _Books:
         default_factory=lambda: {side: Counter() for side in SIDES}
     )
     null_keys: dict[Side, int] = field(default_factory=lambda: dict.fromkeys(SIDES, 0))
+    failed_results: list[FailedResult] = field(default_factory=list)
 
 
 class Simulator:
@@ -110,6 +125,7 @@ class Simulator:
             records={side: len(records[side]) for side in SIDES},
             bad_records=self._books.bad_records,
             null_keys=self._books.null_keys,
+            failed_results=self._books.failed_results,
             held_back_by=batch.held_back_by,
         )
 
@@ -123,9 +139,11 @@ class Simulator:
         plan, rows = self.plan.side(side), []
         for record in records:
             row = plan.decoder.decode(record)
-            if isinstance(row, str):
-                self._books.bad_records[side][row] += 1
-                self._books.drops.append(Drop(side, record, row))
+            failed = None if isinstance(row, str) else plan.failed_field(row)
+            if isinstance(row, str) or failed is not None:
+                reason = row if isinstance(row, str) else EXPRESSION_FAILED
+                self._books.bad_records[side][reason] += 1
+                self._books.drops.append(Drop(side, record, reason, failed))
             else:
                 row.late_time_us = plan.late_time_us(row.event_time_us)
                 rows.append(row)
@@ -152,7 +170,13 @@ class Simulator:
         anti = self.plan.join.join_type is JoinType.LEFT_ANTI
         records = []
         for row in rows:
-            if (anti and row.right is not None) or not output.passes_filter(row):
+            failed = output.failed_field(row)
+            is_matched = anti and row.right is not None and failed != "join.condition"
+            if is_matched or not output.passes_filter(row):
+                continue
+            if failed is not None:
+                sides = (_record_of(row.left), _record_of(row.right))
+                self._books.failed_results.append(FailedResult(failed, *sides))
                 continue
             env = self.plan.env(row)
             key = output.key
@@ -160,8 +184,8 @@ class Simulator:
                 OutputRecord(
                     object_text(columns, [compiled.run(env) for _, compiled in output.columns]),
                     key_text(key.run(env), key.type) if key else None,
-                    row.left.record if isinstance(row.left, DecodedRow) else None,
-                    row.right.record if isinstance(row.right, DecodedRow) else None,
+                    _record_of(row.left),
+                    _record_of(row.right),
                 )
             )
         return records
@@ -241,6 +265,10 @@ def _arriving(
         batches.append(PlannedBatch(*groups[number]))
         previous = number
     return batches
+
+
+def _record_of(row: Row | None) -> InputRecord | None:
+    return row.record if isinstance(row, DecodedRow) else None
 
 
 def place(record: InputRecord) -> str:

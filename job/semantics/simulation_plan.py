@@ -14,9 +14,10 @@ from sqlglot import exp
 from job.join_spec.durations import milliseconds
 from job.join_spec.expressions import SIDES, Side
 from job.join_spec.model import JoinType
+from job.plan.checks import Condition
 from job.plan.mirrored import mirrored_filters
 from job.plan.model import JoinPlan, window_end_column
-from job.semantics.compiled import Compiled, Env
+from job.semantics.compiled import Compiled, Env, Run
 from job.semantics.evaluator import Layout, compile_expression, compile_predicate
 from job.semantics.json_records import DecodedRow, RecordDecoder
 from job.semantics.one_side_joiner import SideInput, SideRules
@@ -24,7 +25,7 @@ from job.semantics.operator import JoinOperatorPlan
 from job.semantics.output_json import check_types
 from job.semantics.rows import JoinedRow, Key, Row, key_of
 from job.semantics.sql_nested import has_a_map
-from job.semantics.sql_types import NotExactError, Value
+from job.semantics.sql_types import NotExactError, SqlRuntimeError, Value
 from job.semantics.state_manager import StateFormatVersion
 from job.semantics.watermark_predicates import JoinCondition
 
@@ -34,6 +35,8 @@ Predicate = Callable[[Env], bool]
 @dataclass(frozen=True)
 class SimulatedSide:
     decoder: RecordDecoder
+    failed_field: Callable[[DecodedRow], str | None]
+    """The field of the spec that cannot be evaluated on the row. Such a row is a bad record."""
     passes_filter: Callable[[DecodedRow], bool]
     """The side's own filter."""
     enters_join: Callable[[DecodedRow], bool]
@@ -47,7 +50,10 @@ class SimulatedSide:
 @dataclass(frozen=True)
 class SimulatedOutput:
     columns: tuple[tuple[str, Compiled], ...]
+    failed_field: Callable[[JoinedRow], str | None]
+    """The field of the spec that cannot be evaluated on the joined row, which is no result then."""
     passes_filter: Callable[[JoinedRow], bool]
+    """True for a row on which the filter fails, too."""
     key: Compiled | None
 
 
@@ -137,7 +143,7 @@ class _Planner:
 
     def _side(self, side: Side) -> SimulatedSide:
         plan = self._plan.side(side)
-        keep = self._predicate([plan.filter.tree] if plan.filter else [])
+        keep = self._in_parts(plan.checks.filter)
         parts = [compile_expression(part.tree, self._layout) for part in plan.key]
         padded = SideRules(side, self._join_type).null_pads_unmatched
         mirrored = [part.tree for part in mirrored_filters(self._plan, side)]
@@ -146,7 +152,9 @@ class _Planner:
 
         def has_null_key(row: DecodedRow) -> bool:
             env = self._alone(side, row)
-            return any(part.run(env) is None for part in parts)
+            # A key that can fail is not evaluated on a row that the filter drops.
+            evaluated = not plan.checks.keys or keep(env)
+            return evaluated and any(part.run(env) is None for part in parts)
 
         def enters_join(row: DecodedRow) -> bool:
             return not (drops_null_keys and has_null_key(row)) and before_join(
@@ -155,11 +163,33 @@ class _Planner:
 
         return SimulatedSide(
             self._decoders[side],
+            self._failed_field(side, keep, parts),
             lambda row: keep(self._alone(side, row)),
             enters_join,
             has_null_key,
             self._late_time,
         )
+
+    def _failed_field(
+        self, side: Side, keep: Predicate, key: Sequence[Compiled]
+    ) -> Callable[[DecodedRow], str | None]:
+        """In the order in which Spark evaluates the fields on a record."""
+        checks = self._plan.side(side).checks
+        condition = [checks.condition.tree] if checks.condition else []
+        runs: list[tuple[str, Run]] = [
+            *((f"{side}.key[{index}]", key[index].run) for index in checks.keys),
+            *(("join.condition", self._predicate([tree])) for tree in condition),
+        ]
+
+        def failed_field(row: DecodedRow) -> str | None:
+            env = self._alone(side, row)
+            if checks.filter.failing is not None and _fails(keep, env):
+                return f"{side}.filter"
+            if not runs or not keep(env):
+                return None
+            return next((field for field, run in runs if _fails(run, env)), None)
+
+        return failed_field
 
     def _late_time(self, event_time_us: int) -> int:
         if self._plan.window is None:
@@ -250,9 +280,22 @@ class _Planner:
 
     def _post_join_filter(self) -> Callable[[JoinedRow], bool]:
         one_sided = [conjunct for side in SIDES for conjunct in self._one_sided(side)]
-        both = [c for c in self._conjuncts if not any(c is other for other in one_sided)]
+        failing = self._plan.checks.condition
+        tried = {part.sql for part in failing.conjuncts} if failing else set()
+        both = [
+            part.tree
+            for part in (self._plan.condition.conjuncts if self._plan.condition else ())
+            if part.sql not in tried and not any(part.tree is other for other in one_sided)
+        ]
         keep = self._predicate([*self._window_conjuncts(), *both])
-        return lambda row: keep(self._env(row))
+        matches = self._predicate([failing.tree] if failing else [])
+
+        def matches_or_fails(row: JoinedRow) -> bool:
+            """A pair on which the condition fails passes the join, and is no result."""
+            env = self._env(row)
+            return keep(env) and (_fails(matches, env) or matches(env))
+
+        return matches_or_fails
 
     def _one_sided(self, side: Side) -> list[exp.Expr]:
         """The conjuncts of the condition that mention no other side."""
@@ -262,6 +305,11 @@ class _Planner:
         predicates = [compile_predicate(tree, self._layout) for tree in trees]
         return lambda env: all(predicate(env) for predicate in predicates)
 
+    def _in_parts(self, condition: Condition) -> Predicate:
+        """What cannot fail first: where it is not true, the rest is not evaluated."""
+        parts = [part.tree for part in (condition.safe, condition.failing) if part is not None]
+        return self._predicate(parts)
+
     def _output(self) -> SimulatedOutput:
         written = self._plan.output
         columns = tuple(
@@ -269,9 +317,34 @@ class _Planner:
             for name, column in written.columns.items()
         )
         check_types([(name, compiled.type) for name, compiled in columns])
-        keep = self._predicate([written.filter.tree] if written.filter else [])
+        keep = self._in_parts(self._plan.checks.filter)
         key = compile_expression(written.key.tree, self._layout) if written.key else None
-        return SimulatedOutput(columns, lambda row: keep(self._env(row)), key)
+
+        def passes(row: JoinedRow) -> bool:
+            env = self._env(row)
+            can_fail = self._plan.checks.filter.failing is not None
+            return (can_fail and _fails(keep, env)) or keep(env)
+
+        return SimulatedOutput(columns, self._failed_result(columns, key), passes, key)
+
+    def _failed_result(
+        self, columns: Sequence[tuple[str, Compiled]], key: Compiled | None
+    ) -> Callable[[JoinedRow], str | None]:
+        checks = self._plan.checks
+        condition = self._predicate([checks.condition.tree] if checks.condition else [])
+        runs: list[tuple[str, Run]] = [
+            *([("output.filter", self._in_parts(checks.filter))] if checks.filter.failing else []),
+            *((f"output.columns.{n}", column.run) for n, column in columns if n in checks.columns),
+            *([("output.key", key.run)] if key is not None and checks.key else []),
+        ]
+
+        def failed_field(row: JoinedRow) -> str | None:
+            env = self._env(row)
+            if row.left is not None and row.right is not None and _fails(condition, env):
+                return "join.condition"
+            return next((field for field, run in runs if _fails(run, env)), None)
+
+        return failed_field
 
 
 @dataclass(frozen=True)
@@ -284,6 +357,14 @@ class _KeyPart:
 
     def of(self, side: Side) -> Compiled:
         return self.left if side == "left" else self.right
+
+
+def _fails(run: Run, env: Env) -> bool:
+    try:
+        run(env)
+    except SqlRuntimeError:
+        return True
+    return False
 
 
 def _equality(left: exp.Expr, right: exp.Expr, *, null_safe: bool) -> exp.Binary:

@@ -20,7 +20,7 @@ from job.join_spec.expressions import SIDES
 from job.plan.model import JoinPlan
 from job.semantics.json_records import InputLineError, records_of_jsonl
 from job.semantics.simulate import SimulatedBatch, place, simulate
-from job.semantics.story import DROPPED, fate
+from job.semantics.story import DROPPED, failed_text, fate
 
 Row = Mapping[str, Any]
 
@@ -74,7 +74,10 @@ def _left_out(plan: JoinPlan, batches: Sequence[SimulatedBatch]) -> Iterator[str
     for drop in (drop for batch in batches for drop in batch.drops):
         what = fate(plan, drop.reason)
         if what != DROPPED:
-            yield f"{drop.side} {place(drop.record)}: {what}, {drop.reason}"
+            said = f"{drop.reason} in {drop.field}" if drop.field else drop.reason
+            yield f"{drop.side} {place(drop.record)}: {what}, {said}"
+    for failed in (failed for batch in batches for failed in batch.failed_results):
+        yield f"a result: {failed_text(plan, failed)}"
 
 
 def _json(row: Row, where: str) -> str:

@@ -5,10 +5,11 @@ from collections.abc import Iterator, Sequence
 
 from job.join_spec.expressions import SIDES, Side
 from job.plan.model import JoinPlan
-from job.protocol.progress import REASONS
+from job.plan.record_checks import EXPRESSION_FAILED
+from job.protocol.reasons import REASONS
 from job.semantics.json_records import InputRecord
 from job.semantics.rows import Key
-from job.semantics.simulate import SimulatedBatch, place
+from job.semantics.simulate import FailedResult, SimulatedBatch, place
 from job.semantics.simulation_plan import simulation_plan
 from job.semantics.sql_cast import instant
 
@@ -22,11 +23,17 @@ def told(plan: JoinPlan, batches: Sequence[SimulatedBatch]) -> Iterator[str]:
         yield f"batch {batch.batch_id} · watermark {watermark}{held_back_text(batch, ' · ')}"
         for side in SIDES:
             yield f"  {side}: {batch.records[side]} records, {batch.state_rows[side]} in state"
-        drops = Counter((drop.side, drop.reason) for drop in batch.drops)
-        for (side, reason), count in sorted(drops.items()):
-            places = [place(d.record) for d in batch.drops if (d.side, d.reason) == (side, reason)]
+        drops = Counter((drop.side, drop.reason, drop.field or "") for drop in batch.drops)
+        for (side, reason, field), count in sorted(drops.items()):
+            same = (side, reason, field)
+            places = [
+                place(d.record) for d in batch.drops if (d.side, d.reason, d.field or "") == same
+            ]
             shown = ", ".join(places[:5]) + (", …" if count > 5 else "")
-            yield f"  {side}: {count} {fate(plan, reason)}, {reason} ({shown})"
+            said = f"{reason} in {field}" if field else reason
+            yield f"  {side}: {count} {fate(plan, reason)}, {said} ({shown})"
+        for failed in batch.failed_results:
+            yield f"  output: 1 {failed_text(plan, failed)}"
         yield f"  {len(batch.output)} out"
         yield from (f"    {record.value}" for record in batch.output)
 
@@ -58,10 +65,26 @@ def fate(plan: JoinPlan, reason: str) -> str:
     return "to the dead letters" if is_dead.get(reason, False) else DROPPED
 
 
+def failed_text(plan: JoinPlan, failed: FailedResult) -> str:
+    """What becomes of a result on which an expression fails."""
+    places = [
+        f"{side} {place(record)}"
+        for side, record in zip(SIDES, (failed.left, failed.right), strict=True)
+        if record is not None
+    ]
+    what = fate(plan, EXPRESSION_FAILED)
+    return f"{what}, {EXPRESSION_FAILED} in {failed.field} ({', '.join(places)})"
+
+
 def _happenings(plan: JoinPlan, batch: SimulatedBatch) -> Iterator[tuple[Side, InputRecord, str]]:
     for drop in batch.drops:
         if drop.reason != "late":  # a late row tells its own step, with the watermark
-            yield drop.side, drop.record, f"{fate(plan, drop.reason)}: {drop.reason}"
+            said = f"{drop.reason} in {drop.field}" if drop.field else drop.reason
+            yield drop.side, drop.record, f"{fate(plan, drop.reason)}: {said}"
+    for failed in batch.failed_results:
+        for side, record in zip(SIDES, (failed.left, failed.right), strict=True):
+            if record is not None:
+                yield side, record, f"a result {failed_text(plan, failed)}"
     for step in batch.steps:
         yield step.side, step.record, step.what
 
@@ -73,9 +96,9 @@ class KeyReader:
         self._plan = simulation_plan(plan)
 
     def text(self, side: Side, record: InputRecord) -> str | None:
-        """None for a record that cannot be read."""
+        """None for a bad record."""
         row = self._plan.side(side).decoder.decode(record)
-        if isinstance(row, str):
+        if isinstance(row, str) or self._plan.side(side).failed_field(row) is not None:
             return None
         key: Key = self._plan.operator.of(side).key(row)
         parts = len(self._plan.join.left.key)

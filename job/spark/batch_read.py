@@ -9,8 +9,7 @@ from typing import Any
 
 from pyspark.sql.streaming.query import StreamingQuery
 
-from job.dataflow import EVENT_TIMES
-from job.event_time.partitions import BatchRead, EventTimes
+from job.event_time.partitions import EVENT_TIMES, BatchRead, EventTimes
 from job.join_spec.expressions import SIDES, Side
 
 OffsetsOfSide = Mapping[int, int]

@@ -53,6 +53,8 @@ class Statistics:
         self.records = 0
         self.rows = 0
         self.late_rows = 0
+        self.failed = 0
+        """Records and results on which an expression fails."""
 
     def add(self, case: Case, batches: Sequence[Batch]) -> None:
         with self._lock:
@@ -60,6 +62,11 @@ class Statistics:
             self.batches += len(batches)
             self.rows += sum(batch.output.total() for batch in batches)
             self.late_rows += sum(batch.late_rows for batch in batches)
+            self.failed += sum(
+                batch.failed_results.total()
+                + sum(reasons["expression_failed"] for reasons in batch.bad_records.values())
+                for batch in batches
+            )
             self.records += sum(len(getattr(step, "left", ())) for step in case.steps)
             self.records += sum(len(getattr(step, "right", ())) for step in case.steps)
             if self._told_every and self.cases.total() % self._told_every == 0:
@@ -69,7 +76,8 @@ class Statistics:
         kinds = "\n".join(f"  {count:5} {kind}" for kind, count in sorted(self.cases.items()))
         return (
             f"{self.cases.total()} cases, {self.batches} batches, {self.records} records, "
-            f"{self.rows} output rows, {self.late_rows} late rows; no difference\n{kinds}"
+            f"{self.rows} output rows, {self.late_rows} late rows, {self.failed} "
+            f"records and results on which an expression fails; no difference\n{kinds}"
         )
 
 

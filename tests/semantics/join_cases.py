@@ -107,6 +107,8 @@ class Batch:
     batch_id: int
     watermark_ms: int
     output: Counter[tuple[str, str | None, str]]
+    failed_results: Counter[tuple[str, str]]
+    """Per id of a result and field of the spec that fails on it."""
     late_rows: int
     state_rows: int
     updated_rows: int
@@ -200,6 +202,9 @@ def _specified_batch(plan: JoinPlan, batch: SimulatedBatch) -> Batch:
         batch_id=batch.batch_id,
         watermark_ms=batch.watermarks.eviction,
         output=Counter(_output(plan, record) for record in batch.output),
+        failed_results=Counter(
+            (_id(plan, one.left, one.right), one.field) for one in batch.failed_results
+        ),
         late_rows=batch.metrics.num_dropped_by_watermark,
         state_rows=batch.metrics.num_total_state_rows,
         updated_rows=batch.metrics.num_updated_state_rows,
@@ -209,13 +214,17 @@ def _specified_batch(plan: JoinPlan, batch: SimulatedBatch) -> Batch:
 
 
 def _output(plan: JoinPlan, record: OutputRecord) -> tuple[str, str | None, str]:
+    return _id(plan, record.left, record.right), record.key, canonical(record.value)
+
+
+def _id(plan: JoinPlan, left: InputRecord | None, right: InputRecord | None) -> str:
     places = [
         "" if found is None else f"{plan.side(side).topic}/{found.partition}/{found.offset}"
-        for side, found in zip(SIDES, (record.left, record.right), strict=True)
+        for side, found in zip(SIDES, (left, right), strict=True)
     ]
     if not plan.join_type.shows_right:
         places[1] = ""
-    return "|".join(places), record.key, canonical(record.value)
+    return "|".join(places)
 
 
 def canonical(text: str) -> str:

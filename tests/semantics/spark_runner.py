@@ -20,7 +20,8 @@ from job import dataflow
 from job.event_time.partitions import Partitions
 from job.join_spec.expressions import SIDES, Side
 from job.plan.model import JoinPlan
-from job.protocol.progress import REASONS
+from job.plan.record_checks import FAILED_FIELD
+from job.protocol.reasons import REASONS
 from job.semantics.backlog import PlannedBatch
 from job.semantics.json_records import InputRecord
 from tests.semantics.job_watermark import JobWatermark
@@ -91,6 +92,7 @@ class _Run:
         self._partitions = Partitions.none()
         self._folder = folder
         self._output: dict[int, Counter[tuple[str, str | None, str]]] = {}
+        self._failed: dict[int, Counter[tuple[str, str]]] = {}
 
     def through(self, phases: Sequence[Phase]) -> list[Batch]:
         batches: list[Batch] = []
@@ -105,8 +107,16 @@ class _Run:
 
         def on_batch(rows: DataFrame, batch_id: int) -> None:
             nonlocal running
+            results = [row.asDict() for row in rows.collect()]
             self._output[batch_id] = Counter(
-                (_id(row.headers), row.key, canonical(row.value)) for row in rows.collect()
+                (_id(row["headers"]), row["key"], canonical(row["value"]))
+                for row in results
+                if row.get(FAILED_FIELD) is None
+            )
+            self._failed[batch_id] = Counter(
+                (_id(row["headers"]), row[FAILED_FIELD])
+                for row in results
+                if row.get(FAILED_FIELD) is not None
             )
             watermark.unread = {side: dict.fromkeys(running.backlog(side), 1) for side in SIDES}
             watermark.batch_ended()
@@ -118,7 +128,10 @@ class _Run:
             watermark.query.set_result(query)
             try:
                 query.processAllAvailable()
-                return [_batch(self._output, p) for p in _progress(query)]
+                return [
+                    _batch(self._output[p["batchId"]], self._failed[p["batchId"]], p)
+                    for p in _progress(query)
+                ]
             finally:
                 query.stop()
                 lost = phase.ends.times_lost
@@ -145,13 +158,16 @@ def _progress(query: StreamingQuery) -> list[dict[str, Any]]:
     return [report for report in reports if report["stateOperators"]]
 
 
-def _batch(output: dict[int, Counter[tuple[str, str | None, str]]], report: Any) -> Batch:
+def _batch(
+    output: Counter[tuple[str, str | None, str]], failed: Counter[tuple[str, str]], report: Any
+) -> Batch:
     (operator,) = report["stateOperators"]
     watermark = datetime.fromisoformat(report["eventTime"]["watermark"])
     return Batch(
         batch_id=report["batchId"],
         watermark_ms=round(watermark.timestamp() * 1000),
-        output=output[report["batchId"]],
+        output=output,
+        failed_results=failed,
         late_rows=operator["numRowsDroppedByWatermark"],
         state_rows=operator["numRowsTotal"],
         updated_rows=operator["numRowsUpdated"],

@@ -1,5 +1,6 @@
 """What the job's dataflow makes of records, on Spark without a broker."""
 
+import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ from job.join_spec.model import spec_from_yaml
 from job.kafka.security import KafkaAccess
 from job.plan.planner import join_plan
 from job.plan.tuning import FROZEN_CONF
-from job.protocol.progress import REASONS
+from job.protocol.reasons import REASONS
 from tests.semantics.streams import T0, Stream, record, spec_text
 
 StartStream = Callable[..., Stream]
@@ -318,3 +319,43 @@ def test_topic_is_read_by_no_more_tasks_than_run_at_once(spark: SparkSession) ->
         session.conf.set(name, value)
     frame = kafka_dataflow(session, plan, KafkaAccess("nowhere:9092"))
     assert frame._jdf.queryExecution().logical().toString().count("Repartition 3, false") == 2
+
+
+# As they stand in the JSON, whatever a double would make of them.
+WRITTEN = [
+    "1.50", "1234567890123.25", "12345678901234567890.10", "1e3", "-0.0", "1E-7", "1e400", "-1e400",
+    "7", "12345678901234567890", "-5", "0.1",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("white", ["", "\n "])
+def test_number_in_a_string_field_keeps_its_text(white: str, stream: StartStream) -> None:
+    running = stream(
+        left_schema="'k STRING, t TIMESTAMP, a STRING, x DOUBLE, deep STRUCT<s: STRING, d: DOUBLE, "
+        "l: ARRAY<STRUCT<s: STRING>>>, m MAP<STRING, STRING>, its STRING'",
+        columns="a: left.a, x: left.x, deep: left.deep, m: left.m, its: left.its",
+    )
+    strings = ['"1.50"', '"1.5"', '"a: 1.50, \\"2.50"', '"v1.2"', '"10.0.0.1"', "null", "true"]
+    records = [
+        f'{{"k":"x","t":{T0},"note":[":1.5,\\\\",1.5,{{"n":-2.50}}],"a":{white}{text},"x":2.50,"deep":'
+        f'{{"s":{white}{text},"d":1.50,"l":[{{"s":{text}}},{{"s":"1.5"}}]}},"m":{{"n":{text}}}}}'
+        for text in [*WRITTEN, *strings]
+    ]
+
+    found = running.feed(records, [right("x", 0)])
+
+    read = [*WRITTEN, *(None if text == "null" else json.loads(text) for text in strings[:-1])]
+    expected = [*read, "true"]
+    assert sorted(map(str, expected)) == sorted(str(row["a"]) for row in found)
+    for row in found:
+        inner = {"s": row["a"], "d": 1.5, "l": [{"s": row["a"]}, {"s": "1.5"}]}
+        assert (2.5, inner, {"n": row["a"]}, None) == (row["x"], row["deep"], row["m"], row["its"])
+
+
+def test_number_in_a_string_key_matches_its_text(stream: StartStream) -> None:
+    running = stream()
+    numbers = [f'{{"k":{text},"t":{T0},"a":1}}' for text in WRITTEN]
+
+    found = running.feed(numbers, [right(text, 0) for text in WRITTEN])
+
+    assert sorted(WRITTEN) == sorted(row["k"] for row in found if row["b"] == 1)

@@ -107,6 +107,34 @@ def test_message_names_the_field_and_what_was_expected(
     assert said == letter.message
 
 
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        (
+            {"left__filter": "6 / `it's` > 1"},
+            "left.filter cannot be evaluated on this record: 6",
+        ),
+        (
+            {"left__key": ["k", "6 div `it's`"]},
+            "left.key[1] cannot be evaluated on this record: 6",
+        ),
+        (
+            {"join__condition": "left.k <> right.user and 6 / left.`it's` > 1"},
+            "join.condition cannot be evaluated on this record: ",
+        ),
+    ],
+)
+def test_message_names_the_field_that_cannot_be_evaluated(
+    spark: SparkSession, changes: dict[str, Any], said: str
+) -> None:
+    records = [(None, value(**{"it's": number}), None) for number in (0, 1, 2)]
+
+    (letter,) = letters(spark, records, **changes)
+
+    assert ("expression_failed", 0, True) == (letter.reason, letter.offset, letter.is_whole)
+    assert letter.message.startswith(said)
+
+
 def test_row_that_the_filter_drops_is_no_letter_for_its_null_key(spark: SparkSession) -> None:
     records = [(None, value(k="dropped", **{"it's": None}), None)]
 

@@ -34,8 +34,8 @@ def test_spark_and_the_specification_agree_on_generated_joins(spark: SparkSessio
     assert statistics.rows > 0
 
 
-def row(k, at, v=0):
-    return json.dumps({"k": k, "t": T + at, "v": v})
+def row(k, at, v=0, **more):
+    return json.dumps({"k": k, "t": T + at, "v": v, **more})
 
 
 def case(join_type="left_outer", *, steps, store=STATE_STORES[0], **join):

@@ -102,4 +102,5 @@ def test_value_is_parsed_once_and_written_once(stream: tuple[Stream, bool]) -> N
     # The two sides' records may have come in two batches.
     sides = 2 - plan.count("LocalTableScan <empty>")
     assert 1 <= sides
-    assert (sides, 1) == (plan.count("from_json("), plan.count("StructsToJsonEvaluator("))
+    # The second one of a side is in a CASE, for records with a number in a STRING field alone.
+    assert (2 * sides, 1) == (plan.count("from_json("), plan.count("StructsToJsonEvaluator("))

@@ -10,12 +10,12 @@ import pytest
 from job.protocol.progress import (
     BATCH_SECONDS_BOUNDS,
     LATENCY_SECONDS_BOUNDS,
-    REASONS,
     Latencies,
     SideProgress,
     Totals,
     batch_progress,
 )
+from job.protocol.reasons import REASONS
 
 RECORDED = (Path(__file__).parents[1] / "golden" / "progress.json").read_text()
 

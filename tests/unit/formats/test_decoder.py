@@ -8,7 +8,7 @@ import pytest
 from job.errors import RegistryError
 from job.formats.decoder import Decoder
 from job.formats.registry import RegistryAccess, latest_schema
-from job.protocol.progress import REASONS
+from job.protocol.reasons import REASONS
 from tests.registry_stub import RegistryStub
 from tests.unit.formats import written
 from tests.unit.formats.written import CLICK, field, framed, reader, record

@@ -5,7 +5,8 @@ from collections.abc import Iterator
 import promql_parser
 from promql_parser import MatchOp
 
-from job.protocol.progress import REASONS, TRANSACTION_RESULTS, QueryState
+from job.protocol.progress import TRANSACTION_RESULTS, QueryState
+from job.protocol.reasons import REASONS
 from tests.unit.service.test_metrics import TABLE
 
 # What Prometheus itself adds to each series of a scrape.

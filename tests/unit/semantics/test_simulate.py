@@ -4,57 +4,12 @@ import json
 
 import pytest
 
-from job.join_spec.model import spec_from_document
-from job.plan.planner import join_plan
 from job.semantics.cli import SimulationError, simulation_lines, spec_test_lines
-from job.semantics.json_records import InputRecord, RecordDecoder, records_of_jsonl
-from job.semantics.simulate import simulate
+from job.semantics.json_records import InputRecord, RecordDecoder
 from job.semantics.spec_tests import SpecTest, run_spec_test
-from job.semantics.sql_types import NotExactError, SqlRuntimeError
+from job.semantics.sql_types import NotExactError
 from job.semantics.story import explained, told
-
-T = 1_700_000_000_000
-
-
-def spec(**changes):
-    side = {"schema": "k INT, t TIMESTAMP, v INT, s STRING", "key": ["k"], "event_time": "t"}
-    document = {
-        "name": "simulated",
-        "kafka": {"bootstrap_servers": "localhost:9092"},
-        "left": {"topic": "l", **side, "watermark_delay": "10 seconds"},
-        "right": {"topic": "r", **side, "watermark_delay": "10 seconds"},
-        "join": {"type": "left_outer", "match_window": {"before": "0 s", "after": "5 s"}},
-        "output": {
-            "topic": "o",
-            "columns": {"k": "left.k", "v": "left.v", "rv": "right.v"},
-            "delivery": "at_least_once",
-        },
-        "checkpoint": "./checkpoint",
-        "on_bad_record": "drop",
-    }
-    for path, value in changes.items():
-        *parents, name = path.split("__")
-        target = document
-        for parent in parents:
-            target = target[parent]
-        target[name] = value
-    return document
-
-
-def plan(**changes):
-    return join_plan(spec_from_document(spec(**changes)), state_partitions=1)
-
-
-def row(k, seconds, v=0, **more):
-    return json.dumps({"k": k, "t": T + round(seconds * 1000), "v": v, **more})
-
-
-def run(made, left=(), right=(), **options):
-    return simulate(made, records_of_jsonl(left), records_of_jsonl(right), **options)
-
-
-def values(batches):
-    return [[json.loads(record.value) for record in batch.output] for batch in batches]
+from tests.unit.semantics.simulations import T, plan, row, run, values
 
 
 def test_matches_come_out_at_once_and_unmatched_rows_when_the_watermark_has_passed():
@@ -262,11 +217,6 @@ def test_what_cannot_be_evaluated_exactly_is_refused_by_name(tmp_path):
         run(made)
     with pytest.raises(SimulationError, match=r"cannot be simulated exactly.*RLIKE"):
         simulation_lines(made, tmp_path / "left", tmp_path / "right")
-
-
-def test_what_would_fail_the_query_fails_the_simulation():
-    with pytest.raises(SqlRuntimeError, match="DIVIDE_BY_ZERO"):
-        run(plan(left__filter="1 / v > 0"), [row(1, 0, 0)])
 
 
 def test_jsonl_is_just_the_output_values(tmp_path):

@@ -7,13 +7,8 @@ from prometheus_client import openmetrics
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as openmetrics_of
 from prometheus_client.parser import text_string_to_metric_families
 
-from job.protocol.progress import (
-    BATCH_SECONDS_BOUNDS,
-    REASONS,
-    TRANSACTION_RESULTS,
-    JobStatus,
-    QueryState,
-)
+from job.protocol.progress import BATCH_SECONDS_BOUNDS, TRANSACTION_RESULTS, JobStatus, QueryState
+from job.protocol.reasons import REASONS
 from job.protocol.reports import BrokerReport, SideOffsets
 from service.metrics import exposition
 from tests.unit.service.builders import (
@@ -208,6 +203,7 @@ def test_bad_records_are_told_by_side_and_reason_zeros_included() -> None:
     assert {
         **none,
         "streamjoin_bad_records_total{reason=value_too_large,side=output}": 0,
+        "streamjoin_bad_records_total{reason=expression_failed,side=output}": 0,
         "streamjoin_bad_records_total{reason=malformed_json,side=left}": 4,
         "streamjoin_bad_records_total{reason=malformed_json,side=right}": 3,
     } == only(samples(one_side), "bad_records")

@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from job.join_spec.starts import Starts
-from job.protocol.progress import DEAD_LETTER_REASONS, REASONS, QueryState
+from job.protocol.progress import QueryState
+from job.protocol.reasons import DEAD_LETTER_REASONS, REASONS
 from job.protocol.reports import ResetReport
 from tests.unit.service.builders import (
     NO_BROKER,

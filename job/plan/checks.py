@@ -1,0 +1,116 @@
+"""Which parts of a spec can fail on a record or on a result, and where they are evaluated.
+
+A condition is a conjunction. Its parts that cannot fail are evaluated first: where one of them is
+not true, the others are not evaluated. Of `join.condition`, the parts that mention one side only
+are evaluated before the join.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import reduce
+
+from sqlglot import exp
+
+from job.join_spec.can_fail import ColumnTypes, can_fail
+from job.join_spec.expressions import SIDES, Expression, Side
+
+
+@dataclass(frozen=True)
+class Condition:
+    """A condition in two parts, both of which must be true."""
+
+    safe: Expression | None = None
+    """None: every part can fail."""
+    failing: Expression | None = None
+    """The parts that can fail, in their order. None: no part can."""
+
+
+@dataclass(frozen=True)
+class SideChecks:
+    """What can fail on a record of one side."""
+
+    filter: Condition = Condition()
+    keys: tuple[int, ...] = ()
+    """Indexes of the key's parts."""
+    condition: Expression | None = None
+    """The part of join.condition over this side only."""
+
+    @property
+    def any(self) -> bool:
+        return bool(self.filter.failing or self.keys or self.condition)
+
+
+@dataclass(frozen=True)
+class ResultChecks:
+    """What can fail on a pair of rows or on a result."""
+
+    condition: Expression | None = None
+    """The part of join.condition over both sides."""
+    filter: Condition = Condition()
+    columns: tuple[str, ...] = ()
+    """Names of output columns."""
+    key: bool = False
+
+    @property
+    def any(self) -> bool:
+        return bool(self.condition or self.filter.failing or self.columns or self.key)
+
+
+def side_checks(
+    side: Side,
+    key: Iterable[Expression],
+    row_filter: Expression | None,
+    condition: Expression | None,
+    types: ColumnTypes,
+) -> SideChecks:
+    own = [part for part in _failing(condition, types) if _side_of(part) == side]
+    return SideChecks(
+        filter=_split(row_filter, types),
+        keys=tuple(index for index, part in enumerate(key) if can_fail(part, types)),
+        condition=_all(own),
+    )
+
+
+def result_checks(
+    condition: Expression | None,
+    row_filter: Expression | None,
+    columns: Mapping[str, Expression],
+    key: Expression | None,
+    types: ColumnTypes,
+) -> ResultChecks:
+    both = [part for part in _failing(condition, types) if _side_of(part) is None]
+    return ResultChecks(
+        condition=_all(both),
+        filter=_split(row_filter, types),
+        columns=tuple(name for name, column in columns.items() if can_fail(column, types)),
+        key=key is not None and can_fail(key, types),
+    )
+
+
+def _side_of(part: Expression) -> Side | None:
+    """The side whose records a part of join.condition is evaluated on; None: pairs of both. A
+    part that mentions no column is the left side's."""
+    sides = [side for side in SIDES if side in part.sides]
+    return None if len(sides) == len(SIDES) else (*sides, SIDES[0])[0]
+
+
+def _split(condition: Expression | None, types: ColumnTypes) -> Condition:
+    failing = _failing(condition, types)
+    if condition is None or not failing:
+        return Condition(safe=condition)
+    safe = [part for part in condition.conjuncts if not can_fail(part, types)]
+    return Condition(_all(safe), _all(failing))
+
+
+def _failing(condition: Expression | None, types: ColumnTypes) -> list[Expression]:
+    parts = condition.conjuncts if condition is not None else ()
+    return [part for part in parts if can_fail(part, types)]
+
+
+def _all(parts: Iterable[Expression]) -> Expression | None:
+    trees: list[exp.Expr] = [exp.paren(part.tree.copy()) for part in parts]
+    if not trees:
+        return None
+    tree = reduce(lambda left, right: exp.And(this=left, expression=right), trees)
+    text = " AND ".join(part.text for part in parts)
+    return Expression(text, tree)

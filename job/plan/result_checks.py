@@ -1,0 +1,91 @@
+"""SQL that finds the expressions that fail on a result, behind the join.
+
+Text only, over the joined rows. A pair on which join.condition fails passes the join (model.py's
+ON clause), and is found here: it is no result, and it is not lost.
+"""
+
+from collections.abc import Iterator
+
+from job.join_spec.expressions import Expression
+from job.plan.model import JoinPlan, guarded, position_column
+from job.plan.record_checks import quoted
+
+TRIED = "tried"
+"""Column with what can fail of a result. Null: something fails."""
+
+
+def filters(plan: JoinPlan) -> Iterator[str]:
+    """Conditions that a joined row must pass. A row on which output.filter fails passes."""
+    condition = plan.checks.filter
+    if condition.safe is not None:
+        yield condition.safe.sql
+    if condition.failing is not None:
+        tried = f"try_eval(coalesce({condition.failing.sql}, false))"
+        yield f"coalesce({_guarded(tried, condition.failing)}, true)"
+
+
+def condition_fails(plan: JoinPlan) -> str:
+    """Whether a joined row is a pair on which join.condition fails."""
+    if plan.checks.condition is None:
+        return "false"
+    return f"({_IS_PAIR} AND try_eval(struct({plan.checks.condition.sql})) IS NULL)"
+
+
+def tried(plan: JoinPlan) -> str:
+    """The value of TRIED: a struct of everything that can fail, evaluated once."""
+    members = [f"({sql}) AS {name}" for name, (_, _, sql) in _members(plan).items()]
+    return _guarded(f"try_eval(struct({', '.join(members)}))", *plan.output.columns.values())
+
+
+def column(plan: JoinPlan, name: str) -> str:
+    """An output column, over rows with TRIED where anything can fail."""
+    if name not in plan.checks.columns:
+        return plan.output.columns[name].sql
+    return f"{TRIED}.column_{plan.checks.columns.index(name)}"
+
+
+def key(plan: JoinPlan) -> str:
+    """The key of a result."""
+    written = plan.output.key
+    if written is None:
+        return "NULL"
+    return f"{TRIED}.key" if plan.checks.key else written.sql
+
+
+def failed_field(plan: JoinPlan) -> str:
+    """The field of the spec that fails on a result; null where none does."""
+    found = [
+        f"CASE WHEN try_eval(struct({sql})) IS NULL THEN {quoted(field)} END"
+        for field, _, sql in _members(plan).values()
+    ]
+    return f"CASE WHEN {TRIED} IS NULL THEN coalesce({', '.join(found)}, 'output') END"
+
+
+def texts(plan: JoinPlan) -> dict[str, str]:
+    """What the user wrote in each field that can fail."""
+    return {field: text for field, text, _ in _members(plan).values()}
+
+
+_IS_PAIR = " AND ".join(f"{position_column(side)} IS NOT NULL" for side in ("left", "right"))
+
+
+def _members(plan: JoinPlan) -> dict[str, tuple[str, str, str]]:
+    """Per member of TRIED its field, the text of that field and its SQL, in the order in which a
+    failure is looked for."""
+    checks, output = plan.checks, plan.output
+    found = {}
+    if checks.condition is not None:
+        sql = f"CASE WHEN {_IS_PAIR} THEN {checks.condition.sql} END"
+        found["condition"] = ("join.condition", checks.condition.text, sql)
+    if checks.filter.failing is not None and output.filter is not None:
+        found["filter"] = ("output.filter", output.filter.text, checks.filter.failing.sql)
+    for index, name in enumerate(checks.columns):
+        written = output.columns[name]
+        found[f"column_{index}"] = (f"output.columns.{name}", written.text, written.sql)
+    if checks.key and output.key is not None:
+        found["key"] = ("output.key", output.key.text, output.key.sql)
+    return found
+
+
+def _guarded(sql: str, *mentioned: Expression) -> str:
+    return guarded(sql, "left" if any("left" in part.sides for part in mentioned) else "right")

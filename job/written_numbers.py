@@ -1,0 +1,117 @@
+"""Keeps the text of a JSON number in a STRING field: 1.50 stays 1.50, as SQL.
+
+from_json reads such a number as a double and writes that back: 1234567890123.25 becomes
+1.23456789012325E12. A field may hold such a text only if it looks like a double that Java has
+written, and then the record may hold a number with a fraction or an exponent: only such a record is
+parsed a second time, with each number in quotes. Integers keep their text anyway. The text of an
+object or a list in a STRING field is not restored.
+"""
+
+from collections.abc import Iterator
+
+import sqlglot
+from sqlglot import exp
+
+from job.join_spec.value_schema import Column
+from job.plan.record_checks import quoted
+
+_OF_A_DOUBLE = "'^-?[0-9]+[.][0-9]+(E-?[0-9]+)?$'"
+_INFINITE = "'\"Infinity\"', '\"-Infinity\"'"
+_NUMBER_IN_TEXT = r"[:,\[][ \t\r\n]*-?[0-9]+[.eE]"
+# From the end of the last match: whole strings and what is neither a string nor a number, then a
+# number. Possessive, so that Java matches it without recursion, whatever the length of the text.
+_NEXT_NUMBER = r'\G((?:[^"0-9-]++|"(?:[^"\\]++|\\.)*+")*+)(-?[0-9][0-9.eE+-]*+)'
+
+
+def restored(columns: tuple[Column, ...], others: list[str], options: str) -> str | None:
+    """The struct `parsed`, over the columns `parsed` and `text`, with the numbers of STRING fields
+    as they are written. None: no column holds a STRING.
+
+    `others`: further fields of `parsed`, which stay as they are; `options`: those of from_json.
+    """
+    types = {column.name: _type(column.type) for column in columns}
+    if not any(_holds_string(kind) for kind in types.values()):
+        return None
+    suspects = " OR ".join(
+        _suspect(f"parsed.`{name}`", kind) for name, kind in types.items() if _holds_string(kind)
+    )
+    schema = ", ".join(f"`{name}` {_of_strings(kind)}" for name, kind in types.items())
+    in_quotes = f"regexp_replace(text, {quoted(_NEXT_NUMBER)}, '$1\"$2\"')"
+    exact = f"from_json({in_quotes}, {quoted(schema)}, {options})"
+    fields = [
+        f"{quoted(name)}, {_merged(f'parsed.`{name}`', f'e.`{name}`', kind)}"
+        for name, kind in types.items()
+    ]
+    fields += [f"{quoted(name)}, parsed.`{name}`" for name in others]
+    merged = f"transform(array({exact}), e -> named_struct({', '.join(fields)}))[0]"
+    return (
+        f"CASE WHEN ({suspects}) AND text RLIKE {quoted(_NUMBER_IN_TEXT)} "
+        f"THEN {merged} ELSE parsed END"
+    )
+
+
+def _type(declared: str) -> exp.DataType:
+    return sqlglot.parse_one(declared, dialect="spark", into=exp.DataType)
+
+
+def _parts(kind: exp.DataType) -> Iterator[tuple[str, exp.DataType]]:
+    """Name and type of what a type is made of; of a map its values."""
+    if kind.this == exp.DType.STRUCT:
+        for field in kind.expressions:
+            yield field.name, field.args["kind"]
+    elif kind.this == exp.DType.ARRAY:
+        yield "", kind.expressions[0]
+    elif kind.this == exp.DType.MAP:
+        yield "", kind.expressions[1]
+
+
+def _is_string(kind: exp.DataType) -> bool:
+    return kind.sql(dialect="spark") == "STRING"
+
+
+def _holds_string(kind: exp.DataType) -> bool:
+    return _is_string(kind) or any(_holds_string(part) for _, part in _parts(kind))
+
+
+def _of_strings(kind: exp.DataType) -> str:
+    """The type with STRING for whatever is not made of parts."""
+    parts = [(name, _of_strings(part)) for name, part in _parts(kind)]
+    if kind.this == exp.DType.STRUCT:
+        return f"STRUCT<{', '.join(f'`{name}`: {text}' for name, text in parts)}>"
+    if kind.this == exp.DType.ARRAY:
+        return f"ARRAY<{parts[0][1]}>"
+    return f"MAP<STRING, {parts[0][1]}>" if kind.this == exp.DType.MAP else "STRING"
+
+
+def _suspect(value: str, kind: exp.DataType, depth: int = 0) -> str:
+    """Whether a value may hold the text of a number that is not as it was written. The first
+    comparison is false for nearly every text, and costs next to nothing."""
+    if _is_string(kind):
+        number = f"contains({value}, '.') AND {value} RLIKE {_OF_A_DOUBLE}"
+        return f"({value} < ':' AND ({number} OR {value} IN ({_INFINITE})))"
+    parts = [(name, part) for name, part in _parts(kind) if _holds_string(part)]
+    if kind.this == exp.DType.STRUCT:
+        return " OR ".join(_suspect(f"{value}.`{name}`", part, depth) for name, part in parts)
+    values = value if kind.this == exp.DType.ARRAY else f"map_values({value})"
+    each = f"v{depth}"
+    return f"exists({values}, {each} -> {_suspect(each, parts[0][1], depth + 1)})"
+
+
+def _merged(value: str, exact: str, kind: exp.DataType, depth: int = 0) -> str:
+    """`value`, with the texts of numbers from `exact`, which has the same shape."""
+    if not _holds_string(kind):
+        return value
+    if _is_string(kind):
+        return f"CASE WHEN {_suspect(value, kind)} THEN {exact} ELSE {value} END"
+    if kind.this == exp.DType.STRUCT:
+        fields = [
+            f"{quoted(name)}, {_merged(f'{value}.`{name}`', f'{exact}.`{name}`', part, depth)}"
+            for name, part in _parts(kind)
+        ]
+        return f"CASE WHEN {value} IS NOT NULL THEN named_struct({', '.join(fields)}) END"
+    ((_, part),) = _parts(kind)
+    key, a, b = f"k{depth}", f"a{depth}", f"b{depth}"
+    merged = _merged(a, b, part, depth + 1)
+    if kind.this == exp.DType.ARRAY:
+        return f"zip_with({value}, {exact}, ({a}, {b}) -> {merged})"
+    return f"map_zip_with({value}, {exact}, ({key}, {a}, {b}) -> {merged})"
