@@ -18,6 +18,8 @@ from sqlglot.tokenizer_core import Token, TokenType
 
 from job.errors import Problem, SpecError
 from job.join_spec.value_schema import ValueSchema
+from job.sql.dialect import SpecSql
+from job.sql.literals import canonical
 
 Side = Literal["left", "right"]
 SIDES: tuple[Side, Side] = ("left", "right")
@@ -82,12 +84,12 @@ class Expression:
     @cached_property
     def sql(self) -> str:
         """Spark SQL over the columns that `column_name` names."""
-        return self.tree.transform(_physical).sql(dialect="spark", comments=False)
+        return self.tree.transform(_physical).sql(dialect=SpecSql, comments=False)
 
     @cached_property
     def conjuncts(self) -> tuple["Expression", ...]:
         """The parts that must all hold, in their order."""
-        return tuple(Expression(part.sql(dialect="spark"), part) for part in _split(self.tree))
+        return tuple(Expression(part.sql(dialect=SpecSql), part) for part in _split(self.tree))
 
     @cached_property
     def sides(self) -> frozenset[Side]:
@@ -174,8 +176,9 @@ class Scope:
 def expression(text: str, scope: Scope, field: str) -> Expression:
     """`text` parsed, resolved and checked; SpecError naming `field` otherwise."""
     try:
-        _check_calls(text)
-        tree = sqlglot.parse_one(text, dialect="spark")
+        plain = canonical(text)
+        _check_calls(plain)
+        tree = sqlglot.parse_one(plain, dialect=SpecSql)
         tree = _resolved(tree, scope)
         _check_nodes(tree)
     except ValueError as error:
@@ -195,7 +198,7 @@ def predicate(text: str, scope: Scope, field: str) -> Expression:
 
 def _check_calls(text: str) -> None:
     """Refuses functions by the name the user wrote, before the parser renames any."""
-    tokens = sqlglot.tokenize(text, dialect="spark")
+    tokens = sqlglot.tokenize(text, dialect=SpecSql)
     for name, following in pairwise(tokens):
         if following.token_type is TokenType.L_PAREN and _is_word(name):
             word = name.text.casefold()
@@ -248,6 +251,6 @@ def _with_depth(tree: exp.Expr, depth: int = 0) -> Iterator[tuple[exp.Expr, int]
 
 @cache
 def _allowed_nodes() -> frozenset[type[exp.Expr]]:
-    calls = [sqlglot.parse_one(call, dialect="spark") for call in _CALLS]
+    calls = [sqlglot.parse_one(call, dialect=SpecSql) for call in _CALLS]
     nodes = {type(node) for call in calls for node in call.walk()}
     return frozenset(nodes | set(_SYNTAX)) - {exp.Anonymous}

@@ -33,6 +33,9 @@ def refusal(text: str, scope: Scope = BOTH) -> str:
         ("left.ad_id <=> right.ad_id", "`left_ad_id` IS NOT DISTINCT FROM `right_ad_id`"),
         ("cast(left.ad_id as string)", "CAST(`left_ad_id` AS STRING)"),
         ("left.ad_id -- a comment", "`left_ad_id`"),
+        ("right.user = 'O''Brien'", r"`right_user` = 'O\'Brien'"),
+        ('right.user = "O\'Brien"', r"`right_user` = 'O\'Brien'"),
+        (r"right.user = r'\d' 'x'", r"`right_user` = '\\dx'"),
     ],
 )
 def test_spark_is_given_what_was_checked(text: str, sql: str) -> None:

@@ -14,6 +14,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "errors": (),
     "settings": (),
     "redaction": (),
+    "sql": ("literals", "dialect"),
     "join_spec": (
         "durations",
         "value_schema",
