@@ -1,1 +1,1 @@
-"""Spark SQL without Spark: how expressions are written, which types they have, what Spark refuses."""
+"""Spark SQL without Spark: how it is written, which types it has, what Spark refuses."""

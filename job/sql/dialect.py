@@ -4,6 +4,7 @@ from typing import ClassVar
 
 from sqlglot import exp
 from sqlglot.dialects.spark import Spark
+from sqlglot.generators.spark import SparkGenerator
 
 from job.sql.literals import quoted
 
@@ -14,9 +15,9 @@ class SpecSql(Spark):
     sqlglot writes the character NUL before `200` as `\\0200`, which Spark reads as `\\020` and `0`.
     """
 
-    class Generator(Spark.Generator):
+    class Generator(SparkGenerator):
         TRANSFORMS: ClassVar = {
-            **Spark.Generator.TRANSFORMS,
+            **SparkGenerator.TRANSFORMS,
             exp.Literal: lambda _, literal: (
                 quoted(literal.name) if literal.is_string else literal.name
             ),

