@@ -46,6 +46,11 @@ def compile_expression(tree: exp.Expr, layout: Layout) -> Compiled:
     return _Compiler(layout).compile(tree)
 
 
+def compile_constant(tree: exp.Expr) -> Compiled:
+    """`tree`, which mentions no column, to be run without a row; SqlRuntimeError if it fails."""
+    return _Compiler({}, computes_constants=False).compile(tree)
+
+
 def compile_predicate(tree: exp.Expr, layout: Layout) -> Callable[[Env], bool]:
     """As a filter: only true passes, null does not."""
     compiled = compile_expression(tree, layout)
@@ -56,8 +61,9 @@ def compile_predicate(tree: exp.Expr, layout: Layout) -> Callable[[Env], bool]:
 
 
 class _Compiler:
-    def __init__(self, layout: Layout) -> None:
+    def __init__(self, layout: Layout, *, computes_constants: bool = True) -> None:
         self._layout = layout
+        self._computes_constants = computes_constants
         self._by_node: dict[type[exp.Expr], Callable[[exp.Expr], Compiled]] = {
             exp.Column: self._column,
             exp.Paren: lambda node: self.compile(node.this),
@@ -92,9 +98,13 @@ class _Compiler:
 
     def compile(self, node: exp.Expr) -> Compiled:
         compiled = self._compiled(node)
-        if not isinstance(node, exp.Literal) and node.find(exp.Column) is None:
-            _refuse_constant_failure(node, compiled)
+        if not isinstance(node, exp.Literal):
+            self._compute_constant(node, compiled)
         return compiled
+
+    def _compute_constant(self, node: exp.Expr, compiled: Compiled) -> None:
+        if self._computes_constants and node.find(exp.Column) is None:
+            _refuse_constant_failure(node, compiled)
 
     def _compiled(self, node: exp.Expr) -> Compiled:
         kind = type(node)
@@ -299,8 +309,8 @@ class _Compiler:
             kind = common_type(kind, part.type, what=what)
         alike = [casted(part, kind) for part in parts]
         for node, part in zip(nodes, alike, strict=True):
-            if not isinstance(node, exp.Null) and node.find(exp.Column) is None:
-                _refuse_constant_failure(node, part)
+            if not isinstance(node, exp.Null):
+                self._compute_constant(node, part)
         return alike
 
 

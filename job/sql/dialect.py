@@ -1,12 +1,20 @@
-"""The dialect in which expressions of a spec are parsed and written back."""
+"""The dialects in which expressions of a spec are parsed and written back."""
 
+import re
+import sys
 from typing import ClassVar
 
+import sqlglot
 from sqlglot import exp
 from sqlglot.dialects.spark import Spark
 from sqlglot.generators.spark import SparkGenerator
+from sqlglot.parsers.spark import SparkParser
 
 from job.sql.literals import quoted
+
+# Whatever parses or walks a tree does it by recursion, with some twenty frames for each level.
+# Python's own limit of 1,000 frames ends at 49 parentheses.
+sys.setrecursionlimit(max(sys.getrecursionlimit(), 20_000))
 
 
 class SpecSql(Spark):
@@ -15,6 +23,14 @@ class SpecSql(Spark):
     sqlglot writes the character NUL before `200` as `\\0200`, which Spark reads as `\\020` and `0`.
     """
 
+    class Parser(SparkParser):
+        FUNCTIONS: ClassVar = {
+            name: build
+            for name, build in SparkParser.FUNCTIONS.items()
+            # sqlglot reads the path, and knows fewer paths than Spark.
+            if name != "GET_JSON_OBJECT"
+        }
+
     class Generator(SparkGenerator):
         TRANSFORMS: ClassVar = {
             **SparkGenerator.TRANSFORMS,
@@ -22,3 +38,33 @@ class SpecSql(Spark):
                 quoted(literal.name) if literal.is_string else literal.name
             ),
         }
+
+
+class _CallsAsWritten(SpecSql):
+    """Each function is an Anonymous node with its name and its arguments in their order."""
+
+    class Parser(SparkParser):
+        FUNCTIONS: ClassVar = {}
+        NO_PAREN_FUNCTIONS: ClassVar = {}
+        FUNCTION_PARSERS: ClassVar = {
+            name: parse
+            for name, parse in SparkParser.FUNCTION_PARSERS.items()
+            if name in {"CAST", "TRY_CAST", "TRIM"}
+        }
+
+
+def parse(text: str) -> exp.Expr:
+    """`text`, which `literals.canonical` has written, with sqlglot's nodes for functions."""
+    return sqlglot.parse_one(text, dialect=SpecSql)
+
+
+def calls_as_written(sql: str) -> exp.Expr:
+    """As `parse`, but functions stay calls by name: what Spark reads in `sql`."""
+    return sqlglot.parse_one(sql, dialect=_CallsAsWritten)
+
+
+def shown(node: exp.Expr) -> str:
+    """As the user would write it, for messages: left.id, not `left_id`."""
+    text = node.sql(dialect=SpecSql, comments=False)
+    text = re.sub(r"`(left|right)_([^`]*)`", r"\1.\2", text)
+    return text if len(text) <= 60 else f"{text[:57]}..."

@@ -135,13 +135,13 @@ def test_condition_must_be_true_or_false(text: str) -> None:
     [
         ("a INT, A INT", "names a column twice"),
         ("a", "is not Spark DDL"),
-        ("a INT NOT NULL", "is not Spark DDL"),
+        ("a INT NOT NULL", "has NOT NULL: leave it out"),
         ("a INT)", "is not Spark DDL"),
         ("a FOO", "is not Spark DDL"),
         ("", "is not Spark DDL"),
         ("a ARRAY<TIMESTAMP>", "declare it BIGINT or STRING"),
         ("a STRUCT<b: TIMESTAMP>", "declare it BIGINT or STRING"),
-        ("a INTERVAL", "has a type that JSON values cannot have here"),
+        ("a INTERVAL", "is no type that a spec may use"),
     ],
 )
 def test_schema_that_cannot_be_read_is_refused(ddl: str, word: str) -> None:
