@@ -98,12 +98,12 @@ class _Compiler:
 
     def compile(self, node: exp.Expr) -> Compiled:
         compiled = self._compiled(node)
-        if not isinstance(node, exp.Literal):
-            self._compute_constant(node, compiled)
+        self._compute_constant(node, compiled)
         return compiled
 
     def _compute_constant(self, node: exp.Expr, compiled: Compiled) -> None:
-        if self._computes_constants and node.find(exp.Column) is None:
+        trivial = isinstance(node, (exp.Literal, exp.Null))
+        if self._computes_constants and not trivial and node.find(exp.Column) is None:
             _refuse_constant_failure(node, compiled)
 
     def _compiled(self, node: exp.Expr) -> Compiled:
@@ -309,8 +309,7 @@ class _Compiler:
             kind = common_type(kind, part.type, what=what)
         alike = [casted(part, kind) for part in parts]
         for node, part in zip(nodes, alike, strict=True):
-            if not isinstance(node, exp.Null):
-                self._compute_constant(node, part)
+            self._compute_constant(node, part)
         return alike
 
 
