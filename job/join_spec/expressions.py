@@ -5,7 +5,7 @@ Spark's expr() reaches static Java methods and local files (reflect, java_method
 the checked tree.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cache, cached_property
@@ -30,6 +30,9 @@ Side = Literal["left", "right"]
 SIDES: tuple[Side, Side] = ("left", "right")
 
 _DEPTH_MAX = 100
+_DEPTH_OF_TYPES_MAX = 6
+_READ_TWICE = {"struct", "decimal", "char", "varchar", "array", "map"}
+"""What may be a type or a call: the parser tries both."""
 
 _SYNTAX: tuple[type[exp.Expr], ...] = (
     exp.Column, exp.Identifier, exp.Dot, exp.Bracket, exp.Paren, exp.Literal, exp.Boolean,
@@ -229,6 +232,7 @@ def _no_condition(kind: SqlType) -> str:
 def _check_calls(text: str) -> None:
     """Refuses functions by the name the user wrote, before the parser renames any."""
     tokens = sqlglot.tokenize(text, dialect=SpecSql)
+    _check_depth(tokens)
     for name, following in pairwise(tokens):
         if following.token_type is TokenType.L_PAREN and _is_word(name):
             word = name.text.casefold()
@@ -239,6 +243,22 @@ def _check_calls(text: str) -> None:
                 )
             if word not in ALLOWED_FUNCTIONS | _KEYWORDS:
                 raise ValueError(f"{word}() is not one of the functions allowed in a spec")
+
+
+def _check_depth(tokens: Sequence[Token]) -> None:
+    """Before the parser, which would take long: twice as long for each STRUCT( in another."""
+    open_words: list[str] = []
+    for before, token in pairwise([None, *tokens]):
+        if token is None:
+            continue
+        if token.token_type in {TokenType.L_PAREN, TokenType.L_BRACKET}:
+            open_words.append(before.text.casefold() if before is not None else "")
+        elif token.token_type in {TokenType.R_PAREN, TokenType.R_BRACKET} and open_words:
+            open_words.pop()
+        if len(open_words) > _DEPTH_MAX:
+            raise ValueError(f"is nested more than {_DEPTH_MAX} deep")
+        if sum(word in _READ_TWICE for word in open_words) > _DEPTH_OF_TYPES_MAX:
+            raise ValueError(f"nests struct() or types more than {_DEPTH_OF_TYPES_MAX} deep")
 
 
 def _is_word(token: Token) -> bool:
@@ -275,10 +295,12 @@ def _check_nodes(tree: exp.Expr) -> None:
 
 
 def _with_depth(tree: exp.Expr, depth: int = 0) -> Iterator[tuple[exp.Expr, int]]:
+    """Terms joined by AND, or by OR, are as deep as the first of them."""
     yield tree, depth
     if depth <= _DEPTH_MAX:
         for child in tree.iter_expressions():
-            yield from _with_depth(child, depth + 1)
+            is_chained = isinstance(tree, (exp.And, exp.Or)) and type(child) is type(tree)
+            yield from _with_depth(child, depth if is_chained else depth + 1)
 
 
 @cache

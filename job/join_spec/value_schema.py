@@ -8,10 +8,10 @@ from sqlglot import exp
 from sqlglot.errors import SqlglotError
 
 from job.errors import Problem, SpecError
-from job.sql.ddl import parsed_type
+from job.sql.ddl import parsed_type, type_from
 from job.sql.dialect import SpecSql
 from job.sql.literals import canonical
-from job.sql.types import INTERVALS
+from job.sql.types import INTERVALS, STRING
 
 _NO_DDL = "is not Spark DDL, e.g. `id BIGINT, at TIMESTAMP`"
 _DEEPEST = 20
@@ -45,6 +45,18 @@ def value_schema(ddl: str, field: str) -> ValueSchema:
     columns = tuple(_column(definition, field) for definition in _definitions(ddl, field))
     _refuse_doubles(columns, field)
     return ValueSchema(columns)
+
+
+def refuse_other_keys(schema: ValueSchema, field: str) -> None:
+    """SpecError where a MAP has keys that are not strings: in JSON there are no others."""
+    for column in schema.columns:
+        kinds = [type_from(column.type)]
+        while kinds:
+            kind = kinds.pop()
+            if kind.name == "MAP" and kind.inside("key") != STRING:
+                message = "has a MAP whose keys are no strings, which JSON does not have: "
+                raise _refused(field, f"{column.name} {kind}", f"{message}write MAP<STRING, ...>")
+            kinds += [inner for _, inner in kind.fields]
 
 
 def _definitions(ddl: str, field: str) -> list[exp.Expression]:

@@ -22,7 +22,7 @@ from job.join_spec.expressions import (
 )
 from job.join_spec.model import JoinSpec, JoinType, SideSpec
 from job.join_spec.starts import start_options
-from job.join_spec.value_schema import ValueSchema, value_schema
+from job.join_spec.value_schema import ValueSchema, refuse_other_keys, value_schema
 from job.plan import tuning
 from job.plan.keys import key_problems
 from job.plan.model import (
@@ -134,6 +134,8 @@ def _schema(spec: JoinSpec, side: Side, reader: ReaderSchema | None) -> ValueSch
         schema = reader.columns
     elif written is not None:
         schema = value_schema(written, f"{side}.schema")
+        if not _side_spec(spec, side).format.has_registry:
+            refuse_other_keys(schema, f"{side}.schema")
     else:
         message = "is left out, and no registry is asked here: write the columns that are needed"
         raise SpecError([Problem(f"{side}.schema", None, message)])

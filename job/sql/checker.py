@@ -110,6 +110,10 @@ class _Checker:
             found = literal(node)
             return replace(found, constant=None) if self._is_conditional(node) else found
         build = self._by_node.get(type(node))
+        if isinstance(node, exp.Kwarg):
+            raise ArgumentError(
+                f"names the argument {node.this.name}: write arguments in their order, unnamed"
+            )
         if build is None:
             raise ArgumentError(f"holds {shown(node)}, which a spec may not use")
         kind = build(node)
