@@ -88,7 +88,7 @@ def _moved(sign: str, left: SqlType, right: SqlType) -> tuple[SqlType | None] | 
     if right.is_interval:
         return (_shifted(left, right),)
     if left.is_interval:
-        return (_shifted(right, left) if sign == "+" else VOID if right == VOID else None,)
+        return (_shifted(right, left) if sign == "+" or right == VOID else None,)
     if not (left.is_datetime or right.is_datetime):
         return None
     if sign == "+":

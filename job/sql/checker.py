@@ -175,7 +175,8 @@ class _Checker:
             raise ArgumentError(f"{shown(node)} must have one index")
         index = self._of(node.expressions[0])
         if collection.type.name == "MAP":
-            return SIGNATURES["element_at"].result([collection, index])
+            take(index, collection.type.inside("key"))
+            return collection.type.inside("value")
         if collection.type.name == "ARRAY":
             if not (index.type.is_integral or index.type == VOID):
                 raise ArgumentError(f"{index.text} is {index.type}, and an index is a whole number")

@@ -210,7 +210,9 @@ def _to_timestamp(arguments: Sequence[Argument]) -> SqlType:
     if len(arguments) == 1:
         take(arguments[0], (*_TIME, "NUMERIC"))
         return TIMESTAMP
-    take(arguments[0], _TIME, casts=False)
+    if arguments[0].type.is_numeric:
+        raise ArgumentError(f"{arguments[0].text} is {arguments[0].type}, which has no format")
+    take(arguments[0], _TIME)
     take(arguments[1], STRING)
     return TIMESTAMP
 
@@ -219,7 +221,7 @@ def _element_at(arguments: Sequence[Argument]) -> SqlType:
     collection, index = arguments
     if collection.type.name == "ARRAY":
         take(index, INT)
-        if index.type not in {INT, SMALLINT, TINYINT, BIGINT, VOID} or index.type == BIGINT:
+        if index.type not in {INT, SMALLINT, TINYINT}:
             raise ArgumentError(f"{index.text} is {index.type}, and must be INT")
         return collection.type.inside("element")
     if collection.type.name == "MAP":

@@ -301,6 +301,8 @@ def can_cast(source: SqlType, target: SqlType) -> bool:
     if source == TIMESTAMP:
         return target == DATE or target.is_numeric
     if source.is_interval:
+        if target.is_interval:
+            return (source == YEAR_MONTH) == (target == YEAR_MONTH)
         return target.is_integral or target.is_decimal
     return False
 

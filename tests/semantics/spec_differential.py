@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -89,7 +90,7 @@ class SparkJudge:
             made = self._made(frame, kind, text)
             found = made.schema[0].dataType.simpleString() if kind == "column" else "boolean"
             made._jdf.queryExecution().optimizedPlan()
-        except PySparkException as error:
+        except (PySparkException, Py4JJavaError) as error:
             return Verdict(None, str(error).partition("\n")[0][:200])
         return Verdict(found, "")
 
