@@ -17,6 +17,7 @@ from job.sql.arguments import (
     check_literal,
     field_type,
     literal,
+    take,
 )
 from job.sql.arithmetic import arithmetic_type, negated_type
 from job.sql.constants import check_constant, check_pattern, interval_type
