@@ -32,7 +32,11 @@ def check_constant(node: exp.Expr, argument_of: Callable[[exp.Expr], Argument]) 
     try:
         compile_constant(parse(text)).run(())
     except SqlRuntimeError as error:
-        raise ArgumentError(f"{shown(node)} fails: {error}") from None
+        reason = str(error).partition("] ")[2]
+        raise ArgumentError(
+            f"{shown(node)} is a constant that fails ({reason}): correct it, or use its try_ form, "
+            "e.g. try_cast or try_divide, which is NULL instead"
+        ) from None
     except (ValueError, TypeError, LookupError, ArithmeticError, SqlglotError):
         # semantics/ does not compute it; most functions never fail.
         if any(_can_fail(part, argument_of) for part in node.walk()):
