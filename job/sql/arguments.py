@@ -5,10 +5,11 @@ from decimal import Decimal
 from typing import Literal
 
 from sqlglot import exp
+from sqlglot.errors import SqlglotError
 
-from job.semantics.sql_cast import cast
-from job.semantics.sql_types import SqlRuntimeError, parse_type
-from job.sql.dialect import shown
+from job.semantics.evaluator import compile_constant
+from job.semantics.sql_types import SqlRuntimeError
+from job.sql.dialect import SpecSql, parse, shown
 from job.sql.types import (
     BIGINT,
     DOUBLE,
@@ -54,6 +55,8 @@ class Argument:
     node: exp.Expr
     constant: object = None
     """The value of a literal; None for anything else, and for NULL."""
+    is_computed: bool = False
+    """Whether it is a constant that Spark computes while it plans."""
 
     @property
     def text(self) -> str:
@@ -168,15 +171,19 @@ def take(argument: Argument, accepted: Accepted, *, casts: bool = True) -> SqlTy
 
 
 def check_literal(argument: Argument, kind: SqlType) -> None:
-    """Of a string literal that is read as another type: ArgumentError where it is none."""
-    if not isinstance(argument.constant, str) or kind == STRING:
+    """Of a constant that is read as another type: ArgumentError where it is none."""
+    if not argument.is_computed or argument.type in {kind, VOID} or kind == STRING:
         return
     try:
-        cast(parse_type("STRING"), parse_type(str(kind)))(argument.constant)
+        written = argument.node.sql(dialect=SpecSql)
+        compile_constant(parse(f"CAST({written} AS {kind})")).run(())
     except SqlRuntimeError:
         raise ArgumentError(f"{argument.text} cannot be read as {kind}") from None
-    except ValueError:  # not computed here
-        return
+    except (ValueError, TypeError, LookupError, ArithmeticError, SqlglotError):
+        if argument.type == STRING and not isinstance(argument.constant, str):
+            raise ArgumentError(
+                f"{argument.text} is a constant that is not computed here: write its value"
+            ) from None
 
 
 def check_comparable(left: Argument, right: Argument, verb: str) -> SqlType:

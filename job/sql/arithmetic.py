@@ -102,7 +102,7 @@ def _moved(sign: str, left: SqlType, right: SqlType) -> tuple[SqlType | None] | 
 def _shifted(at: SqlType, by: SqlType) -> SqlType | None:
     if at == DATE:
         return DATE if by in {DAY, YEAR_MONTH} else TIMESTAMP
-    if at in {TIMESTAMP, STRING}:
+    if at == TIMESTAMP or (at == STRING and by != YEAR_MONTH):
         return at
     return by if at == VOID else None
 

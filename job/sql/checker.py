@@ -108,8 +108,7 @@ class _Checker:
 
     def _argument(self, node: exp.Expr) -> Argument:
         if isinstance(node, exp.Literal):
-            found = literal(node)
-            return replace(found, constant=None) if self._is_conditional(node) else found
+            return replace(literal(node), is_computed=not self._is_conditional(node))
         build = self._by_node.get(type(node))
         if isinstance(node, exp.Kwarg):
             raise ArgumentError(
@@ -118,7 +117,9 @@ class _Checker:
         if build is None:
             raise ArgumentError(f"holds {shown(node)}, which a spec may not use")
         kind = build(node)
-        return Argument(kind, self._is_constant(node), node, self._value(node))
+        constant = self._is_constant(node)
+        computed = constant and not self._is_conditional(node)
+        return Argument(kind, constant, node, self._value(node), computed)
 
     def _is_conditional(self, node: exp.Expr) -> bool:
         """Whether Spark may never reach `node`: it then computes nothing of it while it plans."""
@@ -212,9 +213,12 @@ class _Checker:
         if set(kinds) != {BOOLEAN, STRING}:  # a string beside a boolean is read as one
             for part in (node.this, node.expression):
                 self._boolean(part, f"an operand of {type(node).__name__.upper()}")
+        for part in (node.this, node.expression):
+            check_literal(self._of(part), BOOLEAN)
         return BOOLEAN
 
     def _not(self, node: exp.Expr) -> SqlType:
+        check_literal(self._of(node.this), BOOLEAN)
         if self._of(node.this).type != STRING:
             self._boolean(node.this, "the operand of NOT")
         return BOOLEAN
@@ -233,6 +237,7 @@ class _Checker:
         if isinstance(node.expression, exp.Boolean):
             if argument.type != STRING:
                 self._boolean(node.this, "the operand of IS TRUE")
+            check_literal(argument, BOOLEAN)
         elif not isinstance(node.expression, exp.Null):
             raise ArgumentError(f"holds {shown(node)}, which a spec may not use")
         return BOOLEAN

@@ -206,6 +206,15 @@ def _date_add(arguments: Sequence[Argument]) -> SqlType:
     return DATE
 
 
+def _date_sub(arguments: Sequence[Argument]) -> SqlType:
+    """Spark is given date_add of the negative days, which are no string."""
+    if arguments[1].type == STRING:
+        raise ArgumentError(
+            f"{arguments[1].text} is STRING: write cast({arguments[1].text} as int)"
+        )
+    return _date_add(arguments)
+
+
 def _to_timestamp(arguments: Sequence[Argument]) -> SqlType:
     if len(arguments) == 1:
         take(arguments[0], (*_TIME, "NUMERIC"))
@@ -268,7 +277,7 @@ SIGNATURES: dict[str, Signature] = {
     "ltrim": _plain(STRING, STRING, gives=STRING, least=1),
     "rtrim": _plain(STRING, STRING, gives=STRING, least=1),
     "length": _plain((STRING, BINARY), gives=INT),
-    "concat": Signature(0, None, _concat),
+    "concat": Signature(1, None, _concat),
     "concat_ws": Signature(1, None, _concat_ws),
     "substring": _text_or_bytes(INT, INT, least=2),
     "substr": _text_or_bytes(INT, INT, least=2),
@@ -297,12 +306,12 @@ SIGNATURES: dict[str, Signature] = {
     "date_trunc": _plain(STRING, TIMESTAMP, gives=TIMESTAMP),
     "date_format": _plain(TIMESTAMP, STRING, gives=STRING, can_fail=True),
     "date_add": Signature(2, 2, _date_add),
-    "date_sub": Signature(2, 2, _date_add),
+    "date_sub": Signature(2, 2, _date_sub),
     "datediff": _plain(DATE, DATE, gives=INT),
     "to_date": _plain(_TIME, STRING, gives=DATE, least=1, can_fail=True),
     "to_timestamp": Signature(1, 2, _to_timestamp, can_fail=True),
-    "unix_millis": _plain(TIMESTAMP, gives=BIGINT),
-    "unix_seconds": _plain(TIMESTAMP, gives=BIGINT),
+    "unix_millis": _plain(TIMESTAMP, gives=BIGINT, casts=False),
+    "unix_seconds": _plain(TIMESTAMP, gives=BIGINT, casts=False),
     "timestamp_millis": _plain("INTEGRAL", gives=TIMESTAMP, casts=False, can_fail=True),
     "timestamp_seconds": _plain("NUMERIC", gives=TIMESTAMP, casts=False, can_fail=True),
     "element_at": Signature(2, 2, _element_at, can_fail=True),

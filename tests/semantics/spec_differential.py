@@ -36,6 +36,9 @@ _REFUSED_BY_NAME = (
     "the regular expression",  # with the first row
     "the format",  # with the first row
     "LIKE ",  # with the first row
+    "is STRING: write cast(",
+    "takes 1 or more arguments, and has 0",
+    "NULL is VOID: only an ARRAY or a MAP",
 )
 FIELDS = {"column": expression, "filter": predicate, "condition": condition}
 
