@@ -194,6 +194,8 @@ class _Checker:
     def _cast(self, node: exp.Expr) -> SqlType:
         argument = self._of(node.this)
         target = parsed_type(node.args["to"])
+        if type(node) is exp.Cast and argument.type == STRING:  # date'...', which the parser reads
+            check_constant(node, self._of)
         if not can_cast(argument.type, target):
             raise ArgumentError(
                 f"{argument.text} is {argument.type}, which has no cast to {target}"

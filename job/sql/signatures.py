@@ -34,6 +34,7 @@ from job.sql.types import (
     SqlType,
     array_of,
     bounded_decimal,
+    can_cast,
     common_of,
     common_type,
     decimal_type,
@@ -108,6 +109,8 @@ def _round(arguments: Sequence[Argument], accepted: Accepted = "NUMERIC") -> Sql
     else:
         take(arguments[1], INT)
         _constant(arguments[1], "the digits to keep")
+        if accepted == "DECIMAL" and not arguments[1].type.is_integral:
+            raise ArgumentError(f"{arguments[1].text} must be a whole number")
         digits = arguments[1].constant
     if not kind.is_decimal or not isinstance(digits, int):
         return kind
@@ -215,10 +218,24 @@ def _date_sub(arguments: Sequence[Argument]) -> SqlType:
     return _date_add(arguments)
 
 
+def _cast_to(argument: Argument, target: SqlType) -> SqlType:
+    """Without a format, Spark is given a cast."""
+    if not can_cast(argument.type, target):
+        raise ArgumentError(f"{argument.text} is {argument.type}, which has no cast to {target}")
+    return target
+
+
+def _to_date(arguments: Sequence[Argument]) -> SqlType:
+    if len(arguments) == 1:
+        return _cast_to(arguments[0], DATE)
+    take(arguments[0], _TIME)
+    take(arguments[1], STRING)
+    return DATE
+
+
 def _to_timestamp(arguments: Sequence[Argument]) -> SqlType:
     if len(arguments) == 1:
-        take(arguments[0], (*_TIME, "NUMERIC"))
-        return TIMESTAMP
+        return _cast_to(arguments[0], TIMESTAMP)
     if arguments[0].type.is_numeric:
         raise ArgumentError(f"{arguments[0].text} is {arguments[0].type}, which has no format")
     take(arguments[0], _TIME)
@@ -308,7 +325,7 @@ SIGNATURES: dict[str, Signature] = {
     "date_add": Signature(2, 2, _date_add),
     "date_sub": Signature(2, 2, _date_sub),
     "datediff": _plain(DATE, DATE, gives=INT),
-    "to_date": _plain(_TIME, STRING, gives=DATE, least=1, can_fail=True),
+    "to_date": Signature(1, 2, _to_date, can_fail=True),
     "to_timestamp": Signature(1, 2, _to_timestamp, can_fail=True),
     "unix_millis": _plain(TIMESTAMP, gives=BIGINT, casts=False),
     "unix_seconds": _plain(TIMESTAMP, gives=BIGINT, casts=False),
