@@ -298,6 +298,8 @@ class _Checker:
 
     def _condition(self, node: exp.Expr, what: str) -> None:
         self._boolean(node, what)
+        if self._of(node).type == VOID:
+            raise ArgumentError(f"{shown(node)} is {what}, which is true or false: leave it out")
 
     def _if(self, node: exp.Expr) -> SqlType:
         if node.args.get("false") is None:
