@@ -95,7 +95,7 @@ def _moved(sign: str, left: SqlType, right: SqlType) -> tuple[SqlType | None] | 
         date, number = (left, right) if left == DATE else (right, left)
         if date == DATE and number.name in {"INT", "SMALLINT", "TINYINT", "VOID"}:
             return (DATE,)
-        return (None,)
+        return (TIMESTAMP if {left, right} == {TIMESTAMP, VOID} else None,)
     return (_distance(left, right),)
 
 

@@ -46,7 +46,7 @@ _COMPARISONS = (exp.EQ, exp.NEQ, exp.LT, exp.LTE, exp.GT, exp.GTE, exp.NullSafeE
 _TRY_SIGNS = {
     "try_add": "+", "try_subtract": "-", "try_multiply": "*", "try_divide": "/", "try_mod": "%",
 }  # fmt: skip
-_CONDITIONAL = {"coalesce", "nvl", "nanvl", "nullif", "if"}
+_CONDITIONAL = {"coalesce", "nvl", "nanvl", "nullif", "if", "right"}
 """What Spark does not compute while it plans: it may never be reached."""
 
 ALLOWED_FUNCTIONS = frozenset({*SIGNATURES, *_TRY_SIGNS, "if", "struct", "named_struct"})

@@ -218,6 +218,14 @@ def _date_sub(arguments: Sequence[Argument]) -> SqlType:
     return _date_add(arguments)
 
 
+def _regexp_replace(arguments: Sequence[Argument]) -> SqlType:
+    for argument, accepted in zip(arguments, (STRING, STRING, STRING, INT), strict=False):
+        take(argument, accepted)
+    for position in arguments[3:]:
+        _constant(position, "where to begin")
+    return STRING
+
+
 def _cast_to(argument: Argument, target: SqlType) -> SqlType:
     """Without a format, Spark is given a cast."""
     if not can_cast(argument.type, target):
@@ -310,7 +318,7 @@ SIGNATURES: dict[str, Signature] = {
     "contains": Signature(2, 2, _part_of),
     "instr": _plain(STRING, STRING, gives=INT),
     "regexp_extract": _plain(STRING, STRING, INT, gives=STRING, least=2, can_fail=True),
-    "regexp_replace": _plain(STRING, STRING, STRING, INT, gives=STRING, least=3, can_fail=True),
+    "regexp_replace": Signature(3, 4, _regexp_replace, can_fail=True),
     "md5": _plain(BINARY, gives=STRING),
     "sha2": _plain(BINARY, INT, gives=STRING),
     "crc32": _plain(BINARY, gives=BIGINT),
