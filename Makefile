@@ -2,13 +2,13 @@
 # Needs a Python 3.11 or newer; the first run of any target prepares the rest.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup ready run test test-unit check docs bench bench-peers bench-growth differential fuzz soak \
-  clean up down test-docker test-kubernetes
+.PHONY: help setup ready run test test-unit check docs bench bench-peers bench-growth differential \
+  spec-differential fuzz soak clean up down test-docker test-kubernetes
 
 PYTHON_HERE := .venv/bin/python
 
 help: ## list these targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-17s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 setup: ready ## prepare this machine: Python packages, Java, jars
 	@echo "The commands are in .venv/bin; next: make run, or make test."
@@ -54,6 +54,9 @@ differential: ready ## compare N random joins with the plain-Python model
 
 fuzz: ready ## plan N specs that are mutated at random; SEED=… repeats them
 	@$(PYTHON_HERE) -m tests.unit.spec_fuzzer $(or $(N),20000) $(SEED)
+
+spec-differential: ready ## compare what validate and Spark accept, on N random SQL expressions
+	@$(PYTHON_HERE) -m tests.semantics.spec_differential $(N)
 
 soak: ready ## break a join at random and check it; MINUTES=20, SEED=… repeats a schedule
 	@$(PYTHON_HERE) -m tests.faults.soak $(if $(MINUTES),--minutes $(MINUTES)) $(if $(SEED),--seed $(SEED))

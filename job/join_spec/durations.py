@@ -15,6 +15,8 @@ _UNITS = {
     "week": timedelta(weeks=1),
 }
 _SHORT = {"ms": "millisecond", "s": "second", "sec": "second", "min": "minute", "h": "hour"}
+_LONGEST = timedelta(days=100_000_000)
+"""An event time moved by more than this is beyond what a TIMESTAMP of Spark holds."""
 _PART = re.compile(r"\s*(\d+)\s*([a-z]+)\s*")
 _HINT = 'write a number with a unit, e.g. "10 seconds", "1 hour 30 minutes" or "500 milliseconds"'
 
@@ -29,14 +31,19 @@ def duration(text: str) -> timedelta:
         unit = _SHORT.get(unit, unit.removesuffix("s"))
         if unit not in _UNITS:
             raise ValueError(f"has an unknown unit {part[2]!r}: {_HINT}")
-        try:
-            total += int(number) * _UNITS[unit]
-        except (OverflowError, ValueError):  # Python reads no integer of more than 4,300 digits
-            raise ValueError("is longer than any event time: write a shorter one") from None
+        # Python reads no integer of more than 4,300 digits.
+        if len(number) > 20 or abs(total := total + _times(int(number), unit)) > _LONGEST:
+            raise ValueError(f"is longer than {_LONGEST.days:,} days: write a shorter one")
         end = part.end()
     if end == 0 or end != len(body):
         raise ValueError(f"is not a duration: {_HINT}")
     return sign * total
+
+
+def _times(number: int, unit: str) -> timedelta:
+    """As many of the unit, or twice the longest duration where that is shorter."""
+    most = 2 * _LONGEST // _UNITS[unit]
+    return min(number, most) * _UNITS[unit]
 
 
 def duration_text(value: timedelta) -> str:
@@ -65,7 +72,7 @@ def instant(text: str) -> datetime | None:
         return None
     try:
         return parsed.astimezone(UTC) if parsed.tzinfo else None
-    except OverflowError:  # within a day of the first or last one that Python knows
+    except OverflowError:  # within a day of the first or the last time that Python supports
         return None
 
 

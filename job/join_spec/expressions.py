@@ -5,7 +5,8 @@ Spark's expr() reaches static Java methods and local files (reflect, java_method
 the checked tree.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cache, cached_property
 from itertools import pairwise
@@ -13,36 +14,30 @@ from typing import Literal
 
 import sqlglot
 from sqlglot import exp
+from sqlglot.errors import SqlglotError
 from sqlglot.tokenizer_core import Token, TokenType
 
 from job.errors import Problem, SpecError
-from job.join_spec.value_schema import PARSER_ERRORS, ValueSchema
+from job.join_spec.value_schema import ValueSchema
+from job.sql.checker import ALLOWED_FUNCTIONS, type_of
+from job.sql.ddl import parsed_type, type_from
+from job.sql.dialect import SpecSql, calls_as_written, parse
+from job.sql.literals import canonical
+from job.sql.signatures import SIGNATURES
+from job.sql.types import BOOLEAN, VOID, SqlType
 
 Side = Literal["left", "right"]
 SIDES: tuple[Side, Side] = ("left", "right")
 
 _DEPTH_MAX = 100
-
-# Deterministic, and the same on every machine: a batch that is run again must give the same rows.
-# Each stands here as a call; the allow-list of syntax nodes is read off the parsed calls.
-_CALLS = """
-abs(a) ceil(a) floor(a) round(a) round(a,b) sqrt(a) power(a,b) sign(a) greatest(a,b) least(a,b)
-coalesce(a,b) nvl(a,b) nullif(a,b) if(a,b,c) nanvl(a,b) isnan(a)
-lower(a) upper(a) trim(a) ltrim(a) rtrim(a) length(a) concat(a,b) concat_ws(a,b) substring(a,b,c)
-substr(a,b) replace(a,b,c) split(a,b) left(a,b) right(a,b) lpad(a,b,c) rpad(a,b,c) reverse(a)
-startswith(a,b) endswith(a,b) contains(a,b) instr(a,b) regexp_extract(a,b,c)
-regexp_replace(a,b,c) md5(a) sha2(a,b) crc32(a) hash(a) xxhash64(a) hex(a) base64(a)
-year(a) month(a) day(a) dayofweek(a) hour(a) minute(a) second(a) date_trunc('HOUR',a)
-date_format(a,b) date_add(a,b) date_sub(a,b) datediff(a,b) to_date(a) to_timestamp(a)
-unix_millis(a) unix_seconds(a) timestamp_millis(a) timestamp_seconds(a) element_at(a,b) size(a)
-array_contains(a,b) struct(a,b) named_struct('x',a) get_json_object(a,b)
-""".split()  # noqa: SIM905 - a list of strings would be five times as long
-
-ALLOWED_FUNCTIONS = frozenset(call.partition("(")[0] for call in _CALLS)
+_DEPTH_OF_TYPES_MAX = 6
+_READ_TWICE = {"struct", "decimal", "char", "varchar", "array", "map"}
+"""What may be a type or a call: the parser tries both."""
 
 _SYNTAX: tuple[type[exp.Expr], ...] = (
     exp.Column, exp.Identifier, exp.Dot, exp.Bracket, exp.Paren, exp.Literal, exp.Boolean,
-    exp.Null, exp.Interval, exp.Var, exp.DataType, exp.DataTypeParam, exp.Cast, exp.TryCast,
+    exp.Null, exp.Interval, exp.IntervalSpan, exp.Var, exp.DataType, exp.DataTypeParam,
+    exp.Cast, exp.TryCast,
     exp.And, exp.Or, exp.Not, exp.EQ, exp.NEQ, exp.GT, exp.GTE, exp.LT, exp.LTE,
     exp.NullSafeEQ, exp.NullSafeNEQ, exp.Is, exp.Between, exp.In, exp.Like, exp.RegexpLike,
     exp.Add, exp.Sub, exp.Mul, exp.Div, exp.Mod, exp.IntDiv, exp.Neg, exp.DPipe, exp.Concat,
@@ -69,6 +64,9 @@ _TIME_OR_CHANCE = {
 }  # fmt: skip
 
 
+Parse = Callable[[str], exp.Expr]
+
+
 @dataclass(frozen=True)
 class Expression:
     """A checked expression over columns of the two sides."""
@@ -77,16 +75,22 @@ class Expression:
     """As the user wrote it."""
     tree: exp.Expr = field(repr=False)
     """Every Column in it has `table` left or right, and its name as the schema spells it."""
+    calls: exp.Expr = field(repr=False)
+    """As `tree`, with each function as a call by the name the user wrote."""
+    type: SqlType
 
     @cached_property
     def sql(self) -> str:
         """Spark SQL over the columns that `column_name` names."""
-        return self.tree.transform(_physical).sql(dialect="spark", comments=False)
+        return self.tree.transform(_physical).sql(dialect=SpecSql, comments=False)
 
     @cached_property
     def conjuncts(self) -> tuple["Expression", ...]:
         """The parts that must all hold, in their order."""
-        return tuple(Expression(part.sql(dialect="spark"), part) for part in _split(self.tree))
+        parts = zip(_split(self.tree), _split(self.calls), strict=True)
+        return tuple(
+            Expression(part.sql(dialect=SpecSql), part, calls, BOOLEAN) for part, calls in parts
+        )
 
     @cached_property
     def sides(self) -> frozenset[Side]:
@@ -135,8 +139,10 @@ class Scope:
     outputs: Mapping[str, Expression] | None = None
     """Output columns, which may be named bare and stand for their expressions."""
 
-    def resolve(self, parts: list[str]) -> tuple[exp.Expr, list[str]]:
+    def resolve(self, parts: list[str], read: Parse) -> tuple[exp.Expr, list[str]]:
         """What `parts` (`left.a.b` → [left, a, b]) names, and the struct fields left over.
+
+        `read`: whether an output column stands for its `tree` or its `calls`.
 
         Raises ValueError saying what is unknown and what is known.
         """
@@ -148,7 +154,8 @@ class Scope:
             raise ValueError(f"{parts[0]}.{parts[1]} cannot be used here: {self._usable()}")
         for name, expression in (self.outputs or {}).items():
             if name.casefold() == first:
-                return exp.paren(expression.tree.copy()), parts[1:]
+                found = expression.tree if read is parse else expression.calls
+                return exp.paren(found.copy()), parts[1:]
         if self.bare is not None:
             return self._column(self.bare, self.sides[self.bare], parts[0]), parts[1:]
         raise ValueError(f"{parts[0]} is not known: {self._usable()}")
@@ -160,6 +167,15 @@ class Scope:
                 f"{name} is no column of the {side} side: it has {', '.join(schema.names)}"
             )
         return exp.column(exp.to_identifier(column.name, quoted=True), table=side)
+
+    @cached_property
+    def types(self) -> dict[str, SqlType]:
+        """By the columns' names in the dataflow, in lower case."""
+        return {
+            column_name(side, column.name).lower(): type_from(column.type)
+            for side, schema in self.sides.items()
+            for column in schema.columns
+        }
 
     def _usable(self) -> str:
         columns = [
@@ -173,28 +189,50 @@ class Scope:
 def expression(text: str, scope: Scope, field: str) -> Expression:
     """`text` parsed, resolved and checked; SpecError naming `field` otherwise."""
     try:
-        _check_calls(text)
-        tree = sqlglot.parse_one(text, dialect="spark")
-        tree = _resolved(tree, scope)
+        plain = canonical(text)
+        _check_calls(plain)
+        calls = _resolved(plain, scope, calls_as_written)
+        kind = type_of(calls.transform(_physical), scope.types)
+        tree = _resolved(plain, scope, parse)
         _check_nodes(tree)
+        return Expression(text, tree, calls, kind)
     except ValueError as error:
         raise SpecError([Problem(field, text, str(error))]) from error
-    except PARSER_ERRORS as error:
+    except RecursionError as error:
+        raise SpecError([Problem(field, text, "is nested too deep")]) from error
+    except SqlglotError as error:
         raise SpecError([Problem(field, text, "is not an expression Spark SQL knows")]) from error
-    return Expression(text, tree)
 
 
 def predicate(text: str, scope: Scope, field: str) -> Expression:
-    """As `expression`, for a condition: refused where it plainly is no boolean."""
+    """As `expression`, for a filter: refused where it is not true or false."""
     parsed = expression(text, scope, field)
-    if isinstance(parsed.tree, (exp.Literal, exp.Add, exp.Sub, exp.Mul, exp.Div, exp.Mod)):
-        raise SpecError([Problem(field, text, "is no condition: it is neither true nor false")])
+    if parsed.type != BOOLEAN:
+        raise SpecError([Problem(field, text, _no_condition(parsed.type))])
     return parsed
+
+
+def condition(text: str, scope: Scope, field: str) -> Expression:
+    """As `predicate`, for the ON clause: each of the parts joined by AND; a part may be NULL."""
+    parsed = expression(text, scope, field)
+    for part in parsed.conjuncts:
+        kind = type_of(part.calls.transform(_physical), scope.types)
+        if kind not in {BOOLEAN, VOID}:
+            raise SpecError([Problem(field, text, _no_condition(kind))])
+    return parsed
+
+
+def _no_condition(kind: SqlType) -> str:
+    return (
+        f"is no condition: it is {kind}, neither true nor false; compare it with something, "
+        "e.g. with `=` or IS NOT NULL"
+    )
 
 
 def _check_calls(text: str) -> None:
     """Refuses functions by the name the user wrote, before the parser renames any."""
-    tokens = sqlglot.tokenize(text, dialect="spark")
+    tokens = sqlglot.tokenize(text, dialect=SpecSql)
+    _check_depth(tokens)
     for name, following in pairwise(tokens):
         if following.token_type is TokenType.L_PAREN and _is_word(name):
             word = name.text.casefold()
@@ -207,16 +245,32 @@ def _check_calls(text: str) -> None:
                 raise ValueError(f"{word}() is not one of the functions allowed in a spec")
 
 
+def _check_depth(tokens: Sequence[Token]) -> None:
+    """Before the parser, which would take long: twice as long for each STRUCT( in another."""
+    open_words: list[str] = []
+    for before, token in pairwise([None, *tokens]):
+        if token is None:
+            continue
+        if token.token_type in {TokenType.L_PAREN, TokenType.L_BRACKET}:
+            open_words.append(before.text.casefold() if before is not None else "")
+        elif token.token_type in {TokenType.R_PAREN, TokenType.R_BRACKET} and open_words:
+            open_words.pop()
+        if len(open_words) > _DEPTH_MAX:
+            raise ValueError(f"is nested more than {_DEPTH_MAX} deep")
+        if sum(word in _READ_TWICE for word in open_words) > _DEPTH_OF_TYPES_MAX:
+            raise ValueError(f"nests struct() or types more than {_DEPTH_OF_TYPES_MAX} deep")
+
+
 def _is_word(token: Token) -> bool:
     return token.text.replace("_", "").isalnum() and token.token_type is not TokenType.STRING
 
 
-def _resolved(tree: exp.Expr, scope: Scope) -> exp.Expr:
-    """`tree` with each column replaced by what the scope says it names."""
-    root = exp.paren(tree)
+def _resolved(text: str, scope: Scope, read: Parse) -> exp.Expr:
+    """`text` parsed, with each column replaced by what the scope says it names."""
+    root = exp.paren(read(text))
     # Listed first: what replaces a column holds columns that are resolved already.
     for column in list(root.find_all(exp.Column)):
-        target, members = scope.resolve([part.name for part in column.parts])
+        target, members = scope.resolve([part.name for part in column.parts], read)
         for member in members:
             target = exp.Dot(this=target, expression=exp.to_identifier(member, quoted=True))
         column.replace(target)
@@ -234,19 +288,32 @@ def _check_nodes(tree: exp.Expr) -> None:
             raise ValueError("asks for the time of day: a batch run again would give other rows")
         if isinstance(node, exp.Anonymous) and node.name.casefold() in ALLOWED_FUNCTIONS:
             continue
+        if type(node) is exp.DataType:
+            parsed_type(node)
         if type(node) not in _allowed_nodes():
             raise ValueError(f"holds {node.sql(dialect='spark')[:60]}, which a spec may not use")
 
 
 def _with_depth(tree: exp.Expr, depth: int = 0) -> Iterator[tuple[exp.Expr, int]]:
+    """Terms joined by AND, or by OR, are as deep as the first of them."""
     yield tree, depth
     if depth <= _DEPTH_MAX:
         for child in tree.iter_expressions():
-            yield from _with_depth(child, depth + 1)
+            is_chained = isinstance(tree, (exp.And, exp.Or)) and type(child) is type(tree)
+            yield from _with_depth(child, depth if is_chained else depth + 1)
 
 
 @cache
 def _allowed_nodes() -> frozenset[type[exp.Expr]]:
-    calls = [sqlglot.parse_one(call, dialect="spark") for call in _CALLS]
-    nodes = {type(node) for call in calls for node in call.walk()}
-    return frozenset(nodes | set(_SYNTAX)) - {exp.Anonymous}
+    """What the parser makes of the allowed functions, and the syntax around them."""
+    nodes: set[type[exp.Expr]] = set(_SYNTAX)
+    for name in ALLOWED_FUNCTIONS:
+        signature = SIGNATURES.get(name)
+        least, most = (signature.least, signature.most or 2) if signature else (2, 3)
+        for count in range(max(least, 1), most + 1):
+            call = f"{name}({', '.join('abcd'[:count])})"
+            with suppress(SqlglotError):  # of another number of arguments than the parser knows
+                nodes.update(type(node) for node in parse(call).walk())
+    for call in ("named_struct('x', a)", "date_trunc('HOUR', a)"):
+        nodes.update(type(node) for node in parse(call).walk())
+    return frozenset(nodes) - {exp.Anonymous}

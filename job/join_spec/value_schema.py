@@ -1,6 +1,6 @@
 """The columns of a topic's JSON value, read from Spark DDL without Spark."""
 
-import logging
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import sqlglot
@@ -8,16 +8,13 @@ from sqlglot import exp
 from sqlglot.errors import SqlglotError
 
 from job.errors import Problem, SpecError
+from job.sql.ddl import parsed_type, type_from
+from job.sql.dialect import SpecSql
+from job.sql.literals import canonical
+from job.sql.types import INTERVALS, STRING
 
-_SCALARS = {
-    "BOOLEAN", "TINYINT", "SMALLINT", "INT", "BIGINT", "FLOAT", "DOUBLE", "DECIMAL",
-    "STRING", "BINARY", "DATE", "TIMESTAMP",
-}  # fmt: skip
-
-# What sqlglot raises on text that is no SQL: some of its parsers do not check what they read.
-PARSER_ERRORS = (SqlglotError, RecursionError, LookupError, ArithmeticError)
-# It logs the text of a statement that it cannot read; the text may hold a secret.
-logging.getLogger("sqlglot").setLevel(logging.CRITICAL)
+_NO_DDL = "is not Spark DDL, e.g. `id BIGINT, at TIMESTAMP`"
+_DEEPEST = 20
 
 
 @dataclass(frozen=True)
@@ -45,58 +42,110 @@ class ValueSchema:
 
 def value_schema(ddl: str, field: str) -> ValueSchema:
     """The columns in `ddl`; SpecError naming `field` where it is no schema we can read."""
-    try:
-        return _read(ddl, field)
-    except PARSER_ERRORS as error:
-        raise _refused(field, ddl, "is not Spark DDL, e.g. `id BIGINT, at TIMESTAMP`") from error
-
-
-def _read(ddl: str, field: str) -> ValueSchema:
-    tree = sqlglot.parse_one(f"CREATE TABLE t ({ddl})", dialect="spark")
-    table = tree.this if isinstance(tree, exp.Create) else None
-    definitions = table.expressions if isinstance(table, exp.Schema) else []
-    if not definitions or not all(_is_column(definition) for definition in definitions):
-        raise _refused(field, ddl, "is not Spark DDL, e.g. `id BIGINT, at TIMESTAMP`")
-    columns = tuple(_column(definition, field) for definition in definitions)
+    columns = tuple(_column(definition, field) for definition in _definitions(ddl, field))
     _refuse_doubles(columns, field)
     return ValueSchema(columns)
 
 
-def _is_column(definition: exp.Expression) -> bool:
-    return isinstance(definition, exp.ColumnDef) and not definition.args.get("constraints")
+def refuse_other_keys(schema: ValueSchema, field: str) -> None:
+    """SpecError where a MAP has keys that are not strings: in JSON there are no others."""
+    for column in schema.columns:
+        kinds = [type_from(column.type)]
+        while kinds:
+            kind = kinds.pop()
+            if kind.name == "MAP" and kind.inside("key") != STRING:
+                message = "has a MAP whose keys are no strings, which JSON does not have: "
+                raise _refused(field, f"{column.name} {kind}", f"{message}write MAP<STRING, ...>")
+            kinds += [inner for _, inner in kind.fields]
+
+
+def _definitions(ddl: str, field: str) -> list[exp.Expression]:
+    try:
+        text = canonical(ddl)
+        if max(text.count("<"), text.count("(")) > _DEEPEST and _depth(text) > _DEEPEST:
+            raise _refused(field, ddl, f"has types nested more than {_DEEPEST} deep")
+        tree = sqlglot.parse_one(f"CREATE TABLE t ({text})", dialect=SpecSql)
+    except SqlglotError as error:
+        raise _refused(field, ddl, _NO_DDL) from error
+    except ValueError as error:
+        raise _refused(field, ddl, str(error)) from error
+    table = tree.this if isinstance(tree, exp.Create) else None
+    definitions = table.expressions if isinstance(table, exp.Schema) else []
+    if not definitions or not all(isinstance(each, exp.ColumnDef) for each in definitions):
+        raise _refused(field, ddl, _NO_DDL)
+    if any(value for name, value in tree.args.items() if name not in {"this", "kind"}):
+        raise _refused(field, ddl, "has text behind the columns: write nothing but columns")
+    return list(definitions)
+
+
+def _depth(text: str) -> int:
+    depth = deepest = 0
+    for character in text:
+        depth += (character in "<(") - (character in ">)")
+        deepest = max(deepest, depth)
+    return deepest
 
 
 def _column(definition: exp.Expression, field: str) -> Column:
     kind = definition.args.get("kind")
+    if "`" in definition.name or not definition.name:
+        raise _refused(field, definition.name, "is no name that Spark finds again: rename it")
     if not isinstance(kind, exp.DataType):
         raise _refused(field, definition.name, "has no type: write e.g. `id BIGINT`")
+    _refuse_constraints(definition, field)
     _refuse_unknown_types(definition.name, kind, field)
-    return Column(definition.name, kind.sql(dialect="spark"))
+    return Column(definition.name, kind.sql(dialect=SpecSql))
+
+
+def _refuse_constraints(definition: exp.Expression, field: str) -> None:
+    """A COMMENT on a column says nothing to the join; anything else would."""
+    for constraint in definition.find_all(exp.ColumnConstraint):
+        text = constraint.sql(dialect=SpecSql)
+        outermost = constraint.parent is definition
+        if not (outermost and isinstance(constraint.kind, exp.CommentColumnConstraint)):
+            raise _refused(
+                field,
+                f"{definition.name} {text}",
+                f"has {text}: leave it out, a schema has names and types of columns alone",
+            )
 
 
 def _refuse_unknown_types(name: str, kind: exp.DataType, field: str) -> None:
-    containers = (exp.DType.ARRAY, exp.DType.MAP, exp.DType.STRUCT)
-    for part in kind.find_all(exp.DataType):
-        text = part.sql(dialect="spark")
-        if part.this in containers:
-            continue
-        if text.split("(")[0] not in _SCALARS:
-            raise _refused(field, f"{name} {text}", "has a type that JSON values cannot have here")
-        if text == "TIMESTAMP" and part is not kind:
-            raise _refused(
-                field,
-                f"{name} {kind.sql(dialect='spark')}",
-                "holds a TIMESTAMP inside another type, where epoch milliseconds would be read "
-                "as seconds: declare it BIGINT or STRING and convert it in output.columns",
-            )
+    written = f"{name} {kind.sql(dialect=SpecSql)}"
+    try:
+        parsed = parsed_type(kind)
+    except ValueError as error:
+        raise _refused(field, written, str(error)) from error
+    if any(parsed.holds(each) for each in INTERVALS):
+        raise _refused(field, written, "has a type that values cannot have here")
+    if any(inner.holds("TIMESTAMP") for _, inner in parsed.fields):
+        raise _refused(
+            field,
+            written,
+            "holds a TIMESTAMP inside another type, where epoch milliseconds would be read "
+            "as seconds: declare it BIGINT or STRING and convert it in output.columns",
+        )
 
 
 def _refuse_doubles(columns: tuple[Column, ...], field: str) -> None:
     seen: set[str] = set()
     for column in columns:
-        if column.name.casefold() in seen:
+        spellings = {column.name.lower(), column.name.casefold(), _java_folded(column.name)}
+        if spellings & seen:
             raise _refused(field, column.name, "names a column twice (case does not count)")
-        seen.add(column.name.casefold())
+        seen |= spellings
+
+
+def _java_folded(name: str) -> str:
+    """Equal for names that Java's equalsIgnoreCase takes for equal: one character at a time."""
+    return "".join(_single(_single(character, str.upper), str.lower) for character in name)
+
+
+def _single(character: str, change: Callable[[str], str]) -> str:
+    if character == "İ":
+        return "i" if change is str.lower else character
+    changed = change(character)
+    return changed if len(changed) == 1 else character
 
 
 def _refused(field: str, value: str, message: str) -> SpecError:

@@ -5,7 +5,7 @@ not true, the others are not evaluated. Of `join.condition`, the parts that ment
 are evaluated before the join.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
 
@@ -13,6 +13,7 @@ from sqlglot import exp
 
 from job.join_spec.can_fail import ColumnTypes, can_fail
 from job.join_spec.expressions import SIDES, Expression, Side
+from job.sql.types import BOOLEAN
 
 
 @dataclass(frozen=True)
@@ -107,10 +108,14 @@ def _failing(condition: Expression | None, types: ColumnTypes) -> list[Expressio
     return [part for part in parts if can_fail(part, types)]
 
 
-def _all(parts: Iterable[Expression]) -> Expression | None:
-    trees: list[exp.Expr] = [exp.paren(part.tree.copy()) for part in parts]
-    if not trees:
+def _all(parts: Sequence[Expression]) -> Expression | None:
+    if not parts:
         return None
-    tree = reduce(lambda left, right: exp.And(this=left, expression=right), trees)
     text = " AND ".join(part.text for part in parts)
-    return Expression(text, tree)
+    tree, calls = (_and(trees) for trees in zip(*((p.tree, p.calls) for p in parts), strict=True))
+    return Expression(text, tree, calls, BOOLEAN)
+
+
+def _and(trees: Iterable[exp.Expr]) -> exp.Expr:
+    terms: Iterator[exp.Expr] = (exp.paren(tree.copy()) for tree in trees)
+    return reduce(lambda left, right: exp.And(this=left, expression=right), terms)

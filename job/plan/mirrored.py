@@ -89,8 +89,13 @@ def _is_literal(tree: exp.Expr, kind: str) -> bool:
 
 
 def _renamed(part: Expression, side: Side, name: str) -> Expression:
-    tree = part.tree.copy()
-    root = exp.paren(tree)
+    tree, calls = (_with_column(each, side, name) for each in (part.tree, part.calls))
+    return Expression(tree.sql(dialect="spark"), tree, calls, part.type)
+
+
+def _with_column(tree: exp.Expr, side: Side, name: str) -> exp.Expr:
+    root = exp.paren(tree.copy())
     for column in list(root.find_all(exp.Column)):
         column.replace(exp.column(exp.to_identifier(name, quoted=True), table=side))
-    return Expression(root.this.sql(dialect="spark"), root.this)
+    renamed: exp.Expr = root.this
+    return renamed

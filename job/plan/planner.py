@@ -11,12 +11,21 @@ from typing import TypeVar
 
 from job.errors import Problem, SpecError
 from job.formats.schemas import ReaderSchema
-from job.join_spec.expressions import SIDES, Expression, Scope, Side, expression, predicate
+from job.join_spec.expressions import (
+    SIDES,
+    Expression,
+    Scope,
+    Side,
+    condition,
+    expression,
+    predicate,
+)
 from job.join_spec.model import JoinSpec, JoinType, SideSpec
 from job.join_spec.starts import start_options
-from job.join_spec.value_schema import ValueSchema, value_schema
+from job.join_spec.value_schema import ValueSchema, refuse_other_keys, value_schema
 from job.plan import tuning
 from job.plan.checks import result_checks, side_checks
+from job.plan.keys import key_problems
 from job.plan.model import (
     RECORD_COLUMN_NAMES,
     RECORD_COLUMNS,
@@ -54,7 +63,7 @@ def join_plan(
     left, right = (
         _side_plan(problems, spec, side, schemas[side], readers.get(side)) for side in SIDES
     )
-    condition = _optional(problems, predicate, spec.join.condition, scope, "join.condition")
+    on = _optional(problems, condition, spec.join.condition, scope, "join.condition")
     output = _output_plan(problems, spec, scope)
     if left is None or right is None or output is None or problems.found:
         raise SpecError(problems.found)
@@ -68,7 +77,7 @@ def join_plan(
         match_window=spec.join.match_window,
         window=spec.join.window,
         event_time_in_key=_event_time_in_key(spec),
-        condition=condition,
+        condition=on,
         output=output,
         bootstrap_servers=spec.kafka.bootstrap_servers,
         security=spec.kafka.security,
@@ -80,7 +89,7 @@ def join_plan(
         fails_on_bad_records=spec.on_bad_record == "fail",
     )
     plan = _with_checks(plan, scope)
-    _check_key_types(problems, plan)
+    problems.found.extend(key_problems(plan))
     _check_state_is_bounded(problems, spec, plan)
     _check_semi_condition(problems, plan)
     if problems.found:
@@ -128,6 +137,8 @@ def _schema(spec: JoinSpec, side: Side, reader: ReaderSchema | None) -> ValueSch
         schema = reader.columns
     elif written is not None:
         schema = value_schema(written, f"{side}.schema")
+        if not _side_spec(spec, side).format.has_registry:
+            refuse_other_keys(schema, f"{side}.schema")
     else:
         message = "is left out, and no registry is asked here: write the columns that are needed"
         raise SpecError([Problem(f"{side}.schema", None, message)])
@@ -294,30 +305,6 @@ def _refuse_colliding_names(problems: _Problems, names: Mapping[str, str]) -> No
         if first != name:
             message = f"collides with {first}: case does not tell columns apart, rename one"
             problems.add(f"output.columns.{name}", name, message)
-
-
-def _check_key_types(problems: _Problems, plan: JoinPlan) -> None:
-    """Plain columns paired as keys must have one type: Spark would cast, and keys could change."""
-    for index, pair in enumerate(zip(plan.left.key, plan.right.key, strict=True)):
-        left, right = (
-            _plain_type(plan.side(side), part) for side, part in zip(SIDES, pair, strict=True)
-        )
-        if left and right and left != right:
-            problems.add(
-                f"right.key[{index}]",
-                pair[1].text,
-                f"is {right} and left.key[{index}] ({pair[0].text}) is {left}: "
-                f"declare both alike, or write cast({pair[1].text} as {left.lower()})",
-            )
-
-
-def _plain_type(side: SidePlan, part: Expression) -> str | None:
-    """The type of a key that is just a column; None where it is computed."""
-    schema = _with_record_columns(side.schema)
-    for column in schema.columns:
-        if part.tree.name == column.name and part.columns == {(side.side, column.name)}:
-            return column.type if part.sql == f"`{side.side}_{column.name}`" else None
-    return None
 
 
 def _check_state_is_bounded(problems: _Problems, spec: JoinSpec, plan: JoinPlan) -> None:

@@ -8,6 +8,20 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from job.evaluation.sql_cast import cast
+from job.evaluation.sql_types import (
+    BIGINT,
+    INT_RANGES,
+    STRING,
+    TIMESTAMP,
+    TINYINT,
+    NotExactError,
+    SqlRuntimeError,
+    SqlType,
+    Value,
+    parse_type,
+)
+from job.evaluation.time_text import timestamp_of
 from job.join_spec import record_rules
 from job.join_spec.durations import milliseconds
 from job.plan.model import RECORD_COLUMNS, SidePlan
@@ -22,20 +36,6 @@ from job.semantics.json_document import (
     without_lone_surrogates,
 )
 from job.semantics.json_values import MismatchError, members_read, reader
-from job.semantics.sql_cast import cast
-from job.semantics.sql_types import (
-    BIGINT,
-    INT_RANGES,
-    STRING,
-    TIMESTAMP,
-    TINYINT,
-    NotExactError,
-    SqlRuntimeError,
-    SqlType,
-    Value,
-    parse_type,
-)
-from job.semantics.time_text import timestamp_of
 
 _MICROS_PER_MILLI = 1_000
 

@@ -5,6 +5,9 @@ import re
 from collections.abc import Callable, Mapping
 from decimal import Decimal, InvalidOperation
 
+from job.evaluation.sql_cast import NUMBER, fit, float32_of
+from job.evaluation.sql_types import INT_RANGES, NotExactError, SqlRuntimeError, SqlType, Value
+from job.evaluation.time_text import date_of
 from job.semantics.json_document import (
     DEPTH_MAX,
     Json,
@@ -14,9 +17,6 @@ from job.semantics.json_document import (
     room_for,
     without_lone_surrogates,
 )
-from job.semantics.sql_cast import NUMBER, fit, float32_of
-from job.semantics.sql_types import INT_RANGES, NotExactError, SqlRuntimeError, SqlType, Value
-from job.semantics.time_text import date_of
 
 Read = Callable[[Json], Value]
 

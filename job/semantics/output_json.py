@@ -5,10 +5,9 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from job.semantics.java_numbers import double_text, float_text
-from job.semantics.json_document import string_text, without_lone_surrogates
-from job.semantics.sql_cast import cast
-from job.semantics.sql_types import (
+from job.evaluation.java_numbers import double_text, float_text
+from job.evaluation.sql_cast import cast
+from job.evaluation.sql_types import (
     DATE,
     FLOAT,
     STRING,
@@ -18,7 +17,8 @@ from job.semantics.sql_types import (
     SqlType,
     Value,
 )
-from job.semantics.time_text import date_text, json_timestamp_text
+from job.evaluation.time_text import date_text, json_timestamp_text
+from job.semantics.json_document import string_text, without_lone_surrogates
 
 Column = tuple[str, SqlType]
 

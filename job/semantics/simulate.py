@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 
+from job.evaluation.sql_cast import instant
 from job.join_spec.durations import milliseconds
 from job.join_spec.expressions import SIDES, Side
 from job.join_spec.model import JoinType
@@ -22,7 +23,6 @@ from job.semantics.output_json import key_text, object_text
 from job.semantics.query import JoinQuery
 from job.semantics.rows import JoinedRow, Row
 from job.semantics.simulation_plan import SimulationPlan, simulation_plan
-from job.semantics.sql_cast import instant
 from job.semantics.state_manager import StateFormatVersion
 
 DEFAULT_BATCH_SIZE = 1_000

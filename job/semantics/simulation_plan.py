@@ -11,21 +11,21 @@ from dataclasses import dataclass
 import sqlglot
 from sqlglot import exp
 
+from job.evaluation.compiled import Compiled, Env, Run
+from job.evaluation.evaluator import Layout, compile_expression, compile_predicate
+from job.evaluation.sql_nested import has_a_map
+from job.evaluation.sql_types import NotExactError, SqlRuntimeError, Value
 from job.join_spec.durations import milliseconds
 from job.join_spec.expressions import SIDES, Side
 from job.join_spec.model import JoinType
 from job.plan.checks import Condition
 from job.plan.mirrored import mirrored_filters
 from job.plan.model import JoinPlan, window_end_column
-from job.semantics.compiled import Compiled, Env, Run
-from job.semantics.evaluator import Layout, compile_expression, compile_predicate
 from job.semantics.json_records import DecodedRow, RecordDecoder
 from job.semantics.one_side_joiner import SideInput, SideRules
 from job.semantics.operator import JoinOperatorPlan
 from job.semantics.output_json import check_types
 from job.semantics.rows import JoinedRow, Key, Row, key_of
-from job.semantics.sql_nested import has_a_map
-from job.semantics.sql_types import NotExactError, SqlRuntimeError, Value
 from job.semantics.state_manager import StateFormatVersion
 from job.semantics.watermark_predicates import JoinCondition
 

@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
+from job.evaluation.sql_cast import instant
 from job.join_spec.expressions import SIDES, Side
 from job.plan.model import JoinPlan
 from job.plan.record_checks import EXPRESSION_FAILED
@@ -11,7 +12,6 @@ from job.semantics.json_records import InputRecord
 from job.semantics.rows import Key
 from job.semantics.simulate import FailedResult, SimulatedBatch, place
 from job.semantics.simulation_plan import simulation_plan
-from job.semantics.sql_cast import instant
 
 DROPPED = "dropped"
 

@@ -21,7 +21,7 @@ from typing import Literal
 
 from sqlglot import exp
 
-from job.semantics.intervals import interval
+from job.evaluation.intervals import interval
 from job.semantics.rows import SIDES, Side, other
 
 

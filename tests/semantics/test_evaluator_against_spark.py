@@ -13,9 +13,9 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 from sqlglot import exp
 
-from job.semantics.evaluator import compile_expression
-from job.semantics.sql_cast import EPOCH
-from job.semantics.sql_types import NotExactError, SqlRuntimeError, parse_type
+from job.evaluation.evaluator import compile_expression
+from job.evaluation.sql_cast import EPOCH
+from job.evaluation.sql_types import NotExactError, SqlRuntimeError, parse_type
 from tests.semantics.sql_generator import COLUMNS, ROWS, expressions
 
 LAYOUT = {

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from job.semantics.partitioning import murmur3, state_partition
-from job.semantics.sql_cast import EPOCH
+from job.evaluation.partitioning import murmur3, state_partition
+from job.evaluation.sql_cast import EPOCH
 
 TYPES = {
     "a": "TINYINT", "b": "INT", "c": "BIGINT", "d": "STRING", "e": "DOUBLE", "f": "FLOAT",

@@ -33,6 +33,9 @@ def refusal(text: str, scope: Scope = BOTH) -> str:
         ("left.ad_id <=> right.ad_id", "`left_ad_id` IS NOT DISTINCT FROM `right_ad_id`"),
         ("cast(left.ad_id as string)", "CAST(`left_ad_id` AS STRING)"),
         ("left.ad_id -- a comment", "`left_ad_id`"),
+        ("right.user = 'O''Brien'", r"`right_user` = 'O\'Brien'"),
+        ('right.user = "O\'Brien"', r"`right_user` = 'O\'Brien'"),
+        (r"right.user = r'\d' 'x'", r"`right_user` = '\\dx'"),
     ],
 )
 def test_spark_is_given_what_was_checked(text: str, sql: str) -> None:
@@ -132,13 +135,13 @@ def test_condition_must_be_true_or_false(text: str) -> None:
     [
         ("a INT, A INT", "names a column twice"),
         ("a", "is not Spark DDL"),
-        ("a INT NOT NULL", "is not Spark DDL"),
+        ("a INT NOT NULL", "has NOT NULL: leave it out"),
         ("a INT)", "is not Spark DDL"),
         ("a FOO", "is not Spark DDL"),
         ("", "is not Spark DDL"),
         ("a ARRAY<TIMESTAMP>", "declare it BIGINT or STRING"),
         ("a STRUCT<b: TIMESTAMP>", "declare it BIGINT or STRING"),
-        ("a INTERVAL", "has a type that JSON values cannot have here"),
+        ("a INTERVAL", "is no type that a spec may use"),
     ],
 )
 def test_schema_that_cannot_be_read_is_refused(ddl: str, word: str) -> None:

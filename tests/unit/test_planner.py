@@ -130,7 +130,7 @@ def test_output_names_that_differ_only_in_case_are_refused() -> None:
 def test_key_columns_of_two_types_are_refused_with_the_cast() -> None:
     found = problems(right__schema="ad_id STRING, clicked_at TIMESTAMP, user STRING")
 
-    assert "write cast(ad_id as bigint)" in found["right.key[0]"]
+    assert "write try_cast(ad_id as bigint)" in found["right.key[0]"]
 
 
 @pytest.mark.parametrize("join_type", list(JoinType))

@@ -7,8 +7,8 @@ import pytest
 import sqlglot
 from sqlglot import exp
 
-from job.semantics.evaluator import compile_expression, compile_predicate
-from job.semantics.sql_types import NotExactError, SqlRuntimeError, parse_type
+from job.evaluation.evaluator import compile_expression, compile_predicate
+from job.evaluation.sql_types import NotExactError, SqlRuntimeError, parse_type
 
 TYPES = {"i": "INT", "n": "BIGINT", "x": "DOUBLE", "s": "STRING", "b": "BOOLEAN", "t": "TIMESTAMP"}
 LAYOUT = {("left", name): (i, parse_type(kind)) for i, (name, kind) in enumerate(TYPES.items())}

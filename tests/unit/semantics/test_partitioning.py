@@ -1,6 +1,6 @@
 """Murmur3 as Spark computes it; held against Spark itself in tests/semantics."""
 
-from job.semantics.partitioning import murmur3, state_partition
+from job.evaluation.partitioning import murmur3, state_partition
 
 
 def test_known_hashes_of_spark():

@@ -9,9 +9,9 @@ from typing import Any
 
 from sqlglot import exp
 
-from job.semantics.compiled import Compiled, Env, Run, casted, divisor_first, strict
-from job.semantics.sql_cast import EPOCH, as_float32, fit, instant
-from job.semantics.sql_types import (
+from job.evaluation.compiled import Compiled, Env, Run, casted, divisor_first, strict
+from job.evaluation.sql_cast import EPOCH, as_float32, fit, instant
+from job.evaluation.sql_types import (
     BIGINT,
     DAY_TIME,
     DOUBLE,
@@ -27,7 +27,7 @@ from job.semantics.sql_types import (
     common_type,
     decimal_of,
 )
-from job.semantics.time_text import MICROS_PER_DAY
+from job.evaluation.time_text import MICROS_PER_DAY
 
 Operation = Callable[[Any, Any], Any]
 Build = Callable[[exp.Expr, list[Compiled]], Compiled]

@@ -14,12 +14,12 @@ from decimal import ROUND_CEILING, ROUND_FLOOR
 
 from sqlglot import exp
 
-from job.semantics.compiled import Compiled, Env, casted, strict
-from job.semantics.partitioning import murmur3
-from job.semantics.sql_arithmetic import TRIED
-from job.semantics.sql_cast import cast, fit
-from job.semantics.sql_nested import array_contains, compare, size
-from job.semantics.sql_time import (
+from job.evaluation.compiled import Compiled, Env, casted, strict
+from job.evaluation.partitioning import murmur3
+from job.evaluation.sql_arithmetic import TRIED
+from job.evaluation.sql_cast import cast, fit
+from job.evaluation.sql_nested import array_contains, compare, size
+from job.evaluation.sql_time import (
     date_add,
     date_part,
     date_trunc,
@@ -28,7 +28,7 @@ from job.semantics.sql_time import (
     time_part,
     unix,
 )
-from job.semantics.sql_types import (
+from job.evaluation.sql_types import (
     BIGINT,
     BINARY,
     BOOLEAN,

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from functools import cache
 from zoneinfo import available_timezones
 
-from job.semantics.sql_types import INT_RANGES, NotExactError
+from job.evaluation.sql_types import INT_RANGES, NotExactError
 
 MICROS_PER_SECOND = 1_000_000
 MICROS_PER_DAY = 86_400 * MICROS_PER_SECOND

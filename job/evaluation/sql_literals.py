@@ -4,10 +4,10 @@ from decimal import Decimal
 
 from sqlglot import exp
 
-from job.semantics.compiled import Compiled, strict
-from job.semantics.intervals import interval
-from job.semantics.sql_cast import cast
-from job.semantics.sql_types import (
+from job.evaluation.compiled import Compiled, strict
+from job.evaluation.intervals import interval
+from job.evaluation.sql_cast import cast
+from job.evaluation.sql_types import (
     BIGINT,
     DATE,
     DAY_TIME,
@@ -22,7 +22,7 @@ from job.semantics.sql_types import (
     Value,
     decimal_type,
 )
-from job.semantics.time_text import date_of, timestamp_of
+from job.evaluation.time_text import date_of, timestamp_of
 
 
 def constant(kind: SqlType, value: Value) -> Compiled:

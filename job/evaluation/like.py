@@ -3,7 +3,7 @@
 import re
 from functools import lru_cache
 
-from job.semantics.sql_types import SqlRuntimeError
+from job.evaluation.sql_types import SqlRuntimeError
 
 _ESCAPE = "\\"
 

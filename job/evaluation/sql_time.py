@@ -5,9 +5,9 @@ from datetime import UTC, datetime
 
 from sqlglot import exp
 
-from job.semantics.compiled import Compiled, casted, strict
-from job.semantics.sql_cast import DAY_MAX, DAY_MIN, EPOCH, day, instant
-from job.semantics.sql_types import (
+from job.evaluation.compiled import Compiled, casted, strict
+from job.evaluation.sql_cast import DAY_MAX, DAY_MIN, EPOCH, day, instant
+from job.evaluation.sql_types import (
     BIGINT,
     DATE,
     INT,
@@ -16,7 +16,7 @@ from job.semantics.sql_types import (
     NotExactError,
     SqlRuntimeError,
 )
-from job.semantics.time_text import MICROS_PER_DAY
+from job.evaluation.time_text import MICROS_PER_DAY
 
 Build = Callable[[exp.Expr, list[Compiled]], Compiled]
 

@@ -5,8 +5,8 @@ from typing import Any
 
 from sqlglot import exp
 
-from job.semantics.compiled import Compiled, Env, strict
-from job.semantics.sql_types import (
+from job.evaluation.compiled import Compiled, Env, strict
+from job.evaluation.sql_types import (
     BOOLEAN,
     INT,
     STRING,

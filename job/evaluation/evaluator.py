@@ -9,14 +9,14 @@ from collections.abc import Callable, Mapping
 
 from sqlglot import exp
 
-from job.semantics.compiled import Compiled, Env, casted, strict
-from job.semantics.like import like
-from job.semantics.sql_arithmetic import ARITHMETIC, negated
-from job.semantics.sql_cast import cast
-from job.semantics.sql_functions import BUILDERS, BUILDERS_BY_NAME
-from job.semantics.sql_literals import constant, interval_literal, literal, number, typed_literal
-from job.semantics.sql_nested import compare, element, field, struct
-from job.semantics.sql_types import (
+from job.evaluation.compiled import Compiled, Env, casted, strict
+from job.evaluation.like import like
+from job.evaluation.sql_arithmetic import ARITHMETIC, negated
+from job.evaluation.sql_cast import cast
+from job.evaluation.sql_functions import BUILDERS, BUILDERS_BY_NAME
+from job.evaluation.sql_literals import constant, interval_literal, literal, number, typed_literal
+from job.evaluation.sql_nested import compare, element, field, struct
+from job.evaluation.sql_types import (
     BOOLEAN,
     STRING,
     VOID,
@@ -37,6 +37,11 @@ def compile_expression(tree: exp.Expr, layout: Layout) -> Compiled:
     return _Compiler(layout).compile(tree)
 
 
+def compile_constant(tree: exp.Expr) -> Compiled:
+    """`tree`, which mentions no column, to be run without a row; SqlRuntimeError if it fails."""
+    return _Compiler({}, computes_constants=False).compile(tree)
+
+
 def compile_predicate(tree: exp.Expr, layout: Layout) -> Callable[[Env], bool]:
     """As a filter: only true passes, null does not."""
     compiled = compile_expression(tree, layout)
@@ -47,8 +52,9 @@ def compile_predicate(tree: exp.Expr, layout: Layout) -> Callable[[Env], bool]:
 
 
 class _Compiler:
-    def __init__(self, layout: Layout) -> None:
+    def __init__(self, layout: Layout, *, computes_constants: bool = True) -> None:
         self._layout = layout
+        self._computes_constants = computes_constants
         self._by_node: dict[type[exp.Expr], Callable[[exp.Expr], Compiled]] = {
             exp.Column: self._column,
             exp.Paren: lambda node: self.compile(node.this),
@@ -86,9 +92,13 @@ class _Compiler:
 
     def compile(self, node: exp.Expr) -> Compiled:
         compiled = self._compiled(node)
-        if not isinstance(node, exp.Literal) and node.find(exp.Column) is None:
-            _refuse_constant_failure(node, compiled)
+        self._compute_constant(node, compiled)
         return compiled
+
+    def _compute_constant(self, node: exp.Expr, compiled: Compiled) -> None:
+        trivial = isinstance(node, (exp.Literal, exp.Null))
+        if self._computes_constants and not trivial and node.find(exp.Column) is None:
+            _refuse_constant_failure(node, compiled)
 
     def _compiled(self, node: exp.Expr) -> Compiled:
         kind = type(node)
@@ -314,8 +324,7 @@ class _Compiler:
             kind = common_type(kind, part.type, what=what)
         alike = [casted(part, kind) for part in parts]
         for node, part in zip(nodes, alike, strict=True):
-            if not isinstance(node, exp.Null) and node.find(exp.Column) is None:
-                _refuse_constant_failure(node, part)
+            self._compute_constant(node, part)
         return alike
 
 

@@ -4,8 +4,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from job.semantics.sql_cast import cast
-from job.semantics.sql_types import SqlType, Value
+from job.evaluation.sql_cast import cast
+from job.evaluation.sql_types import SqlType, Value
 
 Env: TypeAlias = Sequence[Value]
 """The values of all columns an expression may mention, in the order of its layout."""

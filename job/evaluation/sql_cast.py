@@ -7,8 +7,8 @@ from collections.abc import Callable
 from datetime import UTC, date, datetime, timedelta
 from decimal import ROUND_HALF_UP, Decimal, InvalidOperation, localcontext
 
-from job.semantics.java_numbers import double_text, float_text
-from job.semantics.sql_types import (
+from job.evaluation.java_numbers import double_text, float_text
+from job.evaluation.sql_types import (
     BIGINT,
     BINARY,
     BOOLEAN,
@@ -24,7 +24,7 @@ from job.semantics.sql_types import (
     SqlType,
     Value,
 )
-from job.semantics.time_text import (
+from job.evaluation.time_text import (
     MICROS_PER_DAY,
     MICROS_PER_SECOND,
     SPARK_WHITESPACE,

@@ -1,0 +1,1 @@
+"""Spark SQL without Spark: how it is written, which types it has, what Spark refuses."""

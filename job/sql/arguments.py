@@ -1,0 +1,211 @@
+"""The operands of operators and functions: their types, and what Spark casts them to by itself."""
+
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Literal
+
+from sqlglot import exp
+from sqlglot.errors import SqlglotError
+
+from job.evaluation.evaluator import compile_constant
+from job.evaluation.sql_types import SqlRuntimeError
+from job.sql.dialect import SpecSql, parse, shown
+from job.sql.types import (
+    BIGINT,
+    DOUBLE,
+    INT,
+    INT_RANGES,
+    PRECISION_MAX,
+    STRING,
+    VOID,
+    SqlType,
+    array_of,
+    can_store,
+    common_type,
+    decimal_for,
+    decimal_type,
+    string_as,
+    tightest,
+)
+
+Family = Literal["NUMERIC", "INTEGRAL", "DECIMAL", "ARRAY", "MAP", "ANY"]
+Input = SqlType | Family
+Accepted = Input | tuple[Input, ...]
+"""What an argument may be: one type or family, or the first of several that it can become."""
+
+_DEFAULTS = {"NUMERIC": DOUBLE, "INTEGRAL": INT, "DECIMAL": decimal_type(38, 18)}
+_NAMES = {
+    "NUMERIC": "a number",
+    "INTEGRAL": "a whole number",
+    "DECIMAL": "a DECIMAL",
+    "ARRAY": "an ARRAY",
+    "MAP": "a MAP",
+    "ANY": "anything",
+}
+
+
+class ArgumentError(ValueError):
+    """An argument of a type that the function does not take."""
+
+
+@dataclass(frozen=True)
+class Argument:
+    type: SqlType
+    is_constant: bool
+    node: exp.Expr
+    constant: object = None
+    """The value of a literal; None for anything else, and for NULL."""
+    is_computed: bool = False
+    """Whether it is a constant that Spark computes while it plans."""
+
+    @property
+    def text(self) -> str:
+        """As the user wrote it, for messages."""
+        return shown(self.node)
+
+
+def literal(node: exp.Literal, *, negative: bool = False) -> Argument:
+    """1 is an INT, 3000000000 a BIGINT, 1.5 a DECIMAL(2,1), 1e3 a DOUBLE."""
+    if node.is_string:
+        return Argument(STRING, True, node, node.name)
+    text = node.name
+    if "e" in text.lower():
+        if Decimal(text) and not 0 <= abs(float(text)) < float("inf"):
+            raise ArgumentError(f"{text} is larger than any DOUBLE")
+        return Argument(DOUBLE, True, node)
+    if "." in text:
+        digits = Decimal(text).as_tuple()
+        scale = -int(digits.exponent)
+        precision = max(len(digits.digits), scale)
+        if precision > PRECISION_MAX:
+            raise ArgumentError(f"{text} has more than {PRECISION_MAX} digits")
+        return Argument(decimal_type(precision, scale), True, node)
+    number = -int(text) if negative else int(text)
+    for kind in (INT, BIGINT):
+        low, high = INT_RANGES[kind.name]
+        if low <= number <= high:
+            return Argument(kind, True, node, int(text))
+    if len(str(abs(number))) > PRECISION_MAX:
+        raise ArgumentError(f"{text} has more than {PRECISION_MAX} digits")
+    return Argument(decimal_type(len(str(abs(number))), 0), True, node)
+
+
+def field_type(kind: SqlType, name: str, text: str) -> SqlType:
+    """Of `text.name`: a field of a struct, of each struct in an array, or a value of a map."""
+    if kind.name == "ARRAY" and kind.inside("element").name == "STRUCT":
+        return array_of(field_type(kind.inside("element"), name, text))
+    if kind.name == "MAP" and kind.inside("key") == STRING:
+        return kind.inside("value")
+    if kind.name != "STRUCT":
+        raise ArgumentError(f"{text} is {kind}, and has no field {name}")
+    found = [inner for field, inner in kind.fields if field.lower() == name.lower()]
+    if not found:
+        known = ", ".join(field for field, _ in kind.fields)
+        raise ArgumentError(f"{name} is no field of {text}: it has {known}")
+    if len(found) > 1:
+        raise ArgumentError(f"{text} has two fields {name}")
+    return found[0]
+
+
+def accepted_type(kind: SqlType, accepted: Accepted, *, casts: bool = True) -> SqlType | None:
+    """The type an argument of `kind` is cast to; None where it is not accepted.
+
+    AnsiTypeCoercion.implicitCast; `casts`: False for the functions that cast nothing but NULL.
+    """
+    inputs = accepted if isinstance(accepted, tuple) else (accepted,)
+    if any(_is(kind, each) for each in inputs):
+        return kind
+    if kind == VOID:
+        return _default(inputs[0])
+    if not casts:
+        return None
+    found = (_cast_to(kind, each) for each in inputs)
+    return next((each for each in found if each is not None), None)
+
+
+def _is(kind: SqlType, accepted: Input) -> bool:
+    if isinstance(accepted, SqlType):
+        return kind == accepted
+    return {
+        "NUMERIC": kind.is_numeric,
+        "INTEGRAL": kind.is_integral,
+        "DECIMAL": kind.is_decimal,
+        "ANY": True,
+    }.get(accepted, kind.name == accepted)
+
+
+def _default(accepted: Input) -> SqlType | None:
+    if isinstance(accepted, SqlType):
+        return accepted
+    return {"ARRAY": array_of(VOID), "MAP": None}.get(accepted, _DEFAULTS.get(accepted))
+
+
+def _cast_to(kind: SqlType, accepted: Input) -> SqlType | None:
+    if accepted == "DECIMAL" and kind.is_numeric:
+        return decimal_for(kind)
+    if accepted == "INTEGRAL":
+        return None  # not even from strings
+    if kind == STRING:
+        if isinstance(accepted, SqlType):
+            return accepted if accepted.is_atomic else None
+        return _DEFAULTS.get(accepted)
+    if isinstance(accepted, SqlType) and accepted.name == kind.name == "ARRAY":
+        element = accepted_type(kind.inside("element"), accepted.inside("element"))
+        return None if element is None else array_of(element)
+    target = _default(accepted)
+    return target if target is not None and can_store(kind, target) else None
+
+
+def _name(accepted: Accepted) -> str:
+    if isinstance(accepted, tuple):
+        return " or ".join(dict.fromkeys(_name(each) for each in accepted))
+    return _NAMES[accepted] if isinstance(accepted, str) else str(accepted)
+
+
+def take(argument: Argument, accepted: Accepted, *, casts: bool = True) -> SqlType:
+    kind = accepted_type(argument.type, accepted, casts=casts)
+    if kind is None:
+        raise ArgumentError(f"{argument.text} is {argument.type}, and must be {_name(accepted)}")
+    check_literal(argument, kind)
+    return kind
+
+
+def check_literal(argument: Argument, kind: SqlType) -> None:
+    """Of a constant that is read as another type: ArgumentError where it is none."""
+    if not argument.is_computed or argument.type in {kind, VOID} or kind == STRING:
+        return
+    try:
+        written = argument.node.sql(dialect=SpecSql)
+        compile_constant(parse(f"CAST({written} AS {kind})")).run(())
+    except SqlRuntimeError:
+        raise ArgumentError(f"{argument.text} cannot be read as {kind}") from None
+    except (ValueError, TypeError, LookupError, ArithmeticError, SqlglotError):
+        if argument.type == STRING and not isinstance(argument.constant, str):
+            raise ArgumentError(
+                f"{argument.text} is a constant that is not computed here: write its value"
+            ) from None
+
+
+def check_comparable(left: Argument, right: Argument, verb: str) -> SqlType:
+    """The type in which both are compared; ArgumentError where Spark compares them not at all."""
+    kind = comparison_type(left.type, right.type)
+    if kind is None:
+        raise ArgumentError(
+            f"{left.text} ({left.type}) {verb} {right.text} ({right.type}), which Spark does not "
+            "do: cast one to the type of the other"
+        )
+    for argument in (left, right):
+        check_literal(argument, kind)
+    if not kind.is_orderable:
+        raise ArgumentError(
+            f"{left.text} is {left.type}, and Spark compares nothing that holds a MAP: compare "
+            "single elements, e.g. element_at(map, 'name')"
+        )
+    return kind
+
+
+def comparison_type(left: SqlType, right: SqlType) -> SqlType | None:
+    """As what two operands of `=` or `<` are compared; None where Spark refuses to."""
+    if left.is_numeric and right.is_numeric:
+        return common_type(left, right)
+    return string_as(left, right) or tightest(left, right)

@@ -1,0 +1,133 @@
+"""The types of + - * / % div and unary minus, as ResolveBinaryArithmetic has them."""
+
+from job.sql.types import (
+    BIGINT,
+    DATE,
+    DAY,
+    DAY_TIME,
+    DOUBLE,
+    STRING,
+    TIMESTAMP,
+    VOID,
+    YEAR_MONTH,
+    SqlType,
+    common_type,
+    decimal_for,
+    product_decimal,
+    quotient_decimal,
+    remainder_decimal,
+    string_as,
+    sum_decimal,
+    tightest,
+)
+
+_DECIMALS = {
+    "+": sum_decimal,
+    "-": sum_decimal,
+    "*": product_decimal,
+    "/": quotient_decimal,
+    "%": remainder_decimal,
+}
+
+
+def arithmetic_type(
+    sign: str, left: SqlType, right: SqlType, literals: tuple[object, object] = (None, None)
+) -> SqlType | None:
+    """The type of `left sign right`; None where Spark refuses it.
+
+    `literals`: the values of operands that are integer literals; those count as the narrowest
+    decimal that holds them.
+    """
+    if sign in {"+", "-"} and (found := _moved(sign, left, right)) is not None:
+        return found[0]
+    if sign in {"*", "/"} and (left.is_interval or right.is_interval):
+        return _scaled_interval(sign, left, right)
+    if sign == "div":
+        return _integral_quotient(left, right)
+    if STRING in (left, right):
+        kind = string_as(left, right)
+        if kind is None or not kind.is_numeric:
+            return None
+        return DOUBLE if sign == "/" else kind
+    if not {left, right} <= {VOID} and not all(
+        kind.is_numeric or kind == VOID for kind in (left, right)
+    ):
+        return None
+    return _of_numbers(sign, left, right, literals)
+
+
+def _of_numbers(
+    sign: str, left: SqlType, right: SqlType, literals: tuple[object, object]
+) -> SqlType:
+    kind = common_type(left, right)
+    assert kind is not None
+    if kind == VOID:
+        return DOUBLE
+    if kind.is_decimal and VOID not in (left, right):
+        return _DECIMALS[sign](decimal_for(left, literals[0]), decimal_for(right, literals[1]))
+    if kind.is_decimal:
+        return _DECIMALS[sign](kind, kind)
+    return DOUBLE if sign == "/" else kind
+
+
+def _integral_quotient(left: SqlType, right: SqlType) -> SqlType | None:
+    kinds = {kind for kind in (left, right) if kind != VOID}
+    if all(kind.is_integral or kind.is_decimal for kind in kinds):
+        return BIGINT
+    if any(kind.is_interval for kind in kinds) and tightest(left, right):
+        return BIGINT
+    if STRING in kinds and string_as(left, right) == BIGINT:
+        return BIGINT
+    return None
+
+
+def _moved(sign: str, left: SqlType, right: SqlType) -> tuple[SqlType | None] | None:
+    """Dates, times and intervals; None where neither operand is one."""
+    if left.is_interval and right.is_interval:
+        return (tightest(left, right),)
+    if right.is_interval:
+        return (_shifted(left, right),)
+    if left.is_interval:
+        return (_shifted(right, left) if sign == "+" or right == VOID else None,)
+    if not (left.is_datetime or right.is_datetime):
+        return None
+    if sign == "+":
+        date, number = (left, right) if left == DATE else (right, left)
+        if date == DATE and number.name in {"INT", "SMALLINT", "TINYINT", "VOID"}:
+            return (DATE,)
+        return (TIMESTAMP if {left, right} == {TIMESTAMP, VOID} else None,)
+    return (_distance(left, right),)
+
+
+def _shifted(at: SqlType, by: SqlType) -> SqlType | None:
+    if at == DATE:
+        return DATE if by in {DAY, YEAR_MONTH} else TIMESTAMP
+    if at == TIMESTAMP or (at == STRING and by != YEAR_MONTH):
+        return at
+    return by if at == VOID else None
+
+
+def _distance(left: SqlType, right: SqlType) -> SqlType | None:
+    if left == TIMESTAMP or right == TIMESTAMP:
+        other = right if left == TIMESTAMP else left
+        return DAY_TIME if other.is_datetime or other in {STRING, VOID} else None
+    if right == DATE:
+        return DAY if left in {DATE, STRING, VOID} else None
+    if right.name in {"INT", "SMALLINT", "TINYINT", "VOID"}:
+        return DATE
+    return DAY if right == STRING else None
+
+
+def _scaled_interval(sign: str, left: SqlType, right: SqlType) -> SqlType | None:
+    span, number = (left, right) if left.is_interval else (right, left)
+    if number.is_interval or (sign == "/" and span is not left):
+        return None
+    if not (number.is_numeric or number in {STRING, VOID}):
+        return None
+    return YEAR_MONTH if span == YEAR_MONTH else DAY_TIME
+
+
+def negated_type(kind: SqlType) -> SqlType | None:
+    if kind in {STRING, VOID}:
+        return DOUBLE
+    return kind if kind.is_numeric or kind.is_interval else None

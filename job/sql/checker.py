@@ -1,0 +1,384 @@
+"""What type has an expression, and does Spark accept it? Answered without Spark.
+
+Follows the analysis of Spark 4.3 in ANSI mode: each node asks for the types of its operands and
+either has a type or is refused with what is wrong and what to write instead.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+
+from sqlglot import exp
+
+from job.sql.arguments import (
+    Argument,
+    ArgumentError,
+    accepted_type,
+    check_comparable,
+    check_literal,
+    field_type,
+    literal,
+    take,
+)
+from job.sql.arithmetic import arithmetic_type, negated_type
+from job.sql.constants import check_constant, check_pattern, interval_type
+from job.sql.ddl import parsed_type
+from job.sql.dialect import shown
+from job.sql.signatures import SIGNATURES
+from job.sql.types import (
+    BOOLEAN,
+    STRING,
+    VOID,
+    SqlType,
+    can_cast,
+    common_of,
+    struct_of,
+)
+
+_SIGNS: dict[type[exp.Expr], str] = {
+    exp.Add: "+",
+    exp.Sub: "-",
+    exp.Mul: "*",
+    exp.Div: "/",
+    exp.Mod: "%",
+    exp.IntDiv: "div",
+}
+_COMPARISONS = (exp.EQ, exp.NEQ, exp.LT, exp.LTE, exp.GT, exp.GTE, exp.NullSafeEQ, exp.NullSafeNEQ)
+_TRY_SIGNS = {
+    "try_add": "+", "try_subtract": "-", "try_multiply": "*", "try_divide": "/", "try_mod": "%",
+}  # fmt: skip
+_CONDITIONAL = {"coalesce", "nvl", "nanvl", "nullif", "if", "right"}
+"""What Spark does not compute while it plans: it may never be reached."""
+
+ALLOWED_FUNCTIONS = frozenset({*SIGNATURES, *_TRY_SIGNS, "if", "struct", "named_struct"})
+
+
+def type_of(tree: exp.Expr, columns: Mapping[str, SqlType]) -> SqlType:
+    """The type of an expression over `columns`, by their names in lower case.
+
+    `tree`: parsed by `calls_as_written`. Raises ValueError for what Spark refuses in its analysis,
+    and for constants that it cannot compute; the message says why and what to write instead.
+    """
+    return _Checker(columns).check(tree).type
+
+
+class _Checker:
+    def __init__(self, columns: Mapping[str, SqlType]) -> None:
+        self._columns = columns
+        self._known: dict[int, Argument] = {}
+        self._constant: dict[int, bool] = {}
+        self._by_node: dict[type[exp.Expr], Callable[..., SqlType]] = {
+            exp.Column: self._column,
+            exp.Dot: self._dot,
+            exp.Bracket: self._bracket,
+            exp.Paren: lambda node: self._of(node.this).type,
+            exp.Boolean: lambda _: BOOLEAN,
+            exp.Null: lambda _: VOID,
+            exp.Interval: interval_type,
+            exp.Cast: self._cast,
+            exp.TryCast: self._cast,
+            exp.And: self._connector,
+            exp.Or: self._connector,
+            exp.Not: self._not,
+            exp.Neg: self._negated,
+            exp.Is: self._is,
+            exp.Between: self._between,
+            exp.In: self._in,
+            exp.Like: self._like,
+            exp.RegexpLike: self._like,
+            exp.DPipe: self._concat,
+            exp.Case: self._case,
+            exp.If: self._if,
+            exp.Trim: self._trim,
+            exp.Anonymous: self._call,
+            **dict.fromkeys(_SIGNS, self._arithmetic),
+            **dict.fromkeys(_COMPARISONS, self._comparison),
+        }
+
+    def check(self, node: exp.Expr) -> Argument:
+        """As `_of`, and constants are computed as Spark does while it plans."""
+        argument = self._of(node)
+        self._check_constants(node)
+        return argument
+
+    def _of(self, node: exp.Expr) -> Argument:
+        known = self._known.get(id(node))
+        if known is None:
+            known = self._known[id(node)] = self._argument(node)
+        return known
+
+    def _argument(self, node: exp.Expr) -> Argument:
+        if isinstance(node, exp.Literal):
+            return replace(literal(node), is_computed=not self._is_conditional(node))
+        build = self._by_node.get(type(node))
+        if isinstance(node, exp.Kwarg):
+            raise ArgumentError(
+                f"names the argument {node.this.name}: write arguments in their order, unnamed"
+            )
+        if build is None:
+            raise ArgumentError(f"holds {shown(node)}, which a spec may not use")
+        kind = build(node)
+        constant = self._is_constant(node)
+        computed = constant and not self._is_conditional(node)
+        return Argument(kind, constant, node, self._value(node), computed)
+
+    def _is_conditional(self, node: exp.Expr) -> bool:
+        """Whether Spark may never reach `node`: it then computes nothing of it while it plans."""
+        parent = node.parent
+        while parent is not None:
+            if isinstance(parent, (exp.Case, exp.If)) or _is_conditional_call(parent):
+                return not self._is_constant(parent)
+            parent = parent.parent
+        return False
+
+    def _value(self, node: exp.Expr) -> object:
+        """Of a literal, also in parentheses or with a minus."""
+        if isinstance(node, exp.Paren):
+            return self._of(node.this).constant
+        if isinstance(node, exp.Neg) and isinstance(node.this, exp.Literal):
+            inner = self._of(node.this).constant
+            return -inner if isinstance(inner, int) else None
+        return None
+
+    def _is_constant(self, node: exp.Expr) -> bool:
+        known = self._constant.get(id(node))
+        if known is None:
+            known = not isinstance(node, exp.Column) and all(
+                self._is_constant(child) for child in node.iter_expressions()
+            )
+            self._constant[id(node)] = known
+        return known
+
+    def _check_constants(self, node: exp.Expr) -> None:
+        """Of the largest parts without a column; not where they may never be reached."""
+        if self._is_constant(node):
+            check_constant(node, self._of)
+            return
+        if isinstance(node, (exp.Case, exp.If)) or _is_conditional_call(node):
+            return
+        for child in node.iter_expressions():
+            if not isinstance(child, (exp.Identifier, exp.DataType, exp.Var)):
+                self._check_constants(child.this if isinstance(child, exp.Alias) else child)
+
+    def _column(self, node: exp.Column) -> SqlType:
+        first, *members = [part.name for part in node.parts]
+        kind = self._columns[first.lower()]
+        for member in members:
+            kind = field_type(kind, member, first)
+        return kind
+
+    def _dot(self, node: exp.Dot) -> SqlType:
+        if not isinstance(node.expression, exp.Identifier):
+            raise ArgumentError(f"{shown(node)} has a name before the function: leave it out")
+        return field_type(self._of(node.this).type, node.expression.name, shown(node.this))
+
+    def _bracket(self, node: exp.Bracket) -> SqlType:
+        collection = self._of(node.this)
+        if len(node.expressions) != 1:
+            raise ArgumentError(f"{shown(node)} must have one index")
+        index = self._of(node.expressions[0])
+        if collection.type.name == "MAP":
+            take(index, collection.type.inside("key"))
+            return collection.type.inside("value")
+        if collection.type.name == "ARRAY":
+            if not (index.type.is_integral or index.type == VOID):
+                raise ArgumentError(f"{index.text} is {index.type}, and an index is a whole number")
+            if isinstance(index.constant, int) and index.constant < 0:
+                raise ArgumentError(f"{shown(node)} fails: an index is 0 or more")
+            return collection.type.inside("element")
+        if collection.type.name == "STRUCT" and isinstance(index.constant, str):
+            return field_type(collection.type, index.constant, collection.text)
+        raise ArgumentError(
+            f"{collection.text} is {collection.type}: only an ARRAY or a MAP has an index"
+        )
+
+    def _cast(self, node: exp.Expr) -> SqlType:
+        argument = self._of(node.this)
+        target = parsed_type(node.args["to"])
+        if type(node) is exp.Cast and argument.type == STRING:  # date'...', which the parser reads
+            check_constant(node, self._of)
+        if not can_cast(argument.type, target):
+            raise ArgumentError(
+                f"{argument.text} is {argument.type}, which has no cast to {target}"
+            )
+        return target
+
+    def _boolean(self, node: exp.Expr, what: str) -> None:
+        argument = self._of(node)
+        if argument.type not in {BOOLEAN, VOID}:
+            raise ArgumentError(
+                f"{argument.text} is {argument.type}, and {what} is true or false: compare it, "
+                "e.g. with `=` or IS NOT NULL"
+            )
+
+    def _connector(self, node: exp.Expr) -> SqlType:
+        kinds = [self._of(node.this).type, self._of(node.expression).type]
+        if set(kinds) != {BOOLEAN, STRING}:  # a string beside a boolean is read as one
+            for part in (node.this, node.expression):
+                self._boolean(part, f"an operand of {type(node).__name__.upper()}")
+        for part in (node.this, node.expression):
+            check_literal(self._of(part), BOOLEAN)
+        return BOOLEAN
+
+    def _not(self, node: exp.Expr) -> SqlType:
+        check_literal(self._of(node.this), BOOLEAN)
+        if self._of(node.this).type != STRING:
+            self._boolean(node.this, "the operand of NOT")
+        return BOOLEAN
+
+    def _negated(self, node: exp.Expr) -> SqlType:
+        operand = self._of(node.this)
+        if isinstance(node.this, exp.Literal) and not node.this.is_string:
+            return literal(node.this, negative=True).type
+        kind = negated_type(operand.type)
+        if kind is None:
+            raise ArgumentError(f"{operand.text} is {operand.type}, and has no negative")
+        return kind
+
+    def _is(self, node: exp.Expr) -> SqlType:
+        argument = self._of(node.this)
+        if isinstance(node.expression, exp.Boolean):
+            if argument.type != STRING:
+                self._boolean(node.this, "the operand of IS TRUE")
+            check_literal(argument, BOOLEAN)
+        elif not isinstance(node.expression, exp.Null):
+            raise ArgumentError(f"holds {shown(node)}, which a spec may not use")
+        return BOOLEAN
+
+    def _comparison(self, node: exp.Expr) -> SqlType:
+        check_comparable(self._of(node.this), self._of(node.expression), "is compared with")
+        return BOOLEAN
+
+    def _between(self, node: exp.Expr) -> SqlType:
+        value = self._of(node.this)
+        for bound in ("low", "high"):
+            check_comparable(value, self._of(node.args[bound]), "is compared with")
+        return BOOLEAN
+
+    def _in(self, node: exp.Expr) -> SqlType:
+        arguments = [self._of(part) for part in (node.this, *node.expressions)]
+        if len(arguments) == 1:
+            raise ArgumentError(f"{shown(node)} has an empty list")
+        kind = self._merged(arguments, "in IN", ordered=True)
+        for argument in arguments:
+            check_literal(argument, kind)
+        return BOOLEAN
+
+    def _merged(
+        self, arguments: Sequence[Argument], where: str, *, ordered: bool = False
+    ) -> SqlType:
+        kind = common_of(argument.type for argument in arguments)
+        if kind is None:
+            listed = ", ".join(f"{argument.text} ({argument.type})" for argument in arguments)
+            raise ArgumentError(f"{listed} {where} have no type in common: cast them to one")
+        if ordered and not kind.is_orderable:
+            raise ArgumentError(f"{arguments[0].text} is {kind}, which Spark compares not")
+        return kind
+
+    def _like(self, node: exp.Expr) -> SqlType:
+        for part in (node.this, node.expression):
+            argument = self._of(part)
+            if accepted_type(argument.type, STRING) is None:
+                raise ArgumentError(f"{argument.text} is {argument.type}, and must be STRING")
+        check_pattern("rlike" if isinstance(node, exp.RegexpLike) else "like", node.expression)
+        return BOOLEAN
+
+    def _concat(self, node: exp.Expr) -> SqlType:
+        return SIGNATURES["concat"].result([self._of(node.this), self._of(node.expression)])
+
+    def _case(self, node: exp.Expr) -> SqlType:
+        for branch in node.args["ifs"]:
+            if node.this is not None:
+                check_comparable(self._of(node.this), self._of(branch.this), "is compared with")
+            else:
+                self._condition(branch.this, "a condition of CASE")
+        results = [self._of(branch.args["true"]) for branch in node.args["ifs"]]
+        if node.args.get("default") is not None:
+            results.append(self._of(node.args["default"]))
+        return self._merged(results, "in CASE")
+
+    def _condition(self, node: exp.Expr, what: str) -> None:
+        self._boolean(node, what)
+        if self._of(node).type == VOID:
+            raise ArgumentError(f"{shown(node)} is {what}, which is true or false: leave it out")
+
+    def _if(self, node: exp.Expr) -> SqlType:
+        if node.args.get("false") is None:
+            raise ArgumentError("if() takes 3 arguments")
+        self._boolean(node.this, "the condition of IF")
+        return self._merged([self._of(node.args["true"]), self._of(node.args["false"])], "in IF")
+
+    def _trim(self, node: exp.Expr) -> SqlType:
+        parts = [node.this, node.args.get("expression")]
+        arguments = [self._of(part) for part in parts if part is not None]
+        return SIGNATURES["trim"].result(arguments)
+
+    def _arithmetic(self, node: exp.Expr) -> SqlType:
+        return self._calculated(_SIGNS[type(node)], self._of(node.this), self._of(node.expression))
+
+    def _calculated(self, sign: str, left: Argument, right: Argument) -> SqlType:
+        kind = arithmetic_type(sign, left.type, right.type, (left.constant, right.constant))
+        if kind is None:
+            raise ArgumentError(
+                f"{left.text} ({left.type}) {sign} {right.text} ({right.type}) cannot be computed: "
+                "cast one to the type of the other"
+            )
+        for argument in (left, right):
+            if argument.type == STRING:
+                check_literal(argument, kind)
+        return kind
+
+    def _call(self, node: exp.Anonymous) -> SqlType:
+        name = node.name.lower()
+        if name in {"struct", "named_struct"}:
+            return self._struct(name, node)
+        arguments = [self._of(part) for part in node.expressions]
+        if name in _TRY_SIGNS:
+            _check_arity(name, len(arguments), 2, 2)
+            return self._calculated(_TRY_SIGNS[name], arguments[0], arguments[1])
+        signature = SIGNATURES.get(name)
+        if signature is None:
+            raise ArgumentError(f"{name}() is not one of the functions allowed in a spec")
+        _check_arity(name, len(arguments), signature.least, signature.most)
+        try:
+            kind = signature.result(arguments)
+        except ArgumentError as error:
+            raise ArgumentError(f"in {name}(), {error}") from None
+        check_pattern(name, *node.expressions[1:])
+        return kind
+
+    def _struct(self, name: str, node: exp.Anonymous) -> SqlType:
+        fields: list[tuple[str, SqlType]] = []
+        if name == "named_struct":
+            names, values = node.expressions[::2], node.expressions[1::2]
+            if len(names) != len(values) or not names:
+                raise ArgumentError("named_struct() takes names and values in turn")
+            for part, value in zip(names, values, strict=True):
+                if not (isinstance(part, exp.Literal) and part.is_string):
+                    raise ArgumentError(
+                        f"in named_struct(), {shown(part)} must be a name in quotes"
+                    )
+                fields.append((part.name, self._of(value).type))
+            return struct_of(fields)
+        for index, part in enumerate(node.expressions):
+            if isinstance(part, exp.Alias):
+                fields.append((part.alias, self._of(part.this).type))
+            else:
+                field = part.name if isinstance(part, (exp.Column, exp.Dot)) else f"col{index + 1}"
+                fields.append((field, self._of(part).type))
+        return struct_of(fields)
+
+
+def _is_conditional_call(node: exp.Expr) -> bool:
+    return isinstance(node, exp.Anonymous) and node.name.lower() in _CONDITIONAL
+
+
+def _check_arity(name: str, count: int, least: int, most: int | None) -> None:
+    if count < least or (most is not None and count > most):
+        wanted = (
+            f"{least}"
+            if least == most
+            else f"{least} or more"
+            if most is None
+            else (f"{least} to {most}")
+        )
+        raise ArgumentError(f"{name}() takes {wanted} arguments, and has {count}")

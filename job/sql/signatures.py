@@ -1,0 +1,350 @@
+"""The functions a spec may call: how many arguments of which types, and the type of the result.
+
+The one list of allowed functions. All are deterministic, and give the same on every machine: a
+batch that is run again has to give the same rows.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from job.sql.arguments import (
+    Accepted,
+    Argument,
+    ArgumentError,
+    Input,
+    check_comparable,
+    check_literal,
+    take,
+)
+from job.sql.types import (
+    BIGINT,
+    BINARY,
+    BOOLEAN,
+    DATE,
+    DAY_TIME,
+    DOUBLE,
+    FLOAT,
+    INT,
+    SMALLINT,
+    STRING,
+    TIMESTAMP,
+    TINYINT,
+    VOID,
+    YEAR_MONTH,
+    SqlType,
+    array_of,
+    bounded_decimal,
+    can_cast,
+    common_of,
+    common_type,
+    decimal_type,
+)
+
+
+@dataclass(frozen=True)
+class Signature:
+    least: int
+    most: int | None
+    """None: any number of arguments."""
+    result: Callable[[Sequence[Argument]], SqlType]
+    can_fail: bool = False
+    """Whether values of the right types can still make the query fail."""
+
+
+def _plain(
+    *inputs: Accepted,
+    gives: SqlType,
+    least: int | None = None,
+    casts: bool = True,
+    can_fail: bool = False,
+) -> Signature:
+    """A function of these inputs, of which those behind the first `least` may be left out."""
+
+    def result(arguments: Sequence[Argument]) -> SqlType:
+        for argument, accepted in zip(arguments, inputs, strict=False):
+            take(argument, accepted, casts=casts)
+        return gives
+
+    count = len(inputs) if least is None else least
+    return Signature(count, len(inputs), result, can_fail)
+
+
+def _merging(*, strings: bool, least: int, ordered: bool = False) -> Signature:
+    """Of arguments of one type: coalesce, greatest."""
+
+    def result(arguments: Sequence[Argument]) -> SqlType:
+        kind = common_of((argument.type for argument in arguments), strings=strings)
+        if kind is None:
+            raise ArgumentError(f"{_listed(arguments)} have no type in common: cast them to one")
+        if ordered and not kind.is_orderable:
+            raise ArgumentError(f"{arguments[0].text} is {kind}, which has no order")
+        return kind
+
+    return Signature(least, None, result, can_fail=True)
+
+
+def _listed(arguments: Sequence[Argument]) -> str:
+    return ", ".join(f"{argument.text} ({argument.type})" for argument in arguments)
+
+
+def _abs(arguments: Sequence[Argument]) -> SqlType:
+    if arguments[0].type == STRING:
+        return DOUBLE
+    return take(arguments[0], ("NUMERIC", DAY_TIME, YEAR_MONTH), casts=False)
+
+
+def _ceil(arguments: Sequence[Argument]) -> SqlType:
+    if len(arguments) == 2:
+        return _round(arguments, accepted="DECIMAL")
+    kind = take(arguments[0], (DOUBLE, "DECIMAL", BIGINT))
+    if not kind.is_decimal:
+        return BIGINT
+    return bounded_decimal(kind.precision - kind.scale + 1, 0) if kind.scale else kind
+
+
+def _round(arguments: Sequence[Argument], accepted: Accepted = "NUMERIC") -> SqlType:
+    kind = take(arguments[0], accepted)
+    if len(arguments) == 1:
+        digits: object = 0
+    else:
+        take(arguments[1], INT)
+        _constant(arguments[1], "the digits to keep")
+        if accepted == "DECIMAL" and not arguments[1].type.is_integral:
+            raise ArgumentError(f"{arguments[1].text} must be a whole number")
+        digits = arguments[1].constant
+    if not kind.is_decimal or not isinstance(digits, int):
+        return kind
+    whole = kind.precision - kind.scale + 1
+    if digits < 0:
+        return decimal_type(min(max(whole, -digits + 1), 38), 0)
+    scale = min(kind.scale, digits)
+    return decimal_type(min(whole + scale, 38), scale)
+
+
+def _constant(argument: Argument, what: str) -> None:
+    if not argument.is_constant or argument.type == VOID:
+        raise ArgumentError(f"{argument.text} must be a constant: {what}")
+
+
+def _nullif(arguments: Sequence[Argument]) -> SqlType:
+    check_comparable(arguments[0], arguments[1], "is compared with")
+    return arguments[0].type
+
+
+def _nanvl(arguments: Sequence[Argument]) -> SqlType:
+    kinds = [take(argument, (DOUBLE, FLOAT)) for argument in arguments]
+    return FLOAT if kinds == [FLOAT, FLOAT] else DOUBLE
+
+
+def _concat(arguments: Sequence[Argument]) -> SqlType:
+    kinds = [argument.type for argument in arguments]
+    if kinds and all(kind.name == "ARRAY" for kind in kinds):
+        return _merging(strings=True, least=0).result(arguments)
+    if kinds and all(kind == BINARY for kind in kinds):
+        return BINARY
+    for argument in arguments:
+        take(argument, STRING)
+    return STRING
+
+
+def _concat_ws(arguments: Sequence[Argument]) -> SqlType:
+    take(arguments[0], STRING)
+    for argument in arguments[1:]:
+        take(argument, (array_of(STRING), STRING))
+    return STRING
+
+
+def _text_or_bytes(*others: Accepted, least: int | None = None) -> Signature:
+    """Of a string or bytes, giving the same."""
+
+    def result(arguments: Sequence[Argument]) -> SqlType:
+        kind = take(arguments[0], (STRING, BINARY))
+        for argument, accepted in zip(arguments[1:], others, strict=False):
+            take(argument, accepted)
+        return kind
+
+    count = 1 + len(others)
+    return Signature(count if least is None else least, count, result)
+
+
+def _pad(arguments: Sequence[Argument]) -> SqlType:
+    take(arguments[1], INT)
+    texts = [arguments[0], *arguments[2:]]
+    if all(argument.type == BINARY for argument in texts):
+        return BINARY
+    for argument in texts:
+        take(argument, STRING)
+    return STRING
+
+
+def _part_of(arguments: Sequence[Argument]) -> SqlType:
+    """startswith, endswith, contains."""
+    if not all(argument.type == BINARY for argument in arguments):
+        for argument in arguments:
+            take(argument, STRING)
+    return BOOLEAN
+
+
+def _reverse(arguments: Sequence[Argument]) -> SqlType:
+    return take(arguments[0], (STRING, "ARRAY"))
+
+
+def _hash(kind: SqlType) -> Signature:
+    def result(arguments: Sequence[Argument]) -> SqlType:
+        for argument in arguments:
+            if argument.type.holds("MAP"):
+                raise ArgumentError(f"{argument.text} is {argument.type}, and a MAP has no hash")
+        return kind
+
+    return Signature(1, None, result)
+
+
+def _date_add(arguments: Sequence[Argument]) -> SqlType:
+    take(arguments[0], DATE)
+    days = arguments[1]
+    if days.type == STRING:
+        check_literal(days, INT)
+    else:
+        take(days, (INT, SMALLINT, TINYINT), casts=False)
+    return DATE
+
+
+def _date_sub(arguments: Sequence[Argument]) -> SqlType:
+    """Spark is given date_add of the negative days, which are no string."""
+    if arguments[1].type == STRING:
+        raise ArgumentError(
+            f"{arguments[1].text} is STRING: write cast({arguments[1].text} as int)"
+        )
+    return _date_add(arguments)
+
+
+def _regexp_replace(arguments: Sequence[Argument]) -> SqlType:
+    for argument, accepted in zip(arguments, (STRING, STRING, STRING, INT), strict=False):
+        take(argument, accepted)
+    for position in arguments[3:]:
+        _constant(position, "where to begin")
+    return STRING
+
+
+def _cast_to(argument: Argument, target: SqlType) -> SqlType:
+    """Without a format, Spark is given a cast."""
+    if not can_cast(argument.type, target):
+        raise ArgumentError(f"{argument.text} is {argument.type}, which has no cast to {target}")
+    return target
+
+
+def _to_date(arguments: Sequence[Argument]) -> SqlType:
+    if len(arguments) == 1:
+        return _cast_to(arguments[0], DATE)
+    take(arguments[0], _TIME)
+    take(arguments[1], STRING)
+    return DATE
+
+
+def _to_timestamp(arguments: Sequence[Argument]) -> SqlType:
+    if len(arguments) == 1:
+        return _cast_to(arguments[0], TIMESTAMP)
+    if arguments[0].type.is_numeric:
+        raise ArgumentError(f"{arguments[0].text} is {arguments[0].type}, which has no format")
+    take(arguments[0], _TIME)
+    take(arguments[1], STRING)
+    return TIMESTAMP
+
+
+def _element_at(arguments: Sequence[Argument]) -> SqlType:
+    collection, index = arguments
+    if collection.type.name == "ARRAY":
+        take(index, INT)
+        if index.type not in {INT, SMALLINT, TINYINT}:
+            raise ArgumentError(f"{index.text} is {index.type}, and must be INT")
+        return collection.type.inside("element")
+    if collection.type.name == "MAP":
+        key = collection.type.inside("key")
+        kind = common_type(key, index.type, strings=False)
+        if kind is None or not kind.is_orderable:
+            raise ArgumentError(f"{index.text} is {index.type}, and the keys are {key}")
+        return collection.type.inside("value")
+    raise ArgumentError(f"{collection.text} is {collection.type}, and must be an ARRAY or a MAP")
+
+
+def _array_contains(arguments: Sequence[Argument]) -> SqlType:
+    array, value = arguments
+    if array.type.name != "ARRAY":
+        raise ArgumentError(f"{array.text} is {array.type}, and must be an ARRAY")
+    kind = common_type(array.type.inside("element"), value.type, strings=False)
+    if kind is None or value.type == VOID or not kind.is_orderable:
+        raise ArgumentError(
+            f"{value.text} is {value.type}, and the elements are {array.type.inside('element')}"
+        )
+    return BOOLEAN
+
+
+_TIME: tuple[Input, ...] = (STRING, DATE, TIMESTAMP)
+
+SIGNATURES: dict[str, Signature] = {
+    "abs": Signature(1, 1, _abs, can_fail=True),
+    "ceil": Signature(1, 2, _ceil, can_fail=True),
+    "floor": Signature(1, 2, _ceil, can_fail=True),
+    "round": Signature(1, 2, _round, can_fail=True),
+    "sqrt": _plain(DOUBLE, gives=DOUBLE),
+    "power": _plain(DOUBLE, DOUBLE, gives=DOUBLE),
+    "sign": _plain((DOUBLE, YEAR_MONTH, DAY_TIME), gives=DOUBLE),
+    "greatest": _merging(strings=False, least=2, ordered=True),
+    "least": _merging(strings=False, least=2, ordered=True),
+    "coalesce": _merging(strings=True, least=1),
+    "nvl": Signature(2, 2, _merging(strings=True, least=2).result, can_fail=True),
+    "nullif": Signature(2, 2, _nullif, can_fail=True),
+    "nanvl": Signature(2, 2, _nanvl),
+    "isnan": _plain((DOUBLE, FLOAT), gives=BOOLEAN),
+    "lower": _plain(STRING, gives=STRING),
+    "upper": _plain(STRING, gives=STRING),
+    "trim": _plain(STRING, STRING, gives=STRING, least=1),
+    "ltrim": _plain(STRING, STRING, gives=STRING, least=1),
+    "rtrim": _plain(STRING, STRING, gives=STRING, least=1),
+    "length": _plain((STRING, BINARY), gives=INT),
+    "concat": Signature(1, None, _concat),
+    "concat_ws": Signature(1, None, _concat_ws),
+    "substring": _text_or_bytes(INT, INT, least=2),
+    "substr": _text_or_bytes(INT, INT, least=2),
+    "replace": _plain(STRING, STRING, STRING, gives=STRING, least=2),
+    "split": _plain(STRING, STRING, INT, gives=array_of(STRING), least=2, can_fail=True),
+    "left": _text_or_bytes(INT),
+    "right": _plain(STRING, INT, gives=STRING),
+    "lpad": Signature(2, 3, _pad),
+    "rpad": Signature(2, 3, _pad),
+    "reverse": Signature(1, 1, _reverse),
+    "startswith": Signature(2, 2, _part_of),
+    "endswith": Signature(2, 2, _part_of),
+    "contains": Signature(2, 2, _part_of),
+    "instr": _plain(STRING, STRING, gives=INT),
+    "regexp_extract": _plain(STRING, STRING, INT, gives=STRING, least=2, can_fail=True),
+    "regexp_replace": Signature(3, 4, _regexp_replace, can_fail=True),
+    "md5": _plain(BINARY, gives=STRING),
+    "sha2": _plain(BINARY, INT, gives=STRING),
+    "crc32": _plain(BINARY, gives=BIGINT),
+    "hash": _hash(INT),
+    "xxhash64": _hash(BIGINT),
+    "hex": _plain((BIGINT, BINARY, STRING), gives=STRING),
+    "base64": _plain(BINARY, gives=STRING),
+    **dict.fromkeys(("year", "month", "day", "dayofweek"), _plain(DATE, gives=INT)),
+    **dict.fromkeys(("hour", "minute", "second"), _plain(TIMESTAMP, gives=INT)),
+    "date_trunc": _plain(STRING, TIMESTAMP, gives=TIMESTAMP),
+    "date_format": _plain(TIMESTAMP, STRING, gives=STRING, can_fail=True),
+    "date_add": Signature(2, 2, _date_add),
+    "date_sub": Signature(2, 2, _date_sub),
+    "datediff": _plain(DATE, DATE, gives=INT),
+    "to_date": Signature(1, 2, _to_date, can_fail=True),
+    "to_timestamp": Signature(1, 2, _to_timestamp, can_fail=True),
+    "unix_millis": _plain(TIMESTAMP, gives=BIGINT, casts=False),
+    "unix_seconds": _plain(TIMESTAMP, gives=BIGINT, casts=False),
+    "timestamp_millis": _plain("INTEGRAL", gives=TIMESTAMP, casts=False, can_fail=True),
+    "timestamp_seconds": _plain("NUMERIC", gives=TIMESTAMP, casts=False, can_fail=True),
+    "element_at": Signature(2, 2, _element_at, can_fail=True),
+    "try_element_at": Signature(2, 2, _element_at),
+    "try_to_date": _plain(_TIME, STRING, gives=DATE, least=1),
+    "try_to_timestamp": Signature(1, 2, _to_timestamp),
+    "size": _plain(("ARRAY", "MAP"), gives=INT),
+    "array_contains": Signature(2, 2, _array_contains),
+    "get_json_object": _plain(STRING, STRING, gives=STRING, casts=False),
+}
+"""By name in lower case. IF, STRUCT, NAMED_STRUCT and TRY_ADD and the like: see checker.py."""
