@@ -21,7 +21,7 @@ run: ready ## run the demo until Ctrl-C; SECONDS=60 ends and checks it by itself
 	@$(PYTHON_HERE) -m deploy.local.demo $(if $(SECONDS),--seconds $(SECONDS))
 
 # A worker takes a whole file: its tests share one Spark session, broker or browser.
-PYTEST := .venv/bin/pytest --numprocesses logical --maxprocesses 4 --dist loadfile \
+PYTEST := .venv/bin/pytest --numprocesses $(or $(WORKERS),logical) --maxprocesses 4 --dist loadfile \
 	--no-loadscope-reorder --durations 20
 
 test: ready ## run every test this machine can run; T=PATH and K=EXPRESSION select tests

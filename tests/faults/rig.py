@@ -33,7 +33,7 @@ from tests.faults.oracle import (
 )
 from tests.faults.output_reader import OutputReader
 from tests.faults.proxy import Proxy
-from tests.integration.jobs import START_SECONDS
+from tests.integration.jobs import BROKER_OPTIONS, START_SECONDS
 from tests.integration.topics import READ_SECONDS, Sent
 from tests.polling import wait_until
 
@@ -359,6 +359,7 @@ def proxied_kafka(folder: Path, **settings: Any) -> Iterator[tuple[EmbeddedKafka
     broker = EmbeddedKafka(
         folder,
         port=port,
+        jvm_options=BROKER_OPTIONS,
         listeners={"PROXIED": "PLAINTEXT"},
         settings={
             "advertised.listeners": listeners,
