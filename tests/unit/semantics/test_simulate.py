@@ -303,8 +303,6 @@ def test_a_nested_value_is_written_as_json():
 @pytest.mark.parametrize(
     ("changes", "name"),
     [
-        ({"left__schema": "k INT, t TIMESTAMP, m MAP<INT, INT>"}, "the left side's column m"),
-        ({"left__key": ["m"], "right__key": ["m"]}, "the key .*m.*, a MAP"),
         ({"left__filter": "record_headers['a'] = 'b'"}, r"left\.record_headers"),
     ],
 )
