@@ -62,10 +62,7 @@ def wrap_the_worker() -> None:
 
     if COMMIT_SECONDS is not None:
         producers.COMMIT_SECONDS = float(COMMIT_SECONDS)
-    if TRANSACTION_SECONDS is not None:
-        # No record may be waited for longer than the transaction lasts.
-        timeout_ms = int(TRANSACTION_SECONDS) * 1000
-        producers.SETTINGS = {**producers.SETTINGS, "message.timeout.ms": timeout_ms}
+    shorten_message_timeout()
     perform = Attempt.perform
 
     def performed(self: Any, step: Step) -> Any:
@@ -87,6 +84,15 @@ def wrap_the_worker() -> None:
     Attempt.perform = performed  # type: ignore[method-assign]
 
 
+def shorten_message_timeout() -> None:
+    """A producer refuses a message timeout longer than that of its transactions."""
+    from job.delivery import producers
+
+    if TRANSACTION_SECONDS is not None:
+        timeout_ms = int(TRANSACTION_SECONDS) * 1000
+        producers.SETTINGS = {**producers.SETTINGS, "message.timeout.ms": timeout_ms}
+
+
 def cut_short(rows: Iterator[Any], flush: Callable[[], Any]) -> Iterator[Any]:
     for batch in rows:
         yield batch.slice(0, batch.num_rows // 2)
@@ -99,6 +105,7 @@ def wrap_the_driver() -> None:
     from job.plan import tuning
     from job.query.account import Account
 
+    shorten_message_timeout()
     if TRANSACTION_SECONDS is not None:
         tuning.TRANSACTION_TIMEOUT_SECONDS = int(TRANSACTION_SECONDS)
     if MAINTENANCE_SECONDS is not None:
