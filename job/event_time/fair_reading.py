@@ -45,6 +45,10 @@ class Reading:
     records_max: int | None
     """Of each side. None: Spark's own limit alone counts."""
 
+    @property
+    def is_limited(self) -> bool:
+        return self.records_max is not None or any(self.held.values())
+
     def ends(
         self, side: Side, starts: Mapping[int, int], latest: Mapping[int, int]
     ) -> dict[int, int] | None:
