@@ -24,7 +24,7 @@ from bench.processes import tree_usage
 from bench.report import machine, printed
 from deploy.local.java import java_home
 from job.dataflow import dataflow
-from job.join_spec.expressions import Side
+from job.join_spec.expressions import SIDES, Side
 from job.join_spec.model import spec_from_yaml
 from job.plan.model import JoinPlan
 from job.plan.planner import join_plan
@@ -32,6 +32,8 @@ from job.plan.tuning import CONF
 
 _WARM_UP_ROUNDS = 2
 _CAMPAIGNS = 1_000
+# Of the topics: the job observes the newest event time of each.
+_PARTITIONS = 4
 
 _COLUMNS = {"ad_id": "left.ad_id", "cost": "left.cost", "user": "right.user"}
 _CAST_COLUMNS = {**_COLUMNS, "number": "cast(left.campaign AS INT)"}
@@ -83,7 +85,8 @@ def _plan(columns: dict[str, str], *, filters: bool = False, keys: bool = False)
         "checkpoint": "/checkpoint",
         "on_bad_record": "drop",
     }
-    return join_plan(spec_from_yaml(yaml.safe_dump(document), {}), state_partitions=1)
+    plan = join_plan(spec_from_yaml(yaml.safe_dump(document), {}), state_partitions=1)
+    return plan.reading(dict.fromkeys(SIDES, _PARTITIONS))
 
 
 def main() -> int:
@@ -131,7 +134,7 @@ def _records(spark: SparkSession, event_time: str, count: int) -> DataFrame:
     records = spark.range(count, numPartitions=1).selectExpr(
         "cast(null AS BINARY) AS key",
         f"cast({value} AS BINARY) AS value",
-        "0 AS partition",
+        f"cast(id % {_PARTITIONS} AS INT) AS partition",
         "id AS offset",
         f"timestamp_millis({FIRST_EVENT_MS}) AS timestamp",
     )
