@@ -91,7 +91,7 @@ def test_first_batch_is_small_and_its_true_ends_are_kept(world: World) -> None:
 
     assert {"left": {0: 9_000}} == world.asked_for
     assert {"left", "right"} == world.limited
-    assert {0: 10_000} == world.times._limit("left", {0: 2_000}, {0: 20_000})
+    assert {0: 26_000} == world.times._limit("left", {0: 2_000}, {0: 90_000})
 
 
 def test_reading_is_no_longer_limited_once_nothing_is_left_to_read(world: World) -> None:
