@@ -55,7 +55,7 @@ differential: ready ## compare N random joins with the plain-Python model
 fuzz: ready ## plan N specs that are mutated at random; SEED=… repeats them
 	@$(PYTHON_HERE) -m tests.unit.spec_fuzzer $(or $(N),20000) $(SEED)
 
-spec-differential: ready ## compare what validate and Spark accept, on N random SQL expressions
+spec-differential: ready ## compare what validate and Spark accept, on N random SQL expressions and schemas, N/10 specs
 	@$(PYTHON_HERE) -m tests.semantics.spec_differential $(N)
 
 soak: ready ## break a join at random and check it; MINUTES=20, SEED=… repeats a schedule

@@ -14,7 +14,14 @@ from job.evaluation.like import like
 from job.evaluation.sql_arithmetic import ARITHMETIC, negated
 from job.evaluation.sql_cast import cast
 from job.evaluation.sql_functions import BUILDERS, BUILDERS_BY_NAME
-from job.evaluation.sql_literals import constant, interval_literal, literal, number, typed_literal
+from job.evaluation.sql_literals import (
+    constant,
+    interval_literal,
+    literal,
+    number,
+    typed_literal,
+    with_suffix,
+)
 from job.evaluation.sql_nested import compare, element, field, struct
 from job.evaluation.sql_types import (
     BOOLEAN,
@@ -143,6 +150,9 @@ class _Compiler:
         )
 
     def _cast(self, node: exp.Expr) -> Compiled:
+        found = with_suffix(node)
+        if found is not None:
+            return found
         target = parse_type(node.args["to"].sql(dialect="spark"))
         literal = node.this
         if type(node) is exp.Cast and isinstance(literal, exp.Literal) and literal.is_string:
@@ -200,7 +210,7 @@ class _Compiler:
     def _negated(self, node: exp.Expr) -> Compiled:
         if isinstance(node.this, exp.Literal) and not node.this.is_string:
             return number(f"-{node.this.name}")
-        return negated(self.compile(node.this))
+        return with_suffix(node) or negated(self.compile(node.this))
 
     def _pair(self, left: exp.Expr, right: exp.Expr) -> tuple[Compiled, Compiled]:
         """Both operands, cast to the type in which they are compared."""

@@ -21,6 +21,7 @@ from job.evaluation.sql_types import (
     SqlType,
     Value,
     decimal_type,
+    parse_type,
 )
 from job.evaluation.time_text import date_of, timestamp_of
 
@@ -28,6 +29,33 @@ from job.evaluation.time_text import date_of, timestamp_of
 def constant(kind: SqlType, value: Value) -> Compiled:
     literal = value if kind.is_integral else None
     return Compiled(kind, lambda _: value, literal)
+
+
+SUFFIX = "suffix"
+"""Under this name the type of `2L` keeps its suffix; sqlglot reads CAST(2 AS BIGINT), which is no
+literal in decimal arithmetic."""
+
+
+def integer_with_suffix(node: exp.Expr) -> int | None:
+    """The value of `2L`, `2S` or `2Y`, and of `-2L`; None for anything else."""
+    if isinstance(node, exp.Neg):
+        value = integer_with_suffix(node.this)
+        return None if value is None else -value
+    if isinstance(node, exp.Cast) and node.args["to"].meta_get(SUFFIX) and node.this.name.isdigit():
+        return int(node.this.name)
+    return None
+
+
+def with_suffix(node: exp.Expr) -> Compiled | None:
+    """The literal `2L` or `-2L`; None for anything else, and where it does not fit its type."""
+    value = integer_with_suffix(node)
+    if value is None:
+        return None
+    cast = node.find(exp.Cast)
+    assert cast is not None
+    kind = parse_type(cast.args["to"].sql(dialect="spark"))
+    low, high = INT_RANGES[kind.name]
+    return constant(kind, value) if low <= value <= high else None
 
 
 def literal(node: exp.Expr) -> Compiled:

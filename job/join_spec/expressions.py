@@ -31,7 +31,7 @@ SIDES: tuple[Side, Side] = ("left", "right")
 
 _DEPTH_MAX = 100
 _DEPTH_OF_TYPES_MAX = 6
-_READ_TWICE = {"struct", "decimal", "char", "varchar", "array", "map"}
+_READ_TWICE = {"struct", "decimal", "dec", "numeric", "char", "varchar", "array", "map"}
 """What may be a type or a call: the parser tries both."""
 
 _SYNTAX: tuple[type[exp.Expr], ...] = (
@@ -53,6 +53,8 @@ _KEYWORDS |= {
     "cast",
     "try_cast",
     "decimal",
+    "dec",
+    "numeric",
     "char",
     "varchar",
     "interval",

@@ -11,6 +11,7 @@ from job.errors import Problem, SpecError
 from job.sql.ddl import parsed_type, type_from
 from job.sql.dialect import SpecSql
 from job.sql.literals import canonical
+from job.sql.type_grammar import check_columns
 from job.sql.types import INTERVALS, STRING
 
 _NO_DDL = "is not Spark DDL, e.g. `id BIGINT, at TIMESTAMP`"
@@ -64,17 +65,26 @@ def _definitions(ddl: str, field: str) -> list[exp.Expression]:
         text = canonical(ddl)
         if max(text.count("<"), text.count("(")) > _DEEPEST and _depth(text) > _DEEPEST:
             raise _refused(field, ddl, f"has types nested more than {_DEEPEST} deep")
-        tree = sqlglot.parse_one(f"CREATE TABLE t ({text})", dialect=SpecSql)
-    except SqlglotError as error:
-        raise _refused(field, ddl, _NO_DDL) from error
+        quoted = check_columns(text)
+        tree = _table(text) or _table(quoted)
     except ValueError as error:
         raise _refused(field, ddl, str(error)) from error
+    if tree is None:
+        raise _refused(field, ddl, _NO_DDL)
+    return tree
+
+
+def _table(text: str) -> list[exp.Expression] | None:
+    """The columns as sqlglot reads them; None where it takes one for something else: it reads
+    `like INT` as a word of SQL where the name is not in backquotes."""
+    try:
+        tree = sqlglot.parse_one(f"CREATE TABLE t ({text})", dialect=SpecSql)
+    except SqlglotError:
+        return None
     table = tree.this if isinstance(tree, exp.Create) else None
     definitions = table.expressions if isinstance(table, exp.Schema) else []
     if not definitions or not all(isinstance(each, exp.ColumnDef) for each in definitions):
-        raise _refused(field, ddl, _NO_DDL)
-    if any(value for name, value in tree.args.items() if name not in {"this", "kind"}):
-        raise _refused(field, ddl, "has text behind the columns: write nothing but columns")
+        return None
     return list(definitions)
 
 

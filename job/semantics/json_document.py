@@ -5,12 +5,14 @@ document: numbers, names and nesting beyond its StreamReadConstraints among it.
 """
 
 import json
+import math
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TypeAlias
 
+from job.evaluation.java_numbers import double_text
 from job.join_spec.record_rules import BRACES_MEET, JSON_WHITESPACE
 
 NUMBER_DIGITS_MAX = 1_000
@@ -74,15 +76,29 @@ def has_a_name_twice(value: Json) -> bool:
     return False
 
 
-def compact_text(value: Json) -> str:
-    """`value` as JSON without blanks, numbers as written."""
+def compact_text(value: Json, number_text: Callable[[Number], str] = str) -> str:
+    """`value` as JSON without blanks, numbers as written, or as `number_text` writes them."""
     if isinstance(value, Members):
-        return "{" + ",".join(f"{string_text(n)}:{compact_text(v)}" for n, v in value) + "}"
+        members = (f"{string_text(name)}:{compact_text(v, number_text)}" for name, v in value)
+        return "{" + ",".join(members) + "}"
     if isinstance(value, list):
-        return "[" + ",".join(compact_text(element) for element in value) + "]"
-    if isinstance(value, str):
-        return str(value) if isinstance(value, Number) else string_text(value)
-    return json.dumps(value)
+        return "[" + ",".join(compact_text(element, number_text) for element in value) + "]"
+    if isinstance(value, Number):
+        return number_text(value)
+    return string_text(value) if isinstance(value, str) else json.dumps(value)
+
+
+def copied_number(number: Number) -> str:
+    """As Jackson copies it into the text of an object or a list: as an integer or a double."""
+    if not set(number) & set(".eE"):
+        return written_number(number)
+    text = double_text(float(number))
+    return f'"{text}"' if math.isinf(float(number)) else text
+
+
+def written_number(number: Number) -> str:
+    """As it was written; but Jackson's integers have no negative zero."""
+    return "0" if number == "-0" else str(number)
 
 
 def string_text(text: str) -> str:

@@ -14,8 +14,10 @@ from job.semantics.json_document import (
     Members,
     Number,
     compact_text,
+    copied_number,
     room_for,
     without_lone_surrogates,
+    written_number,
 )
 
 Read = Callable[[Json], Value]
@@ -102,8 +104,7 @@ def _integer(raw: Json, kind: SqlType) -> Value:
 def _number(raw: Json) -> str:
     if not isinstance(raw, Number):
         raise MismatchError
-    # Jackson reads a whole number as an integer, which has no negative zero.
-    return "0" if raw == "-0" else raw
+    return written_number(raw)
 
 
 _BIG_DECIMAL_EXPONENT_MAX = 2**31 - 1
@@ -124,11 +125,13 @@ def _decimal(raw: Json, kind: SqlType) -> Value:
 
 
 def text_of(raw: Json) -> str:
-    """As a STRING column reads it: a string; of all else its JSON."""
+    """As a STRING column reads it: a string, a number as written; of all else its JSON."""
+    if isinstance(raw, Number):
+        return written_number(raw)
     if isinstance(raw, str):
         return without_lone_surrogates(raw)
     with room_for(DEPTH_MAX):
-        return compact_text(raw)
+        return compact_text(raw, copied_number)
 
 
 _BASE64_CHAR = "[A-Za-z0-9+/]"

@@ -9,6 +9,7 @@ from dataclasses import replace
 
 from sqlglot import exp
 
+from job.evaluation.sql_literals import integer_with_suffix
 from job.sql.arguments import (
     Argument,
     ArgumentError,
@@ -20,7 +21,7 @@ from job.sql.arguments import (
     take,
 )
 from job.sql.arithmetic import arithmetic_type, negated_type
-from job.sql.constants import check_constant, check_pattern, interval_type
+from job.sql.constants import check_constant, check_pattern, interval_type, simplified
 from job.sql.ddl import parsed_type
 from job.sql.dialect import shown
 from job.sql.signatures import SIGNATURES
@@ -48,6 +49,8 @@ _TRY_SIGNS = {
 }  # fmt: skip
 _CONDITIONAL = {"coalesce", "nvl", "nanvl", "nullif", "if", "right"}
 """What Spark does not compute while it plans: it may never be reached."""
+
+_IGNORING = {"hour", "minute", "second"}
 
 ALLOWED_FUNCTIONS = frozenset({*SIGNATURES, *_TRY_SIGNS, "if", "struct", "named_struct"})
 
@@ -97,7 +100,9 @@ class _Checker:
     def check(self, node: exp.Expr) -> Argument:
         """As `_of`, and constants are computed as Spark does while it plans."""
         argument = self._of(node)
-        self._check_constants(node)
+        simple = simplified(node)
+        self._of(simple)
+        self._check_constants(simple)
         return argument
 
     def _of(self, node: exp.Expr) -> Argument:
@@ -137,7 +142,7 @@ class _Checker:
         if isinstance(node, exp.Neg) and isinstance(node.this, exp.Literal):
             inner = self._of(node.this).constant
             return -inner if isinstance(inner, int) else None
-        return None
+        return integer_with_suffix(node)
 
     def _is_constant(self, node: exp.Expr) -> bool:
         known = self._constant.get(id(node))
@@ -381,4 +386,5 @@ def _check_arity(name: str, count: int, least: int, most: int | None) -> None:
             if most is None
             else (f"{least} to {most}")
         )
-        raise ArgumentError(f"{name}() takes {wanted} arguments, and has {count}")
+        ignored = ": Spark ignores the others" if name in _IGNORING and count > least else ""
+        raise ArgumentError(f"{name}() takes {wanted} arguments, and has {count}{ignored}")

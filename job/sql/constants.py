@@ -45,6 +45,37 @@ def check_constant(node: exp.Expr, argument_of: Callable[[exp.Expr], Argument]) 
             ) from None
 
 
+def simplified(tree: exp.Expr) -> exp.Expr:
+    """With TRUE for `x OR TRUE` and FALSE for `x AND FALSE`: Spark computes constants after it has
+    written them so."""
+    if not any(isinstance(node, exp.Boolean) for node in tree.walk()):
+        return tree
+    return tree.transform(_without_columns)
+
+
+def _without_columns(node: exp.Expr) -> exp.Expr:
+    value = _truth(node) if isinstance(node, (exp.And, exp.Or)) else None
+    return node if value is None else exp.Boolean(this=value)
+
+
+def _truth(node: exp.Expr) -> bool | None:
+    """None: it depends on a row."""
+    if isinstance(node, exp.Paren):
+        return _truth(node.this)
+    if isinstance(node, exp.Boolean):
+        return bool(node.this)
+    if isinstance(node, exp.Not):
+        value = _truth(node.this)
+        return None if value is None else not value
+    if not isinstance(node, (exp.And, exp.Or)):
+        return None
+    values = [_truth(node.this), _truth(node.expression)]
+    absorbing = isinstance(node, exp.Or)
+    if absorbing in values:
+        return absorbing
+    return None if None in values else not absorbing
+
+
 def _can_fail(node: exp.Expr, argument_of: Callable[[exp.Expr], Argument]) -> bool:
     if any(isinstance(child, exp.Null) for child in node.iter_expressions()):
         return False

@@ -6,7 +6,8 @@ import sqlglot
 from sqlglot import exp
 from sqlglot.errors import SqlglotError
 
-from job.sql.dialect import SpecSql
+from job.sql.dialect import WRITTEN, SpecSql
+from job.sql.type_grammar import check_type
 from job.sql.types import (
     DAY,
     DAY_TIME,
@@ -45,6 +46,13 @@ def type_from(ddl: str) -> SqlType:
 
 def parsed_type(tree: exp.Expr) -> SqlType:
     """As `type_from`, of what sqlglot has parsed."""
+    written = tree.meta_get(WRITTEN)
+    if written is not None:
+        check_type(written)
+    return _type(tree)
+
+
+def _type(tree: exp.Expr) -> SqlType:
     text = tree.sql(dialect=SpecSql)
     if tree.this not in _READ and not isinstance(tree.this, exp.Interval):
         raise ValueError(f"{text} is no type that a spec may use")
@@ -80,7 +88,7 @@ def _container(name: str, text: str, params: list[exp.Expr]) -> SqlType:
     example = {"ARRAY": "ARRAY<INT>", "MAP": "MAP<STRING, INT>"}[name]
     if len(params) != _PARTS[name]:
         raise ValueError(f"{text} has no type for what is inside: write e.g. {example}")
-    inner = [parsed_type(param) for param in params]
+    inner = [_type(param) for param in params]
     return array_of(inner[0]) if name == "ARRAY" else map_of(inner[0], inner[1])
 
 
@@ -90,7 +98,7 @@ def _struct(text: str, params: list[exp.Expr]) -> SqlType:
         kind = param.args.get("kind")
         if not isinstance(param, exp.ColumnDef) or kind is None:
             raise ValueError(f"{text} has a field without a type: write e.g. STRUCT<city: STRING>")
-        fields.append((param.name, parsed_type(kind)))
+        fields.append((param.name, _type(kind)))
     if not fields:
         raise ValueError(f"{text} has no fields: write e.g. STRUCT<city: STRING>")
     names = [name.lower() for name, _ in fields]

@@ -14,6 +14,7 @@ from sqlglot.errors import ParseError
 from sqlglot.generators.spark import SparkGenerator
 from sqlglot.parsers.spark import SparkParser
 
+from job.evaluation.sql_literals import SUFFIX, integer_with_suffix
 from job.sql.literals import quoted
 
 # Whatever parses or walks a tree does it by recursion, with some twenty frames for each level.
@@ -34,6 +35,26 @@ def _parse_errors() -> Iterator[None]:
         raise ParseError("is not SQL") from error
 
 
+WRITTEN = "written"
+"""Under this name a parsed DataType keeps its text: sqlglot writes INT8 as TINYINT."""
+
+
+_INTEGER_SUFFIXES = {"L", "S", "Y"}
+
+
+class _TypesAsWritten(SparkParser):
+    def _parse_types(self, *args: Any, **options: Any) -> exp.Expr | None:
+        first = self._index
+        found = super()._parse_types(*args, **options)
+        if isinstance(found, exp.DataType) and self._index > first:
+            written = self._find_sql(self._tokens[first], self._prev)
+            if not written[:1].isdigit():
+                found.meta[WRITTEN] = written
+            elif written[-1].upper() in _INTEGER_SUFFIXES:  # the tokenizer makes a cast of 2L
+                found.meta[SUFFIX] = written[-1].upper()
+        return found
+
+
 class SpecSql(Spark):
     """sqlglot's Spark SQL, with the values of literals written so that Spark reads them back.
 
@@ -48,7 +69,7 @@ class SpecSql(Spark):
         with _parse_errors():
             return super().parse_into(expression_type, sql, **options)
 
-    class Parser(SparkParser):
+    class Parser(_TypesAsWritten):
         FUNCTIONS: ClassVar = {
             name: build
             for name, build in SparkParser.FUNCTIONS.items()
@@ -64,11 +85,22 @@ class SpecSql(Spark):
             ),
         }
 
+        def cast_sql(self, expression: exp.Cast, safe_prefix: str | None = None) -> str:
+            value = integer_with_suffix(expression)
+            if value is not None:
+                return f"{value}{expression.to.meta_get(SUFFIX)}"
+            return super().cast_sql(expression, safe_prefix)
+
+        def trycast_sql(self, expression: exp.TryCast) -> str:
+            if integer_with_suffix(expression) is not None:
+                return self.cast_sql(expression)
+            return super().trycast_sql(expression)
+
 
 class _CallsAsWritten(SpecSql):
     """Each function is an Anonymous node with its name and its arguments in their order."""
 
-    class Parser(SparkParser):
+    class Parser(_TypesAsWritten):
         FUNCTIONS: ClassVar = {}
         NO_PAREN_FUNCTIONS: ClassVar = {}
         FUNCTION_PARSERS: ClassVar = {

@@ -95,7 +95,7 @@ def test_row_held_in_state_outlives_a_crash_and_matches_once(
 def test_service_can_be_asked_and_commanded(join: RunningJoin, noon: datetime) -> None:
     assert 202 == join.http.put("/v1/query/pause").status_code
     join.left(shown(1, noon))
-    with pytest.raises(AssertionError, match="not all is read"):
+    with pytest.raises(AssertionError, match="not all records are read"):
         join.expect(timeout=1)
     assert 202 == join.http.put("/v1/query/resume").status_code
 

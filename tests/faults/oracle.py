@@ -162,21 +162,33 @@ def judged(left: Sequence[Record], right: Sequence[Record], output: Sequence[Rec
     )
 
 
-def wrong_markers(records: Iterable[Record]) -> list[str]:
-    """Each state partition's markers count up from 0, each batch once."""
-    batches: dict[bytes, list[int]] = defaultdict(list)
+def wrong_markers(records: Iterable[Record], state_partitions: int) -> list[str]:
+    """Markers of each query and state partition: a claim (batch -1), then each batch once from 0.
+
+    All state partitions of a query end with the same batch. Other lanes, such as that of the dead
+    letters, are claimed too and have markers only of batches that wrote to them.
+    """
+    lanes: dict[tuple[str, str], list[int]] = defaultdict(list)
     for record in records:
-        batches[record.key or b""].append(json.loads(record.value or b"{}")["batch_id"])
-    if not batches:
+        marker = json.loads(record.value or b"{}")
+        lane = (record.key or b"").decode().rpartition("/")[2]
+        lanes[marker["query_id"], lane].append(marker["batch_id"])
+    if not lanes:
         return ["there are no markers"]
-    wrong = [
-        f"the markers of {key.decode()} are {numbers[:3]}…{numbers[-3:]}, {len(numbers)} of them"
-        for key, numbers in batches.items()
-        if numbers != list(range(len(numbers)))
-    ]
-    last = {len(numbers) for numbers in batches.values()}
-    if len(last) > 1:
-        wrong.append(f"the state partitions have different last markers: {sorted(last)}")
+    wrong: list[str] = []
+    for query_id in {query_id for query_id, _ in lanes}:
+        ends = set()
+        for lane in map(str, range(state_partitions)):
+            batches = lanes.get((query_id, lane), [])
+            if batches != list(range(-1, len(batches) - 1)):
+                shown = f"{batches[:3]}…{batches[-3:]}"
+                wrong.append(f"the markers of lane {lane} are {shown}, {len(batches)} of them")
+            ends.add(len(batches))
+        if len(ends) > 1:
+            wrong.append(f"the state partitions have different last markers: {sorted(ends)}")
+    for (_, lane), batches in lanes.items():
+        if batches != sorted(set(batches)):
+            wrong.append(f"the markers of lane {lane} repeat or go back: {batches[-3:]}")
     return wrong
 
 

@@ -33,7 +33,7 @@ from tests.faults.oracle import (
 )
 from tests.faults.output_reader import OutputReader
 from tests.faults.proxy import Proxy
-from tests.integration.jobs import BROKER_OPTIONS, START_SECONDS
+from tests.integration.jobs import BROKER_OPTIONS, START_SECONDS, STATE_PARTITIONS
 from tests.integration.topics import READ_SECONDS, Sent
 from tests.polling import wait_until
 
@@ -249,7 +249,7 @@ class Rig:
         return found
 
     def _wrong_beside_results(self, status: JobStatus) -> Iterator[str]:
-        yield from wrong_markers(self.records(self.topic("commits")))
+        yield from wrong_markers(self.records(self.topic("commits")), STATE_PARTITIONS)
         log = self.checkpoint / "query" / "offsets"
         entries = {int(p.name): p.read_text() for p in log.iterdir() if p.name.isdecimal()}
         yield from wrong_offset_log(entries)

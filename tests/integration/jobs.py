@@ -20,6 +20,7 @@ from tests import processes
 from tests.polling import wait_until
 
 # A start takes 6 s on two idle cores, several times that on shared ones.
+STATE_PARTITIONS = 2
 START_SECONDS = 120.0
 STOP_SECONDS = 60.0
 BATCH_SECONDS = 90.0
@@ -70,7 +71,7 @@ class Job:
             **os.environ,
             "STREAMJOIN_SOCKET": str(self.socket),
             "STREAMJOIN_DRIVER_MEMORY": "1g",
-            "STREAMJOIN_STATE_PARTITIONS": "2",
+            "STREAMJOIN_STATE_PARTITIONS": str(STATE_PARTITIONS),
             "JAVA_HOME": str(java_home()),
             "JDK_JAVA_OPTIONS": JAVA_OPTIONS,
         }

@@ -156,7 +156,7 @@ def _dead_letters_are_listed(job: Job) -> None:
         "field n: string cannot be read as long",
         "left undecodable_value: schema",
         "right incompatible_schema: schema",
-        "is AVRO, and PROTOBUF is read",
+        "has type AVRO, expected PROTOBUF",
         "right undecodable_value: does not begin with a byte 0",
         "left tombstone: the record has no value",
     ):

@@ -21,7 +21,7 @@ _KINDS = {
 }  # fmt: skip
 _LITERALS = {
     "BOOLEAN": ["true", "false"],
-    "NUMBER": ["0", "1", "-1", "7", "3000000000", "1.5", "1e3", "2L", "1.5BD", "1" * 20],
+    "NUMBER": ["0", "1", "-1", "7", "3000000000", "1.5", "1e3", "2L", "3S", "1.5BD", "1" * 20],
     "INTEGER": ["0", "1", "2", "-1"],
     "STRING": ["'a'", "''", "'12'", "'2026-01-31'", "'O''Brien'", "'a%'", "'('"],
     "BINARY": ["cast('a' as binary)"],
@@ -37,7 +37,8 @@ _CASTS = [
     "boolean", "tinyint", "int", "bigint", "float", "double", "decimal(5,2)", "decimal(38,0)",
     "string", "binary", "date", "timestamp", "array<string>", "map<string, string>",
     "struct<a: bigint, b: string, c: struct<g: string>>", "interval day to second",
-    "decimal(50,2)", "geography", "bigint unsigned", "json",
+    "decimal(50,2)", "geography", "bigint unsigned", "json", "text", "int8", "dec(5)", "long",
+    "array(int)", "varchar(5)",
 ]  # fmt: skip
 _FORMATS = ["yyyy-MM-dd", "HH:mm", "bbbb", "YYYY", "EEE", "dd/MM/yyyy", "'at' HH", "SSS", "yyyyyyy"]
 _PATTERNS = ["a+", "(", "[a-z]", "a{2,1}", "*", r"\\d", "(?<x>a)", "a|b", "[", "x++", "^a$", r"\\"]
@@ -98,7 +99,7 @@ class SqlFuzz:
         signature = SIGNATURES.get(name)
         least, most = (signature.least, signature.most) if signature else (2, 2)
         count = choose.randint(least, least + 2 if most is None else most)
-        if choose.random() < 0.03 and name not in {"hour", "minute", "second"}:
+        if choose.random() < 0.03:
             count += choose.choice([-1, 1])
         first = _KIND_OF.get(name, choose.choice(["NUMBER", kind]))
         arguments = []

@@ -113,7 +113,7 @@ BAD = {
     "tombstone": (None, "the record has no value"),
     "undecodable_value": (b"{}", "does not begin with a byte 0 and the 4 of a schema's id"),
     "unknown_schema": (framed(99, b"x"), "schema 99 is not in the schema registry http://"),
-    "incompatible_schema": (framed(2, b"x"), "schema 2 is PROTOBUF, and AVRO is read"),
+    "incompatible_schema": (framed(2, b"x"), "schema 2 has type PROTOBUF, expected AVRO"),
     "missing_event_time": (shown(shown_at=None), "field shown_at is missing or null"),
     "absurd_event_time": (
         shown(shown_at=2**62),

@@ -137,7 +137,7 @@ def test_condition_must_be_true_or_false(text: str) -> None:
         ("a", "is not Spark DDL"),
         ("a INT NOT NULL", "has NOT NULL: leave it out"),
         ("a INT)", "is not Spark DDL"),
-        ("a FOO", "is not Spark DDL"),
+        ("a FOO", "FOO is no type of Spark"),
         ("", "is not Spark DDL"),
         ("a ARRAY<TIMESTAMP>", "declare it BIGINT or STRING"),
         ("a STRUCT<b: TIMESTAMP>", "declare it BIGINT or STRING"),

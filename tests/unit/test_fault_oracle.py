@@ -80,14 +80,40 @@ def test_what_is_wrong_is_counted(
     assert verdict.problems
 
 
+def markers(key: bytes, *batches: int, query_id: str = "q") -> list[Record]:
+    values = [{"batch_id": batch, "query_id": query_id} for batch in batches]
+    return [replace(record("c", n, value), key=key) for n, value in enumerate(values)]
+
+
 @pytest.mark.parametrize(
     ("batches", "is_right"),
-    [([0, 1, 2], True), ([0, 2], False), ([0, 1, 1], False), ([0, 2, 1], False), ([], False)],
+    [
+        ([-1, 0, 1, 2], True),
+        ([-1, 0, 2], False),
+        ([-1, 0, 1, 1], False),
+        ([-1, 0, 2, 1], False),
+        ([0, 1, 2], False),
+        ([-1, -1, 0], False),
+        ([], False),
+    ],
 )
-def test_markers_count_up_by_one(batches: list[int], is_right: bool) -> None:
-    markers = [replace(record("c", n, {"batch_id": n}), key=b"q/0") for n in batches]
+def test_markers_are_a_claim_and_then_count_up_by_one(batches: list[int], is_right: bool) -> None:
+    assert is_right == (wrong_markers(markers(b"name/0", *batches), 1) == [])
 
-    assert is_right == (wrong_markers(markers) == [])
+
+def test_state_partitions_end_with_the_same_batch_and_dead_letters_need_not() -> None:
+    zero, one = markers(b"name/0", -1, 0, 1), markers(b"name/1", -1, 0)
+    letters = markers(b"name/dead-letters", -1, 1)
+
+    assert [] == wrong_markers([*zero, *markers(b"name/1", -1, 0, 1), *letters], 2)
+    assert wrong_markers([*zero, *one, *letters], 2)
+    assert wrong_markers([*zero, *markers(b"name/1", -1), *letters], 2)
+
+
+def test_markers_of_a_query_that_replaced_another_begin_again() -> None:
+    before, after = markers(b"name/0", -1, 0, 1), markers(b"name/0", -1, 0, query_id="r")
+
+    assert [] == wrong_markers([*before, *after], 1)
 
 
 @pytest.mark.parametrize(

@@ -19,6 +19,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
         "literals",
         "dialect",
         "types",
+        "type_grammar",
         "ddl",
         "arithmetic",
         "arguments",

@@ -16,7 +16,7 @@ from tests.unit.service.browser import (
     opened,
     running,
 )
-from tests.unit.service.builders import SmallJob, census, side
+from tests.unit.service.builders import SmallJob, census, event_times, side
 
 pytestmark = pytest.mark.processes
 
@@ -31,7 +31,10 @@ def test_watermark_and_state_of_each_side_are_drawn_over_time(
         for name in ("left", "right")
     }
     job.current = job.current.model_copy(
-        update={"totals": job.current.totals.model_copy(update=sides)}
+        update={
+            "totals": job.current.totals.model_copy(update=sides),
+            "event_times": {name: event_times(newest) for name in sides},
+        }
     )
     told = [
         done.model_copy(

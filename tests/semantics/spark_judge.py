@@ -1,0 +1,128 @@
+"""Asks Spark whether it accepts SQL, keys and whole dataflows."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from job.dataflow import dataflow
+from job.join_spec.expressions import SIDES, Expression
+from job.plan import tuning
+from job.plan.model import JoinPlan
+from tests.semantics.sql_fuzz import COLUMNS
+
+DDL = ", ".join(f"{name} {kind}" for name, kind in COLUMNS.items())
+
+# Refused by name though Spark accepts them; the message says what to write instead.
+REFUSED_BY_NAME = (
+    "is a constant that is not computed here",
+    "which a spec may not use",
+    "is no type that a spec may use",
+    "fails: an index is 0 or more",  # with the first row
+    "the regular expression",  # with the first row
+    "the format",  # with the first row
+    "LIKE ",  # with the first row
+    "is STRING: write cast(",
+    "which has no cast to TIMESTAMP",  # to_timestamp(true) fails with the first row
+    "which has no cast to DATE",
+    "takes 1 or more arguments, and has 0",
+    "Spark ignores the others",  # hour(t, 1)
+    "NULL is VOID: only an ARRAY or a MAP",
+)
+
+
+@dataclass(frozen=True)
+class Verdict:
+    type: str | None
+    """As Spark writes it; None where the text is refused."""
+    reason: str
+
+
+class SparkJudge:
+    """Asks Spark about SQL over empty DataFrames with a column of each type."""
+
+    def __init__(self, spark: SparkSession) -> None:
+        self._records = spark.createDataFrame([], RECORDS)
+        columns = [f"CAST(NULL AS {kind}) AS {name}" for name, kind in record_columns()]
+        self._stream = spark.readStream.format("rate").load().selectExpr(*columns)
+        self._spark = spark
+        empty = spark.createDataFrame([], DDL)
+        self._sides = [empty.alias(side) for side in SIDES]
+        self._pairs = self._sides[0].crossJoin(self._sides[1])
+        self._named = self._pairs.select(
+            *(
+                F.col(f"`{side}`.`{name}`").alias(f"{side}_{name}")
+                for side in SIDES
+                for name in COLUMNS
+            )
+        )
+
+    def as_written(self, kind: str, text: str) -> Verdict:
+        for side in SIDES:
+            text = text.replace(f"{side}.", f"`{side}`.")
+        return self._verdict(self._pairs, kind, text)
+
+    def as_planned(self, kind: str, planned: Expression) -> Verdict:
+        if kind != "condition":
+            return self._verdict(self._named, kind, planned.sql)
+        return self._verdict(self._named, kind, " AND ".join(p.sql for p in planned.conjuncts))
+
+    def _verdict(self, frame: DataFrame, kind: str, text: str) -> Verdict:
+        try:
+            made = self._made(frame, kind, text)
+            found = made.schema[0].dataType.simpleString() if kind == "column" else "boolean"
+            made._jdf.queryExecution().optimizedPlan()
+        except (PySparkException, Py4JJavaError) as error:
+            return Verdict(None, str(error).partition("\n")[0][:200])
+        return Verdict(found, "")
+
+    def _made(self, frame: DataFrame, kind: str, text: str) -> DataFrame:
+        if kind == "column":
+            return frame.select(F.expr(text))
+        if kind == "filter":
+            return frame.where(F.expr(text))
+        return frame.where(F.expr(f"greatest(({text}), false)"))
+
+    def dataflow_fails(self, plan: JoinPlan) -> str:
+        """Why Spark refuses to plan the dataflow, or to stream it; empty where it does neither."""
+        try:
+            batch = dataflow(self._records, self._records, plan)
+            batch._jdf.queryExecution().optimizedPlan()
+            streamed = dataflow(self._stream, self._stream, plan)
+            jvm: Any = self._spark._jvm
+            sql = jvm.org.apache.spark.sql
+            sql.catalyst.analysis.UnsupportedOperationChecker.checkForStreaming(
+                streamed._jdf.queryExecution().analyzed(), sql.streaming.OutputMode.Append()
+            )
+        except (PySparkException, Py4JJavaError) as error:
+            return str(error).partition("\n")[0][:300]
+        return ""
+
+    def joins_on(self, left: str, right: str) -> bool:
+        """Whether Spark joins on this pair of keys."""
+        keys = [
+            text if "." in text else f"`{side}`.{text}"
+            for side, text in zip(SIDES, (left, right), strict=True)
+        ]
+        return self.as_written("filter", f"({keys[0]}) = ({keys[1]})").type is not None
+
+
+def record_columns() -> list[tuple[str, str]]:
+    """Name and type of each column of Spark's Kafka source."""
+    return [
+        ("key", "BINARY"), ("value", "BINARY"), ("topic", "STRING"), ("partition", "INT"),
+        ("offset", "BIGINT"), ("timestamp", "TIMESTAMP"), ("timestampType", "INT"),
+        ("headers", "ARRAY<STRUCT<key: STRING, value: BINARY>>"),
+    ]  # fmt: skip
+
+
+RECORDS = ", ".join(f"{name} {kind}" for name, kind in record_columns())
+
+
+def with_plan_conf(spark: SparkSession) -> None:
+    """Spark SQL as the plan configures it."""
+    for name in ("spark.sql.ansi.enabled", "spark.sql.mapKeyDedupPolicy"):
+        spark.conf.set(name, tuning.CONF[name])

@@ -1,0 +1,174 @@
+"""Random specs, and whether Spark analyses the dataflow of those that `validate` accepts.
+
+Most of a spec is right. Where one field is wrong, Spark is asked the same of that field alone.
+"""
+
+import random
+import re
+from collections.abc import Iterator
+from typing import Any
+
+from job.errors import Problem, SpecError
+from job.join_spec.expressions import SIDES
+from job.join_spec.model import JoinType, spec_from_document
+from job.plan.planner import join_plan
+from tests.semantics.comparison import Result
+from tests.semantics.spark_judge import REFUSED_BY_NAME, SparkJudge
+from tests.semantics.sql_fuzz import COLUMNS, SqlFuzz
+
+_SCHEMA = ", ".join(f"{name} {kind}" for name, kind in COLUMNS.items())
+_KEYS = [
+    "b",
+    "y",
+    "h",
+    "i",
+    "n",
+    "f",
+    "x",
+    "p",
+    "q",
+    "s",
+    "u",
+    "z",
+    "d",
+    "t",
+    "ai",
+    "st",
+    "m",
+    "sm",
+]
+_DURATIONS = ["0 seconds", "1 ms", "10 seconds", "1 hour", "-5 seconds", "2 days", "1 fortnight"]
+_REFUSED_KEYS = ("declare both alike",)
+"""Spark would cast one of the pair by itself."""
+
+
+def specs(seed: int) -> Iterator[dict[str, Any]]:
+    """Documents of specs, without end."""
+    fuzz = _SpecFuzz(seed)
+    while True:
+        yield fuzz.spec()
+
+
+class _SpecFuzz:
+    def __init__(self, seed: int) -> None:
+        self._random = random.Random(seed)
+        self._sql = SqlFuzz(seed)
+        self._of_side = {side: SqlFuzz(seed + 1, (side,)) for side in SIDES}
+
+    def spec(self) -> dict[str, Any]:
+        choose = self._random
+        kind = choose.choice(list(JoinType))
+        keys = self._keys(choose.randint(1, 3))
+        sql = self._sql if kind.shows_right else self._of_side["left"]
+        columns = {"c0": sql.expression(depth=choose.choice([0, 1, 1, 2])), "plain": "left.n"}
+        output: dict[str, Any] = {"topic": "out", "columns": columns, "delivery": "at_least_once"}
+        if choose.random() < 0.4:
+            output["filter"] = choose.choice([sql.expression("BOOLEAN", 1), "plain > 1", "c0 = c0"])
+        if choose.random() < 0.4:
+            output["key"] = choose.choice([sql.expression(None, 1), "c0", "plain", "upper(c0)"])
+        join: dict[str, Any] = {"type": kind.value, **self._window()}
+        if choose.random() < 0.25:
+            join["condition"] = self._sql.expression("BOOLEAN", 1)
+        if choose.random() < 0.2:
+            join["null_safe"] = True
+        return {
+            "name": "tested",
+            "kafka": {"bootstrap_servers": "nowhere:1"},
+            "left": self._side("left", keys[0]),
+            "right": self._side("right", keys[1]),
+            "join": join,
+            "output": output,
+            "checkpoint": "/checkpoints/tested",
+            "on_bad_record": "drop",
+        }
+
+    def _side(self, side: str, key: list[str]) -> dict[str, Any]:
+        choose = self._random
+        found: dict[str, Any] = {
+            "topic": f"{side}s",
+            "schema": _SCHEMA,
+            "key": key,
+            "event_time": choose.choice(["t", "t", "record_timestamp"]),
+            "watermark_delay": self._duration(),
+        }
+        if choose.random() < 0.15:
+            found["filter"] = self._of_side[side].expression("BOOLEAN", 1)  # type: ignore[index]
+        return found
+
+    def _keys(self, count: int) -> tuple[list[str], list[str]]:
+        """Mostly columns of one type on both sides."""
+        pairs = [self._pair() for _ in range(count)]
+        return [left for left, _ in pairs], [right for _, right in pairs]
+
+    def _pair(self) -> tuple[str, str]:
+        choose = self._random
+        left = choose.choice(_KEYS)
+        if choose.random() < 0.8:
+            return left, left
+        if choose.random() < 0.6:
+            return left, choose.choice(_KEYS)
+        return tuple(self._of_side[side].expression(depth=1) for side in SIDES)  # type: ignore[return-value]
+
+    def _window(self) -> dict[str, Any]:
+        choose = self._random
+        if choose.random() < 0.2:
+            return {"window": self._duration()}
+        bounds = {"before": self._duration(), "after": self._duration()}
+        if choose.random() < 0.1:
+            del bounds[choose.choice(list(bounds))]
+        return {"match_window": bounds}
+
+    def _duration(self) -> str:
+        choose = self._random
+        return choose.choice(_DURATIONS) if choose.random() < 0.05 else "10 seconds"
+
+
+def compare_spec(judge: SparkJudge, document: dict[str, Any], result: Result) -> None:
+    try:
+        plan = join_plan(spec_from_document(document), state_partitions=2)
+    except SpecError as error:
+        for problem in error.problems:
+            _compare_refused(judge, document, problem, result)
+        return
+    failure = judge.dataflow_fails(plan)
+    if failure:
+        result.differences.append(f"spec {document}\n  accepted; Spark: {failure}")
+    else:
+        result.counts["specs accepted by both"] += 1
+
+
+def _compare_refused(
+    judge: SparkJudge, document: dict[str, Any], problem: Problem, result: Result
+) -> None:
+    """Spark is asked about the field alone. It does not know the rules of the product, e.g. that
+    state has a bound."""
+    key = re.fullmatch(r"(?:left|right)\.key\[(\d+)\]", problem.field)
+    if key:
+        left, right = (document[side]["key"][int(key[1])] for side in SIDES)
+        accepts = judge.joins_on(left, right)
+    elif (kind := _kind(problem.field)) is not None and problem.value in _texts(document):
+        accepts = judge.as_written(kind, str(problem.value)).type is not None
+    else:
+        result.counts["fields of specs refused by a rule"] += 1
+        return
+    named = any(name in problem.message for name in (*REFUSED_BY_NAME, *_REFUSED_KEYS))
+    if accepts and not named:
+        result.differences.append(
+            f"{problem.field} {problem.value}\n  refused: {problem.message}; Spark accepts it"
+        )
+    result.counts["fields of specs refused by " + ("name" if accepts else "both")] += 1
+
+
+def _kind(field: str) -> str | None:
+    if field.startswith("output.columns."):
+        return "column"
+    kinds = {"join.condition": "condition", "output.filter": "filter", "output.key": "column"}
+    return kinds.get(field, "filter" if field.endswith(".filter") else None)
+
+
+def _texts(document: dict[str, Any]) -> set[str]:
+    """The expressions of a spec that name no output column."""
+    output, sides = document["output"], [document[side] for side in SIDES]
+    texts = [*output["columns"].values(), output.get("filter"), output.get("key")]
+    texts += [document["join"].get("condition"), *(side.get("filter") for side in sides)]
+    return {text for text in texts if text and not re.search(r"\b(c0|plain)\b", text)}
