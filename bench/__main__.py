@@ -23,6 +23,7 @@ from bench.report import (
     Measurement,
     Runs,
     append_line,
+    is_failed,
     latency_table,
     machine,
     printed,
@@ -71,7 +72,7 @@ class Bench:
                     self._measured(number, program, partial(self._latency, program))
                 )
         self._report(throughputs, latencies)
-        return all(run.correct for runs in both(throughputs, latencies) for run in runs)
+        return not any(is_failed(run) for runs in both(throughputs, latencies) for run in runs)
 
     def _prepare(self) -> None:
         with self._console.status("Jars and classes of the programs…"):
@@ -97,7 +98,7 @@ class Bench:
         with self._console.status(f"{program.name}, run {number} of {self._arguments.runs}…"):
             run = measure(folder)
         append_line(_RESULTS, run, self._settings(program))
-        if run.correct:
+        if not is_failed(run):
             shutil.rmtree(folder)
         else:
             self._say(f"The program's log and state are kept in {folder}")

@@ -13,6 +13,7 @@ from confluent_kafka import Producer
 
 from bench import load
 from bench.load import (
+    BY_KEY,
     Click,
     Impression,
     RowSet,
@@ -21,6 +22,7 @@ from bench.load import (
     closing_events,
     closing_time,
     joined,
+    partition_of,
     row_set,
 )
 from bench.topics import delete_topics, topic_names
@@ -28,7 +30,6 @@ from deploy.local.kafka import EmbeddedKafka
 from job.errors import BrokerError
 
 _PRODUCE_SECONDS = 300.0
-_PARTITION_OF_THE_KEY = -1
 # Let librdkafka serve its queue this often.
 _SERVE_EVERY = 10_000
 
@@ -50,8 +51,7 @@ class Backlog:
 class Addressed(NamedTuple):
     topic: str
     event: Impression | Click
-    partition: int = _PARTITION_OF_THE_KEY
-    """By default the one that the key's hash gives."""
+    partition: int = BY_KEY
 
 
 def backlog(workload: Workload, records: int, kafka: EmbeddedKafka, folder: Path) -> Backlog:
@@ -103,7 +103,8 @@ def made(
     name = f"{workload.name}-{uuid.uuid4().hex[:8]}"
     left, right = f"{name}-left", f"{name}-right"
     kafka.create_topics([left, right], partitions=workload.partitions)
-    produce(kafka, _interleaved(left, impressions, right, clicks))
+    events = _interleaved(left, impressions, right, clicks)
+    produce(kafka, (each._replace(partition=partition_of(each.event, workload)) for each in events))
     backlog = Backlog(
         left_topic=left,
         right_topic=right,

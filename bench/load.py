@@ -20,6 +20,11 @@ _CAMPAIGNS, _USERS = 97, 1009
 STRAY_SHARE = 0.02
 _LONGEST_CLICK_DELAY_MS = 5_000
 
+HOUR_MS = 3_600_000
+_DENSE_MS = 300_000
+BY_KEY = -1
+"""Instead of a partition: the one that the hash of the key gives."""
+
 
 @dataclass(frozen=True)
 class Workload:
@@ -37,6 +42,9 @@ class Workload:
     out_of_order_ms: int = 5_000
     """How much later than its turn an event may arrive. Below the delay: no row is ever late."""
     partitions: int = 4
+    is_uneven: bool = False
+    """Two partitions whose event times drift apart while they are read, each in perfect order; see
+    `uneven_ms`. `events_per_second` is then not used."""
     seed: int = 7
 
     @property
@@ -50,6 +58,7 @@ WORKLOADS = {
     for workload in [
         Workload("inner"),
         Workload("left_outer", join_type="left_outer", unclicked_share=0.3),
+        Workload("uneven", is_uneven=True, partitions=2, out_of_order_ms=0),
     ]
 }
 
@@ -108,7 +117,7 @@ def events(workload: Workload, records: int) -> tuple[list[Impression], list[Cli
     impressions = [
         impression(
             ad_id,
-            FIRST_EVENT_MS + ad_id * 1_000 // workload.events_per_second,
+            FIRST_EVENT_MS + _elapsed_ms(ad_id, workload, records),
             round(random.random(), 6),
         )
         for ad_id in range(records)
@@ -122,6 +131,35 @@ def events(workload: Workload, records: int) -> tuple[list[Impression], list[Cli
     impressions.sort(key=lambda event: event.shown_at + random.random() * jitter)
     clicks.sort(key=lambda event: event.clicked_at + random.random() * jitter)
     return impressions, clicks
+
+
+def _elapsed_ms(ad_id: int, workload: Workload, records: int) -> int:
+    """Event time of an impression, in milliseconds after the first one."""
+    if not workload.is_uneven:
+        return ad_id * 1_000 // workload.events_per_second
+    of_each = -(-records // workload.partitions)
+    place, partition = divmod(ad_id, workload.partitions)
+    return uneven_ms(partition, place, of_each)
+
+
+def uneven_ms(partition: int, place: int, of_each: int) -> int:
+    """Event time of the record at `place` of one of two uneven partitions of `of_each` records.
+
+    In milliseconds after the first one. Partition 0 holds an hour evenly. Partition 1 holds nine
+    tenths of its records in the first five minutes of the same hour. A program that reads as many
+    records of each is far ahead in the event time of partition 0.
+    """
+    dense = of_each * 9 // 10
+    if partition == 0:
+        return place * HOUR_MS // of_each
+    if place < dense:
+        return place * _DENSE_MS // dense
+    return _DENSE_MS + (place - dense) * (HOUR_MS - _DENSE_MS) // (of_each - dense)
+
+
+def partition_of(event: "Impression | Click", workload: Workload) -> int:
+    """The partition of an event in both topics; BY_KEY if the producer decides."""
+    return event.ad_id % workload.partitions if workload.is_uneven else BY_KEY
 
 
 def _click_delay(random: Random, workload: Workload) -> int:

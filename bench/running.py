@@ -39,6 +39,8 @@ class Program(ABC):
     name: str
     joins: bool = field(default=True, kw_only=True)
     """False: it puts out each click as it is."""
+    is_peer: bool = field(default=False, kw_only=True)
+    """True: another system. Rows that it drops as late in the uneven workload are a figure."""
     commit_interval_seconds: float = field(default=0.0, kw_only=True)
     """So long after they were written, results may not be committed yet."""
 

@@ -15,7 +15,11 @@ from job.join_spec.expressions import SIDES, Side
 
 FIRST_BATCH_RECORDS = 2_000
 """Of each side. A batch of this size takes a JVM that has just started about a second."""
-_GROWTH = 4
+# 2,000, 24,000, then Spark's limit. Each additional batch costs a JVM that has just started about a
+# second. A larger step lets uneven partitions drift further apart before the first of them waits:
+# 276,000 rows in state with this one, 250,000 with 4 and 400,000 with 50 (two partitions of 150,000
+# records in the benchmark's workload `uneven`).
+_GROWTH = 12
 
 
 def held_partitions(partitions: Partitions, slack_ms: int) -> Mapping[Side, Set[int]]:
@@ -44,6 +48,10 @@ class Reading:
     held: Mapping[Side, Set[int]]
     records_max: int | None
     """Of each side. None: Spark's own limit alone counts."""
+
+    @property
+    def is_limited(self) -> bool:
+        return self.records_max is not None or any(self.held.values())
 
     def ends(
         self, side: Side, starts: Mapping[int, int], latest: Mapping[int, int]

@@ -105,14 +105,18 @@ class Partitions:
         return None if partition is None else partition.event_time_ms
 
     def advance_ms(self, before: "Partitions") -> int:
-        """The longest way that one partition's event time went since `before`."""
-        ways = [
-            newest - before.event_times[side][number]
+        """By how much the event time of a partition advanced since `before`, in milliseconds.
+
+        The smallest advance of the partitions that advanced; 0 if none is known.
+        """
+        times, old = self.event_times, before.event_times
+        advances = [
+            newest - old[side][number]
             for side in SIDES
-            for number, newest in self.event_times[side].items()
-            if number in before.event_times[side]
+            for number, newest in times[side].items()
+            if number in old[side] and newest > old[side][number]
         ]
-        return max(ways, default=0)
+        return min(advances, default=0)
 
     def document(self) -> dict[str, Any]:
         """The JSON document that `from_document` reads."""

@@ -89,12 +89,20 @@ class EventTimes:
 
     def _limit_next_batch(self, before: Partitions, after: Partitions) -> None:
         self._batches += 1
-        # An even backlog is never held: its partitions differ by less than a batch advances them.
+        # No partition of an even backlog waits: they differ by less than a batch advances each. The
+        # smallest advance counts, so that a sparse partition does not run ahead of a dense one.
         slack = max(*self._delay_ms.values(), after.advance_ms(before))
         self._reading = Reading(held_partitions(after, slack), _records_max(self._batches))
-        if after.has_backlog and self._limited is not None:
-            for side in SIDES:
-                self._limited.put(side)
+        if self._limited is None:
+            return
+        # Without limits Spark reads by itself: each call into Python delays the next batch.
+        change = (
+            self._limited.put
+            if after.has_backlog and self._reading.is_limited
+            else self._limited.remove
+        )
+        for side in SIDES:
+            change(side)
 
     def _limit(
         self, side: Side, starts: Mapping[int, int], latest: Mapping[int, int]

@@ -7,12 +7,11 @@ from pathlib import Path
 
 from confluent_kafka import Producer
 
+from bench.load import HOUR_MS, uneven_ms
 from deploy.local.kafka import EmbeddedKafka
 from tests.integration.topics import consume_all
 
 T0 = 1_700_000_000_000
-HOUR_MS = 3_600_000
-_DENSE_MS = 300_000
 
 _SPEC = """
 name: {name}
@@ -44,8 +43,8 @@ _ONE_SIDED = 10
 class Uneven:
     """Two topics with two partitions each, each partition in perfect event-time order.
 
-    Partition 0 holds an hour evenly. Partition 1 holds nine tenths of its rows in the first five
-    minutes of the hour. The rows of a number have the same event time and the same partition.
+    The event times are those of the benchmark's workload `uneven`. The rows of a number have the
+    same event time and the same partition.
     """
 
     def __init__(
@@ -100,18 +99,10 @@ class Uneven:
     def _rows(self) -> Iterator[tuple[int, int, int]]:
         """Number, partition and event time."""
         of_each = self.numbers // 2
-        dense = of_each * 9 // 10
         for place in range(of_each):
-            evenly_ms = place * HOUR_MS // of_each
-            yield 2 * place, 0, evenly_ms
-            if self._even:
-                at_ms = evenly_ms
-            elif place < dense:
-                at_ms = place * _DENSE_MS // dense
-            else:
-                rest = HOUR_MS - _DENSE_MS
-                at_ms = _DENSE_MS + (place - dense) * rest // (of_each - dense)
-            yield 2 * place + 1, 1, at_ms
+            for partition in range(2):
+                uneven = 0 if self._even else partition
+                yield 2 * place + partition, partition, uneven_ms(uneven, place, of_each)
 
     def _has(self, side: str, n: int) -> bool:
         if self._all_match:

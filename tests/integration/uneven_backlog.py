@@ -12,10 +12,11 @@ import tempfile
 import time
 from pathlib import Path
 
+from bench.load import HOUR_MS
 from deploy.local.kafka import EmbeddedKafka
 from tests.integration.jobs import Job
 from tests.integration.topics import count_all
-from tests.integration.uneven import HOUR_MS, Uneven
+from tests.integration.uneven import Uneven
 from tests.polling import wait_until
 
 _SECONDS = 900

@@ -7,6 +7,9 @@ import pytest
 
 from bench.figures import Spread, percentile
 from bench.load import (
+    BY_KEY,
+    FIRST_EVENT_MS,
+    HOUR_MS,
     WORKLOADS,
     Click,
     Impression,
@@ -19,11 +22,12 @@ from bench.load import (
     events,
     impression,
     joined,
+    partition_of,
     row_of,
     row_set,
 )
 
-INNER, LEFT_OUTER = WORKLOADS["inner"], WORKLOADS["left_outer"]
+INNER, LEFT_OUTER, UNEVEN = (WORKLOADS[name] for name in ("inner", "left_outer", "uneven"))
 ROW = Row(ad_id=7, campaign="c7", user="u7", shown_at=1_000, clicked_at=2_000)
 OTHER = ROW._replace(ad_id=8)
 
@@ -187,6 +191,29 @@ def test_events_are_out_of_order_but_none_is_late() -> None:
             latest = max(latest, moment)
             behind = max(behind, latest - moment)
         assert INNER.out_of_order_ms / 2 < behind <= INNER.out_of_order_ms
+
+
+def test_uneven_partitions_are_in_order_and_differ_in_their_event_times() -> None:
+    impressions, clicks = events(UNEVEN, 20_000)
+    shown: list[list[int]] = [[], []]
+    clicked: list[list[int]] = [[], []]
+    for event in impressions:
+        shown[partition_of(event, UNEVEN)].append(event.shown_at - FIRST_EVENT_MS)
+    for each in clicks:
+        clicked[partition_of(each, UNEVEN)].append(each.clicked_at)
+
+    assert all(sorted(at) == at for at in (*shown, *clicked))
+    assert [10_000, 10_000] == [len(at) for at in shown] == [len(at) for at in clicked]
+    assert HOUR_MS // 2 == shown[0][5_000]
+    assert 9_000 == sum(at < 300_000 for at in shown[1])
+    assert all(0.99 * HOUR_MS < at[-1] < HOUR_MS for at in shown)
+
+
+def test_partners_of_the_uneven_workload_are_in_the_same_partition() -> None:
+    for ad_id in range(4):
+        assert ad_id % 2 == partition_of(shown(ad_id, 0), UNEVEN)
+        assert ad_id % 2 == partition_of(click(ad_id, 0), UNEVEN)
+    assert BY_KEY == partition_of(shown(1, 0), INNER)
 
 
 # Figures

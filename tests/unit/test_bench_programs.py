@@ -131,6 +131,12 @@ def topic(statement: str) -> str:
 # All of them
 
 
+def test_only_other_systems_may_lose_rows() -> None:
+    ours = {name for name, program in PROGRAMS.items() if not program.is_peer}
+
+    assert {name for name in PROGRAMS if name.startswith("streamjoin")} == ours
+
+
 def test_peers_write_to_kafka_with_streamjoin_s_settings() -> None:
     streams = kafka_streams.settings(TASK, Path("/state"), Delivery.EXACTLY_ONCE)
     joined = statements(TASK, Delivery.EXACTLY_ONCE)[2]

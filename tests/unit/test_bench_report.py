@@ -6,11 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from bench.report import append_line, printed, throughput_table, verdicts
+from bench.report import append_line, is_failed, printed, throughput_table, verdicts
 from bench.throughput import Throughput
 
 RUN = Throughput(
     correct=True,
+    may_lose_rows=False,
     outputs=10,
     expected_outputs=10,
     cold_rows_per_second=1_000.0,
@@ -68,6 +69,37 @@ def test_a_disturbed_run_is_named() -> None:
     [line] = verdicts("throughput", {"one": [replace(RUN, foreign_cores=0.4)]})
 
     assert "one, throughput run 1 was disturbed: other programs used 0.40 cores" in line
+
+
+def test_results_are_compared_with_what_is_expected() -> None:
+    fewer = replace(RUN, correct=False, may_lose_rows=True, outputs=8)
+
+    assert ["results, expected 10", "10 [10-10]", "8 [8-8]"] in cells(one=[RUN], peer=[fewer])
+
+
+def test_rows_that_a_peer_may_lose_are_named_and_are_no_failure() -> None:
+    fewer = replace(RUN, correct=False, may_lose_rows=True, outputs=8)
+
+    assert not is_failed(fewer)
+    assert ["peer, throughput run 1 lost 2 of 10 rows"] == list(
+        verdicts("throughput", {"peer": [fewer]})
+    )
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        replace(RUN, correct=False, outputs=8),
+        replace(RUN, correct=False, may_lose_rows=True),
+        replace(RUN, correct=False, may_lose_rows=True, outputs=11),
+    ],
+    ids=["missing rows of streamjoin", "other content", "additional rows"],
+)
+def test_other_wrong_results_are_failures(wrong: Throughput) -> None:
+    [line] = verdicts("throughput", {"one": [wrong]})
+
+    assert is_failed(wrong)
+    assert "is WRONG" in line
 
 
 @pytest.mark.processes

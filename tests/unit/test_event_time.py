@@ -179,7 +179,7 @@ def test_small_batch_takes_its_share_of_each_partition_and_at_least_one_record()
 
 
 def test_first_batches_grow_up_to_the_limit_of_spark() -> None:
-    assert [2_000, 8_000, 32_000, None] == [records_max(n, 100_000) for n in range(4)]
+    assert [2_000, 24_000, None] == [records_max(n, 100_000) for n in range(3)]
 
 
 @dataclass

@@ -91,7 +91,7 @@ def test_first_batch_is_small_and_its_true_ends_are_kept(world: World) -> None:
 
     assert {"left": {0: 9_000}} == world.asked_for
     assert {"left", "right"} == world.limited
-    assert {0: 10_000} == world.times._limit("left", {0: 2_000}, {0: 20_000})
+    assert {0: 26_000} == world.times._limit("left", {0: 2_000}, {0: 90_000})
 
 
 def test_reading_is_no_longer_limited_once_nothing_is_left_to_read(world: World) -> None:
@@ -100,11 +100,28 @@ def test_reading_is_no_longer_limited_once_nothing_is_left_to_read(world: World)
     assert {"left", "right"} == world.limited
 
     world.batch(ends(7, 9), ends(7, 9), ends(60_000, 60_000))
-    assert world.times._limit("left", {0: 7}, {0: 9}) is None
+    assert set() == world.limited
+
+
+def test_topics_without_records_are_read_by_spark_itself(world: World) -> None:
+    assert world.times._limit("left", {0: 0}, {0: 0}) is None
     assert {"right"} == world.limited
 
-    world.batch(ends(8, 9), ends(9, 9), ends(60_000, 60_000))
+
+def test_spark_reads_an_even_backlog_by_itself_after_the_first_batches(world: World) -> None:
+    for end in range(10, 50, 10):
+        world.batch(ends(end, end), ends(99, 99), ends(end * 1_000, end * 1_000))
+    assert set() == world.limited
+
+    world.batch(ends(60, 60), ends(99, 99), ends(60_000, 3_660_000))
     assert {"left", "right"} == world.limited
+
+
+def test_sparse_partition_does_not_run_ahead_of_a_dense_one(world: World) -> None:
+    for left, right in ((60_000, 60_000), (90_000, 1_260_000)):
+        world.batch(ends(5, 5), ends(9, 9), ends(left, right))
+
+    assert {0: 5} == world.times._limit("right", {0: 5}, {0: 9})
 
 
 def test_ends_of_a_plan_that_came_to_nothing_are_not_those_of_the_next(world: World) -> None:

@@ -3,7 +3,7 @@
 import os
 import subprocess
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from bench.running import Program, Task
@@ -16,6 +16,8 @@ from job.join_spec.model import Delivery
 @dataclass(frozen=True)
 class BareSpark(Program):
     """With `joins` its own join and Kafka sink; without, what it does when it joins nothing."""
+
+    is_peer: bool = field(default=True, kw_only=True)
 
     def start(self, task: Task, folder: Path, log: Path) -> subprocess.Popen[bytes]:
         spec = folder / "spec.yaml"

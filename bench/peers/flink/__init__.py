@@ -35,6 +35,7 @@ _TRANSACTION_TIMEOUT_MS = 600_000
 class Flink(Program):
     state_backend: StateBackend
     delivery: Delivery
+    is_peer: bool = field(default=True, kw_only=True)
     # Exactly once, a checkpoint commits what was written since the one before.
     commit_interval_seconds: float = field(default=_CHECKPOINT_INTERVAL_SECONDS, kw_only=True)
 

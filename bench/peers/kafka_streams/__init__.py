@@ -3,7 +3,7 @@
 import os
 import subprocess
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from bench.peers.java import PRODUCER_SETTINGS, JavaProgram, properties
@@ -22,6 +22,7 @@ _GUARANTEES = {
 @dataclass(frozen=True)
 class KafkaStreams(Program):
     delivery: Delivery
+    is_peer: bool = field(default=True, kw_only=True)
 
     def prepare(self) -> None:
         _JOIN.prepare()
