@@ -33,7 +33,7 @@ class Streamjoin(Program):
             "STREAMJOIN_SOCKET": os.path.relpath(socket_of(folder)),
             # The stores at work: what a job that is killed leaves behind goes with the folder.
             "SPARK_LOCAL_DIRS": str(folder / "scratch"),
-            # All runs have one name and one broker, and each has a checkpoint of its own.
+            # All runs share one name and one broker, and each has a new checkpoint.
             "STREAMJOIN_NEW_QUERY": "true",
         }
         if self.state_partitions is not None:

@@ -100,7 +100,7 @@ def simulate(
         Literal["text", "jsonl"], typer.Option("--format", help="jsonl: the output values alone.")
     ] = "text",
 ) -> None:
-    """Say what would come out of two files, batch by batch: no Spark, no broker.
+    """Join two files and print the results, batch by batch: no Spark, no broker.
 
     A line is a record's value, or an envelope: {"value": …} with any of key, partition, offset,
     timestamp, batch. A line whose fields are columns of the side is a value. A line that may be

@@ -5,7 +5,7 @@ been delivered, so whoever runs a batch again, be it seconds or days later, can 
 needs to be judged right for that: each attempt begins with the marker.
 
 One query at a time owns a name: the newest marker of each lane names the query that wrote it, and a
-query goes on only behind a marker of its own. A new query writes the first one with `taken_over`.
+query continues only after one of its markers. A new query writes the first one with `taken_over`.
 
 Pure: no Kafka, no clock. `delivered_once` yields the next step and is sent the step's result;
 transactions.py and ownership.py perform the steps, and the tests perform them on a modelled broker.

@@ -176,28 +176,21 @@ class _Compiler:
         return self._boolean(node)
 
     def _and(self, node: exp.Expr) -> Compiled:
-        """false wins over null; what stands right of a false is not looked at."""
-        left, right = self._boolean(node.this), self._boolean(node.expression)
-
-        def run(env: Env) -> bool | None:
-            first = left(env)
-            if first is False:
-                return False
-            second = right(env)
-            return False if second is False else None if first is None else second
-
-        return Compiled(BOOLEAN, run)
+        return self._connective(node, decisive=False)
 
     def _or(self, node: exp.Expr) -> Compiled:
-        """true wins over null; what stands right of a true is not looked at."""
+        return self._connective(node, decisive=True)
+
+    def _connective(self, node: exp.Expr, *, decisive: bool) -> Compiled:
+        """The `decisive` value wins over null; the right operand is not evaluated after it."""
         left, right = self._boolean(node.this), self._boolean(node.expression)
 
         def run(env: Env) -> bool | None:
             first = left(env)
-            if first is True:
-                return True
+            if first is decisive:
+                return decisive
             second = right(env)
-            return True if second is True else None if first is None else second
+            return decisive if second is decisive else None if first is None else second
 
         return Compiled(BOOLEAN, run)
 

@@ -46,7 +46,7 @@ def _dotted(path: list[int | str]) -> str:
 
 
 def _shown(value: Any) -> str | None:
-    """Text and numbers; None for what holds fields of its own, and for what looks like a secret."""
+    """Text and numbers; None for nested fields, and for what looks like a secret."""
     if not isinstance(value, str | int | float):
         return None
     text = str(value)
