@@ -39,6 +39,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
         "checkpoint",
         "security",
         "registry",
+        "engine",
         "model",
         "expressions",
         "can_fail",
@@ -47,6 +48,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "formats": (),
     "plan": (
         "tuning",
+        "real_time",
         "checks",
         "model",
         "mirrored",
@@ -58,6 +60,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
         "planner",
         "means",
         "explain_load",
+        "explain_real_time",
         "explain",
         "validation",
     ),
