@@ -1,7 +1,7 @@
 """SQL that finds the expressions of a side that fail on a record, before the join.
 
-Text only. The steps come after those of dataflow/record_sql.py, over its columns; there are none where no
-expression of the side can fail. try_eval is job/spark/try_eval.py's.
+Text only. The steps follow those of dataflow/record_sql.py and use its columns. There are none if
+no expression of the side can fail. job/spark/try_eval.py registers the function try_eval.
 """
 
 from collections.abc import Iterator
