@@ -23,10 +23,10 @@ from bench.load import FIRST_EVENT_MS
 from bench.processes import tree_usage
 from bench.report import machine, printed
 from deploy.local.java import java_home
-from job.dataflow import dataflow
+from job.dataflow.dataflow import dataflow
 from job.join_spec.expressions import SIDES, Side
-from job.join_spec.model import spec_from_yaml
-from job.plan.model import JoinPlan
+from job.join_spec.spec import spec_from_yaml
+from job.plan.plan import JoinPlan
 from job.plan.planner import join_plan
 from job.plan.tuning import CONF
 

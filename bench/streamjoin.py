@@ -9,7 +9,7 @@ from pathlib import Path
 from bench.running import Program, Task
 from deploy.local.java import java_home
 from deploy.local.processes import start_child
-from job.join_spec.model import Delivery
+from job.join_spec.spec import Delivery
 
 
 @dataclass(frozen=True)

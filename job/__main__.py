@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from job.errors import Problem, RegistryError, SecurityError, SpecError, StreamjoinError
-from job.join_spec.model import JoinSpec, spec_from_yaml, spec_json_schema
+from job.join_spec.spec import JoinSpec, spec_from_yaml, spec_json_schema
 from job.join_spec.variables import variables_hidden
 from job.plan.explain import explained, facts
-from job.plan.means import means_of
-from job.plan.model import JoinPlan
+from job.plan.plan import JoinPlan
 from job.plan.planner import join_plan
+from job.plan.resources import means_of
 from job.process import serve
 from job.semantics.cli import simulation_lines, spec_test_lines
 from job.semantics.spec_tests import SpecTest
@@ -147,7 +147,7 @@ def state(
     side: Annotated[Literal["left", "right"], typer.Option(help="Whose rows.")] = "left",
 ) -> None:
     """Show what a stopped job's checkpoint holds: the rows of a key, or how many rows."""
-    from job.care import cli
+    from job.checkpoint import cli
 
     with errors_reported(spec):
         lines = cli.state(planned(read(spec)), settings_of(JobSettings), side, key or [])
@@ -157,7 +157,7 @@ def state(
 @care.command("verify")
 def verify_checkpoint(spec: SpecFile) -> None:
     """Read all of a stopped job's checkpoint and say whether it is whole; exit 1 where not."""
-    from job.care import cli
+    from job.checkpoint import cli
 
     with errors_reported(spec):
         lines, is_well = cli.verify(planned(read(spec)), settings_of(JobSettings))
@@ -168,7 +168,7 @@ def verify_checkpoint(spec: SpecFile) -> None:
 @care.command("backup")
 def backup_checkpoint(spec: SpecFile, target: Location) -> None:
     """Copy a stopped job's checkpoint to a new folder."""
-    from job.care import cli
+    from job.checkpoint import cli
 
     with errors_reported(spec):
         lines = cli.backup(planned(read(spec)), settings_of(JobSettings), target)
@@ -184,7 +184,7 @@ def restore_checkpoint(
     ] = False,
 ) -> None:
     """Put a backup in the checkpoint's place; what is there now is kept aside."""
-    from job.care import cli
+    from job.checkpoint import cli
 
     with errors_reported(spec):
         lines = cli.restore(
@@ -196,7 +196,7 @@ def restore_checkpoint(
 @care.command("repair")
 def repair_checkpoint(spec: SpecFile) -> None:
     """Put aside what a power cut left half written, where that is safe; a start does so, too."""
-    from job.care import cli
+    from job.checkpoint import cli
 
     with errors_reported(spec):
         lines = cli.repair(planned(read(spec)), settings_of(JobSettings))
@@ -206,7 +206,7 @@ def repair_checkpoint(spec: SpecFile) -> None:
 @care.command("repartition")
 def repartition_checkpoint(spec: SpecFile) -> None:
     """Change the number of state partitions: refused, with the reason."""
-    from job.care import cli
+    from job.checkpoint import cli
 
     with errors_reported(spec):
         cli.repartition()

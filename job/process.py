@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 
 import structlog
 
-from job.join_spec.model import JoinSpec
+from job.join_spec.spec import JoinSpec
 from job.plan.explain import explained, facts
-from job.plan.means import means_of
-from job.plan.model import JoinPlan
+from job.plan.plan import JoinPlan
+from job.plan.resources import means_of
 from job.redaction import Redaction
 from job.settings import JobSettings
 
@@ -42,12 +42,12 @@ def run_engine(
     from job.protocol.answers import PlanAnswer
     from job.protocol.control import control_socket
     from job.protocol.progress import QueryState
-    from job.query.account import Account
-    from job.query.desk import Desk
+    from job.query.control_handler import ControlHandler
     from job.query.engine import Engine
-    from job.query.idle import IdleSides
+    from job.query.idleness import IdleSides
+    from job.query.stats import QueryStats
 
-    account = Account()
+    account = QueryStats()
     means = means_of(settings, made, cores=os.cpu_count() or 1)
     answer = PlanAnswer(
         text=explained(made, means),
@@ -63,7 +63,7 @@ def run_engine(
     )
     idle_sides = IdleSides(made, account, watch)
     engine = Engine(made, settings, redaction, account, idle_sides, identity, jvm)
-    desk = Desk(engine, account, watch, made, answer)
+    desk = ControlHandler(engine, account, watch, made, answer)
     with (
         control_socket(settings.socket, desk),
         _on_signals(engine.end),

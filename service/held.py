@@ -3,7 +3,7 @@
 from datetime import datetime
 from typing import Any, Self
 
-from job.protocol.answers import StateAnswer, ValidationAnswer, WhyAnswer
+from job.protocol.answers import KeyExplanation, StateAnswer, ValidationAnswer
 from job.protocol.reports import PartitionCensus, StateCensus
 from service.views import Side, View, counted_rows, unmatched_rows
 
@@ -61,7 +61,7 @@ class StateView(View):
         )
 
 
-class HeldRowView(View):
+class StateRowView(View):
     row: dict[str, Any]
     """The columns that the join holds of it."""
     event_time: datetime
@@ -79,7 +79,7 @@ class HeldRowsView(View):
     key: list[str]
     batch_id: int
     """As of the end of this batch."""
-    rows: list[HeldRowView]
+    rows: list[StateRowView]
     """Oldest event time first."""
     more: bool
     """Whether there are more rows than were asked for."""
@@ -98,7 +98,7 @@ class ExplainView(View):
     right: HeldRowsView
 
     @classmethod
-    def of(cls, answer: WhyAnswer) -> Self:
+    def of(cls, answer: KeyExplanation) -> Self:
         return cls(
             sentences=answer.sentences,
             left=HeldRowsView.of(answer.left),

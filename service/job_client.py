@@ -13,7 +13,7 @@ import structlog
 from pydantic import BaseModel, ValidationError
 
 from job.errors import BusyError, ConflictError, JobUnavailableError, RequestError
-from job.join_spec.starts import Starts
+from job.join_spec.start_positions import StartPositions
 from job.protocol.control import Refusal, Reply, Request, Verb
 from job.protocol.progress import JobStatus
 
@@ -55,7 +55,9 @@ class JobClient:
         with _same_version(self._path, question):
             return answer.model_validate(reply.answer)
 
-    async def command(self, verb: Verb, *, by: str, starts: Starts | None = None) -> JobStatus:
+    async def command(
+        self, verb: Verb, *, by: str, starts: StartPositions | None = None
+    ) -> JobStatus:
         """The status once the job has taken note; ConflictError where it refuses to."""
         not_after = datetime.now(UTC) + timedelta(seconds=self._deadline_seconds)
         try:

@@ -24,7 +24,7 @@ from job.protocol.progress import (
 )
 from job.protocol.reports import BrokerReport, StateCensus
 from service import partition_metrics
-from service.families import (
+from service.metric_families import (
     Samples,
     counter,
     counters,

@@ -6,7 +6,7 @@ from prometheus_client.core import Metric
 
 from job.protocol.progress import JobStatus
 from job.protocol.reports import BrokerReport
-from service.families import Value, gauges
+from service.metric_families import Value, gauges
 from service.views import SIDES, Side, offsets_of
 
 

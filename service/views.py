@@ -8,7 +8,7 @@ from typing import Literal, Self
 
 from pydantic import BaseModel, ConfigDict
 
-from job.join_spec.starts import SideStart
+from job.join_spec.start_positions import SideStartPositions
 from job.protocol.progress import (
     BatchProgress,
     Failure,
@@ -63,9 +63,9 @@ class BrokersView(View):
 class ResetView(View):
     by: str
     asked_at: datetime
-    left: SideStart
+    left: SideStartPositions
     """Where reading starts: earliest, latest, a time, or the next offset of each partition."""
-    right: SideStart
+    right: SideStartPositions
     done_at: datetime | None
     """Null while it is still to be done."""
     kept_aside: str | None

@@ -26,7 +26,7 @@ from job.checkpoint.folder import Folder
 from job.errors import CheckpointError
 from job.event_time.partitions import Partitions
 from job.join_spec.expressions import SIDES, Side
-from job.join_spec.starts import Starts
+from job.join_spec.start_positions import StartPositions
 from job.plan.fingerprint import changes
 from job.protocol.progress import QueryState
 
@@ -94,10 +94,10 @@ class Checkpoint:
             self.folder.write(_DESIRED_STATE, {"state": state.value})
 
     @property
-    def starts(self) -> Starts | None:
+    def starts(self) -> StartPositions | None:
         """Where reading starts when this checkpoint is begun; None: as the spec says."""
         document = self.folder.read(_STARTS)
-        return None if document is None else Starts.model_validate(document)
+        return None if document is None else StartPositions.model_validate(document)
 
     @property
     def topic_ids(self) -> Mapping[str, str]:
@@ -240,7 +240,7 @@ class Checkpoint:
         """From here on batches leave no marker."""
         self.folder.remove(_EXACTLY_ONCE)
 
-    def renew(self, starts: Starts, now: datetime) -> str | None:
+    def renew(self, starts: StartPositions, now: datetime) -> str | None:
         """Make the next start a first one that reads from `starts`; where the old one is kept.
 
         `starts` is written first: Spark heeds it only where there is no checkpoint, so a crash at

@@ -22,7 +22,7 @@ from pyspark.sql.types import DataType
 
 from job.errors import CancelledError, CheckpointError, RequestError
 from job.join_spec.expressions import SIDES, Side
-from job.plan.model import JoinPlan, SidePlan, position_column, window_end_column
+from job.plan.plan import JoinPlan, SidePlan, position_column, window_end_column
 from job.protocol.answers import StateAnswer, StateRow
 from job.protocol.reports import PartitionCensus, StateCensus
 

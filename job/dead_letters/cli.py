@@ -6,10 +6,10 @@ from datetime import UTC, datetime
 from itertools import islice
 
 from job.dead_letters.headers import DeadLetter
-from job.dead_letters.topic import letters, replayed
+from job.dead_letters.replay import letters, replayed
 from job.errors import RequestError
 from job.kafka.security import KafkaAccess, kafka_access
-from job.plan.model import JoinPlan
+from job.plan.plan import JoinPlan
 from job.protocol.reasons import DEAD_LETTER_REASONS, RESULT_REASONS
 
 REASONS = tuple(dict.fromkeys((*DEAD_LETTER_REASONS, *RESULT_REASONS)))

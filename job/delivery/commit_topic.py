@@ -10,9 +10,9 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # its own re-
 )
 
 from job.errors import BrokerError, StreamjoinError, TopicError
-from job.join_spec.model import Delivery
+from job.join_spec.spec import Delivery
 from job.kafka.security import KafkaAccess, librdkafka_settings
-from job.plan.model import JoinPlan
+from job.plan.plan import JoinPlan
 
 _ANSWER_SECONDS = 10.0
 _CREATE_SECONDS = 30.0

@@ -29,7 +29,7 @@ from job.delivery.commit_protocol import (
     taken_over,
 )
 from job.delivery.markers import MarkerReader, OldKey, encoded, marker_key
-from job.delivery.transactions import Lane, Target, lane_of, new_reader
+from job.delivery.transactions import Target, TransactionSlot, lane_of, new_reader
 from job.errors import CheckpointError, DeliveryError
 
 # Producers that connect at the same time.
@@ -37,7 +37,12 @@ _THREADS = 8
 
 
 def ensure_ownership(
-    target: Target, checkpoint: Checkpoint, dead_letters: Lane, *, since: int, new_query: bool
+    target: Target,
+    checkpoint: Checkpoint,
+    dead_letters: TransactionSlot,
+    *,
+    since: int,
+    new_query: bool,
 ) -> None:
     """Make the query of `target` the only one that delivers under its name.
 
@@ -80,7 +85,7 @@ def ensure_ownership(
 class _Found:
     """What the commit topic holds of one lane."""
 
-    lane: Lane
+    lane: TransactionSlot
     owner: str | None
     """Query of the newest marker. None: there is none."""
     old_keys: tuple[OldKey, ...] = ()
@@ -92,7 +97,7 @@ class _Found:
 
 
 class _CommitTopic:
-    def __init__(self, target: Target, dead_letters: Lane) -> None:
+    def __init__(self, target: Target, dead_letters: TransactionSlot) -> None:
         self._target = target
         self._dead_letters = dead_letters
         self._readers = threading.local()
@@ -109,7 +114,7 @@ class _CommitTopic:
         return reader
 
     @property
-    def lanes(self) -> list[Lane]:
+    def lanes(self) -> list[TransactionSlot]:
         """Those of any query that has used the topic, however many state partitions it had."""
         partitions = self.reader.partitions
         lanes = [lane_of(partition) for partition in range(partitions)]
@@ -118,12 +123,12 @@ class _CommitTopic:
     def _is_in(self, partitions: int) -> bool:
         return self._dead_letters.commit_partition < partitions
 
-    def owner(self, lane: Lane) -> str | None:
+    def owner(self, lane: TransactionSlot) -> str | None:
         key = marker_key(self._target.name, lane.name)
         marker = self.reader.newest(lane.commit_partition, key, to_the_end=False)
         return None if marker is None else marker.query_id
 
-    def found(self, lane: Lane) -> _Found:
+    def found(self, lane: TransactionSlot) -> _Found:
         owner = self.owner(lane)
         if lane == self._dead_letters:
             return _Found(lane, owner)
@@ -133,7 +138,7 @@ class _CommitTopic:
             owner = rows[-1].query_id
         return _Found(lane, owner, tuple(old_keys))
 
-    def old_keys(self, lane: Lane, *, to_the_end: bool) -> list[OldKey]:
+    def old_keys(self, lane: TransactionSlot, *, to_the_end: bool) -> list[OldKey]:
         return [
             key
             for key in self.reader.old_keys(lane.commit_partition, to_the_end=to_the_end)
@@ -209,7 +214,7 @@ class _Writer:
         self,
         target: Target,
         reader: MarkerReader,
-        lane: Lane,
+        lane: TransactionSlot,
         key: bytes,
         old_id: str | None = None,
     ) -> None:

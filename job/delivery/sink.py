@@ -22,10 +22,10 @@ from pyspark.sql.udf import UserDefinedFunction
 from pyspark.util import PythonEvalType
 
 from job.checkpoint.checkpoint import Checkpoint
-from job.dataflow import ID_HEADER
+from job.dataflow.dataflow import ID_HEADER
 from job.delivery.commit_protocol import Batch, Result
 from job.delivery.commit_topic import dead_letter_partition
-from job.delivery.dead_letters import (
+from job.delivery.dead_letter_writer import (
     Counts,
     DeadLetters,
     limited,
@@ -38,18 +38,18 @@ from job.delivery.ownership import ensure_ownership
 from job.delivery.topic_limits import record_bytes_max
 from job.delivery.transactions import (
     REPORT_DDL,
-    Lane,
     Report,
     Target,
+    TransactionSlot,
     Write,
     lane_of,
     transactional_id,
 )
 from job.errors import CheckpointError, DeliveryError, FencedError, StreamjoinError
-from job.join_spec.model import Delivery
+from job.join_spec.spec import Delivery
 from job.kafka.security import KafkaAccess, librdkafka_settings, spark_options
 from job.plan import tuning
-from job.plan.model import JoinPlan
+from job.plan.plan import JoinPlan
 from job.spark.batch_read import observed_metrics
 from job.spark.failures import failure_of
 
@@ -57,7 +57,7 @@ from job.spark.failures import failure_of
 _START_SECONDS = 60.0
 
 
-class Told(Protocol):
+class DeliveryListener(Protocol):
     """Who keeps the account."""
 
     def delivered(self, batch_id: int, rows: int, results: Mapping[str, int]) -> None:
@@ -100,7 +100,7 @@ def start_query(
     plan: JoinPlan,
     access: KafkaAccess,
     checkpoint: Checkpoint,
-    told: Told,
+    told: DeliveryListener,
     ended: BatchEnded,
     *,
     new_query: bool,
@@ -158,7 +158,12 @@ class _EachBatch(ABC):
     """What Spark calls with each batch, on a thread of its own."""
 
     def __init__(
-        self, plan: JoinPlan, access: KafkaAccess, sizes: _Sizes, told: Told, ended: BatchEnded
+        self,
+        plan: JoinPlan,
+        access: KafkaAccess,
+        sizes: _Sizes,
+        told: DeliveryListener,
+        ended: BatchEnded,
     ) -> None:
         self.failure: StreamjoinError | None = None
         self.query: Future[StreamingQuery] = Future()
@@ -234,7 +239,7 @@ class _ExactlyOnce(_EachBatch):
         plan: JoinPlan,
         access: KafkaAccess,
         sizes: _Sizes,
-        told: Told,
+        told: DeliveryListener,
         ended: BatchEnded,
         checkpoint: Checkpoint,
         since: int,
@@ -333,7 +338,9 @@ class _ExactlyOnce(_EachBatch):
         """The one to tell of: where one cannot be tried again, trying does not help."""
         return min(failed, key=lambda report: (report.retryable, report.partition))
 
-    def _error(self, batch_id: int, report: Report, target: Target, lane: Lane) -> StreamjoinError:
+    def _error(
+        self, batch_id: int, report: Report, target: Target, lane: TransactionSlot
+    ) -> StreamjoinError:
         if report.result == "disagreement":
             return CheckpointError(
                 f"checkpoint and commit topic {target.commit_topic} disagree: {report.message}"
@@ -357,8 +364,8 @@ class _ExactlyOnce(_EachBatch):
         )
 
 
-def dead_letter_lane(plan: JoinPlan) -> Lane:
-    return Lane("dead-letters", dead_letter_partition(plan))
+def dead_letter_lane(plan: JoinPlan) -> TransactionSlot:
+    return TransactionSlot("dead-letters", dead_letter_partition(plan))
 
 
 def _map_in_arrow(rows: DataFrame, write: Write) -> DataFrame:

@@ -73,7 +73,7 @@ class Target:
     record_bytes_max: int
     """The largest record that the output topic takes."""
 
-    def producer_settings(self, lane: "Lane") -> dict[str, str | int | bool]:
+    def producer_settings(self, lane: "TransactionSlot") -> dict[str, str | int | bool]:
         return {
             **dict(self.client),
             **producers.SETTINGS,
@@ -84,7 +84,7 @@ class Target:
 
 
 @dataclass(frozen=True)
-class Lane:
+class TransactionSlot:
     """Who may write beside others of the same query, in transactions of its own."""
 
     name: str
@@ -92,9 +92,9 @@ class Lane:
     """Of the commit topic: no two lanes share one, see markers.py."""
 
 
-def lane_of(partition: int) -> Lane:
+def lane_of(partition: int) -> TransactionSlot:
     """A state partition's."""
-    return Lane(str(partition), partition)
+    return TransactionSlot(str(partition), partition)
 
 
 def transactional_id(name: str, lane: str) -> str:
@@ -126,7 +126,7 @@ class Write:
 
     target: Target
     batch: Batch
-    lane: Lane | None = None
+    lane: TransactionSlot | None = None
     """None: that of the partition."""
 
     def __call__(self, rows: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -141,7 +141,9 @@ class Write:
         )
 
 
-def delivered(target: Target, batch: Batch, lane: Lane, rows: Iterator[pa.RecordBatch]) -> Report:
+def delivered(
+    target: Target, batch: Batch, lane: TransactionSlot, rows: Iterator[pa.RecordBatch]
+) -> Report:
     """Deliver `rows` once. What fails is reported, not raised: Spark would add a stack trace."""
     attempt = Attempt(target, batch, lane, rows)
     try:
@@ -163,7 +165,7 @@ class Attempt:
     """Performs the protocol's steps on Kafka, for one batch of one lane."""
 
     def __init__(
-        self, target: Target, batch: Batch, lane: Lane, rows: Iterator[pa.RecordBatch]
+        self, target: Target, batch: Batch, lane: TransactionSlot, rows: Iterator[pa.RecordBatch]
     ) -> None:
         self.rows_written = 0
         self._target = target

@@ -14,7 +14,7 @@ from job.formats.schemas import (
     schema_id_of,
 )
 from job.join_spec.expressions import SIDES, Side
-from job.join_spec.model import JoinSpec, SideSpec
+from job.join_spec.spec import JoinSpec, SideSpec
 from job.join_spec.value_schema import value_schema
 
 

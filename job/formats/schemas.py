@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from job.errors import StreamjoinError
 from job.join_spec.expressions import Side
-from job.join_spec.model import Format
+from job.join_spec.spec import Format
 from job.join_spec.value_schema import ValueSchema
 
 UNDECODABLE_VALUE = "undecodable_value"

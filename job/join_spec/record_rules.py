@@ -1,7 +1,7 @@
 """Limits and patterns for reading the JSON value of a record.
 
-The job (job/decoding.py, as SQL) and the simulator (job/semantics/, in Python) both read records by
-these rules, so each is written here once.
+The job (job/dataflow/record_sql.py, as SQL) and the simulator (job/semantics/, in Python) both use
+them, so each is written here once.
 """
 
 JSON_WHITESPACE = " \t\r\n"

@@ -23,7 +23,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # they are me
 )
 
 from job.join_spec.expressions import SIDES, Side
-from job.plan.model import JoinPlan
+from job.plan.plan import JoinPlan
 from job.protocol.reports import BrokerReport, SideOffsets
 
 COMMIT_SECONDS = 1.0

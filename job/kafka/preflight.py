@@ -14,10 +14,10 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # its own re-
 
 from job.errors import BrokerError, SecurityError, StreamjoinError, TopicError
 from job.join_spec.expressions import SIDES, Side
-from job.join_spec.model import Delivery
 from job.join_spec.security import Mechanism, Protocol
+from job.join_spec.spec import Delivery
 from job.kafka.security import KafkaAccess, librdkafka_settings
-from job.plan.model import JoinPlan
+from job.plan.plan import JoinPlan
 
 # The first answer of a broker under load on a small machine; long enough not to cry wolf.
 ANSWER_SECONDS = 10.0

@@ -17,7 +17,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # its own re-
 from job.errors import BrokerError, RetentionError
 from job.join_spec.expressions import SIDES, Side
 from job.kafka.security import KafkaAccess, librdkafka_settings
-from job.plan.model import JoinPlan
+from job.plan.plan import JoinPlan
 
 _ANSWER_SECONDS = 10.0
 

@@ -16,9 +16,9 @@ from confluent_kafka.admin import AdminClient
 
 from job.errors import BrokerError, CheckpointError, RetentionError, StreamjoinError
 from job.join_spec.expressions import SIDES, Side
-from job.join_spec.model import Delivery
+from job.join_spec.spec import Delivery
 from job.kafka.security import KafkaAccess, librdkafka_settings
-from job.plan.model import JoinPlan
+from job.plan.plan import JoinPlan
 
 _ANSWER_SECONDS = 10.0
 # A topic that cannot be described at present; its absence is reported by other checks.

@@ -15,7 +15,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # its own re-
 
 from job.errors import BrokerError, TopicError
 from job.kafka.security import kafka_access, librdkafka_settings
-from job.plan.model import JoinPlan
+from job.plan.plan import JoinPlan
 
 # A broker takes seconds to start, on a busy machine many.
 BROKER_SECONDS = 120.0

@@ -10,7 +10,7 @@ from datetime import timedelta
 
 from job.join_spec.expressions import SIDES, Side, column_name
 from job.plan import tuning
-from job.plan.model import JoinPlan, SidePlan
+from job.plan.plan import JoinPlan, SidePlan
 
 _DAY_SECONDS = 86_400
 STATE_MEMORY_BYTES = tuning.STATE_MEMORY_MB * 2**20
@@ -66,7 +66,7 @@ MODEL = Model(
 
 
 @dataclass(frozen=True)
-class Means:
+class AvailableResources:
     """What a job has."""
 
     cores: int

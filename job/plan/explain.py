@@ -5,13 +5,13 @@ from datetime import timedelta
 
 from job.join_spec.durations import duration_text
 from job.join_spec.expressions import SIDES, Side
-from job.join_spec.model import Delivery, JoinType
-from job.plan.capacity import Means, expected_load
+from job.join_spec.spec import Delivery, JoinType
+from job.plan.capacity import AvailableResources, expected_load
 from job.plan.explain_load import load_facts, load_lines
 from job.plan.explain_real_time import dead_letter_lines, delivery_lines, engine_lines
 from job.plan.fingerprint import fingerprint
 from job.plan.mirrored import mirrored_filters
-from job.plan.model import JoinPlan, SidePlan
+from job.plan.plan import JoinPlan, SidePlan
 from job.plan.tuning import TRANSACTION_TIMEOUT_SECONDS
 
 _WIDTH = 18
@@ -32,7 +32,7 @@ _UNMATCHED: dict[JoinType, tuple[Side, ...]] = {
 }
 
 
-def explained(plan: JoinPlan, means: Means | None = None) -> str:
+def explained(plan: JoinPlan, means: AvailableResources | None = None) -> str:
     """The whole explanation, one topic a paragraph. `means`: what the job has, if that is known."""
     parts = {
         f"Join {plan.name}": _what(plan),
@@ -57,7 +57,7 @@ def _engine(plan: JoinPlan) -> dict[str, Iterator[str]]:
     return {"Real time": (_line(name, text) for name, text in lines)}
 
 
-def facts(made: JoinPlan, means: Means | None = None) -> dict[str, object]:
+def facts(made: JoinPlan, means: AvailableResources | None = None) -> dict[str, object]:
     """The plan for programs."""
 
     def retention_seconds(side: Side) -> float | None:
@@ -235,7 +235,7 @@ def _state(plan: JoinPlan) -> Iterator[str]:
         yield _line("how much", f"estimated here once {say} expected_rate (records per second)")
 
 
-def _expected_load(plan: JoinPlan, means: Means | None) -> dict[str, Iterator[str]]:
+def _expected_load(plan: JoinPlan, means: AvailableResources | None) -> dict[str, Iterator[str]]:
     """Nothing where the spec does not say what to expect."""
     load = expected_load(plan)
     if load is None:

@@ -13,8 +13,8 @@ from job.plan.capacity import (
     STATE_COPIES,
     STATE_MEMORY_BYTES,
     TEXT_BYTES,
+    AvailableResources,
     Load,
-    Means,
     SideLoad,
 )
 
@@ -33,14 +33,14 @@ _ASSUMED = (
 )
 
 
-def load_lines(load: Load, means: Means | None) -> Iterator[tuple[str, str]]:
+def load_lines(load: Load, means: AvailableResources | None) -> Iterator[tuple[str, str]]:
     """Names and what is to be said of them, in lines of a screen's width."""
     for name, text in _load(load, means):
         for number, line in enumerate(wrap(text, _LINE)):
             yield name if number == 0 else "", line
 
 
-def _load(load: Load, means: Means | None) -> Iterator[tuple[str, str]]:
+def _load(load: Load, means: AvailableResources | None) -> Iterator[tuple[str, str]]:
     for side in SIDES:
         yield side, _side(load.side(side))
     yield "state", _state(load)
@@ -53,7 +53,7 @@ def _load(load: Load, means: Means | None) -> Iterator[tuple[str, str]]:
     yield "assumed", _ASSUMED
 
 
-def load_facts(load: Load, means: Means | None) -> dict[str, object]:
+def load_facts(load: Load, means: AvailableResources | None) -> dict[str, object]:
     return {
         "sides": {side: _side_facts(load.side(side)) for side in SIDES},
         "state_rows": load.rows,
@@ -74,7 +74,7 @@ def load_facts(load: Load, means: Means | None) -> dict[str, object]:
     }
 
 
-def warnings(load: Load, means: Means | None) -> Iterator[str]:
+def warnings(load: Load, means: AvailableResources | None) -> Iterator[str]:
     """What does not fit, or hardly."""
     if means is not None and load.cores * MODEL.cpu_spread > means.cores:
         surely = load.cores > means.cores * MODEL.cpu_spread
@@ -135,18 +135,18 @@ def _state(load: Load) -> str:
     )
 
 
-def _memory(load: Load, means: Means | None) -> float:
+def _memory(load: Load, means: AvailableResources | None) -> float:
     """A smaller heap than the model's leaves less."""
     limit = None if means is None else means.memory_limit_bytes
     return load.memory_bytes if limit is None else min(load.memory_bytes, limit)
 
 
-def _limit(means: Means | None) -> str:
+def _limit(means: AvailableResources | None) -> str:
     limit = None if means is None else means.memory_limit_bytes
     return "" if limit is None else f", at most {_size(limit)}"
 
 
-def _of(means: Means | None) -> str:
+def _of(means: AvailableResources | None) -> str:
     return "" if means is None else f" of {means.cores}"
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from job.join_spec.durations import duration_text
-from job.plan.model import JoinPlan
+from job.plan.plan import JoinPlan
 from job.plan.real_time import RECORDS_BEHIND_MAX, RealTimePlan
 
 Line = tuple[str, str]

@@ -12,7 +12,7 @@ from job.join_spec.durations import duration_text
 from job.join_spec.engine import Engine
 from job.join_spec.expressions import SIDES
 from job.plan import tuning
-from job.plan.model import JoinPlan
+from job.plan.plan import JoinPlan
 
 _ENGINE = "engine"
 

@@ -6,7 +6,7 @@ from sqlglot import exp
 
 from job.errors import Problem
 from job.join_spec.expressions import SIDES, Expression
-from job.plan.model import JoinPlan, SidePlan
+from job.plan.plan import JoinPlan, SidePlan
 from job.sql.arguments import comparison_type
 from job.sql.types import STRING, SqlType
 

@@ -10,8 +10,8 @@ from collections.abc import Iterator
 from sqlglot import exp
 
 from job.join_spec.expressions import Expression, Side
-from job.join_spec.model import JoinType
-from job.plan.model import JoinPlan
+from job.join_spec.spec import JoinType
+from job.plan.plan import JoinPlan
 
 # The sides whose rows are of no use without a match: only these may lose rows.
 _NEEDS_A_MATCH: dict[JoinType, frozenset[Side]] = {

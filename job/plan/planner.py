@@ -20,13 +20,13 @@ from job.join_spec.expressions import (
     expression,
     predicate,
 )
-from job.join_spec.model import JoinSpec, JoinType, SideSpec
-from job.join_spec.starts import start_options
+from job.join_spec.spec import JoinSpec, JoinType, SideSpec
+from job.join_spec.start_positions import start_options
 from job.join_spec.value_schema import ValueSchema, refuse_other_keys, value_schema
 from job.plan import tuning
 from job.plan.checks import result_checks, side_checks
 from job.plan.keys import key_problems
-from job.plan.model import (
+from job.plan.plan import (
     RECORD_COLUMN_NAMES,
     RECORD_COLUMNS,
     DeadLetterPlan,

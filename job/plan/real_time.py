@@ -12,7 +12,7 @@ from types import MappingProxyType
 from job.errors import Problem
 from job.join_spec.engine import CHECKPOINT_INTERVAL_MIN, Engine, RealTimeSpec
 from job.join_spec.expressions import SIDES
-from job.join_spec.model import Delivery, JoinSpec
+from job.join_spec.spec import Delivery, JoinSpec
 
 # An interval that leaves more records than this of both topics unread is followed by micro-batches.
 # It is as much as one micro-batch reads: less is read sooner than the query starts again.

@@ -1,13 +1,13 @@
 """SQL that finds the expressions of a side that fail on a record, before the join.
 
-Text only. The steps come after those of decoding.py, over its columns; there are none where no
-expression of the side can fail. try_eval is job/spark/try_eval.py's.
+Text only. The steps follow those of dataflow/record_sql.py and use its columns. There are none if
+no expression of the side can fail. job/spark/try_eval.py registers the function try_eval.
 """
 
 from collections.abc import Iterator
 
 from job.plan.checks import Condition
-from job.plan.model import SidePlan
+from job.plan.plan import SidePlan
 
 EXPRESSION_FAILED = "expression_failed"
 FAILED_FIELD = "failed_field"

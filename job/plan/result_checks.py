@@ -7,7 +7,7 @@ ON clause), and is found here: it is no result, and it is not lost.
 from collections.abc import Iterator
 
 from job.join_spec.expressions import Expression
-from job.plan.model import JoinPlan, guarded, position_column
+from job.plan.plan import JoinPlan, guarded, position_column
 from job.plan.record_checks import quoted
 
 TRIED = "tried"

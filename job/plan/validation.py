@@ -13,10 +13,10 @@ from collections.abc import Mapping
 from pydantic import BaseModel, ConfigDict
 
 from job.errors import SpecError
-from job.join_spec.model import spec_from_yaml
+from job.join_spec.spec import spec_from_yaml
 from job.plan.explain import explained
 from job.plan.fingerprint import refused
-from job.plan.model import JoinPlan
+from job.plan.plan import JoinPlan
 from job.plan.planner import join_plan
 from job.protocol.answers import FieldProblem, FrozenChange, ValidationAnswer
 

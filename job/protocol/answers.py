@@ -57,7 +57,7 @@ class StateAnswer(_Answer):
     """What the look-up took."""
 
 
-class WhyAnswer(_Answer):
+class KeyExplanation(_Answer):
     sentences: list[str]
     """The most telling first."""
     left: StateAnswer

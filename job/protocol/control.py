@@ -22,7 +22,7 @@ import structlog
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from job.errors import BusyError, ConflictError, ExpiredError, SetupError, StreamjoinError
-from job.join_spec.starts import Starts
+from job.join_spec.start_positions import StartPositions
 from job.protocol.progress import JobStatus
 
 Verb = Literal["pause", "resume", "stop", "restart", "reset"]
@@ -62,7 +62,7 @@ class Request(BaseModel):
     not_after: datetime | None = None
     """A command that is read later is left alone: who gave it has been told that it was not taken,
     as by a job that hung. By the clock of the machine that both share."""
-    starts: Starts | None = None
+    starts: StartPositions | None = None
     """For reset."""
     state: StateRequest | None = None
     """For state and why."""
@@ -91,12 +91,12 @@ class Reply(BaseModel):
     refusal: Refusal | None = None
 
 
-class Controlled(Protocol):
+class CommandHandler(Protocol):
     """What can be asked and commanded: the engine."""
 
     def status(self) -> JobStatus: ...
 
-    def command(self, verb: Verb, by: str, starts: Starts | None = None) -> None:
+    def command(self, verb: Verb, by: str, starts: StartPositions | None = None) -> None:
         """Take note of `verb` and return at once; ConflictError where the state forbids it."""
 
     def answer(self, request: Request, gone: Event) -> BaseModel:
@@ -107,7 +107,7 @@ class Controlled(Protocol):
 
 
 @contextmanager
-def control_socket(path: Path, controlled: Controlled) -> Iterator[None]:
+def control_socket(path: Path, controlled: CommandHandler) -> Iterator[None]:
     """Answers on `path` while the context lasts; SetupError where another job already does."""
     _make_way(path)
     server = _Server(str(path), _Conversation)
@@ -124,7 +124,7 @@ def control_socket(path: Path, controlled: Controlled) -> Iterator[None]:
         path.unlink(missing_ok=True)
 
 
-def reply(line: bytes, controlled: Controlled, gone: Event) -> Reply:
+def reply(line: bytes, controlled: CommandHandler, gone: Event) -> Reply:
     """The answer to one request line; `gone` is set when nobody waits for it any more."""
     try:
         request = Request.model_validate_json(line)
@@ -170,7 +170,7 @@ class _Server(socketserver.ThreadingUnixStreamServer):
     # Connections that the kernel accepts before the server does: with the default of 5, some of
     # nine simultaneous calls fail.
     request_queue_size = 32
-    controlled: Controlled
+    controlled: CommandHandler
 
 
 class _Conversation(socketserver.StreamRequestHandler):

@@ -4,7 +4,7 @@ from datetime import datetime
 
 from pydantic import BaseModel, ConfigDict
 
-from job.join_spec.starts import Starts
+from job.join_spec.start_positions import StartPositions
 
 
 class _Report(BaseModel):
@@ -86,7 +86,7 @@ class ResetReport(_Report):
 
     by: str
     asked_at: datetime
-    starts: Starts
+    starts: StartPositions
     done_at: datetime | None = None
     kept_aside: str | None = None
     """Where the old checkpoint is now; null where there was none."""

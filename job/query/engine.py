@@ -17,7 +17,7 @@ import structlog
 
 from job.checkpoint.checkpoint import Checkpoint
 from job.checkpoint.state_reader import StateReader
-from job.dataflow import kafka_dataflow
+from job.dataflow.dataflow import kafka_dataflow
 from job.delivery.sink import RunningQuery, start_query
 from job.errors import (
     CheckpointInUseError,
@@ -30,16 +30,15 @@ from job.formats.pinning import check_schema_evolution
 from job.formats.registry import RegistryAccess
 from job.join_spec.durations import milliseconds
 from job.join_spec.expressions import SIDES
-from job.join_spec.starts import Starts, with_all_partitions
+from job.join_spec.start_positions import StartPositions, with_all_partitions
 from job.kafka.preflight import check_topics
 from job.kafka.security import KafkaAccess, kafka_access
 from job.kafka.topic_ids import TopicIdentity
 from job.plan.fingerprint import fingerprint
-from job.plan.model import JoinPlan
+from job.plan.plan import JoinPlan
 from job.protocol.control import Verb
 from job.protocol.progress import JobStatus, QueryState
 from job.protocol.reports import ResetReport
-from job.query.account import Account
 from job.query.cluster import (
     check_executors,
     check_is_shared,
@@ -47,9 +46,10 @@ from job.query.cluster import (
     wait_for_executors,
 )
 from job.query.event_times import EventTimes
-from job.query.idle import IdleSides
-from job.query.resources import Resources
+from job.query.idleness import IdleSides
 from job.query.retries import retry_delay
+from job.query.runtime import Resources
+from job.query.stats import QueryStats
 from job.query.topics import check_topics_of
 from job.query.verbs import ALLOWED, DESIRED, check_allowed
 from job.redaction import Redaction
@@ -70,7 +70,7 @@ class Engine:
         plan: JoinPlan,
         settings: JobSettings,
         redaction: Redaction,
-        account: Account,
+        account: QueryStats,
         idle_sides: IdleSides,
         identity: TopicIdentity,
         jvm: Jvm,
@@ -113,7 +113,7 @@ class Engine:
         self._ending = True
         threading.Thread(target=self._wake, daemon=True).start()
 
-    def command(self, verb: Verb, by: str, starts: Starts | None = None) -> None:
+    def command(self, verb: Verb, by: str, starts: StartPositions | None = None) -> None:
         with self._changed:
             check_allowed(verb, self._state)
             if verb == "reset" and self._reset_wanted():

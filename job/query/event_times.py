@@ -19,10 +19,10 @@ from job.event_time.partitions import Partitions
 from job.event_time.watermark import watermark_ms
 from job.join_spec.durations import milliseconds
 from job.join_spec.expressions import SIDES, Side
-from job.plan.model import JoinPlan
+from job.plan.plan import JoinPlan
 from job.plan.tuning import MAX_OFFSETS_PER_TRIGGER
-from job.query.account import Account
-from job.query.resources import Resources
+from job.query.runtime import Resources
+from job.query.stats import QueryStats
 from job.spark.batch_read import batch_read
 from job.spark.kafka_reader import LimitedReading
 from job.spark.watermark import raise_watermark
@@ -40,7 +40,7 @@ class EventTimes:
         self,
         spark: SparkSession,
         plan: JoinPlan,
-        account: Account,
+        account: QueryStats,
         checkpoint: Checkpoint,
         resources: Resources,
     ) -> None:

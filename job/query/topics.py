@@ -5,7 +5,7 @@ from job.delivery.commit_topic import create_commit_topic_if_used
 from job.kafka.retention import check_retention
 from job.kafka.security import KafkaAccess
 from job.kafka.topic_ids import TopicIdentity
-from job.plan.model import JoinPlan
+from job.plan.plan import JoinPlan
 
 
 def check_topics_of(

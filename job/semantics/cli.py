@@ -10,11 +10,11 @@ from job.errors import StreamjoinError
 from job.evaluation.sql_types import NotExactError, SqlRuntimeError
 from job.join_spec.durations import duration, milliseconds
 from job.join_spec.expressions import SIDES
-from job.plan.model import JoinPlan, SidePlan
+from job.plan.plan import JoinPlan, SidePlan
 from job.semantics.json_records import InputLineError, InputRecord, records_of_jsonl
 from job.semantics.simulate import DEFAULT_BATCH_SIZE, simulate
 from job.semantics.spec_tests import Outcome, SpecTest, run_spec_test
-from job.semantics.story import explained, told
+from job.semantics.trace import explained, told
 
 
 class SimulationError(StreamjoinError):

@@ -1,4 +1,4 @@
-"""From a Kafka record to column values, in Python: the rules of job/decoding.py.
+"""From a Kafka record to column values, in Python: the rules of job/dataflow/record_sql.py.
 
 A record has either a value for each column or one of reasons.REASONS.
 """
@@ -24,7 +24,7 @@ from job.evaluation.sql_types import (
 from job.evaluation.time_text import timestamp_of
 from job.join_spec import record_rules
 from job.join_spec.durations import milliseconds
-from job.plan.model import RECORD_COLUMNS, SidePlan
+from job.plan.plan import RECORD_COLUMNS, SidePlan
 from job.semantics.json_document import (
     Json,
     Members,

@@ -21,7 +21,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 
-from job.join_spec.model import JoinType
+from job.join_spec.spec import JoinType
 from job.semantics.event_time import BatchWatermarks
 from job.semantics.events import Observer, nobody_listens
 from job.semantics.one_side_joiner import OneSideHashJoiner, SideInput, SideRules

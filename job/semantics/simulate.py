@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from job.evaluation.sql_cast import instant
 from job.join_spec.durations import milliseconds
 from job.join_spec.expressions import SIDES, Side
-from job.join_spec.model import JoinType
-from job.plan.model import JoinPlan
+from job.join_spec.spec import JoinType
+from job.plan.plan import JoinPlan
 from job.plan.record_checks import EXPRESSION_FAILED
 from job.semantics import events
 from job.semantics.backlog import PlannedBatch, backlog_batches

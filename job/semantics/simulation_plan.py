@@ -17,10 +17,10 @@ from job.evaluation.sql_nested import has_a_map
 from job.evaluation.sql_types import NotExactError, SqlRuntimeError, Value
 from job.join_spec.durations import milliseconds
 from job.join_spec.expressions import SIDES, Side
-from job.join_spec.model import JoinType
+from job.join_spec.spec import JoinType
 from job.plan.checks import Condition
 from job.plan.mirrored import mirrored_filters
-from job.plan.model import JoinPlan, window_end_column
+from job.plan.plan import JoinPlan, window_end_column
 from job.semantics.json_records import DecodedRow, RecordDecoder
 from job.semantics.one_side_joiner import SideInput, SideRules
 from job.semantics.operator import JoinOperatorPlan

@@ -17,10 +17,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from job.join_spec.expressions import SIDES
-from job.plan.model import JoinPlan
+from job.plan.plan import JoinPlan
 from job.semantics.json_records import InputLineError, records_of_jsonl
 from job.semantics.simulate import SimulatedBatch, place, simulate
-from job.semantics.story import DROPPED, failed_text, fate
+from job.semantics.trace import DROPPED, failed_text, fate
 
 Row = Mapping[str, Any]
 

@@ -11,7 +11,7 @@ from pyspark.java_gateway import ensure_callback_server_started
 from pyspark.sql import SparkSession
 
 
-class Reports(Protocol):
+class ProgressListener(Protocol):
     """Who is told. Called on a thread of py4j: be quick, and never raise."""
 
     def batch(self, progress: str) -> None:
@@ -21,7 +21,7 @@ class Reports(Protocol):
         """There was nothing to do."""
 
 
-def listen(spark: SparkSession, reports: Reports) -> None:
+def listen(spark: SparkSession, reports: ProgressListener) -> None:
     context = spark.sparkContext
     assert context._gateway is not None
     assert context._jvm is not None
@@ -37,7 +37,7 @@ class _Listener:
     class Java:
         implements = ("org.apache.spark.sql.streaming.PythonStreamingQueryListener",)
 
-    def __init__(self, reports: Reports) -> None:
+    def __init__(self, reports: ProgressListener) -> None:
         self._reports = reports
 
     def onQueryStarted(self, event: JavaObject) -> None:  # noqa: N802

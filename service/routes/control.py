@@ -4,11 +4,11 @@ from http import HTTPStatus
 
 from fastapi import APIRouter
 
-from job.join_spec.starts import Starts
+from job.join_spec.start_positions import StartPositions
 from job.protocol.control import Verb
 from service.access import Controller, ControlRoute
-from service.beginnings import OffsetsRequest, ResetRequest, confirm, new_offsets
-from service.routes.parts import REFUSED, Job, now, problems
+from service.routes.dependencies import REFUSED, Job, now, problems
+from service.start_requests import OffsetsRequest, ResetRequest, confirm, new_offsets
 from service.views import QueryView
 
 control = APIRouter(
@@ -72,5 +72,7 @@ async def alter_offsets(body: OffsetsRequest, job: Job, by: Controller) -> Query
     return await _commanded(job, "reset", by, new_offsets(body, status.brokers))
 
 
-async def _commanded(job: Job, verb: Verb, by: str, starts: Starts | None = None) -> QueryView:
+async def _commanded(
+    job: Job, verb: Verb, by: str, starts: StartPositions | None = None
+) -> QueryView:
     return QueryView.of(await job.command(verb, by=by, starts=starts), now())

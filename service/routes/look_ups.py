@@ -10,13 +10,13 @@ from fastapi import APIRouter, Depends, HTTPException, Query, Request
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from job.errors import RequestError
-from job.protocol.answers import StateAnswer, ValidationAnswer, WhyAnswer
+from job.protocol.answers import KeyExplanation, StateAnswer, ValidationAnswer
 from job.protocol.control import Request as Question
 from job.protocol.control import StateRequest
 from job.protocol.reports import StateCensus
 from service.access import reader
 from service.held import ExplainView, HeldRowsView, StateView, ValidationView
-from service.routes.parts import REFUSED, Job, problems, while_connected
+from service.routes.dependencies import REFUSED, Job, problems, while_connected
 from service.views import Side
 
 _ROWS_MAX = 100
@@ -72,7 +72,7 @@ async def state_rows(
 async def explain(request: Request, job: Job, key: Key, limit: Limit = 20) -> ExplainView:
     """Why a row has not come out: in words, with the rows of its key on both sides."""
     question = Question(call="why", state=StateRequest(key=key, limit=limit))
-    return ExplainView.of(await while_connected(request, job.ask(question, WhyAnswer)))
+    return ExplainView.of(await while_connected(request, job.ask(question, KeyExplanation)))
 
 
 @look_ups.post(

@@ -11,7 +11,7 @@ from service.access import MaySeeDetails, metrics_reader
 from service.health import Check, Health
 from service.metrics import exposition
 from service.problems import problem
-from service.routes.parts import REFUSED, JobAnswer, Settings, now, problems
+from service.routes.dependencies import REFUSED, JobAnswer, Settings, now, problems
 
 operations = APIRouter(tags=["operations"])
 

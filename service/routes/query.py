@@ -8,7 +8,7 @@ from job.protocol.answers import FailuresAnswer, PlanAnswer, ProgressAnswer
 from job.protocol.control import Request as Question
 from service.access import reader
 from service.history import FailuresView, OffsetsView, PlanView, ProgressView
-from service.routes.parts import REFUSED, Job, now, problems
+from service.routes.dependencies import REFUSED, Job, now, problems
 from service.views import QueryView
 
 query = APIRouter(

@@ -12,9 +12,9 @@ import yaml
 from job.errors import Problem, SpecError
 from job.join_spec.document import parsed
 from job.join_spec.expressions import SIDES, Side
-from job.join_spec.model import JoinSpec, spec_from_document
+from job.join_spec.spec import JoinSpec, spec_from_document
 from job.join_spec.variables import filled
-from job.plan.model import JoinPlan
+from job.plan.plan import JoinPlan
 from job.plan.planner import join_plan
 
 CHECKPOINT = "/var/lib/streamjoin/checkpoint"

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import yaml
 
-from job.join_spec.model import spec_from_yaml
+from job.join_spec.spec import spec_from_yaml
 from job.plan.planner import join_plan
 from tests.docker.kubernetes import installed, write_schemas
 from tests.docker.stack import ROOT

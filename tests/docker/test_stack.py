@@ -12,7 +12,7 @@ from tests.docker.load import Load
 from tests.docker.stack import ROOT, START_SECONDS, Stack
 from tests.integration.topics import count_all
 from tests.polling import wait_until
-from tests.unit.operating.test_dashboard import expressions
+from tests.unit.deploy.test_dashboard import expressions
 
 
 def asked(stack: Stack, path: str, **parameters: str) -> Any:

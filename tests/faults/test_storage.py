@@ -65,7 +65,7 @@ def fill(ballast: Path) -> None:
                 continue
 
 
-# What Spark says of each, see job/care/logs.py for what is mended at a start.
+# What Spark says of each, see job/checkpoint/log_check.py for what is mended at a start.
 def test_damaged_checkpoint_is_mended_or_refused_and_never_wrong(
     kafka: EmbeddedKafka, tmp_path: Path
 ) -> None:

@@ -9,7 +9,7 @@ import pytest
 from confluent_kafka import KafkaError, Producer
 
 from deploy.local.kafka import EmbeddedKafka
-from job.join_spec.model import spec_from_yaml
+from job.join_spec.spec import spec_from_yaml
 from job.kafka.broker_watch import BrokerWatch
 from job.plan.planner import join_plan
 from job.protocol.progress import JobStatus

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from deploy.local.kafka import EmbeddedKafka
-from job.join_spec.model import JoinType
+from job.join_spec.spec import JoinType
 from tests.integration.jobs import Job
 from tests.integration.topics import consume_all, produce
 

@@ -11,7 +11,7 @@ import httpx
 import pytest
 
 from job.errors import BrokerError, SecurityError, StreamjoinError
-from job.join_spec.model import JoinSpec, spec_from_yaml
+from job.join_spec.spec import JoinSpec, spec_from_yaml
 from job.kafka.preflight import check_topics
 from job.kafka.security import kafka_access
 from job.plan.planner import join_plan

@@ -10,7 +10,7 @@ from job.event_time.partitions import BatchRead, Partitions
 from job.event_time.watermark import watermark_ms
 from job.join_spec.durations import milliseconds
 from job.join_spec.expressions import SIDES, Side
-from job.plan.model import JoinPlan
+from job.plan.plan import JoinPlan
 from job.spark.batch_read import event_times, newest, observed_metrics
 from job.spark.watermark import raise_watermark
 

@@ -10,8 +10,8 @@ from typing import Any, Literal
 import yaml
 
 from job.join_spec.expressions import SIDES, Side
-from job.join_spec.model import spec_from_document
-from job.plan.model import JoinPlan
+from job.join_spec.spec import spec_from_document
+from job.plan.plan import JoinPlan
 from job.plan.planner import join_plan
 from job.semantics.backlog import PlannedBatch
 from job.semantics.json_records import InputRecord, records_of_jsonl

@@ -8,10 +8,10 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from job.dataflow import dataflow
+from job.dataflow.dataflow import dataflow
 from job.join_spec.expressions import SIDES, Expression
 from job.plan import tuning
-from job.plan.model import JoinPlan
+from job.plan.plan import JoinPlan
 from tests.semantics.sql_fuzz import COLUMNS
 
 DDL = ", ".join(f"{name} {kind}" for name, kind in COLUMNS.items())

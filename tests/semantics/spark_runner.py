@@ -16,10 +16,10 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming import StreamingQuery
 
-from job import dataflow
+from job.dataflow.dataflow import dataflow
 from job.event_time.partitions import Partitions
 from job.join_spec.expressions import SIDES, Side
-from job.plan.model import JoinPlan
+from job.plan.plan import JoinPlan
 from job.plan.record_checks import FAILED_FIELD
 from job.protocol.reasons import REASONS
 from job.semantics.backlog import PlannedBatch
@@ -139,7 +139,7 @@ class _Run:
 
     def _start(self, on_batch: Any) -> StreamingQuery:
         left, right = (self._topics[side].records() for side in SIDES)
-        rows = dataflow.dataflow(left, right, self._plan)
+        rows = dataflow(left, right, self._plan)
         writer = rows.writeStream.foreachBatch(on_batch).outputMode("append")
         return writer.option("checkpointLocation", str(self._folder / "checkpoint")).start()
 

@@ -8,9 +8,9 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from job.dataflow import dataflow
+from job.dataflow.dataflow import dataflow
 from job.join_spec.expressions import SIDES
-from job.join_spec.model import spec_from_yaml
+from job.join_spec.spec import spec_from_yaml
 from job.plan import tuning
 from job.plan.planner import join_plan
 from job.protocol.progress import BatchProgress, batch_progress

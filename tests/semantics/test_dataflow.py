@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from job.dataflow import kafka_dataflow
-from job.join_spec.model import spec_from_yaml
+from job.dataflow.dataflow import kafka_dataflow
+from job.join_spec.spec import spec_from_yaml
 from job.kafka.security import KafkaAccess
 from job.plan.planner import join_plan
 from job.plan.tuning import FROZEN_CONF

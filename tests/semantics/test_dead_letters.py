@@ -8,8 +8,8 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from job.dataflow import decoded
-from job.dead_letters import selection
+from job.dataflow.dataflow import decoded
+from job.dead_letters import sql
 from job.dead_letters.headers import DeadLetter, dead_letter
 from tests.unit.specs import plan
 
@@ -43,14 +43,14 @@ def letters(
     made = plan(**{**LETTERS, **changes})
     at = datetime.fromtimestamp(T0 / 1000, UTC)
     rows = [(key, value, "t", 0, n, at, headers) for n, (key, value, headers) in enumerate(records)]
-    frame = decoded(spark.createDataFrame(rows, RECORDS), made.left, None, keep=selection.KEPT)
+    frame = decoded(spark.createDataFrame(rows, RECORDS), made.left, None, keep=sql.KEPT)
     found = (
         frame.withColumn("is_late", F.lit(late))
         .withColumn("late_watermark", F.timestamp_millis(F.lit(T0 + 1)))
-        .selectExpr(*selection.selected(made, made.left))
+        .selectExpr(*sql.selected(made, made.left))
         .where("dead_reason IS NOT NULL")
-        .selectExpr("*", f"{selection.message(made.left)} AS dead_message")
-        .selectExpr(*selection.written(made, made.left, bytes_max=bytes_max))
+        .selectExpr("*", f"{sql.message(made.left)} AS dead_message")
+        .selectExpr(*sql.written(made, made.left, bytes_max=bytes_max))
     )
     read = [
         dead_letter("", row.key, row.value, [(h.key, h.value) for h in row.headers])

@@ -10,14 +10,14 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from job.dataflow import UNKNOWN_IDS, decoded, observed_metrics
-from job.dead_letters import selection
+from job.dataflow.dataflow import UNKNOWN_IDS, decoded, observed_metrics
+from job.dead_letters import sql
 from job.errors import RegistryError
 from job.formats.avro import _bare
 from job.formats.pinning import reader_schemas
 from job.formats.registry import RegistryAccess
-from job.join_spec.model import spec_from_yaml
-from job.plan.model import JoinPlan
+from job.join_spec.spec import spec_from_yaml
+from job.plan.plan import JoinPlan
 from job.plan.planner import join_plan
 from job.spark.failures import failure_of
 from tests.registry_stub import RegistryStub
@@ -52,7 +52,7 @@ class Side:
         records = [(b"k", value, "t", 0, n, at, []) for n, value in enumerate(values)]
         frame = self.spark.createDataFrame(records, RECORDS)
         access = RegistryAccess(self.registry.url)
-        keep = selection.KEPT
+        keep = sql.KEPT
         return decoded(frame, self.plan.side(side), access, keep=keep, unknown_ids=unknown)
 
 
@@ -135,8 +135,8 @@ def test_every_reason_is_counted_and_told(side: Side) -> None:
         side.rows(*sent)
         .withColumn("is_late", F.lit(False))
         .withColumn("late_watermark", late)
-        .selectExpr(*selection.selected(side.plan, side.plan.left))
-        .selectExpr("dead_reason", f"{selection.message(side.plan.left)} AS said")
+        .selectExpr(*sql.selected(side.plan, side.plan.left))
+        .selectExpr("dead_reason", f"{sql.message(side.plan.left)} AS said")
         .collect()
     )
 

@@ -5,8 +5,8 @@ from datetime import UTC, datetime
 import pytest
 from pyspark.sql import SparkSession
 
-from job.dataflow import decoded
-from job.plan.model import SidePlan
+from job.dataflow.dataflow import decoded
+from job.plan.plan import SidePlan
 from job.semantics.json_records import InputRecord, RecordDecoder
 from job.semantics.output_json import object_text
 from tests.semantics.crafted_records import NESTED, SCALARS, nested_records, scalar_records

@@ -7,7 +7,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from job.checkpoint.state_reader import StateReader
-from job.join_spec.model import spec_from_yaml
+from job.join_spec.spec import spec_from_yaml
 from job.plan.planner import join_plan
 from job.query.state_rows import StateRows
 from tests.semantics.streams import T0, Stream, spec_text

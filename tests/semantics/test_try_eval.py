@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from job.dataflow import output_records
-from job.delivery.dead_letters import limited
-from job.plan.model import JoinPlan
+from job.dataflow.dataflow import output_records
+from job.delivery.dead_letter_writer import limited
+from job.plan.plan import JoinPlan
 from job.spark.try_eval import register_try_eval
 from tests.semantics import differential
 from tests.semantics.join_cases import Case, Data, Idle

@@ -10,7 +10,7 @@ from typing import Any
 
 from job.errors import Problem, SpecError
 from job.join_spec.expressions import SIDES
-from job.join_spec.model import JoinType, spec_from_document
+from job.join_spec.spec import JoinType, spec_from_document
 from job.plan.planner import join_plan
 from tests.semantics.comparison import Result
 from tests.semantics.spark_judge import REFUSED_BY_NAME, SparkJudge

@@ -4,8 +4,8 @@ from typing import Any
 
 import yaml
 
-from job.join_spec.model import spec_from_yaml
-from job.plan.model import JoinPlan
+from job.join_spec.spec import spec_from_yaml
+from job.plan.plan import JoinPlan
 from job.plan.planner import join_plan
 
 BASE: dict[str, Any] = {

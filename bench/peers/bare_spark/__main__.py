@@ -11,12 +11,12 @@ from pathlib import Path
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from job.dataflow import kafka_records
+from job.dataflow.dataflow import kafka_records
 from job.join_spec.durations import milliseconds
 from job.join_spec.expressions import Side
-from job.join_spec.model import spec_from_yaml
+from job.join_spec.spec import spec_from_yaml
 from job.kafka.security import KafkaAccess
-from job.plan.model import JoinPlan
+from job.plan.plan import JoinPlan
 from job.plan.planner import join_plan
 from job.redaction import Redaction
 from job.settings import JobSettings

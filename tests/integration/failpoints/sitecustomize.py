@@ -103,7 +103,7 @@ def cut_short(rows: Iterator[Any], flush: Callable[[], Any]) -> Iterator[Any]:
 def wrap_the_driver() -> None:
     from job.delivery.sink import _ExactlyOnce
     from job.plan import tuning
-    from job.query.account import Account
+    from job.query.stats import QueryStats
 
     shorten_message_timeout()
     if TRANSACTION_SECONDS is not None:
@@ -111,7 +111,7 @@ def wrap_the_driver() -> None:
     if MAINTENANCE_SECONDS is not None:
         interval = {"spark.sql.streaming.stateStore.maintenanceInterval": f"{MAINTENANCE_SECONDS}s"}
         tuning.CONF = {**tuning.CONF, **interval}
-    call, account_for, batch = _ExactlyOnce.__call__, _ExactlyOnce._account_for, Account.batch
+    call, account_for, batch = _ExactlyOnce.__call__, _ExactlyOnce._account_for, QueryStats.batch
 
     def called(self: Any, records: Any, batch_id: int) -> None:
         if batch_id > 0 and reached("after_offset_log"):
@@ -123,7 +123,7 @@ def wrap_the_driver() -> None:
         if batch_id > 0 and reached("after_all_commits"):
             happen()
 
-    letters = Account.dead_letters
+    letters = QueryStats.dead_letters
 
     def told(self: Any, counts: Any) -> None:
         letters(self, counts)
@@ -137,8 +137,8 @@ def wrap_the_driver() -> None:
 
     _ExactlyOnce.__call__ = called  # type: ignore[method-assign]
     _ExactlyOnce._account_for = accounted  # type: ignore[method-assign]
-    Account.dead_letters = told  # type: ignore[method-assign]
-    Account.batch = ended  # type: ignore[method-assign]
+    QueryStats.dead_letters = told  # type: ignore[method-assign]
+    QueryStats.batch = ended  # type: ignore[method-assign]
 
 
 if "pyspark.daemon" in sys.orig_argv:

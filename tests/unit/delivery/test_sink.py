@@ -16,7 +16,7 @@ class _Checkpoint:
     query_id = "4711"
 
 
-class Told(list[tuple[int, int, Mapping[str, int]]]):
+class DeliveryListener(list[tuple[int, int, Mapping[str, int]]]):
     def delivered(self, batch_id: int, rows: int, results: Mapping[str, int]) -> None:
         self.append((batch_id, rows, {name: count for name, count in results.items() if count}))
 
@@ -24,7 +24,7 @@ class Told(list[tuple[int, int, Mapping[str, int]]]):
         raise AssertionError(f"none are expected: {counts}")
 
 
-def sink(told: Told) -> Any:
+def sink(told: DeliveryListener) -> Any:
     made: Any = _ExactlyOnce(
         plan(output__delivery="exactly_once"),
         KafkaAccess("localhost:9092"),
@@ -38,14 +38,14 @@ def sink(told: Told) -> Any:
 
 
 def test_rows_and_results_are_told() -> None:
-    told = Told()
+    told = DeliveryListener()
     sink(told)._account_for(7, [Report(0, "committed", 3), Report(1, "skipped", 0)])
 
     assert [(7, 3, {"committed": 1, "skipped": 1})] == told
 
 
 def test_commit_whose_answer_was_lost_is_both_unknown_and_committed() -> None:
-    told = Told()
+    told = DeliveryListener()
     sink(told)._account_for(7, [Report(0, "committed", 3), Report(1, "settled", 2)])
 
     assert [(7, 5, {"committed": 2, "unknown": 1})] == told
@@ -81,7 +81,7 @@ def test_commit_whose_answer_was_lost_is_both_unknown_and_committed() -> None:
 def test_failure_says_what_where_and_whether_to_try_again(
     failed: Report, kind: type[StreamjoinError], code: str, *, retryable: bool, said: str
 ) -> None:
-    told = Told()
+    told = DeliveryListener()
     with pytest.raises(kind) as error:
         sink(told)._account_for(7, [Report(0, "committed", 3), failed])
     assert (code, retryable) == (error.value.code, error.value.retryable)
@@ -93,9 +93,9 @@ def test_failure_says_what_where_and_whether_to_try_again(
 def test_what_trying_again_does_not_cure_is_told_first() -> None:
     reports = [Report(0, "aborted", 0, "broker away", retryable=True), Report(1, "fenced", 0, "x")]
     with pytest.raises(FencedError):
-        sink(Told())._account_for(7, reports)
+        sink(DeliveryListener())._account_for(7, reports)
 
 
 def test_partition_that_did_not_run_is_an_error() -> None:
     with pytest.raises(DeliveryError, match="ran in 1 partitions instead of 2"):
-        sink(Told())._account_for(7, [Report(0, "committed", 3)])
+        sink(DeliveryListener())._account_for(7, [Report(0, "committed", 3)])

@@ -12,10 +12,10 @@ from job.__main__ import app
 from job.errors import CheckpointError, SpecError
 from job.formats.pinning import check_schema_evolution, reader_schemas
 from job.formats.registry import RegistryAccess
-from job.join_spec.model import JoinSpec, spec_from_yaml
+from job.join_spec.spec import JoinSpec, spec_from_yaml
 from job.plan.explain import explained, facts
 from job.plan.fingerprint import fingerprint, refused
-from job.plan.model import JoinPlan
+from job.plan.plan import JoinPlan
 from job.plan.planner import join_plan
 from tests.registry_stub import RegistryStub
 from tests.unit.formats.written import CLICK, field, record

@@ -2,7 +2,7 @@
 
 import json
 
-from job.join_spec.model import spec_from_document
+from job.join_spec.spec import spec_from_document
 from job.plan.planner import join_plan
 from job.semantics.json_records import records_of_jsonl
 from job.semantics.simulate import simulate

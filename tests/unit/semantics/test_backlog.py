@@ -7,7 +7,7 @@ import pytest
 from job.semantics.backlog import backlog_batches
 from job.semantics.json_records import InputRecord, records_of_jsonl
 from job.semantics.simulate import SimulatedBatch, simulate
-from job.semantics.story import explained, told
+from job.semantics.trace import explained, told
 from tests.unit.semantics.test_simulate import T, plan, row
 
 

@@ -1,6 +1,6 @@
 """Expressions that fail on a record or on a result, in a simulated join."""
 
-from job.semantics.story import told
+from job.semantics.trace import told
 from tests.unit.semantics.simulations import plan, row, run
 
 

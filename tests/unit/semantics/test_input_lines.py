@@ -6,7 +6,7 @@ import pytest
 from typer.testing import CliRunner
 
 from job.__main__ import app
-from job.join_spec.model import spec_from_document
+from job.join_spec.spec import spec_from_document
 from job.plan.planner import join_plan
 from job.semantics.cli import SimulationError, simulation_lines, spec_test_lines
 from job.semantics.json_records import InputLineError, records_of_jsonl

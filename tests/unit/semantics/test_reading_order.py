@@ -12,8 +12,8 @@ import pytest
 
 from job.join_spec.durations import milliseconds
 from job.join_spec.expressions import SIDES, Side
-from job.join_spec.model import spec_from_document
-from job.plan.model import JoinPlan
+from job.join_spec.spec import spec_from_document
+from job.plan.plan import JoinPlan
 from job.plan.planner import join_plan
 from job.semantics import event_time
 from job.semantics.backlog import PlannedBatch

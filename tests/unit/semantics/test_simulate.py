@@ -8,7 +8,7 @@ from job.evaluation.sql_types import NotExactError
 from job.semantics.cli import SimulationError, simulation_lines, spec_test_lines
 from job.semantics.json_records import InputRecord, RecordDecoder
 from job.semantics.spec_tests import SpecTest, run_spec_test
-from job.semantics.story import explained, told
+from job.semantics.trace import explained, told
 from tests.unit.semantics.simulations import T, plan, row, run, values
 
 

@@ -6,12 +6,12 @@ from job.protocol.answers import (
     FailuresAnswer,
     FieldProblem,
     FrozenChange,
+    KeyExplanation,
     PlanAnswer,
     ProgressAnswer,
     StateAnswer,
     StateRow,
     ValidationAnswer,
-    WhyAnswer,
 )
 from tests.unit.service.builders import NO_BROKER, NOW, batch, census
 
@@ -55,7 +55,7 @@ def all_answers() -> dict[str, BaseModel]:
         "failures": FailuresAnswer(failures=[NO_BROKER]),
         "state": held("left", ROW),
         "state_census": census(),
-        "why": WhyAnswer(
+        "why": KeyExplanation(
             sentences=["The query is PAUSED."], left=held("left", ROW), right=held("right")
         ),
         "validate": ValidationAnswer(

@@ -13,11 +13,11 @@ from playwright.sync_api import Browser, Page, sync_playwright
 
 from job.protocol.answers import (
     FailuresAnswer,
+    KeyExplanation,
     PlanAnswer,
     ProgressAnswer,
     StateAnswer,
     StateRow,
-    WhyAnswer,
 )
 from job.protocol.progress import BatchProgress, JobStatus
 from service.__main__ import listening_socket
@@ -108,7 +108,7 @@ def lively(job: SmallJob) -> SmallJob:
         ),
         "progress": ProgressAnswer(batches=history()),
         "failures": FailuresAnswer(failures=[NO_BROKER]),
-        "why": WhyAnswer(
+        "why": KeyExplanation(
             sentences=["The left row is held.", "The right side holds the watermark back."],
             left=held("left", StateRow(
                 row={"ad_id": 7, "campaign": "spring"}, event_time=datetime.now(UTC),

@@ -11,7 +11,7 @@ from typing import Any
 from pydantic import BaseModel
 
 from job.errors import CancelledError, ConflictError
-from job.join_spec.starts import Starts
+from job.join_spec.start_positions import StartPositions
 from job.protocol.control import Request, Verb, control_socket
 from job.protocol.progress import (
     BatchProgress,
@@ -47,7 +47,7 @@ class SmallJob:
         self.current = status
         self.allowed = allowed
         self.commands: list[tuple[Verb, str]] = []
-        self.starts: Starts | None = None
+        self.starts: StartPositions | None = None
         self.asked: Request | None = None
         self.gone: Event | None = None
         self.answers: dict[str, BaseModel | Exception] = {}
@@ -55,7 +55,7 @@ class SmallJob:
     def status(self) -> JobStatus:
         return self.current
 
-    def command(self, verb: Verb, by: str, starts: Starts | None = None) -> None:
+    def command(self, verb: Verb, by: str, starts: StartPositions | None = None) -> None:
         if self.allowed is not None and verb not in self.allowed:
             message = f"{verb} is not possible while the query is {self.current.state}"
             raise ConflictError(message, allowed=list(self.allowed))

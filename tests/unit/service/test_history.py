@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from job.join_spec.model import spec_from_yaml
+from job.join_spec.spec import spec_from_yaml
 from job.plan.explain import explained, facts
 from job.plan.planner import join_plan
 from job.protocol.answers import PlanAnswer

@@ -11,7 +11,7 @@ from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, Error
 
 from job.errors import BusyError
-from job.protocol.answers import FailuresAnswer, PlanAnswer, WhyAnswer
+from job.protocol.answers import FailuresAnswer, KeyExplanation, PlanAnswer
 from job.protocol.control import control_socket
 from job.protocol.progress import Failure, QueryState
 from tests.polling import wait_until
@@ -129,7 +129,7 @@ def test_what_others_have_written_is_text_and_never_markup(
     job.answers |= {
         "plan": PlanAnswer(text=MARKUP, facts={}, spec={"left": {"key": [MARKUP]}}),
         "failures": FailuresAnswer(failures=[failure]),
-        "why": WhyAnswer(sentences=[MARKUP], left=held("left"), right=held("right")),
+        "why": KeyExplanation(sentences=[MARKUP], left=held("left"), right=held("right")),
     }
     with opened(browser, url) as seen:
         seen.awaits("state", "RUNNING")

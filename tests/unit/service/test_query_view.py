@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from job.join_spec.starts import Starts
+from job.join_spec.start_positions import StartPositions
 from job.protocol.progress import QueryState
 from job.protocol.reasons import DEAD_LETTER_REASONS, REASONS
 from job.protocol.reports import ResetReport
@@ -186,7 +186,7 @@ def test_what_became_of_a_reset_is_told(path: Path) -> None:
     report = ResetReport(
         by="ada",
         asked_at=NOW,
-        starts=Starts(left={0: 5}, right="latest"),
+        starts=StartPositions(left={0: 5}, right="latest"),
         done_at=NOW,
         kept_aside="file:/checkpoints/joined.2026-11-20",
     )

@@ -1,1 +1,0 @@
-"""Care for a checkpoint at rest: verify, back up, restore, repair."""

@@ -1,0 +1,130 @@
+"""A checkpoint at rest, looked after: nothing here runs while a job has its lease."""
+
+import uuid
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime
+
+from job.checkpoint.checkpoint import ASIDE, Checkpoint, aside_folder
+from job.checkpoint.folder import Folder
+from job.checkpoint.lease import LEASE
+from job.checkpoint.log_check import Entry, Findings, findings
+from job.errors import CheckpointError
+
+MANIFEST = "backup.json"
+
+
+@dataclass(frozen=True)
+class Backup:
+    location: str
+    batch_id: int | None
+    """The last batch that had ended; None where none had."""
+    files: int
+    bytes: int
+
+
+def log_findings(folder: Folder) -> Findings:
+    return findings(_entries(folder, "offsets"), _entries(folder, "commits"))
+
+
+def repaired(folder: Folder, now: datetime) -> list[str]:
+    """Put the newest step aside where a power cut left its file empty; what was put aside.
+
+    Raises CheckpointError where something acknowledged is damaged: nothing is touched then.
+    """
+    found = log_findings(folder)
+    if found.damage:
+        raise CheckpointError(
+            f"the checkpoint {folder.root} is damaged and cannot be repaired: "
+            + "; ".join(found.damage)
+            + ". Restore a backup (`streamjoin checkpoint restore`), or reset"
+        )
+    aside = aside_folder(now)
+    for name in found.repairable:
+        folder.move(f"query/{name}", f"{aside}/{name}")
+        # Hadoop's checksum of the file, which only the local file system has.
+        log, number = name.split("/")
+        folder.remove(f"query/{log}/.{number}.crc")
+    if "offsets/0" in found.repairable and folder.exists("query/state"):
+        # No batch has ended, so this state is of none; Spark wants none where batch 0 is planned.
+        folder.move("query/state", f"{aside}/state")
+    return [f"query/{name}" for name in found.repairable]
+
+
+def backed_up(folder: Folder, target: Folder, checkpoint: Checkpoint, now: datetime) -> Backup:
+    """Copy all that a restart needs into the empty folder `target`, and read the copy back."""
+    if target.names():
+        raise CheckpointError(f"{target.root} is not empty: name a new folder")
+    if not folder.exists("query"):
+        raise CheckpointError(f"{folder.root} holds no checkpoint")
+    names = list(_to_back_up(folder))
+    for name in names:
+        folder.copy_to(name, target, name)
+    copied, original = _sizes(target), _sizes(folder)
+    if copied != original:
+        raise CheckpointError(f"the copy in {target.root} differs from {folder.root}: try again")
+    batch_id = checkpoint.last_batch_id
+    target.write(
+        MANIFEST,
+        {
+            "made_at": now.isoformat(timespec="seconds"),
+            "query_id": checkpoint.query_id,
+            "batch_id": batch_id,
+            "files": copied,
+        },
+    )
+    return Backup(target.root, batch_id, len(copied), sum(copied.values()))
+
+
+def restored(
+    source: Folder, folder: Folder, checkpoint: Checkpoint, now: datetime, *, results_again: bool
+) -> Backup:
+    """Put the backup `source` where the checkpoint is; the present one is kept aside.
+
+    With `results_again` the query gets a new id, so that results which are out already come again;
+    without it exactly-once delivery refuses to go on from an older copy.
+    """
+    manifest = source.read(MANIFEST)
+    if manifest is None:
+        raise CheckpointError(f"{source.root} is no backup: it has no {MANIFEST}")
+    files: dict[str, int] = manifest["files"]
+    wrong = [name for name, size in files.items() if source.sizes().get(name) != size]
+    if wrong:
+        raise CheckpointError(
+            f"the backup {source.root} is damaged: {', '.join(wrong[:5])} is missing or of another "
+            "size"
+        )
+    aside = aside_folder(now)
+    for name in list(_to_back_up(folder)):
+        folder.move(name, f"{aside}/{name}")
+    for name in sorted({name.split("/")[0] for name in files}):
+        source.copy_to(name, folder, name)
+    if results_again:
+        folder.write("query/metadata", {"id": str(uuid.uuid4())})
+        folder.remove("exactly_once.json")
+        checkpoint.allow_replacing_any_query()
+    return Backup(source.root, manifest["batch_id"], len(files), sum(files.values()))
+
+
+def _to_back_up(folder: Folder) -> Iterator[str]:
+    for name in folder.names():
+        if not name.startswith((".", ASIDE)) and name not in {LEASE, MANIFEST}:
+            yield name
+
+
+def _sizes(folder: Folder) -> dict[str, int]:
+    """Of what is backed up; checksum files of the local file system are written anew."""
+    kept = set(_to_back_up(folder))
+    return {
+        name: size
+        for name, size in folder.sizes().items()
+        if name.split("/")[0] in kept and not name.split("/")[-1].startswith(".")
+    }
+
+
+def _entries(folder: Folder, log: str) -> list[Entry]:
+    return [
+        Entry(int(name), size)
+        for name, size in folder.sizes(f"query/{log}").items()
+        if name.isdecimal()
+    ]

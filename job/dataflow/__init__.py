@@ -1,0 +1,1 @@
+"""From records to results, as Spark SQL: one DataFrame per step."""

@@ -1,0 +1,269 @@
+"""From a JoinPlan to one streaming DataFrame. Read top-down: each step stands below its caller."""
+
+from collections.abc import Collection, Sequence
+from typing import TYPE_CHECKING
+
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from job.dataflow import record_sql
+from job.event_time.partitions import EVENT_TIMES
+from job.formats.schemas import UNKNOWN_SCHEMA
+from job.join_spec.durations import milliseconds
+from job.join_spec.expressions import SIDES, Side, column_name
+from job.join_spec.spec import JoinType
+from job.kafka.security import KafkaAccess, spark_options
+from job.plan import record_checks, result_checks
+from job.plan.mirrored import mirrored_filters
+from job.plan.plan import JoinPlan, SidePlan, position_column, window_end_column
+from job.spark.try_eval import register_try_eval
+
+if TYPE_CHECKING:
+    from job.formats.registry import RegistryAccess
+
+ID_HEADER = "streamjoin-id"
+UNKNOWN_IDS = "unknown_schema_ids"
+"""What a batch observes of a side beside its counts: the ids that the registry did not know."""
+
+_SPARK_JOIN_TYPE = {
+    JoinType.INNER: "inner",
+    JoinType.LEFT_OUTER: "left_outer",
+    JoinType.RIGHT_OUTER: "right_outer",
+    JoinType.FULL_OUTER: "full_outer",
+    JoinType.LEFT_SEMI: "left_semi",
+    # Spark has no streaming anti join (SPARK-58611): the unmatched rows of the outer join are it.
+    JoinType.LEFT_ANTI: "left_outer",
+}
+
+# Longer than the time from 1970 to the newest event time that can be read, at the end of year 9999.
+_DELAY_BEYOND_ALL_EVENT_TIMES = "4000000 days"
+
+# The newest event time of each partition costs some 30 ns for each record and partition. Beyond
+# that many partitions, and of partitions that are newer than the query, one record in
+# _SAMPLED_ONE_IN is looked at: an older event time than the newest is safe.
+_OBSERVED_PARTITIONS_MAX = 16
+_SAMPLED_ONE_IN = 64
+
+# Where Spark keeps on a column that it carries the watermark, and by how much it trails
+# (EventTimeWatermark.delayKey).
+_WATERMARK_METADATA = "spark.watermarkDelayMs"
+
+
+def kafka_dataflow(spark: SparkSession, plan: JoinPlan, access: KafkaAccess) -> DataFrame:
+    """(key, value, headers) records of `plan`, read from its topics.
+
+    By as many tasks a side as can run at once, each with several of a topic's partitions where
+    there are more. Each task generates code before its first record, to find that it is compiled
+    already: with a task for each partition a third of the tasks' CPU time in small batches.
+    """
+    tasks = max(plan.state_partitions, spark.sparkContext.defaultParallelism)
+    left, right = (kafka_records(spark, plan.side(side), access).coalesce(tasks) for side in SIDES)
+    return dataflow(left, right, plan, access.registry)
+
+
+def kafka_records(spark: SparkSession, side: SidePlan, access: KafkaAccess) -> DataFrame:
+    options = {**side.source_options, **spark_options(access)}
+    reader = spark.readStream.format("kafka").options(**options)
+    return reader.option("includeHeaders", side.reads_headers).name(side.side).load()
+
+
+def dataflow(
+    left_records: DataFrame,
+    right_records: DataFrame,
+    plan: JoinPlan,
+    registry: "RegistryAccess | None" = None,
+) -> DataFrame:
+    """As `kafka_dataflow`, from two streams with the columns of Spark's Kafka source."""
+    if plan.checks.any:
+        register_try_eval(left_records.sparkSession)
+    left = side_rows(left_records, plan.left, plan, registry)
+    right = side_rows(right_records, plan.right, plan, registry)
+    return output_records(joined(left, right, plan), plan)
+
+
+def side_rows(
+    records: DataFrame, side: SidePlan, plan: JoinPlan, registry: "RegistryAccess | None"
+) -> DataFrame:
+    """One side's rows as the join holds them: kept columns, position, watermarked event time.
+
+    The observed metrics sit right above the watermark. Beside counting they are what keeps Spark
+    from pushing any filter below it: the watermark follows every record that arrives, whatever
+    side filter, ON condition or output filter it later fails.
+    """
+    rows = watermarked(decoded(records, side, registry), side)
+    counted = rows.observe(side.side, *observed_metrics(side))
+    return with_window(kept(counted, side, plan), side, plan)
+
+
+def decoded(
+    records: DataFrame,
+    side: SidePlan,
+    registry: "RegistryAccess | None",
+    keep: Sequence[str] = (),
+    unknown_ids: Collection[int] = (),
+) -> DataFrame:
+    """`keep`: what else of the record, and of the first step, comes with it. `unknown_ids`: of
+    schemas that are taken for unknown."""
+    if side.format.has_registry:
+        # A join of JSON does not wait for Arrow.
+        from job.dataflow.arrow_decoder import decoded_value
+
+        records = records.withColumn(record_sql.DECODED, decoded_value(side, registry, unknown_ids))
+    read = [record_sql.parsed(side), record_sql.restored(side)]
+    steps = [*read, [*record_sql.typed(side), *keep], record_sql.judged(side)]
+    if side.checks.any:
+        register_try_eval(records.sparkSession)
+    for step in [*steps, *record_checks.steps(side)]:
+        records = records.selectExpr(*step)
+    return records.withColumn(
+        side.event_time_column, F.expr(record_sql.event_time_of_readable(side))
+    )
+
+
+def watermarked(rows: DataFrame, side: SidePlan) -> DataFrame:
+    """Mark the event time as what the watermark is about; the job itself sets the watermark.
+
+    Spark's watermark follows the newest event time of all partitions. The job sets the watermark at
+    the end of each batch instead (event_time/watermark.py), and with this delay Spark's watermark
+    is always before it. Spark uses the delay for nothing else.
+    """
+    return rows.withWatermark(f"`{side.event_time_column}`", _DELAY_BEYOND_ALL_EVENT_TIMES)
+
+
+def observed_metrics(side: SidePlan) -> list[Column]:
+    """What is counted of a side in each batch; progress.py reads it by these names."""
+    # Kafka says -1 of a record that has no time.
+    record_time = f"nullif(`{column_name(side.side, 'record_timestamp')}`, timestamp_millis(-1))"
+    return [
+        F.count(F.lit(1)).alias("records"),
+        count_where(f"reason IS NULL AND {record_checks.counted_null_key(side)}").alias(
+            "null_keys"
+        ),
+        F.expr(f"unix_millis(max(`{side.event_time_column}`))").alias("event_time_max_ms"),
+        F.expr(_event_times(side)).alias(EVENT_TIMES),
+        F.expr(f"unix_millis(min({record_time}))").alias("record_time_min_ms"),
+        F.expr(f"unix_millis(max({record_time}))").alias("record_time_max_ms"),
+        *(count_where(f"reason = '{reason}'").alias(reason) for reason in record_sql.reasons(side)),
+        *([F.expr(_unknown_ids()).alias(UNKNOWN_IDS)] if side.format.has_registry else []),
+    ]
+
+
+def _event_times(side: SidePlan) -> str:
+    """An array of (partition, ms): newest event times, several of a partition or none."""
+    event_time = f"`{side.event_time_column}`"
+    partition, offset = (
+        f"`{column_name(side.side, name)}`" for name in ("record_partition", "record_offset")
+    )
+    observed = side.partitions if side.partitions <= _OBSERVED_PARTITIONS_MAX else 0
+    entry = "named_struct('partition', {}, 'ms', {})"
+    each = [
+        entry.format(
+            number, f"unix_millis(max(CASE WHEN {partition} = {number} THEN {event_time} END))"
+        )
+        for number in range(observed)
+    ]
+    # By a hash: the offsets of records in transactions may have a pattern.
+    is_sampled = f"{partition} >= {observed} AND pmod(xxhash64({offset}), {_SAMPLED_ONE_IN}) = 0"
+    one = entry.format(partition, f"unix_millis({event_time})")
+    sampled = f"collect_set(CASE WHEN {is_sampled} THEN {one} END)"
+    return f"concat(array({', '.join(each)}), {sampled})" if each else sampled
+
+
+def count_where(condition: str) -> Column:
+    """As count_if, for which Spark keeps each record's answer in a column of its own: one more
+    projection for each record, and a larger plan to optimize in each batch."""
+    return F.expr(f"count(CASE WHEN {condition} THEN 1 END)")
+
+
+def _unknown_ids() -> str:
+    """A schema may be registered a moment after it was asked for: whoever reads the batch's
+    records again has to judge them as the batch has."""
+    return f"collect_set(CASE WHEN reason = '{UNKNOWN_SCHEMA}' THEN schema_id END)"
+
+
+def kept(rows: DataFrame, side: SidePlan, plan: JoinPlan) -> DataFrame:
+    """The rows that go into the join, with nothing but what the join or the output needs."""
+    rows = rows.where("reason IS NULL")
+    row_filter = record_checks.row_filter(side)
+    if row_filter is not None:
+        rows = rows.where(row_filter)
+    for mirrored in mirrored_filters(plan, side.side):
+        rows = rows.where(mirrored.sql)
+    if not plan.null_keys_pass:
+        keys = record_checks.key_values(side)
+        rows = rows.where(" AND ".join(f"{value} IS NOT NULL" for value in keys))
+    columns = [f"`{column_name(side.side, column.name)}`" for column in side.kept_columns]
+    return rows.selectExpr(*columns, position_column(side.side))
+
+
+def with_window(rows: DataFrame, side: SidePlan, plan: JoinPlan) -> DataFrame:
+    """For tumbling windows: the end of each row's window, carrying the watermark in its stead.
+
+    Join state format 4 refuses window structs as keys. With the watermark on the window's end a
+    row is late, and leaves state, exactly when its window has ended.
+    """
+    if plan.window is None:
+        return rows
+    length = milliseconds(plan.window)
+    event_time = f"`{side.event_time_column}`"
+    end = f"timestamp_millis((unix_millis({event_time}) div {length} + 1) * {length})"
+    trailing = {_WATERMARK_METADATA: milliseconds(side.watermark_delay)}
+    plain = [
+        F.col(f"`{name}`").alias(name, metadata={})
+        if name == side.event_time_column
+        else F.col(f"`{name}`")
+        for name in rows.columns
+    ]
+    return rows.select(*plain, F.expr(end).alias(window_end_column(side.side), metadata=trailing))
+
+
+def joined(left: DataFrame, right: DataFrame, plan: JoinPlan) -> DataFrame:
+    rows = left.join(right, on=F.expr(plan.on), how=_SPARK_JOIN_TYPE[plan.join_type])
+    if plan.join_type is JoinType.LEFT_ANTI:
+        unmatched = f"{position_column('right')} IS NULL"
+        rows = rows.where(f"{unmatched} OR {result_checks.condition_fails(plan)}")
+    return rows
+
+
+def output_records(rows: DataFrame, plan: JoinPlan) -> DataFrame:
+    """(key STRING, value STRING, headers) as Spark's Kafka sink takes them.
+
+    Where an expression can fail on a result, `failed_field`, too: null, or the field of the spec
+    that failed, and then key and value are null.
+    """
+    for condition in result_checks.filters(plan):
+        rows = rows.where(condition)
+    if plan.checks.any:
+        rows = rows.withColumn(result_checks.TRIED, F.expr(result_checks.tried(plan)))
+    columns = [F.expr(result_checks.column(plan, name)).alias(name) for name in plan.output.columns]
+    # Nulls are written out: a row without a match says so in each of its fields.
+    options = {"timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSS'Z'", "ignoreNullFields": "false"}
+    key = F.expr(result_checks.key(plan)).cast("string")
+    value = F.to_json(F.struct(*columns), options)
+    headers = F.expr(_headers(plan)).alias("headers")
+    if not plan.checks.any:
+        return rows.select(key.alias("key"), value.alias("value"), headers)
+    return rows.select(
+        key.alias("key"),
+        F.when(F.col(result_checks.TRIED).isNotNull(), value).alias("value"),
+        headers,
+        F.expr(result_checks.failed_field(plan)).alias(record_checks.FAILED_FIELD),
+    )
+
+
+def _headers(plan: JoinPlan) -> str:
+    """The id of a result: where its left and its right record stand in Kafka.
+
+    `impressions/0/17|clicks/2/5`; a side that is not in the result is left empty. The same result
+    has the same id however often it is produced.
+    """
+    sides: tuple[Side, ...] = SIDES if plan.join_type.shows_right else ("left",)
+    places = [_place(plan.side(side)) for side in sides] + ["''"] * (len(SIDES) - len(sides))
+    identity = f"cast(concat_ws('|', {', '.join(places)}) AS BINARY)"
+    return f"array(named_struct('key', '{ID_HEADER}', 'value', {identity}))"
+
+
+def _place(side: SidePlan) -> str:
+    position = position_column(side.side)
+    partition, offset = f"shiftright({position}, 48)", f"({position} & {2**48 - 1})"
+    return f"coalesce(concat('{side.topic}/', {partition}, '/', {offset}), '')"

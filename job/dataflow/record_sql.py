@@ -1,0 +1,244 @@
+"""From a Kafka record to typed columns, as Spark SQL; what cannot be read gets a reason.
+
+Spark's from_json turns garbage into nulls. Here garbage is told apart: every record has either its
+columns or one of reasons.REASONS. Text only, no Spark: semantics/ follows the same rules.
+Avro and Protobuf come from formats/decoder.py, in Python; from there on all is the same.
+"""
+
+from collections.abc import Iterator
+
+from job.dataflow import written_numbers
+from job.formats.schemas import OF_A_REGISTRY
+from job.join_spec import record_rules
+from job.join_spec.durations import milliseconds
+from job.join_spec.expressions import column_name
+from job.join_spec.value_schema import Column
+from job.plan.plan import SidePlan, position_column
+from job.plan.record_checks import EXPRESSION_FAILED, quoted
+from job.protocol.reasons import REASONS
+
+_MILLIS_MIN, _MILLIS_MAX = record_rules.TIMESTAMP_MILLIS_MIN, record_rules.TIMESTAMP_MILLIS_MAX
+_ABSURD_UP_TO = f"timestamp_millis({record_rules.EVENT_TIME_ABOVE_MILLIS})"
+_ABSURD_FROM = f"timestamp_millis({record_rules.EVENT_TIME_BELOW_MILLIS})"
+
+_JSON_OPTIONS = "map('mode','PERMISSIVE','columnNameOfCorruptRecord','{unreadable}',"
+_JSON_OPTIONS += "'allowSingleQuotes','false','allowNonNumericNumbers','false')"
+
+
+MALFORMED_JSON = "malformed_json"
+
+DECODED = "decoded"
+"""The column that formats/decoder.py fills of the value of a record."""
+
+
+def decoded_type(side: SidePlan) -> str:
+    """Of that column, as DDL; a TIMESTAMP comes as epoch microseconds, in whatever year."""
+    fields = ", ".join(
+        f"`{column.name}`: {'BIGINT' if column.type == 'TIMESTAMP' else column.type}"
+        for column in side.schema.columns
+    )
+    return f"reason STRING, message STRING, schema_id BIGINT, columns STRUCT<{fields}>"
+
+
+def parsed(side: SidePlan) -> list[str]:
+    """First step: the record's own columns, its value as the struct `parsed`, and as `text`; of
+    Avro and Protobuf that says what is wrong with it."""
+    if side.format.has_registry:
+        return ["*", f"{DECODED}.message AS text", f"{DECODED}.columns AS parsed"]
+    options = _JSON_OPTIONS.format(unreadable=_unreadable(side))
+    fields = [f"`{column.name}` {_json_type(column)}" for column in side.schema.columns]
+    schema = ", ".join([*fields, f"`{_unreadable(side)}` STRING"])
+    return [
+        "*",
+        "cast(value AS STRING) AS text",
+        f"from_json(cast(value AS STRING), {quoted(schema)}, {options}) AS parsed",
+    ]
+
+
+def restored(side: SidePlan) -> list[str]:
+    """Second step: `parsed`, with the numbers in STRING fields as they are written."""
+    if side.format.has_registry:
+        return ["*"]
+    options = _JSON_OPTIONS.format(unreadable=_unreadable(side))
+    parsed_again = written_numbers.restored(side.schema.columns, [_unreadable(side)], options)
+    return ["*"] if parsed_again is None else ["* EXCEPT (parsed)", f"{parsed_again} AS parsed"]
+
+
+def typed(side: SidePlan) -> list[str]:
+    """Third step: each column under its name in the dataflow, and `value_reason`."""
+    columns = [
+        f"{_value(side, column)} AS `{column_name(side.side, column.name)}`"
+        for column in side.schema.columns
+    ]
+    position = f"shiftleft(cast(partition AS BIGINT), 48) + offset AS {position_column(side.side)}"
+    return [
+        *columns,
+        *_record_columns(side),
+        position,
+        *([f"{DECODED}.schema_id AS schema_id"] if side.format.has_registry else []),
+        f"{_written_event_time(side)} AS written_event_time",
+        f"{_value_reason(side)} AS value_reason",
+    ]
+
+
+def judged(side: SidePlan) -> list[str]:
+    """Fourth step: `reason`, null for a record that can be read."""
+    return ["*", f"{_reason(side)} AS reason"]
+
+
+def event_time_of_readable(side: SidePlan) -> str:
+    """The event time, null where the record cannot be read: such a record moves no watermark."""
+    return f"CASE WHEN reason IS NULL THEN `{side.event_time_column}` END"
+
+
+def reasons(side: SidePlan) -> list[str]:
+    """Those of reasons.REASONS that its records can get, in that order."""
+    foreign = {MALFORMED_JSON} if side.format.has_registry else set(OF_A_REGISTRY)
+    if not side.checks.any:
+        foreign |= {EXPRESSION_FAILED}
+    return [reason for reason in REASONS if reason not in foreign]
+
+
+def _unreadable(side: SidePlan) -> str:
+    """A name for from_json's column of unreadable text that no schema column has."""
+    name = "unreadable"
+    while side.schema.column(name) is not None:
+        name += "_"
+    return name
+
+
+def _json_type(column: Column) -> str:
+    """The type that from_json reads the column as."""
+    # Spark's own reader takes a number for seconds and a bad string for garbage, and makes -128 of
+    # a TINYINT of 128.
+    return record_rules.READ_AS.get(column.type, column.type)
+
+
+def _value(side: SidePlan, column: Column) -> str:
+    raw = f"parsed.`{column.name}`"
+    if column.type == "TINYINT" and not side.format.has_registry:
+        return f"try_cast({raw} AS TINYINT)"
+    if column.type != "TIMESTAMP":
+        return raw
+    return _of_micros(raw) if side.format.has_registry else _timestamp(raw)
+
+
+def _of_micros(raw: str) -> str:
+    in_range = f"{raw} BETWEEN {_MILLIS_MIN * 1_000} AND {_MILLIS_MAX * 1_000 + 999}"
+    return f"CASE WHEN {in_range} THEN timestamp_micros({raw}) END"
+
+
+def _timestamp(raw: str) -> str:
+    """Epoch milliseconds, or ISO-8601; without an offset it is UTC.
+
+    The two hyphens are asked for because Spark also takes '12:00' (today) and 'now'.
+    """
+    millis = f"try_cast({raw} AS BIGINT)"
+    in_range = f"{millis} BETWEEN {_MILLIS_MIN} AND {_MILLIS_MAX}"
+    iso = " AND ".join(f"substr({raw}, {at}, 1) = '-'" for at in record_rules.ISO_HYPHENS)
+    return (
+        f"CASE WHEN {in_range} THEN timestamp_millis({millis}) "
+        f"WHEN {iso} THEN try_cast({raw} AS TIMESTAMP) END"
+    )
+
+
+def _record_columns(side: SidePlan) -> Iterator[str]:
+    sources = {
+        "record_key": "cast(key AS STRING)",
+        "record_timestamp": "timestamp",
+        "record_partition": "partition",
+        "record_offset": "offset",
+    }
+    for name, source in sources.items():
+        yield f"{source} AS `{column_name(side.side, name)}`"
+    if side.reads_headers:
+        entries = "transform(headers, h -> struct(h.key, cast(h.value AS STRING)))"
+        yield f"map_from_entries({entries}) AS `{column_name(side.side, 'record_headers')}`"
+
+
+def _written_event_time(side: SidePlan) -> str:
+    column = side.schema.column(side.event_time)
+    if column is None:
+        return "cast(timestamp AS STRING)"
+    raw = f"parsed.`{column.name}`"
+    if side.format.has_registry:
+        return f"coalesce(cast({_of_micros(raw)} AS STRING), cast({raw} AS STRING))"
+    return raw
+
+
+def _value_reason(side: SidePlan) -> str:
+    """What is wrong with the value as such."""
+    if side.format.has_registry:
+        bad_column = f"false{_unreadable_columns(side)}"
+        return (
+            f"CASE WHEN value IS NULL THEN 'tombstone' WHEN {DECODED}.reason IS NOT NULL "
+            f"THEN {DECODED}.reason WHEN {bad_column} THEN 'schema_mismatch' END"
+        )
+    return _json_reason(side)
+
+
+def _json_reason(side: SidePlan) -> str:
+    """What is wrong with the text.
+
+    from_json reads the first of several documents and ignores what follows the last brace; the
+    costlier look at the whole text is taken only where two braces meet.
+    """
+    cut = f"TRIM(TRAILING {quoted(record_rules.JSON_WHITESPACE)} FROM text)"
+    braces_meet = " OR ".join(
+        f"contains(text, {quoted(pair)})" for pair in record_rules.BRACES_MEET
+    )
+    two_documents = f"({braces_meet}) AND try_parse_json(concat('[', text, ']')) IS NULL"
+    malformed = (
+        f"parsed IS NULL OR NOT endswith({cut}, '}}') OR NOT is_valid_utf8(text) "
+        f"OR ({two_documents})"
+    )
+    unreadable = f"parsed.`{_unreadable(side)}` IS NOT NULL"
+    return (
+        "CASE WHEN value IS NULL THEN 'tombstone' "
+        f"WHEN {malformed} THEN '{MALFORMED_JSON}' "
+        f"WHEN {unreadable} AND try_parse_json(text) IS NULL THEN '{MALFORMED_JSON}' "
+        f"WHEN {unreadable}{_unreadable_columns(side)} THEN 'schema_mismatch' END"
+    )
+
+
+def _unreadable_columns(side: SidePlan) -> str:
+    """Columns read as another type first, other than the event time, that are neither null nor
+    of their own type."""
+    others = [
+        column
+        for column in side.schema.columns
+        if column.type in record_rules.READ_AS and column.name != side.event_time
+    ]
+    return "".join(
+        f" OR (parsed.`{column.name}` IS NOT NULL AND {_value(side, column)} IS NULL)"
+        for column in others
+    )
+
+
+def _reason(side: SidePlan) -> str:
+    event_time = f"`{side.event_time_column}`"
+    no_such_time = (
+        "try_cast(written_event_time AS BIGINT) IS NOT NULL "
+        f"OR written_event_time RLIKE {quoted(record_rules.ABSURD_YEAR)}"
+    )
+    absurd = f"{event_time} <= {_ABSURD_UP_TO} OR {event_time} >= {_ABSURD_FROM}"
+    return (
+        "CASE WHEN value_reason IS NOT NULL THEN value_reason "
+        "WHEN written_event_time IS NULL THEN 'missing_event_time' "
+        f"WHEN {event_time} IS NULL AND ({no_such_time}) THEN 'absurd_event_time' "
+        f"WHEN {event_time} IS NULL THEN 'unparsable_event_time' "
+        f"WHEN {absurd} THEN 'absurd_event_time' "
+        f"WHEN {_too_far_ahead(side)} THEN 'future_event_time' END"
+    )
+
+
+def _too_far_ahead(side: SidePlan) -> str:
+    """Held against the record's own timestamp, not against the clock.
+
+    So a record is judged alike whenever it is read: in a backlog of days, too, where the clock
+    would let event times of those days pass. And the batch's time as a literal would have Spark
+    compile the query anew for each batch.
+    """
+    recorded_at = f"unix_millis(`{column_name(side.side, 'record_timestamp')}`)"
+    ahead = milliseconds(side.max_event_time_ahead)
+    return f"unix_millis(`{side.event_time_column}`) > {recorded_at} + {ahead}"

@@ -1,0 +1,149 @@
+"""Which records of a side become dead letters, why, and what is said of them: as Spark SQL.
+
+Over the columns of dataflow.decoded, and beside them the record's own as `original_key`,
+`original_value`, `original_headers`, its value as `text` and `parsed`, and `is_late`. Text only.
+"""
+
+from collections.abc import Mapping
+
+from job.dead_letters import headers as names
+from job.join_spec.durations import duration_text
+from job.join_spec.expressions import column_name
+from job.plan import record_checks
+from job.plan.plan import JoinPlan, SidePlan
+from job.plan.record_checks import quoted
+
+KEPT = (
+    "key AS original_key",
+    "value AS original_value",
+    "headers AS original_headers",
+    "text",
+    "parsed",
+)
+"""For decoded(): what a dead letter needs and the join does not."""
+
+# What is added to a record: our headers without the message (two names of up to 249 characters are
+# among them), and what Kafka keeps with a record that is alone in its batch.
+_OVERHEAD_BYTES = 1_500
+_SHOWN_CHARS = 200
+# Name under which header `h` of the original record is kept.
+_KEPT_NAME = (
+    f"CASE WHEN startswith(h.key, '{names.RESERVED}') "
+    f"THEN concat('{names.ORIGINAL}', h.key) ELSE h.key END"
+)
+
+
+def selected(plan: JoinPlan, side: SidePlan) -> list[str]:
+    """All columns and `dead_reason`, null for a record that is no dead letter."""
+    return ["*", f"{_reason(plan, side)} AS dead_reason"]
+
+
+def written(plan: JoinPlan, side: SidePlan, *, bytes_max: int) -> list[str]:
+    """(key, value, headers, side, reason) of what `selected` has given a reason."""
+    size = (
+        "coalesce(octet_length(original_key), 0) + coalesce(aggregate(original_headers, 0, "
+        f"(sum, h) -> sum + octet_length({_KEPT_NAME}) + coalesce(octet_length(h.value), 0) + 10"
+        "), 0)"
+        f" + octet_length(dead_message) + {_OVERHEAD_BYTES}"
+    )
+    whole = f"({size} + coalesce(octet_length(original_value), 0)) <= {bytes_max}"
+    rest = f"({size}) <= {bytes_max}"
+    added = headers_of(
+        {
+            names.TOPIC: quoted(side.topic),
+            names.PARTITION: _record(side, "record_partition"),
+            names.OFFSET: _record(side, "record_offset"),
+            names.TIMESTAMP: f"unix_millis({_record(side, 'record_timestamp')})",
+            names.SIDE: quoted(side.side),
+            names.REASON: "dead_reason",
+            names.MESSAGE: "dead_message",
+            names.QUERY: quoted(plan.name),
+        }
+    )
+    omitted = headers_of({names.OMITTED_BYTES: "coalesce(octet_length(original_value), 0)"})
+    nothing = "cast(array() AS ARRAY<STRUCT<key: STRING, value: BINARY>>)"
+    original = (
+        f"transform(original_headers, h -> named_struct('key', {_KEPT_NAME}, 'value', h.value))"
+    )
+    kept = f"CASE WHEN {rest} THEN coalesce({original}, {nothing}) ELSE {nothing} END"
+    return [
+        f"CASE WHEN {rest} THEN original_key END AS key",
+        f"CASE WHEN {whole} THEN original_value END AS value",
+        f"concat({kept}, {added}, CASE WHEN {whole} THEN {nothing} ELSE {omitted} END) AS headers",
+        f"{quoted(side.side)} AS side",
+        "dead_reason AS reason",
+    ]
+
+
+def message(side: SidePlan) -> str:
+    """What is wrong, in words, of a record with a `dead_reason`; nothing is found out for it that
+    a batch without bad records would have to pay for."""
+    field = f"field {side.event_time}"
+    shown = f"left(written_event_time, {_SHOWN_CHARS})"
+    keys = ", ".join(
+        f"CASE WHEN {value} IS NULL THEN {quoted(part.text)} END"
+        for part, value in zip(side.key, record_checks.key_values(side), strict=True)
+    )
+    ahead = duration_text(side.max_event_time_ahead)
+    texts = {
+        "tombstone": "'the record has no value'",
+        "malformed_json": "'the value is not one JSON object in UTF-8'",
+        "schema_mismatch": f"concat('not of the declared type: ', {_mismatches(side)})",
+        **dict.fromkeys(("undecodable_value", "unknown_schema", "incompatible_schema"), "text"),
+        "missing_event_time": quoted(f"{field} is missing or null"),
+        "unparsable_event_time": (
+            f"concat({quoted(f'{field} is neither ISO-8601 nor epoch milliseconds: ')}, {shown})"
+        ),
+        "absurd_event_time": (
+            f"concat({quoted(f'{field} is not between 1970 and the year 9999: ')}, {shown})"
+        ),
+        "future_event_time": (
+            f"concat({quoted(f'{field} is more than {ahead} ahead of the record: ')}, {shown})"
+        ),
+        record_checks.EXPRESSION_FAILED: record_checks.failure_message(side),
+        names.NULL_KEY: f"concat('null in the key: ', concat_ws(', ', {keys}))",
+        names.LATE: (
+            f"concat({quoted(f'{field} is not past the watermark ')}, "
+            f"cast(late_watermark AS STRING), ' UTC: ', {shown})"
+        ),
+    }
+    cases = " ".join(f"WHEN {quoted(reason)} THEN {text}" for reason, text in texts.items())
+    return f"coalesce(CASE dead_reason {cases} END, '')"
+
+
+def _reason(plan: JoinPlan, side: SidePlan) -> str:
+    """In the order in which a record fails: it is read, filtered, its key looked at, its time."""
+    null_key = " OR ".join(f"{value} IS NULL" for value in record_checks.key_values(side))
+    passes = record_checks.passes(side)
+    cases = ["WHEN reason IS NOT NULL THEN reason"]
+    if plan.dead_letter is not None and plan.dead_letter.takes_null_keys:
+        cases.append(f"WHEN {passes} AND ({null_key}) THEN {quoted(names.NULL_KEY)}")
+    return f"CASE {' '.join(cases)} WHEN is_late THEN {quoted(names.LATE)} END"
+
+
+def _mismatches(side: SidePlan) -> str:
+    """The fields that are there and could not be read, with their types."""
+    fields, parts = "from_json(text, 'MAP<STRING, STRING>')", []
+    for column in side.schema.columns:
+        there = f"element_at({fields}, {quoted(column.name)}) IS NOT NULL"
+        if side.format.has_registry:
+            there = f"parsed.`{column.name}` IS NOT NULL"
+        # A TIMESTAMP is read as text first.
+        is_bad = f"`{column_name(side.side, column.name)}` IS NULL AND {there}"
+        if column.name != side.event_time:
+            parts.append(f"CASE WHEN {is_bad} THEN {quoted(f'{column.name} {column.type}')} END")
+    return f"concat_ws(', ', {', '.join(parts)})" if parts else "''"
+
+
+def _record(side: SidePlan, name: str) -> str:
+    return f"`{column_name(side.side, name)}`"
+
+
+def headers_of(contents: Mapping[str, str]) -> str:
+    """An array of headers; of each the SQL of what it says."""
+    entries = ", ".join(
+        f"named_struct('key', {quoted(name)}, 'value', "
+        f"cast(coalesce(cast({sql} AS STRING), '') AS BINARY))"
+        for name, sql in contents.items()
+    )
+    return f"array({entries})"

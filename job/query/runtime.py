@@ -1,0 +1,104 @@
+"""What a query needs of this machine and gives back: a JVM with its Spark session, and the lease of
+the checkpoint."""
+
+from collections.abc import Callable
+from datetime import UTC, datetime
+
+import structlog
+from pyspark.sql import SparkSession
+
+from job.checkpoint.checkpoint import Checkpoint
+from job.checkpoint.lease import Lease
+from job.checkpoint.maintenance import repaired
+from job.plan.plan import JoinPlan
+from job.query.stats import QueryStats
+from job.redaction import Redaction
+from job.settings import JobSettings
+from job.spark.hadoop_settings import trim_hadoop_conf
+from job.spark.listener import listen
+from job.spark.session import Jvm
+
+_log = structlog.get_logger()
+
+
+class Resources:
+    """Had when first asked for, kept while the query is paused, given back with `release`."""
+
+    def __init__(
+        self,
+        plan: JoinPlan,
+        settings: JobSettings,
+        redaction: Redaction,
+        account: QueryStats,
+        jvm: Jvm,
+        lease_lost: Callable[[], None],
+    ) -> None:
+        """`jvm`: the first one, which is perhaps still starting."""
+        self._plan = plan
+        self._settings = settings
+        self._redaction = redaction
+        self._account = account
+        self._lease_lost = lease_lost
+        self._starting: Jvm | None = jvm
+        self._jvm: Jvm | None = None
+        self._lease: Lease | None = None
+
+    @property
+    def has_jvm(self) -> bool:
+        return self._jvm is not None
+
+    def session(self) -> SparkSession:
+        """The Spark session, which reports to the account."""
+        if self._jvm is None:
+            jvm = self._starting or Jvm(self._settings, self._plan.spark_conf, self._redaction)
+            self._starting = None
+            try:
+                session = jvm.session(self._settings, self._plan.spark_conf)
+                trim_hadoop_conf(session)
+                listen(session, self._account)
+            except BaseException:
+                jvm.close()
+                raise
+            self._jvm = jvm
+        return self._jvm.session(self._settings, self._plan.spark_conf)
+
+    def checkpoint(self) -> Checkpoint:
+        """The checkpoint, which no other job uses and in which nothing is half written.
+
+        Raises CheckpointInUseError where another job has it, or has taken it over.
+        """
+        checkpoint = Checkpoint(self.session(), self._plan.checkpoint)
+        if self._lease is None:
+            lease = Lease(checkpoint.folder, self._lease_lost)
+            lease.take()
+            self._lease = lease
+            for name in repaired(checkpoint.folder, datetime.now(UTC)):
+                _log.warning("checkpoint_repaired", file=name)
+        self.check_lease()
+        return checkpoint
+
+    @property
+    def lease_is_lost(self) -> bool:
+        return self._lease is not None and self._lease.loss is not None
+
+    def check_lease(self) -> None:
+        """Raises what was found when the lease on the checkpoint was lost."""
+        if self._lease is not None and self._lease.loss is not None:
+            raise self._lease.loss
+
+    @property
+    def session_is_lost(self) -> bool:
+        return self._jvm is not None and self._jvm.has_lost_its_session
+
+    def release_if_dead(self) -> None:
+        if self._jvm is not None and (self.session_is_lost or not self._jvm.is_alive):
+            self.release()
+
+    def release(self) -> None:
+        """Harmless when there is nothing to give back."""
+        if self._lease is not None:
+            self._lease.release()
+            self._lease = None
+        if self._jvm is not None:
+            self._jvm.close()
+            self._jvm = None

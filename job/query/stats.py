@@ -1,0 +1,193 @@
+"""What the job has seen of its query: sums since it started, the last batches, the last failures.
+
+Spark's listener and the engine write it on their threads; the control socket reads it.
+"""
+
+import threading
+from collections import Counter, deque
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+import structlog
+
+from job.errors import StreamjoinError
+from job.event_time.partitions import Partitions
+from job.event_time.watermark import event_time_of
+from job.join_spec.expressions import SIDES, Side
+from job.protocol.progress import BatchProgress, Failure, Totals, batch_progress
+from job.protocol.reports import SideEventTimes, StateCensus
+from job.query.state_rows import StateRows
+
+# What an operator scrolls through; a batch is some 4 kB of JSON.
+BATCHES_KEPT = 100
+FAILURES_KEPT = 20
+
+Offsets = Mapping[Side, Mapping[int, int]]
+
+_log = structlog.get_logger()
+
+
+class QueryStats:
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._totals = Totals()
+        self._batches: deque[BatchProgress] = deque(maxlen=BATCHES_KEPT)
+        self._failures: deque[Failure] = deque(maxlen=FAILURES_KEPT)
+        self._last_progress_at: datetime | None = None
+        self._offsets: Offsets | None = None
+        self._delivered: Counter[int] = Counter()
+        self._retries = 0
+        self._state_rows = StateRows()
+        self._latest: dict[int, Offsets] = {}
+        self.partitions = Partitions.none()
+        """What was read of each partition as of the last batch whose rows are delivered."""
+
+    def batch(self, progress: str) -> None:
+        """A batch ended; `progress` is the JSON of its StreamingQueryProgress."""
+        try:
+            batch = batch_progress(progress)
+        except Exception:
+            # A report that cannot be read must not end Spark's listener thread.
+            _log.exception("unreadable_progress")
+            return
+        with self._lock:
+            if batch.batch_id in self._delivered:
+                rows = self._delivered.pop(batch.batch_id)
+                batch = batch.model_copy(update={"output_records": rows})
+            batch = _planned(batch, self._latest.pop(batch.batch_id, {}))
+            self._state_rows.ended(
+                batch.batch_id, batch.state_rows_updated, batch.state_rows_removed
+            )
+            self._batches.append(self._with_state_rows(batch))
+            self._totals = self._totals.plus(batch)
+            self._offsets = {"left": batch.left.end_offsets, "right": batch.right.end_offsets}
+            self._progressed()
+
+    def delivered(self, batch_id: int, rows: int, results: Mapping[str, int]) -> None:
+        """What the job itself wrote of a batch: Spark does not know then, and says nothing.
+
+        A batch that is tried again adds to what its first try has written.
+        """
+        with self._lock:
+            self._delivered[batch_id] += rows
+            self._totals = self._totals.with_transactions(results)
+
+    def planned(self, batch_id: int, latest: Offsets) -> None:
+        """The ends of the partitions of a batch for which Spark was given lower ones."""
+        with self._lock:
+            self._latest = {batch_id: latest}
+
+    def dead_letters(self, counts: Mapping[tuple[str, str], int]) -> None:
+        """Those written, by side and reason."""
+        with self._lock:
+            self._totals = self._totals.with_dead_letters(counts)
+
+    def idle(self) -> None:
+        with self._lock:
+            self._progressed()
+
+    def begins_anew(self) -> None:
+        """A reset: what was read, and how far event time was, no longer holds."""
+        with self._lock:
+            self._offsets = None
+            self.partitions = Partitions.none()
+            self._batches.clear()
+            self._totals = self._totals.without_event_times()
+
+    def begins_at(self, last_batch_id: int | None, offsets: Offsets | None) -> None:
+        """What the checkpoint says has ended and was read; None where there is none yet."""
+        with self._lock:
+            self._offsets = offsets
+            self._state_rows.begins_after(last_batch_id)
+
+    def counted(self, census: StateCensus) -> None:
+        """The rows in state were counted one by one."""
+        with self._lock:
+            self._state_rows.counted(census.batch_id, census.rows)
+            batches = [self._with_state_rows(batch) for batch in self._batches]
+            self._batches = deque(batches, maxlen=BATCHES_KEPT)
+
+    def failed(self, error: StreamjoinError) -> None:
+        failure = Failure(
+            code=error.code, message=str(error), retryable=error.retryable, at=datetime.now(UTC)
+        )
+        with self._lock:
+            self._failures.append(failure)
+            self._totals = self._totals.with_failure(error.code)
+
+    def restarted(self) -> None:
+        with self._lock:
+            self._totals = self._totals.with_restart()
+
+    def retry(self) -> int:
+        """How often the query was tried again since its last progress; counts this one."""
+        with self._lock:
+            self._retries += 1
+            return self._retries - 1
+
+    def _with_state_rows(self, batch: BatchProgress) -> BatchProgress:
+        rows = self._state_rows.after(batch.batch_id)
+        return batch if rows is None else batch.model_copy(update={"state_rows": rows})
+
+    def _progressed(self) -> None:
+        self._last_progress_at = datetime.now(UTC)
+        self._retries = 0
+
+    @property
+    def event_times(self) -> dict[str, SideEventTimes]:
+        """Per side, as of the last batch whose rows are delivered."""
+        partitions = self.partitions
+        found = {side: event_time_of(partitions, side) for side in SIDES}
+        return {
+            side: SideEventTimes(
+                event_time_ms=found[side].ms,
+                held_back_by=found[side].held_back_by,
+                partitions=dict(partitions.event_times[side]),
+            )
+            for side in SIDES
+            if partitions.side(side)
+        }
+
+    @property
+    def totals(self) -> Totals:
+        return self._totals
+
+    @property
+    def offsets(self) -> Offsets | None:
+        """Per side and partition the next offset to read."""
+        return self._offsets
+
+    @property
+    def batches(self) -> list[BatchProgress]:
+        """The last BATCHES_KEPT, oldest first."""
+        with self._lock:
+            return list(self._batches)
+
+    @property
+    def failures(self) -> list[Failure]:
+        """The last FAILURES_KEPT, oldest first."""
+        with self._lock:
+            return list(self._failures)
+
+    @property
+    def last_batch(self) -> BatchProgress | None:
+        return self._batches[-1] if self._batches else None
+
+    @property
+    def last_failure(self) -> Failure | None:
+        return self._failures[-1] if self._failures else None
+
+    @property
+    def last_progress_at(self) -> datetime | None:
+        """When Spark last reported, be it a batch or that there was nothing to do."""
+        return self._last_progress_at
+
+
+def _planned(batch: BatchProgress, latest: Offsets) -> BatchProgress:
+    """The batch with other latest offsets of the sides that are in `latest`."""
+    update: dict[str, Any] = {
+        side: getattr(batch, side).model_copy(update={"latest_offsets": dict(offsets)})
+        for side, offsets in latest.items()
+    }
+    return batch.model_copy(update=update)

@@ -1,0 +1,203 @@
+"""The load that keeps a state at its size, and what is made of the batches."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from datetime import timedelta
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from bench.growth.batches import Batches, Point, points, steady
+from bench.growth.load import BATCH_ROWS, KEYS, SMALLEST_STATE_ROWS, Events, Keys, Shape, events
+from bench.growth.plot import newest
+from bench.growth.report import MEMORY_CAP_BYTES, limits
+from bench.growth.run import Growth, size_of
+from bench.load import joined
+from bench.processes import Sample
+from job.protocol.progress import BatchProgress, batch_progress
+from tests.unit.protocol.test_progress import recorded
+
+STATE_ROWS = 2 * BATCH_ROWS
+
+
+def held_after_batches(shape: Shape, made: Events) -> Iterator[int]:
+    """Rows in state after each batch, as the join keeps them; AssertionError where one is late."""
+    workload, side_rows = shape.workload, BATCH_ROWS // 2
+    held, watermark, newest = np.empty(0, dtype=np.int64), 0, 0
+    for start in range(0, len(made.left), side_rows):
+        shown = made.shown_at[made.left[start : start + side_rows]]
+        clicked = made.clicked_at[made.right[start : start + side_rows]]
+        assert min(shown.min(), clicked.min()) > watermark
+        waits_until = np.concatenate([shown + workload.match_window_ms, clicked])
+        watermark = newest
+        held = np.concatenate([held, waits_until])
+        held = held[held > watermark]
+        newest = min(shown.max(), clicked.max()) - workload.watermark_delay_ms
+        yield len(held)
+
+
+@pytest.mark.parametrize("keys", KEYS)
+def test_state_grows_to_the_wanted_size_and_stays_there_without_late_rows(keys: Keys) -> None:
+    shape = Shape(STATE_ROWS, keys)
+
+    sizes = list(held_after_batches(shape, events(shape, 10 * BATCH_ROWS // 2)))
+
+    assert BATCH_ROWS == sizes[0]
+    assert [] == [size for size in sizes[3:] if abs(size - STATE_ROWS) > 0.05 * STATE_ROWS]
+
+
+@pytest.mark.parametrize("keys", KEYS)
+def test_the_expected_rows_are_those_of_the_events_that_arrive(keys: Keys) -> None:
+    shape = Shape(SMALLEST_STATE_ROWS, keys)
+    made = events(shape, 8_000)
+    impressions, clicks = zip(*made.arriving(), strict=True)
+
+    expected = sorted(joined(impressions, clicks, shape.workload))
+
+    assert len(expected) > 1_000
+    assert expected == sorted(made.joined())
+
+
+def ended(*seconds: float) -> list[BatchProgress]:
+    """Batches of 9 input rows, and when each ended."""
+    batch = batch_progress(recorded())
+    return [
+        batch.model_copy(
+            update={
+                "batch_id": number,
+                "state_rows": 100 * number,
+                "started_at": batch.started_at + timedelta(seconds=end - batch.duration_seconds),
+            }
+        )
+        for number, end in enumerate(seconds)
+    ]
+
+
+def samples(batches: list[BatchProgress]) -> list[Sample]:
+    """One a second from the first batch's end: half a core, and a byte more each second."""
+    start = batches[0].ended_at.timestamp()
+    return [Sample(start + n, 0.5 * n, 0, 0, 0, tree_memory_bytes=n) for n in range(120)]
+
+
+def test_a_batch_lasts_from_the_end_of_the_one_before_and_costs_what_was_used_meanwhile() -> None:
+    batches = ended(0, 3, 10)
+
+    first, second = points(batches, samples(batches))
+
+    assert (9, 18) == (first.rows_before, second.rows_before)
+    assert (3, 9 / 3, 9 / 1.5, 100) == (
+        pytest.approx(first.seconds),
+        pytest.approx(first.rows_per_second),
+        pytest.approx(first.rows_per_cpu_second),
+        first.state_rows,
+    )
+    assert (3, 10) == (first.memory_bytes, second.memory_bytes)
+    assert (15, 131, 4) == (second.evict_ms, second.commit_ms, second.evicted_rows)
+    assert {"rocksdbGetCount", "rocksdbPutCount", "rocksdbSstFileSize"} == set(first.rocksdb)
+
+
+def test_batches_that_read_nothing_are_no_points_but_end_the_one_before() -> None:
+    batches = ended(0, 3, 4, 10)
+    nothing = batches[1].left.model_copy(update={"records": 0})
+    batches[2] = batches[2].model_copy(update={"left": nothing, "right": nothing})
+
+    assert [3, 6] == [round(each.seconds) for each in points(batches, samples(batches))]
+
+
+def test_steady_are_the_batches_after_so_many_rows() -> None:
+    batches = ended(0, 100, 103, 109, 112)
+    found = list(points(batches, samples(batches)))
+
+    taken = steady(found, rows_before=18)
+
+    assert 3 == taken.batches
+    assert 300 == taken.state_rows
+    assert 3 * 9 / 12 == pytest.approx(taken.rows_per_second)
+    with pytest.raises(ValueError, match="no batch began after 46 rows"):
+        steady(found, rows_before=46)
+
+
+def test_all_is_read_when_both_sides_are(tmp_path: Path) -> None:
+    [batch] = ended(0)
+    left = batch.left.model_copy(update={"end_offsets": {0: 5, 1: 2}})
+    right = batch.right.model_copy(update={"end_offsets": {0: 3, 1: 3}})
+    batches = Batches(tmp_path / "socket")
+
+    assert not batches.have_read(0)
+    batches.note([batch.model_copy(update={"left": left, "right": right})])
+    assert batches.have_read(6)
+    assert not batches.have_read(7)
+
+
+def grown(**changes: float) -> Growth:
+    point = Point(1, 0, 200, 100, 1.0, 1.0, 1, 1.0, 1.0, 1.0, 50.0, 100, {})
+    measured = steady([point], rows_before=0)
+    return Growth(
+        correct=True,
+        outputs=1,
+        expected_outputs=1,
+        steady=replace(measured, **changes),
+        peak_memory_bytes=MEMORY_CAP_BYTES,
+        checkpoint_bytes=1,
+        checkpoint_files=1,
+        restart_seconds=1.0,
+        foreign_cores=0.0,
+        points=[point],
+    )
+
+
+BASE, LARGE, HOT = Shape(300_000, "uniform"), Shape(500_000, "uniform"), Shape(500_000, "zipf")
+
+
+def missed(**runs: Growth) -> list[str]:
+    all_runs = {BASE: grown(), LARGE: grown(), HOT: grown()}
+    named = {"base": BASE, "large": LARGE, "hot": HOT}
+    all_runs |= {named[name]: run for name, run in runs.items()}
+    return [line for line in limits(all_runs) if line.endswith("LIMIT MISSED")]
+
+
+def test_a_limit_is_missed_when_it_is_and_not_before() -> None:
+    assert [] == missed(large=grown(rows_per_second=161.0, evict_ms=74.0))
+    assert [] == missed(hot=grown(rows_per_second=101.0))
+    over = replace(grown(), peak_memory_bytes=MEMORY_CAP_BYTES + 2**20)
+
+    [slow] = missed(large=grown(rows_per_second=159.0))
+    [evicts] = missed(large=grown(evict_ms=76.0))
+    [hot] = missed(hot=grown(rows_per_second=99.0))
+    [fat] = missed(base=over)
+
+    assert slow.startswith("uniform, 500,000: rows/s are 80% of uniform, 300,000")
+    assert "time to evict a row is 152% of uniform, 300,000" in evicts
+    assert hot.startswith("zipf, 500,000: rows/s are 50% of uniform, 500,000")
+    assert "peak memory is 100% of the cap" in fat
+
+
+def test_hot_keys_are_compared_with_uniform_ones_at_the_same_size() -> None:
+    slow = grown(rows_per_second=110.0)
+
+    assert ["uniform, 500,000"] == [line.partition(":")[0] for line in missed(large=slow, hot=slow)]
+
+
+def test_the_picture_shows_the_last_run_of_each_kind() -> None:
+    lines: list[dict[str, object]] = [
+        {"kind": "growth", "keys": "uniform", "state_rows": 2, "run": 1},
+        {"kind": "latency", "rate": 1_000, "run": 2},
+        {"kind": "latency", "rate": 200, "run": 3},
+        {"kind": "growth", "keys": "uniform", "state_rows": 1, "run": 4},
+        {"kind": "growth", "keys": "uniform", "state_rows": 2, "run": 5},
+        {"kind": "latency", "rate": 1_000, "run": 6},
+    ]
+
+    growths, latencies = newest(lines)
+
+    assert [4, 5] == [line["run"] for line in growths]
+    assert [3, 6] == [line["run"] for line in latencies]
+
+
+def test_the_size_of_a_checkpoint_is_that_of_all_files_below(tmp_path: Path) -> None:
+    (tmp_path / "state" / "0").mkdir(parents=True)
+    (tmp_path / "metadata").write_bytes(b"12")
+    (tmp_path / "state" / "0" / "1.zip").write_bytes(b"345")
+
+    assert (2, 5) == size_of(tmp_path)

@@ -1,0 +1,196 @@
+"""What the demo sends keeps its promises, and what it expects follows the documented join."""
+
+from datetime import timedelta
+from itertools import takewhile
+from pathlib import Path
+
+import pytest
+
+from deploy.local import demo_load
+from deploy.local.demo_load import (
+    BAD_REASONS,
+    MATCH_AFTER_MS,
+    OUT_OF_ORDER_MS,
+    OUTPUT_TOPIC,
+    SIDES,
+    TOPICS,
+    WATERMARK_DELAY_MS,
+    BadRecord,
+    Click,
+    Delivered,
+    Impression,
+    Record,
+    Side,
+    bad_record,
+    closing_pair,
+    demo_records,
+    expected_rows,
+)
+from job.formats.schemas import INCOMPATIBLE_SCHEMA, UNDECODABLE_VALUE, UNKNOWN_SCHEMA
+from job.join_spec.spec import spec_from_yaml
+from job.protocol.reasons import REASONS
+
+START_MS = 1_790_000_000_000
+SHOWN_MS = 1_790_000_000_123
+
+
+def test_a_match_has_the_columns_of_both_and_the_places_they_were_read_from() -> None:
+    [row] = expected_rows(
+        [
+            Delivered(Impression(7, SHOWN_MS, "travel"), partition=2, offset=5),
+            Delivered(Click(7, SHOWN_MS + 1_000, "ada"), partition=3, offset=8),
+        ]
+    )
+
+    assert "impressions/2/5|clicks/3/8" == row.id
+    assert "7" == row.key
+    assert (
+        '{"ad_id":7,"campaign":"travel","user":"ada",'
+        '"shown_at":"2026-09-21T14:13:20.123Z","clicked_at":"2026-09-21T14:13:21.123Z"}'
+    ) == row.value
+
+
+def test_an_impression_without_a_click_comes_out_unmatched() -> None:
+    [row] = expected_rows(placed(Impression(7, SHOWN_MS)))
+
+    assert "impressions/0/0|" == row.id
+    assert '"user":null' in row.value
+    assert '"clicked_at":null' in row.value
+
+
+@pytest.mark.parametrize("after_ms", [0, MATCH_AFTER_MS])
+def test_a_click_on_the_edge_of_the_match_window_matches(after_ms: int) -> None:
+    assert ["impressions/0/0|clicks/0/1"] == expected_ids(
+        Impression(7, SHOWN_MS), Click(7, SHOWN_MS + after_ms)
+    )
+
+
+@pytest.mark.parametrize(
+    "click",
+    [
+        Click(7, SHOWN_MS - 1),
+        Click(7, SHOWN_MS + MATCH_AFTER_MS + 1),
+        Click(8, SHOWN_MS),
+        Click(7, SHOWN_MS, user="bot"),
+        Click(7, SHOWN_MS, user=None),
+        Click(None, SHOWN_MS),
+    ],
+)
+def test_a_click_that_is_no_match_leaves_the_impression_unmatched(click: Click) -> None:
+    assert ["impressions/0/0|"] == expected_ids(Impression(7, SHOWN_MS), click)
+
+
+def test_null_keys_match_nothing_not_even_each_other() -> None:
+    [row] = expected_rows(placed(Impression(None, SHOWN_MS), Click(None, SHOWN_MS)))
+
+    assert ("impressions/0/0|", None) == (row.id, row.key)
+
+
+@pytest.mark.parametrize("campaign", ["test", None])
+def test_the_output_filter_drops_matched_and_unmatched_rows(campaign: str | None) -> None:
+    matched, alone = Impression(7, SHOWN_MS, campaign), Impression(8, SHOWN_MS, campaign)
+
+    assert [] == expected_ids(matched, alone, Click(7, SHOWN_MS))
+
+
+def test_the_side_filter_drops_impressions_that_cost_nothing() -> None:
+    assert [] == expected_ids(Impression(7, SHOWN_MS, cost=0.0), Click(7, SHOWN_MS))
+
+
+def test_each_pair_is_a_row() -> None:
+    shown_twice = (Impression(7, SHOWN_MS), Impression(7, SHOWN_MS + 1))
+    clicked_twice = (Click(7, SHOWN_MS + 2), Click(7, SHOWN_MS + 3))
+
+    assert [
+        "impressions/0/0|clicks/0/2",
+        "impressions/0/0|clicks/0/3",
+        "impressions/0/1|clicks/0/2",
+        "impressions/0/1|clicks/0/3",
+    ] == expected_ids(*shown_twice, *clicked_twice)
+
+
+def test_bad_records_make_no_rows() -> None:
+    bad = [bad_record(side, reason, SHOWN_MS) for side in SIDES for reason in BAD_REASONS]
+
+    assert [] == expected_ids(*bad)
+
+
+def test_the_closing_pair_moves_the_watermark_past_the_newest_window() -> None:
+    impression, click = closing_pair(SHOWN_MS)
+
+    assert impression.event_time_ms - WATERMARK_DELAY_MS > SHOWN_MS + MATCH_AFTER_MS
+    assert ["impressions/0/0|clicks/0/1"] == expected_ids(impression, click)
+
+
+def test_the_same_seed_gives_the_same_load() -> None:
+    assert load(seconds=5) == load(seconds=5)
+    assert load(seconds=5) != load(seconds=5, seed=1)
+
+
+def test_a_longer_load_begins_with_the_shorter_one() -> None:
+    shorter = load(seconds=3)
+
+    assert shorter == load(seconds=6)[: len(shorter)]
+
+
+def test_records_come_in_order_of_arrival_and_no_later_than_promised() -> None:
+    arrivals = [arrival for arrival, _ in load(seconds=20)]
+    assert sorted(arrivals) == arrivals
+
+    newest: dict[Side, int] = {"left": 0, "right": 0}
+    lateness = []
+    for _, record in load(seconds=20):
+        if not isinstance(record, BadRecord):
+            newest[record.side] = max(newest[record.side], record.event_time_ms)
+            lateness.append(newest[record.side] - record.event_time_ms)
+    assert OUT_OF_ORDER_MS / 2 < max(lateness) <= OUT_OF_ORDER_MS
+
+
+def test_a_short_load_meets_every_case() -> None:
+    records = [record for _, record in load(seconds=30)]
+    impressions = [record for record in records if isinstance(record, Impression)]
+    clicks = [record for record in records if isinstance(record, Click)]
+    clicked = {click.ad_id for click in clicks}
+    old = [one for one in impressions if one.event_time_ms < START_MS + 10_000]
+
+    assert 0.25 < sum(one.ad_id not in clicked for one in old) / len(old) < 0.4
+    assert {"test", None} < {impression.campaign for impression in impressions}
+    assert {"bot", None} < {click.user for click in clicks}
+    assert None in {impression.ad_id for impression in impressions}
+    assert 0.0 in {impression.cost for impression in impressions}
+    assert {(side, reason) for side in SIDES for reason in BAD_REASONS} == {
+        (record.side, record.reason) for record in records if isinstance(record, BadRecord)
+    }
+
+
+def test_the_load_meets_every_reason_that_json_has() -> None:
+    of_other_formats = {UNDECODABLE_VALUE, UNKNOWN_SCHEMA, INCOMPATIBLE_SCHEMA}
+
+    # No expression of the demo's spec can fail.
+    assert set(REASONS) - of_other_formats - {"expression_failed"} == set(BAD_REASONS)
+
+
+def test_the_constants_are_those_of_the_spec() -> None:
+    spec = spec_from_yaml(Path(demo_load.__file__).with_name("demo.yaml").read_text(), {})
+
+    assert spec.join.match_window is not None
+    assert timedelta(milliseconds=MATCH_AFTER_MS) == spec.join.match_window.after
+    assert timedelta(0) == spec.join.match_window.before
+    for side in (spec.left, spec.right):
+        assert timedelta(milliseconds=WATERMARK_DELAY_MS) == side.watermark_delay
+    assert {"left": spec.left.topic, "right": spec.right.topic} == dict(TOPICS)
+    assert OUTPUT_TOPIC == spec.output.topic
+
+
+def load(*, seconds: int, seed: int = 7) -> list[tuple[int, Record]]:
+    end_ms = START_MS + seconds * 1000
+    return list(takewhile(lambda one: one[0] < end_ms, demo_records(START_MS, seed)))
+
+
+def placed(*records: Record) -> list[Delivered]:
+    """Each where its place among the records says."""
+    return [Delivered(record, 0, offset) for offset, record in enumerate(records)]
+
+
+def expected_ids(*records: Record) -> list[str]:
+    return sorted(row.id for row in expected_rows(placed(*records)))

@@ -1,0 +1,212 @@
+"""The spec: what is read, what is refused, and in which words."""
+
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from job.errors import SpecError
+from job.join_spec.spec import JoinType, spec_from_yaml, spec_json_schema
+from tests.unit.specs import changed
+
+EXAMPLE = (Path(__file__).parents[3] / "join.example.yaml").read_text()
+
+
+def problems(text: str, environment: dict[str, str] | None = None) -> dict[str, str]:
+    """Field → message of everything wrong with `text`."""
+    with pytest.raises(SpecError) as refused:
+        spec_from_yaml(text, environment or {})
+    return {problem.field: problem.message for problem in refused.value.problems}
+
+
+def example(**changes: Any) -> str:
+    return changed(EXAMPLE, **changes)
+
+
+def test_the_example_is_read_as_written() -> None:
+    spec = spec_from_yaml(EXAMPLE, {"KAFKA_BOOTSTRAP_SERVERS": "a:1,b:2"})
+
+    assert JoinType.LEFT_OUTER is spec.join.type
+    assert "a:1,b:2" == spec.kafka.bootstrap_servers
+    assert timedelta(seconds=10) == spec.left.watermark_delay
+    assert spec.join.match_window is not None
+    assert timedelta(hours=1) == spec.join.match_window.after
+
+
+def test_variable_without_value_takes_its_default() -> None:
+    assert "localhost:9092" == spec_from_yaml(EXAMPLE, {}).kafka.bootstrap_servers
+
+
+def test_variable_without_value_or_default_is_named_with_its_field() -> None:
+    text = example(output__topic="${OUT}", name="${NAME}")
+
+    assert {
+        "name": "the environment has no NAME: set it, or write ${NAME:-default}",
+        "output.topic": "the environment has no OUT: set it, or write ${OUT:-default}",
+    } == problems(text)
+
+
+def test_value_of_a_variable_cannot_add_fields() -> None:
+    text = example(left__filter="${WHERE}")
+    spec = spec_from_yaml(text, {"WHERE": "x\non_null_key: drop"})
+
+    assert "x\non_null_key: drop" == spec.left.filter
+    assert "pass" == spec.on_null_key
+
+
+def test_doubled_dollar_stands_for_itself() -> None:
+    text = example(left__filter="campaign <> '$${X}'")
+
+    assert "campaign <> '${X}'" == spec_from_yaml(text, {}).left.filter
+
+
+@pytest.mark.parametrize(
+    "changes", [{"output__topic": "ad_attribution.commits"}, {"output__commit_topic": "clicks"}]
+)
+def test_commit_topic_holds_nothing_but_markers(changes: dict[str, str]) -> None:
+    [message] = problems(example(**changes)).values()
+
+    assert "as output.commit_topic, which holds nothing but markers" in message
+
+
+def test_all_problems_come_at_once_each_with_its_field() -> None:
+    text = example(
+        name="Ad Attribution",
+        left__event_tim="shown_at",
+        left__watermark_delay=10,
+        right__topic="no topic",
+        right__key="ad_id",
+        join__type="outer",
+        output__delivery="twice",
+        start_from="yesterday",
+        checkpoint=None,
+    )
+    found = problems(text)
+
+    assert {
+        "name", "left.event_tim", "left.watermark_delay", "right.topic", "right.key",
+        "join.type", "output.delivery", "start_from", "checkpoint",
+    } == set(found)  # fmt: skip
+    assert "is no field of the spec; did you mean event_time?" == found["left.event_tim"]
+    assert "must be a list, e.g. [ad_id]" == found["right.key"]
+    assert "is required" == found["checkpoint"]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("10 seconds", timedelta(seconds=10)),
+        ("1 hour", timedelta(hours=1)),
+        ("1 hour 30 minutes", timedelta(minutes=90)),
+        ("500 milliseconds", timedelta(milliseconds=500)),
+        ("500ms", timedelta(milliseconds=500)),
+        ("2 weeks", timedelta(weeks=2)),
+        ("10 SECONDS", timedelta(seconds=10)),
+    ],
+)
+def test_durations_are_read_as_people_write_them(text: str, expected: timedelta) -> None:
+    spec = spec_from_yaml(example(right__watermark_delay=text), {})
+
+    assert expected == spec.right.watermark_delay
+
+
+@pytest.mark.parametrize(
+    "text", ["10", "ten seconds", "10 parsecs", "", "10 seconds or so", "-1 s"]
+)
+def test_what_is_no_duration_is_refused(text: str) -> None:
+    assert ["right.watermark_delay"] == list(problems(example(right__watermark_delay=text)))
+
+
+def test_watermark_delay_of_nothing_is_refused() -> None:
+    found = problems(example(left__watermark_delay="0 seconds"))
+
+    assert {"left.watermark_delay": "must be at least 1 millisecond"} == found
+
+
+def test_field_written_twice_is_refused_with_its_line() -> None:
+    text = EXAMPLE.replace("checkpoint:", "name: again\ncheckpoint:")
+    line = text.splitlines().index("name: again") + 1
+
+    assert {f"line {line}, column 1": "is not YAML: 'name' is written twice"} == problems(text)
+
+
+@pytest.mark.parametrize("text", ["", "- a", "a: [", "just words", "a: \x00"])
+def test_what_is_no_spec_at_all_is_refused(text: str) -> None:
+    assert 1 == len(problems(text))
+
+
+def test_window_that_no_rows_could_meet_is_refused() -> None:
+    text = example(join__match_window={"before": "-10 seconds", "after": "5 seconds"})
+
+    assert {
+        "join.match_window": "before + after is negative: no two rows could ever match"
+    } == problems(text)
+
+
+def test_window_may_lie_wholly_behind_the_left_row() -> None:
+    text = example(join__match_window={"before": "-5 seconds", "after": "10 seconds"})
+
+    window = spec_from_yaml(text, {}).join.match_window
+    assert window is not None
+    assert timedelta(seconds=-5) == window.before
+
+
+@pytest.mark.parametrize(
+    ("changes", "word"),
+    [
+        ({"join__window": "10 minutes"}, "match_window and window"),
+        ({"on_bad_record": None}, "on_bad_record: drop"),
+        ({"dead_letter": {"topic": "dead"}}, "dead_letter and on_bad_record"),
+        ({"on_null_key": "dead_letter"}, "has `on_null_key: dead_letter` and no topic"),
+        ({"on_late_record": "dead_letter"}, "has `on_late_record: dead_letter` and no topic"),
+        (
+            {"on_bad_record": None, "dead_letter": {"topic": "attributed"}},
+            "results and dead letters into topic attributed",
+        ),
+        (
+            {"on_bad_record": None, "dead_letter": {"topic": "clicks"}},
+            "reads and writes topic clicks",
+        ),
+        ({"left__key": ["ad_id", "campaign"]}, "left.key has 2 entries and right.key 1"),
+        ({"output__topic": "clicks"}, "reads and writes topic clicks"),
+    ],
+)
+def test_fields_that_contradict_each_other_are_refused(changes: dict[str, Any], word: str) -> None:
+    assert word in " ".join(problems(example(**changes)).values())
+
+
+def test_json_schema_names_every_field_for_editors() -> None:
+    schema = spec_json_schema()
+
+    assert {"name", "kafka", "left", "right", "join", "output", "checkpoint"} == set(
+        schema["required"]
+    )
+    assert "schema" in schema["$defs"]["SideSpec"]["properties"]
+
+
+@pytest.mark.parametrize(
+    ("rate", "message"),
+    [
+        (0, "must be greater than 0"),
+        (-5, "must be greater than 0"),
+        ("1000/s", "must be a number"),
+        ([1], "must be a number"),
+        (float("inf"), "must be a finite number"),
+    ],
+)
+def test_expected_rate_is_a_positive_number(rate: Any, message: str) -> None:
+    assert {"left.expected_rate": message} == problems(example(left__expected_rate=rate))
+
+
+def test_expected_rate_can_come_from_the_environment() -> None:
+    spec = spec_from_yaml(example(right__expected_rate="${RATE:-2.5}"), {})
+
+    assert 2.5 == spec.right.expected_rate
+
+
+def test_schema_says_what_expected_rate_is_for() -> None:
+    described = spec_json_schema()["$defs"]["SideSpec"]["properties"]["expected_rate"]
+
+    assert "streamjoin plan" in described["description"]
+    assert 0 == described["anyOf"][0]["exclusiveMinimum"]

@@ -1,0 +1,49 @@
+"""Specs near valid ones never crash the planner, and never make it hang."""
+
+import pytest
+import yaml
+
+from job.join_spec.spec import spec_from_document
+from job.join_spec.variables import filled
+from job.plan.planner import join_plan
+from tests.unit.join_spec.spec_fuzzer import ENVIRONMENT, crash_of
+from tests.unit.join_spec.spec_mutator import mutated_specs, valid_documents
+
+SEED = 20261123
+SPECS = 2_000
+
+
+def test_what_the_mutations_begin_with_is_valid() -> None:
+    for document in valid_documents():
+        join_plan(spec_from_document(filled(document, ENVIRONMENT)), state_partitions=2)
+
+
+def test_a_mutated_spec_is_planned_or_refused() -> None:
+    crashes = [crash for text in mutated_specs(SEED, SPECS) if (crash := crash_of(text))]
+
+    assert [] == crashes[:3]
+
+
+@pytest.mark.parametrize("defect", [IndexError("planted"), ValueError("planted")])
+def test_a_crash_is_reported(defect: Exception, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*_: object, **__: object) -> None:
+        raise defect
+
+    monkeypatch.setattr("tests.unit.join_spec.spec_fuzzer.join_plan", broken)
+    crash = crash_of(yaml.safe_dump(valid_documents()[0]))
+
+    assert crash is not None
+    assert "planted" in crash.trace
+
+
+def test_a_hang_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
+    def hung(*_: object, **__: object) -> None:
+        while True:
+            pass
+
+    monkeypatch.setattr("tests.unit.join_spec.spec_fuzzer.SECONDS_MAX", 0.05)
+    monkeypatch.setattr("tests.unit.join_spec.spec_fuzzer.join_plan", hung)
+    crash = crash_of(yaml.safe_dump(valid_documents()[0]))
+
+    assert crash is not None
+    assert "TooSlow" in crash.trace

@@ -1,0 +1,239 @@
+"""From spec to plan: what is derived, and what is refused before anything starts."""
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from job.errors import SpecError
+from job.join_spec.spec import JoinType
+from job.plan.fingerprint import Change, changes, fingerprint
+from job.plan.plan import DeadLetterPlan
+from tests.unit.specs import plan
+
+FILE_MANAGER = "spark.sql.streaming.checkpointFileManagerClass"
+
+
+def problems(**changed: Any) -> dict[str, str]:
+    with pytest.raises(SpecError) as refused:
+        plan(**changed)
+    return {problem.field: problem.message for problem in refused.value.problems}
+
+
+# --- How long rows are kept, and what joins what
+
+
+def test_match_window_bounds_each_side_by_the_others_reach() -> None:
+    planned = plan()
+
+    assert timedelta(hours=1) == planned.left.retention
+    assert timedelta(minutes=1) == planned.right.retention
+
+
+def test_match_window_becomes_two_bounds_on_event_times() -> None:
+    on = plan().on
+
+    assert "`right_clicked_at` >= `left_shown_at` - (INTERVAL '60.000' SECOND)" in on
+    assert "`right_clicked_at` <= `left_shown_at` + (INTERVAL '3600.000' SECOND)" in on
+
+
+def test_keys_are_never_null_unless_null_safe() -> None:
+    assert "(`left_ad_id`) IS NOT NULL AND (`right_ad_id`) IS NOT NULL" in plan().on
+    assert plan(join__null_safe=True).on.startswith("(`left_ad_id`) <=> (`right_ad_id`) AND ")
+
+
+def test_event_time_in_the_key_is_compared_by_equality_even_when_null_safe() -> None:
+    keys = {"left__key": ["ad_id", "shown_at"], "right__key": ["ad_id", "clicked_at"]}
+    planned = plan(**keys, join={"type": "inner", "null_safe": True})
+
+    assert "(`left_shown_at`) = (`right_clicked_at`)" in planned.on
+    assert timedelta(0) == planned.left.retention == planned.right.retention
+
+
+def test_tumbling_window_joins_on_the_windows_end() -> None:
+    planned = plan(join={"type": "left_outer", "window": "10 minutes"})
+
+    assert planned.on.endswith("window_end_left = window_end_right")
+    assert timedelta(minutes=10) == planned.left.retention
+
+
+def test_state_holds_only_what_is_needed_behind_the_side_filter() -> None:
+    planned = plan(left__filter="campaign <> 'x'", join__condition="right.user <> 'bot'")
+
+    assert ["ad_id", "shown_at", "cost"] == [c.name for c in planned.left.kept_columns]
+    assert ["ad_id", "clicked_at", "user"] == [c.name for c in planned.right.kept_columns]
+
+
+def test_headers_are_read_only_where_something_mentions_them() -> None:
+    assert plan().left.reads_headers is False
+    assert plan(left__filter="record_headers['x'] = 'y'").left.reads_headers is True
+
+
+def test_columns_left_out_mean_all_of_both_sides() -> None:
+    planned = plan(
+        left__schema="id BIGINT, shown_at TIMESTAMP",
+        left__key=["id"],
+        output__columns=None,
+    )
+
+    assert ["id", "shown_at", "ad_id", "clicked_at", "user"] == list(planned.output.columns)
+
+
+def test_start_from_a_time_is_the_same_instant_in_any_notation() -> None:
+    for start in ("2026-01-31T12:00:00Z", "2026-01-31T13:00:00+01:00"):
+        options = plan(start_from=start).left.source_options
+        assert "1769860800000" == options["startingTimestamp"]
+        assert "startingOffsets" not in options
+
+
+def test_settings_that_decide_meaning_are_always_given_to_spark() -> None:
+    planned = plan()
+
+    assert "true" == planned.left.source_options["failOnDataLoss"]
+    assert "read_committed" == planned.left.source_options["kafka.isolation.level"]
+    assert "2" == planned.spark_conf["spark.sql.shuffle.partitions"]
+    assert "4" == planned.spark_conf["spark.sql.streaming.join.stateFormatVersion"]
+
+
+@pytest.mark.parametrize("checkpoint", ["data/join", "/data/join", "file:///data/join"])
+def test_files_of_a_local_checkpoint_are_written_without_a_process_for_each(
+    checkpoint: str,
+) -> None:
+    conf = plan(checkpoint=checkpoint).spark_conf
+
+    assert conf["spark.hadoop.fs.file.impl"].endswith("BareLocalFileSystem")
+    assert conf[FILE_MANAGER].endswith("FileSystemBasedCheckpointFileManager")
+
+
+def test_files_of_a_checkpoint_on_hdfs_are_written_as_spark_does() -> None:
+    conf = plan(checkpoint="hdfs://nodes/data/join").spark_conf
+
+    assert FILE_MANAGER not in conf
+    assert "spark.hadoop.fs.file.impl" not in conf
+
+
+# --- What is refused
+
+
+def test_colliding_names_of_left_out_columns_are_refused() -> None:
+    found = problems(output__columns=None)
+
+    assert "both sides have ad_id" in found["output.columns"]
+
+
+def test_output_names_that_differ_only_in_case_are_refused() -> None:
+    found = problems(output__columns={"id": "left.ad_id", "ID": "right.ad_id"})
+
+    assert "collides with id" in found["output.columns.ID"]
+
+
+def test_key_columns_of_two_types_are_refused_with_the_cast() -> None:
+    found = problems(right__schema="ad_id STRING, clicked_at TIMESTAMP, user STRING")
+
+    assert "write try_cast(ad_id as bigint)" in found["right.key[0]"]
+
+
+@pytest.mark.parametrize("join_type", list(JoinType))
+@pytest.mark.parametrize("window", [None, {"before": "1 hour"}, {"after": "1 hour"}])
+def test_join_without_both_bounds_is_refused(join_type: JoinType, window: Any) -> None:
+    join = {"type": str(join_type)} | ({"match_window": window} if window else {})
+
+    assert ["join"] == list(problems(**_left_columns(join_type), join=join))
+
+
+def test_only_an_inner_join_may_have_unbounded_state() -> None:
+    assert plan(join={"type": "inner", "unbounded_state": True}).left.retention is None
+    assert ["join"] == list(problems(join={"type": "left_outer", "unbounded_state": True}))
+
+
+def test_unbounded_state_beside_a_bound_is_refused() -> None:
+    assert ["join.unbounded_state"] == list(problems(join__unbounded_state=True))
+
+
+@pytest.mark.parametrize("join_type", ["left_semi", "left_anti"])
+def test_output_cannot_show_the_right_side_of_a_semi_or_anti_join(join_type: str) -> None:
+    assert ["output.columns.user"] == list(problems(join__type=join_type))
+
+
+def test_event_time_must_be_a_timestamp_column() -> None:
+    assert "is BIGINT" in problems(left__event_time="ad_id")["left.event_time"]
+    assert "is no column" in problems(left__event_time="nope")["left.event_time"]
+
+
+def test_record_columns_cannot_be_shadowed() -> None:
+    found = problems(left__schema="ad_id BIGINT, shown_at TIMESTAMP, record_key STRING, cost INT")
+
+    assert "rename the column" in found["left.schema"]
+
+
+def test_problems_of_all_parts_come_at_once() -> None:
+    found = problems(
+        left__key=["nope"],
+        right__filter="rand() > 0",
+        join__condition="left.x = 1",
+        output__columns={"a": "left.b"},
+    )
+
+    assert {"left.key[0]", "right.filter", "join.condition", "output.columns.a"} == set(found)
+
+
+def test_dead_letter_topic_takes_bad_records_and_what_else_the_spec_sends_there() -> None:
+    topic = {"on_bad_record": None, "dead_letter": {"topic": "dead"}}
+    alone = plan(**topic)
+    all_of_it = plan(**topic, on_null_key="dead_letter", on_late_record="dead_letter")
+
+    assert DeadLetterPlan("dead", takes_null_keys=False, takes_late_rows=False) == alone.dead_letter
+    assert (
+        DeadLetterPlan("dead", takes_null_keys=True, takes_late_rows=True) == all_of_it.dead_letter
+    )
+    assert (True, False) == (alone.null_keys_pass, all_of_it.null_keys_pass)
+
+
+def test_query_fails_on_bad_records_only_where_the_spec_says_so() -> None:
+    assert not plan().fails_on_bad_records
+    assert plan(on_bad_record="fail").fails_on_bad_records
+
+
+def test_commit_topic_is_named_after_the_join_unless_it_has_a_name() -> None:
+    assert "tested.commits" == plan(output__delivery="exactly_once").output.commit_topic
+    named = plan(output__delivery="exactly_once", output__commit_topic="ours")
+    assert "ours" == named.output.commit_topic
+
+
+# --- What a checkpoint freezes
+
+
+def test_frozen_settings_that_changed_are_told_one_by_one() -> None:
+    frozen = fingerprint(plan())
+    wanted = fingerprint(
+        plan(join__match_window={"before": "1 minute", "after": "2 hours"}, left__topic="views")
+    )
+
+    assert [
+        Change("join.match_window.after", "1 hour", "2 hours"),
+        Change("left.topic", "impressions", "views"),
+    ] == changes(frozen, wanted)
+
+
+def test_a_new_output_column_changes_what_state_holds() -> None:
+    columns = {"ad_id": "left.ad_id", "campaign": "left.campaign"}
+    found = changes(fingerprint(plan()), fingerprint(plan(output__columns=columns)))
+
+    assert ["left columns held in state", "right columns held in state"] == [c.field for c in found]
+
+
+def test_what_state_does_not_know_may_change() -> None:
+    free = plan(
+        left__filter="cost > 1",
+        output__topic="elsewhere",
+        output__filter="cost > 2",
+        output__key="ad_id",
+        name="renamed",
+        on_null_key="drop",
+    )
+
+    assert [] == changes(fingerprint(plan()), fingerprint(free))
+
+
+def _left_columns(join_type: JoinType) -> dict[str, Any]:
+    return {} if join_type.shows_right else {"output__columns": {"ad_id": "left.ad_id"}}

@@ -1,0 +1,218 @@
+"""What the documents say exists."""
+
+import json
+import re
+from itertools import dropwhile, pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+import yaml
+from typer.testing import CliRunner
+
+from job.__main__ import app
+from job.join_spec.spec import JoinSpec, spec_from_yaml
+from job.plan.capacity import AvailableResources
+from job.plan.explain import explained
+from job.plan.planner import join_plan
+from job.settings import JobSettings
+from service.settings import ServiceSettings
+from tests.unit.service.test_metrics import NAMES
+
+ROOT = Path(__file__).parents[3]
+README = (ROOT / "README.md").read_text()
+PAGES = sorted((ROOT / "docs").rglob("*.md"))
+# The README first: its spec is the whole one.
+GUIDE = "\n".join([README, *(page.read_text() for page in PAGES)])
+NAMED = ("README.md", "ARCHITECTURE.md", "CHANGELOG.md", "CONTRIBUTING.md")
+DOCUMENTS = [*(ROOT / name for name in NAMED), *PAGES]
+BLOCKS = re.findall(r"```(\w+)\n(.*?)```", GUIDE, re.DOTALL)
+SHELL = [
+    line.split("#")[0].split()
+    for kind, body in BLOCKS
+    if kind == "sh"
+    for line in body.splitlines()
+]
+
+
+def names_of(typer_app: typer.Typer | None) -> set[str]:
+    assert typer_app is not None
+    return {
+        command.name or command.callback.__name__
+        for command in typer_app.registered_commands
+        if command.callback
+    }
+
+
+@pytest.mark.parametrize("words", [words for words in SHELL if words], ids=" ".join)
+def test_command_of_the_readme_exists(words: list[str]) -> None:
+    targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+    commands = names_of(app)
+    groups = {group.name: names_of(group.typer_instance) for group in app.registered_groups}
+    # Variables before a command: NAME=value streamjoin run …
+    words = list(dropwhile(lambda word: re.match(r"[A-Z_]+=", word), words))
+    match words:
+        case ["make", target, *_]:
+            assert target in targets
+        case [".venv/bin/streamjoin", group, command, *_] if group in groups:
+            assert command in groups[group]
+        case [".venv/bin/streamjoin", command, *_]:
+            assert command.replace("-", "_") in commands
+        case [".venv/bin/streamjoin-service" | "curl", *_]:
+            pass
+        case ["docker", "compose", *options]:
+            files = [file for flag, file in pairwise(options) if flag == "-f"]
+            assert all((ROOT / file).exists() for file in files)
+        case [name, *_] if name.startswith("kafka-console-"):
+            pass
+        case ["mkdir" | "export" | ".venv/bin/spark-class", *_]:
+            pass
+        case ["kubectl", "apply", "-k", folder]:
+            assert (ROOT / folder / "kustomization.yaml").exists()
+        case ["kubectl", "create", "secret", "generic", name, *_]:
+            assert name in (ROOT / "deploy/k8s/deployment.yaml").read_text()
+        case _:
+            raise AssertionError(f"not known: {words}")
+
+
+SPECS = [yaml.safe_load(body) for kind, body in BLOCKS if kind == "yaml"]
+
+
+@pytest.mark.parametrize("part", SPECS)
+def test_spec_of_the_readme_can_be_planned(part: dict[str, Any]) -> None:
+    """The first one is complete; a part replaces fields of it."""
+    whole = yaml.safe_dump(part if "name" in part else {**SPECS[0], **part})
+    join_plan(spec_from_yaml(whole, {}), state_partitions=1)
+
+
+def test_example_is_valid_and_planned_by_the_commands() -> None:
+    for command in ("validate", "plan"):
+        done = CliRunner().invoke(app, [command, str(ROOT / "join.example.yaml")])
+        assert 0 == done.exit_code, done.output
+
+
+def test_estimate_of_the_readme_is_that_of_the_example() -> None:
+    spec = spec_from_yaml((ROOT / "join.example.yaml").read_text(), {})
+    means = AvailableResources(cores=2, heap_bytes=2 * 2**30, disk_free_bytes=None)
+    [told] = re.findall(r"```\n(Expected load\n.*?)```", GUIDE, re.DOTALL)
+
+    assert told in explained(join_plan(spec, state_partitions=2), means)
+
+
+def test_example_passes_its_own_tests() -> None:
+    done = CliRunner().invoke(app, ["test", str(ROOT / "join.example.yaml")])
+
+    assert 0 == done.exit_code, done.output
+    assert 2 == done.output.count("passed: ")
+
+
+def test_test_that_fails_ends_with_1_and_shows_the_rows(tmp_path: Path) -> None:
+    spec = tmp_path / "join.yaml"
+    spec.write_text((ROOT / "join.example.yaml").read_text().replace("user: null}]", "user: x}]"))
+    done = CliRunner().invoke(app, ["test", str(spec)])
+
+    assert 1 == done.exit_code
+    assert "FAILED: a bot's click is none" in done.output
+    assert "missing: {'ad_id': 1, 'user': 'x'}" in done.output
+
+
+def test_simulation_gives_the_output_values_alone_when_asked(tmp_path: Path) -> None:
+    (tmp_path / "l").write_text(
+        '{"ad_id":1,"shown_at":"2026-01-01T00:00:00Z","campaign":"c","cost":1.0}\nno json\n'
+    )
+    (tmp_path / "r").write_text('{"ad_id":1,"clicked_at":"2026-01-01T00:10:00Z","user":"ann"}\n')
+    files = ["--left", str(tmp_path / "l"), "--right", str(tmp_path / "r")]
+    spec = str(ROOT / "join.example.yaml")
+
+    lines = CliRunner().invoke(app, ["simulate", spec, *files, "--format", "jsonl"]).output
+    story = CliRunner().invoke(app, ["simulate", spec, *files, "--explain", "1"]).output
+    told = CliRunner().invoke(app, ["simulate", spec, *files]).output
+
+    assert {"ad_id": 1, "user": "ann"}.items() <= json.loads(lines).items()
+    assert "left 0/0: stored" in story
+    assert "1 dropped, malformed_json (0/1)" in told
+
+
+def test_tutorial_simulates_to_the_results_it_prints(tmp_path: Path) -> None:
+    page = (ROOT / "docs/tutorial.md").read_text()
+    [spec] = re.findall(r"```yaml\n(.*?)```", page, re.DOTALL)
+    *_, orders, payments, expected = re.findall(r"```json\n(.*?)```", page, re.DOTALL)
+    for name, text in (("s", spec), ("l", orders), ("r", payments)):
+        (tmp_path / name).write_text(text)
+    files = ["--left", str(tmp_path / "l"), "--right", str(tmp_path / "r")]
+
+    done = CliRunner().invoke(app, ["simulate", str(tmp_path / "s"), *files, "--format", "jsonl"])
+
+    assert expected == done.output
+
+
+def test_plan_for_programs_is_json() -> None:
+    done = CliRunner().invoke(app, ["plan", str(ROOT / "join.example.yaml"), "--json"])
+
+    assert "left_outer" == json.loads(done.output)["join_type"]
+
+
+def test_wrong_spec_ends_with_2_and_each_problem_on_a_line(tmp_path: Path) -> None:
+    spec = tmp_path / "wrong.yaml"
+    spec.write_text("name: X\nkafka: {}\n")
+    done = CliRunner().invoke(app, ["validate", str(spec)])
+
+    assert 2 == done.exit_code
+    assert "  name: may hold lower-case letters" in done.stderr
+    assert "  kafka.bootstrap_servers: is required" in done.stderr
+
+
+def test_metrics_of_the_documents_are_exported() -> None:
+    for document in DOCUMENTS:
+        named = set(re.findall(r"streamjoin_[a-z_]*[a-z]", document.read_text()))
+        assert set() == named - NAMES
+
+
+def test_every_metric_stands_in_the_readme() -> None:
+    assert set() == NAMES - set(re.findall(r"streamjoin_[a-z_]*[a-z]", GUIDE))
+
+
+def test_settings_of_the_readme_exist_and_all_are_there() -> None:
+    known = {
+        f"STREAMJOIN_{name.upper()}"
+        for settings in (JobSettings, ServiceSettings)
+        for name in settings.model_fields
+    }
+    named = set(re.findall(r"STREAMJOIN_[A-Z_]*[A-Z]", GUIDE))
+    compose = (ROOT / "docker-compose.yml").read_text()
+
+    assert set() == named - known - set(re.findall(r"\$\{(STREAMJOIN_[A-Z_]+)", compose))
+    assert set() == known - named
+
+
+def test_files_that_the_documents_name_are_there() -> None:
+    for document in DOCUMENTS:
+        for target in re.findall(r"\]\(([^)#:]+)\)", document.read_text()):
+            assert (document.parent / target).exists(), f"{document.name} names {target}"
+
+
+def test_fields_of_the_spec_page_are_fields_of_the_spec() -> None:
+    table = GUIDE.split("### The fields")[1].split("JSON timestamps")[0]
+    first_cells = "\n".join(re.findall(r"^\|([^|]*)\|", table, re.MULTILINE))
+    named = re.findall(r"`((?:left|right|join|output)\.\w+|\w+_\w+)`", first_cells)
+    schema = JoinSpec.model_json_schema(by_alias=True)
+    definitions = schema["$defs"].values()
+    known = {name for part in (schema, *definitions) for name in part.get("properties", ())}
+
+    assert named
+    assert set() == {name.split(".")[-1] for name in named} - known
+
+
+def test_readme_is_short_enough_to_be_read() -> None:
+    assert len(README.splitlines()) <= 180
+
+
+def test_every_page_is_in_the_navigation() -> None:
+    listed = re.findall(r"(\S+\.md)$", (ROOT / "mkdocs.yml").read_text(), re.MULTILINE)
+
+    assert sorted(str(page.relative_to(ROOT / "docs")) for page in PAGES) == sorted(listed)
+
+
+def test_architecture_is_short_enough_to_be_read() -> None:
+    assert len((ROOT / "ARCHITECTURE.md").read_text().splitlines()) <= 150

@@ -1,0 +1,31 @@
+"""Specs of docs/patterns.md that contain tests pass them."""
+
+import re
+from pathlib import Path
+
+import pytest
+import yaml
+
+from job.join_spec.spec import spec_from_yaml
+from job.plan.planner import join_plan
+from job.semantics.spec_tests import SpecTest, run_spec_test
+
+ROOT = Path(__file__).parents[3]
+# The first block is the complete spec of the README, which the others change.
+PAGES = (ROOT / "README.md").read_text() + (ROOT / "docs/patterns.md").read_text()
+BLOCKS = [yaml.safe_load(body) for body in re.findall(r"```yaml\n(.*?)```", PAGES, re.DOTALL)]
+PATTERNS = [block for block in BLOCKS if "tests" in block]
+
+
+@pytest.mark.parametrize("pattern", PATTERNS, ids=lambda block: block["tests"][0]["name"])
+def test_pattern_passes_its_own_tests(pattern: dict[str, object]) -> None:
+    spec = spec_from_yaml(yaml.safe_dump({**BLOCKS[0], **pattern}), {})
+    plan = join_plan(spec, state_partitions=1)
+    for test in spec.tests:
+        outcome = run_spec_test(plan, SpecTest(**test.model_dump()))
+        assert outcome.passed, outcome
+
+
+def test_self_join_and_foreign_key_join_are_among_them() -> None:
+    topics = [(pattern["left"]["topic"], pattern["right"]["topic"]) for pattern in PATTERNS]
+    assert [("orders", "orders"), ("impressions", "ads")] == topics

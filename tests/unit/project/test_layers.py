@@ -1,0 +1,188 @@
+"""Imports go one way: errors ← spec ← plan ← dataflow ← query ← job.__main__ (ARCHITECTURE.md)."""
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[3]
+
+# A room, or a module that stands alone, may import what is above it here, never what is below.
+# Of the modules of a room, where their order matters, each may import those left of it.
+ROOMS: dict[str, tuple[str, ...]] = {
+    "errors": (),
+    "settings": (),
+    "redaction": (),
+    "evaluation": (),
+    "sql": (
+        "literals",
+        "dialect",
+        "types",
+        "type_grammar",
+        "ddl",
+        "arithmetic",
+        "arguments",
+        "signatures",
+        "patterns",
+        "constants",
+        "checker",
+    ),
+    "join_spec": (
+        "durations",
+        "record_rules",
+        "value_schema",
+        "start_positions",
+        "text",
+        "document",
+        "variables",
+        "checkpoint",
+        "security",
+        "registry",
+        "engine",
+        "spec",
+        "expressions",
+        "can_fail",
+    ),
+    "protocol": ("reports", "reasons", "progress", "answers", "control"),
+    "formats": (),
+    "plan": (
+        "tuning",
+        "real_time",
+        "checks",
+        "plan",
+        "mirrored",
+        "record_checks",
+        "result_checks",
+        "capacity",
+        "fingerprint",
+        "keys",
+        "planner",
+        "resources",
+        "explain_load",
+        "explain_real_time",
+        "explain",
+        "validation",
+    ),
+    "event_time": ("partitions", "watermark", "fair_reading"),
+    "kafka": ("security", "topics", "preflight", "retention", "topic_ids", "broker_watch"),
+    "dead_letters": (),
+    "semantics": (),
+    "spark": (
+        "session",
+        "hadoop_settings",
+        "failures",
+        "listener",
+        "between_batches",
+        "watermark",
+        "batch_read",
+        "kafka_reader",
+        "try_eval",
+    ),
+    "dataflow": ("written_numbers", "record_sql", "arrow_decoder", "dataflow"),
+    "checkpoint": (
+        *("folder", "checkpoint", "lease", "state_reader", "log_check", "maintenance", "cli"),
+    ),
+    "delivery": (),
+    "query": (
+        *("explain_key", "state_rows", "stats", "idleness", "cluster", "runtime", "retries"),
+        *("verbs", "topics", "event_times", "engine", "validator", "lookup_queue"),
+        "control_handler",
+    ),
+    "process": (),
+    "__main__": (),
+}
+RANK = {name: rank for rank, name in enumerate(ROOMS)}
+WITH_SPARK = {
+    "dataflow.dataflow",
+    "dataflow.arrow_decoder",
+    "spark",
+    "checkpoint",
+    "delivery",
+    "query.cluster",
+    "query.runtime",
+    "query.engine",
+    "query.event_times",
+}
+# The service is in an image without Spark, librdkafka and registry client, and reads no topic.
+OPEN_TO_THE_SERVICE = {
+    "errors",
+    "settings",
+    "protocol",
+    "plan.plan",
+    "join_spec.spec",
+    "join_spec.start_positions",
+}
+
+
+def imports(path: Path) -> Iterator[str]:
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+
+
+def place(name: str) -> tuple[str, str] | None:
+    """`job.plan.plan.JoinPlan` → (plan, model); None for what is not of the job."""
+    parts = [*name.split("."), ""]
+    return (parts[1], parts[2]) if parts[0] == "job" and parts[1] else None
+
+
+def place_of(path: Path) -> tuple[str, str]:
+    found = place(".".join(("job", *path.relative_to(ROOT / "job").with_suffix("").parts)))
+    assert found is not None
+    return found
+
+
+def is_in(place: tuple[str, str], names: set[str]) -> bool:
+    return place[0] in names or ".".join(place) in names
+
+
+def modules(package: str) -> list[Path]:
+    return sorted((ROOT / package).rglob("*.py"))
+
+
+@pytest.mark.parametrize("path", modules("job"), ids=lambda path: str(path.relative_to(ROOT)))
+def test_job_module_imports_only_what_stands_above_it(path: Path) -> None:
+    room, module = place_of(path)
+    if "__init__" in (room, module):
+        return
+    for other_room, other in filter(None, map(place, imports(path))):
+        if other_room != room:
+            assert RANK[other_room] < RANK[room], f"{room}.{module} imports {other_room}.{other}"
+        elif (order := ROOMS[room]) and other != module:
+            assert order.index(other) < order.index(module), f"{room}.{module} imports {other}"
+
+
+@pytest.mark.parametrize("path", modules("job"), ids=lambda path: str(path.relative_to(ROOT)))
+def test_only_the_parts_that_drive_spark_import_it(path: Path) -> None:
+    uses = {name.split(".")[0] for name in imports(path)}
+
+    assert is_in(place_of(path), WITH_SPARK) or not uses & {"pyspark", "py4j"}
+
+
+@pytest.mark.parametrize("path", modules("service"), ids=lambda path: str(path.relative_to(ROOT)))
+def test_service_knows_only_the_open_parts_of_the_job(path: Path) -> None:
+    for other in filter(None, map(place, imports(path))):
+        assert is_in(other, OPEN_TO_THE_SERVICE), f"{path.name} imports {other}"
+
+
+@pytest.mark.parametrize("package", ["job", "service", "streamjoin"])
+def test_what_is_deployed_imports_nothing_that_serves_only_this_machine(package: str) -> None:
+    for path in modules(package):
+        foreign = {name.split(".")[0] for name in imports(path)} & {"deploy", "bench", "tests"}
+        assert set() == foreign, path
+
+
+def test_what_users_import_knows_of_the_job_only_what_a_spec_says() -> None:
+    for path in modules("streamjoin"):
+        for other in filter(None, map(place, imports(path))):
+            assert other[0] in {"errors", "join_spec", "plan"}, f"{path.name} imports {other}"
+
+
+@pytest.mark.parametrize("package", ["job", "service", "deploy", "bench", "streamjoin", "tests"])
+def test_no_file_is_longer_than_a_reader_follows(package: str) -> None:
+    lengths = {str(path): len(path.read_text().splitlines()) for path in modules(package)}
+
+    assert {} == {path: length for path, length in lengths.items() if length > 400}
