@@ -14,9 +14,12 @@ from job.join_spec.engine import CHECKPOINT_INTERVAL_MIN, Engine, RealTimeSpec
 from job.join_spec.expressions import SIDES
 from job.join_spec.spec import Delivery, JoinSpec
 
-# An interval that leaves more records than this of both topics unread is followed by micro-batches.
-# It is as much as one micro-batch reads: less is read sooner than the query starts again.
-RECORDS_BEHIND_MAX = 100_000
+# Records of both topics that an interval leaves unread at most; micro-batches follow if it leaves
+# more. A second of a busy topic is less, so that the pause between two intervals is no reason.
+RECORDS_BEHIND_MAX = 200_000
+# Records that a micro-batch leaves unread at most if intervals follow. Less than the above: a query
+# that is between the two stays as it is.
+CAUGHT_UP_RECORDS = 50_000
 
 # Tasks beside those of the join: Spark's own small jobs, and partitions added to a topic.
 _SPARE_SLOTS = 4

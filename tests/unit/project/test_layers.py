@@ -64,7 +64,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
         "explain",
         "validation",
     ),
-    "event_time": ("partitions", "watermark", "fair_reading"),
+    "event_time": ("partitions", "watermark", "fair_reading", "interval"),
     "kafka": ("security", "topics", "preflight", "retention", "topic_ids", "broker_watch"),
     "dead_letters": (),
     "semantics": (),
@@ -76,17 +76,20 @@ ROOMS: dict[str, tuple[str, ...]] = {
         "between_batches",
         "watermark",
         "batch_read",
+        "interval_read",
         "kafka_reader",
         "try_eval",
     ),
     "dataflow": ("written_numbers", "record_sql", "arrow_decoder", "dataflow"),
+    "real_time": ("join", "records"),
     "checkpoint": (
         *("folder", "checkpoint", "lease", "state_reader", "log_check", "maintenance", "cli"),
     ),
     "delivery": (),
     "query": (
         *("explain_key", "state_rows", "stats", "idleness", "cluster", "runtime", "retries"),
-        *("verbs", "topics", "event_times", "engine", "validator", "lookup_queue"),
+        *("verbs", "topics", "event_times", "real_time", "start", "engine", "validator"),
+        "lookup_queue",
         "control_handler",
     ),
     "process": (),
@@ -103,6 +106,9 @@ WITH_SPARK = {
     "query.runtime",
     "query.engine",
     "query.event_times",
+    "query.real_time",
+    "query.start",
+    "real_time",
 }
 # The service is in an image without Spark, librdkafka and registry client, and reads no topic.
 OPEN_TO_THE_SERVICE = {
