@@ -188,14 +188,36 @@ class JoinPlan:
         would become a join key. In ON null is as good as false, so nothing else changes. The
         optimizer drops `coalesce` around what is never null, such as `<=>`; `greatest` it keeps.
         """
-        failing = self.checks.condition.conjuncts if self.checks.condition else ()
         for part in self.condition.conjuncts if self.condition else ():
-            if part.sql not in {other.sql for other in failing}:
+            if not self._can_fail_on_a_pair(part):
                 yield f"greatest({part.sql}, false)"
+        yield from self._failing_terms()
+
+    def _failing_terms(self) -> Iterator[str]:
         if self.checks.condition is not None:
             # A pair on which it fails passes, and is recognised behind the join.
             tried = guarded(f"try_eval(greatest({self.checks.condition.sql}, false))", "left")
             yield f"coalesce({tried}, true)"
+
+    def _can_fail_on_a_pair(self, part: Expression) -> bool:
+        failing = self.checks.condition.conjuncts if self.checks.condition else ()
+        return part.sql in {other.sql for other in failing}
+
+    def one_sided_condition(self, side: Side) -> list[str]:
+        """The parts of the condition that mention no other side."""
+        parts = self.condition.conjuncts if self.condition else ()
+        return [f"coalesce({part.sql}, false)" for part in parts if part.sides <= {side}]
+
+    @property
+    def pair_condition(self) -> str | None:
+        """The part of the condition over both sides. None: there is none."""
+        parts = self.condition.conjuncts if self.condition else ()
+        terms = [
+            f"coalesce({part.sql}, false)"
+            for part in parts
+            if len(part.sides) == len(SIDES) and not self._can_fail_on_a_pair(part)
+        ]
+        return " AND ".join([*terms, *self._failing_terms()]) or None
 
     @cached_property
     def spark_conf(self) -> Mapping[str, str]:

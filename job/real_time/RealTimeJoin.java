@@ -1,0 +1,69 @@
+package streamjoin;
+
+import java.util.Arrays;
+import org.apache.spark.sql.Column;
+import org.apache.spark.sql.Dataset;
+import org.apache.spark.sql.Row;
+import org.apache.spark.sql.catalyst.expressions.BindReferences;
+import org.apache.spark.sql.catalyst.expressions.Expression;
+import org.apache.spark.sql.catalyst.expressions.package$;
+import org.apache.spark.sql.catalyst.optimizer.NormalizeFloatingNumbers$;
+import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
+import org.apache.spark.sql.catalyst.plans.logical.Project;
+import org.apache.spark.sql.classic.ExpressionUtils;
+import org.apache.spark.sql.streaming.OutputMode;
+import org.apache.spark.sql.streaming.TimeMode;
+import org.apache.spark.sql.types.DataType;
+import org.apache.spark.sql.types.StructType;
+
+/** What join.py cannot do in Python. */
+public final class RealTimeJoin {
+  private RealTimeJoin() {}
+
+  /** Joins the rows of both sides in `rows`; (left, right, dead_letter) structs. */
+  public static Dataset<Row> join(Dataset<Row> rows, String[] keys, JoinRules rules) {
+    Column[] columns = Arrays.stream(keys).map(rows::col).toArray(Column[]::new);
+    StructType output = new StructType();
+    for (String name : new String[] {"left", "right", "dead_letter"}) {
+      output = output.add(name, rows.schema().apply(name).dataType());
+    }
+    return rows.groupBy(columns)
+        .as(InternalRows.encoder(rules.keySchema), InternalRows.encoder(rows.schema()))
+        .transformWithState(
+            new StreamJoin(rules),
+            TimeMode.EventTime(),
+            OutputMode.Update(),
+            InternalRows.encoder(output))
+        .toDF();
+  }
+
+  /** The only column of `dataset`, bound to the columns of what it is selected from. */
+  public static Expression bound(Dataset<Row> dataset) {
+    Project project = (Project) optimized(dataset);
+    Expression column = (Expression) project.projectList().apply(0);
+    return BindReferences.bindReference(
+        column, package$.MODULE$.AttributeSeq(project.child().output()), false);
+  }
+
+  /** The type as which Spark compares the two sides of the equality that `dataset` selects. */
+  public static String comparedType(Dataset<Row> dataset) {
+    Project project = (Project) analyzed(dataset);
+    Expression equality = ((Expression) project.projectList().apply(0)).children().apply(0);
+    DataType type = equality.children().apply(0).dataType();
+    return type.sql();
+  }
+
+  /** A column as Spark compares it in a join: all NaN are one value, and -0.0 is 0.0. */
+  public static Column normalized(Dataset<Row> dataset, String name) {
+    Expression column = ExpressionUtils.expression(dataset.col(name));
+    return ExpressionUtils.column(NormalizeFloatingNumbers$.MODULE$.normalize(column)).as(name);
+  }
+
+  private static LogicalPlan optimized(Dataset<Row> dataset) {
+    return ((org.apache.spark.sql.classic.Dataset<Row>) dataset).queryExecution().optimizedPlan();
+  }
+
+  private static LogicalPlan analyzed(Dataset<Row> dataset) {
+    return ((org.apache.spark.sql.classic.Dataset<Row>) dataset).queryExecution().analyzed();
+  }
+}
