@@ -26,6 +26,7 @@ from job.plan.real_time import CAUGHT_UP_RECORDS, RECORDS_BEHIND_MAX
 from job.query.event_times import EventTimes
 from job.query.runtime import Resources
 from job.query.stats import QueryStats
+from job.real_time.join import RowCounts
 from job.real_time.records import WRITTEN, interval_records, micro_batch_records
 from job.spark.between_batches import begin_no_more
 from job.spark.interval_read import ended_interval
@@ -52,17 +53,18 @@ class Phases:
         self, spark: SparkSession, plan: JoinPlan, access: KafkaAccess, checkpoint: Checkpoint
     ) -> Iterator[RunningQuery]:
         phase, self._next = self._next, Phase.CATCH_UP
-        sizes = topic_sizes(plan, access)
+        sizes, counts = topic_sizes(plan, access), RowCounts(spark)
+        self._stats.count_rows_with(counts)
         kind = _CatchUp if phase is Phase.CATCH_UP else _Intervals
         times = kind(spark, plan, self._stats, checkpoint, self._resources, self._change_to)
         with closing(times):
             if phase is Phase.CATCH_UP:
-                records = micro_batch_records(spark, plan, access, sizes)
+                records = micro_batch_records(spark, plan, access, sizes, counts)
                 running = start_micro_batches(
                     records, plan, access, checkpoint, sizes, self._stats, times.batch_ended
                 )
             else:
-                records = interval_records(spark, plan, access, sizes)
+                records = interval_records(spark, plan, access, sizes, counts)
                 running = start_intervals(records, plan, access, checkpoint, sizes)
             times.follow(running)
             yield running

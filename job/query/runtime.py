@@ -12,6 +12,7 @@ from job.checkpoint.lease import Lease
 from job.checkpoint.maintenance import repaired
 from job.plan.plan import JoinPlan
 from job.query.stats import QueryStats
+from job.real_time.processor_jar import checked_jar
 from job.redaction import Redaction
 from job.settings import JobSettings
 from job.spark.hadoop_settings import trim_hadoop_conf
@@ -63,8 +64,10 @@ class Resources:
             self._jvm = jvm
         return self._jvm.session(self._settings, self._plan.spark_conf)
 
-    def provide_slots(self, slots: int) -> None:
-        """On one machine: as many task slots, by another JVM where the session has fewer."""
+    def prepare_real_time(self, slots: int) -> None:
+        """Check the processor's jar. With a local master, provide that many task slots; another JVM
+        replaces one whose session has fewer."""
+        checked_jar(self._settings.jars)
         if self._settings.is_on_cluster or slots <= self._slots:
             return
         if self._jvm is not None:

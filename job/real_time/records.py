@@ -7,7 +7,6 @@ a bad record passes through the join as a row of its own, with its dead letter.
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from job.real_time.join import real_time_join
 from pyspark.sql import Column, DataFrame, SparkSession
 
 from job.dataflow import dataflow
@@ -16,15 +15,14 @@ from job.dead_letters import headers as names
 from job.dead_letters import sql as dead_letter_sql
 from job.join_spec.expressions import SIDES, column_name
 from job.kafka.security import KafkaAccess
-from job.plan import real_time
 from job.plan.plan import JoinPlan, SidePlan, position_column
+from job.plan.real_time import SOURCE_OPTIONS
 from job.plan.record_checks import EXPRESSION_FAILED, FAILED_FIELD, quoted
 from job.plan.result_checks import texts
 from job.protocol.progress import Totals
+from job.real_time.join import DEAD_LETTER, IS_DEAD, RowCounts, real_time_join
 from job.spark.try_eval import register_try_eval
 
-DEAD_LETTER = "dead_letter"
-"""Column: STRUCT<key, value, headers, side, reason>, or null for a row that is joined."""
 WRITTEN = "written"
 """Name of the metrics of the dead letters: `<side>/<reason>` is a count."""
 
@@ -42,19 +40,19 @@ class Sizes:
 
 
 def interval_records(
-    spark: SparkSession, plan: JoinPlan, access: KafkaAccess, sizes: Sizes
+    spark: SparkSession, plan: JoinPlan, access: KafkaAccess, sizes: Sizes, counts: RowCounts
 ) -> DataFrame:
     """(topic, key, value, headers), read without a limit and by one task for each partition."""
-    options = {"maxOffsetsPerTrigger": None, **real_time.SOURCE_OPTIONS}
+    options = {"maxOffsetsPerTrigger": None, **SOURCE_OPTIONS}
     left, right = (
         dataflow.kafka_records(spark, _reading(plan.side(side), plan, options), access)
         for side in SIDES
     )
-    return records(left, right, plan, sizes)
+    return records(left, right, plan, sizes, counts, real_time=True)
 
 
 def micro_batch_records(
-    spark: SparkSession, plan: JoinPlan, access: KafkaAccess, sizes: Sizes
+    spark: SparkSession, plan: JoinPlan, access: KafkaAccess, sizes: Sizes, counts: RowCounts
 ) -> DataFrame:
     """(topic, key, value, headers), read in micro-batches."""
     tasks = max(plan.state_partitions, spark.sparkContext.dereasonParallelism)
@@ -62,7 +60,7 @@ def micro_batch_records(
         dataflow.kafka_records(spark, _reading(plan.side(side), plan, {}), access).coalesce(tasks)
         for side in SIDES
     )
-    return records(left, right, plan, sizes)
+    return records(left, right, plan, sizes, counts, real_time=False)
 
 
 def _reading(side: SidePlan, plan: JoinPlan, options: Mapping[str, str | None]) -> SidePlan:
@@ -76,7 +74,13 @@ def _reading(side: SidePlan, plan: JoinPlan, options: Mapping[str, str | None]) 
 
 
 def records(
-    left_records: DataFrame, right_records: DataFrame, plan: JoinPlan, sizes: Sizes
+    left_records: DataFrame,
+    right_records: DataFrame,
+    plan: JoinPlan,
+    sizes: Sizes,
+    counts: RowCounts,
+    *,
+    real_time: bool,
 ) -> DataFrame:
     """As `interval_records`, from two streams with the columns of Spark's Kafka source."""
     if plan.checks.any:
@@ -85,7 +89,7 @@ def records(
         side_rows(of_side, plan.side(side), plan, sizes)
         for side, of_side in zip(SIDES, (left_records, right_records), strict=True)
     )
-    rows = real_time_join(left, right, plan)
+    rows = real_time_join(left, right, plan, real_time=real_time, counts=counts)
     passed_on = None if plan.dead_letter is None else DEAD_LETTER
     return written(dataflow.output_records(rows, plan, passed_on), plan, sizes)
 
@@ -109,7 +113,7 @@ def side_rows(records: DataFrame, side: SidePlan, plan: JoinPlan, sizes: Sizes) 
     contents = ", ".join(dead_letter_sql.written(plan, side, bytes_max=sizes.dead_letter_bytes_max))
     letter = f"CASE WHEN dead_reason IS NOT NULL THEN struct({contents}) END AS {DEAD_LETTER}"
     rows = judged.where(f"dead_reason IS NOT NULL OR ({conditions})").selectExpr(
-        *columns, position_column(side.side), letter
+        *columns, position_column(side.side), letter, f"dead_reason IS NOT NULL AS {IS_DEAD}"
     )
     return dataflow.with_window(rows, side, plan)
 

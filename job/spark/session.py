@@ -67,6 +67,10 @@ _LIBC = ctypes.CDLL(None)
 CLASS_ARCHIVE = "classes.jsa"
 
 
+# In the folder of the jars (job/real_time/processor_jar.py).
+_PROCESSOR_FOLDER = "real_time"
+
+
 class Jvm:
     """A JVM that waits for PySpark. Starting returns at once, so that other work can go on.
 
@@ -194,7 +198,7 @@ def _command(settings: JobSettings, conf: Mapping[str, str]) -> list[str]:
         )
     return [
         _java(),
-        *("-cp", ":".join([f"{settings.jars}/*", f"{spark_jars()}/*", *_hadoop_settings()])),
+        *("-cp", ":".join(_class_path(settings))),
         f"-Xmx{settings.driver_memory}",
         *_class_archive(settings.jars / CLASS_ARCHIVE),
         *conf["spark.driver.extraJavaOptions"].split(),
@@ -208,11 +212,22 @@ def _command(settings: JobSettings, conf: Mapping[str, str]) -> list[str]:
     ]
 
 
+def _class_path(settings: JobSettings) -> list[str]:
+    """The processor of the real-time engine comes last: the class archive fits what is before."""
+    return [
+        f"{settings.jars}/*",
+        f"{spark_jars()}/*",
+        *_hadoop_settings(),
+        f"{settings.jars}/{_PROCESSOR_FOLDER}/*",
+    ]
+
+
 def _for_executors(settings: JobSettings) -> dict[str, str]:
-    """On a cluster they get Kafka's connector from here; in this JVM it is on the class path."""
+    """On a cluster they get the jars from here; in this JVM they are on the class path."""
     if not settings.is_on_cluster:
         return {}
-    return {"spark.jars": ",".join(str(jar.resolve()) for jar in settings.jars.glob("*.jar"))}
+    jars = [*settings.jars.glob("*.jar"), *settings.jars.glob(f"{_PROCESSOR_FOLDER}/*.jar")]
+    return {"spark.jars": ",".join(str(jar.resolve()) for jar in jars)}
 
 
 def _hadoop_settings() -> list[str]:
