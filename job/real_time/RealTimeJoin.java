@@ -40,7 +40,7 @@ public final class RealTimeJoin {
   /** The only column of `dataset`, bound to the columns of what it is selected from. */
   public static Expression bound(Dataset<Row> dataset) {
     Project project = (Project) optimized(dataset);
-    Expression column = (Expression) project.projectList().apply(0);
+    Expression column = (Expression) project.projectList().iterator().next();
     return BindReferences.bindReference(
         column, package$.MODULE$.AttributeSeq(project.child().output()), false);
   }
@@ -48,8 +48,8 @@ public final class RealTimeJoin {
   /** The type as which Spark compares the two sides of the equality that `dataset` selects. */
   public static String comparedType(Dataset<Row> dataset) {
     Project project = (Project) analyzed(dataset);
-    Expression equality = ((Expression) project.projectList().apply(0)).children().apply(0);
-    DataType type = equality.children().apply(0).dataType();
+    Expression equality = ((Expression) project.projectList().iterator().next()).children().iterator().next();
+    DataType type = equality.children().iterator().next().dataType();
     return type.sql();
   }
 
