@@ -55,7 +55,7 @@ def micro_batch_records(
     spark: SparkSession, plan: JoinPlan, access: KafkaAccess, sizes: Sizes, counts: RowCounts
 ) -> DataFrame:
     """(topic, key, value, headers), read in micro-batches."""
-    tasks = max(plan.state_partitions, spark.sparkContext.dereasonParallelism)
+    tasks = max(plan.state_partitions, spark.sparkContext.defaultParallelism)
     left, right = (
         dataflow.kafka_records(spark, _reading(plan.side(side), plan, {}), access).coalesce(tasks)
         for side in SIDES

@@ -192,6 +192,8 @@ def wait_for_intervals(job: Job) -> None:
     """Until the query runs in real time."""
 
     def in_real_time() -> bool:
+        status = job.status()
+        assert status is None or status.state != "FAILED", status.last_failure
         phases = re.findall(r'"phase": "(\w+)"|"state": "STARTING"', job.log.read_text())
         return bool(phases) and phases[-1] == "real_time"
 
@@ -202,7 +204,7 @@ def wait_for_intervals(job: Job) -> None:
 def test_join_type_gives_the_rows_of_nested_loops_in_both_phases(
     join_type: JoinType, kafka: EmbeddedKafka, tmp_path: Path
 ) -> None:
-    topics = Topics(kafka, f"phases.{join_type}", join_type, tmp_path)
+    topics = Topics(kafka, f"phases_{join_type}", join_type, tmp_path)
     topics.send(*FIRST)
     with Job(topics.spec(), tmp_path) as job:
         wait_for_intervals(job)

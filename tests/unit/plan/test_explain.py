@@ -49,7 +49,7 @@ JOINS: dict[str, dict[str, Any]] = {
         "join__type": "left_outer",
         "on_bad_record": None,
         "dead_letter": {"topic": "attributed.dead"},
-        "on_late_record": "dead_letter",
+        "on_null_key": "dead_letter",
     },
     "event_time_in_key": {
         "left__key": ["ad_id", "shown_at"],

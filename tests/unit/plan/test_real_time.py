@@ -70,6 +70,13 @@ def test_everything_that_the_engine_cannot_run_is_refused_at_once() -> None:
     assert "is not yet supported with engine real_time" in found["output.delivery"]
 
 
+def test_dead_letters_of_late_rows_are_refused() -> None:
+    letters = {"on_bad_record": None, "dead_letter": {"topic": "dead"}}
+    plan(**REAL_TIME, **letters)
+
+    assert {"on_late_record"} == set(problems(**REAL_TIME, **letters, on_late_record="dead_letter"))
+
+
 def test_default_delivery_is_refused_by_its_name() -> None:
     found = problems(**REAL_TIME, output__delivery=None)
 
