@@ -15,6 +15,7 @@ import org.apache.spark.sql.catalyst.expressions.Expression;
 import org.apache.spark.sql.catalyst.expressions.GetStructField;
 import org.apache.spark.sql.catalyst.expressions.Literal;
 import org.apache.spark.sql.catalyst.expressions.objects.StaticInvoke;
+import org.apache.spark.sql.types.DataTypes;
 import org.apache.spark.sql.types.ObjectType;
 import org.apache.spark.sql.types.StructType;
 import scala.Option;
@@ -37,9 +38,9 @@ public final class InternalRows {
     Expression row = new BoundReference(0, schema, false);
     for (int i = 0; i < schema.length(); i++) {
       String name = schema.apply(i).name();
-      written.add(Literal.fromObject(name));
+      written.add(Literal.create(name, DataTypes.StringType));
       written.add(new GetStructField(row, i, Option.apply(name)));
-      read.add(Literal.fromObject(name));
+      read.add(Literal.create(name, DataTypes.StringType));
       read.add(new GetColumnByOrdinal(i, schema.apply(i).dataType()));
     }
     // Spark copies a struct that an encoder decodes field by field, but not an object.

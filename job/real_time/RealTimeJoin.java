@@ -20,27 +20,23 @@ import org.apache.spark.sql.types.StructType;
 public final class RealTimeJoin {
   private RealTimeJoin() {}
 
-  /** Joins the rows of both sides in `rows`; (left, right, dead_letter) structs. */
+  /** The columns of left, right (but for a left semi join) and `dead_letter`. */
   public static Dataset<Row> join(Dataset<Row> rows, String[] keys, JoinRules rules) {
     Column[] columns = Arrays.stream(keys).map(rows::col).toArray(Column[]::new);
-    StructType output = new StructType();
-    for (String name : new String[] {"left", "right", "dead_letter"}) {
-      output = output.add(name, rows.schema().apply(name).dataType());
-    }
     return rows.groupBy(columns)
         .as(InternalRows.encoder(rules.keySchema), InternalRows.encoder(rows.schema()))
         .transformWithState(
             new StreamJoin(rules),
             TimeMode.EventTime(),
             OutputMode.Update(),
-            InternalRows.encoder(output))
+            InternalRows.encoder(rules.outputSchema()))
         .toDF();
   }
 
   /** The only column of `dataset`, bound to the columns of what it is selected from. */
   public static Expression bound(Dataset<Row> dataset) {
     Project project = (Project) optimized(dataset);
-    Expression column = (Expression) project.projectList().apply(0);
+    Expression column = (Expression) project.projectList().iterator().next();
     return BindReferences.bindReference(
         column, package$.MODULE$.AttributeSeq(project.child().output()), false);
   }
@@ -48,8 +44,8 @@ public final class RealTimeJoin {
   /** The type as which Spark compares the two sides of the equality that `dataset` selects. */
   public static String comparedType(Dataset<Row> dataset) {
     Project project = (Project) analyzed(dataset);
-    Expression equality = ((Expression) project.projectList().apply(0)).children().apply(0);
-    DataType type = equality.children().apply(0).dataType();
+    Expression equality = ((Expression) project.projectList().iterator().next()).children().iterator().next();
+    DataType type = equality.children().iterator().next().dataType();
     return type.sql();
   }
 

@@ -118,7 +118,8 @@ public final class StreamJoin extends StatefulProcessor<InternalRow, InternalRow
     long watermark = times.getCurrentWatermarkInMs();
     if (eviction == null) {
       ImplicitGroupingKeyTracker.setImplicitKey(clockKey());
-      if (!clock.exists()) {
+      // Reading the timers is also what creates their column family, which the index uses.
+      if (getHandle().listTimers().isEmpty()) {
         clock.update(Long.MIN_VALUE / 2);
         getHandle().registerTimer(watermark + 1);
       }

@@ -95,8 +95,8 @@ def real_time_join(
         counts.java,
     )
     joined = DataFrame(helper.join(union._jdf, _strings(spark, names), rules), spark)
-    columns = ["left.*", *(["right.*"] if plan.join_type is not JoinType.LEFT_SEMI else [])]
-    joined = joined.select(*columns, *([DEAD_LETTER] if dead_letters is not None else []))
+    if dead_letters is None:
+        joined = joined.drop(DEAD_LETTER)
     return _unmatched_only(joined, plan) if plan.join_type is JoinType.LEFT_ANTI else joined
 
 
@@ -202,9 +202,7 @@ def _key_names(keys: Sequence[Column]) -> list[str]:
 def _window(plan: JoinPlan) -> tuple[int, int, int]:
     """The distances of event times that match, and the length of a slot, in microseconds."""
     window = plan.match_window
-    before, after = (
-        (None, None) if window is None else (window.before, window.after)
-    )
+    before, after = (None, None) if window is None else (window.before, window.after)
     lower = _LONG_MIN if before is None else -milliseconds(before) * _MICROSECONDS
     upper = _LONG_MAX if after is None else milliseconds(after) * _MICROSECONDS
     if before is None or after is None:
