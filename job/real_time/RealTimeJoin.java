@@ -1,5 +1,8 @@
 package streamjoin;
 
+import java.io.IOException;
+import java.io.InputStream;
+import java.nio.charset.StandardCharsets;
 import java.util.Arrays;
 import org.apache.spark.sql.Column;
 import org.apache.spark.sql.Dataset;
@@ -31,6 +34,14 @@ public final class RealTimeJoin {
             OutputMode.Update(),
             InternalRows.encoder(rules.outputSchema()))
         .toDF();
+  }
+
+  /** The checksum of the sources that this class was built from. */
+  public static String sourcesChecksum() throws IOException {
+    try (InputStream content =
+        RealTimeJoin.class.getResourceAsStream("/META-INF/streamjoin-sources.sha256")) {
+      return content == null ? "" : new String(content.readAllBytes(), StandardCharsets.UTF_8);
+    }
   }
 
   /** The only column of `dataset`, bound to the columns of what it is selected from. */

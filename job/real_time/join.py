@@ -1,4 +1,4 @@
-"""The join of the real-time engine: both sides as one stream through the processor in StreamJoin.java.
+"""The join of the real-time engine: both sides as one stream through StreamJoin.java.
 
     left rows  --\
                   union -- group by key -- StreamJoin -- joined rows
@@ -16,16 +16,19 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
+from job.errors import SetupError
 from job.join_spec.durations import milliseconds
 from job.join_spec.expressions import SIDES, Side
 from job.join_spec.spec import JoinType
 from job.plan import result_checks
 from job.plan.plan import JoinPlan, SidePlan, position_column, window_end_column
+from job.real_time.processor_jar import PROCESSOR_JAR, SOURCES, sources_checksum
 
 DEAD_LETTER = "dead_letter"
-"""Column of an input: of a row that is late, what to emit in its place. Of the result: a dead letter,
-and then all columns of both sides are null."""
+"""Column with a dead letter. Of an input: what to emit in place of a row that is late. Of the
+result: all columns of both sides are null where it is not."""
 
+_HELPER = "streamjoin.RealTimeJoin"
 _NO_DEAD_LETTER = "struct<none: boolean>"
 _SLOT = "slot"
 _OTHER = 2
@@ -41,6 +44,8 @@ class RowCounts:
     """Rows by side, counted while the query runs. One object for each start of a query."""
 
     def __init__(self, spark: SparkSession) -> None:
+        """SetupError if the processor was built from other sources."""
+        _check_processor(spark)
         self.java = _class(spark, "streamjoin.RowCounts")(spark.sparkContext._jsc.sc())
 
     def late_rows(self, side: Side) -> int:
@@ -80,7 +85,7 @@ def real_time_join(
         rows.append(_dead_letter_rows(dead_letters, rows[0]))
     union = reduce(DataFrame.union, rows)
     names = [*_key_names(keys["left"]), _SLOT]
-    helper = _class(spark, "streamjoin.RealTimeJoin")
+    helper = _class(spark, _HELPER)
     lower, upper, slot = _window(plan)
     rules = _class(spark, "streamjoin.JoinRules")(
         union.select(*names)._jdf.schema(),
@@ -183,7 +188,7 @@ def _keys(sides: dict[str, DataFrame], plan: JoinPlan) -> dict[str, list[Column]
     """The parts of each side's key in the type as which Spark compares them."""
     both = _empty(sides["left"].sparkSession, [rows.schema for rows in sides.values()])
     keys: dict[str, list[Column]] = {side: [] for side in SIDES}
-    helper = _class(sides["left"].sparkSession, "streamjoin.RealTimeJoin")
+    helper = _class(sides["left"].sparkSession, _HELPER)
     for parts in zip(plan.left.key, plan.right.key, strict=True):
         equality = both.select(F.expr(" = ".join(f"({part.sql})" for part in parts)))
         kind = helper.comparedType(equality._jdf)
@@ -215,7 +220,7 @@ def _bound_condition(plan: JoinPlan, types: dict[str, StructType], spark: SparkS
         return None
     both = _empty(spark, [types[side] for side in SIDES])
     selected = both.select(F.expr(plan.pair_condition).alias("matches"))
-    return _class(spark, "streamjoin.RealTimeJoin").bound(selected._jdf)
+    return _class(spark, _HELPER).bound(selected._jdf)
 
 
 def _empty(spark: SparkSession, schemas: Sequence[StructType]) -> DataFrame:
@@ -225,7 +230,7 @@ def _empty(spark: SparkSession, schemas: Sequence[StructType]) -> DataFrame:
 
 
 def _normalized(rows: DataFrame, name: str) -> Column:
-    helper = _class(rows.sparkSession, "streamjoin.RealTimeJoin")
+    helper = _class(rows.sparkSession, _HELPER)
     return Column(helper.normalized(rows._jdf, name))
 
 
@@ -239,6 +244,21 @@ def _strings(spark: SparkSession, values: Sequence[str]) -> Any:
     for index, value in enumerate(values):
         array[index] = value
     return array
+
+
+def _check_processor(spark: SparkSession) -> None:
+    try:
+        built_from = _class(spark, _HELPER).sourcesChecksum()
+    except TypeError as error:  # Py4J takes the name of a missing class for a package.
+        raise SetupError(
+            f"the processor of the real-time engine, {PROCESSOR_JAR}, is not on the class path: "
+            "run `make setup`"
+        ) from error
+    if built_from != sources_checksum():
+        raise SetupError(
+            f"{PROCESSOR_JAR} was built from other sources than those in {SOURCES}: "
+            "run `make setup`"
+        )
 
 
 def _class(spark: SparkSession, name: str) -> Any:

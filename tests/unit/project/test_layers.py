@@ -65,6 +65,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "kafka": ("security", "topics", "preflight", "retention", "topic_ids", "broker_watch"),
     "dead_letters": (),
     "semantics": (),
+    "real_time": ("processor_jar", "join"),
     "spark": (
         "session",
         "hadoop_settings",
@@ -93,6 +94,7 @@ RANK = {name: rank for rank, name in enumerate(ROOMS)}
 WITH_SPARK = {
     "dataflow.dataflow",
     "dataflow.arrow_decoder",
+    "real_time.join",
     "spark",
     "checkpoint",
     "delivery",
