@@ -17,7 +17,13 @@ from pathlib import Path
 from deploy.local.jars import jar_folder
 from deploy.local.java import OLDEST_RELEASE, java_home
 from job.errors import SetupError
-from job.real_time.processor_jar import CHECKSUM_ENTRY, JAR, SOURCES, sources, sources_checksum
+from job.real_time.processor_jar import (
+    CHECKSUM_ENTRY,
+    PROCESSOR_JAR,
+    SOURCES,
+    sources,
+    sources_checksum,
+)
 
 COMPILE_SECONDS = 300
 # The oldest time that a zip file can hold.
@@ -29,7 +35,7 @@ def build(jars: Path, *, folder: Path = SOURCES, spark: Path | None = None) -> P
 
     `folder`: with the sources. `spark`: the folder with Spark's jars; None: those of pyspark.
     """
-    jar = jars / JAR
+    jar = jars / PROCESSOR_JAR
     checksum = sources_checksum(folder)
     if _built_from(jar) == checksum:
         return jar

@@ -10,6 +10,7 @@ from typing import Any
 from pyspark.sql import DataFrame
 
 from job.checkpoint.checkpoint import Checkpoint
+from job.dataflow.real_time import WRITTEN, Sizes
 from job.delivery.dead_letter_writer import rows_written
 from job.delivery.sink import (
     BatchEnded,
@@ -23,7 +24,6 @@ from job.join_spec.durations import milliseconds
 from job.kafka.security import KafkaAccess
 from job.plan import real_time
 from job.plan.plan import JoinPlan
-from job.real_time.records import WRITTEN, Sizes
 from job.spark.batch_read import observed_metrics
 
 _START_SECONDS = 60.0

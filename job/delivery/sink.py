@@ -23,6 +23,7 @@ from pyspark.util import PythonEvalType
 
 from job.checkpoint.checkpoint import Checkpoint
 from job.dataflow.dataflow import ID_HEADER
+from job.dataflow.real_time import Sizes
 from job.delivery.commit_protocol import Batch, Result
 from job.delivery.commit_topic import dead_letter_partition
 from job.delivery.dead_letter_writer import (
@@ -50,7 +51,6 @@ from job.join_spec.spec import Delivery
 from job.kafka.security import KafkaAccess, librdkafka_settings, spark_options
 from job.plan import tuning
 from job.plan.plan import JoinPlan
-from job.real_time.records import Sizes
 from job.spark.batch_read import observed_metrics
 from job.spark.failures import failure_of
 

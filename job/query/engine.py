@@ -175,7 +175,7 @@ class Engine:
         self._redaction.learn(access.secrets)
         topics = self._workers.submit(check_topics, self._plan, access)
         if plan.real_time is not None:
-            self._resources.prepare_real_time(plan.reading(topics.result()).slots)
+            self._resources.provide_slots(plan.reading(topics.result()).slots)
         spark = self._resources.session()
         checkpoint = self._resources.checkpoint()
         self.frozen = checkpoint.fingerprint  # told of a start that is refused, too

@@ -15,6 +15,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from job.checkpoint.checkpoint import Checkpoint
+from job.dataflow.real_time import WRITTEN, interval_records, micro_batch_records
 from job.delivery.real_time_sink import dead_letter_counts, start_intervals, start_micro_batches
 from job.delivery.sink import RunningQuery, topic_sizes
 from job.event_time.interval import Interval
@@ -27,7 +28,6 @@ from job.query.event_times import EventTimes
 from job.query.runtime import Resources
 from job.query.stats import QueryStats
 from job.real_time.join import RowCounts
-from job.real_time.records import WRITTEN, interval_records, micro_batch_records
 from job.spark.between_batches import begin_no_more
 from job.spark.interval_read import ended_interval
 from job.spark.watermark import current_watermark, raise_watermark

@@ -12,7 +12,6 @@ from job.checkpoint.lease import Lease
 from job.checkpoint.maintenance import repaired
 from job.plan.plan import JoinPlan
 from job.query.stats import QueryStats
-from job.real_time.processor_jar import checked_jar
 from job.redaction import Redaction
 from job.settings import JobSettings
 from job.spark.hadoop_settings import trim_hadoop_conf
@@ -64,10 +63,9 @@ class Resources:
             self._jvm = jvm
         return self._jvm.session(self._settings, self._plan.spark_conf)
 
-    def prepare_real_time(self, slots: int) -> None:
-        """Check the processor's jar. With a local master, provide that many task slots; another JVM
-        replaces one whose session has fewer."""
-        checked_jar(self._settings.jars)
+    def provide_slots(self, slots: int) -> None:
+        """With a local master, provide that many task slots. Another JVM replaces one whose session
+        has fewer."""
         if self._settings.is_on_cluster or slots <= self._slots:
             return
         if self._jvm is not None:

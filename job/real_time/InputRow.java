@@ -48,7 +48,7 @@ final class InputRow {
   }
 
   InternalRow deadLetter() {
-    return row.getStruct(first + DEAD_LETTER, rules.deadLetterWidth);
+    return row.getStruct(first + DEAD_LETTER, rules.deadLetterSchema.length());
   }
 
   InternalRow row() {

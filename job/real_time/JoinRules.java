@@ -4,6 +4,7 @@ import java.io.Serializable;
 import org.apache.spark.sql.catalyst.InternalRow;
 import org.apache.spark.sql.catalyst.expressions.Expression;
 import org.apache.spark.sql.catalyst.expressions.GenericInternalRow;
+import org.apache.spark.sql.catalyst.expressions.JoinedRow;
 import org.apache.spark.sql.types.StructType;
 
 /** What the processor knows of a join: join.py derives it from the JoinPlan. */
@@ -18,7 +19,7 @@ public final class JoinRules implements Serializable {
   final StructType keySchema;
 
   final StructType[] rowSchemas = new StructType[2];
-  final int deadLetterWidth;
+  final StructType deadLetterSchema;
   final boolean[] padsUnmatched = new boolean[2];
   final boolean semi;
 
@@ -53,7 +54,7 @@ public final class JoinRules implements Serializable {
     this.keySchema = keySchema;
     rowSchemas[LEFT] = (StructType) inputSchema.apply("left").dataType();
     rowSchemas[RIGHT] = (StructType) inputSchema.apply("right").dataType();
-    deadLetterWidth = ((StructType) inputSchema.apply("dead_letter").dataType()).length();
+    deadLetterSchema = (StructType) inputSchema.apply("dead_letter").dataType();
     padsUnmatched[LEFT] = joinType.equals("left_outer") || joinType.equals("full_outer");
     padsUnmatched[RIGHT] = joinType.equals("right_outer") || joinType.equals("full_outer");
     semi = joinType.equals("left_semi");
@@ -81,8 +82,16 @@ public final class JoinRules implements Serializable {
     return padsUnmatched[side] || slotLength == 0;
   }
 
+  StructType outputSchema() {
+    StructType schema = rowSchemas[LEFT];
+    if (!semi) {
+      schema = schema.merge(rowSchemas[RIGHT], true);
+    }
+    return schema.add("dead_letter", deadLetterSchema).asNullable();
+  }
+
   InternalRow pair(InternalRow left, InternalRow right) {
-    return semi ? output(left, null, null) : output(left, right, null);
+    return output(left, right, null);
   }
 
   InternalRow unmatched(int side, InternalRow row) {
@@ -93,8 +102,13 @@ public final class JoinRules implements Serializable {
     return output(null, null, letter);
   }
 
-  private static InternalRow output(InternalRow left, InternalRow right, InternalRow deadLetter) {
-    return new GenericInternalRow(new Object[] {left, right, deadLetter});
+  private InternalRow output(InternalRow left, InternalRow right, InternalRow deadLetter) {
+    InternalRow row = left == null ? new GenericInternalRow(rowSchemas[LEFT].length()) : left;
+    if (!semi) {
+      int width = rowSchemas[RIGHT].length();
+      row = new JoinedRow(row, right == null ? new GenericInternalRow(width) : right);
+    }
+    return new JoinedRow(row, new GenericInternalRow(new Object[] {deadLetter}));
   }
 
   /** Whether state says of rows of this side that they have matched. */

@@ -1,5 +1,8 @@
 package streamjoin;
 
+import java.io.IOException;
+import java.io.InputStream;
+import java.nio.charset.StandardCharsets;
 import java.util.Arrays;
 import org.apache.spark.sql.Column;
 import org.apache.spark.sql.Dataset;
@@ -20,21 +23,25 @@ import org.apache.spark.sql.types.StructType;
 public final class RealTimeJoin {
   private RealTimeJoin() {}
 
-  /** Joins the rows of both sides in `rows`; (left, right, dead_letter) structs. */
+  /** The columns of left, right (but for a left semi join) and `dead_letter`. */
   public static Dataset<Row> join(Dataset<Row> rows, String[] keys, JoinRules rules) {
     Column[] columns = Arrays.stream(keys).map(rows::col).toArray(Column[]::new);
-    StructType output = new StructType();
-    for (String name : new String[] {"left", "right", "dead_letter"}) {
-      output = output.add(name, rows.schema().apply(name).dataType());
-    }
     return rows.groupBy(columns)
         .as(InternalRows.encoder(rules.keySchema), InternalRows.encoder(rows.schema()))
         .transformWithState(
             new StreamJoin(rules),
             TimeMode.EventTime(),
             OutputMode.Update(),
-            InternalRows.encoder(output))
+            InternalRows.encoder(rules.outputSchema()))
         .toDF();
+  }
+
+  /** The checksum of the sources that this class was built from. */
+  public static String sourcesChecksum() throws IOException {
+    try (InputStream content =
+        RealTimeJoin.class.getResourceAsStream("/META-INF/streamjoin-sources.sha256")) {
+      return content == null ? "" : new String(content.readAllBytes(), StandardCharsets.UTF_8);
+    }
   }
 
   /** The only column of `dataset`, bound to the columns of what it is selected from. */

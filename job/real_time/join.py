@@ -16,19 +16,21 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
+from job.errors import SetupError
 from job.join_spec.durations import milliseconds
 from job.join_spec.expressions import SIDES, Side
 from job.join_spec.spec import JoinType
 from job.plan import result_checks
 from job.plan.plan import JoinPlan, SidePlan, position_column, window_end_column
+from job.real_time.processor_jar import PROCESSOR_JAR, SOURCES, sources_checksum
 
 DEAD_LETTER = "dead_letter"
 """Column of an input: what to emit instead if the row is late. Of the result: a dead letter; all
 columns of both sides are null then."""
-
 IS_DEAD = "is_dead"
-"""Column of an input: whether a row is not joined, but emits its DEAD_LETTER at once."""
+"""Column of an input: whether the row is not joined, but emits its DEAD_LETTER at once."""
 
+_HELPER = "streamjoin.RealTimeJoin"
 _NO_DEAD_LETTER = "struct<none: boolean>"
 _SLOT = "slot"
 _OTHER = 2
@@ -44,6 +46,8 @@ class RowCounts:
     """Rows by side, counted while the query runs. One object for each start of a query."""
 
     def __init__(self, spark: SparkSession) -> None:
+        """SetupError if the processor was built from other sources."""
+        _check_processor(spark)
         self.java = _class(spark, "streamjoin.RowCounts")(spark.sparkContext._jsc.sc())
 
     def late_rows(self, side: Side) -> int:
@@ -84,7 +88,7 @@ def real_time_join(
     ]
     union = reduce(DataFrame.union, rows)
     names = [*_key_names(keys["left"]), _SLOT]
-    helper = _class(spark, "streamjoin.RealTimeJoin")
+    helper = _class(spark, _HELPER)
     lower, upper, slot = _window(plan)
     rules = _class(spark, "streamjoin.JoinRules")(
         union.select(*names)._jdf.schema(),
@@ -99,8 +103,8 @@ def real_time_join(
         counts.java,
     )
     joined = DataFrame(helper.join(union._jdf, _strings(spark, names), rules), spark)
-    columns = ["left.*", *(["right.*"] if plan.join_type is not JoinType.LEFT_SEMI else [])]
-    joined = joined.select(*columns, *([DEAD_LETTER] if has_letters else []))
+    if not has_letters:
+        joined = joined.drop(DEAD_LETTER)
     return _unmatched_only(joined, plan) if plan.join_type is JoinType.LEFT_ANTI else joined
 
 
@@ -183,7 +187,7 @@ def _keys(sides: dict[str, DataFrame], plan: JoinPlan) -> dict[str, list[Column]
     """The parts of each side's key in the type as which Spark compares them."""
     both = _empty(sides["left"].sparkSession, [rows.schema for rows in sides.values()])
     keys: dict[str, list[Column]] = {side: [] for side in SIDES}
-    helper = _class(sides["left"].sparkSession, "streamjoin.RealTimeJoin")
+    helper = _class(sides["left"].sparkSession, _HELPER)
     for parts in zip(plan.left.key, plan.right.key, strict=True):
         equality = both.select(F.expr(" = ".join(f"({part.sql})" for part in parts)))
         kind = helper.comparedType(equality._jdf)
@@ -215,7 +219,7 @@ def _bound_condition(plan: JoinPlan, types: dict[str, StructType], spark: SparkS
         return None
     both = _empty(spark, [types[side] for side in SIDES])
     selected = both.select(F.expr(plan.pair_condition).alias("matches"))
-    return _class(spark, "streamjoin.RealTimeJoin").bound(selected._jdf)
+    return _class(spark, _HELPER).bound(selected._jdf)
 
 
 def _empty(spark: SparkSession, schemas: Sequence[StructType]) -> DataFrame:
@@ -225,7 +229,7 @@ def _empty(spark: SparkSession, schemas: Sequence[StructType]) -> DataFrame:
 
 
 def _normalized(rows: DataFrame, name: str) -> Column:
-    helper = _class(rows.sparkSession, "streamjoin.RealTimeJoin")
+    helper = _class(rows.sparkSession, _HELPER)
     return Column(helper.normalized(rows._jdf, name))
 
 
@@ -239,6 +243,21 @@ def _strings(spark: SparkSession, values: Sequence[str]) -> Any:
     for index, value in enumerate(values):
         array[index] = value
     return array
+
+
+def _check_processor(spark: SparkSession) -> None:
+    try:
+        built_from = _class(spark, _HELPER).sourcesChecksum()
+    except TypeError as error:  # Py4J takes the name of a missing class for a package.
+        raise SetupError(
+            f"the processor of the real-time engine, {PROCESSOR_JAR}, is not on the class path: "
+            "run `make setup`"
+        ) from error
+    if built_from != sources_checksum():
+        raise SetupError(
+            f"{PROCESSOR_JAR} was built from other sources than those in {SOURCES}: "
+            "run `make setup`"
+        )
 
 
 def _class(spark: SparkSession, name: str) -> Any:

@@ -73,6 +73,8 @@ class JoinOperatorPlan:
     key_time: Callable[[Key], int | None] = field(default=lambda _: None)
     """Event time of a key that carries the watermark, in microseconds (a window's end)."""
     state_format_version: StateFormatVersion = 4
+    real_time: bool = False
+    """The processor of the real-time engine, job/real_time/StreamJoin.java, in micro-batches."""
 
     def __post_init__(self) -> None:
         if self.join_type not in SUPPORTED_JOIN_TYPES:
@@ -161,7 +163,8 @@ class StreamingSymmetricHashJoin:
         predicates = state_watermark_predicates(
             self.plan.condition, eviction_ms=watermarks.eviction, late_ms=watermarks.late
         )
-        return predicates.any_defined and new_watermark_ms > watermarks.eviction
+        has_timers = predicates.any_defined or self.plan.real_time
+        return has_timers and new_watermark_ms > watermarks.eviction
 
     def abort(self) -> None:
         """The batch failed: all state as it was after the one before."""
@@ -190,11 +193,12 @@ class StreamingSymmetricHashJoin:
         """Left input then right input; for a left semi join right then left (since Spark 4.3).
 
         Right first spares the state the left rows that match at once. But a right row behind the
-        state watermark is not stored even so, and the left rows of its batch miss it.
+        state watermark is not stored even so, and the left rows of its batch miss it. The real-time
+        engine finds the match.
         """
         from_left = left.store_and_join_with_other_side(left_rows, right, late_ms)
         from_right = right.store_and_join_with_other_side(right_rows, left, late_ms)
-        if self.plan.join_type is JoinType.LEFT_SEMI:
+        if self.plan.join_type is JoinType.LEFT_SEMI and not self.plan.real_time:
             return [*from_right, *from_left]
         return [*from_left, *from_right]
 

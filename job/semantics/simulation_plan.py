@@ -71,10 +71,10 @@ class SimulationPlan:
 
 
 def simulation_plan(
-    plan: JoinPlan, *, state_format_version: StateFormatVersion = 4
+    plan: JoinPlan, *, state_format_version: StateFormatVersion = 4, real_time: bool = False
 ) -> SimulationPlan:
     """NotExactError, by name, for whatever cannot be evaluated exactly as Spark does."""
-    return _Planner(plan).plan(state_format_version)
+    return _Planner(plan).plan(state_format_version, real_time=real_time)
 
 
 class _Planner:
@@ -114,7 +114,7 @@ class _Planner:
             raise NotExactError(f"the key {of_left.sql('spark')}, a {part.left.type}")
         return part
 
-    def plan(self, state_format_version: StateFormatVersion) -> SimulationPlan:
+    def plan(self, state_format_version: StateFormatVersion, *, real_time: bool) -> SimulationPlan:
         sides = {side: self._side(side) for side in SIDES}
         inputs = {side: self._side_input(side) for side in SIDES}
         has_window = self._plan.window is not None
@@ -126,6 +126,7 @@ class _Planner:
             post_join_filter=self._post_join_filter(),
             key_time=self._key_time() if has_window or self._plan.event_time_in_key else _no_time,
             state_format_version=state_format_version,
+            real_time=real_time,
         )
         return SimulationPlan(
             self._plan, sides["left"], sides["right"], operator, self._output(), self._env

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
 from job.errors import SetupError
+from job.real_time.processor_jar import PROCESSOR_JAR
 from job.redaction import Redaction
 from job.settings import JobSettings
 
@@ -65,10 +66,6 @@ _LIBC = ctypes.CDLL(None)
 # Beside the jars: the classes of a join, mapped into memory instead of read from jars, where
 # somebody has made it (deploy/local/class_archive.py).
 CLASS_ARCHIVE = "classes.jsa"
-
-
-# In the folder of the jars (job/real_time/processor_jar.py).
-_PROCESSOR_FOLDER = "real_time"
 
 
 class Jvm:
@@ -213,20 +210,20 @@ def _command(settings: JobSettings, conf: Mapping[str, str]) -> list[str]:
 
 
 def _class_path(settings: JobSettings) -> list[str]:
-    """The processor of the real-time engine comes last: the class archive fits what is before."""
+    """The class archive fits a class path that begins as the one that it was made with."""
     return [
         f"{settings.jars}/*",
         f"{spark_jars()}/*",
+        str(settings.jars / PROCESSOR_JAR),
         *_hadoop_settings(),
-        f"{settings.jars}/{_PROCESSOR_FOLDER}/*",
     ]
 
 
 def _for_executors(settings: JobSettings) -> dict[str, str]:
-    """On a cluster they get the jars from here; in this JVM they are on the class path."""
+    """On a cluster they get Kafka's connector from here; in this JVM it is on the class path."""
     if not settings.is_on_cluster:
         return {}
-    jars = [*settings.jars.glob("*.jar"), *settings.jars.glob(f"{_PROCESSOR_FOLDER}/*.jar")]
+    jars = [*settings.jars.glob("*.jar"), *settings.jars.glob(str(PROCESSOR_JAR))]
     return {"spark.jars": ",".join(str(jar.resolve()) for jar in jars)}
 
 

@@ -107,9 +107,16 @@ class Topics:
 
     def wait_for_results(self) -> None:
         expected = set(self.expected())
-        wait_until(
-            lambda: expected <= set(self.results()), START_SECONDS, f"{len(expected)} results"
-        )
+        missing = set(expected)
+
+        def all_came() -> bool:
+            missing.intersection_update(expected - set(self.results()))
+            return not missing
+
+        try:
+            wait_until(all_came, START_SECONDS, f"{len(expected)} results have come")
+        except AssertionError as error:
+            raise AssertionError(f"missing: {sorted(missing)}") from error
 
     def expected(self) -> Counter[str]:
         """By nested loops; rows at or after `closing` are not known to be unmatched."""

@@ -141,9 +141,11 @@ class Records:
         ]
 
 
-def specified(case: Case) -> tuple[list[Batch], list[Phase]]:
+def specified(case: Case, *, real_time: bool = False) -> tuple[list[Batch], list[Phase]]:
     """What the specification says: the batches, and how they lie between starts and stops."""
-    simulator = Simulator(simulation_plan(case.plan, state_format_version=case.store.version))
+    version = case.store.version
+    plan = simulation_plan(case.plan, state_format_version=version, real_time=real_time)
+    simulator = Simulator(plan)
     batches: list[Batch] = []
     phases: list[Phase] = []
     current: list[PlannedBatch] = []

@@ -11,6 +11,7 @@ from pyspark.sql import SparkSession
 
 from deploy.local.jars import jar_folder
 from job.plan.tuning import CHECKPOINT_CONF
+from job.real_time.processor_jar import PROCESSOR_JAR
 
 
 def fast_folder() -> Path | None:
@@ -45,7 +46,7 @@ _CONF = {
     "spark.sql.streaming.metricsEnabled": "false",
     # Checksums double the files.
     "spark.sql.streaming.checkpoint.fileChecksum.enabled": "false",
-    "spark.driver.extraClassPath": f"{jar_folder('spark')}/*",
+    "spark.driver.extraClassPath": f"{jar_folder('spark')}/*:{jar_folder('spark') / PROCESSOR_JAR}",
     **CHECKPOINT_CONF["file"],
     **({"spark.local.dir": str(folder)} if (folder := fast_folder()) else {}),
 }

@@ -68,6 +68,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "kafka": ("security", "topics", "preflight", "retention", "topic_ids", "broker_watch"),
     "dead_letters": (),
     "semantics": (),
+    "real_time": ("processor_jar", "join"),
     "spark": (
         "session",
         "hadoop_settings",
@@ -80,8 +81,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
         "kafka_reader",
         "try_eval",
     ),
-    "dataflow": ("written_numbers", "record_sql", "arrow_decoder", "dataflow"),
-    "real_time": ("join", "records"),
+    "dataflow": ("written_numbers", "record_sql", "arrow_decoder", "dataflow", "real_time"),
     "checkpoint": (
         *("folder", "checkpoint", "lease", "state_reader", "log_check", "maintenance", "cli"),
     ),
@@ -99,6 +99,7 @@ RANK = {name: rank for rank, name in enumerate(ROOMS)}
 WITH_SPARK = {
     "dataflow.dataflow",
     "dataflow.arrow_decoder",
+    "real_time.join",
     "spark",
     "checkpoint",
     "delivery",
@@ -108,7 +109,6 @@ WITH_SPARK = {
     "query.event_times",
     "query.real_time",
     "query.start",
-    "real_time",
 }
 # The service is in an image without Spark, librdkafka and registry client, and reads no topic.
 OPEN_TO_THE_SERVICE = {
