@@ -315,6 +315,16 @@ class Totals(_Value):
         counted = {result: results.get(result, 0) for result in TRANSACTION_RESULTS}
         return self.model_copy(update={"transactions": _sums(self.transactions, counted)})
 
+    def with_live_rows(self, read: Mapping[str, int], written: int) -> Self:
+        """With the rows of an interval that has not ended."""
+        sides = {
+            side: (of_side := getattr(self, side)).model_copy(
+                update={"records": of_side.records + count}
+            )
+            for side, count in read.items()
+        }
+        return self.model_copy(update={**sides, "output_records": self.output_records + written})
+
     def without_event_times(self) -> Self:
         """The counts alone: the newest event times are those of a checkpoint put aside."""
         sides = {

@@ -6,6 +6,7 @@ and each interval, on the query's own thread: that is where the phase is chosen 
 watermark of an interval is set. Results do not depend on the phase.
 """
 
+import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager
 from enum import StrEnum
@@ -30,7 +31,10 @@ from job.query.stats import QueryStats
 from job.real_time.join import RowCounts
 from job.spark.between_batches import begin_no_more
 from job.spark.interval_read import ended_interval
+from job.spark.live_rows import LiveInterval
 from job.spark.watermark import current_watermark, raise_watermark
+
+LIVE_SECONDS = 1.0
 
 _log = structlog.get_logger()
 
@@ -167,6 +171,27 @@ class _CatchUp(_PlannedTimes):
 
 
 class _Intervals(_PlannedTimes):
+    def follow(self, running: RunningQuery) -> None:
+        super().follow(running)
+        interval = LiveInterval(self._spark, running.query)
+        threading.Thread(
+            target=self._report, args=[interval], name="live-rows", daemon=True
+        ).start()
+
+    def _report(self, interval: LiveInterval) -> None:
+        failure = None
+        while not self._closed.wait(LIVE_SECONDS):
+            try:
+                rows = interval.rows()
+                if rows is not None:
+                    self._account.interval_runs(rows.batch_id, rows.read, rows.written)
+            except Exception as error:
+                # The query runs on; its figures move at the end of the interval.
+                reason = str(error).partition("\n")[0]
+                if reason != failure and not self._closed.is_set():
+                    _log.warning("live_rows_unknown", reason=reason)
+                failure = reason
+
     def _planned(self, starts: Offsets, latest: Offsets) -> None:
         """Called a second time at the end of an interval, before Spark plans the next one."""
         assert self._query is not None

@@ -52,6 +52,7 @@ class QueryStats:
         self._latest: dict[int, Offsets] = {}
         self._row_counter: RowCounter | None = None
         self._counted = _Counted(0, 0)
+        self._live: tuple[int, Mapping[Side, int], int] | None = None
         self.partitions = Partitions.none()
         """What was read of each partition as of the last batch whose rows are delivered."""
 
@@ -71,6 +72,7 @@ class QueryStats:
             batch = self._with_counted_rows(batch)
             self._batches.append(self._with_state_rows(batch))
             self._totals = self._totals.plus(batch)
+            self._live = None
             self._offsets = {"left": batch.left.end_offsets, "right": batch.right.end_offsets}
             self._progressed()
 
@@ -136,6 +138,20 @@ class QueryStats:
             self._retries += 1
             return self._retries - 1
 
+    def interval_runs(self, batch_id: int, read: Mapping[Side, int], written: int) -> None:
+        """Rows of a running interval so far. The report of the interval replaces them."""
+        with self._lock:
+            if self._batches and batch_id <= self._batches[-1].batch_id:
+                return
+            self._live = (batch_id, read, written)
+            self._progressed()
+
+    @property
+    def live_rows(self) -> Mapping[Side, int]:
+        """Rows that the running interval has read of each side so far."""
+        live = self._live
+        return {} if live is None else live[1]
+
     def count_rows_with(self, counter: RowCounter) -> None:
         """Take late rows and the growth of state from a counter: the engine is real_time."""
         with self._lock:
@@ -181,7 +197,11 @@ class QueryStats:
 
     @property
     def totals(self) -> Totals:
-        return self._totals
+        with self._lock:
+            if self._live is None:
+                return self._totals
+            _, read, written = self._live
+            return self._totals.with_live_rows(read, written)
 
     @property
     def offsets(self) -> Offsets | None:

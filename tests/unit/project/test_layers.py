@@ -78,6 +78,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
         "watermark",
         "batch_read",
         "interval_read",
+        "live_rows",
         "kafka_reader",
         "try_eval",
     ),
@@ -98,6 +99,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
 RANK = {name: rank for rank, name in enumerate(ROOMS)}
 WITH_SPARK = {
     "dataflow.dataflow",
+    "dataflow.real_time",
     "dataflow.arrow_decoder",
     "real_time.join",
     "spark",

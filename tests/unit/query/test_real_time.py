@@ -37,6 +37,9 @@ class World:
         limited = SimpleNamespace(begin=lambda _: True, put=lambda _: None, remove=self._removed)
         monkeypatch.setattr(event_times, "LimitedReading", lambda *_: limited)
         monkeypatch.setattr(event_times, "batch_read", lambda *_: self.read)
+        monkeypatch.setattr(
+            real_time, "LiveInterval", lambda *_: SimpleNamespace(rows=lambda: None)
+        )
         monkeypatch.setattr(real_time, "ended_interval", self._ended_interval)
         monkeypatch.setattr(real_time, "begin_no_more", self._end)
         monkeypatch.setattr(real_time, "current_watermark", lambda _: self.watermark)
