@@ -47,23 +47,23 @@ def run_engine(
     from job.query.idleness import IdleSides
     from job.query.stats import QueryStats
 
-    account = QueryStats()
+    stats = QueryStats()
     means = means_of(settings, made, cores=os.cpu_count() or 1)
     answer = PlanResult(
         text=explained(made, means),
         facts=facts(made, means),
         spec=spec.model_dump(mode="json", by_alias=True),
     )
-    identity = TopicIdentity(made, read=lambda: account.offsets)
+    identity = TopicIdentity(made, read=lambda: stats.offsets)
     watch = BrokerWatch(
         made,
         settings=lambda: librdkafka_settings(kafka_access(made.bootstrap_servers, made.security)),
-        read=lambda: account.offsets,
+        read=lambda: stats.offsets,
         compare_topics=identity.look,
     )
-    idle_sides = IdleSides(made, account, watch)
-    engine = Engine(made, settings, redaction, account, idle_sides, identity, jvm)
-    desk = ControlHandler(engine, account, watch, made, answer)
+    idle_sides = IdleSides(made, stats, watch)
+    engine = Engine(made, settings, redaction, stats, idle_sides, identity, jvm)
+    desk = ControlHandler(engine, stats, watch, made, answer)
     with (
         control_socket(settings.socket, desk),
         _on_signals(engine.end),

@@ -84,8 +84,8 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "delivery": (),
     "query": (
         *("explain_key", "state_rows", "stats", "idleness", "cluster", "runtime", "retries"),
-        *("verbs", "topics", "event_times", "engine", "validator", "lookup_queue"),
-        "control_handler",
+        *("verbs", "state_machine", "state_lookup", "reset", "preparation", "event_times"),
+        *("start", "engine", "validator", "lookup_queue", "control_handler"),
     ),
     "process": (),
     "__main__": (),
@@ -99,8 +99,9 @@ WITH_SPARK = {
     "delivery",
     "query.cluster",
     "query.runtime",
-    "query.engine",
     "query.event_times",
+    "query.preparation",
+    "query.start",
 }
 # The service is in an image without Spark, librdkafka and registry client, and reads no topic.
 OPEN_TO_THE_SERVICE = {
