@@ -19,7 +19,7 @@ from job.plan.plan import JoinPlan, SidePlan, position_column
 from job.plan.real_time import SOURCE_OPTIONS
 from job.plan.record_checks import EXPRESSION_FAILED, FAILED_FIELD, quoted
 from job.plan.result_checks import texts
-from job.protocol.progress import Totals
+from job.protocol.totals import Totals
 from job.real_time.join import DEAD_LETTER, IS_DEAD, RowCounts, real_time_join
 from job.spark.try_eval import register_try_eval
 

@@ -53,7 +53,7 @@ class Phases:
         self._next = Phase.CATCH_UP
 
     @contextmanager
-    def started(
+    def start(
         self, spark: SparkSession, plan: JoinPlan, access: KafkaAccess, checkpoint: Checkpoint
     ) -> Iterator[RunningQuery]:
         phase, self._next = self._next, Phase.CATCH_UP
@@ -141,7 +141,7 @@ class _CatchUp(_PlannedTimes):
     def batch_ended(self, query: StreamingQuery, batch_id: int) -> None:
         self._has_run = True
         super().batch_ended(query, batch_id)
-        after = self._account.partitions
+        after = self._stats.partitions
         self._forget_repeated(_next_offsets(after))
         if self._cut is None and _records_behind(after) <= CAUGHT_UP_RECORDS:
             self._end_run(Phase.REAL_TIME)
@@ -184,7 +184,7 @@ class _Intervals(_PlannedTimes):
             try:
                 rows = interval.rows()
                 if rows is not None:
-                    self._account.interval_runs(rows.batch_id, rows.read, rows.written)
+                    self._stats.interval_runs(rows.batch_id, rows.read, rows.written)
             except Exception as error:
                 # The query runs on; its figures move at the end of the interval.
                 reason = str(error).partition("\n")[0]
@@ -198,9 +198,9 @@ class _Intervals(_PlannedTimes):
         interval = ended_interval(self._query, starts, latest)
         if interval is None:
             return
-        after = self._account.partitions.after_batch(interval.read)
-        self._account.partitions = after
-        self._account.dead_letters(dead_letter_counts(interval.observed(WRITTEN)))
+        after = self._stats.partitions.after_batch(interval.read)
+        self._stats.partitions = after
+        self._stats.dead_letters(dead_letter_counts(interval.observed(WRITTEN)))
         if _records_behind(after) > RECORDS_BEHIND_MAX:
             self._end_run(Phase.CATCH_UP)
             return

@@ -1,7 +1,8 @@
-"""Starts one run of the query, with what sets its watermark."""
+"""Starts one run of the query, together with the code that sets its watermark."""
 
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
+from functools import partial
 
 from pyspark.sql import SparkSession
 
@@ -20,22 +21,21 @@ class QueryStarter:
     def __init__(self, stats: QueryStats, resources: Resources, *, new_query: bool) -> None:
         self._stats = stats
         self._resources = resources
-        self._phases = Phases(stats, resources)
         self._new_query = new_query
+        self._phases = Phases(stats, resources)
 
     @contextmanager
-    def started(
+    def start(
         self, spark: SparkSession, plan: JoinPlan, access: KafkaAccess, checkpoint: Checkpoint
     ) -> Iterator[RunningQuery]:
         if plan.real_time is not None:
-            with self._phases.started(spark, plan, access, checkpoint) as running:
+            with self._phases.start(spark, plan, access, checkpoint) as running:
                 yield running
             return
-        rows = kafka_dataflow(spark, plan, access)
         times = EventTimes(spark, plan, self._stats, checkpoint, self._resources)
         with closing(times):
             running = start_query(
-                rows,
+                partial(kafka_dataflow, spark, plan, access),
                 plan,
                 access,
                 checkpoint,

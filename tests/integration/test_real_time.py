@@ -17,7 +17,7 @@ from deploy.local.kafka import EmbeddedKafka
 from job.event_time.fair_reading import FIRST_BATCH_RECORDS
 from job.join_spec.spec import JoinType
 from job.plan.real_time import RECORDS_BEHIND_MAX
-from job.protocol.progress import JobStatus
+from job.protocol.status import JobStatus
 from tests.integration.jobs import START_SECONDS, Job
 from tests.integration.test_dead_letters import dead_letters
 from tests.integration.topics import Sent, consume_all, produce
@@ -222,7 +222,7 @@ def test_join_type_gives_the_rows_of_nested_loops_in_both_phases(
         assert 0 == job.terminate()
 
     assert topics.expected() == topics.results()
-    assert 0 == status.totals.late_records
+    assert 0 == status.totals.late_rows
     assert sum(topics.expected().values()) == status.totals.output_records
 
 
@@ -255,7 +255,7 @@ def test_killed_interval_is_repeated_with_its_watermark(
         assert 0 == job.terminate()
 
     assert topics.results()[_text(topics.result(("x", 20, 1), None))] == 0
-    assert 0 == status.totals.late_records
+    assert 0 == status.totals.late_rows
 
 
 def test_query_changes_back_to_micro_batches_behind_a_backlog(
