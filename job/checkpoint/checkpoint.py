@@ -4,6 +4,7 @@
     <checkpoint>/desired_state.json   whether the query should run, be paused or be stopped
     <checkpoint>/starts.json          where reading started after a reset
     <checkpoint>/event_times.json     newest event time read of each partition, as of some batch
+    <checkpoint>/interval.json        the last interval of real-time mode that began
     <checkpoint>/exactly_once.json    since which batch results are delivered exactly once, and
                                       whether the query owns its name in the commit topic
     <checkpoint>/replaces.json        queries that this one may replace in the commit topic
@@ -24,6 +25,7 @@ from pyspark.sql import SparkSession
 
 from job.checkpoint.folder import Folder
 from job.errors import CheckpointError
+from job.event_time.interval import Interval
 from job.event_time.partitions import Partitions
 from job.join_spec.expressions import SIDES, Side
 from job.join_spec.start_positions import StartPositions
@@ -37,6 +39,7 @@ _EXACTLY_ONCE = "exactly_once.json"
 _TOPICS = "topics.json"
 _REPLACES = "replaces.json"
 _EVENT_TIMES = "event_times.json"
+_INTERVAL = "interval.json"
 ASIDE = "aside-"
 """How the folders begin in which something is kept that was taken out of the way."""
 
@@ -162,6 +165,29 @@ class Checkpoint:
         self.folder.write(_EVENT_TIMES, partitions.document())
 
     @property
+    def cut_interval(self) -> Interval | None:
+        """The interval of real-time mode that the query has to repeat. None: no interval was cut.
+
+        An interval whose offsets are in Spark's offset log has ended, and Spark itself repeats what
+        was not committed of it.
+        """
+        document = self.folder.read(_INTERVAL)
+        if document is None:
+            return None
+        interval = Interval.from_document(document)
+        last = self.last_batch_id
+        is_planned = self.folder.text(f"query/offsets/{interval.batch_id}") is not None
+        is_cut = interval.batch_id > (-1 if last is None else last) and not is_planned
+        return interval if is_cut or interval.repeat_until is not None else None
+
+    def record_interval(self, interval: Interval | None) -> None:
+        """None: no interval has begun since the last batch."""
+        if interval is None:
+            self.folder.remove(_INTERVAL)
+        else:
+            self.folder.write(_INTERVAL, interval.document())
+
+    @property
     def query_id(self) -> str:
         """Spark's; it exists once the query has been started, or `ensure_query_id` was called."""
         return str(json.loads(self.folder.text("query/metadata") or "{}")["id"])
@@ -250,6 +276,7 @@ class Checkpoint:
         self.allow_replacing_any_query()
         self.folder.remove(_EXACTLY_ONCE)
         self.folder.remove(_EVENT_TIMES)
+        self.folder.remove(_INTERVAL)
         if not self.folder.exists("query"):
             return None
         aside = aside_folder(now)

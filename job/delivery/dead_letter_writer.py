@@ -23,7 +23,7 @@ from job.errors import BadRecordError
 from job.join_spec.expressions import SIDES, Side
 from job.kafka.security import KafkaAccess, spark_options
 from job.plan.plan import JoinPlan, position_column, window_end_column
-from job.plan.record_checks import EXPRESSION_FAILED, FAILED_FIELD, quoted
+from job.plan.record_checks import EXPRESSION_FAILED, FAILED_FIELD
 from job.plan.result_checks import texts
 from job.protocol.progress import Totals
 from job.protocol.reasons import REASONS
@@ -211,26 +211,13 @@ class DeadLetters:
 
     def _of_results(self, spark: SparkSession, left_out: Sequence[_Result]) -> DataFrame:
         """Results that are not written: their ids say of which records they are made."""
-        plan, left = self.plan, self.plan.left
-        place = "split(split(id, '[|]')[0], '/')"
-        contents = {
-            names.TOPIC: quoted(left.topic),
-            names.PARTITION: f"coalesce(try_element_at({place}, 2), '-1')",
-            names.OFFSET: f"coalesce(try_element_at({place}, 3), '-1')",
-            names.TIMESTAMP: "''",
-            names.SIDE: "'output'",
-            names.REASON: "reason",
-            names.MESSAGE: "message",
-            names.QUERY: quoted(plan.name),
-            names.OMITTED_BYTES: "size",
-            ID_HEADER: "id",
-        }
+        headers = sql.result_headers(self.plan, ID_HEADER, message="message", size="size")
         rows = [(one.id, one.reason, one.message, one.size) for one in left_out]
         shape = "id STRING, reason STRING, message STRING, size BIGINT"
         return spark.createDataFrame(rows, shape).selectExpr(
             "cast(NULL AS BINARY) AS key",
             "cast(NULL AS BINARY) AS value",
-            f"{sql.headers_of(contents)} AS headers",
+            f"{headers} AS headers",
             "'output' AS side",
             "reason",
         )

@@ -23,6 +23,7 @@ from pyspark.util import PythonEvalType
 
 from job.checkpoint.checkpoint import Checkpoint
 from job.dataflow.dataflow import ID_HEADER
+from job.dataflow.real_time import Sizes
 from job.delivery.commit_protocol import Batch, Result
 from job.delivery.commit_topic import dead_letter_partition
 from job.delivery.dead_letter_writer import (
@@ -73,7 +74,9 @@ BatchEnded = Callable[[StreamingQuery, int], None]
 @dataclass(frozen=True)
 class RunningQuery:
     query: StreamingQuery
-    _sink: "_EachBatch"
+    _sink: "FailureOfQuery"
+    has_intervals: bool = False
+    """Whether it runs in intervals of real-time mode, in which it cannot be held."""
 
     def await_end(self) -> None:
         """Block until the query has ended; raises what made it fail."""
@@ -110,7 +113,7 @@ def start_query(
     The commit topic of exactly-once delivery must exist. `new_query`: the user agrees to replace
     another query of the same name.
     """
-    sizes = _Sizes.asked(plan, access)
+    sizes = topic_sizes(plan, access)
     writer = (
         limited(records, sizes.result_bytes_max)
         .writeStream.queryName(plan.name)
@@ -118,7 +121,7 @@ def start_query(
         .trigger(processingTime="0 seconds")
         .option("checkpointLocation", checkpoint.query_location)
     )
-    sink: _EachBatch
+    sink: EachBatch
     if plan.output.delivery is Delivery.AT_LEAST_ONCE:
         # A batch that was cut short after it had written some of its records is written again.
         checkpoint.delivers_at_least_once()
@@ -135,39 +138,41 @@ def start_query(
     return RunningQuery(query, sink)
 
 
-@dataclass(frozen=True)
-class _Sizes:
-    """The largest records that the topics take."""
-
-    result_bytes_max: int
-    dead_letter_bytes_max: int
-
-    @classmethod
-    def asked(cls, plan: JoinPlan, access: KafkaAccess) -> "_Sizes":
-        topics = (plan.output.topic, plan.dead_letter.topic if plan.dead_letter else None)
-        return cls(*(0 if topic is None else record_bytes_max(access, topic) for topic in topics))
+def topic_sizes(plan: JoinPlan, access: KafkaAccess) -> Sizes:
+    topics = (plan.output.topic, plan.dead_letter.topic if plan.dead_letter else None)
+    return Sizes(*(0 if topic is None else record_bytes_max(access, topic) for topic in topics))
 
 
-def _sink_options(plan: JoinPlan, access: KafkaAccess, bytes_max: int) -> dict[str, str]:
+def sink_options(plan: JoinPlan, access: KafkaAccess, bytes_max: int) -> dict[str, str]:
     """Of Spark's Kafka writer; the Java client refuses what is larger than it has been told."""
     largest = {"kafka.max.request.size": str(max(bytes_max, tuning.REQUEST_BYTES))}
     return {**plan.output.sink_options, **largest, **spark_options(access)}
 
 
-class _EachBatch(ABC):
+class FailureOfQuery:
+    """The failure of code that Spark calls in Python; Spark itself keeps its text only."""
+
+    def __init__(self, plan: JoinPlan) -> None:
+        self.failure: StreamjoinError | None = None
+        self._plan = plan
+
+    def failed(self, error: Py4JJavaError) -> None:
+        self.failure = failure_of(error, self._plan.bootstrap_servers)
+
+
+class EachBatch(FailureOfQuery, ABC):
     """What Spark calls with each batch, on a thread of its own."""
 
     def __init__(
         self,
         plan: JoinPlan,
         access: KafkaAccess,
-        sizes: _Sizes,
+        sizes: Sizes,
         told: DeliveryListener,
         ended: BatchEnded,
     ) -> None:
-        self.failure: StreamjoinError | None = None
+        super().__init__(plan)
         self.query: Future[StreamingQuery] = Future()
-        self._plan = plan
         self._access = access
         self._sizes = sizes
         self._told = told
@@ -189,9 +194,6 @@ class _EachBatch(ABC):
             self.failure = failure_of(error, self._plan.bootstrap_servers)
             raise RuntimeError("the batch is not delivered") from None
 
-    def failed(self, error: Py4JJavaError) -> None:
-        self.failure = failure_of(error, self._plan.bootstrap_servers)
-
     @property
     def _looks_after_dead_letters(self) -> bool:
         return self._plan.dead_letter is not None or self._plan.fails_on_bad_records
@@ -203,7 +205,7 @@ class _EachBatch(ABC):
         return finished_batch(self.query.result(_START_SECONDS))
 
 
-class _AtLeastOnce(_EachBatch):
+class _AtLeastOnce(EachBatch):
     """By Spark's own writer, the dead letters behind the rows."""
 
     def _deliver(self, records: DataFrame, batch_id: int) -> None:
@@ -227,18 +229,18 @@ class _AtLeastOnce(_EachBatch):
         return {(side, reason): count for side, reason, count in counted}
 
     def _write(self, records: DataFrame, topic: str, bytes_max: int) -> None:
-        options = _sink_options(self._plan, self._access, bytes_max)
+        options = sink_options(self._plan, self._access, bytes_max)
         records.write.format("kafka").options(**options).option("topic", topic).save()
 
 
-class _ExactlyOnce(_EachBatch):
+class _ExactlyOnce(EachBatch):
     """By transactions on the executors, the dead letters in one of their own."""
 
     def __init__(
         self,
         plan: JoinPlan,
         access: KafkaAccess,
-        sizes: _Sizes,
+        sizes: Sizes,
         told: DeliveryListener,
         ended: BatchEnded,
         checkpoint: Checkpoint,

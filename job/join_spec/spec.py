@@ -25,6 +25,7 @@ from job.errors import SpecError
 from job.join_spec.checkpoint import checkpoint_location
 from job.join_spec.document import parsed
 from job.join_spec.durations import Delay, Duration, PositiveDuration
+from job.join_spec.engine import Engine, RealTimeSpec
 from job.join_spec.registry import SchemaRegistrySpec
 from job.join_spec.security import KafkaSecurity
 from job.join_spec.start_positions import NamedStart
@@ -281,6 +282,10 @@ class JoinSpec(_Frozen):
     right: SideSpec
     join: JoinConditions
     output: OutputSpec
+    engine: Engine = Engine.MICRO_BATCH
+    """Spark's micro-batches, or its real-time mode with results within milliseconds."""
+    real_time: RealTimeSpec | None = None
+    """Settings of `engine: real_time`."""
     checkpoint: Annotated[str, Field(min_length=1)]
     """A folder on any HDFS-compatible file system; a path without scheme is a local one."""
     start_from: NamedStart = "earliest"
@@ -312,6 +317,15 @@ class JoinSpec(_Frozen):
                     f"has `{field}: dead_letter` and no topic for them: name one, "
                     f"e.g. dead_letter: {{topic: {self.name}.dead}}"
                 )
+        return self
+
+    @model_validator(mode="after")
+    def _real_time_settings_are_used(self) -> Self:
+        if self.real_time is not None and self.engine is not Engine.REAL_TIME:
+            raise ValueError(
+                f"has real_time settings and engine {self.engine}: write `engine: real_time`, or "
+                "leave real_time out"
+            )
         return self
 
     @model_validator(mode="after")

@@ -9,9 +9,12 @@ from datetime import timedelta
 
 from job.formats.schemas import schema_id_of
 from job.join_spec.durations import duration_text
+from job.join_spec.engine import Engine
 from job.join_spec.expressions import SIDES
 from job.plan import tuning
 from job.plan.plan import JoinPlan
+
+_ENGINE = "engine"
 
 
 @dataclass(frozen=True)
@@ -46,6 +49,8 @@ def fingerprint(plan: JoinPlan) -> dict[str, str]:
         if side.reader is not None:
             settings[schema_id_of(side.side)] = str(side.reader.schema.id)
     settings["state partitions"] = str(plan.state_partitions)
+    if plan.real_time is not None:
+        settings[_ENGINE] = Engine.REAL_TIME.value
     return settings | {name.split(".")[-1]: value for name, value in _formats().items()}
 
 
@@ -62,10 +67,19 @@ def refused(plan: JoinPlan, frozen: Mapping[str, str]) -> list[Change]:
 
 def changes(frozen: Mapping[str, str], wanted: Mapping[str, str]) -> list[Change]:
     return [
-        Change(field, frozen.get(field, "none"), wanted.get(field, "none"))
+        Change(
+            field,
+            frozen.get(field, _value_left_out(field)),
+            wanted.get(field, _value_left_out(field)),
+        )
         for field in {**frozen, **wanted}
         if frozen.get(field) != wanted.get(field)
     ]
+
+
+def _value_left_out(field: str) -> str:
+    """The value of a field that a fingerprint does not have: older ones name no engine."""
+    return Engine.MICRO_BATCH.value if field == _ENGINE else "none"
 
 
 def _formats() -> dict[str, str]:

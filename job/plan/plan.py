@@ -11,14 +11,16 @@ from urllib.parse import urlsplit
 
 from job.formats.schemas import ReaderSchema
 from job.join_spec.durations import milliseconds
+from job.join_spec.engine import Engine
 from job.join_spec.expressions import SIDES, Expression, Side, column_name
 from job.join_spec.registry import SchemaRegistrySpec
 from job.join_spec.security import KafkaSecurity
 from job.join_spec.spec import Delivery, Format, JoinType, MatchWindow
 from job.join_spec.start_positions import StartPositions, start_options
 from job.join_spec.value_schema import Column, ValueSchema
-from job.plan import tuning
+from job.plan import real_time, tuning
 from job.plan.checks import ResultChecks, SideChecks
+from job.plan.real_time import RealTimePlan
 
 # What Kafka knows of a record beside its value; usable wherever a column of the side is.
 RECORD_COLUMNS = (
@@ -112,6 +114,8 @@ class JoinPlan:
     dead_letter: DeadLetterPlan | None
     """Where bad records go; None: they are dropped, or the query fails."""
     fails_on_bad_records: bool
+    real_time: RealTimePlan | None = None
+    """None: the engine is micro_batch."""
     checks: ResultChecks = field(default_factory=ResultChecks)
 
     def side(self, side: Side) -> SidePlan:
@@ -219,7 +223,18 @@ class JoinPlan:
     def spark_conf(self) -> Mapping[str, str]:
         partitions = {"spark.sql.shuffle.partitions": str(self.state_partitions)}
         files = tuning.CHECKPOINT_CONF.get(urlsplit(self.checkpoint).scheme or "file", {})
-        return {**tuning.CONF, **tuning.FROZEN_CONF, **files, **partitions, **self._jvm_options()}
+        engine = {} if self.real_time is None else real_time.CONF
+        conf = {**tuning.CONF, **tuning.FROZEN_CONF, **files, **engine}
+        return {**conf, **partitions, **self._jvm_options()}
+
+    @property
+    def engine(self) -> Engine:
+        return Engine.MICRO_BATCH if self.real_time is None else Engine.REAL_TIME
+
+    @property
+    def slots(self) -> int:
+        """Tasks that run at the same time during an interval of real-time mode."""
+        return real_time.slots(self.left.partitions, self.right.partitions, self.state_partitions)
 
     def _jvm_options(self) -> Mapping[str, str]:
         """Kafka's Java client asks for tokens only at URLs that the JVM's command line allows."""

@@ -128,7 +128,7 @@ def batch_progress(text: str) -> BatchProgress:
         started_at=datetime.fromisoformat(progress["timestamp"]),
         duration_seconds=progress["batchDuration"] / 1000,
         phase_seconds={_snake(name): ms / 1000 for name, ms in progress["durationMs"].items()},
-        output_records=max(0, progress["sink"]["numOutputRows"]),  # -1: Spark does not know
+        output_records=_output_records(progress["sink"], observed.get("output", {})),
         too_large_results=observed.get("output", {}).get("too_large", 0),
         failed_results=observed.get("output", {}).get("failed", 0),
         late_records=operator["numRowsDroppedByWatermark"],
@@ -143,6 +143,14 @@ def batch_progress(text: str) -> BatchProgress:
         left=_side_progress(observed.get("left", {}), left),
         right=_side_progress(observed.get("right", {}), right),
     )
+
+
+def _output_records(sink: Mapping[str, Any], observed: Mapping[str, int]) -> int:
+    """Results that were written; Spark's sink counts dead letters with them, and says -1 where it
+    does not know."""
+    if "records" not in observed:
+        return max(0, sink["numOutputRows"])
+    return observed["records"] - observed.get("too_large", 0) - observed.get("failed", 0)
 
 
 def _side_progress(observed: Mapping[str, Any], source: Mapping[str, Any]) -> SideProgress:
@@ -306,6 +314,16 @@ class Totals(_Value):
     def with_transactions(self, results: Mapping[str, int]) -> Self:
         counted = {result: results.get(result, 0) for result in TRANSACTION_RESULTS}
         return self.model_copy(update={"transactions": _sums(self.transactions, counted)})
+
+    def with_live_rows(self, read: Mapping[str, int], written: int) -> Self:
+        """With the rows of an interval that has not ended."""
+        sides = {
+            side: (of_side := getattr(self, side)).model_copy(
+                update={"records": of_side.records + count}
+            )
+            for side, count in read.items()
+        }
+        return self.model_copy(update={**sides, "output_records": self.output_records + written})
 
     def without_event_times(self) -> Self:
         """The counts alone: the newest event times are those of a checkpoint put aside."""

@@ -1,5 +1,6 @@
 """What the job finds out beside the batches: at the brokers, in the state, when it is reset."""
 
+from collections.abc import Mapping
 from datetime import datetime
 
 from pydantic import BaseModel, ConfigDict
@@ -27,6 +28,16 @@ class SideOffsets(_Report):
         if self.read is None or self.latest is None:
             return None
         return {p: max(0, end - self.read.get(p, 0)) for p, end in self.latest.items()}
+
+    def with_rows_read(self, rows: int) -> "SideOffsets":
+        """As if so many rows more had been read, of each partition its share. An estimate: it is
+        not known which partitions they come from."""
+        behind = self.behind_latest
+        if behind is None or self.read is None or not any(behind.values()):
+            return self
+        share = min(1.0, rows / sum(behind.values()))
+        read = {p: at + int(behind.get(p, 0) * share) for p, at in self.read.items()}
+        return self.model_copy(update={"read": read})
 
     @property
     def retention_headroom(self) -> dict[int, int] | None:
@@ -56,6 +67,10 @@ class BrokerReport(_Report):
     """When the brokers last answered."""
     error: str | None = None
     """Why the last look failed."""
+
+    def with_rows_read(self, rows: Mapping[str, int]) -> "BrokerReport":
+        sides = {side: getattr(self, side).with_rows_read(count) for side, count in rows.items()}
+        return self.model_copy(update=sides)
 
 
 class PartitionCensus(_Report):

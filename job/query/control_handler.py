@@ -73,7 +73,7 @@ class ControlHandler:
     def status(self) -> JobStatus:
         return self._engine.status().model_copy(
             update={
-                "brokers": self._watch.report(),
+                "brokers": self._watch.report().with_rows_read(self._account.live_rows),
                 "census": self._census,
                 "event_times": self._account.event_times,
             }

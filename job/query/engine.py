@@ -8,7 +8,6 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import closing
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
@@ -17,8 +16,7 @@ import structlog
 
 from job.checkpoint.checkpoint import Checkpoint
 from job.checkpoint.state_reader import StateReader
-from job.dataflow.dataflow import kafka_dataflow
-from job.delivery.sink import RunningQuery, start_query
+from job.delivery.sink import RunningQuery
 from job.errors import (
     CheckpointInUseError,
     ConflictError,
@@ -43,12 +41,13 @@ from job.query.cluster import (
     check_executors,
     check_is_shared,
     check_partitions_are_chosen,
+    check_slots,
     wait_for_executors,
 )
-from job.query.event_times import EventTimes
 from job.query.idleness import IdleSides
 from job.query.retries import retry_delay
 from job.query.runtime import Resources
+from job.query.start import QueryStarter
 from job.query.stats import QueryStats
 from job.query.topics import check_topics_of
 from job.query.verbs import ALLOWED, DESIRED, check_allowed
@@ -95,6 +94,7 @@ class Engine:
         self.frozen: Mapping[str, str] | None = None
         """What the checkpoint has frozen; None as long as it has not been looked at, or is new."""
         self._resources = Resources(plan, settings, redaction, account, jvm, self._wake)
+        self._starter = QueryStarter(account, self._resources, new_query=settings.new_query)
         self._workers = ThreadPoolExecutor(thread_name_prefix="engine")
 
     def run(self) -> QueryState:
@@ -174,6 +174,8 @@ class Engine:
         access = kafka_access(plan.bootstrap_servers, plan.security, plan.schema_registry)
         self._redaction.learn(access.secrets)
         topics = self._workers.submit(check_topics, self._plan, access)
+        if plan.real_time is not None:
+            self._resources.provide_slots(plan.reading(topics.result()).slots)
         spark = self._resources.session()
         checkpoint = self._resources.checkpoint()
         self.frozen = checkpoint.fingerprint  # told of a start that is refused, too
@@ -188,24 +190,15 @@ class Engine:
         if self._settings.is_on_cluster:
             wait_for_executors(spark, plan.state_partitions)
             check_executors(spark, checkpoint.folder)
+            if plan.real_time is not None:
+                check_slots(spark, plan.reading(topics.result()).slots)
         spark.conf.set("spark.sql.shuffle.partitions", plan.state_partitions)
         if (starts := checkpoint.starts) is not None:
             plan = plan.starting_at(starts)
         self._account.begins_at(checkpoint.last_batch_id, checkpoint.offsets)
         plan = plan.reading(topics.result())
-        rows = kafka_dataflow(spark, plan, access)
         check_topics_of(checkpoint, plan, access, self._identity)
-        with closing(EventTimes(spark, plan, self._account, checkpoint, self._resources)) as times:
-            running = start_query(
-                rows,
-                plan,
-                access,
-                checkpoint,
-                self._account,
-                times.batch_ended,
-                new_query=self._settings.new_query,
-            )
-            times.follow(running)
+        with self._starter.started(spark, plan, access, checkpoint) as running:
             self._follow(running, checkpoint, access)
         self._resources.check_lease()
         if self._identity.failure is not None:
@@ -215,6 +208,7 @@ class Engine:
         self._run_id = str(running.query.runId)
         self._become(QueryState.RUNNING)
         ended = self._workers.submit(running.await_end)
+        ended.add_done_callback(lambda _: self._wake())
         goes_on = True
         while goes_on:
             with self._idle_sides.followed(partial(raise_watermark, running.query)):
@@ -234,6 +228,8 @@ class Engine:
         """Be paused, the query at hand, until something else is wanted; then whether to go on."""
         spark = self._resources.session()
         checkpoint.desired_state = QueryState.PAUSED  # and stays it if the batch at work is cut
+        if running.has_intervals:
+            return False
         with held(spark, running.query, self._settings.grace) as hold:
             if hold is None:
                 return False

@@ -6,8 +6,9 @@ Spark's listener and the engine write it on their threads; the control socket re
 import threading
 from collections import Counter, deque
 from collections.abc import Mapping
+from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, Protocol
 
 import structlog
 
@@ -28,6 +29,15 @@ Offsets = Mapping[Side, Mapping[int, int]]
 _log = structlog.get_logger()
 
 
+class RowCounter(Protocol):
+    """Counts rows while the query runs; each count only grows with the rows of its own run."""
+
+    def late_rows(self, side: Side) -> int: ...
+
+    def state_rows(self, side: Side) -> int:
+        """By how many rows the state has grown."""
+
+
 class QueryStats:
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -40,6 +50,9 @@ class QueryStats:
         self._retries = 0
         self._state_rows = StateRows()
         self._latest: dict[int, Offsets] = {}
+        self._row_counter: RowCounter | None = None
+        self._counted = _Counted(0, 0)
+        self._live: tuple[int, Mapping[Side, int], int] | None = None
         self.partitions = Partitions.none()
         """What was read of each partition as of the last batch whose rows are delivered."""
 
@@ -56,11 +69,10 @@ class QueryStats:
                 rows = self._delivered.pop(batch.batch_id)
                 batch = batch.model_copy(update={"output_records": rows})
             batch = _planned(batch, self._latest.pop(batch.batch_id, {}))
-            self._state_rows.ended(
-                batch.batch_id, batch.state_rows_updated, batch.state_rows_removed
-            )
+            batch = self._with_counted_rows(batch)
             self._batches.append(self._with_state_rows(batch))
             self._totals = self._totals.plus(batch)
+            self._live = None
             self._offsets = {"left": batch.left.end_offsets, "right": batch.right.end_offsets}
             self._progressed()
 
@@ -126,6 +138,40 @@ class QueryStats:
             self._retries += 1
             return self._retries - 1
 
+    def interval_runs(self, batch_id: int, read: Mapping[Side, int], written: int) -> None:
+        """Rows of a running interval so far. The report of the interval replaces them."""
+        with self._lock:
+            if self._batches and batch_id <= self._batches[-1].batch_id:
+                return
+            self._live = (batch_id, read, written)
+            self._progressed()
+
+    @property
+    def live_rows(self) -> Mapping[Side, int]:
+        """Rows that the running interval has read of each side so far."""
+        live = self._live
+        return {} if live is None else live[1]
+
+    def count_rows_with(self, counter: RowCounter) -> None:
+        """Take late rows and the growth of state from a counter: the engine is real_time."""
+        with self._lock:
+            self._row_counter, self._counted = counter, _Counted(0, 0)
+
+    def _with_counted_rows(self, batch: BatchProgress) -> BatchProgress:
+        if self._row_counter is None:
+            self._state_rows.ended(
+                batch.batch_id, batch.state_rows_updated, batch.state_rows_removed
+            )
+            return batch
+        before = self._counted
+        now = self._counted = _Counted(
+            sum(self._row_counter.late_rows(side) for side in SIDES),
+            sum(self._row_counter.state_rows(side) for side in SIDES),
+        )
+        self._state_rows.ended(batch.batch_id, now.state_rows - before.state_rows, 0)
+        late = batch.late_records + now.late_rows - before.late_rows
+        return batch.model_copy(update={"late_records": late})
+
     def _with_state_rows(self, batch: BatchProgress) -> BatchProgress:
         rows = self._state_rows.after(batch.batch_id)
         return batch if rows is None else batch.model_copy(update={"state_rows": rows})
@@ -151,7 +197,11 @@ class QueryStats:
 
     @property
     def totals(self) -> Totals:
-        return self._totals
+        with self._lock:
+            if self._live is None:
+                return self._totals
+            _, read, written = self._live
+            return self._totals.with_live_rows(read, written)
 
     @property
     def offsets(self) -> Offsets | None:
@@ -182,6 +232,12 @@ class QueryStats:
     def last_progress_at(self) -> datetime | None:
         """When Spark last reported, be it a batch or that there was nothing to do."""
         return self._last_progress_at
+
+
+@dataclass(frozen=True)
+class _Counted:
+    late_rows: int
+    state_rows: int
 
 
 def _planned(batch: BatchProgress, latest: Offsets) -> BatchProgress:

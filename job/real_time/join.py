@@ -25,8 +25,10 @@ from job.plan.plan import JoinPlan, SidePlan, position_column, window_end_column
 from job.real_time.processor_jar import PROCESSOR_JAR, SOURCES, sources_checksum
 
 DEAD_LETTER = "dead_letter"
-"""Column with a dead letter. Of an input: what to emit in place of a row that is late. Of the
-result: all columns of both sides are null where it is not."""
+"""Column of an input: what to emit instead if the row is late. Of the result: a dead letter; all
+columns of both sides are null then."""
+IS_DEAD = "is_dead"
+"""Column of an input: whether the row is not joined, but emits its DEAD_LETTER at once."""
 
 _PACKAGE = "streamjoin"
 _NO_DEAD_LETTER = "struct<none: boolean>"
@@ -65,24 +67,25 @@ def real_time_join(
     *,
     real_time: bool,
     counts: RowCounts,
-    dead_letters: DataFrame | None = None,
 ) -> DataFrame:
-    """The columns of `dataflow.joined`; with `dead_letters`, the column DEAD_LETTER as well.
+    """The columns of `dataflow.joined`; and DEAD_LETTER if both sides have DEAD_LETTER and IS_DEAD.
 
     `real_time`: for a query that is started with the real-time trigger, which drops no late rows by
-    itself. `dead_letters`: rows of one column, DEAD_LETTER, that pass through.
+    itself.
     """
     spark = left.sparkSession
-    letter = _NO_DEAD_LETTER if dead_letters is None else _type_of(dead_letters, DEAD_LETTER)
-    sides = {"left": left.drop(DEAD_LETTER), "right": right.drop(DEAD_LETTER)}
+    has_letters = DEAD_LETTER in left.columns
+    letter = _type_of(left, DEAD_LETTER) if has_letters else _NO_DEAD_LETTER
+    sides = {
+        "left": left.drop(DEAD_LETTER, IS_DEAD),
+        "right": right.drop(DEAD_LETTER, IS_DEAD),
+    }
     types = {side: rows.schema for side, rows in sides.items()}
     keys = _keys(sides, plan)
     rows = [
         _input_rows(rows, side, keys[side], types, letter, plan)
         for side, rows in zip(SIDES, (left, right), strict=True)
     ]
-    if dead_letters is not None:
-        rows.append(_dead_letter_rows(dead_letters, rows[0]))
     union = reduce(DataFrame.union, rows)
     names = [*_key_names(keys["left"]), _SLOT]
     helper = _class(spark, "RealTimeJoin")
@@ -100,7 +103,7 @@ def real_time_join(
         counts.java,
     )
     joined = DataFrame(helper.join(union._jdf, _strings(spark, names), rules), spark)
-    if dead_letters is None:
+    if not has_letters:
         joined = joined.drop(DEAD_LETTER)
     return _unmatched_only(joined, plan) if plan.join_type is JoinType.LEFT_ANTI else joined
 
@@ -121,22 +124,29 @@ def _input_rows(
     """One side's rows as InputRow.java reads them: the key, and behind it what is the same in all
     joins. `late_at` carries the watermark."""
     side_plan = plan.side(side)
-    matchable = _is_matchable(side_plan, plan)
-    if not _pads_unmatched(plan.join_type, side):
-        rows = rows.where(matchable)
-    late_at = window_end_column(side) if plan.window is not None else side_plan.event_time_column
     has_letter = DEAD_LETTER in rows.columns
+    is_dead = IS_DEAD if has_letter else "false"
+    # The expressions of a row that is not joined may fail.
+    matchable = f"CASE WHEN {is_dead} THEN false ELSE {_is_matchable(side_plan, plan)} END"
+    if not _pads_unmatched(plan.join_type, side):
+        rows = rows.where(f"{is_dead} OR {matchable}")
+    late_at = window_end_column(side) if plan.window is not None else side_plan.event_time_column
     values = [F.col(f"`{name}`").alias(name, metadata={}) for name in types[side].names]
     structs = [
         F.struct(*values) if each == side else F.lit(None).cast(types[each]) for each in SIDES
     ]
     names = _key_names(keys)
-    keyed = rows.select("*", *(key.alias(name) for key, name in zip(keys, names, strict=True)))
+    joins = ~F.expr(is_dead)
+    keyed = rows.select(
+        "*", *(F.when(joins, key).alias(name) for key, name in zip(keys, names, strict=True))
+    )
     return keyed.select(
         *(_normalized(keyed, name) for name in names),
         F.lit(0).cast("bigint").alias(_SLOT),
-        F.lit(SIDES.index(side)).alias("side"),
-        F.col(f"`{late_at}`").alias("late_at"),
+        F.when(joins, SIDES.index(side)).otherwise(_OTHER).alias("side"),
+        F.when(joins, F.col(f"`{late_at}`")).alias(
+            "late_at", metadata=rows.schema[late_at].metadata
+        ),
         F.col(f"`{side_plan.event_time_column}`").alias("event_time", metadata={}),
         F.expr(_expires_at(side_plan, plan)).alias("expires_at"),
         F.expr(matchable).alias("matchable"),
@@ -144,17 +154,6 @@ def _input_rows(
         *(struct.alias(each) for struct, each in zip(structs, SIDES, strict=True)),
         F.expr(DEAD_LETTER if has_letter else f"cast(null AS {letter})").alias(DEAD_LETTER),
     )
-
-
-def _dead_letter_rows(rows: DataFrame, like: DataFrame) -> DataFrame:
-    values: dict[str, Column] = {
-        field.name: F.lit(None).cast(field.dataType) for field in like.schema
-    }
-    values[_SLOT] = F.lit(0).cast("bigint")
-    values["side"] = F.lit(_OTHER)
-    values["matchable"] = F.lit(False)
-    values[DEAD_LETTER] = F.col(DEAD_LETTER)
-    return rows.select(*(value.alias(name) for name, value in values.items()))
 
 
 def _is_matchable(side: SidePlan, plan: JoinPlan) -> str:

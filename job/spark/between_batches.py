@@ -28,7 +28,7 @@ def finish(query: StreamingQuery, grace: timedelta) -> None:
     before each batch, and before a planned batch gets its first task. So the state is set first,
     and a batch runs to its end or writes nothing.
     """
-    _begin_no_more(query)
+    begin_no_more(query)
     if not query.awaitTermination(math.ceil(grace.total_seconds())):
         _log.warning("batch_interrupted", after_seconds=grace.total_seconds())
     query.stop()
@@ -42,7 +42,7 @@ class Hold:
 
     def end(self) -> None:
         """No batch is begun any more when the hold is over; `finish` the query then."""
-        _begin_no_more(self._query)
+        begin_no_more(self._query)
 
 
 @contextmanager
@@ -88,7 +88,8 @@ def _is_between_batches(execution: Any) -> bool:
     return bool(planned.equals(ended))
 
 
-def _begin_no_more(query: StreamingQuery) -> None:
+def begin_no_more(query: StreamingQuery) -> None:
+    """Let the running batch be the last one of the query."""
     execution = query._jsq.streamingQuery()
     terminated = (
         execution.getClass()

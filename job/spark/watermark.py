@@ -30,6 +30,11 @@ def raise_watermark(query: StreamingQuery, to_ms: int) -> None:
         lock.unlock()
 
 
+def current_watermark(query: StreamingQuery) -> int:
+    """The watermark of the next batch, milliseconds since 1970; 0 where there is none."""
+    return int(query._jsq.streamingQuery().watermarkTracker().currentWatermark())
+
+
 def _forget_the_next_batch(execution: Any) -> None:
     """Let the batch to come have another watermark than the one it was last thought to have.
 

@@ -39,6 +39,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
         "checkpoint",
         "security",
         "registry",
+        "engine",
         "spec",
         "expressions",
         "can_fail",
@@ -47,6 +48,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "formats": (),
     "plan": (
         "tuning",
+        "real_time",
         "checks",
         "plan",
         "mirrored",
@@ -58,10 +60,11 @@ ROOMS: dict[str, tuple[str, ...]] = {
         "planner",
         "resources",
         "explain_load",
+        "explain_real_time",
         "explain",
         "validation",
     ),
-    "event_time": ("partitions", "watermark", "fair_reading"),
+    "event_time": ("partitions", "watermark", "fair_reading", "interval"),
     "kafka": ("security", "topics", "preflight", "retention", "topic_ids", "broker_watch"),
     "dead_letters": (),
     "semantics": (),
@@ -74,17 +77,20 @@ ROOMS: dict[str, tuple[str, ...]] = {
         "between_batches",
         "watermark",
         "batch_read",
+        "interval_read",
+        "live_rows",
         "kafka_reader",
         "try_eval",
     ),
-    "dataflow": ("written_numbers", "record_sql", "arrow_decoder", "dataflow"),
+    "dataflow": ("written_numbers", "record_sql", "arrow_decoder", "dataflow", "real_time"),
     "checkpoint": (
         *("folder", "checkpoint", "lease", "state_reader", "log_check", "maintenance", "cli"),
     ),
     "delivery": (),
     "query": (
         *("explain_key", "state_rows", "stats", "idleness", "cluster", "runtime", "retries"),
-        *("verbs", "topics", "event_times", "engine", "validator", "lookup_queue"),
+        *("verbs", "topics", "event_times", "real_time", "start", "engine", "validator"),
+        "lookup_queue",
         "control_handler",
     ),
     "process": (),
@@ -93,6 +99,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
 RANK = {name: rank for rank, name in enumerate(ROOMS)}
 WITH_SPARK = {
     "dataflow.dataflow",
+    "dataflow.real_time",
     "dataflow.arrow_decoder",
     "real_time.join",
     "spark",
@@ -102,6 +109,8 @@ WITH_SPARK = {
     "query.runtime",
     "query.engine",
     "query.event_times",
+    "query.real_time",
+    "query.start",
 }
 # The service is in an image without Spark, librdkafka and registry client, and reads no topic.
 OPEN_TO_THE_SERVICE = {
