@@ -14,12 +14,11 @@ from typing import Any
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming import StreamingQuery
 
-from job.dataflow.dataflow import output_records, side_rows
 from job.join_spec.expressions import SIDES
-from job.real_time.join import RowCounts, real_time_join
-from job.spark.try_eval import register_try_eval
+from job.real_time.join import RowCounts
 from tests.semantics import spark_runner
 from tests.semantics.join_cases import Batch, Case, Phase
+from tests.semantics.processor_dataflow import in_processor
 from tests.semantics.spark_session import fast_folder
 
 
@@ -51,12 +50,7 @@ class _Run(spark_runner.Run):
         ]
 
     def _start(self, on_batch: Any) -> StreamingQuery:
-        plan = self._plan
-        if plan.checks.any:
-            register_try_eval(self._spark)
-        left, right = (
-            side_rows(self._topics[side].records(), plan.side(side), plan, None) for side in SIDES
-        )
+        left, right = (self._topics[side].records() for side in SIDES)
         counts = RowCounts(self._spark)
         of_earlier_runs = self._late[-1] if self._late else 0
 
@@ -65,6 +59,6 @@ class _Run(spark_runner.Run):
             late = sum(counts.late_rows(side) for side in SIDES)
             self._late.append(of_earlier_runs + late)
 
-        rows = real_time_join(left, right, plan, real_time=self._interval, counts=counts)
-        writer = output_records(rows, plan).writeStream.foreachBatch(count).outputMode("update")
+        rows = in_processor(left, right, self._plan, interval=self._interval, counts=counts)
+        writer = rows.writeStream.foreachBatch(count).outputMode("update")
         return writer.option("checkpointLocation", str(self._folder / "checkpoint")).start()
