@@ -11,6 +11,7 @@ import subprocess
 import sys
 import tempfile
 import zipfile
+from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -41,7 +42,7 @@ def build(jars: Path, *, folder: Path = SOURCES, spark: Path | None = None) -> P
         return jar
     jar.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="streamjoin-") as classes:
-        _compile(folder, Path(classes), spark or _spark_jars())
+        compile_java(sources(folder), Path(classes), spark or spark_jars())
         part = jar.with_suffix(".part")
         _write(part, Path(classes), checksum)
         part.replace(jar)
@@ -56,7 +57,8 @@ def _built_from(jar: Path) -> str | None:
         return None
 
 
-def _compile(folder: Path, classes: Path, spark: Path) -> None:
+def compile_java(files: Sequence[Path], classes: Path, spark: Path) -> None:
+    """Write the classes into the folder `classes`."""
     (compiler,) = jar_folder("compiler").glob("ecj-*.jar")
     done = subprocess.run(
         [
@@ -64,7 +66,7 @@ def _compile(folder: Path, classes: Path, spark: Path) -> None:
             *("-jar", compiler, f"-{OLDEST_RELEASE}", "-nowarn", "-encoding", "UTF-8"),
             *("-classpath", ":".join(str(jar) for jar in sorted(spark.glob("*.jar")))),
             *("-d", classes),
-            *sources(folder),
+            *files,
         ],
         capture_output=True,
         text=True,
@@ -72,7 +74,7 @@ def _compile(folder: Path, classes: Path, spark: Path) -> None:
         check=False,
     )
     if done.returncode != 0:
-        raise SetupError(f"the processor in {folder} does not compile:\n{done.stdout}{done.stderr}")
+        raise SetupError(f"the processor does not compile:\n{done.stdout}{done.stderr}")
 
 
 def _write(jar: Path, classes: Path, checksum: str) -> None:
@@ -83,7 +85,7 @@ def _write(jar: Path, classes: Path, checksum: str) -> None:
             archive.writestr(zipfile.ZipInfo(name, _NO_TIME), file.read_bytes())
 
 
-def _spark_jars() -> Path:
+def spark_jars() -> Path:
     pyspark = find_spec("pyspark")
     if pyspark is None or pyspark.origin is None:
         raise SetupError("pyspark is not installed: run `make setup`")

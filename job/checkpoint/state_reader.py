@@ -22,6 +22,7 @@ from pyspark.sql.types import DataType
 
 from job.errors import CancelledError, CheckpointError, RequestError
 from job.join_spec.expressions import SIDES, Side
+from job.join_spec.spec import JoinType
 from job.plan.plan import JoinPlan, SidePlan, position_column, window_end_column
 from job.protocol.reports import PartitionCount, SideCount, StateCount
 from job.protocol.results import KeyRows, StateRow
@@ -116,12 +117,36 @@ class StateReader:
 
     def _held(self, side: Side, batch_id: int) -> DataFrame:
         """The columns of the dataflow, `matched` and `partition_id`; one Spark partition."""
+        if self.plan.real_time is not None:
+            return self._held_by_processor(side, batch_id)
         store = _STORES[self.plan.spark_conf[_FORMAT]].format(side=side)
+        state = self._state(batch_id, "storeName", store)
+        return state.select("value.*", "partition_id").coalesce(1)
+
+    def _held_by_processor(self, side: Side, batch_id: int) -> DataFrame:
+        """Of a list in job/real_time/StoredRows.java: the rows that have not expired."""
+        clocks = self._state(batch_id, "stateVarName", "clock")
+        # All rows that had expired at this watermark have been evicted, also those in lists that
+        # have other rows.
+        evicted = clocks.agg(F.max("value.value").alias("evicted"))
+        entries = self._state(batch_id, "stateVarName", side).coalesce(1)
+        rows = (
+            entries.select("key", "list_element.*", "partition_id")
+            .groupBy("partition_id", "key", "position", "event_time", "expires_at")
+            .agg(F.first("row", ignorenulls=True).alias("row"), F.max("matched").alias("matched"))
+            .join(F.broadcast(evicted))
+            .where("expires_at > coalesce(evicted, expires_at - 1)")
+        )
+        if self.plan.join_type is JoinType.LEFT_SEMI:
+            rows = rows.where("NOT matched")  # They have been emitted, and match no other row.
+        return rows.select("row.*", "matched", "partition_id")
+
+    def _state(self, batch_id: int, option: str, name: str) -> DataFrame:
         try:
-            state = (
+            return (
                 self.spark.read.format("statestore")
                 .option("path", self.location)
-                .option("storeName", store)
+                .option(option, name)
                 .option("batchId", batch_id)
                 .load()
             )
@@ -130,7 +155,6 @@ class StateReader:
                 f"the state at {self.location} cannot be read as of batch {batch_id}: "
                 f"{str(error).splitlines()[0]}"
             ) from error
-        return state.select("value.*", "partition_id").coalesce(1)
 
     def _is_key(self, held: DataFrame, side: SidePlan, key: Sequence[str]) -> Column:
         """Whether a row has the key; RequestError where a part is no value of its type."""

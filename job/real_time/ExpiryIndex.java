@@ -26,6 +26,12 @@ final class ExpiryIndex {
   /** Milliseconds. Beyond each watermark: the last one is at the end of year 9999. */
   private static final long NEVER_FIRED = 1L << 52;
 
+  /** Between the timers that Spark fires and the entries. */
+  private static final long FENCE = 1L << 51;
+
+  /** Before each expiry. */
+  static final long START = FENCE + 1 - NEVER_FIRED;
+
   private static final String FAMILY =
       TimerStateUtils.EVENT_TIMERS_STATE_NAME() + TimerStateUtils.TIMESTAMP_TO_KEY_CF();
 
@@ -59,6 +65,14 @@ final class ExpiryIndex {
       this.expiresAt = expiresAt;
       this.key = key;
     }
+  }
+
+  /**
+   * Ends Spark's search for timers that are due, after each row in real time, before the entries:
+   * RocksDB keeps the removed ones for a while, and the search would read them all.
+   */
+  void addFence(InternalRow key) {
+    store.put(entry(FENCE - NEVER_FIRED, key), nothing, FAMILY);
   }
 
   void add(long expiresAt, UnsafeRow key) {

@@ -120,7 +120,8 @@ public final class StreamJoin extends StatefulProcessor<InternalRow, InternalRow
       ImplicitGroupingKeyTracker.setImplicitKey(clockKey());
       // Reading the timers is also what creates their column family, which the index uses.
       if (getHandle().listTimers().isEmpty()) {
-        clock.update(Long.MIN_VALUE / 2);
+        clock.update(ExpiryIndex.START);
+        index.addFence(clockKey());
         getHandle().registerTimer(watermark + 1);
       }
       startEviction(watermark);

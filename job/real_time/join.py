@@ -30,7 +30,7 @@ columns of both sides are null then."""
 IS_DEAD = "is_dead"
 """Column of an input: whether the row is not joined, but emits its DEAD_LETTER at once."""
 
-_HELPER = "streamjoin.RealTimeJoin"
+_PACKAGE = "streamjoin"
 _NO_DEAD_LETTER = "struct<none: boolean>"
 _SLOT = "slot"
 _OTHER = 2
@@ -48,7 +48,7 @@ class RowCounts:
     def __init__(self, spark: SparkSession) -> None:
         """SetupError if the processor was built from other sources."""
         _check_processor(spark)
-        self.java = _class(spark, "streamjoin.RowCounts")(spark.sparkContext._jsc.sc())
+        self.java = _class(spark, "RowCounts")(spark.sparkContext._jsc.sc())
 
     def late_rows(self, side: Side) -> int:
         """In real time. In micro-batches Spark's operator counts them, of both sides together."""
@@ -88,9 +88,9 @@ def real_time_join(
     ]
     union = reduce(DataFrame.union, rows)
     names = [*_key_names(keys["left"]), _SLOT]
-    helper = _class(spark, _HELPER)
+    helper = _class(spark, "RealTimeJoin")
     lower, upper, slot = _window(plan)
-    rules = _class(spark, "streamjoin.JoinRules")(
+    rules = _class(spark, "JoinRules")(
         union.select(*names)._jdf.schema(),
         union._jdf.schema(),
         _JOIN_TYPE.get(plan.join_type, plan.join_type.value),
@@ -187,7 +187,7 @@ def _keys(sides: dict[str, DataFrame], plan: JoinPlan) -> dict[str, list[Column]
     """The parts of each side's key in the type as which Spark compares them."""
     both = _empty(sides["left"].sparkSession, [rows.schema for rows in sides.values()])
     keys: dict[str, list[Column]] = {side: [] for side in SIDES}
-    helper = _class(sides["left"].sparkSession, _HELPER)
+    helper = _class(sides["left"].sparkSession, "RealTimeJoin")
     for parts in zip(plan.left.key, plan.right.key, strict=True):
         equality = both.select(F.expr(" = ".join(f"({part.sql})" for part in parts)))
         kind = helper.comparedType(equality._jdf)
@@ -219,7 +219,7 @@ def _bound_condition(plan: JoinPlan, types: dict[str, StructType], spark: SparkS
         return None
     both = _empty(spark, [types[side] for side in SIDES])
     selected = both.select(F.expr(plan.pair_condition).alias("matches"))
-    return _class(spark, _HELPER).bound(selected._jdf)
+    return _class(spark, "RealTimeJoin").bound(selected._jdf)
 
 
 def _empty(spark: SparkSession, schemas: Sequence[StructType]) -> DataFrame:
@@ -229,7 +229,7 @@ def _empty(spark: SparkSession, schemas: Sequence[StructType]) -> DataFrame:
 
 
 def _normalized(rows: DataFrame, name: str) -> Column:
-    helper = _class(rows.sparkSession, _HELPER)
+    helper = _class(rows.sparkSession, "RealTimeJoin")
     return Column(helper.normalized(rows._jdf, name))
 
 
@@ -247,7 +247,7 @@ def _strings(spark: SparkSession, values: Sequence[str]) -> Any:
 
 def _check_processor(spark: SparkSession) -> None:
     try:
-        built_from = _class(spark, _HELPER).sourcesChecksum()
+        built_from = _class(spark, "RealTimeJoin").sourcesChecksum()
     except TypeError as error:  # Py4J takes the name of a missing class for a package.
         raise SetupError(
             f"the processor of the real-time engine, {PROCESSOR_JAR}, is not on the class path: "
@@ -262,4 +262,4 @@ def _check_processor(spark: SparkSession) -> None:
 
 def _class(spark: SparkSession, name: str) -> Any:
     """By its whole name: Py4J looks for each part of a dotted name in all jars."""
-    return getattr(spark._jvm, name)
+    return getattr(spark._jvm, f"{_PACKAGE}.{name}")

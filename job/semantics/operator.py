@@ -20,6 +20,7 @@ One object here is all partitions of the operator together: a row's partition fo
 import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
+from typing import Literal, TypeAlias
 
 from job.join_spec.spec import JoinType
 from job.semantics.event_time import BatchWatermarks
@@ -41,6 +42,10 @@ from job.semantics.watermark_predicates import (
 )
 
 OPERATOR = "StreamingSymmetricHashJoinExec"
+
+Processor: TypeAlias = Literal["batch", "interval"]
+"""The processor of the real-time engine, job/real_time/StreamJoin.java, in a micro-batch or in an
+interval of real time. In an interval rows are late by its own watermark."""
 
 SUPPORTED_JOIN_TYPES = frozenset({
     JoinType.INNER, JoinType.LEFT_OUTER, JoinType.RIGHT_OUTER, JoinType.FULL_OUTER,
@@ -73,8 +78,8 @@ class JoinOperatorPlan:
     key_time: Callable[[Key], int | None] = field(default=lambda _: None)
     """Event time of a key that carries the watermark, in microseconds (a window's end)."""
     state_format_version: StateFormatVersion = 4
-    real_time: bool = False
-    """The processor of the real-time engine, job/real_time/StreamJoin.java, in micro-batches."""
+    processor: Processor | None = None
+    """None: Spark's operator."""
 
     def __post_init__(self) -> None:
         if self.join_type not in SUPPORTED_JOIN_TYPES:
@@ -138,7 +143,9 @@ class StreamingSymmetricHashJoin:
         )
         left, right = (self._joiner(side, predicates) for side in SIDES)
         started = time.perf_counter_ns()
-        rows = self._matched_rows(left, left_rows, right, right_rows, watermarks.late)
+        is_interval = self.plan.processor == "interval"
+        late_ms = watermarks.eviction if is_interval else watermarks.late
+        rows = self._matched_rows(left, left_rows, right, right_rows, late_ms)
         joined_at = time.perf_counter_ns()
         rows += self._unmatched_rows(left, right)
         updated_at = time.perf_counter_ns()
@@ -163,7 +170,7 @@ class StreamingSymmetricHashJoin:
         predicates = state_watermark_predicates(
             self.plan.condition, eviction_ms=watermarks.eviction, late_ms=watermarks.late
         )
-        has_timers = predicates.any_defined or self.plan.real_time
+        has_timers = predicates.any_defined or self.plan.processor is not None
         return has_timers and new_watermark_ms > watermarks.eviction
 
     def abort(self) -> None:
@@ -198,7 +205,7 @@ class StreamingSymmetricHashJoin:
         """
         from_left = left.store_and_join_with_other_side(left_rows, right, late_ms)
         from_right = right.store_and_join_with_other_side(right_rows, left, late_ms)
-        if self.plan.join_type is JoinType.LEFT_SEMI and not self.plan.real_time:
+        if self.plan.join_type is JoinType.LEFT_SEMI and self.plan.processor is None:
             return [*from_right, *from_left]
         return [*from_left, *from_right]
 

@@ -19,6 +19,7 @@ from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis.strategies import integers
 from pyspark.sql import SparkSession
 
+from job.semantics.operator import Processor
 from tests.semantics.case_generator import cases
 from tests.semantics.join_cases import (
     STATE_STORES,
@@ -36,6 +37,7 @@ from tests.semantics.spark_session import start_session
 # out; which rows it finds so is the optimizer's affair, what comes out is not.
 _COUNTED_IN_THE_JOIN = ("late_rows", "state_rows", "updated_rows", "removed_rows")
 
+PROCESSORS: tuple[Processor, ...] = ("batch", "interval")
 _OF_SPARKS_STATE = ("state_rows", "updated_rows", "removed_rows")
 
 WORKERS = 3
@@ -93,20 +95,33 @@ class Statistics:
         )
 
 
-def check(spark: SparkSession, case: Case, *, real_time: bool = False) -> list[Batch]:
+def check(spark: SparkSession, case: Case, *, processor: Processor | None = None) -> list[Batch]:
     """Runs the case on both; DifferenceError with the case where they differ.
 
-    `real_time`: the processor of the real-time engine, in micro-batches, and not Spark's operator.
+    `processor`: the processor of the real-time engine, not Spark's operator, and which part of it.
     """
-    expected, phases = specified(case, real_time=real_time)
-    run = run_in_real_time_engine if real_time else run_on_spark
-    found = list(differences(expected, run(spark, case, phases)))
-    if real_time:
-        found = [text for text in found if not any(n in text for n in _OF_SPARKS_STATE)]
-    elif "filter" in case.spec["output"]:
+    if processor is not None:
+        return _check_processor(spark, case, processor)
+    expected, phases = specified(case)
+    found = list(differences(expected, run_on_spark(spark, case, phases)))
+    if "filter" in case.spec["output"]:
         found = [text for text in found if not any(n in text for n in _COUNTED_IN_THE_JOIN)]
     if found:
         raise DifferenceError("\n".join([*found, "", str(case)]))
+    return expected
+
+
+def _check_processor(spark: SparkSession, case: Case, processor: Processor) -> list[Batch]:
+    case = replace(case, store=STATE_STORES[0])
+    expected, phases = specified(case, processor=processor)
+    actual = run_in_real_time_engine(spark, case, phases, interval=processor == "interval")
+    found = [
+        text
+        for text in differences(expected, actual)
+        if not any(name in text for name in _OF_SPARKS_STATE)
+    ]
+    if found:
+        raise DifferenceError("\n".join([*found, "", f"# processor: {processor}", str(case)]))
     return expected
 
 
@@ -176,10 +191,9 @@ class _Search:
             self._skip_if_over()
             if not found and not _has_records(case):
                 return
-            if self._real_time:
-                case = replace(case, store=STATE_STORES[0])
             try:
-                self._statistics.add(case, check(spark, case, real_time=self._real_time))
+                processor = PROCESSORS[number % len(PROCESSORS)] if self._real_time else None
+                self._statistics.add(case, check(spark, case, processor=processor))
             except Exception as error:
                 found.append(_as_difference(error, case))
                 self._claim(found[-1])
