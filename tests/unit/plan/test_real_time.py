@@ -115,3 +115,9 @@ def test_spark_settings_of_real_time_are_those_of_micro_batches_and_its_own() ->
     assert micro_batch.items() <= real_time.items()
     assert "1s" == real_time["spark.sql.streaming.realTimeMode.minBatchDuration"]
     assert tuning.FROZEN_CONF.items() <= real_time.items()
+
+
+def test_engine_is_refused_as_long_as_it_is_not_supported(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.undo()
+
+    assert {"engine"} == set(problems(**REAL_TIME))
