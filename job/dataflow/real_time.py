@@ -52,15 +52,25 @@ def interval_records(
 
 
 def micro_batch_records(
-    spark: SparkSession, plan: JoinPlan, access: KafkaAccess, sizes: Sizes, counts: RowCounts
+    spark: SparkSession,
+    plan: JoinPlan,
+    access: KafkaAccess,
+    sizes: Sizes,
+    counts: RowCounts,
+    *,
+    repeats_interval: bool,
 ) -> DataFrame:
-    """(topic, key, value, headers), read in micro-batches."""
+    """(topic, key, value, headers), read in micro-batches.
+
+    `repeats_interval`: a row is late by the watermark of its batch, as in an interval. Spark itself
+    compares with the watermark of the batch before.
+    """
     tasks = max(plan.state_partitions, spark.sparkContext.defaultParallelism)
     left, right = (
         dataflow.kafka_records(spark, _reading(plan.side(side), plan, {}), access).coalesce(tasks)
         for side in SIDES
     )
-    return records(left, right, plan, sizes, counts, real_time=False)
+    return records(left, right, plan, sizes, counts, real_time=repeats_interval)
 
 
 def _reading(side: SidePlan, plan: JoinPlan, options: Mapping[str, str | None]) -> SidePlan:

@@ -63,7 +63,14 @@ class Phases:
         times = kind(spark, plan, self._stats, checkpoint, self._resources, self._change_to)
         with closing(times):
             if phase is Phase.CATCH_UP:
-                records = micro_batch_records(spark, plan, access, sizes, counts)
+                records = micro_batch_records(
+                    spark,
+                    plan,
+                    access,
+                    sizes,
+                    counts,
+                    repeats_interval=checkpoint.cut_interval is not None,
+                )
                 running = start_micro_batches(
                     records, plan, access, checkpoint, sizes, self._stats, times.batch_ended
                 )
@@ -142,9 +149,13 @@ class _CatchUp(_PlannedTimes):
         self._has_run = True
         super().batch_ended(query, batch_id)
         after = self._stats.partitions
-        self._forget_repeated(_next_offsets(after))
-        if self._cut is None and _records_behind(after) <= CAUGHT_UP_RECORDS:
+        is_repeated = self._forget_repeated(_next_offsets(after))
+        if self._cut is not None:
+            return
+        if _records_behind(after) <= CAUGHT_UP_RECORDS:
             self._end_run(Phase.REAL_TIME)
+        elif is_repeated:
+            self._end_run(Phase.CATCH_UP)
 
     def _planned(self, starts: Offsets, latest: Offsets) -> None:
         assert self._query is not None
@@ -157,10 +168,13 @@ class _CatchUp(_PlannedTimes):
         if self._cut is None and not self._has_run and starts == latest:
             self._end_run(Phase.REAL_TIME)  # Spark plans no batch: there is nothing to read.
 
-    def _forget_repeated(self, next_offsets: Offsets) -> None:
-        if self._cut is not None and self._cut.is_repeated(next_offsets):
+    def _forget_repeated(self, next_offsets: Offsets) -> bool:
+        """Whether the cut interval is repeated by now, and was not before."""
+        is_repeated = self._cut is not None and self._cut.is_repeated(next_offsets)
+        if is_repeated:
             self._cut = None
             self._checkpoint.record_interval(None)
+        return is_repeated
 
     def _watermark_ms(self, partitions: Partitions) -> int | None:
         """None while a cut interval is repeated: its watermark stays."""

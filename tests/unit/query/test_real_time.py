@@ -163,6 +163,16 @@ def test_watermark_of_a_cut_interval_stays_until_the_interval_is_repeated(
     assert [Phase.REAL_TIME] == world.phases
 
 
+def test_run_that_repeats_an_interval_ends_with_the_repetition(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    world = World(monkeypatch, cut=Interval(7, 5_000, both(20)))
+
+    world.batch(world.made(_CatchUp), both(20), both(20 + CAUGHT_UP_RECORDS), NOW_MS)
+
+    assert ([Phase.CATCH_UP], True) == (world.phases, world.ended)
+
+
 def test_ends_of_a_repetition_that_is_cut_itself_stay(monkeypatch: pytest.MonkeyPatch) -> None:
     world = World(monkeypatch, cut=Interval(7, 5_000, both(20)))
     times = world.made(_CatchUp)
