@@ -19,6 +19,7 @@ from job.checkpoint.checkpoint import Checkpoint
 from job.dataflow.real_time import WRITTEN, interval_records, micro_batch_records
 from job.delivery.real_time_sink import dead_letter_counts, start_intervals, start_micro_batches
 from job.delivery.sink import RunningQuery, topic_sizes
+from job.errors import QueryError
 from job.event_time.interval import Interval
 from job.event_time.partitions import Offsets, Partitions
 from job.join_spec.expressions import SIDES, Side
@@ -106,6 +107,13 @@ class _PlannedTimes(EventTimes):
     def follow(self, running: RunningQuery) -> None:
         self._query = running.query
         super().follow(running)
+        if self._limited is None:
+            running.query.stop()
+            raise QueryError(
+                "Spark's Kafka source accepts no call into Python while it plans (the log has the "
+                "reason), which engine real_time needs to set the watermark",
+                retryable=False,
+            )
 
     def _limit(
         self, side: Side, starts: Mapping[int, int], latest: Mapping[int, int]

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from job.errors import QueryError
 from job.event_time.interval import Interval
 from job.event_time.partitions import BatchRead, Partitions
 from job.join_spec.expressions import SIDES, Side
@@ -46,11 +47,11 @@ class World:
         for module in (event_times, real_time):
             monkeypatch.setattr(module, "raise_watermark", self._raise)
 
-    def made(self, kind: Any) -> Any:
+    def made(self, kind: Any, query: Any = None) -> Any:
         spark: Any = SimpleNamespace(_jvm=None)
         resources: Any = SimpleNamespace(lease_is_lost=False)
         times = kind(spark, plan(), self.stats, self.checkpoint, resources, self.phases.append)
-        running: Any = SimpleNamespace(query=object(), failed=None)
+        running: Any = SimpleNamespace(query=query or object(), failed=None)
         times.follow(running)
         return times
 
@@ -181,3 +182,17 @@ def test_ends_of_a_repetition_that_is_cut_itself_stay(monkeypatch: pytest.Monkey
     world.batch(times, both(20), both(20), NOW_MS)
 
     assert [None] == world.intervals
+
+
+def test_query_does_not_run_without_the_calls_of_spark(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = World(monkeypatch)
+    stopped: list[bool] = []
+
+    def refuse(_: Any) -> None:
+        raise AttributeError("no such field")
+
+    monkeypatch.setattr(event_times, "LimitedReading", lambda *_: SimpleNamespace(begin=refuse))
+    query: Any = SimpleNamespace(stop=lambda: stopped.append(True))
+    with pytest.raises(QueryError, match="accepts no call into Python"):
+        world.made(_Intervals, query)
+    assert [True] == stopped
