@@ -8,7 +8,7 @@ the checked tree.
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from functools import cache, cached_property
+from functools import cache, cached_property, lru_cache
 from itertools import pairwise
 from typing import Literal
 
@@ -67,6 +67,8 @@ _TIME_OR_CHANCE = {
 
 
 Parse = Callable[[str], exp.Expr]
+# Each field of a spec has its own Scope over the same columns.
+_column_type = lru_cache(maxsize=1_000)(type_from)
 
 
 @dataclass(frozen=True)
@@ -174,7 +176,7 @@ class Scope:
     def types(self) -> dict[str, SqlType]:
         """By the columns' names in the dataflow, in lower case."""
         return {
-            column_name(side, column.name).lower(): type_from(column.type)
+            column_name(side, column.name).lower(): _column_type(column.type)
             for side, schema in self.sides.items()
             for column in schema.columns
         }
@@ -292,7 +294,7 @@ def _check_nodes(tree: exp.Expr) -> None:
             continue
         if type(node) is exp.DataType:
             parsed_type(node)
-        if type(node) not in _allowed_nodes():
+        if type(node) not in _SYNTAX and type(node) not in _allowed_calls():
             raise ValueError(f"holds {node.sql(dialect='spark')[:60]}, which a spec may not use")
 
 
@@ -306,9 +308,9 @@ def _with_depth(tree: exp.Expr, depth: int = 0) -> Iterator[tuple[exp.Expr, int]
 
 
 @cache
-def _allowed_nodes() -> frozenset[type[exp.Expr]]:
-    """What the parser makes of the allowed functions, and the syntax around them."""
-    nodes: set[type[exp.Expr]] = set(_SYNTAX)
+def _allowed_calls() -> frozenset[type[exp.Expr]]:
+    """Node types that the parser creates for the allowed functions."""
+    nodes: set[type[exp.Expr]] = set()
     for name in ALLOWED_FUNCTIONS:
         signature = SIGNATURES.get(name)
         least, most = (signature.least, signature.most or 2) if signature else (2, 3)

@@ -174,7 +174,7 @@ def _side_plan(
         side=side,
         topic=written.topic,
         format=written.format,
-        subject=written.subject_asked,
+        subject=written.registry_subject,
         reader=reader,
         schema=schema,
         key=tuple(part for part in key if part is not None),
@@ -274,7 +274,7 @@ def _dead_letter_plan(spec: JoinSpec) -> DeadLetterPlan | None:
     return DeadLetterPlan(
         topic=spec.dead_letter.topic,
         takes_null_keys=spec.on_null_key == "dead_letter",
-        takes_late_rows=spec.on_late_record == "dead_letter",
+        takes_late_rows=spec.on_late_row == "dead_letter",
     )
 
 

@@ -158,7 +158,7 @@ def test_of_many_problems_a_hundred_are_listed() -> None:
         ({"output__columns": {"a\x00": "left.cost"}}, "control characters"),
         ({"output__columns": {"a\nb": "left.cost"}}, "control characters"),
         ({"output__columns": {"\u202egpj": "left.cost"}}, "control characters"),
-        ({"tests": [{"name": "a", "lefft": []}]}, "tests[0].lefft: is no field of the spec"),
+        ({"tests": [{"name": "a", "lefft": []}]}, "tests[0].lefft: unknown field"),
         ({"left__schema": "MAP ( a INT"}, "left.schema: is not Spark DDL"),
         ({"left__schema": "a " + "STRUCT<a: " * 200 + "INT" + ">" * 200}, "left.schema: "),
         ({"left__schema": "a " + "ARRAY<" * 500 + "INT" + ">" * 500}, "left.schema: "),

@@ -12,7 +12,7 @@ from job.plan.capacity import AvailableResources, Load, Model, expected_load, ro
 from job.plan.explain import explained, facts
 from job.plan.explain_load import warnings
 from job.plan.fingerprint import fingerprint
-from job.plan.resources import means_of
+from job.plan.resources import available_resources
 from job.settings import JobSettings
 from tests.unit.specs import plan
 
@@ -185,7 +185,7 @@ def test_means_are_what_spark_was_given_and_the_state_is_split_for() -> None:
     made = plan()  # 2 partitions
 
     def cores(master: str, of_machine: int = 8) -> int:
-        return means_of(JobSettings(spark_master=master), made, cores=of_machine).cores
+        return available_resources(JobSettings(spark_master=master), made, cores=of_machine).cores
 
     assert (1, 1, 2, 2, 1) == (
         cores("local"),
@@ -199,8 +199,8 @@ def test_means_are_what_spark_was_given_and_the_state_is_split_for() -> None:
 
 def test_memory_is_limited_by_heap_and_rocksdb() -> None:
     made = plan()
-    half = means_of(JobSettings(driver_memory="512m"), made, cores=2)
-    cluster = means_of(JobSettings(spark_master="spark://master:7077"), made, cores=2)
+    half = available_resources(JobSettings(driver_memory="512m"), made, cores=2)
+    cluster = available_resources(JobSettings(spark_master="spark://master:7077"), made, cores=2)
 
     small = explained(plan(left__expected_rate=10**5, right__expected_rate=1), half)
 
@@ -213,7 +213,9 @@ def test_memory_is_limited_by_heap_and_rocksdb() -> None:
 
 def test_free_space_elsewhere_is_not_known() -> None:
     assert (
-        means_of(JobSettings(), plan(checkpoint="s3a://bucket/join"), cores=2).disk_free_bytes
+        available_resources(
+            JobSettings(), plan(checkpoint="s3a://bucket/join"), cores=2
+        ).disk_free_bytes
         is None
     )
 
@@ -226,12 +228,12 @@ def test_space_of_a_folder_that_may_not_be_looked_at_is_not_known(
 
     monkeypatch.setattr(Path, "exists", refuse)
 
-    assert means_of(JobSettings(), plan(), cores=2).disk_free_bytes is None
+    assert available_resources(JobSettings(), plan(), cores=2).disk_free_bytes is None
 
 
 def test_a_heap_that_is_no_size_is_refused() -> None:
     with pytest.raises(SetupError, match="STREAMJOIN_DRIVER_MEMORY is 'lots'"):
-        means_of(JobSettings(driver_memory="lots"), plan(), cores=2)
+        available_resources(JobSettings(driver_memory="lots"), plan(), cores=2)
 
 
 def test_programs_get_the_estimate_with_its_spread() -> None:

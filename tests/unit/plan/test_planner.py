@@ -180,7 +180,7 @@ def test_problems_of_all_parts_come_at_once() -> None:
 def test_dead_letter_topic_takes_bad_records_and_what_else_the_spec_sends_there() -> None:
     topic = {"on_bad_record": None, "dead_letter": {"topic": "dead"}}
     alone = plan(**topic)
-    all_of_it = plan(**topic, on_null_key="dead_letter", on_late_record="dead_letter")
+    all_of_it = plan(**topic, on_null_key="dead_letter", on_late_row="dead_letter")
 
     assert DeadLetterPlan("dead", takes_null_keys=False, takes_late_rows=False) == alone.dead_letter
     assert (
