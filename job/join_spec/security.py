@@ -150,7 +150,7 @@ class KafkaSecurity(BaseModel):
             yield from self._required("client_id", "token_endpoint")
             yield from self._one_of("client_secret", "client_secret_file")
         else:
-            yield from self._without_effect(_OAUTH, f"{self.mechanism} does not use it")
+            yield from self._without_effect(_OAUTH, "only OAUTHBEARER uses it")
             yield from self._required("username")
             yield from self._one_of("password", "password_file")
 

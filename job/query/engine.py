@@ -172,7 +172,7 @@ class Engine:
         """From start to end of one run of the query; raises what made it fail."""
         plan = self._plan
         access = kafka_access(plan.bootstrap_servers, plan.security, plan.schema_registry)
-        self._redaction.learn(access.secrets)
+        self._redaction.add(access.secrets)
         topics = self._workers.submit(check_topics, self._plan, access)
         spark = self._resources.session()
         checkpoint = self._resources.checkpoint()

@@ -42,8 +42,8 @@ def test_variable_without_value_or_default_is_named_with_its_field() -> None:
     text = example(output__topic="${OUT}", name="${NAME}")
 
     assert {
-        "name": "the environment has no NAME: set it, or write ${NAME:-default}",
-        "output.topic": "the environment has no OUT: set it, or write ${OUT:-default}",
+        "name": "environment variable NAME is not set: set it, or write ${NAME:-default}",
+        "output.topic": "environment variable OUT is not set: set it, or write ${OUT:-default}",
     } == problems(text)
 
 
