@@ -1,6 +1,6 @@
-"""`make bench`: how fast the join is on this machine, its results verified.
+"""`make bench`: measures how fast the join is on this machine, and verifies its results.
 
-python -m bench --records 20000 --runs 1 --latency-seconds 10        a quick look
+python -m bench --records 20000 --runs 1 --latency-seconds 10     a short measurement
 """
 
 import argparse
@@ -39,20 +39,21 @@ _REPOSITORY = Path(__file__).parents[1]
 DATA = _REPOSITORY / "data" / "bench"
 KAFKA = DATA / "kafka"
 _RESULTS = _REPOSITORY / "bench" / "results" / "results.jsonl"
-# A heap that never grows: a broker busy with itself would be measured as part of the program.
+# A heap that never grows: garbage collection of the broker would be measured as part of the
+# program.
 BROKER_JVM_OPTIONS = ("-Xms1g", "-Xmx1g", "-XX:+UseSerialGC")
 
 Run = TypeVar("Run", Throughput, Latency)
 
 
 class Bench:
-    """One `make bench`."""
+    """Options of one `make bench`."""
 
     def __init__(self, arguments: argparse.Namespace, kafka: EmbeddedKafka) -> None:
         self._arguments = arguments
         self._kafka = kafka
         self._workload = WORKLOADS[arguments.workload]
-        # Named twice, a program is still one.
+        # A program that is named twice is measured once.
         self._programs = [PROGRAMS[name] for name in dict.fromkeys(arguments.programs)]
         self._console = Console()
 
@@ -132,7 +133,8 @@ class Bench:
 
 
 def in_turn(programs: Sequence[Program], runs: int) -> Iterator[tuple[int, Program]]:
-    """The first run of each, then the second of each: what changes on the machine hits them all."""
+    """The first run of each program, then the second of each: a change of the machine's speed
+    affects all of them."""
     return ((number, program) for number in range(1, runs + 1) for program in programs)
 
 
@@ -155,7 +157,7 @@ def main() -> int:
 
 
 def exit_code(folder: Path, run: Callable[[EmbeddedKafka], bool]) -> int:
-    """Of a program that runs on a broker of its own, and says whether all results were right."""
+    """Measure a program on a broker of its own; returns whether all results were right."""
     try:
         with EmbeddedKafka(folder, jvm_options=BROKER_JVM_OPTIONS) as kafka:
             return 0 if run(kafka) else 1

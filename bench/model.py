@@ -1,9 +1,10 @@
-"""The model that `streamjoin plan` estimates by: fitted to what was measured, and checked by it.
+"""The model that `streamjoin plan` estimates by: fitted to the measured runs, and checked against
+them.
 
-python -m bench.model         how far each run is from the model; exit 1 where one is beyond it
+    python -m bench.model     prints the error of each run; exit 1 if one is too large
 
-bench/model.toml notes the runs. Those of `python -m bench` tell rows per CPU-second and memory,
-those of `python -m bench.capacity` bytes of state. job/plan/capacity.py holds the model.
+bench/model.toml records the runs. Those of `python -m bench` give rows per CPU-second and memory,
+those of `python -m bench.capacity` bytes of state. job/plan/capacity.py contains the model.
 """
 
 import sys
@@ -30,7 +31,7 @@ NOTES = Path(__file__).with_name("model.toml")
 
 @dataclass(frozen=True)
 class Constant:
-    """One of the model's, and what each run says of it."""
+    """One figure of the model, and its value in each run."""
 
     name: str
     modelled: float
@@ -44,7 +45,7 @@ class Constant:
 
     @property
     def beyond(self) -> list[str]:
-        """Runs that are further off than the model says they may be."""
+        """Runs that are further off than the model promises."""
         return [run for run, value in self.measured.items() if self._off(value) > self.spread]
 
     @property
@@ -94,7 +95,7 @@ def _each(runs: list[dict[str, Any]], figure: str) -> dict[str, float]:
 
 
 def _width(run: dict[str, Any]) -> int:
-    """Of a row in state; both sides of the benchmark's join have the same."""
+    """Bytes of a row in state; both sides of the benchmark's join have the same."""
     plan = benchmark_plan()
     return row_bytes(plan, plan.left, run["text_bytes"])
 

@@ -1,4 +1,4 @@
-"""The topic that a measured program writes to, watched and read from outside."""
+"""The topic that a measured program writes to, observed from outside."""
 
 import time
 import uuid
@@ -43,13 +43,13 @@ class Output:
         self._admin = AdminClient({"bootstrap.servers": bootstrap_servers, "log_level": 3})
 
     def committed(self) -> int:
-        """How many records a read_committed consumer gets past; commit markers count as well."""
+        """The position of a read_committed consumer at the end; commit markers count as well."""
         deadline = time.monotonic() + _ANSWER_SECONDS
         while True:
             try:
                 return sum(self._ends().values())
             except KafkaException as error:
-                # A broker knows of a new topic a moment before it leads its partitions.
+                # A broker learns of a new topic a moment before it leads its partitions.
                 if time.monotonic() > deadline:
                     raise BrokerError(f"no offsets of {self.topic}: {error}") from error
             time.sleep(_PAUSE_SECONDS)
@@ -81,7 +81,7 @@ class Output:
 
     @contextmanager
     def consumer(self, *, tells_end: bool = False, at_end: bool = False) -> Iterator[Consumer]:
-        """A read_committed consumer at the topic's beginning, or at its end as it is now."""
+        """A read_committed consumer at the topic's beginning, or at its current end."""
         ends = self._ends() if at_end else {}
         consumer = Consumer(
             {
@@ -110,5 +110,6 @@ def new_output(kafka: EmbeddedKafka, partitions: int) -> Iterator[Output]:
     topic = f"output-{uuid.uuid4().hex[:8]}"
     with temporary_topics(kafka, topic, partitions=partitions, append_time=True):
         yield Output(topic, partitions, kafka.bootstrap_servers)
-        # What a program has made for itself goes by the output's name: Kafka Streams' changelogs.
+        # Topics that a program creates for itself have the output's name as a prefix: Kafka
+        # Streams' changelogs.
         delete_topics(kafka, [name for name in topic_names(kafka) if name.startswith(f"{topic}-")])

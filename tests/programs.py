@@ -1,4 +1,4 @@
-"""Programs of the operating system that some tests need and that no Python package brings."""
+"""Programs of the operating system that some tests need and no Python package contains."""
 
 import os
 import shutil
@@ -8,8 +8,8 @@ import pytest
 
 
 def program(*names: str, package: str = "", remedy: str = "") -> Path:
-    """The first of `names` that is there; otherwise the test is skipped, saying what to install:
-    the `package` of Debian, or by what command.
+    """The first of `names` that is installed; otherwise the test is skipped, with the Debian
+    package or the command that installs it.
 
     With EVERY_TEST in the environment, as where .ci/run has installed them, it fails instead.
     """

@@ -34,7 +34,7 @@ _PICTURE = _RESULTS.with_suffix(".svg")
 
 
 class GrowthBench:
-    """One `make bench-growth`."""
+    """Options of one `make bench-growth`."""
 
     def __init__(self, arguments: argparse.Namespace, kafka: EmbeddedKafka) -> None:
         self._arguments = arguments
@@ -91,7 +91,7 @@ class GrowthBench:
 
     def _note(self, measured: Measurement, settings: Mapping[str, object], folder: Path) -> None:
         append_line(_RESULTS, measured, settings)
-        draw(_RESULTS, _PICTURE)  # each time: whoever ends this early has a picture as well
+        draw(_RESULTS, _PICTURE)  # after each run: an interrupted measurement has a picture as well
         if measured.correct:
             shutil.rmtree(folder)
         else:
@@ -102,7 +102,7 @@ class GrowthBench:
 
 
 def shapes(arguments: argparse.Namespace) -> Iterator[Shape]:
-    """What all are compared with comes first."""
+    """The run that all others are compared with comes first."""
     yield from dict.fromkeys(
         [
             Shape(arguments.base_rows, "uniform"),
@@ -117,7 +117,7 @@ def _new_folder() -> Path:
 
 def main() -> int:
     arguments = _arguments()
-    # Gigabytes of records, made anew by each run: what an interrupted one has left is of no use.
+    # Gigabytes of records, produced again by each run: those of an interrupted run are useless.
     shutil.rmtree(_DATA / "kafka", ignore_errors=True)
     return exit_code(_DATA / "kafka", lambda kafka: GrowthBench(arguments, kafka).run())
 

@@ -1,4 +1,4 @@
-"""What is in the images, and what is not."""
+"""The content of the images, and what they must not contain."""
 
 import json
 import re
@@ -9,7 +9,7 @@ import pytest
 from tests.docker.stack import ROOT, Stack
 
 IMAGES = ("job", "service")
-# What only the job needs.
+# Packages that only the job needs.
 HEAVY = {"pyspark", "pyarrow", "confluent-kafka", "sqlglot"}
 
 
@@ -78,11 +78,12 @@ def test_image_says_what_it_is(built: Stack, name: str) -> None:
 
 @pytest.mark.parametrize("name", IMAGES)
 def test_image_holds_no_secret(built: Stack, name: str) -> None:
-    """They come as files when a container starts; what lies about where one builds stays out."""
+    """Secrets arrive as files when a container starts; files of the build folder stay out of the
+    image."""
     names = "tokens *_password *_token .env *.key *.jks *.p12 id_rsa* .netrc .pypirc"
     question = " -o ".join(f"-name '{it}'" for it in names.split())
     places = "/etc/streamjoin /opt/streamjoin /run /var/lib/streamjoin /usr/share/streamjoin"
-    # Those of /run/secrets Compose mounts, here too.
+    # The secrets that Compose mounts in /run/secrets, here too.
     search = f"find {places} -path /run/secrets -prune -o \\( {question} \\) -print"
 
     found = built.in_image(name, "sh", "-c", f"{search} 2>/dev/null || true")

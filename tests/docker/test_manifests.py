@@ -1,4 +1,4 @@
-"""deploy/k8s: what kustomize makes of it is what the API takes, and what the images need."""
+"""deploy/k8s: the output of kustomize is valid for the API, and fits the images."""
 
 import subprocess
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""`streamjoin.testing`, used as its users do: their spec, on containers of their own."""
+"""`streamjoin.testing`, used like its users do: their spec, on containers of their own."""
 
 import os
 import re
@@ -19,7 +19,7 @@ from tests.docker.stack import ROOT
 
 GUIDE = (ROOT / "docs/simulation.md").read_text()
 HOUR = timedelta(hours=1)
-# Each test has a day of its own, later than that of the test before: event time never goes back.
+# Each test has a day of its own, later than that of the previous test: event time never goes back.
 DAYS = count()
 
 

@@ -1,4 +1,4 @@
-"""docker-compose.yml, used as a user does: through Kafka, the API and Prometheus."""
+"""docker-compose.yml, used like its users do: through Kafka, the API and Prometheus."""
 
 import json
 from typing import Any
@@ -23,7 +23,7 @@ def asked(stack: Stack, path: str, **parameters: str) -> Any:
 
 
 def scratch(stack: Stack) -> set[str]:
-    """What Spark keeps for as long as it runs."""
+    """The files that Spark keeps while it runs."""
     return {*stack.inside("job", "ls $SPARK_LOCAL_DIRS").split()} - {"lock"}
 
 
@@ -105,7 +105,7 @@ def test_pause_holds_the_join_and_resume_lets_it_go_on(stack: Stack, load: Load)
         client.put("/v1/query/pause").raise_for_status()
         before = stack.wait_for_state("PAUSED")
         load.send(4)
-        # Its lag is looked at while it rests, too: the records are there, and stay unread.
+        # The lag is measured while the query is paused, too: the records stay unread.
         resting = wait_until(
             lambda: (query := stack.query())["left"]["offsets_behind_latest_total"] and query,
             START_SECONDS,
@@ -161,11 +161,11 @@ def test_job_ends_by_itself_within_its_grace_and_goes_on_when_started(
     stack.up("job")
 
     assert "" == load.wrong_rows(stack)
-    # Killed after the grace it would be 137.
+    # Killed after the grace period it would be 137.
     assert ("exited", 0) == (ended["Status"], ended["ExitCode"])
 
 
-# The last one: its records tell of now, and all rounds after it would be late.
+# The last test: its records have current event times, and all later rounds would be late.
 def test_the_demo_load_is_joined(stack: Stack) -> None:
     before = len(output_rows(stack.kafka))
 

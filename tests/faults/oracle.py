@@ -1,4 +1,5 @@
-"""What has to come out, in plain Python, from what is in Kafka; shares no code with the job.
+"""Computes the expected results from the records in Kafka, in plain Python, without code of the
+job.
 
 The join of these tests: full outer on `k`, right - left between -BEFORE_MS and AFTER_MS.
 """
@@ -47,8 +48,8 @@ Result = tuple[str, str | None, int | None, int | None]
 
 
 @dataclass(frozen=True)
-class Verdict:
-    """Counts, and what is wrong in words: nothing, where all is right."""
+class CheckResult:
+    """Counts, and the problems in words; none if all is right."""
 
     left_rows: int
     right_rows: int
@@ -64,7 +65,7 @@ class Verdict:
 
 
 def rows_of(records: Iterable[Record]) -> tuple[list[Row], int]:
-    """The readable ones, and how many are not."""
+    """The readable rows, and the number of unreadable records."""
     rows, unreadable = [], 0
     for record in records:
         row = _row(record)
@@ -88,13 +89,16 @@ def _row(record: Record) -> Row | None:
 
 
 def watermark_ms(lefts: Sequence[Row], rights: Sequence[Row]) -> int:
-    """Of the slower side."""
+    """The watermark of the slower side."""
     return min(max((row.t for row in rows), default=0) for rows in (lefts, rights)) - DELAY_MS
 
 
 def expected_results(lefts: Sequence[Row], rights: Sequence[Row]) -> Counter[Result]:
-    """Late rows are not joined. Unmatched rows come out once the watermark has passed them by
-    far; one that is near it would be undecided, and is a mistake of the test."""
+    """Late rows are not joined.
+
+    Unmatched rows are expected once the watermark has passed them by far; a row near the watermark
+    would be undecided, and is a mistake of the test.
+    """
     lefts = [row for row in lefts if not row.late]
     rights = [row for row in rights if not row.late]
     by_key: dict[str, list[Row]] = defaultdict(list)
@@ -132,7 +136,9 @@ def results_of(records: Iterable[Record]) -> Counter[Result]:
     return found
 
 
-def judged(left: Sequence[Record], right: Sequence[Record], output: Sequence[Record]) -> Verdict:
+def check_results(
+    left: Sequence[Record], right: Sequence[Record], output: Sequence[Record]
+) -> CheckResult:
     """All committed records of the three topics, each from its beginning."""
     lefts, bad_lefts = rows_of(left)
     rights, bad_rights = rows_of(right)
@@ -147,7 +153,7 @@ def judged(left: Sequence[Record], right: Sequence[Record], output: Sequence[Rec
         *(f"out {count} times: {identity}" for identity, count in list(repeated.items())[:SHOWN]),
     ]
     matched = sum(n for (identity, *_), n in expected.items() if "" not in identity.split("|"))
-    return Verdict(
+    return CheckResult(
         left_rows=len(lefts),
         right_rows=len(rights),
         late_rows=sum(row.late for row in [*lefts, *rights]),
@@ -162,11 +168,11 @@ def judged(left: Sequence[Record], right: Sequence[Record], output: Sequence[Rec
     )
 
 
-def wrong_markers(records: Iterable[Record], state_partitions: int) -> list[str]:
+def marker_problems(records: Iterable[Record], state_partitions: int) -> list[str]:
     """Markers of each query and state partition: a claim (batch -1), then each batch once from 0.
 
-    All state partitions of a query end with the same batch. Other lanes, such as that of the dead
-    letters, are claimed too and have markers only of batches that wrote to them.
+    All state partitions of a query end with the same batch. Other transaction slots, such as that
+    of the dead letters, are claimed too and have markers only of batches that wrote to them.
     """
     lanes: dict[tuple[str, str], list[int]] = defaultdict(list)
     for record in records:
@@ -192,7 +198,7 @@ def wrong_markers(records: Iterable[Record], state_partitions: int) -> list[str]
     return wrong
 
 
-def wrong_offset_log(entries: Mapping[int, str]) -> list[str]:
+def offset_log_problems(entries: Mapping[int, str]) -> list[str]:
     """Watermark and offsets of Spark's offset log never go back: {batch id: the file's text}."""
     wrong: list[str] = []
     before: dict[str, int] = {}

@@ -1,4 +1,4 @@
-"""A short soak: random faults, all judged by the oracle. The long one is `make soak`."""
+"""A short soak: random faults, checked by the oracle. The long one is `make soak`."""
 
 import sys
 from pathlib import Path

@@ -28,7 +28,7 @@ class Cluster:
     """`with Cluster(folder) as cluster:` starts the master; workers are added."""
 
     def __init__(self, folder: Path, environment: Mapping[str, str] | None = None) -> None:
-        """`environment`: what the executors have more of than this process."""
+        """`environment`: additional variables of the executors."""
         self.folder = folder
         self.folder.mkdir(parents=True, exist_ok=True)
         self._more = dict(environment or {})
@@ -51,7 +51,7 @@ class Cluster:
             stop_child(child, grace_seconds=STOP_SECONDS)
 
     def have_workers(self, count: int) -> None:
-        """Start those that are missing, of one core each; returns when the master has them."""
+        """Start the missing workers, of one core each; returns when they are registered."""
         alive = sum(child.poll() is None for child in self._children) - 1  # the master
         started = [self._start_worker() for _ in range(count - alive)]
         for child, log in started:
@@ -64,7 +64,7 @@ class Cluster:
         return [each for each in started if _EXECUTOR in processes.command_line(each)]
 
     def wait_for_executors(self, count: int) -> None:
-        """Until that many take part."""
+        """Wait until this many executors are registered."""
         parts = "Successfully registered with driver"
         wait_until(
             lambda: count == sum(parts in stderr(each) for each in self.executors()),
@@ -86,7 +86,7 @@ class Cluster:
         environment = {
             **os.environ,
             "JAVA_HOME": str(java_home()),
-            "PYSPARK_PYTHON": sys.executable,  # by it spark-class finds Spark
+            "PYSPARK_PYTHON": sys.executable,  # spark-class finds Spark by it
             "JDK_JAVA_OPTIONS": "-XX:TieredStopAtLevel=1",
             "SPARK_LOCAL_DIRS": str(scratch),
             "SPARK_LOCAL_IP": HOST,
@@ -110,8 +110,8 @@ class Cluster:
 
 
 def stderr(executor: psutil.Process) -> str:
-    """What an executor has said; its working folder is its own."""
+    """The log of an executor; it is in the executor's own working folder."""
     try:
         return (Path(executor.cwd()) / "stderr").read_text()
-    except (psutil.NoSuchProcess, FileNotFoundError):  # it has ended, or has not begun
+    except (psutil.NoSuchProcess, FileNotFoundError):  # the executor has ended, or has not started
         return ""

@@ -1,4 +1,4 @@
-"""A backlog with uneven partitions: no row in order is late, and the watermark does not stop."""
+"""A backlog with uneven partitions: no row in order is late, and the watermark advances."""
 
 import json
 from collections.abc import Callable
@@ -81,7 +81,7 @@ def test_uneven_backlog_is_joined_to_the_last_row_though_the_job_is_killed_twice
 
 
 class Sides:
-    """Two topics to which rows are sent one by one, by partition and seconds of event time."""
+    """Two topics that receive rows one by one, by partition and seconds of event time."""
 
     def __init__(self, kafka: EmbeddedKafka, topics: Uneven) -> None:
         self.servers = kafka.bootstrap_servers
@@ -143,7 +143,7 @@ def test_watermark_goes_on_whatever_happens_to_partitions_and_query(
 
     with Job(spec, tmp_path) as job:
         job.wait_for_state("RUNNING")  # with empty topics
-        sides.send(1, 100)  # partition 1 stays silent
+        sides.send(1, 100)  # partition 1 stays idle
         sides.send(2, 130, only="left")
         sides.send(3, 130, only="right")
         wait_for_watermark(120)
@@ -161,7 +161,7 @@ def test_watermark_goes_on_whatever_happens_to_partitions_and_query(
         job.ask("resume")
         wait_for_watermark(160)
 
-        # After a restart the event time of a side that sends nothing is still known.
+        # After a restart the event time of an idle side is still known.
         job.ask("stop")
         job.wait_for_state("STOPPED")
         job.ask("resume")
@@ -178,7 +178,7 @@ def test_watermark_goes_on_whatever_happens_to_partitions_and_query(
         came(*joined, (2, None), (None, 3), (None, 9))
         times = wait_for(job, lambda status: status.event_times, "event times").event_times
         known = {number: (ms - T0) // 1000 for number, ms in times["left"].partitions.items()}
-        # Of the partition that is newer than the query only a sample of the records is observed.
+        # Only a sample of the records of a partition that is newer than the query is observed.
         assert {0: 300, 1: 170} == {number: at for number, at in known.items() if number < 2}
 
         job.ask("stop")

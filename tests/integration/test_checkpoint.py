@@ -1,4 +1,4 @@
-"""The checkpoint under two jobs, after a power cut, backed up and put back."""
+"""The checkpoint under two jobs, after a power failure, backed up and restored."""
 
 import json
 from pathlib import Path
@@ -23,7 +23,7 @@ def run_until_read(pairs: Pairs, folder: Path, count: int) -> Job:
     with Job(pairs.spec(), folder) as job:
         job.wait_for_offsets(left=count, right=count)
         assert 0 == job.terminate()
-    # A batch may have been planned that was not begun any more.
+    # A batch may have been planned that did not start.
     query = folder / "checkpoint" / "query"
     while int(newest(query / "offsets").name) > int(newest(query / "commits").name):
         remove(newest(query / "offsets"))
@@ -35,13 +35,13 @@ def newest(log: Path) -> Path:
 
 
 def remove(path: Path) -> None:
-    """With its checksum, as it had never been written."""
+    """Remove the file and its checksum, as if it had never been written."""
     path.unlink()
     (path.parent / f".{path.name}.crc").unlink(missing_ok=True)
 
 
 def empty(path: Path) -> None:
-    """As a power cut leaves a file that was named before its bytes were on disk."""
+    """Leave an empty file, as after a power failure between its creation and its content."""
     remove(path)
     path.touch()
 

@@ -1,4 +1,4 @@
-"""What the join cannot take arrives in the dead-letter topic, whole and once, and comes back."""
+"""Dead letters: each arrives complete and once, and can be replayed."""
 
 import json
 import random
@@ -61,7 +61,7 @@ class Letters:
     join_type: str = "inner"
 
     def create_topics(self, *, small: int = 1_000_000) -> None:
-        """`small`: how many bytes a record may have where the job writes."""
+        """`small`: the largest record, in bytes, that the topics of the job accept."""
         self._create("left", "right")
         self._create("out", "dead", **{"max.message.bytes": str(small)})
 
@@ -117,7 +117,7 @@ def dead_letters(kafka: EmbeddedKafka, topic: str) -> list[DeadLetter]:
                 message.value(),
                 message.headers() or [],
             )
-            if letter is not None:  # else a note of what was put back
+            if letter is not None:  # otherwise the marker of a replay
                 found.append(letter)
     finally:
         consumer.close()
@@ -169,7 +169,7 @@ def test_record_of_every_reason_arrives_whole_from_each_side(
             letters.produce(side, [row(1), *poison, row(2)])
         total = len(BAD) + 2
         job.wait_for_offsets(left=total, right=total)
-        for side in ("left", "right"):  # far on, then behind
+        for side in ("left", "right"):  # far ahead, then behind
             letters.produce(side, [row(3, 1000)])
         job.wait_for_offsets(left=total + 1, right=total + 1)
         letters.produce("left", [row(4, 1000)])
@@ -273,9 +273,10 @@ def test_late_rows_are_those_that_spark_counts(letters: Letters, join: str, tmp_
 
 
 def generated(chance: random.Random, at: float) -> dict[str, Any]:
-    """Some far behind, some without a key."""
+    """Some rows are far behind, some have no key."""
     n = None if chance.random() < 0.1 else chance.randrange(40)
-    # Late also without a batch between two laps: Spark judges by the watermark of the batch before.
+    # Late also without a batch between two laps: Spark compares with the watermark of the previous
+    # batch.
     return row(n, 100 + at + chance.uniform(-80, 15), chance.choice("abcd"))
 
 
@@ -331,7 +332,7 @@ def test_too_large_a_result_is_no_end_and_not_lost_in_silence(
         ("streamjoin-id", f"{letters.name}.left/0/1|{letters.name}.right/0/1".encode())
     ] == list(result.original_headers)
     assert f"topic {letters.name}.out takes 20000" in result.message
-    # A record that is itself too large for the dead-letter topic comes without its value.
+    # If a record is itself too large for the dead-letter topic, its value is omitted.
     assert ("left", "malformed_json", b"bad", None) == (
         record.side,
         record.reason,
@@ -353,7 +354,8 @@ def test_letters_are_listed_and_put_back_once_and_fail_again_in_sight(
         return done.stdout.splitlines()
 
     with Job(changed(letters.spec(), left__schema=wrong), tmp_path) as job:
-        # Headers by which a producer might hide a letter, break the commands or forbid the replay.
+        # Headers with which a producer might hide a dead letter, break the commands or prevent the
+        # replay.
         hiding = {"trace": "t", "__streamjoin.replayed": b"\xff"}
         mismatch = Sent({**row(1), "extra": "text"}, key="k", headers=hiding)
         spoofed = {
@@ -381,7 +383,7 @@ def test_letters_are_listed_and_put_back_once_and_fail_again_in_sight(
         assert [f"0 in {letters.name}.dead"] == said("list")
 
         job.start()
-        # Two records and the marker of their transaction stand behind the first two.
+        # Two records and the marker of their transaction follow the first two.
         job.wait_for_offsets(left=5, right=1)
         assert 0 == job.terminate()
         assert [f"1 in {letters.name}.dead"] == said("list")[1:]

@@ -1,4 +1,4 @@
-"""The demo as a program: it judges its own run, tells a wrong one, and leaves nothing behind."""
+"""The demo as a program: it checks its own run, detects a wrong one, and removes its files."""
 
 import io
 import signal
@@ -14,10 +14,10 @@ import pytest
 from rich.console import Console
 
 from deploy.local.demo import reported
+from deploy.local.demo_check import check_result
 from deploy.local.demo_load import Click, Delivered, Impression, OutputRow, expected_rows
 from deploy.local.demo_sidecar import Figures, QueryAnswer, SideAnswer
 from deploy.local.demo_topics import ID_HEADER, output_rows
-from deploy.local.demo_verdict import verdict
 from deploy.local.kafka import EmbeddedKafka
 from tests.integration.topics import Sent, produce
 from tests.polling import wait_until
@@ -25,7 +25,7 @@ from tests.processes import has_ended, name, tree
 
 REPOSITORY = Path(__file__).parents[2]
 SHOWN_MS = 1_790_000_000_000
-# 40 s on two idle cores; several times that where others work, too.
+# 40 s on two idle cores; several times that on a busy machine.
 TIMEOUT = 400.0
 ALL_TIMEOUTS = 900
 
@@ -86,14 +86,14 @@ def test_what_differs_on_a_real_topic_is_wrong_and_shown(kafka: EmbeddedKafka) -
     foreign = OutputRow("impressions/0/9|", "9", "{}")
     send(kafka, "demo_output", [matched])
 
-    assert (1, ["missing: " + shown(unmatched)]) == judged(kafka, "demo_output", delivered)
+    assert (1, ["missing: " + shown(unmatched)]) == demo_result(kafka, "demo_output", delivered)
     send(kafka, "demo_output", [unmatched])
-    assert (0, []) == judged(kafka, "demo_output", delivered)
+    assert (0, []) == demo_result(kafka, "demo_output", delivered)
     send(kafka, "demo_output", [matched, foreign])
     assert (
         1,
         ["unexpected: " + shown(foreign), "repeated: " + shown(matched)],
-    ) == judged(kafka, "demo_output", delivered)
+    ) == demo_result(kafka, "demo_output", delivered)
 
 
 @dataclass(frozen=True)
@@ -144,10 +144,12 @@ def send(kafka: EmbeddedKafka, topic: str, rows: list[OutputRow]) -> None:
     produce(kafka.bootstrap_servers, topic, records)
 
 
-def judged(kafka: EmbeddedKafka, topic: str, delivered: list[Delivered]) -> tuple[int, list[str]]:
-    """The exit code, and the differing rows that were printed."""
+def demo_result(
+    kafka: EmbeddedKafka, topic: str, delivered: list[Delivered]
+) -> tuple[int, list[str]]:
+    """The exit code, and the printed rows that differ."""
     found = output_rows(kafka.bootstrap_servers, topic=topic)
-    result = verdict(delivered, found, counted(output_records=len(found)))
+    result = check_result(delivered, found, counted(output_records=len(found)))
     output = io.StringIO()
     code = reported(result, Console(file=output, highlight=False))
     return code, [line for line in output.getvalue().splitlines() if "impressions/" in line]

@@ -1,4 +1,4 @@
-"""The embedded broker is a real one, and neither hides its failures nor outlives its owner."""
+"""The embedded broker is a real one: it reports its failures and does not outlive its owner."""
 
 import os
 import signal
@@ -108,7 +108,7 @@ def test_a_broker_killed_by_others_is_noticed(tmp_path: Path) -> None:
 def test_a_broker_that_cannot_start_shows_the_end_of_its_log(
     kafka: EmbeddedKafka, tmp_path: Path
 ) -> None:
-    # Taken by a broker that would answer: it must not be mistaken for the new one.
+    # The port is taken by a broker that would answer: it must not be mistaken for the new one.
     taken = int(kafka.bootstrap_servers.rpartition(":")[2])
     unlucky = EmbeddedKafka(tmp_path, port=taken)
 

@@ -1,4 +1,4 @@
-"""Event time against the clock: a silent topic does not hold the other's rows back for ever."""
+"""Idle sides: an idle topic does not delay the other topic's rows indefinitely."""
 
 import time
 from collections.abc import Callable
@@ -45,7 +45,7 @@ on_bad_record: drop
 
 
 class Topics:
-    """The topics of one test and what they are joined by."""
+    """Topics and spec of one test."""
 
     def __init__(self, kafka: EmbeddedKafka, name: str, folder: Path, left_more: str = "") -> None:
         self.servers = kafka.bootstrap_servers
@@ -59,7 +59,7 @@ class Topics:
         produce(self.servers, f"{self.name}.{side}", [{"k": k, "t": at_ms}])
 
     def wait_for(self, *results: tuple[int, int | None]) -> None:
-        """Until just these pairs of left key and match have come out."""
+        """Wait until the results are exactly these pairs of left key and match."""
 
         def came() -> bool:
             found = consume_all(self.servers, f"{self.name}.out")
@@ -87,14 +87,14 @@ def test_unmatched_rows_come_out_while_the_other_topic_is_silent_and_none_in_ord
 ) -> None:
     topics = Topics(kafka, "silent_right", tmp_path)
     with Job(topics.spec, tmp_path) as job:
-        # The left side moves on by itself; the right topic has never had a record.
+        # The left side advances by itself; the right topic has never had a record.
         start = now_ms()
         topics.send("left", 1, start)
         topics.send("left", 2, start + 60_000)
         topics.wait_for((1, None))
         assert {"right": True} == job.wait_for_state("RUNNING").idle
 
-        # It wakes: a row of now, behind which its event time may be by idle_after and delay.
+        # A record arrives: a current row, behind which event time may be by idle_after and delay.
         awake = now_ms()
         topics.send("left", 3, start + 61_000)
         topics.send("right", 3, start + 61_500)
@@ -128,12 +128,14 @@ def test_all_unmatched_rows_come_out_when_both_topics_are_silent(
     start = now_ms()
     topics.send("left", 1, start)
     topics.send("left", 2, start)
-    topics.send("left", 3, start + 2 * 86_400_000)  # would have made all that follows late
+    topics.send(
+        "left", 3, start + 2 * 86_400_000
+    )  # without `max_event_time_ahead`, this row would make all later rows late
     topics.send("right", 2, start + 1)
     with Job(topics.spec, tmp_path) as job:
         topics.wait_for((1, None), (2, 2))
 
-        # After silence, and after a restart in silence, rows in order are joined.
+        # After idleness, and after a restart while idle, rows in order are joined.
         now = now_ms()
         topics.send("left", 4, now)
         topics.send("right", 4, now + 1)
@@ -171,7 +173,7 @@ def test_event_time_far_ahead_of_its_record_is_counted_and_makes_no_row_late(
 def test_broker_takes_no_record_whose_timestamp_is_more_than_an_hour_ahead(
     kafka: EmbeddedKafka,
 ) -> None:
-    """Why the record's own timestamp is believed."""
+    """The reason why the record timestamp is trusted."""
     kafka.create_topics(["ahead.of.the.broker"], partitions=1)
     producer = Producer({"bootstrap.servers": kafka.bootstrap_servers, "log_level": 0})
     answers: list[int | None] = []
@@ -218,7 +220,7 @@ def test_topic_with_an_open_transaction_has_not_been_read_to_its_end(
 
         transaction.produce("open_transaction.right", b"{}", partition=1)
         transaction.flush(30)
-        # Nothing can be read yet, and something stands there.
+        # A record is in the topic, but no consumer can read it yet.
         wait_until(lambda: watch.all_read_before("right") is None, 60, "it is not any more")
         assert {0: 0, 1: 0} == watch.report().right.latest
         assert watch.all_read_before("left") is not None

@@ -1,4 +1,4 @@
-"""Each result once, for readers of committed records, whatever is killed and whenever."""
+"""Each result once, for consumers of committed records, whichever process is killed and when."""
 
 import os
 import shutil
@@ -16,7 +16,7 @@ from tests.polling import wait_until
 from tests.processes import signal_all
 
 FAILPOINTS = Path(__file__).with_name("failpoints")
-# Enough for several requests to the broker, so that a batch can be cut between two of them.
+# Enough for several requests to the broker, so that a batch can be interrupted between two of them.
 BLOCK = 3_000
 
 
@@ -30,7 +30,7 @@ def pairs(kafka: EmbeddedKafka, tmp_path: Path, request: pytest.FixtureRequest) 
 
 
 class Failpoint:
-    """What shall happen to the job, once; see failpoints/sitecustomize.py."""
+    """The action that hits the job once; see failpoints/sitecustomize.py."""
 
     def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         self._file = folder / "failpoint"
@@ -66,7 +66,7 @@ def test_results_come_out_once_and_are_counted(pairs: Pairs, tmp_path: Path) -> 
     assert list(range(9)) == pairs.numbers()
 
 
-# How many of the two state partitions the next start finds delivered.
+# How many of the two state partitions the next start finds committed.
 POINTS = {
     "before_rows": {0, 1},
     "between_rows": {0, 1},

@@ -1,4 +1,4 @@
-"""Avro and Protobuf joined for real: broker, registry and job, schemas that change, and one day."""
+"""Avro and Protobuf with broker, registry and job: schemas change, and the registry is away."""
 
 import json
 from collections.abc import Iterator
@@ -114,7 +114,7 @@ def test_avro_joins_protobuf_while_schemas_change_and_the_registry_goes(
         assert [result(1), result(2), result(3)] == shop.results()
         assert len(bad) == len(shop.dead())
 
-        # The newest schema is another one by now, and reads all that the first has read.
+        # The newest schema has changed, and reads all records of the first one.
         assert 0 == job.terminate()
         job.start()
         shop.send("left", shop.left(shop.avro, 4))
@@ -133,7 +133,7 @@ def _schemas_change(shop: Shop) -> None:
 
 
 def _bad_records(shop: Shop) -> list[tuple[str, str]]:
-    """What is sent, by side and reason."""
+    """The bad records that are sent, by side and reason."""
     other = shop.registry.register("other", _OTHER)
     bad = {
         "incompatible_schema": framed(other, written.avro(_OTHER, n="one")),

@@ -1,4 +1,4 @@
-"""A job's life: started, commanded, broken in each of its parts, and started again."""
+"""The life cycle of a job: start, commands, failures of each of its parts, restart."""
 
 import json
 import subprocess
@@ -18,7 +18,7 @@ from tests.polling import wait_until
 from tests.processes import command_line, has_ended, name, signal_all
 from tests.unit.specs import changed
 
-# A batch of this many records a side takes long enough to be caught at work.
+# A batch of this many records a side takes long enough to be interrupted.
 MANY = 30_000
 
 
@@ -33,7 +33,7 @@ def jvms(job: Job) -> list[psutil.Process]:
 
 
 def maps_the_class_archive(jvm: psutil.Process) -> bool:
-    """A JVM that finds it unfit goes on without, and says nothing."""
+    """A JVM ignores an unusable archive without a message."""
     return any(CLASS_ARCHIVE in region.path for region in jvm.memory_maps())
 
 
@@ -46,7 +46,7 @@ def wait_for_results(pairs: Pairs, count: int) -> None:
 
 
 def desired_state(folder: Path) -> str | None:
-    """As it is beside the checkpoint."""
+    """The state in the file next to the checkpoint."""
     path = folder / "checkpoint" / "desired_state.json"
     return str(json.loads(path.read_text())["state"]) if path.exists() else None
 
@@ -136,7 +136,7 @@ def test_paused_query_is_still_paused_after_the_job_was_killed(
         job.ask("pause")
         job.wait_for_state("PAUSED")
         [jvm] = jvms(job)
-        jvm.suspend()  # one that cannot end by itself: it may hang in the libraries it unloads
+        jvm.suspend()  # it cannot end by itself: a JVM may hang in the libraries it unloads
         job.kill()
         wait_until(lambda: not jvm.is_running(), STOP_SECONDS, "the orphaned JVM has ended")
 
@@ -155,7 +155,7 @@ def test_what_is_wanted_outlives_a_crash_in_the_batch_that_is_waited_for(
     with Job(pairs.spec(), tmp_path) as job:
         pairs.produce(range(3))
         read_all(job, 3)
-        # Whose turn comes in each batch, and who now holds it up.
+        # Each batch needs these processes, which now block it.
         signal_all([each for each in job.tree if "pyspark.daemon" in command_line(each)], SIGSTOP)
         pairs.produce(range(3, 6))
         wait_until(lambda: batch_at_work(tmp_path), START_SECONDS, "a batch is at work")
@@ -223,7 +223,8 @@ def test_stop_in_mid_batch_lets_the_batch_end_and_repeats_nothing(
             if start:
                 job.start()
             job.wait_for_state("RUNNING")
-            # Written, but the batch is at work still: the moment at which a cut would be seen.
+            # Results are written, but the batch is still running: an interruption would be visible
+            # now.
             wait_for_results(pairs, start + 1)
             tree = job.tree
             assert 0 == stop()
@@ -250,7 +251,7 @@ def test_pause_in_mid_batch_lets_the_batch_end(pairs: Pairs, tmp_path: Path) -> 
             status = job.status()
             return status.totals.output_records if status else 0
 
-        # Of a batch that has ended the job knows what it wrote; Spark reports it a moment later.
+        # The job knows what an ended batch has written; Spark reports it a moment later.
         wait_until(
             lambda: counted() == pairs.result_count(), START_SECONDS, "the batch has been reported"
         )
@@ -323,7 +324,7 @@ def test_spec_that_the_checkpoint_does_not_accept_is_refused_field_by_field(
             "frozen": "10 seconds",
             "wanted": "11 seconds",
         } == change
-        # What failed says so with its exit code, too.
+        # The exit code reports the failure, too.
         assert 1 == job.terminate()
 
 

@@ -1,4 +1,5 @@
-"""Markers in a real commit topic: the newest committed one, none, or an error, never an older."""
+"""Markers in a real commit topic: a read returns the newest committed one, none, or an error, never
+an older one."""
 
 from collections.abc import Iterator
 
@@ -31,7 +32,7 @@ def new_reader(kafka: EmbeddedKafka, topic: str) -> MarkerReader:
 
 
 class Writer:
-    """One transactional id."""
+    """A producer with one transactional id."""
 
     def __init__(self, kafka: EmbeddedKafka, topic: str, name: str) -> None:
         self._topic = topic
@@ -67,7 +68,7 @@ def test_newest_committed_marker_is_read_and_none_where_there_is_none(
     assert reader.newest(0, KEY, to_the_end=True) is None
     for batch_id in range(3):
         writer.commit(batch_id)
-        # The commit is answered before its control record is written: fencing waits for that.
+        # The broker answers a commit before it writes the control record: fencing waits for that.
         writer.producer.begin_transaction()
         writer.producer.commit_transaction(SECONDS)
         assert Marker(batch_id, "f", "q") == reader.newest(0, KEY, to_the_end=True)

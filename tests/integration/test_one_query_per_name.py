@@ -68,14 +68,14 @@ def test_new_checkpoint_under_an_old_name_is_refused_until_somebody_agrees(
             assert "another query has taken over the name onename" in failure.message
             assert sorted([*[*range(6)] * 2, 6, 7, 8]) == pairs.numbers()
             monkeypatch.delenv("STREAMJOIN_NEW_QUERY")
-            # Its later starts need no consent.
+            # Later starts of the new query need no consent.
             assert 0 == other.terminate()
             other.start()
             pairs.produce([9])
             read_all(other, 10)
             assert 0 == other.terminate()
 
-        # A reset is consent by itself.
+        # A reset implies consent.
         reset(job, {"left": "earliest", "right": "earliest"})
         job.ask("resume")
         read_all(job, 10)
@@ -94,7 +94,7 @@ def test_query_of_an_older_version_goes_on_and_its_old_job_cannot_write(
         read_all(job, 3)
         assert 0 == job.terminate()
 
-        # The markers that a version with a key and a transactional id for each query would leave.
+        # The markers of an older version, which had a key and a transactional id for each query.
         query_id = json.loads((tmp_path / "checkpoint/query/metadata").read_text())["id"]
         newest = newest_markers(pairs)
         old = Producer({"bootstrap.servers": kafka.bootstrap_servers})
@@ -136,7 +136,7 @@ def newest_markers(pairs: Pairs) -> list[Marker]:
 
 
 def transaction_of_the_old_job(pairs: Pairs, query_id: str) -> Producer:
-    """Open, with a result in it."""
+    """An open transaction that contains a result."""
     settings: dict[str, Any] = {
         "bootstrap.servers": pairs.kafka.bootstrap_servers,
         "transactional.id": f"streamjoin-{pairs.name}-{query_id}-0",

@@ -1,4 +1,4 @@
-"""A broker that asks who one is and what one may do: the join runs, or says what is missing."""
+"""A broker with authentication and authorization: the join runs, or reports what is missing."""
 
 import contextlib
 import os
@@ -39,7 +39,7 @@ from tests.integration.token_endpoint import TokenEndpoint, token_endpoint
 from tests.processes import command_line
 from tests.unit.specs import changed
 
-# What Kafka itself says when it refuses: as passwords, they show whether what it says is scrubbed.
+# Kafka's own words in its errors: as passwords, they show whether errors are redacted.
 SAID_OF_LOGINS = "invalid credentials"
 SAID_OF_RIGHTS = "Not authorized"
 
@@ -84,7 +84,7 @@ def command_lines(job: Job) -> list[str]:
 
 
 def contents(folder: Path) -> list[str]:
-    """Of all files below `folder`; those that go meanwhile hold nothing."""
+    """The contents of all files below `folder`; files that disappear meanwhile are skipped."""
     texts = []
     for path in folder.rglob("*"):
         with contextlib.suppress(OSError):
@@ -93,12 +93,12 @@ def contents(folder: Path) -> list[str]:
 
 
 def asked(job: Job) -> list[str]:
-    """What the job says on its socket."""
+    """The answers of the job on its socket."""
     return [str(job.ask(call)) for call in ("status", "plan", "progress", "failures")]
 
 
 def answers(sidecar: httpx.Client, spec: str) -> list[str]:
-    """To every call that only looks, and of a spec with a mistake beside the password."""
+    """The answers to every GET call, and to a spec with an invalid field next to the password."""
     described = sidecar.get("/openapi.json")
     looks = [path.format(side="left") for path, calls in described.json()["paths"].items()
              if "get" in calls]  # fmt: skip
@@ -207,7 +207,7 @@ def test_what_was_refused_goes_on_with_a_restart_once_it_is_put_in_order(
         pairs.produce(range(3))
         job.wait_for_offsets(left=3, right=3)
 
-        # Taken away while the query runs: now it is Spark that says so, with all its options.
+        # Removed while the query runs: now Spark reports the error, with all its options.
         secured.forbid(user.principal, "Write", f"{pairs.name}.out")
         pairs.produce(range(3, 6))
         status = job.wait_for_state("FAILED")
@@ -218,7 +218,7 @@ def test_what_was_refused_goes_on_with_a_restart_once_it_is_put_in_order(
         restart()
         job.wait_for_offsets(left=6, right=6)
 
-        # The password is changed under the running query, and every connection is cut.
+        # The password changes while the query runs, and every connection is cut.
         secured.set_password("grace", WRONG)
         secured.stop()
         secured.start()
@@ -241,7 +241,7 @@ def test_what_was_refused_goes_on_with_a_restart_once_it_is_put_in_order(
     assert f"TopicAuthorizationException: {MARK} to access topics" in log  # the JVM's own line
 
 
-# --- Refused before the start, in words
+# --- Refused before the start
 
 
 def refusal(pairs: Pairs, user: User, **security: str | None) -> StreamjoinError:
@@ -342,7 +342,7 @@ def test_a_spec_without_security_is_told_that_the_broker_may_want_some(
         check(spec)
 
 
-# --- What the commands print
+# --- Output of the commands
 
 
 @pytest.mark.parametrize("command", [["validate"], ["plan"], ["plan", "--json"]])

@@ -1,4 +1,4 @@
-"""The sidecar beside a real job: what it shows, and what it commands."""
+"""The sidecar of a real job: its answers and its commands."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -43,7 +43,7 @@ RIGHTS = [
     {"k": "k1", "t": T0 + 1000},
     Sent("[]"),
     {"k": "closing", "t": T0 + 100_000},
-    # Far behind the watermark by the time it is read: sent once the batches before have ended.
+    # Far behind the watermark when it is read: sent once the previous batches have ended.
 ]
 LATE = {"k": "k2", "t": T0 + 1000}
 
@@ -127,7 +127,7 @@ def test_the_operators_seven_measures_are_exported(sidecar: httpx.Client) -> Non
     ):  # fmt: skip
         assert found[f"streamjoin_{measure}"] >= 0
     assert 2 == found["streamjoin_state_rows"]  # the closing rows
-    # Row with the null key apart, which is not stored.
+    # without the row with the null key, which is not stored
     assert 8 == found["streamjoin_state_rows_updated_total"]
 
 
@@ -159,7 +159,7 @@ def test_commands_reach_the_query(sidecar: httpx.Client, job: Job) -> None:
 def test_a_tour_of_what_is_asked_at_three_in_the_morning(
     sidecar: httpx.Client, job: Job, kafka: EmbeddedKafka
 ) -> None:
-    """Explain a waiting key, look at offsets, stop, alter them, resume, and begin all anew."""
+    """Explain a waiting key, read offsets, stop, change offsets, resume, and reset."""
     job.wait_for_state("RUNNING")
     waiting = {"k": "waits", "t": T0 + 101_000, "a": 1}
     produce(kafka.bootstrap_servers, "observed.left", [waiting])
@@ -253,7 +253,7 @@ def looked_up(sidecar: httpx.Client, url: str) -> dict[str, Any]:
 
 
 def all_read(sidecar: httpx.Client) -> dict[str, Any] | None:
-    """The offsets, once the brokers have been looked at since all was read."""
+    """The offsets, once the brokers have been polled after all records were read."""
     offsets: dict[str, Any] = sidecar.get("/v1/query/offsets").json()
     partitions = [*offsets["left"]["partitions"].values(), *offsets["right"]["partitions"].values()]
     latest = sum(told["latest"] or 0 for told in partitions)
@@ -275,7 +275,7 @@ def wait_for_reset(sidecar: httpx.Client, left: Any) -> None:
 
 
 def read_since(sidecar: httpx.Client, before: str) -> int:
-    """Records read by the run at work, once that is another than `before`."""
+    """Records read by the current run, once it is another run than `before`."""
     run_id = query(sidecar)["run_id"]
     batches = sidecar.get("/v1/query/progress?last=100").json()["batches"]
     own = (batch for batch in batches if batch["run_id"] == run_id)

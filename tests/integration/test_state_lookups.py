@@ -1,4 +1,4 @@
-"""What a job answers beside its status, and how it is begun anew: a real job, a real broker."""
+"""State lookups, offsets and resets of a real job on a real broker."""
 
 from pathlib import Path
 from typing import Any
@@ -24,7 +24,7 @@ def pairs(kafka: EmbeddedKafka, tmp_path: Path, request: pytest.FixtureRequest) 
 
 
 def look_up(job: Job, side: str, *key: str) -> dict[str, Any]:
-    """Right after another lookup, too: each waits for its turn, none is refused as busy."""
+    """Also right after another lookup: each waits for its turn, none is refused as busy."""
     return job.ask("state", state={"side": side, "key": key, "limit": 10})
 
 
@@ -89,7 +89,7 @@ def committed(pairs: Pairs) -> int:
         found = consumer.committed(places, READ_SECONDS)
     finally:
         consumer.close()
-    return sum(max(0, place.offset) for place in found)  # below 0: there is none
+    return sum(max(0, place.offset) for place in found)  # below 0: none is committed
 
 
 def test_topic_joined_with_itself_gives_each_pair_once_and_its_lag_is_visible(

@@ -1,4 +1,4 @@
-"""A topic that was deleted, created again and refilled: noticed whenever it happens."""
+"""A topic that was deleted, created again and refilled is detected at any time."""
 
 from pathlib import Path
 
@@ -30,7 +30,7 @@ def test_recreated_input_is_refused_on_resume_while_running_and_at_a_start(
         job.ask("pause")
         job.wait_for_state("PAUSED")
         recreate(pairs, "left")
-        pairs.produce(range(10, 60))  # past the offsets that were read
+        pairs.produce(range(10, 60))  # beyond the offsets that were read
         job.ask("resume")
         assert_refused(pairs, job.wait_for_failure(1), "left")
         assert list(range(10)) == pairs.numbers()

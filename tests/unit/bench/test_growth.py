@@ -1,4 +1,4 @@
-"""The load that keeps a state at its size, and what is made of the batches."""
+"""The load that keeps a state at its size, and the figures of its batches."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -22,7 +22,7 @@ STATE_ROWS = 2 * BATCH_ROWS
 
 
 def held_after_batches(shape: Shape, made: Events) -> Iterator[int]:
-    """Rows in state after each batch, as the join keeps them; AssertionError where one is late."""
+    """Rows in state after each batch, as the join stores them; AssertionError if a row is late."""
     workload, side_rows = shape.workload, BATCH_ROWS // 2
     held, watermark, newest = np.empty(0, dtype=np.int64), 0, 0
     for start in range(0, len(made.left), side_rows):
@@ -60,7 +60,7 @@ def test_the_expected_rows_are_those_of_the_events_that_arrive(keys: Keys) -> No
 
 
 def ended(*seconds: float) -> list[BatchProgress]:
-    """Batches of 9 input rows, and when each ended."""
+    """Batches of 9 input rows, and the time at which each ended."""
     batch = batch_progress(recorded())
     return [
         batch.model_copy(
@@ -75,7 +75,7 @@ def ended(*seconds: float) -> list[BatchProgress]:
 
 
 def samples(batches: list[BatchProgress]) -> list[Sample]:
-    """One a second from the first batch's end: half a core, and a byte more each second."""
+    """One sample a second from the first batch's end: half a core, and a byte more each second."""
     start = batches[0].ended_at.timestamp()
     return [Sample(start + n, 0.5 * n, 0, 0, 0, tree_memory_bytes=n) for n in range(120)]
 

@@ -1,4 +1,4 @@
-"""The benchmark's load: what has to come out is known from the events alone."""
+"""The load of the benchmark: the expected results follow from the events alone."""
 
 import json
 from itertools import pairwise
@@ -40,7 +40,7 @@ def times(impressions: list[Impression], clicks: list[Click]) -> list[tuple[int,
     return [(row.ad_id, row.shown_at, row.clicked_at) for row in joined(impressions, clicks, INNER)]
 
 
-# What has to come out
+# Expected results
 
 
 def test_both_ends_of_the_match_window_belong_to_it() -> None:

@@ -1,4 +1,4 @@
-"""The model that `plan` estimates by, against the runs it was fitted to."""
+"""The model that `plan` estimates by, compared with the runs it was fitted to."""
 
 import pytest
 

@@ -10,7 +10,7 @@ from job.errors import SetupError
 
 pytestmark = pytest.mark.processes
 
-# Notes that it was called, and makes the folder after -d.
+# Records that it was called, and creates the folder after -d.
 JAVAC = """#!/bin/sh
 echo called >>"$(dirname "$0")/calls"
 while [ "$1" != -d ]; do shift; done

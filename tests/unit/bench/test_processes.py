@@ -1,4 +1,4 @@
-"""What a process tree costs: nothing that ran in it is forgotten."""
+"""The cost of a process tree includes all processes that ran in it."""
 
 import os
 import subprocess
@@ -21,7 +21,7 @@ HOLD = "held = bytearray(80_000_000); print('up', flush=True); import time; time
 
 @contextmanager
 def shell(script: str) -> Iterator[psutil.Process]:
-    """A shell that says "up" and is killed, with its children, in the end."""
+    """A shell that prints "up" and is killed, with its children, in the end."""
     words = ["sh", "-c", script, sys.executable]
     with subprocess.Popen(words, stdout=subprocess.PIPE, start_new_session=True) as process:
         assert process.stdout

@@ -1,4 +1,4 @@
-"""The programs that can be measured get the workload's own join."""
+"""The measured programs get the workload's own join."""
 
 import re
 from datetime import timedelta
@@ -128,7 +128,7 @@ def topic(statement: str) -> str:
     return str(found)
 
 
-# All of them
+# All programs
 
 
 def test_only_other_systems_may_lose_rows() -> None:

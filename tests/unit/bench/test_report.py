@@ -1,4 +1,4 @@
-"""What a reader must know before quoting a figure is printed with it."""
+"""The reservations about a figure are printed with it."""
 
 import json
 from dataclasses import replace

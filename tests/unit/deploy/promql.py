@@ -1,4 +1,4 @@
-"""What a PromQL expression asks for, held against what the sidecar exposes."""
+"""Compares the metrics in a PromQL expression with those that the sidecar exposes."""
 
 from collections.abc import Iterator
 
@@ -9,10 +9,10 @@ from job.protocol.progress import TRANSACTION_RESULTS, QueryState
 from job.protocol.reasons import REASONS
 from tests.unit.service.test_metrics import TABLE
 
-# What Prometheus itself adds to each series of a scrape.
+# Labels that Prometheus itself adds to each series of a scrape.
 OF_THE_SCRAPE = {"instance", "job"}
 SIDES = {"left", "right"}
-# The values a label can have, where there is a fixed set of them.
+# The values of a label with a fixed set of values.
 VALUES = {
     "state": {state.value for state in QueryState},
     "side": SIDES,
@@ -39,7 +39,7 @@ def counters() -> set[str]:
 
 
 def mistakes(expression: str) -> Iterator[str]:
-    """What the expression asks for and the sidecar does not expose."""
+    """The series and labels of the expression that the sidecar does not expose."""
     known = series()
     for selector, is_range in _selectors(expression):
         name = selector.name or "a selector without a name"
@@ -70,13 +70,13 @@ def _wrong_values(matcher: promql_parser.Matcher) -> Iterator[str]:
 
 
 def _selectors(expression: str) -> list[tuple[promql_parser.VectorSelector, bool]]:
-    """Each with whether it asks for a range."""
+    """Each selector, and whether it is a range selector."""
     found = []
     ranges = []
 
     def visit(node: promql_parser.Expr) -> bool:
         if isinstance(node, promql_parser.MatrixSelector):
-            ranges.append(node)  # its selector is what is visited next
+            ranges.append(node)  # its selector is visited next
         elif isinstance(node, promql_parser.VectorSelector):
             found.append((node, bool(ranges)))
             ranges.clear()

@@ -1,4 +1,4 @@
-"""The alert rules: that they ask for what there is, fire when they should, and say what to do."""
+"""The alert rules: they use existing metrics, fire at the right time, and link to a runbook."""
 
 import re
 import subprocess

@@ -1,4 +1,4 @@
-"""deploy/cluster/docker-compose.yml, laid over docker-compose.yml."""
+"""deploy/cluster/docker-compose.yml, as an override of docker-compose.yml."""
 
 from pathlib import Path
 from typing import Any
@@ -12,7 +12,7 @@ WORKERS = {name: made for name, made in CLUSTER.items() if name.startswith("spar
 
 
 def volumes(service: dict[str, Any]) -> dict[str, str]:
-    """By the folder they are mounted on; those of the repository are left out."""
+    """Volumes by their mount point, without those of the repository."""
     pairs = (volume.split(":")[:2] for volume in service.get("volumes", ()))
     return {folder: name for name, folder in pairs if name[0] not in "./$"}
 

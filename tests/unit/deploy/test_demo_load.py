@@ -1,4 +1,4 @@
-"""What the demo sends keeps its promises, and what it expects follows the documented join."""
+"""The records of the demo are as promised, and the expected results follow the documented join."""
 
 from datetime import timedelta
 from itertools import takewhile
@@ -188,7 +188,7 @@ def load(*, seconds: int, seed: int = 7) -> list[tuple[int, Record]]:
 
 
 def placed(*records: Record) -> list[Delivered]:
-    """Each where its place among the records says."""
+    """Each record at the position of its number."""
     return [Delivered(record, 0, offset) for offset, record in enumerate(records)]
 
 

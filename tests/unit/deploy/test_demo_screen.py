@@ -1,4 +1,4 @@
-"""What the demo shows fits a small terminal, and says what it does not know."""
+"""The screen of the demo fits a small terminal, and shows unknown values as unknown."""
 
 import io
 from datetime import UTC, datetime

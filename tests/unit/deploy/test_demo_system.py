@@ -1,4 +1,4 @@
-"""Runs of the demo do not disturb each other, and clean up after those that have ended."""
+"""Runs of the demo do not disturb each other, and remove the files of ended runs."""
 
 from pathlib import Path
 

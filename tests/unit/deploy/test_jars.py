@@ -1,4 +1,4 @@
-"""The jars: what is pinned is what arrives."""
+"""The jars: only the pinned content is accepted."""
 
 import hashlib
 from collections.abc import Iterator
@@ -18,7 +18,7 @@ STORE = "org/example/store/3.1/store-3.1.jar"
 
 
 class Maven:
-    """A Maven repository on this machine, and what was asked of it."""
+    """A Maven repository on this machine, and the requests it has received."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder

@@ -1,4 +1,4 @@
-"""Which Java is taken, and what is said when there is none. Scripts stand in for Java."""
+"""Which Java is used, and the message if there is none. Scripts stand in for Java."""
 
 from pathlib import Path
 
@@ -13,7 +13,7 @@ pytestmark = pytest.mark.processes
 
 @pytest.fixture(autouse=True)
 def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A machine without any Java; tests put some on it."""
+    """A machine without any Java; tests add some."""
     (tmp_path / "path").mkdir()
     monkeypatch.delenv("JAVA_HOME", raising=False)
     monkeypatch.setenv("PATH", str(tmp_path / "path"))

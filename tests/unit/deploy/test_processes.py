@@ -1,4 +1,4 @@
-"""Child processes: they end when told to, and never outlive their parent."""
+"""Child processes: they end on request, and never outlive their parent."""
 
 import os
 import signal
@@ -77,7 +77,7 @@ def test_a_child_outlives_the_thread_that_started_it(tmp_path: Path) -> None:
     thread.join()
     [child] = children
 
-    # Linux would have killed it as the thread ended; SIGTERM is what ends it here.
+    # Linux would have killed it when the thread ended; SIGTERM ends it here.
     with pytest.raises(subprocess.TimeoutExpired):
         child.wait(0.3)
     assert -signal.SIGTERM == stop_child(child, grace_seconds=TIMEOUT)

@@ -1,4 +1,4 @@
-"""What the documents say exists."""
+"""The files, commands, settings and fields in the documentation exist."""
 
 import json
 import re
@@ -23,7 +23,7 @@ from tests.unit.service.test_metrics import NAMES
 ROOT = Path(__file__).parents[3]
 README = (ROOT / "README.md").read_text()
 PAGES = sorted((ROOT / "docs").rglob("*.md"))
-# The README first: its spec is the whole one.
+# The README first: its spec is complete.
 GUIDE = "\n".join([README, *(page.read_text() for page in PAGES)])
 NAMED = ("README.md", "ARCHITECTURE.md", "CHANGELOG.md", "CONTRIBUTING.md")
 DOCUMENTS = [*(ROOT / name for name in NAMED), *PAGES]
@@ -81,7 +81,7 @@ SPECS = [yaml.safe_load(body) for kind, body in BLOCKS if kind == "yaml"]
 
 @pytest.mark.parametrize("part", SPECS)
 def test_spec_of_the_readme_can_be_planned(part: dict[str, Any]) -> None:
-    """The first one is complete; a part replaces fields of it."""
+    """The first one is complete; a later part replaces fields of it."""
     whole = yaml.safe_dump(part if "name" in part else {**SPECS[0], **part})
     join_plan(spec_from_yaml(whole, {}), state_partitions=1)
 

@@ -8,8 +8,7 @@ import pytest
 
 ROOT = Path(__file__).parents[3]
 
-# A room, or a module that stands alone, may import what is above it here, never what is below.
-# Of the modules of a room, where their order matters, each may import those left of it.
+# A room, or a module without a room, may import what is above it here, never what is below.
 ROOMS: dict[str, tuple[str, ...]] = {
     "errors": (),
     "settings": (),
@@ -121,7 +120,7 @@ def imports(path: Path) -> Iterator[str]:
 
 
 def place(name: str) -> tuple[str, str] | None:
-    """`job.plan.plan.JoinPlan` → (plan, model); None for what is not of the job."""
+    """`job.plan.plan.JoinPlan` → (plan, model); None for other packages."""
     parts = [*name.split("."), ""]
     return (parts[1], parts[2]) if parts[0] == "job" and parts[1] else None
 

@@ -1,4 +1,4 @@
-"""Known secrets are taken out of every text, in each way of writing them."""
+"""Known secrets are removed from every text, in each notation."""
 
 import json
 from urllib.parse import quote
@@ -24,7 +24,7 @@ def test_a_secret_is_gone_however_it_is_written(secret: str, before: str, after:
     scrub = redaction(secret).scrubbed
     jaas = secret.replace("\\", "\\\\").replace('"', '\\"')
     for form in (secret, jaas, json.dumps(secret)[1:-1], repr(secret)[1:-1], quote(secret, "")):
-        if not set(secret) & set("xyz "):  # else it may stand before or after, too
+        if not set(secret) & set("xyz "):  # otherwise it may be before or after it, too
             assert f"{before}{MARK}{after}" == scrub(f"{before}{form}{after}")
 
 

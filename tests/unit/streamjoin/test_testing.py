@@ -1,4 +1,4 @@
-"""What of streamjoin.testing needs no container."""
+"""The parts of streamjoin.testing that need no container."""
 
 from datetime import UTC, datetime, timedelta, timezone
 from pathlib import Path

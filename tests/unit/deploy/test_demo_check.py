@@ -1,10 +1,11 @@
-"""The demo's verdict: right where all is right, and every planted difference is found."""
+"""The comparison of the demo: equal for equal results, and it finds every planted difference."""
 
 from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
 
+from deploy.local.demo_check import CheckResult, check_result, differences
 from deploy.local.demo_load import (
     Click,
     Delivered,
@@ -14,7 +15,6 @@ from deploy.local.demo_load import (
     expected_rows,
 )
 from deploy.local.demo_sidecar import Figures, QueryAnswer, SideAnswer
-from deploy.local.demo_verdict import Verdict, differences, verdict
 
 SHOWN_MS = 1_790_000_000_000
 RECORDS = (
@@ -35,7 +35,7 @@ COUNTED = {
 
 
 def test_what_had_to_come_is_right_in_any_order() -> None:
-    assert verdict(DELIVERED, OUTPUT[::-1], figures()).is_right
+    assert check_result(DELIVERED, OUTPUT[::-1], figures()).is_right
 
 
 @pytest.mark.parametrize(
@@ -53,13 +53,15 @@ def test_a_difference_in_the_output_is_wrong(
 ) -> None:
     output = planted(OUTPUT)
 
-    assert wrong == wrongs(verdict(DELIVERED, output, figures(output_records_total=len(output))))
+    assert wrong == wrongs(
+        check_result(DELIVERED, output, figures(output_records_total=len(output)))
+    )
 
 
 def test_a_row_that_came_twice_is_right_after_a_restart() -> None:
     counted = figures(output_records_total=3, query_restarts_total=1)
 
-    result = verdict(DELIVERED, [*OUTPUT, OUTPUT[0]], counted)
+    result = check_result(DELIVERED, [*OUTPUT, OUTPUT[0]], counted)
 
     assert result.is_right
     assert [OUTPUT[0]] == result.differences.repeated
@@ -68,15 +70,15 @@ def test_a_row_that_came_twice_is_right_after_a_restart() -> None:
 def test_a_batch_that_could_not_tell_what_it_counted_is_right_after_a_restart() -> None:
     counted = figures(output_records_total=1, query_restarts_total=1)
 
-    assert verdict(DELIVERED, OUTPUT, counted).is_right
-    assert "  missing" in wrongs(verdict(DELIVERED, OUTPUT[1:], counted))
+    assert check_result(DELIVERED, OUTPUT, counted).is_right
+    assert "  missing" in wrongs(check_result(DELIVERED, OUTPUT[1:], counted))
 
 
 def test_a_row_that_came_with_another_id_is_no_repetition() -> None:
     again = replace(OUTPUT[0], id="impressions/9/9|")
 
     assert "  unexpected" in wrongs(
-        verdict(DELIVERED, [*OUTPUT, again], figures(query_restarts_total=1))
+        check_result(DELIVERED, [*OUTPUT, again], figures(query_restarts_total=1))
     )
 
 
@@ -93,19 +95,19 @@ def test_a_row_that_came_with_another_id_is_no_repetition() -> None:
 def test_a_count_that_is_off_is_wrong(name: str, wrong: str) -> None:
     off = figures(**{name: COUNTED.get(name, 0) + 1})
 
-    assert {wrong} == wrongs(verdict(DELIVERED, OUTPUT, off))
+    assert {wrong} == wrongs(check_result(DELIVERED, OUTPUT, off))
 
 
 def test_a_bad_record_that_was_not_counted_is_wrong() -> None:
     not_counted = figures(**{"bad_records_total{left,tombstone}": 0})
 
-    assert {"  tombstone"} == wrongs(verdict(DELIVERED, OUTPUT, not_counted))
+    assert {"  tombstone"} == wrongs(check_result(DELIVERED, OUTPUT, not_counted))
 
 
 def test_a_record_that_was_not_read_is_wrong() -> None:
     unread = Delivered(Click(None, SHOWN_MS), 1, 0)
 
-    assert "clicks read" in wrongs(verdict([*DELIVERED, unread], OUTPUT, figures()))
+    assert "clicks read" in wrongs(check_result([*DELIVERED, unread], OUTPUT, figures()))
 
 
 def test_the_first_differing_rows_are_told() -> None:
@@ -119,7 +121,7 @@ def test_the_first_differing_rows_are_told() -> None:
 
 
 def figures(**other: int) -> Figures:
-    """What the job has to have counted of RECORDS, but for what is said otherwise."""
+    """The counts that the job must report for RECORDS, with these changes."""
     counted = {_sample(name): float(count) for name, count in {**COUNTED, **other}.items()}
     query = QueryAnswer(
         state="RUNNING",
@@ -132,13 +134,13 @@ def figures(**other: int) -> Figures:
     return Figures(query, counted)
 
 
-def wrongs(result: Verdict) -> set[str]:
+def wrongs(result: CheckResult) -> set[str]:
     assert not result.is_right
     return {finding.what for finding in result.findings if not finding.is_right}
 
 
 def _sample(name: str) -> tuple[str, frozenset[tuple[str, str]]]:
-    """`name{left,tombstone}` as it is looked up."""
+    """The lookup key of `name{left,tombstone}`."""
     metric, _, labels = name.rstrip("}").partition("{")
     named = zip(("side", "reason"), labels.split(","), strict=False) if labels else ()
     return f"streamjoin_{metric}", frozenset(named)
