@@ -27,8 +27,8 @@ from bench.report import (
     latency_table,
     machine,
     printed,
+    remarks,
     throughput_table,
-    verdicts,
 )
 from bench.running import Program
 from bench.throughput import Throughput
@@ -106,8 +106,8 @@ class Bench:
         return run
 
     def _settings(self, program: Program) -> dict[str, object]:
-        told = vars(self._arguments)
-        settings = {name: told[name] for name in told if name not in {"runs", "programs"}}
+        options = vars(self._arguments)
+        settings = {name: options[name] for name in options if name not in {"runs", "programs"}}
         return {"program": program.name, **settings}
 
     def _report(self, throughputs: Runs[Throughput], latencies: Runs[Latency]) -> None:
@@ -119,17 +119,17 @@ class Bench:
         if self._arguments.latency_seconds:
             self._say(f"{name}, {self._arguments.rate:,} records/s a side")
             self._say(printed(latency_table(latencies)))
-        for line in self._verdicts(throughputs, latencies):
+        for line in self._remarks(throughputs, latencies):
             self._say(line)
 
     def _say(self, line: str) -> None:
         self._console.print(line, soft_wrap=True, highlight=False, markup=False)
 
-    def _verdicts(self, throughputs: Runs[Throughput], latencies: Runs[Latency]) -> Iterator[str]:
+    def _remarks(self, throughputs: Runs[Throughput], latencies: Runs[Latency]) -> Iterator[str]:
         runs = [run for runs in both(throughputs, latencies) for run in runs]
         yield f"{sum(run.correct for run in runs)} of {len(runs)} result sets are as expected."
-        yield from verdicts("throughput", throughputs)
-        yield from verdicts("latency", latencies)
+        yield from remarks("throughput", throughputs)
+        yield from remarks("latency", latencies)
 
 
 def in_turn(programs: Sequence[Program], runs: int) -> Iterator[tuple[int, Program]]:
@@ -180,14 +180,14 @@ def _arguments() -> argparse.Namespace:
         action="append",
         dest="programs",
         choices=PROGRAMS,
-        help="several in turn, when it is given several times (streamjoin)",
+        help="may be repeated: the programs run in turn (streamjoin)",
     )
     parser.add_argument("--rate", type=int, default=1_000, help="records/s a side (1,000)")
     parser.add_argument(
         "--latency-seconds",
         type=float,
         default=60,
-        help="measured at that rate; 0: not at all (60)",
+        help="measured at that rate; 0: none (60)",
     )
     parser.add_argument(
         "--warm-up-seconds",

@@ -162,7 +162,7 @@ def _watched(
     watcher: Watcher, stream: Stream, program: Program, seconds: float, warm_up_seconds: float
 ) -> Latency:
     if not watcher.watch(1, at_most_seconds=_FIRST_OUTPUT_SECONDS):
-        raise StreamjoinError(f"nothing came out within {_FIRST_OUTPUT_SECONDS:.0f} s")
+        raise StreamjoinError(f"no result within {_FIRST_OUTPUT_SECONDS:.0f} s")
     watcher.watch(math.inf, at_most_seconds=warm_up_seconds)
     since = time.time()
     watcher.watch(math.inf, at_most_seconds=seconds)

@@ -115,7 +115,7 @@ def main() -> int:
     print(printed(table))
     beyond = [f"{each.name}: {run}" for each in found for run in each.beyond]
     for line in beyond:
-        print(f"further off than the model says: {line}")
+        print(f"further off than the model promises: {line}")
     return 1 if beyond else 0
 
 

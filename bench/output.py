@@ -67,7 +67,7 @@ class Output:
 
     def records(self) -> Iterator[Record]:
         """All committed records, partition by partition."""
-        with self.consumer(tells_end=True) as consumer:
+        with self.consumer(report_end=True) as consumer:
             ends, deadline = 0, time.monotonic() + _READ_SECONDS
             while ends < len(self._partitions):
                 if time.monotonic() > deadline:
@@ -80,7 +80,7 @@ class Output:
                         ends += 1
 
     @contextmanager
-    def consumer(self, *, tells_end: bool = False, at_end: bool = False) -> Iterator[Consumer]:
+    def consumer(self, *, report_end: bool = False, at_end: bool = False) -> Iterator[Consumer]:
         """A read_committed consumer at the topic's beginning, or at its current end."""
         ends = self._ends() if at_end else {}
         consumer = Consumer(
@@ -88,7 +88,7 @@ class Output:
                 "bootstrap.servers": self._bootstrap_servers,
                 "group.id": "bench",
                 "enable.auto.commit": False,
-                "enable.partition.eof": tells_end,
+                "enable.partition.eof": report_end,
                 "isolation.level": "read_committed",
                 "log_level": 3,
             }

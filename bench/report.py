@@ -116,19 +116,19 @@ def printed(table: Table) -> str:
     return capture.get()
 
 
-def verdicts(name: str, runs: Runs[Run]) -> Iterator[str]:
+def remarks(name: str, runs: Runs[Run]) -> Iterator[str]:
     """Reservations that a reader must know before quoting the figures."""
     for program, each in runs.items():
         for number, run in enumerate(each, start=1):
-            yield from verdict(f"{program}, {name} run {number}", run)
+            yield from remarks_on_run(f"{program}, {name} run {number}", run)
 
 
-def verdict(name: str, run: Measurement) -> Iterator[str]:
+def remarks_on_run(name: str, run: Measurement) -> Iterator[str]:
     if lost := lost_rows(run):
         yield f"{name} lost {lost:,} of {run.expected_outputs:,} rows"
     elif not run.correct:
         yield (
-            f"{name} is WRONG: {run.outputs:,} rows came out where "
+            f"{name} is WRONG: {run.outputs:,} rows were written where "
             f"{run.expected_outputs:,} were expected, or their content differs"
         )
     if is_disturbed(run):

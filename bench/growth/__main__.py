@@ -24,7 +24,7 @@ from bench.growth.run import Growth, Phases
 from bench.latency import Latency
 from bench.load import WORKLOADS
 from bench.programs import PROGRAMS
-from bench.report import Measurement, append_line, latency_table, machine, printed, verdict
+from bench.report import Measurement, append_line, latency_table, machine, printed, remarks_on_run
 from deploy.local.kafka import EmbeddedKafka
 
 _REPOSITORY = Path(__file__).parents[2]
@@ -55,7 +55,7 @@ class GrowthBench:
         runs: dict[str, Measurement] = {named(shape): each for shape, each in growths.items()}
         runs |= {rate: each for rate, [each] in latencies.items()}
         for name, each in runs.items():
-            for line in verdict(name, each):
+            for line in remarks_on_run(name, each):
                 self._say(line)
         self._say(f"{sum(each.correct for each in runs.values())} of {len(runs)} as expected.")
         self._say(f"The picture is {_PICTURE.relative_to(_REPOSITORY)}")
@@ -65,8 +65,8 @@ class GrowthBench:
         return self._arguments.rates if self._arguments.latency_seconds else []
 
     def _growth(self, shape: Shape) -> Growth:
-        told = self._arguments
-        phases = Phases(warm_up=told.warm_up_batches, steady=told.steady_batches)
+        options = self._arguments
+        phases = Phases(warm_up=options.warm_up_batches, steady=options.steady_batches)
         with self._console.status(f"State of {named(shape)}…"):
             folder = _new_folder()
             measured = run.measured(shape, phases, self._kafka, folder)
@@ -153,7 +153,7 @@ def _arguments() -> argparse.Namespace:
         help="records/s a side for the latency, may be repeated (200, 1,000, 5,000, 10,000)",
     )
     parser.add_argument(
-        "--latency-seconds", type=float, default=60, help="at each rate; 0: not at all (60)"
+        "--latency-seconds", type=float, default=60, help="at each rate; 0: none (60)"
     )
     arguments = parser.parse_args()
     arguments.keys = arguments.keys or list(KEYS)

@@ -136,7 +136,7 @@ def steady(points: Sequence[Point], *, rows_before: int) -> Steady:
     """The batches that began after this many rows had been read."""
     taken = [point for point in points if point.rows_before >= rows_before]
     if not taken:
-        raise ValueError(f"no batch began after {rows_before:,} rows: there is nothing steady")
+        raise ValueError(f"no batch began after {rows_before:,} rows: no steady batches to measure")
     rows = sum(point.rows for point in taken)
     return Steady(
         batches=len(taken),

@@ -134,7 +134,7 @@ def _first_since(moment: float, consumer: Consumer, run: Running) -> float:
             run.check()
         elif message.error() is None and message.timestamp()[1] >= moment * 1_000:
             return time.time()
-    raise StreamjoinError(f"nothing came out within {_STALLED_SECONDS:.0f} s of the restart")
+    raise StreamjoinError(f"no result within {_STALLED_SECONDS:.0f} s of the restart")
 
 
 def size_of(folder: Path) -> tuple[int, int]:

@@ -88,7 +88,7 @@ def properties(settings: Mapping[str, object]) -> str:
 
 
 def _how_to_get_javac(javac: Path) -> str:
-    return f"""The benchmark's peers are compiled here, and there is no {javac}.
+    return f"""The benchmark compiles its peers, and {javac} does not exist.
 Get a JDK with
   Debian, Ubuntu:  sudo apt-get install openjdk-17-jdk-headless    (or default-jdk-headless)
   Fedora, RHEL:    sudo dnf install java-21-openjdk-devel

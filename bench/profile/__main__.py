@@ -57,7 +57,7 @@ class Profiling:
             waiting = waiting_backlog(self._workload, records, self._kafka, self._console)
         self._say(machine())
         for name in dict.fromkeys(self._arguments.programs):
-            with self._console.status(f"{name} is at work…"):
+            with self._console.status(f"{name} is running…"):
                 stacks = self._stacks(PROGRAMS[name], waiting)
             self._say(f"\n{name}: stacks in {stacks}")
             self._say(printed(_table(stacks)))
@@ -117,11 +117,11 @@ def _sample(jvm: psutil.Process, seconds: int, file: Path) -> None:
         check=False,
     )
     if answer.returncode:
-        raise StreamjoinError(f"async-profiler did not work:\n{answer.stdout}{answer.stderr}")
+        raise StreamjoinError(f"async-profiler failed:\n{answer.stdout}{answer.stderr}")
 
 
 def _table(stacks: Path) -> Table:
-    table = Table("part", "share", "of which, running themselves", box=MARKDOWN)
+    table = Table("part", "share", "functions on top of the stack", box=MARKDOWN)
     with stacks.open() as lines:
         for part in parts(lines):
             heaviest = ", ".join(f"{frame} {share:.1%}" for frame, share in part.heaviest)

@@ -62,7 +62,8 @@ def _run_a_join(folder: Path, archive: Path) -> None:
         finally:
             stop_child(job, grace_seconds=STOP_SECONDS)
     if not is_whole(archive):
-        raise QueryError(f"the JVM wrote no whole {archive}:\n{last_lines(log)}", retryable=False)
+        reason = f"the JVM wrote an incomplete {archive}"
+        raise QueryError(f"{reason}:\n{last_lines(log)}", retryable=False)
 
 
 def is_whole(archive: Path) -> bool:
@@ -109,7 +110,7 @@ def _wait_for_a_result(bootstrap_servers: str, log: Path) -> None:
         while (message := consumer.poll(0.2)) is None or message.error():
             if time.monotonic() > deadline:
                 reason = f"no result after {FIRST_RESULT_SECONDS:.0f} s"
-                raise QueryError(f"{reason}; the job said:\n{last_lines(log)}", retryable=False)
+                raise QueryError(f"{reason}; log of the job:\n{last_lines(log)}", retryable=False)
     finally:
         consumer.close()
 

@@ -183,10 +183,10 @@ def bad_record(side: Side, reason: str, event_time_ms: int) -> BadRecord:
     """A readable record with one defect."""
     good = Impression(7, event_time_ms) if side == "left" else Click(7, event_time_ms)
     event_time = "shown_at" if side == "left" else "clicked_at"
-    return BadRecord(side, reason, _spoilt(good, event_time, reason))
+    return BadRecord(side, reason, _damaged(good, event_time, reason))
 
 
-def _spoilt(good: Row, event_time: str, reason: str) -> bytes | None:
+def _damaged(good: Row, event_time: str, reason: str) -> bytes | None:
     match reason:
         case "tombstone":
             return None

@@ -122,8 +122,8 @@ def _download(jar: Jar, folder: Path) -> None:
     if (actual := _sha256(content)) != jar.sha256:
         raise SetupError(
             f"{jar.file_name} from {jar.url} is not the pinned one: "
-            f"expected sha256 {jar.sha256}, got {actual}. Nothing was kept; "
-            "if MAVEN_CENTRAL names a mirror, look there first."
+            f"expected sha256 {jar.sha256}, got {actual}. The download was discarded. If "
+            "MAVEN_CENTRAL is set, check that mirror."
         )
     # Downloaded under another name and renamed: an interrupted set-up leaves no incomplete jar.
     part = folder / f".{jar.file_name}.{os.getpid()}"

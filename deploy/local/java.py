@@ -45,8 +45,8 @@ class Java:
 
 
 def _candidates() -> Iterator[Path]:
-    if told := os.environ.get("JAVA_HOME"):
-        yield Path(told) / "bin" / "java"
+    if home := os.environ.get("JAVA_HOME"):
+        yield Path(home) / "bin" / "java"
     if RECORD.exists():
         yield Path(RECORD.read_text().strip()) / "bin" / "java"
     if found := shutil.which("java"):
@@ -78,7 +78,7 @@ def _ask(program: Path) -> Java | None:
 
 def _how_to_get_java(too_old: list[str]) -> str:
     found = f"; {', '.join(too_old)}" if too_old else ""
-    return f"""Spark and Kafka need Java {OLDEST_RELEASE} or newer, and there is none here{found}.
+    return f"""Spark and Kafka need Java {OLDEST_RELEASE} or newer, and none was found{found}.
 Get one with
   Debian, Ubuntu:  sudo apt-get install openjdk-17-jre-headless    (or default-jre-headless)
   Fedora, RHEL:    sudo dnf install java-21-openjdk-headless

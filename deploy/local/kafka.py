@@ -171,7 +171,7 @@ class EmbeddedKafka:
                     continue
                 raise TopicError(f"cannot create topic {name}: {error.args[0].str()}") from error
         # The controller has stored them; the broker learns of them a moment later.
-        self._ask_until(lambda cluster: _has_leaders(cluster, wanted), deadline, what="topics")
+        self._query_until(lambda cluster: _has_leaders(cluster, wanted), deadline, what="topics")
 
     def _running_child(self) -> subprocess.Popen[bytes]:
         if self._child is None or self._child.poll() is not None:
@@ -245,13 +245,13 @@ class EmbeddedKafka:
     def _wait_until_ready(self, deadline: float) -> None:
         # Another broker may hold the port, and would answer while ours is about to fail.
         ours = _cluster_id(self._data)
-        self._ask_until(
+        self._query_until(
             lambda cluster: cluster.cluster_id == ours and len(cluster.brokers) == 1,
             deadline,
             what="broker",
         )
 
-    def _ask_until(
+    def _query_until(
         self, is_so: Callable[[ClusterMetadata], bool], deadline: float, *, what: str
     ) -> None:
         """Query the broker's metadata until the answer is right, the broker ends, or the time is
@@ -266,7 +266,7 @@ class EmbeddedKafka:
             except KafkaException:
                 pass  # not up yet
             time.sleep(PAUSE_SECONDS)
-        raise BrokerError(self._report(f"did not get its {what} ready in time"))
+        raise BrokerError(self._report(f"was not ready in time ({what})"))
 
     def _report(self, trouble: str) -> str:
         end = last_lines(self.log, start=self._log_start)

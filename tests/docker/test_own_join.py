@@ -127,21 +127,21 @@ def test_topics_that_are_made_again_are_empty(broker: Broker) -> None:
     assert [0, 1] * 3 == lengths
 
 
-def test_a_join_beside_another_leaves_nothing_behind(broker: Broker, tmp_path: Path) -> None:
+def test_second_join_deletes_what_it_created(broker: Broker, tmp_path: Path) -> None:
     spec = (ROOT / "join.example.yaml").read_text()
     for name in ("ad_attribution", "impressions", "clicks", "attributed"):
-        spec = re.sub(rf"\b{name}\b", f"{name}_beside", spec)
+        spec = re.sub(rf"\b{name}\b", f"{name}_second", spec)
     (tmp_path / "join.yaml").write_text(spec)
-    with broker.start(tmp_path / "join.yaml") as beside:
+    with broker.start(tmp_path / "join.yaml") as second:
         at = datetime(2026, 1, 1, tzinfo=UTC)
-        beside.left(shown(1, at))
-        beside.right(Record(clicked(1, at), key="1", headers={"a": "b"}))
-        beside.expect({"ad_id": 1, "user": "ada"})
+        second.left(shown(1, at))
+        second.right(Record(clicked(1, at), key="1", headers={"a": "b"}))
+        second.expect({"ad_id": 1, "user": "ada"})
         during = broker.topics.names()
 
-    made = {f"{name}_beside" for name in ("impressions", "clicks", "attributed")}
-    made.add("ad_attribution_beside.commits")
-    assert made == {name for name in during if "_beside" in name}
+    made = {f"{name}_second" for name in ("impressions", "clicks", "attributed")}
+    made.add("ad_attribution_second.commits")
+    assert made == {name for name in during if "_second" in name}
     assert made.isdisjoint(broker.topics.names())
 
 

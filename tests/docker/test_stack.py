@@ -119,7 +119,7 @@ def test_pause_holds_the_join_and_resume_lets_it_go_on(stack: Stack, load: Load)
     assert before["left"]["input_records"] == resting["left"]["input_records"]
 
 
-def test_a_job_that_is_killed_comes_back_and_loses_and_doubles_nothing(
+def test_job_that_is_killed_comes_back_and_loses_and_doubles_nothing(
     stack: Stack, load: Load
 ) -> None:
     restarts = stack.container("job")["RestartCount"]
@@ -141,7 +141,7 @@ def test_a_job_that_is_killed_comes_back_and_loses_and_doubles_nothing(
     assert set() == left_behind & scratch(stack)
 
 
-def test_a_killed_service_leaves_the_query_alone(stack: Stack, load: Load) -> None:
+def test_killed_service_leaves_the_query_alone(stack: Stack, load: Load) -> None:
     run = stack.wait_for_state("RUNNING")["run_id"]
 
     stack.crash("service")
@@ -166,7 +166,7 @@ def test_job_ends_by_itself_within_its_grace_and_goes_on_when_started(
 
 
 # The last test: its records have current event times, and all later rounds would be late.
-def test_the_demo_load_is_joined(stack: Stack) -> None:
+def test_demo_load_is_joined(stack: Stack) -> None:
     before = len(output_rows(stack.kafka))
 
     stack.up("load")

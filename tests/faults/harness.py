@@ -322,7 +322,7 @@ class Harness:
     ) -> dict[int, int]:
         """The next offset to read of each partition."""
         return wait_until(
-            lambda: self._ends(topic, level), READ_SECONDS, f"the ends of {topic} are told"
+            lambda: self._ends(topic, level), READ_SECONDS, f"the ends of {topic} are known"
         )
 
     def _ends(self, topic: str, level: IsolationLevel) -> dict[int, int]:

@@ -48,17 +48,17 @@ def test_records_deleted_before_they_were_read_are_named_and_there_is_a_way_on(
         job.wait_for_state("STOPPED")
         starts = {"left": until, "right": ends_of(status)["right"]}
         job.ask("reset", starts=starts)
-        wait_until(lambda: begun_anew(harness), START_SECONDS, "the checkpoint is put aside")
+        wait_until(lambda: is_reset(harness), START_SECONDS, "the checkpoint is reset")
         job.ask("resume")
         harness.recovered(time.monotonic())
         ids = [record.headers["streamjoin-id"] for record in harness.records(harness.topic("out"))]
         assert len(ids) == len(set(ids)) > before
 
 
-def test_topic_deleted_and_made_anew_under_a_running_query_is_noticed(
+def test_topic_recreated_under_a_running_query_is_detected(
     kafka: EmbeddedKafka, tmp_path: Path
 ) -> None:
-    harness = Harness(kafka, "anew", tmp_path)
+    harness = Harness(kafka, "recreated", tmp_path)
     topic = harness.topic("right")
     with harness.job as job:
         harness.feed(ROWS)
@@ -81,7 +81,7 @@ def test_topic_deleted_and_made_anew_under_a_running_query_is_noticed(
             assert said in failure.message, failure.message
 
 
-def begun_anew(harness: Harness) -> bool:
+def is_reset(harness: Harness) -> bool:
     status = harness.job.status()
     reset = status.last_reset if status else None
     assert reset is None or reset.error is None, reset.error

@@ -49,7 +49,7 @@ def test_killed_around_spark_s_own_logs_it_neither_loses_nor_repeats_a_result(
         harness.check(harness.settle())
 
 
-def test_a_transaction_that_the_broker_has_timed_out_is_written_again(
+def test_transaction_that_the_broker_has_timed_out_is_written_again(
     kafka: EmbeddedKafka, tmp_path: Path
 ) -> None:
     """The driver is stopped during a batch for longer than its transaction may last."""
@@ -103,7 +103,7 @@ def test_each_half_of_the_job_is_missed_by_the_other(kafka: EmbeddedKafka, tmp_p
         wait_until(lambda: has_ended(jvm), START_SECONDS, "the orphaned JVM has ended")
 
 
-def test_stopped_in_mid_batch_it_ends_the_batch_and_then_itself(
+def test_job_stopped_during_a_batch_completes_the_batch(
     kafka: EmbeddedKafka, tmp_path: Path
 ) -> None:
     harness = Harness(kafka, "stopped", tmp_path)
@@ -113,13 +113,13 @@ def test_stopped_in_mid_batch_it_ends_the_batch_and_then_itself(
         job.arm("stop", "before_commit")
         harness.feed(ROWS)
         job.wait_for_failpoint()
-        at_work = last_of(harness, "offsets")
-        assert last_of(harness, "commits") < at_work
+        running = last_of(harness, "offsets")
+        assert last_of(harness, "commits") < running
         job.process.terminate()  # arrives after the thaw
         job.thaw()
         assert 0 == job.process.wait(START_SECONDS)
         # One more may have been planned by then; it has no task.
-        assert at_work <= last_of(harness, "commits")
+        assert running <= last_of(harness, "commits")
 
         job.start()
         status = harness.settle()

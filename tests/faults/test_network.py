@@ -31,7 +31,7 @@ def transactions(harness: Harness) -> dict[str, int]:
     return status.totals.transactions
 
 
-def test_whatever_the_network_and_the_broker_do_each_result_comes_once(
+def test_each_result_is_emitted_once_through_all_network_faults(
     harness: Harness, faulty: tuple[EmbeddedKafka, Proxy]
 ) -> None:
     proxy = faulty[1]

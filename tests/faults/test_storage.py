@@ -32,7 +32,7 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
         subprocess.run(["/bin/umount", "-l", str(folder)], check=True)
 
 
-def test_full_disk_is_told_and_once_there_is_room_the_job_goes_on(
+def test_full_disk_is_reported_and_the_job_continues_once_there_is_room(
     kafka: EmbeddedKafka, small_disk: Path, tmp_path: Path
 ) -> None:
     harness = Harness(kafka, "disk", tmp_path, checkpoint=small_disk / "checkpoint")
@@ -66,9 +66,7 @@ def fill(ballast: Path) -> None:
 
 
 # The damages that Spark reports; job/checkpoint/log_check.py repairs others at a start.
-def test_damaged_checkpoint_is_mended_or_refused_and_never_wrong(
-    kafka: EmbeddedKafka, tmp_path: Path
-) -> None:
+def test_damaged_checkpoint_is_repaired_or_refused(kafka: EmbeddedKafka, tmp_path: Path) -> None:
     often = {"STREAMJOIN_TEST_MAINTENANCE_SECONDS": "1"}
     harness = Harness(kafka, "damage", tmp_path, environment=often)
     with harness.job as job:
@@ -81,8 +79,8 @@ def test_damaged_checkpoint_is_mended_or_refused_and_never_wrong(
         whole = tmp_path / "whole"
         shutil.copytree(harness.checkpoint, whole)
 
-        for damage in (take_changes_away, take_metadata_away, take_state_away):
-            damage(harness)
+        for take_away in (take_changes_away, take_metadata_away, take_state_away):
+            take_away(harness)
             job.start()
             harness.feed(10)
             failure = job.wait_for_state("FAILED").last_failure
@@ -95,7 +93,7 @@ def test_damaged_checkpoint_is_mended_or_refused_and_never_wrong(
             shutil.copytree(whole, harness.checkpoint)
 
         for snapshot in newest_snapshots(harness):
-            spoil(snapshot)
+            damage(snapshot)
         job.start()
         harness.feed(10)
         status = harness.settle()
@@ -120,8 +118,8 @@ def newest_snapshots(harness: Harness) -> list[Path]:
     return [max(folder.glob("*.zip"), key=lambda path: path.stat().st_mtime) for folder in folders]
 
 
-def spoil(path: Path) -> None:
-    path.write_bytes(b"spoilt")
+def damage(path: Path) -> None:
+    path.write_bytes(b"damaged")
     forget_checksum(path)
 
 

@@ -1,4 +1,4 @@
-"""What every integration test stands on: one real broker for the whole run."""
+"""One real broker for all integration tests of a worker."""
 
 import signal
 from collections.abc import Iterator
@@ -8,12 +8,18 @@ import pytest
 from deploy.local.kafka import EmbeddedKafka
 from tests.integration.jobs import BROKER_OPTIONS
 
-# What a shell starts in the background ignores Ctrl-C, and so would the programs under test.
+# A shell starts background programs with SIGINT ignored, which the programs under test would
+# inherit.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session")
 def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedKafka]:
-    """Shared: a test gives its topics names of their own, and neither stops nor kills this one."""
+    """Shared: each test has topics of its own, and no test stops or kills this broker."""
     with EmbeddedKafka(tmp_path_factory.mktemp("kafka"), jvm_options=BROKER_OPTIONS) as broker:
         yield broker
+
+
+@pytest.fixture(scope="module")
+def jvm() -> None:
+    """Not shared yet: each job starts its own."""

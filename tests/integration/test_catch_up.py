@@ -12,6 +12,7 @@ from confluent_kafka.admin import AdminClient, NewPartitions
 from deploy.local.kafka import EmbeddedKafka
 from job.protocol.progress import JobStatus
 from tests.integration.jobs import START_SECONDS, Job
+from tests.integration.jvms import SharedJvm
 from tests.integration.uneven import T0, Uneven
 from tests.polling import wait_until
 
@@ -47,7 +48,7 @@ def wait_for(job: Job, condition: Callable[[JobStatus], Any], what: str) -> JobS
         ("left_anti", "exactly_once"),
     ],
 )
-def test_uneven_backlog_is_joined_to_the_last_row_though_the_job_is_killed_twice(
+def test_uneven_backlog_is_joined_completely_although_the_job_is_killed_twice(
     uneven: Uneven, tmp_path: Path, join_type: str, delivery: str
 ) -> None:
     name, spec = uneven.spec(tmp_path, join_type, delivery)
@@ -121,8 +122,8 @@ def row(n: int, at: float) -> bytes:
     return json.dumps({"n": n, "t": T0 + round(at * 1000)}).encode()
 
 
-def test_watermark_goes_on_whatever_happens_to_partitions_and_query(
-    kafka: EmbeddedKafka, tmp_path: Path
+def test_watermark_advances_through_all_events_of_partitions_and_query(
+    kafka: EmbeddedKafka, tmp_path: Path, jvm: SharedJvm
 ) -> None:
     topics = Uneven(kafka, "eventful", 0)
     sides = Sides(kafka, topics)
@@ -141,7 +142,7 @@ def test_watermark_goes_on_whatever_happens_to_partitions_and_query(
             f"the watermark is at {at} s",
         )
 
-    with Job(spec, tmp_path) as job:
+    with Job(spec, tmp_path, jvm) as job:
         job.wait_for_state("RUNNING")  # with empty topics
         sides.send(1, 100)  # partition 1 stays idle
         sides.send(2, 130, only="left")

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from zlib import crc32
 
 import pytest
 from confluent_kafka import Consumer, TopicPartition
@@ -14,6 +15,7 @@ from confluent_kafka import Consumer, TopicPartition
 from deploy.local.kafka import EmbeddedKafka
 from job.dead_letters.headers import DeadLetter, dead_letter
 from tests.integration.jobs import Job
+from tests.integration.jvms import SharedJvm
 from tests.integration.test_exactly_once import Failpoint
 from tests.integration.topics import READ_SECONDS, Sent, consume_all, produce
 from tests.unit.specs import changed
@@ -125,7 +127,7 @@ def dead_letters(kafka: EmbeddedKafka, topic: str) -> list[DeadLetter]:
 
 @pytest.fixture
 def letters(kafka: EmbeddedKafka, tmp_path: Path, request: pytest.FixtureRequest) -> Letters:
-    return Letters(kafka, f"dead{abs(hash(request.node.name)) % 10**8}", tmp_path)
+    return Letters(kafka, f"dead{crc32(request.node.name.encode())}", tmp_path)
 
 
 def row(n: int | None, at: float = 0, pad: str = "") -> dict[str, Any]:
@@ -155,12 +157,12 @@ MESSAGES = {
 
 
 @pytest.mark.parametrize("delivery", ["exactly_once", "at_least_once"])
-def test_record_of_every_reason_arrives_whole_from_each_side(
-    letters: Letters, delivery: str, tmp_path: Path
+def test_record_of_every_reason_arrives_complete_from_each_side(
+    letters: Letters, delivery: str, tmp_path: Path, jvm: SharedJvm
 ) -> None:
     letters.delivery = delivery
     letters.create_topics()
-    with Job(letters.spec(), tmp_path) as job:
+    with Job(letters.spec(), tmp_path, jvm) as job:
         for side in ("left", "right"):
             poison = [
                 Sent(value, key=f"key of {reason}", headers={"trace": reason})
@@ -202,7 +204,7 @@ def test_record_of_every_reason_arrives_whole_from_each_side(
     assert [1, 2, 3, 4] == letters.results()
 
 
-def test_killed_before_or_after_the_dead_letters_it_neither_loses_nor_repeats_one(
+def test_job_killed_before_or_after_the_dead_letters_neither_loses_nor_repeats_one(
     letters: Letters, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     letters.create_topics()
@@ -253,11 +255,13 @@ JOINS: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize("join", JOINS)
-def test_late_rows_are_those_that_spark_counts(letters: Letters, join: str, tmp_path: Path) -> None:
+def test_late_rows_are_those_that_spark_counts(
+    letters: Letters, join: str, tmp_path: Path, jvm: SharedJvm
+) -> None:
     letters.create_topics()
     chance = random.Random(join)
     written = 0
-    with Job(changed(letters.spec(), **JOINS[join]), tmp_path) as job:
+    with Job(changed(letters.spec(), **JOINS[join]), tmp_path, jvm) as job:
         for lap in range(4):
             for side in ("left", "right"):
                 letters.produce(side, [generated(chance, at=lap * 30) for _ in range(150)])
@@ -280,11 +284,11 @@ def generated(chance: random.Random, at: float) -> dict[str, Any]:
     return row(n, 100 + at + chance.uniform(-80, 15), chance.choice("abcd"))
 
 
-def test_query_that_shall_fail_names_the_first_bad_record_and_goes_on_when_told(
-    letters: Letters, tmp_path: Path
+def test_policy_fail_names_the_first_bad_record_and_policy_drop_continues(
+    letters: Letters, tmp_path: Path, jvm: SharedJvm
 ) -> None:
     letters.create_topics()
-    with Job(letters.spec(on_bad_record="fail"), tmp_path) as job:
+    with Job(letters.spec(on_bad_record="fail"), tmp_path, jvm) as job:
         letters.produce("left", [row(1), Sent('{"n": 2, "t": "soon"}'), Sent("worse"), row(3)])
         failure = job.wait_for_failure(1)
         assert "bad_record" == failure.code
@@ -301,13 +305,13 @@ def test_query_that_shall_fail_names_the_first_bad_record_and_goes_on_when_told(
 
 
 @pytest.mark.parametrize("policy", ["exactly_once", "at_least_once", "drop", "fail"])
-def test_too_large_a_result_is_no_end_and_not_lost_in_silence(
-    letters: Letters, policy: str, tmp_path: Path
+def test_too_large_result_follows_the_policy_and_is_counted(
+    letters: Letters, policy: str, tmp_path: Path, jvm: SharedJvm
 ) -> None:
     letters.delivery = policy if policy == "exactly_once" else "at_least_once"
     letters.create_topics(small=20_000)
     written = letters.spec(on_bad_record=policy) if policy in {"drop", "fail"} else letters.spec()
-    with Job(written, tmp_path) as job:
+    with Job(written, tmp_path, jvm) as job:
         poison = Sent(f'"{"x" * 25_000}"', key="bad")
         letters.produce("left", [row(1), row(2, pad="x" * 12_000), row(3)])
         letters.produce("right", [row(1), row(2, pad="y" * 12_000), row(3)])
@@ -342,8 +346,8 @@ def test_too_large_a_result_is_no_end_and_not_lost_in_silence(
     assert [False, False] == [one.can_be_replayed for one in (result, record)]
 
 
-def test_letters_are_listed_and_put_back_once_and_fail_again_in_sight(
-    letters: Letters, tmp_path: Path
+def test_dead_letters_are_listed_and_replayed_once_and_a_second_failure_is_listed(
+    letters: Letters, tmp_path: Path, jvm: SharedJvm
 ) -> None:
     letters.create_topics()
     wrong = "n BIGINT, t TIMESTAMP, pad STRING, extra BIGINT"
@@ -353,7 +357,7 @@ def test_letters_are_listed_and_put_back_once_and_fail_again_in_sight(
         assert 0 == done.returncode, done.stderr
         return done.stdout.splitlines()
 
-    with Job(changed(letters.spec(), left__schema=wrong), tmp_path) as job:
+    with Job(changed(letters.spec(), left__schema=wrong), tmp_path, jvm) as job:
         # Headers with which a producer might hide a dead letter, break the commands or prevent the
         # replay.
         hiding = {"trace": "t", "__streamjoin.replayed": b"\xff"}

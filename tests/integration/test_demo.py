@@ -31,7 +31,7 @@ ALL_TIMEOUTS = 900
 
 
 @pytest.mark.timeout(ALL_TIMEOUTS)
-def test_a_run_with_an_end_finds_itself_right_and_leaves_no_process(tmp_path: Path) -> None:
+def test_run_with_an_end_finds_itself_right_and_leaves_no_process(tmp_path: Path) -> None:
     with demo(tmp_path / "output", "--seconds", "8") as run:
         run.wait_until_it_says("sending for 8 s")
         children = run.children
@@ -59,7 +59,7 @@ def test_ctrl_c_ends_all_of_it_in_reverse_order(tmp_path: Path) -> None:
 
 
 @pytest.mark.timeout(ALL_TIMEOUTS)
-def test_a_job_that_ends_by_itself_is_told_with_the_end_of_its_log(tmp_path: Path) -> None:
+def test_job_that_ends_by_itself_is_reported_with_the_end_of_its_log(tmp_path: Path) -> None:
     with demo(tmp_path / "output") as run:
         run.wait_until_it_says("until Ctrl-C")
         children = run.children

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from tests.integration.jobs import Job
+from tests.integration.jvms import SharedJvm
 from tests.integration.test_dead_letters import Letters, letters, row
 from tests.integration.test_exactly_once import Failpoint
 from tests.unit.specs import changed
@@ -58,12 +59,12 @@ def test_record_or_result_on_which_an_expression_fails_is_a_dead_letter_once_tho
     assert 2 == status.totals.dead_letters["output"]["expression_failed"]
 
 
-def test_query_that_shall_fail_names_the_result_and_goes_on_when_told_to_drop_it(
-    letters: Letters, tmp_path: Path
+def test_policy_fail_names_the_failed_result_and_policy_drop_continues(
+    letters: Letters, tmp_path: Path, jvm: SharedJvm
 ) -> None:
     letters.delivery = "at_least_once"
     letters.create_topics()
-    with Job(changed(letters.spec(on_bad_record="fail"), **FAILING), tmp_path) as job:
+    with Job(changed(letters.spec(on_bad_record="fail"), **FAILING), tmp_path, jvm) as job:
         letters.produce("left", [row(1, pad="1"), row(3, pad="3")])
         letters.produce("right", [row(1, pad="5"), row(3, pad="x")])
         failure = job.wait_for_failure(1)

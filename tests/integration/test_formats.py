@@ -10,6 +10,7 @@ import pytest
 from deploy.local.kafka import EmbeddedKafka
 from tests.integration.apicurio import Apicurio
 from tests.integration.jobs import START_SECONDS, Job
+from tests.integration.jvms import SharedJvm
 from tests.integration.test_dead_letters import dead_letters
 from tests.integration.topics import Sent, consume_all, produce
 from tests.polling import wait_until
@@ -90,14 +91,14 @@ def result(n: int) -> dict[str, Any]:
     return {"n": n, "kind": f"k{n}", "user": f"u{n}", "at": f"2023-11-14T22:13:20.{n:03}Z"}
 
 
-def test_avro_joins_protobuf_while_schemas_change_and_the_registry_goes(
-    kafka: EmbeddedKafka, registry: Apicurio, tmp_path: Path
+def test_avro_joins_protobuf_while_schemas_change_and_the_registry_is_away(
+    kafka: EmbeddedKafka, registry: Apicurio, tmp_path: Path, jvm: SharedJvm
 ) -> None:
     shop = Shop(kafka, registry)
     spec = _SPEC.format(
         name=NAME, servers=shop.servers, registry=registry.url, checkpoint=tmp_path / "checkpoint"
     )
-    with Job(spec, tmp_path) as job:
+    with Job(spec, tmp_path, jvm) as job:
         shop.send("left", shop.left(shop.avro, 1))
         shop.send("right", shop.right(shop.proto, 1))
         job.wait_for_offsets(**shop.counts)
@@ -174,7 +175,7 @@ def _registry_goes_and_comes_back(shop: Shop, job: Job) -> None:
         last = status.last_failure if status else None
         return last.message if last is not None and last.code == "registry" else None
 
-    said = wait_until(failure, START_SECONDS, "the job tells that the registry is away")
+    said = wait_until(failure, START_SECONDS, "the job reports that the registry is away")
     assert f"schema registry {shop.registry.url} does not answer" in said
     shop.registry.let_go()
     job.wait_for_offsets(**shop.counts)

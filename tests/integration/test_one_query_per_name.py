@@ -12,6 +12,7 @@ from deploy.local.kafka import EmbeddedKafka
 from job.delivery.commit_protocol import Marker
 from job.delivery.markers import MarkerReader, OldKey, marker_key
 from tests.integration.jobs import START_SECONDS, Job
+from tests.integration.jvms import SharedJvm
 from tests.integration.pairs import Pairs
 from tests.integration.test_exactly_once import read_all, refusal
 from tests.integration.test_topic_identity import reset
@@ -25,7 +26,7 @@ def made(kafka: EmbeddedKafka, name: str, folder: Path) -> Pairs:
 
 
 @pytest.mark.timeout(900)  # six starts
-def test_new_checkpoint_under_an_old_name_is_refused_until_somebody_agrees(
+def test_new_checkpoint_under_an_old_name_is_refused_without_consent(
     kafka: EmbeddedKafka, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pairs = made(kafka, "onename", tmp_path)
@@ -83,13 +84,13 @@ def test_new_checkpoint_under_an_old_name_is_refused_until_somebody_agrees(
     assert sorted([*[*range(6)] * 3, *[6, 7, 8, 9] * 2]) == pairs.numbers()
 
 
-def test_query_of_an_older_version_goes_on_and_its_old_job_cannot_write(
-    kafka: EmbeddedKafka, tmp_path: Path
+def test_query_of_an_older_version_continues_and_its_old_job_cannot_write(
+    kafka: EmbeddedKafka, tmp_path: Path, jvm: SharedJvm
 ) -> None:
     pairs = made(kafka, "oldname", tmp_path)
     topic = "oldname.markers"
     kafka.create_topics([topic], partitions=3, config={"cleanup.policy": "compact"})
-    with Job(pairs.spec(), tmp_path) as job:
+    with Job(pairs.spec(), tmp_path, jvm) as job:
         pairs.produce(range(3))
         read_all(job, 3)
         assert 0 == job.terminate()

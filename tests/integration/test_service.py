@@ -10,6 +10,7 @@ from prometheus_client.samples import Sample
 
 from deploy.local.kafka import EmbeddedKafka
 from tests.integration.jobs import START_SECONDS, Job
+from tests.integration.jvms import SharedJvm
 from tests.integration.pairs import T0
 from tests.integration.sidecars import running_sidecar
 from tests.integration.topics import Sent, consume_all, produce
@@ -49,13 +50,15 @@ LATE = {"k": "k2", "t": T0 + 1000}
 
 
 @pytest.fixture(scope="module")
-def job(kafka: EmbeddedKafka, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Job]:
+def job(
+    kafka: EmbeddedKafka, tmp_path_factory: pytest.TempPathFactory, jvm: SharedJvm
+) -> Iterator[Job]:
     folder = tmp_path_factory.mktemp("observed")
     kafka.create_topics({"observed.left": 2, "observed.right": 1, "observed.out": 1})
     produce(kafka.bootstrap_servers, "observed.left", LEFTS)
     produce(kafka.bootstrap_servers, "observed.right", RIGHTS)
     spec = SPEC.format(servers=kafka.bootstrap_servers, checkpoint=folder / "checkpoint")
-    with Job(spec, folder) as job:
+    with Job(spec, folder, jvm) as job:
         job.wait_for_watermark(T0 + 90_000)
         produce(kafka.bootstrap_servers, "observed.right", [LATE])
         job.wait_for_offsets(left=len(LEFTS), right=len(RIGHTS) + 1)
@@ -107,7 +110,7 @@ def test_bad_records_are_counted_by_side_and_reason_and_the_query_lives(
     )
 
 
-def test_every_record_is_accounted_for(sidecar: httpx.Client) -> None:
+def test_every_record_is_counted(sidecar: httpx.Client) -> None:
     found = samples(sidecar)
 
     assert len(LEFTS) == found["streamjoin_input_records_total side=left"]
@@ -118,7 +121,7 @@ def test_every_record_is_accounted_for(sidecar: httpx.Client) -> None:
     assert 0 == sum(v for name, v in found.items() if "offsets_behind_latest" in name)
 
 
-def test_the_operators_seven_measures_are_exported(sidecar: httpx.Client) -> None:
+def test_operators_seven_measures_are_exported(sidecar: httpx.Client) -> None:
     found = samples(sidecar)
 
     for measure in (
@@ -131,7 +134,7 @@ def test_the_operators_seven_measures_are_exported(sidecar: httpx.Client) -> Non
     assert 8 == found["streamjoin_state_rows_updated_total"]
 
 
-def test_the_watermark_is_that_of_the_slower_side(sidecar: httpx.Client) -> None:
+def test_watermark_is_that_of_the_slower_side(sidecar: httpx.Client) -> None:
     shown = query(sidecar)
 
     assert "2023-11-14T22:14:50Z" == shown["watermark"] == shown["left"]["watermark"]
@@ -156,7 +159,7 @@ def test_commands_reach_the_query(sidecar: httpx.Client, job: Job) -> None:
     )
 
 
-def test_a_tour_of_what_is_asked_at_three_in_the_morning(
+def test_operator_explains_a_key_changes_offsets_and_resets(
     sidecar: httpx.Client, job: Job, kafka: EmbeddedKafka
 ) -> None:
     """Explain a waiting key, read offsets, stop, change offsets, resume, and reset."""
@@ -165,15 +168,17 @@ def test_a_tour_of_what_is_asked_at_three_in_the_morning(
     produce(kafka.bootstrap_servers, "observed.left", [waiting])
     job.wait_for_offsets(left=len(LEFTS) + 1, right=len(RIGHTS) + 1)
 
-    told = looked_up(sidecar, "/v1/query/explain?key=waits")
-    [row] = told["left"]["rows"]
+    explained = looked_up(sidecar, "/v1/query/explain?key=waits")
+    [row] = explained["left"]["rows"]
     assert ("observed.left", False, "2023-11-14T22:15:01Z") == (
         row["topic"],
         row["matched"],
         row["event_time"],
     )
-    assert [] == told["right"]["rows"]
-    assert "It waits for a right row until the watermark has passed" in "".join(told["sentences"])
+    assert [] == explained["right"]["rows"]
+    assert "It waits for a right row until the watermark has passed" in "".join(
+        explained["sentences"]
+    )
     counted = looked_up(sidecar, "/v1/query/state")
     assert (2, 1, 1) == (
         counted["left"]["rows"],
@@ -182,7 +187,9 @@ def test_a_tour_of_what_is_asked_at_three_in_the_morning(
     )
 
     offsets = wait_until(lambda: all_read(sidecar), START_SECONDS, "the brokers say all is read")
-    read = {number: told["read"] for number, told in offsets["left"]["partitions"].items()}
+    read = {
+        number: partition["read"] for number, partition in offsets["left"]["partitions"].items()
+    }
     assert len(LEFTS) + 1 == sum(read.values())
 
     assert 409 == patched(sidecar, left={"0": 0}).status_code
@@ -209,7 +216,7 @@ def test_a_tour_of_what_is_asked_at_three_in_the_morning(
     wait_until(lambda: read_since(sidecar, before) == everything, START_SECONDS, "all is read")
 
 
-def test_latency_is_that_of_every_record_read(sidecar: httpx.Client) -> None:
+def test_latency_is_observed_for_every_record(sidecar: httpx.Client) -> None:
     found = samples(sidecar)
 
     read = sum(found[f"streamjoin_input_records_total side={side}"] for side in ("left", "right"))
@@ -217,7 +224,9 @@ def test_latency_is_that_of_every_record_read(sidecar: httpx.Client) -> None:
     assert 0 < found["streamjoin_end_to_end_latency_seconds_sum"] / read < 10 * START_SECONDS
 
 
-def test_a_spec_is_judged_against_the_checkpoint_at_work(sidecar: httpx.Client, job: Job) -> None:
+def test_spec_is_compared_with_the_checkpoint_of_the_running_query(
+    sidecar: httpx.Client, job: Job
+) -> None:
     spec = job.spec_file.read_text()
     yaml = {"content-type": "text/yaml"}
 
@@ -233,7 +242,7 @@ def test_a_spec_is_judged_against_the_checkpoint_at_work(sidecar: httpx.Client, 
     assert "left" in {problem["field"] for problem in wrong["problems"]}
 
 
-def test_a_yaml_bomb_and_a_foreign_web_page_cost_the_job_nothing(sidecar: httpx.Client) -> None:
+def test_yaml_bomb_and_foreign_web_page_are_refused(sidecar: httpx.Client) -> None:
     bomb = "a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n" + "".join(
         f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]\n" for n in range(1, 12)
     )
@@ -256,8 +265,8 @@ def all_read(sidecar: httpx.Client) -> dict[str, Any] | None:
     """The offsets, once the brokers have been polled after all records were read."""
     offsets: dict[str, Any] = sidecar.get("/v1/query/offsets").json()
     partitions = [*offsets["left"]["partitions"].values(), *offsets["right"]["partitions"].values()]
-    latest = sum(told["latest"] or 0 for told in partitions)
-    behind = sum(told["behind_latest"] or 0 for told in partitions)
+    latest = sum(partition["latest"] or 0 for partition in partitions)
+    behind = sum(partition["behind_latest"] or 0 for partition in partitions)
     return offsets if (len(LEFTS) + len(RIGHTS) + 2, 0) == (latest, behind) else None
 
 
@@ -270,7 +279,7 @@ def wait_for_reset(sidecar: httpx.Client, left: Any) -> None:
         reset = query(sidecar)["last_reset"]
         return reset is not None and reset["left"] == left and reset["done_at"] is not None
 
-    wait_until(done, START_SECONDS, "the checkpoint has been begun anew")
+    wait_until(done, START_SECONDS, "the checkpoint is reset")
     assert query(sidecar)["last_reset"]["error"] is None
 
 

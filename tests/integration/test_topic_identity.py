@@ -8,6 +8,7 @@ from confluent_kafka.admin import AdminClient
 from deploy.local.kafka import EmbeddedKafka
 from job.protocol.progress import Failure
 from tests.integration.jobs import START_SECONDS, Job
+from tests.integration.jvms import SharedJvm
 from tests.integration.pairs import Pairs
 from tests.integration.test_exactly_once import delete_topic
 from tests.polling import wait_until
@@ -22,9 +23,9 @@ def pairs(kafka: EmbeddedKafka, tmp_path: Path) -> Pairs:
 
 @pytest.mark.timeout(600)  # four starts
 def test_recreated_input_is_refused_on_resume_while_running_and_at_a_start(
-    pairs: Pairs, tmp_path: Path
+    pairs: Pairs, tmp_path: Path, jvm: SharedJvm
 ) -> None:
-    with Job(pairs.spec(), tmp_path) as job:
+    with Job(pairs.spec(), tmp_path, jvm) as job:
         pairs.produce(range(10))
         job.wait_for_offsets(left=10, right=10)
         job.ask("pause")

@@ -126,7 +126,7 @@ def wrap_the_driver() -> None:
 
     letters = QueryStats.dead_letters
 
-    def told(self: Any, counts: Any) -> None:
+    def counted(self: Any, counts: Any) -> None:
         letters(self, counts)
         if counts and reached("after_dead_letters"):
             happen()
@@ -138,7 +138,7 @@ def wrap_the_driver() -> None:
 
     _ExactlyOnce.__call__ = called  # type: ignore[method-assign]
     _ExactlyOnce._account_for = accounted  # type: ignore[method-assign]
-    QueryStats.dead_letters = told  # type: ignore[method-assign]
+    QueryStats.dead_letters = counted  # type: ignore[method-assign]
     QueryStats.batch = ended  # type: ignore[method-assign]
 
 

@@ -48,7 +48,7 @@ def test_state_grows_to_the_wanted_size_and_stays_there_without_late_rows(keys: 
 
 
 @pytest.mark.parametrize("keys", KEYS)
-def test_the_expected_rows_are_those_of_the_events_that_arrive(keys: Keys) -> None:
+def test_expected_rows_are_those_of_the_events_that_arrive(keys: Keys) -> None:
     shape = Shape(SMALLEST_STATE_ROWS, keys)
     made = events(shape, 8_000)
     impressions, clicks = zip(*made.arriving(), strict=True)
@@ -80,7 +80,7 @@ def samples(batches: list[BatchProgress]) -> list[Sample]:
     return [Sample(start + n, 0.5 * n, 0, 0, 0, tree_memory_bytes=n) for n in range(120)]
 
 
-def test_a_batch_lasts_from_the_end_of_the_one_before_and_costs_what_was_used_meanwhile() -> None:
+def test_batch_lasts_from_the_end_of_the_one_before_and_costs_what_was_used_meanwhile() -> None:
     batches = ended(0, 3, 10)
 
     first, second = points(batches, samples(batches))
@@ -157,7 +157,7 @@ def missed(**runs: Growth) -> list[str]:
     return [line for line in limits(all_runs) if line.endswith("LIMIT MISSED")]
 
 
-def test_a_limit_is_missed_when_it_is_and_not_before() -> None:
+def test_limit_is_missed_when_it_is_and_not_before() -> None:
     assert [] == missed(large=grown(rows_per_second=161.0, evict_ms=74.0))
     assert [] == missed(hot=grown(rows_per_second=101.0))
     over = replace(grown(), peak_memory_bytes=MEMORY_CAP_BYTES + 2**20)
@@ -179,7 +179,7 @@ def test_hot_keys_are_compared_with_uniform_ones_at_the_same_size() -> None:
     assert ["uniform, 500,000"] == [line.partition(":")[0] for line in missed(large=slow, hot=slow)]
 
 
-def test_the_picture_shows_the_last_run_of_each_kind() -> None:
+def test_picture_shows_the_last_run_of_each_kind() -> None:
     lines: list[dict[str, object]] = [
         {"kind": "growth", "keys": "uniform", "state_rows": 2, "run": 1},
         {"kind": "latency", "rate": 1_000, "run": 2},
@@ -195,7 +195,7 @@ def test_the_picture_shows_the_last_run_of_each_kind() -> None:
     assert [3, 6] == [line["run"] for line in latencies]
 
 
-def test_the_size_of_a_checkpoint_is_that_of_all_files_below(tmp_path: Path) -> None:
+def test_size_of_a_checkpoint_is_that_of_all_files_below(tmp_path: Path) -> None:
     (tmp_path / "state" / "0").mkdir(parents=True)
     (tmp_path / "metadata").write_bytes(b"12")
     (tmp_path / "state" / "0" / "1.zip").write_bytes(b"345")

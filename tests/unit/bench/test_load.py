@@ -59,7 +59,7 @@ def test_each_pair_of_a_repeated_key_comes_out() -> None:
     assert [(1, 0, 2), (1, 0, 3), (1, 1, 2), (1, 1, 3)] == times(impressions, clicks)
 
 
-def test_an_impression_without_a_match_comes_out_of_the_outer_join_alone() -> None:
+def test_impression_without_a_match_comes_out_of_the_outer_join_alone() -> None:
     impressions = [shown(1, 100_000), shown(2, 100_000), shown(3, 100_000)]
     clicks = [click(1, 99_999), click(2, 100_000), click(2, 110_001)]
 
@@ -86,7 +86,7 @@ def test_after_the_closing_events_no_impression_waits_and_nothing_more_comes_out
     assert {at} == {event.clicked_at for event in closing_clicked}
 
 
-def test_a_row_is_read_as_the_join_writes_it() -> None:
+def test_row_is_read_as_the_join_writes_it() -> None:
     value = {
         "ad_id": 7,
         "campaign": "c7",
@@ -100,7 +100,7 @@ def test_a_row_is_read_as_the_join_writes_it() -> None:
     )
 
 
-def test_a_side_that_is_not_in_a_row_is_read_as_none() -> None:
+def test_side_that_is_not_in_a_row_is_read_as_none() -> None:
     clicked = '"ad_id": 7, "user": "u7", "clicked_at": "2023-11-14T22:13:20Z"'
     value = f'{{{clicked}, "campaign": null, "shown_at": null}}'
 
@@ -110,7 +110,7 @@ def test_a_side_that_is_not_in_a_row_is_read_as_none() -> None:
 # Comparing sets of rows
 
 
-def test_the_order_of_rows_does_not_matter() -> None:
+def test_order_of_rows_does_not_matter() -> None:
     assert row_set([ROW, OTHER, ROW]) == row_set([OTHER, ROW, ROW])
 
 
@@ -125,7 +125,7 @@ def test_the_order_of_rows_does_not_matter() -> None:
         [ROW, OTHER, OTHER],
     ],
 )
-def test_a_changed_lost_or_repeated_row_is_noticed(wrong: list[Row]) -> None:
+def test_changed_lost_or_repeated_row_is_noticed(wrong: list[Row]) -> None:
     assert row_set([ROW, OTHER]) != row_set(wrong)
 
 
@@ -139,7 +139,7 @@ def test_values_that_move_between_rows_are_noticed() -> None:
 # The events
 
 
-def test_the_same_workload_has_the_same_events() -> None:
+def test_same_workload_has_the_same_events() -> None:
     assert events(INNER, 500) == events(INNER, 500)
     assert events(INNER, 500) != events(Workload("inner", seed=INNER.seed + 1), 500)
 
@@ -163,7 +163,7 @@ def test_every_impression_is_clicked_once_and_a_few_clicks_match_nothing() -> No
     assert 4_500 < row_set(joined(impressions, clicks, INNER)).count < 5_000
 
 
-def test_a_share_of_impressions_is_never_clicked() -> None:
+def test_share_of_impressions_is_never_clicked() -> None:
     impressions, clicks = events(LEFT_OUTER, 5_000)
     rows = list(joined(impressions, clicks, LEFT_OUTER))
 
@@ -219,7 +219,7 @@ def test_partners_of_the_uneven_workload_are_in_the_same_partition() -> None:
 # Figures
 
 
-def test_a_percentile_is_a_value_that_occurred() -> None:
+def test_percentile_is_a_value_that_occurred() -> None:
     values = [float(value) for value in range(1, 101)]
 
     assert [50.0, 90.0, 99.0, 100.0] == [percentile(values, at) for at in (50, 90, 99, 100)]
@@ -232,6 +232,6 @@ def test_no_values_have_no_percentile() -> None:
         percentile([], 50)
 
 
-def test_a_spread_is_the_median_between_the_extremes() -> None:
+def test_spread_is_the_median_between_the_extremes() -> None:
     assert Spread(median=3, lowest=1, highest=9) == Spread.of([9, 1, 3])
     assert Spread(median=2, lowest=1, highest=3) == Spread.of([3, 1])

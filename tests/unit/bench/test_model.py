@@ -17,7 +17,7 @@ def test_no_run_is_further_from_the_model_than_it_says(constant: Constant) -> No
     assert [] == constant.beyond
 
 
-def test_a_run_beyond_the_spread_is_named() -> None:
+def test_run_beyond_the_spread_is_named() -> None:
     assert ["far"] == Constant("x", 1.0, 2.0, {"near": 1.9, "far": 0.4}).beyond
 
 

@@ -26,7 +26,7 @@ TASK = "[Executor task launch worker for task 1.0 in stage 2.0 (TID 3) tid=77]"
         (f"{TASK};java/lang/Thread.run", OTHER),
     ],
 )
-def test_a_stack_belongs_to_the_nearest_part(stack: str, part: str) -> None:
+def test_stack_belongs_to_the_nearest_part(stack: str, part: str) -> None:
     (found,) = parts([f"{stack} 4"])
 
     assert found.name.startswith(part)

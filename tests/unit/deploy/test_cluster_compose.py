@@ -37,7 +37,7 @@ def test_nodes_have_no_more_rights_than_the_job() -> None:
             assert BASE["job"][right] == CLUSTER[name][right], f"{name}: {right}"
 
 
-def test_job_is_told_the_address_at_which_the_master_listens() -> None:
+def test_job_gets_the_address_of_the_master() -> None:
     address = CLUSTER["job"]["environment"]["STREAMJOIN_SPARK_MASTER"]
 
     assert "spark://spark-master:7077" == address

@@ -52,7 +52,7 @@ def test_every_metric_is_on_a_panel() -> None:
     assert NAMES - NOT_SHOWN == shown
 
 
-def test_the_datasource_is_a_variable_everywhere() -> None:
+def test_datasource_is_a_variable_everywhere() -> None:
     variables = {variable["name"]: variable for variable in DASHBOARD["templating"]["list"]}
     parts = [*PANELS, *(target for panel in PANELS for target in panel["targets"])]
 

@@ -48,7 +48,7 @@ def test_what_had_to_come_is_right_in_any_order() -> None:
         (lambda rows: [*rows, rows[0]], {"  repeated"}),
     ],
 )
-def test_a_difference_in_the_output_is_wrong(
+def test_difference_in_the_output_is_wrong(
     planted: Callable[[list[OutputRow]], list[OutputRow]], wrong: set[str]
 ) -> None:
     output = planted(OUTPUT)
@@ -58,7 +58,7 @@ def test_a_difference_in_the_output_is_wrong(
     )
 
 
-def test_a_row_that_came_twice_is_right_after_a_restart() -> None:
+def test_row_that_came_twice_is_right_after_a_restart() -> None:
     counted = figures(output_records_total=3, query_restarts_total=1)
 
     result = check_result(DELIVERED, [*OUTPUT, OUTPUT[0]], counted)
@@ -67,14 +67,14 @@ def test_a_row_that_came_twice_is_right_after_a_restart() -> None:
     assert [OUTPUT[0]] == result.differences.repeated
 
 
-def test_a_batch_that_could_not_tell_what_it_counted_is_right_after_a_restart() -> None:
+def test_unreported_counts_of_a_batch_are_right_after_a_restart() -> None:
     counted = figures(output_records_total=1, query_restarts_total=1)
 
     assert check_result(DELIVERED, OUTPUT, counted).is_right
     assert "  missing" in wrongs(check_result(DELIVERED, OUTPUT[1:], counted))
 
 
-def test_a_row_that_came_with_another_id_is_no_repetition() -> None:
+def test_row_that_came_with_another_id_is_no_repetition() -> None:
     again = replace(OUTPUT[0], id="impressions/9/9|")
 
     assert "  unexpected" in wrongs(
@@ -92,32 +92,32 @@ def test_a_row_that_came_with_another_id_is_no_repetition() -> None:
         ("null_key_records_total{right}", "  null keys"),
     ],
 )
-def test_a_count_that_is_off_is_wrong(name: str, wrong: str) -> None:
+def test_count_that_is_off_is_wrong(name: str, wrong: str) -> None:
     off = figures(**{name: COUNTED.get(name, 0) + 1})
 
     assert {wrong} == wrongs(check_result(DELIVERED, OUTPUT, off))
 
 
-def test_a_bad_record_that_was_not_counted_is_wrong() -> None:
+def test_bad_record_that_was_not_counted_is_wrong() -> None:
     not_counted = figures(**{"bad_records_total{left,tombstone}": 0})
 
     assert {"  tombstone"} == wrongs(check_result(DELIVERED, OUTPUT, not_counted))
 
 
-def test_a_record_that_was_not_read_is_wrong() -> None:
+def test_record_that_was_not_read_is_wrong() -> None:
     unread = Delivered(Click(None, SHOWN_MS), 1, 0)
 
     assert "clicks read" in wrongs(check_result([*DELIVERED, unread], OUTPUT, figures()))
 
 
-def test_the_first_differing_rows_are_told() -> None:
+def test_first_differing_rows_are_printed() -> None:
     rows = [OutputRow(f"impressions/0/{n}|", str(n), "{}") for n in range(8)]
 
-    told = str(differences(rows, [])).splitlines()
+    printed = str(differences(rows, [])).splitlines()
 
-    assert "missing: impressions/0/0| key 0 {}" == told[0]
-    assert "missing: and 3 more" == told[-1]
-    assert 6 == len(told)
+    assert "missing: impressions/0/0| key 0 {}" == printed[0]
+    assert "missing: and 3 more" == printed[-1]
+    assert 6 == len(printed)
 
 
 def figures(**other: int) -> Figures:

@@ -61,7 +61,7 @@ def test_what_is_right_is_found_right() -> None:
 
 
 @pytest.mark.parametrize(
-    ("spoilt", "found"),
+    ("damaged", "found"),
     [
         (lambda rows: rows[1:], (1, 0, 0)),
         (lambda rows: [*rows, rows[0]], (0, 1, 0)),
@@ -69,12 +69,18 @@ def test_what_is_right_is_found_right() -> None:
         (lambda rows: [*rows, result("l/0/0|", "a", 1, None)], (0, 0, 1)),
         (lambda rows: [*rows[1:], result("l/0/0|r/0/0", "a", 1, 6)], (1, 0, 1)),
     ],
-    ids=["lost", "repeated", "joined to a late row", "unmatched beside a match", "wrong value"],
+    ids=[
+        "lost",
+        "repeated",
+        "joined to a late row",
+        "unmatched in spite of a match",
+        "wrong value",
+    ],
 )
 def test_what_is_wrong_is_counted(
-    spoilt: Callable[[list[Record]], list[Record]], found: tuple[int, int, int]
+    damaged: Callable[[list[Record]], list[Record]], found: tuple[int, int, int]
 ) -> None:
-    result = check_results(LEFT, RIGHT, spoilt(OUTPUT))
+    result = check_results(LEFT, RIGHT, damaged(OUTPUT))
 
     assert found == (result.losses, result.duplicates, result.phantoms)
     assert result.problems

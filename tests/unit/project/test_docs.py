@@ -95,9 +95,9 @@ def test_example_is_valid_and_planned_by_the_commands() -> None:
 def test_estimate_of_the_readme_is_that_of_the_example() -> None:
     spec = spec_from_yaml((ROOT / "join.example.yaml").read_text(), {})
     means = AvailableResources(cores=2, heap_bytes=2 * 2**30, disk_free_bytes=None)
-    [told] = re.findall(r"```\n(Expected load\n.*?)```", GUIDE, re.DOTALL)
+    [estimate] = re.findall(r"```\n(Expected load\n.*?)```", GUIDE, re.DOTALL)
 
-    assert told in explained(join_plan(spec, state_partitions=2), means)
+    assert estimate in explained(join_plan(spec, state_partitions=2), means)
 
 
 def test_example_passes_its_own_tests() -> None:
@@ -127,11 +127,11 @@ def test_simulation_gives_the_output_values_alone_when_asked(tmp_path: Path) -> 
 
     lines = CliRunner().invoke(app, ["simulate", spec, *files, "--format", "jsonl"]).output
     story = CliRunner().invoke(app, ["simulate", spec, *files, "--explain", "1"]).output
-    told = CliRunner().invoke(app, ["simulate", spec, *files]).output
+    output = CliRunner().invoke(app, ["simulate", spec, *files]).output
 
     assert {"ad_id": 1, "user": "ann"}.items() <= json.loads(lines).items()
     assert "left 0/0: stored" in story
-    assert "1 dropped, malformed_json (0/1)" in told
+    assert "1 dropped, malformed_json (0/1)" in output
 
 
 def test_tutorial_simulates_to_the_results_it_prints(tmp_path: Path) -> None:

@@ -36,7 +36,7 @@ SKIPPED_MODULE = "import pytest; pytest.skip('whole module', allow_module_level=
     ],
     ids=["may skip", "every test"],
 )
-def test_a_skipped_test_fails_where_every_test_has_to_run(
+def test_skipped_test_fails_where_every_test_has_to_run(
     every_test: bool,
     outcomes: dict[str, int],
     pytester: pytest.Pytester,

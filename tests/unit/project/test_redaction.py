@@ -20,7 +20,7 @@ def redaction(*secrets: str) -> Redaction:
 
 
 @given(SECRETS, st.text(alphabet="xyz "), st.text(alphabet="xyz "))
-def test_a_secret_is_gone_however_it_is_written(secret: str, before: str, after: str) -> None:
+def test_secret_is_gone_however_it_is_written(secret: str, before: str, after: str) -> None:
     scrub = redaction(secret).scrubbed
     jaas = secret.replace("\\", "\\\\").replace('"', '\\"')
     for form in (secret, jaas, json.dumps(secret)[1:-1], repr(secret)[1:-1], quote(secret, "")):
@@ -45,14 +45,14 @@ def test_secrets_learnt_before_are_remembered() -> None:
     assert f"{MARK} {MARK}" == made.scrubbed("first second")
 
 
-def test_an_error_is_scrubbed_and_stays_what_it_is() -> None:
+def test_error_is_scrubbed_and_stays_what_it_is() -> None:
     error = SecurityError("no login with hunter2")
     redaction("hunter2").scrub_error(error)
 
     assert f"no login with {MARK}" == str(error)
 
 
-def test_a_log_line_is_scrubbed_with_its_trace() -> None:
+def test_log_line_is_scrubbed_with_its_trace() -> None:
     made, output = redaction("hunter2"), structlog.testing.CapturingLogger()
     log = structlog.wrap_logger(
         output, processors=[structlog.processors.format_exc_info, made.scrub_event]
