@@ -193,11 +193,10 @@ class Engine:
             plan = plan.starting_at(starts)
         self._account.begins_at(checkpoint.last_batch_id, checkpoint.offsets)
         plan = plan.reading(topics.result())
-        rows = kafka_dataflow(spark, plan, access)
         check_topics_of(checkpoint, plan, access, self._identity)
         with closing(EventTimes(spark, plan, self._account, checkpoint, self._resources)) as times:
             running = start_query(
-                rows,
+                partial(kafka_dataflow, spark, plan, access),
                 plan,
                 access,
                 checkpoint,

@@ -190,6 +190,22 @@ def test_watermark_advances_through_all_events_of_partitions_and_query(
         job.wait_for_state("RUNNING")
         wait_for_watermark(300)
         wait_until(lambda: topics.results(name)[(1, 1)] == 2, START_SECONDS, "all is read again")
+
+        # From altered offsets: the left side of partition 0 from record 5 on.
+        job.ask("stop")
+        job.wait_for_state("STOPPED")
+        job.ask("reset", starts={"left": {0: 3, 1: 0, 2: 0}, "right": {0: 0, 1: 2, 2: 0}})
+        wait_for(job, lambda status: status.last_reset and status.last_reset.done_at, "the reset")
+        job.ask("resume")
+        job.wait_for_state("RUNNING")
+        wait_for_watermark(300)
+        came(*joined, (2, None), (None, 1), (None, 3), (None, 4), (None, 9))
+        wait_until(
+            lambda: {3} == {topics.results(name)[(n, n)] for n in (5, 6, 7, 10)},
+            START_SECONDS,
+            "what lies behind the altered offsets is joined again",
+        )
+        assert 2 == topics.results(name)[(1, 1)]
         status = job.status()
     assert status is not None
     assert 0 == status.totals.late_records
