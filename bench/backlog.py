@@ -72,8 +72,8 @@ def delete_stray_topics(kafka: EmbeddedKafka, folder: Path) -> None:
     kept: set[str] = set()
     for note in folder.glob("*.json"):
         if note.stem.rsplit("-", 1)[1] in current:
-            found = _noted(note)
-            kept |= {found.left_topic, found.right_topic}
+            noted = _noted(note)
+            kept |= {noted.left_topic, noted.right_topic}
         else:
             note.unlink()
     delete_topics(kafka, [name for name in topic_names(kafka) if name not in kept])
@@ -102,7 +102,10 @@ def made(
     left, right = f"{name}-left", f"{name}-right"
     kafka.create_topics([left, right], partitions=workload.partitions)
     events = _interleaved(left, impressions, right, clicks)
-    produce(kafka, (each._replace(partition=partition_of(each.event, workload)) for each in events))
+    produce(
+        kafka,
+        (message._replace(partition=partition_of(message.event, workload)) for message in events),
+    )
     backlog = Backlog(
         left_topic=left,
         right_topic=right,
@@ -132,12 +135,12 @@ def _interleaved(
     left: str, impressions: Sequence[Impression], right: str, clicks: Sequence[Click]
 ) -> Iterator[Addressed]:
     # In turns, whatever their numbers: a reader reads the same range of event time from both.
-    done = 0
+    sent = 0
     for number, shown in enumerate(impressions, start=1):
         yield Addressed(left, shown)
         due = number * len(clicks) // len(impressions)
-        yield from (Addressed(right, clicked) for clicked in clicks[done:due])
-        done = due
+        yield from (Addressed(right, clicked) for clicked in clicks[sent:due])
+        sent = due
 
 
 def produce(
@@ -160,8 +163,8 @@ def produce(
         _enqueue(producer, event, deadline)
         if count % _SERVE_EVERY == 0:
             producer.poll(0)
-    if left_behind := producer.flush(max(0.0, deadline - time.monotonic())):
-        raise BrokerError(f"the broker did not take the last {left_behind} records in time")
+    if unsent := producer.flush(max(0.0, deadline - time.monotonic())):
+        raise BrokerError(f"the broker did not take the last {unsent} records in time")
 
 
 def _enqueue(producer: Producer, sent: Addressed, deadline: float) -> None:

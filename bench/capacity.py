@@ -49,8 +49,8 @@ class Case:
 
     @property
     def workload(self) -> Workload:
-        held = Workload("held", watermark_delay_ms=_A_DAY_MS)
-        return held if self.is_held else Workload("evicted")
+        kept = Workload("held", watermark_delay_ms=_A_DAY_MS)
+        return kept if self.is_held else Workload("evicted")
 
 
 # Each fits into one batch, and so into the first snapshot.

@@ -155,7 +155,7 @@ def _table(measured: dict[str, list[float]]) -> Table:
     base = statistics.median(measured["no cast"])
     for name, rates in measured.items():
         median = statistics.median(rates)
-        figures = (f"{each:,.0f}" for each in (median, min(rates), max(rates)))
+        figures = (f"{rate:,.0f}" for rate in (median, min(rates), max(rates)))
         table.add_row(name, *figures, f"{median / base:.2f}")
     return table
 

@@ -176,10 +176,10 @@ def _watched(
 
 
 def _figures(watcher: Watcher, expected: RowSet, *, since: float, until: float) -> Latency:
-    rows = [row_of(each.value) for each in watcher.seen]
+    rows = [row_of(record.value) for record in watcher.seen]
     latencies = sorted(
-        each.at_ms - result.clicked_at
-        for each, result in zip(watcher.seen, rows, strict=True)
+        record.at_ms - result.clicked_at
+        for record, result in zip(watcher.seen, rows, strict=True)
         if result.clicked_at is not None and since <= result.clicked_at / 1_000 < until
     )
     watch = watcher.run.watch

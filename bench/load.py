@@ -235,8 +235,8 @@ def _milliseconds(iso: str | None) -> int | None:
 
 def row_set(rows: Iterable[Row]) -> RowSet:
     count = digest = 0
-    for each in rows:
+    for row in rows:
         count += 1
-        one = hashlib.blake2b(repr(tuple(each)).encode(), digest_size=8).digest()
-        digest += int.from_bytes(one)
+        row_hash = hashlib.blake2b(repr(tuple(row)).encode(), digest_size=8).digest()
+        digest += int.from_bytes(row_hash)
     return RowSet(count, digest % 2**64)

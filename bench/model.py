@@ -59,7 +59,7 @@ class Constant:
 def constants(notes: Path = NOTES) -> list[Constant]:
     runs = tomllib.loads(notes.read_text())
     benchmark, state = runs["benchmark"], runs["state"]
-    held = [run for run in state if run["held"]]
+    stored = [run for run in state if run["held"]]
     evicted = [run for run in state if not run["held"]]
     return [
         Constant(
@@ -79,7 +79,7 @@ def constants(notes: Path = NOTES) -> list[Constant]:
             "state_per_byte",
             MODEL.state_per_byte,
             MODEL.bytes_spread,
-            {run["run"]: run["state_bytes"] / (run["rows"] * _width(run)) for run in held},
+            {run["run"]: run["state_bytes"] / (run["rows"] * _width(run)) for run in stored},
         ),
         Constant(
             "changes_per_byte",
@@ -107,13 +107,13 @@ def benchmark_plan() -> JoinPlan:
 
 
 def main() -> int:
-    found = constants()
+    model = constants()
     table = Table("constant", "modelled", "fitted", "spread", "furthest run", "runs", box=MARKDOWN)
-    for each in found:
-        figures = (each.modelled, each.fitted, each.spread, each.furthest)
-        table.add_row(each.name, *map(_written, figures), str(len(each.measured)))
+    for constant in model:
+        figures = (constant.modelled, constant.fitted, constant.spread, constant.furthest)
+        table.add_row(constant.name, *map(_written, figures), str(len(constant.measured)))
     print(printed(table))
-    beyond = [f"{each.name}: {run}" for each in found for run in each.beyond]
+    beyond = [f"{constant.name}: {run}" for constant in model for run in constant.beyond]
     for line in beyond:
         print(f"further off than the model promises: {line}")
     return 1 if beyond else 0

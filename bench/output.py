@@ -56,13 +56,13 @@ class Output:
 
     def _ends(self) -> dict[int, int]:
         latest = {
-            TopicPartition(self.topic, each): OffsetSpec.latest()  # type: ignore[no-untyped-call]
-            for each in self._partitions
+            TopicPartition(self.topic, partition): OffsetSpec.latest()  # type: ignore[no-untyped-call]
+            for partition in self._partitions
         }
         answers = self._admin.list_offsets(latest, isolation_level=IsolationLevel.READ_COMMITTED)
         return {
-            asked.partition: answer.result(_ANSWER_SECONDS).offset
-            for asked, answer in answers.items()
+            position.partition: answer.result(_ANSWER_SECONDS).offset
+            for position, answer in answers.items()
         }
 
     def records(self) -> Iterator[Record]:
@@ -95,8 +95,8 @@ class Output:
         )
         consumer.assign(
             [
-                TopicPartition(self.topic, each, ends.get(each, OFFSET_BEGINNING))
-                for each in self._partitions
+                TopicPartition(self.topic, partition, ends.get(partition, OFFSET_BEGINNING))
+                for partition in self._partitions
             ]
         )
         try:

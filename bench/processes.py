@@ -137,7 +137,9 @@ def lasting_memory(members: Mapping[int, int], *, before: Mapping[int, int]) -> 
 
 
 def peak_memory(samples: list[Sample], since: float, until: float) -> int:
-    return max((each.tree_memory_bytes for each in samples if since <= each.at <= until), default=0)
+    return max(
+        (sample.tree_memory_bytes for sample in samples if since <= sample.at <= until), default=0
+    )
 
 
 def spent(samples: list[Sample], since: float, until: float) -> Spent:
@@ -159,9 +161,9 @@ def _at(samples: list[Sample], counter: Callable[[Sample], float], moment: float
     after = bisect_left(samples, moment, key=lambda sample: sample.at)
     if after in {0, len(samples)}:
         return counter(samples[min(after, len(samples) - 1)])
-    one, other = samples[after - 1], samples[after]
-    share = (moment - one.at) / (other.at - one.at)
-    return counter(one) + share * (counter(other) - counter(one))
+    before, next_one = samples[after - 1], samples[after]
+    share = (moment - before.at) / (next_one.at - before.at)
+    return counter(before) + share * (counter(next_one) - counter(before))
 
 
 def _own_cpu(process: psutil.Process) -> float:

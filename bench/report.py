@@ -78,7 +78,9 @@ _LATENCY: Sequence[Figure[Latency]] = (
 
 
 def throughput_table(runs: Runs[Throughput]) -> Table:
-    expected = sorted({run.expected_outputs for each in runs.values() for run in each})
+    expected = sorted(
+        {run.expected_outputs for measurements in runs.values() for run in measurements}
+    )
     numbers = " or ".join(map(_whole, expected))
     results, *others = _THROUGHPUT
     return _table((replace(results, name=f"results, expected {numbers}"), *others), runs)
@@ -95,7 +97,7 @@ def _table(figures: Sequence[Figure[Run]], runs: Runs[Run]) -> Table:
     for program in runs:
         table.add_column(Text(program), justify="right")
     for figure in figures:
-        table.add_row(figure.name, *(_cell(figure, each) for each in runs.values()))
+        table.add_row(figure.name, *(_cell(figure, measurements) for measurements in runs.values()))
     return table
 
 
@@ -118,8 +120,8 @@ def printed(table: Table) -> str:
 
 def remarks(name: str, runs: Runs[Run]) -> Iterator[str]:
     """Reservations that a reader must know before quoting the figures."""
-    for program, each in runs.items():
-        for number, run in enumerate(each, start=1):
+    for program, measurements in runs.items():
+        for number, run in enumerate(measurements, start=1):
             yield from remarks_on_run(f"{program}, {name} run {number}", run)
 
 

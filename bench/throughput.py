@@ -119,8 +119,8 @@ def _figures(
             appended.append(record.appended_ms)
             yield row_of(record.value)
 
-    found = row_set(rows())
-    if not found.count:
+    results = row_set(rows())
+    if not results.count:
         raise StreamjoinError("nothing came out")
     moments = sorted(appended)
     first, tenth, nine_tenths, last = (
@@ -129,9 +129,9 @@ def _figures(
     whole, steady = watch.spent(started_at, last), watch.spent(tenth, nine_tenths)
     is_steady = nine_tenths - tenth >= _STEADY_SECONDS
     return Throughput(
-        correct=found == expected,
+        correct=results == expected,
         may_lose_rows=may_lose_rows,
-        outputs=found.count,
+        outputs=results.count,
         expected_outputs=expected.count,
         cold_rows_per_second=backlog.records / (last - started_at),
         steady_rows_per_second=(

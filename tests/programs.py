@@ -13,9 +13,9 @@ def program(*names: str, package: str = "", remedy: str = "") -> Path:
 
     With EVERY_TEST in the environment, as where .ci/run has installed them, it fails instead.
     """
-    found = next(filter(None, map(shutil.which, names)), None)
-    if found is not None:
-        return Path(found)
+    path = next(filter(None, map(shutil.which, names)), None)
+    if path is not None:
+        return Path(path)
     remedy = remedy or f"on Debian: sudo apt-get install {package}"
     reason = f"{names[0]} is not installed; {remedy}"
     if "EVERY_TEST" in os.environ:

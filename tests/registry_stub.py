@@ -66,8 +66,8 @@ class RegistryStub:
         if ids:
             version = len(ids) if rest[1] == "latest" else int(rest[1])
             number = ids[version - 1]
-            found = {**self._schemas[number], "subject": name, "version": version, "id": number}
-            return 200, json.dumps(found)
+            answer = {**self._schemas[number], "subject": name, "version": version, "id": number}
+            return 200, json.dumps(answer)
         return 404, json.dumps({"error_code": NOT_FOUND.get(kind, 404), "message": "not found"})
 
     def __enter__(self) -> Self:

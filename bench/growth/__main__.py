@@ -52,14 +52,14 @@ class GrowthBench:
             self._say(printed(latency_table(latencies)))
         for line in limits(growths):
             self._say(line)
-        runs: dict[str, Measurement] = {named(shape): each for shape, each in growths.items()}
-        runs |= {rate: each for rate, [each] in latencies.items()}
-        for name, each in runs.items():
-            for line in remarks_on_run(name, each):
+        runs: dict[str, Measurement] = {named(shape): result for shape, result in growths.items()}
+        runs |= {rate: result for rate, [result] in latencies.items()}
+        for name, result in runs.items():
+            for line in remarks_on_run(name, result):
                 self._say(line)
-        self._say(f"{sum(each.correct for each in runs.values())} of {len(runs)} as expected.")
+        self._say(f"{sum(result.correct for result in runs.values())} of {len(runs)} as expected.")
         self._say(f"The picture is {_PICTURE.relative_to(_REPOSITORY)}")
-        return all(each.correct for each in runs.values())
+        return all(result.correct for result in runs.values())
 
     def _rates(self) -> list[int]:
         return self._arguments.rates if self._arguments.latency_seconds else []

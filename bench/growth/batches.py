@@ -134,17 +134,17 @@ def points(batches: Sequence[BatchProgress], samples: list[Sample]) -> Iterator[
 
 def steady(points: Sequence[Point], *, rows_before: int) -> Steady:
     """The batches that began after this many rows had been read."""
-    taken = [point for point in points if point.rows_before >= rows_before]
-    if not taken:
+    selected = [point for point in points if point.rows_before >= rows_before]
+    if not selected:
         raise ValueError(f"no batch began after {rows_before:,} rows: no steady batches to measure")
-    rows = sum(point.rows for point in taken)
+    rows = sum(point.rows for point in selected)
     return Steady(
-        batches=len(taken),
-        state_rows=round(statistics.median(point.state_rows for point in taken)),
-        rows_per_second=rows / sum(point.seconds for point in taken),
-        rows_per_cpu_second=rows / sum(point.cpu_seconds for point in taken),
-        batch_ms=statistics.median(point.batch_ms for point in taken),
-        commit_ms=statistics.median(point.commit_ms for point in taken),
-        evict_ms=statistics.median(point.evict_ms for point in taken),
-        evicted_rows=round(statistics.median(point.evicted_rows for point in taken)),
+        batches=len(selected),
+        state_rows=round(statistics.median(point.state_rows for point in selected)),
+        rows_per_second=rows / sum(point.seconds for point in selected),
+        rows_per_cpu_second=rows / sum(point.cpu_seconds for point in selected),
+        batch_ms=statistics.median(point.batch_ms for point in selected),
+        commit_ms=statistics.median(point.commit_ms for point in selected),
+        evict_ms=statistics.median(point.evict_ms for point in selected),
+        evicted_rows=round(statistics.median(point.evicted_rows for point in selected)),
     )

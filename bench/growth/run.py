@@ -81,13 +81,13 @@ def measured(shape: Shape, phases: Phases, kafka: EmbeddedKafka, folder: Path) -
         ):
             first_output_at = _first_since(again.started_at, consumer, again)
             _follow(batches, again, until=lambda: batches.have_read(records))
-        found = row_set(row_of(record.value) for record in output.records())
+        results = row_set(row_of(record.value) for record in output.records())
     return Growth(
-        correct=found == expected,
-        outputs=found.count,
+        correct=results == expected,
+        outputs=results.count,
         expected_outputs=expected.count,
         steady=steady(before_kill, rows_before=steady_after),
-        peak_memory_bytes=max(each.watch.peak_memory_bytes for each in (run, again)),
+        peak_memory_bytes=max(job.watch.peak_memory_bytes for job in (run, again)),
         checkpoint_bytes=checkpoint_bytes,
         checkpoint_files=checkpoint_files,
         restart_seconds=first_output_at - again.started_at,

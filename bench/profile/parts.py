@@ -49,7 +49,7 @@ def parts(stacks: Iterable[str], *, heaviest: int = 3) -> list[Part]:
         frames = stack.split(";")
         running.setdefault(_part(frames), Counter())[_short(frames[-1])] += int(count)
     total = sum(counts.total() for counts in running.values())
-    found = [
+    sampled = [
         Part(
             name,
             counts.total() / total,
@@ -57,7 +57,7 @@ def parts(stacks: Iterable[str], *, heaviest: int = 3) -> list[Part]:
         )
         for name, counts in running.items()
     ]
-    return sorted(found, key=lambda part: part.share, reverse=True)
+    return sorted(sampled, key=lambda part: part.share, reverse=True)
 
 
 def _part(frames: Sequence[str]) -> str:

@@ -101,8 +101,8 @@ def _counted_inputs(delivered: Iterable[Delivered], figures: Figures) -> list[Fi
     records: Counter[Side] = Counter()
     null_keys: Counter[Side] = Counter()
     bad: Counter[tuple[Side, str]] = Counter()
-    for one in delivered:
-        side, record = one.record.side, one.record
+    for row in delivered:
+        side, record = row.record.side, row.record
         records[side] += 1
         if isinstance(record, BadRecord):
             bad[side, record.reason] += 1

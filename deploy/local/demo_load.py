@@ -237,9 +237,9 @@ def _arrival_ms(record: Record, now_ms: int, dice: Random) -> int:
 
 def _clicks_by_ad(delivered: Iterable[Delivered]) -> Mapping[int | None, list[Delivered]]:
     clicks = defaultdict(list)
-    for one in delivered:
-        if isinstance(one.record, Click):
-            clicks[one.record.ad_id].append(one)
+    for row in delivered:
+        if isinstance(row.record, Click):
+            clicks[row.record.ad_id].append(row)
     return clicks
 
 
@@ -279,8 +279,8 @@ def _output_row(left: Delivered, right: Delivered | None) -> OutputRow:
     )
 
 
-def _place(one: Delivered) -> str:
-    return f"{TOPICS[one.record.side]}/{one.partition}/{one.offset}"
+def _place(row: Delivered) -> str:
+    return f"{TOPICS[row.record.side]}/{row.partition}/{row.offset}"
 
 
 def _passes_output_filter(row: OutputRow) -> bool:

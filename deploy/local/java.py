@@ -49,8 +49,8 @@ def _candidates() -> Iterator[Path]:
         yield Path(home) / "bin" / "java"
     if RECORD.exists():
         yield Path(RECORD.read_text().strip()) / "bin" / "java"
-    if found := shutil.which("java"):
-        yield Path(found)
+    if program := shutil.which("java"):
+        yield Path(program)
     # Sorted by name, so that the same machine always gets the same one.
     yield from sorted(SYSTEM_JAVAS.glob("*/bin/java"))
 
@@ -77,8 +77,8 @@ def _ask(program: Path) -> Java | None:
 
 
 def _how_to_get_java(too_old: list[str]) -> str:
-    found = f"; {', '.join(too_old)}" if too_old else ""
-    return f"""Spark and Kafka need Java {OLDEST_RELEASE} or newer, and none was found{found}.
+    older = f"; {', '.join(too_old)}" if too_old else ""
+    return f"""Spark and Kafka need Java {OLDEST_RELEASE} or newer, and none was found{older}.
 Get one with
   Debian, Ubuntu:  sudo apt-get install openjdk-17-jre-headless    (or default-jre-headless)
   Fedora, RHEL:    sudo dnf install java-21-openjdk-headless

@@ -212,8 +212,8 @@ class EmbeddedKafka:
                 check=True,
             )
         except (subprocess.CalledProcessError, subprocess.TimeoutExpired) as error:
-            said = (error.stdout or b"").decode(errors="replace")
-            raise BrokerError(f"cannot format {self._data} for Kafka: {error}\n{said}") from error
+            output = (error.stdout or b"").decode(errors="replace")
+            raise BrokerError(f"cannot format {self._data} for Kafka: {error}\n{output}") from error
         return data
 
     def _java(self, main_class: str, *arguments: str | Path) -> list[str | Path]:

@@ -24,9 +24,9 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Stack:
         _refuse("there is no docker here: https://docs.docker.com/engine/install/")
     # `docker info` would do, but older clients do not print its reason.
     for question in (["version", "--format", "{{.Server.Version}}"], ["compose", "version"]):
-        asked = subprocess.run([str(docker), *question], capture_output=True, text=True)
-        if asked.returncode != 0:
-            _refuse(f"`docker {question[0]}` says: {asked.stderr.strip()}")
+        answer = subprocess.run([str(docker), *question], capture_output=True, text=True)
+        if answer.returncode != 0:
+            _refuse(f"`docker {question[0]}` says: {answer.stderr.strip()}")
     stack = Stack(PROJECT, tmp_path_factory.mktemp("stack"))
     stack.compose("build")
     return stack

@@ -62,7 +62,7 @@ def go(
     seconds: float = GO_SECONDS,
 ) -> str:
     """The output of the go command; its failure is the failure of the test."""
-    done = subprocess.run(
+    process = subprocess.run(
         [program("go", package="golang"), *arguments],
         env={**os.environ, **(environment or {})},
         cwd=within,
@@ -70,5 +70,5 @@ def go(
         text=True,
         timeout=seconds,
     )
-    assert 0 == done.returncode, done.stderr[-4000:]
-    return done.stdout
+    assert 0 == process.returncode, process.stderr[-4000:]
+    return process.stdout

@@ -74,12 +74,12 @@ class Stack:
         """The output of `docker compose`; its failure is the failure of the test."""
         command = ["docker", "compose", "--project-name", self._project]
         command += ["--env-file", str(ROOT / "deploy/docker/example.env"), *arguments]
-        done = subprocess.run(
+        process = subprocess.run(
             command, cwd=ROOT, env=self._environment, capture_output=True, text=True
         )
-        said = f"{done.stdout}\n{done.stderr[-4000:]}"
-        assert 0 == done.returncode, f"docker compose {' '.join(arguments)}:\n{said}"
-        return done.stdout
+        output = f"{process.stdout}\n{process.stderr[-4000:]}"
+        assert 0 == process.returncode, f"docker compose {' '.join(arguments)}:\n{output}"
+        return process.stdout
 
     def up(self, *services: str) -> None:
         """Start these services and all their dependencies."""
@@ -111,8 +111,8 @@ class Stack:
 
 def _inspected(kind: str, name: str) -> dict[str, Any]:
     command = ["docker", kind, "inspect", name]
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
-    return dict(json.loads(done.stdout)[0])
+    process = subprocess.run(command, capture_output=True, text=True, check=True)
+    return dict(json.loads(process.stdout)[0])
 
 
 def _free_port() -> int:

@@ -52,10 +52,10 @@ def test_python_packages_are_the_locked_ones(built: Stack, name: str) -> None:
     lock = tomllib.loads((ROOT / "uv.lock").read_text())["package"]
     locked = {(package["name"], package["version"]) for package in lock}
 
-    found = installed(built, name)
+    versions = installed(built, name)
 
-    assert "streamjoin" in found
-    assert set() == set(found.items()) - locked
+    assert "streamjoin" in versions
+    assert set() == set(versions.items()) - locked
 
 
 @pytest.mark.parametrize("name", IMAGES)
@@ -86,9 +86,9 @@ def test_image_holds_no_secret(built: Stack, name: str) -> None:
     # The secrets that Compose mounts in /run/secrets, here too.
     search = f"find {places} -path /run/secrets -prune -o \\( {question} \\) -print"
 
-    found = built.in_image(name, "sh", "-c", f"{search} 2>/dev/null || true")
+    files = built.in_image(name, "sh", "-c", f"{search} 2>/dev/null || true")
 
-    assert "" == found
+    assert "" == files
     variables = {it.split("=")[0] for it in built.image(name)["Config"]["Env"]}
     assert set() == {it for it in variables if re.search("PASS|SECRET|TOKEN|CREDENTIAL", it)}
 

@@ -139,10 +139,10 @@ def test_second_join_deletes_what_it_created(broker: Broker, tmp_path: Path) -> 
         second.expect({"ad_id": 1, "user": "ada"})
         during = broker.topics.names()
 
-    made = {f"{name}_second" for name in ("impressions", "clicks", "attributed")}
-    made.add("ad_attribution_second.commits")
-    assert made == {name for name in during if "_second" in name}
-    assert made.isdisjoint(broker.topics.names())
+    topics = {f"{name}_second" for name in ("impressions", "clicks", "attributed")}
+    topics.add("ad_attribution_second.commits")
+    assert topics == {name for name in during if "_second" in name}
+    assert topics.isdisjoint(broker.topics.names())
 
 
 @pytest.mark.usefixtures("built")
@@ -153,7 +153,7 @@ def test_example_of_the_readme_passes(tmp_path: Path) -> None:
         (tmp_path / name).write_text(text)
     (tmp_path / "join.yaml").write_text((ROOT / "join.example.yaml").read_text())
 
-    done = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-W", "error"],
         cwd=tmp_path,
         env={**os.environ, "DOCKER_REQUIRED": "yes"},
@@ -161,5 +161,5 @@ def test_example_of_the_readme_passes(tmp_path: Path) -> None:
         text=True,
     )
 
-    assert 0 == done.returncode, done.stdout
-    assert " 1 passed" in done.stdout
+    assert 0 == process.returncode, process.stdout
+    assert " 1 passed" in process.stdout

@@ -84,13 +84,13 @@ def test_prometheus_takes_every_alert_and_none_fires(stack: Stack) -> None:
 
     def evaluated() -> dict[str, str]:
         rules = [rule for group in asked(stack, "rules")["groups"] for rule in group["rules"]]
-        done = {rule["name"]: f"{rule['health']} {rule['state']}" for rule in rules}
-        return {} if any(it.startswith("unknown") for it in done.values()) else done
+        states = {rule["name"]: f"{rule['health']} {rule['state']}" for rule in rules}
+        return {} if any(it.startswith("unknown") for it in states.values()) else states
 
-    found = wait_until(evaluated, START_SECONDS, "Prometheus has evaluated the alerts")
-    assert names == set(found)
-    assert set() == {name for name, it in found.items() if it.split()[1] == "firing"}
-    assert {"ok"} == {it.split()[0] for it in found.values()}
+    states = wait_until(evaluated, START_SECONDS, "Prometheus has evaluated the alerts")
+    assert names == set(states)
+    assert set() == {name for name, it in states.items() if it.split()[1] == "firing"}
+    assert {"ok"} == {it.split()[0] for it in states.values()}
 
 
 @pytest.mark.parametrize(
@@ -131,14 +131,14 @@ def test_job_that_is_killed_comes_back_and_loses_and_doubles_nothing(
         "the job is writing results",
     )
 
-    left_behind = scratch(stack)
+    before = scratch(stack)
     stack.crash("job")
     load.send(10)
     stack.wait_for_state("RUNNING")
 
     assert "" == load.wrong_rows(stack)
     assert restarts + 1 == stack.container("job")["RestartCount"]
-    assert set() == left_behind & scratch(stack)
+    assert set() == before & scratch(stack)
 
 
 def test_killed_service_leaves_the_query_alone(stack: Stack, load: Load) -> None:

@@ -70,7 +70,11 @@ class Breaker:
         return f"JVM {jvm.pid} killed"
 
     def kill_the_workers(self) -> str:
-        workers = [each for each in self.harness.job.tree if "pyspark.daemon" in command_line(each)]
+        workers = [
+            process
+            for process in self.harness.job.tree
+            if "pyspark.daemon" in command_line(process)
+        ]
         assert workers
         signal_all(workers, signal.SIGKILL)
         psutil.wait_procs(workers, START_SECONDS)
@@ -215,7 +219,7 @@ class Breaker:
 
     @property
     def kinds(self) -> Mapping[str, Callable[[], str]]:
-        found = (
+        faults = (
             self.kill_the_process_tree, self.kill_at_a_failpoint, self.kill_the_driver_s_python,
             self.kill_the_jvm, self.kill_the_workers, self.terminate, self.freeze,
             self.freeze_and_start_a_second_one, self.kill_the_broker, self.bounce_the_broker,
@@ -223,4 +227,4 @@ class Breaker:
             self.lose_the_answer_to_a_commit, self.lose_a_commit, self.abort_upstream,
             self.add_partitions, self.poison,
         )  # fmt: skip
-        return {each.__name__: each for each in found}
+        return {fault.__name__: fault for fault in faults}

@@ -33,7 +33,7 @@ class FaultyJob(Job):
 
     @property
     def jvm(self) -> psutil.Process:
-        [jvm] = [each for each in self.tree if name(each) == "java"]
+        [jvm] = [process for process in self.tree if name(process) == "java"]
         return jvm
 
     def arm(self, action: str, point: str) -> None:

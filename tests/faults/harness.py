@@ -244,12 +244,12 @@ class Harness:
     def check(self, status: JobStatus) -> CheckResult:
         """Check all results so far; `status` as returned by `settle`. Raises the problems."""
         read = {side: self.records(self.topic(side)) for side in SIDES}
-        found = check_results(read["left"], read["right"], self.records(self.topic("out")))
-        problems = [*found.problems, *self._other_problems(status)]
+        result = check_results(read["left"], read["right"], self.records(self.topic("out")))
+        problems = [*result.problems, *self._other_problems(status)]
         if len(read["left"]) != self._sent["left"] or len(read["right"]) != self._sent["right"]:
             problems.append(f"sent {self._sent}, in Kafka {[len(rows) for rows in read.values()]}")
         assert [] == problems
-        return found
+        return result
 
     def _other_problems(self, status: JobStatus) -> Iterator[str]:
         yield from marker_problems(self.records(self.topic("commits")), STATE_PARTITIONS)
@@ -277,9 +277,9 @@ class Harness:
         """All committed records."""
         consumer = self._consumer()
         ends = self.ends(topic)
-        assignment = [TopicPartition(topic, each, 0) for each in ends]
+        assignment = [TopicPartition(topic, partition, 0) for partition in ends]
         consumer.assign(assignment)
-        found = []
+        records = []
         left = {partition for partition, end in ends.items() if end > 0}
         deadline = time.monotonic() + 2 * READ_SECONDS
         try:
@@ -290,7 +290,7 @@ class Harness:
                 if message.error():
                     left.discard(message.partition())
                     continue
-                found.append(
+                records.append(
                     Record(
                         topic,
                         message.partition() or 0,
@@ -303,7 +303,7 @@ class Harness:
                 )
         finally:
             consumer.close()
-        return found
+        return records
 
     def _consumer(self) -> Consumer:
         return Consumer(
@@ -328,14 +328,14 @@ class Harness:
     def _ends(self, topic: str, level: IsolationLevel) -> dict[int, int]:
         """Empty if a partition has no leader at the moment: the partition or its broker is new."""
         partitions = self.admin.list_topics(topic, READ_SECONDS).topics[topic].partitions
-        asked = self.admin.list_offsets(
-            {TopicPartition(topic, each): OffsetSpec.latest() for each in partitions},
+        futures = self.admin.list_offsets(
+            {TopicPartition(topic, partition): OffsetSpec.latest() for partition in partitions},
             isolation_level=level,
             request_timeout=READ_SECONDS,
         )
         try:
             return {
-                place.partition: end.result(READ_SECONDS).offset for place, end in asked.items()
+                place.partition: end.result(READ_SECONDS).offset for place, end in futures.items()
             }
         except KafkaException as error:
             if error.args[0].code() not in _LEADERLESS:

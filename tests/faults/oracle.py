@@ -105,21 +105,21 @@ def expected_results(lefts: Sequence[Row], rights: Sequence[Row]) -> Counter[Res
     for right in rights:
         if right.k is not None:
             by_key[right.k].append(right)
-    found: Counter[Result] = Counter()
+    expected: Counter[Result] = Counter()
     matched = set()
     for left in lefts:
         for right in by_key[left.k] if left.k is not None else ():
             if -BEFORE_MS <= right.t - left.t <= AFTER_MS:
-                found[f"{left.place}|{right.place}", left.k, left.n, right.n] += 1
+                expected[f"{left.place}|{right.place}", left.k, left.n, right.n] += 1
                 matched |= {left.place, right.place}
     watermark = watermark_ms(lefts, rights)
     for left in lefts:
         if left.place not in matched and _is_out(left, watermark):
-            found[f"{left.place}|", left.k, left.n, None] += 1
+            expected[f"{left.place}|", left.k, left.n, None] += 1
     for right in rights:
         if right.place not in matched and _is_out(right, watermark):
-            found[f"|{right.place}", right.k, None, right.n] += 1
-    return found
+            expected[f"|{right.place}", right.k, None, right.n] += 1
+    return expected
 
 
 def _is_out(row: Row, watermark: int) -> bool:
@@ -129,11 +129,11 @@ def _is_out(row: Row, watermark: int) -> bool:
 
 
 def results_of(records: Iterable[Record]) -> Counter[Result]:
-    found: Counter[Result] = Counter()
+    results: Counter[Result] = Counter()
     for record in records:
         value = json.loads(record.value or b"{}")
-        found[record.headers["streamjoin-id"].decode(), value["k"], value["l"], value["r"]] += 1
-    return found
+        results[record.headers["streamjoin-id"].decode(), value["k"], value["l"], value["r"]] += 1
+    return results
 
 
 def check_results(
@@ -142,9 +142,9 @@ def check_results(
     """All committed records of the three topics, each from its beginning."""
     lefts, bad_lefts = rows_of(left)
     rights, bad_rights = rows_of(right)
-    expected, found = expected_results(lefts, rights), results_of(output)
-    missing, more = expected - found, found - expected
-    ids = Counter(result[0] for result in found.elements())
+    expected, actual = expected_results(lefts, rights), results_of(output)
+    missing, more = expected - actual, actual - expected
+    ids = Counter(result[0] for result in actual.elements())
     repeated = {identity: count for identity, count in ids.items() if count > 1}
     phantoms = Counter({result: n for result, n in more.items() if result not in expected})
     problems = [
@@ -160,7 +160,7 @@ def check_results(
         unreadable=bad_lefts + bad_rights,
         matched=matched,
         unmatched=expected.total() - matched,
-        results=found.total(),
+        results=actual.total(),
         losses=missing.total(),
         phantoms=phantoms.total(),
         duplicates=sum(repeated.values()) - len(repeated),

@@ -16,7 +16,9 @@ class OutputReader:
         self, consumer: Callable[[], Consumer], topic: str, starts: Mapping[int, int]
     ) -> None:
         self._new_consumer = consumer
-        self._starts = [TopicPartition(topic, each, start) for each, start in starts.items()]
+        self._starts = [
+            TopicPartition(topic, partition, start) for partition, start in starts.items()
+        ]
         self._consumer: Consumer | None = None
         self._renewal = 0.0
 
@@ -30,7 +32,7 @@ class OutputReader:
             self._renewal = time.monotonic() + RENEWAL_SECONDS
         # All available records: there may be thousands before the wanted one.
         messages = self._consumer.consume(10_000, 0.2)
-        return {each.key() for each in messages if not each.error()}
+        return {message.key() for message in messages if not message.error()}
 
     def close(self) -> None:
         if self._consumer is not None:

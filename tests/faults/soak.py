@@ -69,7 +69,7 @@ def soak(
 ) -> Soak:
     """Run for this many seconds after the first result, with one fault at least. Raises
     AssertionError at the first problem; `say` receives a line for each fault."""
-    luck, done = random.Random(seed), Soak(seed)
+    luck, history = random.Random(seed), Soak(seed)
     harness = Harness(kafka, f"soak{seed}", folder, proxy=proxy, environment=ENVIRONMENT, seed=seed)
     breaker = Breaker(harness, proxy, luck)
     harness.job.start()
@@ -84,16 +84,16 @@ def soak(
             proof = breaker.kinds[kind]()
             since = fired_at if kind == "kill_the_process_tree" else time.monotonic()
             recovered = harness.recovered(since)
-            done.fired.append(Fired(fired_at - began, kind, proof, recovered))
-            say(str(done.fired[-1]))
-            if len(done.fired) % FAULTS_BETWEEN_CHECKS == 0:
-                _check(harness, done, luck)
-        _check(harness, done, luck)
+            history.fired.append(Fired(fired_at - began, kind, proof, recovered))
+            say(str(history.fired[-1]))
+            if len(history.fired) % FAULTS_BETWEEN_CHECKS == 0:
+                _check(harness, history, luck)
+        _check(harness, history, luck)
     finally:
         proxy.heal()
         harness.job.__exit__(*sys.exc_info())
-        done.load = os.getloadavg()
-    return done
+        history.load = os.getloadavg()
+    return history
 
 
 def _schedule(luck: random.Random, kinds: list[str]) -> Iterator[str]:
@@ -103,33 +103,33 @@ def _schedule(luck: random.Random, kinds: list[str]) -> Iterator[str]:
         yield from kinds
 
 
-def _check(harness: Harness, done: Soak, luck: random.Random) -> None:
+def _check(harness: Harness, history: Soak, luck: random.Random) -> None:
     """A quiet phase, and the oracle's check of all results so far."""
-    done.results.append(harness.check(harness.settle()))
+    history.results.append(harness.check(harness.settle()))
     query = harness.checkpoint / "query"
-    done.checkpoint_files.append(sum(1 for path in query.rglob("*") if path.is_file()))
+    history.checkpoint_files.append(sum(1 for path in query.rglob("*") if path.is_file()))
     if luck.random() < 0.5:
         harness.feed_late(10)
 
 
-def report(done: Soak) -> str:
+def report(history: Soak) -> str:
     by_kind: dict[str, list[float]] = defaultdict(list)
-    for fired in done.fired:
+    for fired in history.fired:
         by_kind[fired.kind].append(fired.recovered_seconds)
-    last = done.results[-1]
+    last = history.results[-1]
     table = "\n".join(
         f"{kind:<34}{len(seconds):>6}{median(seconds):>10.1f}{max(seconds):>10.1f}"
         for kind, seconds in sorted(by_kind.items())
     )
     return f"""\
-seed {done.seed}: {len(done.fired)} faults of {len(by_kind)} kinds; load {done.load[0]:.1f}
+seed {history.seed}: {len(history.fired)} faults of {len(by_kind)} kinds; load {history.load[0]:.1f}
 {"fault":<34}{"fired":>6}{"median s":>10}{"longest s":>10}   until a new result is out
 {table}
 rows in: {last.left_rows:,} left, {last.right_rows:,} right, {last.late_rows} of them late
 records of {len(POISON)} kinds that cannot be read: {last.unreadable}
 rows out: {last.results:,}; expected {last.matched:,} matched, {last.unmatched:,} unmatched
 duplicates {last.duplicates}, losses {last.losses}, never joined {last.phantoms}
-checks {len(done.results)}; files in the checkpoint at each: {done.checkpoint_files}"""
+checks {len(history.results)}; files in the checkpoint at each: {history.checkpoint_files}"""
 
 
 def main() -> int:
@@ -142,7 +142,7 @@ def main() -> int:
     folder = Path(tempfile.mkdtemp(prefix=f"soak-{seed}-"))
     try:
         with proxied_kafka(folder / "kafka") as (kafka, proxy):
-            done = soak(
+            result = soak(
                 kafka,
                 proxy,
                 folder,
@@ -154,7 +154,7 @@ def main() -> int:
         traceback.print_exc()  # outside of pytest an assertion prints no values
         print(f"WRONG with SEED={seed}: {error}\nall of it is in {folder}", file=sys.stderr)
         return 1
-    print(report(done))
+    print(report(result))
     return 0
 
 

@@ -40,8 +40,8 @@ def test_records_deleted_before_they_were_read_are_named_and_there_is_a_way_on(
         assert failure is not None
         assert "retention" == failure.code
         wanted = json.dumps({"left": {str(p): offset for p, offset in until.items()}})
-        for said in (*lost, "PATCH /v1/query/offsets", wanted):
-            assert said in failure.message, failure.message
+        for part in (*lost, "PATCH /v1/query/offsets", wanted):
+            assert part in failure.message, failure.message
         assert before == len(harness.records(harness.topic("out")))
 
         job.ask("stop")
@@ -77,8 +77,8 @@ def test_topic_recreated_under_a_running_query_is_detected(
         failure = job.wait_for_failure(2)
         assert "retention" == failure.code
         wanted = json.dumps({"right": {str(partition): 0 for partition in read}})
-        for said in (f"right.topic {topic} (topic id ", "PATCH /v1/query/offsets", wanted):
-            assert said in failure.message, failure.message
+        for part in (f"right.topic {topic} (topic id ", "PATCH /v1/query/offsets", wanted):
+            assert part in failure.message, failure.message
 
 
 def is_reset(harness: Harness) -> bool:

@@ -78,7 +78,7 @@ def test_each_half_of_the_job_is_missed_by_the_other(kafka: EmbeddedKafka, tmp_p
         harness.feed(ROWS)
         harness.recovered(time.monotonic())
 
-        workers = [each for each in job.tree if "pyspark.daemon" in each.cmdline()]
+        workers = [process for process in job.tree if "pyspark.daemon" in process.cmdline()]
         assert workers
         for worker in workers:
             worker.kill()

@@ -60,14 +60,14 @@ class Cluster:
     def executors(self) -> list[psutil.Process]:
         """The JVMs that the workers have started."""
         alive = [child.pid for child in self._children if child.poll() is None]
-        started = [each for pid in alive for each in processes.tree(pid)]
-        return [each for each in started if _EXECUTOR in processes.command_line(each)]
+        started = [process for pid in alive for process in processes.tree(pid)]
+        return [process for process in started if _EXECUTOR in processes.command_line(process)]
 
     def wait_for_executors(self, count: int) -> None:
         """Wait until this many executors are registered."""
         parts = "Successfully registered with driver"
         wait_until(
-            lambda: count == sum(parts in stderr(each) for each in self.executors()),
+            lambda: count == sum(parts in stderr(executor) for executor in self.executors()),
             START_SECONDS,
             f"{count} executors take part",
         )
@@ -100,13 +100,13 @@ class Cluster:
         return child
 
     def _wait_for(
-        self, child: "subprocess.Popen[bytes]", log: Path, said: re.Pattern[str]
+        self, child: "subprocess.Popen[bytes]", log: Path, line: re.Pattern[str]
     ) -> re.Match[str]:
         def found() -> re.Match[str] | None:
             assert child.poll() is None, last_lines(log)
-            return said.search(log.read_text())
+            return line.search(log.read_text())
 
-        return wait_until(found, START_SECONDS, f"{log.stem} says {said.pattern}")
+        return wait_until(found, START_SECONDS, f"{log.stem} says {line.pattern}")
 
 
 def stderr(executor: psutil.Process) -> str:

@@ -7,6 +7,7 @@ import pytest
 
 from deploy.local.kafka import EmbeddedKafka
 from tests.integration.jobs import BROKER_OPTIONS
+from tests.integration.jvms import SharedJvm
 
 # A shell starts background programs with SIGINT ignored, which the programs under test would
 # inherit.
@@ -21,5 +22,7 @@ def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedKafka]:
 
 
 @pytest.fixture(scope="module")
-def jvm() -> None:
-    """Not shared yet: each job starts its own."""
+def jvm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SharedJvm]:
+    """For the jobs of a module that run one after another; see CONTRIBUTING.md."""
+    with SharedJvm(tmp_path_factory.mktemp("jvm")) as shared:
+        yield shared

@@ -78,8 +78,8 @@ class SecuredKafka(EmbeddedKafka):
         info = ScramCredentialInfo(ScramMechanism.SCRAM_SHA_512, 4096)
         upsertion = UserScramCredentialUpsertion(user, info, password.encode())
         admin = self._admin()
-        for done in admin.alter_user_scram_credentials([upsertion]).values():
-            done.result(ANSWER_SECONDS)
+        for future in admin.alter_user_scram_credentials([upsertion]).values():
+            future.result(ANSWER_SECONDS)
 
     def allow(self, principal: str, operation: str, topic: str) -> None:
         self._add(_acl(principal, operation, topic))
@@ -104,13 +104,13 @@ class SecuredKafka(EmbeddedKafka):
             acl.permission_type,
         )
         admin = self._admin()
-        for done in admin.delete_acls([same]).values():
-            assert 1 == len(done.result(ANSWER_SECONDS))
+        for future in admin.delete_acls([same]).values():
+            assert 1 == len(future.result(ANSWER_SECONDS))
 
     def _add(self, acl: AclBinding) -> None:
         admin = self._admin()
-        for done in admin.create_acls([acl]).values():
-            done.result(ANSWER_SECONDS)
+        for future in admin.create_acls([acl]).values():
+            future.result(ANSWER_SECONDS)
 
     def _admin(self) -> AdminClient:
         return AdminClient({"bootstrap.servers": self.bootstrap_servers, "log_level": 0})

@@ -129,8 +129,8 @@ def test_checkpoint_is_verified_backed_up_restored_and_read(
     verified = job.command("checkpoint", "verify", spec)
     assert (0, "") == (verified.returncode, "\n".join(_wrong(verified.stdout)))
     assert "state: 6 rows read" in verified.stdout
-    made = job.command("checkpoint", "backup", spec, target)
-    assert 0 == made.returncode, made.stderr
+    backup = job.command("checkpoint", "backup", spec, target)
+    assert 0 == backup.returncode, backup.stderr
     assert "is not empty" in job.command("checkpoint", "backup", spec, target).stderr
     shown = job.command("state", spec, "--side", "right", "--key", "2")
     [row] = [json.loads(line) for line in shown.stdout.splitlines()[1:]]

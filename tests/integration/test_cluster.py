@@ -36,9 +36,9 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
 
 @pytest.fixture
 def pairs(kafka: EmbeddedKafka, tmp_path: Path) -> Pairs:
-    made = Pairs(kafka, f"cluster{abs(hash(tmp_path)) % 10**8}", tmp_path, delivery="exactly_once")
-    made.create_topics()
-    return made
+    pairs = Pairs(kafka, f"cluster{abs(hash(tmp_path)) % 10**8}", tmp_path, delivery="exactly_once")
+    pairs.create_topics()
+    return pairs
 
 
 def job_on(cluster: Cluster, spec: str, folder: Path, more: Mapping[str, str] = {}) -> FaultyJob:

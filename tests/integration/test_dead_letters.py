@@ -87,7 +87,7 @@ class Letters:
 
     def results(self) -> list[int]:
         received = consume_all(self.kafka.bootstrap_servers, f"{self.name}.out")
-        return sorted(one.value["n"] for one in received)
+        return sorted(record.value["n"] for record in received)
 
     def dead(self) -> list[DeadLetter]:
         return dead_letters(self.kafka, f"{self.name}.dead")
@@ -105,14 +105,14 @@ def dead_letters(kafka: EmbeddedKafka, topic: str) -> list[DeadLetter]:
             "log_level": 0,
         }
     )
-    found = []
+    letters = []
     try:
         consumer.assign([TopicPartition(topic, 0, 0)])
         while True:
             message = consumer.poll(READ_SECONDS)
             assert message is not None
             if message.error():
-                return found
+                return letters
             letter = dead_letter(
                 f"{topic}/0/{message.offset()}",
                 message.key(),
@@ -120,7 +120,7 @@ def dead_letters(kafka: EmbeddedKafka, topic: str) -> list[DeadLetter]:
                 message.headers() or [],
             )
             if letter is not None:  # otherwise the marker of a replay
-                found.append(letter)
+                letters.append(letter)
     finally:
         consumer.close()
 
@@ -181,24 +181,24 @@ def test_record_of_every_reason_arrives_complete_from_each_side(
         status = job.wait_for_offsets(left=total + 3, right=total + 2)
         assert 0 == job.terminate()
 
-    found = letters.dead()
+    dead = letters.dead()
     expected = {(side, reason) for side in ("left", "right") for reason in BAD} | {("left", "late")}
-    assert expected == {(one.side, one.reason) for one in found}
-    assert len(expected) == len(found)
-    for one in found:
-        assert f"{letters.name}.{one.side}" == one.topic
-        if one.reason == "late":
-            assert (total + 2, b"late") == (one.offset, one.key)
-            assert one.message.startswith("field t is not past the watermark 2023-11-14 22:2")
+    assert expected == {(letter.side, letter.reason) for letter in dead}
+    assert len(expected) == len(dead)
+    for letter in dead:
+        assert f"{letters.name}.{letter.side}" == letter.topic
+        if letter.reason == "late":
+            assert (total + 2, b"late") == (letter.offset, letter.key)
+            assert letter.message.startswith("field t is not past the watermark 2023-11-14 22:2")
             continue
-        sent = Sent(BAD[one.reason])
-        assert (f"key of {one.reason}".encode(), sent.payload) == (one.key, one.value)
-        assert [("trace", one.reason.encode())] == list(one.original_headers)
-        assert (0, 1 + list(BAD).index(one.reason)) == (one.partition, one.offset)
-        assert MESSAGES[one.reason] == one.message
-        assert one.timestamp_ms is not None
-        assert one.is_whole
-    counted = {side: +Counter(found) for side, found in status.totals.dead_letters.items()}
+        sent = Sent(BAD[letter.reason])
+        assert (f"key of {letter.reason}".encode(), sent.payload) == (letter.key, letter.value)
+        assert [("trace", letter.reason.encode())] == list(letter.original_headers)
+        assert (0, 1 + list(BAD).index(letter.reason)) == (letter.partition, letter.offset)
+        assert MESSAGES[letter.reason] == letter.message
+        assert letter.timestamp_ms is not None
+        assert letter.is_whole
+    counted = {side: +Counter(reasons) for side, reasons in status.totals.dead_letters.items()}
     once = Counter(BAD.keys())
     assert {"left": once + Counter(["late"]), "right": once, "output": Counter()} == counted
     assert [1, 2, 3, 4] == letters.results()
@@ -226,7 +226,7 @@ def test_job_killed_before_or_after_the_dead_letters_neither_loses_nor_repeats_o
             status = job.wait_for_offsets(left=1 + 2 * number, right=1)
             assert counted == status.totals.dead_letters["left"]["malformed_json"], point
             assert [f"bad {n}".encode() for n in range(1, number + 1)] == [
-                one.value for one in letters.dead()
+                letter.value for letter in letters.dead()
             ], point
         letters.produce("right", [row(1), row(2)])
         job.wait_for_offsets(left=5, right=3)
@@ -269,10 +269,10 @@ def test_late_rows_are_those_that_spark_counts(
             status = job.wait_for_offsets(left=written, right=written)
         assert 0 == job.terminate()
 
-    late = [one for one in letters.dead() if one.reason == "late"]
+    late = [letter for letter in letters.dead() if letter.reason == "late"]
     assert 50 < status.totals.late_records
     assert status.totals.late_records == len(late)
-    assert len(late) == len({(one.topic, one.offset) for one in late})
+    assert len(late) == len({(letter.topic, letter.offset) for letter in late})
     assert "late_rows_differ" not in job.log.read_text()
 
 
@@ -343,7 +343,7 @@ def test_too_large_result_follows_the_policy_and_is_counted(
         record.key,
         record.value,
     )
-    assert [False, False] == [one.can_be_replayed for one in (result, record)]
+    assert [False, False] == [letter.can_be_replayed for letter in (result, record)]
 
 
 def test_dead_letters_are_listed_and_replayed_once_and_a_second_failure_is_listed(
@@ -352,10 +352,10 @@ def test_dead_letters_are_listed_and_replayed_once_and_a_second_failure_is_liste
     letters.create_topics()
     wrong = "n BIGINT, t TIMESTAMP, pad STRING, extra BIGINT"
 
-    def said(*words: str) -> list[str]:
-        done = job.command("dead-letters", *words, str(job.spec_file))
-        assert 0 == done.returncode, done.stderr
-        return done.stdout.splitlines()
+    def output_of(*words: str) -> list[str]:
+        process = job.command("dead-letters", *words, str(job.spec_file))
+        assert 0 == process.returncode, process.stderr
+        return process.stdout.splitlines()
 
     with Job(changed(letters.spec(), left__schema=wrong), tmp_path, jvm) as job:
         # Headers with which a producer might hide a dead letter, break the commands or prevent the
@@ -373,24 +373,24 @@ def test_dead_letters_are_listed_and_replayed_once_and_a_second_failure_is_liste
         job.wait_for_offsets(left=2, right=1)
         assert 0 == job.terminate()
 
-        first, second, total = said("list")
+        first, second, total = output_of("list")
         assert f"{letters.name}.left/0/0  " in first
         assert first.endswith("left schema_mismatch: not of the declared type: extra BIGINT")
         assert "malformed_json" in second
         assert f"2 in {letters.name}.dead" == total
-        assert [f"1 in {letters.name}.dead"] == said("list", "--reason", "malformed_json")[1:]
-        assert "2 would be put back" == said("replay", "--dry-run")[-1]
+        assert [f"1 in {letters.name}.dead"] == output_of("list", "--reason", "malformed_json")[1:]
+        assert "2 would be put back" == output_of("replay", "--dry-run")[-1]
 
         job.spec_file.write_text(changed(letters.spec(), left__schema=wrong[:-6] + "STRING"))
-        assert "2 put back" == said("replay")[-1]
-        assert ["0 put back"] == said("replay")
-        assert [f"0 in {letters.name}.dead"] == said("list")
+        assert "2 put back" == output_of("replay")[-1]
+        assert ["0 put back"] == output_of("replay")
+        assert [f"0 in {letters.name}.dead"] == output_of("list")
 
         job.start()
         # Two records and the marker of their transaction follow the first two.
         job.wait_for_offsets(left=5, right=1)
         assert 0 == job.terminate()
-        assert [f"1 in {letters.name}.dead"] == said("list")[1:]
+        assert [f"1 in {letters.name}.dead"] == output_of("list")[1:]
     assert [1] == letters.results()
     again = letters.dead()[-1]
     assert ("malformed_json", b"\x1b[2Jgarbage") == (again.reason, again.value)

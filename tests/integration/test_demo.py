@@ -108,10 +108,10 @@ class Run:
     @property
     def children(self) -> dict[int, psutil.Process]:
         """Broker, job, its JVM, sidecar."""
-        _, *found = tree(self.program.pid)
-        assert 2 == sum(name(process) == "java" for process in found)
-        assert 4 <= len(found)
-        return {process.pid: process for process in found}
+        _, *processes = tree(self.program.pid)
+        assert 2 == sum(name(process) == "java" for process in processes)
+        assert 4 <= len(processes)
+        return {process.pid: process for process in processes}
 
     def wait_until_it_says(self, text: str) -> None:
         wait_until(lambda: text in self.said or self.program.poll() is not None, TIMEOUT, text)
@@ -136,7 +136,7 @@ def demo(output: Path, *arguments: str) -> Iterator[Run]:
 
 def assert_ended(children: dict[int, psutil.Process]) -> None:
     for child in children.values():
-        wait_until(lambda one=child: has_ended(one), TIMEOUT, f"{child} has ended")
+        wait_until(lambda process=child: has_ended(process), TIMEOUT, f"{child} has ended")
 
 
 def send(kafka: EmbeddedKafka, topic: str, rows: list[OutputRow]) -> None:
@@ -148,8 +148,8 @@ def demo_result(
     kafka: EmbeddedKafka, topic: str, delivered: list[Delivered]
 ) -> tuple[int, list[str]]:
     """The exit code, and the printed rows that differ."""
-    found = output_rows(kafka.bootstrap_servers, topic=topic)
-    result = check_result(delivered, found, counted(output_records=len(found)))
+    rows = output_rows(kafka.bootstrap_servers, topic=topic)
+    result = check_result(delivered, rows, counted(output_records=len(rows)))
     output = io.StringIO()
     code = reported(result, Console(file=output, highlight=False))
     return code, [line for line in output.getvalue().splitlines() if "impressions/" in line]

@@ -63,9 +63,9 @@ class Topics:
         """Wait until the results are exactly these pairs of left key and match."""
 
         def came() -> bool:
-            found = consume_all(self.servers, f"{self.name}.out")
+            received = consume_all(self.servers, f"{self.name}.out")
             return sorted(results, key=str) == sorted(
-                ((each.value["k"], each.value["matched"]) for each in found), key=str
+                ((record.value["k"], record.value["matched"]) for record in received), key=str
             )
 
         wait_until(came, START_SECONDS, f"{results} have come out")

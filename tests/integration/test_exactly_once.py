@@ -26,9 +26,9 @@ BLOCK = 3_000
 def pairs(kafka: EmbeddedKafka, tmp_path: Path, request: pytest.FixtureRequest) -> Pairs:
     """Each test has topics of its own."""
     name = f"once{crc32(request.node.name.encode())}"
-    made = Pairs(kafka, name, tmp_path, delivery="exactly_once")
-    made.create_topics()
-    return made
+    pairs = Pairs(kafka, name, tmp_path, delivery="exactly_once")
+    pairs.create_topics()
+    return pairs
 
 
 class Failpoint:
@@ -179,7 +179,7 @@ def refusal(job: Job) -> str:
 
 
 @pytest.mark.parametrize(
-    ("partitions", "config", "said"),
+    ("partitions", "config", "command"),
     [
         (1, {"cleanup.policy": "compact"}, "--alter --topic {} --partitions 2"),
         (2, {"cleanup.policy": "delete"}, "--topic {} --add-config cleanup.policy=compact"),
@@ -187,7 +187,12 @@ def refusal(job: Job) -> str:
     ids=["too few partitions", "not compacted"],
 )
 def test_unsuitable_commit_topic_is_refused_with_the_command_that_corrects_it(
-    pairs: Pairs, partitions: int, config: dict[str, str], said: str, tmp_path: Path, jvm: SharedJvm
+    pairs: Pairs,
+    partitions: int,
+    config: dict[str, str],
+    command: str,
+    tmp_path: Path,
+    jvm: SharedJvm,
 ) -> None:
     topic = f"{pairs.name}.commits"
     pairs.kafka.create_topics([topic], partitions=partitions, config=config)
@@ -195,7 +200,7 @@ def test_unsuitable_commit_topic_is_refused_with_the_command_that_corrects_it(
         failure = job.wait_for_state("FAILED").last_failure
         assert failure is not None
         assert "topic" == failure.code
-        assert said.format(topic) in failure.message
+        assert command.format(topic) in failure.message
 
 
 def delete_topic(pairs: Pairs, topic: str) -> None:

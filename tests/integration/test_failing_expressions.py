@@ -41,9 +41,9 @@ def test_record_or_result_on_which_an_expression_fails_is_a_dead_letter_once_tho
         status = job.wait_for_offsets(left=6, right=5)
         assert 0 == job.terminate()
 
-    found = [
-        (one.side, one.message.split(" cannot")[0], one.offset, one.reason)
-        for one in letters.dead()
+    dead = [
+        (letter.side, letter.message.split(" cannot")[0], letter.offset, letter.reason)
+        for letter in letters.dead()
     ]
     assert [
         ("left", "left.key[0]", 1, "expression_failed"),
@@ -51,8 +51,8 @@ def test_record_or_result_on_which_an_expression_fails_is_a_dead_letter_once_tho
         ("output", "join.condition", 3, "expression_failed"),
         ("output", "output.columns.length", 2, "expression_failed"),
         ("right", "right.filter", 1, "expression_failed"),
-    ] == sorted(found)
-    ids = [dict(one.original_headers).get("streamjoin-id") for one in letters.dead()]
+    ] == sorted(dead)
+    ids = [dict(letter.original_headers).get("streamjoin-id") for letter in letters.dead()]
     assert f"{letters.name}.left/0/3|{letters.name}.right/0/3".encode() in ids
     assert [1, 5] == letters.results()
     assert 2 == status.totals.failed_results

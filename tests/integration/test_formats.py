@@ -80,11 +80,14 @@ class Shop:
         return framed(number, written.proto(text, n=n, at=at, user=f"u{n}", **more))
 
     def results(self) -> list[dict[str, Any]]:
-        found = [each.value for each in consume_all(self.servers, f"{NAME}.out")]
-        return sorted(found, key=lambda row: row["n"])
+        rows = [record.value for record in consume_all(self.servers, f"{NAME}.out")]
+        return sorted(rows, key=lambda row: row["n"])
 
     def dead(self) -> list[tuple[str, str, str]]:
-        return [(each.side, each.reason, each.message) for each in dead_letters(self.kafka, DEAD)]
+        return [
+            (letter.side, letter.reason, letter.message)
+            for letter in dead_letters(self.kafka, DEAD)
+        ]
 
 
 def result(n: int) -> dict[str, Any]:
@@ -175,7 +178,7 @@ def _registry_goes_and_comes_back(shop: Shop, job: Job) -> None:
         last = status.last_failure if status else None
         return last.message if last is not None and last.code == "registry" else None
 
-    said = wait_until(failure, START_SECONDS, "the job reports that the registry is away")
-    assert f"schema registry {shop.registry.url} does not answer" in said
+    message = wait_until(failure, START_SECONDS, "the job reports that the registry is away")
+    assert f"schema registry {shop.registry.url} does not answer" in message
     shop.registry.let_go()
     job.wait_for_offsets(**shop.counts)

@@ -29,7 +29,7 @@ def pairs(kafka: EmbeddedKafka, tmp_path: Path, request: pytest.FixtureRequest) 
 
 
 def jvms(job: Job) -> list[psutil.Process]:
-    return [each for each in job.tree if name(each) == "java"]
+    return [process for process in job.tree if name(process) == "java"]
 
 
 def maps_the_class_archive(jvm: psutil.Process) -> bool:
@@ -136,7 +136,9 @@ def test_desired_state_survives_a_crash_during_the_last_batch(
         pairs.produce(range(3))
         read_all(job, 3)
         # Each batch needs these processes, which now block it.
-        signal_all([each for each in job.tree if "pyspark.daemon" in command_line(each)], SIGSTOP)
+        signal_all(
+            [process for process in job.tree if "pyspark.daemon" in command_line(process)], SIGSTOP
+        )
         pairs.produce(range(3, 6))
         wait_until(lambda: batch_is_running(tmp_path), START_SECONDS, "a batch is running")
 

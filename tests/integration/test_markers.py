@@ -58,9 +58,9 @@ class Writer:
 
 @pytest.fixture
 def writer(kafka: EmbeddedKafka, topic: str) -> Iterator[Writer]:
-    made = Writer(kafka, topic, "writer")
-    yield made
-    made.producer.purge()
+    writer = Writer(kafka, topic, "writer")
+    yield writer
+    writer.producer.purge()
 
 
 def test_newest_committed_marker_is_read_and_none_if_there_is_none(

@@ -19,7 +19,7 @@ from tests.integration.test_topic_identity import reset
 from tests.unit.specs import changed
 
 
-def made(kafka: EmbeddedKafka, name: str, folder: Path) -> Pairs:
+def create_pairs(kafka: EmbeddedKafka, name: str, folder: Path) -> Pairs:
     pairs = Pairs(kafka, name, folder, delivery="exactly_once")
     pairs.create_topics()
     return pairs
@@ -29,7 +29,7 @@ def made(kafka: EmbeddedKafka, name: str, folder: Path) -> Pairs:
 def test_new_checkpoint_under_an_old_name_is_refused_without_consent(
     kafka: EmbeddedKafka, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    pairs = made(kafka, "onename", tmp_path)
+    pairs = create_pairs(kafka, "onename", tmp_path)
     other_folder = tmp_path / "other"
     other_folder.mkdir()
     other_spec = Pairs(kafka, "onename", other_folder, delivery="exactly_once").spec()
@@ -87,7 +87,7 @@ def test_new_checkpoint_under_an_old_name_is_refused_without_consent(
 def test_query_of_an_older_version_continues_and_its_old_job_cannot_write(
     kafka: EmbeddedKafka, tmp_path: Path, jvm: SharedJvm
 ) -> None:
-    pairs = made(kafka, "oldname", tmp_path)
+    pairs = create_pairs(kafka, "oldname", tmp_path)
     topic = "oldname.markers"
     kafka.create_topics([topic], partitions=3, config={"cleanup.policy": "compact"})
     with Job(pairs.spec(), tmp_path, jvm) as job:
@@ -127,13 +127,13 @@ def reader(pairs: Pairs, topic: str) -> MarkerReader:
 
 
 def newest_markers(pairs: Pairs) -> list[Marker]:
-    found = []
+    markers = []
     for partition in range(2):
         key = marker_key(pairs.name, str(partition))
         marker = reader(pairs, f"{pairs.name}.commits").newest(partition, key, to_the_end=True)
         assert marker is not None
-        found.append(marker)
-    return found
+        markers.append(marker)
+    return markers
 
 
 def transaction_of_the_old_job(pairs: Pairs, query_id: str) -> Producer:

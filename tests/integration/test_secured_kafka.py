@@ -357,7 +357,7 @@ def test_commands_print_no_secret(
     command: list[str], pairs: Pairs, secured: SecuredKafka, tmp_path: Path
 ) -> None:
     spec = written(tmp_path, "join.yaml", spec_of(pairs, plain(secured)))
-    done = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-m", "job", command[0], spec, *command[1:]],
         env={**os.environ, "KAFKA_PASSWORD": SECRET},
         capture_output=True,
@@ -365,4 +365,4 @@ def test_commands_print_no_secret(
         timeout=START_SECONDS,
         check=True,
     )
-    assert_hides_secrets(done.stdout, done.stderr)
+    assert_hides_secrets(process.stdout, process.stderr)

@@ -111,27 +111,27 @@ def test_bad_records_are_counted_by_side_and_reason_and_the_query_lives(
 
 
 def test_every_record_is_counted(sidecar: httpx.Client) -> None:
-    found = samples(sidecar)
+    values = samples(sidecar)
 
-    assert len(LEFTS) == found["streamjoin_input_records_total side=left"]
-    assert len(RIGHTS) + 1 == found["streamjoin_input_records_total side=right"]
-    assert 1 == found["streamjoin_null_key_records_total side=left"]
-    assert 1 == found["streamjoin_late_records_total"]
-    assert 7 == found["streamjoin_output_records_total"]
-    assert 0 == sum(v for name, v in found.items() if "offsets_behind_latest" in name)
+    assert len(LEFTS) == values["streamjoin_input_records_total side=left"]
+    assert len(RIGHTS) + 1 == values["streamjoin_input_records_total side=right"]
+    assert 1 == values["streamjoin_null_key_records_total side=left"]
+    assert 1 == values["streamjoin_late_records_total"]
+    assert 7 == values["streamjoin_output_records_total"]
+    assert 0 == sum(v for name, v in values.items() if "offsets_behind_latest" in name)
 
 
 def test_operators_seven_measures_are_exported(sidecar: httpx.Client) -> None:
-    found = samples(sidecar)
+    values = samples(sidecar)
 
     for measure in (
         "state_update_seconds_total", "state_removal_seconds_total", "state_commit_seconds_total",
         "output_records_total", "state_rows", "state_rows_updated_total", "state_memory_bytes",
     ):  # fmt: skip
-        assert found[f"streamjoin_{measure}"] >= 0
-    assert 2 == found["streamjoin_state_rows"]  # the closing rows
+        assert values[f"streamjoin_{measure}"] >= 0
+    assert 2 == values["streamjoin_state_rows"]  # the closing rows
     # without the row with the null key, which is not stored
-    assert 8 == found["streamjoin_state_rows_updated_total"]
+    assert 8 == values["streamjoin_state_rows_updated_total"]
 
 
 def test_watermark_is_that_of_the_slower_side(sidecar: httpx.Client) -> None:
@@ -217,11 +217,11 @@ def test_operator_explains_a_key_changes_offsets_and_resets(
 
 
 def test_latency_is_observed_for_every_record(sidecar: httpx.Client) -> None:
-    found = samples(sidecar)
+    values = samples(sidecar)
 
-    read = sum(found[f"streamjoin_input_records_total side={side}"] for side in ("left", "right"))
-    assert read == found["streamjoin_end_to_end_latency_seconds_count"]
-    assert 0 < found["streamjoin_end_to_end_latency_seconds_sum"] / read < 10 * START_SECONDS
+    read = sum(values[f"streamjoin_input_records_total side={side}"] for side in ("left", "right"))
+    assert read == values["streamjoin_end_to_end_latency_seconds_count"]
+    assert 0 < values["streamjoin_end_to_end_latency_seconds_sum"] / read < 10 * START_SECONDS
 
 
 def test_spec_is_compared_with_the_checkpoint_of_the_running_query(
@@ -257,8 +257,8 @@ def test_yaml_bomb_and_foreign_web_page_are_refused(sidecar: httpx.Client) -> No
 def looked_up(sidecar: httpx.Client, url: str) -> dict[str, Any]:
     answer = sidecar.get(url)
     assert 200 == answer.status_code, answer.text
-    found: dict[str, Any] = answer.json()
-    return found
+    content: dict[str, Any] = answer.json()
+    return content
 
 
 def all_read(sidecar: httpx.Client) -> dict[str, Any] | None:

@@ -86,12 +86,12 @@ def test_second_job_on_a_socket_is_refused(pairs: Pairs, tmp_path: Path, jvm: Sh
 
 
 @pytest.mark.parametrize(
-    ("written", "exit_code", "said"),
+    ("written", "exit_code", "message"),
     [("name: x\n", 2, "kafka: is required"), (None, 1, "cannot be read")],
     ids=["wrong spec", "no file"],
 )
 def test_spec_that_cannot_run_is_refused_without_a_stack_trace(
-    written: str | None, exit_code: int, said: str, tmp_path: Path
+    written: str | None, exit_code: int, message: str, tmp_path: Path
 ) -> None:
     spec = tmp_path / "join.yaml"
     if written is not None:
@@ -104,5 +104,5 @@ def test_spec_that_cannot_run_is_refused_without_a_stack_trace(
         check=False,
     )
     assert exit_code == ended.returncode
-    assert said in ended.stderr
+    assert message in ended.stderr
     assert "Traceback" not in ended.stderr

@@ -88,10 +88,10 @@ def committed(pairs: Pairs) -> int:
         for number in range(2)
     ]
     try:
-        found = consumer.committed(places, READ_SECONDS)
+        offsets = consumer.committed(places, READ_SECONDS)
     finally:
         consumer.close()
-    return sum(max(0, place.offset) for place in found)  # below 0: none is committed
+    return sum(max(0, place.offset) for place in offsets)  # below 0: none is committed
 
 
 def test_topic_joined_with_itself_gives_each_pair_once_and_its_lag_is_visible(

@@ -16,9 +16,9 @@ from tests.polling import wait_until
 
 @pytest.fixture
 def pairs(kafka: EmbeddedKafka, tmp_path: Path) -> Pairs:
-    made = Pairs(kafka, "identity", tmp_path, delivery="exactly_once")
-    made.create_topics()
-    return made
+    pairs = Pairs(kafka, "identity", tmp_path, delivery="exactly_once")
+    pairs.create_topics()
+    return pairs
 
 
 @pytest.mark.timeout(600)  # four starts

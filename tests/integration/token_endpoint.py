@@ -23,8 +23,8 @@ class TokenEndpoint(ThreadingHTTPServer):
 
     def __init__(self, client_id: str, client_secret: str) -> None:
         super().__init__(("127.0.0.1", 0), _Handler)
-        given = base64.b64encode(f"{client_id}:{client_secret}".encode()).decode()
-        self.expected = f"Basic {given}"
+        credentials = base64.b64encode(f"{client_id}:{client_secret}".encode()).decode()
+        self.expected = f"Basic {credentials}"
         self.client_id = client_id
         self.key = rsa.generate_private_key(public_exponent=65537, key_size=2048)
         self.given = 0

@@ -147,5 +147,5 @@ class Uneven:
         }[join_type]
 
     def results(self, name: str) -> Counter[tuple[int | None, int | None]]:
-        found = consume_all(self.kafka.bootstrap_servers, f"{name}.out")
-        return Counter((each.value.get("l"), each.value.get("r")) for each in found)
+        received = consume_all(self.kafka.bootstrap_servers, f"{name}.out")
+        return Counter((record.value.get("l"), record.value.get("r")) for record in received)

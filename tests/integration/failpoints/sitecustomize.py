@@ -39,9 +39,9 @@ def happen() -> None:
 
     action = ARMED.read_text().split()[0]
     this = psutil.Process()
-    first = next(each for each in (*this.parents(), this) if is_first(each.cmdline()))
+    first = next(process for process in (*this.parents(), this) if is_first(process.cmdline()))
     number = {"kill": signal.SIGKILL, "stop": signal.SIGSTOP}[action]
-    others = [each for each in first.children(recursive=True) if each != this]
+    others = [process for process in first.children(recursive=True) if process != this]
     for process in [*([first] if first != this else []), *others]:
         with suppress(psutil.NoSuchProcess):  # Spark's other workers may end at any moment
             process.send_signal(number)

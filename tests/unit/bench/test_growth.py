@@ -21,20 +21,20 @@ from tests.unit.protocol.test_progress import recorded
 STATE_ROWS = 2 * BATCH_ROWS
 
 
-def held_after_batches(shape: Shape, made: Events) -> Iterator[int]:
+def held_after_batches(shape: Shape, load: Events) -> Iterator[int]:
     """Rows in state after each batch, as the join stores them; AssertionError if a row is late."""
     workload, side_rows = shape.workload, BATCH_ROWS // 2
-    held, watermark, newest = np.empty(0, dtype=np.int64), 0, 0
-    for start in range(0, len(made.left), side_rows):
-        shown = made.shown_at[made.left[start : start + side_rows]]
-        clicked = made.clicked_at[made.right[start : start + side_rows]]
+    stored, watermark, newest = np.empty(0, dtype=np.int64), 0, 0
+    for start in range(0, len(load.left), side_rows):
+        shown = load.shown_at[load.left[start : start + side_rows]]
+        clicked = load.clicked_at[load.right[start : start + side_rows]]
         assert min(shown.min(), clicked.min()) > watermark
         waits_until = np.concatenate([shown + workload.match_window_ms, clicked])
         watermark = newest
-        held = np.concatenate([held, waits_until])
-        held = held[held > watermark]
+        stored = np.concatenate([stored, waits_until])
+        stored = stored[stored > watermark]
         newest = min(shown.max(), clicked.max()) - workload.watermark_delay_ms
-        yield len(held)
+        yield len(stored)
 
 
 @pytest.mark.parametrize("keys", KEYS)
@@ -50,13 +50,13 @@ def test_state_grows_to_the_wanted_size_and_stays_there_without_late_rows(keys: 
 @pytest.mark.parametrize("keys", KEYS)
 def test_expected_rows_are_those_of_the_events_that_arrive(keys: Keys) -> None:
     shape = Shape(SMALLEST_STATE_ROWS, keys)
-    made = events(shape, 8_000)
-    impressions, clicks = zip(*made.arriving(), strict=True)
+    load = events(shape, 8_000)
+    impressions, clicks = zip(*load.arriving(), strict=True)
 
     expected = sorted(joined(impressions, clicks, shape.workload))
 
     assert len(expected) > 1_000
-    assert expected == sorted(made.joined())
+    assert expected == sorted(load.joined())
 
 
 def ended(*seconds: float) -> list[BatchProgress]:
@@ -102,20 +102,20 @@ def test_batches_that_read_nothing_are_no_points_but_end_the_one_before() -> Non
     nothing = batches[1].left.model_copy(update={"records": 0})
     batches[2] = batches[2].model_copy(update={"left": nothing, "right": nothing})
 
-    assert [3, 6] == [round(each.seconds) for each in points(batches, samples(batches))]
+    assert [3, 6] == [round(point.seconds) for point in points(batches, samples(batches))]
 
 
 def test_steady_are_the_batches_after_so_many_rows() -> None:
     batches = ended(0, 100, 103, 109, 112)
-    found = list(points(batches, samples(batches)))
+    measured = list(points(batches, samples(batches)))
 
-    taken = steady(found, rows_before=18)
+    selected = steady(measured, rows_before=18)
 
-    assert 3 == taken.batches
-    assert 300 == taken.state_rows
-    assert 3 * 9 / 12 == pytest.approx(taken.rows_per_second)
+    assert 3 == selected.batches
+    assert 300 == selected.state_rows
+    assert 3 * 9 / 12 == pytest.approx(selected.rows_per_second)
     with pytest.raises(ValueError, match="no batch began after 46 rows"):
-        steady(found, rows_before=46)
+        steady(measured, rows_before=46)
 
 
 def test_all_is_read_when_both_sides_are(tmp_path: Path) -> None:

@@ -22,8 +22,8 @@ def test_run_beyond_the_spread_is_named() -> None:
 
 
 def test_both_sides_of_the_benchmark_hold_rows_of_the_same_width() -> None:
-    made = benchmark_plan()
+    plan = benchmark_plan()
 
-    assert [column.type for column in made.left.kept_columns] == [
-        column.type for column in made.right.kept_columns
+    assert [column.type for column in plan.left.kept_columns] == [
+        column.type for column in plan.right.kept_columns
     ]

@@ -124,8 +124,8 @@ def statements(task: Task, delivery: Delivery) -> list[str]:
 
 
 def topic(statement: str) -> str:
-    [found] = re.findall(r"'topic' = '\w+'", statement)
-    return str(found)
+    [topic] = re.findall(r"'topic' = '\w+'", statement)
+    return str(topic)
 
 
 # All programs

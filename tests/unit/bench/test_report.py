@@ -37,10 +37,10 @@ def test_figure_is_the_median_of_its_runs_with_their_extremes() -> None:
 
 
 def test_each_program_has_a_column() -> None:
-    found = cells(one=[RUN], other=[replace(RUN, first_output_seconds=1.5)])
+    table = cells(one=[RUN], other=[replace(RUN, first_output_seconds=1.5)])
 
-    assert ["median [lowest-highest]", "one", "other"] in found
-    assert ["launch to first output, s", "9.2 [9.2-9.2]", "1.5 [1.5-1.5]"] in found
+    assert ["median [lowest-highest]", "one", "other"] in table
+    assert ["launch to first output, s", "9.2 [9.2-9.2]", "1.5 [1.5-1.5]"] in table
 
 
 def test_wide_table_is_not_folded() -> None:

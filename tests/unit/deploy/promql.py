@@ -23,15 +23,15 @@ VALUES = {
 
 def series() -> dict[str, set[str]]:
     """Labels per name of a series: a histogram has three."""
-    found = {}
+    by_name = {}
     for name, kind, labels in TABLE:
         own = set(labels.split())
         if kind == "histogram":
-            found |= {f"{name}_bucket": own, f"{name}_sum": own - {"le"}}
-            found[f"{name}_count"] = own - {"le"}
+            by_name |= {f"{name}_bucket": own, f"{name}_sum": own - {"le"}}
+            by_name[f"{name}_count"] = own - {"le"}
         else:
-            found[name] = own
-    return found
+            by_name[name] = own
+    return by_name
 
 
 def counters() -> set[str]:
@@ -71,28 +71,28 @@ def _wrong_values(matcher: promql_parser.Matcher) -> Iterator[str]:
 
 def _selectors(expression: str) -> list[tuple[promql_parser.VectorSelector, bool]]:
     """Each selector, and whether it is a range selector."""
-    found = []
+    selectors = []
     ranges = []
 
     def visit(node: promql_parser.Expr) -> bool:
         if isinstance(node, promql_parser.MatrixSelector):
             ranges.append(node)  # its selector is visited next
         elif isinstance(node, promql_parser.VectorSelector):
-            found.append((node, bool(ranges)))
+            selectors.append((node, bool(ranges)))
             ranges.clear()
         return True
 
     promql_parser.walk(promql_parser.parse(expression), pre_visit=visit)
-    return found
+    return selectors
 
 
 def _grouped_by(expression: str) -> list[set[str]]:
-    found = []
+    labels = []
 
     def visit(node: promql_parser.Expr) -> bool:
         if isinstance(node, promql_parser.AggregateExpr) and node.modifier is not None:
-            found.append(set(node.modifier.labels))
+            labels.append(set(node.modifier.labels))
         return True
 
     promql_parser.walk(promql_parser.parse(expression), pre_visit=visit)
-    return found
+    return labels

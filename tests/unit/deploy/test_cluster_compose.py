@@ -8,7 +8,7 @@ import yaml
 ROOT = Path(__file__).parents[3]
 FILES = ("docker-compose.yml", "deploy/cluster/docker-compose.yml")
 BASE, CLUSTER = (yaml.safe_load((ROOT / name).read_text())["services"] for name in FILES)
-WORKERS = {name: made for name, made in CLUSTER.items() if name.startswith("spark-worker")}
+WORKERS = {name: service for name, service in CLUSTER.items() if name.startswith("spark-worker")}
 
 
 def volumes(service: dict[str, Any]) -> dict[str, str]:

@@ -151,9 +151,9 @@ def test_short_load_meets_every_case() -> None:
     impressions = [record for record in records if isinstance(record, Impression)]
     clicks = [record for record in records if isinstance(record, Click)]
     clicked = {click.ad_id for click in clicks}
-    old = [one for one in impressions if one.event_time_ms < START_MS + 10_000]
+    old = [impression for impression in impressions if impression.event_time_ms < START_MS + 10_000]
 
-    assert 0.25 < sum(one.ad_id not in clicked for one in old) / len(old) < 0.4
+    assert 0.25 < sum(impression.ad_id not in clicked for impression in old) / len(old) < 0.4
     assert {"test", None} < {impression.campaign for impression in impressions}
     assert {"bot", None} < {click.user for click in clicks}
     assert None in {impression.ad_id for impression in impressions}
@@ -184,7 +184,7 @@ def test_constants_are_those_of_the_spec() -> None:
 
 def load(*, seconds: int, seed: int = 7) -> list[tuple[int, Record]]:
     end_ms = START_MS + seconds * 1000
-    return list(takewhile(lambda one: one[0] < end_ms, demo_records(START_MS, seed)))
+    return list(takewhile(lambda record: record[0] < end_ms, demo_records(START_MS, seed)))
 
 
 def placed(*records: Record) -> list[Delivered]:

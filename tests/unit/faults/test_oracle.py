@@ -18,8 +18,8 @@ def record(topic: str, offset: int, value: Any) -> Record:
 
 
 def result(identity: str, k: str | None, left: int | None, right: int | None) -> Record:
-    made = record("out", 0, {"k": k, "l": left, "r": right})
-    return replace(made, headers={"streamjoin-id": identity.encode()})
+    result = record("out", 0, {"k": k, "l": left, "r": right})
+    return replace(result, headers={"streamjoin-id": identity.encode()})
 
 
 LEFT = [
@@ -61,7 +61,7 @@ def test_what_is_right_is_found_right() -> None:
 
 
 @pytest.mark.parametrize(
-    ("damaged", "found"),
+    ("damaged", "counts"),
     [
         (lambda rows: rows[1:], (1, 0, 0)),
         (lambda rows: [*rows, rows[0]], (0, 1, 0)),
@@ -78,11 +78,11 @@ def test_what_is_right_is_found_right() -> None:
     ],
 )
 def test_what_is_wrong_is_counted(
-    damaged: Callable[[list[Record]], list[Record]], found: tuple[int, int, int]
+    damaged: Callable[[list[Record]], list[Record]], counts: tuple[int, int, int]
 ) -> None:
     result = check_results(LEFT, RIGHT, damaged(OUTPUT))
 
-    assert found == (result.losses, result.duplicates, result.phantoms)
+    assert counts == (result.losses, result.duplicates, result.phantoms)
     assert result.problems
 
 

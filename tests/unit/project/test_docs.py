@@ -88,8 +88,8 @@ def test_spec_of_the_readme_can_be_planned(part: dict[str, Any]) -> None:
 
 def test_example_is_valid_and_planned_by_the_commands() -> None:
     for command in ("validate", "plan"):
-        done = CliRunner().invoke(app, [command, str(ROOT / "join.example.yaml")])
-        assert 0 == done.exit_code, done.output
+        result = CliRunner().invoke(app, [command, str(ROOT / "join.example.yaml")])
+        assert 0 == result.exit_code, result.output
 
 
 def test_estimate_of_the_readme_is_that_of_the_example() -> None:
@@ -101,20 +101,20 @@ def test_estimate_of_the_readme_is_that_of_the_example() -> None:
 
 
 def test_example_passes_its_own_tests() -> None:
-    done = CliRunner().invoke(app, ["test", str(ROOT / "join.example.yaml")])
+    result = CliRunner().invoke(app, ["test", str(ROOT / "join.example.yaml")])
 
-    assert 0 == done.exit_code, done.output
-    assert 2 == done.output.count("passed: ")
+    assert 0 == result.exit_code, result.output
+    assert 2 == result.output.count("passed: ")
 
 
 def test_test_that_fails_ends_with_1_and_shows_the_rows(tmp_path: Path) -> None:
     spec = tmp_path / "join.yaml"
     spec.write_text((ROOT / "join.example.yaml").read_text().replace("user: null}]", "user: x}]"))
-    done = CliRunner().invoke(app, ["test", str(spec)])
+    result = CliRunner().invoke(app, ["test", str(spec)])
 
-    assert 1 == done.exit_code
-    assert "FAILED: a bot's click is none" in done.output
-    assert "missing: {'ad_id': 1, 'user': 'x'}" in done.output
+    assert 1 == result.exit_code
+    assert "FAILED: a bot's click is none" in result.output
+    assert "missing: {'ad_id': 1, 'user': 'x'}" in result.output
 
 
 def test_simulation_gives_the_output_values_alone_when_asked(tmp_path: Path) -> None:
@@ -142,25 +142,25 @@ def test_tutorial_simulates_to_the_results_it_prints(tmp_path: Path) -> None:
         (tmp_path / name).write_text(text)
     files = ["--left", str(tmp_path / "l"), "--right", str(tmp_path / "r")]
 
-    done = CliRunner().invoke(app, ["simulate", str(tmp_path / "s"), *files, "--format", "jsonl"])
+    result = CliRunner().invoke(app, ["simulate", str(tmp_path / "s"), *files, "--format", "jsonl"])
 
-    assert expected == done.output
+    assert expected == result.output
 
 
 def test_plan_for_programs_is_json() -> None:
-    done = CliRunner().invoke(app, ["plan", str(ROOT / "join.example.yaml"), "--json"])
+    result = CliRunner().invoke(app, ["plan", str(ROOT / "join.example.yaml"), "--json"])
 
-    assert "left_outer" == json.loads(done.output)["join_type"]
+    assert "left_outer" == json.loads(result.output)["join_type"]
 
 
 def test_wrong_spec_ends_with_2_and_each_problem_on_a_line(tmp_path: Path) -> None:
     spec = tmp_path / "wrong.yaml"
     spec.write_text("name: X\nkafka: {}\n")
-    done = CliRunner().invoke(app, ["validate", str(spec)])
+    result = CliRunner().invoke(app, ["validate", str(spec)])
 
-    assert 2 == done.exit_code
-    assert "  name: may hold lower-case letters" in done.stderr
-    assert "  kafka.bootstrap_servers: is required" in done.stderr
+    assert 2 == result.exit_code
+    assert "  name: may hold lower-case letters" in result.stderr
+    assert "  kafka.bootstrap_servers: is required" in result.stderr
 
 
 def test_metrics_of_the_documents_are_exported() -> None:

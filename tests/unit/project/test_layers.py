@@ -126,9 +126,9 @@ def place(name: str) -> tuple[str, str] | None:
 
 
 def place_of(path: Path) -> tuple[str, str]:
-    found = place(".".join(("job", *path.relative_to(ROOT / "job").with_suffix("").parts)))
-    assert found is not None
-    return found
+    module = place(".".join(("job", *path.relative_to(ROOT / "job").with_suffix("").parts)))
+    assert module is not None
+    return module
 
 
 def is_in(place: tuple[str, str], names: set[str]) -> bool:

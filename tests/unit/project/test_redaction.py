@@ -14,9 +14,9 @@ SECRETS = st.text(st.characters(exclude_categories=["C"]), min_size=1, max_size=
 
 
 def redaction(*secrets: str) -> Redaction:
-    made = Redaction()
-    made.learn(secrets)
-    return made
+    result = Redaction()
+    result.learn(secrets)
+    return result
 
 
 @given(SECRETS, st.text(alphabet="xyz "), st.text(alphabet="xyz "))
@@ -39,10 +39,10 @@ def test_of_two_secrets_the_longer_one_goes_whole() -> None:
 
 
 def test_secrets_learnt_before_are_remembered() -> None:
-    made = redaction("first")
-    made.learn(["second"])
+    redacting = redaction("first")
+    redacting.learn(["second"])
 
-    assert f"{MARK} {MARK}" == made.scrubbed("first second")
+    assert f"{MARK} {MARK}" == redacting.scrubbed("first second")
 
 
 def test_error_is_scrubbed_and_stays_what_it_is() -> None:
@@ -53,9 +53,9 @@ def test_error_is_scrubbed_and_stays_what_it_is() -> None:
 
 
 def test_log_line_is_scrubbed_with_its_trace() -> None:
-    made, output = redaction("hunter2"), structlog.testing.CapturingLogger()
+    redacting, output = redaction("hunter2"), structlog.testing.CapturingLogger()
     log = structlog.wrap_logger(
-        output, processors=[structlog.processors.format_exc_info, made.scrub_event]
+        output, processors=[structlog.processors.format_exc_info, redacting.scrub_event]
     )
     try:
         int("hunter2")
