@@ -97,7 +97,7 @@ def test_damaged_checkpoint_is_repaired_or_refused(kafka: EmbeddedKafka, tmp_pat
         job.start()
         harness.feed(10)
         status = harness.settle()
-        batches = job.ask("progress")["answer"]["batches"]
+        batches = job.ask("progress")["result"]["batches"]
         assert 0 < sum(
             batch["state_custom"]["rocksdbNumSnapshotsAutoRepaired"] for batch in batches
         )

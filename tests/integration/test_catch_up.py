@@ -10,7 +10,7 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewPartitions
 
 from deploy.local.kafka import EmbeddedKafka
-from job.protocol.progress import JobStatus
+from job.protocol.status import JobStatus
 from tests.integration.jobs import START_SECONDS, Job
 from tests.integration.jvms import SharedJvm
 from tests.integration.uneven import T0, Uneven
@@ -66,7 +66,7 @@ def test_uneven_backlog_is_joined_completely_although_the_job_is_killed_twice(
                 lambda status: status.totals.batches >= 1 or has_read_all(status),
                 "a batch has ended, or a slow poll has missed the last one",
             )
-            assert 0 == status.totals.late_records
+            assert 0 == status.totals.late_rows
             job.kill_tree()
             job.start()
 
@@ -76,7 +76,7 @@ def test_uneven_backlog_is_joined_completely_although_the_job_is_killed_twice(
         )
     results = uneven.results(name)
 
-    assert (expected, 0) == (set(results), status.totals.late_records)
+    assert (expected, 0) == (set(results), status.totals.late_rows)
     if delivery == "exactly_once":
         assert {1} == set(results.values())
 
@@ -185,7 +185,9 @@ def test_watermark_advances_through_all_events_of_partitions_and_query(
         job.ask("stop")
         job.wait_for_state("STOPPED")
         job.ask("reset", starts={"left": "earliest", "right": "earliest"})
-        wait_for(job, lambda status: status.last_reset and status.last_reset.done_at, "the reset")
+        wait_for(
+            job, lambda status: status.last_reset and status.last_reset.completed_at, "the reset"
+        )
         job.ask("resume")
         job.wait_for_state("RUNNING")
         wait_for_watermark(300)
@@ -195,7 +197,9 @@ def test_watermark_advances_through_all_events_of_partitions_and_query(
         job.ask("stop")
         job.wait_for_state("STOPPED")
         job.ask("reset", starts={"left": {0: 3, 1: 0, 2: 0}, "right": {0: 0, 1: 2, 2: 0}})
-        wait_for(job, lambda status: status.last_reset and status.last_reset.done_at, "the reset")
+        wait_for(
+            job, lambda status: status.last_reset and status.last_reset.completed_at, "the reset"
+        )
         job.ask("resume")
         job.wait_for_state("RUNNING")
         wait_for_watermark(300)
@@ -208,4 +212,4 @@ def test_watermark_advances_through_all_events_of_partitions_and_query(
         assert 2 == topics.results(name)[(1, 1)]
         status = job.status()
     assert status is not None
-    assert 0 == status.totals.late_records
+    assert 0 == status.totals.late_rows

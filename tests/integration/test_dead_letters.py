@@ -270,8 +270,8 @@ def test_late_rows_are_those_that_spark_counts(
         assert 0 == job.terminate()
 
     late = [letter for letter in letters.dead() if letter.reason == "late"]
-    assert 50 < status.totals.late_records
-    assert status.totals.late_records == len(late)
+    assert 50 < status.totals.late_rows
+    assert status.totals.late_rows == len(late)
     assert len(late) == len({(letter.topic, letter.offset) for letter in late})
     assert "late_rows_differ" not in job.log.read_text()
 

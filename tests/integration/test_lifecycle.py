@@ -9,7 +9,7 @@ import psutil
 import pytest
 
 from deploy.local.kafka import EmbeddedKafka
-from job.protocol.progress import JobStatus
+from job.protocol.status import JobStatus
 from job.spark.session import CLASS_ARCHIVE
 from tests.integration.jobs import START_SECONDS, STOP_SECONDS, Job
 from tests.integration.jvms import SharedJvm
@@ -122,7 +122,7 @@ def test_paused_query_is_still_paused_after_the_job_was_killed(
 
         job.start()
         job.wait_for_state("PAUSED")
-        answer = job.ask("validate", spec=pairs.spec(after="11 seconds"))["answer"]
+        answer = job.ask("validate", spec=pairs.spec(after="11 seconds"))["result"]
         assert ["join.match_window.after"] == fields(answer["checkpoint_changes"])
 
 

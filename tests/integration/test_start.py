@@ -28,7 +28,7 @@ def test_missing_topics_are_named_and_a_restart_runs_once_they_exist(
         assert "topic" == failure.code
         for part in ("left", "right", "out"):
             assert f"--create --topic {pairs.name}.{part} " in failure.message
-        assert ["restart", "stop"] == job.ask("pause")["refusal"]["allowed"]
+        assert ["restart", "stop"] == job.ask("pause")["error"]["allowed"]
 
         pairs.create_topics()
         pairs.produce(range(3))
@@ -55,7 +55,7 @@ def test_spec_that_the_checkpoint_does_not_accept_is_refused_field_by_field(
             "join.match_window.after: frozen as 10 seconds, the spec now says 11 seconds"
             in failure.message
         )
-        [change] = job.ask("validate", spec=job.spec_file.read_text())["answer"][
+        [change] = job.ask("validate", spec=job.spec_file.read_text())["result"][
             "checkpoint_changes"
         ]
         assert {
@@ -80,7 +80,7 @@ def test_second_job_on_a_socket_is_refused(pairs: Pairs, tmp_path: Path, jvm: Sh
             check=False,
         )
         assert 1 == second.returncode
-        assert f"another job answers on {job.socket}" in second.stderr
+        assert f"another job serves on STREAMJOIN_SOCKET {job.socket}" in second.stderr
         assert "Traceback" not in second.stderr
         job.wait_for_state("RUNNING")
 
