@@ -165,6 +165,8 @@ def test_wrong_spec_ends_with_2_and_each_problem_on_a_line(tmp_path: Path) -> No
 
 def test_metrics_of_the_documents_are_exported() -> None:
     for document in DOCUMENTS:
+        if document.name == "CHANGELOG.md":  # it also has the former names of renamed metrics
+            continue
         named = set(re.findall(r"streamjoin_[a-z_]*[a-z]", document.read_text()))
         assert set() == named - NAMES
 

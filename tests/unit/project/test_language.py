@@ -17,14 +17,10 @@ NOT_CLEAN = (
     "job/",
     "service/",
     "deploy/prometheus/",
-    "deploy/grafana/",
-    "docs/",
     "tests/semantics/",
     "tests/unit/checkpoint/",
-    "tests/unit/dataflow/",
     "tests/unit/dead_letters/",
     "tests/unit/delivery/",
-    "tests/unit/event_time/",
     "tests/unit/formats/",
     "tests/unit/join_spec/",
     "tests/unit/kafka/",
@@ -33,14 +29,8 @@ NOT_CLEAN = (
     "tests/unit/query/",
     "tests/unit/semantics/",
     "tests/unit/service/",
-    "tests/unit/spark/",
-    "tests/unit/sql/",
-    # `state_census` in the protocol and the metrics, `put back` in messages of the command
-    "ARCHITECTURE.md",
-    "tests/faults/harness.py",
+    # Quotes messages of the command `dead-letters`.
     "tests/integration/test_dead_letters.py",
-    "tests/integration/test_state_lookups.py",
-    "tests/unit/deploy/test_dashboard.py",
 )
 
 
