@@ -1,6 +1,6 @@
-"""The status page at `/`: one file, which asks the HTTP API as anybody would.
+"""The status page at `/`: one file, which calls the public HTTP API.
 
-The page itself needs no token, as it holds nothing of the query.
+The page itself needs no token: it contains nothing about the query.
 """
 
 import base64
@@ -23,7 +23,7 @@ async def page() -> Response:
 
 
 def _hash(tag: str) -> str:
-    """The source expression that allows the page's one <script> or <style>, as it is written."""
+    """CSP source expression that allows exactly the page's own <script> or <style>."""
     [content] = re.findall(f"<{tag}>(.*?)</{tag}>", _HTML, re.DOTALL)
     digest = hashlib.sha256(content.encode()).digest()
     return f"'sha256-{base64.b64encode(digest).decode()}'"
@@ -37,9 +37,9 @@ _POLICY = {
     "connect-src": "'self'",
     "base-uri": "'none'",
     "form-action": "'none'",
-    # No page of another site can lay itself over the buttons.
+    # Prevents clickjacking.
     "frame-ancestors": "'none'",
-    # Text can never become markup, not even by a mistake in the script.
+    # Text never becomes markup, even if the script has a defect.
     "require-trusted-types-for": "'script'",
     "trusted-types": "'none'",
 }

@@ -35,7 +35,7 @@ class ServiceSettings(BaseSettings):
     """Unix-domain socket of the job."""
     job_answer_seconds: float = Field(default=1.0, gt=0)
     """Timeout of a call to the job. Prometheus allows a scrape 10 s, a kubelet a probe 1 s."""
-    look_up_seconds: float = Field(default=30.0, gt=0)
+    lookup_seconds: float = Field(default=30.0, gt=0)
     """Timeout of state, explain and validate, including the wait for their turn."""
     progress_age_max_seconds: float = Field(default=60.0, gt=0)
     """/readyz fails if the query has made no progress for this long. An idle query reports
@@ -50,8 +50,8 @@ class ServiceSettings(BaseSettings):
         return timedelta(seconds=self.job_answer_seconds)
 
     @property
-    def look_up(self) -> timedelta:
-        return timedelta(seconds=self.look_up_seconds)
+    def lookup(self) -> timedelta:
+        return timedelta(seconds=self.lookup_seconds)
 
     @property
     def limits(self) -> Limits:

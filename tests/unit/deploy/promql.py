@@ -7,7 +7,7 @@ from promql_parser import MatchOp
 
 from job.protocol.progress import TRANSACTION_RESULTS, QueryState
 from job.protocol.reasons import REASONS
-from tests.unit.service.test_metrics import TABLE
+from tests.unit.service.metrics.scrape import DEFINITIONS
 
 # What Prometheus itself adds to each series of a scrape.
 OF_THE_SCRAPE = {"instance", "job"}
@@ -24,9 +24,9 @@ VALUES = {
 def series() -> dict[str, set[str]]:
     """Labels per name of a series: a histogram has three."""
     found = {}
-    for name, kind, labels in TABLE:
-        own = set(labels.split())
-        if kind == "histogram":
+    for metric in DEFINITIONS:
+        name, own = metric.name, set(metric.labels)
+        if metric.kind == "histogram":
             found |= {f"{name}_bucket": own, f"{name}_sum": own - {"le"}}
             found[f"{name}_count"] = own - {"le"}
         else:

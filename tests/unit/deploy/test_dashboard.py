@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.unit.deploy.promql import mistakes, names
-from tests.unit.service.test_metrics import NAMES
+from tests.unit.service.metrics.scrape import NAMES
 
 ROOT = Path(__file__).parents[3]
 DASHBOARD = json.loads((ROOT / "deploy/grafana/streamjoin.json").read_text())

@@ -1,4 +1,4 @@
-"""What a small job answers to each question of the protocol."""
+"""Answers of a small job to each call of the protocol."""
 
 from pydantic import BaseModel
 
@@ -24,7 +24,7 @@ ROW = StateRow(
     matched=False,
     leaves_after=NOW,
 )
-ROW_SHOWN = {
+ROW_JSON = {
     "row": {"ad_id": 7, "shown_at": "2026-11-20T12:00:00.000Z"},
     "event_time": "2026-11-20T12:00:00Z",
     "topic": "impressions",
@@ -35,11 +35,11 @@ ROW_SHOWN = {
 }
 
 
-def held(side: str, *rows: StateRow, more: bool = False) -> StateAnswer:
+def state_rows(side: str, *rows: StateRow, more: bool = False) -> StateAnswer:
     return StateAnswer(side=side, key=["7"], batch_id=7, rows=list(rows), more=more, seconds=0.25)
 
 
-def held_shown(side: str, *rows: dict[str, object], more: bool = False) -> dict[str, object]:
+def state_rows_json(side: str, *rows: dict[str, object], more: bool = False) -> dict[str, object]:
     return {
         "side": side, "key": ["7"], "batch_id": 7, "rows": list(rows), "more": more,
         "seconds": 0.25,
@@ -53,10 +53,12 @@ def all_answers() -> dict[str, BaseModel]:
         ),
         "progress": ProgressAnswer(batches=[batch(batch_id=number) for number in range(100)]),
         "failures": FailuresAnswer(failures=[NO_BROKER]),
-        "state": held("left", ROW),
+        "state": state_rows("left", ROW),
         "state_census": census(),
         "why": KeyExplanation(
-            sentences=["The query is PAUSED."], left=held("left", ROW), right=held("right")
+            sentences=["The query is PAUSED."],
+            left=state_rows("left", ROW),
+            right=state_rows("right"),
         ),
         "validate": ValidationAnswer(
             problems=[FieldProblem(field="left.key", message="is required")],

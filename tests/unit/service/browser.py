@@ -1,4 +1,4 @@
-"""A real Chromium before a real sidecar before a small job."""
+"""A real Chromium before a real service before a small job."""
 
 import threading
 from collections.abc import Iterator
@@ -51,7 +51,7 @@ def chromium() -> Iterator[Browser]:
 
 @contextmanager
 def serving_page(socket: Path, **fields: Any) -> Iterator[str]:
-    """The page's address, of a sidecar of its own."""
+    """The page's address, of a service of its own."""
     listener = listening_socket("127.0.0.1", 0)
     app = create_app(settings(socket, **fields))
     server = uvicorn.Server(uvicorn.Config(app, log_config=None))
@@ -110,12 +110,12 @@ def lively(job: SmallJob) -> SmallJob:
         "failures": FailuresAnswer(failures=[NO_BROKER]),
         "why": KeyExplanation(
             sentences=["The left row is held.", "The right side holds the watermark back."],
-            left=held("left", StateRow(
+            left=state_rows("left", StateRow(
                 row={"ad_id": 7, "campaign": "spring"}, event_time=datetime.now(UTC),
                 topic="impressions", partition=0, offset=412, matched=False,
                 leaves_after=datetime.now(UTC) + timedelta(hours=1),
             )),
-            right=held("right"),
+            right=state_rows("right"),
         ),
     }  # fmt: skip
     return job
@@ -154,5 +154,5 @@ def history() -> list[BatchProgress]:
     ]
 
 
-def held(of: str, *rows: StateRow) -> StateAnswer:
+def state_rows(of: str, *rows: StateRow) -> StateAnswer:
     return StateAnswer(side=of, key=["7"], batch_id=BATCHES, rows=[*rows], more=False, seconds=0.3)

@@ -18,11 +18,11 @@ from tests.polling import wait_until
 from tests.unit.service.browser import (
     PATIENCE_MS,
     PHONE,
-    held,
     lively,
     opened,
     running,
     serving_page,
+    state_rows,
 )
 from tests.unit.service.builders import NOW, SmallJob, broker_report
 
@@ -83,7 +83,7 @@ def test_figures_are_those_of_the_api(browser: Browser, url: str) -> None:
         assert 0 == seen.page.locator("#charts path[d='']").count()
 
 
-def test_the_page_asks_nobody_but_its_own_sidecar(browser: Browser, url: str) -> None:
+def test_the_page_asks_nobody_but_its_own_service(browser: Browser, url: str) -> None:
     with opened(browser, url) as seen:
         seen.awaits("state", "RUNNING")
 
@@ -129,7 +129,9 @@ def test_what_others_have_written_is_text_and_never_markup(
     job.answers |= {
         "plan": PlanAnswer(text=MARKUP, facts={}, spec={"left": {"key": [MARKUP]}}),
         "failures": FailuresAnswer(failures=[failure]),
-        "why": KeyExplanation(sentences=[MARKUP], left=held("left"), right=held("right")),
+        "why": KeyExplanation(
+            sentences=[MARKUP], left=state_rows("left"), right=state_rows("right")
+        ),
     }
     with opened(browser, url) as seen:
         seen.awaits("state", "RUNNING")
@@ -230,12 +232,12 @@ def test_a_refused_command_says_why_and_what_is_possible(
 def test_a_question_that_has_to_wait_says_how_long(
     browser: Browser, url: str, job: SmallJob
 ) -> None:
-    job.answers["why"] = BusyError("another look-up is at work", retry_after_seconds=3.0)
+    job.answers["why"] = BusyError("another lookup is at work", retry_after_seconds=3.0)
     with opened(browser, url) as seen:
         seen.page.locator("input[name=key]").fill("7")
         seen.page.keyboard.press("Enter")
 
-        seen.awaits("why_told", "another look-up is at work. Ask again in 3 s.")
+        seen.awaits("why_told", "another lookup is at work. Ask again in 3 s.")
 
 
 def test_a_job_that_has_gone_is_told_and_old_figures_do_not_look_alive(
@@ -260,12 +262,12 @@ def test_a_job_that_has_gone_is_told_and_old_figures_do_not_look_alive(
             assert not seen.page.locator("html.old").count()
 
 
-def test_a_sidecar_that_has_gone_is_told(browser: Browser, url: str) -> None:
+def test_a_service_that_has_gone_is_told(browser: Browser, url: str) -> None:
     with opened(browser, url) as seen:
         seen.awaits("state", "RUNNING")
         seen.page.context.set_offline(True)
 
-        seen.awaits("trouble", "The sidecar does not answer")
+        seen.awaits("trouble", "The service does not answer")
         seen.awaits("age", "OLD FIGURES")
 
 

@@ -1,0 +1,1 @@
+"""Response bodies of the HTTP API, one module per resource."""
