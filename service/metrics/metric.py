@@ -42,7 +42,7 @@ class Buckets:
 
 
 Value = Number | Mapping[Any, Number] | Buckets | None
-"""A number, or a number per label value (a tuple for several labels), or the buckets of a histogram.
+"""A number; a number per label value (a tuple for several labels); the buckets of a histogram.
 None: unknown, not exposed."""
 
 Source = TypeVar("Source")

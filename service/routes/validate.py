@@ -47,7 +47,7 @@ validation = APIRouter(
     },
 )
 async def validate(request: Request, job: Job) -> ValidationView:
-    """Validate a spec: its problems, or its plan and what this checkpoint does not accept.
+    """Validate the spec in the body: its problems, or its plan and what this checkpoint rejects.
 
     The status is 200 for an invalid spec too. `${VAR}` is not replaced. Validations run one at a
     time, in a process of their own, for at most 20 s.
