@@ -1,4 +1,4 @@
-"""A real Chromium before a real service before a small job."""
+"""A real Chromium, a real service and a small job."""
 
 import threading
 from collections.abc import Iterator
@@ -34,7 +34,7 @@ from tests.unit.service.builders import (
 )
 from tests.unit.service.calls import settings
 
-# A page that has not got there by then does not; other tests may keep the machine busy.
+# Generous, because other tests load the machine.
 PATIENCE_MS = 20_000
 PHONE = {"width": 320, "height": 700}
 BATCHES = 40
@@ -51,7 +51,7 @@ def chromium() -> Iterator[Browser]:
 
 @contextmanager
 def serving_page(socket: Path, **fields: Any) -> Iterator[str]:
-    """The page's address, of a service of its own."""
+    """URL of the page of a new service."""
     listener = listening_socket("127.0.0.1", 0)
     app = create_app(settings(socket, **fields))
     server = uvicorn.Server(uvicorn.Config(app, log_config=None))
@@ -67,17 +67,17 @@ def serving_page(socket: Path, **fields: Any) -> Iterator[str]:
 
 @dataclass
 class Seen:
-    """A page, what its console said, and whom it asked."""
+    """A page, its console errors and the URLs of its requests."""
 
     page: Page
     errors: list[str] = field(default_factory=list)
-    asked: list[str] = field(default_factory=list)
+    requests: list[str] = field(default_factory=list)
 
     def text(self, name: str) -> str:
         return self.page.locator(f'[data-of="{name}"]').inner_text()
 
     def awaits(self, name: str, text: str) -> None:
-        """Until that part of the page holds the text."""
+        """Wait until that part of the page contains the text."""
         found = self.page.locator(f'[data-of="{name}"]', has_text=text)
         found.wait_for(timeout=PATIENCE_MS)
 
@@ -87,10 +87,10 @@ def opened(browser: Browser, url: str, **context: Any) -> Iterator[Seen]:
     tab = browser.new_context(**context)
     seen = Seen(tab.new_page())
     seen.page.set_default_timeout(PATIENCE_MS)
-    seen.page.on("console", lambda said: seen.errors.append(said.text))
+    seen.page.on("console", lambda message: seen.errors.append(message.text))
     seen.page.on("pageerror", lambda error: seen.errors.append(str(error)))
-    seen.page.on("request", lambda request: seen.asked.append(request.url))
-    seen.page.clock.install()  # it runs as any clock does, and can be put forward
+    seen.page.on("request", lambda request: seen.requests.append(request.url))
+    seen.page.clock.install()  # it runs normally, and tests can advance it
     try:
         seen.page.goto(url)
         yield seen
@@ -99,7 +99,7 @@ def opened(browser: Browser, url: str, **context: Any) -> Iterator[Seen]:
 
 
 def lively(job: SmallJob) -> SmallJob:
-    """With all its answers."""
+    """The job with an answer to every call of the page."""
     job.answers = {
         "plan": PlanAnswer(
             text="Join ad_attribution\n  left   impressions",
@@ -109,7 +109,7 @@ def lively(job: SmallJob) -> SmallJob:
         "progress": ProgressAnswer(batches=history()),
         "failures": FailuresAnswer(failures=[NO_BROKER]),
         "why": KeyExplanation(
-            sentences=["The left row is held.", "The right side holds the watermark back."],
+            sentences=["The left row is in state.", "The right side holds the watermark back."],
             left=state_rows("left", StateRow(
                 row={"ad_id": 7, "campaign": "spring"}, event_time=datetime.now(UTC),
                 topic="impressions", partition=0, offset=412, matched=False,
@@ -122,7 +122,7 @@ def lively(job: SmallJob) -> SmallJob:
 
 
 def running(**fields: Any) -> JobStatus:
-    """Of a query whose last batch has just ended."""
+    """Status of a query whose last batch has just ended."""
     now = datetime.now(UTC)
     known = {
         "started_at": now - timedelta(hours=2),
@@ -137,7 +137,7 @@ def running(**fields: Any) -> JobStatus:
 
 
 def history() -> list[BatchProgress]:
-    """One a second, up to now."""
+    """One batch per second, up to now."""
     now = datetime.now(UTC)
     return [
         batch(
