@@ -39,9 +39,9 @@ def run_engine(
     from job.kafka.broker_watch import BrokerWatch
     from job.kafka.security import kafka_access, librdkafka_settings
     from job.kafka.topic_ids import TopicIdentity
-    from job.protocol.answers import PlanAnswer
     from job.protocol.control import control_socket
-    from job.protocol.progress import QueryState
+    from job.protocol.results import PlanResult
+    from job.protocol.status import QueryState
     from job.query.control_handler import ControlHandler
     from job.query.engine import Engine
     from job.query.idleness import IdleSides
@@ -49,7 +49,7 @@ def run_engine(
 
     account = QueryStats()
     means = means_of(settings, made, cores=os.cpu_count() or 1)
-    answer = PlanAnswer(
+    answer = PlanResult(
         text=explained(made, means),
         facts=facts(made, means),
         spec=spec.model_dump(mode="json", by_alias=True),

@@ -5,9 +5,10 @@ from datetime import datetime, timedelta
 from typing import Literal
 
 from job.errors import JobUnavailableError
-from job.protocol.progress import Failure, JobStatus, QueryState
-from service.job_status import live_brokers, offsets_of, utc_time
-from service.schemas.view import SIDES, View
+from job.join_spec.sides import SIDES
+from job.protocol.status import Failure, JobStatus, QueryState
+from service.freshness import live_brokers
+from service.schemas.view import View
 
 _PAUSED_OR_STOPPED = {QueryState.PAUSED, QueryState.STOPPED}
 
@@ -122,7 +123,7 @@ def _brokers(status: JobStatus, now: datetime) -> Check:
 
 def _lag(status: JobStatus, now: datetime, records_max: int | None) -> Check:
     brokers = live_brokers(status, now)
-    behind = {side: offsets_of(brokers, side).behind_latest for side in SIDES} if brokers else {}
+    behind = {side: brokers.side(side).behind_latest for side in SIDES} if brokers else {}
     sums = {side: sum(offsets.values()) for side, offsets in behind.items() if offsets is not None}
     if len(sums) < len(SIDES):
         return Check(name="lag", ok=records_max is None, detail=_limited("unknown", records_max))
@@ -132,12 +133,10 @@ def _lag(status: JobStatus, now: datetime, records_max: int | None) -> Check:
 
 
 def _watermark(status: JobStatus, now: datetime, lag_max: float | None) -> Check:
-    last = status.last_batch
-    watermark = None if last is None else utc_time(last.watermark_ms)
-    if watermark is None:
+    if status.watermark is None:
         detail = _limited("no watermark yet", lag_max, " s")
         return Check(name="watermark", ok=lag_max is None, detail=detail)
-    lag = (now - watermark).total_seconds()
+    lag = (now - status.watermark).total_seconds()
     return Check(
         name="watermark",
         ok=lag_max is None or lag <= lag_max,

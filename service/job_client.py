@@ -14,15 +14,15 @@ from pydantic import BaseModel, ValidationError
 
 from job.errors import BusyError, ConflictError, JobUnavailableError, RequestError
 from job.join_spec.start_positions import StartPositions
-from job.protocol.control import Refusal, Reply, Request, Verb
-from job.protocol.progress import JobStatus
+from job.protocol.control import CallError, Request, Response, Verb
+from job.protocol.status import JobStatus
 
 # A status takes 10 kB plus 100 bytes per topic partition, a past batch 4 kB.
-_REPLY_BYTES_MAX = 16 * 1024 * 1024
+_RESPONSE_BYTES_MAX = 16 * 1024 * 1024
 # Calls for which the job reads state with Spark, or plans a spec.
-_SLOW_CALLS = {"state", "state_census", "why", "validate"}
+_SLOW_CALLS = {"state", "state_count", "explain", "validate"}
 
-Answer = TypeVar("Answer", bound=BaseModel)
+Result = TypeVar("Result", bound=BaseModel)
 
 _log = structlog.get_logger()
 
@@ -42,17 +42,17 @@ class JobClient:
             self._status_call = asyncio.create_task(self._status(Request(call="status")))
         return await asyncio.shield(self._status_call)
 
-    async def ask(self, request: Request, answer: type[Answer]) -> Answer:
-        """The job's answer of this type. If this task is cancelled, the job cancels the call.
+    async def read(self, request: Request, result: type[Result]) -> Result:
+        """The result, which has this type. If this task is cancelled, the job cancels the call.
 
         RequestError: the request is invalid. BusyError, ConflictError: not possible now.
         """
         if request.call in _SLOW_CALLS:
             await self.status()  # detects a hung job within the shorter deadline
             request = request.model_copy(update={"within_seconds": self._slow_deadline_seconds})
-        reply = await self._call(request)
+        response = await self._call(request)
         with _same_version(self._path, request):
-            return answer.model_validate(reply.answer)
+            return result.model_validate(response.result)
 
     async def command(
         self, verb: Verb, *, by: str, starts: StartPositions | None = None
@@ -71,22 +71,22 @@ class JobClient:
                 await self._status_call
 
     async def _status(self, request: Request) -> JobStatus:
-        reply = await self._call(request)
+        response = await self._call(request)
         with _same_version(self._path, request):
-            return JobStatus.model_validate(reply.status)
+            return JobStatus.model_validate(response.status)
 
-    async def _call(self, request: Request) -> Reply:
+    async def _call(self, request: Request) -> Response:
         try:
-            reply = await self._exchange(request)
+            response = await self._exchange(request)
         except JobUnavailableError as error:
             self._note_availability(is_down=True, reason=str(error))
             raise
         self._note_availability(is_down=False)
-        if reply.refusal is not None:
-            raise _error(reply.refusal)
-        return reply
+        if response.error is not None:
+            raise _error(response.error)
+        return response
 
-    async def _exchange(self, request: Request) -> Reply:
+    async def _exchange(self, request: Request) -> Response:
         seconds = (
             self._slow_deadline_seconds if request.call in _SLOW_CALLS else self._deadline_seconds
         )
@@ -94,7 +94,7 @@ class JobClient:
             async with asyncio.timeout(seconds):
                 line = await _send_line(self._path, request.model_dump_json().encode() + b"\n")
         with _same_version(self._path, request):
-            return Reply.model_validate_json(line)
+            return Response.model_validate_json(line)
 
     def _note_availability(self, *, is_down: bool, reason: str | None = None) -> None:
         """Log once that the job stopped answering, and once that it answers again."""
@@ -136,7 +136,7 @@ def _unavailability(path: Path, deadline_seconds: float, request: Request) -> It
         ) from error
     except ValueError as error:  # asyncio's error for a line that is too long
         raise JobUnavailableError(
-            f"the answer on {path} is longer than {_REPLY_BYTES_MAX:,} bytes: request less"
+            f"the answer on {path} is longer than {_RESPONSE_BYTES_MAX:,} bytes: request less"
         ) from error
 
 
@@ -159,7 +159,9 @@ async def _send_line(path: Path, line: bytes) -> bytes:
         # On a Unix socket this never blocks: it fails if the backlog of the socket is full.
         connection.setblocking(False)
         connection.connect(str(path))
-        reader, writer = await asyncio.open_unix_connection(sock=connection, limit=_REPLY_BYTES_MAX)
+        reader, writer = await asyncio.open_unix_connection(
+            sock=connection, limit=_RESPONSE_BYTES_MAX
+        )
     except BaseException:
         connection.close()
         raise
@@ -170,25 +172,25 @@ async def _send_line(path: Path, line: bytes) -> bytes:
         writer.transport.abort()
 
 
-def _error(refusal: Refusal) -> Exception:
+def _error(error: CallError) -> Exception:
     """The error of the job."""
-    match refusal.code:
+    match error.code:
         case ConflictError.code:
-            return ConflictError(refusal.message, allowed=refusal.allowed)
+            return ConflictError(error.message, allowed=error.allowed)
         case RequestError.code:
-            return RequestError(refusal.message)
+            return RequestError(error.message)
         case BusyError.code:
-            wait = refusal.retry_after_seconds or 1.0
-            return BusyError(refusal.message, retry_after_seconds=wait)
-        case "not_understood":
+            wait = error.retry_after_seconds or 1.0
+            return BusyError(error.message, retry_after_seconds=wait)
+        case "invalid_request":
             return JobUnavailableError(
-                f"the job does not accept the request ({refusal.message}): "
+                f"the job does not accept the request ({error.message}): "
                 "run the same version of job and service"
             )
-        case "failed":
-            return JobUnavailableError(f"the job failed to answer ({refusal.message}): see its log")
+        case "internal_error":
+            return JobUnavailableError(f"the job failed to answer ({error.message}): see its log")
         case _:
-            return JobUnavailableError(refusal.message)
+            return JobUnavailableError(error.message)
 
 
 def _expiry_note(request: Request) -> str:

@@ -1,6 +1,6 @@
 """The reference tables of the documentation, from the code.
 
-    python -m service.reference docs    rewrites the tables of docs/metrics.md and docs/http-api.md
+python -m service.reference docs    rewrites the tables of docs/metrics.md and docs/http-api.md
 """
 
 import sys

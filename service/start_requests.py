@@ -12,11 +12,10 @@ from pydantic import (
 )
 
 from job.errors import RequestError
+from job.join_spec.sides import SIDES, Side
 from job.join_spec.start_positions import OFFSET_MAX, NamedStart, StartPositions
-from job.protocol.progress import JobStatus
 from job.protocol.reports import BrokerReport, SideOffsets
-from service.job_status import offsets_of
-from service.schemas.view import SIDES, Side
+from job.protocol.status import JobStatus
 
 
 def _number(value: Any) -> Any:
@@ -113,7 +112,7 @@ def confirm(name: str, status: JobStatus) -> None:
 def new_offsets(request: OffsetsRequest, brokers: BrokerReport | None) -> StartPositions:
     """All partitions of both sides; RequestError if a partition or an offset does not exist."""
     left, right = (
-        _side_offsets(side, request.side(side), offsets_of(brokers, side) if brokers else None)
+        _side_offsets(side, request.side(side), brokers.side(side) if brokers else None)
         for side in SIDES
     )
     return StartPositions(left=left, right=right)

@@ -28,7 +28,7 @@ from job.event_time.partitions import Partitions
 from job.join_spec.expressions import SIDES, Side
 from job.join_spec.start_positions import StartPositions
 from job.plan.fingerprint import changes
-from job.protocol.progress import QueryState
+from job.protocol.status import QueryState
 
 _FINGERPRINT = "fingerprint.json"
 _DESIRED_STATE = "desired_state.json"

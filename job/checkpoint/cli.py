@@ -18,7 +18,7 @@ from job.errors import CheckpointError, StreamjoinError
 from job.join_spec.expressions import SIDES, Side
 from job.plan.fingerprint import refused
 from job.plan.plan import JoinPlan
-from job.protocol.answers import StateRow
+from job.protocol.results import StateRow
 from job.redaction import Redaction
 from job.settings import JobSettings
 from job.spark.failures import failure_of
@@ -129,12 +129,16 @@ def state(plan: JoinPlan, settings: JobSettings, side: Side, key: list[str]) -> 
             answer = reader.rows(side, key, batch_id, limit=1_000, cancel=never)
             lines = [_row(row) for row in answer.rows]
             return [f"{len(lines)} {side} rows held for {key} after batch {batch_id}", *lines]
-        census = reader.census(batch_id, cancel=never)
+        state_count = reader.count_rows(batch_id, cancel=never)
     return [
         f"{name} partition {part.partition}: {part.rows:,} rows"
-        + ("" if part.unmatched is None else f", {part.unmatched:,} without a match so far")
-        for name, parts in zip(SIDES, (census.left, census.right), strict=True)
-        for part in parts
+        + (
+            ""
+            if part.unmatched_rows is None
+            else f", {part.unmatched_rows:,} without a match so far"
+        )
+        for name in SIDES
+        for part in state_count.side(name).partitions
     ]
 
 
@@ -165,10 +169,10 @@ def _state(plan: JoinPlan, found: Opened) -> tuple[str, bool]:
         return "state: none yet", True
     reader = StateReader(found.spark, plan, found.checkpoint.query_location)
     try:
-        census = reader.census(batch_id, cancel=threading.Event())
+        state_count = reader.count_rows(batch_id, cancel=threading.Event())
     except Exception as error:
         return f"state: cannot be read: {str(error).splitlines()[0]}", False
-    return f"state: {census.rows:,} rows read after batch {batch_id}", True
+    return f"state: {state_count.rows:,} rows read after batch {batch_id}", True
 
 
 def _row(row: StateRow) -> str:

@@ -23,8 +23,8 @@ from pyspark.sql.types import DataType
 from job.errors import CancelledError, CheckpointError, RequestError
 from job.join_spec.expressions import SIDES, Side
 from job.plan.plan import JoinPlan, SidePlan, position_column, window_end_column
-from job.protocol.answers import StateAnswer, StateRow
-from job.protocol.reports import PartitionCensus, StateCensus
+from job.protocol.reports import PartitionCount, SideCount, StateCount
+from job.protocol.results import KeyRows, StateRow
 
 # Where each state format keeps a side's rows, each with a flag that says whether one matched it.
 _STORES = {"2": "{side}-keyWithIndexToValue", "4": "{side}-keyWithTsToValues"}
@@ -45,7 +45,7 @@ class StateReader:
 
     def rows(
         self, side: Side, key: Sequence[str], batch_id: int, *, limit: int, cancel: threading.Event
-    ) -> StateAnswer:
+    ) -> KeyRows:
         """The rows of one key, its parts as text; RequestError where they are no such key."""
         started = time.monotonic()
         side_plan = self.plan.side(side)
@@ -60,7 +60,7 @@ class StateReader:
         ]
         with self._cancellable(cancel):
             found = held.select(*columns).sort("event_time").limit(limit + 1).collect()
-        return StateAnswer(
+        return KeyRows(
             side=side,
             key=list(key),
             batch_id=batch_id,
@@ -77,23 +77,23 @@ class StateReader:
                 for row in found[:limit]
             ],
             more=len(found) > limit,
-            seconds=time.monotonic() - started,
+            duration_seconds=time.monotonic() - started,
         )
 
-    def census(self, batch_id: int, *, cancel: threading.Event) -> StateCensus:
+    def count_rows(self, batch_id: int, *, cancel: threading.Event) -> StateCount:
         """The rows of both sides, counted by state partition."""
         started = time.monotonic()
         with self._cancellable(cancel):
             left, right = (self._counted(side, batch_id) for side in SIDES)
-        return StateCensus(
+        return StateCount(
             batch_id=batch_id,
-            at=datetime.now(UTC),
-            seconds=time.monotonic() - started,
-            left=left,
-            right=right,
+            counted_at=datetime.now(UTC),
+            duration_seconds=time.monotonic() - started,
+            left=SideCount.of(left),
+            right=SideCount.of(right),
         )
 
-    def _counted(self, side: Side, batch_id: int) -> list[PartitionCensus]:
+    def _counted(self, side: Side, batch_id: int) -> list[PartitionCount]:
         event_time = F.col(f"`{self.plan.side(side).event_time_column}`")
         counts = (
             self._held(side, batch_id)
@@ -105,10 +105,10 @@ class StateReader:
             )
         )
         return [
-            PartitionCensus(
+            PartitionCount(
                 partition=row.partition_id,
                 rows=row.rows,
-                unmatched=row.unmatched if self.plan.marks_matched(side) else None,
+                unmatched_rows=row.unmatched if self.plan.marks_matched(side) else None,
                 event_time_min=_moment_or_none(row.oldest),
             )
             for row in sorted(counts.collect(), key=lambda row: row.partition_id)

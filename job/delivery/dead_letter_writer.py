@@ -25,8 +25,8 @@ from job.kafka.security import KafkaAccess, spark_options
 from job.plan.plan import JoinPlan, position_column, window_end_column
 from job.plan.record_checks import EXPRESSION_FAILED, FAILED_FIELD, quoted
 from job.plan.result_checks import texts
-from job.protocol.progress import Totals
 from job.protocol.reasons import REASONS
+from job.protocol.totals import Totals
 
 # Of what Kafka adds to a record, and of our header.
 _RESULT_OVERHEAD_BYTES = 200

@@ -9,9 +9,10 @@ import hashlib
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from concurrent.futures import Future
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Protocol
 
 from py4j.protocol import Py4JJavaError
@@ -96,7 +97,7 @@ class RunningQuery:
 
 
 def start_query(
-    records: DataFrame,
+    records: Callable[[], DataFrame],
     plan: JoinPlan,
     access: KafkaAccess,
     checkpoint: Checkpoint,
@@ -105,20 +106,15 @@ def start_query(
     *,
     new_query: bool,
 ) -> RunningQuery:
-    """Start writing `records` to the output topic as the plan's delivery says.
+    """Start a query that writes `records` to the output topic with the delivery of the plan.
 
-    The commit topic of exactly-once delivery must exist. `new_query`: the user agrees to replace
-    another query of the same name.
+    `records` builds the dataflow. It runs while a first start claims its name in the commit topic:
+    each takes about two seconds. The commit topic of exactly-once delivery must exist. `new_query`:
+    the user agrees to replace another query of the same name.
     """
     sizes = _Sizes.asked(plan, access)
-    writer = (
-        limited(records, sizes.result_bytes_max)
-        .writeStream.queryName(plan.name)
-        .outputMode("append")
-        .trigger(processingTime="0 seconds")
-        .option("checkpointLocation", checkpoint.query_location)
-    )
     sink: _EachBatch
+    claim: Callable[[], None] | None = None
     if plan.output.delivery is Delivery.AT_LEAST_ONCE:
         # A batch that was cut short after it had written some of its records is written again.
         checkpoint.delivers_at_least_once()
@@ -127,9 +123,23 @@ def start_query(
         since = checkpoint.delivers_exactly_once_since()
         checkpoint.ensure_query_id()
         sink = _ExactlyOnce(plan, access, sizes, told, ended, checkpoint, since)
-        ensure_ownership(
-            sink.target, checkpoint, dead_letter_lane(plan), since=since, new_query=new_query
+        claim = partial(
+            ensure_ownership,
+            *(sink.target, checkpoint, dead_letter_lane(plan)),
+            since=since,
+            new_query=new_query,
         )
+    with ThreadPoolExecutor(1, "ownership") as threads:
+        claimed = threads.submit(claim) if claim is not None else None
+        writer = (
+            limited(records(), sizes.result_bytes_max)
+            .writeStream.queryName(plan.name)
+            .outputMode("append")
+            .trigger(processingTime="0 seconds")
+            .option("checkpointLocation", checkpoint.query_location)
+        )
+        if claimed is not None:
+            claimed.result()
     query = writer.foreachBatch(sink).start()
     sink.query.set_result(query)
     return RunningQuery(query, sink)

@@ -37,8 +37,8 @@ from job.kafka.topic_ids import TopicIdentity
 from job.plan.fingerprint import fingerprint
 from job.plan.plan import JoinPlan
 from job.protocol.control import Verb
-from job.protocol.progress import JobStatus, QueryState
 from job.protocol.reports import ResetReport
+from job.protocol.status import JobStatus, QueryState
 from job.query.cluster import (
     check_executors,
     check_is_shared,
@@ -125,7 +125,8 @@ class Engine:
             self._desired = DESIRED[verb]
             self._restart_wanted = verb == "restart"
             if starts is not None:
-                self._reset = ResetReport(by=by, asked_at=datetime.now(UTC), starts=starts)
+                now = datetime.now(UTC)
+                self._reset = ResetReport(requested_by=by, requested_at=now, starts=starts)
             self._changed.notify_all()
 
     def status(self) -> JobStatus:
@@ -193,11 +194,10 @@ class Engine:
             plan = plan.starting_at(starts)
         self._account.begins_at(checkpoint.last_batch_id, checkpoint.offsets)
         plan = plan.reading(topics.result())
-        rows = kafka_dataflow(spark, plan, access)
         check_topics_of(checkpoint, plan, access, self._identity)
         with closing(EventTimes(spark, plan, self._account, checkpoint, self._resources)) as times:
             running = start_query(
-                rows,
+                partial(kafka_dataflow, spark, plan, access),
                 plan,
                 access,
                 checkpoint,
@@ -298,7 +298,7 @@ class Engine:
             self._become(QueryState.STARTING)
 
     def _reset_wanted(self) -> bool:
-        return self._reset is not None and self._reset.done_at is None
+        return self._reset is not None and self._reset.completed_at is None
 
     def _carry_out_reset(self) -> None:
         """Put the checkpoint aside; whatever comes of it is told in the status."""
@@ -307,7 +307,7 @@ class Engine:
         try:
             checkpoint = self._resources.checkpoint()
             starts = with_all_partitions(self._reset.starts, checkpoint.offsets)
-            outcome["kept_aside"] = checkpoint.renew(starts, now)
+            outcome["old_checkpoint"] = checkpoint.renew(starts, now)
             self._account.begins_anew()
             self.frozen = None
         except Exception as error:
@@ -316,7 +316,7 @@ class Engine:
             outcome["error"] = str(failure)
         finally:
             self._resources.release()
-        self._reset = self._reset.model_copy(update={**outcome, "done_at": datetime.now(UTC)})
+        self._reset = self._reset.model_copy(update={**outcome, "completed_at": datetime.now(UTC)})
         _log.info("reset", **self._reset.model_dump(mode="json"))
 
     def _fail(self, error: StreamjoinError) -> None:

@@ -15,8 +15,10 @@ from job.errors import StreamjoinError
 from job.event_time.partitions import Partitions
 from job.event_time.watermark import event_time_of
 from job.join_spec.expressions import SIDES, Side
-from job.protocol.progress import BatchProgress, Failure, Totals, batch_progress
-from job.protocol.reports import SideEventTimes, StateCensus
+from job.protocol.progress import BatchProgress, batch_progress
+from job.protocol.reports import SideEventTimes, StateCount
+from job.protocol.status import Failure
+from job.protocol.totals import Totals
 from job.query.state_rows import StateRows
 
 # What an operator scrolls through; a batch is some 4 kB of JSON.
@@ -101,10 +103,10 @@ class QueryStats:
             self._offsets = offsets
             self._state_rows.begins_after(last_batch_id)
 
-    def counted(self, census: StateCensus) -> None:
+    def counted(self, state_count: StateCount) -> None:
         """The rows in state were counted one by one."""
         with self._lock:
-            self._state_rows.counted(census.batch_id, census.rows)
+            self._state_rows.counted(state_count.batch_id, state_count.rows)
             batches = [self._with_state_rows(batch) for batch in self._batches]
             self._batches = deque(batches, maxlen=BATCHES_KEPT)
 

@@ -1,39 +1,31 @@
 """Event times and watermarks."""
 
-from datetime import datetime
-
-from service.job_status import side_totals, side_watermark, utc_time, watermark_held_back_by
+from job.join_spec.sides import SIDES
 from service.metrics.metric import Metric, Snapshot, Value, gauge
-from service.schemas.view import SIDES
-
-
-def _watermark(snapshot: Snapshot) -> datetime | None:
-    last = snapshot.status.last_batch
-    return None if last is None else utc_time(last.watermark_ms)
 
 
 def _watermark_timestamp(snapshot: Snapshot) -> Value:
-    watermark = _watermark(snapshot)
+    watermark = snapshot.status.watermark
     return None if watermark is None else watermark.timestamp()
 
 
 def _watermark_lag(snapshot: Snapshot) -> Value:
-    watermark = _watermark(snapshot)
+    watermark = snapshot.status.watermark
     return None if watermark is None else (snapshot.now - watermark).total_seconds()
 
 
 def _side_watermarks(snapshot: Snapshot) -> Value:
-    watermarks = {side: side_watermark(snapshot.status, side) for side in SIDES}
+    watermarks = {side: snapshot.status.side_watermark(side) for side in SIDES}
     return {side: at.timestamp() for side, at in watermarks.items() if at is not None}
 
 
 def _held_back(snapshot: Snapshot) -> Value:
-    held_back_by = watermark_held_back_by(snapshot.status)
+    held_back_by = snapshot.status.watermark_held_back_by
     return {side: int(side == held_back_by) for side in SIDES}
 
 
 def _side_event_times(snapshot: Snapshot) -> Value:
-    newest = {side: side_totals(snapshot.status, side).event_time_max_ms for side in SIDES}
+    newest = {side: snapshot.status.side_totals(side).event_time_max_ms for side in SIDES}
     return {side: ms / 1000 for side, ms in newest.items() if ms is not None}
 
 

@@ -13,7 +13,7 @@ from prometheus_client.core import Metric as Family
 from prometheus_client.exposition import choose_encoder
 from prometheus_client.registry import Collector
 
-from job.protocol.progress import JobStatus
+from job.protocol.status import JobStatus
 from service.metrics.event_time import EVENT_TIME
 from service.metrics.kafka import KAFKA
 from service.metrics.metric import Metric, Snapshot, gauge

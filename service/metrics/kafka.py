@@ -2,9 +2,9 @@
 
 from collections.abc import Mapping
 
-from service.job_status import live_brokers, offsets_of
+from job.join_spec.sides import SIDES, Side
+from service.freshness import live_brokers
 from service.metrics.metric import Metric, Snapshot, Value, gauge
-from service.schemas.view import SIDES, Side
 
 
 def _are_up(snapshot: Snapshot) -> Value:
@@ -23,14 +23,14 @@ def _behind_latest(snapshot: Snapshot) -> Value:
     brokers = live_brokers(snapshot.status, snapshot.now)
     if brokers is None:
         return None
-    return _by_partition({side: offsets_of(brokers, side).behind_latest for side in SIDES})
+    return _by_partition({side: brokers.side(side).behind_latest for side in SIDES})
 
 
 def _retention_headroom(snapshot: Snapshot) -> Value:
     brokers = live_brokers(snapshot.status, snapshot.now)
     if brokers is None:
         return None
-    return _by_partition({side: offsets_of(brokers, side).retention_headroom for side in SIDES})
+    return _by_partition({side: brokers.side(side).retention_headroom for side in SIDES})
 
 
 def _by_partition(offsets: Mapping[Side, Mapping[int, int] | None]) -> Value:

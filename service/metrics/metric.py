@@ -17,7 +17,7 @@ from prometheus_client.core import (
 from prometheus_client.core import Metric as Family
 from prometheus_client.samples import Sample
 
-from job.protocol.progress import JobStatus
+from job.protocol.status import JobStatus
 
 Number = int | float
 

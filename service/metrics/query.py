@@ -1,7 +1,8 @@
 """State, failures and batches of the query."""
 
-from job.protocol.progress import BATCH_SECONDS_BOUNDS, QueryState
-from service.job_status import live_batch
+from job.protocol.status import QueryState
+from job.protocol.totals import BATCH_SECONDS_BOUNDS
+from service.freshness import live_batch
 from service.metrics.metric import Buckets, Metric, Snapshot, Value, counter, gauge, histogram
 
 

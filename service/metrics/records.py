@@ -2,24 +2,23 @@
 
 from collections.abc import Mapping
 
-from job.protocol.progress import LATENCY_SECONDS_BOUNDS
-from service.job_status import side_totals
+from job.join_spec.sides import SIDES
+from job.protocol.totals import LATENCY_SECONDS_BOUNDS
 from service.metrics.metric import Buckets, Metric, Snapshot, Value, counter, histogram
-from service.schemas.view import SIDES
 
 
 def _input(snapshot: Snapshot) -> Value:
-    return {side: side_totals(snapshot.status, side).records for side in SIDES}
+    return {side: snapshot.status.side_totals(side).records for side in SIDES}
 
 
 def _null_keys(snapshot: Snapshot) -> Value:
-    return {side: side_totals(snapshot.status, side).null_keys for side in SIDES}
+    return {side: snapshot.status.side_totals(side).null_keys for side in SIDES}
 
 
 def _bad(snapshot: Snapshot) -> Value:
     status = snapshot.status
     counts: dict[str, dict[str, int]] = {"output": status.totals.results_left_out}
-    counts |= {side: side_totals(status, side).bad_records for side in SIDES}
+    counts |= {side: status.side_totals(side).bad_records for side in SIDES}
     return _by_side_and_reason(counts)
 
 
@@ -46,9 +45,9 @@ RECORDS: tuple[Metric[Snapshot], ...] = (
         "output_records", "Results written.", lambda snapshot: snapshot.status.totals.output_records
     ),
     counter(
-        "late_records",
+        "late_rows",
         "Rows dropped because their event time was behind the watermark, both sides.",
-        lambda snapshot: snapshot.status.totals.late_records,
+        lambda snapshot: snapshot.status.totals.late_rows,
     ),
     counter(
         "bad_records",

@@ -1,8 +1,8 @@
 """Join state: rows, memory and updates."""
 
-from service.job_status import counted_rows, live_batch, unmatched_rows
+from job.join_spec.sides import SIDES
+from service.freshness import live_batch
 from service.metrics.metric import Metric, Snapshot, Value, counter, gauge
-from service.schemas.view import SIDES
 
 
 def _rows(snapshot: Snapshot) -> Value:
@@ -11,25 +11,26 @@ def _rows(snapshot: Snapshot) -> Value:
 
 
 def _counted_rows(snapshot: Snapshot) -> Value:
-    census = snapshot.status.census
-    counts = {side: counted_rows(census, side) for side in SIDES}
-    return {side: rows for side, rows in counts.items() if rows is not None}
+    count = snapshot.status.state_count
+    return None if count is None else {side: count.side(side).rows for side in SIDES}
 
 
 def _unmatched_rows(snapshot: Snapshot) -> Value:
-    census = snapshot.status.census
-    counts = {side: unmatched_rows(census, side) for side in SIDES}
-    return {side: rows for side, rows in counts.items() if rows is not None}
+    count = snapshot.status.state_count
+    if count is None:
+        return None
+    unmatched = {side: count.side(side).unmatched_rows for side in SIDES}
+    return {side: rows for side, rows in unmatched.items() if rows is not None}
 
 
 def _counted_at(snapshot: Snapshot) -> Value:
-    census = snapshot.status.census
-    return None if census is None else census.at.timestamp()
+    count = snapshot.status.state_count
+    return None if count is None else count.counted_at.timestamp()
 
 
 def _count_duration(snapshot: Snapshot) -> Value:
-    census = snapshot.status.census
-    return None if census is None else census.seconds
+    count = snapshot.status.state_count
+    return None if count is None else count.duration_seconds
 
 
 def _memory(snapshot: Snapshot) -> Value:
@@ -50,25 +51,25 @@ STATE: tuple[Metric[Snapshot], ...] = (
         _rows,
     ),
     gauge(
-        "state_census_rows",
-        "Rows in join state at the last count, streamjoin_state_census_timestamp_seconds.",
+        "state_count_rows",
+        "Rows in join state at the last count, streamjoin_state_count_timestamp_seconds.",
         _counted_rows,
         "side",
     ),
     gauge(
-        "state_census_unmatched_rows",
+        "state_count_unmatched_rows",
         "Rows in join state without a match at the last count; only sides whose unmatched rows the "
         "join type emits.",
         _unmatched_rows,
         "side",
     ),
     gauge(
-        "state_census_timestamp_seconds",
+        "state_count_timestamp_seconds",
         "Time of the last count of the rows in join state, in seconds since 1970.",
         _counted_at,
     ),
     gauge(
-        "state_census_duration_seconds",
+        "state_count_duration_seconds",
         "Duration of the last count of the rows in join state, in seconds.",
         _count_duration,
     ),

@@ -4,8 +4,8 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Query
 
-from job.protocol.answers import FailuresAnswer, PlanAnswer, ProgressAnswer
 from job.protocol.control import Request as JobRequest
+from job.protocol.results import FailuresResult, PlanResult, ProgressResult
 from service.access import reader
 from service.routes.dependencies import DENIED, Job, now, problems
 from service.schemas.offsets import OffsetsView
@@ -16,7 +16,7 @@ query = APIRouter(
     prefix="/v1/query",
     tags=["query"],
     dependencies=[Depends(reader)],
-    responses=problems(**DENIED, s503="The job does not answer."),
+    responses=problems(**DENIED, s503="The job does not result."),
 )
 
 
@@ -30,14 +30,14 @@ async def query_state(job: Job) -> QueryView:
 @query.get("/plan")
 async def plan(job: Job) -> PlanView:
     """The plan, as text and as facts."""
-    answer = await job.ask(JobRequest(call="plan"), PlanAnswer)
-    return PlanView(text=answer.text, facts=answer.facts)
+    result = await job.read(JobRequest(call="plan"), PlanResult)
+    return PlanView(text=result.text, facts=result.facts)
 
 
 @query.get("/spec")
 async def spec(job: Job) -> dict[str, Any]:
     """The running spec without its secrets."""
-    return (await job.ask(JobRequest(call="plan"), PlanAnswer)).spec
+    return (await job.read(JobRequest(call="plan"), PlanResult)).spec
 
 
 @query.get("/progress")
@@ -46,15 +46,15 @@ async def progress(
     last: Annotated[int, Query(ge=1, le=100, description="Number of batches.")] = 20,
 ) -> ProgressView:
     """The last batches, oldest first."""
-    answer = await job.ask(JobRequest(call="progress"), ProgressAnswer)
-    return ProgressView.of(answer.batches[-last:])
+    result = await job.read(JobRequest(call="progress"), ProgressResult)
+    return ProgressView.of(result.batches[-last:])
 
 
 @query.get("/failures")
 async def failures(job: Job) -> FailuresView:
     """The last 20 failures since the job started, oldest first."""
-    answer = await job.ask(JobRequest(call="failures"), FailuresAnswer)
-    return FailuresView.of(answer.failures)
+    result = await job.read(JobRequest(call="failures"), FailuresResult)
+    return FailuresView.of(result.failures)
 
 
 @query.get("/offsets")
@@ -62,6 +62,6 @@ async def offsets(job: Job) -> OffsetsView:
     """Per side and partition: next offset to read, earliest, latest, lag, distance to retention,
     newest event time read.
 
-    The job polls the brokers every few seconds; `answered_at` is the time of their last answer.
+    The job polls the brokers every few seconds; `answered_at` is the time of their last result.
     """
     return OffsetsView.of(await job.status())

@@ -7,15 +7,13 @@ from typing import Annotated
 
 from fastapi import APIRouter, Depends, Query, Request
 
-from job.protocol.answers import KeyExplanation, StateAnswer
+from job.join_spec.sides import Side
 from job.protocol.control import Request as JobRequest
 from job.protocol.control import StateRequest
-from job.protocol.reports import StateCensus
+from job.protocol.reports import StateCount
+from job.protocol.results import KeyExplanation, KeyRows
 from service.access import reader
 from service.routes.dependencies import DENIED, Job, problems, while_connected
-from service.schemas.explain import ExplainView
-from service.schemas.state import StateRowsView, StateView
-from service.schemas.view import Side
 
 _ROWS_MAX = 100
 
@@ -45,23 +43,23 @@ Limit = Annotated[int, Query(ge=1, le=_ROWS_MAX, description="Maximum rows per s
 
 
 @state.get("/state")
-async def state_count(request: Request, job: Job) -> StateView:
+async def state_count(request: Request, job: Job) -> StateCount:
     """Rows in join state, counted by side and state partition."""
-    count = job.ask(JobRequest(call="state_census"), StateCensus)
-    return StateView.of(await while_connected(request, count))
+    count = job.read(JobRequest(call="state_count"), StateCount)
+    return await while_connected(request, count)
 
 
 @state.get("/state/{side}")
 async def state_rows(
     request: Request, job: Job, side: Side, key: Key, limit: Limit = 20
-) -> StateRowsView:
+) -> KeyRows:
     """Rows of one key in join state, as of the last batch."""
     lookup = JobRequest(call="state", state=StateRequest(side=side, key=key, limit=limit))
-    return StateRowsView.of(await while_connected(request, job.ask(lookup, StateAnswer)))
+    return await while_connected(request, job.read(lookup, KeyRows))
 
 
 @state.get("/explain")
-async def explain(request: Request, job: Job, key: Key, limit: Limit = 20) -> ExplainView:
+async def explain(request: Request, job: Job, key: Key, limit: Limit = 20) -> KeyExplanation:
     """Why a row was not emitted, in words, with the rows of its key on both sides."""
-    lookup = JobRequest(call="why", state=StateRequest(key=key, limit=limit))
-    return ExplainView.of(await while_connected(request, job.ask(lookup, KeyExplanation)))
+    lookup = JobRequest(call="explain", state=StateRequest(key=key, limit=limit))
+    return await while_connected(request, job.read(lookup, KeyExplanation))

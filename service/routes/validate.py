@@ -6,11 +6,11 @@ from fastapi import APIRouter, Depends, HTTPException, Request
 from pydantic import ValidationError
 
 from job.errors import RequestError
-from job.protocol.answers import ValidationAnswer
 from job.protocol.control import Request as JobRequest
+from job.protocol.results import ValidationResult
 from service.access import reader
 from service.routes.dependencies import DENIED, Job, problems, while_connected
-from service.schemas.validation import SpecDocument, ValidationView
+from service.schemas.validation import SpecDocument
 
 _YAML_TYPES = ("text/yaml", "application/yaml", "text/plain")
 _JSON_FORM = '{"spec": "<the YAML>"}'
@@ -46,15 +46,14 @@ validation = APIRouter(
         },
     },
 )
-async def validate(request: Request, job: Job) -> ValidationView:
+async def validate(request: Request, job: Job) -> ValidationResult:
     """Validate the spec in the body: its problems, or its plan and what this checkpoint rejects.
 
     The status is 200 for an invalid spec too. `${VAR}` is not replaced. Validations run one at a
     time, in a process of their own, for at most 20 s.
     """
-    request_to_job = JobRequest(call="validate", spec=await _spec(request))
-    answer = await while_connected(request, job.ask(request_to_job, ValidationAnswer))
-    return ValidationView.of(answer)
+    validate_spec = JobRequest(call="validate", spec=await _spec(request))
+    return await while_connected(request, job.read(validate_spec, ValidationResult))
 
 
 async def _spec(request: Request) -> str:

@@ -1,1 +1,1 @@
-"""Response bodies of the HTTP API, one module per resource."""
+"""Bodies of the HTTP API that are not models of the protocol, one module per resource."""

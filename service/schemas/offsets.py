@@ -3,10 +3,10 @@
 from datetime import datetime
 from typing import Self
 
-from job.protocol.progress import JobStatus
+from job.join_spec.sides import SIDES
 from job.protocol.reports import SideEventTimes, SideOffsets
-from service.job_status import utc_time
-from service.schemas.view import SIDES, View
+from job.protocol.status import JobStatus, utc_time
+from service.schemas.view import View
 
 
 class PartitionOffsetsView(View):

@@ -4,8 +4,8 @@ from collections.abc import Iterable
 from datetime import datetime
 from typing import Self
 
-from job.protocol.progress import BatchProgress, Failure, SideProgress
-from service.job_status import utc_time
+from job.protocol.progress import BatchProgress, SideProgress
+from job.protocol.status import Failure, utc_time
 from service.schemas.query import BatchView, FailureView
 from service.schemas.view import View
 

@@ -3,22 +3,13 @@
 from datetime import datetime
 from typing import Any, Self
 
+from job.join_spec.sides import Side
 from job.join_spec.start_positions import SideStartPositions
-from job.protocol.progress import BatchProgress, Failure, JobStatus, QueryState
+from job.protocol.progress import BatchProgress
 from job.protocol.reports import BrokerReport, ResetReport
-from service.job_status import (
-    counted_rows,
-    is_recent,
-    live_brokers,
-    offsets_of,
-    side_totals,
-    side_watermark,
-    unmatched_rows,
-    utc_time,
-    watermark_held_back_by,
-    watermark_held_back_by_partition,
-)
-from service.schemas.view import Side, View
+from job.protocol.status import Failure, JobStatus, QueryState, utc_time
+from service.freshness import is_recent, live_brokers
+from service.schemas.view import View
 
 
 class BatchView(View):
@@ -32,7 +23,7 @@ class BatchView(View):
     """Records read from both topics."""
     output_records: int
     """Results written."""
-    late_records: int
+    late_rows: int
     """Rows dropped because they were behind the watermark."""
     state_rows: int | None
     """Rows in join state after the batch, both sides. Null after a start until the first count,
@@ -61,17 +52,17 @@ class BrokersView(View):
 
 
 class ResetView(View):
-    by: str
+    requested_by: str
     """Client that sent the command."""
-    asked_at: datetime
+    requested_at: datetime
     """Time of the command."""
     left: SideStartPositions
     """Start of reading: earliest, latest, a time, or the next offset of each partition."""
     right: SideStartPositions
     """The same for the right side."""
-    done_at: datetime | None
+    completed_at: datetime | None
     """End of the reset; null while it is pending."""
-    kept_aside: str | None
+    old_checkpoint: str | None
     """Location of the old checkpoint; null if there was none."""
     error: str | None
     """Reason if the reset failed."""
@@ -114,21 +105,22 @@ class SideView(View):
 
     @classmethod
     def of(cls, side: Side, status: JobStatus, now: datetime) -> Self:
-        totals, brokers = side_totals(status, side), live_brokers(status, now)
-        behind = offsets_of(brokers, side).behind_latest if brokers else None
+        totals, brokers = status.side_totals(side), live_brokers(status, now)
+        count = status.state_count.side(side) if status.state_count else None
+        behind = brokers.side(side).behind_latest if brokers else None
         return cls(
-            topic=offsets_of(status.brokers, side).topic if status.brokers else None,
+            topic=status.brokers.side(side).topic if status.brokers else None,
             input_records=totals.records,
             null_key_records=totals.null_keys,
             bad_records=totals.bad_records,
             dead_letter_records=status.totals.dead_letters[side],
             event_time_max=utc_time(totals.event_time_max_ms),
-            watermark=side_watermark(status, side),
+            watermark=status.side_watermark(side),
             idle=status.idle.get(side),
             offsets_behind_latest=behind,
             offsets_behind_latest_total=None if behind is None else sum(behind.values()),
-            state_rows=counted_rows(status.census, side),
-            unmatched_rows=unmatched_rows(status.census, side),
+            state_rows=count.rows if count else None,
+            unmatched_rows=count.unmatched_rows if count else None,
         )
 
 
@@ -178,7 +170,7 @@ class QueryView(View):
     watermark_held_back_by_partition: int | None
     """Partition of that side with unread records and the oldest event time; null if the side has no
     backlog."""
-    late_records: int
+    late_rows: int
     """Rows dropped since the job started because they were behind the watermark."""
     left: SideView
     """The left side."""
@@ -208,13 +200,13 @@ class QueryView(View):
             uptime_seconds=(now - status.started_at).total_seconds(),
             last_progress_at=status.last_progress_at,
             last_batch=BatchView.of(last) if last else None,
-            watermark=utc_time(last.watermark_ms) if last else None,
-            watermark_held_back_by=watermark_held_back_by(status),
-            watermark_held_back_by_partition=watermark_held_back_by_partition(status),
-            late_records=status.totals.late_records,
+            watermark=status.watermark,
+            watermark_held_back_by=status.watermark_held_back_by,
+            watermark_held_back_by_partition=status.watermark_held_back_by_partition,
+            late_rows=status.totals.late_rows,
             left=SideView.of("left", status, now),
             right=SideView.of("right", status, now),
-            state_counted_at=status.census.at if status.census else None,
+            state_counted_at=status.state_count.counted_at if status.state_count else None,
             brokers=BrokersView.of(status.brokers, now) if status.brokers else None,
             last_reset=ResetView.of(status.last_reset) if status.last_reset else None,
             last_failure=FailureView.of(status.last_failure) if status.last_failure else None,

@@ -1,11 +1,6 @@
-"""Base of the response bodies, and what several of them share."""
-
-from typing import Literal
+"""Base of the response bodies."""
 
 from pydantic import BaseModel, ConfigDict
-
-Side = Literal["left", "right"]
-SIDES: tuple[Side, ...] = ("left", "right")
 
 
 class View(BaseModel):

@@ -29,6 +29,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
         "checker",
     ),
     "join_spec": (
+        "sides",
         "durations",
         "record_rules",
         "value_schema",
@@ -43,7 +44,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
         "expressions",
         "can_fail",
     ),
-    "protocol": ("reports", "reasons", "progress", "answers", "control"),
+    "protocol": ("reasons", "reports", "progress", "totals", "status", "results", "control"),
     "formats": (),
     "plan": (
         "tuning",
@@ -107,6 +108,7 @@ OPEN_TO_THE_SERVICE = {
     "settings",
     "protocol",
     "plan.plan",
+    "join_spec.sides",
     "join_spec.spec",
     "join_spec.start_positions",
 }

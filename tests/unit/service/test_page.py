@@ -11,18 +11,18 @@ from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, Error
 
 from job.errors import BusyError
-from job.protocol.answers import FailuresAnswer, KeyExplanation, PlanAnswer
 from job.protocol.control import control_socket
-from job.protocol.progress import Failure, QueryState
+from job.protocol.results import FailuresResult, KeyExplanation, PlanResult
+from job.protocol.status import Failure, QueryState
 from tests.polling import wait_until
 from tests.unit.service.browser import (
     PATIENCE_MS,
     PHONE,
+    key_rows,
     lively,
     opened,
     running,
     serving_page,
-    state_rows,
 )
 from tests.unit.service.builders import NOW, SmallJob, broker_report
 
@@ -125,10 +125,10 @@ def test_foreign_text_never_becomes_markup(browser: Browser, url: str, job: Smal
         ),
     )
     job.answers |= {
-        "plan": PlanAnswer(text=MARKUP, facts={}, spec={"left": {"key": [MARKUP]}}),
-        "failures": FailuresAnswer(failures=[failure]),
-        "why": KeyExplanation(
-            sentences=[MARKUP], left=state_rows("left"), right=state_rows("right")
+        "plan": PlanResult(text=MARKUP, facts={}, spec={"left": {"key": [MARKUP]}}),
+        "failures": FailuresResult(failures=[failure]),
+        "explain": KeyExplanation(
+            sentences=[MARKUP], left=key_rows("left"), right=key_rows("right")
         ),
     }
     with opened(browser, url) as seen:
@@ -228,7 +228,7 @@ def test_refused_command_shows_the_reason_and_the_allowed_ones(
 
 
 def test_busy_lookup_shows_when_to_retry(browser: Browser, url: str, job: SmallJob) -> None:
-    job.answers["why"] = BusyError("another lookup is running", retry_after_seconds=3.0)
+    job.answers["explain"] = BusyError("another lookup is running", retry_after_seconds=3.0)
     with opened(browser, url) as seen:
         seen.page.locator("input[name=key]").fill("7")
         seen.page.keyboard.press("Enter")

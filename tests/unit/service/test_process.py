@@ -254,7 +254,7 @@ def test_killed_job_is_down_until_another_one_starts(processes: Processes) -> No
 
 def test_job_cancels_a_lookup_when_the_client_disconnects(processes: Processes) -> None:
     job = SmallJob(status())
-    job.answers["state_census"] = WAITS
+    job.answers["state_count"] = WAITS
     with control_socket(processes.socket, job):
         service = processes.start_service(job_answer_seconds=PATIENCE_SECONDS)
         with socket.create_connection(("127.0.0.1", service.port)) as caller:
@@ -268,7 +268,7 @@ def test_job_cancels_a_lookup_when_the_client_disconnects(processes: Processes) 
 
 def test_running_lookup_does_not_delay_the_stop_of_the_service(processes: Processes) -> None:
     job = SmallJob(status())
-    job.answers["state_census"] = WAITS
+    job.answers["state_count"] = WAITS
     with control_socket(processes.socket, job), ThreadPoolExecutor() as pool:
         service = processes.start_service(job_answer_seconds=PATIENCE_SECONDS)
         waiting = pool.submit(service.get, "/v1/query/state")

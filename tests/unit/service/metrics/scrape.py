@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from prometheus_client import Metric as Family
 from prometheus_client.parser import text_string_to_metric_families
 
-from job.protocol.progress import JobStatus
+from job.protocol.status import JobStatus
 from service.metrics.exposition import METRICS, exposition
 from tests.unit.service.builders import NOW, batch, status_after
 

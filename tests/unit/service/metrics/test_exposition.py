@@ -4,7 +4,7 @@ import pytest
 from prometheus_client import openmetrics
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as openmetrics_of
 
-from job.protocol.progress import QueryState
+from job.protocol.status import QueryState
 from service.metrics.exposition import exposition
 from tests.unit.service.builders import NOW, NOW_SECONDS, status
 from tests.unit.service.metrics.scrape import (
@@ -38,7 +38,7 @@ AFTER_A_POLL_OF_THE_BROKERS = {
     "streamjoin_offsets_behind_latest",
     "streamjoin_retention_headroom_offsets",
 }
-AFTER_A_COUNT = {name for name in NAMES if "census" in name}
+AFTER_A_COUNT = {name for name in NAMES if "state_count" in name}
 WHILE_RUNNING = {
     "streamjoin_last_batch_input_records",
     "streamjoin_last_batch_output_records",

@@ -4,9 +4,10 @@ from datetime import timedelta
 
 import pytest
 
-from job.protocol.progress import BATCH_SECONDS_BOUNDS, TRANSACTION_RESULTS, QueryState
 from job.protocol.reasons import REASONS
 from job.protocol.reports import BrokerReport, SideOffsets
+from job.protocol.status import QueryState
+from job.protocol.totals import BATCH_SECONDS_BOUNDS, TRANSACTION_RESULTS
 from tests.unit.service.builders import (
     NOW,
     NOW_SECONDS,
@@ -45,11 +46,11 @@ def test_values_are_those_of_the_status() -> None:
         "streamjoin_side_idle{side=right}": 0,
         "streamjoin_side_watermark_timestamp_seconds{side=left}": NOW_SECONDS - 12.5,
         "streamjoin_side_watermark_timestamp_seconds{side=right}": NOW_SECONDS - 15.5,
-        "streamjoin_state_census_duration_seconds": 0.75,
-        "streamjoin_state_census_rows{side=left}": 160,
-        "streamjoin_state_census_rows{side=right}": 240,
-        "streamjoin_state_census_timestamp_seconds": NOW_SECONDS,
-        "streamjoin_state_census_unmatched_rows{side=left}": 42,
+        "streamjoin_state_count_duration_seconds": 0.75,
+        "streamjoin_state_count_rows{side=left}": 160,
+        "streamjoin_state_count_rows{side=right}": 240,
+        "streamjoin_state_count_timestamp_seconds": NOW_SECONDS,
+        "streamjoin_state_count_unmatched_rows{side=left}": 42,
         "streamjoin_watermark_held_back{side=left}": 0,
         "streamjoin_watermark_held_back{side=right}": 1,
         "streamjoin_event_time_max_timestamp_seconds{side=left}": NOW_SECONDS - 2.5,
@@ -58,7 +59,7 @@ def test_values_are_those_of_the_status() -> None:
         "streamjoin_input_records_total{side=right}": 10,
         "streamjoin_job_up": 1,
         "streamjoin_last_progress_timestamp_seconds": NOW_SECONDS,
-        "streamjoin_late_records_total": 2,
+        "streamjoin_late_rows_total": 2,
         "streamjoin_null_key_records_total{side=left}": 1,
         "streamjoin_null_key_records_total{side=right}": 0,
         "streamjoin_offsets_behind_latest{partition=0,side=left}": 10,
