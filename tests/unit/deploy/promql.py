@@ -1,4 +1,4 @@
-"""What a PromQL expression asks for, held against what the sidecar exposes."""
+"""Compares the metrics of a PromQL expression with those that the service exposes."""
 
 from collections.abc import Iterator
 
@@ -40,7 +40,7 @@ def counters() -> set[str]:
 
 
 def mistakes(expression: str) -> Iterator[str]:
-    """What the expression asks for and the sidecar does not expose."""
+    """Metrics, labels and values in the expression that the service does not expose."""
     known = series()
     for selector, is_range in _selectors(expression):
         name = selector.name or "a selector without a name"

@@ -15,7 +15,7 @@ DASHBOARD = json.loads((ROOT / "deploy/grafana/streamjoin.json").read_text())
 PANELS = [panel for panel in DASHBOARD["panels"] if panel["type"] != "row"]
 # What Grafana fills in, by a value that the parser takes.
 FILLED = {"$__rate_interval": "1m", "$instance": ".*"}
-# Of no use over time: what the sidecar was built from, and moments that others are told by.
+# Not useful over time: the version, and timestamps that other metrics contain.
 NOT_SHOWN = {
     "streamjoin_batches_total",
     "streamjoin_brokers_answer_timestamp_seconds",
@@ -40,7 +40,7 @@ def expressions() -> Iterator[tuple[dict[str, Any], str]]:
 @pytest.mark.parametrize(
     "expression", [pytest.param(it, id=panel["title"]) for panel, it in expressions()]
 )
-def test_panel_asks_for_what_the_sidecar_exposes(expression: str) -> None:
+def test_panel_queries_only_exposed_metrics(expression: str) -> None:
     assert [] == [*mistakes(expression)]
     assert 'instance=~".*"' in expression, "the choice of instances has no effect"
 
