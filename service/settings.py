@@ -28,7 +28,7 @@ class ServiceSettings(BaseSettings):
     metrics_open: bool = False
     """Serve /metrics without a token."""
     tls_cert_file: Path | None = None
-    """PEM certificate chain. With it the service speaks https only."""
+    """PEM certificate chain. With it the service serves only https."""
     tls_key_file: Path | None = None
     """PEM private key of the certificate, without password. Renewed files need a restart."""
     socket: Path = SOCKET

@@ -3,7 +3,6 @@
 from typing import Annotated, Any, Self
 
 from pydantic import (
-    BaseModel,
     BeforeValidator,
     ConfigDict,
     Field,
@@ -16,6 +15,7 @@ from job.join_spec.sides import SIDES, Side
 from job.join_spec.start_positions import OFFSET_MAX, NamedStart, StartPositions
 from job.protocol.reports import BrokerReport, SideOffsets
 from job.protocol.status import JobStatus
+from service.schemas.view import RequestBody
 
 
 def _number(value: Any) -> Any:
@@ -42,11 +42,7 @@ NewOffset = Annotated[int, BeforeValidator(_number), Field(ge=0, le=OFFSET_MAX)]
 Offsets = Annotated[dict[PartitionName, NewOffset], Field(min_length=1), WithJsonSchema(_OFFSETS)]
 
 
-class _Body(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
-
-
-class ResetRequest(_Body):
+class ResetRequest(RequestBody):
     """`start` for both sides, or `left` and `right`: earliest, latest, or an ISO-8601 time."""
 
     model_config = ConfigDict(
@@ -78,7 +74,7 @@ class ResetRequest(_Body):
         return StartPositions(left=self.left or self.start, right=self.right or self.start)
 
 
-class OffsetsRequest(_Body):
+class OffsetsRequest(RequestBody):
     """The next offset to read per partition, of one side or both."""
 
     model_config = ConfigDict(

@@ -1,14 +1,10 @@
 """Body of POST /v1/validate."""
 
-from pydantic import ConfigDict
-
-from service.schemas.view import View
+from service.schemas.view import RequestBody
 
 
-class SpecDocument(View):
+class SpecDocument(RequestBody):
     """A spec in a JSON body."""
-
-    model_config = ConfigDict(extra="forbid")
 
     spec: str
     """The spec as YAML."""
