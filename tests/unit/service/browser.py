@@ -68,7 +68,7 @@ def serving_page(socket: Path, **fields: Any) -> Iterator[str]:
 
 
 @dataclass
-class Seen:
+class Tab:
     """A page, its console errors and the URLs of its requests."""
 
     page: Page
@@ -78,29 +78,29 @@ class Seen:
     def text(self, name: str) -> str:
         return self.page.locator(f'[data-of="{name}"]').inner_text()
 
-    def awaits(self, name: str, text: str) -> None:
+    def wait_for(self, name: str, text: str) -> None:
         """Wait until that part of the page contains the text."""
         found = self.page.locator(f'[data-of="{name}"]', has_text=text)
         found.wait_for(timeout=PATIENCE_MS)
 
 
 @contextmanager
-def opened(browser: Browser, url: str, **context: Any) -> Iterator[Seen]:
-    tab = browser.new_context(**context)
-    seen = Seen(tab.new_page())
-    seen.page.set_default_timeout(PATIENCE_MS)
-    seen.page.on("console", lambda message: seen.errors.append(message.text))
-    seen.page.on("pageerror", lambda error: seen.errors.append(str(error)))
-    seen.page.on("request", lambda request: seen.requests.append(request.url))
-    seen.page.clock.install()  # it runs normally, and tests can advance it
+def open_tab(browser: Browser, url: str, **options: Any) -> Iterator[Tab]:
+    context = browser.new_context(**options)
+    tab = Tab(context.new_page())
+    tab.page.set_default_timeout(PATIENCE_MS)
+    tab.page.on("console", lambda message: tab.errors.append(message.text))
+    tab.page.on("pageerror", lambda error: tab.errors.append(str(error)))
+    tab.page.on("request", lambda request: tab.requests.append(request.url))
+    tab.page.clock.install()  # it runs normally, and tests can advance it
     try:
-        seen.page.goto(url)
-        yield seen
+        tab.page.goto(url)
+        yield tab
     finally:
-        tab.close()
+        context.close()
 
 
-def lively(job: SmallJob) -> SmallJob:
+def with_answers(job: SmallJob) -> SmallJob:
     """The job with an answer to every call of the page."""
     job.answers = {
         "plan": PlanResult(

@@ -7,7 +7,7 @@ import pytest
 from playwright.sync_api import Browser
 
 from job.protocol.control import control_socket
-from tests.unit.service.browser import chromium, lively, running, serving_page
+from tests.unit.service.browser import chromium, running, serving_page, with_answers
 from tests.unit.service.builders import SmallJob
 
 
@@ -26,7 +26,7 @@ def browser() -> Iterator[Browser]:
 @pytest.fixture
 def job(path: Path) -> Iterator[SmallJob]:
     """A job that answers every call of the page."""
-    with control_socket(path, running_job := lively(SmallJob(running()))):
+    with control_socket(path, running_job := with_answers(SmallJob(running()))):
         yield running_job
 
 

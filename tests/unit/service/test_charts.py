@@ -12,9 +12,9 @@ from job.protocol.results import ProgressResult
 from tests.unit.service.browser import (
     BATCHES,
     PATIENCE_MS,
-    Seen,
+    Tab,
     history,
-    opened,
+    open_tab,
     running,
 )
 from tests.unit.service.builders import SmallJob, event_times, side, state_count
@@ -47,10 +47,10 @@ def test_watermark_and_state_of_each_side_are_drawn_over_time(
         for done in history()
     ]
     job.answers["progress"] = ProgressResult(batches=batches)
-    with opened(browser, url) as seen:
-        seen.awaits("batches", str(BATCHES))
+    with open_tab(browser, url) as tab:
+        tab.wait_for("batches", str(BATCHES))
 
-        lag = chart(seen, "Watermark lag, last 40 batches: now ")
+        lag = chart(tab, "Watermark lag, last 40 batches: now ")
         # Older rows do not move the watermark: the lag is 5 s plus the delays of 10 and 11.5 s.
         found = re.search(r"left (\d+) s · right (\d+) s", lag.get_attribute("aria-label") or "")
         assert found is not None
@@ -59,13 +59,13 @@ def test_watermark_and_state_of_each_side_are_drawn_over_time(
         assert 15 <= left < 15 + PATIENCE_MS / 1000
         # Only one batch has an event time of the right side.
         assert ["query", "left", "right"] == paths(lag)
-        chart(seen, "Rows in state by side, last 1 counts: now left 160 · right 240, highest 240")
+        chart(tab, "Rows in state by side, last 1 counts: now left 160 · right 240, highest 240")
 
         counted = state_count()
         counted_at = counted.counted_at + timedelta(minutes=1)
         later = counted.model_copy(update={"counted_at": counted_at, "left": SideCount.of([])})
         job.current = job.current.model_copy(update={"state_count": later})
-        rows = chart(seen, "Rows in state by side, last 2 counts: now left 0 · right 240")
+        rows = chart(tab, "Rows in state by side, last 2 counts: now left 0 · right 240")
         assert ["left", "right"] == paths(rows)
 
 
@@ -81,11 +81,11 @@ def test_future_event_times_are_shown_and_no_line_leaves_its_chart(
     job.current = job.current.model_copy(
         update={"totals": job.current.totals.model_copy(update={"left": totals})}
     )
-    with opened(browser, url) as seen:
-        seen.awaits("left.newest", "ahead of the clock")
-        seen.awaits("batches", "40")
+    with open_tab(browser, url) as tab:
+        tab.wait_for("left.newest", "ahead of the clock")
+        tab.wait_for("batches", "40")
 
-        outside = seen.page.evaluate(
+        outside = tab.page.evaluate(
             "[...document.querySelectorAll('#charts path')].filter(path => {"
             " const box = path.getBBox(), { height, width } = path.ownerSVGElement.viewBox.baseVal;"
             " return box.y < 0 || box.y + box.height > height || box.x + box.width > width })"
@@ -94,9 +94,9 @@ def test_future_event_times_are_shown_and_no_line_leaves_its_chart(
         assert [] == outside
 
 
-def chart(seen: Seen, label: str) -> Locator:
+def chart(tab: Tab, label: str) -> Locator:
     """The chart with this label, once it appears."""
-    found = seen.page.locator(f'#charts svg[aria-label^="{label}"]')
+    found = tab.page.locator(f'#charts svg[aria-label^="{label}"]')
     found.wait_for(timeout=PATIENCE_MS)
     return found
 
