@@ -44,7 +44,7 @@ class SmallJob:
         self.allowed = allowed
         self.commands: list[tuple[Verb, str]] = []
         self.starts: StartPositions | None = None
-        self.asked: Request | None = None
+        self.last_request: Request | None = None
         self.gone: Event | None = None
         self.answers: dict[str, BaseModel | Exception] = {}
 
@@ -68,7 +68,7 @@ class SmallJob:
 
     def read(self, request: Request, caller_gone: Event) -> BaseModel:
         self.gone = caller_gone
-        self.asked = request
+        self.last_request = request
         answer = self.answers[request.call]
         if answer is WAITS:
             caller_gone.wait(WAIT_SECONDS_MAX)

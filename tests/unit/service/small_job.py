@@ -29,7 +29,7 @@ def main() -> None:
     }
     job.answers = {
         **all_answers(),
-        **{question: refusals[name] for name in refusal for question in ONE_AT_A_TIME[name]},
+        **{call: refusals[name] for name in refusal for call in ONE_AT_A_TIME[name]},
     }
     with control_socket(Path(path), job):
         signal.pause()

@@ -128,7 +128,7 @@ def test_half_a_request_gets_408_and_is_closed(
 
     assert answer.startswith(b"HTTP/1.1 408 Request Timeout\r\n")
     assert b"the request did not arrive completely within 0.3 s" in answer
-    assert job.asked is None
+    assert job.last_request is None
 
 
 @pytest.mark.parametrize("half", [HALF_HEADERS, HALF_BODY], ids=["headers", "body"])
@@ -138,7 +138,7 @@ def test_dripping_bytes_do_not_extend_the_limit(
     connection.send(half.replace(b"Length: 100", b"Length: 60000"))
 
     assert connection.drip().startswith(b"HTTP/1.1 408 Request Timeout\r\n")
-    assert job.asked is None
+    assert job.last_request is None
 
 
 def test_connection_without_a_request_is_closed(connection: Connection) -> None:
@@ -191,7 +191,7 @@ def test_content_length_with_transfer_encoding_is_refused_and_closed(
     assert answers.startswith(b"HTTP/1.1 400 Bad Request\r\n")
     assert b"both Content-Length and Transfer-Encoding" in answers
     assert 1 == answers.count(b"HTTP/1.1 ")
-    assert job.asked is None
+    assert job.last_request is None
 
 
 def test_chunked_body_is_read(connection: Connection, job: SmallJob) -> None:
@@ -201,8 +201,8 @@ def test_chunked_body_is_read(connection: Connection, job: SmallJob) -> None:
     )
 
     assert connection.answer().startswith(b"HTTP/1.1 200 OK\r\n")
-    assert job.asked is not None
-    assert "name: x" == job.asked.spec
+    assert job.last_request is not None
+    assert "name: x" == job.last_request.spec
 
 
 # --- HEAD

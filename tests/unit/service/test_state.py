@@ -67,12 +67,12 @@ def test_rows_of_a_key_are_returned(path: Path, side: str) -> None:
     answer, job = send(path, "GET", f"/v1/query/state/{side}?key=a%20b&key=7&limit=3")
 
     assert key_rows_json("left", ROW_JSON) == answer.json()
-    assert job.asked is not None
-    assert job.asked.state is not None
+    assert job.last_request is not None
+    assert job.last_request.state is not None
     assert (side, ["a b", "7"], 3) == (
-        job.asked.state.side,
-        job.asked.state.key,
-        job.asked.state.limit,
+        job.last_request.state.side,
+        job.last_request.state.key,
+        job.last_request.state.limit,
     )
 
 
@@ -84,9 +84,9 @@ def test_key_is_explained_with_its_rows_on_both_sides(path: Path) -> None:
         "left": key_rows_json("left", ROW_JSON),
         "right": key_rows_json("right"),
     } == answer.json()
-    assert job.asked is not None
-    assert job.asked.state is not None
-    assert (None, ["7"]) == (job.asked.state.side, job.asked.state.key)
+    assert job.last_request is not None
+    assert job.last_request.state is not None
+    assert (None, ["7"]) == (job.last_request.state.side, job.last_request.state.key)
 
 
 @pytest.mark.parametrize(
@@ -105,7 +105,7 @@ def test_invalid_lookup_is_refused(path: Path, url: str) -> None:
     answer, job = send(path, "GET", url)
 
     assert 422 == problem(answer)["status"]
-    assert job.asked is None
+    assert job.last_request is None
 
 
 @pytest.mark.parametrize(
@@ -117,13 +117,13 @@ def test_invalid_lookup_is_refused(path: Path, url: str) -> None:
         (CheckpointError("cannot be read"), 503, "job_unavailable", "cannot be read"),
     ],
 )
-@pytest.mark.parametrize("question", LOOKUPS)
+@pytest.mark.parametrize("name", LOOKUPS)
 def test_refusal_of_the_job_has_its_status_and_type(
-    path: Path, question: str, error: StreamjoinError, code: int, kind: str, detail: str
+    path: Path, name: str, error: StreamjoinError, code: int, kind: str, detail: str
 ) -> None:
     with serving(path, status()) as job:
-        job.answers[question] = error
-        answer = call("GET", LOOKUPS[question], settings(path))
+        job.answers[name] = error
+        answer = call("GET", LOOKUPS[name], settings(path))
 
     body = problem(answer)
     assert (code, f"urn:streamjoin:problem:{kind}", detail) == (
@@ -202,12 +202,15 @@ def test_reading_needs_the_scope_read_and_a_new_checkpoint_control(
 # --- Cancellation and deadlines
 
 
-@pytest.mark.parametrize("question", LOOKUPS)
-def test_job_cancels_a_lookup_whose_call_is_cancelled(path: Path, question: str) -> None:
+@pytest.mark.parametrize("name", LOOKUPS)
+def test_job_cancels_a_lookup_whose_call_is_cancelled(path: Path, name: str) -> None:
     async def cancel_during_lookup(client: httpx.AsyncClient) -> None:
-        lookup = asyncio.create_task(client.get(LOOKUPS[question]))
+        lookup = asyncio.create_task(client.get(LOOKUPS[name]))
         await asyncio.to_thread(
-            wait_until, lambda: job.gone is not None, PATIENCE_SECONDS, "the job has the call"
+            wait_until,
+            lambda: job.gone is not None,
+            PATIENCE_SECONDS,
+            "the job has the call",
         )
         assert job.gone is not None
         assert not job.gone.is_set()
@@ -216,16 +219,16 @@ def test_job_cancels_a_lookup_whose_call_is_cancelled(path: Path, question: str)
         await asyncio.to_thread(wait_until, job.gone.is_set, PATIENCE_SECONDS, "the job cancels")
 
     with serving(path, status()) as job:
-        job.answers[question] = WAITS
+        job.answers[name] = WAITS
         with_client(cancel_during_lookup, settings(path))
 
 
-@pytest.mark.parametrize("question", LOOKUPS)
-def test_lookup_has_its_own_deadline(path: Path, question: str) -> None:
+@pytest.mark.parametrize("name", LOOKUPS)
+def test_lookup_has_its_own_deadline(path: Path, name: str) -> None:
     with serving(path, status()) as job:
-        job.answers[question] = WAITS
+        job.answers[name] = WAITS
         started = time.monotonic()
-        body = problem(call("GET", LOOKUPS[question], settings(path, lookup_seconds=0.3)))
+        body = problem(call("GET", LOOKUPS[name], settings(path, lookup_seconds=0.3)))
         elapsed = time.monotonic() - started
 
         assert job.gone is not None
@@ -257,7 +260,10 @@ def test_service_answers_other_calls_during_a_lookup(path: Path) -> None:
     async def call_meanwhile(client: httpx.AsyncClient) -> int:
         lookup = asyncio.create_task(client.get("/v1/query/state"))
         await asyncio.to_thread(
-            wait_until, lambda: job.gone is not None, PATIENCE_SECONDS, "the job has the call"
+            wait_until,
+            lambda: job.gone is not None,
+            PATIENCE_SECONDS,
+            "the job has the call",
         )
         async with asyncio.timeout(SLACK_SECONDS):
             meanwhile = await client.get("/v1/query")

@@ -29,8 +29,8 @@ def test_spec_is_validated_by_the_job(path: Path, kind: str, content: str) -> No
         "checkpoint_changes": [{"field": "join type", "frozen": "inner", "wanted": "x"}],
     } == answer.json()
     assert 200 == answer.status_code
-    assert job.asked is not None
-    assert "name: x" == job.asked.spec
+    assert job.last_request is not None
+    assert "name: x" == job.last_request.spec
 
 
 def test_spec_of_the_maximum_size_arrives(path: Path) -> None:
@@ -40,8 +40,8 @@ def test_spec_of_the_maximum_size_arrives(path: Path) -> None:
     )
 
     assert 200 == answer.status_code
-    assert job.asked is not None
-    assert spec == job.asked.spec
+    assert job.last_request is not None
+    assert spec == job.last_request.spec
 
 
 @pytest.mark.parametrize(
@@ -64,4 +64,4 @@ def test_body_that_is_not_a_spec_is_refused(
     )
 
     assert code == problem(answer)["status"]
-    assert job.asked is None
+    assert job.last_request is None

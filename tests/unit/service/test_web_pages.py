@@ -47,7 +47,7 @@ def test_cross_origin_request_is_refused_on_every_call_that_is_not_safe(
 
     assert 403 == problem(answer)["status"]
     assert "cross-origin request refused" in problem(answer)["detail"]
-    assert (None, []) == (job.asked, job.commands)
+    assert (None, []) == (job.last_request, job.commands)
 
 
 @pytest.mark.parametrize(
