@@ -21,22 +21,22 @@ _REALM = 'Bearer realm="streamjoin"'
 _BEARER = HTTPBearer(auto_error=False, description="A token of STREAMJOIN_TOKENS_FILE.")
 
 
-async def reader(request: Request, _: Annotated[object, Depends(_BEARER)] = None) -> None:
+async def authorize_read(request: Request, _: Annotated[object, Depends(_BEARER)] = None) -> None:
     """401, 403 or 400 for clients that are not allowed to read."""
     tokens = _tokens(request)
     if tokens is not None:
         _authenticate(request, tokens, Scope.READ)
-    elif _settings(request).is_local:
+    elif _settings(request).is_local:  # on a public address clients use any name or address
         _require_local_host_header(request)
 
 
-async def metrics_reader(request: Request) -> None:
-    """As `reader`, but without a token if STREAMJOIN_METRICS_OPEN is set."""
+async def authorize_metrics(request: Request) -> None:
+    """As `authorize_read`, but without a token if STREAMJOIN_METRICS_OPEN is set."""
     if _tokens(request) is None or not _settings(request).metrics_open:
-        await reader(request)
+        await authorize_read(request)
 
 
-async def page_reader(request: Request) -> None:
+async def authorize_page(request: Request) -> None:
     """403 if the Host header does not name this machine; the page needs no token."""
     if _tokens(request) is None and _settings(request).is_local:
         _require_local_host_header(request)
@@ -45,7 +45,7 @@ async def page_reader(request: Request) -> None:
 async def may_see_details(request: Request) -> bool:
     """Whether the response of a probe may contain details; its status is public."""
     try:
-        await reader(request)
+        await authorize_read(request)
     except HTTPException:
         return False
     return True
@@ -60,11 +60,11 @@ class ControlRoute(APIRoute):
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         handle = super().get_route_handler()
 
-        async def handle_for_controller(request: Request) -> Response:
+        async def handle_authorized(request: Request) -> Response:
             _authorize_command(request)
             return await handle(request)
 
-        return handle_for_controller
+        return handle_authorized
 
 
 def _authorize_command(request: Request) -> None:
@@ -78,13 +78,13 @@ def _authorize_command(request: Request) -> None:
     request.state.by = by
 
 
-async def controller(request: Request, _: Annotated[object, Depends(_BEARER)] = None) -> str:
+async def controller_name(request: Request, _: Annotated[object, Depends(_BEARER)] = None) -> str:
     """Name and address of the client that `ControlRoute` authorized, for the log of commands."""
     by: str = request.state.by
     return by
 
 
-Controller = Annotated[str, Depends(controller)]
+Controller = Annotated[str, Depends(controller_name)]
 MaySeeDetails = Annotated[bool, Depends(may_see_details)]
 
 

@@ -10,14 +10,14 @@ from pathlib import Path
 
 from fastapi import APIRouter, Depends, Response
 
-from service.access import page_reader
+from service.access import authorize_page
 
 _HTML = Path(__file__).with_name("page.html").read_text(encoding="utf-8")
 
 router = APIRouter(include_in_schema=False)
 
 
-@router.get("/", dependencies=[Depends(page_reader)])
+@router.get("/", dependencies=[Depends(authorize_page)])
 async def page() -> Response:
     return Response(_HTML, media_type="text/html", headers=_HEADERS)
 

@@ -7,7 +7,7 @@ from fastapi import APIRouter, Depends, Header, Request, Response
 
 from job.errors import JobUnavailableError
 from service import health
-from service.access import MaySeeDetails, metrics_reader
+from service.access import MaySeeDetails, authorize_metrics
 from service.health import Check, Health
 from service.metrics.exposition import exposition
 from service.problems import problem
@@ -44,7 +44,7 @@ async def readyz(
 
 @operations.get(
     "/metrics",
-    dependencies=[Depends(metrics_reader)],
+    dependencies=[Depends(authorize_metrics)],
     response_class=Response,
     responses={200: {"content": {"text/plain": {}}}, **problems(**DENIED)},
 )

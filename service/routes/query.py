@@ -6,7 +6,7 @@ from fastapi import APIRouter, Depends, Query
 
 from job.protocol.control import Request as JobRequest
 from job.protocol.results import FailuresResult, PlanResult, ProgressResult
-from service.access import reader
+from service.access import authorize_read
 from service.routes.dependencies import DENIED, Job, now, problems
 from service.schemas.offsets import OffsetsView
 from service.schemas.progress import FailuresView, ProgressView
@@ -15,7 +15,7 @@ from service.schemas.query import PlanView, QueryView
 query = APIRouter(
     prefix="/v1/query",
     tags=["query"],
-    dependencies=[Depends(reader)],
+    dependencies=[Depends(authorize_read)],
     responses=problems(**DENIED, s503="The job does not result."),
 )
 

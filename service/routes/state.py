@@ -12,7 +12,7 @@ from job.protocol.control import Request as JobRequest
 from job.protocol.control import StateRequest
 from job.protocol.reports import StateCount
 from job.protocol.results import KeyExplanation, KeyRows
-from service.access import reader
+from service.access import authorize_read
 from service.routes.dependencies import DENIED, Job, problems, while_connected
 
 _ROWS_MAX = 100
@@ -20,7 +20,7 @@ _ROWS_MAX = 100
 state = APIRouter(
     prefix="/v1/query",
     tags=["state"],
-    dependencies=[Depends(reader)],
+    dependencies=[Depends(authorize_read)],
     responses=problems(
         **DENIED,
         s409="There is no state to read: the query is neither RUNNING nor PAUSED, or no batch has "

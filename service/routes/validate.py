@@ -8,7 +8,7 @@ from pydantic import ValidationError
 from job.errors import RequestError
 from job.protocol.control import Request as JobRequest
 from job.protocol.results import ValidationResult
-from service.access import reader
+from service.access import authorize_read
 from service.routes.dependencies import DENIED, Job, problems, while_connected
 from service.schemas.validation import SpecDocument
 
@@ -18,7 +18,7 @@ _JSON_FORM = '{"spec": "<the YAML>"}'
 validation = APIRouter(
     prefix="/v1",
     tags=["validation"],
-    dependencies=[Depends(reader)],
+    dependencies=[Depends(authorize_read)],
     responses=problems(
         **DENIED,
         s413="The body is too large.",
