@@ -46,13 +46,13 @@ class ControlHandler:
     def __init__(
         self,
         engine: Engine,
-        account: QueryStats,
+        stats: QueryStats,
         watch: BrokerWatch,
         plan: JoinPlan,
         described: PlanResult,
     ) -> None:
         self._engine = engine
-        self._account = account
+        self._stats = stats
         self._watch = watch
         self._plan = plan
         self._described = described
@@ -75,7 +75,7 @@ class ControlHandler:
             update={
                 "brokers": self._watch.report(),
                 "state_count": self._state_count,
-                "event_times": self._account.event_times,
+                "event_times": self._stats.event_times,
             }
         )
 
@@ -87,8 +87,8 @@ class ControlHandler:
     def read(self, request: Request, caller_gone: Event) -> BaseModel:
         answers: dict[str, Callable[[], BaseModel]] = {
             "plan": lambda: self._described,
-            "progress": lambda: ProgressResult(batches=self._account.batches),
-            "failures": lambda: FailuresResult(failures=self._account.failures),
+            "progress": lambda: ProgressResult(batches=self._stats.batches),
+            "failures": lambda: FailuresResult(failures=self._stats.failures),
             "state": lambda: self._rows(_asked_for(request), caller_gone),
             "state_count": lambda: self._requested_count(caller_gone),
             "explain": lambda: self._explain(_asked_for(request), caller_gone),
@@ -137,7 +137,7 @@ class ControlHandler:
     def _counted(self, cancel: Event) -> StateCount:
         reader, batch_id = self._engine.state_reader()
         self._state_count = reader.count_rows(batch_id, cancel=cancel)
-        self._account.counted(self._state_count)
+        self._stats.on_state_count(self._state_count)
         return self._state_count
 
     def _count(self) -> None:

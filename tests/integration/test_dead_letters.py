@@ -46,7 +46,7 @@ checkpoint: {checkpoint}
 ALL = {
     "dead_letter": {"topic": "{name}.dead"},
     "on_null_key": "dead_letter",
-    "on_late_record": "dead_letter",
+    "on_late_row": "dead_letter",
 }
 
 

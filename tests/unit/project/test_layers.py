@@ -40,9 +40,11 @@ ROOMS: dict[str, tuple[str, ...]] = {
         "checkpoint",
         "security",
         "registry",
+        "field_types",
         "spec",
         "expressions",
         "can_fail",
+        "reference",
     ),
     "protocol": ("reasons", "reports", "progress", "totals", "status", "results", "control"),
     "formats": (),
@@ -84,8 +86,8 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "delivery": (),
     "query": (
         *("explain_key", "state_rows", "stats", "idleness", "cluster", "runtime", "retries"),
-        *("verbs", "topics", "event_times", "engine", "validator", "lookup_queue"),
-        "control_handler",
+        *("verbs", "state_machine", "state_lookup", "reset", "preparation", "event_times"),
+        *("start", "engine", "validator", "lookup_queue", "control_handler"),
     ),
     "process": (),
     "__main__": (),
@@ -99,8 +101,9 @@ WITH_SPARK = {
     "delivery",
     "query.cluster",
     "query.runtime",
-    "query.engine",
     "query.event_times",
+    "query.preparation",
+    "query.start",
 }
 # The service is in an image without Spark, librdkafka and registry client, and reads no topic.
 OPEN_TO_THE_SERVICE = {
@@ -123,7 +126,7 @@ def imports(path: Path) -> Iterator[str]:
 
 
 def place(name: str) -> tuple[str, str] | None:
-    """`job.plan.plan.JoinPlan` → (plan, model); None for what is not of the job."""
+    """`job.plan.plan.JoinPlan` → (plan, plan); None for what is not of the job."""
     parts = [*name.split("."), ""]
     return (parts[1], parts[2]) if parts[0] == "job" and parts[1] else None
 
