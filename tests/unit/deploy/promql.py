@@ -1,4 +1,4 @@
-"""Compares the metrics in a PromQL expression with those that the sidecar exposes."""
+"""Compares the metrics of a PromQL expression with those that the service exposes."""
 
 from collections.abc import Iterator
 
@@ -8,7 +8,7 @@ from promql_parser import MatchOp
 from job.protocol.reasons import REASONS
 from job.protocol.status import QueryState
 from job.protocol.totals import TRANSACTION_RESULTS
-from tests.unit.service.test_metrics import TABLE
+from tests.unit.service.metrics.scrape import DEFINITIONS
 
 # Labels that Prometheus itself adds to each series of a scrape.
 OF_THE_SCRAPE = {"instance", "job"}
@@ -24,15 +24,15 @@ VALUES = {
 
 def series() -> dict[str, set[str]]:
     """Labels per name of a series: a histogram has three."""
-    by_name = {}
-    for name, kind, labels in TABLE:
-        own = set(labels.split())
-        if kind == "histogram":
-            by_name |= {f"{name}_bucket": own, f"{name}_sum": own - {"le"}}
-            by_name[f"{name}_count"] = own - {"le"}
+    found = {}
+    for metric in DEFINITIONS:
+        name, own = metric.name, set(metric.labels)
+        if metric.kind == "histogram":
+            found |= {f"{name}_bucket": own, f"{name}_sum": own - {"le"}}
+            found[f"{name}_count"] = own - {"le"}
         else:
-            by_name[name] = own
-    return by_name
+            found[name] = own
+    return found
 
 
 def counters() -> set[str]:
@@ -40,7 +40,7 @@ def counters() -> set[str]:
 
 
 def mistakes(expression: str) -> Iterator[str]:
-    """The series and labels of the expression that the sidecar does not expose."""
+    """Metrics, labels and values in the expression that the service does not expose."""
     known = series()
     for selector, is_range in _selectors(expression):
         name = selector.name or "a selector without a name"

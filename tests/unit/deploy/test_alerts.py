@@ -23,7 +23,7 @@ RUNBOOKS = (ROOT / "docs/runbooks.md").read_text()
 
 
 @pytest.mark.parametrize("rule", RULES.values(), ids=RULES)
-def test_alert_asks_for_what_the_sidecar_exposes(rule: dict[str, Any]) -> None:
+def test_alert_queries_only_exposed_metrics(rule: dict[str, Any]) -> None:
     assert [] == [*mistakes(rule["expr"])]
 
 

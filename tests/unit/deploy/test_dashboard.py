@@ -8,14 +8,14 @@ from typing import Any
 import pytest
 
 from tests.unit.deploy.promql import mistakes, names
-from tests.unit.service.test_metrics import NAMES
+from tests.unit.service.metrics.scrape import NAMES
 
 ROOT = Path(__file__).parents[3]
 DASHBOARD = json.loads((ROOT / "deploy/grafana/streamjoin.json").read_text())
 PANELS = [panel for panel in DASHBOARD["panels"] if panel["type"] != "row"]
 # Grafana's variables, each with a value that the parser accepts.
 FILLED = {"$__rate_interval": "1m", "$instance": ".*"}
-# Not drawn over time: the build, and moments from which other metrics are derived.
+# Not useful over time: the version, and timestamps that other metrics contain.
 NOT_SHOWN = {
     "streamjoin_batches_total",
     "streamjoin_brokers_answer_timestamp_seconds",
@@ -40,7 +40,7 @@ def expressions() -> Iterator[tuple[dict[str, Any], str]]:
 @pytest.mark.parametrize(
     "expression", [pytest.param(it, id=panel["title"]) for panel, it in expressions()]
 )
-def test_panel_asks_for_what_the_sidecar_exposes(expression: str) -> None:
+def test_panel_queries_only_exposed_metrics(expression: str) -> None:
     assert [] == [*mistakes(expression)]
     assert 'instance=~".*"' in expression, "the choice of instances has no effect"
 

@@ -19,7 +19,7 @@ from job.plan.explain import explained
 from job.plan.planner import join_plan
 from job.settings import JobSettings
 from service.settings import ServiceSettings
-from tests.unit.service.test_metrics import NAMES
+from tests.unit.service.metrics.scrape import NAMES
 
 ROOT = Path(__file__).parents[3]
 README = (ROOT / "README.md").read_text()
