@@ -27,6 +27,8 @@ def _supported_interval(value: timedelta) -> timedelta:
 
 
 class RealTimeSpec(BaseModel):
+    """Settings of `engine: real_time`."""
+
     model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
 
     checkpoint_interval: Annotated[PositiveDuration, AfterValidator(_supported_interval)] = (

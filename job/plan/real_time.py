@@ -24,7 +24,7 @@ CAUGHT_UP_RECORDS = 50_000
 # Tasks beside those of the join: Spark's own small jobs, and partitions added to a topic.
 _SPARE_SLOTS = 4
 
-IS_SUPPORTED = False
+IS_SUPPORTED = True
 """Whether a job may run the engine."""
 
 CONF: Mapping[str, str] = MappingProxyType(
@@ -101,12 +101,12 @@ def unsupported(spec: JoinSpec) -> Iterator[Problem]:
             "is not supported with engine real_time, whose results are out before the records of "
             "an interval are counted: set on_bad_record: drop, or name a dead_letter topic",
         )
-    if spec.on_late_record == "dead_letter":
+    if spec.on_late_row == "dead_letter":
         yield Problem(
-            "on_late_record",
+            "on_late_row",
             "dead_letter",
             "is not yet supported with engine real_time, which counts and drops late rows: set "
-            "on_late_record: drop, or use engine micro_batch",
+            "on_late_row: drop, or use engine micro_batch",
         )
     if spec.join.unbounded_state:
         yield Problem(

@@ -77,7 +77,7 @@ def simulation_plan(
     processor: Processor | None = None,
 ) -> SimulationPlan:
     """NotExactError, by name, for whatever cannot be evaluated exactly as Spark does."""
-    return _Planner(plan).plan(state_format_version, processor)
+    return _Planner(plan).plan(state_format_version, processor=processor)
 
 
 class _Planner:

@@ -8,7 +8,7 @@ import pytest
 from job.errors import SpecError
 from job.join_spec.engine import Engine
 from job.join_spec.spec import spec_from_yaml
-from job.plan import tuning
+from job.plan import real_time, tuning
 from job.plan.fingerprint import Change, changes, fingerprint
 from tests.unit.specs import plan, spec_yaml
 
@@ -74,7 +74,7 @@ def test_dead_letters_of_late_rows_are_refused() -> None:
     letters = {"on_bad_record": None, "dead_letter": {"topic": "dead"}}
     plan(**REAL_TIME, **letters)
 
-    assert {"on_late_record"} == set(problems(**REAL_TIME, **letters, on_late_record="dead_letter"))
+    assert {"on_late_row"} == set(problems(**REAL_TIME, **letters, on_late_row="dead_letter"))
 
 
 def test_default_delivery_is_refused_by_its_name() -> None:
@@ -118,6 +118,6 @@ def test_spark_settings_of_real_time_are_those_of_micro_batches_and_its_own() ->
 
 
 def test_engine_is_refused_as_long_as_it_is_not_supported(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.undo()
+    monkeypatch.setattr(real_time, "IS_SUPPORTED", False)
 
     assert {"engine"} == set(problems(**REAL_TIME))
