@@ -24,7 +24,7 @@ CAUGHT_UP_RECORDS = 50_000
 # Tasks beside those of the join: Spark's own small jobs, and partitions added to a topic.
 _SPARE_SLOTS = 4
 
-IS_SUPPORTED = True
+IS_SUPPORTED = False
 """Whether a job may run the engine."""
 
 CONF: Mapping[str, str] = MappingProxyType(
