@@ -63,7 +63,7 @@ final class StoredRows {
       if (entry.isNullAt(ROW)) {
         matched.add(entry.getLong(POSITION));
       } else {
-        rows.add(row(entry.copy()));
+        rows.add(row(entry));
       }
     }
     if (!matched.isEmpty()) {
@@ -74,6 +74,7 @@ final class StoredRows {
     return rows;
   }
 
+  /** The store decodes each entry into an array of its own. */
   private StoredRow row(UnsafeRow entry) {
     return new StoredRow(
         entry.getLong(EVENT_TIME),
