@@ -1,9 +1,9 @@
 package streamjoin;
 
 import java.util.ArrayList;
-import java.util.HashMap;
+import java.util.HashSet;
 import java.util.List;
-import java.util.Map;
+import java.util.Set;
 import org.apache.spark.sql.catalyst.InternalRow;
 import org.apache.spark.sql.catalyst.expressions.GenericInternalRow;
 import org.apache.spark.sql.catalyst.expressions.UnsafeProjection;
@@ -56,25 +56,25 @@ final class StoredRows {
 
   List<StoredRow> read(UnsafeRow key) {
     List<StoredRow> rows = new ArrayList<>();
-    Map<Long, StoredRow> byPosition = null;
+    Set<Long> matched = new HashSet<>();
     Iterator<UnsafeRow> entries = store.valuesIterator(key, name);
     while (entries.hasNext()) {
       UnsafeRow entry = entries.next();
-      if (!entry.isNullAt(ROW)) {
-        rows.add(row(entry.copy()));
-        continue;
+      if (entry.isNullAt(ROW)) {
+        matched.add(entry.getLong(POSITION));
+      } else {
+        rows.add(row(entry));
       }
-      if (byPosition == null) {
-        byPosition = new HashMap<>();
-        for (StoredRow row : rows) {
-          byPosition.put(row.position, row);
-        }
+    }
+    if (!matched.isEmpty()) {
+      for (StoredRow row : rows) {
+        row.matched |= matched.contains(row.position);
       }
-      byPosition.get(entry.getLong(POSITION)).matched = true;
     }
     return rows;
   }
 
+  /** The store decodes each entry into an array of its own. */
   private StoredRow row(UnsafeRow entry) {
     return new StoredRow(
         entry.getLong(EVENT_TIME),

@@ -251,15 +251,17 @@ public final class StreamJoin extends StatefulProcessor<InternalRow, InternalRow
     private void join(int side, StoredRow row, List<InternalRow> output) {
       int other = 1 - side;
       boolean isEnough = rules.semi && side == LEFT;
+      boolean matched = false;
       long last = rules.lastSlot(other, row.eventTime);
       for (long slot = rules.firstSlot(other, row.eventTime); slot <= last; slot += 2) {
-        row.matched |= probe(side, row, slot, list(slot), output);
-        if (isEnough && row.matched) {
+        matched |= probe(side, row, slot, list(slot), output);
+        if (isEnough && matched) {
           return;
         }
       }
-      row.matched |= probe(side, row, EXPIRED, expired.get(other), output);
-      if (!(isEnough && row.matched)) {
+      matched |= probe(side, row, EXPIRED, expired.get(other), output);
+      if (!(isEnough && matched)) {
+        row.matched = matched && rules.marksMatched(side);
         store(side, row);
       }
     }
@@ -271,8 +273,8 @@ public final class StreamJoin extends StatefulProcessor<InternalRow, InternalRow
         int side, StoredRow row, long slot, List<StoredRow> others, List<InternalRow> output) {
       boolean matched = false;
       for (StoredRow other : others) {
-        if (rules.semi && other.matched) {
-          continue; // A left row that has been emitted.
+        if (rules.semi && side == RIGHT && other.matched) {
+          continue; // The left row has been emitted.
         }
         StoredRow left = side == LEFT ? row : other;
         StoredRow right = side == LEFT ? other : row;
