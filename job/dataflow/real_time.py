@@ -43,7 +43,7 @@ def interval_records(
     spark: SparkSession, plan: JoinPlan, access: KafkaAccess, sizes: Sizes, counts: RowCounts
 ) -> DataFrame:
     """(topic, key, value, headers), read without a limit and by one task for each partition."""
-    options = {"maxOffsetsPerTrigger": None, **SOURCE_OPTIONS}
+    options: dict[str, str | None] = {"maxOffsetsPerTrigger": None, **SOURCE_OPTIONS}
     left, right = (
         dataflow.kafka_records(spark, _reading(plan.side(side), plan, options), access)
         for side in SIDES

@@ -75,7 +75,7 @@ class BrokerReport(_Report):
     def side(self, side: Side) -> SideOffsets:
         return self.left if side == "left" else self.right
 
-    def with_rows_read(self, rows: Mapping[str, int]) -> "BrokerReport":
+    def with_rows_read(self, rows: Mapping[Side, int]) -> "BrokerReport":
         sides = {side: getattr(self, side).with_rows_read(count) for side, count in rows.items()}
         return self.model_copy(update=sides)
 

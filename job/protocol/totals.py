@@ -7,6 +7,7 @@ from typing import Any, Self
 
 from pydantic import BaseModel, ConfigDict
 
+from job.join_spec.sides import Side
 from job.protocol.progress import BatchProgress, SideProgress
 from job.protocol.reasons import DEAD_LETTER_REASONS, REASONS, RESULT_REASONS
 
@@ -159,7 +160,7 @@ class Totals(_Value):
         counts = {result: results.get(result, 0) for result in TRANSACTION_RESULTS}
         return self.model_copy(update={"transactions": _sums(self.transactions, counts)})
 
-    def with_live_rows(self, read: Mapping[str, int], written: int) -> Self:
+    def with_live_rows(self, read: Mapping[Side, int], written: int) -> Self:
         """With the rows of an interval that has not ended."""
         sides = {
             side: (of_side := getattr(self, side)).model_copy(
