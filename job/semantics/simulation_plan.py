@@ -118,7 +118,7 @@ class _Planner:
         return part
 
     def plan(
-        self, state_format_version: StateFormatVersion, *, processor: Processor | None
+        self, state_format_version: StateFormatVersion, processor: Processor | None
     ) -> SimulationPlan:
         sides = {side: self._side(side) for side in SIDES}
         inputs = {side: self._side_input(side) for side in SIDES}
