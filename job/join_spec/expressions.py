@@ -24,7 +24,7 @@ from job.sql.ddl import parsed_type, type_from
 from job.sql.dialect import SpecSql, calls_as_written, parse
 from job.sql.literals import canonical
 from job.sql.signatures import SIGNATURES
-from job.sql.types import BOOLEAN, VOID, SqlType
+from job.sql.types import BOOLEAN, STRING, VOID, SqlType
 
 Side = Literal["left", "right"]
 SIDES: tuple[Side, Side] = ("left", "right")
@@ -207,21 +207,34 @@ def expression(text: str, scope: Scope, field: str) -> Expression:
 
 
 def predicate(text: str, scope: Scope, field: str) -> Expression:
-    """As `expression`, for a filter: refused where it is not true or false."""
-    parsed = expression(text, scope, field)
-    if parsed.type != BOOLEAN:
-        raise SpecError([Problem(field, text, _no_condition(parsed.type))])
-    return parsed
+    """As `expression`, for a filter: the type must be BOOLEAN."""
+    return _boolean(text, scope, field, (BOOLEAN,))
 
 
 def condition(text: str, scope: Scope, field: str) -> Expression:
-    """As `predicate`, for the ON clause: each of the parts joined by AND; a part may be NULL."""
+    """As `expression`, for the ON clause: the type must be BOOLEAN, or VOID of a bare NULL."""
+    return _boolean(text, scope, field, (BOOLEAN, VOID))
+
+
+def _boolean(text: str, scope: Scope, field: str, accepted: Sequence[SqlType]) -> Expression:
     parsed = expression(text, scope, field)
-    for part in parsed.conjuncts:
-        kind = type_of(part.calls.transform(_physical), scope.types)
-        if kind not in {BOOLEAN, VOID}:
-            raise SpecError([Problem(field, text, _no_condition(kind))])
-    return parsed
+    if parsed.type not in accepted:
+        raise SpecError([Problem(field, text, _no_condition(parsed.type))])
+    return _with_boolean_conjuncts(parsed, scope)
+
+
+def _with_boolean_conjuncts(parsed: Expression, scope: Scope) -> Expression:
+    """`parsed` with a cast around each STRING operand of AND.
+
+    Spark casts such an operand implicitly, but only next to a BOOLEAN: the dataflow evaluates each
+    conjunct alone.
+    """
+    tree, calls = parsed.tree.copy(), parsed.calls.copy()
+    for conjunct, as_calls in list(zip(_split(tree), _split(calls), strict=True)):
+        if type_of(as_calls.transform(_physical), scope.types) == STRING:
+            for operand in (conjunct, as_calls):
+                operand.replace(exp.cast(operand.copy(), BOOLEAN.name, dialect=SpecSql))
+    return Expression(parsed.text, tree, calls, parsed.type)
 
 
 def _no_condition(kind: SqlType) -> str:
@@ -270,6 +283,8 @@ def _is_word(token: Token) -> bool:
 def _resolved(text: str, scope: Scope, read: Parse) -> exp.Expr:
     """`text` parsed, with each column replaced by what the scope says it names."""
     root = exp.paren(read(text))
+    for kind in root.find_all(exp.DataType):
+        parsed_type(kind)  # sqlglot reads the name of a collation as a column
     # Listed first: what replaces a column holds columns that are resolved already.
     for column in list(root.find_all(exp.Column)):
         target, members = scope.resolve([part.name for part in column.parts], read)
@@ -290,8 +305,6 @@ def _check_nodes(tree: exp.Expr) -> None:
             raise ValueError("asks for the time of day: a batch run again would give other rows")
         if isinstance(node, exp.Anonymous) and node.name.casefold() in ALLOWED_FUNCTIONS:
             continue
-        if type(node) is exp.DataType:
-            parsed_type(node)
         if type(node) not in _allowed_nodes():
             raise ValueError(f"holds {node.sql(dialect='spark')[:60]}, which a spec may not use")
 

@@ -39,6 +39,10 @@ WRITTEN = "written"
 """Under this name a parsed DataType keeps its text: sqlglot writes INT8 as TINYINT."""
 
 
+IS_CALL = "is_call"
+"""Under this name a parsed Cast is marked that is written CAST(…), not date'…'."""
+
+
 _INTEGER_SUFFIXES = {"L", "S", "Y"}
 
 
@@ -52,6 +56,11 @@ class _TypesAsWritten(SparkParser):
                 found.meta[WRITTEN] = written
             elif written[-1].upper() in _INTEGER_SUFFIXES:  # the tokenizer makes a cast of 2L
                 found.meta[SUFFIX] = written[-1].upper()
+        return found
+
+    def _parse_cast(self, *args: Any, **options: Any) -> exp.Expr:
+        found = super()._parse_cast(*args, **options)
+        found.meta[IS_CALL] = True
         return found
 
 

@@ -49,6 +49,8 @@ class Signature:
     result: Callable[[Sequence[Argument]], SqlType]
     can_fail: bool = False
     """Whether values of the right types can still make the query fail."""
+    null_intolerant: bool = True
+    """Whether an argument NULL makes the result NULL before Spark computes the other arguments."""
 
 
 def _plain(
