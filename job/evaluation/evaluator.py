@@ -49,6 +49,15 @@ def compile_constant(tree: exp.Expr) -> Compiled:
     return _Compiler({}, computes_constants=False).compile(tree)
 
 
+def constant_fails(tree: exp.Expr) -> bool:
+    """Whether `tree`, which mentions no column, fails or cannot be evaluated here."""
+    try:
+        compile_constant(tree).run(())
+    except (SqlRuntimeError, NotExactError):
+        return True
+    return False
+
+
 def compile_predicate(tree: exp.Expr, layout: Layout) -> Callable[[Env], bool]:
     """As a filter: only true passes, null does not."""
     compiled = compile_expression(tree, layout)

@@ -13,6 +13,7 @@ import sqlglot
 from sqlglot import exp
 from sqlglot.errors import SqlglotError
 
+from job.evaluation.evaluator import constant_fails
 from job.join_spec.expressions import Expression, Side
 
 ColumnTypes = Mapping[tuple[Side, str], str]
@@ -286,7 +287,7 @@ class _Walk:
     def _cast(self, node: exp.Expr) -> _Kind:
         literal = node.this
         target = _declared(node.args["to"].sql(dialect="spark"))
-        if isinstance(literal, exp.Literal):  # Spark evaluates a constant before any record
+        if isinstance(literal, exp.Literal) and not constant_fails(node):
             return target
         found = self.kind(literal)
         if node.args.get("safe") or found is _NULL or found == target:

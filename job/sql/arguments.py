@@ -170,20 +170,29 @@ def take(argument: Argument, accepted: Accepted, *, casts: bool = True) -> SqlTy
     return kind
 
 
+NOT_COMPUTED = (ValueError, TypeError, LookupError, ArithmeticError, SqlglotError)
+"""What the evaluation raises for an expression that it does not support."""
+
+
 def check_literal(argument: Argument, kind: SqlType) -> None:
-    """Of a constant that is read as another type: ArgumentError where it is none."""
-    if not argument.is_computed or argument.type in {kind, VOID} or kind == STRING:
+    """ArgumentError for a constant that Spark fails to cast to `kind`."""
+    if not _is_cast(argument, kind):
         return
+    written = argument.node.sql(dialect=SpecSql)
     try:
-        written = argument.node.sql(dialect=SpecSql)
         compile_constant(parse(f"CAST({written} AS {kind})")).run(())
     except SqlRuntimeError:
         raise ArgumentError(f"{argument.text} cannot be read as {kind}") from None
-    except (ValueError, TypeError, LookupError, ArithmeticError, SqlglotError):
+    except NOT_COMPUTED:
         if argument.type == STRING and not isinstance(argument.constant, str):
             raise ArgumentError(
                 f"{argument.text} is a constant that is not computed here: write its value"
             ) from None
+
+
+def _is_cast(argument: Argument, kind: SqlType) -> bool:
+    """Whether Spark casts the constant `argument` to `kind` while it plans."""
+    return argument.is_computed and argument.type not in {kind, VOID} and kind != STRING
 
 
 def check_comparable(left: Argument, right: Argument, verb: str) -> SqlType:

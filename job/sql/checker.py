@@ -21,16 +21,11 @@ from job.sql.arguments import (
     take,
 )
 from job.sql.arithmetic import arithmetic_type, negated_type
-from job.sql.constants import (
-    check_constant,
-    check_pattern,
-    interval_type,
-    null_type,
-    simplified,
-)
+from job.sql.constants import check_constant, check_pattern, interval_type
 from job.sql.ddl import parsed_type
 from job.sql.dialect import IS_CALL, shown
 from job.sql.signatures import SIGNATURES
+from job.sql.simplification import absorbed, null_propagated, null_type
 from job.sql.types import (
     BOOLEAN,
     STRING,
@@ -69,15 +64,14 @@ def type_of(tree: exp.Expr, columns: Mapping[str, SqlType]) -> SqlType:
     """
     checker = _Checker(columns)
     kind = checker.of(tree).type
-    simple = simplified(tree, lambda node: checker.of(node).type)
-    _Checker(columns, computes_constants=True).check_constants(simple)
+    simple = null_propagated(tree, lambda node: checker.of(node).type)
+    for constants in (simple, absorbed(simple)):
+        _Checker(columns, computes_constants=True).check_constants(constants)
     return kind
 
 
 class _Checker:
-    def __init__(
-        self, columns: Mapping[str, SqlType], *, computes_constants: bool = False
-    ) -> None:
+    def __init__(self, columns: Mapping[str, SqlType], *, computes_constants: bool = False) -> None:
         self._columns = columns
         self._computes_constants = computes_constants
         self._known: dict[int, Argument] = {}
@@ -143,8 +137,8 @@ class _Checker:
         """Whether Spark may never reach `node`: it then computes nothing of it while it plans."""
         parent = node.parent
         while parent is not None:
-            if isinstance(parent, (exp.Case, exp.If)) or _is_conditional_call(parent):
-                return not self._is_constant(parent)
+            if _is_conditional(parent) and not self._is_constant(parent):
+                return True
             parent = parent.parent
         return False
 
@@ -171,7 +165,7 @@ class _Checker:
         if self._is_constant(node):
             check_constant(node, self.of)
             return
-        if isinstance(node, (exp.Case, exp.If)) or _is_conditional_call(node):
+        if _is_conditional(node):
             return
         for child in node.iter_expressions():
             if not isinstance(child, (exp.Identifier, exp.DataType, exp.Var)):
@@ -212,8 +206,7 @@ class _Checker:
     def _cast(self, node: exp.Expr) -> SqlType:
         argument = self.of(node.this)
         target = parsed_type(node.args["to"])
-        is_read_by_parser = type(node) is exp.Cast and not node.meta_get(IS_CALL)  # date'...'
-        if argument.type == STRING and (is_read_by_parser or self._computes_constants):
+        if type(node) is exp.Cast and not node.meta_get(IS_CALL):  # date'...', read by the parser
             check_constant(node, self.of)
         if not can_cast(argument.type, target):
             raise ArgumentError(
@@ -387,8 +380,10 @@ class _Checker:
         return struct_of(fields)
 
 
-def _is_conditional_call(node: exp.Expr) -> bool:
-    return isinstance(node, exp.Anonymous) and node.name.lower() in _CONDITIONAL
+def _is_conditional(node: exp.Expr) -> bool:
+    if isinstance(node, exp.Anonymous):
+        return node.name.lower() in _CONDITIONAL
+    return isinstance(node, (exp.Case, exp.If))
 
 
 def _check_arity(name: str, count: int, least: int, most: int | None) -> None:

@@ -59,6 +59,7 @@ def _plain(
     least: int | None = None,
     casts: bool = True,
     can_fail: bool = False,
+    null_intolerant: bool = True,
 ) -> Signature:
     """A function of these inputs, of which those behind the first `least` may be left out."""
 
@@ -68,7 +69,7 @@ def _plain(
         return gives
 
     count = len(inputs) if least is None else least
-    return Signature(count, len(inputs), result, can_fail)
+    return Signature(count, len(inputs), result, can_fail, null_intolerant)
 
 
 def _merging(*, strings: bool, least: int, ordered: bool = False) -> Signature:
@@ -82,7 +83,7 @@ def _merging(*, strings: bool, least: int, ordered: bool = False) -> Signature:
             raise ArgumentError(f"{arguments[0].text} is {kind}, which has no order")
         return kind
 
-    return Signature(least, None, result, can_fail=True)
+    return Signature(least, None, result, can_fail=True, null_intolerant=False)
 
 
 def _listed(arguments: Sequence[Argument]) -> str:
@@ -198,7 +199,7 @@ def _hash(kind: SqlType) -> Signature:
                 raise ArgumentError(f"{argument.text} is {argument.type}, and a MAP has no hash")
         return kind
 
-    return Signature(1, None, result)
+    return Signature(1, None, result, null_intolerant=False)
 
 
 def _date_add(arguments: Sequence[Argument]) -> SqlType:
@@ -285,33 +286,35 @@ _TIME: tuple[Input, ...] = (STRING, DATE, TIMESTAMP)
 
 SIGNATURES: dict[str, Signature] = {
     "abs": Signature(1, 1, _abs, can_fail=True),
-    "ceil": Signature(1, 2, _ceil, can_fail=True),
-    "floor": Signature(1, 2, _ceil, can_fail=True),
-    "round": Signature(1, 2, _round, can_fail=True),
+    "ceil": Signature(1, 2, _ceil, can_fail=True, null_intolerant=False),
+    "floor": Signature(1, 2, _ceil, can_fail=True, null_intolerant=False),
+    "round": Signature(1, 2, _round, can_fail=True, null_intolerant=False),
     "sqrt": _plain(DOUBLE, gives=DOUBLE),
     "power": _plain(DOUBLE, DOUBLE, gives=DOUBLE),
     "sign": _plain((DOUBLE, YEAR_MONTH, DAY_TIME), gives=DOUBLE),
     "greatest": _merging(strings=False, least=2, ordered=True),
     "least": _merging(strings=False, least=2, ordered=True),
     "coalesce": _merging(strings=True, least=1),
-    "nvl": Signature(2, 2, _merging(strings=True, least=2).result, can_fail=True),
-    "nullif": Signature(2, 2, _nullif, can_fail=True),
-    "nanvl": Signature(2, 2, _nanvl),
-    "isnan": _plain((DOUBLE, FLOAT), gives=BOOLEAN),
+    "nvl": Signature(
+        2, 2, _merging(strings=True, least=2).result, can_fail=True, null_intolerant=False
+    ),
+    "nullif": Signature(2, 2, _nullif, can_fail=True, null_intolerant=False),
+    "nanvl": Signature(2, 2, _nanvl, null_intolerant=False),
+    "isnan": _plain((DOUBLE, FLOAT), gives=BOOLEAN, null_intolerant=False),
     "lower": _plain(STRING, gives=STRING),
     "upper": _plain(STRING, gives=STRING),
-    "trim": _plain(STRING, STRING, gives=STRING, least=1),
-    "ltrim": _plain(STRING, STRING, gives=STRING, least=1),
-    "rtrim": _plain(STRING, STRING, gives=STRING, least=1),
+    "trim": _plain(STRING, STRING, gives=STRING, least=1, null_intolerant=False),
+    "ltrim": _plain(STRING, STRING, gives=STRING, least=1, null_intolerant=False),
+    "rtrim": _plain(STRING, STRING, gives=STRING, least=1, null_intolerant=False),
     "length": _plain((STRING, BINARY), gives=INT),
-    "concat": Signature(1, None, _concat),
-    "concat_ws": Signature(1, None, _concat_ws),
+    "concat": Signature(1, None, _concat, null_intolerant=False),
+    "concat_ws": Signature(1, None, _concat_ws, null_intolerant=False),
     "substring": _text_or_bytes(INT, INT, least=2),
     "substr": _text_or_bytes(INT, INT, least=2),
     "replace": _plain(STRING, STRING, STRING, gives=STRING, least=2),
     "split": _plain(STRING, STRING, INT, gives=array_of(STRING), least=2, can_fail=True),
     "left": _text_or_bytes(INT),
-    "right": _plain(STRING, INT, gives=STRING),
+    "right": _plain(STRING, INT, gives=STRING, null_intolerant=False),
     "lpad": Signature(2, 3, _pad),
     "rpad": Signature(2, 3, _pad),
     "reverse": Signature(1, 1, _reverse),
@@ -330,23 +333,23 @@ SIGNATURES: dict[str, Signature] = {
     "base64": _plain(BINARY, gives=STRING),
     **dict.fromkeys(("year", "month", "day", "dayofweek"), _plain(DATE, gives=INT)),
     **dict.fromkeys(("hour", "minute", "second"), _plain(TIMESTAMP, gives=INT)),
-    "date_trunc": _plain(STRING, TIMESTAMP, gives=TIMESTAMP),
+    "date_trunc": _plain(STRING, TIMESTAMP, gives=TIMESTAMP, null_intolerant=False),
     "date_format": _plain(TIMESTAMP, STRING, gives=STRING, can_fail=True),
     "date_add": Signature(2, 2, _date_add),
     "date_sub": Signature(2, 2, _date_sub),
     "datediff": _plain(DATE, DATE, gives=INT),
-    "to_date": Signature(1, 2, _to_date, can_fail=True),
-    "to_timestamp": Signature(1, 2, _to_timestamp, can_fail=True),
+    "to_date": Signature(1, 2, _to_date, can_fail=True, null_intolerant=False),
+    "to_timestamp": Signature(1, 2, _to_timestamp, can_fail=True, null_intolerant=False),
     "unix_millis": _plain(TIMESTAMP, gives=BIGINT, casts=False),
     "unix_seconds": _plain(TIMESTAMP, gives=BIGINT, casts=False),
     "timestamp_millis": _plain("INTEGRAL", gives=TIMESTAMP, casts=False, can_fail=True),
     "timestamp_seconds": _plain("NUMERIC", gives=TIMESTAMP, casts=False, can_fail=True),
     "element_at": Signature(2, 2, _element_at, can_fail=True),
     "try_element_at": Signature(2, 2, _element_at),
-    "try_to_date": _plain(_TIME, STRING, gives=DATE, least=1),
-    "try_to_timestamp": Signature(1, 2, _to_timestamp),
-    "size": _plain(("ARRAY", "MAP"), gives=INT),
+    "try_to_date": _plain(_TIME, STRING, gives=DATE, least=1, null_intolerant=False),
+    "try_to_timestamp": Signature(1, 2, _to_timestamp, null_intolerant=False),
+    "size": _plain(("ARRAY", "MAP"), gives=INT, null_intolerant=False),
     "array_contains": Signature(2, 2, _array_contains),
-    "get_json_object": _plain(STRING, STRING, gives=STRING, casts=False),
+    "get_json_object": _plain(STRING, STRING, gives=STRING, casts=False, null_intolerant=False),
 }
 """By name in lower case. IF, STRUCT, NAMED_STRUCT and TRY_ADD and the like: see checker.py."""

@@ -68,7 +68,8 @@ class SparkJudge:
     def as_planned(self, kind: str, planned: Expression) -> Verdict:
         if kind != "condition":
             return self._verdict(self._named, kind, planned.sql)
-        return self._verdict(self._named, kind, " AND ".join(p.sql for p in planned.conjuncts))
+        conjuncts = [f"greatest({part.sql}, false)" for part in planned.conjuncts]
+        return self._verdict(self._named, "filter", " AND ".join(conjuncts))
 
     def _verdict(self, frame: DataFrame, kind: str, text: str) -> Verdict:
         try:

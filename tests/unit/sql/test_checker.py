@@ -37,8 +37,21 @@ def test_filter_that_is_neither_true_nor_false_is_refused(text):
 
 def test_condition_may_be_null_but_nothing_else():
     assert condition("null and b", SCOPE, "f").conjuncts
+    assert condition("null", SCOPE, "f").conjuncts
 
-    assert "is no condition: it is STRING" in refusal("b and (s)", condition)
+    assert "is no condition: it is STRING" in refusal("s", condition)
+
+
+@pytest.mark.parametrize("parse", [condition, predicate])
+def test_string_operand_of_and_is_cast(parse):
+    conjuncts = parse("(s and (b and date_format(at, 'yyyy'))) and n > 1", SCOPE, "f").conjuncts
+
+    assert [
+        "CAST(`left_s` AS BOOLEAN)",
+        "`left_b`",
+        "CAST(DATE_FORMAT(`left_at`, 'yyyy') AS BOOLEAN)",
+        "`left_n` > 1",
+    ] == [part.sql for part in conjuncts]
 
 
 @pytest.mark.parametrize(
@@ -76,7 +89,9 @@ def test_operands_that_do_not_fit_are_refused(text, reason):
         "date'2026-02-30'", "timestamp'abc'", "cast('abc' as int)", "1/0", "s rlike '('",
         "date_format(at, 'bbbb')", "interval 1 fortnight", "1e400", "1" * 44, "x = 'a'",
         "d in ('a', d)", "element_at(split('a', 'b'), 9)", "s like 'a\\\\b'",
-        "9999999999L * 9999999999L",
+        "9999999999L * 9999999999L", "n = 1/0 or true", "substring(s, 'a') = 'x' or true",
+        "coalesce(null, substring(s, 'a'))", "round(null, 'a')", "greatest(null, 1/0)",
+        "if(b, date'abc', d)", "null < date'abc'",
     ],
 )  # fmt: skip
 def test_constant_that_fails_is_refused(text):
@@ -90,6 +105,9 @@ def test_constant_that_fails_is_refused(text):
         "get_json_object(s, '$.a.b')", "get_json_object(s, '$[*].x')", "(" * 50 + "n" + ")" * 50,
         "abs(" * 90 + "n" + ")" * 90, " and ".join(["n > 1"] * 100), " or ".join(["b"] * 300),
         "try_element_at(ar, 1)", "try_to_timestamp(s)", "try_to_date(s, 'dd/MM/yyyy')",
+        "null < substring(s, base64('('))", "abs(null) = n + 'abc'", "null in (1/0)",
+        "null between 1/0 and 2", "try_add(null, n + 'abc')", "if(b, cast('abc' as int), 1)",
+        "coalesce(n, null, 1/0)", "case null when 1/0 then 1 end", "nullif(null, n + 'abc')",
         "try_add(n, 1) + try_subtract(n, 1) + try_multiply(n, 2) + try_mod(n, 2)", "n = '1'",
     ],
 )  # fmt: skip

@@ -46,6 +46,11 @@ def test_casts_to_types_that_are_none_of_spark_are_refused(kind: str) -> None:
         of(f"cast(left.s as {kind})")
 
 
+def test_collation_is_refused_by_its_name() -> None:
+    with pytest.raises(SpecError, match="STRING COLLATE is no type that a spec may use"):
+        of("cast(left.s as string collate UNICODE)")
+
+
 def test_words_of_sql_are_names_of_columns() -> None:
     schema = value_schema("like INT, select STRING, a STRUCT<unique: INT>", "schema")
 
