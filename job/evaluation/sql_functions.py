@@ -263,6 +263,12 @@ def _trim(node: exp.Expr, arguments: list[Compiled]) -> Compiled:
     return strict(lambda text: function(text, " "), STRING, *_strings(arguments, "trim"))
 
 
+def _to_date(node: exp.Expr, arguments: list[Compiled]) -> Compiled:
+    if node.args.get("format") is not None:
+        raise NotExactError("to_date() with a format")
+    return casted(arguments[0], DATE)
+
+
 def _try_to(target: SqlType) -> Build:
     """try_to_timestamp() and try_to_date(): as try_cast."""
 
@@ -330,7 +336,7 @@ BUILDERS: dict[type[exp.Expr], Build] = {
     exp.TimestampTrunc: date_trunc,
     exp.TsOrDsAdd: date_add,
     exp.DateDiff: datediff,
-    exp.TsOrDsToDate: lambda _, arguments: casted(arguments[0], DATE),
+    exp.TsOrDsToDate: _to_date,
     exp.UnixMillis: unix(1_000),
     exp.UnixSeconds: unix(1_000_000),
     exp.ArraySize: size,

@@ -83,8 +83,12 @@ class Expression:
 
     @cached_property
     def sql(self) -> str:
-        """Spark SQL over the columns that `column_name` names."""
-        return self.tree.transform(_physical).sql(dialect=SpecSql, comments=False)
+        """Spark SQL over the columns that `column_name` names.
+
+        Written from `calls`: sqlglot's own nodes lose arguments, e.g. the default format of
+        to_date, or a column as the unit of date_trunc.
+        """
+        return self.calls.transform(_physical).sql(dialect=SpecSql, comments=False)
 
     @cached_property
     def conjuncts(self) -> tuple["Expression", ...]:
@@ -129,6 +133,17 @@ def _physical(node: exp.Expr) -> exp.Expr:
         side: Side = "left" if node.table == "left" else "right"
         return exp.column(exp.to_identifier(column_name(side, node.name), quoted=True))
     return node
+
+
+def _with_named_fields(tree: exp.Expr) -> exp.Expr:
+    """`tree`, with a name for each field of struct() that Spark would name after a column."""
+    for call in list(tree.find_all(exp.Anonymous)):
+        if call.name.casefold() == "struct":
+            for part in call.expressions:
+                if isinstance(part, (exp.Column, exp.Dot)):
+                    name = exp.to_identifier(part.name, quoted=True)
+                    part.replace(exp.alias_(part.copy(), name))
+    return tree
 
 
 @dataclass(frozen=True)
@@ -193,7 +208,7 @@ def expression(text: str, scope: Scope, field: str) -> Expression:
     try:
         plain = canonical(text)
         _check_calls(plain)
-        calls = _resolved(plain, scope, calls_as_written)
+        calls = _with_named_fields(_resolved(plain, scope, calls_as_written))
         kind = type_of(calls.transform(_physical), scope.types)
         tree = _resolved(plain, scope, parse)
         _check_nodes(tree)
@@ -253,8 +268,8 @@ def _check_calls(text: str) -> None:
             word = name.text.casefold()
             if word in _TIME_OR_CHANCE:
                 raise ValueError(
-                    f"{word}() gives another value each time: a batch that is run again after a "
-                    "failure would give other rows"
+                    f"{word}() depends on time or chance: a batch that runs again after a failure "
+                    "would give other rows"
                 )
             if word not in ALLOWED_FUNCTIONS | _KEYWORDS:
                 raise ValueError(f"{word}() is not one of the functions allowed in a spec")
@@ -283,8 +298,11 @@ def _is_word(token: Token) -> bool:
 def _resolved(text: str, scope: Scope, read: Parse) -> exp.Expr:
     """`text` parsed, with each column replaced by what the scope says it names."""
     root = exp.paren(read(text))
-    for kind in root.find_all(exp.DataType):
-        parsed_type(kind)  # sqlglot reads the name of a collation as a column
+    if root.find(exp.Query) is not None:
+        raise ValueError("holds a subquery: only columns, literals and functions may be used")
+    for node in root.walk():
+        if type(node) is exp.DataType:  # before sqlglot's column is resolved that is a collation
+            parsed_type(node)
     # Listed first: what replaces a column holds columns that are resolved already.
     for column in list(root.find_all(exp.Column)):
         target, members = scope.resolve([part.name for part in column.parts], read)
@@ -299,10 +317,10 @@ def _check_nodes(tree: exp.Expr) -> None:
     for node, depth in _with_depth(tree):
         if depth > _DEPTH_MAX:
             raise ValueError(f"is nested more than {_DEPTH_MAX} deep")
-        if isinstance(node, exp.Query) or (isinstance(node, exp.In) and node.args.get("query")):
-            raise ValueError("holds a subquery: only columns, literals and functions may be used")
         if isinstance(node, (exp.CurrentTimestamp, exp.CurrentDate)):
-            raise ValueError("asks for the time of day: a batch run again would give other rows")
+            raise ValueError(
+                "depends on the time of day: a batch that runs again would give other rows"
+            )
         if isinstance(node, exp.Anonymous) and node.name.casefold() in ALLOWED_FUNCTIONS:
             continue
         if type(node) not in _allowed_nodes():

@@ -64,6 +64,14 @@ class _TypesAsWritten(SparkParser):
         return found
 
 
+def _date_trunc(arguments: list[exp.Expr]) -> exp.Expr:
+    """sqlglot takes the name of a column for a unit."""
+    if arguments and not isinstance(arguments[0], exp.Literal):
+        return exp.Anonymous(this="DATE_TRUNC", expressions=arguments)
+    built: exp.Expr = SparkParser.FUNCTIONS["DATE_TRUNC"](arguments)
+    return built
+
+
 class SpecSql(Spark):
     """sqlglot's Spark SQL, with the values of literals written so that Spark reads them back.
 
@@ -85,6 +93,7 @@ class SpecSql(Spark):
             # sqlglot reads the path, and knows fewer paths than Spark.
             if name != "GET_JSON_OBJECT"
         }
+        FUNCTIONS["DATE_TRUNC"] = _date_trunc
 
     class Generator(SparkGenerator):
         TRANSFORMS: ClassVar = {

@@ -10,6 +10,7 @@ from pyspark.sql import SparkSession
 
 from job.join_spec.expressions import SIDES, Scope
 from job.join_spec.value_schema import value_schema
+from tests.refusals import REFUSALS, Refusal
 from tests.semantics import schema_fuzz, spec_differential, whole_specs
 from tests.semantics.comparison import Result
 from tests.semantics.spark_judge import DDL, SparkJudge, with_plan_conf
@@ -77,6 +78,17 @@ def test_texts_that_spark_accepts_are_accepted(judge: SparkJudge) -> None:
         compare(judge, scope, kind, text, result)
 
     assert ([], len(ONCE_REFUSED)) == (result.differences, result.counts["accepted by both"])
+
+
+@pytest.mark.parametrize("refusal", REFUSALS, ids=lambda refusal: refusal.example[:40])
+def test_spark_accepts_what_is_refused_by_name(judge: SparkJudge, refusal: Refusal) -> None:
+    match refusal.kind:
+        case "column":
+            assert judge.as_written("column", refusal.example).type is not None
+        case "schema":
+            assert not isinstance(schema_fuzz.schema_of_spark(judge.spark, refusal.example), str)
+        case _:
+            assert judge.joins_on(*refusal.example.split(" = "))
 
 
 def test_schemas_are_accepted_where_spark_accepts_them(spark: SparkSession) -> None:

@@ -186,3 +186,25 @@ def test_constant_key_is_accepted_where_another_equality_remains():
 
 def test_join_of_all_rows_is_possible_as_the_message_says():
     assert plan(left__key=["length(campaign) * 0"], right__key=["length(user) * 0"])
+
+
+@pytest.mark.parametrize(
+    ("text", "sql"),
+    [
+        ("to_date(s, 'yyyy-MM-dd')", "TO_DATE(`left_s`, 'yyyy-MM-dd')"),
+        ("date_trunc(s, at)", "DATE_TRUNC(`left_s`, `left_at`)"),
+        ("instr(s, 'a')", "INSTR(`left_s`, 'a')"),
+        ("struct(n, st.x, 1)", "STRUCT(`left_n` AS `n`, `left_st`.`x` AS `x`, 1)"),
+    ],
+)
+def test_spark_gets_the_functions_as_written(text, sql):
+    assert sql == expression(text, SCOPE, "f").sql
+
+
+def test_field_of_a_struct_has_the_name_of_its_column():
+    assert "BIGINT" == str(expression("struct(struct(id)).col1.id", SCOPE, "f").type)
+
+
+@pytest.mark.parametrize("text", ["n in (select x from t)", "(select 1) = n", "n in (select 1)"])
+def test_subquery_is_refused_by_its_name(text):
+    assert "holds a subquery" in refusal(text)
