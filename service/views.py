@@ -3,11 +3,12 @@
 Null means unknown, never zero.
 """
 
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import Literal, Self
 
 from pydantic import BaseModel, ConfigDict
 
+from job.instants import from_epoch_ms
 from job.join_spec.start_positions import SideStartPositions
 from job.protocol.progress import (
     BatchProgress,
@@ -21,7 +22,6 @@ from job.protocol.reports import BrokerReport, ResetReport, SideOffsets, StateCe
 Side = Literal["left", "right"]
 SIDES: tuple[Side, ...] = ("left", "right")
 
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 # The job looks every 5 s and gives up after some 10 s: what is older comes from a job that hangs.
 _LOOK_AGE_MAX = timedelta(seconds=60)
 
@@ -265,4 +265,4 @@ def unmatched_rows(census: StateCensus | None, side: Side) -> int | None:
 
 
 def moment(milliseconds: int | None) -> datetime | None:
-    return None if milliseconds is None else _EPOCH + timedelta(milliseconds=milliseconds)
+    return None if milliseconds is None else from_epoch_ms(milliseconds)

@@ -12,26 +12,26 @@ import uuid
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from functools import reduce
 
 from pyspark.errors import PySparkException
-from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import DataType
 
 from job.errors import CancelledError, CheckpointError, RequestError
+from job.instants import from_epoch_ms
+from job.join_spec.durations import milliseconds
 from job.join_spec.expressions import SIDES, Side
-from job.plan.plan import JoinPlan, SidePlan, position_column, window_end_column
+from job.plan.plan import JoinPlan, SidePlan, window_end_column
+from job.plan.position import partition_and_offset, position_column
 from job.protocol.answers import StateAnswer, StateRow
 from job.protocol.reports import PartitionCensus, StateCensus
 
 # Where each state format keeps a side's rows, each with a flag that says whether one matched it.
 _STORES = {"2": "{side}-keyWithIndexToValue", "4": "{side}-keyWithTsToValues"}
 _FORMAT = "spark.sql.streaming.join.stateFormatVersion"
-_OFFSET_BITS = 48
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_MILLISECOND = timedelta(milliseconds=1)
 _CANCEL_SECONDS = 0.2
 
 
@@ -64,18 +64,7 @@ class StateReader:
             side=side,
             key=list(key),
             batch_id=batch_id,
-            rows=[
-                StateRow(
-                    row=_without_side(json.loads(row.row), side),
-                    event_time=_moment(row.event_time),
-                    topic=side_plan.topic,
-                    partition=row.position >> _OFFSET_BITS,
-                    offset=row.position & (1 << _OFFSET_BITS) - 1,
-                    matched=row.matched,
-                    leaves_after=_moment_or_none(row.leaves_after),
-                )
-                for row in found[:limit]
-            ],
+            rows=[_state_row(row, side_plan) for row in found[:limit]],
             more=len(found) > limit,
             seconds=time.monotonic() - started,
         )
@@ -109,7 +98,7 @@ class StateReader:
                 partition=row.partition_id,
                 rows=row.rows,
                 unmatched=row.unmatched if self.plan.marks_matched(side) else None,
-                event_time_min=_moment_or_none(row.oldest),
+                event_time_min=None if row.oldest is None else from_epoch_ms(row.oldest),
             )
             for row in sorted(counts.collect(), key=lambda row: row.partition_id)
         ]
@@ -174,7 +163,7 @@ class StateReader:
             return F.unix_millis(F.col(window_end_column(side.side))) - 1
         if side.retention is None:
             return F.lit(None).cast("bigint")
-        kept = side.retention // _MILLISECOND
+        kept = milliseconds(side.retention)
         if self.plan.event_time_in_key:
             kept -= 1
         return F.unix_millis(F.col(f"`{side.event_time_column}`")) + F.lit(kept)
@@ -205,6 +194,19 @@ class StateReader:
             context.setLocalProperty("spark.jobGroup.id", None)  # type: ignore[arg-type]
 
 
+def _state_row(row: Row, side: SidePlan) -> StateRow:
+    partition, offset = partition_and_offset(row.position)
+    return StateRow(
+        row=_without_side(json.loads(row.row), side.side),
+        event_time=from_epoch_ms(row.event_time),
+        topic=side.topic,
+        partition=partition,
+        offset=offset,
+        matched=row.matched,
+        leaves_after=None if row.leaves_after is None else from_epoch_ms(row.leaves_after),
+    )
+
+
 def _shown(held: DataFrame) -> list[str]:
     hidden = {"matched", "partition_id", *map(position_column, SIDES)}
     return [name for name in held.columns if name not in hidden and not _is_window(name)]
@@ -217,11 +219,3 @@ def _is_window(name: str) -> bool:
 def _without_side(row: dict[str, object], side: Side) -> dict[str, object]:
     """By the names of the spec: `left_ad_id` is ad_id."""
     return {name.removeprefix(f"{side}_"): value for name, value in row.items()}
-
-
-def _moment(milliseconds: int) -> datetime:
-    return _EPOCH + timedelta(milliseconds=milliseconds)
-
-
-def _moment_or_none(milliseconds: int | None) -> datetime | None:
-    return None if milliseconds is None else _moment(milliseconds)

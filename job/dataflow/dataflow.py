@@ -15,7 +15,8 @@ from job.join_spec.spec import JoinType
 from job.kafka.security import KafkaAccess, spark_options
 from job.plan import record_checks, result_checks
 from job.plan.mirrored import mirrored_filters
-from job.plan.plan import JoinPlan, SidePlan, position_column, window_end_column
+from job.plan.plan import JoinPlan, SidePlan, window_end_column
+from job.plan.position import offset_sql, partition_sql, position_column
 from job.spark.try_eval import register_try_eval
 
 if TYPE_CHECKING:
@@ -265,5 +266,5 @@ def _headers(plan: JoinPlan) -> str:
 
 def _place(side: SidePlan) -> str:
     position = position_column(side.side)
-    partition, offset = f"shiftright({position}, 48)", f"({position} & {2**48 - 1})"
-    return f"coalesce(concat('{side.topic}/', {partition}, '/', {offset}), '')"
+    place = f"concat('{side.topic}/', {partition_sql(position)}, '/', {offset_sql(position)})"
+    return f"coalesce({place}, '')"

@@ -13,7 +13,8 @@ from job.join_spec import record_rules
 from job.join_spec.durations import milliseconds
 from job.join_spec.expressions import column_name
 from job.join_spec.value_schema import Column
-from job.plan.plan import SidePlan, position_column
+from job.plan.plan import SidePlan
+from job.plan.position import position_column, position_sql
 from job.plan.record_checks import EXPRESSION_FAILED, quoted
 from job.protocol.reasons import REASONS
 
@@ -70,7 +71,7 @@ def typed(side: SidePlan) -> list[str]:
         f"{_value(side, column)} AS `{column_name(side.side, column.name)}`"
         for column in side.schema.columns
     ]
-    position = f"shiftleft(cast(partition AS BIGINT), 48) + offset AS {position_column(side.side)}"
+    position = f"{position_sql('partition', 'offset')} AS {position_column(side.side)}"
     return [
         *columns,
         *_record_columns(side),

@@ -22,7 +22,8 @@ from job.delivery.finished_batch import FinishedBatch, OffsetRange, entering
 from job.errors import BadRecordError
 from job.join_spec.expressions import SIDES, Side
 from job.kafka.security import KafkaAccess, spark_options
-from job.plan.plan import JoinPlan, position_column, window_end_column
+from job.plan.plan import JoinPlan, window_end_column
+from job.plan.position import position_column
 from job.plan.record_checks import EXPRESSION_FAILED, FAILED_FIELD, quoted
 from job.plan.result_checks import texts
 from job.protocol.progress import Totals

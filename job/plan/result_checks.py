@@ -7,7 +7,8 @@ ON clause), and is found here: it is no result, and it is not lost.
 from collections.abc import Iterator
 
 from job.join_spec.expressions import Expression
-from job.plan.plan import JoinPlan, guarded, position_column
+from job.plan.plan import JoinPlan, guarded
+from job.plan.position import position_column
 from job.plan.record_checks import quoted
 
 TRIED = "tried"

@@ -12,6 +12,7 @@ from typing import Any, Self
 
 from pydantic import BaseModel, ConfigDict
 
+from job.instants import to_epoch_ms
 from job.protocol.reasons import DEAD_LETTER_REASONS, REASONS, RESULT_REASONS
 from job.protocol.reports import BrokerReport, ResetReport, SideEventTimes, StateCensus
 
@@ -170,7 +171,7 @@ def _watermark_ms(text: str | None) -> int | None:
     """Spark says 1970 as long as no row has moved the watermark."""
     if text is None:
         return None
-    milliseconds = round(datetime.fromisoformat(text).timestamp() * 1000)
+    milliseconds = to_epoch_ms(datetime.fromisoformat(text))
     return milliseconds or None
 
 

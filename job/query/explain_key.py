@@ -6,15 +6,15 @@ what was dropped, and claims nothing that it cannot know.
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 
+from job.instants import from_epoch_ms, utc_text
 from job.join_spec.expressions import SIDES, Side
 from job.join_spec.spec import JoinType
 from job.plan.plan import JoinPlan
 from job.protocol.answers import StateAnswer, StateRow
 from job.protocol.progress import JobStatus, QueryState, SideTotals
 
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _OTHER: dict[Side, Side] = {"left": "right", "right": "left"}
 _ROWS_TOLD = 5
 
@@ -92,7 +92,7 @@ def _rows(known: Known) -> Iterator[str]:
 
 def _row(known: Known, side: Side, row: StateRow) -> str:
     place = f"{row.topic}/{row.partition}/{row.offset}"
-    told = f"The {side} row {place}, event time {_text(row.event_time)}, is held"
+    told = f"The {side} row {place}, event time {utc_text(row.event_time)}, is held"
     if row.matched:
         return f"{told} and has matched: its results have come out."
     if known.held[_OTHER[side]].rows:
@@ -105,7 +105,7 @@ def _row(known: Known, side: Side, row: StateRow) -> str:
     distance = "" if watermark is None else f", {_span(leaves - watermark)} ahead of where it is"
     return (
         f"{told}. It waits for a {_OTHER[side]} row until the watermark has passed "
-        f"{_text(leaves)}{distance}; {fate}."
+        f"{utc_text(leaves)}{distance}; {fate}."
     )
 
 
@@ -157,14 +157,14 @@ def _who_holds_back(known: Known) -> Iterator[str]:
     if (partition := known.slowest_partition(slower)) is not None:
         yield (
             f"Partition {partition} of the {slower} side holds the watermark back, at "
-            f"{_text(moments[slower])}: it has unread records. The watermark advances as they are "
-            "read."
+            f"{utc_text(moments[slower])}: it has unread records. The watermark advances as they "
+            "are read."
         )
         return
     if distance > timedelta(0):
         yield (
-            f"The {slower} side holds the watermark back, at {_text(moments[slower])}: the other "
-            f"side is {_span(distance)} further. It moves when newer {slower} records arrive."
+            f"The {slower} side holds the watermark back, at {utc_text(moments[slower])}: the "
+            f"other side is {_span(distance)} further. It moves when newer {slower} records arrive."
         )
 
 
@@ -193,11 +193,7 @@ def _dropped(known: Known) -> Iterator[str]:
 
 
 def _moment(milliseconds: int | None) -> datetime | None:
-    return None if milliseconds is None else _EPOCH + timedelta(milliseconds=milliseconds)
-
-
-def _text(moment: datetime) -> str:
-    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    return None if milliseconds is None else from_epoch_ms(milliseconds)
 
 
 def _span(span: timedelta) -> str:

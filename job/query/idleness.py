@@ -17,12 +17,13 @@ import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import Protocol
 
 import structlog
 
 from job.event_time.watermark import event_time_of
+from job.instants import to_epoch_ms
 from job.join_spec.durations import milliseconds
 from job.join_spec.expressions import SIDES, Side
 from job.plan.plan import JoinPlan, SidePlan
@@ -155,9 +156,9 @@ class Run:
             heard = read is not None and (self._read is None or read[side] != self._read[side])
             self._sides[side] = replace(
                 time,
-                heard_at_ms=_epoch_ms(now) if heard else time.heard_at_ms,
+                heard_at_ms=to_epoch_ms(now) if heard else time.heard_at_ms,
                 newest_ms=event_time_of(partitions, side).ms,
-                all_read_before_ms=None if (at := all_read[side]) is None else _epoch_ms(at),
+                all_read_before_ms=None if (at := all_read[side]) is None else to_epoch_ms(at),
             )
         self._read = read
         return self._sides
@@ -168,9 +169,5 @@ def _beginning(side: SidePlan, now: datetime) -> SideTime:
     return SideTime(
         delay_ms=milliseconds(side.watermark_delay),
         idle_after_ms=None if idle_after is None else milliseconds(idle_after),
-        heard_at_ms=_epoch_ms(now),
+        heard_at_ms=to_epoch_ms(now),
     )
-
-
-def _epoch_ms(at: datetime) -> int:
-    return (at - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(milliseconds=1)

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 
-from job.evaluation.sql_cast import instant
+from job.instants import from_epoch_ms, utc_text
 from job.join_spec.durations import milliseconds
 from job.join_spec.expressions import SIDES, Side
 from job.join_spec.spec import JoinType
@@ -299,4 +299,4 @@ def _told(event: events.Event) -> str:
 
 
 def _ms(watermark_ms: int) -> str:
-    return instant(watermark_ms * 1000).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    return utc_text(from_epoch_ms(watermark_ms))

@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
-from job.evaluation.sql_cast import instant
+from job.instants import from_epoch_ms, utc_text
 from job.join_spec.expressions import SIDES, Side
 from job.plan.plan import JoinPlan
 from job.plan.record_checks import EXPRESSION_FAILED
@@ -116,5 +116,4 @@ def held_back_text(batch: SimulatedBatch, separator: str) -> str:
 
 
 def time_text(watermark_ms: int) -> str:
-    at = instant(watermark_ms * 1000)
-    return at.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    return utc_text(from_epoch_ms(watermark_ms))
