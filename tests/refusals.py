@@ -51,7 +51,7 @@ REFUSALS = (
     ),
     Refusal(
         "a negative index of an array",
-        "column", "left.ai[-1]", "fails: an index is 0 or more",
+        "column", "left.ai[-1]", "fails: an index must be 0 or more",
     ),
     Refusal(
         "a regular expression that Java does not compile",
@@ -79,7 +79,7 @@ REFUSALS = (
     ),
     Refusal(
         "concat(), hash() and the like without arguments",
-        "column", "concat()", "takes 1 or more arguments, and has 0",
+        "column", "concat()", "takes 1 or more arguments, but has 0",
     ),
     Refusal(
         "arguments that Spark ignores",
@@ -111,7 +111,7 @@ REFUSALS = (
     ),
     Refusal(
         "a name that Spark cannot resolve",
-        "schema", "`a``b` INT", "is no name that Spark finds again",
+        "schema", "`a``b` INT", "is a name that Spark cannot resolve",
     ),
     Refusal(
         "more than 20 types in each other",

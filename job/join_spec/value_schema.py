@@ -99,7 +99,7 @@ def _depth(text: str) -> int:
 def _column(definition: exp.Expression, field: str) -> Column:
     kind = definition.args.get("kind")
     if "`" in definition.name or not definition.name:
-        raise _refused(field, definition.name, "is no name that Spark finds again: rename it")
+        raise _refused(field, definition.name, "is a name that Spark cannot resolve: rename it")
     if not isinstance(kind, exp.DataType):
         raise _refused(field, definition.name, "has no type: write e.g. `id BIGINT`")
     _refuse_constraints(definition, field)

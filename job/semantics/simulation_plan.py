@@ -13,7 +13,7 @@ from sqlglot import exp
 
 from job.evaluation.compiled import Compiled, Env, Run
 from job.evaluation.evaluator import Layout, compile_expression, compile_predicate
-from job.evaluation.sql_nested import has_a_map
+from job.evaluation.sql_nested import contains_map
 from job.evaluation.sql_types import NotExactError, SqlRuntimeError, Value
 from job.join_spec.durations import milliseconds
 from job.join_spec.expressions import SIDES, Side
@@ -110,7 +110,7 @@ class _Planner:
             compile_expression(of_right, self._layout),
             isinstance(equality, exp.NullSafeEQ),
         )
-        if has_a_map(part.left.type):
+        if contains_map(part.left.type):
             raise NotExactError(f"the key {of_left.sql('spark')}, a {part.left.type}")
         return part
 

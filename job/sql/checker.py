@@ -1,7 +1,7 @@
-"""What type has an expression, and does Spark accept it? Answered without Spark.
+"""The type of an expression, or the error of Spark's analysis, without Spark.
 
-Follows the analysis of Spark 4.3 in ANSI mode: each node asks for the types of its operands and
-either has a type or is refused with what is wrong and what to write instead.
+Follows the analysis of Spark 4.3 in ANSI mode: the type of a node follows from the types of its
+operands. Messages contain the problem and the fix.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -25,7 +25,13 @@ from job.sql.constants import check_constant, check_pattern, interval_type
 from job.sql.ddl import parsed_type
 from job.sql.dialect import IS_CALL, shown
 from job.sql.signatures import SIGNATURES
-from job.sql.simplification import absorbed, null_propagated, null_type
+from job.sql.simplification import (
+    absorbed,
+    computed_operand,
+    is_conditional,
+    null_propagated,
+    null_type,
+)
 from job.sql.types import (
     BOOLEAN,
     STRING,
@@ -48,9 +54,6 @@ _COMPARISONS = (exp.EQ, exp.NEQ, exp.LT, exp.LTE, exp.GT, exp.GTE, exp.NullSafeE
 _TRY_SIGNS = {
     "try_add": "+", "try_subtract": "-", "try_multiply": "*", "try_divide": "/", "try_mod": "%",
 }  # fmt: skip
-_CONDITIONAL = {"coalesce", "nvl", "nanvl", "nullif", "if", "right"}
-"""What Spark does not compute while it plans: it may never be reached."""
-
 _IGNORING = {"hour", "minute", "second"}
 
 ALLOWED_FUNCTIONS = frozenset({*SIGNATURES, *_TRY_SIGNS, "if", "struct", "named_struct"})
@@ -59,8 +62,8 @@ ALLOWED_FUNCTIONS = frozenset({*SIGNATURES, *_TRY_SIGNS, "if", "struct", "named_
 def type_of(tree: exp.Expr, columns: Mapping[str, SqlType]) -> SqlType:
     """The type of an expression over `columns`, by their names in lower case.
 
-    `tree`: parsed by `calls_as_written`. Raises ValueError for what Spark refuses in its analysis,
-    and for constants that it cannot compute; the message says why and what to write instead.
+    `tree`: parsed by `calls_as_written`. Raises ValueError if the analysis of Spark fails or
+    Spark fails to compute a constant.
     """
     checker = _Checker(columns)
     kind = checker.of(tree).type
@@ -105,7 +108,7 @@ class _Checker:
         }
 
     def check_constants(self, tree: exp.Expr) -> None:
-        """Computes the constants of `tree`, which is simplified, as Spark does while it plans."""
+        """ArgumentError if Spark fails to compute a constant of `tree`, which is simplified."""
         self.of(tree)
         self._check_constants(tree)
 
@@ -120,9 +123,7 @@ class _Checker:
             return replace(literal(node), is_computed=self._is_computed(node))
         build = self._by_node.get(type(node))
         if isinstance(node, exp.Kwarg):
-            raise ArgumentError(
-                f"names the argument {node.this.name}: write arguments in their order, unnamed"
-            )
+            raise ArgumentError(f"names the argument {node.this.name}: pass arguments by position")
         if build is None:
             raise ArgumentError(f"holds {shown(node)}, which a spec may not use")
         kind = build(node)
@@ -134,16 +135,17 @@ class _Checker:
         return self._computes_constants and not self._is_conditional(node)
 
     def _is_conditional(self, node: exp.Expr) -> bool:
-        """Whether Spark may never reach `node`: it then computes nothing of it while it plans."""
-        parent = node.parent
-        while parent is not None:
-            if _is_conditional(parent) and not self._is_constant(parent):
-                return True
-            parent = parent.parent
+        """Whether `node` is in a branch of CASE, IF or COALESCE, which Spark does not compute."""
+        while (parent := node.parent) is not None:
+            if is_conditional(parent) and not self._is_constant(parent):
+                computed = computed_operand(parent)
+                if node is not computed or self._is_constant(node):
+                    return True
+            node = parent
         return False
 
     def _value(self, node: exp.Expr) -> object:
-        """Of a literal, also in parentheses or with a minus."""
+        """Value of a literal, also in parentheses or with a minus; None for other nodes."""
         if isinstance(node, exp.Paren):
             return self.of(node.this).constant
         if isinstance(node, exp.Neg) and isinstance(node.this, exp.Literal):
@@ -161,11 +163,14 @@ class _Checker:
         return known
 
     def _check_constants(self, node: exp.Expr) -> None:
-        """Of the largest parts without a column; not where they may never be reached."""
+        """Checks the largest parts without a column, except for conditional branches."""
         if self._is_constant(node):
             check_constant(node, self.of)
             return
-        if _is_conditional(node):
+        if is_conditional(node):
+            computed = computed_operand(node)
+            if computed is not None and not self._is_constant(computed):
+                self._check_constants(computed)
             return
         for child in node.iter_expressions():
             if not isinstance(child, (exp.Identifier, exp.DataType, exp.Var)):
@@ -180,7 +185,7 @@ class _Checker:
 
     def _dot(self, node: exp.Dot) -> SqlType:
         if not isinstance(node.expression, exp.Identifier):
-            raise ArgumentError(f"{shown(node)} has a name before the function: leave it out")
+            raise ArgumentError(f"{shown(node)} has a qualified name: remove the qualifier")
         return field_type(self.of(node.this).type, node.expression.name, shown(node.this))
 
     def _bracket(self, node: exp.Bracket) -> SqlType:
@@ -193,9 +198,11 @@ class _Checker:
             return collection.type.inside("value")
         if collection.type.name == "ARRAY":
             if not (index.type.is_integral or index.type == VOID):
-                raise ArgumentError(f"{index.text} is {index.type}, and an index is a whole number")
+                raise ArgumentError(
+                    f"{index.text} is {index.type}, but an index must be a whole number"
+                )
             if isinstance(index.constant, int) and index.constant < 0:
-                raise ArgumentError(f"{shown(node)} fails: an index is 0 or more")
+                raise ArgumentError(f"{shown(node)} fails: an index must be 0 or more")
             return collection.type.inside("element")
         if collection.type.name == "STRUCT" and isinstance(index.constant, str):
             return field_type(collection.type, index.constant, collection.text)
@@ -218,13 +225,13 @@ class _Checker:
         argument = self.of(node)
         if argument.type not in {BOOLEAN, VOID}:
             raise ArgumentError(
-                f"{argument.text} is {argument.type}, and {what} is true or false: compare it, "
+                f"{argument.text} is {argument.type}, but {what} must be BOOLEAN: compare it, "
                 "e.g. with `=` or IS NOT NULL"
             )
 
     def _connector(self, node: exp.Expr) -> SqlType:
         kinds = [self.of(node.this).type, self.of(node.expression).type]
-        if set(kinds) != {BOOLEAN, STRING}:  # a string beside a boolean is read as one
+        if set(kinds) != {BOOLEAN, STRING}:  # Spark casts a STRING next to a BOOLEAN
             for part in (node.this, node.expression):
                 self._boolean(part, f"an operand of {type(node).__name__.upper()}")
         for part in (node.this, node.expression):
@@ -243,7 +250,7 @@ class _Checker:
             return literal(node.this, negative=True).type
         kind = negated_type(operand.type)
         if kind is None:
-            raise ArgumentError(f"{operand.text} is {operand.type}, and has no negative")
+            raise ArgumentError(f"{operand.text} is {operand.type}, which has no negative")
         return kind
 
     def _is(self, node: exp.Expr) -> SqlType:
@@ -283,14 +290,14 @@ class _Checker:
             listed = ", ".join(f"{argument.text} ({argument.type})" for argument in arguments)
             raise ArgumentError(f"{listed} {where} have no type in common: cast them to one")
         if ordered and not kind.is_orderable:
-            raise ArgumentError(f"{arguments[0].text} is {kind}, which Spark compares not")
+            raise ArgumentError(f"{arguments[0].text} is {kind}, which Spark does not compare")
         return kind
 
     def _like(self, node: exp.Expr) -> SqlType:
         for part in (node.this, node.expression):
             argument = self.of(part)
             if accepted_type(argument.type, STRING) is None:
-                raise ArgumentError(f"{argument.text} is {argument.type}, and must be STRING")
+                raise ArgumentError(f"{argument.text} is {argument.type}, but must be STRING")
         check_pattern("rlike" if isinstance(node, exp.RegexpLike) else "like", node.expression)
         return BOOLEAN
 
@@ -311,7 +318,7 @@ class _Checker:
     def _condition(self, node: exp.Expr, what: str) -> None:
         self._boolean(node, what)
         if self.of(node).type == VOID:
-            raise ArgumentError(f"{shown(node)} is {what}, which is true or false: leave it out")
+            raise ArgumentError(f"{shown(node)} is {what}, which must be BOOLEAN: remove it")
 
     def _if(self, node: exp.Expr) -> SqlType:
         if node.args.get("false") is None:
@@ -363,7 +370,7 @@ class _Checker:
         if name == "named_struct":
             names, values = node.expressions[::2], node.expressions[1::2]
             if len(names) != len(values) or not names:
-                raise ArgumentError("named_struct() takes names and values in turn")
+                raise ArgumentError("named_struct() takes pairs of name and value")
             for part, value in zip(names, values, strict=True):
                 if not (isinstance(part, exp.Literal) and part.is_string):
                     raise ArgumentError(
@@ -380,12 +387,6 @@ class _Checker:
         return struct_of(fields)
 
 
-def _is_conditional(node: exp.Expr) -> bool:
-    if isinstance(node, exp.Anonymous):
-        return node.name.lower() in _CONDITIONAL
-    return isinstance(node, (exp.Case, exp.If))
-
-
 def _check_arity(name: str, count: int, least: int, most: int | None) -> None:
     if count < least or (most is not None and count > most):
         wanted = (
@@ -396,4 +397,4 @@ def _check_arity(name: str, count: int, least: int, most: int | None) -> None:
             else (f"{least} to {most}")
         )
         ignored = ": Spark ignores the others" if name in _IGNORING and count > least else ""
-        raise ArgumentError(f"{name}() takes {wanted} arguments, and has {count}{ignored}")
+        raise ArgumentError(f"{name}() takes {wanted} arguments, but has {count}{ignored}")

@@ -1,4 +1,4 @@
-"""Constants in an expression: Spark computes them while it plans, and fails where one fails."""
+"""Constants of an expression. Spark computes them during planning, and fails if one fails."""
 
 from collections.abc import Callable
 
@@ -24,7 +24,7 @@ _PATTERNS_CHECKED = {"split", "regexp_replace", "date_format"}
 
 
 def check_constant(node: exp.Expr, argument_of: Callable[[exp.Expr], Argument]) -> None:
-    """ArgumentError if Spark fails to compute `node`, which mentions no column."""
+    """ArgumentError if Spark fails to compute `node`, which contains no column."""
     if isinstance(node, exp.Literal):
         return
     try:
@@ -33,9 +33,9 @@ def check_constant(node: exp.Expr, argument_of: Callable[[exp.Expr], Argument]) 
         reason = str(error).partition("] ")[2]
         raise ArgumentError(
             f"{shown(node)} is a constant that fails ({reason}): correct it, or use its try_ form, "
-            "e.g. try_cast or try_divide, which is NULL instead"
+            "e.g. try_cast or try_divide, which returns NULL"
         ) from None
-    except NOT_COMPUTED:  # most functions never fail
+    except NOT_COMPUTED:  # accepted if no function in it can fail
         if any(_can_fail(part, argument_of) for part in node.walk()):
             raise ArgumentError(
                 f"{shown(node)} is a constant that is not computed here: write its value"
@@ -55,7 +55,7 @@ def _can_fail(node: exp.Expr, argument_of: Callable[[exp.Expr], Argument]) -> bo
 
 
 def interval_type(node: exp.Interval) -> SqlType:
-    """Of an interval literal; ArgumentError where Spark cannot read it."""
+    """Type of an interval literal; ArgumentError if Spark cannot parse it."""
     try:
         length = interval(node)
     except ValueError as error:
@@ -70,7 +70,7 @@ def interval_type(node: exp.Interval) -> SqlType:
 
 
 def check_pattern(function: str, *arguments: exp.Expr) -> None:
-    """Of a constant pattern or format, which fails with the first row if it is wrong."""
+    """ArgumentError for a constant pattern or format that fails with the first row."""
     if not arguments or not (isinstance(arguments[0], exp.Literal) and arguments[0].is_string):
         return
     pattern = arguments[0].name

@@ -1,7 +1,7 @@
-"""The functions a spec may call: how many arguments of which types, and the type of the result.
+"""The functions that a spec may call: their arguments and the type of the result.
 
-The one list of allowed functions. All are deterministic, and give the same on every machine: a
-batch that is run again has to give the same rows.
+This is the allow-list. All functions are deterministic and independent of the machine: a batch that
+runs again must give the same rows.
 """
 
 from collections.abc import Callable, Sequence
@@ -48,7 +48,7 @@ class Signature:
     """None: any number of arguments."""
     result: Callable[[Sequence[Argument]], SqlType]
     can_fail: bool = False
-    """Whether values of the right types can still make the query fail."""
+    """Whether the function can fail on arguments of valid types."""
     null_intolerant: bool = True
     """Whether an argument NULL makes the result NULL before Spark computes the other arguments."""
 
@@ -61,7 +61,7 @@ def _plain(
     can_fail: bool = False,
     null_intolerant: bool = True,
 ) -> Signature:
-    """A function of these inputs, of which those behind the first `least` may be left out."""
+    """A function with a fixed result type. Inputs after the first `least` are optional."""
 
     def result(arguments: Sequence[Argument]) -> SqlType:
         for argument, accepted in zip(arguments, inputs, strict=False):
@@ -73,14 +73,14 @@ def _plain(
 
 
 def _merging(*, strings: bool, least: int, ordered: bool = False) -> Signature:
-    """Of arguments of one type: coalesce, greatest."""
+    """A function whose arguments and result have one common type: coalesce, greatest."""
 
     def result(arguments: Sequence[Argument]) -> SqlType:
         kind = common_of((argument.type for argument in arguments), strings=strings)
         if kind is None:
             raise ArgumentError(f"{_listed(arguments)} have no type in common: cast them to one")
         if ordered and not kind.is_orderable:
-            raise ArgumentError(f"{arguments[0].text} is {kind}, which has no order")
+            raise ArgumentError(f"{arguments[0].text} is {kind}, which Spark does not compare")
         return kind
 
     return Signature(least, None, result, can_fail=True, null_intolerant=False)
@@ -111,10 +111,11 @@ def _round(arguments: Sequence[Argument], accepted: Accepted = "NUMERIC") -> Sql
         digits: object = 0
     else:
         take(arguments[1], INT)
-        _constant(arguments[1], "the digits to keep")
+        if not arguments[1].is_constant:
+            raise ArgumentError(f"{arguments[1].text} must be a constant: the digits to keep")
         if accepted == "DECIMAL" and not arguments[1].type.is_integral:
             raise ArgumentError(f"{arguments[1].text} must be a whole number")
-        digits = arguments[1].constant
+        digits = 0 if arguments[1].type == VOID else arguments[1].constant
     if not kind.is_decimal or not isinstance(digits, int):
         return kind
     whole = kind.precision - kind.scale + 1
@@ -158,7 +159,7 @@ def _concat_ws(arguments: Sequence[Argument]) -> SqlType:
 
 
 def _text_or_bytes(*others: Accepted, least: int | None = None) -> Signature:
-    """Of a string or bytes, giving the same."""
+    """A function of a STRING or BINARY with a result of the same type."""
 
     def result(arguments: Sequence[Argument]) -> SqlType:
         kind = take(arguments[0], (STRING, BINARY))
@@ -196,7 +197,7 @@ def _hash(kind: SqlType) -> Signature:
     def result(arguments: Sequence[Argument]) -> SqlType:
         for argument in arguments:
             if argument.type.holds("MAP"):
-                raise ArgumentError(f"{argument.text} is {argument.type}, and a MAP has no hash")
+                raise ArgumentError(f"{argument.text} is {argument.type}, but a MAP has no hash")
         return kind
 
     return Signature(1, None, result, null_intolerant=False)
@@ -213,7 +214,7 @@ def _date_add(arguments: Sequence[Argument]) -> SqlType:
 
 
 def _date_sub(arguments: Sequence[Argument]) -> SqlType:
-    """Spark is given date_add of the negative days, which are no string."""
+    """Spark negates the days, and a STRING has no negative INT."""
     if arguments[1].type == STRING:
         raise ArgumentError(
             f"{arguments[1].text} is STRING: write cast({arguments[1].text} as int)"
@@ -225,12 +226,12 @@ def _regexp_replace(arguments: Sequence[Argument]) -> SqlType:
     for argument, accepted in zip(arguments, (STRING, STRING, STRING, INT), strict=False):
         take(argument, accepted)
     for position in arguments[3:]:
-        _constant(position, "where to begin")
+        _constant(position, "the position")
     return STRING
 
 
 def _cast_to(argument: Argument, target: SqlType) -> SqlType:
-    """Without a format, Spark is given a cast."""
+    """A function without a format is a cast in Spark."""
     if not can_cast(argument.type, target):
         raise ArgumentError(f"{argument.text} is {argument.type}, which has no cast to {target}")
     return target
@@ -259,25 +260,25 @@ def _element_at(arguments: Sequence[Argument]) -> SqlType:
     if collection.type.name == "ARRAY":
         take(index, INT)
         if index.type not in {INT, SMALLINT, TINYINT}:
-            raise ArgumentError(f"{index.text} is {index.type}, and must be INT")
+            raise ArgumentError(f"{index.text} is {index.type}, but must be INT")
         return collection.type.inside("element")
     if collection.type.name == "MAP":
         key = collection.type.inside("key")
         kind = common_type(key, index.type, strings=False)
         if kind is None or not kind.is_orderable:
-            raise ArgumentError(f"{index.text} is {index.type}, and the keys are {key}")
+            raise ArgumentError(f"{index.text} is {index.type}, but the keys are {key}")
         return collection.type.inside("value")
-    raise ArgumentError(f"{collection.text} is {collection.type}, and must be an ARRAY or a MAP")
+    raise ArgumentError(f"{collection.text} is {collection.type}, but must be an ARRAY or a MAP")
 
 
 def _array_contains(arguments: Sequence[Argument]) -> SqlType:
     array, value = arguments
     if array.type.name != "ARRAY":
-        raise ArgumentError(f"{array.text} is {array.type}, and must be an ARRAY")
+        raise ArgumentError(f"{array.text} is {array.type}, but must be an ARRAY")
     kind = common_type(array.type.inside("element"), value.type, strings=False)
     if kind is None or value.type == VOID or not kind.is_orderable:
         raise ArgumentError(
-            f"{value.text} is {value.type}, and the elements are {array.type.inside('element')}"
+            f"{value.text} is {value.type}, but the elements are {array.type.inside('element')}"
         )
     return BOOLEAN
 
@@ -352,4 +353,4 @@ SIGNATURES: dict[str, Signature] = {
     "array_contains": Signature(2, 2, _array_contains),
     "get_json_object": _plain(STRING, STRING, gives=STRING, casts=False, null_intolerant=False),
 }
-"""By name in lower case. IF, STRUCT, NAMED_STRUCT and TRY_ADD and the like: see checker.py."""
+"""By name in lower case. checker.py contains IF, STRUCT, NAMED_STRUCT and TRY_ADD etc."""

@@ -7,6 +7,10 @@ from collections.abc import Callable
 
 from sqlglot import exp
 
+from job.evaluation.evaluator import compile_constant
+from job.evaluation.sql_types import SqlRuntimeError
+from job.sql.arguments import NOT_COMPUTED
+from job.sql.dialect import SpecSql, parse
 from job.sql.signatures import SIGNATURES
 from job.sql.types import VOID, SqlType
 
@@ -15,6 +19,10 @@ _NULL_INTOLERANT = (
     exp.EQ, exp.NEQ, exp.LT, exp.LTE, exp.GT, exp.GTE, exp.Like, exp.RegexpLike, exp.Dot,
     exp.Bracket,
 )  # fmt: skip
+_CONDITIONAL = {"coalesce", "nvl", "nanvl", "nullif", "if", "right"}
+_INTOLERANT_WITH_ONE_ARGUMENT = {
+    "ceil", "floor", "to_date", "to_timestamp", "try_to_date", "try_to_timestamp",
+}  # fmt: skip
 _OF_FIRST_OPERAND = (exp.In, exp.Between)
 _TYPE = "sql_type"
 
@@ -53,20 +61,21 @@ def _is_null(node: exp.Expr) -> bool:
     """Whether the value of `node`, whose operands are propagated already, is NULL."""
     if isinstance(node, (exp.Paren, *_OF_FIRST_OPERAND)):
         return isinstance(node.this, exp.Null)
-    if isinstance(node, exp.Anonymous):
-        signature = SIGNATURES.get(node.name.lower())
-        if _is_call(node, "nullif"):
-            return isinstance(node.expressions[0], exp.Null)
-        is_intolerant = node.name.lower().startswith("try_") or (
-            signature is not None and signature.null_intolerant
-        )
-        if signature is not None and not signature.null_intolerant:
-            return False
-    else:
-        is_intolerant = isinstance(node, _NULL_INTOLERANT)
-    return is_intolerant and any(
+    if _is_call(node, "nullif"):
+        return isinstance(node.expressions[0], exp.Null)
+    return _is_null_intolerant(node) and any(
         isinstance(operand, exp.Null) for operand in node.iter_expressions()
     )
+
+
+def _is_null_intolerant(node: exp.Expr) -> bool:
+    if not isinstance(node, exp.Anonymous):
+        return isinstance(node, _NULL_INTOLERANT)
+    name = node.name.lower()
+    if len(node.expressions) == 1 and name in _INTOLERANT_WITH_ONE_ARGUMENT:
+        return True
+    signature = SIGNATURES.get(name)
+    return name.startswith("try_") if signature is None else signature.null_intolerant
 
 
 def _is_call(node: exp.Expr, *names: str) -> bool:
@@ -84,12 +93,25 @@ def _drop_nulls(call: exp.Expr, kind: SqlType) -> None:
         call.set("expressions", left)
 
 
+def is_conditional(node: exp.Expr) -> bool:
+    """Whether Spark computes no constants in the operands of `node`: a row may not need them."""
+    return isinstance(node, (exp.Case, exp.If)) or _is_call(node, *_CONDITIONAL)
+
+
+def computed_operand(conditional: exp.Expr) -> exp.Expr | None:
+    """The operand of NULLIF that Spark evaluates separately, unless it is a constant."""
+    operand: exp.Expr | None = None
+    if _is_call(conditional, "nullif"):
+        operand = conditional.expressions[0]
+    return operand
+
+
 def absorbed(tree: exp.Expr) -> exp.Expr:
     """`tree` with TRUE for `x OR TRUE` and FALSE for `x AND FALSE`: new constants for Spark.
 
     Follows BooleanSimplification, which comes after the constants were computed once.
     """
-    if tree.find(exp.Boolean) is None:
+    if tree.find(exp.And, exp.Or) is None:
         return tree
     return tree.transform(_without_operands)
 
@@ -109,9 +131,20 @@ def _truth(node: exp.Expr) -> bool | None:
         value = _truth(node.this)
         return None if value is None else not value
     if not isinstance(node, (exp.And, exp.Or)):
-        return None
+        return _computed_truth(node)
     values = [_truth(node.this), _truth(node.expression)]
     absorbing = isinstance(node, exp.Or)
     if absorbing in values:
         return absorbing
     return None if None in values else not absorbing
+
+
+def _computed_truth(node: exp.Expr) -> bool | None:
+    """Value of a constant condition. None: no constant, or not evaluated."""
+    if node.find(exp.Column) is not None:
+        return None
+    try:
+        value = compile_constant(parse(node.sql(dialect=SpecSql))).run(())
+    except (SqlRuntimeError, *NOT_COMPUTED):
+        return None
+    return value if isinstance(value, bool) else None

@@ -57,8 +57,8 @@ def test_string_operand_of_and_is_cast(parse):
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
-        ("ar = 1", "which Spark does not do"),
-        ("mp = mp", "compares nothing that holds a MAP"),
+        ("ar = 1", "which Spark does not support"),
+        ("mp = mp", "does not compare values with a MAP"),
         ("not n", "n is INT"),
         ("n and true", "n is INT"),
         ("b[0]", "only an ARRAY or a MAP has an index"),
@@ -66,11 +66,11 @@ def test_string_operand_of_and_is_cast(parse):
         ("st.nope", "nope is no field"),
         ("st.x.y.z", "has no field z"),
         ("concat(ar, s)", "ar is ARRAY<INT>"),
-        ("substring(s) = 'a'", "takes 2 to 3 arguments, and has 1"),
-        ("hex(n, 1)", "takes 1 arguments, and has 2"),
+        ("substring(s) = 'a'", "takes 2 to 3 arguments, but has 1"),
+        ("hex(n, 1)", "takes 1 arguments, but has 2"),
         ("n in ()", "has an empty list"),
         ("abs.x(n)", "is not one of"),
-        ("foo.abs(n)", "has a name before the function"),
+        ("foo.abs(n)", "has a qualified name"),
         ("cast(s as geography)", "is no type"),
         ("cast(s as json)", "is no type"),
         ("cast(s as bigint unsigned)", "is no type"),
@@ -91,7 +91,8 @@ def test_operands_that_do_not_fit_are_refused(text, reason):
         "d in ('a', d)", "element_at(split('a', 'b'), 9)", "s like 'a\\\\b'",
         "9999999999L * 9999999999L", "n = 1/0 or true", "substring(s, 'a') = 'x' or true",
         "coalesce(null, substring(s, 'a'))", "round(null, 'a')", "greatest(null, 1/0)",
-        "if(b, date'abc', d)", "null < date'abc'",
+        "if(b, date'abc', d)", "null < date'abc'", "nullif(n + cast('q' as int), 1)",
+        "trim(b or (1 = 1)) / n",
     ],
 )  # fmt: skip
 def test_constant_that_fails_is_refused(text):
@@ -107,7 +108,8 @@ def test_constant_that_fails_is_refused(text):
         "try_element_at(ar, 1)", "try_to_timestamp(s)", "try_to_date(s, 'dd/MM/yyyy')",
         "null < substring(s, base64('('))", "abs(null) = n + 'abc'", "null in (1/0)",
         "null between 1/0 and 2", "try_add(null, n + 'abc')", "if(b, cast('abc' as int), 1)",
-        "coalesce(n, null, 1/0)", "case null when 1/0 then 1 end", "nullif(null, n + 'abc')",
+        "coalesce(n, null, 1/0)", "nullif(n, cast('q' as int))", "round(x, null)",
+        "ceil(null) = n + 'abc'", "case null when 1/0 then 1 end", "nullif(null, n + 'abc')",
         "try_add(n, 1) + try_subtract(n, 1) + try_multiply(n, 2) + try_mod(n, 2)", "n = '1'",
     ],
 )  # fmt: skip
@@ -208,3 +210,16 @@ def test_field_of_a_struct_has_the_name_of_its_column():
 @pytest.mark.parametrize("text", ["n in (select x from t)", "(select 1) = n", "n in (select 1)"])
 def test_subquery_is_refused_by_its_name(text):
     assert "holds a subquery" in refusal(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "kind"),
+    [
+        ("d + null", "TIMESTAMP"),
+        ("null - d", "INTERVAL DAY"),
+        ("d - null", "INTERVAL DAY"),
+        ("round(1.25, null)", "DECIMAL(2,0)"),
+    ],
+)
+def test_type_of_an_operation_with_null_is_that_of_spark(text, kind):
+    assert kind == str(expression(text, SCOPE, "f").type)
