@@ -111,8 +111,7 @@ def _round(arguments: Sequence[Argument], accepted: Accepted = "NUMERIC") -> Sql
         digits: object = 0
     else:
         take(arguments[1], INT)
-        if not arguments[1].is_constant:
-            raise ArgumentError(f"{arguments[1].text} must be a constant: the digits to keep")
+        _constant(arguments[1], "the digits to keep")
         if accepted == "DECIMAL" and not arguments[1].type.is_integral:
             raise ArgumentError(f"{arguments[1].text} must be a whole number")
         digits = 0 if arguments[1].type == VOID else arguments[1].constant
@@ -126,7 +125,7 @@ def _round(arguments: Sequence[Argument], accepted: Accepted = "NUMERIC") -> Sql
 
 
 def _constant(argument: Argument, what: str) -> None:
-    if not argument.is_constant or argument.type == VOID:
+    if not argument.is_constant:
         raise ArgumentError(f"{argument.text} must be a constant: {what}")
 
 

@@ -109,6 +109,7 @@ def test_constant_that_fails_is_refused(text):
         "null < substring(s, base64('('))", "abs(null) = n + 'abc'", "null in (1/0)",
         "null between 1/0 and 2", "try_add(null, n + 'abc')", "if(b, cast('abc' as int), 1)",
         "coalesce(n, null, 1/0)", "nullif(n, cast('q' as int))", "round(x, null)",
+        "regexp_replace(s, 'a', 'b', null)",
         "ceil(null) = n + 'abc'", "case null when 1/0 then 1 end", "nullif(null, n + 'abc')",
         "try_add(n, 1) + try_subtract(n, 1) + try_multiply(n, 2) + try_mod(n, 2)", "n = '1'",
     ],
