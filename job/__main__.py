@@ -219,11 +219,11 @@ def list_dead_letters(
     reason: LetterReason = None,
     limit: Annotated[int | None, typer.Option(min=1, help="No more than so many.")] = None,
 ) -> None:
-    """List the dead letters that were not put back, and why each is one."""
+    """List the dead letters that were not replayed, with their reasons."""
     from job.dead_letters import cli
 
     with errors_reported(spec):
-        lines = cli.listed(planned(read(spec)), cli.Wanted(side, reason), limit)
+        lines = cli.list_letters(planned(read(spec)), cli.Selection(side, reason), limit)
         sys.stdout.writelines(f"{line}\n" for line in lines)
 
 
@@ -232,13 +232,14 @@ def replay_dead_letters(
     spec: SpecFile,
     side: LetterSide = None,
     reason: LetterReason = None,
-    dry_run: Annotated[bool, typer.Option(help="Say what would be put back.")] = False,
+    dry_run: Annotated[bool, typer.Option(help="Only print what would be replayed.")] = False,
 ) -> None:
-    """Put dead letters back into the topics they came from, each once, in one transaction."""
+    """Write dead letters back to their original topics, each once, in one transaction."""
     from job.dead_letters import cli
 
     with errors_reported(spec):
-        lines = cli.put_back(planned(read(spec)), cli.Wanted(side, reason), dry_run=dry_run)
+        selection = cli.Selection(side, reason)
+        lines = cli.replay_letters(planned(read(spec)), selection, dry_run=dry_run)
         sys.stdout.writelines(f"{line}\n" for line in lines)
 
 

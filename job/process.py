@@ -59,7 +59,7 @@ def run_engine(
         made,
         settings=lambda: librdkafka_settings(kafka_access(made.bootstrap_servers, made.security)),
         read=lambda: account.offsets,
-        compare_topics=identity.look,
+        compare_topics=identity.check,
     )
     idle_sides = IdleSides(made, account, watch)
     engine = Engine(made, settings, redaction, account, idle_sides, identity, jvm)

@@ -64,7 +64,8 @@ class StateView(View):
 class StateRowView(View):
     row: dict[str, Any]
     """The columns that the join holds of it."""
-    event_time: datetime
+    event_time: datetime | None
+    """Null: the join does not keep it in state."""
     topic: str
     partition: int
     offset: int

@@ -34,7 +34,8 @@ class FailuresAnswer(_Answer):
 class StateRow(_Answer):
     row: dict[str, Any]
     """The columns that the join holds of it."""
-    event_time: datetime
+    event_time: datetime | None
+    """Null: the join does not keep it in state (a tumbling window whose output does not use it)."""
     topic: str
     partition: int
     offset: int

@@ -138,7 +138,7 @@ class ControlHandler:
 
     def _counted(self, cancel: Event) -> StateCensus:
         reader, batch_id = self._engine.state_reader()
-        self._census = reader.census(batch_id, cancel=cancel)
+        self._census = reader.count_rows(batch_id, cancel=cancel)
         self._account.counted(self._census)
         return self._census
 

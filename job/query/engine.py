@@ -54,7 +54,7 @@ from job.query.topics import check_topics_of
 from job.query.verbs import ALLOWED, DESIRED, check_allowed
 from job.redaction import Redaction
 from job.settings import JobSettings
-from job.spark.between_batches import finish, held
+from job.spark.between_batches import pause_between_batches, stop_gracefully
 from job.spark.failures import failure_of
 from job.spark.session import Jvm
 from job.spark.watermark import raise_watermark
@@ -189,7 +189,7 @@ class Engine:
             wait_for_executors(spark, plan.state_partitions)
             check_executors(spark, checkpoint.folder)
         spark.conf.set("spark.sql.shuffle.partitions", plan.state_partitions)
-        if (starts := checkpoint.starts) is not None:
+        if (starts := checkpoint.start_positions) is not None:
             plan = plan.starting_at(starts)
         self._account.begins_at(checkpoint.last_batch_id, checkpoint.offsets)
         plan = plan.reading(topics.result())
@@ -234,8 +234,8 @@ class Engine:
         """Be paused, the query at hand, until something else is wanted; then whether to go on."""
         spark = self._resources.session()
         checkpoint.desired_state = QueryState.PAUSED  # and stays it if the batch at work is cut
-        with held(spark, running.query, self._settings.grace) as hold:
-            if hold is None:
+        with pause_between_batches(spark, running.query, self._settings.grace) as pause:
+            if pause is None:
                 return False
             self._become(QueryState.PAUSED)
             self._wait_for(
@@ -247,7 +247,7 @@ class Engine:
                 or self._must_end()
                 or not self._identity.is_unchanged(access)
             ):
-                hold.end()
+                pause.prevent_next_batch()
                 return False
             checkpoint.desired_state = QueryState.RUNNING
             self._become(QueryState.RUNNING)
@@ -269,8 +269,8 @@ class Engine:
             return
         if self._desired is QueryState.STOPPED and not self._resources.lease_is_lost:
             checkpoint.desired_state = QueryState.STOPPED
-        with running.telling_why():
-            finish(running.query, self._settings.grace)
+        with running.raising_failure():
+            stop_gracefully(running.query, self._settings.grace)
         if self._restart_wanted:
             self._restart_wanted = False
             self._account.restarted()
@@ -307,7 +307,7 @@ class Engine:
         try:
             checkpoint = self._resources.checkpoint()
             starts = with_all_partitions(self._reset.starts, checkpoint.offsets)
-            outcome["kept_aside"] = checkpoint.renew(starts, now)
+            outcome["kept_aside"] = checkpoint.reset(starts, now)
             self._account.begins_anew()
             self.frozen = None
         except Exception as error:
@@ -373,10 +373,10 @@ class Engine:
         if frozen is None and self._settings.is_on_cluster:
             check_partitions_are_chosen(self._settings)
         if frozen is not None and self._settings.state_partitions is None:
-            plan = replace(plan, state_partitions=int(frozen["state partitions"]))
+            plan = replace(plan, state_partitions=int(frozen["state_partitions"]))
         if frozen is not None and registry is not None:
             frozen = check_schema_evolution(frozen, plan.readers, registry)
-        checkpoint.claim(frozen, fingerprint(plan))
+        checkpoint.freeze(frozen, fingerprint(plan))
         self.frozen = fingerprint(plan)
         return plan
 

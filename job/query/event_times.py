@@ -61,7 +61,7 @@ class EventTimes:
 
     def follow(self, running: RunningQuery) -> None:
         """Limit the reading of the query that was just started, and keep the event times."""
-        self._limited = LimitedReading(self._spark, self._limit, running.failed)
+        self._limited = LimitedReading(self._spark, self._limit, running.record_failure)
         try:
             self._limited.begin(running.query)
         except Exception as error:
@@ -77,7 +77,7 @@ class EventTimes:
     def batch_ended(self, query: StreamingQuery, batch_id: int) -> None:
         """Set the watermark of the next batch. Called before Spark commits this one."""
         ends, self._planned_ends = self._planned_ends, {}
-        read = batch_read(query, self._spark._jvm, ends)
+        read = batch_read(query, self._spark, ends)
         before = self._account.partitions
         after = before.after_batch(read)
         self._account.partitions = after

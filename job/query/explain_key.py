@@ -92,7 +92,8 @@ def _rows(known: Known) -> Iterator[str]:
 
 def _row(known: Known, side: Side, row: StateRow) -> str:
     place = f"{row.topic}/{row.partition}/{row.offset}"
-    told = f"The {side} row {place}, event time {_text(row.event_time)}, is held"
+    at = "" if row.event_time is None else f", event time {_text(row.event_time)},"
+    told = f"The {side} row {place}{at} is held"
     if row.matched:
         return f"{told} and has matched: its results have come out."
     if known.held[_OTHER[side]].rows:

@@ -151,7 +151,7 @@ def test_the_join_runs_with_only_the_rights_it_needs_and_shows_no_secret(
         assert 0 == job.terminate()
         assert_hides_secrets(sidecar.log.read_text())
     assert [0, 1, 2] == pairs.numbers()
-    for complaint in ("brokers_away", "commit_topic_not_checked"):
+    for complaint in ("brokers_unreachable", "commit_topic_not_checked"):
         assert complaint not in job.log.read_text()
     assert_hides_secrets(job.log.read_text(), *contents(tmp_path / "checkpoint"))
 
@@ -308,7 +308,7 @@ def test_a_key_that_its_password_does_not_open_is_told(
     error = refusal(pairs, mutual(secured, tmp_path), key_password_file=wrong)
 
     assert isinstance(error, SecurityError)
-    assert "none that the password in key_password_file opens" in str(error)
+    assert "the password in key_password_file does not decrypt it" in str(error)
 
 
 def test_a_token_endpoint_that_refuses_the_client_is_told(
@@ -318,7 +318,7 @@ def test_a_token_endpoint_that_refuses_the_client_is_told(
     error = refusal(pairs, oauth(secured, tokens, tmp_path), client_secret_file=wrong)
 
     assert isinstance(error, SecurityError)
-    assert f"{tokens.token_url} gives no token" in str(error)
+    assert f"{tokens.token_url} returns no token" in str(error)
 
 
 def test_a_token_endpoint_that_is_away_is_asked_again_later(

@@ -104,7 +104,7 @@ def test_census_counts_rows_and_those_without_a_match(
         left=[{"k": "x", "t": T0 + number, "a": 1} for number in range(4)],
         right=[{"k": "x", "t": T0 + 2, "b": 1}, {"k": "z", "t": T0, "b": 1}],
     )
-    census = states.census(last_batch(states), cancel=never())
+    census = states.count_rows(last_batch(states), cancel=never())
 
     [left], [right] = census.left, census.right
     assert (4, 1, moment(0)) == (left.rows, left.unmatched, left.event_time_min)
@@ -144,7 +144,7 @@ def test_look_up_that_nobody_waits_for_any_more_ends(
 def look_up_for_ever(states: StateReader, gone: threading.Event) -> None:
     """A single one may end before it is noticed."""
     for _ in range(50):
-        states.census(last_batch(states), cancel=gone)
+        states.count_rows(last_batch(states), cancel=gone)
 
 
 def test_spark_spoils_the_state_when_it_rewrites_it_for_more_partitions(
@@ -158,11 +158,11 @@ def test_spark_spoils_the_state_when_it_rewrites_it_for_more_partitions(
         query.stop()
     plan = join_plan(spec_from_yaml(text, {}), state_partitions=1)
     states = StateReader(spark, plan, str(tmp_path / "checkpoint"))
-    [whole] = states.census(last_batch(states), cancel=never()).left
+    [whole] = states.count_rows(last_batch(states), cancel=never()).left
     assert 20 == whole.rows
 
     manager = spark._streamingCheckpointManager  # type: ignore[attr-defined]  # private in 4.3.0
     manager.repartition(states.location, 2, True)
     with pytest.raises(Exception, match="Invalid byte array backed UnsafeRow"):
-        states.census(last_batch(states), cancel=never())
+        states.count_rows(last_batch(states), cancel=never())
     stream.stop()

@@ -8,7 +8,7 @@ which lets readers past it. And a request may land long after its client gave up
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from job.delivery.commit_protocol import AbortedError, FencedError, UnavailableError
+from job.delivery.commit_protocol import AbortedError, ProducerFencedError, UnavailableError
 
 State = Literal["open", "committed", "aborted"]
 
@@ -128,7 +128,7 @@ class Broker:
     def _checked(self, handle: Handle) -> _Coordinated:
         known = self._ids[handle.transactional_id]
         if known.epoch != handle.epoch:
-            raise FencedError(handle.transactional_id)
+            raise ProducerFencedError(handle.transactional_id)
         return known
 
 

@@ -48,7 +48,7 @@ class World:
     def __init__(
         self,
         schedule: Schedule,
-        protocol: Protocol = commit_protocol.delivered_once,
+        protocol: Protocol = commit_protocol.deliver_once,
         *,
         one_commit_partition: bool = False,
         marks_empty_batches: bool = True,

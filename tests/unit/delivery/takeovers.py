@@ -156,7 +156,7 @@ class Driver:
                 own = Attempt(self, partition, query.transactional_id(partition))
                 own.key, own.rows = query.key(partition), written
                 own.markers = lambda _, key=own.key, one=batch.marker: [(key, one)]
-                yield from own.run(self._world.protocol.delivered_once(batch))
+                yield from own.run(self._world.protocol.deliver_once(batch))
             if progress.batches_done != batch_id:
                 return
             progress.batches_done += 1
@@ -195,12 +195,12 @@ class Driver:
                 (old.key(partition), Marker(RETIRED, "", old.id)),
                 *([(query.key(partition), found)] if old.id == query.id and found else []),
             ]
-            yield from retiring.run(protocol.retired())
+            yield from retiring.run(protocol.retire())
         claim = Marker(NO_BATCH, "", query.id)
         claiming = Attempt(self, partition, query.transactional_id(partition))
         claiming.key = query.key(partition)
         claiming.markers = lambda _: [(query.key(partition), claim)]
-        yield from claiming.run(protocol.taken_over(claim, query.replaces))
+        yield from claiming.run(protocol.take_over(claim, query.replaces))
 
 
 class Attempt:

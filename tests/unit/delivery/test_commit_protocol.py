@@ -17,7 +17,7 @@ from job.delivery.commit_protocol import (
     Step,
     TakenOverError,
     UnknownOutcomeError,
-    delivered_once,
+    deliver_once,
     is_delivered,
     run,
 )
@@ -56,7 +56,7 @@ def test_undisturbed_run_takes_the_steps_in_this_order() -> None:
         steps.append(step)
         return marker_(6, "f6") if step in {Step.LOOK, Step.READ_MARKER} else None
 
-    assert Result.COMMITTED is run(delivered_once(batch_(7, "f7", since=0)), perform)
+    assert Result.COMMITTED is run(deliver_once(batch_(7, "f7", since=0)), perform)
     assert [
         Step.LOOK,
         Step.INIT,
@@ -76,7 +76,7 @@ def test_lost_answer_to_a_commit_that_succeeded_is_settled_by_the_marker() -> No
             raise UnknownOutcomeError("no answer")
         return next(markers) if step in {Step.LOOK, Step.READ_MARKER} else None
 
-    assert Result.SETTLED is run(delivered_once(batch_(0, "f0", since=0)), perform)
+    assert Result.SETTLED is run(deliver_once(batch_(0, "f0", since=0)), perform)
 
 
 @pytest.mark.parametrize(
@@ -101,10 +101,10 @@ def test_marker_tells_whether_the_batch_is_delivered(
 @pytest.mark.parametrize(
     ("batch", "marker", "said"),
     [
-        (batch_(5, "f5", since=0), None, "its marker is missing (the commit topic holds none)"),
+        (batch_(5, "f5", since=0), None, "its marker is missing (the commit topic has no marker)"),
         (batch_(5, "f5", since=0), marker_(3, "f3"), "(the commit topic ends with batch 3)"),
-        (batch_(5, "f5", since=0), marker_(6, "f6"), "results of batch 6 are out already"),
-        (batch_(5, "f5", since=5), marker_(6, "f6"), "results of batch 6 are out already"),
+        (batch_(5, "f5", since=0), marker_(6, "f6"), "but batch 6 was already delivered"),
+        (batch_(5, "f5", since=5), marker_(6, "f6"), "but batch 6 was already delivered"),
         (batch_(5, "f5", since=0), marker_(5, "other"), "from other input offsets"),
         (batch_(0, "f0", since=0), marker_(0, "other"), "from other input offsets"),
     ],
@@ -124,7 +124,7 @@ def test_marker_of_another_query_is_refused_whatever_its_batch(batch_id: int) ->
     with pytest.raises(TakenOverError, match="is that of query other, and this is query q"):
         is_delivered(batch_(5, "f5", since=0), foreign)
 
-    steps = delivered_once(batch_(5, "f5", since=0))
+    steps = deliver_once(batch_(5, "f5", since=0))
     assert Step.LOOK is next(steps)
     with pytest.raises(TakenOverError):  # before it has fenced the other query
         steps.send(foreign)
@@ -192,7 +192,7 @@ def test_planted_bug_is_seen(bug: str) -> None:
 
 
 def test_batches_without_rows_need_their_markers() -> None:
-    assert sees(delivered_once, marks_empty_batches=False)
+    assert sees(deliver_once, marks_empty_batches=False)
 
 
 @pytest.mark.parametrize(
@@ -219,7 +219,7 @@ def test_refusal_that_is_left_out_is_seen(
 
 def mutant(old: str, new: str) -> Protocol:
     """The protocol as it would be with `new` in the place of `old`."""
-    protocol: Protocol = mutant_module(old, new).delivered_once
+    protocol: Protocol = mutant_module(old, new).deliver_once
     return protocol
 
 

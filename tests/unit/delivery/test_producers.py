@@ -5,8 +5,8 @@ from confluent_kafka import KafkaError, KafkaException
 
 from job.delivery.commit_protocol import (
     AbortedError,
-    FencedError,
     NotDeliveredError,
+    ProducerFencedError,
     Step,
     UnavailableError,
     UnknownOutcomeError,
@@ -31,7 +31,7 @@ def error(code: int, *, requires_abort: bool = False) -> KafkaException:
             (
                 step,
                 error(code, requires_abort=code == KafkaError.INVALID_PRODUCER_EPOCH),
-                FencedError,
+                ProducerFencedError,
             )
             for step in (Step.INIT, Step.WRITE_ROWS, Step.COMMIT)
             for code in (KafkaError._FENCED, KafkaError.INVALID_PRODUCER_EPOCH, 90)

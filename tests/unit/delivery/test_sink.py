@@ -39,14 +39,14 @@ def sink(told: DeliveryListener) -> Any:
 
 def test_rows_and_results_are_told() -> None:
     told = DeliveryListener()
-    sink(told)._account_for(7, [Report(0, "committed", 3), Report(1, "skipped", 0)])
+    sink(told)._report_delivery(7, [Report(0, "committed", 3), Report(1, "skipped", 0)])
 
     assert [(7, 3, {"committed": 1, "skipped": 1})] == told
 
 
 def test_commit_whose_answer_was_lost_is_both_unknown_and_committed() -> None:
     told = DeliveryListener()
-    sink(told)._account_for(7, [Report(0, "committed", 3), Report(1, "settled", 2)])
+    sink(told)._report_delivery(7, [Report(0, "committed", 3), Report(1, "settled", 2)])
 
     assert [(7, 5, {"committed": 2, "unknown": 1})] == told
 
@@ -83,7 +83,7 @@ def test_failure_says_what_where_and_whether_to_try_again(
 ) -> None:
     told = DeliveryListener()
     with pytest.raises(kind) as error:
-        sink(told)._account_for(7, [Report(0, "committed", 3), failed])
+        sink(told)._report_delivery(7, [Report(0, "committed", 3), failed])
     assert (code, retryable) == (error.value.code, error.value.retryable)
     assert said in str(error.value)
     # The other partition's rows are out, and are not written again.
@@ -93,9 +93,9 @@ def test_failure_says_what_where_and_whether_to_try_again(
 def test_what_trying_again_does_not_cure_is_told_first() -> None:
     reports = [Report(0, "aborted", 0, "broker away", retryable=True), Report(1, "fenced", 0, "x")]
     with pytest.raises(FencedError):
-        sink(DeliveryListener())._account_for(7, reports)
+        sink(DeliveryListener())._report_delivery(7, reports)
 
 
 def test_partition_that_did_not_run_is_an_error() -> None:
     with pytest.raises(DeliveryError, match="ran in 1 partitions instead of 2"):
-        sink(DeliveryListener())._account_for(7, [Report(0, "committed", 3)])
+        sink(DeliveryListener())._report_delivery(7, [Report(0, "committed", 3)])

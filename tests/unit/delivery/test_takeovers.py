@@ -84,7 +84,7 @@ def test_one_query_at_a_time_delivers_whatever_the_schedule(case: Case) -> None:
 CLAIM = """    yield Step.INIT
     if is_owned((yield Step.READ_MARKER)):
         return Result.SKIPPED
-    yield from _marker_written()
+    yield from _write_marker()
 """
 BUGS: dict[str, tuple[Case, str, str]] = {
     "owner not looked at when a claim is written": (
@@ -97,7 +97,7 @@ BUGS: dict[str, tuple[Case, str, str]] = {
         CLAIM,
         """    is_owned((yield Step.READ_MARKER))
     yield Step.INIT
-    yield from _marker_written()
+    yield from _write_marker()
 """,
     ),
     "older version not fenced": (

@@ -19,7 +19,7 @@ class Watch(BrokerWatch):
         self.commits = 0
         self._fails = (look, commit)
 
-    def _look(self) -> None:
+    def _poll(self) -> None:
         self.looks += 1
         if self._fails[0]:
             raise KafkaException(KafkaError(KafkaError._ALL_BROKERS_DOWN))
@@ -33,7 +33,7 @@ class Watch(BrokerWatch):
 @pytest.fixture(autouse=True)
 def _hurry(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(broker_watch, "COMMIT_SECONDS", 0.001)
-    monkeypatch.setattr(broker_watch, "LOOK_SECONDS", 0.001)
+    monkeypatch.setattr(broker_watch, "POLL_SECONDS", 0.001)
 
 
 def test_lag_is_read_where_the_group_is_denied_and_that_is_told_once() -> None:
@@ -56,7 +56,7 @@ def test_nothing_is_committed_while_the_brokers_are_away() -> None:
 
     assert 0 == watch.commits
     assert watch.report().error is not None
-    assert ["brokers_away"] == [log["event"] for log in logs]
+    assert ["brokers_unreachable"] == [log["event"] for log in logs]
 
 
 def test_group_has_one_offset_per_partition_of_a_self_join_the_smaller_one() -> None:

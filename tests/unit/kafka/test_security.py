@@ -197,9 +197,9 @@ def test_what_makes_no_sense_is_refused(security: dict[str, str], said: str) -> 
         ("password_file", None, "cannot be read: No such file or directory"),
         ("password_file", "\n", "is empty"),
         ("password_file", "two\nlines\n", "holds a control character"),
-        ("ca_file", "no PEM", "holds no `-----BEGIN CERTIFICATE-----`: it must be PEM"),
-        ("key_file", "no PEM", "holds no private key in PEM"),
-        ("key_file", key_pem(PrivateFormat.PKCS8, "x"), "is encrypted: name its key_password"),
+        ("ca_file", "no PEM", "does not contain `-----BEGIN CERTIFICATE-----`: it must be PEM"),
+        ("key_file", "no PEM", "contains no private key in PEM"),
+        ("key_file", key_pem(PrivateFormat.PKCS8, "x"), "is encrypted: set key_password"),
     ],
 )
 def test_a_file_that_cannot_be_used_is_named_with_its_field(
@@ -218,8 +218,11 @@ def test_a_file_that_cannot_be_used_is_named_with_its_field(
 def test_a_password_that_opens_nothing_is_told(tmp_path: Path) -> None:
     files = written(tmp_path, certificate_file=CERTIFICATE, key_password_file="wrong")
     for key, said in (
-        (key_pem(PrivateFormat.PKCS8, "x"), "none that the password in key_password_file opens"),
-        (KEY, "has no password: leave key_password_file out"),
+        (
+            key_pem(PrivateFormat.PKCS8, "x"),
+            "the password in key_password_file does not decrypt it",
+        ),
+        (KEY, "has no password: remove key_password_file"),
     ):
         with pytest.raises(SecurityError, match=said):
             access(protocol="SSL", **files, **written(tmp_path, key_file=key))

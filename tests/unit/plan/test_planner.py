@@ -219,7 +219,7 @@ def test_a_new_output_column_changes_what_state_holds() -> None:
     columns = {"ad_id": "left.ad_id", "campaign": "left.campaign"}
     found = changes(fingerprint(plan()), fingerprint(plan(output__columns=columns)))
 
-    assert ["left columns held in state", "right columns held in state"] == [c.field for c in found]
+    assert ["left.state_columns", "right.state_columns"] == [c.field for c in found]
 
 
 def test_what_state_does_not_know_may_change() -> None:

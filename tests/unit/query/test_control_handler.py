@@ -58,7 +58,7 @@ class Reader:
             side=side, key=key, batch_id=batch_id, rows=[], more=False, seconds=LOOK_UP_SECONDS
         )
 
-    def census(self, batch_id: int, cancel: Event) -> StateCensus:
+    def count_rows(self, batch_id: int, cancel: Event) -> StateCensus:
         self.during_census(cancel)
         self._look()
         return StateCensus(batch_id=batch_id, at=NOW, seconds=LOOK_UP_SECONDS, left=[], right=[])
