@@ -111,8 +111,8 @@ class Folder:
         rename_over(self._spark, self._files, temporary, path)
 
     def _replace(self, file: Path, content: bytearray) -> None:
-        """Without Hadoop's checksum, a second file that is renamed after the first: a kill in between
-        would leave two files that do not match and cannot be read."""
+        """Write without Hadoop's checksum, a second file that is renamed after the first: a kill in
+        between would leave two files that do not match and cannot be read."""
         file.parent.mkdir(parents=True, exist_ok=True)
         temporary = file.with_name(self._temporary(file.name))
         with temporary.open("wb") as stream:

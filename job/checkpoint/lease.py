@@ -86,7 +86,7 @@ class Lease:
         return CheckpointInUseError(
             f"the checkpoint {self._documents.root} is in use by "
             f"{_describe_holder(found)}: two jobs on one checkpoint would corrupt "
-            "it. End the other one, or set another folder in `checkpoint` and another `name` in this spec"
+            "it. End the other one, or set another `checkpoint` and another `name` in this spec"
         )
 
     def _renew(self) -> None:

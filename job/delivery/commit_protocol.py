@@ -61,7 +61,7 @@ class Batch:
 
 
 class Step(StrEnum):
-    LOOK = auto()
+    PEEK_MARKER = auto()
     """Return the newest committed marker of the slot. May miss one that is being committed."""
     READ_MARKER = auto()
     """Return the newest committed marker of the slot, or None. Reads everything that was in the
@@ -125,14 +125,14 @@ class TakenOverError(NotDeliveredError):
 
 
 def deliver_once(batch: Batch) -> Generator[Step, Marker | None, Result]:
-    """Yields the next step; receives a marker after LOOK and READ_MARKER, None after the others.
+    """Yields the next step; receives a marker after PEEK_MARKER and READ_MARKER, otherwise None.
 
     The caller throws the NotDeliveredError of a step that fails. Returns only when the batch is
     delivered.
     """
-    # LOOK fences no producer: a zombie driver ends here, without aborting the transaction of its
-    # successor.
-    seen = yield Step.LOOK
+    # PEEK_MARKER fences no producer: a zombie driver ends here, without aborting the transaction
+    # of its successor.
+    seen = yield Step.PEEK_MARKER
     if seen is not None and is_not_before(batch, seen) and is_delivered(batch, seen):
         yield Step.DROP_ROWS
         return Result.SKIPPED
@@ -164,7 +164,7 @@ def take_over(claim: Marker, replaces: Collection[str]) -> Generator[Step, Marke
     """Make the query of `claim` the owner of a slot, instead of the queries in `replaces`.
 
     Yields and raises as `deliver_once`; TakenOverError if another query owns the slot. Afterwards
-    every LOOK finds the marker of the query, so LOOK alone stops the replaced query.
+    every PEEK_MARKER finds the marker of the query, so PEEK_MARKER alone stops the replaced query.
     """
 
     def is_owned(marker: Marker | None) -> bool:
@@ -174,7 +174,7 @@ def take_over(claim: Marker, replaces: Collection[str]) -> Generator[Step, Marke
         return True
 
     # No producer is fenced unless the query may own the slot.
-    if is_owned((yield Step.LOOK)):
+    if is_owned((yield Step.PEEK_MARKER)):
         return Result.SKIPPED
     yield Step.INIT
     if is_owned((yield Step.READ_MARKER)):
@@ -209,7 +209,7 @@ def _write_marker() -> Generator[Step, Marker | None, None]:
 
 
 def is_not_before(batch: Batch, marker: Marker) -> bool:
-    """Whether a marker from LOOK is enough to decide about the batch: LOOK may miss newer ones."""
+    """Whether a marker from PEEK_MARKER, which may miss newer ones, is enough to decide."""
     return marker.batch_id >= batch.batch_id or marker.query_id != batch.query_id
 
 

@@ -247,7 +247,7 @@ class _Writer:
     def _perform(
         self, markers: Callable[[Marker | None], Iterable[tuple[bytes, Marker]]], step: Step
     ) -> Marker | None:
-        if step in {Step.LOOK, Step.READ_MARKER}:
+        if step in {Step.PEEK_MARKER, Step.READ_MARKER}:
             to_the_end = step is Step.READ_MARKER
             self._found = self._reader.newest(self._partition, self._key, to_the_end=to_the_end)
             return self._found

@@ -180,7 +180,7 @@ class Attempt:
         self._producer: Producer | None = None
         self._begun_at = time.monotonic()
         self._steps: dict[Step, Callable[[], Marker | None]] = {
-            Step.LOOK: partial(self._newest_marker, to_the_end=False),
+            Step.PEEK_MARKER: partial(self._newest_marker, to_the_end=False),
             Step.READ_MARKER: partial(self._newest_marker, to_the_end=True),
             Step.INIT: self._init,
             Step.BEGIN: self._begin,

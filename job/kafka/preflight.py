@@ -154,8 +154,8 @@ def _refusal(error: KafkaError, access: KafkaAccess) -> StreamjoinError | None:
         return SecurityError(
             f"no TLS with Kafka at {servers}: {message}. Check kafka.security: ca_file must "
             "contain the CA that signed the broker's certificate, the certificate must "
-            "contain the host of bootstrap_servers, and certificate_file and key_file are required if the broker "
-            "requests a client certificate"
+            "contain the host of bootstrap_servers, and certificate_file and key_file are "
+            "required if the broker requests a client certificate"
         )
     return None
 

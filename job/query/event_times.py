@@ -14,7 +14,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from job.checkpoint.checkpoint import Checkpoint
 from job.delivery.sink import RunningQuery
-from job.event_time.fair_reading import Reading, held_partitions, records_max
+from job.event_time.fair_reading import Reading, records_max, waiting_partitions
 from job.event_time.partitions import Partitions
 from job.event_time.watermark import watermark_ms
 from job.join_spec.durations import milliseconds
@@ -92,7 +92,7 @@ class EventTimes:
         # No partition of an even backlog waits: they differ by less than a batch advances each. The
         # smallest advance counts, so that a sparse partition does not run ahead of a dense one.
         slack = max(*self._delay_ms.values(), after.advance_ms(before))
-        self._reading = Reading(held_partitions(after, slack), _records_max(self._batches))
+        self._reading = Reading(waiting_partitions(after, slack), _records_max(self._batches))
         if self._limited is None:
             return
         # Without limits Spark reads by itself: each call into Python delays the next batch.

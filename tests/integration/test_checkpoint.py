@@ -166,4 +166,4 @@ def test_a_checkpoint_in_use_is_left_alone_and_repartitioning_is_refused_with_th
 
 
 def _wrong(output: str) -> list[str]:
-    return [line for line in output.splitlines() if line.startswith("WRONG")]
+    return [line for line in output.splitlines() if line.startswith("FAILED")]

@@ -171,7 +171,7 @@ class Driver:
         yield
         world, broker = self._world, self._world.broker
         match step:
-            case Step.LOOK:
+            case Step.PEEK_MARKER:
                 return _newest(world.commits[partition].committed(), partition)
             case Step.READ_MARKER:
                 if world.schedule.is_over:

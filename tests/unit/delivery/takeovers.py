@@ -235,7 +235,7 @@ class Attempt:
         yield
         world, log = self._world, self._world.commits[self._partition]
         match step:
-            case Step.LOOK:
+            case Step.PEEK_MARKER:
                 return _newest(log.committed(), self.key)
             case Step.READ_MARKER:
                 if world.schedule.is_over:

@@ -54,11 +54,11 @@ def test_undisturbed_run_takes_the_steps_in_this_order() -> None:
 
     def perform(step: Step) -> Marker | None:
         steps.append(step)
-        return marker_(6, "f6") if step in {Step.LOOK, Step.READ_MARKER} else None
+        return marker_(6, "f6") if step in {Step.PEEK_MARKER, Step.READ_MARKER} else None
 
     assert Result.COMMITTED is run(deliver_once(batch_(7, "f7", since=0)), perform)
     assert [
-        Step.LOOK,
+        Step.PEEK_MARKER,
         Step.INIT,
         Step.READ_MARKER,
         Step.BEGIN,
@@ -74,7 +74,7 @@ def test_lost_answer_to_a_commit_that_succeeded_is_settled_by_the_marker() -> No
     def perform(step: Step) -> Marker | None:
         if step is Step.COMMIT:
             raise UnknownOutcomeError("no answer")
-        return next(markers) if step in {Step.LOOK, Step.READ_MARKER} else None
+        return next(markers) if step in {Step.PEEK_MARKER, Step.READ_MARKER} else None
 
     assert Result.SETTLED is run(deliver_once(batch_(0, "f0", since=0)), perform)
 
@@ -125,7 +125,7 @@ def test_marker_of_another_query_is_refused_whatever_its_batch(batch_id: int) ->
         is_delivered(batch_(5, "f5", since=0), foreign)
 
     steps = deliver_once(batch_(5, "f5", since=0))
-    assert Step.LOOK is next(steps)
+    assert Step.PEEK_MARKER is next(steps)
     with pytest.raises(TakenOverError):  # before it has fenced the other query
         steps.send(foreign)
 
@@ -163,7 +163,7 @@ BUGS = {
     ),
     "marker read only as far as transactions are decided": (
         READ,
-        READ.replace("READ_MARKER", "LOOK"),
+        READ.replace("READ_MARKER", "PEEK_MARKER"),
     ),
     "the first look judged for gaps": (
         "seen is not None and is_not_before(batch, seen) and is_delivered(batch, seen)",

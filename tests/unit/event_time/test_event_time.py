@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from job.event_time.fair_reading import Reading, held_partitions, records_max
+from job.event_time.fair_reading import Reading, records_max, waiting_partitions
 from job.event_time.partitions import FORMAT, BatchRead, Partition, Partitions
 from job.event_time.watermark import (
     SideEventTime,
@@ -159,7 +159,7 @@ def test_partitions_that_wait(
 ) -> None:
     sides = Partitions(dict(enumerate(left)), dict(enumerate(right)))
 
-    assert held == held_partitions(sides, slack_ms=10)
+    assert held == waiting_partitions(sides, slack_ms=10)
 
 
 def test_held_partition_ends_where_it_starts() -> None:
@@ -196,7 +196,7 @@ class Reader:
         latest = {s: {n: len(times) for n, times in self.topics[s].items()} for s in SIDES}
         starts = {s: {n: self._next(s, n) for n in latest[s]} for s in SIDES}
         slack = 20
-        reading = Reading(held_partitions(self.partitions, slack), None)
+        reading = Reading(waiting_partitions(self.partitions, slack), None)
         ends: dict[Side, dict[int, int]] = {}
         for side in SIDES:
             limits = reading.ends(side, starts[side], latest[side]) or latest[side]

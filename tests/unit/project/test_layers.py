@@ -106,6 +106,9 @@ WITH_SPARK = {
     "query.engine",
     "query.event_times",
 }
+PRIVATE_SPARK = {"spark"}
+# Of PySpark's objects, what is behind them in the JVM.
+PRIVATE_ATTRIBUTES = {"_jsq", "_jdf", "_jc", "_jsc", "_jsparkSession", "_jwrite", "_jreader"}
 # The service is in an image without Spark, librdkafka and registry client, and reads no topic.
 OPEN_TO_THE_SERVICE = {
     "errors",
@@ -162,6 +165,17 @@ def test_only_the_parts_that_drive_spark_import_it(path: Path) -> None:
     uses = {name.split(".")[0] for name in imports(path)}
 
     assert is_in(place_of(path), WITH_SPARK) or not uses & {"pyspark", "py4j"}
+
+
+@pytest.mark.parametrize("path", modules("job"), ids=lambda path: str(path.relative_to(ROOT)))
+def test_private_spark_api_is_used_only_in_its_package(path: Path) -> None:
+    used = {
+        node.attr
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Attribute)
+    }
+
+    assert place_of(path)[0] in PRIVATE_SPARK or not used & PRIVATE_ATTRIBUTES
 
 
 @pytest.mark.parametrize("path", modules("service"), ids=lambda path: str(path.relative_to(ROOT)))
