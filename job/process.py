@@ -39,31 +39,31 @@ def run_engine(
     from job.kafka.broker_watch import BrokerWatch
     from job.kafka.security import kafka_access, librdkafka_settings
     from job.kafka.topic_ids import TopicIdentity
-    from job.protocol.answers import PlanAnswer
     from job.protocol.control import control_socket
-    from job.protocol.progress import QueryState
+    from job.protocol.results import PlanResult
+    from job.protocol.status import QueryState
     from job.query.control_handler import ControlHandler
     from job.query.engine import Engine
     from job.query.idleness import IdleSides
     from job.query.stats import QueryStats
 
-    account = QueryStats()
+    stats = QueryStats()
     means = means_of(settings, made, cores=os.cpu_count() or 1)
-    answer = PlanAnswer(
+    answer = PlanResult(
         text=explained(made, means),
         facts=facts(made, means),
         spec=spec.model_dump(mode="json", by_alias=True),
     )
-    identity = TopicIdentity(made, read=lambda: account.offsets)
+    identity = TopicIdentity(made, read=lambda: stats.offsets)
     watch = BrokerWatch(
         made,
         settings=lambda: librdkafka_settings(kafka_access(made.bootstrap_servers, made.security)),
-        read=lambda: account.offsets,
+        read=lambda: stats.offsets,
         compare_topics=identity.check,
     )
-    idle_sides = IdleSides(made, account, watch)
-    engine = Engine(made, settings, redaction, account, idle_sides, identity, jvm)
-    desk = ControlHandler(engine, account, watch, made, answer)
+    idle_sides = IdleSides(made, stats, watch)
+    engine = Engine(made, settings, redaction, stats, idle_sides, identity, jvm)
+    desk = ControlHandler(engine, stats, watch, made, answer)
     with (
         control_socket(settings.socket, desk),
         _on_signals(engine.end),

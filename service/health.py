@@ -7,8 +7,9 @@ from typing import Literal
 from pydantic import BaseModel, ConfigDict
 
 from job.errors import JobUnavailableError
-from job.protocol.progress import Failure, JobStatus, QueryState
-from service.views import SIDES, live_brokers, moment, offsets_of
+from job.join_spec.sides import SIDES
+from job.protocol.status import Failure, JobStatus, QueryState
+from service.views import live_brokers, moment
 
 AT_REST = {QueryState.PAUSED, QueryState.STOPPED}
 
@@ -119,7 +120,7 @@ def _brokers(status: JobStatus, now: datetime) -> Check:
 
 def _lag(status: JobStatus, now: datetime, records_max: int | None) -> Check:
     brokers = live_brokers(status, now)
-    behind = {side: offsets_of(brokers, side).behind_latest for side in SIDES} if brokers else {}
+    behind = {side: brokers.side(side).behind_latest for side in SIDES} if brokers else {}
     sums = {side: sum(offsets.values()) for side, offsets in behind.items() if offsets is not None}
     if len(sums) < len(SIDES):
         return Check(name="lag", ok=records_max is None, detail=_limited("unknown", records_max))

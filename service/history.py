@@ -4,9 +4,11 @@ from collections.abc import Iterable
 from datetime import datetime
 from typing import Any, Self
 
-from job.protocol.progress import BatchProgress, Failure, JobStatus, SideProgress
+from job.join_spec.sides import SIDES
+from job.protocol.progress import BatchProgress, SideProgress
 from job.protocol.reports import SideEventTimes, SideOffsets
-from service.views import SIDES, BatchView, FailureView, View, moment
+from job.protocol.status import Failure, JobStatus
+from service.views import BatchView, FailureView, View, moment
 
 
 class PlanView(View):

@@ -14,13 +14,13 @@ from pydantic import BaseModel, ValidationError
 
 from job.errors import BusyError, ConflictError, JobUnavailableError, RequestError
 from job.join_spec.start_positions import StartPositions
-from job.protocol.control import Refusal, Reply, Request, Verb
-from job.protocol.progress import JobStatus
+from job.protocol.control import CallError, Request, Response, Verb
+from job.protocol.status import JobStatus
 
 # A status takes 10 kB and 100 bytes for each partition of the topics, a batch of the history 4 kB.
 _REPLY_BYTES_MAX = 16 * 1024 * 1024
 # What the job must work for: it reads state with Spark, or plans a spec.
-_SLOW = {"state", "state_census", "why", "validate"}
+_SLOW = {"state", "state_count", "explain", "validate"}
 
 Answer = TypeVar("Answer", bound=BaseModel)
 
@@ -53,7 +53,7 @@ class JobClient:
             question = question.model_copy(update={"within_seconds": self._look_up_seconds})
         reply = await self._asked(question)
         with _same_version(self._path, question):
-            return answer.model_validate(reply.answer)
+            return answer.model_validate(reply.result)
 
     async def command(
         self, verb: Verb, *, by: str, starts: StartPositions | None = None
@@ -76,24 +76,24 @@ class JobClient:
         with _same_version(self._path, request):
             return JobStatus.model_validate(reply.status)
 
-    async def _asked(self, request: Request) -> Reply:
+    async def _asked(self, request: Request) -> Response:
         try:
             reply = await self._reply(request)
         except JobUnavailableError as error:
             self._note(is_away=True, reason=str(error))
             raise
         self._note(is_away=False)
-        if reply.refusal is not None:
-            raise _refused(reply.refusal)
+        if reply.error is not None:
+            raise _refused(reply.error)
         return reply
 
-    async def _reply(self, request: Request) -> Reply:
+    async def _reply(self, request: Request) -> Response:
         seconds = self._look_up_seconds if request.call in _SLOW else self._deadline_seconds
         with _unavailability(self._path, seconds, request):
             async with asyncio.timeout(seconds):
                 line = await _exchanged(self._path, request.model_dump_json().encode() + b"\n")
         with _same_version(self._path, request):
-            return Reply.model_validate_json(line)
+            return Response.model_validate_json(line)
 
     def _note(self, *, is_away: bool, reason: str | None = None) -> None:
         """Log that the job has gone or come back, once each."""
@@ -169,27 +169,27 @@ async def _exchanged(path: Path, line: bytes) -> bytes:
         writer.transport.abort()
 
 
-def _refused(refusal: Refusal) -> Exception:
+def _refused(error: CallError) -> Exception:
     """The error that the job has put into words, as it was there."""
-    match refusal.code:
+    match error.code:
         case ConflictError.code:
-            return ConflictError(refusal.message, allowed=refusal.allowed)
+            return ConflictError(error.message, allowed=error.allowed)
         case RequestError.code:
-            return RequestError(refusal.message)
+            return RequestError(error.message)
         case BusyError.code:
-            wait = refusal.retry_after_seconds or 1.0
-            return BusyError(refusal.message, retry_after_seconds=wait)
-        case "not_understood":
+            wait = error.retry_after_seconds or 1.0
+            return BusyError(error.message, retry_after_seconds=wait)
+        case "invalid_request":
             return JobUnavailableError(
-                f"the job does not understand this sidecar ({refusal.message}): "
+                f"the job does not understand this sidecar ({error.message}): "
                 "run both of the same version"
             )
-        case "failed":
+        case "internal_error":
             return JobUnavailableError(
-                f"the job failed to answer ({refusal.message}): its log says why"
+                f"the job failed to answer ({error.message}): its log says why"
             )
         case _:
-            return JobUnavailableError(refusal.message)
+            return JobUnavailableError(error.message)
 
 
 def _afterthought(request: Request) -> str:

@@ -13,16 +13,11 @@ from prometheus_client.core import InfoMetricFamily, Metric
 from prometheus_client.exposition import choose_encoder
 from prometheus_client.registry import Collector
 
-from job.protocol.progress import (
-    BATCH_SECONDS_BOUNDS,
-    LATENCY_SECONDS_BOUNDS,
-    BatchProgress,
-    JobStatus,
-    Latencies,
-    QueryState,
-    Totals,
-)
-from job.protocol.reports import BrokerReport, StateCensus
+from job.join_spec.sides import SIDES
+from job.protocol.progress import BatchProgress
+from job.protocol.reports import BrokerReport, StateCount
+from job.protocol.status import JobStatus, QueryState
+from job.protocol.totals import BATCH_SECONDS_BOUNDS, LATENCY_SECONDS_BOUNDS, Latencies, Totals
 from service import partition_metrics
 from service.metric_families import (
     Samples,
@@ -37,15 +32,8 @@ from service.metric_families import (
 )
 from service.version import VERSION
 from service.views import (
-    SIDES,
-    counted_rows,
-    holds_watermark_back,
     live_batch,
     live_brokers,
-    moment,
-    side_totals,
-    side_watermark,
-    unmatched_rows,
 )
 
 
@@ -90,8 +78,8 @@ def _of_the_job(status: JobStatus, now: datetime) -> Iterator[Metric]:
     yield from _records(status)
     if status.last_batch is not None:
         yield from _join_state(status.last_batch)
-    if status.census is not None:
-        yield from _counted(status.census)
+    if status.state_count is not None:
+        yield from _counted(status.state_count)
     yield from _watermark(status, now)
     yield from partition_metrics.event_times(status)
     if status.brokers is not None:
@@ -194,7 +182,7 @@ def _state_changes(totals: Totals) -> Iterator[Metric]:
 
 def _records(status: JobStatus) -> Iterator[Metric]:
     totals = status.totals
-    sides = {side: side_totals(status, side) for side in SIDES}
+    sides = {side: status.side_totals(side) for side in SIDES}
     results = {"output": totals.results_left_out}
     yield counter(
         "output_records",
@@ -203,9 +191,9 @@ def _records(status: JobStatus) -> Iterator[Metric]:
         totals.output_records,
     )
     yield counter(
-        "late_records",
+        "late_rows",
         "Rows dropped because their event time was behind the watermark, both sides.",
-        totals.late_records,
+        totals.late_rows,
     )
     yield counters(
         "dead_letter_records",
@@ -265,37 +253,40 @@ def _join_state(last: BatchProgress) -> Iterator[Metric]:
         )
 
 
-def _counted(census: StateCensus) -> Iterator[Metric]:
+def _counted(state_count: StateCount) -> Iterator[Metric]:
     """Read from the checkpoint one by one, every now and then."""
     yield gauges(
-        "state_census_rows",
+        "state_count_rows",
         "Rows of the side held in join state when they were last counted, at "
-        "streamjoin_state_census_timestamp_seconds.",
+        "streamjoin_state_count_timestamp_seconds.",
         ("side",),
-        [((side,), rows) for side in SIDES if (rows := counted_rows(census, side)) is not None],
+        [((side,), state_count.side(side).rows) for side in SIDES],
     )
     yield gauges(
-        "state_census_unmatched_rows",
+        "state_count_unmatched_rows",
         "Rows of the side that waited for a match when they were last counted; only of sides "
         "whose unmatched rows the join type asks for.",
         ("side",),
-        [((side,), rows) for side in SIDES if (rows := unmatched_rows(census, side)) is not None],
+        [
+            ((side,), rows)
+            for side in SIDES
+            if (rows := state_count.side(side).unmatched_rows) is not None
+        ],
     )
     yield gauge(
-        "state_census_timestamp_seconds",
+        "state_count_timestamp_seconds",
         "When the rows in join state were last counted, in seconds since 1970.",
-        census.at.timestamp(),
+        state_count.counted_at.timestamp(),
     )
     yield gauge(
-        "state_census_duration_seconds",
+        "state_count_duration_seconds",
         "How long the last count of the rows in join state took, in seconds.",
-        census.seconds,
+        state_count.duration_seconds,
     )
 
 
 def _watermark(status: JobStatus, now: datetime) -> Iterator[Metric]:
-    last = status.last_batch
-    watermark = None if last is None else moment(last.watermark_ms)
+    watermark = status.watermark
     if watermark is not None:
         yield gauge(
             "watermark_timestamp_seconds",
@@ -316,7 +307,7 @@ def _watermark(status: JobStatus, now: datetime) -> Iterator[Metric]:
         [
             ((side,), at.timestamp())
             for side in SIDES
-            if (at := side_watermark(status, side)) is not None
+            if (at := status.side_watermark(side)) is not None
         ],
     )
     yield gauges(
@@ -324,7 +315,7 @@ def _watermark(status: JobStatus, now: datetime) -> Iterator[Metric]:
         "1 for the side that holds the watermark back, being behind the other or silent since the "
         "job started; 0 for both where they are alike, or one is idle.",
         ("side",),
-        [((side,), int(side == holds_watermark_back(status))) for side in SIDES],
+        [((side,), int(side == status.watermark_held_back_by)) for side in SIDES],
     )
     yield gauges(
         "side_idle",

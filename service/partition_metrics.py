@@ -4,10 +4,10 @@ from collections.abc import Iterator, Mapping
 
 from prometheus_client.core import Metric
 
-from job.protocol.progress import JobStatus
+from job.join_spec.sides import SIDES, Side
 from job.protocol.reports import BrokerReport
+from job.protocol.status import JobStatus
 from service.metric_families import Value, gauges
-from service.views import SIDES, Side, offsets_of
 
 
 def event_times(status: JobStatus) -> Iterator[Metric]:
@@ -26,8 +26,8 @@ def event_times(status: JobStatus) -> Iterator[Metric]:
 
 def offsets(brokers: BrokerReport) -> Iterator[Metric]:
     """As of the job's last look, also while the query rests."""
-    behind = {side: offsets_of(brokers, side).behind_latest for side in SIDES}
-    headroom = {side: offsets_of(brokers, side).retention_headroom for side in SIDES}
+    behind = {side: brokers.side(side).behind_latest for side in SIDES}
+    headroom = {side: brokers.side(side).retention_headroom for side in SIDES}
     yield gauges(
         "offsets_behind_latest",
         "Offsets between what the batches have read and the end of the partition, a few seconds "

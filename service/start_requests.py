@@ -12,10 +12,10 @@ from pydantic import (
 )
 
 from job.errors import RequestError
+from job.join_spec.sides import SIDES, Side
 from job.join_spec.start_positions import OFFSET_MAX, NamedStart, StartPositions
-from job.protocol.progress import JobStatus
 from job.protocol.reports import BrokerReport, SideOffsets
-from service.views import SIDES, Side, offsets_of
+from job.protocol.status import JobStatus
 
 
 def _number(value: Any) -> Any:
@@ -106,7 +106,7 @@ def confirm(name: str, status: JobStatus) -> None:
 def new_offsets(request: OffsetsRequest, brokers: BrokerReport | None) -> StartPositions:
     """All partitions of both sides; RequestError where one is unknown, or has no such offset."""
     left, right = (
-        _side_offsets(side, request.side(side), offsets_of(brokers, side) if brokers else None)
+        _side_offsets(side, request.side(side), brokers.side(side) if brokers else None)
         for side in SIDES
     )
     return StartPositions(left=left, right=right)

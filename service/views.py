@@ -4,22 +4,15 @@ Null means unknown, never zero.
 """
 
 from datetime import UTC, datetime, timedelta
-from typing import Literal, Self
+from typing import Self
 
 from pydantic import BaseModel, ConfigDict
 
+from job.join_spec.sides import Side
 from job.join_spec.start_positions import SideStartPositions
-from job.protocol.progress import (
-    BatchProgress,
-    Failure,
-    JobStatus,
-    QueryState,
-    SideTotals,
-)
-from job.protocol.reports import BrokerReport, ResetReport, SideOffsets, StateCensus
-
-Side = Literal["left", "right"]
-SIDES: tuple[Side, ...] = ("left", "right")
+from job.protocol.progress import BatchProgress
+from job.protocol.reports import BrokerReport, ResetReport
+from job.protocol.status import Failure, JobStatus, QueryState
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 # The job looks every 5 s and gives up after some 10 s: what is older comes from a job that hangs.
@@ -36,7 +29,7 @@ class BatchView(View):
     duration_seconds: float
     input_records: int
     output_records: int
-    late_records: int
+    late_rows: int
     state_rows: int | None
     """Null after a start until they were counted, within a minute or so."""
     state_memory_bytes: int
@@ -61,21 +54,21 @@ class BrokersView(View):
 
 
 class ResetView(View):
-    by: str
-    asked_at: datetime
+    requested_by: str
+    requested_at: datetime
     left: SideStartPositions
     """Where reading starts: earliest, latest, a time, or the next offset of each partition."""
     right: SideStartPositions
-    done_at: datetime | None
+    completed_at: datetime | None
     """Null while it is still to be done."""
-    kept_aside: str | None
+    old_checkpoint: str | None
     """Where the old checkpoint is now; null where there was none."""
     error: str | None
 
     @classmethod
     def of(cls, report: ResetReport) -> Self:
-        told = report.model_dump(exclude={"starts"})
-        return cls(**told, left=report.starts.left, right=report.starts.right)
+        fields = report.model_dump(exclude={"starts"})
+        return cls(**fields, left=report.starts.left, right=report.starts.right)
 
 
 class SideView(View):
@@ -106,21 +99,22 @@ class SideView(View):
 
     @classmethod
     def of(cls, side: Side, status: JobStatus, now: datetime) -> Self:
-        totals, brokers = side_totals(status, side), live_brokers(status, now)
-        behind = offsets_of(brokers, side).behind_latest if brokers else None
+        totals, brokers = status.side_totals(side), live_brokers(status, now)
+        count = status.state_count.side(side) if status.state_count else None
+        behind = brokers.side(side).behind_latest if brokers else None
         return cls(
-            topic=offsets_of(status.brokers, side).topic if status.brokers else None,
+            topic=status.brokers.side(side).topic if status.brokers else None,
             input_records=totals.records,
             null_key_records=totals.null_keys,
             bad_records=totals.bad_records,
             dead_letter_records=status.totals.dead_letters[side],
             event_time_max=moment(totals.event_time_max_ms),
-            watermark=side_watermark(status, side),
+            watermark=status.side_watermark(side),
             idle=status.idle.get(side),
             offsets_behind_latest=behind,
             offsets_behind_latest_total=None if behind is None else sum(behind.values()),
-            state_rows=counted_rows(status.census, side),
-            unmatched_rows=unmatched_rows(status.census, side),
+            state_rows=count.rows if count else None,
+            unmatched_rows=count.unmatched_rows if count else None,
         )
 
 
@@ -158,7 +152,7 @@ class QueryView(View):
     watermark_held_back_by_partition: int | None
     """The partition of that side which has unread records and the oldest event time; null where
     the side has been read to its end."""
-    late_records: int
+    late_rows: int
     """Rows dropped since the job started because they came behind the watermark."""
     left: SideView
     right: SideView
@@ -183,13 +177,13 @@ class QueryView(View):
             uptime_seconds=(now - status.started_at).total_seconds(),
             last_progress_at=status.last_progress_at,
             last_batch=BatchView.of(last) if last else None,
-            watermark=moment(last.watermark_ms) if last else None,
-            watermark_held_back_by=holds_watermark_back(status),
-            watermark_held_back_by_partition=partition_that_holds_back(status),
-            late_records=status.totals.late_records,
+            watermark=status.watermark,
+            watermark_held_back_by=status.watermark_held_back_by,
+            watermark_held_back_by_partition=status.watermark_held_back_by_partition,
+            late_rows=status.totals.late_rows,
             left=SideView.of("left", status, now),
             right=SideView.of("right", status, now),
-            state_counted_at=status.census.at if status.census else None,
+            state_counted_at=status.state_count.counted_at if status.state_count else None,
             brokers=BrokersView.of(status.brokers, now) if status.brokers else None,
             last_reset=ResetView.of(status.last_reset) if status.last_reset else None,
             last_failure=FailureView.of(status.last_failure) if status.last_failure else None,
@@ -214,54 +208,6 @@ def of_late(report: BrokerReport, now: datetime) -> bool:
     if report.error is not None or report.answered_at is None:
         return False
     return now - report.answered_at <= _LOOK_AGE_MAX
-
-
-def offsets_of(brokers: BrokerReport, side: Side) -> SideOffsets:
-    return brokers.left if side == "left" else brokers.right
-
-
-def side_totals(status: JobStatus, side: Side) -> SideTotals:
-    return status.totals.left if side == "left" else status.totals.right
-
-
-def side_watermark(status: JobStatus, side: Side) -> datetime | None:
-    """What the watermark would be if this side alone moved it."""
-    report = status.event_times.get(side)
-    newest = side_totals(status, side).event_time_max_ms if report is None else report.event_time_ms
-    return None if newest is None else moment(newest - status.watermark_delay_ms[side])
-
-
-def holds_watermark_back(status: JobStatus) -> Side | None:
-    """None where both are alike, or one is idle: that one follows the clock."""
-    if any(status.idle.values()):
-        return None
-    left, right = side_watermark(status, "left"), side_watermark(status, "right")
-    if left == right:
-        return None
-    if left is None or right is None:
-        return "left" if left is None else "right"
-    return "left" if left < right else "right"
-
-
-def partition_that_holds_back(status: JobStatus) -> int | None:
-    side = holds_watermark_back(status)
-    report = None if side is None else status.event_times.get(side)
-    return None if report is None else report.held_back_by
-
-
-def counted_rows(census: StateCensus | None, side: Side) -> int | None:
-    if census is None:
-        return None
-    return sum(part.rows for part in (census.left if side == "left" else census.right))
-
-
-def unmatched_rows(census: StateCensus | None, side: Side) -> int | None:
-    """None also where the join need not know which rows have matched."""
-    if census is None:
-        return None
-    counts = [part.unmatched for part in (census.left if side == "left" else census.right)]
-    known = [count for count in counts if count is not None]
-    return sum(known) if len(known) == len(counts) else None
 
 
 def moment(milliseconds: int | None) -> datetime | None:

@@ -10,9 +10,9 @@ from itertools import accumulate, pairwise
 from pathlib import Path
 
 from bench.processes import Sample, peak_memory, spent
-from job.protocol.answers import ProgressAnswer
-from job.protocol.control import Reply, Request
+from job.protocol.control import Request, Response
 from job.protocol.progress import BatchProgress
+from job.protocol.results import ProgressResult
 
 _ANSWER_SECONDS = 10.0
 
@@ -96,9 +96,9 @@ class Batches:
             connection.connect(os.path.relpath(self._socket))
             connection.sendall(request)
             line = connection.makefile("rb").readline()
-            reply = Reply.model_validate_json(line)
-            answer = ProgressAnswer.model_validate(reply.answer)
-            self.note(answer.batches)
+            response = Response.model_validate_json(line)
+            progress = ProgressResult.model_validate(response.result)
+            self.note(progress.batches)
 
     def note(self, batches: Sequence[BatchProgress]) -> None:
         self._batches |= {batch.batch_id: batch for batch in batches}

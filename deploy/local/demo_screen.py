@@ -193,7 +193,7 @@ def _query(snapshot: Snapshot) -> RenderableType:
     last = (
         f"{batch.duration_seconds:.2f} s, {batch.input_records:,} records" if batch else FIRST_BATCH
     )
-    late = figures.metric("late_records_total")
+    late = figures.metric("late_rows_total")
     table.add_row("last batch", last)
     table.add_row("join state", f"{_count(_state_rows(figures))} rows, {late:,} late rows")
     bad = [f"{count} {reason}" for reason, count in sorted(_bad_by_reason(figures).items())]

@@ -69,7 +69,7 @@ def verdict(
         _equal("  unexpected", 0, len(different.unexpected)),
         # Repeated rows are allowed only after a restart.
         _excused(_equal("  repeated", 0, len(different.repeated)), restarts),
-        _equal("late rows", 0, figures.metric("late_records_total")),
+        _equal("late rows", 0, figures.metric("late_rows_total")),
         # Counts of a batch are lost if the JVM is killed before it reports them.
         *(_excused(finding, restarts) for finding in _counted(delivered, output, figures)),
     ]

@@ -27,10 +27,10 @@ from job.checkpoint.documents import read_document, write_document
 from job.checkpoint.folder import Folder
 from job.errors import CheckpointError
 from job.event_time.partitions import Partitions
-from job.join_spec.expressions import SIDES, Side
+from job.join_spec.sides import SIDES, Side
 from job.join_spec.start_positions import StartPositions
 from job.plan.fingerprint import changes, settings_of
-from job.protocol.progress import QueryState
+from job.protocol.status import QueryState
 
 _FINGERPRINT = "fingerprint.json"
 _DESIRED_STATE = "desired_state.json"

@@ -15,10 +15,10 @@ from job.checkpoint.lease import Lease
 from job.checkpoint.maintenance import check_logs, create_backup, repair_logs, restore_backup
 from job.checkpoint.state_reader import StateReader
 from job.errors import CheckpointError, StreamjoinError
-from job.join_spec.expressions import SIDES, Side
+from job.join_spec.sides import SIDES, Side
 from job.plan.fingerprint import refused
 from job.plan.plan import JoinPlan
-from job.protocol.answers import StateRow
+from job.protocol.results import StateRow
 from job.redaction import Redaction
 from job.settings import JobSettings
 from job.spark.failures import failure_of
@@ -135,9 +135,13 @@ def state(plan: JoinPlan, settings: JobSettings, side: Side, key: list[str]) -> 
         counts = reader.count_rows(batch_id, cancel=never)
     return [
         f"{name} partition {part.partition}: {part.rows:,} rows"
-        + ("" if part.unmatched is None else f", {part.unmatched:,} without a match so far")
-        for name, parts in zip(SIDES, (counts.left, counts.right), strict=True)
-        for part in parts
+        + (
+            ""
+            if part.unmatched_rows is None
+            else f", {part.unmatched_rows:,} without a match so far"
+        )
+        for name in SIDES
+        for part in counts.side(name).partitions
     ]
 
 

@@ -11,7 +11,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from job.errors import CheckpointError
-from job.join_spec.expressions import Side
+from job.join_spec.sides import Side
 from job.plan.plan import JoinPlan, SidePlan, position_column, window_end_column
 
 EVENT_TIME = "__event_time_ms"

@@ -25,10 +25,10 @@ from job.checkpoint.join_state import (
     join_state,
 )
 from job.errors import CancelledError, RequestError
-from job.join_spec.expressions import SIDES, Side
+from job.join_spec.sides import SIDES, Side
 from job.plan.plan import JoinPlan, SidePlan
-from job.protocol.answers import StateAnswer, StateRow
-from job.protocol.reports import PartitionCensus, StateCensus
+from job.protocol.reports import PartitionCount, SideCount, StateCount
+from job.protocol.results import KeyRows, StateRow
 
 _OFFSET_BITS = 48
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -45,7 +45,7 @@ class StateReader:
 
     def rows(
         self, side: Side, key: Sequence[str], batch_id: int, *, limit: int, cancel: threading.Event
-    ) -> StateAnswer:
+    ) -> KeyRows:
         """The rows with a key, given as the text of its parts, oldest event time first.
 
         Raises RequestError if `key` is no key of the side, CancelledError once `cancel` is set.
@@ -60,29 +60,29 @@ class StateReader:
         )
         with self._cancellable(cancel):
             rows = found.sort(EVENT_TIME, LEAVES_AFTER, POSITION).limit(limit + 1).collect()
-        return StateAnswer(
+        return KeyRows(
             side=side,
             key=list(key),
             batch_id=batch_id,
             rows=[_state_row(row, side_plan) for row in rows[:limit]],
             more=len(rows) > limit,
-            seconds=time.monotonic() - started,
+            duration_seconds=time.monotonic() - started,
         )
 
-    def count_rows(self, batch_id: int, *, cancel: threading.Event) -> StateCensus:
+    def count_rows(self, batch_id: int, *, cancel: threading.Event) -> StateCount:
         """The number of rows of both sides by state partition."""
         started = time.monotonic()
         with self._cancellable(cancel):
             left, right = (self._counts(side, batch_id) for side in SIDES)
-        return StateCensus(
+        return StateCount(
             batch_id=batch_id,
-            at=datetime.now(UTC),
-            seconds=time.monotonic() - started,
-            left=left,
-            right=right,
+            counted_at=datetime.now(UTC),
+            duration_seconds=time.monotonic() - started,
+            left=SideCount.of(left),
+            right=SideCount.of(right),
         )
 
-    def _counts(self, side: Side, batch_id: int) -> list[PartitionCensus]:
+    def _counts(self, side: Side, batch_id: int) -> list[PartitionCount]:
         counts = (
             self._state(side, batch_id)
             .groupBy(STATE_PARTITION)
@@ -93,10 +93,10 @@ class StateReader:
             )
         )
         return [
-            PartitionCensus(
+            PartitionCount(
                 partition=row[STATE_PARTITION],
                 rows=row.rows,
-                unmatched=row.unmatched if self.plan.marks_matched(side) else None,
+                unmatched_rows=row.unmatched if self.plan.marks_matched(side) else None,
                 event_time_min=_moment(row.oldest),
             )
             for row in sorted(counts.collect(), key=lambda row: row[STATE_PARTITION])

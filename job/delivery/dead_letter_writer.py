@@ -18,12 +18,12 @@ from job.dead_letters import headers as names
 from job.dead_letters import sql
 from job.delivery.finished_batch import FinishedBatch
 from job.errors import BadRecordError
-from job.join_spec.expressions import SIDES, Side
+from job.join_spec.sides import SIDES, Side
 from job.kafka.security import KafkaAccess, spark_options
 from job.plan.plan import JoinPlan, position_column, window_end_column
 from job.plan.record_checks import EXPRESSION_FAILED, quoted
 from job.plan.result_checks import texts
-from job.protocol.progress import Totals
+from job.protocol.totals import Totals
 from job.spark.executed_join import OffsetRange
 from job.spark.join_input import join_input
 from job.spark.observed_metrics import frame_metrics

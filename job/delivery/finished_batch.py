@@ -12,7 +12,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.streaming.query import StreamingQuery
 
 from job.dataflow.dataflow import UNKNOWN_IDS, count_where
-from job.join_spec.expressions import Side
+from job.join_spec.sides import Side
 from job.plan.record_checks import FAILED_FIELD
 from job.protocol.reasons import REASONS
 from job.spark.executed_join import ExecutedJoin, executed_join

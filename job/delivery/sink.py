@@ -9,9 +9,10 @@ import hashlib
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from concurrent.futures import Future
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Protocol
 
 from py4j.protocol import Py4JJavaError
@@ -97,7 +98,7 @@ class RunningQuery:
 
 
 def start_query(
-    records: DataFrame,
+    records: Callable[[], DataFrame],
     plan: JoinPlan,
     access: KafkaAccess,
     checkpoint: Checkpoint,
@@ -108,18 +109,13 @@ def start_query(
 ) -> RunningQuery:
     """Start a query that writes `records` to the output topic with the delivery of the plan.
 
-    The commit topic of exactly-once delivery must exist. `new_query`: the user agrees to replace
-    another query of the same name.
+    `records` builds the dataflow. It runs while a first start claims its name in the commit topic:
+    each takes about two seconds. The commit topic of exactly-once delivery must exist. `new_query`:
+    the user agrees to replace another query of the same name.
     """
     sizes = _Sizes.read(plan, access)
-    writer = (
-        writable_results(records, sizes.result_bytes_max)
-        .writeStream.queryName(plan.name)
-        .outputMode("append")
-        .trigger(processingTime="0 seconds")
-        .option("checkpointLocation", checkpoint.query_location)
-    )
     sink: _BatchSink
+    claim: Callable[[], None] | None = None
     if plan.output.delivery is Delivery.AT_LEAST_ONCE:
         # An interrupted batch is written again, also the part that was already written.
         checkpoint.end_exactly_once()
@@ -128,9 +124,23 @@ def start_query(
         since = checkpoint.begin_exactly_once()
         checkpoint.ensure_query_id()
         sink = _ExactlyOnce(plan, access, sizes, listener, batch_ended, checkpoint, since)
-        ensure_ownership(
-            sink.target, checkpoint, dead_letter_slot(plan), since=since, new_query=new_query
+        claim = partial(
+            ensure_ownership,
+            *(sink.target, checkpoint, dead_letter_slot(plan)),
+            since=since,
+            new_query=new_query,
         )
+    with ThreadPoolExecutor(1, "ownership") as threads:
+        claimed = threads.submit(claim) if claim is not None else None
+        writer = (
+            writable_results(records(), sizes.result_bytes_max)
+            .writeStream.queryName(plan.name)
+            .outputMode("append")
+            .trigger(processingTime="0 seconds")
+            .option("checkpointLocation", checkpoint.query_location)
+        )
+        if claimed is not None:
+            claimed.result()
     query = writer.foreachBatch(sink).start()
     sink.query.set_result(query)
     return RunningQuery(query, sink)

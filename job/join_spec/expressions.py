@@ -10,7 +10,6 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cache, cached_property
 from itertools import pairwise
-from typing import Literal
 
 import sqlglot
 from sqlglot import exp
@@ -18,6 +17,8 @@ from sqlglot.errors import SqlglotError
 from sqlglot.tokenizer_core import Token, TokenType
 
 from job.errors import Problem, SpecError
+from job.join_spec.sides import SIDES as SIDES
+from job.join_spec.sides import Side as Side
 from job.join_spec.value_schema import ValueSchema
 from job.sql.checker import ALLOWED_FUNCTIONS, type_of
 from job.sql.ddl import parsed_type, type_from
@@ -25,9 +26,6 @@ from job.sql.dialect import SpecSql, calls_as_written, parse
 from job.sql.literals import canonical
 from job.sql.signatures import SIGNATURES
 from job.sql.types import BOOLEAN, VOID, SqlType
-
-Side = Literal["left", "right"]
-SIDES: tuple[Side, Side] = ("left", "right")
 
 _DEPTH_MAX = 100
 _DEPTH_OF_TYPES_MAX = 6

@@ -17,7 +17,7 @@ from confluent_kafka import (
     TopicPartition,
 )
 
-from job.join_spec.expressions import SIDES, Side
+from job.join_spec.sides import SIDES, Side
 from job.kafka.clients import (
     ANSWER_SECONDS,
     EARLIEST,

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from confluent_kafka import KafkaException
 
 from job.errors import RetentionError
-from job.join_spec.expressions import SIDES, Side
+from job.join_spec.sides import SIDES, Side
 from job.kafka.clients import EARLIEST, LATEST, AdminClient, admin, list_offsets, no_broker
 from job.kafka.security import KafkaAccess, librdkafka_settings
 from job.plan.plan import JoinPlan

@@ -1,6 +1,6 @@
 """Validates a spec in a process of its own: `python -m job.plan.validation`.
 
-Reads a ValidationRequest as JSON from standard input and writes a ValidationAnswer to standard
+Reads a ValidationRequest as JSON from standard input and writes a ValidationResult to standard
 output. A spec from outside can cost more than the job has; this process has limits and no secrets.
 """
 
@@ -18,7 +18,7 @@ from job.plan.explain import explained
 from job.plan.fingerprint import refused
 from job.plan.plan import JoinPlan
 from job.plan.planner import join_plan
-from job.protocol.answers import FieldProblem, FrozenChange, ValidationAnswer
+from job.protocol.results import FieldProblem, FrozenChange, ValidationResult
 
 # The specs of 64 kB that cost most need 90 MB of address space, Python's included.
 _MEMORY_BYTES_MAX = 512 * 1024 * 1024
@@ -37,7 +37,7 @@ class ValidationRequest(BaseModel):
     """What the query's checkpoint has frozen, by field; None: the query has no checkpoint yet."""
 
 
-def validated(request: ValidationRequest) -> ValidationAnswer:
+def validated(request: ValidationRequest) -> ValidationResult:
     """All problems of the spec, or its plan and what the checkpoint does not accept of it."""
     try:
         plan = join_plan(
@@ -47,8 +47,8 @@ def validated(request: ValidationRequest) -> ValidationAnswer:
         problems = [
             FieldProblem(field=problem.field, message=problem.message) for problem in error.problems
         ]
-        return ValidationAnswer(problems=problems, plan=None, checkpoint_changes=None)
-    return ValidationAnswer(
+        return ValidationResult(problems=problems, plan=None, checkpoint_changes=None)
+    return ValidationResult(
         problems=[],
         plan=explained(plan),
         checkpoint_changes=None if request.frozen is None else _changes(plan, request.frozen),
@@ -74,7 +74,7 @@ def main() -> None:
     except MemoryError:
         message = f"needs more than {_MEMORY_BYTES_MAX:,} bytes of memory: make the spec smaller"
         problem = FieldProblem(field="the file", message=message)
-        answer = ValidationAnswer(problems=[problem], plan=None, checkpoint_changes=None)
+        answer = ValidationResult(problems=[problem], plan=None, checkpoint_changes=None)
     sys.stdout.write(answer.model_dump_json())
 
 

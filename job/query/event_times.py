@@ -40,12 +40,12 @@ class EventTimes:
         self,
         spark: SparkSession,
         plan: JoinPlan,
-        account: QueryStats,
+        stats: QueryStats,
         checkpoint: Checkpoint,
         resources: Resources,
     ) -> None:
         self._spark = spark
-        self._account = account
+        self._stats = stats
         self._checkpoint = checkpoint
         self._resources = resources
         self._delay_ms: dict[Side, int] = {
@@ -55,7 +55,7 @@ class EventTimes:
         self._limited: LimitedReading | None = None
         self._planned_ends: dict[Side, Mapping[int, int]] = {}
         self._batches = 0
-        account.partitions = self._written = checkpoint.partitions
+        stats.partitions = self._written = checkpoint.partitions
         self._closed = threading.Event()
         self._writing = threading.Lock()
 
@@ -78,11 +78,11 @@ class EventTimes:
         """Set the watermark of the next batch. Called before Spark commits this one."""
         ends, self._planned_ends = self._planned_ends, {}
         read = batch_read(query, self._spark, ends)
-        before = self._account.partitions
+        before = self._stats.partitions
         after = before.after_batch(read)
-        self._account.partitions = after
+        self._stats.partitions = after
         if ends:
-            self._account.planned(batch_id, ends)
+            self._stats.planned(batch_id, ends)
         if (to_ms := watermark_ms(after, self._delay_ms)) is not None:
             raise_watermark(query, to_ms)
         self._limit_next_batch(before, after)
@@ -111,7 +111,7 @@ class EventTimes:
         ends = self._reading.ends(side, starts, latest)
         if ends is None:
             self._planned_ends.pop(side, None)
-            if not self._account.partitions.has_backlog and self._limited is not None:
+            if not self._stats.partitions.has_backlog and self._limited is not None:
                 self._limited.remove(side)
         else:
             self._planned_ends[side] = latest
@@ -123,7 +123,7 @@ class EventTimes:
 
     def _write(self) -> None:
         with self._writing:
-            partitions = self._account.partitions
+            partitions = self._stats.partitions
             if partitions is self._written or self._resources.lease_is_lost:
                 return
             try:

@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from job.event_time.partitions import EVENT_TIMES, BatchRead, EventTimes
-from job.join_spec.expressions import SIDES, Side
+from job.join_spec.sides import SIDES, Side
 from job.spark.observed_metrics import batch_metrics
 from job.spark.stream_execution import stream_execution
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from pyspark.sql.streaming.query import StreamingQuery
 
-from job.join_spec.expressions import SIDES, Side
+from job.join_spec.sides import SIDES, Side
 from job.spark.stream_execution import batch_execution
 
 Offsets = Mapping[str, Mapping[str, int]]

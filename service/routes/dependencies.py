@@ -9,7 +9,7 @@ from fastapi import Depends, Request
 from starlette.requests import ClientDisconnect
 
 from job.errors import JobUnavailableError
-from job.protocol.progress import JobStatus
+from job.protocol.status import JobStatus
 from service.job_client import JobClient
 from service.problems import Problem
 from service.settings import ServiceSettings

@@ -10,14 +10,13 @@ from fastapi import APIRouter, Depends, HTTPException, Query, Request
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from job.errors import RequestError
-from job.protocol.answers import KeyExplanation, StateAnswer, ValidationAnswer
+from job.join_spec.sides import Side
 from job.protocol.control import Request as Question
 from job.protocol.control import StateRequest
-from job.protocol.reports import StateCensus
+from job.protocol.reports import StateCount
+from job.protocol.results import KeyExplanation, KeyRows, ValidationResult
 from service.access import reader
-from service.held import ExplainView, HeldRowsView, StateView, ValidationView
 from service.routes.dependencies import REFUSED, Job, problems, while_connected
-from service.views import Side
 
 _ROWS_MAX = 100
 _YAML_TYPES = ("text/yaml", "application/yaml", "text/plain")
@@ -53,26 +52,26 @@ class SpecDocument(BaseModel):
 
 
 @look_ups.get("/query/state", responses=_OF_STATE)
-async def state(request: Request, job: Job) -> StateView:
+async def state(request: Request, job: Job) -> StateCount:
     """Count the rows the join holds, per side and partition, as of the last batch."""
-    census = job.ask(Question(call="state_census"), StateCensus)
-    return StateView.of(await while_connected(request, census))
+    question = Question(call="state_count")
+    return await while_connected(request, job.ask(question, StateCount))
 
 
 @look_ups.get("/query/state/{side}", responses=_OF_STATE)
 async def state_rows(
     request: Request, job: Job, side: Side, key: Key, limit: Limit = 20
-) -> HeldRowsView:
+) -> KeyRows:
     """The rows of one key that the join holds, as of the last batch."""
     question = Question(call="state", state=StateRequest(side=side, key=key, limit=limit))
-    return HeldRowsView.of(await while_connected(request, job.ask(question, StateAnswer)))
+    return await while_connected(request, job.ask(question, KeyRows))
 
 
 @look_ups.get("/query/explain", responses=_OF_STATE)
-async def explain(request: Request, job: Job, key: Key, limit: Limit = 20) -> ExplainView:
+async def explain(request: Request, job: Job, key: Key, limit: Limit = 20) -> KeyExplanation:
     """Why a row has not come out: in words, with the rows of its key on both sides."""
-    question = Question(call="why", state=StateRequest(key=key, limit=limit))
-    return ExplainView.of(await while_connected(request, job.ask(question, KeyExplanation)))
+    question = Question(call="explain", state=StateRequest(key=key, limit=limit))
+    return await while_connected(request, job.ask(question, KeyExplanation))
 
 
 @look_ups.post(
@@ -97,14 +96,14 @@ async def explain(request: Request, job: Job, key: Key, limit: Limit = 20) -> Ex
         },
     },
 )
-async def validate(request: Request, job: Job) -> ValidationView:
+async def validate(request: Request, job: Job) -> ValidationResult:
     """Validate a spec: all of its problems, or its plan and what the checkpoint does not accept.
 
     `${VAR}` is not filled in. Answered with 200 whatever is wrong with the spec. One at a time: a
     second call waits for its turn.
     """
     question = Question(call="validate", spec=await _spec(request))
-    return ValidationView.of(await while_connected(request, job.ask(question, ValidationAnswer)))
+    return await while_connected(request, job.ask(question, ValidationResult))
 
 
 async def _spec(request: Request) -> str:

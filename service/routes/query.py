@@ -4,8 +4,8 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Query
 
-from job.protocol.answers import FailuresAnswer, PlanAnswer, ProgressAnswer
 from job.protocol.control import Request as Question
+from job.protocol.results import FailuresResult, PlanResult, ProgressResult
 from service.access import reader
 from service.history import FailuresView, OffsetsView, PlanView, ProgressView
 from service.routes.dependencies import REFUSED, Job, now, problems
@@ -28,14 +28,14 @@ async def query_state(job: Job) -> QueryView:
 @query.get("/plan")
 async def plan(job: Job) -> PlanView:
     """What the join does, in words and as facts: as `streamjoin plan` says it."""
-    answer = await job.ask(Question(call="plan"), PlanAnswer)
+    answer = await job.ask(Question(call="plan"), PlanResult)
     return PlanView(text=answer.text, facts=answer.facts)
 
 
 @query.get("/spec")
 async def spec(job: Job) -> dict[str, Any]:
     """The spec at work, its secrets left out."""
-    return (await job.ask(Question(call="plan"), PlanAnswer)).spec
+    return (await job.ask(Question(call="plan"), PlanResult)).spec
 
 
 @query.get("/progress")
@@ -44,14 +44,14 @@ async def progress(
     last: Annotated[int, Query(ge=1, le=100, description="How many batches.")] = 20,
 ) -> ProgressView:
     """The last batches, oldest first."""
-    answer = await job.ask(Question(call="progress"), ProgressAnswer)
+    answer = await job.ask(Question(call="progress"), ProgressResult)
     return ProgressView.of(answer.batches[-last:])
 
 
 @query.get("/failures")
 async def failures(job: Job) -> FailuresView:
     """The last 20 failures of the query since the job started, oldest first."""
-    answer = await job.ask(Question(call="failures"), FailuresAnswer)
+    answer = await job.ask(Question(call="failures"), FailuresResult)
     return FailuresView.of(answer.failures)
 
 

@@ -20,8 +20,8 @@ from confluent_kafka import (
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
 from deploy.local.kafka import EmbeddedKafka, free_ports
-from job.protocol.progress import JobStatus
-from job.protocol.reports import StateCensus
+from job.protocol.reports import StateCount
+from job.protocol.status import JobStatus
 from tests.faults.faulty_job import FaultyJob
 from tests.faults.oracle import (
     DELAY_MS,
@@ -266,9 +266,9 @@ class Rig:
 
     def _counted_rows(self) -> int:
         answer = wait_until(
-            lambda: self.job.ask("state_census").get("answer"), START_SECONDS, "state is counted"
+            lambda: self.job.ask("state_count").get("result"), START_SECONDS, "state is counted"
         )
-        return StateCensus.model_validate(answer).rows
+        return StateCount.model_validate(answer).rows
 
     def records(self, topic: str) -> list[Record]:
         """All committed ones."""

@@ -7,7 +7,7 @@ from pathlib import Path
 from confluent_kafka import TopicPartition
 
 from deploy.local.kafka import EmbeddedKafka
-from job.protocol.progress import JobStatus
+from job.protocol.status import JobStatus
 from tests.faults.rig import Rig
 from tests.integration.jobs import START_SECONDS
 from tests.polling import wait_until
@@ -83,7 +83,7 @@ def begun_anew(rig: Rig) -> bool:
     status = rig.job.status()
     reset = status.last_reset if status else None
     assert reset is None or reset.error is None, reset.error
-    return reset is not None and reset.done_at is not None
+    return reset is not None and reset.completed_at is not None
 
 
 def ends_of(status: JobStatus) -> dict[str, dict[int, int]]:

@@ -127,10 +127,10 @@ def test_broker_killed_paused_and_bounced_and_topics_that_grow(
         assert Counter(POISON.keys()) == +Counter(status.totals.left.bad_records)
         assert 2 * len(POISON) == before.unreadable
 
-        late = status.totals.late_records
+        late = status.totals.late_rows
         rig.feed_late(5)
         status = rig.settle()
-        assert 10 == status.totals.late_records - late
+        assert 10 == status.totals.late_rows - late
         assert 10 == rig.verdict(status).late_rows
 
 

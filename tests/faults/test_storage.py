@@ -99,7 +99,7 @@ def test_damaged_checkpoint_is_mended_or_refused_and_never_wrong(
         job.start()
         rig.feed(10)
         status = rig.settle()
-        batches = job.ask("progress")["answer"]["batches"]
+        batches = job.ask("progress")["result"]["batches"]
         assert 0 < sum(
             batch["state_custom"]["rocksdbNumSnapshotsAutoRepaired"] for batch in batches
         )

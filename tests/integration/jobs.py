@@ -15,7 +15,7 @@ import psutil
 
 from deploy.local.java import java_home
 from deploy.local.kafka import JVM_OPTIONS
-from job.protocol.progress import Failure, JobStatus
+from job.protocol.status import Failure, JobStatus
 from tests import processes
 from tests.polling import wait_until
 

@@ -10,7 +10,7 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewPartitions
 
 from deploy.local.kafka import EmbeddedKafka
-from job.protocol.progress import JobStatus
+from job.protocol.status import JobStatus
 from tests.integration.jobs import START_SECONDS, Job
 from tests.integration.uneven import T0, Uneven
 from tests.polling import wait_until
@@ -65,7 +65,7 @@ def test_uneven_backlog_is_joined_to_the_last_row_though_the_job_is_killed_twice
                 lambda status: status.totals.batches >= 1 or has_read_all(status),
                 "a batch has ended, or a slow poll has missed the last one",
             )
-            assert 0 == status.totals.late_records
+            assert 0 == status.totals.late_rows
             job.kill_tree()
             job.start()
 
@@ -75,7 +75,7 @@ def test_uneven_backlog_is_joined_to_the_last_row_though_the_job_is_killed_twice
         )
     results = uneven.results(name)
 
-    assert (expected, 0) == (set(results), status.totals.late_records)
+    assert (expected, 0) == (set(results), status.totals.late_rows)
     if delivery == "exactly_once":
         assert {1} == set(results.values())
 
@@ -184,11 +184,29 @@ def test_watermark_goes_on_whatever_happens_to_partitions_and_query(
         job.ask("stop")
         job.wait_for_state("STOPPED")
         job.ask("reset", starts={"left": "earliest", "right": "earliest"})
-        wait_for(job, lambda status: status.last_reset and status.last_reset.done_at, "the reset")
+        wait_for(
+            job, lambda status: status.last_reset and status.last_reset.completed_at, "the reset"
+        )
         job.ask("resume")
         job.wait_for_state("RUNNING")
         wait_for_watermark(300)
         wait_until(lambda: topics.results(name)[(1, 1)] == 2, START_SECONDS, "all is read again")
+
+        # From altered offsets: the left side of partition 0 from record 5 on.
+        job.ask("stop")
+        job.wait_for_state("STOPPED")
+        job.ask("reset", starts={"left": {0: 3, 1: 0, 2: 0}, "right": {0: 0, 1: 2, 2: 0}})
+        wait_for(job, lambda status: status.last_reset and status.last_reset.done_at, "the reset")
+        job.ask("resume")
+        job.wait_for_state("RUNNING")
+        wait_for_watermark(300)
+        came(*joined, (2, None), (None, 1), (None, 3), (None, 4), (None, 9))
+        wait_until(
+            lambda: {3} == {topics.results(name)[(n, n)] for n in (5, 6, 7, 10)},
+            START_SECONDS,
+            "what lies behind the altered offsets is joined again",
+        )
+        assert 2 == topics.results(name)[(1, 1)]
         status = job.status()
     assert status is not None
-    assert 0 == status.totals.late_records
+    assert 0 == status.totals.late_rows

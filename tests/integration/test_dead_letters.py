@@ -266,8 +266,8 @@ def test_late_rows_are_those_that_spark_counts(letters: Letters, join: str, tmp_
         assert 0 == job.terminate()
 
     late = [one for one in letters.dead() if one.reason == "late"]
-    assert 50 < status.totals.late_records
-    assert status.totals.late_records == len(late)
+    assert 50 < status.totals.late_rows
+    assert status.totals.late_rows == len(late)
     assert len(late) == len({(one.topic, one.offset) for one in late})
     assert "late_rows_differ" not in job.log.read_text()
 

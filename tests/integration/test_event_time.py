@@ -12,7 +12,7 @@ from deploy.local.kafka import EmbeddedKafka
 from job.join_spec.spec import spec_from_yaml
 from job.kafka.broker_watch import BrokerWatch
 from job.plan.planner import join_plan
-from job.protocol.progress import JobStatus
+from job.protocol.status import JobStatus
 from tests.integration.jobs import START_SECONDS, Job
 from tests.integration.topics import consume_all, produce
 from tests.polling import wait_until
@@ -102,14 +102,14 @@ def test_unmatched_rows_come_out_while_the_other_topic_is_silent_and_none_in_ord
         topics.wait_for((1, None), (3, 3))
         wait_for_status(job, lambda status: not status.idle["right"], "the right side is awake")
         status = wait_for_status(job, lambda status: status.idle["right"], "it is silent again")
-        assert 0 == status.totals.late_records
+        assert 0 == status.totals.late_rows
 
         job.ask("pause")
         assert {} == job.wait_for_state("PAUSED").idle
         job.ask("resume")
         again = now_ms()
         topics.send("left", 4, again + 61_000)  # Spark needs a record to run its first batch
-        assert 0 == status.totals.late_records
+        assert 0 == status.totals.late_rows
         job.wait_for_state("RUNNING")
         wait_for_status(job, lambda status: status.idle.get("right"), "idle after a resume")
 
@@ -118,7 +118,7 @@ def test_unmatched_rows_come_out_while_the_other_topic_is_silent_and_none_in_ord
         topics.send("left", 5, again + 62_000)
         status = wait_for_status(job, lambda status: status.idle.get("right"), "idle after a kill")
         topics.wait_for((1, None), (3, 3))
-        assert 0 == status.totals.late_records
+        assert 0 == status.totals.late_rows
 
 
 def test_all_unmatched_rows_come_out_when_both_topics_are_silent(
@@ -146,7 +146,7 @@ def test_all_unmatched_rows_come_out_when_both_topics_are_silent(
         topics.wait_for((1, None), (2, 2), (4, 4), (5, None))
         status = job.wait_for_state("RUNNING")
 
-    assert 0 == status.totals.late_records
+    assert 0 == status.totals.late_rows
     assert {"left": True, "right": True} == status.idle
 
 
@@ -165,7 +165,7 @@ def test_event_time_far_ahead_of_its_record_is_counted_and_makes_no_row_late(
         totals = job.wait_for_offsets(left=2, right=2).totals
 
     future = [side.bad_records["future_event_time"] for side in (totals.left, totals.right)]
-    assert ([1, 1], 0) == (future, totals.late_records)
+    assert ([1, 1], 0) == (future, totals.late_rows)
 
 
 def test_broker_takes_no_record_whose_timestamp_is_more_than_an_hour_ahead(

@@ -9,7 +9,7 @@ import pytest
 from confluent_kafka.admin import AdminClient
 
 from deploy.local.kafka import EmbeddedKafka
-from job.protocol.progress import JobStatus
+from job.protocol.status import JobStatus
 from tests.integration.jobs import START_SECONDS, Job
 from tests.integration.pairs import Pairs
 from tests.polling import wait_until

@@ -109,7 +109,7 @@ def test_join_type_gives_the_rows_of_nested_loops_across_a_restart(
     received = consume_all(servers, f"{name}.out")
     assert _counted(_nested_loops(join_type, lefts, rights)) == _counted(r.value for r in received)
     assert len(received) == len({record.result_id for record in received})
-    assert 0 == status.totals.late_records
+    assert 0 == status.totals.late_rows
 
 
 def _spec(join_type: JoinType, name: str, servers: str, folder: Path) -> str:

@@ -10,7 +10,7 @@ import psutil
 import pytest
 
 from deploy.local.kafka import EmbeddedKafka
-from job.protocol.progress import JobStatus
+from job.protocol.status import JobStatus
 from job.spark.session import CLASS_ARCHIVE
 from tests.integration.jobs import START_SECONDS, STOP_SECONDS, Job
 from tests.integration.pairs import Pairs
@@ -83,7 +83,7 @@ def test_missing_topics_are_named_and_a_restart_goes_on_once_they_are_there(
         assert "topic" == failure.code
         for part in ("left", "right", "out"):
             assert f"--create --topic {pairs.name}.{part} " in failure.message
-        assert ["restart", "stop"] == job.ask("pause")["refusal"]["allowed"]
+        assert ["restart", "stop"] == job.ask("pause")["error"]["allowed"]
 
         pairs.create_topics()
         pairs.produce(range(3))
@@ -142,7 +142,7 @@ def test_paused_query_is_still_paused_after_the_job_was_killed(
 
         job.start()
         job.wait_for_state("PAUSED")
-        judged = job.ask("validate", spec=pairs.spec(after="11 seconds"))["answer"]
+        judged = job.ask("validate", spec=pairs.spec(after="11 seconds"))["result"]
         assert ["join.match_window.after"] == fields(judged["checkpoint_changes"])
 
 
@@ -315,7 +315,7 @@ def test_spec_that_the_checkpoint_does_not_accept_is_refused_field_by_field(
             "join.match_window.after: frozen as 10 seconds, the spec now says 11 seconds"
             in failure.message
         )
-        [change] = job.ask("validate", spec=job.spec_file.read_text())["answer"][
+        [change] = job.ask("validate", spec=job.spec_file.read_text())["result"][
             "checkpoint_changes"
         ]
         assert {
@@ -367,7 +367,7 @@ def test_second_job_on_a_socket_is_turned_away(pairs: Pairs, tmp_path: Path) -> 
             check=False,
         )
         assert 1 == second.returncode
-        assert f"another job answers on {job.socket}" in second.stderr
+        assert f"another job serves on STREAMJOIN_SOCKET {job.socket}" in second.stderr
         assert "Traceback" not in second.stderr
         job.wait_for_state("RUNNING")
 

@@ -113,7 +113,7 @@ def test_every_record_is_accounted_for(sidecar: httpx.Client) -> None:
     assert len(LEFTS) == found["streamjoin_input_records_total side=left"]
     assert len(RIGHTS) + 1 == found["streamjoin_input_records_total side=right"]
     assert 1 == found["streamjoin_null_key_records_total side=left"]
-    assert 1 == found["streamjoin_late_records_total"]
+    assert 1 == found["streamjoin_late_rows_total"]
     assert 7 == found["streamjoin_output_records_total"]
     assert 0 == sum(v for name, v in found.items() if "offsets_behind_latest" in name)
 
@@ -268,7 +268,7 @@ def patched(sidecar: httpx.Client, confirm: str = "observed", **sides: Any) -> h
 def wait_for_reset(sidecar: httpx.Client, left: Any) -> None:
     def done() -> bool:
         reset = query(sidecar)["last_reset"]
-        return reset is not None and reset["left"] == left and reset["done_at"] is not None
+        return reset is not None and reset["left"] == left and reset["completed_at"] is not None
 
     wait_until(done, START_SECONDS, "the checkpoint has been begun anew")
     assert query(sidecar)["last_reset"]["error"] is None

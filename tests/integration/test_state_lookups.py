@@ -7,8 +7,8 @@ import pytest
 from confluent_kafka import Consumer, TopicPartition
 
 from deploy.local.kafka import EmbeddedKafka
-from job.protocol.progress import JobStatus
 from job.protocol.reports import ResetReport
+from job.protocol.status import JobStatus
 from tests.integration.jobs import START_SECONDS, Job
 from tests.integration.pairs import T0, Pairs
 from tests.integration.topics import READ_SECONDS, produce
@@ -32,7 +32,7 @@ def wait_for_reset(job: Job) -> ResetReport:
     def done() -> ResetReport | None:
         status = job.status()
         report = status.last_reset if status else None
-        return report if report is not None and report.done_at is not None else None
+        return report if report is not None and report.completed_at is not None else None
 
     return wait_until(done, START_SECONDS, "the checkpoint has been reset")
 
@@ -45,30 +45,30 @@ def test_rows_of_a_key_are_found_with_their_times_their_match_and_their_place(
         produce(pairs.kafka.bootstrap_servers, f"{pairs.name}.left", [{"n": 7, "t": T0}])
         job.wait_for_offsets(left=4, right=3)
 
-        [row] = look_up(job, "left", "1")["answer"]["rows"]
+        [row] = look_up(job, "left", "1")["result"]["rows"]
         assert {"n": 1, "t": "2023-11-14T22:13:20.001Z"} == row["row"]
         assert "2023-11-14T22:13:20.001000Z" == row["event_time"]
         assert "2023-11-14T22:13:30.001000Z" == row["leaves_after"]
         assert (f"{pairs.name}.left", True) == (row["topic"], row["matched"])
-        [unmatched] = look_up(job, "left", "7")["answer"]["rows"]
+        [unmatched] = look_up(job, "left", "7")["result"]["rows"]
         assert unmatched["matched"] is False
-        assert [] == look_up(job, "right", "7")["answer"]["rows"]
-        assert "request" == look_up(job, "left", "seven")["refusal"]["code"]
-        assert "request" == look_up(job, "left", "1", "2")["refusal"]["code"]
+        assert [] == look_up(job, "right", "7")["result"]["rows"]
+        assert "request" == look_up(job, "left", "seven")["error"]["code"]
+        assert "request" == look_up(job, "left", "1", "2")["error"]["code"]
 
         job.ask("pause")
         job.wait_for_state("PAUSED")
-        assert 1 == len(look_up(job, "right", "2")["answer"]["rows"])
-        census = job.ask("state_census")["answer"]
+        assert 1 == len(look_up(job, "right", "2")["result"]["rows"])
+        state_count = job.ask("state_count")["result"]
         assert (4, 1, 3) == (
-            sum(part["rows"] for part in census["left"]),
-            sum(part["unmatched"] for part in census["left"]),
-            sum(part["rows"] for part in census["right"]),
+            state_count["left"]["rows"],
+            state_count["left"]["unmatched_rows"],
+            state_count["right"]["rows"],
         )
 
         job.ask("stop")
         job.wait_for_state("STOPPED")
-        refusal = look_up(job, "left", "1")["refusal"]
+        refusal = look_up(job, "left", "1")["error"]
         assert ("conflict", ["stop", "resume", "reset"]) == (refusal["code"], refusal["allowed"])
 
 
@@ -143,18 +143,18 @@ def test_reset_puts_the_old_checkpoint_aside_and_reads_from_where_it_is_told(
         pairs.produce(range(4))
         job.wait_for_offsets(left=4, right=4)
         starts = {"left": "earliest", "right": "earliest"}
-        assert "conflict" == job.ask("reset", starts=starts)["refusal"]["code"]
-        assert "request" == job.ask("reset")["refusal"]["code"]
+        assert "conflict" == job.ask("reset", starts=starts)["error"]["code"]
+        assert "request" == job.ask("reset")["error"]["code"]
 
         job.ask("stop")
         job.wait_for_state("STOPPED")
         job.ask("reset", starts=starts)
-        meanwhile = job.ask("reset", starts={"left": "latest", "right": "latest"})["refusal"]
+        meanwhile = job.ask("reset", starts={"left": "latest", "right": "latest"})["error"]
         assert ("conflict", ["stop", "resume"]) == (meanwhile["code"], meanwhile["allowed"])
         report = wait_for_reset(job)
         assert report.error is None
-        assert report.kept_aside is not None
-        aside = Path(report.kept_aside.removeprefix("file:"))
+        assert report.old_checkpoint is not None
+        aside = Path(report.old_checkpoint.removeprefix("file:"))
         assert ["fingerprint.json", "query", "topics.json"] == sorted(
             path.name for path in aside.iterdir() if not path.name.startswith(".")
         )
@@ -183,9 +183,9 @@ def test_progress_failures_and_plan_are_answered(pairs: Pairs, tmp_path: Path) -
         pairs.produce(range(2))
         job.wait_for_offsets(left=2, right=2)
 
-        batches = job.ask("progress")["answer"]["batches"]
+        batches = job.ask("progress")["result"]["batches"]
         assert 2 == sum(batch["left"]["records"] for batch in batches)
-        assert [] == job.ask("failures")["answer"]["failures"]
-        plan = job.ask("plan")["answer"]
+        assert [] == job.ask("failures")["result"]["failures"]
+        plan = job.ask("plan")["result"]
         assert f"Join {pairs.name}" in plan["text"]
         assert pairs.name == plan["spec"]["name"] == plan["facts"]["name"]

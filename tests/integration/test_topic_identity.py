@@ -6,7 +6,7 @@ import pytest
 from confluent_kafka.admin import AdminClient
 
 from deploy.local.kafka import EmbeddedKafka
-from job.protocol.progress import Failure
+from job.protocol.status import Failure
 from tests.integration.jobs import START_SECONDS, Job
 from tests.integration.pairs import Pairs
 from tests.integration.test_exactly_once import delete_topic
@@ -78,7 +78,7 @@ def reset(job: Job, starts: dict[str, object]) -> None:
         status = job.status()
         report = status.last_reset if status else None
         assert report is None or report.error is None, report.error
-        return report is not None and report.done_at is not None
+        return report is not None and report.completed_at is not None
 
     wait_until(done, START_SECONDS, "the checkpoint has been reset")
 

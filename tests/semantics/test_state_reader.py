@@ -96,7 +96,7 @@ def test_no_more_rows_come_than_were_asked_for(reader: tuple[Stream, StateReader
     assert (2, True) == (len(found.rows), found.more)
 
 
-def test_census_counts_rows_and_those_without_a_match(
+def test_state_count_has_rows_and_those_without_a_match(
     reader: tuple[Stream, StateReader],
 ) -> None:
     stream, states = reader
@@ -104,11 +104,11 @@ def test_census_counts_rows_and_those_without_a_match(
         left=[{"k": "x", "t": T0 + number, "a": 1} for number in range(4)],
         right=[{"k": "x", "t": T0 + 2, "b": 1}, {"k": "z", "t": T0, "b": 1}],
     )
-    census = states.count_rows(last_batch(states), cancel=never())
+    state_count = states.count_rows(last_batch(states), cancel=never())
 
-    [left], [right] = census.left, census.right
-    assert (4, 1, moment(0)) == (left.rows, left.unmatched, left.event_time_min)
-    assert (2, None) == (right.rows, right.unmatched)
+    [left], [right] = state_count.left.partitions, state_count.right.partitions
+    assert (4, 1, moment(0)) == (left.rows, left.unmatched_rows, left.event_time_min)
+    assert (2, None) == (right.rows, right.unmatched_rows)
 
 
 @pytest.mark.usefixtures("state_format")
@@ -137,8 +137,8 @@ def test_rows_of_a_tumbling_window_are_read_with_or_without_their_event_time(
         (row.leaves_after, row.matched) for row in answer.rows
     ]
     assert (2, moment(1) if in_state else None) == (
-        counts.left[0].rows,
-        counts.left[0].event_time_min,
+        counts.left.partitions[0].rows,
+        counts.left.partitions[0].event_time_min,
     )
 
 
@@ -206,7 +206,7 @@ def test_spark_spoils_the_state_when_it_rewrites_it_for_more_partitions(
         query.stop()
     plan = join_plan(spec_from_yaml(text, {}), state_partitions=1)
     states = StateReader(spark, plan, str(tmp_path / "checkpoint"))
-    [whole] = states.count_rows(last_batch(states), cancel=never()).left
+    [whole] = states.count_rows(last_batch(states), cancel=never()).left.partitions
     assert 20 == whole.rows
 
     manager = spark._streamingCheckpointManager  # type: ignore[attr-defined]  # private in 4.3.0

@@ -5,8 +5,9 @@ from collections.abc import Iterator
 import promql_parser
 from promql_parser import MatchOp
 
-from job.protocol.progress import TRANSACTION_RESULTS, QueryState
 from job.protocol.reasons import REASONS
+from job.protocol.status import QueryState
+from job.protocol.totals import TRANSACTION_RESULTS
 from tests.unit.service.test_metrics import TABLE
 
 # What Prometheus itself adds to each series of a scrape.

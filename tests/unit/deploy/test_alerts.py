@@ -34,7 +34,7 @@ def test_alert_asks_for_what_the_sidecar_exposes(rule: dict[str, Any]) -> None:
         ('streamjoin_job_up{topic="x"} == 0', "streamjoin_job_up has no label topic"),
         ('streamjoin_query_state{state="BROKEN"} == 1', "state is never BROKEN"),
         ('streamjoin_query_state{state=~"PAUSED|DEAD"} == 1', "state is never DEAD"),
-        ("streamjoin_late_records_total > 5", f"streamjoin_late_records_total {BARE_COUNTER}"),
+        ("streamjoin_late_rows_total > 5", f"streamjoin_late_rows_total {BARE_COUNTER}"),
         ("sum by (topic) (streamjoin_job_up)", "there is no label topic"),
     ],
 )

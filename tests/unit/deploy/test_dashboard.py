@@ -22,8 +22,8 @@ NOT_SHOWN = {
     "streamjoin_build_info",
     "streamjoin_last_batch_input_records",
     "streamjoin_last_batch_output_records",
-    "streamjoin_state_census_duration_seconds",
-    "streamjoin_state_census_timestamp_seconds",
+    "streamjoin_state_count_duration_seconds",
+    "streamjoin_state_count_timestamp_seconds",
     "streamjoin_watermark_timestamp_seconds",
 }
 

@@ -84,7 +84,7 @@ def test_a_row_that_came_with_another_id_is_no_repetition() -> None:
     ("name", "wrong"),
     [
         ("output_records_total", "rows out, by the job's count"),
-        ("late_records_total", "late rows"),
+        ("late_rows_total", "late rows"),
         ("bad_records_total{left,tombstone}", "  tombstone"),
         ("bad_records_total{right,tombstone}", "  tombstone"),
         ("null_key_records_total{right}", "  null keys"),

@@ -30,6 +30,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
         "checker",
     ),
     "join_spec": (
+        "sides",
         "durations",
         "record_rules",
         "value_schema",
@@ -44,7 +45,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
         "expressions",
         "can_fail",
     ),
-    "protocol": ("reports", "reasons", "progress", "answers", "control"),
+    "protocol": ("reasons", "reports", "progress", "totals", "status", "results", "control"),
     "formats": (),
     "plan": (
         "tuning",
@@ -88,8 +89,8 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "delivery": (),
     "query": (
         *("explain_key", "state_rows", "stats", "idleness", "cluster", "runtime", "retries"),
-        *("verbs", "topics", "event_times", "engine", "validator", "lookup_queue"),
-        "control_handler",
+        *("verbs", "state_machine", "state_lookup", "reset", "preparation", "event_times"),
+        *("start", "engine", "validator", "lookup_queue", "control_handler"),
     ),
     "process": (),
     "__main__": (),
@@ -103,8 +104,9 @@ WITH_SPARK = {
     "delivery",
     "query.cluster",
     "query.runtime",
-    "query.engine",
     "query.event_times",
+    "query.preparation",
+    "query.start",
 }
 PRIVATE_SPARK = {"spark"}
 # Of PySpark's objects, what is behind them in the JVM.
@@ -115,6 +117,7 @@ OPEN_TO_THE_SERVICE = {
     "settings",
     "protocol",
     "plan.plan",
+    "join_spec.sides",
     "join_spec.spec",
     "join_spec.start_positions",
 }

@@ -11,15 +11,16 @@ from typing import Any
 import uvicorn
 from playwright.sync_api import Browser, Page, sync_playwright
 
-from job.protocol.answers import (
-    FailuresAnswer,
+from job.protocol.progress import BatchProgress
+from job.protocol.results import (
+    FailuresResult,
     KeyExplanation,
-    PlanAnswer,
-    ProgressAnswer,
-    StateAnswer,
+    KeyRows,
+    PlanResult,
+    ProgressResult,
     StateRow,
 )
-from job.protocol.progress import BatchProgress, JobStatus
+from job.protocol.status import JobStatus
 from service.__main__ import listening_socket
 from service.app import create_app
 from tests.programs import program
@@ -28,8 +29,8 @@ from tests.unit.service.builders import (
     SmallJob,
     batch,
     broker_report,
-    census,
     side,
+    state_count,
     status_after,
 )
 from tests.unit.service.calls import settings
@@ -101,21 +102,21 @@ def opened(browser: Browser, url: str, **context: Any) -> Iterator[Seen]:
 def lively(job: SmallJob) -> SmallJob:
     """With all its answers."""
     job.answers = {
-        "plan": PlanAnswer(
+        "plan": PlanResult(
             text="Join ad_attribution\n  left   impressions",
             facts={},
             spec={"left": {"key": ["ad_id"]}},
         ),
-        "progress": ProgressAnswer(batches=history()),
-        "failures": FailuresAnswer(failures=[NO_BROKER]),
-        "why": KeyExplanation(
+        "progress": ProgressResult(batches=history()),
+        "failures": FailuresResult(failures=[NO_BROKER]),
+        "explain": KeyExplanation(
             sentences=["The left row is held.", "The right side holds the watermark back."],
-            left=held("left", StateRow(
+            left=key_rows("left", StateRow(
                 row={"ad_id": 7, "campaign": "spring"}, event_time=datetime.now(UTC),
                 topic="impressions", partition=0, offset=412, matched=False,
                 leaves_after=datetime.now(UTC) + timedelta(hours=1),
             )),
-            right=held("right"),
+            right=key_rows("right"),
         ),
     }  # fmt: skip
     return job
@@ -129,7 +130,7 @@ def running(**fields: Any) -> JobStatus:
         "state_since": now - timedelta(hours=1),
         "last_progress_at": now,
         "brokers": broker_report(answered_at=now),
-        "census": census(),
+        "state_count": state_count(),
     }
     shown = status_after(*history(), **{**known, **fields})
     dead = shown.totals.with_dead_letters({("left", "late"): 5, ("right", "tombstone"): 0})
@@ -154,5 +155,7 @@ def history() -> list[BatchProgress]:
     ]
 
 
-def held(of: str, *rows: StateRow) -> StateAnswer:
-    return StateAnswer(side=of, key=["7"], batch_id=BATCHES, rows=[*rows], more=False, seconds=0.3)
+def key_rows(of: str, *rows: StateRow) -> KeyRows:
+    return KeyRows(
+        side=of, key=["7"], batch_id=BATCHES, rows=[*rows], more=False, duration_seconds=0.3
+    )

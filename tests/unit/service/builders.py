@@ -13,21 +13,17 @@ from pydantic import BaseModel
 from job.errors import CancelledError, ConflictError
 from job.join_spec.start_positions import StartPositions
 from job.protocol.control import Request, Verb, control_socket
-from job.protocol.progress import (
-    BatchProgress,
-    Failure,
-    JobStatus,
-    QueryState,
-    SideProgress,
-    Totals,
-)
+from job.protocol.progress import BatchProgress, SideProgress
 from job.protocol.reports import (
     BrokerReport,
-    PartitionCensus,
+    PartitionCount,
+    SideCount,
     SideEventTimes,
     SideOffsets,
-    StateCensus,
+    StateCount,
 )
+from job.protocol.status import Failure, JobStatus, QueryState
+from job.protocol.totals import Totals
 
 NOW = datetime(2026, 11, 20, 12, 0, 0, tzinfo=UTC)
 NOW_SECONDS = NOW.timestamp()
@@ -70,12 +66,12 @@ class SmallJob:
         self.current = self.current.model_copy(update={"state": states[verb]})
         self.starts = starts
 
-    def answer(self, request: Request, gone: Event) -> BaseModel:
-        self.gone = gone
+    def read(self, request: Request, caller_gone: Event) -> BaseModel:
+        self.gone = caller_gone
         self.asked = request
         answer = self.answers[request.call]
         if answer is WAITS:
-            gone.wait(WAIT_SECONDS_MAX)
+            caller_gone.wait(WAIT_SECONDS_MAX)
             raise CancelledError("the look-up was given up")
         if isinstance(answer, Exception):
             raise answer
@@ -112,7 +108,7 @@ def status_after(*batches: BatchProgress, **fields: Any) -> JobStatus:
         "last_progress_at": NOW,
         "totals": totals,
         "brokers": broker_report(),
-        "census": census(),
+        "state_count": state_count(),
         "event_times": {
             "left": event_times(totals.left.event_time_max_ms),
             "right": event_times(totals.right.event_time_max_ms),
@@ -137,7 +133,7 @@ def batch(**fields: Any) -> BatchProgress:
             "duration_seconds": 0.5,
             "phase_seconds": {"add_batch": 0.25, "trigger_execution": 0.5},
             "output_records": 30,
-            "late_records": 2,
+            "late_rows": 2,
             "state_rows": 400,
             "state_rows_updated": 50,
             "state_rows_removed": 10,
@@ -200,21 +196,21 @@ def just_looked(**fields: Any) -> BrokerReport:
     return broker_report(**{"answered_at": datetime.now(UTC), **fields})
 
 
-def census(**fields: Any) -> StateCensus:
+def state_count(**fields: Any) -> StateCount:
     """Of a left outer join in two state partitions."""
 
-    def part(partition: int, rows: int, unmatched: int | None) -> PartitionCensus:
-        return PartitionCensus(
-            partition=partition, rows=rows, unmatched=unmatched, event_time_min=NOW
+    def part(partition: int, rows: int, unmatched: int | None) -> PartitionCount:
+        return PartitionCount(
+            partition=partition, rows=rows, unmatched_rows=unmatched, event_time_min=NOW
         )
 
-    return StateCensus(
+    return StateCount(
         **{
             "batch_id": 7,
-            "at": NOW,
-            "seconds": 0.75,
-            "left": [part(0, 100, 30), part(1, 60, 12)],
-            "right": [part(0, 150, None), part(1, 90, None)],
+            "counted_at": NOW,
+            "duration_seconds": 0.75,
+            "left": SideCount.of([part(0, 100, 30), part(1, 60, 12)]),
+            "right": SideCount.of([part(0, 150, None), part(1, 90, None)]),
             **fields,
         }
     )

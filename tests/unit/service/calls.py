@@ -10,7 +10,7 @@ from typing import Any
 import httpx
 from fastapi import FastAPI
 
-from job.protocol.progress import QueryState
+from job.protocol.status import QueryState
 from service.app import create_app
 from service.settings import ServiceSettings
 

@@ -14,7 +14,7 @@ from job.protocol.control import control_socket
 from tests.unit.service.answers import all_answers
 from tests.unit.service.builders import SmallJob, batch, broker_report, status_after
 
-LOOK_UPS = ("state", "state_census", "why")
+LOOK_UPS = ("state", "state_count", "explain")
 ONE_AT_A_TIME = {"busy": (*LOOK_UPS, "validate"), "conflict": LOOK_UPS}
 
 

@@ -8,7 +8,7 @@ import httpx
 import pytest
 from structlog.testing import capture_logs
 
-from job.protocol.progress import QueryState
+from job.protocol.status import QueryState
 from service.body_limit import BODY_BYTES_MAX
 from service.settings import ServiceSettings
 from tests.unit.service.builders import NO_BROKER, SmallJob, batch, serving, status_after

@@ -7,7 +7,7 @@ from datetime import timedelta
 import pytest
 from playwright.sync_api import Browser, Locator
 
-from job.protocol.answers import ProgressAnswer
+from job.protocol.results import ProgressResult
 from tests.unit.service.browser import (
     BATCHES,
     PATIENCE_MS,
@@ -16,7 +16,7 @@ from tests.unit.service.browser import (
     opened,
     running,
 )
-from tests.unit.service.builders import SmallJob, census, event_times, side
+from tests.unit.service.builders import SmallJob, event_times, side, state_count
 
 pytestmark = pytest.mark.processes
 
@@ -45,7 +45,7 @@ def test_watermark_and_state_of_each_side_are_drawn_over_time(
         )
         for done in history()
     ]
-    job.answers["progress"] = ProgressAnswer(batches=told)
+    job.answers["progress"] = ProgressResult(batches=told)
     with opened(browser, url) as seen:
         seen.awaits("batches", str(BATCHES))
 
@@ -61,9 +61,9 @@ def test_watermark_and_state_of_each_side_are_drawn_over_time(
         assert ["query", "left", "right"] == paths(lag)
         chart(seen, "Rows in state by side, last 1 counts: now left 160 · right 240, highest 240")
 
-        counted = census()
+        counted = state_count()
         later = counted.model_copy(update={"at": counted.at + timedelta(minutes=1), "left": []})
-        job.current = job.current.model_copy(update={"census": later})
+        job.current = job.current.model_copy(update={"state_count": later})
         rows = chart(seen, "Rows in state by side, last 2 counts: now left 0 · right 240")
         assert ["left", "right"] == paths(rows)
 
@@ -75,7 +75,7 @@ def test_event_times_of_the_future_are_told_and_no_line_leaves_its_chart(
     told = [
         done.model_copy(update={"watermark_ms": done.watermark_ms + 60_000}) for done in history()
     ]
-    job.answers["progress"] = ProgressAnswer(batches=told)
+    job.answers["progress"] = ProgressResult(batches=told)
     totals = job.current.totals.left.model_copy(update={"event_time_max_ms": ahead})
     job.current = job.current.model_copy(
         update={"totals": job.current.totals.model_copy(update={"left": totals})}

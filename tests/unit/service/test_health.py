@@ -5,8 +5,8 @@ from datetime import timedelta
 import pytest
 
 from job.errors import JobUnavailableError
-from job.protocol.progress import Failure, JobStatus, QueryState
 from job.protocol.reports import BrokerReport, SideOffsets
+from job.protocol.status import Failure, JobStatus, QueryState
 from service.health import Check, Limits, failing, readiness, startup
 from tests.unit.service.builders import (
     NO_BROKER,

@@ -8,8 +8,8 @@ import pytest
 from job.join_spec.spec import spec_from_yaml
 from job.plan.explain import explained, facts
 from job.plan.planner import join_plan
-from job.protocol.answers import PlanAnswer
 from job.protocol.reports import SideOffsets
+from job.protocol.results import PlanResult
 from service.history import SideBatchView
 from tests.unit.service.answers import all_answers
 from tests.unit.service.builders import (
@@ -46,7 +46,7 @@ def test_the_spec_is_told_without_its_secrets(path: Path) -> None:
     security = {"protocol": "SASL_PLAINTEXT", "mechanism": "PLAIN", "username": "ada"}
     spec = spec_from_yaml(spec_yaml(kafka__security={**security, "password": SECRET}), {})
     plan = join_plan(spec, state_partitions=1)
-    answer = PlanAnswer(
+    answer = PlanResult(
         text=explained(plan),
         facts=facts(plan),
         spec=spec.model_dump(mode="json", by_alias=True),
@@ -78,7 +78,7 @@ def test_a_past_batch_is_told_with_its_phases_and_sides(path: Path) -> None:
         "phase_seconds": {"add_batch": 0.25, "trigger_execution": 0.5},
         "input_records": 30,
         "output_records": 30,
-        "late_records": 2,
+        "late_rows": 2,
         "state_rows": 400,
         "state_rows_updated": 50,
         "state_rows_removed": 10,

@@ -9,7 +9,7 @@ from typing import Any
 import httpx
 import pytest
 
-from job.protocol.progress import QueryState
+from job.protocol.status import QueryState
 from tests.unit.service.builders import (
     NO_BROKER,
     batch,

@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from job.errors import ConflictError, JobUnavailableError
-from job.protocol.control import Request, Verb, control_socket, reply
-from job.protocol.progress import JobStatus, QueryState
+from job.protocol.control import Request, Verb, control_socket, respond
+from job.protocol.status import JobStatus, QueryState
 from service.job_client import JobClient
 from tests.polling import wait_until
 from tests.unit.service.builders import SmallJob, batch, hung_job, status, status_after
@@ -102,15 +102,15 @@ def test_a_command_that_is_read_too_late_is_left_alone() -> None:
     late = Request(call="stop", by="ada", not_after=datetime.now(UTC) - timedelta(seconds=2))
     in_time = late.model_copy(update={"not_after": datetime.now(UTC) + PATIENT})
 
-    refusal = reply(late.model_dump_json().encode(), job, threading.Event()).refusal
+    refusal = respond(late.model_dump_json().encode(), job, threading.Event()).error
     assert refusal is not None
     assert ("expired", []) == (refusal.code, job.commands)
-    assert reply(in_time.model_dump_json().encode(), job, threading.Event()).refusal is None
+    assert respond(in_time.model_dump_json().encode(), job, threading.Event()).error is None
     assert [("stop", "ada")] == job.commands
 
 
 def test_a_command_that_was_too_late_can_be_given_again(path: Path) -> None:
-    expired = b'{"refusal": {"code": "expired", "message": "the stop came too late: ask again"}}\n'
+    expired = b'{"error": {"code": "expired", "message": "the stop came too late: ask again"}}\n'
 
     with answering(path, lambda connection: connection.sendall(expired)):
         assert "the stop came too late: ask again" == unavailable(path, "stop", deadline=PATIENT)
@@ -152,7 +152,7 @@ def test_an_answer_that_cannot_be_read_says_what_may_have_happened(
 
 
 def test_a_job_that_does_not_understand_is_of_another_version(path: Path) -> None:
-    refusal = b'{"refusal": {"code": "not_understood", "message": "call: unexpected"}}\n'
+    refusal = b'{"error": {"code": "invalid_request", "message": "call: unexpected"}}\n'
 
     with answering(path, lambda connection: connection.sendall(refusal)):
         assert (

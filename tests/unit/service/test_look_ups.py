@@ -9,10 +9,10 @@ import httpx
 import pytest
 
 from job.errors import BusyError, CheckpointError, ConflictError, RequestError, StreamjoinError
-from job.protocol.answers import PlanAnswer
-from job.protocol.progress import QueryState
+from job.protocol.results import PlanResult
+from job.protocol.status import QueryState
 from tests.polling import wait_until
-from tests.unit.service.answers import ROW_SHOWN, all_answers, held_shown
+from tests.unit.service.answers import ROW_SHOWN, all_answers, key_rows_shown
 from tests.unit.service.builders import (
     WAITS,
     SmallJob,
@@ -33,9 +33,9 @@ from tests.unit.service.calls import (
 )
 
 LOOK_UPS = {
-    "state_census": "/v1/query/state",
+    "state_count": "/v1/query/state",
     "state": "/v1/query/state/left?key=7",
-    "why": "/v1/query/explain?key=7",
+    "explain": "/v1/query/explain?key=7",
 }
 
 
@@ -50,7 +50,7 @@ def test_rows_are_counted_by_side_and_partition(path: Path) -> None:
 
     body = answer.json()
     oldest = "2026-11-20T12:00:00Z"
-    assert (7, oldest, 0.75) == (body["batch_id"], body["counted_at"], body["seconds"])
+    assert (7, oldest, 0.75) == (body["batch_id"], body["counted_at"], body["duration_seconds"])
     assert {
         "rows": 160,
         "unmatched_rows": 42,
@@ -66,7 +66,7 @@ def test_rows_are_counted_by_side_and_partition(path: Path) -> None:
 def test_the_rows_of_a_key_are_shown(path: Path, side: str) -> None:
     answer, job = asked(path, "GET", f"/v1/query/state/{side}?key=a%20b&key=7&limit=3")
 
-    assert held_shown("left", ROW_SHOWN) == answer.json()
+    assert key_rows_shown("left", ROW_SHOWN) == answer.json()
     assert job.asked is not None
     assert job.asked.state is not None
     assert (side, ["a b", "7"], 3) == (
@@ -81,8 +81,8 @@ def test_a_key_is_explained_with_its_rows_on_both_sides(path: Path) -> None:
 
     assert {
         "sentences": ["The query is PAUSED."],
-        "left": held_shown("left", ROW_SHOWN),
-        "right": held_shown("right"),
+        "left": key_rows_shown("left", ROW_SHOWN),
+        "right": key_rows_shown("right"),
     } == answer.json()
     assert job.asked is not None
     assert job.asked.state is not None
@@ -137,7 +137,7 @@ def test_what_the_job_refuses_is_told_as_what_it_is(
 
 def test_a_job_that_breaks_over_a_question_is_no_defect_of_the_sidecar(path: Path) -> None:
     with serving(path, status()) as job:
-        job.answers["state_census"] = KeyError("an accident")
+        job.answers["state_count"] = KeyError("an accident")
         body = problem(call("GET", "/v1/query/state", settings(path)))
         after = call("GET", "/v1/query", settings(path))
 
@@ -150,7 +150,7 @@ def test_a_job_that_breaks_over_a_question_is_no_defect_of_the_sidecar(path: Pat
 
 def test_an_answer_of_another_shape_is_of_another_version(path: Path) -> None:
     with serving(path, status()) as job:
-        job.answers["state_census"] = PlanAnswer(text="x", facts={}, spec={})
+        job.answers["state_count"] = PlanResult(text="x", facts={}, spec={})
         body = problem(call("GET", "/v1/query/state", settings(path)))
 
     assert 503 == body["status"]
@@ -266,7 +266,7 @@ def test_the_sidecar_answers_others_while_a_look_up_is_at_work(path: Path) -> No
         return meanwhile.status_code
 
     with serving(path, status()) as job:
-        job.answers["state_census"] = WAITS
+        job.answers["state_count"] = WAITS
         assert 200 == with_client(ask_meanwhile, settings(path))
 
 

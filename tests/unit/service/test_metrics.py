@@ -7,9 +7,10 @@ from prometheus_client import openmetrics
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as openmetrics_of
 from prometheus_client.parser import text_string_to_metric_families
 
-from job.protocol.progress import BATCH_SECONDS_BOUNDS, TRANSACTION_RESULTS, JobStatus, QueryState
 from job.protocol.reasons import REASONS
 from job.protocol.reports import BrokerReport, SideOffsets
+from job.protocol.status import JobStatus, QueryState
+from job.protocol.totals import BATCH_SECONDS_BOUNDS, TRANSACTION_RESULTS
 from service.metrics import exposition
 from tests.unit.service.builders import (
     NOW,
@@ -34,10 +35,10 @@ TABLE = {
     ("streamjoin_retention_headroom_offsets", "gauge", "partition side"),
     ("streamjoin_side_idle", "gauge", "side"),
     ("streamjoin_side_watermark_timestamp_seconds", "gauge", "side"),
-    ("streamjoin_state_census_duration_seconds", "gauge", ""),
-    ("streamjoin_state_census_rows", "gauge", "side"),
-    ("streamjoin_state_census_timestamp_seconds", "gauge", ""),
-    ("streamjoin_state_census_unmatched_rows", "gauge", "side"),
+    ("streamjoin_state_count_duration_seconds", "gauge", ""),
+    ("streamjoin_state_count_rows", "gauge", "side"),
+    ("streamjoin_state_count_timestamp_seconds", "gauge", ""),
+    ("streamjoin_state_count_unmatched_rows", "gauge", "side"),
     ("streamjoin_watermark_held_back", "gauge", "side"),
     ("streamjoin_batch_duration_seconds", "histogram", "le"),
     ("streamjoin_batch_phase_seconds_total", "counter", "phase"),
@@ -49,7 +50,7 @@ TABLE = {
     ("streamjoin_input_records_total", "counter", "side"),
     ("streamjoin_job_up", "gauge", ""),
     ("streamjoin_last_progress_timestamp_seconds", "gauge", ""),
-    ("streamjoin_late_records_total", "counter", ""),
+    ("streamjoin_late_rows_total", "counter", ""),
     ("streamjoin_null_key_records_total", "counter", "side"),
     ("streamjoin_offsets_behind_latest", "gauge", "partition side"),
     ("streamjoin_output_records_total", "counter", ""),
@@ -91,7 +92,7 @@ OF_THE_BROKERS = {
     "streamjoin_offsets_behind_latest",
     "streamjoin_retention_headroom_offsets",
 }
-OF_A_CENSUS = {name for name in NAMES if "census" in name}
+OF_A_STATE_COUNT = {name for name in NAMES if "state_count" in name}
 WHILE_RUNNING = {
     "streamjoin_last_batch_input_records",
     "streamjoin_last_batch_output_records",
@@ -140,11 +141,11 @@ def test_values_are_those_of_the_status() -> None:
         "streamjoin_side_idle{side=right}": 0,
         "streamjoin_side_watermark_timestamp_seconds{side=left}": NOW_SECONDS - 12.5,
         "streamjoin_side_watermark_timestamp_seconds{side=right}": NOW_SECONDS - 15.5,
-        "streamjoin_state_census_duration_seconds": 0.75,
-        "streamjoin_state_census_rows{side=left}": 160,
-        "streamjoin_state_census_rows{side=right}": 240,
-        "streamjoin_state_census_timestamp_seconds": NOW_SECONDS,
-        "streamjoin_state_census_unmatched_rows{side=left}": 42,
+        "streamjoin_state_count_duration_seconds": 0.75,
+        "streamjoin_state_count_rows{side=left}": 160,
+        "streamjoin_state_count_rows{side=right}": 240,
+        "streamjoin_state_count_timestamp_seconds": NOW_SECONDS,
+        "streamjoin_state_count_unmatched_rows{side=left}": 42,
         "streamjoin_watermark_held_back{side=left}": 0,
         "streamjoin_watermark_held_back{side=right}": 1,
         "streamjoin_event_time_max_timestamp_seconds{side=left}": NOW_SECONDS - 2.5,
@@ -153,7 +154,7 @@ def test_values_are_those_of_the_status() -> None:
         "streamjoin_input_records_total{side=right}": 10,
         "streamjoin_job_up": 1,
         "streamjoin_last_progress_timestamp_seconds": NOW_SECONDS,
-        "streamjoin_late_records_total": 2,
+        "streamjoin_late_rows_total": 2,
         "streamjoin_null_key_records_total{side=left}": 1,
         "streamjoin_null_key_records_total{side=right}": 0,
         "streamjoin_offsets_behind_latest{partition=0,side=left}": 10,
@@ -240,7 +241,7 @@ def test_before_the_first_batch_nothing_is_said_of_one() -> None:
     said = names(status())
 
     # A failure has not been seen either: which errors there can be is not known beforehand.
-    unknown = OF_A_BATCH | OF_THE_BROKERS | OF_A_CENSUS | {"streamjoin_query_failures_total"}
+    unknown = OF_A_BATCH | OF_THE_BROKERS | OF_A_STATE_COUNT | {"streamjoin_query_failures_total"}
     assert NAMES - unknown == said
     assert 0 == samples(status())["streamjoin_output_records_total"]
 

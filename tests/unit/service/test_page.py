@@ -11,14 +11,14 @@ from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, Error
 
 from job.errors import BusyError
-from job.protocol.answers import FailuresAnswer, KeyExplanation, PlanAnswer
 from job.protocol.control import control_socket
-from job.protocol.progress import Failure, QueryState
+from job.protocol.results import FailuresResult, KeyExplanation, PlanResult
+from job.protocol.status import Failure, QueryState
 from tests.polling import wait_until
 from tests.unit.service.browser import (
     PATIENCE_MS,
     PHONE,
-    held,
+    key_rows,
     lively,
     opened,
     running,
@@ -52,7 +52,7 @@ def test_everything_is_seen_without_error_and_without_scrolling_sideways(
             summary.click()
         seen.page.get_by_label("Key: ad_id").fill("7")
         seen.page.get_by_role("button", name="Ask").click()
-        seen.awaits("why_told", "The left row is held.")
+        seen.awaits("explanation", "The left row is held.")
         seen.awaits("left.partitions", "10")
         seen.page.screenshot(path=tmp_path / f"{look}.png", full_page=True)
 
@@ -127,15 +127,17 @@ def test_what_others_have_written_is_text_and_never_markup(
         ),
     )
     job.answers |= {
-        "plan": PlanAnswer(text=MARKUP, facts={}, spec={"left": {"key": [MARKUP]}}),
-        "failures": FailuresAnswer(failures=[failure]),
-        "why": KeyExplanation(sentences=[MARKUP], left=held("left"), right=held("right")),
+        "plan": PlanResult(text=MARKUP, facts={}, spec={"left": {"key": [MARKUP]}}),
+        "failures": FailuresResult(failures=[failure]),
+        "explain": KeyExplanation(
+            sentences=[MARKUP], left=key_rows("left"), right=key_rows("right")
+        ),
     }
     with opened(browser, url) as seen:
         seen.awaits("state", "RUNNING")
         seen.page.locator("input[name=key]").fill(MARKUP)
         seen.page.get_by_role("button", name="Ask").click()
-        for part in ("why_told", "name", "failure", "failures", "brokers", "left.topic"):
+        for part in ("explanation", "name", "failure", "failures", "brokers", "left.topic"):
             seen.awaits(part, MARKUP)
 
         assert MARKUP in (seen.page.locator('[data-of="plan"]').text_content() or "")
@@ -230,12 +232,12 @@ def test_a_refused_command_says_why_and_what_is_possible(
 def test_a_question_that_has_to_wait_says_how_long(
     browser: Browser, url: str, job: SmallJob
 ) -> None:
-    job.answers["why"] = BusyError("another look-up is at work", retry_after_seconds=3.0)
+    job.answers["explain"] = BusyError("another look-up is at work", retry_after_seconds=3.0)
     with opened(browser, url) as seen:
         seen.page.locator("input[name=key]").fill("7")
         seen.page.keyboard.press("Enter")
 
-        seen.awaits("why_told", "another look-up is at work. Ask again in 3 s.")
+        seen.awaits("explanation", "another look-up is at work. Ask again in 3 s.")
 
 
 def test_a_job_that_has_gone_is_told_and_old_figures_do_not_look_alive(

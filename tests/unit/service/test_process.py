@@ -252,7 +252,7 @@ def test_a_killed_job_is_gone_until_another_one_starts(processes: Processes) -> 
 
 def test_the_job_gives_up_a_look_up_when_the_caller_hangs_up(processes: Processes) -> None:
     job = SmallJob(status())
-    job.answers["state_census"] = WAITS
+    job.answers["state_count"] = WAITS
     with control_socket(processes.socket, job):
         sidecar = processes.start_sidecar(job_answer_seconds=PATIENCE_SECONDS)
         with socket.create_connection(("127.0.0.1", sidecar.port)) as caller:
@@ -266,7 +266,7 @@ def test_the_job_gives_up_a_look_up_when_the_caller_hangs_up(processes: Processe
 
 def test_a_look_up_at_work_does_not_keep_the_sidecar_from_ending(processes: Processes) -> None:
     job = SmallJob(status())
-    job.answers["state_census"] = WAITS
+    job.answers["state_count"] = WAITS
     with control_socket(processes.socket, job), ThreadPoolExecutor() as pool:
         sidecar = processes.start_sidecar(job_answer_seconds=PATIENCE_SECONDS)
         waiting = pool.submit(sidecar.get, "/v1/query/state")

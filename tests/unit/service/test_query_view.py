@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from job.join_spec.start_positions import StartPositions
-from job.protocol.progress import QueryState
 from job.protocol.reasons import DEAD_LETTER_REASONS, REASONS
 from job.protocol.reports import ResetReport
+from job.protocol.status import QueryState
 from tests.unit.service.builders import (
     NO_BROKER,
     NOW,
@@ -50,14 +50,14 @@ def test_the_query_is_shown_with_its_last_batch_lag_and_watermark(path: Path) ->
             "duration_seconds": 0.5,
             "input_records": 30,
             "output_records": 30,
-            "late_records": 2,
+            "late_rows": 2,
             "state_rows": 400,
             "state_memory_bytes": 1_000_000,
         },
         "watermark": "2026-11-20T11:59:44.500000Z",
         "watermark_held_back_by": "right",
         "watermark_held_back_by_partition": None,
-        "late_records": 2,
+        "late_rows": 2,
         "left": {
             "topic": "impressions",
             "input_records": 20,
@@ -184,21 +184,21 @@ def test_the_partition_that_holds_the_watermark_back_is_named(path: Path) -> Non
 
 def test_what_became_of_a_reset_is_told(path: Path) -> None:
     report = ResetReport(
-        by="ada",
-        asked_at=NOW,
+        requested_by="ada",
+        requested_at=NOW,
         starts=StartPositions(left={0: 5}, right="latest"),
-        done_at=NOW,
-        kept_aside="file:/checkpoints/joined.2026-11-20",
+        completed_at=NOW,
+        old_checkpoint="file:/checkpoints/joined.2026-11-20",
     )
     with serving(path, status_after(batch(), last_reset=report)):
         body = call("GET", "/v1/query", settings(path)).json()
 
     assert {
-        "by": "ada",
-        "asked_at": "2026-11-20T12:00:00Z",
+        "requested_by": "ada",
+        "requested_at": "2026-11-20T12:00:00Z",
         "left": {"0": 5},
         "right": "latest",
-        "done_at": "2026-11-20T12:00:00Z",
-        "kept_aside": "file:/checkpoints/joined.2026-11-20",
+        "completed_at": "2026-11-20T12:00:00Z",
+        "old_checkpoint": "file:/checkpoints/joined.2026-11-20",
         "error": None,
     } == body["last_reset"]

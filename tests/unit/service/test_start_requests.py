@@ -7,8 +7,8 @@ import httpx
 import pytest
 
 from job.join_spec.start_positions import StartPositions
-from job.protocol.progress import JobStatus, QueryState
 from job.protocol.reports import SideOffsets
+from job.protocol.status import JobStatus, QueryState
 from tests.unit.service.builders import SmallJob, batch, broker_report, serving, status_after
 from tests.unit.service.calls import call, problem, settings
 
