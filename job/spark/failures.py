@@ -136,8 +136,8 @@ def _disk_full(causes: Sequence[Any], _: str) -> StreamjoinError | None:
     if not _has_message(causes, _DISK_FULL):
         return None
     return QueryError(
-        f"the disk of the checkpoint or of temporary files is full: {_root_message(causes)}. Free "
-        "some space, then `restart`: nothing is lost",
+        f"the disk is full, that of the checkpoint or that of temporary files: "
+        f"{_root_message(causes)}. Free some space, then `restart`: nothing is lost",
         retryable=False,
     )
 

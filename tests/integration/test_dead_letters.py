@@ -117,7 +117,7 @@ def dead_letters(kafka: EmbeddedKafka, topic: str) -> list[DeadLetter]:
                 message.value(),
                 message.headers() or [],
             )
-            if letter is not None:  # else a note of what was put back
+            if letter is not None:  # otherwise it marks a letter as replayed
                 found.append(letter)
     finally:
         consumer.close()
@@ -313,7 +313,7 @@ def test_too_large_a_result_is_no_end_and_not_lost_in_silence(
         if policy == "fail":
             failure = job.wait_for_failure(1)
             assert "bad_record" == failure.code
-            assert f"topic {letters.name}.out takes 20000" in failure.message
+            assert f"topic {letters.name}.out accepts 20000" in failure.message
             return
         job.wait_for_offsets(left=3, right=3)
         letters.produce("left", [poison, row(4)])
@@ -330,7 +330,7 @@ def test_too_large_a_result_is_no_end_and_not_lost_in_silence(
     assert [
         ("streamjoin-id", f"{letters.name}.left/0/1|{letters.name}.right/0/1".encode())
     ] == list(result.original_headers)
-    assert f"topic {letters.name}.out takes 20000" in result.message
+    assert f"topic {letters.name}.out accepts 20000" in result.message
     # A record that is itself too large for the dead-letter topic comes without its value.
     assert ("left", "malformed_json", b"bad", None) == (
         record.side,
@@ -373,11 +373,11 @@ def test_letters_are_listed_and_put_back_once_and_fail_again_in_sight(
         assert "malformed_json" in second
         assert f"2 in {letters.name}.dead" == total
         assert [f"1 in {letters.name}.dead"] == said("list", "--reason", "malformed_json")[1:]
-        assert "2 would be put back" == said("replay", "--dry-run")[-1]
+        assert "2 would be replayed" == said("replay", "--dry-run")[-1]
 
         job.spec_file.write_text(changed(letters.spec(), left__schema=wrong[:-6] + "STRING"))
-        assert "2 put back" == said("replay")[-1]
-        assert ["0 put back"] == said("replay")
+        assert "2 replayed" == said("replay")[-1]
+        assert ["0 replayed"] == said("replay")
         assert [f"0 in {letters.name}.dead"] == said("list")
 
         job.start()

@@ -183,7 +183,7 @@ def test_what_was_refused_goes_on_with_a_restart_once_it_is_put_in_order(
         failure = job.wait_for_state("FAILED").last_failure
         assert failure is not None
         assert ("security", False) == (failure.code, failure.retryable)
-        assert "ca_file must hold the CA that signed" in failure.message
+        assert "ca_file must contain the CA that signed" in failure.message
 
         ca.write_text(secured.authority.file.read_text())
         message = failure_after_restart()
@@ -298,7 +298,7 @@ def test_a_broker_that_wants_a_certificate_says_so(
     error = refusal(pairs, mutual(secured, tmp_path), **bare)
 
     assert isinstance(error, SecurityError)
-    assert "certificate_file and key_file be given where the broker asks" in str(error)
+    assert "certificate_file and key_file are required if the broker requests" in str(error)
 
 
 def test_a_key_that_its_password_does_not_open_is_told(
@@ -338,7 +338,7 @@ def test_a_spec_without_security_is_told_that_the_broker_may_want_some(
     monkeypatch.setattr("job.kafka.preflight.ANSWER_SECONDS", 1.0)
     text = changed(pairs.spec(), kafka__bootstrap_servers=secured.servers_of(LOGIN))
     spec = spec_from_yaml(text, {})
-    with pytest.raises(BrokerError, match=r"does it want TLS or a login \(kafka.security\)"):
+    with pytest.raises(BrokerError, match=r"If it requires TLS or a login, set kafka\.security"):
         check(spec)
 
 
