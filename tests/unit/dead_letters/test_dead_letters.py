@@ -1,4 +1,4 @@
-"""What is made of a record of the dead-letter topic, and what the commands say of it."""
+"""Records of the dead-letter topic as letters, and as lines of the commands."""
 
 from typing import Any
 
@@ -31,7 +31,7 @@ def letter(**changed: Any) -> DeadLetter:
     return made
 
 
-def test_letter_is_told_apart_from_what_the_record_had_itself() -> None:
+def test_headers_of_the_original_record_are_not_those_of_the_letter() -> None:
     made = letter()
 
     assert (b"key", b"\xff") == (made.key, made.value)

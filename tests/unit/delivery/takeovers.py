@@ -270,15 +270,15 @@ class Attempt:
             raise commit_protocol.AbortedError("not taken", retryable=True)
         self._world.broker.produce(self._handles[self._id], log, payload)
 
-    def _end(self, wanted: Any) -> None:
+    def _end(self, state: Any) -> None:
         broker, handle = self._world.broker, self._handles[self._id]
         choice = self._world.schedule.choose()
         if 243 <= choice < 247:
             raise commit_protocol.UnknownOutcomeError("the request was lost")
         if 247 <= choice < 251:
-            broker.delay(handle, wanted)
+            broker.delay(handle, state)
             raise commit_protocol.UnknownOutcomeError("the request is late")
-        broker.end(handle, wanted)
+        broker.end(handle, state)
         if 251 <= choice:
             raise commit_protocol.UnknownOutcomeError("the answer was lost")
 

@@ -1,4 +1,4 @@
-"""Whatever fails and whoever wakes up again: each batch comes out once, in its order."""
+"""Each batch is delivered once and in order, whatever fails and whichever zombie writes."""
 
 import inspect
 import random
@@ -99,7 +99,7 @@ def test_marker_tells_whether_the_batch_is_delivered(
 
 
 @pytest.mark.parametrize(
-    ("batch", "marker", "said"),
+    ("batch", "marker", "text"),
     [
         (batch_(5, "f5", since=0), None, "its marker is missing (the commit topic has no marker)"),
         (batch_(5, "f5", since=0), marker_(3, "f3"), "(the commit topic ends with batch 3)"),
@@ -110,11 +110,11 @@ def test_marker_tells_whether_the_batch_is_delivered(
     ],
 )
 def test_marker_that_contradicts_the_checkpoint_is_refused_with_the_remedy(
-    batch: Batch, marker: Marker | None, said: str
+    batch: Batch, marker: Marker | None, text: str
 ) -> None:
     with pytest.raises(DisagreementError) as refusal:
         is_delivered(batch, marker)
-    assert said in str(refusal.value)
+    assert text in str(refusal.value)
     assert "name another folder in `checkpoint`" in str(refusal.value)
 
 
@@ -165,7 +165,7 @@ BUGS = {
         READ,
         READ.replace("READ_MARKER", "PEEK_MARKER"),
     ),
-    "the first look judged for gaps": (
+    "the peeked marker checked for gaps": (
         "seen is not None and is_not_before(batch, seen) and is_delivered(batch, seen)",
         "is_delivered(batch, seen)",
     ),
@@ -208,7 +208,7 @@ def test_batches_without_rows_need_their_markers() -> None:
 def test_refusal_that_is_left_out_is_seen(
     old: str, new: str, batch: Batch, marker: Marker | None
 ) -> None:
-    """No schedule leads here: somebody has changed the checkpoint or the commit topic."""
+    """No schedule leads here: a user has changed the checkpoint or the commit topic."""
     source = inspect.getsource(commit_protocol)
     assert source.count(old)
     loaded = loaded_module(source.replace(old, new))

@@ -1,4 +1,4 @@
-"""Whether a start may replace the query that owns its name."""
+"""Starts that may replace the query that owns their name."""
 
 from collections.abc import Collection
 from dataclasses import dataclass
@@ -44,11 +44,11 @@ def test_name_without_a_query_or_with_this_one_is_taken() -> None:
     assert set() == replaced(Checkpoint(last_batch_id=7), {"new"})
 
 
-def test_new_query_beside_another_is_refused_and_the_flag_is_named() -> None:
+def test_second_query_of_a_name_is_refused_and_the_flag_is_named() -> None:
     with pytest.raises(CheckpointError) as refusal:
         replaced(Checkpoint(), {"old"})
-    for said in ("joined.commits holds markers of query old", "--new-query", "another `name`"):
-        assert said in str(refusal.value)
+    for text in ("joined.commits holds markers of query old", "--new-query", "another `name`"):
+        assert text in str(refusal.value)
 
 
 def test_consent_is_for_the_queries_found_now_and_is_kept() -> None:

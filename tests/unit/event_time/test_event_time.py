@@ -136,7 +136,7 @@ def test_without_a_readable_document_no_event_time_is_known(document: Any) -> No
 
 
 @pytest.mark.parametrize(
-    ("left", "right", "held"),
+    ("left", "right", "waiting"),
     [
         ([behind(100), behind(111)], [behind(105)], {"left": {1}, "right": set()}),
         ([behind(100), behind(110)], [behind(110)], {"left": set(), "right": set()}),
@@ -155,14 +155,14 @@ def test_without_a_readable_document_no_event_time_is_known(document: Any) -> No
     ],
 )
 def test_partitions_that_wait(
-    left: list[Partition], right: list[Partition], held: dict[Side, set[int]]
+    left: list[Partition], right: list[Partition], waiting: dict[Side, set[int]]
 ) -> None:
     sides = Partitions(dict(enumerate(left)), dict(enumerate(right)))
 
-    assert held == waiting_partitions(sides, slack_ms=10)
+    assert waiting == waiting_partitions(sides, slack_ms=10)
 
 
-def test_held_partition_ends_where_it_starts() -> None:
+def test_waiting_partition_ends_where_it_starts() -> None:
     reading = Reading({"left": {1}, "right": set()}, records_max=None)
 
     assert {0: 50, 1: 7} == reading.ends("left", {0: 5, 1: 7}, {0: 50, 1: 70})

@@ -79,11 +79,11 @@ def test_input_that_was_created_again_is_refused_with_the_request_that_helps(
     broker.recreate("clicks")
     with pytest.raises(RetentionError) as refusal:
         identity.begin(ACCESS, recorded, nothing)
-    for said in (
+    for text in (
         "right.topic clicks (topic id clicks-1 in the checkpoint, clicks-2 on the broker)",
         'PATCH /v1/query/offsets with {"right": {"0": 0, "1": 0}}',
     ):
-        assert said in str(refusal.value)
+        assert text in str(refusal.value)
 
     broker.recreate("clicks", partitions=1)
     with pytest.raises(RetentionError, match="POST /v1/query/reset"):
