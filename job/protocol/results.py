@@ -42,8 +42,11 @@ class StateRow(_Result):
     event_time: datetime | None
     """Null: the join does not keep it in state (a tumbling window whose output does not use it)."""
     topic: str
+    """Topic of its record."""
     partition: int
+    """Partition of its record."""
     offset: int
+    """Offset of its record."""
     matched: bool | None
     """Whether a row of the other side has matched it so far. Null: the join does not store it."""
     leaves_after: datetime | None
@@ -54,7 +57,9 @@ class KeyRows(_Result):
     """State rows of one key on one side."""
 
     side: Side
+    """Side of the rows."""
     key: list[str]
+    """Parts of the key, as in the request."""
     batch_id: int
     """The state is the one at the end of this batch."""
     rows: list[StateRow]
@@ -71,19 +76,23 @@ class KeyExplanation(_Result):
     sentences: list[str]
     """Most important first."""
     left: KeyRows
+    """Rows on the left side."""
     right: KeyRows
+    """Rows on the right side."""
 
 
 class FieldProblem(_Result):
     field: str
     """Dotted path in the YAML."""
     message: str
+    """What is wrong, and the fix."""
 
 
 class FrozenChange(_Result):
     """A setting that is frozen in the checkpoint and differs in the spec."""
 
     field: str
+    """Name of the setting."""
     frozen: str
     """Value in the checkpoint."""
     wanted: str
