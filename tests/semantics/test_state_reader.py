@@ -1,4 +1,4 @@
-"""The rows a join holds, read beside the running query, in the state formats that Spark writes."""
+"""Rows in state, read while the query runs, in the state formats that Spark writes."""
 
 import threading
 from collections.abc import Iterator
@@ -177,7 +177,7 @@ def test_key_that_is_none_of_this_join_is_refused(
         ) == str(refused.value)
 
 
-def test_look_up_that_nobody_waits_for_any_more_ends(
+def test_lookup_ends_when_it_is_cancelled(
     reader: tuple[Stream, StateReader],
 ) -> None:
     stream, states = reader
@@ -186,16 +186,16 @@ def test_look_up_that_nobody_waits_for_any_more_ends(
     gone.set()
 
     with pytest.raises(CancelledError):
-        look_up_for_ever(states, gone)
+        look_up_repeatedly(states, gone)
 
 
-def look_up_for_ever(states: StateReader, gone: threading.Event) -> None:
-    """A single one may end before it is noticed."""
+def look_up_repeatedly(states: StateReader, gone: threading.Event) -> None:
+    """A single lookup may end before the cancellation."""
     for _ in range(50):
         states.count_rows(last_batch(states), cancel=gone)
 
 
-def test_spark_spoils_the_state_when_it_rewrites_it_for_more_partitions(
+def test_spark_corrupts_the_state_when_it_rewrites_it_for_more_partitions(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     """Why `streamjoin checkpoint repartition` refuses. Once this fails, Spark can do it."""

@@ -92,7 +92,7 @@ def test_lost_answer_to_a_commit_that_succeeded_is_settled_by_the_marker() -> No
         (batch_(5, "f5", since=5), marker_(5, "f5"), True),
     ],
 )
-def test_marker_tells_whether_the_batch_is_delivered(
+def test_marker_shows_whether_the_batch_is_delivered(
     batch: Batch, marker: Marker | None, delivered: bool
 ) -> None:
     assert delivered is is_delivered(batch, marker)

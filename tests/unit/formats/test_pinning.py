@@ -97,7 +97,7 @@ def test_written_columns_alone_are_taken_of_wider_types(registry: RegistryStub) 
         ("cost TIMESTAMP", "is DOUBLE in subject"),
     ],
 )
-def test_written_columns_are_held_against_the_registry(
+def test_declared_columns_are_checked_against_the_registry(
     registry: RegistryStub, written: str, says: str
 ) -> None:
     import re
@@ -141,7 +141,7 @@ def test_subject_that_is_missing_or_of_another_format_is_named(registry: Registr
         ({"schema_registry": {"url": "https://b", "passwrd": "hush"}}, "unknown field"),
     ],
 )
-def test_spec_that_makes_no_sense_is_refused_and_tells_no_secret(
+def test_contradictory_spec_is_refused_without_its_secret(
     registry: RegistryStub, changes: dict[str, Any], says: str
 ) -> None:
     with pytest.raises(SpecError) as raised:
@@ -237,7 +237,7 @@ COLUMNS = {
 }
 
 
-def test_plan_tells_the_pinned_schema_or_that_none_could_be_asked(
+def test_plan_has_the_pinned_schema_or_that_the_registry_was_not_reached(
     registry: RegistryStub, tmp_path: Path
 ) -> None:
     written = text(registry, **COLUMNS)
