@@ -29,7 +29,7 @@ REFUSALS = (
     ),
     Refusal(
         "functions of time or chance",
-        "column", "rand()", "depends on time or chance",
+        "column", "rand()", "is not deterministic",
     ),
     Refusal(
         "subqueries",
@@ -91,19 +91,19 @@ REFUSALS = (
     ),
     Refusal(
         "NOT NULL, and COMMENT inside a STRUCT",
-        "schema", "a INT NOT NULL", "leave it out, a schema has names and types of columns alone",
+        "schema", "a INT NOT NULL", "remove it, a schema contains only names and types of columns",
     ),
     Refusal(
         "a column or a field twice",
-        "schema", "a INT, A INT", "twice (case does not count)",
+        "schema", "a INT, A INT", "twice (ignoring case)",
     ),
     Refusal(
         "a TIMESTAMP inside another type",
-        "schema", "a ARRAY<TIMESTAMP>", "holds a TIMESTAMP inside another type",
+        "schema", "a ARRAY<TIMESTAMP>", "contains a TIMESTAMP inside another type",
     ),
     Refusal(
         "an INTERVAL",
-        "schema", "a INTERVAL DAY", "has a type that values cannot have here",
+        "schema", "a INTERVAL DAY", "has an INTERVAL, which no value can contain",
     ),
     Refusal(
         "a STRUCT without fields",
@@ -111,7 +111,7 @@ REFUSALS = (
     ),
     Refusal(
         "a name that Spark cannot resolve",
-        "schema", "`a``b` INT", "is a name that Spark cannot resolve",
+        "schema", "`a``b` INT", "is not a name that Spark can resolve",
     ),
     Refusal(
         "more than 20 types in each other",
@@ -119,7 +119,7 @@ REFUSALS = (
     ),
     Refusal(
         "two key columns of different types",
-        "key", "i = s", "declare both alike",
+        "key", "i = s", "declare the same type for both",
     ),
 )  # fmt: skip
 

@@ -6,12 +6,19 @@ Pure. checkpoint.py keeps the fingerprint beside the checkpoint and refuses a st
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import timedelta
+from typing import Any
 
 from job.formats.schemas import schema_id_of
 from job.join_spec.durations import duration_text
 from job.join_spec.expressions import SIDES
 from job.plan import tuning
 from job.plan.plan import JoinPlan
+
+_KEYS_OF_FORMAT_0 = {
+    "left columns held in state": "left.state_columns",
+    "right columns held in state": "right.state_columns",
+    "state partitions": "state_partitions",
+}
 
 
 @dataclass(frozen=True)
@@ -41,12 +48,19 @@ def fingerprint(plan: JoinPlan) -> dict[str, str]:
             f"{side.side}.key": ", ".join(part.sql for part in side.key),
             f"{side.side}.event_time": side.event_time,
             f"{side.side}.watermark_delay": duration_text(side.watermark_delay),
-            f"{side.side} columns held in state": columns,
+            f"{side.side}.state_columns": columns,
         }
         if side.reader is not None:
             settings[schema_id_of(side.side)] = str(side.reader.schema.id)
-    settings["state partitions"] = str(plan.state_partitions)
+    settings["state_partitions"] = str(plan.state_partitions)
     return settings | {name.split(".")[-1]: value for name, value in _formats().items()}
+
+
+def settings_of(document: Mapping[str, Any]) -> dict[str, str]:
+    """The settings in fingerprint.json. Format 0 had no `settings`, and other keys."""
+    if "settings" in document:
+        return dict(document["settings"])
+    return {_KEYS_OF_FORMAT_0.get(key, key): value for key, value in document.items()}
 
 
 def refused(plan: JoinPlan, frozen: Mapping[str, str]) -> list[Change]:
@@ -56,7 +70,7 @@ def refused(plan: JoinPlan, frozen: Mapping[str, str]) -> list[Change]:
     another schema will do, it finds out at its start (formats/pinning.py).
     """
     ids = [schema_id_of(side) for side in SIDES if frozen.get(schema_id_of(side))]
-    kept = {name: frozen[name] for name in ("state partitions", *ids)}
+    kept = {name: frozen[name] for name in ("state_partitions", *ids)}
     return changes(frozen, {**fingerprint(plan), **kept})
 
 

@@ -1,1 +1,1 @@
-"""What the job tells of itself, and the socket it tells it on."""
+"""Messages between job and service, and the control socket that carries them."""

@@ -1,6 +1,6 @@
-"""The private protocol between job and sidecar: one line of JSON each way on a Unix socket.
+"""The private protocol between job and service: one line of JSON each way on a Unix socket.
 
-It may change with every version; the sidecar's HTTP API is the public one.
+It may change with every version; the service's HTTP API is the public one.
 """
 
 import contextlib
@@ -22,96 +22,106 @@ import structlog
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from job.errors import BusyError, ConflictError, ExpiredError, SetupError, StreamjoinError
+from job.join_spec.sides import Side
 from job.join_spec.start_positions import StartPositions
-from job.protocol.progress import JobStatus
+from job.protocol.status import JobStatus
 
 Verb = Literal["pause", "resume", "stop", "restart", "reset"]
-Question = Literal[
-    "plan", "progress", "failures", "state", "state_census", "why", "validate"
+ReadCall = Literal[
+    "plan", "progress", "failures", "state", "state_count", "explain", "validate"
 ]  # fmt: skip
 
-# A spec of 64 kB whose every byte is written as an escape.
+# A spec of 64 kB in which every byte is escaped.
 REQUEST_BYTES_MAX = 512 * 1024
 _IDLE_SECONDS = 5.0
-# A stop waits up to this long; the default of 0.5 s is what a resume takes.
+# Upper bound of the time that a stop waits; with the default of 0.5 s a resume would be slower.
 _POLL_SECONDS = 0.05
-# sun_path of a Unix socket address holds 108 bytes on Linux, the closing zero included.
+# sun_path of a Unix socket address has 108 bytes on Linux, including the terminating zero.
 _SOCKET_PATH_BYTES_MAX = 107
 
 _log = structlog.get_logger()
 
 
 class StateRequest(BaseModel):
-    """The rows of one key."""
+    """Selects the state rows of one key."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    side: Literal["left", "right"] | None = None
-    """None: both, which is for `why` alone."""
+    side: Side | None = None
+    """None: both sides, only allowed for `explain`."""
     key: list[str]
-    """Its parts as text, in the order of the spec."""
+    """Key parts as text, in the order of the spec."""
     limit: int
+    """Maximum number of rows per side."""
 
 
 class Request(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    call: Literal["status"] | Verb | Question
+    call: Literal["status"] | Verb | ReadCall
     by: str = "unknown"
-    """Who asks, for the log."""
+    """The caller, for the log."""
     not_after: datetime | None = None
-    """A command that is read later is left alone: who gave it has been told that it was not taken,
-    as by a job that hung. By the clock of the machine that both share."""
+    """A command read later than this is not executed: its caller already received an error, for
+    example because the job hung. Clock of the machine that job and service share. None: the
+    command does not expire."""
     starts: StartPositions | None = None
-    """For reset."""
+    """Required for `reset`."""
     state: StateRequest | None = None
-    """For state and why."""
+    """Required for `state` and `explain`."""
     spec: str | None = None
-    """For validate: its YAML."""
+    """YAML of the spec. Required for `validate`."""
     within_seconds: float = 30.0
-    """How long the caller waits for the answer. For validate."""
+    """Time until the caller's deadline. For `validate`."""
 
 
-class Refusal(BaseModel):
+class CallError(BaseModel):
+    """Why a call failed."""
+
     model_config = ConfigDict(frozen=True)
 
     code: str
+    """Code of a StreamjoinError, `invalid_request` or `internal_error`."""
     message: str
     allowed: list[str] = []
-    """The verbs that the query's state allows."""
+    """Verbs that the query's state allows."""
     retry_after_seconds: float | None = None
 
 
-class Reply(BaseModel):
+class Response(BaseModel):
     model_config = ConfigDict(frozen=True)
 
     status: JobStatus | None = None
-    answer: dict[str, Any] | None = None
-    """To a question: one of answers.py."""
-    refusal: Refusal | None = None
+    """The status after `status` or a command."""
+    result: dict[str, Any] | None = None
+    """A model of results.py or a StateCount. None unless the call is a ReadCall."""
+    error: CallError | None = None
 
 
-class CommandHandler(Protocol):
-    """What can be asked and commanded: the engine."""
+class CallHandler(Protocol):
+    """Executes the calls of the protocol. Called from many threads."""
 
     def status(self) -> JobStatus: ...
 
     def command(self, verb: Verb, by: str, starts: StartPositions | None = None) -> None:
-        """Take note of `verb` and return at once; ConflictError where the state forbids it."""
+        """Records the command and returns at once.
 
-    def answer(self, request: Request, gone: Event) -> BaseModel:
-        """One of answers.py; may take its time, and ends early once `gone` is set.
+        Raises ConflictError if the query's state does not allow `verb`.
+        """
 
-        Raises StreamjoinError where there is no answer.
+    def read(self, request: Request, caller_gone: Event) -> BaseModel:
+        """The result of a ReadCall. May take long, and ends early once `caller_gone` is set.
+
+        Raises StreamjoinError if there is no result.
         """
 
 
 @contextmanager
-def control_socket(path: Path, controlled: CommandHandler) -> Iterator[None]:
-    """Answers on `path` while the context lasts; SetupError where another job already does."""
-    _make_way(path)
-    server = _Server(str(path), _Conversation)
-    server.controlled = controlled
+def control_socket(path: Path, handler: CallHandler) -> Iterator[None]:
+    """Serves calls on `path` inside the context. Raises SetupError if another job serves there."""
+    _remove_stale_socket(path)
+    server = _Server(str(path), _RequestHandler)
+    server.call_handler = handler
     path.chmod(0o600)
     serve = partial(server.serve_forever, poll_interval=_POLL_SECONDS)
     thread = threading.Thread(target=serve, name="control", daemon=True)
@@ -124,40 +134,39 @@ def control_socket(path: Path, controlled: CommandHandler) -> Iterator[None]:
         path.unlink(missing_ok=True)
 
 
-def reply(line: bytes, controlled: CommandHandler, gone: Event) -> Reply:
-    """The answer to one request line; `gone` is set when nobody waits for it any more."""
+def respond(line: bytes, handler: CallHandler, caller_gone: Event) -> Response:
+    """Executes one request line. `caller_gone` is set when the caller closes the connection."""
     try:
         request = Request.model_validate_json(line)
     except ValidationError as error:
-        return Reply(refusal=Refusal(code="not_understood", message=str(error)))
+        return Response(error=CallError(code="invalid_request", message=str(error)))
     try:
-        if request.call in get_args(Question):
-            answer = controlled.answer(request, gone)
-            return Reply(answer=answer.model_dump(mode="json"))
+        if request.call in get_args(ReadCall):
+            return Response(result=handler.read(request, caller_gone).model_dump(mode="json"))
         if request.call != "status":
-            _refuse_expired(request, datetime.now(UTC))
-            controlled.command(cast("Verb", request.call), request.by, request.starts)
+            _check_not_expired(request, datetime.now(UTC))
+            handler.command(cast("Verb", request.call), request.by, request.starts)
     except StreamjoinError as error:
-        return Reply(status=controlled.status(), refusal=_refusal(error))
+        return Response(status=handler.status(), error=_call_error(error))
     except Exception as error:
-        # Spark may end beneath a look-up. What it says of that may hold secrets; the log is
-        # scrubbed of them.
+        # Spark may stop during a lookup. Its message may contain secrets, so only the type of the
+        # error is returned; the log is scrubbed.
         _log.exception("call_failed", call=request.call)
-        return Reply(refusal=Refusal(code="failed", message=type(error).__name__))
-    return Reply(status=controlled.status())
+        return Response(error=CallError(code="internal_error", message=type(error).__name__))
+    return Response(status=handler.status())
 
 
-def _refuse_expired(request: Request, now: datetime) -> None:
+def _check_not_expired(request: Request, now: datetime) -> None:
     if request.not_after is not None and now > request.not_after:
         late = (now - request.not_after).total_seconds()
         _log.warning("command_expired", verb=request.call, by=request.by, late_seconds=late)
         raise ExpiredError(
-            f"the {request.call} came {late:.1f} s too late and was left alone: ask again"
+            f"{request.call} expired {late:.1f} s ago and was not executed: try again"
         )
 
 
-def _refusal(error: StreamjoinError) -> Refusal:
-    return Refusal(
+def _call_error(error: StreamjoinError) -> CallError:
+    return CallError(
         code=error.code,
         message=str(error),
         allowed=error.allowed if isinstance(error, ConflictError) else [],
@@ -167,69 +176,68 @@ def _refusal(error: StreamjoinError) -> Refusal:
 
 class _Server(socketserver.ThreadingUnixStreamServer):
     daemon_threads = True
-    # Connections that the kernel accepts before the server does: with the default of 5, some of
-    # nine simultaneous calls fail.
+    # Connections that the kernel queues for the server: with the default of 5, some of nine
+    # simultaneous calls fail.
     request_queue_size = 32
-    controlled: CommandHandler
+    call_handler: CallHandler
 
 
-class _Conversation(socketserver.StreamRequestHandler):
+class _RequestHandler(socketserver.StreamRequestHandler):
     timeout = _IDLE_SECONDS
     server: _Server
 
     def handle(self) -> None:
-        with contextlib.suppress(OSError):  # whoever asked has gone away
+        with contextlib.suppress(OSError):  # the caller closed the connection
             line = self.rfile.readline(REQUEST_BYTES_MAX)
             if line:
-                gone = Event()
-                with _noticed(self.connection, gone):
-                    answer = reply(line, self.server.controlled, gone).model_dump_json()
-                self.wfile.write(answer.encode() + b"\n")
+                caller_gone = Event()
+                with _watch_caller(self.connection, caller_gone):
+                    response = respond(line, self.server.call_handler, caller_gone)
+                self.wfile.write(response.model_dump_json().encode() + b"\n")
 
 
 @contextmanager
-def _noticed(connection: socket.socket, gone: Event) -> Iterator[None]:
-    """Sets `gone` when the other end closes the connection while the context lasts."""
-    answered, wake = socket.socketpair()
+def _watch_caller(connection: socket.socket, caller_gone: Event) -> Iterator[None]:
+    """Sets `caller_gone` if the caller closes the connection inside the context."""
+    context_end, wake = socket.socketpair()
 
     def watch() -> None:
         readable, _, _ = select.select([connection, wake], [], [])
         if wake not in readable:
-            gone.set()  # nothing but its end can come after a request's one line
+            caller_gone.set()  # a request is one line: only the end of the connection can follow
 
     watcher = threading.Thread(target=watch, name="control-watch", daemon=True)
     watcher.start()
     try:
         yield
     finally:
-        answered.close()
+        context_end.close()
         watcher.join()
         wake.close()
 
 
-def _make_way(path: Path) -> None:
-    """Remove the socket that a killed job has left behind.
+def _remove_stale_socket(path: Path) -> None:
+    """Removes the socket of a killed job.
 
-    SetupError where a living job has it, or where the path is anything but a socket.
+    Raises SetupError if a running job serves on it, or if the path is not a socket.
     """
     if len(os.fsencode(path)) > _SOCKET_PATH_BYTES_MAX:
         raise SetupError(
-            f"the path of the control socket is longer than {_SOCKET_PATH_BYTES_MAX} bytes: "
-            f"set STREAMJOIN_SOCKET to a shorter one than {path}"
+            f"STREAMJOIN_SOCKET {path} is longer than {_SOCKET_PATH_BYTES_MAX} bytes: set it to a "
+            "shorter path"
         )
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         if not stat.S_ISSOCK(path.lstat().st_mode):
             raise SetupError(
-                f"STREAMJOIN_SOCKET {path} exists and is not a socket; it is left as it is: "
-                "set STREAMJOIN_SOCKET to a path that is free"
+                f"STREAMJOIN_SOCKET {path} exists and is not a socket: set it to an unused path"
             )
     except FileNotFoundError:
         return
     except OSError as error:
         raise SetupError(
             f"STREAMJOIN_SOCKET {path} cannot be used ({error.strerror}): set it to a path in a "
-            "folder that this user may write"
+            "folder that this user can write"
         ) from error
     with socket.socket(socket.AF_UNIX) as probe:
         try:
@@ -238,5 +246,6 @@ def _make_way(path: Path) -> None:
             path.unlink(missing_ok=True)
         else:
             raise SetupError(
-                f"another job answers on {path}: stop it, or set STREAMJOIN_SOCKET to another path"
+                f"another job serves on STREAMJOIN_SOCKET {path}: stop it, or set "
+                "STREAMJOIN_SOCKET to another path"
             )

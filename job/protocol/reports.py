@@ -1,26 +1,28 @@
-"""What the job finds out beside the batches: at the brokers, in the state, when it is reset."""
+"""Reports of the job that are not part of a batch: brokers, event times, state, reset."""
 
 from datetime import datetime
+from typing import Self
 
 from pydantic import BaseModel, ConfigDict
 
+from job.join_spec.sides import Side
 from job.join_spec.start_positions import StartPositions
 
 
 class _Report(BaseModel):
-    model_config = ConfigDict(frozen=True)
+    model_config = ConfigDict(frozen=True, use_attribute_docstrings=True)
 
 
 class SideOffsets(_Report):
-    """Of each partition of a topic; null where it is not known."""
+    """Offsets per partition of a topic. None: unknown."""
 
     topic: str
     read: dict[int, int] | None = None
-    """The next offset to read, as of the last batch that ended."""
+    """Next offset to read, after the last batch."""
     earliest: dict[int, int] | None = None
-    """The oldest record that retention has left."""
+    """Offset of the oldest record that retention has kept."""
     latest: dict[int, int] | None = None
-    """The offset that the next committed record will have."""
+    """Offset of the next record to be committed."""
 
     @property
     def behind_latest(self) -> dict[int, int] | None:
@@ -30,64 +32,99 @@ class SideOffsets(_Report):
 
     @property
     def retention_headroom(self) -> dict[int, int] | None:
-        """Records between the oldest one kept and the next to read; below 0 some were lost."""
+        """Offsets between the oldest record and the next to read. Below 0: records were deleted
+        unread."""
         if self.read is None or self.earliest is None:
             return None
         return {p: self.read[p] - first for p, first in self.earliest.items() if p in self.read}
 
 
 class SideEventTimes(_Report):
-    """How far a side has been read in event time, in milliseconds since 1970."""
+    """Event time of the records read of a side, in milliseconds since 1970."""
 
     event_time_ms: int | None = None
-    """The event time by which the side lets the watermark advance; null: it does not let it."""
+    """Event time from which the watermark of the side is computed. None: unknown, so the
+    watermark does not advance."""
     held_back_by: int | None = None
-    """The partition with unread records that decides it; null: the side has no backlog."""
+    """Partition with unread records that determines `event_time_ms`. None: no backlog."""
     partitions: dict[int, int] = {}
-    """Newest event time read of each partition."""
+    """Newest event time read, per partition."""
 
 
 class BrokerReport(_Report):
-    """What the job's own look at the brokers found, a few seconds ago at most."""
+    """Result of the job's last poll of the brokers, a few seconds old at most."""
 
     left: SideOffsets
     right: SideOffsets
     answered_at: datetime | None = None
-    """When the brokers last answered."""
+    """Time of the brokers' last response."""
     error: str | None = None
-    """Why the last look failed."""
+    """Reason why the last poll failed."""
+
+    def side(self, side: Side) -> SideOffsets:
+        return self.left if side == "left" else self.right
 
 
-class PartitionCensus(_Report):
+class PartitionCount(_Report):
     partition: int
+    """State partition, not a partition of the topic."""
     rows: int
-    unmatched: int | None
-    """Rows without a match so far; null where the join need not know."""
+    """Rows in state."""
+    unmatched_rows: int | None
+    """Rows without a match so far. Null: the join does not store which rows have matched."""
     event_time_min: datetime | None
+    """Oldest event time. Null: there is no row."""
 
 
-class StateCensus(_Report):
-    """The rows held, counted one by one."""
+class SideCount(_Report):
+    rows: int
+    """Rows in state."""
+    unmatched_rows: int | None
+    """Rows without a match so far. Null: the join does not store which rows have matched."""
+    partitions: list[PartitionCount]
+    """The same per state partition."""
+
+    @classmethod
+    def of(cls, partitions: list[PartitionCount]) -> Self:
+        unmatched = [part.unmatched_rows for part in partitions]
+        known = [rows for rows in unmatched if rows is not None]
+        return cls(
+            rows=sum(part.rows for part in partitions),
+            unmatched_rows=sum(known) if len(known) == len(unmatched) else None,
+            partitions=partitions,
+        )
+
+
+class StateCount(_Report):
+    """Rows in join state, counted one by one in the checkpoint."""
 
     batch_id: int
-    at: datetime
-    seconds: float
-    """What counting took."""
-    left: list[PartitionCensus]
-    right: list[PartitionCensus]
+    """The state is the one at the end of this batch."""
+    counted_at: datetime
+    """Time of the count."""
+    duration_seconds: float
+    """Duration of the count."""
+    left: SideCount
+    """Rows of the left side."""
+    right: SideCount
+    """Rows of the right side."""
 
     @property
     def rows(self) -> int:
-        return sum(part.rows for part in (*self.left, *self.right))
+        return self.left.rows + self.right.rows
+
+    def side(self, side: Side) -> SideCount:
+        return self.left if side == "left" else self.right
 
 
 class ResetReport(_Report):
-    """What became of the last reset."""
+    """The last reset."""
 
-    by: str
-    asked_at: datetime
+    requested_by: str
+    requested_at: datetime
     starts: StartPositions
-    done_at: datetime | None = None
-    kept_aside: str | None = None
-    """Where the old checkpoint is now; null where there was none."""
+    completed_at: datetime | None = None
+    """Null: the reset is not completed yet."""
+    old_checkpoint: str | None = None
+    """Where the old checkpoint was moved. Null: there was no checkpoint."""
     error: str | None = None

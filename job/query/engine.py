@@ -1,65 +1,44 @@
-"""The query's life: started from the plan, watched, stopped between batches, started again.
+"""Life cycle of the query: start, pause between batches, stop, retry, restart, reset.
 
-One thread, `run`, does everything to the query. Commands and Spark's reports arrive on other
-threads; they only leave a note and wake it.
+One thread, in `run`, does everything to the query. Commands and Spark's progress arrive on other
+threads; they only record it and wake this thread.
 """
 
-import threading
-import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import closing
-from dataclasses import replace
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from functools import partial
 
 import structlog
 
 from job.checkpoint.checkpoint import Checkpoint
 from job.checkpoint.state_reader import StateReader
-from job.dataflow.dataflow import kafka_dataflow
-from job.delivery.sink import RunningQuery, start_query
-from job.errors import (
-    CheckpointInUseError,
-    ConflictError,
-    QueryError,
-    SetupError,
-    StreamjoinError,
-)
-from job.formats.pinning import check_schema_evolution
-from job.formats.registry import RegistryAccess
+from job.delivery.sink import RunningQuery
+from job.errors import CheckpointInUseError, QueryError, SetupError, StreamjoinError
 from job.join_spec.durations import milliseconds
-from job.join_spec.expressions import SIDES
-from job.join_spec.start_positions import StartPositions, with_all_partitions
+from job.join_spec.sides import SIDES
+from job.join_spec.start_positions import StartPositions
 from job.kafka.preflight import check_topics
 from job.kafka.security import KafkaAccess, kafka_access
 from job.kafka.topic_ids import TopicIdentity
-from job.plan.fingerprint import fingerprint
 from job.plan.plan import JoinPlan
 from job.protocol.control import Verb
-from job.protocol.progress import JobStatus, QueryState
-from job.protocol.reports import ResetReport
-from job.query.cluster import (
-    check_executors,
-    check_is_shared,
-    check_partitions_are_chosen,
-    wait_for_executors,
-)
-from job.query.event_times import EventTimes
+from job.protocol.status import JobStatus, QueryState
 from job.query.idleness import IdleSides
+from job.query.preparation import Preparation
+from job.query.reset import Reset
 from job.query.retries import retry_delay
 from job.query.runtime import Resources
+from job.query.start import QueryStarter
+from job.query.state_lookup import state_reader
+from job.query.state_machine import StateMachine
 from job.query.stats import QueryStats
-from job.query.topics import check_topics_of
-from job.query.verbs import ALLOWED, DESIRED, check_allowed
 from job.redaction import Redaction
 from job.settings import JobSettings
-from job.spark.between_batches import finish, held
+from job.spark.between_batches import pause_between_batches, stop_gracefully
 from job.spark.failures import failure_of
 from job.spark.session import Jvm
 from job.spark.watermark import raise_watermark
-
-_LOOK_SECONDS = 0.5
 
 _log = structlog.get_logger()
 
@@ -70,73 +49,56 @@ class Engine:
         plan: JoinPlan,
         settings: JobSettings,
         redaction: Redaction,
-        account: QueryStats,
+        stats: QueryStats,
         idle_sides: IdleSides,
         identity: TopicIdentity,
         jvm: Jvm,
     ) -> None:
-        """`redaction` learns each secret before it is used; `account` is told what happens; `jvm`
-        is the first one, still starting."""
+        """`redaction` learns each secret before its use. `jvm`: the first JVM, still starting."""
         self._plan = plan
         self._settings = settings
         self._redaction = redaction
-        self._changed = threading.Condition()
-        self._state = QueryState.STARTING
-        self._state_since = datetime.now(UTC)
-        self._desired: QueryState | None = None  # None: as the checkpoint says
-        self._restart_wanted = False
-        self._ending = False
-        self._started_at = datetime.now(UTC)
-        self._account = account
+        self._stats = stats
         self._idle_sides = idle_sides
         self._identity = identity
+        self._started_at = datetime.now(UTC)
         self._run_id: str | None = None
-        self._reset: ResetReport | None = None
-        self.frozen: Mapping[str, str] | None = None
-        """What the checkpoint has frozen; None as long as it has not been looked at, or is new."""
-        self._resources = Resources(plan, settings, redaction, account, jvm, self._wake)
+        self._machine = StateMachine()
+        self._resources = Resources(plan, settings, redaction, stats, jvm, self._machine.wake)
+        self._preparation = Preparation(plan, settings, stats, identity)
+        self._starter = QueryStarter(stats, self._resources, new_query=settings.new_query)
+        self._reset = Reset(plan, self._resources, redaction, self._forget_checkpoint)
         self._workers = ThreadPoolExecutor(thread_name_prefix="engine")
 
     def run(self) -> QueryState:
-        """Keep the query in the desired state until `end` is called; the state it ended in."""
+        """Keep the query in the desired state until `end` is called. Returns its last state."""
         try:
-            while not self._ending:
-                self._pursue()
+            while not self._machine.job_is_ending:
+                self._approach_desired_state()
         finally:
             self._resources.release()
             self._workers.shutdown(wait=False)
-        _log.info("job_stopped", state=self._state.value)
-        return self._state
+        _log.info("job_stopped", state=self._machine.state.value)
+        return self._machine.state
 
     def end(self) -> None:
-        """Finish the batch at work and return from `run`. May be called from a signal handler."""
-        self._ending = True
-        threading.Thread(target=self._wake, daemon=True).start()
+        """Finish the current batch and return from `run`. May be called from a signal handler."""
+        self._machine.end_job()
 
     def command(self, verb: Verb, by: str, starts: StartPositions | None = None) -> None:
-        with self._changed:
-            check_allowed(verb, self._state)
-            if verb == "reset" and self._reset_wanted():
-                raise ConflictError(
-                    "another reset is being carried out: ask again when it is done",
-                    allowed=["stop", "resume"],
-                )
-            _log.info("command", verb=verb, by=by, state=self._state.value)
-            self._desired = DESIRED[verb]
-            self._restart_wanted = verb == "restart"
+        with self._machine.accept(verb, by):
             if starts is not None:
-                self._reset = ResetReport(by=by, asked_at=datetime.now(UTC), starts=starts)
-            self._changed.notify_all()
+                self._reset.request(by, starts)
 
     def status(self) -> JobStatus:
-        last = self._account.last_batch
+        last = self._stats.last_batch
         return JobStatus(
             name=self._plan.name,
             join_type=self._plan.join_type.value,
             delivery=self._plan.output.delivery.value,
-            state=self._state,
+            state=self._machine.state,
             started_at=self._started_at,
-            state_since=self._state_since,
+            state_since=self._machine.since,
             watermark_delay_ms={
                 side: milliseconds(self._plan.side(side).watermark_delay) for side in SIDES
             },
@@ -144,256 +106,170 @@ class Engine:
             query_id=last.query_id if last else None,
             run_id=self._run_id,
             last_batch=last,
-            last_progress_at=self._account.last_progress_at,
-            last_failure=self._account.last_failure,
-            totals=self._account.totals,
-            last_reset=self._reset,
+            last_progress_at=self._stats.last_progress_at,
+            last_failure=self._stats.last_failure,
+            totals=self._stats.totals,
+            last_reset=self._reset.report,
         )
 
-    def _pursue(self) -> None:
-        """One step: whatever brings the query nearer to the desired state, or wait."""
+    @property
+    def frozen(self) -> Mapping[str, str] | None:
+        """Settings frozen in the checkpoint. None: no checkpoint, or it is not read yet."""
+        return self._preparation.frozen
+
+    def state_reader(self) -> tuple[StateReader, int]:
+        """A reader and the last batch that ended. Raises ConflictError if there is no state."""
+        return state_reader(self._plan, self._resources, self._machine.state)
+
+    def _approach_desired_state(self) -> None:
+        """Run the query until it ends, or wait while it should be paused or stopped."""
         try:
-            if self._desired in {QueryState.PAUSED, QueryState.STOPPED}:
-                self._rest(self._desired)
+            if self._machine.desired in {QueryState.PAUSED, QueryState.STOPPED}:
+                self._rest(self._machine.desired)
             else:
                 self._run_query()
         except (SetupError, CheckpointInUseError):
             raise
         except Exception as error:
             failure = failure_of(error, self._plan.bootstrap_servers)
-            if self._resources.session_is_lost:  # whatever failed then says something else
+            if self._resources.session_is_lost:  # then the error hides the cause
                 failure = QueryError(
-                    f"Spark has ended the application, or its cluster has: {failure}",
-                    retryable=True,
+                    f"Spark or its cluster ended the application: {failure}", retryable=True
                 )
             self._fail(failure)
 
     def _run_query(self) -> None:
-        """From start to end of one run of the query; raises what made it fail."""
+        """One run of the query, from start to end. Raises its failure."""
         plan = self._plan
         access = kafka_access(plan.bootstrap_servers, plan.security, plan.schema_registry)
-        self._redaction.learn(access.secrets)
-        topics = self._workers.submit(check_topics, self._plan, access)
+        self._redaction.add(access.secrets)
+        partitions = self._workers.submit(check_topics, plan, access)
         spark = self._resources.session()
         checkpoint = self._resources.checkpoint()
-        self.frozen = checkpoint.fingerprint  # told of a start that is refused, too
-        if self._desired is None:
-            self._desired = checkpoint.desired_state
-            if self._desired is not QueryState.RUNNING:
+        self._preparation.frozen = checkpoint.fingerprint
+        if self._machine.desired is None:
+            self._machine.desired = checkpoint.desired_state
+            if self._machine.desired is not QueryState.RUNNING:
                 return
         checkpoint.desired_state = QueryState.RUNNING
-        if self._settings.is_on_cluster:
-            check_is_shared(checkpoint.folder, self._settings)
-        plan = self._claimed(checkpoint, access.registry)
-        if self._settings.is_on_cluster:
-            wait_for_executors(spark, plan.state_partitions)
-            check_executors(spark, checkpoint.folder)
-        spark.conf.set("spark.sql.shuffle.partitions", plan.state_partitions)
-        if (starts := checkpoint.starts) is not None:
-            plan = plan.starting_at(starts)
-        self._account.begins_at(checkpoint.last_batch_id, checkpoint.offsets)
-        plan = plan.reading(topics.result())
-        rows = kafka_dataflow(spark, plan, access)
-        check_topics_of(checkpoint, plan, access, self._identity)
-        with closing(EventTimes(spark, plan, self._account, checkpoint, self._resources)) as times:
-            running = start_query(
-                rows,
-                plan,
-                access,
-                checkpoint,
-                self._account,
-                times.batch_ended,
-                new_query=self._settings.new_query,
-            )
-            times.follow(running)
+        plan = self._preparation.prepare(spark, checkpoint, access, partitions)
+        with self._starter.start(spark, plan, access, checkpoint) as running:
             self._follow(running, checkpoint, access)
         self._resources.check_lease()
         if self._identity.failure is not None:
             raise self._identity.failure
 
     def _follow(self, running: RunningQuery, checkpoint: Checkpoint, access: KafkaAccess) -> None:
+        """Pause and resume the running query until it ends or should stop."""
         self._run_id = str(running.query.runId)
-        self._become(QueryState.RUNNING)
+        self._machine.become(QueryState.RUNNING)
         ended = self._workers.submit(running.await_end)
-        goes_on = True
-        while goes_on:
+        continues = True
+        while continues:
             with self._idle_sides.followed(partial(raise_watermark, running.query)):
-                self._wait_for(
+                self._machine.wait_until(
                     lambda: ended.done() or not self._should_run() or self._identity.failure
                 )
-            goes_on = self._pause_wanted(ended) and self._hold(running, checkpoint, access, ended)
+            continues = self._should_pause(ended) and self._pause(
+                running, checkpoint, access, ended
+            )
         self._finish(running, checkpoint, ended)
 
-    def _hold(
+    def _pause(
         self,
         running: RunningQuery,
         checkpoint: Checkpoint,
         access: KafkaAccess,
         ended: "Future[None]",
     ) -> bool:
-        """Be paused, the query at hand, until something else is wanted; then whether to go on."""
+        """Pause the running query until another state is desired; returns whether it continues."""
         spark = self._resources.session()
-        checkpoint.desired_state = QueryState.PAUSED  # and stays it if the batch at work is cut
-        with held(spark, running.query, self._settings.grace) as hold:
-            if hold is None:
+        checkpoint.desired_state = QueryState.PAUSED  # also if the current batch is interrupted
+        with pause_between_batches(spark, running.query, self._settings.grace) as pause:
+            if pause is None:
                 return False
-            self._become(QueryState.PAUSED)
-            self._wait_for(
-                lambda: ended.done() or self._desired is not QueryState.PAUSED or self._must_end()
-            )
+            self._machine.become(QueryState.PAUSED)
+            self._machine.wait_until(lambda: ended.done() or not self._is_paused())
             if (
                 ended.done()
-                or self._desired is not QueryState.RUNNING
+                or self._machine.desired is not QueryState.RUNNING
                 or self._must_end()
                 or not self._identity.is_unchanged(access)
             ):
-                hold.end()
+                pause.prevent_next_batch()
                 return False
             checkpoint.desired_state = QueryState.RUNNING
-            self._become(QueryState.RUNNING)
+            self._machine.become(QueryState.RUNNING)
         return True
 
-    def _pause_wanted(self, ended: "Future[None]") -> bool:
-        return self._desired is QueryState.PAUSED and not (ended.done() or self._must_end())
+    def _is_paused(self) -> bool:
+        return self._machine.desired is QueryState.PAUSED and not self._must_end()
+
+    def _should_pause(self, ended: "Future[None]") -> bool:
+        return self._is_paused() and not ended.done()
 
     def _must_end(self) -> bool:
-        return self._ending or self._resources.lease_is_lost
+        return self._machine.job_is_ending or self._resources.lease_is_lost
 
     def _should_run(self) -> bool:
-        return not (self._stop_wanted() or self._restart_wanted or self._must_end())
+        machine = self._machine
+        return not (machine.stop_requested or machine.restart_requested or self._must_end())
 
     def _finish(self, running: RunningQuery, checkpoint: Checkpoint, ended: "Future[None]") -> None:
-        """End the query between two batches; raises its failure if it had already ended."""
+        """End the query between two batches. Raises its failure if it has already ended."""
         if ended.done():
             ended.result()
             return
-        if self._desired is QueryState.STOPPED and not self._resources.lease_is_lost:
+        if self._machine.desired is QueryState.STOPPED and not self._resources.lease_is_lost:
             checkpoint.desired_state = QueryState.STOPPED
-        with running.telling_why():
-            finish(running.query, self._settings.grace)
-        if self._restart_wanted:
-            self._restart_wanted = False
-            self._account.restarted()
-            self._become(QueryState.RESTARTING)
+        with running.raising_failure():
+            stop_gracefully(running.query, self._settings.grace)
+        if self._machine.restart_requested:
+            self._machine.restart_requested = False
+            self._count_restart()
 
     def _rest(self, state: QueryState) -> None:
-        """Be paused or stopped until something else is wanted."""
-        if self._state is not state:
+        """Stay paused or stopped, without a running query, until another state is desired."""
+        machine = self._machine
+        if machine.state is not state:
             self._resources.checkpoint().desired_state = state
             if state is QueryState.STOPPED:
                 self._resources.release()
-            self._become(state)
-        self._wait_for(
-            lambda: (
-                self._ending
-                or self._desired is not state
-                or self._reset_wanted()
-                or self._resources.lease_is_lost
-            )
+            machine.become(state)
+        machine.wait_until(
+            lambda: self._must_end() or machine.desired is not state or self._reset.is_requested
         )
         self._resources.check_lease()
-        if self._reset_wanted():
-            self._carry_out_reset()
-        if self._desired is QueryState.RUNNING and not self._ending:
-            self._become(QueryState.STARTING)
+        if self._reset.is_requested:
+            self._reset.execute()
+        if machine.desired is QueryState.RUNNING and not machine.job_is_ending:
+            machine.become(QueryState.STARTING)
 
-    def _reset_wanted(self) -> bool:
-        return self._reset is not None and self._reset.done_at is None
-
-    def _carry_out_reset(self) -> None:
-        """Put the checkpoint aside; whatever comes of it is told in the status."""
-        assert self._reset is not None
-        now, outcome = datetime.now(UTC), {}
-        try:
-            checkpoint = self._resources.checkpoint()
-            starts = with_all_partitions(self._reset.starts, checkpoint.offsets)
-            outcome["kept_aside"] = checkpoint.renew(starts, now)
-            self._account.begins_anew()
-            self.frozen = None
-        except Exception as error:
-            failure = failure_of(error, self._plan.bootstrap_servers)
-            self._redaction.scrub_error(failure)
-            outcome["error"] = str(failure)
-        finally:
-            self._resources.release()
-        self._reset = self._reset.model_copy(update={**outcome, "done_at": datetime.now(UTC)})
-        _log.info("reset", **self._reset.model_dump(mode="json"))
+    def _forget_checkpoint(self) -> None:
+        self._stats.on_reset()
+        self._preparation.frozen = None
 
     def _fail(self, error: StreamjoinError) -> None:
-        # Spark tells a source's options in what it says of a failure.
+        """Wait for the next retry or, if the error is permanent, for a command."""
+        # Spark's error messages contain the options of a source.
         self._redaction.scrub_error(error)
         self._resources.release_if_dead()
-        self._account.failed(error)
+        self._stats.on_failure(error)
         if error.retryable:
-            self._retry_later(str(error))
+            delay = retry_delay(self._stats.count_retry(), self._settings.restart_delay_max_seconds)
+            _log.warning("query_retried", reason=str(error), in_seconds=delay.total_seconds())
+            self._machine.become(QueryState.RESTARTING)
+            self._machine.wait_until(lambda: not self._should_run(), delay)
         else:
             _log.error("query_failed", reason=str(error))
-            self._become(QueryState.FAILED)
-            self._restart_wanted = False
-            self._wait_for(lambda: not self._should_run())
+            self._machine.become(QueryState.FAILED)
+            self._machine.restart_requested = False
+            self._machine.wait_until(lambda: not self._should_run())
             self._resources.check_lease()
-            self._start_over()
+        self._machine.restart_requested = False
+        if not (self._machine.stop_requested or self._machine.job_is_ending):
+            self._count_restart()
 
-    def _retry_later(self, reason: str) -> None:
-        delay = retry_delay(self._account.retry(), self._settings.restart_delay_max_seconds)
-        _log.warning("query_retried", reason=reason, in_seconds=delay.total_seconds())
-        self._become(QueryState.RESTARTING)
-        self._wait_for(lambda: not self._should_run(), delay)
-        self._start_over()
-
-    def _start_over(self) -> None:
-        self._restart_wanted = False
-        if not (self._stop_wanted() or self._ending):
-            self._account.restarted()
-            self._become(QueryState.RESTARTING)
-
-    def _stop_wanted(self) -> bool:
-        return self._desired in {QueryState.STOPPED, QueryState.PAUSED}
-
-    def state_reader(self) -> tuple[StateReader, int]:
-        """A reader and the last batch that ended; ConflictError where Spark is not up."""
-        with self._changed:
-            state = self._state
-        if not self._resources.has_jvm or state not in {QueryState.RUNNING, QueryState.PAUSED}:
-            raise ConflictError(
-                f"state can be looked up while the query is RUNNING or PAUSED, and it is {state}; "
-                "`streamjoin state` reads the checkpoint without it",
-                allowed=list(ALLOWED[state]),
-            )
-        spark = self._resources.session()
-        checkpoint = Checkpoint(spark, self._plan.checkpoint)
-        batch_id = checkpoint.last_batch_id
-        if batch_id is None:
-            raise ConflictError("no batch has ended yet: there is no state", allowed=[])
-        return StateReader(spark, self._plan, checkpoint.query_location), batch_id
-
-    def _claimed(self, checkpoint: Checkpoint, registry: RegistryAccess | None) -> JoinPlan:
-        """The plan with the checkpoint's number of state partitions, its settings now frozen."""
-        frozen, plan = self.frozen, self._plan
-        if frozen is None and self._settings.is_on_cluster:
-            check_partitions_are_chosen(self._settings)
-        if frozen is not None and self._settings.state_partitions is None:
-            plan = replace(plan, state_partitions=int(frozen["state partitions"]))
-        if frozen is not None and registry is not None:
-            frozen = check_schema_evolution(frozen, plan.readers, registry)
-        checkpoint.claim(frozen, fingerprint(plan))
-        self.frozen = fingerprint(plan)
-        return plan
-
-    def _become(self, state: QueryState) -> None:
-        with self._changed:
-            if state is not self._state:
-                _log.info("state", state=state.value, before=self._state.value)
-                self._state_since = datetime.now(UTC)
-            self._state = state
-            self._changed.notify_all()
-
-    def _wake(self) -> None:
-        with self._changed:
-            self._changed.notify_all()
-
-    def _wait_for(self, condition: Callable[[], object], at_most: timedelta | None = None) -> None:
-        deadline = None if at_most is None else time.monotonic() + at_most.total_seconds()
-        with self._changed:
-            while not condition() and (deadline is None or time.monotonic() < deadline):
-                self._changed.wait(_LOOK_SECONDS)
+    def _count_restart(self) -> None:
+        self._stats.on_restart()
+        self._machine.become(QueryState.RESTARTING)

@@ -14,7 +14,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from job.checkpoint.checkpoint import Checkpoint
 from job.delivery.sink import RunningQuery
-from job.event_time.fair_reading import Reading, held_partitions, records_max
+from job.event_time.fair_reading import Reading, records_max, waiting_partitions
 from job.event_time.partitions import Partitions
 from job.event_time.watermark import watermark_ms
 from job.join_spec.durations import milliseconds
@@ -40,12 +40,12 @@ class EventTimes:
         self,
         spark: SparkSession,
         plan: JoinPlan,
-        account: QueryStats,
+        stats: QueryStats,
         checkpoint: Checkpoint,
         resources: Resources,
     ) -> None:
         self._spark = spark
-        self._account = account
+        self._stats = stats
         self._checkpoint = checkpoint
         self._resources = resources
         self._delay_ms: dict[Side, int] = {
@@ -55,13 +55,13 @@ class EventTimes:
         self._limited: LimitedReading | None = None
         self._planned_ends: dict[Side, Mapping[int, int]] = {}
         self._batches = 0
-        account.partitions = self._written = checkpoint.partitions
+        stats.partitions = self._written = checkpoint.partitions
         self._closed = threading.Event()
         self._writing = threading.Lock()
 
     def follow(self, running: RunningQuery) -> None:
         """Limit the reading of the query that was just started, and keep the event times."""
-        self._limited = LimitedReading(self._spark, self._limit, running.failed)
+        self._limited = LimitedReading(self._spark, self._limit, running.record_failure)
         try:
             self._limited.begin(running.query)
         except Exception as error:
@@ -77,12 +77,12 @@ class EventTimes:
     def batch_ended(self, query: StreamingQuery, batch_id: int) -> None:
         """Set the watermark of the next batch. Called before Spark commits this one."""
         ends, self._planned_ends = self._planned_ends, {}
-        read = batch_read(query, self._spark._jvm, ends)
-        before = self._account.partitions
+        read = batch_read(query, self._spark, ends)
+        before = self._stats.partitions
         after = before.after_batch(read)
-        self._account.partitions = after
+        self._stats.partitions = after
         if ends:
-            self._account.planned(batch_id, ends)
+            self._stats.planned(batch_id, ends)
         if (to_ms := watermark_ms(after, self._delay_ms)) is not None:
             raise_watermark(query, to_ms)
         self._limit_next_batch(before, after)
@@ -92,7 +92,7 @@ class EventTimes:
         # No partition of an even backlog waits: they differ by less than a batch advances each. The
         # smallest advance counts, so that a sparse partition does not run ahead of a dense one.
         slack = max(*self._delay_ms.values(), after.advance_ms(before))
-        self._reading = Reading(held_partitions(after, slack), _records_max(self._batches))
+        self._reading = Reading(waiting_partitions(after, slack), _records_max(self._batches))
         if self._limited is None:
             return
         # Without limits Spark reads by itself: each call into Python delays the next batch.
@@ -111,7 +111,7 @@ class EventTimes:
         ends = self._reading.ends(side, starts, latest)
         if ends is None:
             self._planned_ends.pop(side, None)
-            if not self._account.partitions.has_backlog and self._limited is not None:
+            if not self._stats.partitions.has_backlog and self._limited is not None:
                 self._limited.remove(side)
         else:
             self._planned_ends[side] = latest
@@ -123,7 +123,7 @@ class EventTimes:
 
     def _write(self) -> None:
         with self._writing:
-            partitions = self._account.partitions
+            partitions = self._stats.partitions
             if partitions is self._written or self._resources.lease_is_lost:
                 return
             try:

@@ -1,199 +1,171 @@
-"""Why a row has not come out: the answer in words, from what is known. Pure.
+"""Explains in sentences why a row with a key was not emitted. Pure.
 
-It puts together the rows held for the key, the watermark of each side, what is still to be read and
-what was dropped, and claims nothing that it cannot know.
+The sentences follow from the state rows of the key, the watermark of each side, the unread records
+and the dropped ones. They state only what these prove.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import timedelta
 
-from job.instants import from_epoch_ms, utc_text
-from job.join_spec.expressions import SIDES, Side
+from job.instants import utc_text
+from job.join_spec.sides import OTHER_SIDE, SIDES, Side
 from job.join_spec.spec import JoinType
 from job.plan.plan import JoinPlan
-from job.protocol.answers import StateAnswer, StateRow
-from job.protocol.progress import JobStatus, QueryState, SideTotals
+from job.protocol.results import KeyRows, StateRow
+from job.protocol.status import JobStatus, QueryState
 
-_OTHER: dict[Side, Side] = {"left": "right", "right": "left"}
-_ROWS_TOLD = 5
+_ROWS_MAX = 5
+
+_OUTER_SIDES: Mapping[JoinType, tuple[Side, ...]] = {
+    JoinType.LEFT_OUTER: ("left",),
+    JoinType.LEFT_ANTI: ("left",),
+    JoinType.RIGHT_OUTER: ("right",),
+    JoinType.FULL_OUTER: SIDES,
+}
 
 
 @dataclass(frozen=True)
-class Known:
+class _Facts:
     plan: JoinPlan
     status: JobStatus
-    held: dict[Side, StateAnswer]
-
-    @property
-    def watermark(self) -> datetime | None:
-        last = self.status.last_batch
-        return None if last is None else _moment(last.watermark_ms)
-
-    def totals(self, side: Side) -> SideTotals:
-        return self.status.totals.left if side == "left" else self.status.totals.right
-
-    def own_watermark(self, side: Side) -> datetime | None:
-        """Event time of the side minus watermark_delay, by the rule in event_time/watermark.py."""
-        report = self.status.event_times.get(side)
-        newest = self.totals(side).event_time_max_ms if report is None else report.event_time_ms
-        return None if newest is None else _moment(newest - self.status.watermark_delay_ms[side])
-
-    def slowest_partition(self, side: Side) -> int | None:
-        """The partition whose unread records hold the side back. None: the side has no backlog."""
-        report = self.status.event_times.get(side)
-        return None if report is None else report.held_back_by
-
-    def behind_latest(self, side: Side) -> int | None:
-        brokers = self.status.brokers
-        offsets = None if brokers is None else getattr(brokers, side).behind_latest
-        return None if offsets is None else sum(offsets.values())
+    state: Mapping[Side, KeyRows]
 
 
-def why(plan: JoinPlan, status: JobStatus, left: StateAnswer, right: StateAnswer) -> list[str]:
-    """Sentences, the most telling first."""
-    known = Known(plan, status, {"left": left, "right": right})
+def explain_key(plan: JoinPlan, status: JobStatus, left: KeyRows, right: KeyRows) -> list[str]:
+    """Sentences, most important first."""
+    facts = _Facts(plan, status, {"left": left, "right": right})
     return [
-        *_not_running(known),
-        *_rows(known),
-        *_who_holds_back(known),
-        *_to_be_read(known),
-        *_dropped(known),
+        *_not_running(status),
+        *_state_rows(facts),
+        *_watermark_held_back(status),
+        *_unread(status),
+        *_dropped(status),
     ]
 
 
-def _not_running(known: Known) -> Iterator[str]:
-    status = known.status
-    if status.state is QueryState.RUNNING:
-        return
-    reason = f": {status.last_failure.message}" if status.last_failure else ""
-    if status.state in {QueryState.PAUSED, QueryState.STOPPED}:
-        reason = " until it is resumed"
-    yield f"The query is {status.state}{reason}. Nothing comes out meanwhile."
+def _not_running(status: JobStatus) -> Iterator[str]:
+    match status.state:
+        case QueryState.RUNNING:
+            return
+        case QueryState.PAUSED | QueryState.STOPPED:
+            yield f"The query is {status.state} and emits no rows until it is resumed."
+        case _:
+            reason = f": {status.last_failure.message}" if status.last_failure else ""
+            yield f"The query is {status.state} and emits no rows{reason}."
 
 
-def _rows(known: Known) -> Iterator[str]:
-    if not any(known.held[side].rows for side in SIDES):
+def _state_rows(facts: _Facts) -> Iterator[str]:
+    if not any(facts.state[side].rows for side in SIDES):
         yield (
-            "No row of this key is held on either side: it has not been read yet, or it could not "
-            "be read, came late, failed a filter, or its time is over and what there was to say of "
-            "it has come out."
+            "No row with this key is in state on either side: it was not read yet, was a bad "
+            "record, was late, failed a filter, or it expired and its result was already emitted."
         )
         return
     for side in SIDES:
-        rows = known.held[side].rows
-        if not rows:
-            yield f"No {side} row of this key is held."
-        for row in rows[:_ROWS_TOLD]:
-            yield _row(known, side, row)
-        if len(rows) > _ROWS_TOLD or known.held[side].more:
-            yield f"More {side} rows of this key are held."
+        found = facts.state[side]
+        if not found.rows:
+            yield f"No {side} row with this key is in state."
+        for row in found.rows[:_ROWS_MAX]:
+            yield _state_row(facts, side, row)
+        if len(found.rows) > _ROWS_MAX or found.more:
+            yield f"More {side} rows with this key are in state."
 
 
-def _row(known: Known, side: Side, row: StateRow) -> str:
-    place = f"{row.topic}/{row.partition}/{row.offset}"
-    told = f"The {side} row {place}, event time {utc_text(row.event_time)}, is held"
+def _state_row(facts: _Facts, side: Side, row: StateRow) -> str:
+    other = OTHER_SIDE[side]
+    position = f"{row.topic}/{row.partition}/{row.offset}"
+    at = "" if row.event_time is None else f", event time {utc_text(row.event_time)},"
+    subject = f"The {side} row {position}{at} is in state"
     if row.matched:
-        return f"{told} and has matched: its results have come out."
-    if known.held[_OTHER[side]].rows:
-        told += ", beside rows of the other side; where they match, the results have come out"
-    leaves = row.leaves_after
-    if leaves is None:
-        return f"{told}. It waits for a match for ever: nothing bounds this join's state."
-    fate = _fate(known.plan.join_type, side)
-    watermark = known.watermark
-    distance = "" if watermark is None else f", {_span(leaves - watermark)} ahead of where it is"
+        return f"{subject} and has matched: its results were emitted."
+    if facts.state[other].rows:
+        subject += f"; results of its matches with the {other} rows in state were emitted"
+    if row.leaves_after is None:
+        return f"{subject}. It waits for a match indefinitely: the state of this join is unbounded."
+    watermark = facts.status.watermark
+    ahead = "" if watermark is None else f", {_span(row.leaves_after - watermark)} ahead of it"
     return (
-        f"{told}. It waits for a {_OTHER[side]} row until the watermark has passed "
-        f"{utc_text(leaves)}{distance}; {fate}."
+        f"{subject}. It waits for a {other} row until the watermark passes "
+        f"{utc_text(row.leaves_after)}{ahead}; {_outcome(facts.plan.join_type, side)}."
     )
 
 
-def _fate(join_type: JoinType, side: Side) -> str:
-    outer: dict[JoinType, tuple[Side, ...]] = {
-        JoinType.LEFT_OUTER: ("left",),
-        JoinType.LEFT_ANTI: ("left",),
-        JoinType.RIGHT_OUTER: ("right",),
-        JoinType.FULL_OUTER: SIDES,
-    }
-    if side in outer.get(join_type, ()):
-        return "without one it then comes out unmatched"
-    return "without one it is then dropped: this join type shows no unmatched row of this side"
+def _outcome(join_type: JoinType, side: Side) -> str:
+    if side in _OUTER_SIDES.get(join_type, ()):
+        return "without a match it is then emitted as unmatched"
+    return f"without a match it is then dropped: this join type emits no unmatched {side} rows"
 
 
-def _who_holds_back(known: Known) -> Iterator[str]:
-    """The watermark follows the slower side."""
-    idle = [side for side in SIDES if known.status.idle.get(side)]
+def _watermark_held_back(status: JobStatus) -> Iterator[str]:
+    idle = [side for side in SIDES if status.idle.get(side)]
     if idle:
         yield (
-            f"Nothing has come of late on the {' and '.join(idle)} side: its event time follows "
-            "the clock, behind it by idle_after and watermark_delay."
+            f"The {' and '.join(idle)} side is idle: its event time follows the clock, minus "
+            "idle_after and watermark_delay."
         )
         return
-    own = {side: known.own_watermark(side) for side in SIDES}
+    without = [side for side in SIDES if status.side_watermark(side) is None]
+    if without:
+        yield _no_event_time(status, without)
+    elif (slower := status.watermark_held_back_by) is not None:
+        yield _slower_side(status, slower)
+
+
+def _no_event_time(status: JobStatus, sides: list[Side]) -> str:
+    partitions = {side: status.slowest_partition(side) for side in sides}
     unread = [
-        f"{side} partition {partition}"
-        for side in SIDES
-        if own[side] is None and (partition := known.slowest_partition(side)) is not None
+        f"{side} partition {number}" for side, number in partitions.items() if number is not None
     ]
     if unread:
-        yield (
-            f"Nothing readable has been read of {' and '.join(unread)} yet, which has a backlog: "
-            "the watermark does not advance before, and nothing unmatched comes out."
+        return (
+            f"No readable record of {' and '.join(unread)} was read yet, and there is a backlog. "
+            "Until then the watermark does not advance, and no unmatched rows are emitted."
         )
-        return
-    silent = [side for side in SIDES if own[side] is None]
-    if silent:
-        names = " and ".join(silent)
-        yield (
-            f"Since the job started nothing readable has come on the {names} side: without an "
-            "event time from both sides the watermark does not move, and nothing unmatched "
-            "comes out."
-        )
-        return
-    moments = {side: moment for side, moment in own.items() if moment is not None}
-    slower = min(SIDES, key=lambda side: moments[side])
-    distance = moments[_OTHER[slower]] - moments[slower]
-    if (partition := known.slowest_partition(slower)) is not None:
-        yield (
+    return (
+        f"The {' and '.join(sides)} side received no readable record since the job started. "
+        "Without an event time of both sides the watermark does not advance, and no unmatched "
+        "rows are emitted."
+    )
+
+
+def _slower_side(status: JobStatus, slower: Side) -> str:
+    other = OTHER_SIDE[slower]
+    watermark, ahead = status.side_watermark(slower), status.side_watermark(other)
+    assert watermark is not None
+    assert ahead is not None
+    if (partition := status.watermark_held_back_by_partition) is not None:
+        return (
             f"Partition {partition} of the {slower} side holds the watermark back, at "
-            f"{utc_text(moments[slower])}: it has unread records. The watermark advances as they "
-            "are read."
+            f"{utc_text(watermark)}: it has unread records. The watermark advances as they are "
+            "read."
         )
-        return
-    if distance > timedelta(0):
-        yield (
-            f"The {slower} side holds the watermark back, at {utc_text(moments[slower])}: the "
-            f"other side is {_span(distance)} further. It moves when newer {slower} records arrive."
-        )
+    return (
+        f"The {slower} side holds the watermark back, at {utc_text(watermark)}: the {other} side "
+        f"is {_span(ahead - watermark)} ahead. The watermark advances when newer {slower} records "
+        "arrive."
+    )
 
 
-def _to_be_read(known: Known) -> Iterator[str]:
+def _unread(status: JobStatus) -> Iterator[str]:
     for side in SIDES:
-        behind = known.behind_latest(side)
-        if behind:
-            yield (
-                f"{behind:,} {side} records are not read yet; the row, or its match, may be "
-                "among them."
-            )
+        behind = None if status.brokers is None else status.brokers.side(side).behind_latest
+        records = 0 if behind is None else sum(behind.values())
+        if records:
+            yield f"{records:,} {side} records are unread; the row or its match may be among them."
 
 
-def _dropped(known: Known) -> Iterator[str]:
-    late = known.status.totals.late_records
-    if late:
+def _dropped(status: JobStatus) -> Iterator[str]:
+    if late := status.totals.late_rows:
         yield (
-            f"{late:,} rows have come later than the watermark since the job started and were "
-            "dropped; the row, or its match, may be among them."
+            f"{late:,} late rows were dropped since the job started; the row or its match may be "
+            "among them."
         )
     for side in SIDES:
-        counts = {reason: n for reason, n in known.totals(side).bad_records.items() if n}
-        if counts:
-            told = ", ".join(f"{n:,} {reason}" for reason, n in counts.items())
-            yield f"Of the {side} side's records some could not be read: {told}."
-
-
-def _moment(milliseconds: int | None) -> datetime | None:
-    return None if milliseconds is None else from_epoch_ms(milliseconds)
+        counts = status.side_totals(side).bad_records
+        by_reason = ", ".join(f"{n:,} {reason}" for reason, n in counts.items() if n)
+        if by_reason:
+            yield f"Bad records of the {side} side since the job started: {by_reason}."
 
 
 def _span(span: timedelta) -> str:

@@ -87,9 +87,9 @@ class Topics(Protocol):
 class IdleSides:
     """Looks after the sides while a query runs."""
 
-    def __init__(self, plan: JoinPlan, account: QueryStats, topics: Topics) -> None:
+    def __init__(self, plan: JoinPlan, stats: QueryStats, topics: Topics) -> None:
         self._plan = plan
-        self._account = account
+        self._stats = stats
         self._topics = topics
         self._idle: dict[Side, bool] = {}
 
@@ -120,7 +120,7 @@ class IdleSides:
         failure: str | None = None
         while not ended.wait(LOOK_SECONDS):
             try:
-                sides = run.look(self._account, self._topics, datetime.now(UTC))
+                sides = run.look(self._stats, self._topics, datetime.now(UTC))
                 self._tell(sides, ended)
                 if (to_ms := watermark_ms(sides)) is not None:
                     advance(to_ms)
@@ -147,11 +147,11 @@ class Run:
         self._read: Mapping[Side, Mapping[int, int]] | None = None
         self._sides = {side: _beginning(plan.side(side), now) for side in SIDES}
 
-    def look(self, account: QueryStats, topics: Topics, now: datetime) -> Mapping[Side, SideTime]:
+    def look(self, stats: QueryStats, topics: Topics, now: datetime) -> Mapping[Side, SideTime]:
         # Asked in this order: a batch that ends in between makes a side seem less silent, not more.
         all_read = {side: topics.all_read_before(side) for side in SIDES}
-        read = account.offsets
-        partitions = account.partitions
+        read = stats.offsets
+        partitions = stats.partitions
         for side, time in self._sides.items():
             heard = read is not None and (self._read is None or read[side] != self._read[side])
             self._sides[side] = replace(

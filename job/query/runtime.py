@@ -9,7 +9,7 @@ from pyspark.sql import SparkSession
 
 from job.checkpoint.checkpoint import Checkpoint
 from job.checkpoint.lease import Lease
-from job.checkpoint.maintenance import repaired
+from job.checkpoint.maintenance import repair_logs
 from job.plan.plan import JoinPlan
 from job.query.stats import QueryStats
 from job.redaction import Redaction
@@ -29,7 +29,7 @@ class Resources:
         plan: JoinPlan,
         settings: JobSettings,
         redaction: Redaction,
-        account: QueryStats,
+        stats: QueryStats,
         jvm: Jvm,
         lease_lost: Callable[[], None],
     ) -> None:
@@ -37,7 +37,7 @@ class Resources:
         self._plan = plan
         self._settings = settings
         self._redaction = redaction
-        self._account = account
+        self._stats = stats
         self._lease_lost = lease_lost
         self._starting: Jvm | None = jvm
         self._jvm: Jvm | None = None
@@ -48,14 +48,14 @@ class Resources:
         return self._jvm is not None
 
     def session(self) -> SparkSession:
-        """The Spark session, which reports to the account."""
+        """The Spark session, which reports to the stats."""
         if self._jvm is None:
             jvm = self._starting or Jvm(self._settings, self._plan.spark_conf, self._redaction)
             self._starting = None
             try:
                 session = jvm.session(self._settings, self._plan.spark_conf)
                 trim_hadoop_conf(session)
-                listen(session, self._account)
+                listen(session, self._stats)
             except BaseException:
                 jvm.close()
                 raise
@@ -72,7 +72,7 @@ class Resources:
             lease = Lease(checkpoint.folder, self._lease_lost)
             lease.take()
             self._lease = lease
-            for name in repaired(checkpoint.folder, datetime.now(UTC)):
+            for name in repair_logs(checkpoint.folder, datetime.now(UTC)):
                 _log.warning("checkpoint_repaired", file=name)
         self.check_lease()
         return checkpoint

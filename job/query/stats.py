@@ -15,8 +15,10 @@ from job.errors import StreamjoinError
 from job.event_time.partitions import Partitions
 from job.event_time.watermark import event_time_of
 from job.join_spec.expressions import SIDES, Side
-from job.protocol.progress import BatchProgress, Failure, Totals, batch_progress
-from job.protocol.reports import SideEventTimes, StateCensus
+from job.protocol.progress import BatchProgress, batch_progress
+from job.protocol.reports import SideEventTimes, StateCount
+from job.protocol.status import Failure
+from job.protocol.totals import Totals
 from job.query.state_rows import StateRows
 
 # What an operator scrolls through; a batch is some 4 kB of JSON.
@@ -87,7 +89,7 @@ class QueryStats:
         with self._lock:
             self._progressed()
 
-    def begins_anew(self) -> None:
+    def on_reset(self) -> None:
         """A reset: what was read, and how far event time was, no longer holds."""
         with self._lock:
             self._offsets = None
@@ -95,20 +97,20 @@ class QueryStats:
             self._batches.clear()
             self._totals = self._totals.without_event_times()
 
-    def begins_at(self, last_batch_id: int | None, offsets: Offsets | None) -> None:
+    def on_start(self, last_batch_id: int | None, offsets: Offsets | None) -> None:
         """What the checkpoint says has ended and was read; None where there is none yet."""
         with self._lock:
             self._offsets = offsets
             self._state_rows.begins_after(last_batch_id)
 
-    def counted(self, census: StateCensus) -> None:
+    def on_state_count(self, state_count: StateCount) -> None:
         """The rows in state were counted one by one."""
         with self._lock:
-            self._state_rows.counted(census.batch_id, census.rows)
+            self._state_rows.counted(state_count.batch_id, state_count.rows)
             batches = [self._with_state_rows(batch) for batch in self._batches]
             self._batches = deque(batches, maxlen=BATCHES_KEPT)
 
-    def failed(self, error: StreamjoinError) -> None:
+    def on_failure(self, error: StreamjoinError) -> None:
         failure = Failure(
             code=error.code, message=str(error), retryable=error.retryable, at=datetime.now(UTC)
         )
@@ -116,11 +118,11 @@ class QueryStats:
             self._failures.append(failure)
             self._totals = self._totals.with_failure(error.code)
 
-    def restarted(self) -> None:
+    def on_restart(self) -> None:
         with self._lock:
             self._totals = self._totals.with_restart()
 
-    def retry(self) -> int:
+    def count_retry(self) -> int:
         """How often the query was tried again since its last progress; counts this one."""
         with self._lock:
             self._retries += 1

@@ -18,7 +18,7 @@ from pydantic import ValidationError
 
 from job.errors import BusyError, CancelledError, JobUnavailableError
 from job.plan.validation import ValidationRequest
-from job.protocol.answers import ValidationAnswer
+from job.protocol.results import ValidationResult
 
 # The specs of 64 kB that cost most take 2 s of CPU time, 0.8 s of it for Python's imports.
 VALIDATION_SECONDS_MAX = 20.0
@@ -51,7 +51,7 @@ class Validator:
 
     def validated(
         self, request: ValidationRequest, gone: Event, *, within_seconds: float
-    ) -> ValidationAnswer:
+    ) -> ValidationResult:
         """The answer of the process.
 
         `within_seconds`: how long the caller waits, for its turn and for the answer. Raises
@@ -84,7 +84,7 @@ class Validator:
         wait = max(1.0, self._ends_by - time.monotonic())
         return BusyError(f"{reason}: try again in {wait:.0f} s", retry_after_seconds=wait)
 
-    def _answer(self, request: ValidationRequest, deadline: float, gone: Event) -> ValidationAnswer:
+    def _answer(self, request: ValidationRequest, deadline: float, gone: Event) -> ValidationResult:
         seconds = max(_POLL_SECONDS, deadline - time.monotonic())
         process = subprocess.Popen(
             [*self._command, str(seconds)],
@@ -99,7 +99,7 @@ class Validator:
             process.kill()
             process.communicate()  # closes the pipes and leaves no zombie
         try:
-            return ValidationAnswer.model_validate_json(output)
+            return ValidationResult.model_validate_json(output)
         except ValidationError as error:
             reason = errors.decode(errors="replace")[-_ERROR_CHARS_MAX:]
             _log.error("validation_failed", exit_code=process.returncode, reason=reason)

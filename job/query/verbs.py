@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 from job.errors import ConflictError
 from job.protocol.control import Verb
-from job.protocol.progress import QueryState
+from job.protocol.status import QueryState
 
 # A verb that changes nothing is allowed: commands may be repeated.
 ALLOWED: Mapping[QueryState, tuple[Verb, ...]] = {

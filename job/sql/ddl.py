@@ -103,5 +103,5 @@ def _struct(text: str, params: list[exp.Expr]) -> SqlType:
         raise ValueError(f"{text} has no fields: write e.g. STRUCT<city: STRING>")
     names = [name.lower() for name, _ in fields]
     if len(set(names)) < len(names):
-        raise ValueError(f"{text} has a field twice (case does not count)")
+        raise ValueError(f"{text} has a field twice (ignoring case)")
     return struct_of(fields)

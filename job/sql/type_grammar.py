@@ -113,7 +113,7 @@ class _Reader:
     def _name(self) -> str:
         name = self._next()
         if name == "``":
-            raise ValueError("`` is a name that Spark cannot resolve: rename it")
+            raise ValueError("`` is not a name that Spark can resolve: rename it")
         if name.startswith("`"):
             return name
         if name in {"", ">", ","}:

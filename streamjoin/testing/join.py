@@ -198,7 +198,7 @@ class RunningJoin:
         query = self._containers.answer("/v1/query")
         if not query:
             return f"the service does not answer; log of the job:\n{self._containers.logs()}"
-        names = ("state", "watermark", "watermark_held_back_by", "late_records")
+        names = ("state", "watermark", "watermark_held_back_by", "late_rows")
         lines = [f"  {name}: {query[name]}" for name in names]
         for side in SIDES:
             bad = {name: count for name, count in query[side]["bad_records"].items() if count}

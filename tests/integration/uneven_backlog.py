@@ -1,4 +1,4 @@
-"""Joins a large backlog with uneven partitions, and prints what became of it.
+"""Joins a large backlog with uneven partitions, and prints the result.
 
     python -m tests.integration.uneven_backlog [PAIRS] [--ahead] [--even]
 
@@ -48,12 +48,12 @@ def main() -> None:
             status = job.status()
             assert status is not None
             times = [process.cpu_times() for process in job.tree]
-            batches = job.ask("progress")["answer"]["batches"]
+            batches = job.ask("progress")["result"]["batches"]
             rows = [batch["state_rows"] for batch in batches]
             begun = min(batch["started_at"] for batch in batches)
             print(  # noqa: T201
                 f"pairs {pairs}, results {count_all(kafka.bootstrap_servers, out)}, "
-                f"late {status.totals.late_records}, batches {status.totals.batches}, "
+                f"late {status.totals.late_rows}, batches {status.totals.batches}, "
                 f"batch seconds {status.totals.batch_seconds:.1f}, "
                 f"records/s {2 * pairs / status.totals.batch_seconds:.0f}, "
                 f"peak of state rows {max(row or 0 for row in rows)}, "
@@ -68,7 +68,7 @@ def main() -> None:
                     [side["end_offsets"] for side in sides],
                     batch["state_rows"],
                     batch["watermark_ms"],
-                    batch["late_records"],
+                    batch["late_rows"],
                     f"{batch['duration_seconds']:.1f} s",
                 )
 

@@ -107,7 +107,7 @@ def test_event_time_too_far_ahead_of_its_record_is_none_and_drops_nothing_after_
     counted = running.progress()[0].left
     assert 2 == counted.bad_records["future_event_time"] == sum(counted.bad_records.values())
     assert T0 + 60_000 == counted.event_time_max_ms
-    assert 0 == sum(batch.late_records for batch in running.progress())
+    assert 0 == sum(batch.late_rows for batch in running.progress())
 
 
 def test_event_time_is_held_against_its_own_record_however_late_that_is_read(
@@ -267,7 +267,7 @@ def test_rows_of_one_tumbling_window_match_and_unmatched_ones_come_when_it_has_e
     # Watermark 20: it has, and a row for it is late.
     assert [{"k": "y", "a": 1, "b": None}] == running.feed([left("w", 30)], [])
     running.feed([left("late", 19.999)], [right("late", 20)])
-    assert 1 == sum(batch.late_records for batch in running.progress())
+    assert 1 == sum(batch.late_rows for batch in running.progress())
 
 
 def test_event_time_may_be_part_of_the_key(stream: StartStream) -> None:

@@ -31,7 +31,7 @@ def test_it_is_the_number_of_rows_held(spark: SparkSession, tmp_path: Path, join
         )
         for batch in stream.progress()[before:]:
             rows.ended(batch.batch_id, batch.state_rows_updated, batch.state_rows_removed)
-        return reader.census(batch.batch_id, cancel=threading.Event()).rows, rows.after(
+        return reader.count_rows(batch.batch_id, cancel=threading.Event()).rows, rows.after(
             batch.batch_id
         )
 

@@ -25,8 +25,8 @@ def row(k: str, at: float) -> dict[str, Any]:
     return {"k": k, "t": T0 + round(at * 1000), "a": 1, "b": 2}
 
 
-def late_records(stream: Stream) -> int:
-    return sum(batch.late_records for batch in stream.progress())
+def late_rows(stream: Stream) -> int:
+    return sum(batch.late_rows for batch in stream.progress())
 
 
 def watermarks(stream: Stream) -> list[int]:
@@ -65,7 +65,7 @@ def test_row_is_late_at_or_behind_a_raised_watermark_and_joined_above_it(stream:
     out = stream.feed(late_and_in_order, [row("at", 201), row("above", 202)])
 
     assert [{"k": "above", "a": 1, "b": 2}] == out
-    assert 1 == late_records(stream)
+    assert 1 == late_rows(stream)
 
 
 def test_records_move_the_watermark_on_from_where_it_was_raised_to(stream: Stream) -> None:
@@ -90,7 +90,7 @@ def test_raised_watermark_survives_a_restart(stream: Stream) -> None:
 
     assert [{"k": "y", "a": 1, "b": 2}] == out
     assert T0 + 200_000 == stream.progress()[0].watermark_ms
-    assert 1 == late_records(stream)
+    assert 1 == late_rows(stream)
 
 
 def test_first_batch_after_a_restart_waits_for_a_record_of_either_side(stream: Stream) -> None:
@@ -130,7 +130,7 @@ def test_watermark_never_falls_however_the_hands_on_it_meet(stream: Stream) -> N
         hand.join()
 
     assert sorted(watermarks(stream)) == watermarks(stream)
-    assert (0, []) == (late_records(stream), failures)
+    assert (0, []) == (late_rows(stream), failures)
 
 
 def read(stream: Stream, count: int) -> bool:
@@ -154,7 +154,7 @@ def test_partition_with_a_backlog_holds_the_watermark_back(stream: Stream) -> No
     stream.feed([row("end", 301)], [row("end", 301)])
 
     assert T0 + 291_000 == watermarks(stream)[-1]
-    assert 0 == late_records(stream)
+    assert 0 == late_rows(stream)
 
 
 def test_backlog_of_which_no_record_was_read_stops_the_watermark(stream: Stream) -> None:
@@ -162,7 +162,7 @@ def test_backlog_of_which_no_record_was_read_stops_the_watermark(stream: Stream)
     stream.feed([row("x", 300)], [row("x", 300)])
     stream.feed([row("y", 1)], [row("y", 2)])
 
-    assert ({0}, 0) == (set(watermarks(stream)), late_records(stream))
+    assert ({0}, 0) == (set(watermarks(stream)), late_rows(stream))
 
 
 def test_partition_that_is_newer_than_the_query_moves_the_watermark_of_its_side(

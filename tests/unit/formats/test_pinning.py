@@ -97,7 +97,7 @@ def test_written_columns_alone_are_taken_of_wider_types(registry: RegistryStub) 
         ("cost TIMESTAMP", "is DOUBLE in subject"),
     ],
 )
-def test_written_columns_are_held_against_the_registry(
+def test_declared_columns_are_checked_against_the_registry(
     registry: RegistryStub, written: str, says: str
 ) -> None:
     import re
@@ -124,21 +124,24 @@ def test_subject_that_is_missing_or_of_another_format_is_named(registry: Registr
 @pytest.mark.parametrize(
     ("changes", "says"),
     [
-        ({"schema_registry": None}, "has format avro and no registry to ask"),
-        ({"left__format": "json"}, "says no columns"),
+        ({"schema_registry": None}, "has format avro and no schema_registry, which it requires"),
+        ({"left__format": "json"}, "has no `schema`, which json requires"),
         ({"left__format": "xml"}, "must be one of 'json', 'avro' or 'protobuf'"),
         ({"schema_registry": {"url": "localhost:8081"}}, "is not a URL such as"),
-        ({"schema_registry": {"url": "https://a:hush@b"}}, "holds a name or password"),
+        ({"schema_registry": {"url": "https://a:hush@b"}}, "contains a user name or password"),
         ({"schema_registry": {"url": "http://b", "ca_file": "ca.pem"}}, "ca_file has no effect"),
         (
             {"schema_registry": {"url": "http://b", "username": "a", "password": "hush"}},
             "must begin with https://",
         ),
-        ({"schema_registry": {"url": "https://b", "username": "a"}}, "need each other"),
-        ({"schema_registry": {"url": "https://b", "passwrd": "hush"}}, "is no field"),
+        (
+            {"schema_registry": {"url": "https://b", "username": "a"}},
+            "needs both or neither",
+        ),
+        ({"schema_registry": {"url": "https://b", "passwrd": "hush"}}, "unknown field"),
     ],
 )
-def test_spec_that_makes_no_sense_is_refused_and_tells_no_secret(
+def test_contradictory_spec_is_refused_without_its_secret(
     registry: RegistryStub, changes: dict[str, Any], says: str
 ) -> None:
     with pytest.raises(SpecError) as raised:
@@ -149,14 +152,16 @@ def test_spec_that_makes_no_sense_is_refused_and_tells_no_secret(
 
 
 def test_registry_without_a_side_that_asks_it_is_refused() -> None:
-    with pytest.raises(SpecError, match="has a schema_registry that no side asks"):
+    with pytest.raises(SpecError, match="has a schema_registry that no side uses"):
         spec_from_yaml(spec_yaml(schema_registry={"url": "http://localhost:8081"}), {})
 
 
 def test_plan_without_a_registry_wants_the_columns_written(registry: RegistryStub) -> None:
     made = spec(registry)
 
-    with pytest.raises(SpecError, match=r"left\.schema: is left out, and no registry is asked"):
+    with pytest.raises(
+        SpecError, match=r"left\.schema: is required here, because no registry is read"
+    ):
         join_plan(made, state_partitions=2)
 
 
@@ -214,9 +219,7 @@ def test_column_in_state_of_another_type_is_refused_whatever_the_schemas(
     wider = replace(first.left.kept_columns[0], type="DOUBLE")
     made = replace(first, left=replace(first.left, kept_columns=(wider,)))
 
-    assert ["left columns held in state"] == [
-        change.field for change in refused(made, fingerprint(first))
-    ]
+    assert ["left.state_columns"] == [change.field for change in refused(made, fingerprint(first))]
 
 
 # Commands.
@@ -236,7 +239,7 @@ COLUMNS = {
 }
 
 
-def test_plan_tells_the_pinned_schema_or_that_none_could_be_asked(
+def test_plan_has_the_pinned_schema_or_that_the_registry_was_not_reached(
     registry: RegistryStub, tmp_path: Path
 ) -> None:
     written = text(registry, **COLUMNS)
@@ -245,8 +248,11 @@ def test_plan_tells_the_pinned_schema_or_that_none_could_be_asked(
 
     registry.broken = (503, "")
     code, said = streamjoin(tmp_path, written, "plan")
-    assert (0, True) == (code, "the newest when the job starts; no registry has said" in said)
-    assert "not held against the registry" in said
+    assert (0, True) == (
+        code,
+        "the newest one when the job starts (the registry was not read)" in said,
+    )
+    assert "not compared with the schema registry" in said
 
     code, said = streamjoin(tmp_path, text(registry), "plan")
     assert (1, True) == (code, f"schema registry {registry.url} answers" in said)

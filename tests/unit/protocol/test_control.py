@@ -10,8 +10,8 @@ import pytest
 
 from job.errors import BusyError, CheckpointError, ConflictError, RequestError, SetupError
 from job.join_spec.start_positions import StartPositions
-from job.protocol.control import REQUEST_BYTES_MAX, Reply, control_socket, reply
-from job.protocol.progress import QueryState
+from job.protocol.control import REQUEST_BYTES_MAX, Response, control_socket, respond
+from job.protocol.status import QueryState
 from tests.polling import wait_until
 from tests.unit.service.answers import all_answers
 from tests.unit.service.builders import WAITS, SmallJob, batch, status, status_after
@@ -19,8 +19,8 @@ from tests.unit.service.builders import WAITS, SmallJob, batch, status, status_a
 PATIENCE_SECONDS = 20.0
 
 
-def asked(job: SmallJob, call: str, **fields: Any) -> Reply:
-    return reply(json.dumps({"call": call, **fields}).encode(), job, Event())
+def asked(job: SmallJob, call: str, **fields: Any) -> Response:
+    return respond(json.dumps({"call": call, **fields}).encode(), job, Event())
 
 
 @pytest.fixture
@@ -34,8 +34,8 @@ def job() -> SmallJob:
 def test_a_question_is_answered_with_its_answer_alone(job: SmallJob, call: str) -> None:
     answered = asked(job, call)
 
-    assert all_answers()[call].model_dump(mode="json") == answered.answer
-    assert (None, None) == (answered.status, answered.refusal)
+    assert all_answers()[call].model_dump(mode="json") == answered.result
+    assert (None, None) == (answered.status, answered.error)
 
 
 def test_a_question_takes_its_arguments_along(job: SmallJob) -> None:
@@ -75,7 +75,7 @@ def test_what_is_refused_says_what_kind_of_refusal_it_is(
     job: SmallJob, error: Exception, expected: dict[str, Any]
 ) -> None:
     job.answers["state"] = error
-    refusal = asked(job, "state").refusal
+    refusal = asked(job, "state").error
 
     assert refusal is not None
     assert str(error) == refusal.message
@@ -94,27 +94,27 @@ def test_what_is_refused_says_what_kind_of_refusal_it_is(
     ],
 )
 def test_what_is_no_request_is_not_understood(job: SmallJob, fields: dict[str, Any]) -> None:
-    refusal = asked(job, **fields).refusal
+    refusal = asked(job, **fields).error
 
     assert refusal is not None
-    assert "not_understood" == refusal.code
+    assert "invalid_request" == refusal.code
     assert ([], None) == (job.commands, job.asked)
 
 
 def test_an_accident_is_told_by_its_kind_and_not_by_what_it_says(job: SmallJob) -> None:
     job.answers["state"] = KeyError("planted-pa55word")
-    refusal = asked(job, "state").refusal
+    refusal = asked(job, "state").error
 
     assert refusal is not None
-    assert ("failed", "KeyError") == (refusal.code, refusal.message)
+    assert ("internal_error", "KeyError") == (refusal.code, refusal.message)
 
 
 def test_who_hangs_up_ends_the_look_up(tmp_path: Path) -> None:
     job = SmallJob(status())
-    job.answers["state_census"] = WAITS
+    job.answers["state_count"] = WAITS
     with control_socket(tmp_path / "job.sock", job), socket.socket(socket.AF_UNIX) as connection:
         connection.connect(str(tmp_path / "job.sock"))
-        connection.sendall(b'{"call": "state_census"}\n')
+        connection.sendall(b'{"call": "state_count"}\n')
         wait_until(lambda: job.gone is not None, PATIENCE_SECONDS, "the job is asked")
         assert job.gone is not None
         assert not job.gone.is_set()
@@ -129,10 +129,10 @@ def test_an_answer_does_not_count_as_hanging_up(tmp_path: Path) -> None:
     job.answers.update(all_answers())
     with control_socket(tmp_path / "job.sock", job), socket.socket(socket.AF_UNIX) as connection:
         connection.connect(str(tmp_path / "job.sock"))
-        connection.sendall(b'{"call": "state_census"}\n')
+        connection.sendall(b'{"call": "state_count"}\n')
         answered = json.loads(connection.makefile().readline())
 
-    assert answered["answer"]["batch_id"] == 7
+    assert answered["result"]["batch_id"] == 7
     assert job.gone is not None
     assert not job.gone.is_set()
 

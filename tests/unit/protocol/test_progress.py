@@ -7,15 +7,9 @@ from typing import Any
 
 import pytest
 
-from job.protocol.progress import (
-    BATCH_SECONDS_BOUNDS,
-    LATENCY_SECONDS_BOUNDS,
-    Latencies,
-    SideProgress,
-    Totals,
-    batch_progress,
-)
+from job.protocol.progress import SideProgress, batch_progress
 from job.protocol.reasons import REASONS
+from job.protocol.totals import BATCH_SECONDS_BOUNDS, LATENCY_SECONDS_BOUNDS, Latencies, Totals
 
 RECORDED = (Path(__file__).parents[2] / "golden" / "progress.json").read_text()
 
@@ -31,7 +25,7 @@ def test_recorded_progress_is_read_in_our_names_and_units() -> None:
     assert datetime(2026, 11, 20, 21, 20, 46, 500_000, UTC) == batch.started_at
     assert 0.347 == batch.duration_seconds
     assert 0.171 == batch.phase_seconds["add_batch"]
-    assert (3, 1, 1) == (batch.output_records, batch.late_records, batch.state_rows_updated)
+    assert (3, 1, 1) == (batch.output_records, batch.late_rows, batch.state_rows_updated)
     assert 4 == batch.state_rows_removed
     assert (0.095, 0.015, 0.131) == (
         batch.state_update_seconds,
@@ -97,7 +91,7 @@ def test_totals_are_sums_and_the_newest_event_time() -> None:
 
     totals = Totals().plus(batch).plus(older)
 
-    assert (2, 6, 2) == (totals.batches, totals.output_records, totals.late_records)
+    assert (2, 6, 2) == (totals.batches, totals.output_records, totals.late_rows)
     assert (12, 4) == (totals.left.records, totals.left.bad_records["malformed_json"])
     assert 1_700_000_060_000 == totals.left.event_time_max_ms
     assert 0.694 == totals.batch_seconds

@@ -14,13 +14,14 @@ import httpx
 import pytest
 
 from job.errors import BusyError, CancelledError
+from job.join_spec.sides import Side
 from job.kafka.broker_watch import BrokerWatch
 from job.plan.plan import JoinPlan
-from job.protocol.answers import PlanAnswer, StateAnswer, ValidationAnswer
 from job.protocol.control import Request, StateRequest, control_socket
-from job.protocol.progress import JobStatus
-from job.protocol.reports import StateCensus
-from job.query.control_handler import CENSUS_LATEST_SECONDS, ControlHandler
+from job.protocol.reports import SideCount, StateCount
+from job.protocol.results import KeyRows, PlanResult, ValidationResult
+from job.protocol.status import JobStatus
+from job.query.control_handler import COUNT_LATEST_SECONDS, ControlHandler
 from job.query.engine import Engine
 from job.query.lookup_queue import PAUSE_SECONDS_MAX, WAITING_MAX
 from job.query.stats import QueryStats
@@ -31,7 +32,7 @@ from tests.unit.specs import plan, spec_yaml
 
 PATIENCE_SECONDS = 20.0
 LOOK_UP_SECONDS = 4.0
-QUESTIONS = ["state", "why", "state_census"]
+QUESTIONS = ["state", "explain", "state_count"]
 
 
 class Clock:
@@ -48,20 +49,31 @@ class Reader:
     def __init__(self, clock: Clock) -> None:
         self.clock = clock
         self.work: Callable[[], None] = lambda: None
-        self.during_census: Callable[[Event], None] = lambda _: None
+        self.during_count: Callable[[Event], None] = lambda _: None
         self.keys: list[str] = []
 
-    def rows(self, side: str, key: list[str], batch_id: int, **_: Any) -> StateAnswer:
+    def rows(self, side: Side, key: list[str], batch_id: int, **_: Any) -> KeyRows:
         self.keys += key
         self._look()
-        return StateAnswer(
-            side=side, key=key, batch_id=batch_id, rows=[], more=False, seconds=LOOK_UP_SECONDS
+        return KeyRows(
+            side=side,
+            key=key,
+            batch_id=batch_id,
+            rows=[],
+            more=False,
+            duration_seconds=LOOK_UP_SECONDS,
         )
 
-    def census(self, batch_id: int, cancel: Event) -> StateCensus:
-        self.during_census(cancel)
+    def count_rows(self, batch_id: int, cancel: Event) -> StateCount:
+        self.during_count(cancel)
         self._look()
-        return StateCensus(batch_id=batch_id, at=NOW, seconds=LOOK_UP_SECONDS, left=[], right=[])
+        return StateCount(
+            batch_id=batch_id,
+            counted_at=NOW,
+            duration_seconds=LOOK_UP_SECONDS,
+            left=SideCount.of([]),
+            right=SideCount.of([]),
+        )
 
     def _look(self) -> None:
         self.work()
@@ -97,12 +109,12 @@ class Office:
             QueryStats(),
             cast("BrokerWatch", SimpleNamespace(report=broker_report)),
             joined,
-            PlanAnswer(text="", facts={}, spec={}),
+            PlanResult(text="", facts={}, spec={}),
         )
 
     def ask(self, question: str, key: str = "7", gone: Event | None = None) -> Any:
         state = StateRequest(side="left", key=[key], limit=5)
-        return self.desk.answer(Request(call=cast("Any", question), state=state), gone or Event())
+        return self.desk.read(Request(call=cast("Any", question), state=state), gone or Event())
 
     def submit(self, question: str, key: str = "7", gone: Event | None = None) -> "Future[Any]":
         """Ask in another thread."""
@@ -141,9 +153,9 @@ class Office:
             self.reader.work = lambda: None
             self.go_on.set()
 
-    def judged(self, **changes: Any) -> ValidationAnswer:
+    def judged(self, **changes: Any) -> ValidationResult:
         request = Request(call="validate", spec=spec_yaml(**changes))
-        return cast("ValidationAnswer", self.desk.answer(request, Event()))
+        return cast("ValidationResult", self.desk.read(request, Event()))
 
 
 @pytest.fixture
@@ -182,7 +194,7 @@ def test_waiting_lookups_run_in_their_order(office: Office) -> None:
 def test_only_where_many_wait_a_lookup_is_refused(office: Office) -> None:
     office.ask("state")
     office.clock.now += PAUSE_SECONDS_MAX
-    with office.held_up("why"):
+    with office.held_up("explain"):
         waiting = [office.submit("state") for _ in range(WAITING_MAX)]
         office.wait_for_waiting(WAITING_MAX)
         with pytest.raises(BusyError) as refused:
@@ -217,7 +229,7 @@ def test_a_waiting_lookup_ends_once_its_caller_has_gone(office: Office) -> None:
 def test_the_job_s_own_count_gives_way_to_a_lookup(
     question: str, office: Office, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("job.query.control_handler.CENSUS_PAUSE_SECONDS", 0.001)
+    monkeypatch.setattr("job.query.control_handler.COUNT_PAUSE_SECONDS", 0.001)
     counting = threading.Event()
     gave_way: list[bool] = []
 
@@ -227,14 +239,16 @@ def test_the_job_s_own_count_gives_way_to_a_lookup(
             gave_way.append(cancel.wait(PATIENCE_SECONDS))
             raise CancelledError("the count gave way")
 
-    office.reader.during_census = count
+    office.reader.during_count = count
     office.desk.start()
     try:
         assert counting.wait(PATIENCE_SECONDS)
         assert office.ask(question) is not None
         assert [True] == gave_way
         office.clock.now += PAUSE_SECONDS_MAX
-        wait_until(lambda: office.desk.status().census, PATIENCE_SECONDS, "the rows are counted")
+        wait_until(
+            lambda: office.desk.status().state_count, PATIENCE_SECONDS, "the rows are counted"
+        )
     finally:
         office.desk.close()
 
@@ -242,7 +256,7 @@ def test_the_job_s_own_count_gives_way_to_a_lookup(
 def test_the_job_s_own_count_ends_with_the_job(
     office: Office, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("job.query.control_handler.CENSUS_PAUSE_SECONDS", 0.001)
+    monkeypatch.setattr("job.query.control_handler.COUNT_PAUSE_SECONDS", 0.001)
     counting, ended = threading.Event(), threading.Event()
 
     def count(cancel: Event) -> None:
@@ -250,7 +264,7 @@ def test_the_job_s_own_count_ends_with_the_job(
         assert cancel.wait(PATIENCE_SECONDS)
         ended.set()
 
-    office.reader.during_census = count
+    office.reader.during_count = count
     office.desk.start()
     assert counting.wait(PATIENCE_SECONDS)
     office.desk.close()
@@ -298,7 +312,7 @@ def test_after_a_cancelled_lookup_the_next_one_runs(office: Office) -> None:
 def test_while_a_backlog_is_read_no_rows_are_counted(
     way_out: str, office: Office, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("job.query.control_handler.CENSUS_PAUSE_SECONDS", 0.001)
+    monkeypatch.setattr("job.query.control_handler.COUNT_PAUSE_SECONDS", 0.001)
     office.query.last_batch = behind = batch(
         left=side(records=100, end_offsets={0: 100}, latest_offsets={0: 201})
     )
@@ -314,7 +328,7 @@ def test_while_a_backlog_is_read_no_rows_are_counted(
                 left=side(records=100, end_offsets={0: 101}, latest_offsets={0: 201})
             )
         else:
-            office.clock.now += CENSUS_LATEST_SECONDS
+            office.clock.now += COUNT_LATEST_SECONDS
         assert counted.wait(PATIENCE_SECONDS)
     finally:
         office.desk.close()

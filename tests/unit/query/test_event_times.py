@@ -20,7 +20,7 @@ class World:
     """Spark, its Kafka source and the checkpoint, as far as event times go."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, known: Partitions | None = None) -> None:
-        self.account = QueryStats()
+        self.stats = QueryStats()
         self.checkpoint = SimpleNamespace(partitions=known or Partitions.none())
         self.resources = SimpleNamespace(lease_is_lost=False)
         self.limited: set[Side] = set()
@@ -35,10 +35,10 @@ class World:
         checkpoint: Any = self.checkpoint
         resources: Any = self.resources
         spark: Any = SimpleNamespace(_jvm=None)
-        self.times = EventTimes(spark, plan(), self.account, checkpoint, resources)
+        self.times = EventTimes(spark, plan(), self.stats, checkpoint, resources)
 
     def follow(self) -> None:
-        running: Any = SimpleNamespace(query=None, failed=None)
+        running: Any = SimpleNamespace(query=None, record_failure=None)
         self.times.follow(running)
 
     def begin(self, _: Any) -> None:

@@ -1,14 +1,15 @@
-"""Why a row has not come out: each sentence has its case, in the words people read."""
+"""Explanation of a key: one test per sentence."""
 
 from datetime import timedelta
 from typing import Any
 
 import pytest
 
-from job.protocol.answers import StateAnswer, StateRow
-from job.protocol.progress import JobStatus, QueryState
+from job.join_spec.sides import Side
 from job.protocol.reports import BrokerReport, SideOffsets
-from job.query.explain_key import why
+from job.protocol.results import KeyRows, StateRow
+from job.protocol.status import JobStatus, QueryState
+from job.query.explain_key import explain_key
 from tests.unit.service.builders import (
     NO_BROKER,
     NOW,
@@ -23,21 +24,20 @@ from tests.unit.specs import plan
 NOW_MS = round(NOW.timestamp() * 1000)
 # The watermark is 12 s behind on both sides: the delays are 10 s and 11.5 s.
 EVEN = batch(
-    late_records=0,
+    late_rows=0,
     watermark_ms=NOW_MS - 12_000,
     left=side(bad_records={}, event_time_max_ms=NOW_MS - 2_000),
     right=side(bad_records={}, event_time_max_ms=NOW_MS - 500),
 )
 CALM = status_after(EVEN, brokers=None)
 
-NOTHING_HELD = (
-    "No row of this key is held on either side: it has not been read yet, or it could not be read, "
-    "came late, failed a filter, or its time is over and what there was to say of it has come out."
+NO_STATE_ROWS = (
+    "No row with this key is in state on either side: it was not read yet, was a bad record, was "
+    "late, failed a filter, or it expired and its result was already emitted."
 )
 WAITS = (
-    "The left row impressions/1/17, event time 2026-11-20T12:00:00.000Z, is held. It waits for a "
-    "right row until the watermark has passed 2026-11-20T12:01:00.000Z, 72.0 s ahead of where it "
-    "is; "
+    "The left row impressions/1/17, event time 2026-11-20T12:00:00.000Z, is in state. It waits for "
+    "a right row until the watermark passes 2026-11-20T12:01:00.000Z, 72.0 s ahead of it; "
 )
 
 
@@ -56,7 +56,7 @@ def row(topic: str = "impressions", **fields: Any) -> StateRow:
     )
 
 
-def told(
+def explained(
     given: JobStatus = CALM,
     *,
     left: list[StateRow] | None = None,
@@ -64,24 +64,24 @@ def told(
     more: bool = False,
     **spec: Any,
 ) -> list[str]:
-    def held(side: str, rows: list[StateRow] | None) -> StateAnswer:
-        return StateAnswer(
-            side=side, key=["7"], batch_id=7, rows=rows or [], more=more, seconds=0.1
+    def key_rows(side: Side, rows: list[StateRow] | None) -> KeyRows:
+        return KeyRows(
+            side=side, key=["7"], batch_id=7, rows=rows or [], more=more, duration_seconds=0.1
         )
 
     changes = {"join__type": "left_outer", **spec}
-    return why(plan(**changes), given, held("left", left), held("right", right))
+    return explain_key(plan(**changes), given, key_rows("left", left), key_rows("right", right))
 
 
-# --- The rows
+# --- State rows
 
 
-def test_a_key_of_which_nothing_is_held_has_its_possible_reasons() -> None:
-    assert [NOTHING_HELD] == told()
+def test_key_without_state_rows_has_the_possible_reasons() -> None:
+    assert [NO_STATE_ROWS] == explained()
 
 
 @pytest.mark.parametrize(
-    ("join_type", "comes_out"),
+    ("join_type", "is_emitted"),
     [
         ("inner", False),
         ("left_outer", True),
@@ -91,106 +91,102 @@ def test_a_key_of_which_nothing_is_held_has_its_possible_reasons() -> None:
         ("left_anti", True),
     ],
 )
-def test_a_row_that_waits_is_told_until_when_and_what_becomes_of_it(
-    join_type: str, comes_out: bool
-) -> None:
+def test_waiting_row_is_shown_with_its_expiry_and_outcome(join_type: str, is_emitted: bool) -> None:
     columns = {"output__columns": {"ad_id": "left.ad_id"}}
-    sentences = told(left=[row()], join__type=join_type, **columns)
+    sentences = explained(left=[row()], join__type=join_type, **columns)
 
-    fate = (
-        "without one it then comes out unmatched."
-        if comes_out
-        else "without one it is then dropped: this join type shows no unmatched row of this side."
+    outcome = (
+        "without a match it is then emitted as unmatched."
+        if is_emitted
+        else "without a match it is then dropped: this join type emits no unmatched left rows."
     )
-    assert [f"{WAITS}{fate}", "No right row of this key is held."] == sentences
+    assert [f"{WAITS}{outcome}", "No right row with this key is in state."] == sentences
 
 
 @pytest.mark.parametrize(
-    ("join_type", "comes_out"),
+    ("join_type", "is_emitted"),
     [("left_outer", False), ("right_outer", True), ("full_outer", True), ("inner", False)],
 )
-def test_what_becomes_of_a_right_row_depends_on_the_join_type(
-    join_type: str, comes_out: bool
-) -> None:
-    [_, sentence] = told(right=[row("clicks")], join__type=join_type)
+def test_outcome_of_a_right_row_depends_on_the_join_type(join_type: str, is_emitted: bool) -> None:
+    [_, sentence] = explained(right=[row("clicks")], join__type=join_type)
 
     assert sentence.startswith("The right row clicks/1/17, event time 2026-11-20T12:00:00.000Z, ")
-    assert comes_out is sentence.endswith("without one it then comes out unmatched.")
+    assert is_emitted is sentence.endswith("without a match it is then emitted as unmatched.")
 
 
-def test_a_row_that_has_matched_has_come_out() -> None:
+def test_results_of_a_matched_row_were_emitted() -> None:
     assert (
-        "The left row impressions/1/17, event time 2026-11-20T12:00:00.000Z, is held and has "
-        "matched: its results have come out."
-    ) == told(left=[row(matched=True)], right=[row("clicks")])[0]
+        "The left row impressions/1/17, event time 2026-11-20T12:00:00.000Z, is in state and "
+        "has matched: its results were emitted."
+    ) == explained(left=[row(matched=True)], right=[row("clicks")])[0]
 
 
-def test_rows_on_both_sides_may_have_matched() -> None:
+def test_rows_in_state_on_both_sides_may_have_matched() -> None:
     assert (
-        "The left row impressions/1/17, event time 2026-11-20T12:00:00.000Z, is held, beside rows "
-        "of the other side; where they match, the results have come out. It waits for a right row "
-        "until the watermark has passed 2026-11-20T12:01:00.000Z, 72.0 s ahead of where it is; "
-        "without one it then comes out unmatched."
-    ) == told(left=[row(matched=False)], right=[row("clicks")])[0]
+        "The left row impressions/1/17, event time 2026-11-20T12:00:00.000Z, is in state; "
+        "results of its matches with the right rows in state were emitted. It waits for a right "
+        "row until the watermark passes 2026-11-20T12:01:00.000Z, 72.0 s ahead of it; without a "
+        "match it is then emitted as unmatched."
+    ) == explained(left=[row(matched=False)], right=[row("clicks")])[0]
 
 
-def test_a_row_of_unbounded_state_waits_for_ever() -> None:
+def test_row_of_unbounded_state_waits_indefinitely() -> None:
     assert (
-        "The left row impressions/1/17, event time 2026-11-20T12:00:00.000Z, is held. It waits for "
-        "a match for ever: nothing bounds this join's state."
-    ) == told(left=[row(leaves_after=None)])[0]
+        "The left row impressions/1/17, event time 2026-11-20T12:00:00.000Z, is in state. It "
+        "waits for a match indefinitely: the state of this join is unbounded."
+    ) == explained(left=[row(leaves_after=None)])[0]
 
 
-def test_before_there_is_a_watermark_no_distance_is_told() -> None:
-    sentences = told(status(brokers=None), left=[row()])
+def test_without_a_watermark_no_distance_is_shown() -> None:
+    sentences = explained(status(brokers=None), left=[row()])
 
     assert (
-        "until the watermark has passed 2026-11-20T12:01:00.000Z; without one it then"
+        "until the watermark passes 2026-11-20T12:01:00.000Z; without a match it is then"
     ) in sentences[0]
 
 
-def test_a_far_distance_is_told_in_minutes() -> None:
+def test_long_distance_is_in_minutes() -> None:
     far = row(leaves_after=NOW + timedelta(days=1))
 
-    assert "2026-11-21T12:00:00.000Z, 1,440 min ahead of where it is" in told(left=[far])[0]
+    assert "2026-11-21T12:00:00.000Z, 1,440 min ahead of it" in explained(left=[far])[0]
 
 
 @pytest.mark.parametrize(
-    ("rows", "more", "told_more"), [(5, False, 0), (6, False, 1), (5, True, 1)]
+    ("rows", "more", "more_lines"), [(5, False, 0), (6, False, 1), (5, True, 1)]
 )
-def test_of_many_rows_five_are_told_and_that_there_are_more(
-    rows: int, more: bool, told_more: int
+def test_five_rows_are_shown_and_whether_there_are_more(
+    rows: int, more: bool, more_lines: int
 ) -> None:
-    sentences = told(left=[row(offset=offset) for offset in range(rows)], more=more)
+    sentences = explained(left=[row(offset=offset) for offset in range(rows)], more=more)
 
     assert 5 == sum(sentence.startswith("The left row") for sentence in sentences)
-    assert told_more == sentences.count("More left rows of this key are held.")
+    assert more_lines == sentences.count("More left rows with this key are in state.")
 
 
-# --- What holds everything up
+# --- Query and watermark
 
 
 @pytest.mark.parametrize("state", [QueryState.PAUSED, QueryState.STOPPED])
-def test_a_query_at_rest_is_told_first(state: QueryState) -> None:
+def test_paused_or_stopped_query_comes_first(state: QueryState) -> None:
     assert [
-        f"The query is {state} until it is resumed. Nothing comes out meanwhile.",
-        NOTHING_HELD,
-    ] == told(CALM.model_copy(update={"state": state, "last_failure": NO_BROKER}))
+        f"The query is {state} and emits no rows until it is resumed.",
+        NO_STATE_ROWS,
+    ] == explained(CALM.model_copy(update={"state": state, "last_failure": NO_BROKER}))
 
 
 @pytest.mark.parametrize("state", [QueryState.FAILED, QueryState.RESTARTING])
-def test_a_query_that_has_failed_is_told_with_its_failure(state: QueryState) -> None:
+def test_failed_query_is_shown_with_its_failure(state: QueryState) -> None:
     down = CALM.model_copy(update={"state": state, "last_failure": NO_BROKER})
 
     assert (
-        f"The query is {state}: no broker answers at localhost:9092. Nothing comes out meanwhile."
-    ) == told(down)[0]
+        f"The query is {state} and emits no rows: no broker answers at localhost:9092."
+    ) == explained(down)[0]
 
 
-def test_a_query_that_starts_has_no_failure_to_tell() -> None:
+def test_starting_query_has_no_failure() -> None:
     starting = CALM.model_copy(update={"state": QueryState.STARTING})
 
-    assert "The query is STARTING. Nothing comes out meanwhile." == told(starting)[0]
+    assert "The query is STARTING and emits no rows." == explained(starting)[0]
 
 
 @pytest.mark.parametrize(
@@ -200,65 +196,64 @@ def test_a_query_that_starts_has_no_failure_to_tell() -> None:
         (300_000, 61_500, "right", "00:00:50.000Z", "left", "4 min"),
     ],
 )
-def test_the_side_that_holds_the_watermark_back_is_told(
+def test_side_that_holds_the_watermark_back_is_named(
     left_ms: int, right_ms: int, slower: str, at: str, faster: str, distance: str
 ) -> None:
     apart = status_after(
         batch(
-            late_records=0,
+            late_rows=0,
             left=side(bad_records={}, event_time_max_ms=left_ms),
             right=side(bad_records={}, event_time_max_ms=right_ms),
         ),
         brokers=None,
     )
-    assert faster != slower
 
     assert (
-        f"The {slower} side holds the watermark back, at 1970-01-01T{at}: the other side is "
-        f"{distance} further. It moves when newer {slower} records arrive."
-    ) == told(apart)[-1]
+        f"The {slower} side holds the watermark back, at 1970-01-01T{at}: the {faster} side "
+        f"is {distance} ahead. The watermark advances when newer {slower} records arrive."
+    ) == explained(apart)[-1]
 
 
 @pytest.mark.parametrize(
     ("silent", "names"),
     [(("left",), "left"), (("right",), "right"), (("left", "right"), "left and right")],
 )
-def test_a_side_that_has_been_silent_is_told(silent: tuple[str, ...], names: str) -> None:
+def test_side_without_readable_records_is_named(silent: tuple[str, ...], names: str) -> None:
     nothing = side(bad_records={}, event_time_max_ms=None)
     quiet = status_after(EVEN.model_copy(update=dict.fromkeys(silent, nothing)), brokers=None)
 
     assert (
-        f"Since the job started nothing readable has come on the {names} side: without an event "
-        "time from both sides the watermark does not move, and nothing unmatched comes out."
-    ) == told(quiet)[-1]
+        f"The {names} side received no readable record since the job started. Without an event "
+        "time of both sides the watermark does not advance, and no unmatched rows are emitted."
+    ) == explained(quiet)[-1]
 
 
-# --- What has not been read, or was dropped
+# --- Unread and dropped records
 
 
-def test_records_that_are_still_to_be_read_are_told_by_side() -> None:
+def test_unread_records_are_counted_by_side() -> None:
     def behind(topic: str, records: int) -> SideOffsets:
         return SideOffsets(topic=topic, read={0: 5, 1: 5}, latest={0: 5, 1: 5 + records})
 
     report = BrokerReport(left=behind("impressions", 1_234), right=behind("clicks", 0))
 
-    assert [
-        "1,234 left records are not read yet; the row, or its match, may be among them."
-    ] == told(CALM.model_copy(update={"brokers": report}))[1:]
+    assert ["1,234 left records are unread; the row or its match may be among them."] == explained(
+        CALM.model_copy(update={"brokers": report})
+    )[1:]
 
 
-def test_late_rows_are_told() -> None:
-    late = status_after(EVEN.model_copy(update={"late_records": 1_500}), brokers=None)
+def test_late_rows_are_counted() -> None:
+    late = status_after(EVEN.model_copy(update={"late_rows": 1_500}), brokers=None)
 
     assert [
         (
-            "1,500 rows have come later than the watermark since the job started and were dropped; "
-            "the row, or its match, may be among them."
+            "1,500 late rows were dropped since the job started; the row or its match may be among "
+            "them."
         )
-    ] == told(late)[1:]
+    ] == explained(late)[1:]
 
 
-def test_records_that_could_not_be_read_are_told_by_side_and_reason() -> None:
+def test_bad_records_are_counted_by_side_and_reason() -> None:
     bad = side(
         bad_records={"malformed_json": 1_200, "tombstone": 1, "schema_mismatch": 0},
         event_time_max_ms=NOW_MS - 500,
@@ -266,11 +261,11 @@ def test_records_that_could_not_be_read_are_told_by_side_and_reason() -> None:
     unreadable = status_after(EVEN.model_copy(update={"right": bad}), brokers=None)
 
     assert [
-        "Of the right side's records some could not be read: 1 tombstone, 1,200 malformed_json."
-    ] == told(unreadable)[1:]
+        "Bad records of the right side since the job started: 1 tombstone, 1,200 malformed_json."
+    ] == explained(unreadable)[1:]
 
 
-def test_the_most_telling_comes_first() -> None:
+def test_most_important_sentence_comes_first() -> None:
     report = BrokerReport(
         left=SideOffsets(topic="impressions", read={0: 0}, latest={0: 2}),
         right=SideOffsets(topic="clicks"),
@@ -280,13 +275,13 @@ def test_the_most_telling_comes_first() -> None:
     assert [
         "The query is PAUSED",
         "The left row impres",
-        "No right row of thi",
+        "No right row with t",
         "The right side hold",
         "2 left records are ",
-        "2 rows have come la",
-        "Of the left side's ",
-        "Of the right side's",
-    ] == [sentence[:19] for sentence in told(all_at_once, left=[row()])]
+        "2 late rows were dr",
+        "Bad records of the ",
+        "Bad records of the ",
+    ] == [sentence[:19] for sentence in explained(all_at_once, left=[row()])]
 
 
 def test_partition_that_holds_the_watermark_back_is_named() -> None:
@@ -295,13 +290,13 @@ def test_partition_that_holds_the_watermark_back_is_named() -> None:
     assert (
         "Partition 1 of the right side holds the watermark back, at 1969-12-31T23:59:58.500Z: it "
         "has unread records. The watermark advances as they are read."
-    ) in told(CALM.model_copy(update={"event_times": times}))
+    ) in explained(CALM.model_copy(update={"event_times": times}))
 
 
-def test_backlog_of_which_nothing_was_read_is_named() -> None:
+def test_unread_backlog_is_named() -> None:
     times = {"left": event_times(None, held_back_by=0), "right": event_times(10_000)}
 
     assert (
-        "Nothing readable has been read of left partition 0 yet, which has a backlog: the "
-        "watermark does not advance before, and nothing unmatched comes out."
-    ) in told(CALM.model_copy(update={"event_times": times}))
+        "No readable record of left partition 0 was read yet, and there is a backlog. Until then "
+        "the watermark does not advance, and no unmatched rows are emitted."
+    ) in explained(CALM.model_copy(update={"event_times": times}))

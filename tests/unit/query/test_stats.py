@@ -8,62 +8,62 @@ from tests.unit.protocol.test_progress import recorded
 
 
 def test_last_batches_are_kept_oldest_first_and_all_are_summed() -> None:
-    account = QueryStats()
+    stats = QueryStats()
     for number in range(BATCHES_KEPT + 5):
-        account.batch(recorded(batchId=number))
+        stats.batch(recorded(batchId=number))
 
-    assert list(range(5, BATCHES_KEPT + 5)) == [batch.batch_id for batch in account.batches]
-    assert account.batches[-1] == account.last_batch
-    assert BATCHES_KEPT + 5 == account.totals.batches
+    assert list(range(5, BATCHES_KEPT + 5)) == [batch.batch_id for batch in stats.batches]
+    assert stats.batches[-1] == stats.last_batch
+    assert BATCHES_KEPT + 5 == stats.totals.batches
 
 
 def test_rows_that_the_job_wrote_by_itself_are_the_batch_s() -> None:
-    account = QueryStats()
-    account.delivered(7, 3, {"committed": 1, "aborted": 1})
-    account.delivered(7, 2, {"committed": 1, "skipped": 1, "disagreement": 1})
-    account.batch(recorded(batchId=7))
+    stats = QueryStats()
+    stats.delivered(7, 3, {"committed": 1, "aborted": 1})
+    stats.delivered(7, 2, {"committed": 1, "skipped": 1, "disagreement": 1})
+    stats.batch(recorded(batchId=7))
 
-    assert account.last_batch is not None
-    assert (5, 5) == (account.last_batch.output_records, account.totals.output_records)
+    assert stats.last_batch is not None
+    assert (5, 5) == (stats.last_batch.output_records, stats.totals.output_records)
     expected = {"committed": 2, "skipped": 1, "aborted": 1, "fenced": 0, "unknown": 0}
-    assert expected == account.totals.transactions
+    assert expected == stats.totals.transactions
 
 
 def test_report_that_cannot_be_read_changes_nothing() -> None:
-    account = QueryStats()
-    account.batch(json.dumps({"batchId": 1}))
+    stats = QueryStats()
+    stats.batch(json.dumps({"batchId": 1}))
 
     assert (None, None, 0) == (
-        account.last_batch,
-        account.last_progress_at,
-        account.totals.batches,
+        stats.last_batch,
+        stats.last_progress_at,
+        stats.totals.batches,
     )
 
 
 def test_last_failures_are_kept_and_all_are_counted() -> None:
-    account = QueryStats()
+    stats = QueryStats()
     for number in range(FAILURES_KEPT + 2):
-        account.failed(BrokerError(f"number {number}"))
+        stats.on_failure(BrokerError(f"number {number}"))
 
-    assert f"number {FAILURES_KEPT + 1}" == account.failures[-1].message
-    assert account.failures[-1] == account.last_failure
-    assert FAILURES_KEPT == len(account.failures)
-    assert {BrokerError.code: FAILURES_KEPT + 2} == account.totals.failures
+    assert f"number {FAILURES_KEPT + 1}" == stats.failures[-1].message
+    assert stats.failures[-1] == stats.last_failure
+    assert FAILURES_KEPT == len(stats.failures)
+    assert {BrokerError.code: FAILURES_KEPT + 2} == stats.totals.failures
 
 
 def test_retries_are_counted_until_there_is_progress() -> None:
-    account = QueryStats()
+    stats = QueryStats()
 
-    assert [0, 1, 2] == [account.retry() for _ in range(3)]
-    account.idle()
-    assert 0 == account.retry()
+    assert [0, 1, 2] == [stats.count_retry() for _ in range(3)]
+    stats.idle()
+    assert 0 == stats.count_retry()
 
 
 def test_after_a_reset_the_counts_stand_and_what_was_read_is_forgotten() -> None:
-    account = QueryStats()
-    account.batch(recorded())
-    account.begins_anew()
+    stats = QueryStats()
+    stats.batch(recorded())
+    stats.on_reset()
 
-    assert (None, None, []) == (account.offsets, account.last_batch, account.batches)
-    assert account.totals.left.event_time_max_ms is None
-    assert (1, 6) == (account.totals.batches, account.totals.left.records)
+    assert (None, None, []) == (stats.offsets, stats.last_batch, stats.batches)
+    assert stats.totals.left.event_time_max_ms is None
+    assert (1, 6) == (stats.totals.batches, stats.totals.left.records)

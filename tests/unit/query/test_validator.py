@@ -17,7 +17,7 @@ from structlog.testing import capture_logs
 from job.errors import BusyError, CancelledError, JobUnavailableError
 from job.plan.fingerprint import fingerprint
 from job.plan.validation import ValidationRequest, validated
-from job.protocol.answers import ValidationAnswer
+from job.protocol.results import ValidationResult
 from job.query.validator import Validator
 from tests.polling import wait_until
 from tests.unit.specs import plan, spec_yaml
@@ -146,7 +146,7 @@ def test_no_more_than_eight_callers_wait() -> None:
 def test_a_second_caller_gets_its_turn() -> None:
     waited = threading.Barrier(2)
 
-    def validate(validator: Validator) -> ValidationAnswer:
+    def validate(validator: Validator) -> ValidationResult:
         waited.wait()
         return validator.validated(request("name: x"), Event(), within_seconds=PATIENCE_SECONDS)
 

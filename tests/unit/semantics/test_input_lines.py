@@ -211,7 +211,9 @@ def test_a_trigger_that_is_no_duration_is_refused(tmp_path, trigger, message):
 def test_a_yaml_value_that_json_has_not_is_refused_with_its_test_and_row(value):
     test = SpecTest("t", left=[{"key": "a"}, {"key": value}])
 
-    with pytest.raises(SimulationError, match="test 't', left row 2: holds a YAML value"):
+    with pytest.raises(
+        SimulationError, match="test 't', left row 2: has a value that JSON does not support"
+    ):
         spec_test_lines(plan(), [test])
 
 

@@ -1,19 +1,20 @@
-"""What a small job answers to each question of the protocol."""
+"""Answers of a small job to each call of the protocol."""
 
 from pydantic import BaseModel
 
-from job.protocol.answers import (
-    FailuresAnswer,
+from job.join_spec.sides import Side
+from job.protocol.results import (
+    FailuresResult,
     FieldProblem,
     FrozenChange,
     KeyExplanation,
-    PlanAnswer,
-    ProgressAnswer,
-    StateAnswer,
+    KeyRows,
+    PlanResult,
+    ProgressResult,
     StateRow,
-    ValidationAnswer,
+    ValidationResult,
 )
-from tests.unit.service.builders import NO_BROKER, NOW, batch, census
+from tests.unit.service.builders import NO_BROKER, NOW, batch, state_count
 
 ROW = StateRow(
     row={"ad_id": 7, "shown_at": "2026-11-20T12:00:00.000Z"},
@@ -24,7 +25,7 @@ ROW = StateRow(
     matched=False,
     leaves_after=NOW,
 )
-ROW_SHOWN = {
+ROW_JSON = {
     "row": {"ad_id": 7, "shown_at": "2026-11-20T12:00:00.000Z"},
     "event_time": "2026-11-20T12:00:00Z",
     "topic": "impressions",
@@ -35,30 +36,34 @@ ROW_SHOWN = {
 }
 
 
-def held(side: str, *rows: StateRow, more: bool = False) -> StateAnswer:
-    return StateAnswer(side=side, key=["7"], batch_id=7, rows=list(rows), more=more, seconds=0.25)
+def key_rows(side: Side, *rows: StateRow, more: bool = False) -> KeyRows:
+    return KeyRows(
+        side=side, key=["7"], batch_id=7, rows=list(rows), more=more, duration_seconds=0.25
+    )
 
 
-def held_shown(side: str, *rows: dict[str, object], more: bool = False) -> dict[str, object]:
+def key_rows_json(side: str, *rows: dict[str, object], more: bool = False) -> dict[str, object]:
     return {
         "side": side, "key": ["7"], "batch_id": 7, "rows": list(rows), "more": more,
-        "seconds": 0.25,
+        "duration_seconds": 0.25,
     }  # fmt: skip
 
 
 def all_answers() -> dict[str, BaseModel]:
     return {
-        "plan": PlanAnswer(
+        "plan": PlanResult(
             text="Join ad_attribution", facts={"name": "ad_attribution"}, spec={"name": "x"}
         ),
-        "progress": ProgressAnswer(batches=[batch(batch_id=number) for number in range(100)]),
-        "failures": FailuresAnswer(failures=[NO_BROKER]),
-        "state": held("left", ROW),
-        "state_census": census(),
-        "why": KeyExplanation(
-            sentences=["The query is PAUSED."], left=held("left", ROW), right=held("right")
+        "progress": ProgressResult(batches=[batch(batch_id=number) for number in range(100)]),
+        "failures": FailuresResult(failures=[NO_BROKER]),
+        "state": key_rows("left", ROW),
+        "state_count": state_count(),
+        "explain": KeyExplanation(
+            sentences=["The query is PAUSED."],
+            left=key_rows("left", ROW),
+            right=key_rows("right"),
         ),
-        "validate": ValidationAnswer(
+        "validate": ValidationResult(
             problems=[FieldProblem(field="left.key", message="is required")],
             plan=None,
             checkpoint_changes=[FrozenChange(field="join type", frozen="inner", wanted="x")],

@@ -1,4 +1,4 @@
-"""Small jobs for the tests of the sidecar: they hold a status and serve the real protocol."""
+"""Small jobs for the tests of the service: they have a status and serve the real protocol."""
 
 import socket
 from collections.abc import Iterator
@@ -13,21 +13,17 @@ from pydantic import BaseModel
 from job.errors import CancelledError, ConflictError
 from job.join_spec.start_positions import StartPositions
 from job.protocol.control import Request, Verb, control_socket
-from job.protocol.progress import (
-    BatchProgress,
-    Failure,
-    JobStatus,
-    QueryState,
-    SideProgress,
-    Totals,
-)
+from job.protocol.progress import BatchProgress, SideProgress
 from job.protocol.reports import (
     BrokerReport,
-    PartitionCensus,
+    PartitionCount,
+    SideCount,
     SideEventTimes,
     SideOffsets,
-    StateCensus,
+    StateCount,
 )
+from job.protocol.status import Failure, JobStatus, QueryState
+from job.protocol.totals import Totals
 
 NOW = datetime(2026, 11, 20, 12, 0, 0, tzinfo=UTC)
 NOW_SECONDS = NOW.timestamp()
@@ -35,20 +31,20 @@ NO_BROKER = Failure(
     code="broker", message="no broker answers at localhost:9092", retryable=True, at=NOW
 )
 
-# For a job that answers only once whoever asked has hung up.
+# For a job that answers only after the caller has disconnected.
 WAITS = CancelledError("never seen")
 WAIT_SECONDS_MAX = 60.0
 
 
 class SmallJob:
-    """Does what it is told at once; `allowed` are its verbs."""
+    """Executes commands at once; `allowed`: the allowed ones, None: all."""
 
     def __init__(self, status: JobStatus, *, allowed: tuple[str, ...] | None = None) -> None:
         self.current = status
         self.allowed = allowed
         self.commands: list[tuple[Verb, str]] = []
         self.starts: StartPositions | None = None
-        self.asked: Request | None = None
+        self.last_request: Request | None = None
         self.gone: Event | None = None
         self.answers: dict[str, BaseModel | Exception] = {}
 
@@ -70,20 +66,20 @@ class SmallJob:
         self.current = self.current.model_copy(update={"state": states[verb]})
         self.starts = starts
 
-    def answer(self, request: Request, gone: Event) -> BaseModel:
-        self.gone = gone
-        self.asked = request
+    def read(self, request: Request, caller_gone: Event) -> BaseModel:
+        self.gone = caller_gone
+        self.last_request = request
         answer = self.answers[request.call]
         if answer is WAITS:
-            gone.wait(WAIT_SECONDS_MAX)
-            raise CancelledError("the look-up was given up")
+            caller_gone.wait(WAIT_SECONDS_MAX)
+            raise CancelledError("the lookup was cancelled")
         if isinstance(answer, Exception):
             raise answer
         return answer
 
 
 def status(state: QueryState = QueryState.RUNNING, **fields: Any) -> JobStatus:
-    """Of a query that has run no batch yet."""
+    """Status of a query before its first batch."""
     return JobStatus(
         **{
             "name": "ad_attribution",
@@ -99,7 +95,7 @@ def status(state: QueryState = QueryState.RUNNING, **fields: Any) -> JobStatus:
 
 
 def status_after(*batches: BatchProgress, **fields: Any) -> JobStatus:
-    """Of a query that has run these batches, the last one just now."""
+    """Status of a query after these batches, the last one just now."""
     totals = Totals()
     for done in batches:
         totals = totals.plus(done)
@@ -112,7 +108,7 @@ def status_after(*batches: BatchProgress, **fields: Any) -> JobStatus:
         "last_progress_at": NOW,
         "totals": totals,
         "brokers": broker_report(),
-        "census": census(),
+        "state_count": state_count(),
         "event_times": {
             "left": event_times(totals.left.event_time_max_ms),
             "right": event_times(totals.right.event_time_max_ms),
@@ -122,7 +118,7 @@ def status_after(*batches: BatchProgress, **fields: Any) -> JobStatus:
 
 
 def event_times(newest_ms: int | None, held_back_by: int | None = None) -> SideEventTimes:
-    """Of a side of which partition 1 alone has been read."""
+    """Event times of a side with one read partition, 1."""
     partitions = {} if newest_ms is None else {1: newest_ms}
     return SideEventTimes(event_time_ms=newest_ms, held_back_by=held_back_by, partitions=partitions)
 
@@ -137,7 +133,7 @@ def batch(**fields: Any) -> BatchProgress:
             "duration_seconds": 0.5,
             "phase_seconds": {"add_batch": 0.25, "trigger_execution": 0.5},
             "output_records": 30,
-            "late_records": 2,
+            "late_rows": 2,
             "state_rows": 400,
             "state_rows_updated": 50,
             "state_rows_removed": 10,
@@ -174,7 +170,7 @@ def side(**fields: Any) -> SideProgress:
 
 
 def broker_report(**fields: Any) -> BrokerReport:
-    """As far as `batch` has read, a moment ago."""
+    """Report whose read offsets are those of `batch`, from NOW."""
     return BrokerReport(
         **{
             "left": SideOffsets(
@@ -195,26 +191,26 @@ def broker_report(**fields: Any) -> BrokerReport:
     )
 
 
-def just_looked(**fields: Any) -> BrokerReport:
-    """As `broker_report`, by the real clock: for what goes through the sidecar."""
+def just_polled(**fields: Any) -> BrokerReport:
+    """As `broker_report`, from this moment: for tests that go through the service."""
     return broker_report(**{"answered_at": datetime.now(UTC), **fields})
 
 
-def census(**fields: Any) -> StateCensus:
-    """Of a left outer join in two state partitions."""
+def state_count(**fields: Any) -> StateCount:
+    """Count of a left outer join with two state partitions."""
 
-    def part(partition: int, rows: int, unmatched: int | None) -> PartitionCensus:
-        return PartitionCensus(
-            partition=partition, rows=rows, unmatched=unmatched, event_time_min=NOW
+    def part(partition: int, rows: int, unmatched: int | None) -> PartitionCount:
+        return PartitionCount(
+            partition=partition, rows=rows, unmatched_rows=unmatched, event_time_min=NOW
         )
 
-    return StateCensus(
+    return StateCount(
         **{
             "batch_id": 7,
-            "at": NOW,
-            "seconds": 0.75,
-            "left": [part(0, 100, 30), part(1, 60, 12)],
-            "right": [part(0, 150, None), part(1, 90, None)],
+            "counted_at": NOW,
+            "duration_seconds": 0.75,
+            "left": SideCount.of([part(0, 100, 30), part(1, 60, 12)]),
+            "right": SideCount.of([part(0, 150, None), part(1, 90, None)]),
             **fields,
         }
     )
@@ -222,7 +218,7 @@ def census(**fields: Any) -> StateCensus:
 
 @contextmanager
 def hung_job(path: Path, backlog: int = 5) -> Iterator[socket.socket]:
-    """As a job under SIGSTOP: the kernel takes the connection, and nobody reads."""
+    """As a job under SIGSTOP: the kernel accepts the connection, and nobody reads."""
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(str(path))
         listener.listen(backlog)

@@ -1,0 +1,117 @@
+"""Status of the job: its query's state, last batch, counters, watermarks, brokers. Pure."""
+
+from datetime import datetime
+from enum import StrEnum
+
+from pydantic import BaseModel, ConfigDict
+
+from job.instants import from_epoch_ms
+from job.join_spec.sides import Side
+from job.protocol.progress import BatchProgress
+from job.protocol.reports import BrokerReport, ResetReport, SideEventTimes, StateCount
+from job.protocol.totals import SideTotals, Totals
+
+
+class _Value(BaseModel):
+    model_config = ConfigDict(frozen=True)
+
+
+class QueryState(StrEnum):
+    STARTING = "STARTING"
+    RUNNING = "RUNNING"
+    PAUSED = "PAUSED"
+    STOPPED = "STOPPED"
+    FAILED = "FAILED"
+    RESTARTING = "RESTARTING"
+
+
+class Failure(_Value):
+    code: str
+    message: str
+    retryable: bool
+    at: datetime
+
+
+class JobStatus(_Value):
+    name: str
+    join_type: str
+    delivery: str
+    state: QueryState
+    started_at: datetime
+    """Start of the job's process."""
+    state_since: datetime
+    watermark_delay_ms: dict[str, int]
+    """Per side."""
+    idle: dict[str, bool] = {}
+    """Whether event time follows the clock, per side with `idle_after`; empty unless running."""
+    query_id: str | None = None
+    """Survives restarts. None: no batch has ended yet."""
+    run_id: str | None = None
+    """The current run, even before its first batch has ended."""
+    last_batch: BatchProgress | None = None
+    last_progress_at: datetime | None = None
+    """Time of Spark's last report: a batch, or that no data was available."""
+    last_failure: Failure | None = None
+    totals: Totals = Totals()
+    event_times: dict[str, SideEventTimes] = {}
+    """Per side, after the last batch. Empty: the query has not started yet."""
+    brokers: BrokerReport | None = None
+    """None: the brokers have not been polled yet."""
+    state_count: StateCount | None = None
+    """The last count of the state rows, in this run or an earlier one."""
+    last_reset: ResetReport | None = None
+
+    def side_totals(self, side: Side) -> SideTotals:
+        return self.totals.left if side == "left" else self.totals.right
+
+    @property
+    def watermark(self) -> datetime | None:
+        """The query's watermark during the last batch. None: there is none yet."""
+        return None if self.last_batch is None else utc_time(self.last_batch.watermark_ms)
+
+    def side_watermark(self, side: Side) -> datetime | None:
+        """Event time of the side (rule in event_time/watermark.py) minus its watermark_delay.
+
+        None: no event time of the side is known.
+        """
+        times = self.event_times.get(side)
+        event_time_ms = (
+            self.side_totals(side).event_time_max_ms if times is None else times.event_time_ms
+        )
+        if event_time_ms is None:
+            return None
+        return utc_time(event_time_ms - self.watermark_delay_ms[side])
+
+    def slowest_partition(self, side: Side) -> int | None:
+        """Partition whose unread records hold the side back. None: the side has no backlog."""
+        times = self.event_times.get(side)
+        return None if times is None else times.held_back_by
+
+    @property
+    def watermark_held_back_by(self) -> Side | None:
+        """The side with the older watermark, or without one.
+
+        None: the sides are equal, or one is idle and follows the clock.
+        """
+        if any(self.idle.values()):
+            return None
+        left, right = self.side_watermark("left"), self.side_watermark("right")
+        if left == right:
+            return None
+        if left is None or right is None:
+            return "left" if left is None else "right"
+        return "left" if left < right else "right"
+
+    @property
+    def watermark_held_back_by_partition(self) -> int | None:
+        """Partition of that side with unread records and the oldest event time.
+
+        None: the side has no backlog, or no side holds the watermark back.
+        """
+        side = self.watermark_held_back_by
+        return None if side is None else self.slowest_partition(side)
+
+
+def utc_time(milliseconds: int | None) -> datetime | None:
+    """From milliseconds since 1970."""
+    return None if milliseconds is None else from_epoch_ms(milliseconds)

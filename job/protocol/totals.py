@@ -1,0 +1,187 @@
+"""Counters since the job started: sums over its batches, restarts, failures. Pure."""
+
+from bisect import bisect_left
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any, Self
+
+from pydantic import BaseModel, ConfigDict
+
+from job.protocol.progress import BatchProgress, SideProgress
+from job.protocol.reasons import DEAD_LETTER_REASONS, REASONS, RESULT_REASONS
+
+TRANSACTION_RESULTS = ("committed", "skipped", "aborted", "fenced", "unknown")
+"""Result of a transaction, one per batch and state partition.
+
+committed: its rows are written. skipped: an earlier attempt of the batch had committed them.
+aborted: its rows are not written, the batch runs again. fenced: another job has taken over.
+unknown: the response to the commit was lost; also counted as committed if the marker of the
+transaction shows that it committed.
+"""
+
+# Batches take from tens of milliseconds to, after a long pause, minutes.
+BATCH_SECONDS_BOUNDS = (0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0)
+# A record waits for the running batch to end and then for its own: fine buckets for short batches,
+# coarse ones up to the delay after a restart or a burst.
+LATENCY_SECONDS_BOUNDS = (
+    0.05, 0.1, 0.2, 0.35, 0.5, 0.75, 1.0, 1.5, 2.5, 5.0, 10.0, 30.0, 60.0, 180.0, 600.0,
+)  # fmt: skip
+
+# Fields of Totals that are sums of the batches' fields of the same name.
+_SUMMED = (
+    "output_records", "too_large_results", "failed_results", "late_rows",
+    "state_rows_updated", "state_rows_removed", "state_update_seconds",
+    "state_removal_seconds", "state_commit_seconds",
+)  # fmt: skip
+
+
+class _Value(BaseModel):
+    model_config = ConfigDict(frozen=True)
+
+
+class SideTotals(_Value):
+    records: int = 0
+    null_keys: int = 0
+    bad_records: dict[str, int] = dict.fromkeys(REASONS, 0)
+    """Per reason, including zeros."""
+    event_time_max_ms: int | None = None
+    """Newest event time, epoch milliseconds. None: no readable record yet."""
+
+    def plus(self, progress: SideProgress) -> Self:
+        times = (self.event_time_max_ms, progress.event_time_max_ms)
+        return self.model_copy(
+            update={
+                "records": self.records + progress.records,
+                "null_keys": self.null_keys + progress.null_keys,
+                "bad_records": _sums(self.bad_records, progress.bad_records),
+                "event_time_max_ms": max((ms for ms in times if ms is not None), default=None),
+            }
+        )
+
+
+class Latencies(_Value):
+    """Histogram: from the Kafka timestamp of a record to the end of the batch that read it.
+
+    Estimated within a batch: the records are assumed to be spread evenly between the oldest and
+    the newest timestamp, because reading the timestamp of each record would be too expensive.
+    """
+
+    seconds: float = 0
+    """Sum of all latencies."""
+    counts: list[int] = [0] * (len(LATENCY_SECONDS_BOUNDS) + 1)
+    """Records per bucket of LATENCY_SECONDS_BOUNDS; the last bucket is unbounded."""
+
+    def plus(self, side: SideProgress, ended_at: datetime) -> Self:
+        if side.record_time_min_ms is None or side.record_time_max_ms is None:
+            return self
+        end = ended_at.timestamp()
+        # Negative if the producer's clock is ahead.
+        shortest = max(0.0, end - side.record_time_max_ms / 1000)
+        longest = max(0.0, end - side.record_time_min_ms / 1000)
+        up_to = [
+            round(side.records * _share_up_to(bound, shortest, longest))
+            for bound in LATENCY_SECONDS_BOUNDS
+        ]
+        counts = [
+            count + above - below
+            for count, below, above in zip(
+                self.counts, [0, *up_to], [*up_to, side.records], strict=True
+            )
+        ]
+        seconds = self.seconds + side.records * (shortest + longest) / 2
+        return self.model_copy(update={"seconds": seconds, "counts": counts})
+
+
+def _share_up_to(bound: float, shortest: float, longest: float) -> float:
+    """Share of the values that are at most `bound`, if they lie evenly in the given range."""
+    if bound >= longest:
+        return 1.0
+    return 0.0 if bound <= shortest else (bound - shortest) / (longest - shortest)
+
+
+class Totals(_Value):
+    batches: int = 0
+    batch_seconds: float = 0
+    batch_seconds_counts: list[int] = [0] * (len(BATCH_SECONDS_BOUNDS) + 1)
+    """Batches per bucket of BATCH_SECONDS_BOUNDS; the last bucket is unbounded."""
+    phase_seconds: dict[str, float] = {}
+    output_records: int = 0
+    too_large_results: int = 0
+    failed_results: int = 0
+    late_rows: int = 0
+    state_rows_updated: int = 0
+    state_rows_removed: int = 0
+    state_update_seconds: float = 0
+    state_removal_seconds: float = 0
+    state_commit_seconds: float = 0
+    transactions: dict[str, int] = dict.fromkeys(TRANSACTION_RESULTS, 0)
+    """Per result; zeros if delivery is at least once."""
+    dead_letters: dict[str, dict[str, int]] = {
+        "left": dict.fromkeys(DEAD_LETTER_REASONS, 0),
+        "right": dict.fromkeys(DEAD_LETTER_REASONS, 0),
+        "output": dict.fromkeys(RESULT_REASONS, 0),
+    }
+    """Records written to the dead-letter topic, per side and reason."""
+    restarts: int = 0
+    """Restarts of the query after a failure or by a command."""
+    failures: dict[str, int] = {}
+    """Failures of the query per error code."""
+    latencies: Latencies = Latencies()
+    left: SideTotals = SideTotals()
+    right: SideTotals = SideTotals()
+
+    def plus(self, batch: BatchProgress) -> Self:
+        counts = list(self.batch_seconds_counts)
+        counts[bisect_left(BATCH_SECONDS_BOUNDS, batch.duration_seconds)] += 1
+        latencies = self.latencies
+        for side in (batch.left, batch.right):
+            latencies = latencies.plus(side, batch.ended_at)
+        return self.model_copy(
+            update={
+                **{name: getattr(self, name) + getattr(batch, name) for name in _SUMMED},
+                "batches": self.batches + 1,
+                "batch_seconds": self.batch_seconds + batch.duration_seconds,
+                "batch_seconds_counts": counts,
+                "phase_seconds": _sums(self.phase_seconds, batch.phase_seconds),
+                "latencies": latencies,
+                "left": self.left.plus(batch.left),
+                "right": self.right.plus(batch.right),
+            }
+        )
+
+    @property
+    def results_left_out(self) -> dict[str, int]:
+        """Results that were not written, per reason."""
+        counts = (self.too_large_results, self.failed_results)
+        return dict(zip(RESULT_REASONS, counts, strict=True))
+
+    def with_transactions(self, results: Mapping[str, int]) -> Self:
+        counts = {result: results.get(result, 0) for result in TRANSACTION_RESULTS}
+        return self.model_copy(update={"transactions": _sums(self.transactions, counts)})
+
+    def without_event_times(self) -> Self:
+        """The counters without the newest event times, which belong to the old checkpoint."""
+        sides = {
+            "left": self.left.model_copy(update={"event_time_max_ms": None}),
+            "right": self.right.model_copy(update={"event_time_max_ms": None}),
+        }
+        return self.model_copy(update=sides)
+
+    def with_dead_letters(self, counts: Mapping[tuple[str, str], int]) -> Self:
+        summed = {
+            side: {
+                reason: total + counts.get((side, reason), 0) for reason, total in totals.items()
+            }
+            for side, totals in self.dead_letters.items()
+        }
+        return self.model_copy(update={"dead_letters": summed})
+
+    def with_restart(self) -> Self:
+        return self.model_copy(update={"restarts": self.restarts + 1})
+
+    def with_failure(self, code: str) -> Self:
+        return self.model_copy(update={"failures": _sums(self.failures, {code: 1})})
+
+
+def _sums(left: Mapping[str, Any], right: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: left.get(name, 0) + right.get(name, 0) for name in {**left, **right}}

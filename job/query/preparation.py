@@ -1,0 +1,97 @@
+"""Everything between the lease of the checkpoint and the start of the query."""
+
+from collections.abc import Mapping
+from concurrent.futures import Future
+from dataclasses import replace
+
+from pyspark.sql import SparkSession
+
+from job.checkpoint.checkpoint import Checkpoint
+from job.delivery.commit_topic import create_commit_topic_if_used
+from job.formats.pinning import check_schema_evolution
+from job.formats.registry import RegistryAccess
+from job.join_spec.sides import Side
+from job.kafka.retention import check_retention
+from job.kafka.security import KafkaAccess
+from job.kafka.topic_ids import TopicIdentity
+from job.plan.fingerprint import fingerprint
+from job.plan.plan import JoinPlan
+from job.query.cluster import (
+    check_executors,
+    check_is_shared,
+    check_partitions_are_chosen,
+    wait_for_executors,
+)
+from job.query.stats import QueryStats
+from job.settings import JobSettings
+
+
+class Preparation:
+    def __init__(
+        self,
+        plan: JoinPlan,
+        settings: JobSettings,
+        stats: QueryStats,
+        identity: TopicIdentity,
+    ) -> None:
+        self._plan = plan
+        self._settings = settings
+        self._stats = stats
+        self._identity = identity
+        self.frozen: Mapping[str, str] | None = None
+        """Settings frozen in the checkpoint. None: there is no checkpoint, or it is not read yet.
+        Also set if the checkpoint refuses the start."""
+
+    def prepare(
+        self,
+        spark: SparkSession,
+        checkpoint: Checkpoint,
+        access: KafkaAccess,
+        partitions: "Future[dict[Side, int]]",
+    ) -> JoinPlan:
+        """The plan of this run: with its state partitions, start positions and topic partitions.
+
+        Raises StreamjoinError if the checkpoint, the cluster or a topic does not allow the run.
+        """
+        if self._settings.is_on_cluster:
+            check_is_shared(checkpoint.folder, self._settings)
+        plan = self._freeze_settings(checkpoint, access.registry)
+        if self._settings.is_on_cluster:
+            wait_for_executors(spark, plan.state_partitions)
+            check_executors(spark, checkpoint.folder)
+        spark.conf.set("spark.sql.shuffle.partitions", plan.state_partitions)
+        if (starts := checkpoint.start_positions) is not None:
+            plan = plan.starting_at(starts)
+        self._stats.on_start(checkpoint.last_batch_id, checkpoint.offsets)
+        plan = plan.reading(partitions.result())
+        self._check_topics(checkpoint, plan, access)
+        return plan
+
+    def _freeze_settings(self, checkpoint: Checkpoint, registry: RegistryAccess | None) -> JoinPlan:
+        """The plan with the checkpoint's number of state partitions."""
+        frozen, plan = self.frozen, self._plan
+        if frozen is None and self._settings.is_on_cluster:
+            check_partitions_are_chosen(self._settings)
+        if frozen is not None and self._settings.state_partitions is None:
+            plan = replace(plan, state_partitions=int(frozen["state_partitions"]))
+        if frozen is not None and registry is not None:
+            frozen = check_schema_evolution(frozen, plan.readers, registry)
+        checkpoint.freeze(frozen, fingerprint(plan))
+        self.frozen = fingerprint(plan)
+        return plan
+
+    def _check_topics(self, checkpoint: Checkpoint, plan: JoinPlan, access: KafkaAccess) -> None:
+        """Check that the topics are those of the checkpoint and still have its unread records.
+
+        Records the ids of topics that the checkpoint does not contain, and creates the commit
+        topic. If a topic is created again between this check and Spark's first read, the broker
+        watch detects it, because it compares with the same ids. Raises RetentionError,
+        CheckpointError, TopicError or BrokerError.
+        """
+        recorded = checkpoint.topic_ids
+        ids = self._identity.begin(
+            access, recorded, lambda: create_commit_topic_if_used(plan, access)
+        )
+        if ids != recorded:
+            checkpoint.topic_ids = ids
+        check_retention(plan, access, checkpoint.offsets)

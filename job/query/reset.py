@@ -1,0 +1,65 @@
+"""The reset of the checkpoint: requested by a command, executed while the query is stopped."""
+
+from collections.abc import Callable
+from datetime import UTC, datetime
+
+import structlog
+
+from job.errors import ConflictError
+from job.join_spec.start_positions import StartPositions, with_all_partitions
+from job.plan.plan import JoinPlan
+from job.protocol.reports import ResetReport
+from job.query.runtime import Resources
+from job.redaction import Redaction
+from job.spark.failures import failure_of
+
+_log = structlog.get_logger()
+
+
+class Reset:
+    """Keeps the report of the last reset for the status."""
+
+    def __init__(
+        self,
+        plan: JoinPlan,
+        resources: Resources,
+        redaction: Redaction,
+        on_reset: Callable[[], None],
+    ) -> None:
+        """`on_reset` is called once the old checkpoint is moved."""
+        self._plan = plan
+        self._resources = resources
+        self._redaction = redaction
+        self._on_reset = on_reset
+        self.report: ResetReport | None = None
+
+    @property
+    def is_requested(self) -> bool:
+        return self.report is not None and self.report.completed_at is None
+
+    def request(self, by: str, starts: StartPositions) -> None:
+        """Raises ConflictError if a reset is running."""
+        if self.is_requested:
+            raise ConflictError(
+                "another reset is running: try again once it is completed",
+                allowed=["stop", "resume"],
+            )
+        self.report = ResetReport(requested_by=by, requested_at=datetime.now(UTC), starts=starts)
+
+    def execute(self) -> None:
+        """Move the checkpoint. An error is written into the report and not raised."""
+        assert self.report is not None
+        now, outcome = datetime.now(UTC), {}
+        try:
+            checkpoint = self._resources.checkpoint()
+            starts = with_all_partitions(self.report.starts, checkpoint.offsets)
+            outcome["old_checkpoint"] = checkpoint.reset(starts, now)
+            self._on_reset()
+        except Exception as error:
+            failure = failure_of(error, self._plan.bootstrap_servers)
+            self._redaction.scrub_error(failure)
+            outcome["error"] = str(failure)
+        finally:
+            self._resources.release()
+        self.report = self.report.model_copy(update={**outcome, "completed_at": datetime.now(UTC)})
+        _log.info("reset", **self.report.model_dump(mode="json"))

@@ -1,0 +1,41 @@
+"""Starts one run of the query, together with the code that sets its watermark."""
+
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from functools import partial
+
+from pyspark.sql import SparkSession
+
+from job.checkpoint.checkpoint import Checkpoint
+from job.dataflow.dataflow import kafka_dataflow
+from job.delivery.sink import RunningQuery, start_query
+from job.kafka.security import KafkaAccess
+from job.plan.plan import JoinPlan
+from job.query.event_times import EventTimes
+from job.query.runtime import Resources
+from job.query.stats import QueryStats
+
+
+class QueryStarter:
+    def __init__(self, stats: QueryStats, resources: Resources, *, new_query: bool) -> None:
+        self._stats = stats
+        self._resources = resources
+        self._new_query = new_query
+
+    @contextmanager
+    def start(
+        self, spark: SparkSession, plan: JoinPlan, access: KafkaAccess, checkpoint: Checkpoint
+    ) -> Iterator[RunningQuery]:
+        times = EventTimes(spark, plan, self._stats, checkpoint, self._resources)
+        with closing(times):
+            running = start_query(
+                partial(kafka_dataflow, spark, plan, access),
+                plan,
+                access,
+                checkpoint,
+                self._stats,
+                times.batch_ended,
+                new_query=self._new_query,
+            )
+            times.follow(running)
+            yield running

@@ -1,0 +1,77 @@
+"""Desired and actual state of the query.
+
+Commands and signals set the desired state on their threads. The engine's thread alone sets the
+actual state; it waits here for changes.
+"""
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+
+import structlog
+
+from job.protocol.control import Verb
+from job.protocol.status import QueryState
+from job.query.verbs import DESIRED, check_allowed
+
+# Conditions that nobody signals are checked this often.
+_POLL_SECONDS = 0.5
+
+_log = structlog.get_logger()
+
+
+class StateMachine:
+    def __init__(self) -> None:
+        self._changed = threading.Condition()
+        self.state = QueryState.STARTING
+        self.since = datetime.now(UTC)
+        self.desired: QueryState | None = None
+        """None: as recorded in the checkpoint, which is not read yet."""
+        self.restart_requested = False
+        self.job_is_ending = False
+
+    @contextmanager
+    def accept(self, verb: Verb, by: str) -> Iterator[None]:
+        """Set the desired state of `verb` after the body of the context, unless it raises.
+
+        Raises ConflictError if the state does not allow `verb`.
+        """
+        with self._changed:
+            check_allowed(verb, self.state)
+            yield
+            _log.info("command", verb=verb, by=by, state=self.state.value)
+            self.desired = DESIRED[verb]
+            self.restart_requested = verb == "restart"
+            self._changed.notify_all()
+
+    def end_job(self) -> None:
+        """May be called from a signal handler, which must not wait for the lock."""
+        self.job_is_ending = True
+        threading.Thread(target=self.wake, daemon=True).start()
+
+    def become(self, state: QueryState) -> None:
+        with self._changed:
+            if state is not self.state:
+                _log.info("state", state=state.value, before=self.state.value)
+                self.since = datetime.now(UTC)
+            self.state = state
+            self._changed.notify_all()
+
+    def wake(self) -> None:
+        """Check the condition of the waiting thread now."""
+        with self._changed:
+            self._changed.notify_all()
+
+    def wait_until(self, condition: Callable[[], object], timeout: timedelta | None = None) -> None:
+        """Return once the condition is true, or after `timeout`."""
+        deadline = None if timeout is None else time.monotonic() + timeout.total_seconds()
+        with self._changed:
+            while not condition() and (deadline is None or time.monotonic() < deadline):
+                self._changed.wait(_POLL_SECONDS)
+
+    @property
+    def stop_requested(self) -> bool:
+        """Whether the query should be stopped or paused."""
+        return self.desired in {QueryState.STOPPED, QueryState.PAUSED}

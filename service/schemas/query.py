@@ -1,0 +1,220 @@
+"""The query: GET /v1/query, and what the commands respond with."""
+
+from datetime import datetime
+from typing import Any, Self
+
+from job.join_spec.sides import Side
+from job.join_spec.start_positions import SideStartPositions
+from job.protocol.progress import BatchProgress
+from job.protocol.reports import BrokerReport, ResetReport
+from job.protocol.status import Failure, JobStatus, QueryState, utc_time
+from service.freshness import is_recent, live_brokers
+from service.schemas.view import View
+
+
+class BatchView(View):
+    batch_id: int
+    """Spark's number of the batch, counted from 0 in each checkpoint."""
+    started_at: datetime
+    """Start of the batch."""
+    duration_seconds: float
+    """Duration of the batch."""
+    input_records: int
+    """Records read from both topics."""
+    output_records: int
+    """Results written."""
+    late_rows: int
+    """Rows dropped because they were behind the watermark."""
+    state_rows: int | None
+    """Rows in join state after the batch, both sides. Null after a start until the first count,
+    usually within a minute."""
+    state_memory_bytes: int
+    """Memory of the state stores."""
+
+    @classmethod
+    def of(cls, batch: BatchProgress) -> Self:
+        return cls(**{name: getattr(batch, name) for name in cls.model_fields})
+
+
+class BrokersView(View):
+    reachable: bool
+    """Whether the brokers answered the job's last poll, at most a minute ago."""
+    answered_at: datetime | None
+    """Last answer of the brokers."""
+    error: str | None
+    """Error of the last poll."""
+
+    @classmethod
+    def of(cls, report: BrokerReport, now: datetime) -> Self:
+        return cls(
+            reachable=is_recent(report, now), answered_at=report.answered_at, error=report.error
+        )
+
+
+class ResetView(View):
+    requested_by: str
+    """Client that sent the command."""
+    requested_at: datetime
+    """Time of the command."""
+    left: SideStartPositions
+    """Start of reading: earliest, latest, a time, or the next offset of each partition."""
+    right: SideStartPositions
+    """The same for the right side."""
+    completed_at: datetime | None
+    """End of the reset; null while it is pending."""
+    old_checkpoint: str | None
+    """Location of the old checkpoint; null if there was none."""
+    error: str | None
+    """Reason if the reset failed."""
+
+    @classmethod
+    def of(cls, report: ResetReport) -> Self:
+        fields = report.model_dump(exclude={"starts"})
+        return cls(**fields, left=report.starts.left, right=report.starts.right)
+
+
+class SideView(View):
+    topic: str | None
+    """Topic of the side."""
+    input_records: int
+    """Records read since the job started."""
+    null_key_records: int
+    """Records with a null in their key."""
+    bad_records: dict[str, int]
+    """Records that could not be read, per reason."""
+    dead_letter_records: dict[str, int]
+    """Records sent to the dead-letter topic, per reason, including late rows and null keys."""
+    event_time_max: datetime | None
+    """Newest event time since the job started."""
+    watermark: datetime | None
+    """Event time minus watermark_delay; the query's watermark follows the older of both sides. With
+    a backlog the event time is that of the partition with unread records that is furthest behind,
+    otherwise it is the newest one."""
+    idle: bool | None
+    """Whether the side is idle, so that its watermark follows the clock. Null without idle_after,
+    or if the query is not running."""
+    offsets_behind_latest: dict[int, int] | None
+    """Unread offsets per partition; null while the brokers are unreachable."""
+    offsets_behind_latest_total: int | None
+    """Sum over the partitions."""
+    state_rows: int | None
+    """Rows in join state at the last count, `state_counted_at`."""
+    unmatched_rows: int | None
+    """Rows in join state without a match, at the same time. Null also if the join type does not
+    emit unmatched rows of this side."""
+
+    @classmethod
+    def of(cls, side: Side, status: JobStatus, now: datetime) -> Self:
+        totals, brokers = status.side_totals(side), live_brokers(status, now)
+        count = status.state_count.side(side) if status.state_count else None
+        behind = brokers.side(side).behind_latest if brokers else None
+        return cls(
+            topic=status.brokers.side(side).topic if status.brokers else None,
+            input_records=totals.records,
+            null_key_records=totals.null_keys,
+            bad_records=totals.bad_records,
+            dead_letter_records=status.totals.dead_letters[side],
+            event_time_max=utc_time(totals.event_time_max_ms),
+            watermark=status.side_watermark(side),
+            idle=status.idle.get(side),
+            offsets_behind_latest=behind,
+            offsets_behind_latest_total=None if behind is None else sum(behind.values()),
+            state_rows=count.rows if count else None,
+            unmatched_rows=count.unmatched_rows if count else None,
+        )
+
+
+class FailureView(View):
+    code: str
+    """Stable name of the error."""
+    message: str
+    """What failed, and the fix."""
+    retryable: bool
+    """Whether the job retries by itself."""
+    at: datetime
+    """Time of the failure."""
+
+    @classmethod
+    def of(cls, failure: Failure) -> Self:
+        return cls(**{name: getattr(failure, name) for name in cls.model_fields})
+
+
+class QueryView(View):
+    name: str
+    """Name of the query, as in the spec."""
+    join_type: str
+    """Join type of the spec."""
+    delivery: str
+    """exactly_once or at_least_once."""
+    state: QueryState
+    """State of the query."""
+    query_id: str | None
+    """Spark's id of the query; survives restarts."""
+    run_id: str | None
+    """Spark's id of the run; new with each start."""
+    state_since: datetime
+    """Time of the last change of the state."""
+    started_at: datetime
+    """Start of the job's process."""
+    uptime_seconds: float
+    """Age of the job's process."""
+    last_progress_at: datetime | None
+    """Spark's last progress report: a batch, or that there was nothing to do."""
+    last_batch: BatchView | None
+    """The last batch that ended."""
+    watermark: datetime | None
+    """Watermark of the query, that of the slower side. Older rows are late."""
+    watermark_held_back_by: Side | None
+    """Side with the older or missing event time; null if both are equal or both missing, or if a
+    side is idle."""
+    watermark_held_back_by_partition: int | None
+    """Partition of that side with unread records and the oldest event time; null if the side has no
+    backlog."""
+    late_rows: int
+    """Rows dropped since the job started because they were behind the watermark."""
+    left: SideView
+    """The left side."""
+    right: SideView
+    """The right side."""
+    state_counted_at: datetime | None
+    """Time of the last count of the rows in join state."""
+    brokers: BrokersView | None
+    """Answer of the brokers to the job's last poll; null before the first poll."""
+    last_reset: ResetView | None
+    """The last reset or change of offsets."""
+    last_failure: FailureView | None
+    """The last failure since the job started."""
+
+    @classmethod
+    def of(cls, status: JobStatus, now: datetime) -> Self:
+        last = status.last_batch
+        return cls(
+            name=status.name,
+            join_type=status.join_type,
+            delivery=status.delivery,
+            state=status.state,
+            query_id=status.query_id,
+            run_id=status.run_id,
+            state_since=status.state_since,
+            started_at=status.started_at,
+            uptime_seconds=(now - status.started_at).total_seconds(),
+            last_progress_at=status.last_progress_at,
+            last_batch=BatchView.of(last) if last else None,
+            watermark=status.watermark,
+            watermark_held_back_by=status.watermark_held_back_by,
+            watermark_held_back_by_partition=status.watermark_held_back_by_partition,
+            late_rows=status.totals.late_rows,
+            left=SideView.of("left", status, now),
+            right=SideView.of("right", status, now),
+            state_counted_at=status.state_count.counted_at if status.state_count else None,
+            brokers=BrokersView.of(status.brokers, now) if status.brokers else None,
+            last_reset=ResetView.of(status.last_reset) if status.last_reset else None,
+            last_failure=FailureView.of(status.last_failure) if status.last_failure else None,
+        )
+
+
+class PlanView(View):
+    text: str
+    """The plan as `streamjoin plan` prints it."""
+    facts: dict[str, Any]
+    """The plan as `streamjoin plan --json` prints it."""

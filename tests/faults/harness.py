@@ -1,0 +1,376 @@
+"""The harness of the fault tests: one full outer join on a broker that may be broken, its load, and
+the oracle that checks it."""
+
+import random
+import time
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import Any
+
+import psutil
+from confluent_kafka import (
+    Consumer,
+    IsolationLevel,
+    KafkaError,
+    KafkaException,
+    Producer,
+    TopicPartition,
+)
+from confluent_kafka.admin import AdminClient, OffsetSpec
+
+from deploy.local.kafka import EmbeddedKafka, free_ports
+from job.protocol.reports import StateCount
+from job.protocol.status import JobStatus
+from tests.faults.faulty_job import FaultyJob
+from tests.faults.oracle import (
+    DELAY_MS,
+    CheckResult,
+    Record,
+    check_results,
+    marker_problems,
+    offset_log_problems,
+)
+from tests.faults.output_reader import OutputReader
+from tests.faults.proxy import Proxy
+from tests.integration.jobs import BROKER_OPTIONS, START_SECONDS, STATE_PARTITIONS
+from tests.integration.topics import READ_SECONDS, Sent
+from tests.polling import wait_until
+
+SIDES = ("left", "right")
+T0 = 1_700_000_000_000
+# The watermark records of `settle` are this much later than the rows before them, which then have
+# all expired.
+WATERMARK_RECORD_MS = 3 * 3_600_000
+ROUND_MS = 4 * 3_600_000
+# Event times of a round are in the half hour after its beginning.
+ROWS_MS = 1_800_000
+# Below the ephemeral ports of Linux, and different from EmbeddedKafka's own.
+PORTS = range(15_000, 20_000)
+_LEADERLESS = {
+    KafkaError.NOT_LEADER_FOR_PARTITION,
+    KafkaError.LEADER_NOT_AVAILABLE,
+    KafkaError.FENCED_LEADER_EPOCH,
+    KafkaError.UNKNOWN_LEADER_EPOCH,
+}
+
+_SPEC = """
+name: {name}
+kafka: {{bootstrap_servers: "{servers}"}}
+left: {{topic: {name}.left, schema: "k STRING, t TIMESTAMP, n BIGINT", key: [k], event_time: t,
+  watermark_delay: 1 hour}}
+right: {{topic: {name}.right, schema: "k STRING, t TIMESTAMP, n BIGINT", key: [k], event_time: t,
+  watermark_delay: 1 hour}}
+join: {{type: full_outer, match_window: {{before: 1 minute, after: 5 minutes}}}}
+output:
+  topic: {name}.out
+  key: k
+  columns: {{k: "coalesce(left.k, right.k)", l: left.n, r: right.n}}
+checkpoint: {checkpoint}
+on_bad_record: drop
+"""
+
+# Each is unreadable for another reason.
+POISON: Mapping[str, Any] = {
+    "tombstone": None,
+    "malformed_json": b"\xff{not json",
+    "schema_mismatch": {"k": "poison", "t": T0, "n": {"a": 1}},
+    "missing_event_time": {"k": "poison", "n": 1},
+    "unparsable_event_time": {"k": "poison", "t": "yesterday", "n": 1},
+    "absurd_event_time": {"k": "poison", "t": -5, "n": 1},
+    "future_event_time": {"k": "poison", "t": T0 + 10 * 365 * 86_400_000, "n": 1},
+}
+
+
+class Harness:
+    """Topics, spec and load of one join; `job` runs it, and may be replaced."""
+
+    def __init__(
+        self,
+        kafka: EmbeddedKafka,
+        name: str,
+        folder: Path,
+        *,
+        proxy: Proxy | None = None,
+        checkpoint: Path | None = None,
+        environment: Mapping[str, str] | None = None,
+        seed: int = 1,
+    ) -> None:
+        self.kafka = kafka
+        self.name = name
+        self.folder = folder
+        self.checkpoint = checkpoint or folder / "checkpoint"
+        self.random = random.Random(seed)
+        self.poison: Counter[str] = Counter()
+        self._servers = f"127.0.0.1:{proxy.port}" if proxy else kafka.bootstrap_servers
+        self._environment = environment
+        self._client = {"bootstrap.servers": kafka.bootstrap_servers, "log_level": 0}
+        self._sent: Counter[str] = Counter()
+        self._numbers = 0
+        self._round = 0
+        kafka.create_topics([f"{name}.{part}" for part in (*SIDES, "out")], partitions=2)
+        self.job = self.new_job(folder)
+
+    def new_job(self, folder: Path) -> FaultyJob:
+        """Another job on the same spec, in a folder of its own."""
+        folder.mkdir(parents=True, exist_ok=True)
+        spec = _SPEC.format(name=self.name, servers=self._servers, checkpoint=self.checkpoint)
+        return FaultyJob(spec, folder, self._environment)
+
+    def topic(self, part: str) -> str:
+        return f"{self.name}.{part}"
+
+    # Load
+
+    def feed(self, count: int, *, abort: bool = False) -> None:
+        """About `count` records a side: pairs, rows without a match, repeated rows, out of order,
+        with null keys; `abort`: in a transaction that is aborted."""
+        rows: dict[str, list[Sent]] = {side: [] for side in SIDES}
+        for _ in range(count):
+            k = f"k{self._number() % max(10, count // 3)}"
+            t = self._base + self.random.randrange(ROWS_MS)
+            for side in SIDES:
+                luck = self.random.random()
+                if luck < 0.1:
+                    continue
+                late_by = self.random.randrange(400_000) if side == "right" else 0
+                record = self._record(None if luck < 0.12 else k, t + late_by)
+                rows[side] += [record] * (2 if luck > 0.95 else 1)
+        for side in SIDES:
+            self.random.shuffle(rows[side])
+            self.send(side, rows[side], abort=abort)
+
+    def feed_poison(self) -> None:
+        for side in SIDES:
+            self.send(side, [Sent(value) for value in POISON.values()])
+        self.poison.update(dict.fromkeys(POISON, 2))
+
+    def feed_late(self, count: int) -> None:
+        """Rows behind the watermark of the last watermark record; call after `settle`."""
+        for side in SIDES:
+            late = [
+                Sent({"k": f"late{n}", "t": T0 + n, "n": self._number(), "late": True}, key=str(n))
+                for n in range(count)
+            ]
+            self.send(side, late)
+
+    def pair(self, k: str) -> None:
+        """A left and a right row that match."""
+        for side in SIDES:
+            self.send(side, [self._record(k, self._base + ROWS_MS)])
+
+    def send(self, side: str, records: Sequence[Sent], *, abort: bool = False) -> None:
+        """Wait until the broker has stored all of them, also while it is down for some time."""
+        settings: dict[str, Any] = {**self._client, "enable.idempotence": True}
+        if abort:
+            settings["transactional.id"] = f"upstream-{self.topic(side)}"
+        producer = Producer(settings)
+        if abort:
+            producer.init_transactions(START_SECONDS)
+            producer.begin_transaction()
+        failed: list[Any] = []
+        for record in records:
+            while True:
+                try:
+                    producer.produce(
+                        self.topic(side),
+                        record.payload,
+                        key=record.key,
+                        on_delivery=lambda error, _: failed.append(error) if error else None,
+                    )
+                    break
+                except BufferError:
+                    producer.poll(0.1)
+        assert 0 == producer.flush(START_SECONDS)
+        assert [] == failed
+        if abort:
+            producer.abort_transaction(START_SECONDS)
+        else:
+            self._sent[side] += len(records)
+
+    def _record(self, k: str | None, t: int) -> Sent:
+        return Sent({"k": k, "t": t, "n": self._number()}, key=k)
+
+    def _number(self) -> int:
+        self._numbers += 1
+        return self._numbers
+
+    @property
+    def _base(self) -> int:
+        return T0 + self._round * ROUND_MS
+
+    def broker_process(self) -> psutil.Process:
+        return psutil.Process(self.kafka.pid)
+
+    # Results
+
+    def recovered(self, since: float, timeout: float = START_SECONDS) -> float:
+        """Seconds from `since` (time.monotonic) until a committed result of a pair sent now."""
+        reader = OutputReader(self._consumer, self.topic("out"), self.ends(self.topic("out")))
+        k = f"probe{self._number()}"
+        self.pair(k)
+        wanted = k.encode()
+
+        def came() -> bool:
+            status = self.job.status()
+            assert status is None or status.state != "FAILED", status.last_failure
+            return wanted in reader.arrived()
+
+        with closing(reader):
+            wait_until(came, timeout, f"{k} has come out")
+        return time.monotonic() - since
+
+    def settle(self) -> JobStatus:
+        """Send a watermark record to each side, and wait until all results that it decides are
+        emitted."""
+        for side in SIDES:
+            k = f"watermark-{self._round}-{side}"
+            self.send(side, [self._record(k, self._base + WATERMARK_RECORD_MS)])
+        watermark = self._base + WATERMARK_RECORD_MS - DELAY_MS
+        self._round += 1
+
+        def settled() -> JobStatus | None:
+            status = self.job.status()
+            assert status is None or status.state != "FAILED", status.last_failure
+            last = status.last_batch if status else None
+            if last is None or last.watermark_ms != watermark:
+                return None
+            read = (last.left.end_offsets, last.right.end_offsets)
+            return status if read == tuple(self.ends(self.topic(side)) for side in SIDES) else None
+
+        return wait_until(settled, START_SECONDS, f"all is read and the watermark is {watermark}")
+
+    def check(self, status: JobStatus) -> CheckResult:
+        """Check all results so far; `status` as returned by `settle`. Raises the problems."""
+        read = {side: self.records(self.topic(side)) for side in SIDES}
+        result = check_results(read["left"], read["right"], self.records(self.topic("out")))
+        problems = [*result.problems, *self._other_problems(status)]
+        if len(read["left"]) != self._sent["left"] or len(read["right"]) != self._sent["right"]:
+            problems.append(f"sent {self._sent}, in Kafka {[len(rows) for rows in read.values()]}")
+        assert [] == problems
+        return result
+
+    def _other_problems(self, status: JobStatus) -> Iterator[str]:
+        yield from marker_problems(self.records(self.topic("commits")), STATE_PARTITIONS)
+        log = self.checkpoint / "query" / "offsets"
+        entries = {int(p.name): p.read_text() for p in log.iterdir() if p.name.isdecimal()}
+        yield from offset_log_problems(entries)
+        assert status.last_batch is not None
+        if status.state != "RUNNING":
+            yield f"the job is {status.state}"
+        # None: not counted since the last start.
+        for rows in (status.last_batch.state_rows or len(SIDES), self._counted_rows()):
+            if rows != len(SIDES):
+                yield f"{rows} rows in state where the last watermark records leave 2"
+        behind = status.last_batch.left.offsets_behind_latest
+        if behind and sum(behind.values()):
+            yield f"it says that it is behind by {behind}, and all is read"
+
+    def _counted_rows(self) -> int:
+        answer = wait_until(
+            lambda: self.job.ask("state_count").get("result"), START_SECONDS, "state is counted"
+        )
+        return StateCount.model_validate(answer).rows
+
+    def records(self, topic: str) -> list[Record]:
+        """All committed records."""
+        consumer = self._consumer()
+        ends = self.ends(topic)
+        assignment = [TopicPartition(topic, partition, 0) for partition in ends]
+        consumer.assign(assignment)
+        records = []
+        left = {partition for partition, end in ends.items() if end > 0}
+        deadline = time.monotonic() + 2 * READ_SECONDS
+        try:
+            while left:
+                assert time.monotonic() < deadline, f"no end of {topic}"
+                message = consumer.poll(READ_SECONDS)
+                assert message is not None, f"no end of {topic}"
+                if message.error():
+                    left.discard(message.partition())
+                    continue
+                records.append(
+                    Record(
+                        topic,
+                        message.partition() or 0,
+                        message.offset() or 0,
+                        message.timestamp()[1],
+                        message.key(),
+                        message.value(),
+                        dict(message.headers() or ()),
+                    )
+                )
+        finally:
+            consumer.close()
+        return records
+
+    def _consumer(self) -> Consumer:
+        return Consumer(
+            {
+                **self._client,
+                "group.id": "oracle",
+                "enable.auto.commit": False,
+                "enable.partition.eof": True,
+                "isolation.level": "read_committed",
+                "reconnect.backoff.max.ms": 500,
+            }
+        )
+
+    def ends(
+        self, topic: str, level: IsolationLevel = IsolationLevel.READ_COMMITTED
+    ) -> dict[int, int]:
+        """The next offset to read of each partition."""
+        return wait_until(
+            lambda: self._ends(topic, level), READ_SECONDS, f"the ends of {topic} are known"
+        )
+
+    def _ends(self, topic: str, level: IsolationLevel) -> dict[int, int]:
+        """Empty if a partition has no leader at the moment: the partition or its broker is new."""
+        partitions = self.admin.list_topics(topic, READ_SECONDS).topics[topic].partitions
+        futures = self.admin.list_offsets(
+            {TopicPartition(topic, partition): OffsetSpec.latest() for partition in partitions},
+            isolation_level=level,
+            request_timeout=READ_SECONDS,
+        )
+        try:
+            return {
+                place.partition: end.result(READ_SECONDS).offset for place, end in futures.items()
+            }
+        except KafkaException as error:
+            if error.args[0].code() not in _LEADERLESS:
+                raise
+            return {}
+
+    def hides_records(self) -> bool:
+        """Whether an open transaction hides the last markers from readers."""
+        topic = self.topic("commits")
+        return self.ends(topic) != self.ends(topic, IsolationLevel.READ_UNCOMMITTED)
+
+    @property
+    def admin(self) -> AdminClient:
+        if not hasattr(self, "_admin"):
+            self._admin = AdminClient(self._client)
+        return self._admin
+
+
+@contextmanager
+def proxied_kafka(folder: Path, **settings: Any) -> Iterator[tuple[EmbeddedKafka, Proxy]]:
+    """A broker with a second listener whose clients connect through the proxy."""
+    port, proxy_port = free_ports(PORTS, 2)
+    listeners = f"CLIENTS://127.0.0.1:{port},PROXIED://127.0.0.1:{proxy_port}"
+    broker = EmbeddedKafka(
+        folder,
+        port=port,
+        jvm_options=BROKER_OPTIONS,
+        listeners={"PROXIED": "PLAINTEXT"},
+        settings={
+            "advertised.listeners": listeners,
+            "transaction.abort.timed.out.transaction.cleanup.interval.ms": 500,
+            **settings,
+        },
+    )
+    with Proxy(proxy_port) as proxy:
+        proxy.upstream = broker.servers_of("PROXIED")
+        with broker:
+            yield broker, proxy

@@ -1,0 +1,146 @@
+"""The comparison of the demo: equal for equal results, and it finds every planted difference."""
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+
+from deploy.local.demo_check import CheckResult, check_result, differences
+from deploy.local.demo_load import (
+    Click,
+    Delivered,
+    Impression,
+    OutputRow,
+    bad_record,
+    expected_rows,
+)
+from deploy.local.demo_sidecar import Figures, QueryAnswer, SideAnswer
+
+SHOWN_MS = 1_790_000_000_000
+RECORDS = (
+    Impression(1, SHOWN_MS),
+    Impression(None, SHOWN_MS),
+    bad_record("left", "tombstone", SHOWN_MS),
+    Click(1, SHOWN_MS),
+    bad_record("right", "malformed_json", SHOWN_MS),
+)
+DELIVERED = [Delivered(record, 0, offset) for offset, record in enumerate(RECORDS)]
+OUTPUT = expected_rows(DELIVERED)
+COUNTED = {
+    "output_records_total": 2,
+    "bad_records_total{left,tombstone}": 1,
+    "bad_records_total{right,malformed_json}": 1,
+    "null_key_records_total{left}": 1,
+}
+
+
+def test_what_had_to_come_is_right_in_any_order() -> None:
+    assert check_result(DELIVERED, OUTPUT[::-1], figures()).is_right
+
+
+@pytest.mark.parametrize(
+    ("planted", "wrong"),
+    [
+        (lambda rows: rows[1:], {"output rows", "  missing"}),
+        (lambda rows: [*rows, replace(rows[0], id="clicks/9/9|")], {"output rows", "  unexpected"}),
+        (lambda rows: [replace(rows[0], key="2"), *rows[1:]], {"  missing", "  unexpected"}),
+        (lambda rows: [replace(rows[0], value="{}"), *rows[1:]], {"  missing", "  unexpected"}),
+        (lambda rows: [*rows, rows[0]], {"  repeated"}),
+    ],
+)
+def test_difference_in_the_output_is_wrong(
+    planted: Callable[[list[OutputRow]], list[OutputRow]], wrong: set[str]
+) -> None:
+    output = planted(OUTPUT)
+
+    assert wrong == wrongs(
+        check_result(DELIVERED, output, figures(output_records_total=len(output)))
+    )
+
+
+def test_row_that_came_twice_is_right_after_a_restart() -> None:
+    counted = figures(output_records_total=3, query_restarts_total=1)
+
+    result = check_result(DELIVERED, [*OUTPUT, OUTPUT[0]], counted)
+
+    assert result.is_right
+    assert [OUTPUT[0]] == result.differences.repeated
+
+
+def test_unreported_counts_of_a_batch_are_right_after_a_restart() -> None:
+    counted = figures(output_records_total=1, query_restarts_total=1)
+
+    assert check_result(DELIVERED, OUTPUT, counted).is_right
+    assert "  missing" in wrongs(check_result(DELIVERED, OUTPUT[1:], counted))
+
+
+def test_row_that_came_with_another_id_is_no_repetition() -> None:
+    again = replace(OUTPUT[0], id="impressions/9/9|")
+
+    assert "  unexpected" in wrongs(
+        check_result(DELIVERED, [*OUTPUT, again], figures(query_restarts_total=1))
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "wrong"),
+    [
+        ("output_records_total", "rows out, by the job's count"),
+        ("late_rows_total", "late rows"),
+        ("bad_records_total{left,tombstone}", "  tombstone"),
+        ("bad_records_total{right,tombstone}", "  tombstone"),
+        ("null_key_records_total{right}", "  null keys"),
+    ],
+)
+def test_count_that_is_off_is_wrong(name: str, wrong: str) -> None:
+    off = figures(**{name: COUNTED.get(name, 0) + 1})
+
+    assert {wrong} == wrongs(check_result(DELIVERED, OUTPUT, off))
+
+
+def test_bad_record_that_was_not_counted_is_wrong() -> None:
+    not_counted = figures(**{"bad_records_total{left,tombstone}": 0})
+
+    assert {"  tombstone"} == wrongs(check_result(DELIVERED, OUTPUT, not_counted))
+
+
+def test_record_that_was_not_read_is_wrong() -> None:
+    unread = Delivered(Click(None, SHOWN_MS), 1, 0)
+
+    assert "clicks read" in wrongs(check_result([*DELIVERED, unread], OUTPUT, figures()))
+
+
+def test_first_differing_rows_are_printed() -> None:
+    rows = [OutputRow(f"impressions/0/{n}|", str(n), "{}") for n in range(8)]
+
+    printed = str(differences(rows, [])).splitlines()
+
+    assert "missing: impressions/0/0| key 0 {}" == printed[0]
+    assert "missing: and 3 more" == printed[-1]
+    assert 6 == len(printed)
+
+
+def figures(**other: int) -> Figures:
+    """The counts that the job must report for RECORDS, with these changes."""
+    counted = {_sample(name): float(count) for name, count in {**COUNTED, **other}.items()}
+    query = QueryAnswer(
+        state="RUNNING",
+        watermark=None,
+        last_batch=None,
+        last_failure=None,
+        left=SideAnswer(input_records=3, offsets_behind_latest_total=0),
+        right=SideAnswer(input_records=2, offsets_behind_latest_total=0),
+    )
+    return Figures(query, counted)
+
+
+def wrongs(result: CheckResult) -> set[str]:
+    assert not result.is_right
+    return {finding.what for finding in result.findings if not finding.is_right}
+
+
+def _sample(name: str) -> tuple[str, frozenset[tuple[str, str]]]:
+    """The lookup key of `name{left,tombstone}`."""
+    metric, _, labels = name.rstrip("}").partition("{")
+    named = zip(("side", "reason"), labels.split(","), strict=False) if labels else ()
+    return f"streamjoin_{metric}", frozenset(named)
