@@ -1,1 +1,1 @@
-"""The sidecar: shows what the job is doing and passes commands on to it."""
+"""The service: HTTP API, metrics and status page of a job. A process of its own, without Spark."""

@@ -15,21 +15,21 @@ import uvicorn
 from fastapi import FastAPI
 
 from job.errors import SetupError
-from job.settings import settings_of
+from job.settings import read_settings
 from service.app import create_app
 from service.http_protocol import TimedProtocol
 from service.logs import log_to_stderr
 from service.settings import ServiceSettings
 from service.version import VERSION
 
-# Longer than a call may wait for the job, shorter than the 10 s of `docker stop`.
+# Longer than the timeout of a call to the job, shorter than the 10 s of `docker stop`.
 _GRACE_SECONDS = 5
 
 
 def main() -> None:
     _parse_arguments()
     try:
-        settings = settings_of(ServiceSettings)
+        settings = read_settings(ServiceSettings)
         app = create_app(settings)
         _check_tls(settings)
         listener = listening_socket(settings.host, settings.port)
@@ -54,7 +54,7 @@ def serve(app: FastAPI, settings: ServiceSettings, listener: socket.socket) -> N
     )
 
     def end(number: int, frame: FrameType | None) -> None:
-        """Before uvicorn listens to signals, and after: it raises them again once it has ended."""
+        """For signals before uvicorn installs its handlers, and after: it raises them again."""
         del number, frame
         server.should_exit = True
 
@@ -67,11 +67,11 @@ def serve(app: FastAPI, settings: ServiceSettings, listener: socket.socket) -> N
     if settings.tokens_file is not None and scheme == "http" and not settings.is_local:
         log.warning(
             "tokens_unencrypted",
-            remedy="set STREAMJOIN_TLS_CERT_FILE and _KEY_FILE, or "
-            "let only a proxy with TLS reach this port",
+            remedy="set STREAMJOIN_TLS_CERT_FILE and STREAMJOIN_TLS_KEY_FILE, "
+            "or restrict this port to a proxy with TLS",
         )
     server.run(sockets=[listener])
-    log.info("ended")
+    log.info("stopped")
 
 
 def _parse_arguments() -> None:
@@ -97,29 +97,30 @@ def _variables() -> Iterator[str]:
 def _check_tls(settings: ServiceSettings) -> None:
     certificate, key = settings.tls_cert_file, settings.tls_key_file
     if (certificate is None) != (key is None):
-        raise SetupError("STREAMJOIN_TLS_CERT_FILE and STREAMJOIN_TLS_KEY_FILE need each other")
+        raise SetupError("set STREAMJOIN_TLS_CERT_FILE and STREAMJOIN_TLS_KEY_FILE, or neither")
     if certificate is None or key is None:
         return
 
     def no_password() -> str:
-        raise SetupError(f"STREAMJOIN_TLS_KEY_FILE {key} is encrypted: give one without password")
+        raise SetupError(f"STREAMJOIN_TLS_KEY_FILE {key} is encrypted: use a key without password")
 
     try:
         ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(certificate, key, no_password)
     except OSError as error:  # ssl.SSLError is one
         raise SetupError(
-            f"no TLS with {certificate} and {key} ({error.strerror or error}): both must be PEM, "
-            "and the key the certificate's"
+            f"cannot load TLS files {certificate} and {key} ({error.strerror or error}): "
+            "both must be PEM, and the key must match the certificate"
         ) from error
 
 
 def listening_socket(host: str, port: int) -> socket.socket:
-    """A socket that listens from now on: a taken port is found before anything else is done."""
+    """A listening socket. SetupError if the port is in use, before anything else starts."""
     try:
-        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-        family, kind, protocol, _, address = found[0]
+        addresses = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+        family, kind, protocol, _, address = addresses[0]
         with ExitStack() as on_error:
-            # With the protocol said, asyncio sets TCP_NODELAY; without, a call takes 40 ms more.
+            # asyncio sets TCP_NODELAY only if the protocol is given; without it a call takes 40 ms
+            # more.
             listener = on_error.enter_context(socket.socket(family, kind, protocol))
             listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             listener.bind(address)
@@ -128,7 +129,7 @@ def listening_socket(host: str, port: int) -> socket.socket:
     except OSError as error:
         raise SetupError(
             f"cannot listen on {host}:{port} ({error.strerror}): "
-            "set STREAMJOIN_HOST or STREAMJOIN_PORT, or end what is listening there"
+            "set STREAMJOIN_HOST or STREAMJOIN_PORT, or stop the process that listens there"
         ) from error
     return listener
 

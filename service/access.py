@@ -1,7 +1,7 @@
-"""Who may look at the query and who may command it.
+"""Authorization: which clients can read, and which can send commands.
 
-With tokens: whoever shows one of the scope (RFC 6750). Without: whoever can reach the sidecar may
-look, and only this machine may command, no web page on it.
+With tokens: clients with a bearer token of the scope (RFC 6750). Without: anyone who can reach the
+port can read, and only local clients can send commands.
 """
 
 from collections.abc import Callable, Coroutine, Mapping
@@ -17,143 +17,140 @@ from service.settings import ServiceSettings, is_loopback
 from service.tokens import Scope, Token, TokenFile
 
 _REALM = 'Bearer realm="streamjoin"'
-# For OpenAPI; what it finds is judged below.
+# Only for OpenAPI: `_authenticate` reads the header itself.
 _BEARER = HTTPBearer(auto_error=False, description="A token of STREAMJOIN_TOKENS_FILE.")
 
 
-async def reader(request: Request, _: Annotated[object, Depends(_BEARER)] = None) -> None:
-    """401, 403 or 400 for who may not look."""
+async def authorize_read(request: Request, _: Annotated[object, Depends(_BEARER)] = None) -> None:
+    """401, 403 or 400 for clients that are not allowed to read."""
     tokens = _tokens(request)
     if tokens is not None:
-        _holder(request, tokens, Scope.READ)
-    elif _settings(request).is_local:
-        _refuse_foreign_names(request)
+        _authenticate(request, tokens, Scope.READ)
+    elif _settings(request).is_local:  # on a public address clients use any name or address
+        _require_local_host_header(request)
 
 
-async def metrics_reader(request: Request) -> None:
-    """As `reader`; with STREAMJOIN_METRICS_OPEN no token is needed.
-
-    Where others can reach the sidecar, Prometheus scrapes it under any name or address.
-    """
+async def authorize_metrics(request: Request) -> None:
+    """As `authorize_read`, but without a token if STREAMJOIN_METRICS_OPEN is set."""
     if _tokens(request) is None or not _settings(request).metrics_open:
-        await reader(request)
+        await authorize_read(request)
 
 
-async def page_reader(request: Request) -> None:
-    """403 where the name in the Host header is not this machine's; the page needs no token."""
+async def authorize_page(request: Request) -> None:
+    """403 if the Host header does not name this machine; the page needs no token."""
     if _tokens(request) is None and _settings(request).is_local:
-        _refuse_foreign_names(request)
+        _require_local_host_header(request)
 
 
 async def may_see_details(request: Request) -> bool:
-    """Whether a probe may say why; its status is for everybody."""
+    """Whether the response of a probe may contain details; its status is public."""
     try:
-        await reader(request)
+        await authorize_read(request)
     except HTTPException:
         return False
     return True
 
 
 class ControlRoute(APIRoute):
-    """401, 403 or 400 for who may not command, before anything of the body is read.
+    """401, 403 or 400 for clients that are not allowed to send commands, before the body is read.
 
-    FastAPI parses a body before it asks the first dependency.
+    FastAPI parses the body before it calls the first dependency.
     """
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         handle = super().get_route_handler()
 
-        async def handle_for_controller(request: Request) -> Response:
-            _admit_controller(request)
+        async def handle_authorized(request: Request) -> Response:
+            _authorize_command(request)
             return await handle(request)
 
-        return handle_for_controller
+        return handle_authorized
 
 
-def _admit_controller(request: Request) -> None:
+def _authorize_command(request: Request) -> None:
     client = request.client.host if request.client else "unknown"
     tokens = _tokens(request)
     if tokens is not None:
-        by = f"{_holder(request, tokens, Scope.CONTROL).name}@{client}"
+        by = f"{_authenticate(request, tokens, Scope.CONTROL).name}@{client}"
     else:
-        _refuse_all_but_this_machine(request)
+        _require_local_client(request)
         by = f"http:{client}"
     request.state.by = by
 
 
-async def controller(request: Request, _: Annotated[object, Depends(_BEARER)] = None) -> str:
-    """The name of who was let in by `ControlRoute`, for the log of commands."""
+async def controller_name(request: Request, _: Annotated[object, Depends(_BEARER)] = None) -> str:
+    """Name and address of the client that `ControlRoute` authorized, for the log of commands."""
     by: str = request.state.by
     return by
 
 
-Controller = Annotated[str, Depends(controller)]
+Controller = Annotated[str, Depends(controller_name)]
 MaySeeDetails = Annotated[bool, Depends(may_see_details)]
 
 
-def _holder(request: Request, tokens: TokenFile, scope: Scope) -> Token:
-    presented = _presented(request)
+def _authenticate(request: Request, tokens: TokenFile, scope: Scope) -> Token:
+    presented = _bearer_token(request)
     if presented is None:
         raise HTTPException(
             HTTPStatus.UNAUTHORIZED,
-            "a token is needed: send the header `Authorization: Bearer <token>`, never a token in "
-            "the URL",
+            "a token is required: send the header `Authorization: Bearer <token>`, never a token "
+            "in the URL",
             _challenge({}),
         )
-    token = tokens.holder(presented)
+    token = tokens.find(presented)
     if token is None:
         raise HTTPException(
             HTTPStatus.UNAUTHORIZED,
-            "this token is not known here, or not any more",
+            "unknown token: it is not in STREAMJOIN_TOKENS_FILE, or not any more",
             _challenge({"error": "invalid_token"}),
         )
     request.state.by = token.name
     if not token.scope.includes(scope):
         raise HTTPException(
             HTTPStatus.FORBIDDEN,
-            f"this token's scope is {token.scope}, and {scope} is needed",
+            f"the scope of this token is {token.scope}; {scope} is required",
             _challenge({"error": "insufficient_scope", "scope": scope.value}),
         )
     return token
 
 
-def _presented(request: Request) -> str | None:
-    """The token that was sent; None where none was."""
-    written = request.headers.getlist("authorization")
-    if len(written) > 1:
+def _bearer_token(request: Request) -> str | None:
+    """The token in the Authorization header; None if there is none."""
+    headers = request.headers.getlist("authorization")
+    if len(headers) > 1:
         raise HTTPException(
             HTTPStatus.BAD_REQUEST,
-            "the header Authorization was sent more than once",
+            "the request has more than one Authorization header: send one",
             _challenge({"error": "invalid_request"}),
         )
-    scheme, _, token = written[0].partition(" ") if written else ("", "", "")
+    scheme, _, token = headers[0].partition(" ") if headers else ("", "", "")
     return token.strip() or None if scheme.lower() == "bearer" else None
 
 
 def _challenge(parameters: Mapping[str, str]) -> dict[str, str]:
-    named = "".join(f', {name}="{value}"' for name, value in parameters.items())
-    return {"WWW-Authenticate": f"{_REALM}{named}"}
+    suffix = "".join(f', {name}="{value}"' for name, value in parameters.items())
+    return {"WWW-Authenticate": f"{_REALM}{suffix}"}
 
 
-def _refuse_all_but_this_machine(request: Request) -> None:
+def _require_local_client(request: Request) -> None:
     settings = _settings(request)
     if not settings.is_local:
         raise HTTPException(
             HTTPStatus.FORBIDDEN,
-            f"the sidecar listens on {settings.host}, where others reach it, and has no tokens: "
-            "it commands the query only when STREAMJOIN_HOST is a loopback address, "
-            "or STREAMJOIN_TOKENS_FILE names who may",
+            f"commands are refused: the service listens on {settings.host}, which is not a "
+            "loopback address, and has no tokens; set STREAMJOIN_TOKENS_FILE, or STREAMJOIN_HOST "
+            "to a loopback address",
         )
-    _refuse_foreign_names(request)
+    _require_local_host_header(request)
 
 
-def _refuse_foreign_names(request: Request) -> None:
+def _require_local_host_header(request: Request) -> None:
     """403 for a web page whose own name resolves to this machine (DNS rebinding)."""
     if not is_loopback(_hostname(request.headers.get("host", ""))):
         raise HTTPException(
             HTTPStatus.FORBIDDEN,
-            "without tokens, calls are taken under the name localhost or a loopback address only, "
-            "not under the one in the Host header",
+            "the Host header does not name this machine: without tokens, call the service as "
+            "localhost or by a loopback address",
         )
 
 

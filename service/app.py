@@ -1,4 +1,4 @@
-"""The sidecar as an ASGI application: its parts put together, and nothing else."""
+"""The ASGI application: routes, middleware, error handlers and lifespan."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -19,18 +19,18 @@ from service.version import VERSION
 
 
 def create_app(settings: ServiceSettings) -> FastAPI:
-    """SetupError where the file of tokens cannot be used."""
+    """SetupError if the token file cannot be used."""
     tokens = None if settings.tokens_file is None else TokenFile(settings.tokens_file)
     app = _Application(
         title="Streamjoin",
-        summary="What the join is doing, and the commands it takes.",
+        summary="State and control of a join of two Kafka topics.",
         version=VERSION,
         lifespan=_lifespan,
-        # FastAPI's pages load their scripts from elsewhere; /openapi.json stays.
+        # FastAPI's own pages load scripts from a CDN; /openapi.json remains.
         docs_url=None,
         redoc_url=None,
         redirect_slashes=False,
-        responses={500: {"model": Problem, "description": "A defect of the sidecar."}},
+        responses={500: {"model": Problem, "description": "A defect of the service."}},
     )
     app.state.settings = settings
     app.state.tokens = tokens
@@ -40,7 +40,8 @@ def create_app(settings: ServiceSettings) -> FastAPI:
     app.add_middleware(CrossOrigin)
     app.add_middleware(Audit)
     problems.install(app)
-    routers = (routes.query, routes.control, routes.look_ups, routes.operations, page.router)
+    routers = [routes.query, routes.control, routes.state, routes.validation]
+    routers += [routes.operations, page.router]
     for router in routers:
         app.include_router(router)
     app.state.routes = [route for router in routers for route in router.routes]
@@ -50,7 +51,7 @@ def create_app(settings: ServiceSettings) -> FastAPI:
 class _Application(FastAPI):
     def openapi(self) -> dict[str, Any]:
         if self.openapi_schema is None:
-            self.openapi_schema = problems.declared(super().openapi())
+            self.openapi_schema = problems.with_problem_responses(super().openapi())
         return self.openapi_schema
 
 
@@ -58,7 +59,7 @@ class _Application(FastAPI):
 async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
     settings: ServiceSettings = app.state.settings
     app.state.job = JobClient(
-        settings.socket, deadline=settings.job_answer, look_up_deadline=settings.look_up
+        settings.socket, deadline=settings.job_answer, slow_deadline=settings.lookup
     )
     try:
         yield

@@ -1,12 +1,14 @@
-"""One log line for each command, and for each call that was denied: who, from where, what, with
-which result. Never what stood in the query string or the headers: they may hold a token."""
+"""One log line per command and per denied call: client, address, call and result.
+
+Query string and headers are never logged: they may contain a token.
+"""
 
 from http import HTTPStatus
 
 import structlog
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-_ONLY_LOOKS = {"GET", "HEAD", "OPTIONS"}
+_READS = {"GET", "HEAD", "OPTIONS"}
 _DENIED = {HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN}
 _PATH_CHARS_MAX = 200
 
@@ -21,9 +23,9 @@ class Audit:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        status = HTTPStatus.INTERNAL_SERVER_ERROR  # as long as nothing was answered
+        status = HTTPStatus.INTERNAL_SERVER_ERROR  # until a response starts
 
-        async def noting(message: Message) -> None:
+        async def send_and_note_status(message: Message) -> None:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = HTTPStatus(message["status"])
@@ -31,13 +33,13 @@ class Audit:
 
         scope.setdefault("state", {})
         try:
-            await self._app(scope, receive, noting)
+            await self._app(scope, receive, send_and_note_status)
         finally:
-            if scope["method"] not in _ONLY_LOOKS or status in _DENIED:
-                _tell(scope, status)
+            if scope["method"] not in _READS or status in _DENIED:
+                _log_call(scope, status)
 
 
-def _tell(scope: Scope, status: HTTPStatus) -> None:
+def _log_call(scope: Scope, status: HTTPStatus) -> None:
     client = scope.get("client")
     _log.info(
         "denied" if status in _DENIED else "command",

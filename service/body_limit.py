@@ -1,4 +1,4 @@
-"""Refuses large request bodies, and bodies of unclear length, before anything reads them."""
+"""Refuses large request bodies and bodies of ambiguous length before anything reads them."""
 
 from http import HTTPStatus
 
@@ -10,9 +10,9 @@ from service.problems import problem
 
 # The largest request is one spec; a spec of 100 columns takes 10 kB.
 BODY_BYTES_MAX = 64 * 1024
-# A proxy may take the one for the end of the request and this server the other (RFC 9112, 6.1).
-_AMBIGUOUS = "a request has Content-Length or Transfer-Encoding, not both: send one of them"
-_TOO_LARGE = f"a body may have at most {BODY_BYTES_MAX} bytes"
+# Proxy and server may disagree about which of them delimits the request (RFC 9112, 6.1).
+_AMBIGUOUS = "the request has both Content-Length and Transfer-Encoding: send one of them"
+_TOO_LARGE = f"the body is too large: at most {BODY_BYTES_MAX} bytes"
 
 
 class BodyLimit:
@@ -23,7 +23,7 @@ class BodyLimit:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
         elif {"content-length", "transfer-encoding"} <= set(Request(scope).headers.keys()):
-            # Closed: what follows on the connection may belong to either reading of the request.
+            # The rest of the connection cannot be parsed reliably.
             headers = {"connection": "close"}
             refusal = problem(Request(scope), HTTPStatus.BAD_REQUEST, _AMBIGUOUS, headers=headers)
             await refusal(scope, receive, send)
@@ -35,9 +35,9 @@ class BodyLimit:
 
 
 def _declared_bytes(request: Request) -> int:
-    """0 where the request does not say: then its bytes are counted as they come."""
-    written = request.headers.get("content-length", "")
-    return int(written) if written.isdecimal() else 0
+    """0 without the header; `_limited` counts the bytes as they arrive."""
+    header = request.headers.get("content-length", "")
+    return int(header) if header.isdecimal() else 0
 
 
 def _limited(receive: Receive) -> Receive:

@@ -1,8 +1,8 @@
-"""Refuses what a web page of another site makes a browser send: every POST, PUT, PATCH, DELETE.
+"""Refuses POST, PUT, PATCH and DELETE from web pages of other sites.
 
-A browser sends simple requests across origins without asking first. The rule is that of Go's
-http.CrossOriginProtection: `Sec-Fetch-Site`, which no page can set, decides where it is sent; else
-`Origin` must be the host that was called. Programs send neither.
+Browsers send simple requests across origins without a preflight. The rule is that of Go's
+http.CrossOriginProtection: `Sec-Fetch-Site` decides, which pages cannot set; without it, `Origin`
+must equal `Host`. Programs send neither header.
 """
 
 from http import HTTPStatus
@@ -13,10 +13,8 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from service.problems import problem
 
-_CHANGES_NOTHING = {"GET", "HEAD", "OPTIONS", "TRACE"}
-_REFUSED = (
-    "web pages of other sites may not send requests here: call from the page at / or a program"
-)
+_SAFE_METHODS = {"GET", "HEAD", "OPTIONS", "TRACE"}
+_REFUSED = "cross-origin request refused: send it from the status page at / or from a program"
 
 
 class CrossOrigin:
@@ -24,14 +22,14 @@ class CrossOrigin:
         self._app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] == "http" and _is_foreign(request := Request(scope)):
+        if scope["type"] == "http" and _is_cross_origin(request := Request(scope)):
             await problem(request, HTTPStatus.FORBIDDEN, _REFUSED)(scope, receive, send)
         else:
             await self._app(scope, receive, send)
 
 
-def _is_foreign(request: Request) -> bool:
-    if request.method in _CHANGES_NOTHING:
+def _is_cross_origin(request: Request) -> bool:
+    if request.method in _SAFE_METHODS:
         return False
     site = request.headers.get("sec-fetch-site")
     if site is not None:
@@ -41,7 +39,7 @@ def _is_foreign(request: Request) -> bool:
 
 
 def _host(origin: str) -> str:
-    """`localhost:8080` of `http://localhost:8080`; empty for `null` and what is no origin."""
+    """`localhost:8080` of `http://localhost:8080`; empty for `null` and invalid origins."""
     try:
         parts = urlsplit(origin)
     except ValueError:

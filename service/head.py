@@ -1,4 +1,4 @@
-"""Answers HEAD as GET without the body (RFC 9110, section 9.3.2): load balancers probe with it."""
+"""HEAD as GET without the body (RFC 9110, section 9.3.2); load balancers probe with HEAD."""
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 

@@ -1,7 +1,7 @@
-"""uvicorn's HTTP/1.1 with a time limit for each request to arrive, headers and body.
+"""uvicorn's HTTP/1.1 with a time limit for receiving the headers and body of a request.
 
-Without it a client that sends half a request holds its connection, and a file descriptor of the
-sidecar, until the client closes it.
+Without the limit, a client that sends half a request occupies a connection and a file descriptor
+until it disconnects.
 """
 
 import asyncio
@@ -14,14 +14,14 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from service.problems import MEDIA_TYPE, Problem
 
-# The largest request has 80 kB: 4 kB/s are enough.
+# The largest request has 80 kB, so a client needs 4 kB/s.
 REQUEST_SECONDS = 20.0
 
 
 class TimedProtocol(H11Protocol):
-    """A connection; closed where a request that has begun is not complete in time.
+    """Closes the connection if a request does not arrive completely in time.
 
-    Between two requests uvicorn's own limit for idle connections holds.
+    Between two requests uvicorn's own limit for idle connections applies.
     """
 
     request_seconds = REQUEST_SECONDS
@@ -47,7 +47,7 @@ class TimedProtocol(H11Protocol):
         super().connection_lost(exc)
 
     def _set_timer(self) -> None:
-        """The timer runs from the first byte of a request to its last, and is not prolonged."""
+        """The timer runs from the first to the last byte of a request; no byte extends it."""
         if self.transport.is_closing() or not self._is_incomplete():
             self._cancel_timer()
         elif self._timer is None:
@@ -59,7 +59,7 @@ class TimedProtocol(H11Protocol):
             self._timer = None
 
     def _is_incomplete(self) -> bool:
-        """Whether the client has to send the rest of a request, or its first."""
+        """Whether the client has yet to send the rest of a request, or its first request."""
         if self.conn.their_state is h11.IDLE:
             has_begun, _ = self.conn.trailing_data
             return bool(has_begun) or self.cycle is None
@@ -70,7 +70,7 @@ class TimedProtocol(H11Protocol):
         if self.transport.is_closing():
             return
         if self.conn.their_state is h11.SEND_BODY and not self.cycle.response_complete:
-            # The application gets http.disconnect instead of the rest of the body.
+            # The application receives http.disconnect instead of the rest of the body.
             self.cycle.disconnected = True
             self.cycle.message_event.set()
         if self.conn.our_state in (h11.IDLE, h11.SEND_RESPONSE):

@@ -1,4 +1,4 @@
-"""Asks the job over its control socket, and never waits for it longer than the deadline."""
+"""Client of the job's control socket. Each call has a deadline."""
 
 import asyncio
 import contextlib
@@ -17,148 +17,151 @@ from job.join_spec.start_positions import StartPositions
 from job.protocol.control import CallError, Request, Response, Verb
 from job.protocol.status import JobStatus
 
-# A status takes 10 kB and 100 bytes for each partition of the topics, a batch of the history 4 kB.
-_REPLY_BYTES_MAX = 16 * 1024 * 1024
-# What the job must work for: it reads state with Spark, or plans a spec.
-_SLOW = {"state", "state_count", "explain", "validate"}
+# A status takes 10 kB plus 100 bytes per topic partition, a past batch 4 kB.
+_RESPONSE_BYTES_MAX = 16 * 1024 * 1024
+# Calls for which the job reads state with Spark, or plans a spec.
+_SLOW_CALLS = {"state", "state_count", "explain", "validate"}
 
-Answer = TypeVar("Answer", bound=BaseModel)
+Result = TypeVar("Result", bound=BaseModel)
 
 _log = structlog.get_logger()
 
 
 class JobClient:
-    def __init__(self, path: Path, *, deadline: timedelta, look_up_deadline: timedelta) -> None:
-        """`look_up_deadline`: for what takes the job some work."""
+    def __init__(self, path: Path, *, deadline: timedelta, slow_deadline: timedelta) -> None:
+        """`slow_deadline`: for lookups of state and validation."""
         self._path = path
         self._deadline_seconds = deadline.total_seconds()
-        self._look_up_seconds = look_up_deadline.total_seconds()
-        self._question: asyncio.Task[JobStatus] | None = None
-        self._is_away = False
+        self._slow_deadline_seconds = slow_deadline.total_seconds()
+        self._status_call: asyncio.Task[JobStatus] | None = None
+        self._is_down = False
 
     async def status(self) -> JobStatus:
-        """Callers at the same time share one question: many scrapes do not flood a hung job."""
-        if self._question is None or self._question.done():
-            self._question = asyncio.create_task(self._status(Request(call="status")))
-        return await asyncio.shield(self._question)
+        """Simultaneous callers share one call to the job: many scrapes do not flood a hung job."""
+        if self._status_call is None or self._status_call.done():
+            self._status_call = asyncio.create_task(self._status(Request(call="status")))
+        return await asyncio.shield(self._status_call)
 
-    async def ask(self, question: Request, answer: type[Answer]) -> Answer:
-        """The job's answer, which is of this type.
+    async def read(self, request: Request, result: type[Result]) -> Result:
+        """The result, which has this type. If this task is cancelled, the job cancels the call.
 
-        Cancelled, it hangs up, and the job gives up what it looks for. RequestError where the
-        question makes no sense, BusyError or ConflictError where it has no answer right now.
+        RequestError: the request is invalid. BusyError, ConflictError: not possible now.
         """
-        if question.call in _SLOW:
-            await self.status()  # a job that hangs is found within the shorter deadline
-            question = question.model_copy(update={"within_seconds": self._look_up_seconds})
-        reply = await self._asked(question)
-        with _same_version(self._path, question):
-            return answer.model_validate(reply.result)
+        if request.call in _SLOW_CALLS:
+            await self.status()  # detects a hung job within the shorter deadline
+            request = request.model_copy(update={"within_seconds": self._slow_deadline_seconds})
+        response = await self._call(request)
+        with _same_version(self._path, request):
+            return result.model_validate(response.result)
 
     async def command(
         self, verb: Verb, *, by: str, starts: StartPositions | None = None
     ) -> JobStatus:
-        """The status once the job has taken note; ConflictError where it refuses to."""
+        """The status once the job has accepted the command; ConflictError if it is not allowed."""
         not_after = datetime.now(UTC) + timedelta(seconds=self._deadline_seconds)
         try:
             return await self._status(Request(call=verb, by=by, starts=starts, not_after=not_after))
         finally:
-            self._question = None  # whoever asks from now on is to see the command's effect
+            self._status_call = None  # later callers get a status after the command
 
     async def close(self) -> None:
-        if self._question is not None:
-            self._question.cancel()
+        if self._status_call is not None:
+            self._status_call.cancel()
             with contextlib.suppress(asyncio.CancelledError, JobUnavailableError):
-                await self._question
+                await self._status_call
 
     async def _status(self, request: Request) -> JobStatus:
-        reply = await self._asked(request)
+        response = await self._call(request)
         with _same_version(self._path, request):
-            return JobStatus.model_validate(reply.status)
+            return JobStatus.model_validate(response.status)
 
-    async def _asked(self, request: Request) -> Response:
+    async def _call(self, request: Request) -> Response:
         try:
-            reply = await self._reply(request)
+            response = await self._exchange(request)
         except JobUnavailableError as error:
-            self._note(is_away=True, reason=str(error))
+            self._note_availability(is_down=True, reason=str(error))
             raise
-        self._note(is_away=False)
-        if reply.error is not None:
-            raise _refused(reply.error)
-        return reply
+        self._note_availability(is_down=False)
+        if response.error is not None:
+            raise _error(response.error)
+        return response
 
-    async def _reply(self, request: Request) -> Response:
-        seconds = self._look_up_seconds if request.call in _SLOW else self._deadline_seconds
+    async def _exchange(self, request: Request) -> Response:
+        seconds = (
+            self._slow_deadline_seconds if request.call in _SLOW_CALLS else self._deadline_seconds
+        )
         with _unavailability(self._path, seconds, request):
             async with asyncio.timeout(seconds):
-                line = await _exchanged(self._path, request.model_dump_json().encode() + b"\n")
+                line = await _send_line(self._path, request.model_dump_json().encode() + b"\n")
         with _same_version(self._path, request):
             return Response.model_validate_json(line)
 
-    def _note(self, *, is_away: bool, reason: str | None = None) -> None:
-        """Log that the job has gone or come back, once each."""
-        if is_away and not self._is_away:
-            _log.warning("job_away", reason=reason)
-        elif self._is_away and not is_away:
-            _log.info("job_back", socket=str(self._path))
-        self._is_away = is_away
+    def _note_availability(self, *, is_down: bool, reason: str | None = None) -> None:
+        """Log once that the job stopped answering, and once that it answers again."""
+        if is_down and not self._is_down:
+            _log.warning("job_down", reason=reason)
+        elif self._is_down and not is_down:
+            _log.info("job_up", socket=str(self._path))
+        self._is_down = is_down
 
 
 @contextmanager
 def _unavailability(path: Path, deadline_seconds: float, request: Request) -> Iterator[None]:
-    """Each way of not answering, in words and with its remedy."""
+    """Every failure of the connection as a JobUnavailableError with its fix."""
     try:
         yield
     except (FileNotFoundError, ConnectionRefusedError) as error:
         raise JobUnavailableError(
             f"no job answers on {path}: start it with `streamjoin run`, "
-            "or set STREAMJOIN_SOCKET to the path the job was given"
+            "or set STREAMJOIN_SOCKET to the path of the job's socket"
         ) from error
     except PermissionError as error:
         raise JobUnavailableError(
-            f"{path} belongs to another user: run job and sidecar as the same one"
+            f"permission denied for {path}: run job and service as the same user"
         ) from error
     except (TimeoutError, BlockingIOError) as error:
         remedy = (
-            "it was given up; ask again when the query has less to do, "
-            "or set STREAMJOIN_LOOK_UP_SECONDS to more"
-            if request.call in _SLOW
-            else "it is hung or overloaded; look at its log, or end it and start it again"
+            "the call was cancelled; repeat it when the query has less load, "
+            "or increase STREAMJOIN_LOOKUP_SECONDS"
+            if request.call in _SLOW_CALLS
+            else "it hangs or is overloaded; check its log, or restart its process"
         )
         raise JobUnavailableError(
             f"the job on {path} did not answer within {deadline_seconds:g} s: "
-            f"{remedy}{_afterthought(request)}"
+            f"{remedy}{_expiry_note(request)}"
         ) from error
     except OSError as error:
         raise JobUnavailableError(
-            f"the job on {path} did not answer ({error}): look at its log{_afterthought(request)}"
+            f"the job on {path} did not answer ({error}): check its log{_expiry_note(request)}"
         ) from error
-    except ValueError as error:  # what asyncio makes of a line that is too long
+    except ValueError as error:  # asyncio's error for a line that is too long
         raise JobUnavailableError(
-            f"the answer on {path} is longer than {_REPLY_BYTES_MAX:,} bytes: ask for less"
+            f"the answer on {path} is longer than {_RESPONSE_BYTES_MAX:,} bytes: request less"
         ) from error
 
 
 @contextmanager
 def _same_version(path: Path, request: Request) -> Iterator[None]:
-    """JobUnavailableError where what the job has sent is not of the shape it should have."""
+    """JobUnavailableError if the job's answer does not match the model."""
     try:
         yield
     except ValidationError as error:
         raise JobUnavailableError(
-            f"the answer on {path} was cut short or is of another version: look at the job's log, "
-            f"and run job and sidecar of the same version{_afterthought(request)}"
+            f"the answer on {path} is incomplete or of another version: check the job's log, "
+            f"and run the same version of job and service{_expiry_note(request)}"
         ) from error
 
 
-async def _exchanged(path: Path, line: bytes) -> bytes:
-    """One line there, one line back."""
+async def _send_line(path: Path, line: bytes) -> bytes:
+    """The line that the job answers."""
     connection = socket.socket(socket.AF_UNIX)
     try:
-        # On a Unix socket this never waits: it fails where the job has left too many unanswered.
+        # On a Unix socket this never blocks: it fails if the backlog of the socket is full.
         connection.setblocking(False)
         connection.connect(str(path))
-        reader, writer = await asyncio.open_unix_connection(sock=connection, limit=_REPLY_BYTES_MAX)
+        reader, writer = await asyncio.open_unix_connection(
+            sock=connection, limit=_RESPONSE_BYTES_MAX
+        )
     except BaseException:
         connection.close()
         raise
@@ -169,8 +172,8 @@ async def _exchanged(path: Path, line: bytes) -> bytes:
         writer.transport.abort()
 
 
-def _refused(error: CallError) -> Exception:
-    """The error that the job has put into words, as it was there."""
+def _error(error: CallError) -> Exception:
+    """The error of the job."""
     match error.code:
         case ConflictError.code:
             return ConflictError(error.message, allowed=error.allowed)
@@ -181,19 +184,17 @@ def _refused(error: CallError) -> Exception:
             return BusyError(error.message, retry_after_seconds=wait)
         case "invalid_request":
             return JobUnavailableError(
-                f"the job does not understand this sidecar ({error.message}): "
-                "run both of the same version"
+                f"the job does not accept the request ({error.message}): "
+                "run the same version of job and service"
             )
         case "internal_error":
-            return JobUnavailableError(
-                f"the job failed to answer ({error.message}): its log says why"
-            )
+            return JobUnavailableError(f"the job failed to answer ({error.message}): see its log")
         case _:
             return JobUnavailableError(error.message)
 
 
-def _afterthought(request: Request) -> str:
-    """A command that was sent cannot be taken back, but it expires."""
+def _expiry_note(request: Request) -> str:
+    """Empty unless it is a command: a command cannot be revoked, but it expires."""
     if request.call not in get_args(Verb):
         return ""
-    return f". If it has not taken the {request.call} by now, it will not"
+    return f". If {request.call} is not executed yet, it has expired and will not be"

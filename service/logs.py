@@ -1,4 +1,4 @@
-"""The sidecar's log: JSON lines for machines, plain ones on a terminal; the HTTP server's too."""
+"""The log of the service and its HTTP server: JSON lines, or plain lines on a terminal."""
 
 import logging
 import sys
@@ -22,18 +22,18 @@ def log_to_stderr() -> None:
             foreign_pre_chain=shared,
             processors=[
                 structlog.stdlib.ProcessorFormatter.remove_processors_meta,
-                *_rendered(terminal=sys.stderr.isatty()),
+                *_renderers(terminal=sys.stderr.isatty()),
             ],
         )
     )
     root = logging.getLogger()
     root.handlers = [handler]
     root.setLevel(logging.INFO)
-    # The server tells of each step of its start and end; one line from us says as much.
+    # uvicorn logs each step of its start and end; the service logs one line for each.
     logging.getLogger("uvicorn").setLevel(logging.WARNING)
 
 
-def _rendered(*, terminal: bool) -> list[structlog.typing.Processor]:
+def _renderers(*, terminal: bool) -> list[structlog.typing.Processor]:
     if terminal:
         return [structlog.dev.ConsoleRenderer()]
     return [structlog.processors.format_exc_info, structlog.processors.JSONRenderer()]

@@ -1,6 +1,6 @@
-"""The status page at `/`: one file, which asks the HTTP API as anybody would.
+"""The status page at `/`: one file, which calls the public HTTP API.
 
-The page itself needs no token, as it holds nothing of the query.
+The page itself needs no token: it contains nothing about the query.
 """
 
 import base64
@@ -10,20 +10,20 @@ from pathlib import Path
 
 from fastapi import APIRouter, Depends, Response
 
-from service.access import page_reader
+from service.access import authorize_page
 
 _HTML = Path(__file__).with_name("page.html").read_text(encoding="utf-8")
 
 router = APIRouter(include_in_schema=False)
 
 
-@router.get("/", dependencies=[Depends(page_reader)])
+@router.get("/", dependencies=[Depends(authorize_page)])
 async def page() -> Response:
     return Response(_HTML, media_type="text/html", headers=_HEADERS)
 
 
 def _hash(tag: str) -> str:
-    """The source expression that allows the page's one <script> or <style>, as it is written."""
+    """CSP source expression that allows exactly the page's own <script> or <style>."""
     [content] = re.findall(f"<{tag}>(.*?)</{tag}>", _HTML, re.DOTALL)
     digest = hashlib.sha256(content.encode()).digest()
     return f"'sha256-{base64.b64encode(digest).decode()}'"
@@ -37,9 +37,9 @@ _POLICY = {
     "connect-src": "'self'",
     "base-uri": "'none'",
     "form-action": "'none'",
-    # No page of another site can lay itself over the buttons.
+    # Prevents clickjacking.
     "frame-ancestors": "'none'",
-    # Text can never become markup, not even by a mistake in the script.
+    # Text never becomes markup, even if the script has a defect.
     "require-trusted-types-for": "'script'",
     "trusted-types": "'none'",
 }

@@ -1,4 +1,4 @@
-"""Errors as RFC 9457 says: application/problem+json, whatever went wrong and wherever."""
+"""Every error response is application/problem+json (RFC 9457)."""
 
 import math
 from http import HTTPStatus
@@ -7,7 +7,6 @@ from urllib.parse import quote
 
 from fastapi import FastAPI
 from fastapi.exceptions import RequestValidationError
-from pydantic import BaseModel, ConfigDict
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
@@ -15,34 +14,35 @@ from starlette.routing import Match
 
 from job.errors import BusyError, ConflictError, JobUnavailableError, RequestError
 from service.health import Check
+from service.schemas.view import View
 
 MEDIA_TYPE = "application/problem+json"
 
 
-class FieldProblem(BaseModel):
-    model_config = ConfigDict(frozen=True)
-
+class FieldProblem(View):
     field: str
-    """Where it stood: dotted, e.g. `query.last`."""
+    """Dotted path in the request, e.g. `query.last`."""
     message: str
+    """What is wrong."""
 
 
-class Problem(BaseModel):
-    model_config = ConfigDict(frozen=True)
-
+class Problem(View):
     type: str = "about:blank"
-    """A stable name for programs; about:blank where the status says it all."""
+    """Stable name of the error for programs; about:blank if the status suffices."""
     title: str
+    """Summary of the type."""
     status: int
+    """HTTP status."""
     detail: str
-    """What is wrong here and now, and what to do."""
+    """What is wrong with this request, and the fix."""
     instance: str
-    """The path that was asked for."""
+    """Path of the request."""
     errors: list[FieldProblem] | None = None
+    """Invalid fields of the request."""
     allowed: list[str] | None = None
-    """The verbs that the query's state allows."""
+    """Commands that the state of the query allows."""
     checks: list[Check] | None = None
-    """Those of a probe, the passed ones too."""
+    """All checks of a probe, also those that pass."""
 
 
 def install(app: FastAPI) -> None:
@@ -50,11 +50,11 @@ def install(app: FastAPI) -> None:
         HTTPException: http_error,
         RequestValidationError: invalid_request,
         ConflictError: conflict,
-        RequestError: senseless_request,
+        RequestError: request_error,
         BusyError: busy,
         JobUnavailableError: job_unavailable,
-        ClientDisconnect: departed,
-        Exception: unforeseen,
+        ClientDisconnect: client_disconnected,
+        Exception: internal_error,
     }.items():
         app.add_exception_handler(error, answer)
 
@@ -69,7 +69,7 @@ def problem(
     headers: dict[str, str] | None = None,
     **extensions: Any,
 ) -> Response:
-    """The response; without a code it is a plain HTTP error."""
+    """The response. `code` names a type of the project; None: a plain HTTP error."""
     body = Problem(
         type="about:blank" if code is None else f"urn:streamjoin:problem:{code}",
         title=title or HTTPStatus(status).phrase,
@@ -87,16 +87,16 @@ async def http_error(request: Request, error: Exception) -> Response:
     headers = dict(error.headers or {})
     detail = error.detail
     if error.status_code == HTTPStatus.NOT_FOUND:
-        detail = "there is nothing at this path; the calls are listed at /openapi.json"
+        detail = "unknown path: see /openapi.json for all calls"
     elif error.status_code == HTTPStatus.METHOD_NOT_ALLOWED:
-        # Starlette names those of one route; a path may have several.
+        # Starlette lists the methods of one route; a path may have several routes.
         headers["Allow"] = ", ".join(sorted(_methods(request))) or headers.get("Allow", "")
-        detail = f"{request.method} is not possible here; possible: {headers['Allow']}"
+        detail = f"method {request.method} is not allowed; allowed: {headers['Allow']}"
     return problem(request, error.status_code, detail, headers=headers)
 
 
 def _methods(request: Request) -> set[str]:
-    """What is possible at the path that was asked for; HEAD wherever GET is."""
+    """The allowed methods of the request's path, with HEAD for GET."""
     methods = {
         method
         for route in request.app.state.routes
@@ -109,16 +109,16 @@ def _methods(request: Request) -> set[str]:
 async def invalid_request(request: Request, error: Exception) -> Response:
     assert isinstance(error, RequestValidationError)
     errors = [
-        FieldProblem(field=".".join(map(str, found["loc"])), message=found["msg"])
-        for found in error.errors()
+        FieldProblem(field=".".join(map(str, each["loc"])), message=each["msg"])
+        for each in error.errors()
     ]
-    detail = "; ".join(f"{found.field}: {found.message}" for found in errors)
+    detail = "; ".join(f"{each.field}: {each.message}" for each in errors)
     return problem(
         request,
         HTTPStatus.UNPROCESSABLE_ENTITY,
         detail,
         code="invalid_request",
-        title="The request is not as it should be",
+        title="Invalid request",
         errors=errors,
     )
 
@@ -130,19 +130,19 @@ async def conflict(request: Request, error: Exception) -> Response:
         HTTPStatus.CONFLICT,
         str(error),
         code=error.code,
-        title="The query's state forbids this",
+        title="The state of the query forbids the command",
         allowed=error.allowed,
     )
 
 
-async def senseless_request(request: Request, error: Exception) -> Response:
+async def request_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, RequestError)
     return problem(
         request,
         HTTPStatus.UNPROCESSABLE_ENTITY,
         str(error),
         code="invalid_request",
-        title="The request is not as it should be",
+        title="Invalid request",
     )
 
 
@@ -158,8 +158,8 @@ async def busy(request: Request, error: Exception) -> Response:
     )
 
 
-async def departed(request: Request, error: Exception) -> Response:
-    """Nobody is there to read it, except the audit log."""
+async def client_disconnected(request: Request, error: Exception) -> Response:
+    """The client does not receive it; the audit log contains its status."""
     del request, error
     return Response(status_code=HTTPStatus.REQUEST_TIMEOUT)
 
@@ -175,17 +175,17 @@ async def job_unavailable(request: Request, error: Exception) -> Response:
     )
 
 
-async def unforeseen(request: Request, error: Exception) -> Response:
-    del error  # the server logs it; what it says may be nothing for the one who asked
+async def internal_error(request: Request, error: Exception) -> Response:
+    del error  # uvicorn logs it; the message may contain what the client must not see
     return problem(
         request,
         HTTPStatus.INTERNAL_SERVER_ERROR,
-        "this is a defect of the sidecar; its log has the details",
+        "internal error of the service: see its log",
     )
 
 
-def declared(schema: dict[str, Any]) -> dict[str, Any]:
-    """An OpenAPI document that says of every error that it is a Problem."""
+def with_problem_responses(schema: dict[str, Any]) -> dict[str, Any]:
+    """The OpenAPI document with Problem as the body of every error."""
     reference = {"schema": {"$ref": "#/components/schemas/Problem"}}
     for operations in schema["paths"].values():
         for operation in operations.values():
@@ -193,5 +193,5 @@ def declared(schema: dict[str, Any]) -> dict[str, Any]:
                 if int(status) >= HTTPStatus.BAD_REQUEST:
                     response["content"] = {MEDIA_TYPE: reference}
     for name in ("HTTPValidationError", "ValidationError"):
-        schema["components"]["schemas"].pop(name, None)  # FastAPI's own, not used any more
+        schema["components"]["schemas"].pop(name, None)  # FastAPI's own, unused
     return schema

@@ -4,19 +4,16 @@ from datetime import timedelta
 from ipaddress import ip_address
 from pathlib import Path
 
-from pydantic import Field
-from pydantic_settings import BaseSettings, SettingsConfigDict
+from pydantic import ConfigDict, Field
 
-from job.settings import SOCKET
+from job.settings import SOCKET, EnvironmentSettings
 from service.health import Limits
 
 
-class ServiceSettings(BaseSettings):
+class ServiceSettings(EnvironmentSettings):
     """Settings of the service. Each field is the environment variable STREAMJOIN_<FIELD>."""
 
-    model_config = SettingsConfigDict(
-        env_prefix="STREAMJOIN_", frozen=True, use_attribute_docstrings=True
-    )
+    model_config = ConfigDict(use_attribute_docstrings=True)
 
     host: str = Field(default="127.0.0.1", min_length=1)
     """Address to listen on. On an address that is not loopback, commands need a token."""
@@ -28,14 +25,14 @@ class ServiceSettings(BaseSettings):
     metrics_open: bool = False
     """Serve /metrics without a token."""
     tls_cert_file: Path | None = None
-    """PEM certificate chain. With it the service speaks https only."""
+    """PEM certificate chain. With it the service serves only https."""
     tls_key_file: Path | None = None
     """PEM private key of the certificate, without password. Renewed files need a restart."""
     socket: Path = SOCKET
     """Unix-domain socket of the job."""
     job_answer_seconds: float = Field(default=1.0, gt=0)
     """Timeout of a call to the job. Prometheus allows a scrape 10 s, a kubelet a probe 1 s."""
-    look_up_seconds: float = Field(default=30.0, gt=0)
+    lookup_seconds: float = Field(default=30.0, gt=0)
     """Timeout of state, explain and validate, including the wait for their turn."""
     progress_age_max_seconds: float = Field(default=60.0, gt=0)
     """/readyz fails if the query has made no progress for this long. An idle query reports
@@ -50,8 +47,8 @@ class ServiceSettings(BaseSettings):
         return timedelta(seconds=self.job_answer_seconds)
 
     @property
-    def look_up(self) -> timedelta:
-        return timedelta(seconds=self.look_up_seconds)
+    def lookup(self) -> timedelta:
+        return timedelta(seconds=self.lookup_seconds)
 
     @property
     def limits(self) -> Limits:

@@ -1,9 +1,8 @@
-"""Where a query that is begun anew reads from: as it is asked for, as the job takes it. Pure."""
+"""Request bodies of reset and offsets, converted into the start positions of a checkpoint. Pure."""
 
 from typing import Annotated, Any, Self
 
 from pydantic import (
-    BaseModel,
     BeforeValidator,
     ConfigDict,
     Field,
@@ -16,12 +15,13 @@ from job.join_spec.sides import SIDES, Side
 from job.join_spec.start_positions import OFFSET_MAX, NamedStart, StartPositions
 from job.protocol.reports import BrokerReport, SideOffsets
 from job.protocol.status import JobStatus
+from service.schemas.view import RequestBody
 
 
 def _number(value: Any) -> Any:
-    """70.0 is an integer in JSON; "70" and true are none."""
+    """Rejects "70" and true, which pydantic converts. 70.0 is an integer in JSON."""
     if isinstance(value, bool | str):
-        raise ValueError("is not a number")
+        raise ValueError("must be a number")
     return value
 
 
@@ -40,14 +40,9 @@ Start = Annotated[NamedStart, WithJsonSchema(_NAMED_START)]
 PartitionName = Annotated[str, Field(pattern=_PARTITION)]
 NewOffset = Annotated[int, BeforeValidator(_number), Field(ge=0, le=OFFSET_MAX)]
 Offsets = Annotated[dict[PartitionName, NewOffset], Field(min_length=1), WithJsonSchema(_OFFSETS)]
-Name = Annotated[str, Field(description="The query's name: what is begun anew is not undone.")]
 
 
-class _Body(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-
-class ResetRequest(_Body):
+class ResetRequest(RequestBody):
     """`start` for both sides, or `left` and `right`: earliest, latest, or an ISO-8601 time."""
 
     model_config = ConfigDict(
@@ -59,15 +54,19 @@ class ResetRequest(_Body):
         }
     )
 
-    confirm: Name
+    confirm: str
+    """Name of the query, because a new checkpoint cannot be undone."""
     start: Start = Field(default_factory=str)
+    """Start of both sides: earliest, latest, or an ISO-8601 time."""
     left: Start = Field(default_factory=str)
+    """Start of the left side; requires `right`."""
     right: Start = Field(default_factory=str)
+    """Start of the right side; requires `left`."""
 
     @model_validator(mode="after")
-    def _says_each_side_once(self) -> Self:
+    def _sets_each_side_once(self) -> Self:
         if self.model_fields_set not in ({"confirm", "start"}, {"confirm", "left", "right"}):
-            raise ValueError("say `start` for both sides, or `left` and `right`, and not both")
+            raise ValueError("set either `start`, or both `left` and `right`")
         return self
 
     @property
@@ -75,21 +74,24 @@ class ResetRequest(_Body):
         return StartPositions(left=self.left or self.start, right=self.right or self.start)
 
 
-class OffsetsRequest(_Body):
-    """Of one side or both, per partition the next offset to read."""
+class OffsetsRequest(RequestBody):
+    """The next offset to read per partition, of one side or both."""
 
     model_config = ConfigDict(
         json_schema_extra={"anyOf": [{"required": ["left"]}, {"required": ["right"]}]}
     )
 
-    confirm: Name
+    confirm: str
+    """Name of the query, because a new checkpoint cannot be undone."""
     left: Offsets = Field(default_factory=dict)
+    """Next offset to read per partition of the left topic."""
     right: Offsets = Field(default_factory=dict)
+    """Next offset to read per partition of the right topic."""
 
     @model_validator(mode="after")
-    def _says_something(self) -> Self:
+    def _sets_a_side(self) -> Self:
         if self.model_fields_set == {"confirm"}:
-            raise ValueError('say for `left` or `right` from where to read, e.g. {"0": 123}')
+            raise ValueError('set offsets for `left` or `right`, e.g. {"0": 123}')
         return self
 
     def side(self, side: Side) -> dict[int, int]:
@@ -98,13 +100,13 @@ class OffsetsRequest(_Body):
 
 
 def confirm(name: str, status: JobStatus) -> None:
-    """RequestError where the caller may have another query in mind."""
+    """RequestError unless `name` is the name of the query: the client may mean another one."""
     if name != status.name:
-        raise RequestError(f"this query is {status.name}: confirm with exactly its name")
+        raise RequestError(f"confirm: must be the name of this query, {status.name}")
 
 
 def new_offsets(request: OffsetsRequest, brokers: BrokerReport | None) -> StartPositions:
-    """All partitions of both sides; RequestError where one is unknown, or has no such offset."""
+    """All partitions of both sides; RequestError if a partition or an offset does not exist."""
     left, right = (
         _side_offsets(side, request.side(side), brokers.side(side) if brokers else None)
         for side in SIDES
@@ -112,30 +114,32 @@ def new_offsets(request: OffsetsRequest, brokers: BrokerReport | None) -> StartP
     return StartPositions(left=left, right=right)
 
 
-def _side_offsets(side: Side, wanted: dict[int, int], known: SideOffsets | None) -> dict[int, int]:
+def _side_offsets(
+    side: Side, requested: dict[int, int], known: SideOffsets | None
+) -> dict[int, int]:
     read = (known.read if known else None) or {}
     ends = (known.latest if known else None) or {}
-    begins = (known.earliest if known else None) or {}
-    for partition, offset in wanted.items():
+    firsts = (known.earliest if known else None) or {}
+    for partition, offset in requested.items():
         if ends and partition not in ends:
             raise RequestError(
-                f"{side}.{partition}: the topic has the partitions {_listed(ends)}, and no other"
+                f"{side}.{partition}: unknown partition; the topic has {_listed(ends)}"
             )
-        first, last = begins.get(partition, 0), ends.get(partition)
+        first, last = firsts.get(partition, 0), ends.get(partition)
         if last is not None and not first <= offset <= last:
             raise RequestError(
-                f"{side}.{partition}: offset {offset} is not in the topic, which holds {first} to "
-                f"{last}, the next to be written"
+                f"{side}.{partition}: offset {offset} is out of range; the topic has {first} to "
+                f"{last} (the next to be written)"
             )
-    starts = {**read, **wanted}
+    starts = {**read, **requested}
     if missing := ends.keys() - starts.keys():
         raise RequestError(
-            f"{side}: what was read of partition {_listed(missing)} is not known: say where to "
-            "begin in each partition, or use POST /v1/query/reset"
+            f"{side}: the read offset of partition {_listed(missing)} is unknown: set an offset "
+            "for each partition, or use POST /v1/query/reset"
         )
     if not starts:
         raise RequestError(
-            f"{side}: what was read is not known: say where to begin in each partition, "
+            f"{side}: the read offsets are unknown: set an offset for each partition, "
             "or use POST /v1/query/reset"
         )
     return starts

@@ -1,11 +1,11 @@
-"""Bearer tokens from a file: who may look, and who may command.
+"""Bearer tokens from a file, each with its scope.
 
     # name  scope    token
     grafana read     0QXcFq6cXXuE4kqLq7bW
     ada     control  Yk3iq0Yl8B2w1c5v0m9K
 
-One a line; `control` may look, too. Several tokens are valid at once, also of one name: a new one
-is added, given out, and the old one taken away, without a restart.
+One token per line; the scope `control` includes `read`. The file is read again when it changes.
+Several tokens of one name are valid at the same time, so a token is rotated without a restart.
 """
 
 import hashlib
@@ -19,9 +19,9 @@ import structlog
 
 from job.errors import SetupError
 
-# 16 characters at random are beyond guessing over a network.
+# 16 random characters cannot be guessed over a network.
 TOKEN_CHARS_MIN = 16
-# The characters RFC 6750 allows in a token.
+# Characters that RFC 6750 allows in a token.
 _TOKEN = re.compile(r"[A-Za-z0-9._~+/-]+=*")
 _NAME = re.compile(r"[A-Za-z0-9._-]{1,64}")
 
@@ -39,43 +39,43 @@ class Scope(StrEnum):
 @dataclass(frozen=True)
 class Token:
     name: str
-    """Of its holder, for the log."""
+    """Name of the client, for the log."""
     scope: Scope
     digest: bytes
-    """SHA-256: the token itself is not kept."""
+    """SHA-256; the token itself is not kept."""
 
 
 class TokenFile:
-    """The tokens of a file as it is now."""
+    """The current tokens of a file."""
 
     def __init__(self, path: Path) -> None:
-        """SetupError where the file cannot be used."""
+        """SetupError if the file cannot be used."""
         self._path = path
-        self._seen = _signature(path)
+        self._signature = _signature(path)
         self._tokens = _read(path)
 
-    def holder(self, presented: str) -> Token | None:
-        """Whose token this is. Takes the same time whichever it is, and whether it is one."""
-        self._look_again()
+    def find(self, presented: str) -> Token | None:
+        """The entry of a token, in a time that does not depend on the token. None: unknown."""
+        self._reload()
         digest = _digest(presented)
-        found = None
+        match = None
         for token in self._tokens:
             if hmac.compare_digest(token.digest, digest):
-                found = token
-        return found
+                match = token
+        return match
 
-    def _look_again(self) -> None:
-        """A file that cannot be used leaves the tokens as they were: it may be half written."""
-        seen = _signature(self._path)
-        if seen == self._seen:
+    def _reload(self) -> None:
+        """Read a changed file. A file that is invalid, perhaps half written, changes nothing."""
+        signature = _signature(self._path)
+        if signature == self._signature:
             return
-        self._seen = seen
+        self._signature = signature
         try:
             self._tokens = _read(self._path)
         except SetupError as error:
-            _log.error("tokens_not_read", reason=str(error), still_valid=len(self._tokens))
+            _log.error("tokens_invalid", reason=str(error), still_valid=len(self._tokens))
         else:
-            _log.info("tokens_read", names=sorted({token.name for token in self._tokens}))
+            _log.info("tokens_reloaded", names=sorted({token.name for token in self._tokens}))
 
 
 def _read(path: Path) -> tuple[Token, ...]:
@@ -86,28 +86,32 @@ def _read(path: Path) -> tuple[Token, ...]:
             f"STREAMJOIN_TOKENS_FILE {path} cannot be read: {error.strerror}"
         ) from error
     except UnicodeDecodeError:
-        raise SetupError(f"STREAMJOIN_TOKENS_FILE {path} is not text in UTF-8") from None
+        raise SetupError(f"STREAMJOIN_TOKENS_FILE {path} is not UTF-8 text") from None
     tokens = []
     for number, line in enumerate(lines, start=1):
         words = line.split()
         if words and not words[0].startswith("#"):
             try:
                 tokens.append(_token(words))
-            except ValueError as error:  # the line itself may hold a token
+            except ValueError as error:  # without the line, which may contain a token
                 raise SetupError(f"STREAMJOIN_TOKENS_FILE {path}, line {number}: {error}") from None
     if not tokens:
-        raise SetupError(f"STREAMJOIN_TOKENS_FILE {path} holds no token: write `name scope token`")
+        raise SetupError(
+            f"STREAMJOIN_TOKENS_FILE {path} contains no token: write lines of `name scope token`"
+        )
     if len({token.digest for token in tokens}) < len(tokens):
-        raise SetupError(f"STREAMJOIN_TOKENS_FILE {path} holds a token twice: give each its own")
+        raise SetupError(
+            f"STREAMJOIN_TOKENS_FILE {path} contains a token twice: use different tokens"
+        )
     return tuple(tokens)
 
 
 def _token(words: list[str]) -> Token:
     if len(words) != 3:
-        raise ValueError("is not `name scope token`, with blanks between them")
+        raise ValueError("must be `name scope token`, separated by blanks")
     name, scope, token = words
     if not _NAME.fullmatch(name):
-        raise ValueError("the name may have up to 64 letters, digits, '.', '_' and '-'")
+        raise ValueError("the name must have at most 64 letters, digits, '.', '_' and '-'")
     if scope not in list(Scope):
         raise ValueError(f"the scope must be one of {', '.join(Scope)}")
     if len(token) < TOKEN_CHARS_MIN or not _TOKEN.fullmatch(token):
@@ -123,9 +127,9 @@ def _digest(token: str) -> bytes:
 
 
 def _signature(path: Path) -> tuple[int, int, int] | None:
-    """Changes when the file does; None while there is none."""
+    """Differs after a change of the file; None if there is no file."""
     try:
-        found = path.stat()
+        stat = path.stat()
     except OSError:
         return None
-    return found.st_mtime_ns, found.st_size, found.st_ino
+    return stat.st_mtime_ns, stat.st_size, stat.st_ino

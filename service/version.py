@@ -1,4 +1,4 @@
-"""Which Streamjoin this is."""
+"""The version of Streamjoin."""
 
 from importlib.metadata import version
 

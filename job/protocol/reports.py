@@ -69,16 +69,20 @@ class PartitionCount(_Report):
     partition: int
     """State partition, not a partition of the topic."""
     rows: int
+    """Rows in state."""
     unmatched_rows: int | None
     """Rows without a match so far. Null: the join does not store which rows have matched."""
     event_time_min: datetime | None
+    """Oldest event time. Null: there is no row."""
 
 
 class SideCount(_Report):
     rows: int
+    """Rows in state."""
     unmatched_rows: int | None
     """Rows without a match so far. Null: the join does not store which rows have matched."""
     partitions: list[PartitionCount]
+    """The same per state partition."""
 
     @classmethod
     def of(cls, partitions: list[PartitionCount]) -> Self:
@@ -97,10 +101,13 @@ class StateCount(_Report):
     batch_id: int
     """The state is the one at the end of this batch."""
     counted_at: datetime
+    """Time of the count."""
     duration_seconds: float
     """Duration of the count."""
     left: SideCount
+    """Rows of the left side."""
     right: SideCount
+    """Rows of the right side."""
 
     @property
     def rows(self) -> int:

@@ -40,9 +40,13 @@ class StateRow(_Result):
     row: dict[str, Any]
     """The columns of the row that the join stores."""
     event_time: datetime
+    """Event time of the row."""
     topic: str
+    """Topic of its record."""
     partition: int
+    """Partition of its record."""
     offset: int
+    """Offset of its record."""
     matched: bool | None
     """Whether a row of the other side has matched it so far. Null: the join does not store it."""
     leaves_after: datetime | None
@@ -53,7 +57,9 @@ class KeyRows(_Result):
     """State rows of one key on one side."""
 
     side: Side
+    """Side of the rows."""
     key: list[str]
+    """Parts of the key, as in the request."""
     batch_id: int
     """The state is the one at the end of this batch."""
     rows: list[StateRow]
@@ -70,19 +76,23 @@ class KeyExplanation(_Result):
     sentences: list[str]
     """Most important first."""
     left: KeyRows
+    """Rows on the left side."""
     right: KeyRows
+    """Rows on the right side."""
 
 
 class FieldProblem(_Result):
     field: str
     """Dotted path in the YAML."""
     message: str
+    """What is wrong, and the fix."""
 
 
 class FrozenChange(_Result):
     """A setting that is frozen in the checkpoint and differs in the spec."""
 
     field: str
+    """Name of the setting."""
     frozen: str
     """Value in the checkpoint."""
     wanted: str

@@ -68,7 +68,7 @@ class JobStatus(_Value):
     @property
     def watermark(self) -> datetime | None:
         """The query's watermark during the last batch. None: there is none yet."""
-        return None if self.last_batch is None else _utc(self.last_batch.watermark_ms)
+        return None if self.last_batch is None else utc_time(self.last_batch.watermark_ms)
 
     def side_watermark(self, side: Side) -> datetime | None:
         """Event time of the side (rule in event_time/watermark.py) minus its watermark_delay.
@@ -79,9 +79,9 @@ class JobStatus(_Value):
         event_time_ms = (
             self.side_totals(side).event_time_max_ms if times is None else times.event_time_ms
         )
-        return (
-            None if event_time_ms is None else _utc(event_time_ms - self.watermark_delay_ms[side])
-        )
+        if event_time_ms is None:
+            return None
+        return utc_time(event_time_ms - self.watermark_delay_ms[side])
 
     def slowest_partition(self, side: Side) -> int | None:
         """Partition whose unread records hold the side back. None: the side has no backlog."""
@@ -113,5 +113,6 @@ class JobStatus(_Value):
         return None if side is None else self.slowest_partition(side)
 
 
-def _utc(milliseconds: int | None) -> datetime | None:
+def utc_time(milliseconds: int | None) -> datetime | None:
+    """From milliseconds since 1970."""
     return None if milliseconds is None else _EPOCH + timedelta(milliseconds=milliseconds)

@@ -1,8 +1,9 @@
-"""The calls of the HTTP API. Each asks the job once and puts the answer in the API's terms."""
+"""The calls of the HTTP API. Each sends one request to the job and converts the reply."""
 
 from service.routes.control import control
-from service.routes.look_ups import look_ups
 from service.routes.operations import operations
 from service.routes.query import query
+from service.routes.state import state
+from service.routes.validate import validation
 
-__all__ = ["control", "look_ups", "operations", "query"]
+__all__ = ["control", "operations", "query", "state", "validation"]

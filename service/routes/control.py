@@ -1,4 +1,4 @@
-"""Commands: each is answered once the job has taken note, with the state at that moment."""
+"""Commands. The response is sent once the job has accepted the command, with the current state."""
 
 from http import HTTPStatus
 
@@ -7,17 +7,17 @@ from fastapi import APIRouter
 from job.join_spec.start_positions import StartPositions
 from job.protocol.control import Verb
 from service.access import Controller, ControlRoute
-from service.routes.dependencies import REFUSED, Job, now, problems
+from service.routes.dependencies import DENIED, Job, now, problems
+from service.schemas.query import QueryView
 from service.start_requests import OffsetsRequest, ResetRequest, confirm, new_offsets
-from service.views import QueryView
 
 control = APIRouter(
     prefix="/v1/query",
     tags=["control"],
     route_class=ControlRoute,
     responses=problems(
-        **REFUSED,
-        s409="The query's state forbids the command; `allowed` lists the others.",
+        **DENIED,
+        s409="The state of the query forbids the command; `allowed` lists the allowed ones.",
         s413="The body is too large.",
         s503="The job does not answer.",
     ),
@@ -26,53 +26,54 @@ control = APIRouter(
 
 @control.put("/pause", status_code=HTTPStatus.ACCEPTED)
 async def pause(job: Job, by: Controller) -> QueryView:
-    """Finish the batch at work, then rest; Spark stays warm. The answer is the state right now."""
-    return await _commanded(job, "pause", by)
+    """Finish the running batch, then pause; the JVM stays up, so `resume` takes effect at once.
+
+    Idempotent, and persisted across crashes, as are `resume` and `stop`.
+    """
+    return await _send(job, "pause", by)
 
 
 @control.put("/resume", status_code=HTTPStatus.ACCEPTED)
 async def resume(job: Job, by: Controller) -> QueryView:
-    """Go on where the checkpoint stands."""
-    return await _commanded(job, "resume", by)
+    """Continue a paused or stopped query from its checkpoint."""
+    return await _send(job, "resume", by)
 
 
 @control.put("/stop", status_code=HTTPStatus.ACCEPTED)
 async def stop(job: Job, by: Controller) -> QueryView:
-    """Finish the batch at work, then end Spark. The job stays, and can be resumed."""
-    return await _commanded(job, "stop", by)
+    """Finish the running batch, then end Spark and its JVM. The job stays up and can be resumed."""
+    return await _send(job, "stop", by)
 
 
 @control.post("/restart", status_code=HTTPStatus.ACCEPTED)
 async def restart(job: Job, by: Controller) -> QueryView:
-    """Start the query anew on the same checkpoint."""
-    return await _commanded(job, "restart", by)
+    """Restart the query from the same checkpoint, also after a failure."""
+    return await _send(job, "restart", by)
 
 
 @control.post("/reset", status_code=HTTPStatus.ACCEPTED)
 async def reset(body: ResetRequest, job: Job, by: Controller) -> QueryView:
-    """Begin anew while the query is STOPPED: empty state, read from where `start` says.
+    """Start a new checkpoint with empty state from `start`. The query must be STOPPED.
 
-    The old checkpoint is kept aside. `last_reset` of GET /v1/query says when it is done and what
-    came of it; then resume.
+    The old checkpoint is kept. `last_reset` in GET /v1/query contains the result; after it, resume
+    the query.
     """
     status = await job.status()
     confirm(body.confirm, status)
-    return await _commanded(job, "reset", by, body.starts)
+    return await _send(job, "reset", by, body.starts)
 
 
 @control.patch("/offsets", status_code=HTTPStatus.ACCEPTED)
 async def alter_offsets(body: OffsetsRequest, job: Job, by: Controller) -> QueryView:
-    """Read on from other offsets while the query is STOPPED; begins anew, as a reset does.
+    """Start a new checkpoint with empty state from these offsets. The query must be STOPPED.
 
-    Of each side and partition the next offset to read; what is left out keeps what was read. The
-    rows held in state are put aside with the old checkpoint.
+    `left` and `right` contain the next offset to read of each partition; omitted partitions
+    continue where they were. The old checkpoint, with its state, is kept.
     """
     status = await job.status()
     confirm(body.confirm, status)
-    return await _commanded(job, "reset", by, new_offsets(body, status.brokers))
+    return await _send(job, "reset", by, new_offsets(body, status.brokers))
 
 
-async def _commanded(
-    job: Job, verb: Verb, by: str, starts: StartPositions | None = None
-) -> QueryView:
+async def _send(job: Job, verb: Verb, by: str, starts: StartPositions | None = None) -> QueryView:
     return QueryView.of(await job.command(verb, by=by, starts=starts), now())

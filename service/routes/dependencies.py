@@ -1,4 +1,4 @@
-"""What the routes are made of: the job to ask, the settings, the problems they declare."""
+"""What several routes share: the job client, the settings, and the errors in OpenAPI."""
 
 import asyncio
 from collections.abc import Coroutine
@@ -14,8 +14,8 @@ from service.job_client import JobClient
 from service.problems import Problem
 from service.settings import ServiceSettings
 
-Found = TypeVar("Found")
-Answer = JobStatus | JobUnavailableError
+Result = TypeVar("Result")
+StatusOrError = JobStatus | JobUnavailableError
 
 
 async def job_client(request: Request) -> JobClient:
@@ -28,8 +28,8 @@ async def service_settings(request: Request) -> ServiceSettings:
     return settings
 
 
-async def job_answer(job: Annotated[JobClient, Depends(job_client)]) -> Answer:
-    """For calls that have something to say without the job, too."""
+async def job_status(job: Annotated[JobClient, Depends(job_client)]) -> StatusOrError:
+    """For calls that also have a response if the job is down."""
     try:
         return await job.status()
     except JobUnavailableError as error:
@@ -38,42 +38,42 @@ async def job_answer(job: Annotated[JobClient, Depends(job_client)]) -> Answer:
 
 Job = Annotated[JobClient, Depends(job_client)]
 Settings = Annotated[ServiceSettings, Depends(service_settings)]
-JobAnswer = Annotated[Answer, Depends(job_answer)]
+Status = Annotated[StatusOrError, Depends(job_status)]
 
 
-def problems(**reasons: str) -> dict[int | str, dict[str, Any]]:
-    """For OpenAPI: `problems(s503="the job does not answer")`."""
+def problems(**descriptions: str) -> dict[int | str, dict[str, Any]]:
+    """For OpenAPI: `problems(s503="The job does not answer.")`."""
     return {
-        int(status.removeprefix("s")): {"model": Problem, "description": reason}
-        for status, reason in reasons.items()
+        int(status.removeprefix("s")): {"model": Problem, "description": description}
+        for status, description in descriptions.items()
     }
 
 
-REFUSED = {
-    "s400": "The header Authorization was sent more than once.",
-    "s401": "Where there are tokens: none was sent, or one that is not known.",
-    "s403": "The token's scope does not do, or calls are not taken from here.",
+DENIED = {
+    "s400": "The request has more than one Authorization header.",
+    "s401": "Tokens are configured, and the request has none or an unknown one.",
+    "s403": "The scope of the token is insufficient, or the client's address or host is refused.",
 }
 
 
-async def while_connected(request: Request, looking: Coroutine[Any, Any, Found]) -> Found:
-    """What `looking` finds; it is cancelled when whoever has asked goes away."""
-    search = asyncio.create_task(looking)
-    departure = asyncio.create_task(_departed(request))
+async def while_connected(request: Request, lookup: Coroutine[Any, Any, Result]) -> Result:
+    """The result of `lookup`, which is cancelled if the client disconnects first."""
+    task = asyncio.create_task(lookup)
+    disconnect = asyncio.create_task(_wait_for_disconnect(request))
     try:
-        await asyncio.wait({search, departure}, return_when=asyncio.FIRST_COMPLETED)
-        if not search.done():
+        await asyncio.wait({task, disconnect}, return_when=asyncio.FIRST_COMPLETED)
+        if not task.done():
             raise ClientDisconnect
-        return search.result()
+        return task.result()
     except asyncio.CancelledError:
-        # The server cancels what still waits a while after it was told to end.
-        raise JobUnavailableError("the service ends: ask again once it is back") from None
+        # After its grace period uvicorn cancels the requests that still wait.
+        raise JobUnavailableError("the service is shutting down: repeat the request") from None
     finally:
-        for task in (search, departure):
-            task.cancel()
+        for pending in (task, disconnect):
+            pending.cancel()
 
 
-async def _departed(request: Request) -> None:
+async def _wait_for_disconnect(request: Request) -> None:
     while (await request.receive())["type"] != "http.disconnect":
         pass
 

@@ -1,4 +1,4 @@
-"""What machines ask: probes and the scrape."""
+"""Probes and the scrape."""
 
 from http import HTTPStatus
 from typing import Annotated
@@ -7,52 +7,52 @@ from fastapi import APIRouter, Depends, Header, Request, Response
 
 from job.errors import JobUnavailableError
 from service import health
-from service.access import MaySeeDetails, metrics_reader
+from service.access import MaySeeDetails, authorize_metrics
 from service.health import Check, Health
-from service.metrics import exposition
+from service.metrics.exposition import exposition
 from service.problems import problem
-from service.routes.dependencies import REFUSED, JobAnswer, Settings, now, problems
+from service.routes.dependencies import DENIED, Settings, Status, now, problems
 
 operations = APIRouter(tags=["operations"])
 
 
 @operations.get("/livez")
 async def livez() -> Health:
-    """The sidecar itself is alive; neither job nor broker are asked."""
+    """Whether the service is alive, independent of job and brokers."""
     return Health(checks=[])
 
 
 @operations.get(
     "/startupz", response_model=Health, responses=problems(s503="The query has not started yet.")
 )
-async def startupz(
-    request: Request, answer: JobAnswer, detailed: MaySeeDetails
-) -> Health | Response:
-    """The query has made progress, or rests on purpose."""
-    return _health(request, health.startup(answer), detailed=detailed)
+async def startupz(request: Request, status: Status, detailed: MaySeeDetails) -> Health | Response:
+    """Whether the query has made progress since the job started, or was paused or stopped."""
+    return _health(request, health.startup(status), detailed=detailed)
 
 
 @operations.get(
-    "/readyz", response_model=Health, responses=problems(s503="`checks` says what is amiss.")
+    "/readyz", response_model=Health, responses=problems(s503="`checks` names the failing checks.")
 )
 async def readyz(
-    request: Request, answer: JobAnswer, settings: Settings, detailed: MaySeeDetails
+    request: Request, status: Status, settings: Settings, detailed: MaySeeDetails
 ) -> Health | Response:
-    """The query runs, makes progress, reaches the brokers and is within the limits that are set."""
-    checks = health.readiness(answer, now(), settings.limits)
+    """Whether the query is RUNNING with recent progress, reaches the brokers, and is within the
+    configured limits of lag and watermark lag."""
+    checks = health.readiness(status, now(), settings.limits)
     return _health(request, checks, detailed=detailed)
 
 
 @operations.get(
     "/metrics",
-    dependencies=[Depends(metrics_reader)],
+    dependencies=[Depends(authorize_metrics)],
     response_class=Response,
-    responses={200: {"content": {"text/plain": {}}}, **problems(**REFUSED)},
+    responses={200: {"content": {"text/plain": {}}}, **problems(**DENIED)},
 )
-async def metrics(answer: JobAnswer, accept: Annotated[str, Header()] = "") -> Response:
-    """For Prometheus. Without the job only streamjoin_job_up 0 and streamjoin_build_info."""
-    status = None if isinstance(answer, JobUnavailableError) else answer
-    content, content_type = exposition(status, now(), accept)
+async def metrics(status: Status, accept: Annotated[str, Header()] = "") -> Response:
+    """Metrics for Prometheus. While the job is down, only streamjoin_job_up and
+    streamjoin_build_info."""
+    known = None if isinstance(status, JobUnavailableError) else status
+    content, content_type = exposition(known, now(), accept)
     return Response(content, headers={"content-type": content_type})
 
 

@@ -1,65 +1,67 @@
-"""What the query is doing, what it has done, and by which plan."""
+"""The query: its state, plan, spec, past batches, failures and offsets."""
 
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Query
 
-from job.protocol.control import Request as Question
+from job.protocol.control import Request as JobRequest
 from job.protocol.results import FailuresResult, PlanResult, ProgressResult
-from service.access import reader
-from service.history import FailuresView, OffsetsView, PlanView, ProgressView
-from service.routes.dependencies import REFUSED, Job, now, problems
-from service.views import QueryView
+from service.access import authorize_read
+from service.routes.dependencies import DENIED, Job, now, problems
+from service.schemas.offsets import OffsetsView
+from service.schemas.progress import FailuresView, ProgressView
+from service.schemas.query import PlanView, QueryView
 
 query = APIRouter(
     prefix="/v1/query",
     tags=["query"],
-    dependencies=[Depends(reader)],
-    responses=problems(**REFUSED, s503="The job does not answer."),
+    dependencies=[Depends(authorize_read)],
+    responses=problems(**DENIED, s503="The job does not result."),
 )
 
 
 @query.get("")
 async def query_state(job: Job) -> QueryView:
-    """What the query is doing: state, last batch, lag, watermark, rows waiting, last failure."""
+    """State, last batch, lag and watermark of each side, the side that holds the watermark back,
+    rows in state, brokers, last reset, last failure."""
     return QueryView.of(await job.status(), now())
 
 
 @query.get("/plan")
 async def plan(job: Job) -> PlanView:
-    """What the join does, in words and as facts: as `streamjoin plan` says it."""
-    answer = await job.ask(Question(call="plan"), PlanResult)
-    return PlanView(text=answer.text, facts=answer.facts)
+    """The plan, as text and as facts."""
+    result = await job.read(JobRequest(call="plan"), PlanResult)
+    return PlanView(text=result.text, facts=result.facts)
 
 
 @query.get("/spec")
 async def spec(job: Job) -> dict[str, Any]:
-    """The spec at work, its secrets left out."""
-    return (await job.ask(Question(call="plan"), PlanResult)).spec
+    """The running spec without its secrets."""
+    return (await job.read(JobRequest(call="plan"), PlanResult)).spec
 
 
 @query.get("/progress")
 async def progress(
     job: Job,
-    last: Annotated[int, Query(ge=1, le=100, description="How many batches.")] = 20,
+    last: Annotated[int, Query(ge=1, le=100, description="Number of batches.")] = 20,
 ) -> ProgressView:
     """The last batches, oldest first."""
-    answer = await job.ask(Question(call="progress"), ProgressResult)
-    return ProgressView.of(answer.batches[-last:])
+    result = await job.read(JobRequest(call="progress"), ProgressResult)
+    return ProgressView.of(result.batches[-last:])
 
 
 @query.get("/failures")
 async def failures(job: Job) -> FailuresView:
-    """The last 20 failures of the query since the job started, oldest first."""
-    answer = await job.ask(Question(call="failures"), FailuresResult)
-    return FailuresView.of(answer.failures)
+    """The last 20 failures since the job started, oldest first."""
+    result = await job.read(JobRequest(call="failures"), FailuresResult)
+    return FailuresView.of(result.failures)
 
 
 @query.get("/offsets")
 async def offsets(job: Job) -> OffsetsView:
-    """How far each partition is read, and where it begins and ends.
+    """Per side and partition: next offset to read, earliest, latest, lag, distance to retention,
+    newest event time read.
 
-    As of the job's last look at the brokers, some seconds ago, or at `answered_at` where they have
-    not answered since.
+    The job polls the brokers every few seconds; `answered_at` is the time of their last result.
     """
     return OffsetsView.of(await job.status())

@@ -1,4 +1,4 @@
-"""What a PromQL expression asks for, held against what the sidecar exposes."""
+"""Compares the metrics of a PromQL expression with those that the service exposes."""
 
 from collections.abc import Iterator
 
@@ -8,12 +8,12 @@ from promql_parser import MatchOp
 from job.protocol.reasons import REASONS
 from job.protocol.status import QueryState
 from job.protocol.totals import TRANSACTION_RESULTS
-from tests.unit.service.test_metrics import TABLE
+from tests.unit.service.metrics.scrape import DEFINITIONS
 
-# What Prometheus itself adds to each series of a scrape.
+# Labels that Prometheus itself adds to each series of a scrape.
 OF_THE_SCRAPE = {"instance", "job"}
 SIDES = {"left", "right"}
-# The values a label can have, where there is a fixed set of them.
+# The values of a label with a fixed set of values.
 VALUES = {
     "state": {state.value for state in QueryState},
     "side": SIDES,
@@ -25,9 +25,9 @@ VALUES = {
 def series() -> dict[str, set[str]]:
     """Labels per name of a series: a histogram has three."""
     found = {}
-    for name, kind, labels in TABLE:
-        own = set(labels.split())
-        if kind == "histogram":
+    for metric in DEFINITIONS:
+        name, own = metric.name, set(metric.labels)
+        if metric.kind == "histogram":
             found |= {f"{name}_bucket": own, f"{name}_sum": own - {"le"}}
             found[f"{name}_count"] = own - {"le"}
         else:
@@ -40,7 +40,7 @@ def counters() -> set[str]:
 
 
 def mistakes(expression: str) -> Iterator[str]:
-    """What the expression asks for and the sidecar does not expose."""
+    """Metrics, labels and values in the expression that the service does not expose."""
     known = series()
     for selector, is_range in _selectors(expression):
         name = selector.name or "a selector without a name"
@@ -71,29 +71,29 @@ def _wrong_values(matcher: promql_parser.Matcher) -> Iterator[str]:
 
 
 def _selectors(expression: str) -> list[tuple[promql_parser.VectorSelector, bool]]:
-    """Each with whether it asks for a range."""
-    found = []
+    """Each selector, and whether it is a range selector."""
+    selectors = []
     ranges = []
 
     def visit(node: promql_parser.Expr) -> bool:
         if isinstance(node, promql_parser.MatrixSelector):
-            ranges.append(node)  # its selector is what is visited next
+            ranges.append(node)  # its selector is visited next
         elif isinstance(node, promql_parser.VectorSelector):
-            found.append((node, bool(ranges)))
+            selectors.append((node, bool(ranges)))
             ranges.clear()
         return True
 
     promql_parser.walk(promql_parser.parse(expression), pre_visit=visit)
-    return found
+    return selectors
 
 
 def _grouped_by(expression: str) -> list[set[str]]:
-    found = []
+    labels = []
 
     def visit(node: promql_parser.Expr) -> bool:
         if isinstance(node, promql_parser.AggregateExpr) and node.modifier is not None:
-            found.append(set(node.modifier.labels))
+            labels.append(set(node.modifier.labels))
         return True
 
     promql_parser.walk(promql_parser.parse(expression), pre_visit=visit)
-    return found
+    return labels

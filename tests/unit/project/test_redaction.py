@@ -1,4 +1,4 @@
-"""Known secrets are taken out of every text, in each way of writing them."""
+"""Known secrets are removed from every text, in each notation."""
 
 import json
 from urllib.parse import quote
@@ -15,12 +15,12 @@ SECRETS = st.text(st.characters(exclude_categories=["C"]), min_size=1, max_size=
 
 def redaction(*secrets: str) -> Redaction:
     made = Redaction()
-    made.learn(secrets)
+    made.add(secrets)
     return made
 
 
 @given(SECRETS, st.text(alphabet="xyz "), st.text(alphabet="xyz "))
-def test_a_secret_is_gone_however_it_is_written(secret: str, before: str, after: str) -> None:
+def test_a_secret_is_removed_in_every_notation(secret: str, before: str, after: str) -> None:
     scrub = redaction(secret).scrubbed
     jaas = secret.replace("\\", "\\\\").replace('"', '\\"')
     for form in (secret, jaas, json.dumps(secret)[1:-1], repr(secret)[1:-1], quote(secret, "")):
@@ -28,24 +28,24 @@ def test_a_secret_is_gone_however_it_is_written(secret: str, before: str, after:
             assert f"{before}{MARK}{after}" == scrub(f"{before}{form}{after}")
 
 
-def test_what_is_no_secret_stays() -> None:
+def test_other_text_is_unchanged() -> None:
     assert "plain" == redaction().scrubbed("plain")
     assert "plain" == redaction("secret").scrubbed("plain")
     assert "plain" == redaction("").scrubbed("plain")
 
 
-def test_of_two_secrets_the_longer_one_goes_whole() -> None:
+def test_the_longer_of_two_secrets_is_removed_completely() -> None:
     assert f"{MARK} {MARK}" == redaction("pass", "password1").scrubbed("password1 pass")
 
 
-def test_secrets_learnt_before_are_remembered() -> None:
+def test_secrets_added_before_are_still_removed() -> None:
     made = redaction("first")
-    made.learn(["second"])
+    made.add(["second"])
 
     assert f"{MARK} {MARK}" == made.scrubbed("first second")
 
 
-def test_an_error_is_scrubbed_and_stays_what_it_is() -> None:
+def test_a_scrubbed_error_keeps_its_type() -> None:
     error = SecurityError("no login with hunter2")
     redaction("hunter2").scrub_error(error)
 

@@ -1,4 +1,4 @@
-"""What a small job answers to each question of the protocol."""
+"""Answers of a small job to each call of the protocol."""
 
 from pydantic import BaseModel
 
@@ -25,7 +25,7 @@ ROW = StateRow(
     matched=False,
     leaves_after=NOW,
 )
-ROW_SHOWN = {
+ROW_JSON = {
     "row": {"ad_id": 7, "shown_at": "2026-11-20T12:00:00.000Z"},
     "event_time": "2026-11-20T12:00:00Z",
     "topic": "impressions",
@@ -42,7 +42,7 @@ def key_rows(side: Side, *rows: StateRow, more: bool = False) -> KeyRows:
     )
 
 
-def key_rows_shown(side: str, *rows: dict[str, object], more: bool = False) -> dict[str, object]:
+def key_rows_json(side: str, *rows: dict[str, object], more: bool = False) -> dict[str, object]:
     return {
         "side": side, "key": ["7"], "batch_id": 7, "rows": list(rows), "more": more,
         "duration_seconds": 0.25,
@@ -59,7 +59,9 @@ def all_answers() -> dict[str, BaseModel]:
         "state": key_rows("left", ROW),
         "state_count": state_count(),
         "explain": KeyExplanation(
-            sentences=["The query is PAUSED."], left=key_rows("left", ROW), right=key_rows("right")
+            sentences=["The query is PAUSED."],
+            left=key_rows("left", ROW),
+            right=key_rows("right"),
         ),
         "validate": ValidationResult(
             problems=[FieldProblem(field="left.key", message="is required")],

@@ -1,4 +1,4 @@
-"""A real Chromium before a real sidecar before a small job."""
+"""A real Chromium, a real service and a small job."""
 
 import threading
 from collections.abc import Iterator
@@ -11,6 +11,7 @@ from typing import Any
 import uvicorn
 from playwright.sync_api import Browser, Page, sync_playwright
 
+from job.join_spec.sides import Side
 from job.protocol.progress import BatchProgress
 from job.protocol.results import (
     FailuresResult,
@@ -35,7 +36,7 @@ from tests.unit.service.builders import (
 )
 from tests.unit.service.calls import settings
 
-# A page that has not got there by then does not; other tests may keep the machine busy.
+# Generous, because other tests load the machine.
 PATIENCE_MS = 20_000
 PHONE = {"width": 320, "height": 700}
 BATCHES = 40
@@ -52,7 +53,7 @@ def chromium() -> Iterator[Browser]:
 
 @contextmanager
 def serving_page(socket: Path, **fields: Any) -> Iterator[str]:
-    """The page's address, of a sidecar of its own."""
+    """URL of the page of a new service."""
     listener = listening_socket("127.0.0.1", 0)
     app = create_app(settings(socket, **fields))
     server = uvicorn.Server(uvicorn.Config(app, log_config=None))
@@ -67,40 +68,40 @@ def serving_page(socket: Path, **fields: Any) -> Iterator[str]:
 
 
 @dataclass
-class Seen:
-    """A page, what its console said, and whom it asked."""
+class Tab:
+    """A page, its console errors and the URLs of its requests."""
 
     page: Page
     errors: list[str] = field(default_factory=list)
-    asked: list[str] = field(default_factory=list)
+    requests: list[str] = field(default_factory=list)
 
     def text(self, name: str) -> str:
         return self.page.locator(f'[data-of="{name}"]').inner_text()
 
-    def awaits(self, name: str, text: str) -> None:
-        """Until that part of the page holds the text."""
+    def wait_for(self, name: str, text: str) -> None:
+        """Wait until that part of the page contains the text."""
         found = self.page.locator(f'[data-of="{name}"]', has_text=text)
         found.wait_for(timeout=PATIENCE_MS)
 
 
 @contextmanager
-def opened(browser: Browser, url: str, **context: Any) -> Iterator[Seen]:
-    tab = browser.new_context(**context)
-    seen = Seen(tab.new_page())
-    seen.page.set_default_timeout(PATIENCE_MS)
-    seen.page.on("console", lambda said: seen.errors.append(said.text))
-    seen.page.on("pageerror", lambda error: seen.errors.append(str(error)))
-    seen.page.on("request", lambda request: seen.asked.append(request.url))
-    seen.page.clock.install()  # it runs as any clock does, and can be put forward
+def open_tab(browser: Browser, url: str, **options: Any) -> Iterator[Tab]:
+    context = browser.new_context(**options)
+    tab = Tab(context.new_page())
+    tab.page.set_default_timeout(PATIENCE_MS)
+    tab.page.on("console", lambda message: tab.errors.append(message.text))
+    tab.page.on("pageerror", lambda error: tab.errors.append(str(error)))
+    tab.page.on("request", lambda request: tab.requests.append(request.url))
+    tab.page.clock.install()  # it runs normally, and tests can advance it
     try:
-        seen.page.goto(url)
-        yield seen
+        tab.page.goto(url)
+        yield tab
     finally:
-        tab.close()
+        context.close()
 
 
-def lively(job: SmallJob) -> SmallJob:
-    """With all its answers."""
+def with_answers(job: SmallJob) -> SmallJob:
+    """The job with an answer to every call of the page."""
     job.answers = {
         "plan": PlanResult(
             text="Join ad_attribution\n  left   impressions",
@@ -110,7 +111,7 @@ def lively(job: SmallJob) -> SmallJob:
         "progress": ProgressResult(batches=history()),
         "failures": FailuresResult(failures=[NO_BROKER]),
         "explain": KeyExplanation(
-            sentences=["The left row is held.", "The right side holds the watermark back."],
+            sentences=["The left row is in state.", "The right side holds the watermark back."],
             left=key_rows("left", StateRow(
                 row={"ad_id": 7, "campaign": "spring"}, event_time=datetime.now(UTC),
                 topic="impressions", partition=0, offset=412, matched=False,
@@ -123,7 +124,7 @@ def lively(job: SmallJob) -> SmallJob:
 
 
 def running(**fields: Any) -> JobStatus:
-    """Of a query whose last batch has just ended."""
+    """Status of a query whose last batch has just ended."""
     now = datetime.now(UTC)
     known = {
         "started_at": now - timedelta(hours=2),
@@ -138,7 +139,7 @@ def running(**fields: Any) -> JobStatus:
 
 
 def history() -> list[BatchProgress]:
-    """One a second, up to now."""
+    """One batch per second, up to now."""
     now = datetime.now(UTC)
     return [
         batch(
@@ -155,7 +156,7 @@ def history() -> list[BatchProgress]:
     ]
 
 
-def key_rows(of: str, *rows: StateRow) -> KeyRows:
+def key_rows(of: Side, *rows: StateRow) -> KeyRows:
     return KeyRows(
         side=of, key=["7"], batch_id=BATCHES, rows=[*rows], more=False, duration_seconds=0.3
     )

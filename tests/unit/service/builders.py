@@ -1,4 +1,4 @@
-"""Small jobs for the tests of the sidecar: they hold a status and serve the real protocol."""
+"""Small jobs for the tests of the service: they have a status and serve the real protocol."""
 
 import socket
 from collections.abc import Iterator
@@ -31,20 +31,20 @@ NO_BROKER = Failure(
     code="broker", message="no broker answers at localhost:9092", retryable=True, at=NOW
 )
 
-# For a job that answers only once whoever asked has hung up.
+# For a job that answers only after the caller has disconnected.
 WAITS = CancelledError("never seen")
 WAIT_SECONDS_MAX = 60.0
 
 
 class SmallJob:
-    """Does what it is told at once; `allowed` are its verbs."""
+    """Executes commands at once; `allowed`: the allowed ones, None: all."""
 
     def __init__(self, status: JobStatus, *, allowed: tuple[str, ...] | None = None) -> None:
         self.current = status
         self.allowed = allowed
         self.commands: list[tuple[Verb, str]] = []
         self.starts: StartPositions | None = None
-        self.asked: Request | None = None
+        self.last_request: Request | None = None
         self.gone: Event | None = None
         self.answers: dict[str, BaseModel | Exception] = {}
 
@@ -68,18 +68,18 @@ class SmallJob:
 
     def read(self, request: Request, caller_gone: Event) -> BaseModel:
         self.gone = caller_gone
-        self.asked = request
+        self.last_request = request
         answer = self.answers[request.call]
         if answer is WAITS:
             caller_gone.wait(WAIT_SECONDS_MAX)
-            raise CancelledError("the look-up was given up")
+            raise CancelledError("the lookup was cancelled")
         if isinstance(answer, Exception):
             raise answer
         return answer
 
 
 def status(state: QueryState = QueryState.RUNNING, **fields: Any) -> JobStatus:
-    """Of a query that has run no batch yet."""
+    """Status of a query before its first batch."""
     return JobStatus(
         **{
             "name": "ad_attribution",
@@ -95,7 +95,7 @@ def status(state: QueryState = QueryState.RUNNING, **fields: Any) -> JobStatus:
 
 
 def status_after(*batches: BatchProgress, **fields: Any) -> JobStatus:
-    """Of a query that has run these batches, the last one just now."""
+    """Status of a query after these batches, the last one just now."""
     totals = Totals()
     for done in batches:
         totals = totals.plus(done)
@@ -118,7 +118,7 @@ def status_after(*batches: BatchProgress, **fields: Any) -> JobStatus:
 
 
 def event_times(newest_ms: int | None, held_back_by: int | None = None) -> SideEventTimes:
-    """Of a side of which partition 1 alone has been read."""
+    """Event times of a side with one read partition, 1."""
     partitions = {} if newest_ms is None else {1: newest_ms}
     return SideEventTimes(event_time_ms=newest_ms, held_back_by=held_back_by, partitions=partitions)
 
@@ -170,7 +170,7 @@ def side(**fields: Any) -> SideProgress:
 
 
 def broker_report(**fields: Any) -> BrokerReport:
-    """As far as `batch` has read, a moment ago."""
+    """Report whose read offsets are those of `batch`, from NOW."""
     return BrokerReport(
         **{
             "left": SideOffsets(
@@ -191,13 +191,13 @@ def broker_report(**fields: Any) -> BrokerReport:
     )
 
 
-def just_looked(**fields: Any) -> BrokerReport:
-    """As `broker_report`, by the real clock: for what goes through the sidecar."""
+def just_polled(**fields: Any) -> BrokerReport:
+    """As `broker_report`, from this moment: for tests that go through the service."""
     return broker_report(**{"answered_at": datetime.now(UTC), **fields})
 
 
 def state_count(**fields: Any) -> StateCount:
-    """Of a left outer join in two state partitions."""
+    """Count of a left outer join with two state partitions."""
 
     def part(partition: int, rows: int, unmatched: int | None) -> PartitionCount:
         return PartitionCount(
@@ -218,7 +218,7 @@ def state_count(**fields: Any) -> StateCount:
 
 @contextmanager
 def hung_job(path: Path, backlog: int = 5) -> Iterator[socket.socket]:
-    """As a job under SIGSTOP: the kernel takes the connection, and nobody reads."""
+    """As a job under SIGSTOP: the kernel accepts the connection, and nobody reads."""
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(str(path))
         listener.listen(backlog)

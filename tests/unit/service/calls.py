@@ -1,4 +1,4 @@
-"""Calls to the sidecar, in this process: no port, but the real application and a real socket."""
+"""Calls to the service in this process: no port, but the real application and a real socket."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -15,10 +15,10 @@ from service.app import create_app
 from service.settings import ServiceSettings
 
 URL = "http://127.0.0.1:8080"
-# Of a job that answers; generous, for machines that are busy with other tests.
+# Deadline for a job that answers; generous, because other tests load the machine.
 PATIENCE_SECONDS = 20.0
 DEADLINE = timedelta(seconds=0.3)
-# What a busy machine may add to the deadline. Without the deadline the calls would never end.
+# What a loaded machine may add to the deadline. Without the deadline the calls never end.
 SLACK_SECONDS = 5.0
 AT_ONCE = 100
 PROBLEM = "application/problem+json"
@@ -40,12 +40,12 @@ def settings(socket: Path, **fields: Any) -> ServiceSettings:
 def call(
     method: str, path: str, made: ServiceSettings, *, install: Install | None = None, **request: Any
 ) -> httpx.Response:
-    """One request to a sidecar of its own; `install` may add routes to it."""
+    """One request to a new service; `install` can add routes to it."""
 
-    async def one(client: httpx.AsyncClient) -> httpx.Response:
+    async def request_once(client: httpx.AsyncClient) -> httpx.Response:
         return await client.request(method, path, **request)
 
-    return with_client(one, made, install=install)
+    return with_client(request_once, made, install=install)
 
 
 def with_client(
@@ -55,14 +55,14 @@ def with_client(
     install: Install | None = None,
 ) -> Any:
     async def run() -> Any:
-        async with sidecar(made, install) as client:
+        async with running_service(made, install) as client:
             return await talk(client)
 
     return asyncio.run(run())
 
 
 @asynccontextmanager
-async def sidecar(
+async def running_service(
     made: ServiceSettings, install: Install | None = None
 ) -> AsyncIterator[httpx.AsyncClient]:
     app = create_app(made)

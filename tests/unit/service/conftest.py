@@ -1,4 +1,4 @@
-"""What the tests of the sidecar share."""
+"""Fixtures of the tests of the service."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -7,13 +7,13 @@ import pytest
 from playwright.sync_api import Browser
 
 from job.protocol.control import control_socket
-from tests.unit.service.browser import chromium, lively, running, serving_page
+from tests.unit.service.browser import chromium, running, serving_page, with_answers
 from tests.unit.service.builders import SmallJob
 
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
-    """Where the control socket of a test's job is."""
+    """Path of the control socket of the test's job."""
     return tmp_path / "job.sock"
 
 
@@ -25,14 +25,14 @@ def browser() -> Iterator[Browser]:
 
 @pytest.fixture
 def job(path: Path) -> Iterator[SmallJob]:
-    """One that answers whatever the page asks."""
-    with control_socket(path, running_job := lively(SmallJob(running()))):
+    """A job that answers every call of the page."""
+    with control_socket(path, running_job := with_answers(SmallJob(running()))):
         yield running_job
 
 
 @pytest.fixture
 def url(path: Path, job: SmallJob) -> Iterator[str]:
-    """Of the page."""
+    """URL of the page."""
     assert job.answers
     with serving_page(path) as address:
         yield address

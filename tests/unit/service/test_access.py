@@ -1,4 +1,4 @@
-"""With tokens: who may look, who may command, and how the others are told (RFC 6750)."""
+"""Authorization with tokens (RFC 6750), and the log of commands."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,16 +16,16 @@ from tests.unit.service.calls import COMMANDS, call, problem, settings
 
 READ = "0QXcFq6cXXuE4kqLq7bW"
 CONTROL = "Yk3iq0Yl8B2w1c5v0m9K"
-EVERYWHERE = "0.0.0.0"  # noqa: S104  # where tokens are for
+PUBLIC = "0.0.0.0"  # noqa: S104
 OPEN_CALLS = ["/livez", "/readyz", "/startupz", "/openapi.json"]
 
 
 @pytest.fixture
 def made(path: Path, tmp_path: Path) -> ServiceSettings:
-    """Of a sidecar with two tokens that others can reach."""
+    """Settings of a service with two tokens on a public address."""
     file = tmp_path / "tokens"
     file.write_text(f"grafana read {READ}\nada control {CONTROL}\n")
-    return settings(path, tokens_file=file, host=EVERYWHERE)
+    return settings(path, tokens_file=file, host=PUBLIC)
 
 
 @pytest.fixture(autouse=True)
@@ -39,53 +39,53 @@ def bearer(token: str) -> dict[str, str]:
     return {"Authorization": f"Bearer {token}"}
 
 
-def told(answer: httpx.Response) -> tuple[int, str]:
+def challenge_of(answer: httpx.Response) -> tuple[int, str]:
     return problem(answer)["status"], answer.headers["www-authenticate"]
 
 
-# --- Looking
+# --- Reading
 
 
 @pytest.mark.parametrize("url", ["/v1/query", "/metrics"])
-def test_looking_takes_a_token_of_either_scope(url: str, made: ServiceSettings) -> None:
+def test_reading_needs_a_token_of_either_scope(url: str, made: ServiceSettings) -> None:
     for token in (READ, CONTROL):
         assert 200 == call("GET", url, made, headers=bearer(token)).status_code
     assert 200 == call("GET", url, made, headers={"Authorization": f"bearer {READ}"}).status_code
 
 
 @pytest.mark.parametrize("url", ["/v1/query", "/metrics"])
-def test_without_a_token_one_is_asked_for(url: str, made: ServiceSettings) -> None:
+def test_missing_token_is_requested(url: str, made: ServiceSettings) -> None:
     answer = call("GET", url, made)
 
-    assert (401, 'Bearer realm="streamjoin"') == told(answer)
+    assert (401, 'Bearer realm="streamjoin"') == challenge_of(answer)
     assert "Authorization: Bearer <token>" in problem(answer)["detail"]
 
 
 @pytest.mark.parametrize("authorization", ["Basic YWRhOmFkYQ==", "Bearer", "Bearer ", READ, ""])
-def test_what_is_no_bearer_token_is_none(authorization: str, made: ServiceSettings) -> None:
+def test_other_authorization_is_no_token(authorization: str, made: ServiceSettings) -> None:
     answer = call("GET", "/v1/query", made, headers={"Authorization": authorization})
 
-    assert (401, 'Bearer realm="streamjoin"') == told(answer)
+    assert (401, 'Bearer realm="streamjoin"') == challenge_of(answer)
 
 
 @pytest.mark.parametrize("token", ["x" * 20, READ[:-1], READ + "x", READ + "\u00e9"])
-def test_an_unknown_token_is_told_and_not_repeated(token: str, made: ServiceSettings) -> None:
+def test_unknown_token_is_refused_and_not_repeated(token: str, made: ServiceSettings) -> None:
     header = {"Authorization": f"Bearer {token}".encode()}
     answer = call("GET", "/v1/query", made, headers=header)
 
-    assert (401, 'Bearer realm="streamjoin", error="invalid_token"') == told(answer)
+    assert (401, 'Bearer realm="streamjoin", error="invalid_token"') == challenge_of(answer)
     assert token not in answer.text
 
 
-def test_two_headers_of_authorization_are_a_bad_request(made: ServiceSettings) -> None:
+def test_two_authorization_headers_are_a_bad_request(made: ServiceSettings) -> None:
     headers = [("Authorization", f"Bearer {READ}"), ("Authorization", f"Bearer {CONTROL}")]
     answer = call("GET", "/v1/query", made, headers=headers)
 
-    assert (400, 'Bearer realm="streamjoin", error="invalid_request"') == told(answer)
+    assert (400, 'Bearer realm="streamjoin", error="invalid_request"') == challenge_of(answer)
 
 
 @pytest.mark.parametrize("name", ["access_token", "token"])
-def test_a_token_in_the_url_is_none(name: str, made: ServiceSettings) -> None:
+def test_token_in_the_url_is_ignored(name: str, made: ServiceSettings) -> None:
     with capture_logs() as logs:
         answer = call("PUT", "/v1/query/pause", made, params={name: CONTROL})
 
@@ -94,51 +94,53 @@ def test_a_token_in_the_url_is_none(name: str, made: ServiceSettings) -> None:
     assert CONTROL not in str(logs)
 
 
-def test_metrics_can_be_opened_to_all(made: ServiceSettings) -> None:
+def test_metrics_open_needs_no_token(made: ServiceSettings) -> None:
     opened = made.model_copy(update={"metrics_open": True})
 
     assert 200 == call("GET", "/metrics", opened).status_code
     assert 401 == call("GET", "/v1/query", opened).status_code
 
 
-def test_every_call_but_the_open_ones_asks_for_a_token(made: ServiceSettings) -> None:
+def test_every_other_call_needs_a_token(made: ServiceSettings) -> None:
     described = call("GET", "/openapi.json", made).json()["paths"]
 
-    open_to_all = {
+    without_token = {
         f"{method} {path}"
         for path, operations in described.items()
         for method in operations
         if call(method.upper(), path, made).status_code != 401
     }
-    assert open_to_all <= {"get /livez", "get /readyz", "get /startupz", "get /"}
+    assert without_token <= {"get /livez", "get /readyz", "get /startupz", "get /"}
 
 
 # --- Probes
 
 
 @pytest.mark.parametrize("url", OPEN_CALLS)
-def test_probes_and_the_description_need_no_token(url: str, made: ServiceSettings) -> None:
+def test_probes_and_openapi_need_no_token(url: str, made: ServiceSettings) -> None:
     assert call("GET", url, made).status_code in {200, 503}
 
 
-def test_a_probe_says_why_only_to_who_may_look(made: ServiceSettings) -> None:
-    blind = problem(call("GET", "/readyz", made))
-    seeing = problem(call("GET", "/readyz", made, headers=bearer(READ)))
+def test_probe_has_details_only_for_clients_that_can_read(made: ServiceSettings) -> None:
+    anonymous = problem(call("GET", "/readyz", made))
+    reader = problem(call("GET", "/readyz", made, headers=bearer(READ)))
 
-    assert NO_BROKER.message in seeing["detail"]
-    assert "localhost:9092" not in str(blind)
-    assert [check["name"] for check in seeing["checks"]] == [
-        check["name"] for check in blind["checks"]
+    assert NO_BROKER.message in reader["detail"]
+    assert "localhost:9092" not in str(anonymous)
+    assert [check["name"] for check in reader["checks"]] == [
+        check["name"] for check in anonymous["checks"]
     ]
-    assert [check["ok"] for check in seeing["checks"]] == [check["ok"] for check in blind["checks"]]
-    assert "fails; a token is needed to see why" in blind["detail"]
+    assert [check["ok"] for check in reader["checks"]] == [
+        check["ok"] for check in anonymous["checks"]
+    ]
+    assert "fails; a token is required to see the reason" in anonymous["detail"]
 
 
-# --- Commanding
+# --- Commands
 
 
 @pytest.mark.parametrize("verb", COMMANDS)
-def test_commands_take_a_token_of_control_and_the_job_hears_its_name(
+def test_command_needs_the_scope_control_and_the_job_gets_its_name(
     verb: str, made: ServiceSettings, job: SmallJob
 ) -> None:
     answer = call(COMMANDS[verb][0], f"/v1/query/{verb}", made, headers=bearer(CONTROL))
@@ -156,7 +158,7 @@ def test_commands_take_a_token_of_control_and_the_job_hears_its_name(
         (bearer(READ), 403, ', error="insufficient_scope", scope="control"'),
     ],
 )
-def test_without_one_the_job_hears_nothing(
+def test_denied_command_does_not_reach_the_job(
     verb: str,
     headers: dict[str, str],
     status: int,
@@ -166,7 +168,7 @@ def test_without_one_the_job_hears_nothing(
 ) -> None:
     answer = call(COMMANDS[verb][0], f"/v1/query/{verb}", made, headers=headers)
 
-    assert (status, f'Bearer realm="streamjoin"{challenge}') == told(answer)
+    assert (status, f'Bearer realm="streamjoin"{challenge}') == challenge_of(answer)
     assert [] == job.commands
 
 
@@ -175,7 +177,7 @@ NO_BODY = (b"{", b'"\xff', b"[]", b"")
 
 @pytest.mark.parametrize("body", NO_BODY)
 @pytest.mark.parametrize(("method", "verb"), [("POST", "reset"), ("PATCH", "offsets")])
-def test_who_may_not_command_is_told_so_before_the_body_is_looked_at(
+def test_denied_command_is_refused_before_its_body_is_parsed(
     method: str, verb: str, body: bytes, made: ServiceSettings
 ) -> None:
     url, kind = f"/v1/query/{verb}", {"Content-Type": "application/json"}
@@ -192,14 +194,14 @@ def test_who_may_not_command_is_told_so_before_the_body_is_looked_at(
     assert 403 == answer.status_code
 
 
-def test_with_tokens_this_machine_needs_one_too(made: ServiceSettings) -> None:
+def test_local_client_needs_a_token_too(made: ServiceSettings) -> None:
     here = made.model_copy(update={"host": "127.0.0.1"})
 
     assert 401 == call("PUT", "/v1/query/pause", here).status_code
     assert 202 == call("PUT", "/v1/query/pause", here, headers=bearer(CONTROL)).status_code
 
 
-def test_each_token_of_the_file_as_it_is_now_is_valid(made: ServiceSettings) -> None:
+def test_changed_token_file_takes_effect(made: ServiceSettings) -> None:
     assert made.tokens_file is not None
     made.tokens_file.write_text(f"eve control {'e' * 20}\n")
 
@@ -210,30 +212,30 @@ def test_each_token_of_the_file_as_it_is_now_is_valid(made: ServiceSettings) -> 
 # --- Without tokens
 
 
-def test_without_tokens_a_page_under_another_name_may_not_even_look(path: Path) -> None:
-    """DNS can be made to lead a browser's page to this machine."""
+def test_foreign_host_header_cannot_read_without_tokens(path: Path) -> None:
+    """DNS rebinding: a web page whose name resolves to this machine."""
     answer = call("GET", "/v1/query", settings(path), headers={"host": "evil.example:8080"})
 
     assert 403 == problem(answer)["status"]
 
 
-# --- What browsers and floods may do
+# --- CORS and large bodies
 
 
 @pytest.mark.parametrize("method", ["GET", "OPTIONS"])
-def test_no_other_site_is_let_in_by_cors(method: str, made: ServiceSettings) -> None:
-    asked = {
+def test_cors_allows_no_other_site(method: str, made: ServiceSettings) -> None:
+    headers = {
         "Origin": "https://evil.example",
         "Access-Control-Request-Method": "PUT",
         "Access-Control-Request-Headers": "authorization",
         **bearer(READ),
     }
-    answer = call(method, "/v1/query", made, headers=asked)
+    answer = call(method, "/v1/query", made, headers=headers)
 
     assert not [name for name in answer.headers if name.startswith("access-control-")]
 
 
-def test_a_large_body_is_refused_before_anyone_looks_at_the_token(
+def test_large_body_is_refused_before_the_token_is_checked(
     made: ServiceSettings, job: SmallJob
 ) -> None:
     large = b"x" * (BODY_BYTES_MAX + 1)
@@ -252,7 +254,7 @@ def audited(made: ServiceSettings, url: str, method: str, **request: Any) -> lis
     return [{name: line[name] for name in kept} for line in logs if "verb" in line]
 
 
-def test_a_command_is_logged_with_who_from_where_what_and_its_result(
+def test_command_is_logged_with_client_address_verb_and_result(
     made: ServiceSettings, job: SmallJob
 ) -> None:
     job.allowed = ("resume",)
@@ -277,21 +279,21 @@ def test_a_command_is_logged_with_who_from_where_what_and_its_result(
     ] == lines  # fmt: skip
 
 
-def test_a_command_to_a_job_that_is_away_is_logged(made: ServiceSettings) -> None:
-    alone = made.model_copy(update={"socket": Path("/nowhere")})
-    [line] = audited(alone, "/v1/query/stop", "PUT", headers=bearer(CONTROL))
+def test_command_without_a_job_is_logged(made: ServiceSettings) -> None:
+    without_job = made.model_copy(update={"socket": Path("/nowhere")})
+    [line] = audited(without_job, "/v1/query/stop", "PUT", headers=bearer(CONTROL))
 
     assert ("command", "stop", "Service Unavailable") == (
         line["event"], line["verb"], line["result"]
     )  # fmt: skip
 
 
-def test_looking_is_not_logged_unless_it_was_denied(made: ServiceSettings) -> None:
+def test_reading_is_logged_only_if_denied(made: ServiceSettings) -> None:
     assert [] == audited(made, "/v1/query", "GET", headers=bearer(READ))
     assert ["denied"] == [line["event"] for line in audited(made, "/v1/query", "GET")]
 
 
-def test_no_log_line_holds_a_token(made: ServiceSettings) -> None:
+def test_no_log_line_contains_a_token(made: ServiceSettings) -> None:
     with capture_logs() as logs:
         for token in (READ, CONTROL, "x" * 20):
             call("PUT", f"/v1/query/pause?t={token}", made, headers=bearer(token))

@@ -7,13 +7,14 @@ from datetime import timedelta
 import pytest
 from playwright.sync_api import Browser, Locator
 
+from job.protocol.reports import SideCount
 from job.protocol.results import ProgressResult
 from tests.unit.service.browser import (
     BATCHES,
     PATIENCE_MS,
-    Seen,
+    Tab,
     history,
-    opened,
+    open_tab,
     running,
 )
 from tests.unit.service.builders import SmallJob, event_times, side, state_count
@@ -36,7 +37,7 @@ def test_watermark_and_state_of_each_side_are_drawn_over_time(
             "event_times": {name: event_times(newest) for name in sides},
         }
     )
-    told = [
+    batches = [
         done.model_copy(
             update={
                 "left": side(event_time_max_ms=newest if done.batch_id == 2 else newest - 60_000),
@@ -45,46 +46,46 @@ def test_watermark_and_state_of_each_side_are_drawn_over_time(
         )
         for done in history()
     ]
-    job.answers["progress"] = ProgressResult(batches=told)
-    with opened(browser, url) as seen:
-        seen.awaits("batches", str(BATCHES))
+    job.answers["progress"] = ProgressResult(batches=batches)
+    with open_tab(browser, url) as tab:
+        tab.wait_for("batches", str(BATCHES))
 
-        lag = chart(seen, "Watermark lag, last 40 batches: now ")
-        # What is older than a row before it moves no watermark: the sides are behind by the 5 s and
-        # their delays of 10 and 11.5 s.
+        lag = chart(tab, "Watermark lag, last 40 batches: now ")
+        # Older rows do not move the watermark: the lag is 5 s plus the delays of 10 and 11.5 s.
         found = re.search(r"left (\d+) s · right (\d+) s", lag.get_attribute("aria-label") or "")
         assert found is not None
         left, right = map(int, found.groups())
         assert right - left in {1, 2}
         assert 15 <= left < 15 + PATIENCE_MS / 1000
-        # Of the right side a single batch has told.
+        # Only one batch has an event time of the right side.
         assert ["query", "left", "right"] == paths(lag)
-        chart(seen, "Rows in state by side, last 1 counts: now left 160 · right 240, highest 240")
+        chart(tab, "Rows in state by side, last 1 counts: now left 160 · right 240, highest 240")
 
         counted = state_count()
-        later = counted.model_copy(update={"at": counted.at + timedelta(minutes=1), "left": []})
+        counted_at = counted.counted_at + timedelta(minutes=1)
+        later = counted.model_copy(update={"counted_at": counted_at, "left": SideCount.of([])})
         job.current = job.current.model_copy(update={"state_count": later})
-        rows = chart(seen, "Rows in state by side, last 2 counts: now left 0 · right 240")
+        rows = chart(tab, "Rows in state by side, last 2 counts: now left 0 · right 240")
         assert ["left", "right"] == paths(rows)
 
 
-def test_event_times_of_the_future_are_told_and_no_line_leaves_its_chart(
+def test_future_event_times_are_shown_and_no_line_leaves_its_chart(
     browser: Browser, url: str, job: SmallJob
 ) -> None:
     ahead = round(time.time() * 1000) + 3_600_000
-    told = [
+    batches = [
         done.model_copy(update={"watermark_ms": done.watermark_ms + 60_000}) for done in history()
     ]
-    job.answers["progress"] = ProgressResult(batches=told)
+    job.answers["progress"] = ProgressResult(batches=batches)
     totals = job.current.totals.left.model_copy(update={"event_time_max_ms": ahead})
     job.current = job.current.model_copy(
         update={"totals": job.current.totals.model_copy(update={"left": totals})}
     )
-    with opened(browser, url) as seen:
-        seen.awaits("left.newest", "ahead of the clock")
-        seen.awaits("batches", "40")
+    with open_tab(browser, url) as tab:
+        tab.wait_for("left.newest", "ahead of the clock")
+        tab.wait_for("batches", "40")
 
-        outside = seen.page.evaluate(
+        outside = tab.page.evaluate(
             "[...document.querySelectorAll('#charts path')].filter(path => {"
             " const box = path.getBBox(), { height, width } = path.ownerSVGElement.viewBox.baseVal;"
             " return box.y < 0 || box.y + box.height > height || box.x + box.width > width })"
@@ -93,15 +94,15 @@ def test_event_times_of_the_future_are_told_and_no_line_leaves_its_chart(
         assert [] == outside
 
 
-def chart(seen: Seen, label: str) -> Locator:
-    """Once it says so."""
-    found = seen.page.locator(f'#charts svg[aria-label^="{label}"]')
+def chart(tab: Tab, label: str) -> Locator:
+    """The chart with this label, once it appears."""
+    found = tab.page.locator(f'#charts svg[aria-label^="{label}"]')
     found.wait_for(timeout=PATIENCE_MS)
     return found
 
 
 def paths(drawn: Locator) -> list[str]:
-    """The lines that have a point."""
+    """The lines with at least one point."""
     return [
         path.get_attribute("class") or ""
         for path in drawn.locator("path").all()

@@ -1,4 +1,4 @@
-"""What the sidecar does with slow, ambiguous and bodiless requests: over real connections."""
+"""Slow and ambiguous requests and HEAD, over real connections."""
 
 import select
 import socket
@@ -29,7 +29,7 @@ GET = b"GET %s HTTP/1.1\r\nHost: localhost\r\n\r\n"
 
 
 class Connection:
-    """To the sidecar, byte by byte."""
+    """A connection to the service, byte by byte."""
 
     def __init__(self, port: int) -> None:
         self._socket = socket.create_connection(("127.0.0.1", port), timeout=PATIENCE_SECONDS)
@@ -42,14 +42,14 @@ class Connection:
         self._socket.sendall(data)
 
     def answers(self) -> bytes:
-        """All that comes until the sidecar closes the connection."""
+        """All bytes until the service closes the connection."""
         received = b""
         while more := self._socket.recv(65_536):
             received += more
         return received
 
     def answer(self, *, has_body: bool = True) -> bytes:
-        """The next one, whole."""
+        """The next response, complete."""
         received = b""
         while b"\r\n\r\n" not in received:
             received += self._more()
@@ -72,7 +72,7 @@ class Connection:
         return not select.select([self._socket], [], [], seconds)[0]
 
     def drip(self) -> bytes:
-        """Send a byte at a time until the sidecar closes the connection; all that it answers."""
+        """Send a byte at a time until the service closes the connection; returns its bytes."""
         received = b""
         while time.monotonic() < self._deadline:
             try:
@@ -102,7 +102,7 @@ def port(path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[int]:
     with closing(listening_socket("127.0.0.1", 0)) as listener:
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
         thread.start()
-        wait_until(lambda: server.started, PATIENCE_SECONDS, "the sidecar serves")
+        wait_until(lambda: server.started, PATIENCE_SECONDS, "the service serves")
         try:
             yield listener.getsockname()[1]
         finally:
@@ -120,7 +120,7 @@ def connection(port: int) -> Iterator[Connection]:
 
 
 @pytest.mark.parametrize("half", [HALF_HEADERS, HALF_BODY], ids=["headers", "body"])
-def test_half_a_request_is_answered_with_408_and_closed(
+def test_half_a_request_gets_408_and_is_closed(
     half: bytes, connection: Connection, job: SmallJob
 ) -> None:
     connection.send(half)
@@ -128,30 +128,30 @@ def test_half_a_request_is_answered_with_408_and_closed(
 
     assert answer.startswith(b"HTTP/1.1 408 Request Timeout\r\n")
     assert b"the request did not arrive completely within 0.3 s" in answer
-    assert job.asked is None
+    assert job.last_request is None
 
 
 @pytest.mark.parametrize("half", [HALF_HEADERS, HALF_BODY], ids=["headers", "body"])
-def test_bytes_that_drip_do_not_prolong_the_limit(
+def test_dripping_bytes_do_not_extend_the_limit(
     half: bytes, connection: Connection, job: SmallJob
 ) -> None:
     connection.send(half.replace(b"Length: 100", b"Length: 60000"))
 
     assert connection.drip().startswith(b"HTTP/1.1 408 Request Timeout\r\n")
-    assert job.asked is None
+    assert job.last_request is None
 
 
-def test_a_connection_without_a_request_is_closed(connection: Connection) -> None:
+def test_connection_without_a_request_is_closed(connection: Connection) -> None:
     assert b"HTTP/1.1 200" not in connection.answers()
 
 
-def test_a_body_that_goes_on_after_its_answer_is_ended(connection: Connection) -> None:
+def test_body_that_continues_after_the_response_is_ended(connection: Connection) -> None:
     connection.send(b"GET /livez HTTP/1.1\r\nHost: localhost\r\nContent-Length: 60000\r\n\r\n")
 
     assert connection.drip().startswith(b"HTTP/1.1 200 OK\r\n")
 
 
-def test_half_a_request_after_a_whole_one_is_ended(connection: Connection) -> None:
+def test_half_a_request_after_a_complete_one_is_ended(connection: Connection) -> None:
     connection.send(GET % b"/livez" + HALF_HEADERS)
     answers = connection.answers()
 
@@ -160,7 +160,7 @@ def test_half_a_request_after_a_whole_one_is_ended(connection: Connection) -> No
 
 
 @pytest.mark.usefixtures("job")
-def test_an_idle_connection_takes_another_request(connection: Connection) -> None:
+def test_idle_connection_accepts_another_request(connection: Connection) -> None:
     connection.send(GET % b"/livez")
     assert connection.answer().startswith(b"HTTP/1.1 200 OK\r\n")
     assert connection.is_silent_for(2 * REQUEST_SECONDS)
@@ -169,7 +169,7 @@ def test_an_idle_connection_takes_another_request(connection: Connection) -> Non
     assert connection.answer().startswith(b"HTTP/1.1 200 OK\r\n")
 
 
-def test_an_answer_may_take_longer_than_a_request(path: Path, connection: Connection) -> None:
+def test_response_can_take_longer_than_a_request(path: Path, connection: Connection) -> None:
     with hung_job(path):
         connection.send(GET % b"/readyz")
 
@@ -189,20 +189,20 @@ def test_content_length_with_transfer_encoding_is_refused_and_closed(
     answers = connection.answers()
 
     assert answers.startswith(b"HTTP/1.1 400 Bad Request\r\n")
-    assert b"has Content-Length or Transfer-Encoding, not both" in answers
+    assert b"both Content-Length and Transfer-Encoding" in answers
     assert 1 == answers.count(b"HTTP/1.1 ")
-    assert job.asked is None
+    assert job.last_request is None
 
 
-def test_a_chunked_body_is_read(connection: Connection, job: SmallJob) -> None:
+def test_chunked_body_is_read(connection: Connection, job: SmallJob) -> None:
     connection.send(
         b"POST /v1/validate HTTP/1.1\r\nHost: localhost\r\nContent-Type: text/yaml\r\n"
         b"Transfer-Encoding: chunked\r\n\r\n7\r\nname: x\r\n0\r\n\r\n"
     )
 
     assert connection.answer().startswith(b"HTTP/1.1 200 OK\r\n")
-    assert job.asked is not None
-    assert "name: x" == job.asked.spec
+    assert job.last_request is not None
+    assert "name: x" == job.last_request.spec
 
 
 # --- HEAD

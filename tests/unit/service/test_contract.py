@@ -1,4 +1,4 @@
-"""The service does what its OpenAPI description says: schemathesis tries every call of it."""
+"""The service conforms to its OpenAPI description: schemathesis tries every call."""
 
 import json
 import subprocess
@@ -27,7 +27,7 @@ TEST_SECONDS = 240
 
 @pytest.fixture(params=["", "busy", "conflict"], ids=["answers", "is busy", "refuses"])
 def url(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[str]:
-    """Of a service with tokens, before a job that answers every question, or refuses to."""
+    """URL of a service with tokens, whose job answers every call or refuses lookups."""
     tokens = tmp_path / "tokens"
     tokens.write_text(f"tester control {TOKEN}\n")
     tokens.chmod(0o600)
@@ -35,12 +35,12 @@ def url(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[str]:
     try:
         processes.start_job(*request.param.split())
         wait_until(processes.socket.exists, PATIENCE_SECONDS, "the job is up")
-        yield processes.start_sidecar(tokens_file=tokens, job_answer_seconds=PATIENCE_SECONDS).url
+        yield processes.start_service(tokens_file=tokens, job_answer_seconds=PATIENCE_SECONDS).url
     finally:
         processes.end_all()
 
 
-def test_every_call_keeps_to_its_description(url: str, tmp_path: Path) -> None:
+def test_every_call_conforms_to_its_description(url: str, tmp_path: Path) -> None:
     schema = described(url)
     (tmp_path / "openapi.json").write_text(json.dumps(schema))
 
@@ -61,7 +61,7 @@ def test_every_call_keeps_to_its_description(url: str, tmp_path: Path) -> None:
 
 
 def described(url: str) -> dict[str, Any]:
-    """The service's own description, and what it cannot know: the query's name and offsets."""
+    """The description of the service, with the name and the offsets of the query."""
     schema: dict[str, Any] = httpx.get(
         f"{url}/openapi.json", headers={"authorization": f"Bearer {TOKEN}"}
     ).json()

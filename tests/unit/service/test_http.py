@@ -14,7 +14,7 @@ from tests.unit.service.builders import (
     NO_BROKER,
     batch,
     hung_job,
-    just_looked,
+    just_polled,
     serving,
     status,
     status_after,
@@ -34,9 +34,7 @@ from tests.unit.service.calls import (
 
 
 @pytest.mark.parametrize("verb", COMMANDS)
-def test_a_command_is_taken_and_answered_with_the_state_at_that_moment(
-    path: Path, verb: str
-) -> None:
+def test_command_is_accepted_and_answered_with_the_current_state(path: Path, verb: str) -> None:
     method, state = COMMANDS[verb]
     with serving(path, status()) as job:
         answer = call(method, f"/v1/query/{verb}", settings(path))
@@ -46,7 +44,7 @@ def test_a_command_is_taken_and_answered_with_the_state_at_that_moment(
 
 
 @pytest.mark.parametrize("verb", COMMANDS)
-def test_a_command_may_be_repeated(path: Path, verb: str) -> None:
+def test_command_is_idempotent(path: Path, verb: str) -> None:
     method, state = COMMANDS[verb]
     with serving(path, status()):
         answers = [call(method, f"/v1/query/{verb}", settings(path)) for _ in range(2)]
@@ -54,13 +52,13 @@ def test_a_command_may_be_repeated(path: Path, verb: str) -> None:
     assert [(202, state)] * 2 == [(each.status_code, each.json()["state"]) for each in answers]
 
 
-def test_a_forbidden_command_is_a_conflict_with_the_allowed_verbs(path: Path) -> None:
+def test_forbidden_command_is_a_conflict_with_the_allowed_verbs(path: Path) -> None:
     with serving(path, status(QueryState.FAILED), allowed=("restart", "stop")):
         answer = call("PUT", "/v1/query/pause", settings(path))
 
     assert {
         "type": "urn:streamjoin:problem:conflict",
-        "title": "The query's state forbids this",
+        "title": "The state of the query forbids the command",
         "status": 409,
         "detail": "pause is not possible while the query is FAILED",
         "instance": "/v1/query/pause",
@@ -69,20 +67,19 @@ def test_a_forbidden_command_is_a_conflict_with_the_allowed_verbs(path: Path) ->
 
 
 @pytest.mark.parametrize("verb", COMMANDS)
-def test_commands_are_refused_where_others_can_reach_the_sidecar(path: Path, verb: str) -> None:
+def test_commands_without_tokens_are_refused_on_a_public_address(path: Path, verb: str) -> None:
     with serving(path, status()) as job:
         answer = call(COMMANDS[verb][0], f"/v1/query/{verb}", settings(path, host="0.0.0.0"))  # noqa: S104
 
     assert 403 == problem(answer)["status"]
     assert (
-        "the sidecar listens on 0.0.0.0, where others reach it, and has no tokens: "
-        "it commands the query only when STREAMJOIN_HOST is a loopback address, "
-        "or STREAMJOIN_TOKENS_FILE names who may"
+        "commands are refused: the service listens on 0.0.0.0, which is not a loopback address, "
+        "and has no tokens; set STREAMJOIN_TOKENS_FILE, or STREAMJOIN_HOST to a loopback address"
     ) == problem(answer)["detail"]
     assert [] == job.commands
 
 
-def test_where_others_can_reach_the_sidecar_they_may_look(path: Path) -> None:
+def test_reading_without_tokens_is_allowed_on_a_public_address(path: Path) -> None:
     with serving(path, status()):
         assert 200 == call("GET", "/v1/query", settings(path, host="0.0.0.0")).status_code  # noqa: S104
 
@@ -97,7 +94,7 @@ def test_where_others_can_reach_the_sidecar_they_may_look(path: Path) -> None:
         {"host": "[::1"},
     ],
 )
-def test_web_pages_of_others_may_not_command(path: Path, headers: dict[str, str]) -> None:
+def test_command_from_another_site_is_refused(path: Path, headers: dict[str, str]) -> None:
     with serving(path, status()) as job:
         answer = call("POST", "/v1/query/restart", settings(path), headers=headers)
 
@@ -113,7 +110,7 @@ def test_web_pages_of_others_may_not_command(path: Path, headers: dict[str, str]
         {"host": "127.0.0.1:8080", "origin": "http://127.0.0.1:8080"},
     ],
 )
-def test_this_machine_may_command_under_each_of_its_names(
+def test_local_client_can_send_commands_under_each_local_name(
     path: Path, headers: dict[str, str]
 ) -> None:
     with serving(path, status()):
@@ -125,12 +122,12 @@ def test_this_machine_may_command_under_each_of_its_names(
 # --- Probes and metrics
 
 
-def test_alive_needs_no_job(path: Path) -> None:
+def test_livez_needs_no_job(path: Path) -> None:
     assert (200, {"checks": []}) == answered(call("GET", "/livez", settings(path)))
 
 
-def test_ready_lists_its_checks(path: Path) -> None:
-    running = status_after(batch(), last_progress_at=just_now(), brokers=just_looked())
+def test_readyz_lists_its_checks(path: Path) -> None:
+    running = status_after(batch(), last_progress_at=just_now(), brokers=just_polled())
     with serving(path, running):
         code, body = answered(call("GET", "/readyz", settings(path)))
 
@@ -141,9 +138,9 @@ def test_ready_lists_its_checks(path: Path) -> None:
     ] == checks(body)  # fmt: skip
 
 
-def test_not_ready_is_a_problem_that_names_what_fails(path: Path) -> None:
+def test_not_ready_is_a_problem_that_names_the_failing_check(path: Path) -> None:
     down = status_after(batch(), state=QueryState.RESTARTING, last_failure=NO_BROKER)
-    fresh = {"last_progress_at": just_now(), "brokers": just_looked()}
+    fresh = {"last_progress_at": just_now(), "brokers": just_polled()}
     with serving(path, down.model_copy(update=fresh)):
         body = problem(call("GET", "/readyz", settings(path)))
 
@@ -155,8 +152,8 @@ def test_not_ready_is_a_problem_that_names_what_fails(path: Path) -> None:
     assert ["query"] == [name for name, ok in checks(body) if not ok]
 
 
-def test_the_age_of_progress_is_a_setting(path: Path) -> None:
-    with serving(path, status_after(batch(), brokers=just_looked())):  # progress was long ago
+def test_maximum_age_of_progress_is_a_setting(path: Path) -> None:
+    with serving(path, status_after(batch(), brokers=just_polled())):  # progress was long ago
         patient = settings(path, progress_age_max_seconds=1e9)
 
         assert 503 == call("GET", "/readyz", settings(path)).status_code
@@ -172,15 +169,15 @@ def test_the_age_of_progress_is_a_setting(path: Path) -> None:
         ({"watermark_lag_max_seconds": 60}, 503),
     ],
 )
-def test_lag_and_watermark_lag_have_limits_that_are_settings(
+def test_limits_of_lag_and_watermark_lag_are_settings(
     path: Path, limit: dict[str, float], code: int
 ) -> None:
-    running = status_after(batch(), last_progress_at=just_now(), brokers=just_looked())
+    running = status_after(batch(), last_progress_at=just_now(), brokers=just_polled())
     with serving(path, running):
         assert code == call("GET", "/readyz", settings(path, **limit)).status_code
 
 
-def test_started_once_there_was_progress(path: Path) -> None:
+def test_startupz_succeeds_after_the_first_progress(path: Path) -> None:
     with serving(path, status(QueryState.RUNNING)) as job:
         before = call("GET", "/startupz", settings(path))
         job.current = status_after(batch())
@@ -190,7 +187,7 @@ def test_started_once_there_was_progress(path: Path) -> None:
     assert (200, [("job", True), ("started", True)]) == (after.status_code, checks(after.json()))
 
 
-def test_metrics_are_those_of_the_job_at_this_moment(path: Path) -> None:
+def test_scrape_has_the_current_figures_of_the_job(path: Path) -> None:
     with serving(path, status_after(batch())) as job:
         first = call("GET", "/metrics", settings(path))
         job.current = status_after(batch(), batch())
@@ -201,22 +198,22 @@ def test_metrics_are_those_of_the_job_at_this_moment(path: Path) -> None:
     assert first.headers["content-type"].startswith("text/plain; version=")
 
 
-def test_metrics_can_be_scraped_without_a_job(path: Path) -> None:
+def test_scrape_succeeds_without_a_job(path: Path) -> None:
     scrape = call("GET", "/metrics", settings(path))
 
-    said = {line.split("{")[0].split(" ")[0] for line in scrape.text.splitlines()} - {"#"}
-    assert (200, {"streamjoin_job_up", "streamjoin_build_info"}) == (scrape.status_code, said)
+    exposed = {line.split("{")[0].split(" ")[0] for line in scrape.text.splitlines()} - {"#"}
+    assert (200, {"streamjoin_job_up", "streamjoin_build_info"}) == (scrape.status_code, exposed)
     assert "\nstreamjoin_job_up 0.0\n" in scrape.text
 
 
-# --- Without an answer of the job
+# --- Without a job
 
 
 @pytest.mark.parametrize(
     ("method", "url"),
     [("GET", "/v1/query"), *((method, f"/v1/query/{v}") for v, (method, _) in COMMANDS.items())],
 )
-def test_without_the_job_calls_are_unavailable_and_say_the_remedy(
+def test_calls_without_a_job_are_unavailable_with_the_fix(
     path: Path, method: str, url: str
 ) -> None:
     assert {
@@ -224,12 +221,12 @@ def test_without_the_job_calls_are_unavailable_and_say_the_remedy(
         "title": "The job does not answer",
         "status": 503,
         "detail": f"no job answers on {path}: start it with `streamjoin run`, "
-        "or set STREAMJOIN_SOCKET to the path the job was given",
+        "or set STREAMJOIN_SOCKET to the path of the job's socket",
         "instance": url,
     } == problem(call(method, url, settings(path)))
 
 
-def test_a_hundred_calls_at_once_wait_for_a_hung_job_no_longer_than_one(path: Path) -> None:
+def test_hundred_simultaneous_calls_to_a_hung_job_end_at_the_deadline(path: Path) -> None:
     urls = ("/v1/query", "/readyz", "/startupz", "/metrics")
 
     async def all_at_once(client: httpx.AsyncClient) -> list[httpx.Response]:
@@ -248,8 +245,8 @@ def test_a_hundred_calls_at_once_wait_for_a_hung_job_no_longer_than_one(path: Pa
     assert elapsed < DEADLINE.total_seconds() + SLACK_SECONDS
 
 
-def test_alive_does_not_wait_for_a_hung_job(path: Path) -> None:
-    async def alive_while_another_waits(client: httpx.AsyncClient) -> int:
+def test_livez_does_not_wait_for_a_hung_job(path: Path) -> None:
+    async def livez_while_another_call_waits(client: httpx.AsyncClient) -> int:
         waiting = asyncio.create_task(client.get("/readyz"))
         async with asyncio.timeout(SLACK_SECONDS):
             alive = await client.get("/livez")
@@ -258,7 +255,7 @@ def test_alive_does_not_wait_for_a_hung_job(path: Path) -> None:
         return alive.status_code
 
     with hung_job(path):
-        assert 200 == with_client(alive_while_another_waits, settings(path))
+        assert 200 == with_client(livez_while_another_call_waits, settings(path))
 
 
 def answered(answer: httpx.Response) -> tuple[int, Any]:

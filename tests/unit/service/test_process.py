@@ -1,4 +1,4 @@
-"""The sidecar as people run it: a process beside a job that is well, hung, killed or away."""
+"""The service as a process, with a job that runs, hangs, is killed or is missing."""
 
 import asyncio
 import json
@@ -41,7 +41,7 @@ PATHS = (
 
 
 class Processes:
-    """A sidecar and its job, to be started and ended in any order."""
+    """A service and its job, started and ended in any order."""
 
     def __init__(self, folder: Path) -> None:
         self.socket = folder / "job.sock"
@@ -49,26 +49,26 @@ class Processes:
         self._folder = folder
         self._children: list[subprocess.Popen[bytes]] = []
 
-    def start_job(self, *mood: str) -> subprocess.Popen[bytes]:
-        words = [sys.executable, "-m", "tests.unit.service.small_job", self.socket, *mood]
-        return self._started(words, "job.log", {})
+    def start_job(self, *refusal: str) -> subprocess.Popen[bytes]:
+        words = [sys.executable, "-m", "tests.unit.service.small_job", self.socket, *refusal]
+        return self._start(words, "job.log", {})
 
-    def start_sidecar(self, **settings: object) -> "Sidecar":
+    def start_service(self, **settings: object) -> "Service":
         environment = {
             "STREAMJOIN_PORT": "0",
             "STREAMJOIN_SOCKET": str(self.socket),
             "STREAMJOIN_JOB_ANSWER_SECONDS": str(DEADLINE.total_seconds()),
             **{f"STREAMJOIN_{name.upper()}": str(value) for name, value in settings.items()},
         }
-        child = self._started([COMMAND], "sidecar.log", environment)
-        return Sidecar(child, self._folder / "sidecar.log")
+        child = self._start([COMMAND], "service.log", environment)
+        return Service(child, self._folder / "service.log")
 
     def end_all(self) -> None:
         for child in self._children:
             child.kill()
             child.wait()
 
-    def _started(
+    def _start(
         self, words: list[str | Path], log: str, environment: dict[str, str]
     ) -> subprocess.Popen[bytes]:
         child = start_child(
@@ -78,7 +78,7 @@ class Processes:
         return child
 
 
-class Sidecar:
+class Service:
     def __init__(self, child: subprocess.Popen[bytes], log: Path) -> None:
         self.child = child
         self._log = log
@@ -86,7 +86,7 @@ class Sidecar:
     @property
     def port(self) -> int:
         [serving] = wait_until(
-            lambda: self.logged("serving"), PATIENCE_SECONDS, "the sidecar serves"
+            lambda: self.logged("serving"), PATIENCE_SECONDS, "the service serves"
         )
         return int(str(serving["port"]))
 
@@ -101,7 +101,7 @@ class Sidecar:
     def get(self, path: str) -> httpx.Response:
         return httpx.get(self.url + path, timeout=PATIENCE_SECONDS)
 
-    def says_the_job_is_up(self) -> bool:
+    def sees_the_job(self) -> bool:
         return "\nstreamjoin_job_up 1.0\n" in self.get("/metrics").text
 
 
@@ -112,199 +112,203 @@ def processes(tmp_path: Path) -> Iterator[Processes]:
     started.end_all()
 
 
-def test_the_sidecar_serves_and_ends_cleanly_when_told_to(processes: Processes) -> None:
+def test_service_serves_and_stops_on_sigterm(processes: Processes) -> None:
     processes.start_job()
-    sidecar = processes.start_sidecar()
-    wait_until(sidecar.says_the_job_is_up, PATIENCE_SECONDS, "the job is up")
+    service = processes.start_service()
+    wait_until(service.sees_the_job, PATIENCE_SECONDS, "the job is up")
 
-    assert 200 == sidecar.get("/readyz").status_code
-    assert 0 == stop_child(sidecar.child, grace_seconds=PATIENCE_SECONDS)
-    assert 1 == len(sidecar.logged("ended"))
+    assert 200 == service.get("/readyz").status_code
+    assert 0 == stop_child(service.child, grace_seconds=PATIENCE_SECONDS)
+    assert 1 == len(service.logged("stopped"))
 
 
-def test_a_call_that_waits_for_the_job_is_answered_before_the_sidecar_ends(
+def test_pending_call_is_answered_before_the_service_stops(
     processes: Processes,
 ) -> None:
     with closing(socket.socket(socket.AF_UNIX)) as hung, ThreadPoolExecutor() as pool:
         hung.bind(str(processes.socket))
         hung.listen()
-        sidecar = processes.start_sidecar(job_answer_seconds=2)
-        waiting = pool.submit(sidecar.get, "/v1/query")
+        service = processes.start_service(job_answer_seconds=2)
+        waiting = pool.submit(service.get, "/v1/query")
         hung.settimeout(PATIENCE_SECONDS)
-        asked, _ = hung.accept()
+        connection, _ = hung.accept()
 
-        exit_code = stop_child(sidecar.child, grace_seconds=PATIENCE_SECONDS)
-        asked.close()
+        exit_code = stop_child(service.child, grace_seconds=PATIENCE_SECONDS)
+        connection.close()
 
         assert (503, 0) == (waiting.result().status_code, exit_code)
 
 
-def test_a_stopped_job_makes_no_call_slower_than_the_deadline(processes: Processes) -> None:
+def test_no_call_takes_longer_than_the_deadline_while_the_job_hangs(processes: Processes) -> None:
     job = processes.start_job()
-    sidecar = processes.start_sidecar()
-    wait_until(sidecar.says_the_job_is_up, PATIENCE_SECONDS, "the job is up")
+    service = processes.start_service()
+    wait_until(service.sees_the_job, PATIENCE_SECONDS, "the job is up")
 
     job.send_signal(signal.SIGSTOP)
     started = time.monotonic()
-    codes = asyncio.run(codes_of_many(sidecar.url))
+    codes = asyncio.run(codes_of_many(service.url))
     elapsed = time.monotonic() - started
 
     assert {path: {200 if path in WITHOUT_JOB else 503} for path in PATHS} == codes
     assert elapsed < DEADLINE.total_seconds() + SLACK_SECONDS
 
-    assert 503 == sidecar.get("/v1/query").status_code  # the log need not say so twice
+    assert 503 == service.get("/v1/query").status_code  # is not logged again
     job.send_signal(signal.SIGCONT)
-    wait_until(sidecar.says_the_job_is_up, PATIENCE_SECONDS, "the job is back")
-    assert (1, 1) == (len(sidecar.logged("job_away")), len(sidecar.logged("job_back")))
+    wait_until(service.sees_the_job, PATIENCE_SECONDS, "the job is back")
+    assert (1, 1) == (len(service.logged("job_down")), len(service.logged("job_up")))
 
 
-def test_a_command_to_a_hung_job_is_not_carried_out_when_it_wakes(processes: Processes) -> None:
+def test_command_to_a_hung_job_is_not_executed_later(processes: Processes) -> None:
     job = processes.start_job()
-    sidecar = processes.start_sidecar()
-    wait_until(sidecar.says_the_job_is_up, PATIENCE_SECONDS, "the job is up")
+    service = processes.start_service()
+    wait_until(service.sees_the_job, PATIENCE_SECONDS, "the job is up")
 
     job.send_signal(signal.SIGSTOP)
-    answer = httpx.put(f"{sidecar.url}/v1/query/pause", timeout=PATIENCE_SECONDS)
+    answer = httpx.put(f"{service.url}/v1/query/pause", timeout=PATIENCE_SECONDS)
     job.send_signal(signal.SIGCONT)
 
     assert 503 == answer.status_code
-    assert "If it has not taken the pause by now, it will not" in answer.json()["detail"]
+    assert "If pause is not executed yet, it has expired and will not be" in answer.json()["detail"]
     wait_until(
         lambda: "command_expired" in processes.job_log.read_text(),
         PATIENCE_SECONDS,
-        "the job has woken and read the command",
+        "the job continues and reads the command",
     )
-    assert "RUNNING" == sidecar.get("/v1/query").json()["state"]
+    assert "RUNNING" == service.get("/v1/query").json()["state"]
 
 
-def test_over_tls_with_a_token_and_nothing_else(processes: Processes, tmp_path: Path) -> None:
+def test_tls_with_a_token_is_the_only_access(processes: Processes, tmp_path: Path) -> None:
     authority = Authority(tmp_path)
-    certificate, key = authority.issue("sidecar")
+    certificate, key = authority.issue("service")
     (tmp_path / "tokens").write_text(f"ada control {TOKEN}\n")
     processes.start_job()
-    sidecar = processes.start_sidecar(
+    service = processes.start_service(
         tokens_file=tmp_path / "tokens", tls_cert_file=certificate, tls_key_file=key
     )
     trusting = ssl.create_default_context(cafile=str(authority.file))
-    [serving] = wait_until(lambda: sidecar.logged("serving"), PATIENCE_SECONDS, "it serves")
+    [serving] = wait_until(lambda: service.logged("serving"), PATIENCE_SECONDS, "it serves")
     url = f"{serving['scheme']}://127.0.0.1:{serving['port']}"
 
     with httpx.Client(base_url=url, verify=trusting, timeout=PATIENCE_SECONDS) as client:
-        shown = {"Authorization": f"Bearer {TOKEN}"}
+        headers = {"Authorization": f"Bearer {TOKEN}"}
         assert 401 == client.get("/v1/query").status_code
-        assert 202 == client.put("/v1/query/pause", headers=shown).status_code
-        assert "PAUSED" == client.get("/v1/query", headers=shown).json()["state"]
+        assert 202 == client.put("/v1/query/pause", headers=headers).status_code
+        assert "PAUSED" == client.get("/v1/query", headers=headers).json()["state"]
     with pytest.raises(httpx.TransportError):
         httpx.get(f"http://127.0.0.1:{serving['port']}/livez", timeout=PATIENCE_SECONDS)
 
-    assert 0 == stop_child(sidecar.child, grace_seconds=PATIENCE_SECONDS)
-    [command] = sidecar.logged("command")
+    assert 0 == stop_child(service.child, grace_seconds=PATIENCE_SECONDS)
+    [command] = service.logged("command")
     assert ("pause", "ada@127.0.0.1", 202) == (
         command["verb"],
         command["by"],
         command["status"],
     )
-    assert TOKEN not in (tmp_path / "sidecar.log").read_text()
+    assert TOKEN not in (tmp_path / "service.log").read_text()
 
 
-def test_tokens_without_tls_where_others_listen_are_warned_of(
+def test_tokens_without_tls_on_a_public_address_are_a_warning(
     processes: Processes, tmp_path: Path
 ) -> None:
     (tmp_path / "tokens").write_text(f"ada control {TOKEN}\n")
-    sidecar = processes.start_sidecar(tokens_file=tmp_path / "tokens", host="0.0.0.0")  # noqa: S104
+    service = processes.start_service(tokens_file=tmp_path / "tokens", host="0.0.0.0")  # noqa: S104
 
-    wait_until(lambda: sidecar.logged("tokens_unencrypted"), PATIENCE_SECONDS, "it is said")
+    wait_until(
+        lambda: service.logged("tokens_unencrypted"), PATIENCE_SECONDS, "the warning is logged"
+    )
 
 
-def test_a_sidecar_whose_tokens_or_certificate_cannot_be_used_does_not_start(
+def test_service_with_invalid_tokens_or_certificate_does_not_start(
     tmp_path: Path,
 ) -> None:
-    certificate, _ = Authority(tmp_path).issue("sidecar")
+    certificate, _ = Authority(tmp_path).issue("service")
     _, encrypted = Authority(tmp_path).issue("other", password=b"x")
     (tmp_path / "tokens").write_text("ada control short")
     names = {"STREAMJOIN_TLS_CERT_FILE": str(certificate)}
-    for settings, said in (
+    for settings, message in (
         ({"STREAMJOIN_TOKENS_FILE": str(tmp_path / "tokens")}, "line 1: the token must have"),
-        (names, "STREAMJOIN_TLS_CERT_FILE and STREAMJOIN_TLS_KEY_FILE need each other"),
-        ({**names, "STREAMJOIN_TLS_KEY_FILE": str(encrypted)}, "is encrypted: give one without"),
-        ({**names, "STREAMJOIN_TLS_KEY_FILE": str(certificate)}, "no TLS with"),
+        (names, "set STREAMJOIN_TLS_CERT_FILE and STREAMJOIN_TLS_KEY_FILE, or neither"),
+        ({**names, "STREAMJOIN_TLS_KEY_FILE": str(encrypted)}, "is encrypted: use a key without"),
+        ({**names, "STREAMJOIN_TLS_KEY_FILE": str(certificate)}, "cannot load TLS files"),
         ({**names, "STREAMJOIN_TLS_KEY_FILE": "/nowhere"}, "No such file or directory"),
     ):
-        assert said in failed_start(**settings)
+        assert message in failed_start(**settings)
 
 
-def test_a_killed_job_is_gone_until_another_one_starts(processes: Processes) -> None:
+def test_killed_job_is_down_until_another_one_starts(processes: Processes) -> None:
     job = processes.start_job()
-    sidecar = processes.start_sidecar()
-    wait_until(sidecar.says_the_job_is_up, PATIENCE_SECONDS, "the job is up")
+    service = processes.start_service()
+    wait_until(service.sees_the_job, PATIENCE_SECONDS, "the job is up")
 
     job.kill()
     job.wait()
 
     for path in set(PATHS) - {*WITHOUT_JOB}:
-        assert 503 == sidecar.get(path).status_code, path
-    assert not sidecar.says_the_job_is_up()
-    assert 200 == sidecar.get("/livez").status_code
+        assert 503 == service.get(path).status_code, path
+    assert not service.sees_the_job()
+    assert 200 == service.get("/livez").status_code
     processes.start_job()
-    wait_until(sidecar.says_the_job_is_up, PATIENCE_SECONDS, "the job is back")
-    assert 200 == sidecar.get("/v1/query").status_code
+    wait_until(service.sees_the_job, PATIENCE_SECONDS, "the job is back")
+    assert 200 == service.get("/v1/query").status_code
 
 
-def test_the_job_gives_up_a_look_up_when_the_caller_hangs_up(processes: Processes) -> None:
+def test_job_cancels_a_lookup_when_the_client_disconnects(processes: Processes) -> None:
     job = SmallJob(status())
     job.answers["state_count"] = WAITS
     with control_socket(processes.socket, job):
-        sidecar = processes.start_sidecar(job_answer_seconds=PATIENCE_SECONDS)
-        with socket.create_connection(("127.0.0.1", sidecar.port)) as caller:
+        service = processes.start_service(job_answer_seconds=PATIENCE_SECONDS)
+        with socket.create_connection(("127.0.0.1", service.port)) as caller:
             caller.sendall(b"GET /v1/query/state HTTP/1.1\r\nhost: localhost\r\n\r\n")
-            wait_until(lambda: job.gone is not None, PATIENCE_SECONDS, "the job is asked")
+            wait_until(lambda: job.gone is not None, PATIENCE_SECONDS, "the job has the call")
             assert job.gone is not None
             assert not job.gone.is_set()
 
-        wait_until(job.gone.is_set, PATIENCE_SECONDS, "the job knows")
+        wait_until(job.gone.is_set, PATIENCE_SECONDS, "the job sees the cancellation")
 
 
-def test_a_look_up_at_work_does_not_keep_the_sidecar_from_ending(processes: Processes) -> None:
+def test_running_lookup_does_not_delay_the_stop_of_the_service(processes: Processes) -> None:
     job = SmallJob(status())
     job.answers["state_count"] = WAITS
     with control_socket(processes.socket, job), ThreadPoolExecutor() as pool:
-        sidecar = processes.start_sidecar(job_answer_seconds=PATIENCE_SECONDS)
-        waiting = pool.submit(sidecar.get, "/v1/query/state")
-        wait_until(lambda: job.gone is not None, PATIENCE_SECONDS, "the job is asked")
+        service = processes.start_service(job_answer_seconds=PATIENCE_SECONDS)
+        waiting = pool.submit(service.get, "/v1/query/state")
+        wait_until(lambda: job.gone is not None, PATIENCE_SECONDS, "the job has the call")
 
-        exit_code = stop_child(sidecar.child, grace_seconds=PATIENCE_SECONDS)
+        exit_code = stop_child(service.child, grace_seconds=PATIENCE_SECONDS)
 
         assert (503, 0) == (waiting.result().status_code, exit_code)
-        assert "the service ends: ask again once it is back" == waiting.result().json()["detail"]
+        assert (
+            "the service is shutting down: repeat the request" == waiting.result().json()["detail"]
+        )
         assert job.gone is not None
-        wait_until(job.gone.is_set, PATIENCE_SECONDS, "the job knows")
+        wait_until(job.gone.is_set, PATIENCE_SECONDS, "the job sees the cancellation")
 
 
-def test_a_killed_sidecar_leaves_the_job_as_it_is(processes: Processes) -> None:
+def test_killed_service_does_not_affect_the_job(processes: Processes) -> None:
     processes.start_job()
-    killed = processes.start_sidecar()
-    wait_until(killed.says_the_job_is_up, PATIENCE_SECONDS, "the job is up")
+    killed = processes.start_service()
+    wait_until(killed.sees_the_job, PATIENCE_SECONDS, "the job is up")
     before = killed.get("/v1/query").json()
 
     killed.child.kill()
     killed.child.wait()
-    (processes.socket.parent / "sidecar.log").unlink()
-    after = processes.start_sidecar().get("/v1/query").json()
+    (processes.socket.parent / "service.log").unlink()
+    after = processes.start_service().get("/v1/query").json()
 
     assert without_uptime(before) == without_uptime(after)
 
 
-def test_a_taken_port_is_told_in_words() -> None:
+def test_port_in_use_is_an_error_with_the_fix() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
 
         assert (
             f"streamjoin-service: cannot listen on 127.0.0.1:{port} (Address already in use): "
-            "set STREAMJOIN_HOST or STREAMJOIN_PORT, or end what is listening there\n"
+            "set STREAMJOIN_HOST or STREAMJOIN_PORT, or stop the process that listens there\n"
         ) == failed_start(STREAMJOIN_PORT=str(port))
 
 
-def test_a_port_is_taken_before_the_sidecar_serves_on_it() -> None:
+def test_port_is_bound_before_the_service_serves() -> None:
     with (
         listening_socket("127.0.0.1", 0) as taken,
         pytest.raises(SetupError, match="cannot listen"),
@@ -312,20 +316,20 @@ def test_a_port_is_taken_before_the_sidecar_serves_on_it() -> None:
         listening_socket("127.0.0.1", taken.getsockname()[1])
 
 
-def test_answers_are_sent_at_once_not_gathered_by_the_kernel() -> None:
-    """asyncio switches that off for sockets that say their protocol."""
+def test_responses_are_sent_without_nagle_delay() -> None:
+    """asyncio sets TCP_NODELAY for sockets with a protocol."""
     with listening_socket("127.0.0.1", 0) as listener:
         assert socket.IPPROTO_TCP == listener.proto
 
 
-def test_a_wrong_setting_is_told_by_its_name() -> None:
+def test_invalid_setting_is_named() -> None:
     assert (
         "streamjoin-service: STREAMJOIN_PORT: Input should be less than or equal to 65535 "
         "(written: 70000)\n"
     ) == failed_start(STREAMJOIN_PORT="70000")
 
 
-def test_the_sidecar_loads_neither_spark_nor_a_kafka_client() -> None:
+def test_service_imports_neither_spark_nor_a_kafka_client() -> None:
     program = """
 import sys, service.__main__
 loaded = {name.partition(".")[0] for name in sys.modules}
@@ -351,7 +355,7 @@ async def codes_of_many(url: str) -> dict[str, set[int]]:
 
 
 def failed_start(**environment: str) -> str:
-    """What a sidecar that cannot start says."""
+    """Error output of a service that cannot start."""
     ended = subprocess.run(
         [COMMAND],
         env={**os.environ, **environment},

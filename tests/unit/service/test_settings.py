@@ -1,4 +1,4 @@
-"""Where the sidecar listens and how long it waits: from the environment, refused when absurd."""
+"""Settings from the environment, and the help text."""
 
 import sys
 from pathlib import Path
@@ -7,23 +7,23 @@ from unittest.mock import patch
 import pytest
 from pydantic import ValidationError
 
-from job.settings import JobSettings
+from job.settings import JobSettings, read_settings
 from service.__main__ import main
 from service.settings import ServiceSettings
 
 
-def test_job_and_sidecar_find_each_other_without_being_told(
+def test_job_and_service_have_the_same_default_socket(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.delenv("STREAMJOIN_SOCKET", raising=False)
 
-    assert JobSettings().socket == ServiceSettings().socket
+    assert read_settings(JobSettings).socket == read_settings(ServiceSettings).socket
 
 
-def test_without_settings_only_this_machine_is_served(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_service_listens_on_loopback_by_default(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("STREAMJOIN_HOST", raising=False)
     monkeypatch.delenv("STREAMJOIN_PORT", raising=False)
-    settings = ServiceSettings()
+    settings = read_settings(ServiceSettings)
 
     assert ("127.0.0.1", 8080, True) == (settings.host, settings.port, settings.is_local)
 
@@ -32,7 +32,7 @@ def test_settings_come_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setenv("STREAMJOIN_HOST", "::1")
     monkeypatch.setenv("STREAMJOIN_PORT", "9000")
     monkeypatch.setenv("STREAMJOIN_SOCKET", "/run/join.sock")
-    settings = ServiceSettings()
+    settings = read_settings(ServiceSettings)
 
     assert ("::1", 9000, Path("/run/join.sock")) == (settings.host, settings.port, settings.socket)
 
@@ -43,7 +43,7 @@ def test_loopback_is_local(host: str) -> None:
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "10.0.0.7", "example.org", "localhost.evil"])  # noqa: S104
-def test_anything_else_is_not(host: str) -> None:
+def test_other_address_is_not_local(host: str) -> None:
     assert not ServiceSettings(host=host).is_local
 
 
@@ -51,7 +51,7 @@ def test_anything_else_is_not(host: str) -> None:
     "wrong",
     [{"port": 70_000}, {"host": ""}, {"job_answer_seconds": 0}, {"progress_age_max_seconds": -1}],
 )
-def test_absurd_settings_are_refused(wrong: dict[str, object]) -> None:
+def test_invalid_setting_is_refused(wrong: dict[str, object]) -> None:
     with pytest.raises(ValidationError):
         ServiceSettings(**wrong)
 

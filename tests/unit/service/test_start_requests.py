@@ -1,4 +1,4 @@
-"""PATCH offsets and POST reset: with the query's name, and only to where there is something."""
+"""POST reset and PATCH offsets: confirmation, start positions and their errors."""
 
 from pathlib import Path
 from typing import Any
@@ -34,7 +34,7 @@ def patch(path: Path, given: JobStatus = STOPPED, **body: Any) -> tuple[httpx.Re
 
 
 @pytest.mark.parametrize("start", ["earliest", "latest", "2026-01-31T12:00:00Z"])
-def test_reset_begins_both_sides_where_it_is_told(path: Path, start: str) -> None:
+def test_reset_starts_both_sides_at_the_requested_position(path: Path, start: str) -> None:
     answer, job = reset(path, start=start)
 
     assert (202, "STOPPED") == (answer.status_code, answer.json()["state"])
@@ -42,7 +42,7 @@ def test_reset_begins_both_sides_where_it_is_told(path: Path, start: str) -> Non
     assert StartPositions(left=start, right=start) == job.starts
 
 
-def test_reset_may_begin_each_side_elsewhere(path: Path) -> None:
+def test_reset_can_start_each_side_at_another_position(path: Path) -> None:
     _, job = reset(path, left="latest", right="2026-01-31T12:00:00+01:00")
 
     assert StartPositions(left="latest", right="2026-01-31T12:00:00+01:00") == job.starts
@@ -61,9 +61,7 @@ def test_reset_may_begin_each_side_elsewhere(path: Path) -> None:
         {"start": "earliest", "also": "this"},
     ],
 )
-def test_a_reset_that_does_not_say_where_to_begin_is_refused(
-    path: Path, body: dict[str, Any]
-) -> None:
+def test_reset_without_valid_start_positions_is_refused(path: Path, body: dict[str, Any]) -> None:
     answer, job = reset(path, **body)
 
     assert 422 == problem(answer)["status"]
@@ -72,11 +70,11 @@ def test_a_reset_that_does_not_say_where_to_begin_is_refused(
 
 @pytest.mark.parametrize("call_of", [reset, patch])
 @pytest.mark.parametrize("name", ["", "other", "AD_ATTRIBUTION"])
-def test_another_name_is_no_confirmation(path: Path, call_of: Any, name: str) -> None:
-    where = {"start": "latest"} if call_of is reset else {"left": {"0": 50}}
-    answer, job = call_of(path, **where, confirm=name)
+def test_other_name_is_no_confirmation(path: Path, call_of: Any, name: str) -> None:
+    positions = {"start": "latest"} if call_of is reset else {"left": {"0": 50}}
+    answer, job = call_of(path, **positions, confirm=name)
 
-    assert (422, "this query is ad_attribution: confirm with exactly its name") == (
+    assert (422, "confirm: must be the name of this query, ad_attribution") == (
         problem(answer)["status"],
         problem(answer)["detail"],
     )
@@ -84,15 +82,15 @@ def test_another_name_is_no_confirmation(path: Path, call_of: Any, name: str) ->
 
 
 @pytest.mark.parametrize("call_of", [reset, patch])
-def test_a_query_that_is_not_stopped_is_not_begun_anew(path: Path, call_of: Any) -> None:
-    where = {"start": "latest"} if call_of is reset else {"left": {"0": 50}}
-    answer, job = call_of(path, status_after(batch()), **where)
+def test_query_that_is_not_stopped_gets_no_new_checkpoint(path: Path, call_of: Any) -> None:
+    positions = {"start": "latest"} if call_of is reset else {"left": {"0": 50}}
+    answer, job = call_of(path, status_after(batch()), **positions)
 
     assert (409, ["pause", "stop"]) == (problem(answer)["status"], problem(answer)["allowed"])
     assert [] == job.commands
 
 
-def test_offsets_that_are_left_out_keep_what_was_read(path: Path) -> None:
+def test_omitted_partitions_keep_their_read_offset(path: Path) -> None:
     answer, job = patch(path, left={"0": 50})
 
     assert 202 == answer.status_code
@@ -111,20 +109,18 @@ def test_offsets_of_both_sides_can_be_altered(path: Path) -> None:
 @pytest.mark.parametrize(
     ("body", "detail"),
     [
-        ({"left": {"7": 5}}, "left.7: the topic has the partitions 0, 1, and no other"),
+        ({"left": {"7": 5}}, "left.7: unknown partition; the topic has 0, 1"),
         (
             {"right": {"0": 101}},
-            "right.0: offset 101 is not in the topic, which holds 0 to 100, the next to be written",
+            "right.0: offset 101 is out of range; the topic has 0 to 100 (the next to be written)",
         ),
         (
             {"left": {"1": 39}},
-            "left.1: offset 39 is not in the topic, which holds 40 to 105, the next to be written",
+            "left.1: offset 39 is out of range; the topic has 40 to 105 (the next to be written)",
         ),
     ],
 )
-def test_an_offset_that_is_not_in_the_topic_is_refused(
-    path: Path, body: dict[str, Any], detail: str
-) -> None:
+def test_offset_out_of_range_is_refused(path: Path, body: dict[str, Any], detail: str) -> None:
     answer, job = patch(path, **body)
 
     assert (422, detail) == (problem(answer)["status"], problem(answer)["detail"])
@@ -135,7 +131,7 @@ def test_an_offset_that_is_not_in_the_topic_is_refused(
     "body",
     [{}, {"left": {}}, {"left": {"0": -1}}, {"left": {"x": 1}}, {"left": {"0": "latest"}}],
 )
-def test_offsets_that_are_none_are_refused(path: Path, body: dict[str, Any]) -> None:
+def test_invalid_offsets_are_refused(path: Path, body: dict[str, Any]) -> None:
     answer, job = patch(path, **body)
 
     assert (422, "urn:streamjoin:problem:invalid_request") == (
@@ -145,22 +141,24 @@ def test_offsets_that_are_none_are_refused(path: Path, body: dict[str, Any]) -> 
     assert [] == job.commands
 
 
-def test_a_side_of_which_nothing_was_read_must_be_said_in_full(path: Path) -> None:
+def test_side_without_read_offsets_needs_all_partitions(path: Path) -> None:
     unread = SideOffsets(topic="clicks", earliest={0: 0, 1: 0}, latest={0: 9, 1: 9})
     given = status_after(batch(), state=QueryState.STOPPED, brokers=broker_report(right=unread))
 
     for body in ({"left": {"0": 50}}, {"left": {"0": 50}, "right": {"0": 1}}):
         answer, job = patch(path, given, **body)
-        assert problem(answer)["detail"].startswith("right: what was read of partition ")
+        assert problem(answer)["detail"].startswith("right: the read offset of partition ")
         assert [] == job.commands
     _, job = patch(path, given, right={"0": 1, "1": 2})
     assert StartPositions(left=READ["left"], right={0: 1, 1: 2}) == job.starts
 
 
-def test_without_any_word_of_the_brokers_offsets_must_be_said_in_full(path: Path) -> None:
+def test_both_sides_are_required_without_a_report_of_the_brokers(path: Path) -> None:
     given = status_after(batch(), state=QueryState.STOPPED, brokers=None)
 
     answer, _ = patch(path, given, left={"0": 50})
-    assert problem(answer)["detail"].startswith("right: what was read is not known: say where")
+    assert problem(answer)["detail"].startswith(
+        "right: the read offsets are unknown: set an offset"
+    )
     _, job = patch(path, given, left={"0": 50}, right={"0": 60})
     assert StartPositions(left={0: 50}, right={0: 60}) == job.starts

@@ -1,4 +1,4 @@
-"""Web pages of other sites: their requests are refused, whatever the way they take."""
+"""Requests from web pages of other sites, foreign Host headers, and HEAD."""
 
 from pathlib import Path
 from typing import Any
@@ -9,7 +9,7 @@ from tests.unit.service.answers import all_answers
 from tests.unit.service.builders import batch, serving, status_after
 from tests.unit.service.calls import call, problem, settings
 
-EVERYWHERE = "0.0.0.0"  # noqa: S104
+PUBLIC = "0.0.0.0"  # noqa: S104
 UNSAFE = [
     ("POST", "/v1/validate"),
     ("POST", "/v1/query/restart"),
@@ -17,7 +17,7 @@ UNSAFE = [
     ("PUT", "/v1/query/pause"),
     ("PATCH", "/v1/query/offsets"),
 ]
-FOREIGN = [
+CROSS_ORIGIN = [
     {"origin": "https://evil.example"},
     {"origin": "null"},
     {"origin": "http://127.0.0.1:8080.evil.example"},
@@ -29,25 +29,25 @@ FOREIGN = [
 ]
 
 
-@pytest.mark.parametrize("headers", FOREIGN, ids=str)
+@pytest.mark.parametrize("headers", CROSS_ORIGIN, ids=str)
 @pytest.mark.parametrize(("method", "url"), UNSAFE)
 @pytest.mark.parametrize("has_tokens", [False, True], ids=["without tokens", "with tokens"])
-def test_a_foreign_origin_is_refused_on_every_call_that_sends_something(
+def test_cross_origin_request_is_refused_on_every_call_that_is_not_safe(
     path: Path, method: str, url: str, headers: dict[str, str], has_tokens: bool
 ) -> None:
     made: dict[str, Any] = {}
     if has_tokens:
         tokens = path.with_name("tokens")
         tokens.write_text("ada control cccccccccccccccc\n")
-        made = {"tokens_file": tokens, "host": EVERYWHERE}
+        made = {"tokens_file": tokens, "host": PUBLIC}
         headers = {**headers, "authorization": "Bearer cccccccccccccccc"}
     headers = {**headers, "content-type": "text/plain"}
     with serving(path, status_after(batch())) as job:
         answer = call(method, url, settings(path, **made), content="name: x", headers=headers)
 
     assert 403 == problem(answer)["status"]
-    assert "web pages of other sites" in problem(answer)["detail"]
-    assert (None, []) == (job.asked, job.commands)
+    assert "cross-origin request refused" in problem(answer)["detail"]
+    assert (None, []) == (job.last_request, job.commands)
 
 
 @pytest.mark.parametrize(
@@ -57,12 +57,14 @@ def test_a_foreign_origin_is_refused_on_every_call_that_sends_something(
         {"origin": "http://127.0.0.1:8080"},
         {"sec-fetch-site": "same-origin", "origin": "http://127.0.0.1:8080"},
         {"sec-fetch-site": "none"},
-        # Behind a proxy that ends TLS and calls the sidecar by another name.
+        # Behind a proxy that terminates TLS and calls the service by another name.
         {"sec-fetch-site": "same-origin", "origin": "https://join.example.org"},
     ],
     ids=str,
 )
-def test_the_page_itself_and_programs_may_send(path: Path, headers: dict[str, str]) -> None:
+def test_same_origin_requests_and_programs_are_accepted(
+    path: Path, headers: dict[str, str]
+) -> None:
     headers = {**headers, "content-type": "text/yaml"}
     with serving(path, status_after(batch())) as job:
         job.answers.update(all_answers())
@@ -72,7 +74,7 @@ def test_the_page_itself_and_programs_may_send(path: Path, headers: dict[str, st
 
 
 @pytest.mark.parametrize("url", ["/", "/metrics", "/v1/query"])
-def test_a_foreign_name_is_refused_where_only_this_machine_calls(path: Path, url: str) -> None:
+def test_foreign_host_header_is_refused_on_a_loopback_address(path: Path, url: str) -> None:
     with serving(path, status_after(batch())):
         for host in ("evil.example", "evil.example:8080", "127.0.0.1.evil.example", ""):
             answer = call("GET", url, settings(path), headers={"host": host})
@@ -82,7 +84,7 @@ def test_a_foreign_name_is_refused_where_only_this_machine_calls(path: Path, url
 
 
 @pytest.mark.parametrize("url", ["/livez", "/readyz", "/startupz"])
-def test_a_probe_is_answered_under_every_name_and_without_details(path: Path, url: str) -> None:
+def test_probe_accepts_every_host_header_and_has_no_details(path: Path, url: str) -> None:
     for host in ("10.1.2.3:8080", "evil.example"):
         answer = call("GET", url, settings(path), headers={"host": host})
 
@@ -92,17 +94,15 @@ def test_a_probe_is_answered_under_every_name_and_without_details(path: Path, ur
 
 @pytest.mark.parametrize("host", ["10.1.2.3:8080", "service:8080", "join.streaming.svc:8080"])
 @pytest.mark.parametrize("url", ["/", "/metrics"])
-def test_where_others_can_reach_the_sidecar_it_is_scraped_under_every_name(
-    path: Path, url: str, host: str
-) -> None:
+def test_every_host_header_is_accepted_on_a_public_address(path: Path, url: str, host: str) -> None:
     with serving(path, status_after(batch())):
-        made = settings(path, host=EVERYWHERE)
+        made = settings(path, host=PUBLIC)
 
         assert 200 == call("GET", url, made, headers={"host": host}).status_code
 
 
 @pytest.mark.parametrize("host", ["10.1.2.3:8080", "join.example.org"])
-def test_with_tokens_a_proxy_may_call_by_its_name(path: Path, host: str) -> None:
+def test_every_host_header_is_accepted_with_tokens(path: Path, host: str) -> None:
     tokens = path.with_name("tokens")
     tokens.write_text("grafana read aaaaaaaaaaaaaaaa\n")
     made = settings(path, tokens_file=tokens)
@@ -112,7 +112,7 @@ def test_with_tokens_a_proxy_may_call_by_its_name(path: Path, host: str) -> None
             assert 200 == call("GET", url, made, headers=headers).status_code
 
 
-def test_head_is_answered_wherever_get_is(path: Path) -> None:
+def test_head_is_allowed_wherever_get_is(path: Path) -> None:
     described = call("GET", "/openapi.json", settings(path)).json()["paths"]
     gets = [url for url, operations in described.items() if "get" in operations]
     query = {"/v1/query/state/{side}": "/v1/query/state/left?key=7"}
@@ -120,14 +120,14 @@ def test_head_is_answered_wherever_get_is(path: Path) -> None:
     with serving(path, status_after(batch())) as job:
         job.answers.update(all_answers())
         for url in [*gets, "/", "/openapi.json"]:
-            asked = query.get(url, url)
-            get = call("GET", asked, settings(path))
-            head = call("HEAD", asked, settings(path))
+            target = query.get(url, url)
+            get = call("GET", target, settings(path))
+            head = call("HEAD", target, settings(path))
             assert (get.status_code, "") == (head.status_code, head.text), url
             assert get.headers.keys() == head.headers.keys()
 
 
-def test_head_is_not_possible_where_get_is_not(path: Path) -> None:
+def test_head_is_not_allowed_where_get_is_not(path: Path) -> None:
     answer = call("HEAD", "/v1/query/pause", settings(path))
 
     assert (405, "PUT") == (answer.status_code, answer.headers["allow"])

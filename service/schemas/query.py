@@ -1,38 +1,35 @@
-"""What the HTTP API says of the query: the public shape, apart from the private JobStatus.
+"""The query: GET /v1/query, and what the commands respond with."""
 
-Null means unknown, never zero.
-"""
-
-from datetime import UTC, datetime, timedelta
-from typing import Self
-
-from pydantic import BaseModel, ConfigDict
+from datetime import datetime
+from typing import Any, Self
 
 from job.join_spec.sides import Side
 from job.join_spec.start_positions import SideStartPositions
 from job.protocol.progress import BatchProgress
 from job.protocol.reports import BrokerReport, ResetReport
-from job.protocol.status import Failure, JobStatus, QueryState
-
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-# The job looks every 5 s and gives up after some 10 s: what is older comes from a job that hangs.
-_LOOK_AGE_MAX = timedelta(seconds=60)
-
-
-class View(BaseModel):
-    model_config = ConfigDict(frozen=True)
+from job.protocol.status import Failure, JobStatus, QueryState, utc_time
+from service.freshness import is_recent, live_brokers
+from service.schemas.view import View
 
 
 class BatchView(View):
     batch_id: int
+    """Spark's number of the batch, counted from 0 in each checkpoint."""
     started_at: datetime
+    """Start of the batch."""
     duration_seconds: float
+    """Duration of the batch."""
     input_records: int
+    """Records read from both topics."""
     output_records: int
+    """Results written."""
     late_rows: int
+    """Rows dropped because they were behind the watermark."""
     state_rows: int | None
-    """Null after a start until they were counted, within a minute or so."""
+    """Rows in join state after the batch, both sides. Null after a start until the first count,
+    usually within a minute."""
     state_memory_bytes: int
+    """Memory of the state stores."""
 
     @classmethod
     def of(cls, batch: BatchProgress) -> Self:
@@ -41,29 +38,34 @@ class BatchView(View):
 
 class BrokersView(View):
     reachable: bool
-    """Whether the job's last look at the brokers found them, a minute ago at most."""
+    """Whether the brokers answered the job's last poll, at most a minute ago."""
     answered_at: datetime | None
+    """Last answer of the brokers."""
     error: str | None
-    """Why the last look failed."""
+    """Error of the last poll."""
 
     @classmethod
     def of(cls, report: BrokerReport, now: datetime) -> Self:
         return cls(
-            reachable=of_late(report, now), answered_at=report.answered_at, error=report.error
+            reachable=is_recent(report, now), answered_at=report.answered_at, error=report.error
         )
 
 
 class ResetView(View):
     requested_by: str
+    """Client that sent the command."""
     requested_at: datetime
+    """Time of the command."""
     left: SideStartPositions
-    """Where reading starts: earliest, latest, a time, or the next offset of each partition."""
+    """Start of reading: earliest, latest, a time, or the next offset of each partition."""
     right: SideStartPositions
+    """The same for the right side."""
     completed_at: datetime | None
-    """Null while it is still to be done."""
+    """End of the reset; null while it is pending."""
     old_checkpoint: str | None
-    """Where the old checkpoint is now; null where there was none."""
+    """Location of the old checkpoint; null if there was none."""
     error: str | None
+    """Reason if the reset failed."""
 
     @classmethod
     def of(cls, report: ResetReport) -> Self:
@@ -73,29 +75,33 @@ class ResetView(View):
 
 class SideView(View):
     topic: str | None
+    """Topic of the side."""
     input_records: int
-    """Since the job started."""
+    """Records read since the job started."""
     null_key_records: int
-    """Of them, those with a null in their key."""
+    """Records with a null in their key."""
     bad_records: dict[str, int]
-    """Of them, those that could not be read, per reason."""
+    """Records that could not be read, per reason."""
     dead_letter_records: dict[str, int]
-    """Those sent to the dead-letter topic, per reason, late rows and null keys among them."""
+    """Records sent to the dead-letter topic, per reason, including late rows and null keys."""
     event_time_max: datetime | None
-    """The newest event time since the job started."""
+    """Newest event time since the job started."""
     watermark: datetime | None
-    """Event time minus watermark_delay; the query's watermark follows the older of both sides. The
-    event time of a side with a backlog is that of the partition with unread records that is
-    furthest behind; without a backlog it is the newest one."""
+    """Event time minus watermark_delay; the query's watermark follows the older of both sides. With
+    a backlog the event time is that of the partition with unread records that is furthest behind,
+    otherwise it is the newest one."""
     idle: bool | None
-    """Whether its event time follows the clock; null without idle_after, or while none runs."""
+    """Whether the side is idle, so that its watermark follows the clock. Null without idle_after,
+    or if the query is not running."""
     offsets_behind_latest: dict[int, int] | None
-    """Per partition; null where the brokers do not answer."""
+    """Unread offsets per partition; null while the brokers are unreachable."""
     offsets_behind_latest_total: int | None
+    """Sum over the partitions."""
     state_rows: int | None
-    """Rows the join held when they were last counted, at `state_counted_at`."""
+    """Rows in join state at the last count, `state_counted_at`."""
     unmatched_rows: int | None
-    """Those of them without a match; null also where the join need not know."""
+    """Rows in join state without a match, at the same time. Null also if the join type does not
+    emit unmatched rows of this side."""
 
     @classmethod
     def of(cls, side: Side, status: JobStatus, now: datetime) -> Self:
@@ -108,7 +114,7 @@ class SideView(View):
             null_key_records=totals.null_keys,
             bad_records=totals.bad_records,
             dead_letter_records=status.totals.dead_letters[side],
-            event_time_max=moment(totals.event_time_max_ms),
+            event_time_max=utc_time(totals.event_time_max_ms),
             watermark=status.side_watermark(side),
             idle=status.idle.get(side),
             offsets_behind_latest=behind,
@@ -120,9 +126,13 @@ class SideView(View):
 
 class FailureView(View):
     code: str
+    """Stable name of the error."""
     message: str
+    """What failed, and the fix."""
     retryable: bool
+    """Whether the job retries by itself."""
     at: datetime
+    """Time of the failure."""
 
     @classmethod
     def of(cls, failure: Failure) -> Self:
@@ -131,36 +141,49 @@ class FailureView(View):
 
 class QueryView(View):
     name: str
+    """Name of the query, as in the spec."""
     join_type: str
+    """Join type of the spec."""
     delivery: str
+    """exactly_once or at_least_once."""
     state: QueryState
+    """State of the query."""
     query_id: str | None
-    """Survives restarts."""
+    """Spark's id of the query; survives restarts."""
     run_id: str | None
-    """Each start has its own."""
+    """Spark's id of the run; new with each start."""
     state_since: datetime
+    """Time of the last change of the state."""
     started_at: datetime
-    """When the job's process started."""
+    """Start of the job's process."""
     uptime_seconds: float
+    """Age of the job's process."""
     last_progress_at: datetime | None
-    """When Spark last reported, be it a batch or that there was nothing to do."""
+    """Spark's last progress report: a batch, or that there was nothing to do."""
     last_batch: BatchView | None
+    """The last batch that ended."""
     watermark: datetime | None
-    """Of the query: the slower side's. Rows older than it are late."""
+    """Watermark of the query, that of the slower side. Older rows are late."""
     watermark_held_back_by: Side | None
-    """The side whose event time is behind, or missing; null where both are alike or missing."""
+    """Side with the older or missing event time; null if both are equal or both missing, or if a
+    side is idle."""
     watermark_held_back_by_partition: int | None
-    """The partition of that side which has unread records and the oldest event time; null where
-    the side has been read to its end."""
+    """Partition of that side with unread records and the oldest event time; null if the side has no
+    backlog."""
     late_rows: int
-    """Rows dropped since the job started because they came behind the watermark."""
+    """Rows dropped since the job started because they were behind the watermark."""
     left: SideView
+    """The left side."""
     right: SideView
+    """The right side."""
     state_counted_at: datetime | None
+    """Time of the last count of the rows in join state."""
     brokers: BrokersView | None
-    """Null until the job has first looked."""
+    """Answer of the brokers to the job's last poll; null before the first poll."""
     last_reset: ResetView | None
+    """The last reset or change of offsets."""
     last_failure: FailureView | None
+    """The last failure since the job started."""
 
     @classmethod
     def of(cls, status: JobStatus, now: datetime) -> Self:
@@ -190,25 +213,8 @@ class QueryView(View):
         )
 
 
-def live_batch(status: JobStatus) -> BatchProgress | None:
-    """The last batch of the run at work: what it used is used no more once it does not run."""
-    last = status.last_batch
-    is_live = status.state is QueryState.RUNNING and last and last.run_id == status.run_id
-    return last if is_live else None
-
-
-def live_brokers(status: JobStatus, now: datetime) -> BrokerReport | None:
-    """What the brokers have said of late; an older word would be taken for a live one."""
-    report = status.brokers
-    return report if report is not None and of_late(report, now) else None
-
-
-def of_late(report: BrokerReport, now: datetime) -> bool:
-    """Whether the last look was answered, and that a minute ago at most."""
-    if report.error is not None or report.answered_at is None:
-        return False
-    return now - report.answered_at <= _LOOK_AGE_MAX
-
-
-def moment(milliseconds: int | None) -> datetime | None:
-    return None if milliseconds is None else _EPOCH + timedelta(milliseconds=milliseconds)
+class PlanView(View):
+    text: str
+    """The plan as `streamjoin plan` prints it."""
+    facts: dict[str, Any]
+    """The plan as `streamjoin plan --json` prints it."""

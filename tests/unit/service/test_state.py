@@ -1,4 +1,4 @@
-"""State, explain and validate over HTTP: what they tell, and how they end early."""
+"""Lookups of state over HTTP: their answers, errors, permissions, deadlines and cancellation."""
 
 import asyncio
 import time
@@ -12,7 +12,7 @@ from job.errors import BusyError, CheckpointError, ConflictError, RequestError, 
 from job.protocol.results import PlanResult
 from job.protocol.status import QueryState
 from tests.polling import wait_until
-from tests.unit.service.answers import ROW_SHOWN, all_answers, key_rows_shown
+from tests.unit.service.answers import ROW_JSON, all_answers, key_rows_json
 from tests.unit.service.builders import (
     WAITS,
     SmallJob,
@@ -32,21 +32,21 @@ from tests.unit.service.calls import (
     with_client,
 )
 
-LOOK_UPS = {
+LOOKUPS = {
     "state_count": "/v1/query/state",
     "state": "/v1/query/state/left?key=7",
     "explain": "/v1/query/explain?key=7",
 }
 
 
-def asked(path: Path, method: str, url: str, **request: Any) -> tuple[httpx.Response, SmallJob]:
+def send(path: Path, method: str, url: str, **request: Any) -> tuple[httpx.Response, SmallJob]:
     with serving(path, status()) as job:
         job.answers.update(all_answers())
         return call(method, url, settings(path), **request), job
 
 
 def test_rows_are_counted_by_side_and_partition(path: Path) -> None:
-    answer, _ = asked(path, "GET", "/v1/query/state")
+    answer, _ = send(path, "GET", "/v1/query/state")
 
     body = answer.json()
     oldest = "2026-11-20T12:00:00Z"
@@ -63,30 +63,30 @@ def test_rows_are_counted_by_side_and_partition(path: Path) -> None:
 
 
 @pytest.mark.parametrize("side", ["left", "right"])
-def test_the_rows_of_a_key_are_shown(path: Path, side: str) -> None:
-    answer, job = asked(path, "GET", f"/v1/query/state/{side}?key=a%20b&key=7&limit=3")
+def test_rows_of_a_key_are_returned(path: Path, side: str) -> None:
+    answer, job = send(path, "GET", f"/v1/query/state/{side}?key=a%20b&key=7&limit=3")
 
-    assert key_rows_shown("left", ROW_SHOWN) == answer.json()
-    assert job.asked is not None
-    assert job.asked.state is not None
+    assert key_rows_json("left", ROW_JSON) == answer.json()
+    assert job.last_request is not None
+    assert job.last_request.state is not None
     assert (side, ["a b", "7"], 3) == (
-        job.asked.state.side,
-        job.asked.state.key,
-        job.asked.state.limit,
+        job.last_request.state.side,
+        job.last_request.state.key,
+        job.last_request.state.limit,
     )
 
 
-def test_a_key_is_explained_with_its_rows_on_both_sides(path: Path) -> None:
-    answer, job = asked(path, "GET", "/v1/query/explain?key=7")
+def test_key_is_explained_with_its_rows_on_both_sides(path: Path) -> None:
+    answer, job = send(path, "GET", "/v1/query/explain?key=7")
 
     assert {
         "sentences": ["The query is PAUSED."],
-        "left": key_rows_shown("left", ROW_SHOWN),
-        "right": key_rows_shown("right"),
+        "left": key_rows_json("left", ROW_JSON),
+        "right": key_rows_json("right"),
     } == answer.json()
-    assert job.asked is not None
-    assert job.asked.state is not None
-    assert (None, ["7"]) == (job.asked.state.side, job.asked.state.key)
+    assert job.last_request is not None
+    assert job.last_request.state is not None
+    assert (None, ["7"]) == (job.last_request.state.side, job.last_request.state.key)
 
 
 @pytest.mark.parametrize(
@@ -101,11 +101,11 @@ def test_a_key_is_explained_with_its_rows_on_both_sides(path: Path) -> None:
         "/v1/query/explain?" + "&".join(["key=1"] * 17),
     ],
 )
-def test_a_look_up_of_nothing_is_refused(path: Path, url: str) -> None:
-    answer, job = asked(path, "GET", url)
+def test_invalid_lookup_is_refused(path: Path, url: str) -> None:
+    answer, job = send(path, "GET", url)
 
     assert 422 == problem(answer)["status"]
-    assert job.asked is None
+    assert job.last_request is None
 
 
 @pytest.mark.parametrize(
@@ -113,17 +113,17 @@ def test_a_look_up_of_nothing_is_refused(path: Path, url: str) -> None:
     [
         (RequestError("the key has 2 parts"), 422, "invalid_request", "the key has 2 parts"),
         (ConflictError("it is STOPPED", allowed=["resume"]), 409, "conflict", "it is STOPPED"),
-        (BusyError("ask again", retry_after_seconds=2.1), 429, "busy", "ask again"),
+        (BusyError("8 lookups wait", retry_after_seconds=2.1), 429, "busy", "8 lookups wait"),
         (CheckpointError("cannot be read"), 503, "job_unavailable", "cannot be read"),
     ],
 )
-@pytest.mark.parametrize("question", LOOK_UPS)
-def test_what_the_job_refuses_is_told_as_what_it_is(
-    path: Path, question: str, error: StreamjoinError, code: int, kind: str, detail: str
+@pytest.mark.parametrize("name", LOOKUPS)
+def test_refusal_of_the_job_has_its_status_and_type(
+    path: Path, name: str, error: StreamjoinError, code: int, kind: str, detail: str
 ) -> None:
     with serving(path, status()) as job:
-        job.answers[question] = error
-        answer = call("GET", LOOK_UPS[question], settings(path))
+        job.answers[name] = error
+        answer = call("GET", LOOKUPS[name], settings(path))
 
     body = problem(answer)
     assert (code, f"urn:streamjoin:problem:{kind}", detail) == (
@@ -135,29 +135,29 @@ def test_what_the_job_refuses_is_told_as_what_it_is(
     assert {429: "3"}.get(code) == answer.headers.get("retry-after")
 
 
-def test_a_job_that_breaks_over_a_question_is_no_defect_of_the_sidecar(path: Path) -> None:
+def test_internal_error_of_the_job_is_not_one_of_the_service(path: Path) -> None:
     with serving(path, status()) as job:
         job.answers["state_count"] = KeyError("an accident")
         body = problem(call("GET", "/v1/query/state", settings(path)))
         after = call("GET", "/v1/query", settings(path))
 
-    assert (503, "the job failed to answer (KeyError): its log says why") == (
+    assert (503, "the job failed to answer (KeyError): see its log") == (
         body["status"],
         body["detail"],
     )
     assert 200 == after.status_code
 
 
-def test_an_answer_of_another_shape_is_of_another_version(path: Path) -> None:
+def test_answer_of_another_shape_is_of_another_version(path: Path) -> None:
     with serving(path, status()) as job:
         job.answers["state_count"] = PlanResult(text="x", facts={}, spec={})
         body = problem(call("GET", "/v1/query/state", settings(path)))
 
     assert 503 == body["status"]
-    assert "run job and sidecar of the same version" in body["detail"]
+    assert "run the same version of job and service" in body["detail"]
 
 
-# --- Who may
+# --- Permissions
 
 
 @pytest.mark.parametrize(
@@ -176,7 +176,7 @@ def test_an_answer_of_another_shape_is_of_another_version(path: Path) -> None:
         ("POST", "/v1/query/reset", 403, 202),
     ],
 )
-def test_looking_needs_the_scope_read_and_beginning_anew_control(
+def test_reading_needs_the_scope_read_and_a_new_checkpoint_control(
     path: Path, method: str, url: str, read: int, control: int
 ) -> None:
     tokens = path.with_name("tokens")
@@ -199,51 +199,54 @@ def test_looking_needs_the_scope_read_and_beginning_anew_control(
         assert ["ada@127.0.0.1"] * (control == 202) == [by for _, by in job.commands]
 
 
-# --- Ends before the answer
+# --- Cancellation and deadlines
 
 
-@pytest.mark.parametrize("question", LOOK_UPS)
-def test_the_job_gives_up_when_the_call_is_cancelled(path: Path, question: str) -> None:
-    async def cancel_once_asked(client: httpx.AsyncClient) -> None:
-        asking = asyncio.create_task(client.get(LOOK_UPS[question]))
+@pytest.mark.parametrize("name", LOOKUPS)
+def test_job_cancels_a_lookup_whose_call_is_cancelled(path: Path, name: str) -> None:
+    async def cancel_during_lookup(client: httpx.AsyncClient) -> None:
+        lookup = asyncio.create_task(client.get(LOOKUPS[name]))
         await asyncio.to_thread(
-            wait_until, lambda: job.gone is not None, PATIENCE_SECONDS, "the job is asked"
+            wait_until,
+            lambda: job.gone is not None,
+            PATIENCE_SECONDS,
+            "the job has the call",
         )
         assert job.gone is not None
         assert not job.gone.is_set()
-        asking.cancel()
-        await asyncio.wait([asking])
-        await asyncio.to_thread(wait_until, job.gone.is_set, PATIENCE_SECONDS, "the job knows")
+        lookup.cancel()
+        await asyncio.wait([lookup])
+        await asyncio.to_thread(wait_until, job.gone.is_set, PATIENCE_SECONDS, "the job cancels")
 
     with serving(path, status()) as job:
-        job.answers[question] = WAITS
-        with_client(cancel_once_asked, settings(path))
+        job.answers[name] = WAITS
+        with_client(cancel_during_lookup, settings(path))
 
 
-@pytest.mark.parametrize("question", LOOK_UPS)
-def test_a_look_up_has_a_deadline_of_its_own(path: Path, question: str) -> None:
+@pytest.mark.parametrize("name", LOOKUPS)
+def test_lookup_has_its_own_deadline(path: Path, name: str) -> None:
     with serving(path, status()) as job:
-        job.answers[question] = WAITS
+        job.answers[name] = WAITS
         started = time.monotonic()
-        body = problem(call("GET", LOOK_UPS[question], settings(path, look_up_seconds=0.3)))
+        body = problem(call("GET", LOOKUPS[name], settings(path, lookup_seconds=0.3)))
         elapsed = time.monotonic() - started
 
         assert job.gone is not None
-        wait_until(job.gone.is_set, PATIENCE_SECONDS, "the job knows")
+        wait_until(job.gone.is_set, PATIENCE_SECONDS, "the job cancels")
     assert 503 == body["status"]
     assert (
-        "did not answer within 0.3 s: it was given up; ask again when the query has less to do, "
-        "or set STREAMJOIN_LOOK_UP_SECONDS to more"
+        "did not answer within 0.3 s: the call was cancelled; repeat it when the query has less "
+        "load, or increase STREAMJOIN_LOOKUP_SECONDS"
     ) in body["detail"]
     assert elapsed < DEADLINE.total_seconds() + SLACK_SECONDS
 
 
 @pytest.mark.parametrize(
-    "url", [*LOOK_UPS.values(), *(f"/v1/query/{what}" for what in ("plan", "progress", "offsets"))]
+    "url", [*LOOKUPS.values(), *(f"/v1/query/{name}" for name in ("plan", "progress", "offsets"))]
 )
-def test_a_hung_job_is_found_within_the_shorter_deadline(path: Path, url: str) -> None:
+def test_hung_job_is_detected_within_the_shorter_deadline(path: Path, url: str) -> None:
     patient = settings(
-        path, job_answer_seconds=DEADLINE.total_seconds(), look_up_seconds=PATIENCE_SECONDS
+        path, job_answer_seconds=DEADLINE.total_seconds(), lookup_seconds=PATIENCE_SECONDS
     )
     with hung_job(path):
         started = time.monotonic()
@@ -253,80 +256,21 @@ def test_a_hung_job_is_found_within_the_shorter_deadline(path: Path, url: str) -
     assert time.monotonic() - started < DEADLINE.total_seconds() + SLACK_SECONDS
 
 
-def test_the_sidecar_answers_others_while_a_look_up_is_at_work(path: Path) -> None:
-    async def ask_meanwhile(client: httpx.AsyncClient) -> int:
-        asking = asyncio.create_task(client.get("/v1/query/state"))
+def test_service_answers_other_calls_during_a_lookup(path: Path) -> None:
+    async def call_meanwhile(client: httpx.AsyncClient) -> int:
+        lookup = asyncio.create_task(client.get("/v1/query/state"))
         await asyncio.to_thread(
-            wait_until, lambda: job.gone is not None, PATIENCE_SECONDS, "the job is asked"
+            wait_until,
+            lambda: job.gone is not None,
+            PATIENCE_SECONDS,
+            "the job has the call",
         )
         async with asyncio.timeout(SLACK_SECONDS):
             meanwhile = await client.get("/v1/query")
-        asking.cancel()
-        await asyncio.wait([asking])
+        lookup.cancel()
+        await asyncio.wait([lookup])
         return meanwhile.status_code
 
     with serving(path, status()) as job:
         job.answers["state_count"] = WAITS
-        assert 200 == with_client(ask_meanwhile, settings(path))
-
-
-# --- Validate
-
-
-@pytest.mark.parametrize(
-    ("kind", "content"),
-    [
-        ("text/yaml", "name: x"),
-        ("application/yaml", "name: x"),
-        ("text/plain; charset=utf-8", "name: x"),
-        ("TEXT/YAML", "name: x"),
-        ("application/json", '{"spec": "name: x"}'),
-    ],
-)
-def test_a_spec_is_judged_by_the_job(path: Path, kind: str, content: str) -> None:
-    answer, job = asked(
-        path, "POST", "/v1/validate", content=content, headers={"content-type": kind}
-    )
-
-    assert {
-        "problems": [{"field": "left.key", "message": "is required"}],
-        "plan": None,
-        "checkpoint_changes": [{"field": "join type", "frozen": "inner", "wanted": "x"}],
-    } == answer.json()
-    assert 200 == answer.status_code
-    assert job.asked is not None
-    assert "name: x" == job.asked.spec
-
-
-def test_a_spec_as_large_as_a_body_may_be_arrives(path: Path) -> None:
-    spec = "\\\x07" * (64 * 1024 // 2)
-    answer, job = asked(
-        path, "POST", "/v1/validate", content=spec, headers={"content-type": "text/yaml"}
-    )
-
-    assert 200 == answer.status_code
-    assert job.asked is not None
-    assert spec == job.asked.spec
-
-
-@pytest.mark.parametrize(
-    ("kind", "content", "code"),
-    [
-        ("application/x-www-form-urlencoded", b"name: x", 415),
-        ("", b"name: x", 415),
-        ("text/yaml", b"name: \xff", 422),
-        ("application/json", b"name: x", 422),
-        ("application/json", b'{"spec": 5}', 422),
-        ("application/json", b'{"spec": "x", "other": 1}', 422),
-        ("text/yaml", b"x" * (64 * 1024 + 1), 413),
-    ],
-)
-def test_what_is_no_text_of_a_spec_is_refused(
-    path: Path, kind: str, content: bytes, code: int
-) -> None:
-    answer, job = asked(
-        path, "POST", "/v1/validate", content=content, headers={"content-type": kind}
-    )
-
-    assert code == problem(answer)["status"]
-    assert job.asked is None
+        assert 200 == with_client(call_meanwhile, settings(path))

@@ -1,4 +1,4 @@
-"""GET /v1/query: what the query is doing, and what is not known of it."""
+"""GET /v1/query: figures of the status, and null for unknown ones."""
 
 import time
 from pathlib import Path
@@ -14,7 +14,7 @@ from tests.unit.service.builders import (
     NOW,
     batch,
     event_times,
-    just_looked,
+    just_polled,
     serving,
     side,
     status,
@@ -26,13 +26,13 @@ NOT_BAD = dict.fromkeys(REASONS, 0)
 NO_LETTERS = dict.fromkeys(DEAD_LETTER_REASONS, 0)
 
 
-def test_the_query_is_shown_with_its_last_batch_lag_and_watermark(path: Path) -> None:
-    asked = status_after(batch(), last_failure=NO_BROKER, brokers=just_looked())
-    with serving(path, asked):
-        shown = call("GET", "/v1/query", settings(path))
+def test_query_has_its_last_batch_lag_and_watermark(path: Path) -> None:
+    given = status_after(batch(), last_failure=NO_BROKER, brokers=just_polled())
+    with serving(path, given):
+        answer = call("GET", "/v1/query", settings(path))
 
-    body = shown.json()
-    assert 200 == shown.status_code
+    body = answer.json()
+    assert 200 == answer.status_code
     assert body.pop("uptime_seconds") == pytest.approx(time.time() - NOW.timestamp(), abs=60)
     assert {
         "name": "ad_attribution",
@@ -89,7 +89,7 @@ def test_the_query_is_shown_with_its_last_batch_lag_and_watermark(path: Path) ->
         "state_counted_at": "2026-11-20T12:00:00Z",
         "brokers": {
             "reachable": True,
-            "answered_at": asked.brokers.answered_at.isoformat().replace("+00:00", "Z"),
+            "answered_at": given.brokers.answered_at.isoformat().replace("+00:00", "Z"),
             "error": None,
         },
         "last_reset": None,
@@ -102,7 +102,7 @@ def test_the_query_is_shown_with_its_last_batch_lag_and_watermark(path: Path) ->
     } == body
 
 
-def test_what_is_not_known_before_the_first_batch_is_null(path: Path) -> None:
+def test_unknown_figures_are_null_before_the_first_batch(path: Path) -> None:
     with serving(path, status(QueryState.STARTING)):
         body = call("GET", "/v1/query", settings(path)).json()
 
@@ -129,17 +129,17 @@ def test_what_is_not_known_before_the_first_batch_is_null(path: Path) -> None:
 
 
 @pytest.mark.parametrize("state", QueryState)
-def test_lag_and_watermark_are_told_whatever_the_query_does(path: Path, state: QueryState) -> None:
-    with serving(path, status_after(batch(), state=state, brokers=just_looked())):
+def test_lag_and_watermark_are_known_in_every_state(path: Path, state: QueryState) -> None:
+    with serving(path, status_after(batch(), state=state, brokers=just_polled())):
         body = call("GET", "/v1/query", settings(path)).json()
 
     assert 15 == body["left"]["offsets_behind_latest_total"]
     assert "2026-11-20T11:59:44.500000Z" == body["watermark"]
 
 
-def test_the_lag_is_unknown_where_the_brokers_do_not_answer(path: Path) -> None:
-    away = just_looked(error="Local: Timed out")
-    with serving(path, status_after(batch(), brokers=away)):
+def test_lag_is_unknown_while_the_brokers_do_not_answer(path: Path) -> None:
+    unreachable = just_polled(error="Local: Timed out")
+    with serving(path, status_after(batch(), brokers=unreachable)):
         body = call("GET", "/v1/query", settings(path)).json()
 
     assert body["left"]["offsets_behind_latest"] is None
@@ -158,7 +158,7 @@ def test_the_lag_is_unknown_where_the_brokers_do_not_answer(path: Path) -> None:
         (None, None, None),
     ],
 )
-def test_the_side_that_holds_the_watermark_back_is_named(
+def test_side_that_holds_the_watermark_back_is_named(
     path: Path, left_ms: int | None, right_ms: int | None, expected: str | None
 ) -> None:
     sides = {
@@ -171,7 +171,7 @@ def test_the_side_that_holds_the_watermark_back_is_named(
     assert expected == body["watermark_held_back_by"]
 
 
-def test_the_partition_that_holds_the_watermark_back_is_named(path: Path) -> None:
+def test_partition_that_holds_the_watermark_back_is_named(path: Path) -> None:
     times = {"left": event_times(20_000), "right": event_times(10_000, held_back_by=1)}
     with serving(path, status_after(batch(), event_times=times)):
         body = call("GET", "/v1/query", settings(path)).json()
@@ -182,7 +182,7 @@ def test_the_partition_that_holds_the_watermark_back_is_named(path: Path) -> Non
     assert "1969-12-31T23:59:58.500000Z" == body["right"]["watermark"]
 
 
-def test_what_became_of_a_reset_is_told(path: Path) -> None:
+def test_last_reset_is_reported(path: Path) -> None:
     report = ResetReport(
         requested_by="ada",
         requested_at=NOW,

@@ -1,0 +1,1 @@
+"""The Prometheus metrics, computed from one JobStatus at each scrape."""

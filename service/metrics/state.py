@@ -1,0 +1,113 @@
+"""Join state: rows, memory and updates."""
+
+from job.join_spec.sides import SIDES
+from service.freshness import live_batch
+from service.metrics.metric import Metric, Snapshot, Value, counter, gauge
+
+
+def _rows(snapshot: Snapshot) -> Value:
+    last = snapshot.status.last_batch
+    return None if last is None else last.state_rows
+
+
+def _counted_rows(snapshot: Snapshot) -> Value:
+    count = snapshot.status.state_count
+    return None if count is None else {side: count.side(side).rows for side in SIDES}
+
+
+def _unmatched_rows(snapshot: Snapshot) -> Value:
+    count = snapshot.status.state_count
+    if count is None:
+        return None
+    unmatched = {side: count.side(side).unmatched_rows for side in SIDES}
+    return {side: rows for side, rows in unmatched.items() if rows is not None}
+
+
+def _counted_at(snapshot: Snapshot) -> Value:
+    count = snapshot.status.state_count
+    return None if count is None else count.counted_at.timestamp()
+
+
+def _count_duration(snapshot: Snapshot) -> Value:
+    count = snapshot.status.state_count
+    return None if count is None else count.duration_seconds
+
+
+def _memory(snapshot: Snapshot) -> Value:
+    last = live_batch(snapshot.status)
+    return None if last is None else last.state_memory_bytes
+
+
+def _custom(snapshot: Snapshot) -> Value:
+    last = live_batch(snapshot.status)
+    return None if last is None else last.state_custom
+
+
+STATE: tuple[Metric[Snapshot], ...] = (
+    gauge(
+        "state_rows",
+        "Rows in join state, both sides. Absent after a restart until the first count: 30 s, or up "
+        "to 30 minutes while a backlog is read.",
+        _rows,
+    ),
+    gauge(
+        "state_count_rows",
+        "Rows in join state at the last count, streamjoin_state_count_timestamp_seconds.",
+        _counted_rows,
+        "side",
+    ),
+    gauge(
+        "state_count_unmatched_rows",
+        "Rows in join state without a match at the last count; only sides whose unmatched rows the "
+        "join type emits.",
+        _unmatched_rows,
+        "side",
+    ),
+    gauge(
+        "state_count_timestamp_seconds",
+        "Time of the last count of the rows in join state, in seconds since 1970.",
+        _counted_at,
+    ),
+    gauge(
+        "state_count_duration_seconds",
+        "Duration of the last count of the rows in join state, in seconds.",
+        _count_duration,
+    ),
+    gauge(
+        "state_memory_bytes",
+        "Memory of the state stores after the last batch, in bytes, while the query is running.",
+        _memory,
+    ),
+    gauge(
+        "state_custom",
+        "Metrics of Spark's state store for the last batch, under Spark's names, while the query "
+        "is running; names that end in Latency or Ms are in milliseconds.",
+        _custom,
+        "name",
+    ),
+    counter(
+        "state_rows_updated",
+        "Rows written to join state, both sides.",
+        lambda snapshot: snapshot.status.totals.state_rows_updated,
+    ),
+    counter(
+        "state_rows_removed",
+        "Rows evicted from join state, both sides.",
+        lambda snapshot: snapshot.status.totals.state_rows_removed,
+    ),
+    counter(
+        "state_update_seconds",
+        "Time spent updating join state, in seconds, summed over the state partitions.",
+        lambda snapshot: snapshot.status.totals.state_update_seconds,
+    ),
+    counter(
+        "state_removal_seconds",
+        "Time spent evicting from join state, in seconds, summed over the state partitions.",
+        lambda snapshot: snapshot.status.totals.state_removal_seconds,
+    ),
+    counter(
+        "state_commit_seconds",
+        "Time spent committing join state, in seconds, summed over the state partitions.",
+        lambda snapshot: snapshot.status.totals.state_commit_seconds,
+    ),
+)

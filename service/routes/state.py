@@ -1,0 +1,65 @@
+"""Lookups of join state. They are slow: in the job they run one at a time.
+
+The job cancels a lookup once the client disconnects.
+"""
+
+from typing import Annotated
+
+from fastapi import APIRouter, Depends, Query, Request
+
+from job.join_spec.sides import Side
+from job.protocol.control import Request as JobRequest
+from job.protocol.control import StateRequest
+from job.protocol.reports import StateCount
+from job.protocol.results import KeyExplanation, KeyRows
+from service.access import authorize_read
+from service.routes.dependencies import DENIED, Job, problems, while_connected
+
+_ROWS_MAX = 100
+
+state = APIRouter(
+    prefix="/v1/query",
+    tags=["state"],
+    dependencies=[Depends(authorize_read)],
+    responses=problems(
+        **DENIED,
+        s409="There is no state to read: the query is neither RUNNING nor PAUSED, or no batch has "
+        "ended yet.",
+        s429="Too many lookups wait; Retry-After gives the seconds until the next attempt.",
+        s503="The job does not answer, or not in time.",
+    ),
+)
+
+KeyPart = Annotated[str, Query(max_length=1024)]
+Key = Annotated[
+    list[KeyPart],
+    Query(
+        min_length=1,
+        max_length=16,
+        description="Parts of the key as text, in the order of the spec: `?key=a&key=7`.",
+    ),
+]
+Limit = Annotated[int, Query(ge=1, le=_ROWS_MAX, description="Maximum rows per side.")]
+
+
+@state.get("/state")
+async def state_count(request: Request, job: Job) -> StateCount:
+    """Rows in join state, counted by side and state partition."""
+    count = job.read(JobRequest(call="state_count"), StateCount)
+    return await while_connected(request, count)
+
+
+@state.get("/state/{side}")
+async def state_rows(
+    request: Request, job: Job, side: Side, key: Key, limit: Limit = 20
+) -> KeyRows:
+    """Rows of one key in join state, as of the last batch."""
+    lookup = JobRequest(call="state", state=StateRequest(side=side, key=key, limit=limit))
+    return await while_connected(request, job.read(lookup, KeyRows))
+
+
+@state.get("/explain")
+async def explain(request: Request, job: Job, key: Key, limit: Limit = 20) -> KeyExplanation:
+    """Why a row was not emitted, in words, with the rows of its key on both sides."""
+    lookup = JobRequest(call="explain", state=StateRequest(key=key, limit=limit))
+    return await while_connected(request, job.read(lookup, KeyExplanation))

@@ -1,0 +1,71 @@
+"""Offsets of both topics: GET /v1/query/offsets."""
+
+from datetime import datetime
+from typing import Self
+
+from job.join_spec.sides import SIDES
+from job.protocol.reports import SideEventTimes, SideOffsets
+from job.protocol.status import JobStatus, utc_time
+from service.schemas.view import View
+
+
+class PartitionOffsetsView(View):
+    read: int | None
+    """Next offset to read."""
+    earliest: int | None
+    """Offset of the oldest record that Kafka retains."""
+    latest: int | None
+    """Offset that the next committed record will have."""
+    behind_latest: int | None
+    """Unread offsets: `latest` - `read`."""
+    retention_headroom: int | None
+    """`read` - `earliest`. Below 0: records were deleted before they were read."""
+    event_time: datetime | None
+    """Newest event time read from the partition."""
+
+
+class SideOffsetsView(View):
+    topic: str | None
+    """Topic of the side."""
+    partitions: dict[int, PartitionOffsetsView]
+    """Offsets per partition."""
+
+    @classmethod
+    def of(cls, offsets: SideOffsets | None, event_times: SideEventTimes) -> Self:
+        if offsets is None:
+            return cls(topic=None, partitions={})
+        names = [name for name in PartitionOffsetsView.model_fields if name != "event_time"]
+        columns = {name: getattr(offsets, name) or {} for name in names}
+        partitions = sorted({number for column in columns.values() for number in column})
+        return cls(
+            topic=offsets.topic,
+            partitions={
+                number: PartitionOffsetsView(
+                    **{name: column.get(number) for name, column in columns.items()},
+                    event_time=utc_time(event_times.partitions.get(number)),
+                )
+                for number in partitions
+            },
+        )
+
+
+class OffsetsView(View):
+    answered_at: datetime | None
+    """Last answer of the brokers; `earliest` and `latest` are from that time."""
+    error: str | None
+    """Error of the last poll of the brokers."""
+    left: SideOffsetsView
+    """The left side."""
+    right: SideOffsetsView
+    """The right side."""
+
+    @classmethod
+    def of(cls, status: JobStatus) -> Self:
+        report, unknown = status.brokers, SideEventTimes()
+        times = {side: status.event_times.get(side, unknown) for side in SIDES}
+        return cls(
+            answered_at=report.answered_at if report else None,
+            error=report.error if report else None,
+            left=SideOffsetsView.of(report.left if report else None, times["left"]),
+            right=SideOffsetsView.of(report.right if report else None, times["right"]),
+        )

@@ -1,0 +1,79 @@
+"""Past batches and failures: GET /v1/query/progress and /failures."""
+
+from collections.abc import Iterable
+from datetime import datetime
+from typing import Self
+
+from job.protocol.progress import BatchProgress, SideProgress
+from job.protocol.status import Failure, utc_time
+from service.schemas.query import BatchView, FailureView
+from service.schemas.view import View
+
+
+class SideBatchView(View):
+    records: int
+    """Records read from the topic, readable or not."""
+    null_keys: int
+    """Records with a null in their key."""
+    bad_records: dict[str, int]
+    """Records that could not be read, per reason."""
+    event_time_max: datetime | None
+    """Newest event time in the batch."""
+    offsets_behind_latest_total: int | None
+    """Unread offsets when the batch began that it left to the next batch. Null if the batch was
+    executed again after a crash."""
+
+    @classmethod
+    def of(cls, side: SideProgress) -> Self:
+        return cls(
+            records=side.records,
+            null_keys=side.null_keys,
+            bad_records=side.bad_records,
+            event_time_max=utc_time(side.event_time_max_ms),
+            offsets_behind_latest_total=side.offsets_behind_latest_total,
+        )
+
+
+class PastBatchView(BatchView):
+    run_id: str
+    """Spark's id of the run."""
+    phase_seconds: dict[str, float]
+    """Duration of each phase; trigger_execution is the whole batch."""
+    state_rows_updated: int
+    """Rows written to join state."""
+    state_rows_removed: int
+    """Rows evicted from join state."""
+    watermark: datetime | None
+    """Watermark of the batch."""
+    left: SideBatchView
+    """The left side."""
+    right: SideBatchView
+    """The right side."""
+
+    @classmethod
+    def of(cls, batch: BatchProgress) -> Self:
+        converted = {"watermark", "left", "right"}
+        return cls(
+            **{name: getattr(batch, name) for name in cls.model_fields.keys() - converted},
+            watermark=utc_time(batch.watermark_ms),
+            left=SideBatchView.of(batch.left),
+            right=SideBatchView.of(batch.right),
+        )
+
+
+class ProgressView(View):
+    batches: list[PastBatchView]
+    """The last batches, oldest first."""
+
+    @classmethod
+    def of(cls, batches: Iterable[BatchProgress]) -> Self:
+        return cls(batches=[PastBatchView.of(batch) for batch in batches])
+
+
+class FailuresView(View):
+    failures: list[FailureView]
+    """The last failures, oldest first."""
+
+    @classmethod
+    def of(cls, failures: Iterable[Failure]) -> Self:
+        return cls(failures=[FailureView.of(failure) for failure in failures])

@@ -1,0 +1,10 @@
+"""Body of POST /v1/validate."""
+
+from service.schemas.view import RequestBody
+
+
+class SpecDocument(RequestBody):
+    """A spec in a JSON body."""
+
+    spec: str
+    """The spec as YAML."""
