@@ -41,12 +41,12 @@ def test_a_question_is_answered_with_its_answer_alone(job: SmallJob, call: str) 
 def test_a_question_takes_its_arguments_along(job: SmallJob) -> None:
     asked(job, "state", state={"side": "left", "key": ["a", "7"], "limit": 3})
 
-    assert job.asked is not None
-    assert job.asked.state is not None
+    assert job.last_request is not None
+    assert job.last_request.state is not None
     assert ("left", ["a", "7"], 3) == (
-        job.asked.state.side,
-        job.asked.state.key,
-        job.asked.state.limit,
+        job.last_request.state.side,
+        job.last_request.state.key,
+        job.last_request.state.limit,
     )
 
 
@@ -98,7 +98,7 @@ def test_what_is_no_request_is_not_understood(job: SmallJob, fields: dict[str, A
 
     assert refusal is not None
     assert "invalid_request" == refusal.code
-    assert ([], None) == (job.commands, job.asked)
+    assert ([], None) == (job.commands, job.last_request)
 
 
 def test_an_accident_is_told_by_its_kind_and_not_by_what_it_says(job: SmallJob) -> None:
@@ -147,8 +147,8 @@ def test_a_request_of_the_largest_size_is_read_whole(tmp_path: Path) -> None:
         connection.sendall(json.dumps({"call": "validate", "spec": spec}).encode() + b"\n")
         connection.makefile().readline()
 
-    assert job.asked is not None
-    assert spec == job.asked.spec
+    assert job.last_request is not None
+    assert spec == job.last_request.spec
 
 
 @pytest.mark.parametrize("kind", ["file", "folder", "link"])
