@@ -42,7 +42,7 @@ ENV PATH=/opt/uv/bin:$PATH \
     UV_NO_PROGRESS=1 \
     # A cache that lies on another file system cannot be linked to.
     UV_LINK_MODE=copy \
-    # The root is read-only at run time: without this each start would compile anew.
+    # The root is read-only at run time: without this each start would compile the modules again.
     UV_COMPILE_BYTECODE=1
 WORKDIR /src
 

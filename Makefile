@@ -45,7 +45,7 @@ bench: ready ## measure throughput and latency
 bench-growth: ready ## measure and draw the join as its state grows to 10,000,000 rows
 	@$(PYTHON_HERE) -m bench.growth
 
-bench-peers: ready ## measure the same join in Kafka Streams and Flink beside it; needs a JDK
+bench-peers: ready ## measure the same join in Kafka Streams and Flink; needs a JDK
 	@$(PYTHON_HERE) -m bench --program streamjoin --program kafka-streams \
 		--program flink-rocksdb --program flink-hashmap
 

@@ -1,1 +1,1 @@
-"""How fast the join is, measured."""
+"""Measures how fast the join is."""

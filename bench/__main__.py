@@ -1,6 +1,6 @@
-"""`make bench`: how fast the join is on this machine, its results verified.
+"""`make bench`: measures how fast the join is on this machine, and verifies its results.
 
-python -m bench --records 20000 --runs 1 --latency-seconds 10        a quick look
+python -m bench --records 20000 --runs 1 --latency-seconds 10     a short measurement
 """
 
 import argparse
@@ -27,8 +27,8 @@ from bench.report import (
     latency_table,
     machine,
     printed,
+    remarks,
     throughput_table,
-    verdicts,
 )
 from bench.running import Program
 from bench.throughput import Throughput
@@ -39,20 +39,21 @@ _REPOSITORY = Path(__file__).parents[1]
 DATA = _REPOSITORY / "data" / "bench"
 KAFKA = DATA / "kafka"
 _RESULTS = _REPOSITORY / "bench" / "results" / "results.jsonl"
-# A heap that never grows: a broker busy with itself would be measured as part of the program.
+# A heap that never grows: garbage collection of the broker would be measured as part of the
+# program.
 BROKER_JVM_OPTIONS = ("-Xms1g", "-Xmx1g", "-XX:+UseSerialGC")
 
 Run = TypeVar("Run", Throughput, Latency)
 
 
 class Bench:
-    """One `make bench`."""
+    """Options of one `make bench`."""
 
     def __init__(self, arguments: argparse.Namespace, kafka: EmbeddedKafka) -> None:
         self._arguments = arguments
         self._kafka = kafka
         self._workload = WORKLOADS[arguments.workload]
-        # Named twice, a program is still one.
+        # A program that is named twice is measured once.
         self._programs = [PROGRAMS[name] for name in dict.fromkeys(arguments.programs)]
         self._console = Console()
 
@@ -105,8 +106,8 @@ class Bench:
         return run
 
     def _settings(self, program: Program) -> dict[str, object]:
-        told = vars(self._arguments)
-        settings = {name: told[name] for name in told if name not in {"runs", "programs"}}
+        options = vars(self._arguments)
+        settings = {name: options[name] for name in options if name not in {"runs", "programs"}}
         return {"program": program.name, **settings}
 
     def _report(self, throughputs: Runs[Throughput], latencies: Runs[Latency]) -> None:
@@ -118,21 +119,22 @@ class Bench:
         if self._arguments.latency_seconds:
             self._say(f"{name}, {self._arguments.rate:,} records/s a side")
             self._say(printed(latency_table(latencies)))
-        for line in self._verdicts(throughputs, latencies):
+        for line in self._remarks(throughputs, latencies):
             self._say(line)
 
     def _say(self, line: str) -> None:
         self._console.print(line, soft_wrap=True, highlight=False, markup=False)
 
-    def _verdicts(self, throughputs: Runs[Throughput], latencies: Runs[Latency]) -> Iterator[str]:
+    def _remarks(self, throughputs: Runs[Throughput], latencies: Runs[Latency]) -> Iterator[str]:
         runs = [run for runs in both(throughputs, latencies) for run in runs]
         yield f"{sum(run.correct for run in runs)} of {len(runs)} result sets are as expected."
-        yield from verdicts("throughput", throughputs)
-        yield from verdicts("latency", latencies)
+        yield from remarks("throughput", throughputs)
+        yield from remarks("latency", latencies)
 
 
 def in_turn(programs: Sequence[Program], runs: int) -> Iterator[tuple[int, Program]]:
-    """The first run of each, then the second of each: what changes on the machine hits them all."""
+    """The first run of each program, then the second of each: a change of the machine's speed
+    affects all of them."""
     return ((number, program) for number in range(1, runs + 1) for program in programs)
 
 
@@ -155,7 +157,7 @@ def main() -> int:
 
 
 def exit_code(folder: Path, run: Callable[[EmbeddedKafka], bool]) -> int:
-    """Of a program that runs on a broker of its own, and says whether all results were right."""
+    """Measure a program on a broker of its own; returns whether all results were right."""
     try:
         with EmbeddedKafka(folder, jvm_options=BROKER_JVM_OPTIONS) as kafka:
             return 0 if run(kafka) else 1
@@ -178,14 +180,14 @@ def _arguments() -> argparse.Namespace:
         action="append",
         dest="programs",
         choices=PROGRAMS,
-        help="several in turn, when it is given several times (streamjoin)",
+        help="may be repeated: the programs run in turn (streamjoin)",
     )
     parser.add_argument("--rate", type=int, default=1_000, help="records/s a side (1,000)")
     parser.add_argument(
         "--latency-seconds",
         type=float,
         default=60,
-        help="measured at that rate; 0: not at all (60)",
+        help="measured at that rate; 0: none (60)",
     )
     parser.add_argument(
         "--warm-up-seconds",

@@ -1,4 +1,4 @@
-"""A workload's events, already in Kafka: made once, kept in the broker's folder for later runs."""
+"""The events of a workload in Kafka: produced once, kept in the broker's folder for later runs."""
 
 import hashlib
 import json
@@ -30,7 +30,7 @@ from deploy.local.kafka import EmbeddedKafka
 from job.errors import BrokerError
 
 _PRODUCE_SECONDS = 300.0
-# Let librdkafka serve its queue this often.
+# Number of records between two calls of librdkafka's poll.
 _SERVE_EVERY = 10_000
 
 
@@ -39,13 +39,13 @@ class Backlog:
     left_topic: str
     right_topic: str
     records: int
-    """In both topics together, those that close them not counted."""
+    """Records of both topics together, without the closing ones."""
     expected: RowSet
-    """What a join of the two puts out."""
+    """Results of a join of both topics."""
     clicks: RowSet
-    """What a program that joins nothing puts out."""
+    """Results of a program that joins nothing."""
     closing_time: int
-    """When the events that close it are, in epoch milliseconds; see `close`."""
+    """Event time of the closing events, in epoch milliseconds; see `close`."""
 
 
 class Addressed(NamedTuple):
@@ -55,11 +55,9 @@ class Addressed(NamedTuple):
 
 
 def backlog(workload: Workload, records: int, kafka: EmbeddedKafka, folder: Path) -> Backlog:
-    """The backlog of `records` events a side: the one noted in `folder`, or a new one.
-
-    It is noted only once all its records are in Kafka; topics of unfinished or outdated backlogs
-    are deleted.
-    """
+    """The backlog of `records` events a side: the one recorded in `folder`, or a new one. A backlog
+    is recorded only once all its records are in Kafka; topics of unfinished or outdated backlogs
+    are deleted."""
     note = folder / f"{workload.name}-{records}-{_version(workload)}.json"
     folder.mkdir(parents=True, exist_ok=True)
     if not note.exists():
@@ -69,20 +67,20 @@ def backlog(workload: Workload, records: int, kafka: EmbeddedKafka, folder: Path
 
 
 def delete_stray_topics(kafka: EmbeddedKafka, folder: Path) -> None:
-    """Delete what interrupted runs and former versions of the load have left in the broker."""
+    """Delete the topics of interrupted runs and of former versions of the load."""
     current = {_version(workload) for workload in load.WORKLOADS.values()}
     kept: set[str] = set()
     for note in folder.glob("*.json"):
         if note.stem.rsplit("-", 1)[1] in current:
-            found = _noted(note)
-            kept |= {found.left_topic, found.right_topic}
+            noted = _noted(note)
+            kept |= {noted.left_topic, noted.right_topic}
         else:
             note.unlink()
     delete_topics(kafka, [name for name in topic_names(kafka) if name not in kept])
 
 
 def _version(workload: Workload) -> str:
-    """Changes with whatever may change the events."""
+    """Changes with everything that can change the events."""
     source = Path(load.__file__).read_bytes()
     return hashlib.sha256(source + repr(workload).encode()).hexdigest()[:12]
 
@@ -99,12 +97,15 @@ def made(
     clicks: Sequence[Click],
     kafka: EmbeddedKafka,
 ) -> Backlog:
-    """A new backlog of these events, which nobody notes."""
+    """Produce a new backlog of these events, without recording it."""
     name = f"{workload.name}-{uuid.uuid4().hex[:8]}"
     left, right = f"{name}-left", f"{name}-right"
     kafka.create_topics([left, right], partitions=workload.partitions)
     events = _interleaved(left, impressions, right, clicks)
-    produce(kafka, (each._replace(partition=partition_of(each.event, workload)) for each in events))
+    produce(
+        kafka,
+        (message._replace(partition=partition_of(message.event, workload)) for message in events),
+    )
     backlog = Backlog(
         left_topic=left,
         right_topic=right,
@@ -119,10 +120,8 @@ def made(
 
 
 def close(backlog: Backlog, workload: Workload, kafka: EmbeddedKafka) -> None:
-    """Let the last unmatched rows come out: once is enough for Spark and Flink.
-
-    Kafka Streams looks for them once a second, and only when a record comes.
-    """
+    """Produce the closing events, which expire the last unmatched rows: once is enough for Spark
+    and Flink. Kafka Streams emits them once a second, and only when a record arrives."""
     produce(kafka, _closing(backlog, workload))
 
 
@@ -135,23 +134,23 @@ def _closing(backlog: Backlog, workload: Workload) -> Iterator[Addressed]:
 def _interleaved(
     left: str, impressions: Sequence[Impression], right: str, clicks: Sequence[Click]
 ) -> Iterator[Addressed]:
-    # In step, whatever their numbers: a reader takes as much of event time from both.
-    done = 0
+    # In turns, whatever their numbers: a reader reads the same range of event time from both.
+    sent = 0
     for number, shown in enumerate(impressions, start=1):
         yield Addressed(left, shown)
         due = number * len(clicks) // len(impressions)
-        yield from (Addressed(right, clicked) for clicked in clicks[done:due])
-        done = due
+        yield from (Addressed(right, clicked) for clicked in clicks[sent:due])
+        sent = due
 
 
 def produce(
     kafka: EmbeddedKafka, events: Iterator[Addressed], seconds: float = _PRODUCE_SECONDS
 ) -> None:
-    """In their order within each partition; BrokerError where that takes longer."""
+    """Produce in order within each partition; raises BrokerError if it takes too long."""
     producer = Producer(
         {
             "bootstrap.servers": kafka.bootstrap_servers,
-            # Idempotence keeps each partition's records in their order, without repetition.
+            # Idempotence keeps the order within each partition, without repetition.
             "enable.idempotence": True,
             "log_level": 3,
             "compression.type": "lz4",
@@ -164,8 +163,8 @@ def produce(
         _enqueue(producer, event, deadline)
         if count % _SERVE_EVERY == 0:
             producer.poll(0)
-    if left_behind := producer.flush(max(0.0, deadline - time.monotonic())):
-        raise BrokerError(f"the broker did not take the last {left_behind} records in time")
+    if unsent := producer.flush(max(0.0, deadline - time.monotonic())):
+        raise BrokerError(f"the broker did not take the last {unsent} records in time")
 
 
 def _enqueue(producer: Producer, sent: Addressed, deadline: float) -> None:

@@ -1,8 +1,8 @@
-"""What a row of state costs: runs that hold many, for the model that `plan` estimates by.
+"""Measures what a row of state costs: runs with many rows, for the model that `plan` estimates by.
 
-python -m bench.capacity >> bench/model.toml        measures, 10 minutes on 2 slow cores
+    python -m bench.capacity >> bench/model.toml      10 minutes on 2 slow cores
 
-`python -m bench.model` fits the model to what is noted there, and checks it.
+`python -m bench.model` fits the model to the recorded runs, and checks it.
 """
 
 import hashlib
@@ -28,9 +28,9 @@ from bench.topics import delete_topics
 from deploy.local.kafka import EmbeddedKafka
 
 _A_DAY_MS = 86_400_000
-# What is measured are bytes: they are the same on a machine that does something else besides.
+# The figures are bytes: they do not change if the machine is busy.
 _STALLED_SECONDS = 600.0
-# Each batch leaves a snapshot of the state, and it is in the checkpoint before the run ends.
+# Each batch writes a snapshot of the state, which is in the checkpoint before the run ends.
 _SNAPSHOTS = """\
 spark.sql.streaming.stateStore.minDeltasForSnapshot 1
 spark.sql.streaming.stateStore.maintenanceInterval 1s
@@ -39,18 +39,18 @@ spark.sql.streaming.stateStore.maintenanceInterval 1s
 
 @dataclass(frozen=True)
 class Case:
-    """A join of `records` a side, each with a text of so many letters."""
+    """A join of `records` a side, each with a text of this many letters."""
 
     name: str
     records: int
     text_bytes: int
     is_held: bool
-    """Whether no row ever leaves; otherwise they do after 10 or 20 s of event time."""
+    """Whether rows never expire; otherwise they expire after 10 or 20 s of event time."""
 
     @property
     def workload(self) -> Workload:
-        held = Workload("held", watermark_delay_ms=_A_DAY_MS)
-        return held if self.is_held else Workload("evicted")
+        kept = Workload("held", watermark_delay_ms=_A_DAY_MS)
+        return kept if self.is_held else Workload("evicted")
 
 
 # Each fits into one batch, and so into the first snapshot.
@@ -101,7 +101,7 @@ def _measured(case: Case, kafka: EmbeddedKafka) -> str:
 
 
 def _widened(case: Case) -> tuple[list[Impression], list[Click]]:
-    """Text that no compression shortens by much, another one for each row."""
+    """Text that compression hardly shortens, a different one for each row."""
     impressions, clicks = events(case.workload, case.records)
     return (
         [event._replace(campaign=_text("c", event.ad_id, case)) for event in impressions],
@@ -114,7 +114,7 @@ def _text(kind: str, ad_id: int, case: Case) -> str:
 
 
 def _live_bytes(folder: Path) -> int:
-    """Of the files that make up the newest snapshot of each partition."""
+    """Bytes of the files of the newest snapshot of each partition."""
     return sum(_snapshot_bytes(path) for path in _newest(folder))
 
 

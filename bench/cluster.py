@@ -1,4 +1,4 @@
-"""The job on a standalone cluster of this machine: a master, workers of one core, and the job.
+"""Runs the job on a standalone cluster of this machine: a master, workers of one core, and the job.
 
 python -m bench.cluster SPEC WORKERS
 """
@@ -19,7 +19,7 @@ from deploy.local.processes import start_child, stop_child
 _HOST = "127.0.0.1"
 _PORTS = range(17_077, 17_177)
 _STOP_SECONDS = 50.0
-# What an executor takes when nobody says.
+# Memory of an executor by default.
 _WORKER_MEMORY = "1g"
 
 
@@ -39,7 +39,7 @@ def main() -> int:
     master = f"spark://{_HOST}:{port}"
     environment = {
         **os.environ,
-        "PYSPARK_PYTHON": sys.executable,  # by it spark-class finds Spark
+        "PYSPARK_PYTHON": sys.executable,  # spark-class finds Spark by it
         "SPARK_LOCAL_IP": _HOST,
         "STREAMJOIN_SPARK_MASTER": master,
         "STREAMJOIN_CHECKPOINT_IS_SHARED": "true",
@@ -63,7 +63,7 @@ def main() -> int:
 
 
 def _daemon(name: str, *options: str) -> list[str | Path]:
-    """A worker asks until the master is there."""
+    """A worker retries until the master is up."""
     spark_class = Path(sys.executable).with_name("spark-class")
     place = ["--host", _HOST, "--webui-port", "0"]
     return [spark_class, f"org.apache.spark.deploy.{name}", *place, *options]

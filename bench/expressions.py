@@ -32,7 +32,7 @@ from job.plan.tuning import CONF
 
 _WARM_UP_ROUNDS = 2
 _CAMPAIGNS = 1_000
-# Of the topics: the job observes the newest event time of each.
+# Partitions of the topics: the job observes the newest event time of each.
 _PARTITIONS = 4
 
 _COLUMNS = {"ad_id": "left.ad_id", "cost": "left.cost", "user": "right.user"}
@@ -43,7 +43,7 @@ _KEYS = ("cast(campaign AS INT)", f"cast(ad_id % {_CAMPAIGNS} AS INT)")
 
 
 def plans() -> dict[str, JoinPlan]:
-    """The measured specs by name: each has one more place with a cast that can fail."""
+    """The measured specs by name: each has a cast that can fail in one more field."""
     return {
         "no cast": _plan(_COLUMNS),
         "casts in columns": _plan(_CAST_COLUMNS),
@@ -155,7 +155,7 @@ def _table(measured: dict[str, list[float]]) -> Table:
     base = statistics.median(measured["no cast"])
     for name, rates in measured.items():
         median = statistics.median(rates)
-        figures = (f"{each:,.0f}" for each in (median, min(rates), max(rates)))
+        figures = (f"{rate:,.0f}" for rate in (median, min(rates), max(rates)))
         table.add_row(name, *figures, f"{median / base:.2f}")
     return table
 

@@ -21,7 +21,7 @@ class Spread:
 
 
 def percentile(ascending: Sequence[float], percent: float) -> float:
-    """The smallest value that at least `percent` of all values do not exceed: one that occurred."""
+    """The smallest value that at least `percent` of all values do not exceed."""
     if not ascending:
-        raise ValueError("nothing was measured: there is no percentile of no values")
+        raise ValueError("no values: a percentile needs at least one")
     return ascending[max(0, math.ceil(len(ascending) * percent / 100) - 1)]

@@ -1,8 +1,8 @@
-"""Records arrive at a steady rate; how long until a consumer sees what they join to?
+"""Measures latency at a steady rate of records, until a consumer has the result.
 
 Each impression is followed, half a second later, by its click. The latency of a result is the time
-from when its click was due until a read_committed consumer had it in hand. Due, not sent: where
-this program or the broker falls behind, that is waiting time too.
+from when its click was due until a read_committed consumer received it. Due, not sent: a delay of
+this program or of the broker counts as waiting time.
 """
 
 import math
@@ -38,11 +38,11 @@ _CLICK_DELAY_SECONDS = 0.5
 _TICK_SECONDS = 0.001
 _POLL_SECONDS = 0.05
 _FIRST_OUTPUT_SECONDS = 120.0
-# After the last click was produced, what is still under way has this long to arrive.
+# Time for the last results to arrive after the last click was produced.
 _REST_SECONDS = 60.0
-# With all expected rows there, wait this long for rows that should not be.
+# Once all expected rows have arrived, wait this long for unexpected rows.
 _SETTLED_SECONDS = 2.0
-# The first batches read what has gathered during the start, and compile.
+# The first batches read the records that arrived during the start, and compile.
 WARM_UP_SECONDS = 20.0
 
 
@@ -56,13 +56,13 @@ class Latency:
     p99_ms: float
     max_ms: float
     job_cores: float
-    """CPU seconds a second of the process tree, while it was measured."""
+    """CPU seconds per second of the process tree during the measurement."""
     peak_memory_bytes: int
     foreign_cores: float
 
 
 class Stream(threading.Thread):
-    """Produces impressions and clicks, each at `rate` a second, until it is told to end."""
+    """Produces impressions and clicks, each at `rate` a second, until it is stopped."""
 
     def __init__(self, task: Task, rate: int) -> None:
         super().__init__(daemon=True)
@@ -71,7 +71,7 @@ class Stream(threading.Thread):
         self._ended = threading.Event()
         self._start_ms = 0
         self.pairs = 0
-        """How many clicks have been produced."""
+        """Number of produced clicks."""
 
     def end(self) -> None:
         self._ended.set()
@@ -104,7 +104,7 @@ class Stream(threading.Thread):
         producer.flush(_REST_SECONDS)
 
     def _due(self, elapsed: float) -> int:
-        """How many of a series that began `elapsed` seconds ago are due."""
+        """Number of events that are due `elapsed` seconds after the start."""
         return max(0, int(elapsed * self._rate) + 1) if elapsed >= 0 else 0
 
 
@@ -137,7 +137,7 @@ def measured(
 
 
 class Watcher:
-    """Notes when each output record came into a consumer's hand."""
+    """Records the time at which the consumer received each output record."""
 
     def __init__(self, consumer: Consumer, run: Running) -> None:
         self._consumer = consumer
@@ -145,7 +145,7 @@ class Watcher:
         self.seen: list[Seen] = []
 
     def watch(self, count: float, *, at_most_seconds: float) -> bool:
-        """Until `count` records have been seen; false where time was up before."""
+        """Until `count` records have arrived; False if the time is up before."""
         deadline = time.monotonic() + at_most_seconds
         while len(self.seen) < count:
             if time.monotonic() > deadline:
@@ -162,7 +162,7 @@ def _watched(
     watcher: Watcher, stream: Stream, program: Program, seconds: float, warm_up_seconds: float
 ) -> Latency:
     if not watcher.watch(1, at_most_seconds=_FIRST_OUTPUT_SECONDS):
-        raise StreamjoinError(f"nothing came out within {_FIRST_OUTPUT_SECONDS:.0f} s")
+        raise StreamjoinError(f"no result within {_FIRST_OUTPUT_SECONDS:.0f} s")
     watcher.watch(math.inf, at_most_seconds=warm_up_seconds)
     since = time.time()
     watcher.watch(math.inf, at_most_seconds=seconds)
@@ -176,10 +176,10 @@ def _watched(
 
 
 def _figures(watcher: Watcher, expected: RowSet, *, since: float, until: float) -> Latency:
-    rows = [row_of(each.value) for each in watcher.seen]
+    rows = [row_of(record.value) for record in watcher.seen]
     latencies = sorted(
-        each.at_ms - result.clicked_at
-        for each, result in zip(watcher.seen, rows, strict=True)
+        record.at_ms - result.clicked_at
+        for record, result in zip(watcher.seen, rows, strict=True)
         if result.clicked_at is not None and since <= result.clicked_at / 1_000 < until
     )
     watch = watcher.run.watch

@@ -1,8 +1,8 @@
-"""What is joined, and what has to come out. Pure: no broker, no clock.
+"""The input of the join, and its expected results. Pure: no broker, no clock.
 
 Ad impressions, evenly spread over event time, and a click on each or on most. Nearly all clicks
 come within the match window; one in fifty comes before the impression or after the window, so that
-a join which mistakes either bound has a wrong result.
+a join with a wrong bound has a wrong result.
 """
 
 import hashlib
@@ -23,7 +23,7 @@ _LONGEST_CLICK_DELAY_MS = 5_000
 HOUR_MS = 3_600_000
 _DENSE_MS = 300_000
 BY_KEY = -1
-"""Instead of a partition: the one that the hash of the key gives."""
+"""In place of a partition: the partition follows from the hash of the key."""
 
 
 @dataclass(frozen=True)
@@ -33,14 +33,14 @@ class Workload:
     name: str
     join_type: Literal["inner", "left_outer"] = "inner"
     unclicked_share: float = 0.0
-    """Of the impressions."""
+    """Share of the impressions that have a click."""
     match_window_ms: int = 10_000
     """A click matches from its impression's event time until this much later."""
     watermark_delay_ms: int = 10_000
     events_per_second: int = 1_000
     """Of event time, on each side."""
     out_of_order_ms: int = 5_000
-    """How much later than its turn an event may arrive. Below the delay: no row is ever late."""
+    """The largest delay of an event. Below the watermark delay: no row is ever late."""
     partitions: int = 4
     is_uneven: bool = False
     """Two partitions whose event times drift apart while they are read, each in perfect order; see
@@ -49,7 +49,7 @@ class Workload:
 
     @property
     def has_unmatched(self) -> bool:
-        """Whether an impression without a match comes out, once none can come any more."""
+        """Whether an impression without a match is emitted once it expires."""
         return self.join_type == "left_outer"
 
 
@@ -86,7 +86,7 @@ class Click(NamedTuple):
 
 
 class Row(NamedTuple):
-    """One row of the result; times in epoch milliseconds. A side that is not in it is None."""
+    """One row of the result; times in epoch milliseconds. None: the side is missing."""
 
     ad_id: int
     campaign: str | None
@@ -143,11 +143,12 @@ def _elapsed_ms(ad_id: int, workload: Workload, records: int) -> int:
 
 
 def uneven_ms(partition: int, place: int, of_each: int) -> int:
-    """Event time of the record at `place` of one of two uneven partitions of `of_each` records.
+    """Event time of the record at position `place` of one of two uneven partitions of `of_each`
+    records, in milliseconds after the first one.
 
-    In milliseconds after the first one. Partition 0 holds an hour evenly. Partition 1 holds nine
-    tenths of its records in the first five minutes of the same hour. A program that reads as many
-    records of each is far ahead in the event time of partition 0.
+    Partition 0 holds an hour evenly. Partition 1 holds nine tenths of its records in the first five
+    minutes of the same hour. A program that reads the same number of records of each is far ahead
+    in the event time of partition 0.
     """
     dense = of_each * 9 // 10
     if partition == 0:
@@ -170,17 +171,17 @@ def _click_delay(random: Random, workload: Workload) -> int:
 
 
 def closing_time(impressions: Iterable[Impression], workload: Workload) -> int:
-    """So late that at this watermark no impression waits for its click any more."""
-    # Twice as late as it need be: Flink SQL lets a row wait for half its window longer.
+    """An event time so late that at its watermark no impression waits for its click."""
+    # Twice as late as necessary: Flink SQL keeps a row for half its window longer.
     waits = workload.match_window_ms + workload.watermark_delay_ms
     return max(event.shown_at for event in impressions) + 2 * waits
 
 
 def closing_events(at: int, workload: Workload) -> Iterator[tuple[int, Impression, Click]]:
-    """The last event of each partition on both sides; nothing comes out of them.
+    """The last event of each partition on both sides, which gives no result.
 
-    Unmatched rows come out when the watermark has passed their window. These have each another key
-    and all the same time, so that the watermark never passes their own windows.
+    Unmatched rows are emitted when the watermark has passed their window. The closing events have
+    different keys and the same time, so that the watermark never passes their own windows.
     """
     for partition in range(workload.partitions):
         yield partition, impression(-1 - 2 * partition, at, 0.0), click(-2 - 2 * partition, at)
@@ -189,7 +190,7 @@ def closing_events(at: int, workload: Workload) -> Iterator[tuple[int, Impressio
 def joined(
     impressions: Iterable[Impression], clicks: Iterable[Click], workload: Workload
 ) -> Iterator[Row]:
-    """The rows that the join must put out, from the events alone."""
+    """The expected results, computed from the events alone."""
     clicks_of = defaultdict(list)
     for event in clicks:
         clicks_of[event.ad_id].append(event)
@@ -209,7 +210,7 @@ def row(shown: Impression, clicked: Click) -> Row:
 
 
 def click_alone(clicked: Click) -> Row:
-    """What a program that joins nothing makes of a click."""
+    """The result of a program that joins nothing, for one click."""
     return Row(clicked.ad_id, None, clicked.user, None, clicked.clicked_at)
 
 
@@ -228,14 +229,14 @@ def row_of(value: bytes) -> Row:
 def _milliseconds(iso: str | None) -> int | None:
     if iso is None:
         return None
-    # Rounded: the seconds since 1970 are a float, a hair beside the millisecond that was written.
+    # Rounded: the seconds since 1970 are a float, slightly off the written millisecond.
     return round((datetime.fromisoformat(iso) - EPOCH).total_seconds() * 1_000)
 
 
 def row_set(rows: Iterable[Row]) -> RowSet:
     count = digest = 0
-    for each in rows:
+    for row in rows:
         count += 1
-        one = hashlib.blake2b(repr(tuple(each)).encode(), digest_size=8).digest()
-        digest += int.from_bytes(one)
+        row_hash = hashlib.blake2b(repr(tuple(row)).encode(), digest_size=8).digest()
+        digest += int.from_bytes(row_hash)
     return RowSet(count, digest % 2**64)

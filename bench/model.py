@@ -1,9 +1,10 @@
-"""The model that `streamjoin plan` estimates by: fitted to what was measured, and checked by it.
+"""The model that `streamjoin plan` estimates by: fitted to the measured runs, and checked against
+them.
 
-python -m bench.model         how far each run is from the model; exit 1 where one is beyond it
+    python -m bench.model     prints the error of each run; exit 1 if one is too large
 
-bench/model.toml notes the runs. Those of `python -m bench` tell rows per CPU-second and memory,
-those of `python -m bench.capacity` bytes of state. job/plan/capacity.py holds the model.
+bench/model.toml records the runs. Those of `python -m bench` give rows per CPU-second and memory,
+those of `python -m bench.capacity` bytes of state. job/plan/capacity.py contains the model.
 """
 
 import sys
@@ -30,7 +31,7 @@ NOTES = Path(__file__).with_name("model.toml")
 
 @dataclass(frozen=True)
 class Constant:
-    """One of the model's, and what each run says of it."""
+    """One figure of the model, and its value in each run."""
 
     name: str
     modelled: float
@@ -44,7 +45,7 @@ class Constant:
 
     @property
     def beyond(self) -> list[str]:
-        """Runs that are further off than the model says they may be."""
+        """Runs that are further off than the model promises."""
         return [run for run, value in self.measured.items() if self._off(value) > self.spread]
 
     @property
@@ -58,7 +59,7 @@ class Constant:
 def constants(notes: Path = NOTES) -> list[Constant]:
     runs = tomllib.loads(notes.read_text())
     benchmark, state = runs["benchmark"], runs["state"]
-    held = [run for run in state if run["held"]]
+    stored = [run for run in state if run["held"]]
     evicted = [run for run in state if not run["held"]]
     return [
         Constant(
@@ -78,7 +79,7 @@ def constants(notes: Path = NOTES) -> list[Constant]:
             "state_per_byte",
             MODEL.state_per_byte,
             MODEL.bytes_spread,
-            {run["run"]: run["state_bytes"] / (run["rows"] * _width(run)) for run in held},
+            {run["run"]: run["state_bytes"] / (run["rows"] * _width(run)) for run in stored},
         ),
         Constant(
             "changes_per_byte",
@@ -94,7 +95,7 @@ def _each(runs: list[dict[str, Any]], figure: str) -> dict[str, float]:
 
 
 def _width(run: dict[str, Any]) -> int:
-    """Of a row in state; both sides of the benchmark's join have the same."""
+    """Bytes of a row in state; both sides of the benchmark's join have the same."""
     plan = benchmark_plan()
     return row_bytes(plan, plan.left, run["text_bytes"])
 
@@ -106,15 +107,15 @@ def benchmark_plan() -> JoinPlan:
 
 
 def main() -> int:
-    found = constants()
+    model = constants()
     table = Table("constant", "modelled", "fitted", "spread", "furthest run", "runs", box=MARKDOWN)
-    for each in found:
-        figures = (each.modelled, each.fitted, each.spread, each.furthest)
-        table.add_row(each.name, *map(_written, figures), str(len(each.measured)))
+    for constant in model:
+        figures = (constant.modelled, constant.fitted, constant.spread, constant.furthest)
+        table.add_row(constant.name, *map(_written, figures), str(len(constant.measured)))
     print(printed(table))
-    beyond = [f"{each.name}: {run}" for each in found for run in each.beyond]
+    beyond = [f"{constant.name}: {run}" for constant in model for run in constant.beyond]
     for line in beyond:
-        print(f"further off than the model says: {line}")
+        print(f"further off than the model promises: {line}")
     return 1 if beyond else 0
 
 

@@ -1,4 +1,4 @@
-"""The topic that a measured program writes to, watched and read from outside."""
+"""The topic that a measured program writes to, observed from outside."""
 
 import time
 import uuid
@@ -43,31 +43,31 @@ class Output:
         self._admin = AdminClient({"bootstrap.servers": bootstrap_servers, "log_level": 3})
 
     def committed(self) -> int:
-        """How many records a read_committed consumer gets past; commit markers count as well."""
+        """The position of a read_committed consumer at the end; commit markers count as well."""
         deadline = time.monotonic() + _ANSWER_SECONDS
         while True:
             try:
                 return sum(self._ends().values())
             except KafkaException as error:
-                # A broker knows of a new topic a moment before it leads its partitions.
+                # A broker learns of a new topic a moment before it leads its partitions.
                 if time.monotonic() > deadline:
                     raise BrokerError(f"no offsets of {self.topic}: {error}") from error
             time.sleep(_PAUSE_SECONDS)
 
     def _ends(self) -> dict[int, int]:
         latest = {
-            TopicPartition(self.topic, each): OffsetSpec.latest()  # type: ignore[no-untyped-call]
-            for each in self._partitions
+            TopicPartition(self.topic, partition): OffsetSpec.latest()  # type: ignore[no-untyped-call]
+            for partition in self._partitions
         }
         answers = self._admin.list_offsets(latest, isolation_level=IsolationLevel.READ_COMMITTED)
         return {
-            asked.partition: answer.result(_ANSWER_SECONDS).offset
-            for asked, answer in answers.items()
+            position.partition: answer.result(_ANSWER_SECONDS).offset
+            for position, answer in answers.items()
         }
 
     def records(self) -> Iterator[Record]:
         """All committed records, partition by partition."""
-        with self.consumer(tells_end=True) as consumer:
+        with self.consumer(report_end=True) as consumer:
             ends, deadline = 0, time.monotonic() + _READ_SECONDS
             while ends < len(self._partitions):
                 if time.monotonic() > deadline:
@@ -80,23 +80,23 @@ class Output:
                         ends += 1
 
     @contextmanager
-    def consumer(self, *, tells_end: bool = False, at_end: bool = False) -> Iterator[Consumer]:
-        """A read_committed consumer at the topic's beginning, or at its end as it is now."""
+    def consumer(self, *, report_end: bool = False, at_end: bool = False) -> Iterator[Consumer]:
+        """A read_committed consumer at the topic's beginning, or at its current end."""
         ends = self._ends() if at_end else {}
         consumer = Consumer(
             {
                 "bootstrap.servers": self._bootstrap_servers,
                 "group.id": "bench",
                 "enable.auto.commit": False,
-                "enable.partition.eof": tells_end,
+                "enable.partition.eof": report_end,
                 "isolation.level": "read_committed",
                 "log_level": 3,
             }
         )
         consumer.assign(
             [
-                TopicPartition(self.topic, each, ends.get(each, OFFSET_BEGINNING))
-                for each in self._partitions
+                TopicPartition(self.topic, partition, ends.get(partition, OFFSET_BEGINNING))
+                for partition in self._partitions
             ]
         )
         try:
@@ -110,5 +110,6 @@ def new_output(kafka: EmbeddedKafka, partitions: int) -> Iterator[Output]:
     topic = f"output-{uuid.uuid4().hex[:8]}"
     with temporary_topics(kafka, topic, partitions=partitions, append_time=True):
         yield Output(topic, partitions, kafka.bootstrap_servers)
-        # What a program has made for itself goes by the output's name: Kafka Streams' changelogs.
+        # Topics that a program creates for itself have the output's name as a prefix: Kafka
+        # Streams' changelogs.
         delete_topics(kafka, [name for name in topic_names(kafka) if name.startswith(f"{topic}-")])

@@ -1,7 +1,7 @@
-"""What a process tree costs, and who else was using the machine meanwhile.
+"""The cost of a process tree, and of all other processes of the machine meanwhile.
 
-One thread looks several times a second. CPU is user and system time together, that of ended
-children included once their parent has waited for them.
+One thread samples several times a second. CPU is user and system time together, including that of
+ended children once their parent has waited for them.
 """
 
 import threading
@@ -14,7 +14,7 @@ from typing import Self
 
 import psutil
 
-# Peaks of memory last longer than this. A look costs 2 ms.
+# Peaks of memory last longer than this. A sample costs 2 ms.
 _LOOK_SECONDS = 0.2
 _NOT_BUSY = ("idle", "iowait")
 # Linux counts these in user and nice already.
@@ -26,7 +26,7 @@ class Sample:
     """CPU seconds used so far, and the tree's memory, at one moment."""
 
     at: float
-    """Seconds since 1970: to be compared with what the broker stamps on records."""
+    """Seconds since 1970: comparable with the timestamps of the broker."""
     tree: float
     broker: float
     harness: float
@@ -50,7 +50,7 @@ class Spent:
 
     @property
     def foreign_cores(self) -> float:
-        """Cores used by neither the measured program nor its broker nor this one."""
+        """Cores used by other processes than the measured program, its broker and this one."""
         return (self.machine - self.tree - self.broker - self.harness) / self.seconds
 
 
@@ -85,7 +85,7 @@ class Watch:
 
     @property
     def samples(self) -> list[Sample]:
-        """Of all its time so far, oldest first."""
+        """All samples so far, oldest first."""
         return list(self._samples)
 
     def spent(self, since: float, until: float) -> Spent:
@@ -100,7 +100,7 @@ class Watch:
         memory, self._members = lasting_memory(members, before=self._members), members
         return Sample(
             at=time.time(),
-            # A child may end between the look at its parent and the look at itself.
+            # A child may end after it was listed and before it is sampled.
             tree=max(tree, tree_so_far),
             broker=_own_cpu(self._broker),
             harness=_own_cpu(self._harness),
@@ -128,20 +128,22 @@ def tree_usage(root: psutil.Process) -> tuple[float, dict[int, int]]:
 
 
 def lasting_memory(members: Mapping[int, int], *, before: Mapping[int, int]) -> int:
-    """Resident bytes of those processes that the look before saw as well.
+    """Resident bytes of those processes that the previous sample contained as well.
 
     A JVM starts a command by vfork: until the command is loaded, the new process shows all of the
-    JVM's memory as its own. Spark does so for each checkpoint file; 2 GiB were taken for 6.
+    JVM's memory as its own. Spark does so for each checkpoint file; 2 GiB were counted as 6.
     """
     return sum(memory for pid, memory in members.items() if pid in before)
 
 
 def peak_memory(samples: list[Sample], since: float, until: float) -> int:
-    return max((each.tree_memory_bytes for each in samples if since <= each.at <= until), default=0)
+    return max(
+        (sample.tree_memory_bytes for sample in samples if since <= sample.at <= until), default=0
+    )
 
 
 def spent(samples: list[Sample], since: float, until: float) -> Spent:
-    """What was used between two moments, straight lines drawn between the samples."""
+    """The use between two moments, interpolated between the samples."""
 
     def difference(counter: Callable[[Sample], float]) -> float:
         return _at(samples, counter, until) - _at(samples, counter, since)
@@ -159,9 +161,9 @@ def _at(samples: list[Sample], counter: Callable[[Sample], float], moment: float
     after = bisect_left(samples, moment, key=lambda sample: sample.at)
     if after in {0, len(samples)}:
         return counter(samples[min(after, len(samples) - 1)])
-    one, other = samples[after - 1], samples[after]
-    share = (moment - one.at) / (other.at - one.at)
-    return counter(one) + share * (counter(other) - counter(one))
+    before, next_one = samples[after - 1], samples[after]
+    share = (moment - before.at) / (next_one.at - before.at)
+    return counter(before) + share * (counter(next_one) - counter(before))
 
 
 def _own_cpu(process: psutil.Process) -> float:
@@ -170,6 +172,6 @@ def _own_cpu(process: psutil.Process) -> float:
 
 
 def _machine_cpu() -> float:
-    """CPU seconds that were not idle, those that other guests of the host took away included."""
+    """CPU seconds that were not idle, including those that other guests of the host used."""
     times = psutil.cpu_times()._asdict()
     return float(sum(times[name] for name in times if name not in _NOT_BUSY + _COUNTED_TWICE))

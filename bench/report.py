@@ -1,4 +1,4 @@
-"""What was measured: a line of JSON for each run, and tables of medians for people."""
+"""The report: a line of JSON for each run, and tables of medians for people."""
 
 import json
 import os
@@ -23,13 +23,13 @@ from bench.latency import Latency
 from bench.throughput import Throughput
 
 _NEVER_FOLDED = 1_000
-# Above this, what else ran on the machine may have changed the figures.
+# Above this, other processes on the machine may have changed the figures.
 DISTURBED_ABOVE_CORES = 0.1
 
 Measurement = Throughput | Latency | Growth
 Run = TypeVar("Run", Throughput, Latency)
 Runs = Mapping[str, list[Run]]
-"""Of each program, by its name."""
+"""The runs of each program, by its name."""
 
 
 @dataclass(frozen=True)
@@ -78,7 +78,9 @@ _LATENCY: Sequence[Figure[Latency]] = (
 
 
 def throughput_table(runs: Runs[Throughput]) -> Table:
-    expected = sorted({run.expected_outputs for each in runs.values() for run in each})
+    expected = sorted(
+        {run.expected_outputs for measurements in runs.values() for run in measurements}
+    )
     numbers = " or ".join(map(_whole, expected))
     results, *others = _THROUGHPUT
     return _table((replace(results, name=f"results, expected {numbers}"), *others), runs)
@@ -89,13 +91,13 @@ def latency_table(runs: Runs[Latency]) -> Table:
 
 
 def _table(figures: Sequence[Figure[Run]], runs: Runs[Run]) -> Table:
-    # Markdown, so that it can be pasted where it is to be quoted.
+    # Markdown, so that it can be pasted into documents.
     table = Table(box=MARKDOWN)
     table.add_column(Text("median [lowest-highest]"))
     for program in runs:
         table.add_column(Text(program), justify="right")
     for figure in figures:
-        table.add_row(figure.name, *(_cell(figure, each) for each in runs.values()))
+        table.add_row(figure.name, *(_cell(figure, measurements) for measurements in runs.values()))
     return table
 
 
@@ -109,26 +111,26 @@ def _cell(figure: Figure[Run], runs: Sequence[Run]) -> Text:
 
 
 def printed(table: Table) -> str:
-    """Each row on one line, however narrow the terminal: it is read and pasted as Markdown."""
+    """Each row on one line, even on a narrow terminal: the table is pasted as Markdown."""
     console = Console(width=_NEVER_FOLDED)
     with console.capture() as capture:
         console.print(table)
     return capture.get()
 
 
-def verdicts(name: str, runs: Runs[Run]) -> Iterator[str]:
-    """What a reader must know before quoting the figures."""
-    for program, each in runs.items():
-        for number, run in enumerate(each, start=1):
-            yield from verdict(f"{program}, {name} run {number}", run)
+def remarks(name: str, runs: Runs[Run]) -> Iterator[str]:
+    """Reservations that a reader must know before quoting the figures."""
+    for program, measurements in runs.items():
+        for number, run in enumerate(measurements, start=1):
+            yield from remarks_on_run(f"{program}, {name} run {number}", run)
 
 
-def verdict(name: str, run: Measurement) -> Iterator[str]:
+def remarks_on_run(name: str, run: Measurement) -> Iterator[str]:
     if lost := lost_rows(run):
         yield f"{name} lost {lost:,} of {run.expected_outputs:,} rows"
     elif not run.correct:
         yield (
-            f"{name} is WRONG: {run.outputs:,} rows came out where "
+            f"{name} is WRONG: {run.outputs:,} rows were written where "
             f"{run.expected_outputs:,} were expected, or their content differs"
         )
     if is_disturbed(run):
@@ -139,7 +141,7 @@ def verdict(name: str, run: Measurement) -> Iterator[str]:
 
 
 def is_failed(run: Measurement) -> bool:
-    """Whether the result set is wrong, and not only a peer's in the uneven workload."""
+    """Whether the result set is wrong, other than for a peer in the uneven workload."""
     return not run.correct and not lost_rows(run)
 
 
@@ -185,7 +187,7 @@ def _processor() -> str:
 
 
 def _commit() -> str | None:
-    """What was measured, as far as git knows; a plus says that files had been changed since."""
+    """The measured version, from git; a plus marks changed files."""
     git = shutil.which("git")
     if git is None:
         return None

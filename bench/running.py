@@ -1,4 +1,4 @@
-"""A program at work: it is started on a task, and joins until it is told to end."""
+"""A running program: it is started on a task, and joins until it is stopped."""
 
 import contextlib
 import subprocess
@@ -17,13 +17,13 @@ from deploy.local.kafka import EmbeddedKafka
 from deploy.local.processes import last_lines, stop_child
 from job.errors import StreamjoinError
 
-# A batch of the backlog takes some seconds; a busy machine several times that.
+# A batch of the backlog takes some seconds; on a busy machine several times that.
 _STOP_SECONDS = 60.0
 
 
 @dataclass(frozen=True)
 class Task:
-    """What to join, from where to where."""
+    """The topics to join, and the output topic."""
 
     workload: Workload
     bootstrap_servers: str
@@ -34,15 +34,15 @@ class Task:
 
 @dataclass(frozen=True)
 class Program(ABC):
-    """One that can be measured."""
+    """A program that can be measured."""
 
     name: str
     joins: bool = field(default=True, kw_only=True)
-    """False: it puts out each click as it is."""
+    """False: it emits each click unchanged."""
     is_peer: bool = field(default=False, kw_only=True)
     """True: another system. Rows that it drops as late in the uneven workload are a figure."""
     commit_interval_seconds: float = field(default=0.0, kw_only=True)
-    """So long after they were written, results may not be committed yet."""
+    """The longest time until results are committed after they were written."""
 
     def prepare(self) -> None:  # noqa: B027  # some have nothing to prepare
         """Fetch and build what is not there yet; no figure contains it."""
@@ -61,7 +61,7 @@ class Running:
     _log: Path
 
     def check(self) -> None:
-        """Raise where the program has ended by itself."""
+        """Raise if the program has ended by itself."""
         if self._process.poll() is not None:
             raise StreamjoinError(
                 f"it ended with exit code {self._process.returncode}. {self._log} ends with:\n"
@@ -90,7 +90,7 @@ class Running:
 
 @contextmanager
 def running(program: Program, task: Task, kafka: EmbeddedKafka, folder: Path) -> Iterator[Running]:
-    """In a folder where it has run before it goes on from there."""
+    """In a folder of an earlier run the program continues from there."""
     folder.mkdir(parents=True, exist_ok=True)
     log = folder / "log"
     started_at = time.time()

@@ -14,11 +14,11 @@ from job.join_spec.spec import Delivery
 
 @dataclass(frozen=True)
 class Streamjoin(Program):
-    """This project's job, on one machine, with the settings it has when nobody sets any."""
+    """This project's job, on one machine, with its default settings."""
 
     delivery: Delivery
     state_partitions: int | None = field(default=None, kw_only=True)
-    """None: as the job chooses when nobody says."""
+    """None: the default of the job."""
 
     def command(self, spec: Path) -> list[str | Path]:
         return job_command(spec)
@@ -29,9 +29,9 @@ class Streamjoin(Program):
         environment = {
             **os.environ,
             "JAVA_HOME": str(java_home()),
-            # A socket's path has to be short; from here it is.
+            # The path of a socket must be short; relative to this folder it is.
             "STREAMJOIN_SOCKET": os.path.relpath(socket_of(folder)),
-            # The stores at work: what a job that is killed leaves behind goes with the folder.
+            # The state stores: the files of a killed job are deleted with the folder.
             "SPARK_LOCAL_DIRS": str(folder / "scratch"),
             # All runs share one name and one broker, and each has a new checkpoint.
             "STREAMJOIN_NEW_QUERY": "true",

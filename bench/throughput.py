@@ -1,4 +1,4 @@
-"""A backlog that waits in Kafka is joined; how long it took is read off the broker's clock."""
+"""Measures how long a backlog in Kafka takes to be joined, by the clock of the broker."""
 
 import time
 from array import array
@@ -15,14 +15,14 @@ from deploy.local.kafka import EmbeddedKafka
 from job.errors import StreamjoinError
 
 _LOOK_SECONDS = 0.25
-# With all expected rows there, wait this long for rows that should not be.
+# Once all expected rows have arrived, wait this long for unexpected rows.
 _SETTLED_SECONDS = 3.0
-# Starting takes 10 s, a batch some seconds. With no new row for so long, nothing more will come.
+# A start takes 10 s, a batch some seconds. Without a new row for this long, no more will come.
 _STALLED_SECONDS = 120.0
-# After so long without new rows the backlog is closed once more: longer than Kafka Streams pauses
-# between two looks for unmatched rows.
+# After this long without new rows the backlog is closed once more: longer than the interval at
+# which Kafka Streams emits unmatched rows.
 _CLOSE_SECONDS = 1.5
-# Results come batch by batch. Within less than this there are too few batches to speak of a rate.
+# Results come batch by batch. A shorter time contains too few batches for a rate.
 _STEADY_SECONDS = 2.0
 
 
@@ -38,7 +38,7 @@ class Throughput:
     cold_rows_per_second: float
     """From process launch to the last output."""
     steady_rows_per_second: float | None
-    """Between 10 % and 90 % of the outputs; None where that took too short a time."""
+    """Between 10 % and 90 % of the outputs; None if that took too short a time."""
     cold_rows_per_cpu_second: float
     steady_rows_per_cpu_second: float | None
     first_output_seconds: float
@@ -85,9 +85,9 @@ def measured(
 def _changes(
     output: Output, expected: int, program: Program, run: Running, stalled_seconds: float
 ) -> Iterator[float]:
-    """Look until all rows are out and no more come, or none have come for very long.
+    """Poll until all rows have arrived and no more come, or none have come for a long time.
 
-    At each look, yields when the last new rows were seen; nothing before the first.
+    Each poll yields the time of the last new rows; nothing before the first.
     """
     settled_seconds = _SETTLED_SECONDS + program.commit_interval_seconds
     count, changed_at = 0, time.monotonic()
@@ -119,8 +119,8 @@ def _figures(
             appended.append(record.appended_ms)
             yield row_of(record.value)
 
-    found = row_set(rows())
-    if not found.count:
+    results = row_set(rows())
+    if not results.count:
         raise StreamjoinError("nothing came out")
     moments = sorted(appended)
     first, tenth, nine_tenths, last = (
@@ -129,9 +129,9 @@ def _figures(
     whole, steady = watch.spent(started_at, last), watch.spent(tenth, nine_tenths)
     is_steady = nine_tenths - tenth >= _STEADY_SECONDS
     return Throughput(
-        correct=found == expected,
+        correct=results == expected,
         may_lose_rows=may_lose_rows,
-        outputs=found.count,
+        outputs=results.count,
         expected_outputs=expected.count,
         cold_rows_per_second=backlog.records / (last - started_at),
         steady_rows_per_second=(

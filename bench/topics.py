@@ -1,4 +1,4 @@
-"""Topics that come and go with a measurement."""
+"""Topics that a measurement creates and deletes."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -24,7 +24,7 @@ def temporary_topics(
 
 
 def delete_topics(kafka: EmbeddedKafka, names: Sequence[str]) -> None:
-    admin = _admin(kafka)  # held: its answers end with it
+    admin = _admin(kafka)  # keep the client: its futures end with it
     deleted = admin.delete_topics(list(names)) if names else {}
     for future in deleted.values():
         future.result(_ANSWER_SECONDS)

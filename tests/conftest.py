@@ -1,4 +1,4 @@
-"""Where every test has to run, a skipped test is a failed one."""
+"""With EVERY_TEST in the environment a skipped test fails."""
 
 import os
 from collections.abc import Generator

@@ -1,4 +1,4 @@
-"""The one place where tests wait: for a condition, never for a time."""
+"""The only place where tests wait: for a condition, never for a time."""
 
 import time
 from collections.abc import Callable
@@ -10,7 +10,7 @@ PAUSE_SECONDS = 0.05
 
 
 def wait_until(condition: Callable[[], T], timeout: float, what: str) -> T:
-    """Answer the condition's first true value; fail, saying what was awaited, after `timeout` s."""
+    """Return the first true value of the condition; fail with `what` after `timeout` s."""
     deadline = time.monotonic() + timeout
     while not (value := condition()):
         if time.monotonic() > deadline:

@@ -1,4 +1,4 @@
-"""The processes of a program under test: Spark's Python workers end whenever they like."""
+"""The processes of a program under test. Spark's Python workers may end at any moment."""
 
 import signal
 from collections.abc import Iterable
@@ -8,13 +8,13 @@ import psutil
 
 
 def tree(pid: int) -> list[psutil.Process]:
-    """The process and all it has started, and they in turn; the first one is itself."""
+    """The process and all its descendants; the process itself comes first."""
     root = psutil.Process(pid)
     return [root, *root.children(recursive=True)]
 
 
 def name(process: psutil.Process) -> str:
-    """Empty when it has ended."""
+    """Empty if it has ended."""
     with suppress(psutil.NoSuchProcess):
         return process.name()
     return ""
@@ -28,16 +28,16 @@ def command_line(process: psutil.Process) -> list[str]:
 
 
 def signal_all(processes: Iterable[psutil.Process], number: signal.Signals) -> None:
-    """In their order; those that have ended need none."""
+    """In order; processes that have ended are skipped."""
     for process in processes:
         with suppress(psutil.NoSuchProcess):
             process.send_signal(number)
 
 
 def has_ended(process: psutil.Process) -> bool:
-    """A condition to wait for: the process is no more."""
+    """A condition to wait for: the process has ended."""
     try:
-        # An orphan that nobody has reaped yet has ended all the same.
+        # An orphan that is not reaped yet has ended.
         return process.status() == psutil.STATUS_ZOMBIE
     except psutil.NoSuchProcess:
         return True

@@ -1,4 +1,4 @@
-"""Programs of the operating system that some tests need and that no Python package brings."""
+"""Programs of the operating system that some tests need and no Python package contains."""
 
 import os
 import shutil
@@ -8,14 +8,14 @@ import pytest
 
 
 def program(*names: str, package: str = "", remedy: str = "") -> Path:
-    """The first of `names` that is there; otherwise the test is skipped, saying what to install:
-    the `package` of Debian, or by what command.
+    """The first of `names` that is installed; otherwise the test is skipped, with the Debian
+    package or the command that installs it.
 
     With EVERY_TEST in the environment, as where .ci/run has installed them, it fails instead.
     """
-    found = next(filter(None, map(shutil.which, names)), None)
-    if found is not None:
-        return Path(found)
+    path = next(filter(None, map(shutil.which, names)), None)
+    if path is not None:
+        return Path(path)
     remedy = remedy or f"on Debian: sudo apt-get install {package}"
     reason = f"{names[0]} is not installed; {remedy}"
     if "EVERY_TEST" in os.environ:

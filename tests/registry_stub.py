@@ -1,4 +1,4 @@
-"""A schema registry that answers as Confluent's does, in this process; or that is out of order."""
+"""A schema registry with Confluent's API in this process; it can also be broken."""
 
 import json
 import threading
@@ -11,13 +11,13 @@ NOT_FOUND = {"subjects": 40401, "schemas": 40403}
 
 
 class RegistryStub:
-    """`with RegistryStub() as registry:`; ids count from 1, as they do there."""
+    """`with RegistryStub() as registry:`; ids count from 1, as in Confluent's."""
 
     def __init__(self) -> None:
         self.asked: list[str] = []
         self.headers: list[dict[str, str]] = []
         self.broken: tuple[int, str] | None = None
-        """Status and body of every answer; None: it is well."""
+        """Status and body of every answer; None: it works."""
         self._schemas: dict[int, dict[str, Any]] = {}
         self._versions: dict[str, list[int]] = {}
         stub = self
@@ -52,7 +52,7 @@ class RegistryStub:
         self._schemas[number] = {
             "schema": text,
             "references": references or [],
-            # Left out for Avro, as there.
+            # Omitted for Avro, as in Confluent's.
             **({} if kind == "AVRO" else {"schemaType": kind}),
         }
         self._versions.setdefault(subject, []).append(number)
@@ -66,8 +66,8 @@ class RegistryStub:
         if ids:
             version = len(ids) if rest[1] == "latest" else int(rest[1])
             number = ids[version - 1]
-            found = {**self._schemas[number], "subject": name, "version": version, "id": number}
-            return 200, json.dumps(found)
+            answer = {**self._schemas[number], "subject": name, "version": version, "id": number}
+            return 200, json.dumps(answer)
         return 404, json.dumps({"error_code": NOT_FOUND.get(kind, 404), "message": "not found"})
 
     def __enter__(self) -> Self:

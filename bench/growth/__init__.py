@@ -1,1 +1,1 @@
-"""How fast the join stays while its state grows."""
+"""Measures the join while its state grows."""

@@ -24,7 +24,7 @@ from bench.growth.run import Growth, Phases
 from bench.latency import Latency
 from bench.load import WORKLOADS
 from bench.programs import PROGRAMS
-from bench.report import Measurement, append_line, latency_table, machine, printed, verdict
+from bench.report import Measurement, append_line, latency_table, machine, printed, remarks_on_run
 from deploy.local.kafka import EmbeddedKafka
 
 _REPOSITORY = Path(__file__).parents[2]
@@ -34,7 +34,7 @@ _PICTURE = _RESULTS.with_suffix(".svg")
 
 
 class GrowthBench:
-    """One `make bench-growth`."""
+    """Options of one `make bench-growth`."""
 
     def __init__(self, arguments: argparse.Namespace, kafka: EmbeddedKafka) -> None:
         self._arguments = arguments
@@ -52,21 +52,21 @@ class GrowthBench:
             self._say(printed(latency_table(latencies)))
         for line in limits(growths):
             self._say(line)
-        runs: dict[str, Measurement] = {named(shape): each for shape, each in growths.items()}
-        runs |= {rate: each for rate, [each] in latencies.items()}
-        for name, each in runs.items():
-            for line in verdict(name, each):
+        runs: dict[str, Measurement] = {named(shape): result for shape, result in growths.items()}
+        runs |= {rate: result for rate, [result] in latencies.items()}
+        for name, result in runs.items():
+            for line in remarks_on_run(name, result):
                 self._say(line)
-        self._say(f"{sum(each.correct for each in runs.values())} of {len(runs)} as expected.")
+        self._say(f"{sum(result.correct for result in runs.values())} of {len(runs)} as expected.")
         self._say(f"The picture is {_PICTURE.relative_to(_REPOSITORY)}")
-        return all(each.correct for each in runs.values())
+        return all(result.correct for result in runs.values())
 
     def _rates(self) -> list[int]:
         return self._arguments.rates if self._arguments.latency_seconds else []
 
     def _growth(self, shape: Shape) -> Growth:
-        told = self._arguments
-        phases = Phases(warm_up=told.warm_up_batches, steady=told.steady_batches)
+        options = self._arguments
+        phases = Phases(warm_up=options.warm_up_batches, steady=options.steady_batches)
         with self._console.status(f"State of {named(shape)}…"):
             folder = _new_folder()
             measured = run.measured(shape, phases, self._kafka, folder)
@@ -91,7 +91,7 @@ class GrowthBench:
 
     def _note(self, measured: Measurement, settings: Mapping[str, object], folder: Path) -> None:
         append_line(_RESULTS, measured, settings)
-        draw(_RESULTS, _PICTURE)  # each time: whoever ends this early has a picture as well
+        draw(_RESULTS, _PICTURE)  # after each run: an interrupted measurement has a picture as well
         if measured.correct:
             shutil.rmtree(folder)
         else:
@@ -102,7 +102,7 @@ class GrowthBench:
 
 
 def shapes(arguments: argparse.Namespace) -> Iterator[Shape]:
-    """What all are compared with comes first."""
+    """The run that all others are compared with comes first."""
     yield from dict.fromkeys(
         [
             Shape(arguments.base_rows, "uniform"),
@@ -117,7 +117,7 @@ def _new_folder() -> Path:
 
 def main() -> int:
     arguments = _arguments()
-    # Gigabytes of records, made anew by each run: what an interrupted one has left is of no use.
+    # Gigabytes of records, produced again by each run: those of an interrupted run are useless.
     shutil.rmtree(_DATA / "kafka", ignore_errors=True)
     return exit_code(_DATA / "kafka", lambda kafka: GrowthBench(arguments, kafka).run())
 
@@ -153,7 +153,7 @@ def _arguments() -> argparse.Namespace:
         help="records/s a side for the latency, may be repeated (200, 1,000, 5,000, 10,000)",
     )
     parser.add_argument(
-        "--latency-seconds", type=float, default=60, help="at each rate; 0: not at all (60)"
+        "--latency-seconds", type=float, default=60, help="at each rate; 0: none (60)"
     )
     arguments = parser.parse_args()
     arguments.keys = arguments.keys or list(KEYS)

@@ -1,4 +1,4 @@
-"""What the job says of its batches, and what they make of it as figures."""
+"""The batches that the job reports, and the figures derived from them."""
 
 import contextlib
 import os
@@ -19,7 +19,7 @@ _ANSWER_SECONDS = 10.0
 
 @dataclass(frozen=True)
 class Point:
-    """One batch, at the size that the state had after it."""
+    """One batch, at the size of the state after it."""
 
     batch_id: int
     rows_before: int
@@ -28,18 +28,18 @@ class Point:
     """Input rows of this one."""
     state_rows: int
     seconds: float
-    """From the end of the batch before to its own: what Spark does between batches included."""
+    """From the end of the previous batch to its own: Spark's work between batches included."""
     cpu_seconds: float
     memory_bytes: int
     """The highest resident memory of the process tree meanwhile."""
     batch_ms: float
     commit_ms: float
-    """This and the two below are sums over the tasks, which run side by side."""
+    """This and the two below are sums over the tasks, which run in parallel."""
     update_ms: float
     evict_ms: float
     evicted_rows: int
     rocksdb: dict[str, float]
-    """What RocksDB counted in this batch, by Spark's names."""
+    """RocksDB's counters of this batch, by Spark's names."""
 
     @property
     def rows_per_second(self) -> float:
@@ -62,11 +62,11 @@ class Steady:
     commit_ms: float
     evict_ms: float
     evicted_rows: int
-    """In a batch, as the evict_ms are of one."""
+    """Time per batch, like evict_ms."""
 
 
 class Batches:
-    """All batches of a job, gathered while it runs: it remembers the last hundred."""
+    """Collects all batches of a job while it runs: the job keeps the last hundred."""
 
     def __init__(self, control_socket: Path) -> None:
         self._socket = control_socket
@@ -81,18 +81,18 @@ class Batches:
         return sum(batch.input_records for batch in self._batches.values())
 
     def have_read(self, records: int) -> bool:
-        """Whether so many of each side are behind the last batch."""
+        """Whether this many records of each side have been read."""
         if not self._batches:
             return False
         last = self._batches[max(self._batches)]
         return all(sum(side.end_offsets.values()) >= records for side in (last.left, last.right))
 
     def look(self) -> None:
-        """Ask the job; one that does not answer is starting, or busy."""
+        """Query the job; one that does not answer is starting or busy."""
         request = Request(call="progress").model_dump_json().encode() + b"\n"
         with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX) as connection:
             connection.settimeout(_ANSWER_SECONDS)
-            # The path of a socket has to be short; from here it is.
+            # The path of a socket must be short; relative to this folder it is.
             connection.connect(os.path.relpath(self._socket))
             connection.sendall(request)
             line = connection.makefile("rb").readline()
@@ -105,7 +105,7 @@ class Batches:
 
 
 def points(batches: Sequence[BatchProgress], samples: list[Sample]) -> Iterator[Point]:
-    """Of each batch but the first, before which there was the start of the job."""
+    """Each batch but the first, which includes the start of the job."""
     read = accumulate(batch.input_records for batch in batches)
     for rows_before, (before, batch) in zip(read, pairwise(batches), strict=False):
         since, until = before.ended_at.timestamp(), batch.ended_at.timestamp()
@@ -133,18 +133,18 @@ def points(batches: Sequence[BatchProgress], samples: list[Sample]) -> Iterator[
 
 
 def steady(points: Sequence[Point], *, rows_before: int) -> Steady:
-    """Of the batches that began when so many rows had been read."""
-    taken = [point for point in points if point.rows_before >= rows_before]
-    if not taken:
-        raise ValueError(f"no batch began after {rows_before:,} rows: there is nothing steady")
-    rows = sum(point.rows for point in taken)
+    """The batches that began after this many rows had been read."""
+    selected = [point for point in points if point.rows_before >= rows_before]
+    if not selected:
+        raise ValueError(f"no batch began after {rows_before:,} rows: no steady batches to measure")
+    rows = sum(point.rows for point in selected)
     return Steady(
-        batches=len(taken),
-        state_rows=round(statistics.median(point.state_rows for point in taken)),
-        rows_per_second=rows / sum(point.seconds for point in taken),
-        rows_per_cpu_second=rows / sum(point.cpu_seconds for point in taken),
-        batch_ms=statistics.median(point.batch_ms for point in taken),
-        commit_ms=statistics.median(point.commit_ms for point in taken),
-        evict_ms=statistics.median(point.evict_ms for point in taken),
-        evicted_rows=round(statistics.median(point.evicted_rows for point in taken)),
+        batches=len(selected),
+        state_rows=round(statistics.median(point.state_rows for point in selected)),
+        rows_per_second=rows / sum(point.seconds for point in selected),
+        rows_per_cpu_second=rows / sum(point.cpu_seconds for point in selected),
+        batch_ms=statistics.median(point.batch_ms for point in selected),
+        commit_ms=statistics.median(point.commit_ms for point in selected),
+        evict_ms=statistics.median(point.evict_ms for point in selected),
+        evicted_rows=round(statistics.median(point.evicted_rows for point in selected)),
     )

@@ -35,13 +35,14 @@ KEYS: tuple[Keys, ...] = get_args(Keys)
 
 SIDES = 2
 BATCH_ROWS = SIDES * MAX_OFFSETS_PER_TRIGGER
-# Below this, partitions that are read a little out of step would make rows late.
+# Below this, partitions that are read at slightly different speeds would make rows late.
 SMALLEST_STATE_ROWS = BATCH_ROWS + 50_000
 _TURN_MS = 100
 _WINDOW_TURNS = 10
-# Of the watermark's delay. What is left is room for partitions that are not read quite in step.
+# Share of the watermark delay. The rest is room for partitions that are read at different speeds.
 _OUT_OF_ORDER = 0.8
-# With exponent 1.1 the first of so many keys has one row in seven, at any size of the state.
+# With exponent 1.1 the most frequent of this many keys has one row in seven, at any size of the
+# state.
 _HOT_KEYS, _ZIPF_EXPONENT = 50_000, 1.1
 _CHUNK = 200_000
 _COST = 0.5
@@ -49,19 +50,16 @@ _COST = 0.5
 
 @dataclass(frozen=True)
 class Shape:
-    """What the state is to be like."""
+    """The wanted state."""
 
     state_rows: int
-    """Held between two batches, both sides together, once no more come than go."""
+    """Rows in state between two batches, both sides together, once the size is constant."""
     keys: Keys
 
     @property
     def delay_turns(self) -> int:
-        """The watermark's delay.
-
-        Rows come in the middle of their way out of order and leave at the watermark, which follows
-        a batch behind: the rows of one batch are held on top.
-        """
+        """The watermark delay. Rows arrive in the middle of their disorder and expire at the
+        watermark, which follows a batch behind: the rows of one batch are stored on top."""
         kept_share = SIDES * (1 - _OUT_OF_ORDER / 2)
         return round((self.state_rows - BATCH_ROWS) / kept_share)
 
@@ -82,17 +80,17 @@ class Shape:
 
 @dataclass(frozen=True)
 class Events:
-    """An impression and the click on it each turn, and in which order those that arrive do so."""
+    """An impression and its click each turn, and the order in which they arrive."""
 
     keys: NDArray[np.int64]
     shown_at: NDArray[np.int64]
     clicked_at: NDArray[np.int64]
     left: NDArray[np.int64]
-    """The turns of the impressions that arrive, in order of arrival."""
+    """The turns of the arriving impressions, in order of arrival."""
     right: NDArray[np.int64]
 
     def arriving(self) -> Iterator[tuple[Impression, Click]]:
-        """The next impression and the next click to arrive, in step."""
+        """The next impression and the next click to arrive, in turns."""
         for start in range(0, len(self.left), _CHUNK):
             shown = self.left[start : start + _CHUNK]
             clicked = self.right[start : start + _CHUNK]
@@ -106,7 +104,7 @@ class Events:
                 yield impression(ad_id, shown_at, _COST), click(clicked_ad_id, clicked_at)
 
     def joined(self) -> Iterator[Row]:
-        """The rows that the join must put out."""
+        """The expected results."""
         has_arrived = np.zeros(len(self.keys), dtype=bool)
         has_arrived[self.left] = True
         for start in range(0, len(self.right), _CHUNK):
@@ -135,7 +133,7 @@ class Events:
 
 
 def events(shape: Shape, records: int) -> Events:
-    """So that `records` of each side arrive."""
+    """The turns after which `records` of each side have arrived."""
     random = np.random.default_rng(shape.workload.seed)
     turns = records + shape.out_of_order_turns
     shown_at = FIRST_EVENT_MS + _TURN_MS * np.arange(turns, dtype=np.int64)
@@ -157,7 +155,7 @@ def _keys(random: Generator, keys: Keys, turns: int) -> NDArray[np.int64]:
 
 
 def _click_delays(random: Generator, turns: int) -> NDArray[np.int64]:
-    """Within half the window, but for strays: before the impression or after the window."""
+    """Within half the window, except for strays: before the impression or after the window."""
     window_ms = _WINDOW_TURNS * _TURN_MS
     delays = random.integers(1, window_ms // 2, turns)
     lot = random.random(turns)

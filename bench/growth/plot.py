@@ -1,4 +1,4 @@
-"""The measurements as one picture: the last run of each shape, the last of each rate."""
+"""Draws the measurements as one picture: the last run of each shape, the last of each rate."""
 
 import json
 from collections.abc import Iterable, Mapping
@@ -34,7 +34,7 @@ def newest(lines: Iterable[Line]) -> tuple[list[Line], list[Line]]:
 
 def draw(results: Path, picture: Path) -> None:
     growths, latencies = newest(json.loads(line) for line in results.read_text().splitlines())
-    # Text stays text, and the same figures make the same file: it can be kept in git.
+    # Text stays text, and the same figures give the same file: it can be kept in git.
     with mpl.rc_context({"svg.fonttype": "none", "svg.hashsalt": "growth", "font.size": 9}):
         figure = Figure(figsize=_INCHES, layout="constrained")
         ((throughput, memory), (batch, latency)) = figure.subplots(2, 2)

@@ -1,4 +1,4 @@
-"""What growth costs: a table of the runs, and whether the wanted limits are kept."""
+"""The cost of growth: a table of the runs, and whether the limits are met."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
@@ -9,11 +9,11 @@ from bench.growth.load import Shape
 from bench.growth.run import Growth
 
 _MEBIBYTE = 2**20
-# The heap (2,048 MiB) and what RocksDB may take (512 MiB) are settings; the rest are the JVM's
-# classes, compiled code, stacks and buffers, and the Python process beside it.
+# The heap (2,048 MiB) and RocksDB's memory (512 MiB) are settings; the rest are the JVM's classes,
+# compiled code, stacks and buffers, and the Python process.
 MEMORY_CAP_BYTES = 3_584 * _MEBIBYTE
 _THROUGHPUT_SHARE, _ZIPF_SHARE = 0.8, 0.5
-# A batch's time to evict swings by some tenths between two runs of the same size.
+# A batch's time to evict varies by some tenths between two runs of the same size.
 _EVICTION_FACTOR = 1.5
 
 Runs = Mapping[Shape, Growth]
@@ -36,7 +36,7 @@ _FIGURES: Sequence[tuple[str, Callable[[Growth], str]]] = (
 
 
 def growth_table(runs: Runs) -> Table:
-    # Markdown, so that it can be pasted where it is to be quoted.
+    # Markdown, so that it can be pasted into documents.
     table = Table(box=MARKDOWN)
     table.add_column("figure")
     for shape in runs:
@@ -51,7 +51,7 @@ def named(shape: Shape) -> str:
 
 
 def limits(runs: Runs) -> Iterator[str]:
-    """Each limit with what was measured, against the smallest run of uniform keys."""
+    """Each limit with the measured value, against the smallest run of uniform keys."""
     uniform = {shape: run for shape, run in runs.items() if shape.keys == "uniform"}
     base = min(uniform, key=lambda shape: shape.state_rows, default=None)
     for shape, run in runs.items():

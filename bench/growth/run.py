@@ -1,4 +1,4 @@
-"""One job from empty to full state, on at that size, killed there, and started again."""
+"""One job from empty to full state, measured at that size, killed there, and started again."""
 
 import os
 import time
@@ -23,21 +23,21 @@ from job.join_spec.spec import Delivery
 
 _LOOK_SECONDS = 2.0
 _POLL_SECONDS = 0.05
-# What a busy machine takes to write; librdkafka alone does 400,000 records a second.
+# Speed of a busy machine; librdkafka alone writes 400,000 records a second.
 _RECORDS_PER_SECOND_AT_LEAST = 5_000
-# Starting takes 10 s, a batch some seconds, reading a large state again perhaps minutes.
+# A start takes 10 s, a batch some seconds, reading a large state again perhaps minutes.
 _STALLED_SECONDS = 600.0
 _PROGRAM = Streamjoin("streamjoin", Delivery.EXACTLY_ONCE)
-# Left over for the job that is started again.
+# Records that remain for the job that is started again.
 _BATCHES_AFTER_RESTART = 4
 
 
 @dataclass(frozen=True)
 class Phases:
-    """Of one run, in batches."""
+    """Sizes of one run, in batches."""
 
     warm_up: int
-    """At least so many before the steady ones, however small the state."""
+    """At least this many before the steady ones, however small the state."""
     steady: int
 
 
@@ -49,10 +49,10 @@ class Growth:
     steady: Steady
     peak_memory_bytes: int
     checkpoint_bytes: int
-    """When the job was killed, and the number of files below."""
+    """Time at which the job was killed, and the number of files below."""
     checkpoint_files: int
     restart_seconds: float
-    """From the launch after SIGKILL to the first record that a read_committed consumer has."""
+    """From the launch after SIGKILL to the first record that a read_committed consumer receives."""
     foreign_cores: float
     points: list[Point]
 
@@ -81,13 +81,13 @@ def measured(shape: Shape, phases: Phases, kafka: EmbeddedKafka, folder: Path) -
         ):
             first_output_at = _first_since(again.started_at, consumer, again)
             _follow(batches, again, until=lambda: batches.have_read(records))
-        found = row_set(row_of(record.value) for record in output.records())
+        results = row_set(row_of(record.value) for record in output.records())
     return Growth(
-        correct=found == expected,
-        outputs=found.count,
+        correct=results == expected,
+        outputs=results.count,
         expected_outputs=expected.count,
         steady=steady(before_kill, rows_before=steady_after),
-        peak_memory_bytes=max(each.watch.peak_memory_bytes for each in (run, again)),
+        peak_memory_bytes=max(job.watch.peak_memory_bytes for job in (run, again)),
         checkpoint_bytes=checkpoint_bytes,
         checkpoint_files=checkpoint_files,
         restart_seconds=first_output_at - again.started_at,
@@ -97,7 +97,7 @@ def measured(shape: Shape, phases: Phases, kafka: EmbeddedKafka, folder: Path) -
 
 
 def _produced(shape: Shape, records: int, task: Task, kafka: EmbeddedKafka) -> RowSet:
-    """What is to come out of `records` of each side, once they are in Kafka."""
+    """The expected results of `records` of each side, once they are in Kafka."""
     arrays = events(shape, records)
 
     def addressed() -> Iterator[Addressed]:
@@ -122,9 +122,10 @@ def _follow(batches: Batches, run: Running, *, until: Callable[[], bool]) -> Non
 
 
 def _first_since(moment: float, consumer: Consumer, run: Running) -> float:
-    """When a record came into the consumer's hand that was written after `moment`.
+    """Time at which the consumer received a record that was written after `moment`.
 
-    The end of an open transaction lets older ones pass as well: results of the batch that was cut.
+    When an open transaction ends, older records become visible as well: results of the interrupted
+    batch.
     """
     deadline = time.monotonic() + _STALLED_SECONDS
     while time.monotonic() < deadline:
@@ -133,11 +134,11 @@ def _first_since(moment: float, consumer: Consumer, run: Running) -> float:
             run.check()
         elif message.error() is None and message.timestamp()[1] >= moment * 1_000:
             return time.time()
-    raise StreamjoinError(f"nothing came out within {_STALLED_SECONDS:.0f} s of the restart")
+    raise StreamjoinError(f"no result within {_STALLED_SECONDS:.0f} s of the restart")
 
 
 def size_of(folder: Path) -> tuple[int, int]:
-    """Files below it, and bytes in them."""
+    """Files in the folder, and their bytes."""
     sizes = [
         (Path(inside) / name).stat().st_size
         for inside, _, names in os.walk(folder)

@@ -1,1 +1,1 @@
-"""The same join by other means, to be measured beside Streamjoin."""
+"""The same join in other systems, measured next to Streamjoin."""

@@ -1,4 +1,4 @@
-"""Peers in Java: one file of source each, compiled here when it has changed, run in one JVM."""
+"""Peers in Java: one source file each, compiled here when it has changed, run in one JVM."""
 
 import hashlib
 import os
@@ -20,7 +20,7 @@ _COMPILE_SECONDS = 120.0
 # Enough for Flink with its state on the heap.
 _HEAP = "-Xmx4g"
 
-# How Streamjoin writes to Kafka, its reasons beside it, in the words of Kafka's Java client.
+# The producer settings of Streamjoin (with its reasons), by the names of Kafka's Java client.
 PRODUCER_SETTINGS: Mapping[str, str] = {
     name.removeprefix("kafka."): value for name, value in SINK_OPTIONS.items()
 }
@@ -56,7 +56,7 @@ class JavaProgram:
 
     @property
     def _classes(self) -> Path:
-        """Named after all that the classes are made from: another source has another folder."""
+        """Named after the hash of all inputs of the classes: another source has another folder."""
         jars = [jar.name for jar_set in self.jar_sets for jar in jar_folder(jar_set).iterdir()]
         made_from = self.source.read_bytes() + "\n".join(sorted(jars)).encode()
         return _CLASSES / f"{self.source.parent.name}-{hashlib.sha256(made_from).hexdigest()[:12]}"
@@ -66,7 +66,8 @@ class JavaProgram:
         if not os.access(javac, os.X_OK):
             raise SetupError(_how_to_get_javac(javac))
         _CLASSES.mkdir(parents=True, exist_ok=True)
-        # Made beside and renamed: an interrupted compiler leaves no half program.
+        # Compiled under another name and renamed: an interrupted compiler leaves no incomplete
+        # program.
         with tempfile.TemporaryDirectory(dir=_CLASSES, prefix="new-") as unfinished:
             classes = Path(unfinished) / "classes"
             answer = subprocess.run(
@@ -82,12 +83,12 @@ class JavaProgram:
 
 
 def properties(settings: Mapping[str, object]) -> str:
-    """As java.util.Properties reads them."""
+    """In the format of java.util.Properties."""
     return "".join(f"{name}={value}\n" for name, value in settings.items())
 
 
 def _how_to_get_javac(javac: Path) -> str:
-    return f"""The benchmark's peers are compiled here, and there is no {javac}.
+    return f"""The benchmark compiles its peers, and {javac} does not exist.
 Get a JDK with
   Debian, Ubuntu:  sudo apt-get install openjdk-17-jdk-headless    (or default-jdk-headless)
   Fedora, RHEL:    sudo dnf install java-21-openjdk-devel

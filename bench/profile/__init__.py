@@ -1,1 +1,1 @@
-"""Where the CPU time of a program goes while it reads a backlog."""
+"""Profiles the CPU time of a program while it reads a backlog."""

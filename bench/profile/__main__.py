@@ -1,4 +1,4 @@
-"""Where the CPU time of a program goes, down to the function: in a backlog, or in small batches.
+"""Profiles the CPU time of a program, down to the function: in a backlog, or in small batches.
 
 python -m bench.profile --program streamjoin --program bare-spark
 python -m bench.profile --rate 100
@@ -35,9 +35,9 @@ from job.errors import StreamjoinError
 
 _RESULTS = Path(__file__).parents[1] / "results"
 _LOOK_SECONDS = 0.5
-# Long enough to see what is a hundredth, short enough to cost a hundredth.
+# Long enough to show a share of 1 %, short enough to cost 1 %.
 _EVERY = "5ms"
-# To attach and to write the stacks down.
+# Time to attach and to write the stacks.
 _PATIENCE_SECONDS = 60.0
 _SPARKS = ("streamjoin", "streamjoin-at-least-once", "bare-spark", "no-join")
 
@@ -57,14 +57,14 @@ class Profiling:
             waiting = waiting_backlog(self._workload, records, self._kafka, self._console)
         self._say(machine())
         for name in dict.fromkeys(self._arguments.programs):
-            with self._console.status(f"{name} is at work…"):
+            with self._console.status(f"{name} is running…"):
                 stacks = self._stacks(PROGRAMS[name], waiting)
             self._say(f"\n{name}: stacks in {stacks}")
             self._say(printed(_table(stacks)))
         return True
 
     def _stacks(self, program: Program, waiting: Backlog | None) -> Path:
-        """Of a program that reads what is waiting, or what arrives meanwhile."""
+        """Profile a program that reads a backlog, or records that arrive meanwhile."""
         rate = self._arguments.rate
         file = _RESULTS / f"{program.name}{f'-{rate}' if rate else ''}.collapsed"
         file.parent.mkdir(exist_ok=True)
@@ -96,7 +96,7 @@ class Profiling:
 
 
 def _pass_by(seconds: float, run: Running) -> None:
-    """The first batches are the JIT compiler's."""
+    """The JIT compiler dominates the first batches."""
     until = run.started_at + seconds
     while time.time() < until:
         run.check()
@@ -117,11 +117,11 @@ def _sample(jvm: psutil.Process, seconds: int, file: Path) -> None:
         check=False,
     )
     if answer.returncode:
-        raise StreamjoinError(f"async-profiler did not work:\n{answer.stdout}{answer.stderr}")
+        raise StreamjoinError(f"async-profiler failed:\n{answer.stdout}{answer.stderr}")
 
 
 def _table(stacks: Path) -> Table:
-    table = Table("part", "share", "of which, running themselves", box=MARKDOWN)
+    table = Table("part", "share", "functions on top of the stack", box=MARKDOWN)
     with stacks.open() as lines:
         for part in parts(lines):
             heaviest = ", ".join(f"{frame} {share:.1%}" for frame, share in part.heaviest)

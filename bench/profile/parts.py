@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 OTHER = "other"
 
-# The first that any frame matches; `^` matches a thread's name, which is a stack's first frame.
+# The first pattern that any frame matches; `^` matches a thread's name, which is a stack's first
+# frame.
 _PARTS: Sequence[tuple[str, str]] = (
     ("count of the rows in state", "StatePartitionReader"),
     ("compiling Java (JIT)", r"^\[?C[12] Compiler|CompileBroker"),
@@ -35,9 +36,9 @@ _LIBRARY = re.compile(r".*/lib(\w+?)[0-9]*\.so$")
 class Part:
     name: str
     share: float
-    """Of all samples."""
+    """Share of all samples."""
     heaviest: Sequence[tuple[str, float]]
-    """The functions that were running themselves, and their share of all samples."""
+    """The functions on top of the stacks, and their share of all samples."""
 
 
 def parts(stacks: Iterable[str], *, heaviest: int = 3) -> list[Part]:
@@ -48,7 +49,7 @@ def parts(stacks: Iterable[str], *, heaviest: int = 3) -> list[Part]:
         frames = stack.split(";")
         running.setdefault(_part(frames), Counter())[_short(frames[-1])] += int(count)
     total = sum(counts.total() for counts in running.values())
-    found = [
+    sampled = [
         Part(
             name,
             counts.total() / total,
@@ -56,7 +57,7 @@ def parts(stacks: Iterable[str], *, heaviest: int = 3) -> list[Part]:
         )
         for name, counts in running.items()
     ]
-    return sorted(found, key=lambda part: part.share, reverse=True)
+    return sorted(sampled, key=lambda part: part.share, reverse=True)
 
 
 def _part(frames: Sequence[str]) -> str:
@@ -67,7 +68,7 @@ def _part(frames: Sequence[str]) -> str:
 
 
 def _short(frame: str) -> str:
-    """Without the package, and without what C++ templates are filled with."""
+    """Without the package, and without template arguments of C++."""
     library = _LIBRARY.match(frame)
     if library:
         return f"{library[1]}, without a name"

@@ -1,4 +1,4 @@
-"""The demo's load without end, for the join of deploy/local/demo.yaml: until SIGTERM or Ctrl-C.
+"""Produces the demo's load for deploy/local/demo.yaml until SIGTERM or Ctrl-C.
 
 KAFKA_BOOTSTRAP_SERVERS=kafka:9092 python -m deploy.docker.load
 """

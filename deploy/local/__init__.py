@@ -1,1 +1,1 @@
-"""How a join is run on this machine: set-up, an embedded Kafka broker, the demo."""
+"""Runs a join on this machine: set-up, an embedded Kafka broker, the demo."""

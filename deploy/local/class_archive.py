@@ -1,10 +1,10 @@
-"""The classes that a join loads, in a file that a JVM maps into memory instead of reading jars.
+"""Creates the class archive: the classes of a join in a file that a JVM maps into memory.
 
     python -m deploy.local.class_archive
 
-A JVM writes the file when it ends (class data sharing, JEP 350), so the demo's join runs for a
-moment, on a broker of its own. `streamjoin run` uses the file where it is beside the jars; a JVM of
-another version, or with other jars, leaves it alone.
+A JVM writes the archive when it ends (class data sharing, JEP 350), so the demo's join runs for a
+moment on a broker of its own. `streamjoin run` uses the archive if it is next to the jars. A JVM of
+another version, or with other jars, ignores it.
 """
 
 import json
@@ -25,17 +25,18 @@ from job.errors import QueryError, StreamjoinError
 from job.spark.session import CLASS_ARCHIVE
 
 SPEC = Path(__file__).with_name("demo.yaml")
-# A busy shared machine has needed 60 s; the first results of a start without the file take longest.
+# A busy shared machine has needed 60 s. The first results of a start without the archive take
+# longest.
 FIRST_RESULT_SECONDS = 180.0
-# Writing the file takes up to 20 s of it.
+# Writing the archive takes up to 20 s of it.
 STOP_SECONDS = 120.0
 
 
 def make(folder: Path) -> Path:
-    """Make the file anew beside the jars in `folder`; its path."""
+    """Create the archive next to the jars in `folder`; returns its path."""
     archive = folder / CLASS_ARCHIVE
     archive.unlink(missing_ok=True)
-    # Renamed into place: a JVM must not find it half written.
+    # Renamed into place: a JVM must not find an incomplete archive.
     part = folder / f".{CLASS_ARCHIVE}.{os.getpid()}"
     try:
         with tempfile.TemporaryDirectory(prefix="streamjoin-") as name:
@@ -61,11 +62,12 @@ def _run_a_join(folder: Path, archive: Path) -> None:
         finally:
             stop_child(job, grace_seconds=STOP_SECONDS)
     if not is_whole(archive):
-        raise QueryError(f"the JVM wrote no whole {archive}:\n{last_lines(log)}", retryable=False)
+        reason = f"the JVM wrote an incomplete {archive}"
+        raise QueryError(f"{reason}:\n{last_lines(log)}", retryable=False)
 
 
 def is_whole(archive: Path) -> bool:
-    """A JVM writes what the file begins with last; one that was killed meanwhile leaves zeros."""
+    """The JVM writes the beginning of the file last: a killed JVM leaves zeros there."""
     if not archive.exists():
         return False
     with archive.open("rb") as content:
@@ -84,7 +86,7 @@ def _environment(bootstrap_servers: str, folder: Path, archive: Path) -> dict[st
 
 
 def _feed(bootstrap_servers: str) -> None:
-    """One pair, and a row of each side so much later that the rows before it are decided."""
+    """One pair, and a later row of each side that expires the rows before it."""
     producer = Producer({"bootstrap.servers": bootstrap_servers})
     for ad_id, at in ((1, "2024-01-01T00:00:00Z"), (2, "2024-01-01T01:00:00Z")):
         impression = {"ad_id": ad_id, "shown_at": at, "campaign": "any", "cost": 1.0}
@@ -108,7 +110,7 @@ def _wait_for_a_result(bootstrap_servers: str, log: Path) -> None:
         while (message := consumer.poll(0.2)) is None or message.error():
             if time.monotonic() > deadline:
                 reason = f"no result after {FIRST_RESULT_SECONDS:.0f} s"
-                raise QueryError(f"{reason}; the job said:\n{last_lines(log)}", retryable=False)
+                raise QueryError(f"{reason}; log of the job:\n{last_lines(log)}", retryable=False)
     finally:
         consumer.close()
 

@@ -17,16 +17,16 @@ from datetime import UTC, datetime
 
 from rich.console import Console
 
+from deploy.local.demo_check import CheckResult, check_result
 from deploy.local.demo_load import WATERMARK_DELAY_MS
-from deploy.local.demo_screen import Snapshot, shown, step, verdict_table
+from deploy.local.demo_screen import Snapshot, result_table, shown, step
 from deploy.local.demo_sidecar import Figures, is_ready
 from deploy.local.demo_system import System, started
 from deploy.local.demo_topics import Feed, OutputTail, output_rows, output_tail
-from deploy.local.demo_verdict import Verdict, verdict
 from job.errors import JobUnavailableError, StreamjoinError
 
 LOOK_SECONDS = 0.5
-# How long the job may take to read what is left and to let the last windows end.
+# Time for the job to read the remaining records and to close the last windows.
 CLOSING_SECONDS = 180.0
 INTERRUPTED = 130
 
@@ -51,7 +51,7 @@ def main() -> int:
     return reported(result, console)
 
 
-def demo(running: ExitStack, console: Console, seconds: int | None) -> Verdict:
+def demo(running: ExitStack, console: Console, seconds: int | None) -> CheckResult:
     """Start everything and show it. A run with an end returns the comparison of its results."""
     system = started(running, console, is_endless=seconds is None)
     servers = system.kafka.bootstrap_servers
@@ -69,7 +69,7 @@ def demo(running: ExitStack, console: Console, seconds: int | None) -> Verdict:
     if last is None:
         raise JobUnavailableError(f"the service at {system.addresses.sidecar} does not answer")
     with step(console, "output topic read and compared"):
-        return verdict(feed.delivered, output_rows(servers), last)
+        return check_result(feed.delivered, output_rows(servers), last)
 
 
 @dataclass(frozen=True)
@@ -115,9 +115,9 @@ class Watch:
         )
 
 
-def reported(result: Verdict, console: Console) -> int:
+def reported(result: CheckResult, console: Console) -> int:
     console.print()
-    console.print(verdict_table(result))
+    console.print(result_table(result))
     console.print()
     if result.is_right:
         console.print("Correct: the results match the expected rows, row by row.", style="green")

@@ -1,7 +1,8 @@
-"""What the demo sends, and what the join has to make of it.
+"""The records of the demo, and the results that the join must emit for them. Pure: no Kafka, no
+clock, no import of the job.
 
-Pure: no Kafka, no clock, and nothing of the job. The expectation is worked out here a second time,
-from the sentences of the documentation, so that it can prove the job wrong.
+The expected results are computed here independently, from the rules in the documentation, so that
+the demo can prove the job wrong.
 """
 
 import json
@@ -18,15 +19,15 @@ T = TypeVar("T")
 Side = Literal["left", "right"]
 SIDES: tuple[Side, ...] = ("left", "right")
 
-# As in demo.yaml; a test holds them together.
+# As in demo.yaml; a test compares both.
 TOPICS: Mapping[Side, str] = {"left": "impressions", "right": "clicks"}
 OUTPUT_TOPIC = "attributed"
 MATCH_AFTER_MS = 10_000
 WATERMARK_DELAY_MS = 10_000
 
-# Enough to see figures move, little enough to leave a small machine to Spark.
+# Enough for visible figures, and little enough to leave the CPU of a small machine to Spark.
 IMPRESSIONS_PER_SECOND = 300
-# Half of the watermark delay: no row is late, however the job cuts its batches.
+# Half of the watermark delay: no row is late, wherever the job cuts its batches.
 OUT_OF_ORDER_MS = 5_000
 SEED = 20_26
 
@@ -37,11 +38,11 @@ NO_AD_ID = 0.01
 COSTS_NOTHING = 0.03
 BAD_RECORD = 0.02
 
-# What is rare in life is frequent here, so that a short run meets every case many times.
+# Rare cases are frequent here: a short run contains each of them many times.
 CAMPAIGNS = {"spring": 30, "travel": 25, "coffee": 25, "shoes": 15, "test": 4, None: 1}
 USERS = {"ada": 20, "alan": 20, "edsger": 18, "grace": 18, "barbara": 15, "bot": 8, None: 1}
-# From the impression to its click, both ends included: most within the match window, some exactly
-# on its edges, one millisecond outside of it, or far too late.
+# Time from the impression to its click, both ends included: most within the match window, some
+# exactly on its edges, one millisecond outside of it, or far too late.
 CLICK_DELAYS_MS = {
     (200, 9_500): 88,
     (0, 0): 2,
@@ -97,7 +98,7 @@ class Click:
 
     @property
     def fields(self) -> dict[str, object]:
-        # Milliseconds here and ISO-8601 there: the job reads both.
+        # Epoch milliseconds and ISO-8601: the job reads both.
         return {"ad_id": self.ad_id, "clicked_at": self.event_time_ms, "user": self.user}
 
     @property
@@ -107,7 +108,7 @@ class Click:
 
 @dataclass(frozen=True)
 class BadRecord:
-    """A record the job has to count under `reason`, and not to stumble over."""
+    """An unreadable record, which the job must count under `reason`."""
 
     side: Side
     reason: str
@@ -121,7 +122,7 @@ Record = Row | BadRecord
 
 @dataclass(frozen=True)
 class Delivered:
-    """A record and where it stands in its topic."""
+    """A record and its position in its topic."""
 
     record: Record
     partition: int
@@ -134,14 +135,14 @@ class OutputRow:
     """The header streamjoin-id."""
     key: str | None
     value: str
-    """JSON, as written."""
+    """The value as JSON."""
 
 
 def demo_records(start_ms: int, seed: int = SEED) -> Iterator[tuple[int, Record]]:
-    """The records in the order in which they arrive, each with its time of arrival; without end.
+    """The records in order of arrival, each with its time of arrival; endless. The same seed and
+    start give the same records.
 
-    The same seed and start give the same records. A record arrives up to OUT_OF_ORDER_MS after
-    what it tells of.
+    A record arrives up to OUT_OF_ORDER_MS after its event time.
     """
     dice, number_of = Random(seed), count()  # noqa: S311  # sample data
     waiting: list[tuple[int, int, Record]] = []
@@ -155,13 +156,13 @@ def demo_records(start_ms: int, seed: int = SEED) -> Iterator[tuple[int, Record]
 
 
 def closing_pair(newest_ms: int) -> tuple[Impression, Click]:
-    """A match so much newer than all before that it moves the watermark past every window."""
+    """A match whose event time moves the watermark past the end of every window."""
     closing_ms = newest_ms + MATCH_AFTER_MS + WATERMARK_DELAY_MS + 1_000
     return Impression(ad_id=0, event_time_ms=closing_ms), Click(ad_id=0, event_time_ms=closing_ms)
 
 
 def expected_rows(delivered: Iterable[Delivered]) -> list[OutputRow]:
-    """What has to come out once all windows are closed, in no particular order."""
+    """The results that are expected once all windows have closed, in no particular order."""
     placed = list(delivered)
     clicks = _clicks_by_ad(placed)
     rows = [
@@ -179,13 +180,13 @@ def iso_time(milliseconds: int) -> str:
 
 
 def bad_record(side: Side, reason: str, event_time_ms: int) -> BadRecord:
-    """A good record, spoilt in one way."""
+    """A readable record with one defect."""
     good = Impression(7, event_time_ms) if side == "left" else Click(7, event_time_ms)
     event_time = "shown_at" if side == "left" else "clicked_at"
-    return BadRecord(side, reason, _spoilt(good, event_time, reason))
+    return BadRecord(side, reason, _damaged(good, event_time, reason))
 
 
-def _spoilt(good: Row, event_time: str, reason: str) -> bytes | None:
+def _damaged(good: Row, event_time: str, reason: str) -> bytes | None:
     match reason:
         case "tombstone":
             return None
@@ -205,7 +206,7 @@ def _spoilt(good: Row, event_time: str, reason: str) -> bytes | None:
 
 
 def _of_one_ad(ad_id: int, shown_at_ms: int, dice: Random) -> Iterator[Record]:
-    """What happens around one ad: shown, clicked or not, and now and then something breaks."""
+    """The events of one ad: shown, clicked or not, and sometimes a defect."""
     impression = Impression(
         None if dice.random() < NO_AD_ID else ad_id,
         shown_at_ms,
@@ -230,15 +231,15 @@ def _drawn(weights: Mapping[T, int], dice: Random) -> T:
 def _arrival_ms(record: Record, now_ms: int, dice: Random) -> int:
     if isinstance(record, BadRecord):
         return now_ms
-    # Not before now: what came before has been handed out already.
+    # Not before now: earlier records have already been returned.
     return max(now_ms, record.event_time_ms + dice.randint(0, OUT_OF_ORDER_MS))
 
 
 def _clicks_by_ad(delivered: Iterable[Delivered]) -> Mapping[int | None, list[Delivered]]:
     clicks = defaultdict(list)
-    for one in delivered:
-        if isinstance(one.record, Click):
-            clicks[one.record.ad_id].append(one)
+    for row in delivered:
+        if isinstance(row.record, Click):
+            clicks[row.record.ad_id].append(row)
     return clicks
 
 
@@ -250,7 +251,7 @@ def _partners(
 
 
 def _is_match(impression: Impression, right: Record) -> bool:
-    """The ON clause. What SQL does not know (a null key, a null user) is no match."""
+    """The ON clause. Null in SQL (a null key, a null user) is no match."""
     return (
         isinstance(right, Click)
         and impression.ad_id is not None
@@ -278,12 +279,12 @@ def _output_row(left: Delivered, right: Delivered | None) -> OutputRow:
     )
 
 
-def _place(one: Delivered) -> str:
-    return f"{TOPICS[one.record.side]}/{one.partition}/{one.offset}"
+def _place(row: Delivered) -> str:
+    return f"{TOPICS[row.record.side]}/{row.partition}/{row.offset}"
 
 
 def _passes_output_filter(row: OutputRow) -> bool:
-    """campaign <> 'test': of an unknown campaign SQL does not know, and drops the row."""
+    """campaign <> 'test': SQL evaluates it to null for an unknown campaign, and drops the row."""
     return json.loads(row.value)["campaign"] not in {None, "test"}
 
 

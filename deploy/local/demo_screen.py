@@ -14,9 +14,9 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
+from deploy.local.demo_check import CheckResult, Finding
 from deploy.local.demo_load import SIDES, TOPICS, Side
 from deploy.local.demo_sidecar import Figures
-from deploy.local.demo_verdict import Finding, Verdict
 
 # Interval of progress lines without a terminal, for example in continuous integration.
 LINE_SECONDS = 5.0
@@ -118,13 +118,13 @@ def progress_line(snapshot: Snapshot) -> str:
     )
 
 
-def verdict_table(verdict: Verdict) -> RenderableType:
+def result_table(result: CheckResult) -> RenderableType:
     table = Table(box=None, padding=(0, 2), header_style="bold")
     table.add_column("checked")
     for name in ("expected", "found"):
         table.add_column(name, justify="right")
     table.add_column("")
-    for finding in verdict.findings:
+    for finding in result.findings:
         table.add_row(finding.what, f"{finding.expected:,}", f"{finding.found:,}", _mark(finding))
     return table
 

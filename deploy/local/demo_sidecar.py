@@ -1,4 +1,4 @@
-"""What the sidecar tells of the job, over the HTTP API that any user has."""
+"""Reads the state of the job from the sidecar's public HTTP API."""
 
 import http.client
 import json
@@ -14,7 +14,7 @@ from deploy.local.demo_load import SIDES, Side
 
 # The sidecar itself waits a second for the job.
 ANSWER_SECONDS = 3.0
-# A proxy that the environment names knows nothing of this machine's own addresses.
+# A proxy from the environment cannot reach the loopback addresses of this machine.
 _DIRECTLY = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
 
@@ -34,7 +34,7 @@ class FailureAnswer(BaseModel):
 
 
 class QueryAnswer(BaseModel):
-    """Of GET /v1/query what is shown here."""
+    """The fields of GET /v1/query that the demo shows."""
 
     state: str
     watermark: datetime | None
@@ -54,7 +54,7 @@ Labels = frozenset[tuple[str, str]]
 class Figures:
     query: QueryAnswer
     samples: Mapping[tuple[str, Labels], float]
-    """Of GET /metrics, per name and labels."""
+    """The samples of GET /metrics, by name and labels."""
 
     def metric(self, name: str, **labels: str) -> int:
         return int(self.samples.get((f"streamjoin_{name}", frozenset(labels.items())), 0))
@@ -63,7 +63,7 @@ class Figures:
         return self.metric("bad_records_total", side=side, reason=reason)
 
     def bad_reasons(self, side: Side) -> set[str]:
-        """The reasons the job has met on this side."""
+        """Reasons for which the job has counted bad records of this side."""
         return {
             dict(labels)["reason"]
             for (name, labels), value in self.samples.items()
@@ -78,7 +78,7 @@ class Figures:
 
 
 def figures(url: str) -> Figures | None:
-    """None where the sidecar, or the job behind it, does not answer."""
+    """None if the sidecar, or the job behind it, does not answer."""
     try:
         query = QueryAnswer.model_validate_json(_got(f"{url}/v1/query"))
         return Figures(query, _samples(_got(f"{url}/metrics")))

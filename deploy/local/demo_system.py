@@ -1,6 +1,5 @@
-"""What the demo runs: broker, topics, job and sidecar, each a process, started in order and stopped
-in reverse.
-"""
+"""The processes of the demo: broker, topics, job and sidecar, started in order and stopped in
+reverse."""
 
 import fcntl
 import os
@@ -28,17 +27,17 @@ from job.errors import BrokerError, QueryError, SetupError
 RUNS = Path(__file__).parents[2] / "data" / "demo"
 SPEC = Path(__file__).with_name("demo.yaml")
 PROGRAMS = Path(sys.executable).parent
-# The sidecar's own port, then its neighbours: an address that is easy to remember.
+# The sidecar's default port, then the ports after it.
 SIDECAR_PORTS = range(8080, 8180)
 
 PARTITIONS = 4
-# A demo left alone for days must not fill the disk: this is hours of its records.
+# A demo that runs for days must not fill the disk: this is some hours of its records.
 ENDLESS_TOPIC = {"retention.bytes": "67108864", "segment.bytes": "16777216"}
 DRIVER_MEMORY = "1g"
 
 # An idle machine takes 6 s; a shared one several times that.
 START_SECONDS = 180.0
-# Longer than the job's own grace for the batch at work and for its JVM.
+# Longer than the job's own grace periods for the running batch and for its JVM.
 STOP_SECONDS = 120.0
 LOOK_SECONDS = 0.1
 
@@ -62,7 +61,7 @@ class System:
     addresses: Addresses
 
     def figures(self) -> Figures | None:
-        """What the sidecar says now; raises what keeps the demo from going on."""
+        """The current answer of the service; raises DemoError if the demo cannot continue."""
         if not self.kafka.is_running:
             raise BrokerError(f"the Kafka broker has ended. {_end_of(self.kafka.log)}")
         for program in (self.job, self.sidecar):
@@ -79,7 +78,7 @@ class System:
 
 
 def started(running: ExitStack, console: Console, *, is_endless: bool) -> System:
-    """Everything up and the query RUNNING; `running` stops it."""
+    """Start all processes and wait until the query is RUNNING; `running` stops them."""
     folder = running.enter_context(run_folder(RUNS))
     kafka = running.enter_context(_broker(folder / "kafka", console))
     with step(console, "topics impressions, clicks, attributed"):
@@ -98,9 +97,10 @@ def started(running: ExitStack, console: Console, *, is_endless: bool) -> System
 
 @contextmanager
 def run_folder(runs: Path) -> Iterator[Path]:
-    """A new folder for one run, kept afterwards for its logs; those of ended runs are removed.
+    """Create a folder for one run, and remove those of ended runs. The folder is kept afterwards
+    for its logs.
 
-    A run holds a lock in its folder for as long as it lives, however it ends.
+    A run holds a lock in its folder until it ends, for any reason.
     """
     runs.mkdir(parents=True, exist_ok=True)
     with _one_at_a_time(runs):
@@ -110,12 +110,12 @@ def run_folder(runs: Path) -> Iterator[Path]:
         lock = (folder / "lock").open("w")
         fcntl.flock(lock, fcntl.LOCK_EX)
     with lock:
-        yield Path(os.path.relpath(folder))  # short: a socket's path has 107 bytes at most
+        yield Path(os.path.relpath(folder))  # short: the path of a socket has at most 107 bytes
 
 
 @contextmanager
 def _one_at_a_time(runs: Path) -> Iterator[None]:
-    """For what two runs that start together must not do at once."""
+    """Serialize two runs that start at the same time."""
     with (runs / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield
@@ -173,7 +173,7 @@ def _environment(bootstrap_servers: str, folder: Path) -> dict[str, str]:
 def _started_sidecar(
     running: ExitStack, folder: Path, environment: Mapping[str, str], console: Console
 ) -> tuple[Program, str]:
-    """The sidecar and its address. It listens: no other run can take the port any more."""
+    """Start the sidecar; returns it and its address. It listens: no other run can take its port."""
     with _one_at_a_time(RUNS):
         port = _free_port()
         there = {"STREAMJOIN_HOST": HOST, "STREAMJOIN_PORT": str(port)}

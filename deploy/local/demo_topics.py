@@ -1,7 +1,5 @@
-"""The demo's two ends of Kafka: the load goes in, the joined rows are read back.
-
-It knows neither the job nor the sidecar.
-"""
+"""Produces the records of the demo and consumes its results. It uses neither the job nor the
+sidecar."""
 
 import json
 import time
@@ -46,20 +44,21 @@ SAMPLE_ROWS = 20
 
 
 class Feed:
-    """Sends the load on a thread of its own, as time goes by, for `seconds` or until it is left.
+    """Sends the load on a thread of its own, in real time, for `seconds` or until it is closed.
+    `with Feed(...) as feed:` starts and ends it.
 
-    `with Feed(...) as feed:` starts and ends it. Where the run has an end, it notes where each
-    record came to stand; an endless one would only fill memory with that.
+    If the run has an end, it keeps the position of each record; in an endless run these would fill
+    the memory.
     """
 
     def __init__(self, bootstrap_servers: str, seconds: int | None) -> None:
         self._producer = Producer(
             {
                 "bootstrap.servers": bootstrap_servers,
-                # A record sent again after a lost answer must not stand in the topic twice.
+                # A record that is sent again after a lost answer must not be stored twice.
                 "enable.idempotence": True,
                 "linger.ms": 5,
-                # What it could not send is raised; what it tries again is no news.
+                # Failed records are raised; retries are not logged.
                 "log_level": 0,
             }
         )
@@ -87,7 +86,7 @@ class Feed:
 
     @property
     def is_done(self) -> bool:
-        """Whether all is sent; raises what went wrong."""
+        """Whether all records are sent; raises the error that stopped the feed."""
         assert self._work is not None
         if not self._work.done():
             return False
@@ -95,7 +94,8 @@ class Feed:
         return True
 
     def close_windows(self) -> int:
-        """After the load: send what moves the watermark past every window; its event time."""
+        """After the load: send the records that move the watermark past every window; returns their
+        event time."""
         pair = closing_pair(self.newest_ms)
         for record in pair:
             self._send(record)
@@ -111,7 +111,7 @@ class Feed:
         self._flush()
 
     def _reaches(self, moment: float) -> bool:
-        """Wait until then; False where the feed is to end before."""
+        """Wait until then; False if the feed is to end earlier."""
         while time.monotonic() < moment:
             self._producer.poll(0)
             if self._ending.wait(TICK_SECONDS):
@@ -141,7 +141,7 @@ class Feed:
 
 
 class OutputTail:
-    """The output topic as it grows: how much came out, and the newest rows of either kind."""
+    """The growing output topic: number of results, and the newest rows of either kind."""
 
     def __init__(self, consumer: Consumer) -> None:
         self._consumer = consumer
@@ -151,7 +151,7 @@ class OutputTail:
         self.newest_unmatched: deque[dict[str, object]] = deque(maxlen=SAMPLE_ROWS)
 
     def read_on(self) -> None:
-        """Take in what has come since the last time, without waiting for more."""
+        """Consume the records that have arrived since the last call, without waiting for more."""
         for message in self._consumer.consume(MESSAGES_AT_ONCE, timeout=0):
             if not message.error():
                 self._take_in(json.loads(message.value() or b"{}"))
@@ -174,7 +174,7 @@ def output_tail(bootstrap_servers: str) -> Iterator[OutputTail]:
 def output_rows(
     bootstrap_servers: str, *, topic: str = OUTPUT_TOPIC, timeout_seconds: float = 60.0
 ) -> list[OutputRow]:
-    """All committed records of the topic, from its beginning to its end as it is now."""
+    """All committed records of the topic, from its beginning to its current end."""
     deadline = time.monotonic() + timeout_seconds
     rows: list[OutputRow] = []
     with _reader(bootstrap_servers, topic) as (consumer, partitions):
@@ -211,15 +211,15 @@ def _delivered(record: Record, message: Message) -> Delivered:
 
 @contextmanager
 def _reader(bootstrap_servers: str, topic: str) -> Iterator[tuple[Consumer, list[int]]]:
-    """A consumer at the beginning of each of the topic's partitions, and which these are."""
+    """A consumer at the beginning of each partition of the topic, and these partitions."""
     consumer = Consumer(
         {
             "bootstrap.servers": bootstrap_servers,
-            "group.id": "streamjoin-demo",  # asked for, but nothing is ever committed
+            "group.id": "streamjoin-demo",  # required, but nothing is ever committed
             "enable.auto.commit": False,
             "isolation.level": "read_committed",
             "enable.partition.eof": True,
-            # The broker may go first when all is stopped: that is no news.
+            # The broker may end first when the demo stops: this is no error.
             "log_level": 0,
         }
     )

@@ -1,8 +1,8 @@
-"""The jars of jars.toml, fetched from Maven Central and checked. Standard library only: it also
-runs where nothing is installed yet.
+"""Downloads the jars of jars.toml from Maven Central and checks them. Standard library only: it
+also runs before anything is installed.
 
-    python -m deploy.local.jars            fetches what every machine needs
-    python -m deploy.local.jars hdfs       fetches one set
+    python -m deploy.local.jars           downloads the jars that every machine needs
+    python -m deploy.local.jars hdfs      downloads one set
 """
 
 import argparse
@@ -23,20 +23,20 @@ from job.errors import SetupError
 
 JarSet = Literal["spark", "kafka", "hdfs", "s3", "apicurio", "kafka_streams", "flink", "profiler"]
 
-# The other sets are fetched by what needs them.
+# The tests and benchmarks that need the other sets download them.
 NEEDED_BY_ALL: tuple[JarSet, ...] = ("spark", "kafka")
 
 REPOSITORY = Path(__file__).parents[2]
 MAVEN_CENTRAL = "https://repo1.maven.org/maven2"
-# A download is repeated when the network fails, not when Maven says the jar does not exist.
+# A download is repeated after a network error, not if the jar does not exist.
 ATTEMPTS = 3
 SILENCE_SECONDS = 30
-# Enough to hide the round trips of many small jars without leaning on Maven Central.
+# Hides the round trips of many small jars without many connections to Maven Central.
 PARALLEL_DOWNLOADS = 8
 
 
 def fetch(jar_set: JarSet, root: Path = REPOSITORY) -> list[str]:
-    """Make .jars/<jar_set>/ hold exactly the pinned jars; answers the names it downloaded."""
+    """Make .jars/<jar_set>/ hold exactly the pinned jars; returns the downloaded names."""
     folder = _folder(jar_set, root)
     folder.mkdir(parents=True, exist_ok=True)
     pinned = _pinned(jar_set, root)
@@ -49,7 +49,7 @@ def fetch(jar_set: JarSet, root: Path = REPOSITORY) -> list[str]:
 
 
 def jar_folder(jar_set: JarSet, root: Path = REPOSITORY) -> Path:
-    """Where the jars of a set are. Looks at names only: `fetch` has checked the contents."""
+    """The folder with the jars of a set. It checks names only: `fetch` has checked the contents."""
     folder = _folder(jar_set, root)
     absent = [
         jar.file_name for jar in _pinned(jar_set, root) if not (folder / jar.file_name).exists()
@@ -70,7 +70,7 @@ class Jar:
     version: str
     sha256: str
     ending: str = ".jar"
-    """With the classifier, where there is one: `-all.tar.gz`."""
+    """With the classifier if there is one: `-all.tar.gz`."""
 
     @property
     def file_name(self) -> str:
@@ -105,14 +105,14 @@ def _jar(coordinate: str, sha256: str) -> Jar:
 
 
 def _remove_strays(folder: Path, keep: Iterable[str]) -> None:
-    # The folder is a classpath: two versions of one jar on it give errors nobody can explain.
+    # The folder is a classpath: two versions of one jar cause misleading errors.
     for stray in [*folder.glob("*.jar"), *folder.glob("*.tar.gz")]:
         if stray.name not in keep:
             stray.unlink()
 
 
 def _is_there(jar: Jar, folder: Path) -> bool:
-    # Hashing all 54 MB takes a tenth of a second: cheaper than explaining a stale stamp.
+    # Hashing all 54 MB takes a tenth of a second: cheaper than the analysis of a stale file.
     path = folder / jar.file_name
     return path.exists() and _sha256(path.read_bytes()) == jar.sha256
 
@@ -122,10 +122,10 @@ def _download(jar: Jar, folder: Path) -> None:
     if (actual := _sha256(content)) != jar.sha256:
         raise SetupError(
             f"{jar.file_name} from {jar.url} is not the pinned one: "
-            f"expected sha256 {jar.sha256}, got {actual}. Nothing was kept; "
-            "if MAVEN_CENTRAL names a mirror, look there first."
+            f"expected sha256 {jar.sha256}, got {actual}. The download was discarded. If "
+            "MAVEN_CENTRAL is set, check that mirror."
         )
-    # Written beside and renamed: an interrupted set-up leaves no half jar under a whole name.
+    # Downloaded under another name and renamed: an interrupted set-up leaves no incomplete jar.
     part = folder / f".{jar.file_name}.{os.getpid()}"
     part.write_bytes(content)
     part.replace(folder / jar.file_name)

@@ -1,6 +1,6 @@
-"""Which Java this machine runs Kafka and Spark with. Standard library only.
+"""Finds the Java that runs Kafka and Spark on this machine. Standard library only.
 
-python -m deploy.local.java            prints its home, or says how to get one and fails
+python -m deploy.local.java     prints its home; without one, prints how to install it and fails
 """
 
 import os
@@ -16,17 +16,18 @@ from pathlib import Path
 from job.errors import SetupError
 
 REPOSITORY = Path(__file__).parents[2]
-# Where `make setup` notes the Java it found.
+# `make setup` writes the Java that it found to this file.
 RECORD = REPOSITORY / ".tools" / "java_home"
 SYSTEM_JAVAS = Path("/usr/lib/jvm")
 # Spark 4 and Kafka 4's broker are compiled for 17.
 OLDEST_RELEASE = 17
-# A Java that does not tell its version in this time is not one to build on.
+# A Java that does not print its version within this time is not usable.
 ANSWER_SECONDS = 20
 
 
 def java_home() -> Path:
-    """The home of a Java 17 or newer: JAVA_HOME's, the one set-up noted, or any other here."""
+    """The home of a Java 17 or newer: JAVA_HOME, the one that set-up found, or any other on this
+    machine."""
     too_old = []
     for program in _candidates():
         java = _ask(program)
@@ -44,19 +45,19 @@ class Java:
 
 
 def _candidates() -> Iterator[Path]:
-    if told := os.environ.get("JAVA_HOME"):
-        yield Path(told) / "bin" / "java"
+    if home := os.environ.get("JAVA_HOME"):
+        yield Path(home) / "bin" / "java"
     if RECORD.exists():
         yield Path(RECORD.read_text().strip()) / "bin" / "java"
-    if found := shutil.which("java"):
-        yield Path(found)
-    # By name, so that the same machine always gets the same one.
+    if program := shutil.which("java"):
+        yield Path(program)
+    # Sorted by name, so that the same machine always gets the same one.
     yield from sorted(SYSTEM_JAVAS.glob("*/bin/java"))
 
 
 @cache
 def _ask(program: Path) -> Java | None:
-    """Ask the program itself: a `java` on the PATH may be a link, a wrapper, or an empty shell."""
+    """Run the program: a `java` on the PATH may be a link, a wrapper, or a stub."""
     try:
         answer = subprocess.run(
             [program, "-XshowSettings:properties", "-version"],
@@ -68,7 +69,7 @@ def _ask(program: Path) -> Java | None:
     except (OSError, subprocess.SubprocessError):
         return None
     home = re.search(r"^\s*java\.home = (.+)$", answer.stderr, re.MULTILINE)
-    # Java 8 and older call themselves 1.8; from 9 on it is the number alone.
+    # Java 8 and older report 1.8; from 9 on the number alone.
     release = re.search(
         r"^\s*java\.specification\.version = (?:1\.)?(\d+)$", answer.stderr, re.MULTILINE
     )
@@ -76,8 +77,8 @@ def _ask(program: Path) -> Java | None:
 
 
 def _how_to_get_java(too_old: list[str]) -> str:
-    found = f"; {', '.join(too_old)}" if too_old else ""
-    return f"""Spark and Kafka need Java {OLDEST_RELEASE} or newer, and there is none here{found}.
+    older = f"; {', '.join(too_old)}" if too_old else ""
+    return f"""Spark and Kafka need Java {OLDEST_RELEASE} or newer, and none was found{older}.
 Get one with
   Debian, Ubuntu:  sudo apt-get install openjdk-17-jre-headless    (or default-jre-headless)
   Fedora, RHEL:    sudo dnf install java-21-openjdk-headless

@@ -1,10 +1,11 @@
 """A real single-node Kafka broker as a child process: for `make run`, the tests and the benchmark.
+Independent of the join.
 
-Independent of the join. In the foreground, until Ctrl-C:
+In the foreground, until Ctrl-C:
 
     python -m deploy.local.kafka --port 9092
 
-Its folder holds broker.log, server.properties and, in log/, the data.
+Its folder contains broker.log, server.properties and, in log/, the data.
 """
 
 import argparse
@@ -38,30 +39,30 @@ from job.errors import BrokerError, StreamjoinError, TopicError
 DATA_FOLDER = Path(__file__).parents[2] / "data" / "kafka"
 LOG_SETTINGS = Path(__file__).with_name("log4j2.properties")
 HOST = "127.0.0.1"
-# Below the ports Linux hands to outgoing connections (32768 and up): there, a client that tries
-# again and again to reach a broker that is down can take the broker's port, or connect to itself.
+# Below the ephemeral ports of Linux (32768 and up): from there, a client that retries a stopped
+# broker can take the broker's port, or connect to itself.
 PORTS = range(20_000, 25_000)
 CONTROLLER_PORTS = range(25_000, 30_000)
 
-# Enough for tests and the demo beside Spark on a small machine. A benchmark gives its own.
+# Enough for tests and the demo next to Spark on a small machine. A benchmark sets its own.
 JVM_OPTIONS = ("-Xms256m", "-Xmx512m", "-XX:+UseSerialGC")
 
-# It takes 1.5 s (2 s the first time) on 2 idle cores; shared continuous-integration machines are
-# several times slower.
+# The start takes 1.5 s (2 s the first time) on 2 idle cores; shared continuous-integration machines
+# are several times slower.
 START_SECONDS = 60.0
 # A clean stop takes 0.3 s. Kafka recovers from an unclean one, so waiting longer gains little.
 STOP_SECONDS = 20.0
 TOPIC_SECONDS = 30.0
-# One question to a broker that may not be there yet.
+# Timeout of one request to a broker that may not be up yet.
 ANSWER_SECONDS = 0.5
 PAUSE_SECONDS = 0.05
 
 
 class EmbeddedKafka:
-    """The broker. `with EmbeddedKafka(folder) as kafka:` starts it and stops it.
+    """The broker. `with EmbeddedKafka(folder) as kafka:` starts and stops it.
 
-    It keeps its data in the folder and its port in this object: stopped or killed, it can be
-    started again and clients find it, and their topics, where they were.
+    It keeps its data in the folder and its port in this object: after a stop or a kill it can start
+    again, and clients find it with the same topics at the same address.
     """
 
     def __init__(
@@ -73,7 +74,7 @@ class EmbeddedKafka:
         listeners: Mapping[str, str] | None = None,
         settings: Mapping[str, object] | None = None,
     ) -> None:
-        """`listeners`: protocol of each further one, by its name; `settings`: of the broker."""
+        """`listeners`: protocol of each further listener, by name; `settings`: of the broker."""
         self._folder = folder.resolve()
         self._listeners = dict(listeners or {})
         free, *others = free_ports(PORTS, 1 + len(self._listeners))
@@ -98,7 +99,7 @@ class EmbeddedKafka:
         self.stop()
 
     def start(self, timeout_seconds: float = START_SECONDS) -> None:
-        """Start the broker and return once it answers clients; nothing to do when it runs."""
+        """Start the broker and return once it answers clients; does nothing if it runs."""
         if self.is_running:
             return
         deadline = time.monotonic() + timeout_seconds
@@ -112,7 +113,7 @@ class EmbeddedKafka:
             raise
 
     def stop(self) -> None:
-        """Let the broker close its logs and end. Harmless when it has ended already."""
+        """Let the broker close its logs and end. Harmless if it has ended already."""
         if self._child:
             stop_child(self._child, grace_seconds=STOP_SECONDS)
 
@@ -123,7 +124,7 @@ class EmbeddedKafka:
             self._child.wait()
 
     def wait(self) -> int:
-        """Block until the broker ends by itself; answers its exit code."""
+        """Block until the broker ends; returns its exit code."""
         return self._running_child().wait()
 
     @property
@@ -169,8 +170,8 @@ class EmbeddedKafka:
                 if exist_ok and error.args[0].code() == KafkaError.TOPIC_ALREADY_EXISTS:
                     continue
                 raise TopicError(f"cannot create topic {name}: {error.args[0].str()}") from error
-        # The controller has written them down; the broker hears of it a moment later.
-        self._ask_until(lambda cluster: _has_leaders(cluster, wanted), deadline, what="topics")
+        # The controller has stored them; the broker learns of them a moment later.
+        self._query_until(lambda cluster: _has_leaders(cluster, wanted), deadline, what="topics")
 
     def _running_child(self) -> subprocess.Popen[bytes]:
         if self._child is None or self._child.poll() is not None:
@@ -190,17 +191,16 @@ class EmbeddedKafka:
     def _prepare_folder(self, deadline: float) -> None:
         self._folder.mkdir(parents=True, exist_ok=True)
         if not self._data.exists():
-            # Made beside and renamed: an interrupted start leaves no half-made data.
+            # Created under another name and renamed: an interrupted start leaves no incomplete
+            # data.
             with TemporaryDirectory(dir=self._folder, prefix="new-") as unfinished:
                 self._format(Path(unfinished), deadline).rename(self._data)
         self._write_settings(self._settings, data=self._data)
 
     def _format(self, folder: Path, deadline: float) -> Path:
-        """Let Kafka's own tool make the data folder: it knows which features its release turns on.
-
-        Without them the broker starts too, but with the transactions of years ago. It takes 0.6 s,
-        once.
-        """
+        """Format the data folder with Kafka's own tool, which enables the features of its release.
+        Without them the broker starts too, but with an old version of transactions. It takes 0.6 s,
+        once."""
         data, settings = folder / "log", folder / "server.properties"
         self._write_settings(settings, data=data)
         try:
@@ -212,8 +212,8 @@ class EmbeddedKafka:
                 check=True,
             )
         except (subprocess.CalledProcessError, subprocess.TimeoutExpired) as error:
-            said = (error.stdout or b"").decode(errors="replace")
-            raise BrokerError(f"cannot format {self._data} for Kafka: {error}\n{said}") from error
+            output = (error.stdout or b"").decode(errors="replace")
+            raise BrokerError(f"cannot format {self._data} for Kafka: {error}\n{output}") from error
         return data
 
     def _java(self, main_class: str, *arguments: str | Path) -> list[str | Path]:
@@ -237,24 +237,25 @@ class EmbeddedKafka:
             )
         settings |= self._more_settings
         lines = [f"{name}={_escaped(value)}\n" for name, value in settings.items()]
-        # Java reads a properties file so.
+        # Escapes of a Java properties file.
         file.write_text("".join(lines), encoding="latin-1", errors="backslashreplace")
 
-    # Asking
+    # Requests
 
     def _wait_until_ready(self, deadline: float) -> None:
         # Another broker may hold the port, and would answer while ours is about to fail.
         ours = _cluster_id(self._data)
-        self._ask_until(
+        self._query_until(
             lambda cluster: cluster.cluster_id == ours and len(cluster.brokers) == 1,
             deadline,
             what="broker",
         )
 
-    def _ask_until(
+    def _query_until(
         self, is_so: Callable[[ClusterMetadata], bool], deadline: float, *, what: str
     ) -> None:
-        """Ask the broker about its cluster until the answer is right, it ends, or time is up."""
+        """Query the broker's metadata until the answer is right, the broker ends, or the time is
+        up."""
         admin = _admin(self.bootstrap_servers)
         while time.monotonic() < deadline:
             if not self.is_running:
@@ -263,9 +264,9 @@ class EmbeddedKafka:
                 if is_so(admin.list_topics(timeout=ANSWER_SECONDS)):
                     return
             except KafkaException:
-                pass  # not there yet
+                pass  # not up yet
             time.sleep(PAUSE_SECONDS)
-        raise BrokerError(self._report(f"did not get its {what} ready in time"))
+        raise BrokerError(self._report(f"was not ready in time ({what})"))
 
     def _report(self, trouble: str) -> str:
         end = last_lines(self.log, start=self._log_start)
@@ -285,10 +286,10 @@ def _broker_settings(data: Path, port: int, controller_port: int) -> dict[str, o
         "inter.broker.listener.name": "CLIENTS",
         "controller.listener.names": "CONTROLLER",
         "log.dirs": data,
-        # A misspelt topic is an error here, as it is where it matters.
+        # A misspelt topic is an error here, as in production.
         "auto.create.topics.enable": "false",
-        # The defaults want three brokers and 50 partitions: one broker would never make them,
-        # and transactions and groups would wait for it indefinitely.
+        # The defaults need three brokers and 50 partitions: one broker would never create them, and
+        # transactions and groups would wait indefinitely.
         "offsets.topic.replication.factor": 1,
         "offsets.topic.num.partitions": 4,
         "transaction.state.log.replication.factor": 1,
@@ -297,14 +298,14 @@ def _broker_settings(data: Path, port: int, controller_port: int) -> dict[str, o
         "share.coordinator.state.topic.replication.factor": 1,
         "share.coordinator.state.topic.min.isr": 1,
         "share.coordinator.state.topic.num.partitions": 1,
-        # After a crash the controller waits for the old broker's session to end before it lets
-        # the new one in: 10 s with the defaults of 9 s and 2 s.
+        # After a crash the controller waits until the old broker's session ends before it admits
+        # the new one: 10 s with the defaults of 9 s and 2 s.
         "broker.session.timeout.ms": 3_000,
         "broker.heartbeat.interval.ms": 500,
-        # Nobody else is about to join a group.
+        # No other member joins a group.
         "group.initial.rebalance.delay.ms": 0,
-        # Sample records carry the time they tell of, which may be long ago: retention by age
-        # would delete them.
+        # Sample records carry their event time, which may be long ago: retention by age would
+        # delete them.
         "log.retention.ms": -1,
         # The default takes 128 MB, half of the heap.
         "log.cleaner.dedupe.buffer.size": 16 * 1024 * 1024,
@@ -319,7 +320,8 @@ def _admin(bootstrap_servers: str) -> AdminClient:
     return AdminClient(
         {
             "bootstrap.servers": bootstrap_servers,
-            # It is asked while the broker starts: refused connections are no news, and soon over.
+            # The client connects while the broker starts: refused connections are expected and soon
+            # over.
             "reconnect.backoff.ms": 20,
             "reconnect.backoff.max.ms": 100,
             "log_level": 0,
@@ -342,13 +344,13 @@ def _cluster_id(data: Path) -> str:
 
 
 def _new_id() -> str:
-    """An id as Kafka writes them: 16 bytes in 22 characters."""
-    # Kafka's tools take an id that begins with - for an option; one that begins with T cannot.
+    """An id in Kafka's format: 16 bytes in 22 characters."""
+    # Kafka's tools parse an id that begins with - as an option; one that begins with T is safe.
     return base64.urlsafe_b64encode(b"M" + uuid.uuid4().bytes[1:]).decode().rstrip("=")
 
 
 def free_ports(ports: range, count: int) -> list[int]:
-    """That many of them, each another one, to none of which anything answers."""
+    """That many different ports on which nothing listens."""
     silent = (port for port in random.sample(ports, 100) if not answers(port))
     free = list(islice(silent, count))
     if len(free) < count:

@@ -1,8 +1,8 @@
-"""Child processes that never outlive this one, and that end when they are told to.
+"""Child processes that never outlive this one, and that end on request.
 
-A child is started through this very file: run as a program, it asks Linux to be killed when its
-parent ends, whatever ends it, and then becomes the command. The process id stays the same, and no
-Python code runs between fork and exec of a process that may have threads.
+A child is started through this file: run as a program, it requests SIGKILL from Linux for the time
+its parent ends, and then becomes the command. The process id stays the same, and no Python code
+runs between fork and exec of a process that may have threads.
 """
 
 import ctypes
@@ -14,8 +14,8 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-# Linux means the *thread* that started the child when it says parent. This one lives as long as
-# the process does; a caller's might not.
+# Linux takes the *thread* that started the child for its parent. This thread lives as long as the
+# process; a caller's thread might not.
 _STARTER = ThreadPoolExecutor(1, thread_name_prefix="child-starter")
 PR_SET_PDEATHSIG = 1
 
@@ -23,10 +23,11 @@ PR_SET_PDEATHSIG = 1
 def start_child(
     command: Sequence[str | Path], *, log: Path, environment: Mapping[str, str] | None = None
 ) -> subprocess.Popen[bytes]:
-    """Start a command, its output appended to `log`. It dies when this process does, however.
+    """Start a command, its output appended to `log`. It is killed when this process ends, for any
+    reason.
 
     It gets a session of its own: Ctrl-C reaches only this process, which stops its children in the
-    order it sees fit.
+    right order.
     """
     words = [sys.executable, "-I", "-S", __file__, str(os.getpid()), *map(str, command)]
     with log.open("ab") as output:
@@ -42,7 +43,8 @@ def start_child(
 
 
 def stop_child(child: subprocess.Popen[bytes], *, grace_seconds: float) -> int:
-    """SIGTERM, then SIGKILL once the grace is over; answers the exit code. Harmless twice."""
+    """Send SIGTERM, and SIGKILL after the grace period; returns the exit code. Harmless when
+    repeated."""
     child.terminate()
     try:
         return child.wait(grace_seconds)
@@ -52,7 +54,7 @@ def stop_child(child: subprocess.Popen[bytes], *, grace_seconds: float) -> int:
 
 
 def last_lines(log: Path, *, start: int = 0, count: int = 20) -> str:
-    """The end of a log, leaving out what stood there before byte `start`."""
+    """The end of a log, without what was written before byte `start`."""
     with log.open("rb") as lines:
         lines.seek(start)
         return "\n".join(lines.read().decode(errors="replace").splitlines()[-count:])
@@ -61,7 +63,7 @@ def last_lines(log: Path, *, start: int = 0, count: int = 20) -> str:
 def _become(command: list[str], *, parent: int) -> None:
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-        if os.getppid() != parent:  # it ended before it could be asked about
+        if os.getppid() != parent:  # it has already ended
             sys.exit(1)
     os.execvp(command[0], command)  # noqa: S606  # there is no shell to need
 

@@ -93,7 +93,7 @@ ensure_java() {
   rm -f .tools/java_home
   if ! .venv/bin/python -m deploy.local.java >/dev/null 2>&1 && can_apt; then
     say "Java through apt-get"
-    # Which of these a release of Debian or Ubuntu has, only trying tells.
+    # Debian and Ubuntu releases have different ones of these: try each.
     apt_install openjdk-17-jre-headless 2>/dev/null ||
       apt_install openjdk-21-jre-headless 2>/dev/null ||
       apt_install default-jre-headless || true

@@ -1,1 +1,1 @@
-"""The images and docker-compose.yml, run for real: `make test-docker`, not `make test`."""
+"""Tests of the real images and of docker-compose.yml: `make test-docker`, not `make test`."""

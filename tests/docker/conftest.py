@@ -1,4 +1,4 @@
-"""One stack for all tests of this folder: starting it takes half a minute, building it minutes."""
+"""One stack for all tests of this folder: its start takes half a minute, its build minutes."""
 
 import os
 import shutil
@@ -12,7 +12,7 @@ from streamjoin.testing import Broker
 from tests.docker.load import Load
 from tests.docker.stack import Stack
 
-# Of its containers, networks and volumes. Those of a run before are removed first.
+# Prefix of its containers, networks and volumes. Those of an earlier run are removed first.
 PROJECT = "streamjoin-test"
 
 
@@ -22,11 +22,11 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Stack:
     docker = shutil.which("docker")
     if not docker:
         _refuse("there is no docker here: https://docs.docker.com/engine/install/")
-    # `docker info` would do, but older clients keep its reason to themselves.
+    # `docker info` would do, but older clients do not print its reason.
     for question in (["version", "--format", "{{.Server.Version}}"], ["compose", "version"]):
-        asked = subprocess.run([str(docker), *question], capture_output=True, text=True)
-        if asked.returncode != 0:
-            _refuse(f"`docker {question[0]}` says: {asked.stderr.strip()}")
+        answer = subprocess.run([str(docker), *question], capture_output=True, text=True)
+        if answer.returncode != 0:
+            _refuse(f"`docker {question[0]}` says: {answer.stderr.strip()}")
     stack = Stack(PROJECT, tmp_path_factory.mktemp("stack"))
     stack.compose("build")
     return stack
@@ -34,7 +34,7 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Stack:
 
 @pytest.fixture(scope="session")
 def stack(built: Stack) -> Iterator[Stack]:
-    """Kafka, topics, job, service and Prometheus at work, on the demo's join."""
+    """Kafka, topics, job, service and Prometheus, running the join of the demo."""
     try:
         built.down()
         built.up("prometheus")
@@ -47,7 +47,7 @@ def stack(built: Stack) -> Iterator[Stack]:
 
 @pytest.fixture(scope="session")
 def broker(built: Stack) -> Iterator[Broker]:  # noqa: ARG001  # for its images
-    """For joins of a test's own, with the images that were built."""
+    """For joins of single tests, with the images that were built."""
     with Broker() as started:
         yield started
 

@@ -1,4 +1,4 @@
-"""What checks manifests: kustomize and kubeconform, and the schemas of Kubernetes' own API."""
+"""The tools that check manifests (kustomize, kubeconform), and the schemas of Kubernetes' API."""
 
 import json
 import os
@@ -13,17 +13,17 @@ PROGRAMS = {
     "kustomize": "sigs.k8s.io/kustomize/kustomize/v5@v5.7.1",
     "kubeconform": "github.com/yannh/kubeconform/cmd/kubeconform@v0.8.0",
 }
-# Brings the API's own descriptions, as a server of each release answers them.
+# Contains the API's own descriptions, as a server of each release returns them.
 DESCRIPTIONS = "sigs.k8s.io/kubectl-validate@v0.0.4"
 RELEASE = "pkg/openapiclient/builtins/1.30"
 GROUPS = ("api/v1", "apis/apps/v1", "apis/networking.k8s.io/v1", "apis/policy/v1")
 GO_SECONDS = 600
-# Where what takes long to build is kept, as by run.sh.
+# Cache of programs that take long to build, as in run.sh.
 CACHE = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "streamjoin"
 
 
 def installed(name: str) -> Path:
-    """The program, built where it was not yet."""
+    """The program, built if it is missing."""
     version = PROGRAMS[name].rpartition("@")[2]
     built = CACHE / "bin" / version / name
     if not built.exists():
@@ -32,7 +32,7 @@ def installed(name: str) -> Path:
 
 
 def write_schemas(folder: Path) -> None:
-    """JSON Schemas where kubeconform looks: <kind>-<group>-<version>.json."""
+    """JSON Schemas in the layout of kubeconform: <kind>-<group>-<version>.json."""
     module = json.loads(go("mod", "download", "-json", DESCRIPTIONS))
     folder.mkdir()
     for group in GROUPS:
@@ -51,7 +51,7 @@ def _file_name(kind: dict[str, str]) -> str:
 
 
 def _strict(schema: dict[str, Any]) -> dict[str, Any]:
-    """With it a field that the API does not know is a mistake: a server would drop it."""
+    """With it an unknown field is an error: a server would drop the field."""
     return {**schema, "additionalProperties": False} if "properties" in schema else schema
 
 
@@ -61,8 +61,8 @@ def go(
     within: Path | None = None,
     seconds: float = GO_SECONDS,
 ) -> str:
-    """What the go command prints; where it fails, that is the test's failure."""
-    done = subprocess.run(
+    """The output of the go command; its failure is the failure of the test."""
+    process = subprocess.run(
         [program("go", package="golang"), *arguments],
         env={**os.environ, **(environment or {})},
         cwd=within,
@@ -70,5 +70,5 @@ def go(
         text=True,
         timeout=seconds,
     )
-    assert 0 == done.returncode, done.stderr[-4000:]
-    return done.stdout
+    assert 0 == process.returncode, process.stderr[-4000:]
+    return process.stdout

@@ -1,4 +1,4 @@
-"""The demo's records, sent as fast as they go, and what has to come of all of them."""
+"""The demo's records, sent as fast as possible, and the expected results."""
 
 import time
 from collections.abc import Iterator
@@ -7,6 +7,7 @@ from typing import Any
 
 from confluent_kafka import Message, Producer
 
+from deploy.local.demo_check import differences
 from deploy.local.demo_load import (
     TOPICS,
     WATERMARK_DELAY_MS,
@@ -18,23 +19,22 @@ from deploy.local.demo_load import (
     expected_rows,
 )
 from deploy.local.demo_topics import output_rows
-from deploy.local.demo_verdict import differences
 from tests.docker.stack import Stack
 from tests.polling import wait_until
 
-# Each round is an hour later than the one before. Kafka is told these times, too: an event time is
-# held against them, and those of long ago would be deleted.
+# Each round is an hour later than the one before. The record timestamps follow the event times: the
+# job compares both, and Kafka would delete records with old timestamps.
 HOUR_MS = 3_600_000
 FIRST_HOURS_AGO = 24
-# Partitions are filled one by one. What is sent at once spans less than what the watermark's delay
-# leaves beside the demo's own disorder of 5 s: else rows would be late.
+# Partitions are filled one by one. Records that are sent together span less time than the watermark
+# delay leaves besides the demo's own disorder of 5 s: else rows would be late.
 AT_ONCE_MS = 2_000
 FLUSH_SECONDS = 30.0
 RESULT_SECONDS = 180.0
 
 
 class Load:
-    """`send` opens a round, `send` again goes on with it, `close` lets its last rows come out."""
+    """`send` opens a round, another `send` continues it, `close` expires its last rows."""
 
     def __init__(self, kafka: str) -> None:
         self._kafka = kafka
@@ -49,7 +49,7 @@ class Load:
         self._newest_ms = 0
 
     def send(self, seconds: int) -> None:
-        """The records of so many seconds."""
+        """The records of this many seconds."""
         if self._records is None:
             self._round += 1
             self._now_ms = self._start_ms + self._round * HOUR_MS
@@ -66,7 +66,7 @@ class Load:
         self._flush()
 
     def close(self) -> int:
-        """End the round; the watermark behind which all of it is decided."""
+        """End the round; returns the watermark at which all its rows are decided."""
         pair = closing_pair(self._newest_ms)
         for record in pair:
             self._produce(record, record.event_time_ms)
@@ -75,7 +75,7 @@ class Load:
         return pair[0].event_time_ms - WATERMARK_DELAY_MS
 
     def wrong_rows(self, stack: Stack) -> str:
-        """After the end of a round: what is missing, unexpected or repeated of all rounds."""
+        """After the end of a round: the missing, unexpected and repeated rows of all rounds."""
         closed_ms = self.close()
 
         def has_finished() -> bool:

@@ -17,7 +17,7 @@ COMPOSE_DEBIAN=trixie
 DEBIAN_MIRROR=http://deb.debian.org/debian
 DEBIAN_KEYS=/usr/share/keyrings/debian-archive-keyring.gpg
 CA_BUNDLE=/etc/ssl/certs/ca-certificates.crt
-# Beside the system's own bundle, which an update of its package would make anew.
+# Next to the system's own bundle, which an update of its package would replace.
 CA_INSIDE=/etc/ssl/certs/of-the-machine.pem
 ENGINE_SECONDS=60
 PULL_SECONDS=120

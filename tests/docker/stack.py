@@ -1,4 +1,4 @@
-"""docker-compose.yml at work: its containers, and the ways in that it has for a user."""
+"""Runs docker-compose.yml: its containers, and the interfaces that a user has."""
 
 import json
 import os
@@ -14,15 +14,13 @@ from tests.polling import wait_until
 ROOT = Path(__file__).parents[2]
 # A start takes 10 s on two idle cores, several times that on shared ones.
 START_SECONDS = 180.0
-# Compose by itself would wait for ever.
+# Compose's default is to wait indefinitely.
 UP_SECONDS = 300
 
 
 class Stack:
-    """With the values of deploy/docker/example.env, on ports and with secrets of its own.
-
-    Nothing of a .env that lies in the folder counts.
-    """
+    """With the values of deploy/docker/example.env, on ports and with secrets of its own. A .env in
+    the folder is ignored."""
 
     def __init__(self, project: str, folder: Path) -> None:
         self.folder = folder
@@ -41,7 +39,7 @@ class Stack:
 
     @property
     def kafka(self) -> str:
-        """As a program on this machine reaches it."""
+        """The address of the broker for programs on this machine."""
         return f"localhost:{self._ports['KAFKA']}"
 
     @property
@@ -55,7 +53,7 @@ class Stack:
         return httpx.Client(base_url=url, headers=headers, timeout=30, trust_env=False)
 
     def query(self) -> dict[str, Any]:
-        """What the service tells of the query; nothing while it, or the job, does not answer."""
+        """The service's view of the query; empty while the service or the job does not answer."""
         try:
             with self.service() as client:
                 answer = client.get("/v1/query")
@@ -73,34 +71,34 @@ class Stack:
     # Containers
 
     def compose(self, *arguments: str) -> str:
-        """What `docker compose` prints; where it fails, that is the test's failure."""
+        """The output of `docker compose`; its failure is the failure of the test."""
         command = ["docker", "compose", "--project-name", self._project]
         command += ["--env-file", str(ROOT / "deploy/docker/example.env"), *arguments]
-        done = subprocess.run(
+        process = subprocess.run(
             command, cwd=ROOT, env=self._environment, capture_output=True, text=True
         )
-        said = f"{done.stdout}\n{done.stderr[-4000:]}"
-        assert 0 == done.returncode, f"docker compose {' '.join(arguments)}:\n{said}"
-        return done.stdout
+        output = f"{process.stdout}\n{process.stderr[-4000:]}"
+        assert 0 == process.returncode, f"docker compose {' '.join(arguments)}:\n{output}"
+        return process.stdout
 
     def up(self, *services: str) -> None:
-        """With all that they depend on."""
+        """Start these services and all their dependencies."""
         self.compose("up", "--detach", "--wait", "--wait-timeout", str(UP_SECONDS), *services)
 
     def down(self) -> None:
         self.compose("--profile", "*", "down", "--volumes", "--remove-orphans")
 
     def inside(self, service: str, command: str) -> str:
-        """What a shell command prints in a running container."""
+        """The output of a shell command in a running container."""
         return self.compose("exec", "-T", service, "sh", "-c", command)
 
     def in_image(self, service: str, *command: str) -> str:
-        """What a command prints in a container of its own."""
+        """The output of a command in a new container."""
         options = ["--rm", "--no-deps", "-T", "--entrypoint", command[0]]
         return self.compose("run", *options, service, *command[1:])
 
     def crash(self, service: str) -> None:
-        """SIGKILL to all that runs in the container, as when memory is short."""
+        """Send SIGKILL to all processes in the container, as when memory is exhausted."""
         self.inside(service, "kill -9 -1 || true")
 
     def image(self, service: str) -> dict[str, Any]:
@@ -113,8 +111,8 @@ class Stack:
 
 def _inspected(kind: str, name: str) -> dict[str, Any]:
     command = ["docker", kind, "inspect", name]
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
-    return dict(json.loads(done.stdout)[0])
+    process = subprocess.run(command, capture_output=True, text=True, check=True)
+    return dict(json.loads(process.stdout)[0])
 
 
 def _free_port() -> int:

@@ -1,4 +1,4 @@
-"""deploy/cluster/docker-compose.yml at work: driver, master and workers in containers."""
+"""deploy/cluster/docker-compose.yml: driver, master and workers in containers."""
 
 from collections.abc import Iterator
 from pathlib import Path

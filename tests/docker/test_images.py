@@ -1,4 +1,4 @@
-"""What is in the images, and what is not."""
+"""The content of the images, and what they must not contain."""
 
 import json
 import re
@@ -9,7 +9,7 @@ import pytest
 from tests.docker.stack import ROOT, Stack
 
 IMAGES = ("job", "service")
-# What only the job needs.
+# Packages that only the job needs.
 HEAVY = {"pyspark", "pyarrow", "confluent-kafka", "sqlglot"}
 
 
@@ -52,10 +52,10 @@ def test_python_packages_are_the_locked_ones(built: Stack, name: str) -> None:
     lock = tomllib.loads((ROOT / "uv.lock").read_text())["package"]
     locked = {(package["name"], package["version"]) for package in lock}
 
-    found = installed(built, name)
+    versions = installed(built, name)
 
-    assert "streamjoin" in found
-    assert set() == set(found.items()) - locked
+    assert "streamjoin" in versions
+    assert set() == set(versions.items()) - locked
 
 
 @pytest.mark.parametrize("name", IMAGES)
@@ -78,16 +78,17 @@ def test_image_says_what_it_is(built: Stack, name: str) -> None:
 
 @pytest.mark.parametrize("name", IMAGES)
 def test_image_holds_no_secret(built: Stack, name: str) -> None:
-    """They come as files when a container starts; what lies about where one builds stays out."""
+    """Secrets arrive as files when a container starts; files of the build folder stay out of the
+    image."""
     names = "tokens *_password *_token .env *.key *.jks *.p12 id_rsa* .netrc .pypirc"
     question = " -o ".join(f"-name '{it}'" for it in names.split())
     places = "/etc/streamjoin /opt/streamjoin /run /var/lib/streamjoin /usr/share/streamjoin"
-    # Those of /run/secrets Compose mounts, here too.
+    # The secrets that Compose mounts in /run/secrets, here too.
     search = f"find {places} -path /run/secrets -prune -o \\( {question} \\) -print"
 
-    found = built.in_image(name, "sh", "-c", f"{search} 2>/dev/null || true")
+    files = built.in_image(name, "sh", "-c", f"{search} 2>/dev/null || true")
 
-    assert "" == found
+    assert "" == files
     variables = {it.split("=")[0] for it in built.image(name)["Config"]["Env"]}
     assert set() == {it for it in variables if re.search("PASS|SECRET|TOKEN|CREDENTIAL", it)}
 

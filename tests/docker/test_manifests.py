@@ -1,4 +1,4 @@
-"""deploy/k8s: what kustomize makes of it is what the API takes, and what the images need."""
+"""deploy/k8s: the output of kustomize is valid for the API, and fits the images."""
 
 import subprocess
 from pathlib import Path
@@ -55,7 +55,7 @@ def test_kubernetes_takes_every_manifest(rendered: str, schemas: Path) -> None:
         ("path: /readyz", "paths: /readyz"),
     ],
 )
-def test_the_check_finds_a_mistake(rendered: str, schemas: Path, right: str, wrong: str) -> None:
+def test_check_finds_a_mistake(rendered: str, schemas: Path, right: str, wrong: str) -> None:
     assert right in rendered
     assert 0 != conform(rendered.replace(right, wrong), schemas).returncode
 
@@ -92,7 +92,7 @@ def test_each_folder_that_the_images_write_to_is_a_volume(rendered: str) -> None
     assert {"/tmp"} == written["service"]
 
 
-def test_only_one_pod_is_ever_at_work_on_the_checkpoint(rendered: str) -> None:
+def test_only_one_pod_at_a_time_uses_the_checkpoint(rendered: str) -> None:
     documents = {document["kind"]: document for document in yaml.safe_load_all(rendered)}
     deployment = documents["Deployment"]["spec"]
 

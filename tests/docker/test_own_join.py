@@ -1,4 +1,4 @@
-"""`streamjoin.testing`, used as its users do: their spec, on containers of their own."""
+"""`streamjoin.testing`, used like its users do: their spec, on containers of their own."""
 
 import os
 import re
@@ -19,7 +19,7 @@ from tests.docker.stack import ROOT
 
 GUIDE = (ROOT / "docs/simulation.md").read_text()
 HOUR = timedelta(hours=1)
-# Each test has a day of its own, later than that of the test before: event time never goes back.
+# Each test has a day of its own, later than that of the previous test: event time never goes back.
 DAYS = count()
 
 
@@ -127,22 +127,22 @@ def test_topics_that_are_made_again_are_empty(broker: Broker) -> None:
     assert [0, 1] * 3 == lengths
 
 
-def test_a_join_beside_another_leaves_nothing_behind(broker: Broker, tmp_path: Path) -> None:
+def test_second_join_deletes_what_it_created(broker: Broker, tmp_path: Path) -> None:
     spec = (ROOT / "join.example.yaml").read_text()
     for name in ("ad_attribution", "impressions", "clicks", "attributed"):
-        spec = re.sub(rf"\b{name}\b", f"{name}_beside", spec)
+        spec = re.sub(rf"\b{name}\b", f"{name}_second", spec)
     (tmp_path / "join.yaml").write_text(spec)
-    with broker.start(tmp_path / "join.yaml") as beside:
+    with broker.start(tmp_path / "join.yaml") as second:
         at = datetime(2026, 1, 1, tzinfo=UTC)
-        beside.left(shown(1, at))
-        beside.right(Record(clicked(1, at), key="1", headers={"a": "b"}))
-        beside.expect({"ad_id": 1, "user": "ada"})
+        second.left(shown(1, at))
+        second.right(Record(clicked(1, at), key="1", headers={"a": "b"}))
+        second.expect({"ad_id": 1, "user": "ada"})
         during = broker.topics.names()
 
-    made = {f"{name}_beside" for name in ("impressions", "clicks", "attributed")}
-    made.add("ad_attribution_beside.commits")
-    assert made == {name for name in during if "_beside" in name}
-    assert made.isdisjoint(broker.topics.names())
+    topics = {f"{name}_second" for name in ("impressions", "clicks", "attributed")}
+    topics.add("ad_attribution_second.commits")
+    assert topics == {name for name in during if "_second" in name}
+    assert topics.isdisjoint(broker.topics.names())
 
 
 @pytest.mark.usefixtures("built")
@@ -153,7 +153,7 @@ def test_example_of_the_readme_passes(tmp_path: Path) -> None:
         (tmp_path / name).write_text(text)
     (tmp_path / "join.yaml").write_text((ROOT / "join.example.yaml").read_text())
 
-    done = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-W", "error"],
         cwd=tmp_path,
         env={**os.environ, "DOCKER_REQUIRED": "yes"},
@@ -161,5 +161,5 @@ def test_example_of_the_readme_passes(tmp_path: Path) -> None:
         text=True,
     )
 
-    assert 0 == done.returncode, done.stdout
-    assert " 1 passed" in done.stdout
+    assert 0 == process.returncode, process.stdout
+    assert " 1 passed" in process.stdout

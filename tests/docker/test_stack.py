@@ -1,4 +1,4 @@
-"""docker-compose.yml, used as a user does: through Kafka, the API and Prometheus."""
+"""docker-compose.yml, used like its users do: through Kafka, the API and Prometheus."""
 
 import json
 from typing import Any
@@ -23,7 +23,7 @@ def asked(stack: Stack, path: str, **parameters: str) -> Any:
 
 
 def scratch(stack: Stack) -> set[str]:
-    """What Spark keeps for as long as it runs."""
+    """The files that Spark keeps while it runs."""
     return {*stack.inside("job", "ls $SPARK_LOCAL_DIRS").split()} - {"lock"}
 
 
@@ -84,13 +84,13 @@ def test_prometheus_takes_every_alert_and_none_fires(stack: Stack) -> None:
 
     def evaluated() -> dict[str, str]:
         rules = [rule for group in asked(stack, "rules")["groups"] for rule in group["rules"]]
-        done = {rule["name"]: f"{rule['health']} {rule['state']}" for rule in rules}
-        return {} if any(it.startswith("unknown") for it in done.values()) else done
+        states = {rule["name"]: f"{rule['health']} {rule['state']}" for rule in rules}
+        return {} if any(it.startswith("unknown") for it in states.values()) else states
 
-    found = wait_until(evaluated, START_SECONDS, "Prometheus has evaluated the alerts")
-    assert names == set(found)
-    assert set() == {name for name, it in found.items() if it.split()[1] == "firing"}
-    assert {"ok"} == {it.split()[0] for it in found.values()}
+    states = wait_until(evaluated, START_SECONDS, "Prometheus has evaluated the alerts")
+    assert names == set(states)
+    assert set() == {name for name, it in states.items() if it.split()[1] == "firing"}
+    assert {"ok"} == {it.split()[0] for it in states.values()}
 
 
 @pytest.mark.parametrize(
@@ -105,7 +105,7 @@ def test_pause_holds_the_join_and_resume_lets_it_go_on(stack: Stack, load: Load)
         client.put("/v1/query/pause").raise_for_status()
         before = stack.wait_for_state("PAUSED")
         load.send(4)
-        # Its lag is looked at while it rests, too: the records are there, and stay unread.
+        # The lag is measured while the query is paused, too: the records stay unread.
         resting = wait_until(
             lambda: (query := stack.query())["left"]["offsets_behind_latest_total"] and query,
             START_SECONDS,
@@ -119,7 +119,7 @@ def test_pause_holds_the_join_and_resume_lets_it_go_on(stack: Stack, load: Load)
     assert before["left"]["input_records"] == resting["left"]["input_records"]
 
 
-def test_a_job_that_is_killed_comes_back_and_loses_and_doubles_nothing(
+def test_job_that_is_killed_comes_back_and_loses_and_doubles_nothing(
     stack: Stack, load: Load
 ) -> None:
     restarts = stack.container("job")["RestartCount"]
@@ -131,17 +131,17 @@ def test_a_job_that_is_killed_comes_back_and_loses_and_doubles_nothing(
         "the job is writing results",
     )
 
-    left_behind = scratch(stack)
+    before = scratch(stack)
     stack.crash("job")
     load.send(10)
     stack.wait_for_state("RUNNING")
 
     assert "" == load.wrong_rows(stack)
     assert restarts + 1 == stack.container("job")["RestartCount"]
-    assert set() == left_behind & scratch(stack)
+    assert set() == before & scratch(stack)
 
 
-def test_a_killed_service_leaves_the_query_alone(stack: Stack, load: Load) -> None:
+def test_killed_service_leaves_the_query_alone(stack: Stack, load: Load) -> None:
     run = stack.wait_for_state("RUNNING")["run_id"]
 
     stack.crash("service")
@@ -161,12 +161,12 @@ def test_job_ends_by_itself_within_its_grace_and_goes_on_when_started(
     stack.up("job")
 
     assert "" == load.wrong_rows(stack)
-    # Killed after the grace it would be 137.
+    # Killed after the grace period it would be 137.
     assert ("exited", 0) == (ended["Status"], ended["ExitCode"])
 
 
-# The last one: its records tell of now, and all rounds after it would be late.
-def test_the_demo_load_is_joined(stack: Stack) -> None:
+# The last test: its records have current event times, and all later rounds would be late.
+def test_demo_load_is_joined(stack: Stack) -> None:
     before = len(output_rows(stack.kafka))
 
     stack.up("load")

@@ -1,6 +1,6 @@
-"""The faults a soak chooses from: each breaks one thing, heals it, and says how it knows.
+"""The faults that a soak chooses from: each breaks one thing, proves that it did, and heals it.
 
-A fault raises where it has not happened. When it returns, a job is at work again or about to be.
+A fault raises if it has not happened. When it returns, the job is running or about to run.
 """
 
 import random
@@ -11,8 +11,8 @@ from collections.abc import Callable, Mapping
 import psutil
 from confluent_kafka.admin import NewPartitions
 
+from tests.faults.harness import Harness
 from tests.faults.proxy import Proxy
-from tests.faults.rig import Rig
 from tests.integration.jobs import START_SECONDS
 from tests.polling import wait_until
 from tests.processes import command_line, has_ended, signal_all
@@ -30,10 +30,10 @@ FAILPOINTS = (
 
 
 class Breaker:
-    """Of one rig; `luck` decides how long and where, so that a seed decides all."""
+    """The faults of one harness; `luck` decides their length and place: a seed decides all."""
 
-    def __init__(self, rig: Rig, proxy: Proxy, luck: random.Random) -> None:
-        self.rig = rig
+    def __init__(self, harness: Harness, proxy: Proxy, luck: random.Random) -> None:
+        self.harness = harness
         self.proxy = proxy
         self.luck = luck
         self._successors = 0
@@ -41,15 +41,15 @@ class Breaker:
     # The job's processes
 
     def kill_the_process_tree(self) -> str:
-        count = self.rig.job.kill_tree()
-        assert -signal.SIGKILL == self.rig.job.process.returncode
-        self.rig.job.start()
+        count = self.harness.job.kill_tree()
+        assert -signal.SIGKILL == self.harness.job.process.returncode
+        self.harness.job.start()
         return f"{count} processes killed"
 
     def kill_at_a_failpoint(self) -> str:
-        job, point = self.rig.job, self.luck.choice(FAILPOINTS)
+        job, point = self.harness.job, self.luck.choice(FAILPOINTS)
         job.arm("kill", point)
-        self.rig.feed(20)
+        self.harness.feed(20)
         job.wait_for_failpoint()
         job.process.wait(START_SECONDS)
         assert -signal.SIGKILL == job.process.returncode
@@ -57,53 +57,57 @@ class Breaker:
         return f"killed {point}"
 
     def kill_the_driver_s_python(self) -> str:
-        jvm = self.rig.job.jvm
-        self.rig.job.kill()
+        jvm = self.harness.job.jvm
+        self.harness.job.kill()
         wait_until(lambda: has_ended(jvm), START_SECONDS, "the orphaned JVM has ended")
-        self.rig.job.start()
+        self.harness.job.start()
         return f"JVM {jvm.pid} ended with its driver"
 
     def kill_the_jvm(self) -> str:
-        jvm = self.rig.job.jvm
+        jvm = self.harness.job.jvm
         jvm.kill()
         wait_until(lambda: has_ended(jvm), START_SECONDS, "the JVM has ended")
         return f"JVM {jvm.pid} killed"
 
     def kill_the_workers(self) -> str:
-        workers = [each for each in self.rig.job.tree if "pyspark.daemon" in command_line(each)]
+        workers = [
+            process
+            for process in self.harness.job.tree
+            if "pyspark.daemon" in command_line(process)
+        ]
         assert workers
         signal_all(workers, signal.SIGKILL)
         psutil.wait_procs(workers, START_SECONDS)
         return f"{len(workers)} workers killed"
 
     def terminate(self) -> str:
-        assert 0 == self.rig.job.terminate()
-        self.rig.job.start()
+        assert 0 == self.harness.job.terminate()
+        self.harness.job.start()
         return "ended with 0"
 
     def freeze(self) -> str:
         seconds = self.luck.uniform(1, 6)
-        self.rig.job.freeze()
+        self.harness.job.freeze()
         try:
-            frozen = psutil.Process(self.rig.job.process.pid)
-            # The signal is there at once, the stop when the process next leaves the kernel.
+            frozen = psutil.Process(self.harness.job.process.pid)
+            # The signal is sent at once; the process stops when it next leaves the kernel.
             wait_until(
                 lambda: frozen.status() == psutil.STATUS_STOPPED, START_SECONDS, "it is stopped"
             )
             self._feed_for(seconds)
         finally:
-            self.rig.job.thaw()
+            self.harness.job.thaw()
         return f"stopped for {seconds:.1f} s"
 
     def freeze_and_start_a_second_one(self) -> str:
-        rig, zombie = self.rig, self.rig.job
+        harness, zombie = self.harness, self.harness.job
         zombie.freeze()
         self._successors += 1
-        successor = rig.new_job(rig.folder / f"successor{self._successors}")
+        successor = harness.new_job(harness.folder / f"successor{self._successors}")
         try:
             successor.start()
-            rig.job = successor
-            rig.recovered(time.monotonic())
+            harness.job = successor
+            harness.recovered(time.monotonic())
         finally:
             zombie.thaw()
         assert 1 == zombie.process.wait(START_SECONDS)
@@ -112,19 +116,19 @@ class Breaker:
     # The broker
 
     def kill_the_broker(self) -> str:
-        before = self.rig.kafka.pid
-        self.rig.kafka.kill()
-        self.rig.kafka.start()
-        return f"process {before} killed, {self.rig.kafka.pid} started"
+        before = self.harness.kafka.pid
+        self.harness.kafka.kill()
+        self.harness.kafka.start()
+        return f"process {before} killed, {self.harness.kafka.pid} started"
 
     def bounce_the_broker(self) -> str:
-        before = self.rig.kafka.pid
-        self.rig.kafka.stop()
-        self.rig.kafka.start()
-        return f"process {before} stopped, {self.rig.kafka.pid} started"
+        before = self.harness.kafka.pid
+        self.harness.kafka.stop()
+        self.harness.kafka.start()
+        return f"process {before} stopped, {self.harness.kafka.pid} started"
 
     def pause_the_broker(self) -> str:
-        seconds, broker = self.luck.uniform(1, 12), self.rig.broker_process()
+        seconds, broker = self.luck.uniform(1, 12), self.harness.broker_process()
         broker.send_signal(signal.SIGSTOP)
         try:
             deadline = time.monotonic() + seconds
@@ -170,7 +174,7 @@ class Breaker:
         close = self.luck.random() < 0.5
         before = self.proxy.counts.replies_swallowed
         self.proxy.swallow_reply_of_commit(close=close)
-        self.rig.feed(20)
+        self.harness.feed(20)
         wait_until(
             lambda: self.proxy.counts.replies_swallowed > before, START_SECONDS, "it is lost"
         )
@@ -179,7 +183,7 @@ class Breaker:
     def lose_a_commit(self) -> str:
         before = self.proxy.counts.commits_swallowed
         self.proxy.swallow_commit()
-        self.rig.feed(20)
+        self.harness.feed(20)
         wait_until(
             lambda: self.proxy.counts.commits_swallowed > before, START_SECONDS, "it is lost"
         )
@@ -188,31 +192,34 @@ class Breaker:
     # The input
 
     def abort_upstream(self) -> str:
-        self.rig.feed(50, abort=True)
+        self.harness.feed(50, abort=True)
         return "about 100 records aborted"
 
     def add_partitions(self) -> str:
-        rig, topic = self.rig, self.rig.topic(self.luck.choice(("left", "right", "out")))
-        count = len(rig.ends(topic)) + 1
+        harness, topic = (
+            self.harness,
+            self.harness.topic(self.luck.choice(("left", "right", "out"))),
+        )
+        count = len(harness.ends(topic)) + 1
         if count > PARTITIONS_MAX:
             return self.abort_upstream()
-        rig.admin.create_partitions([NewPartitions(topic, count)])[topic].result(START_SECONDS)
-        wait_until(lambda: len(rig.ends(topic)) == count, START_SECONDS, "it is there")
+        harness.admin.create_partitions([NewPartitions(topic, count)])[topic].result(START_SECONDS)
+        wait_until(lambda: len(harness.ends(topic)) == count, START_SECONDS, "it is there")
         return f"{topic} has {count}"
 
     def poison(self) -> str:
-        self.rig.feed_poison()
+        self.harness.feed_poison()
         return "one record of each kind a side"
 
     def _feed_for(self, seconds: float) -> None:
-        """Go on producing meanwhile."""
+        """Keep producing meanwhile."""
         deadline = time.monotonic() + seconds
         while time.monotonic() < deadline:
-            self.rig.feed(10)
+            self.harness.feed(10)
 
     @property
     def kinds(self) -> Mapping[str, Callable[[], str]]:
-        found = (
+        faults = (
             self.kill_the_process_tree, self.kill_at_a_failpoint, self.kill_the_driver_s_python,
             self.kill_the_jvm, self.kill_the_workers, self.terminate, self.freeze,
             self.freeze_and_start_a_second_one, self.kill_the_broker, self.bounce_the_broker,
@@ -220,4 +227,4 @@ class Breaker:
             self.lose_the_answer_to_a_commit, self.lose_a_commit, self.abort_upstream,
             self.add_partitions, self.poison,
         )  # fmt: skip
-        return {each.__name__: each for each in found}
+        return {fault.__name__: fault for fault in faults}

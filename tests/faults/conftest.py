@@ -1,17 +1,17 @@
-"""The broker of the fault tests: theirs alone, behind a proxy, as they break both."""
+"""The broker of the fault tests, behind a proxy: no other tests use it, because they break both."""
 
 from collections.abc import Iterator
 
 import pytest
 
 from deploy.local.kafka import EmbeddedKafka
+from tests.faults.harness import proxied_kafka
 from tests.faults.proxy import Proxy
-from tests.faults.rig import proxied_kafka
 
 
 @pytest.fixture(scope="session")
 def faulty(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[EmbeddedKafka, Proxy]]:
-    """A test that breaks one of them heals it."""
+    """A test that breaks broker or proxy heals it."""
     with proxied_kafka(tmp_path_factory.mktemp("faulty-kafka")) as both:
         yield both
 

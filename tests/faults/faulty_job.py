@@ -14,7 +14,7 @@ FAILPOINTS = Path(__file__).parents[1] / "integration" / "failpoints"
 
 
 class FaultyJob(Job):
-    """With the failpoints, and short waits."""
+    """A job with failpoints and short waits."""
 
     def __init__(self, spec: str, folder: Path, more: Mapping[str, str] | None = None) -> None:
         super().__init__(spec, folder)
@@ -33,7 +33,7 @@ class FaultyJob(Job):
 
     @property
     def jvm(self) -> psutil.Process:
-        [jvm] = [each for each in self.tree if name(each) == "java"]
+        [jvm] = [process for process in self.tree if name(process) == "java"]
         return jvm
 
     def arm(self, action: str, point: str) -> None:

@@ -1,4 +1,5 @@
-"""What has to come out, in plain Python, from what is in Kafka; shares no code with the job.
+"""Computes the expected results from the records in Kafka, in plain Python, without code of the
+job.
 
 The join of these tests: full outer on `k`, right - left between -BEFORE_MS and AFTER_MS.
 """
@@ -47,8 +48,8 @@ Result = tuple[str, str | None, int | None, int | None]
 
 
 @dataclass(frozen=True)
-class Verdict:
-    """Counts, and what is wrong in words: nothing, where all is right."""
+class CheckResult:
+    """Counts, and the problems in words; none if all is right."""
 
     left_rows: int
     right_rows: int
@@ -64,7 +65,7 @@ class Verdict:
 
 
 def rows_of(records: Iterable[Record]) -> tuple[list[Row], int]:
-    """The readable ones, and how many are not."""
+    """The readable rows, and the number of unreadable records."""
     rows, unreadable = [], 0
     for record in records:
         row = _row(record)
@@ -88,34 +89,37 @@ def _row(record: Record) -> Row | None:
 
 
 def watermark_ms(lefts: Sequence[Row], rights: Sequence[Row]) -> int:
-    """Of the slower side."""
+    """The watermark of the slower side."""
     return min(max((row.t for row in rows), default=0) for rows in (lefts, rights)) - DELAY_MS
 
 
 def expected_results(lefts: Sequence[Row], rights: Sequence[Row]) -> Counter[Result]:
-    """Late rows are not joined. Unmatched rows come out once the watermark has passed them by
-    far; one that is near it would be undecided, and is a mistake of the test."""
+    """Late rows are not joined.
+
+    Unmatched rows are expected once the watermark has passed them by far; a row near the watermark
+    would be undecided, and is a mistake of the test.
+    """
     lefts = [row for row in lefts if not row.late]
     rights = [row for row in rights if not row.late]
     by_key: dict[str, list[Row]] = defaultdict(list)
     for right in rights:
         if right.k is not None:
             by_key[right.k].append(right)
-    found: Counter[Result] = Counter()
+    expected: Counter[Result] = Counter()
     matched = set()
     for left in lefts:
         for right in by_key[left.k] if left.k is not None else ():
             if -BEFORE_MS <= right.t - left.t <= AFTER_MS:
-                found[f"{left.place}|{right.place}", left.k, left.n, right.n] += 1
+                expected[f"{left.place}|{right.place}", left.k, left.n, right.n] += 1
                 matched |= {left.place, right.place}
     watermark = watermark_ms(lefts, rights)
     for left in lefts:
         if left.place not in matched and _is_out(left, watermark):
-            found[f"{left.place}|", left.k, left.n, None] += 1
+            expected[f"{left.place}|", left.k, left.n, None] += 1
     for right in rights:
         if right.place not in matched and _is_out(right, watermark):
-            found[f"|{right.place}", right.k, None, right.n] += 1
-    return found
+            expected[f"|{right.place}", right.k, None, right.n] += 1
+    return expected
 
 
 def _is_out(row: Row, watermark: int) -> bool:
@@ -125,20 +129,22 @@ def _is_out(row: Row, watermark: int) -> bool:
 
 
 def results_of(records: Iterable[Record]) -> Counter[Result]:
-    found: Counter[Result] = Counter()
+    results: Counter[Result] = Counter()
     for record in records:
         value = json.loads(record.value or b"{}")
-        found[record.headers["streamjoin-id"].decode(), value["k"], value["l"], value["r"]] += 1
-    return found
+        results[record.headers["streamjoin-id"].decode(), value["k"], value["l"], value["r"]] += 1
+    return results
 
 
-def judged(left: Sequence[Record], right: Sequence[Record], output: Sequence[Record]) -> Verdict:
+def check_results(
+    left: Sequence[Record], right: Sequence[Record], output: Sequence[Record]
+) -> CheckResult:
     """All committed records of the three topics, each from its beginning."""
     lefts, bad_lefts = rows_of(left)
     rights, bad_rights = rows_of(right)
-    expected, found = expected_results(lefts, rights), results_of(output)
-    missing, more = expected - found, found - expected
-    ids = Counter(result[0] for result in found.elements())
+    expected, actual = expected_results(lefts, rights), results_of(output)
+    missing, more = expected - actual, actual - expected
+    ids = Counter(result[0] for result in actual.elements())
     repeated = {identity: count for identity, count in ids.items() if count > 1}
     phantoms = Counter({result: n for result, n in more.items() if result not in expected})
     problems = [
@@ -147,14 +153,14 @@ def judged(left: Sequence[Record], right: Sequence[Record], output: Sequence[Rec
         *(f"out {count} times: {identity}" for identity, count in list(repeated.items())[:SHOWN]),
     ]
     matched = sum(n for (identity, *_), n in expected.items() if "" not in identity.split("|"))
-    return Verdict(
+    return CheckResult(
         left_rows=len(lefts),
         right_rows=len(rights),
         late_rows=sum(row.late for row in [*lefts, *rights]),
         unreadable=bad_lefts + bad_rights,
         matched=matched,
         unmatched=expected.total() - matched,
-        results=found.total(),
+        results=actual.total(),
         losses=missing.total(),
         phantoms=phantoms.total(),
         duplicates=sum(repeated.values()) - len(repeated),
@@ -162,11 +168,11 @@ def judged(left: Sequence[Record], right: Sequence[Record], output: Sequence[Rec
     )
 
 
-def wrong_markers(records: Iterable[Record], state_partitions: int) -> list[str]:
+def marker_problems(records: Iterable[Record], state_partitions: int) -> list[str]:
     """Markers of each query and state partition: a claim (batch -1), then each batch once from 0.
 
-    All state partitions of a query end with the same batch. Other lanes, such as that of the dead
-    letters, are claimed too and have markers only of batches that wrote to them.
+    All state partitions of a query end with the same batch. Other transaction slots, such as that
+    of the dead letters, are claimed too and have markers only of batches that wrote to them.
     """
     lanes: dict[tuple[str, str], list[int]] = defaultdict(list)
     for record in records:
@@ -192,7 +198,7 @@ def wrong_markers(records: Iterable[Record], state_partitions: int) -> list[str]
     return wrong
 
 
-def wrong_offset_log(entries: Mapping[int, str]) -> list[str]:
+def offset_log_problems(entries: Mapping[int, str]) -> list[str]:
     """Watermark and offsets of Spark's offset log never go back: {batch id: the file's text}."""
     wrong: list[str] = []
     before: dict[str, int] = {}

@@ -1,4 +1,4 @@
-"""What comes out of a topic, read over a broker that comes and goes."""
+"""Reads a topic while its broker fails and returns."""
 
 import time
 from collections.abc import Callable, Mapping
@@ -10,27 +10,29 @@ RENEWAL_SECONDS = 15.0
 
 
 class OutputReader:
-    """Of what is committed to a topic, from some offsets on."""
+    """Reads the committed records of a topic, from some offsets on."""
 
     def __init__(
         self, consumer: Callable[[], Consumer], topic: str, starts: Mapping[int, int]
     ) -> None:
         self._new_consumer = consumer
-        self._starts = [TopicPartition(topic, each, start) for each, start in starts.items()]
+        self._starts = [
+            TopicPartition(topic, partition, start) for partition, start in starts.items()
+        ]
         self._consumer: Consumer | None = None
         self._renewal = 0.0
 
     def arrived(self) -> set[bytes | None]:
-        """Keys of all that has come since the last look, or once more from the start: a consumer
-        whose broker was away has been seen to wait for ever (FENCED_LEADER_EPOCH)."""
+        """Keys of all records since the last poll, or again from the start: after a broker failure
+        a consumer can wait indefinitely (FENCED_LEADER_EPOCH)."""
         if self._consumer is None or time.monotonic() > self._renewal:
             self.close()
             self._consumer = self._new_consumer()
             self._consumer.assign(self._starts)
             self._renewal = time.monotonic() + RENEWAL_SECONDS
-        # All that has come at once: there may be thousands before it.
+        # All available records: there may be thousands before the wanted one.
         messages = self._consumer.consume(10_000, 0.2)
-        return {each.key() for each in messages if not each.error()}
+        return {message.key() for message in messages if not message.error()}
 
     def close(self) -> None:
         if self._consumer is not None:

@@ -1,8 +1,8 @@
-"""A TCP proxy between the job and its broker, which can cut, slow, hold and swallow.
+"""A TCP proxy between the job and its broker, which can cut, delay, hold and drop messages.
 
-It changes no byte: the broker has a listener of its own for it (`advertised.listeners` names the
-proxy's port), so that clients come back through it. Of Kafka's protocol it knows the head of a
-request: length, api key, version, correlation id; and where EndTxn says commit or abort.
+It changes no byte: the broker has a listener of its own for it (`advertised.listeners` contains the
+proxy's port), so that clients connect through it. It parses only the head of a request (length, api
+key, version, correlation id), and whether EndTxn commits or aborts.
 """
 
 import asyncio
@@ -22,7 +22,7 @@ _ANSWER_SECONDS = 30.0
 
 @dataclass
 class Counts:
-    """What has happened: the proof that a fault was one."""
+    """Counters of the faults: the proof that a fault has happened."""
 
     connections: int = 0
     cut: int = 0
@@ -84,16 +84,16 @@ class Proxy:
         self._delay_seconds = seconds
 
     def hold_replies(self) -> None:
-        """One way only: requests arrive, answers do not, and no connection ends."""
+        """In one direction only: requests arrive, answers do not, and no connection ends."""
         self._on_loop(self._hold())
 
     def swallow_reply_of_commit(self, *, close: bool) -> None:
-        """The next commit reaches the broker, its answer nobody. `close`: the connection ends."""
+        """Forward the next commit, and drop its answer. `close`: end the connection."""
         self._close_after_swallowing = close
         self._swallow_replies = 1
 
     def swallow_commit(self) -> None:
-        """The next commit does not reach the broker."""
+        """Drop the next commit."""
         self._swallow_commits = 1
 
     def heal(self) -> None:
@@ -133,7 +133,7 @@ class Proxy:
         host, port = self.upstream.split(":")
         try:
             answers, broker = await asyncio.open_connection(host, int(port))
-        except OSError:  # the broker is down, and so seems the proxy
+        except OSError:  # the broker is down, and so must the proxy appear
             writer.transport.abort()
             return
         connection = _Connection(writer, broker)
@@ -144,7 +144,7 @@ class Proxy:
                 self._pass_requests(reader, connection), self._pass_answers(answers, connection)
             )
         except (OSError, asyncio.IncompleteReadError):
-            pass  # one end has gone, so the other has to go
+            pass  # one end is closed, so the other must be closed
         finally:
             connection.close()
             self._connections.discard(connection)

@@ -1,9 +1,9 @@
-"""A seeded random schedule of load and faults on one join, judged by the oracle.
+"""A seeded random schedule of load and faults on one join, checked by the oracle.
 
     make soak MINUTES=20            prints its seed
     make soak MINUTES=20 SEED=7     the same faults in the same order, with the same pauses
 
-How much is fed meanwhile depends on how quick the machine is; the oracle reads what is in Kafka.
+The load meanwhile depends on the speed of the machine; the oracle reads the records in Kafka.
 """
 
 import argparse
@@ -21,15 +21,15 @@ from statistics import median
 
 from deploy.local.kafka import EmbeddedKafka
 from tests.faults.breakages import Breaker
-from tests.faults.oracle import Verdict
+from tests.faults.harness import POISON, Harness, proxied_kafka
+from tests.faults.oracle import CheckResult
 from tests.faults.proxy import Proxy
-from tests.faults.rig import POISON, Rig, proxied_kafka
 
-# So that an answer that was lost is not waited for as long as in earnest.
+# Short, because the answer to a lost commit never comes.
 ENVIRONMENT = {"STREAMJOIN_TEST_COMMIT_SECONDS": "5"}
-FAULTS_BETWEEN_VERDICTS = 6
+FAULTS_BETWEEN_CHECKS = 6
 SEEDS = 10**6
-# What the promise of a quick recovery is about: enough of it for a median.
+# The faults with a promise of a quick recovery: enough of them for a median.
 MORE_OF = ("kill_the_process_tree",) * 2
 
 
@@ -49,11 +49,11 @@ class Fired:
 
 @dataclass
 class Soak:
-    """What has happened so far."""
+    """The events so far."""
 
     seed: int
     fired: list[Fired] = field(default_factory=list)
-    verdicts: list[Verdict] = field(default_factory=list)
+    results: list[CheckResult] = field(default_factory=list)
     checkpoint_files: list[int] = field(default_factory=list)
     load: tuple[float, float, float] = (0, 0, 0)
 
@@ -67,71 +67,69 @@ def soak(
     seconds: float,
     say: Callable[[str], None],
 ) -> Soak:
-    """For so many seconds from the first result on, one fault at least.
-
-    Raises AssertionError at the first thing that is wrong; `say` is told of each fault.
-    """
-    luck, done = random.Random(seed), Soak(seed)
-    rig = Rig(kafka, f"soak{seed}", folder, proxy=proxy, environment=ENVIRONMENT, seed=seed)
-    breaker = Breaker(rig, proxy, luck)
-    rig.job.start()
+    """Run for this many seconds after the first result, with one fault at least. Raises
+    AssertionError at the first problem; `say` receives a line for each fault."""
+    luck, history = random.Random(seed), Soak(seed)
+    harness = Harness(kafka, f"soak{seed}", folder, proxy=proxy, environment=ENVIRONMENT, seed=seed)
+    breaker = Breaker(harness, proxy, luck)
+    harness.job.start()
     try:
-        rig.recovered(time.monotonic())
+        harness.recovered(time.monotonic())
         began = time.monotonic()
         for kind in _schedule(luck, [*breaker.kinds, *MORE_OF]):
             if time.monotonic() - began >= seconds:
                 break
-            rig.feed(luck.randrange(20, 400))
+            harness.feed(luck.randrange(20, 400))
             fired_at = time.monotonic()
             proof = breaker.kinds[kind]()
             since = fired_at if kind == "kill_the_process_tree" else time.monotonic()
-            recovered = rig.recovered(since)
-            done.fired.append(Fired(fired_at - began, kind, proof, recovered))
-            say(str(done.fired[-1]))
-            if len(done.fired) % FAULTS_BETWEEN_VERDICTS == 0:
-                _judge(rig, done, luck)
-        _judge(rig, done, luck)
+            recovered = harness.recovered(since)
+            history.fired.append(Fired(fired_at - began, kind, proof, recovered))
+            say(str(history.fired[-1]))
+            if len(history.fired) % FAULTS_BETWEEN_CHECKS == 0:
+                _check(harness, history, luck)
+        _check(harness, history, luck)
     finally:
         proxy.heal()
-        rig.job.__exit__(*sys.exc_info())
-        done.load = os.getloadavg()
-    return done
+        harness.job.__exit__(*sys.exc_info())
+        history.load = os.getloadavg()
+    return history
 
 
 def _schedule(luck: random.Random, kinds: list[str]) -> Iterator[str]:
-    """All kinds in a random order, and again in another one."""
+    """All kinds in a random order, then again in another one."""
     while True:
         luck.shuffle(kinds)
         yield from kinds
 
 
-def _judge(rig: Rig, done: Soak, luck: random.Random) -> None:
-    """A quiet phase, and the oracle's judgement of all so far."""
-    done.verdicts.append(rig.verdict(rig.settle()))
-    query = rig.checkpoint / "query"
-    done.checkpoint_files.append(sum(1 for path in query.rglob("*") if path.is_file()))
+def _check(harness: Harness, history: Soak, luck: random.Random) -> None:
+    """A quiet phase, and the oracle's check of all results so far."""
+    history.results.append(harness.check(harness.settle()))
+    query = harness.checkpoint / "query"
+    history.checkpoint_files.append(sum(1 for path in query.rglob("*") if path.is_file()))
     if luck.random() < 0.5:
-        rig.feed_late(10)
+        harness.feed_late(10)
 
 
-def report(done: Soak) -> str:
+def report(history: Soak) -> str:
     by_kind: dict[str, list[float]] = defaultdict(list)
-    for fired in done.fired:
+    for fired in history.fired:
         by_kind[fired.kind].append(fired.recovered_seconds)
-    last = done.verdicts[-1]
+    last = history.results[-1]
     table = "\n".join(
         f"{kind:<34}{len(seconds):>6}{median(seconds):>10.1f}{max(seconds):>10.1f}"
         for kind, seconds in sorted(by_kind.items())
     )
     return f"""\
-seed {done.seed}: {len(done.fired)} faults of {len(by_kind)} kinds; load {done.load[0]:.1f}
+seed {history.seed}: {len(history.fired)} faults of {len(by_kind)} kinds; load {history.load[0]:.1f}
 {"fault":<34}{"fired":>6}{"median s":>10}{"longest s":>10}   until a new result is out
 {table}
 rows in: {last.left_rows:,} left, {last.right_rows:,} right, {last.late_rows} of them late
 records of {len(POISON)} kinds that cannot be read: {last.unreadable}
 rows out: {last.results:,}; expected {last.matched:,} matched, {last.unmatched:,} unmatched
 duplicates {last.duplicates}, losses {last.losses}, never joined {last.phantoms}
-verdicts {len(done.verdicts)}; files in the checkpoint at each: {done.checkpoint_files}"""
+checks {len(history.results)}; files in the checkpoint at each: {history.checkpoint_files}"""
 
 
 def main() -> int:
@@ -144,7 +142,7 @@ def main() -> int:
     folder = Path(tempfile.mkdtemp(prefix=f"soak-{seed}-"))
     try:
         with proxied_kafka(folder / "kafka") as (kafka, proxy):
-            done = soak(
+            result = soak(
                 kafka,
                 proxy,
                 folder,
@@ -153,10 +151,10 @@ def main() -> int:
                 say=lambda line: print(line, flush=True),
             )
     except AssertionError as error:
-        traceback.print_exc()  # outside of pytest an assertion says nothing of its values
+        traceback.print_exc()  # outside of pytest an assertion prints no values
         print(f"WRONG with SEED={seed}: {error}\nall of it is in {folder}", file=sys.stderr)
         return 1
-    print(report(done))
+    print(report(result))
     return 0
 
 

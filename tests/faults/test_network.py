@@ -1,4 +1,4 @@
-"""The network and the broker under a running job: cut, slow, silent, paused, killed."""
+"""Faults of the network and the broker under a running job: cut, slow, silent, paused, killed."""
 
 import signal
 import time
@@ -9,8 +9,8 @@ import pytest
 from confluent_kafka.admin import NewPartitions
 
 from deploy.local.kafka import EmbeddedKafka
+from tests.faults.harness import POISON, Harness
 from tests.faults.proxy import Proxy
-from tests.faults.rig import POISON, Rig
 from tests.integration.jobs import START_SECONDS
 from tests.polling import wait_until
 
@@ -19,122 +19,123 @@ COMMIT_SECONDS = 4
 
 
 @pytest.fixture
-def rig(faulty: tuple[EmbeddedKafka, Proxy], tmp_path: Path) -> Rig:
+def harness(faulty: tuple[EmbeddedKafka, Proxy], tmp_path: Path) -> Harness:
     kafka, proxy = faulty
     waits = {"STREAMJOIN_TEST_COMMIT_SECONDS": str(COMMIT_SECONDS)}
-    return Rig(kafka, "network", tmp_path, proxy=proxy, environment=waits)
+    return Harness(kafka, "network", tmp_path, proxy=proxy, environment=waits)
 
 
-def transactions(rig: Rig) -> dict[str, int]:
-    status = rig.job.status()
+def transactions(harness: Harness) -> dict[str, int]:
+    status = harness.job.status()
     assert status is not None
     return status.totals.transactions
 
 
-def test_whatever_the_network_and_the_broker_do_each_result_comes_once(
-    rig: Rig, faulty: tuple[EmbeddedKafka, Proxy]
+def test_each_result_is_emitted_once_through_all_network_faults(
+    harness: Harness, faulty: tuple[EmbeddedKafka, Proxy]
 ) -> None:
     proxy = faulty[1]
     counts = proxy.counts
-    with rig.job:
-        rig.feed(ROWS)
-        rig.recovered(time.monotonic())
+    with harness.job:
+        harness.feed(ROWS)
+        harness.recovered(time.monotonic())
 
-        # The commit has happened, its answer is lost: the marker tells.
+        # The broker has committed, and its answer is lost: the marker decides.
         proxy.swallow_reply_of_commit(close=False)
-        rig.feed(ROWS)
-        rig.recovered(time.monotonic())
-        assert (1, 1) == (counts.replies_swallowed, transactions(rig)["unknown"])
-        assert {} == failures(rig)
+        harness.feed(ROWS)
+        harness.recovered(time.monotonic())
+        assert (1, 1) == (counts.replies_swallowed, transactions(harness)["unknown"])
+        assert {} == failures(harness)
 
-        # As before, but the connection ends too: Kafka's client asks again and is told.
+        # As before, but the connection ends too: Kafka's client retries and receives the answer.
         proxy.swallow_reply_of_commit(close=True)
-        rig.feed(ROWS)
-        rig.recovered(time.monotonic())
-        assert (2, 1) == (counts.replies_swallowed, transactions(rig)["unknown"])
+        harness.feed(ROWS)
+        harness.recovered(time.monotonic())
+        assert (2, 1) == (counts.replies_swallowed, transactions(harness)["unknown"])
 
-        # The commit has not happened; from outside it looks the same.
+        # The broker has not committed, which looks the same to the job.
         proxy.swallow_commit()
-        rig.feed(ROWS)
-        rig.recovered(time.monotonic())
-        assert (1, 2) == (counts.commits_swallowed, transactions(rig)["unknown"])
-        assert {"delivery": 1} == failures(rig)
+        harness.feed(ROWS)
+        harness.recovered(time.monotonic())
+        assert (1, 2) == (counts.commits_swallowed, transactions(harness)["unknown"])
+        assert {"delivery": 1} == failures(harness)
 
         proxy.slow(0.05)
-        rig.feed(ROWS)
-        rig.recovered(time.monotonic())
+        harness.feed(ROWS)
+        harness.recovered(time.monotonic())
         assert counts.delayed > 0
         proxy.heal()
 
         proxy.cut()
-        rig.feed(ROWS)
+        harness.feed(ROWS)
         wait_until(lambda: counts.refused > 0, START_SECONDS, "a client is refused")
         proxy.heal()
-        rig.recovered(time.monotonic())
+        harness.recovered(time.monotonic())
         assert counts.cut > 0
 
         proxy.hold_replies()
-        rig.feed(ROWS)
+        harness.feed(ROWS)
         wait_until(lambda: counts.held > 0, START_SECONDS, "an answer is held")
         proxy.heal()
-        rig.recovered(time.monotonic())
+        harness.recovered(time.monotonic())
 
-        status = rig.settle()
-        verdict = rig.verdict(status)
-        assert verdict.matched > ROWS
-        assert verdict.unmatched > 0
+        status = harness.settle()
+        result = harness.check(status)
+        assert result.matched > ROWS
+        assert result.unmatched > 0
 
 
 def test_broker_killed_paused_and_bounced_and_topics_that_grow(
     faulty: tuple[EmbeddedKafka, Proxy], tmp_path: Path
 ) -> None:
     kafka, _ = faulty
-    rig = Rig(kafka, "broker", tmp_path)
-    with rig.job:
-        rig.feed(ROWS)
-        rig.recovered(time.monotonic())
+    harness = Harness(kafka, "broker", tmp_path)
+    with harness.job:
+        harness.feed(ROWS)
+        harness.recovered(time.monotonic())
 
         pid = kafka.pid
         for _ in range(3):
             kafka.kill()
             kafka.start()
-            rig.feed(ROWS)
+            harness.feed(ROWS)
         assert pid != kafka.pid
-        rig.recovered(time.monotonic())
+        harness.recovered(time.monotonic())
 
-        kafka_process = rig.broker_process()
+        kafka_process = harness.broker_process()
         kafka_process.send_signal(signal.SIGSTOP)
         try:
-            failure = rig.job.wait_for_state("RESTARTING").last_failure
+            failure = harness.job.wait_for_state("RESTARTING").last_failure
         finally:
             kafka_process.send_signal(signal.SIGCONT)
         assert failure is not None
         assert failure.retryable
-        rig.recovered(time.monotonic())
+        harness.recovered(time.monotonic())
 
-        # What comes to the new partitions before Spark knows of them is read from the beginning.
+        # Spark reads the new partitions from the beginning, including records from before it knew
+        # them.
         for side in ("left", "right"):
-            new = NewPartitions(rig.topic(side), 4)
-            rig.admin.create_partitions([new])[rig.topic(side)].result(START_SECONDS)
-        rig.feed(ROWS)
-        rig.feed(ROWS, abort=True)
-        committed = len(rig.records(rig.topic("left")))
-        assert sum(rig.ends(rig.topic("left")).values()) > committed + ROWS // 2
-        rig.feed_poison()
-        status = rig.settle()
+            new = NewPartitions(harness.topic(side), 4)
+            harness.admin.create_partitions([new])[harness.topic(side)].result(START_SECONDS)
+        harness.feed(ROWS)
+        harness.feed(ROWS, abort=True)
+        committed = len(harness.records(harness.topic("left")))
+        assert sum(harness.ends(harness.topic("left")).values()) > committed + ROWS // 2
+        harness.feed_poison()
+        status = harness.settle()
         assert 4 == len(status.last_batch.left.end_offsets)
-        before = rig.verdict(status)
+        before = harness.check(status)
         assert Counter(POISON.keys()) == +Counter(status.totals.left.bad_records)
         assert 2 * len(POISON) == before.unreadable
 
         late = status.totals.late_rows
-        rig.feed_late(5)
-        status = rig.settle()
+        harness.feed_late(5)
+        status = harness.settle()
         assert 10 == status.totals.late_rows - late
-        assert 10 == rig.verdict(status).late_rows
+        assert 10 == harness.check(status).late_rows
 
 
-def failures(rig: Rig) -> dict[str, int]:
-    status = rig.job.status()
+def failures(harness: Harness) -> dict[str, int]:
+    status = harness.job.status()
     assert status is not None
     return status.totals.failures

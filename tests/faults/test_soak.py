@@ -1,4 +1,4 @@
-"""A short soak: random faults, all judged by the oracle. The long one is `make soak`."""
+"""A short soak: random faults, checked by the oracle. The long one is `make soak`."""
 
 import sys
 from pathlib import Path
@@ -19,6 +19,6 @@ def test_random_faults_lose_and_repeat_nothing(
     faulty: tuple[EmbeddedKafka, Proxy], tmp_path: Path
 ) -> None:
     kafka, proxy = faulty
-    done = soak(kafka, proxy, tmp_path, seed=SEED, seconds=SECONDS, say=print)
-    sys.stdout.write(report(done))
-    assert len(done.fired) > 0
+    result = soak(kafka, proxy, tmp_path, seed=SEED, seconds=SECONDS, say=print)
+    sys.stdout.write(report(result))
+    assert len(result.fired) > 0

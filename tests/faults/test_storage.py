@@ -1,4 +1,4 @@
-"""The checkpoint's disk: full, and damaged."""
+"""The disk of the checkpoint: full, and damaged."""
 
 import os
 import shutil
@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from deploy.local.kafka import EmbeddedKafka
-from tests.faults.rig import Rig
+from tests.faults.harness import Harness
 from tests.integration.jobs import START_SECONDS
 from tests.polling import wait_until
 
@@ -20,7 +20,7 @@ DISK_BYTES = 48 * 2**20
 
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """A file system of its own, where this user may mount one."""
+    """A file system of its own, if this user may mount one."""
     folder = tmp_path / "disk"
     folder.mkdir()
     mount = ["/bin/mount", "-t", "tmpfs", "-o", f"size={DISK_BYTES}", "tmpfs", str(folder)]
@@ -32,30 +32,30 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
         subprocess.run(["/bin/umount", "-l", str(folder)], check=True)
 
 
-def test_full_disk_is_told_and_once_there_is_room_the_job_goes_on(
+def test_full_disk_is_reported_and_the_job_continues_once_there_is_room(
     kafka: EmbeddedKafka, small_disk: Path, tmp_path: Path
 ) -> None:
-    rig = Rig(kafka, "disk", tmp_path, checkpoint=small_disk / "checkpoint")
-    with rig.job as job:
-        rig.feed(ROWS)
-        rig.recovered(time.monotonic())
+    harness = Harness(kafka, "disk", tmp_path, checkpoint=small_disk / "checkpoint")
+    with harness.job as job:
+        harness.feed(ROWS)
+        harness.recovered(time.monotonic())
 
         ballast = small_disk / "ballast"
         fill(ballast)
         assert 0 == shutil.disk_usage(small_disk).free
-        rig.feed(ROWS)
+        harness.feed(ROWS)
         failure = job.wait_for_state("FAILED").last_failure
         assert failure is not None
         assert "the disk is full" in failure.message
 
         ballast.unlink()
         job.ask("restart")
-        rig.recovered(time.monotonic())
-        rig.verdict(rig.settle())
+        harness.recovered(time.monotonic())
+        harness.check(harness.settle())
 
 
 def fill(ballast: Path) -> None:
-    """Until not a byte goes in any more."""
+    """Write until no byte fits any more."""
     with ballast.open("wb", buffering=0) as file:
         for size in (2**20, 2**12, 1):
             try:
@@ -65,80 +65,78 @@ def fill(ballast: Path) -> None:
                 continue
 
 
-# What Spark says of each, see job/checkpoint/log_check.py for what is mended at a start.
-def test_damaged_checkpoint_is_mended_or_refused_and_never_wrong(
-    kafka: EmbeddedKafka, tmp_path: Path
-) -> None:
+# The damages that Spark reports; job/checkpoint/log_check.py repairs others at a start.
+def test_damaged_checkpoint_is_repaired_or_refused(kafka: EmbeddedKafka, tmp_path: Path) -> None:
     often = {"STREAMJOIN_TEST_MAINTENANCE_SECONDS": "1"}
-    rig = Rig(kafka, "damage", tmp_path, environment=often)
-    with rig.job as job:
-        # Enough batches for a snapshot beside the changes.
+    harness = Harness(kafka, "damage", tmp_path, environment=often)
+    with harness.job as job:
+        # Enough batches for a snapshot in addition to the changelogs.
         for _ in range(8):
-            rig.feed(10)
-            rig.recovered(time.monotonic())
-        wait_until(lambda: snapshots(rig), START_SECONDS, "a snapshot is written")
+            harness.feed(10)
+            harness.recovered(time.monotonic())
+        wait_until(lambda: snapshots(harness), START_SECONDS, "a snapshot is written")
         assert 0 == job.terminate()
         whole = tmp_path / "whole"
-        shutil.copytree(rig.checkpoint, whole)
+        shutil.copytree(harness.checkpoint, whole)
 
-        for damage in (take_changes_away, take_metadata_away, take_state_away):
-            damage(rig)
+        for take_away in (take_changes_away, take_metadata_away, take_state_away):
+            take_away(harness)
             job.start()
-            rig.feed(10)
+            harness.feed(10)
             failure = job.wait_for_state("FAILED").last_failure
             assert failure is not None
             assert "checkpoint" == failure.code, failure
             assert "the checkpoint is damaged" in failure.message, failure
             assert "streamjoin checkpoint restore" in failure.message
             assert 1 == job.terminate()
-            shutil.rmtree(rig.checkpoint)
-            shutil.copytree(whole, rig.checkpoint)
+            shutil.rmtree(harness.checkpoint)
+            shutil.copytree(whole, harness.checkpoint)
 
-        for snapshot in newest_snapshots(rig):
-            spoil(snapshot)
+        for snapshot in newest_snapshots(harness):
+            damage(snapshot)
         job.start()
-        rig.feed(10)
-        status = rig.settle()
+        harness.feed(10)
+        status = harness.settle()
         batches = job.ask("progress")["result"]["batches"]
         assert 0 < sum(
             batch["state_custom"]["rocksdbNumSnapshotsAutoRepaired"] for batch in batches
         )
-        rig.verdict(status)
+        harness.check(status)
 
 
-def state_files(rig: Rig, pattern: str) -> list[Path]:
-    return sorted((rig.checkpoint / "query" / "state" / "0").rglob(pattern))
+def state_files(harness: Harness, pattern: str) -> list[Path]:
+    return sorted((harness.checkpoint / "query" / "state" / "0").rglob(pattern))
 
 
-def snapshots(rig: Rig) -> list[Path]:
-    return state_files(rig, "*.zip")
+def snapshots(harness: Harness) -> list[Path]:
+    return state_files(harness, "*.zip")
 
 
-def newest_snapshots(rig: Rig) -> list[Path]:
-    """Of each state partition."""
-    folders = {path.parent for path in snapshots(rig)}
+def newest_snapshots(harness: Harness) -> list[Path]:
+    """The newest snapshot of each state partition."""
+    folders = {path.parent for path in snapshots(harness)}
     return [max(folder.glob("*.zip"), key=lambda path: path.stat().st_mtime) for folder in folders]
 
 
-def spoil(path: Path) -> None:
-    path.write_bytes(b"spoilt")
+def damage(path: Path) -> None:
+    path.write_bytes(b"damaged")
     forget_checksum(path)
 
 
 def forget_checksum(path: Path) -> None:
-    """Hadoop's, of the local file system: other file systems have none."""
+    """The checksum of Hadoop's local file system: other file systems have none."""
     (path.parent / f".{path.name}.crc").unlink(missing_ok=True)
 
 
-def take_changes_away(rig: Rig) -> None:
-    for path in state_files(rig, "*.changelog"):
+def take_changes_away(harness: Harness) -> None:
+    for path in state_files(harness, "*.changelog"):
         path.unlink()
         forget_checksum(path)
 
 
-def take_metadata_away(rig: Rig) -> None:
-    (rig.checkpoint / "query" / "metadata").unlink()
+def take_metadata_away(harness: Harness) -> None:
+    (harness.checkpoint / "query" / "metadata").unlink()
 
 
-def take_state_away(rig: Rig) -> None:
-    shutil.rmtree(rig.checkpoint / "query" / "state")
+def take_state_away(harness: Harness) -> None:
+    shutil.rmtree(harness.checkpoint / "query" / "state")

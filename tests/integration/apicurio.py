@@ -16,9 +16,9 @@ from deploy.local.kafka import HOST, free_ports
 from deploy.local.processes import last_lines, start_child, stop_child
 from tests.polling import wait_until
 
-# Beside those of the other servers, and below those that Linux hands to outgoing connections.
+# Next to those of the other servers, and below the ephemeral ports of Linux.
 PORTS = range(29_000, 30_000)
-# Up after 10 s on two idle cores.
+# The start takes 10 s on two idle cores.
 START_SECONDS = 180.0
 STOP_SECONDS = 20.0
 ANSWER_SECONDS = 10.0
@@ -26,7 +26,7 @@ _API = "/apis/ccompat/v7"
 
 
 class Apicurio:
-    """`with Apicurio(folder) as registry:`; it can be held, and then answers nobody."""
+    """`with Apicurio(folder) as registry:`; while it is frozen, it answers no client."""
 
     def __init__(self, folder: Path) -> None:
         fetch("apicurio")

@@ -1,4 +1,5 @@
-"""A certificate authority of the tests' own, and what it signs; all in PEM files of one folder."""
+"""A certificate authority for the tests, and the certificates it signs; all in PEM files of one
+folder."""
 
 from datetime import UTC, datetime, timedelta
 from ipaddress import IPv4Address
@@ -13,7 +14,7 @@ _LIFE = timedelta(days=1)
 
 
 class Authority:
-    """Signs through an intermediate, as real ones do: who shows a certificate shows the chain."""
+    """Signs through an intermediate, as real authorities do: a certificate comes with its chain."""
 
     def __init__(self, folder: Path, name: str = "ca") -> None:
         self._folder = folder
@@ -35,7 +36,7 @@ class Authority:
         return chain, file
 
     def issue_in_one_file(self, name: str) -> Path:
-        """As Java's brokers want it."""
+        """In the format of Java's brokers."""
         chain, key = self.issue(name)
         both = self._folder / f"{name}.pem"
         both.write_bytes(key.read_bytes() + chain.read_bytes())

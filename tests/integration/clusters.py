@@ -28,7 +28,7 @@ class Cluster:
     """`with Cluster(folder) as cluster:` starts the master; workers are added."""
 
     def __init__(self, folder: Path, environment: Mapping[str, str] | None = None) -> None:
-        """`environment`: what the executors have more of than this process."""
+        """`environment`: additional variables of the executors."""
         self.folder = folder
         self.folder.mkdir(parents=True, exist_ok=True)
         self._more = dict(environment or {})
@@ -51,7 +51,7 @@ class Cluster:
             stop_child(child, grace_seconds=STOP_SECONDS)
 
     def have_workers(self, count: int) -> None:
-        """Start those that are missing, of one core each; returns when the master has them."""
+        """Start the missing workers, of one core each; returns when they are registered."""
         alive = sum(child.poll() is None for child in self._children) - 1  # the master
         started = [self._start_worker() for _ in range(count - alive)]
         for child, log in started:
@@ -60,14 +60,14 @@ class Cluster:
     def executors(self) -> list[psutil.Process]:
         """The JVMs that the workers have started."""
         alive = [child.pid for child in self._children if child.poll() is None]
-        started = [each for pid in alive for each in processes.tree(pid)]
-        return [each for each in started if _EXECUTOR in processes.command_line(each)]
+        started = [process for pid in alive for process in processes.tree(pid)]
+        return [process for process in started if _EXECUTOR in processes.command_line(process)]
 
     def wait_for_executors(self, count: int) -> None:
-        """Until that many take part."""
+        """Wait until this many executors are registered."""
         parts = "Successfully registered with driver"
         wait_until(
-            lambda: count == sum(parts in stderr(each) for each in self.executors()),
+            lambda: count == sum(parts in stderr(executor) for executor in self.executors()),
             START_SECONDS,
             f"{count} executors take part",
         )
@@ -86,7 +86,7 @@ class Cluster:
         environment = {
             **os.environ,
             "JAVA_HOME": str(java_home()),
-            "PYSPARK_PYTHON": sys.executable,  # by it spark-class finds Spark
+            "PYSPARK_PYTHON": sys.executable,  # spark-class finds Spark by it
             "JDK_JAVA_OPTIONS": "-XX:TieredStopAtLevel=1",
             "SPARK_LOCAL_DIRS": str(scratch),
             "SPARK_LOCAL_IP": HOST,
@@ -100,18 +100,18 @@ class Cluster:
         return child
 
     def _wait_for(
-        self, child: "subprocess.Popen[bytes]", log: Path, said: re.Pattern[str]
+        self, child: "subprocess.Popen[bytes]", log: Path, line: re.Pattern[str]
     ) -> re.Match[str]:
         def found() -> re.Match[str] | None:
             assert child.poll() is None, last_lines(log)
-            return said.search(log.read_text())
+            return line.search(log.read_text())
 
-        return wait_until(found, START_SECONDS, f"{log.stem} says {said.pattern}")
+        return wait_until(found, START_SECONDS, f"{log.stem} says {line.pattern}")
 
 
 def stderr(executor: psutil.Process) -> str:
-    """What an executor has said; its working folder is its own."""
+    """The log of an executor; it is in the executor's own working folder."""
     try:
         return (Path(executor.cwd()) / "stderr").read_text()
-    except (psutil.NoSuchProcess, FileNotFoundError):  # it has ended, or has not begun
+    except (psutil.NoSuchProcess, FileNotFoundError):  # the executor has ended, or has not started
         return ""

@@ -1,4 +1,4 @@
-"""What every integration test stands on: one real broker for the whole run."""
+"""One real broker for all integration tests of a worker."""
 
 import signal
 from collections.abc import Iterator
@@ -7,13 +7,22 @@ import pytest
 
 from deploy.local.kafka import EmbeddedKafka
 from tests.integration.jobs import BROKER_OPTIONS
+from tests.integration.jvms import SharedJvm
 
-# What a shell starts in the background ignores Ctrl-C, and so would the programs under test.
+# A shell starts background programs with SIGINT ignored, which the programs under test would
+# inherit.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session")
 def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedKafka]:
-    """Shared: a test gives its topics names of their own, and neither stops nor kills this one."""
+    """Shared: each test has topics of its own, and no test stops or kills this broker."""
     with EmbeddedKafka(tmp_path_factory.mktemp("kafka"), jvm_options=BROKER_OPTIONS) as broker:
         yield broker
+
+
+@pytest.fixture(scope="module")
+def jvm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SharedJvm]:
+    """For the jobs of a module that run one after another; see CONTRIBUTING.md."""
+    with SharedJvm(tmp_path_factory.mktemp("jvm")) as shared:
+        yield shared

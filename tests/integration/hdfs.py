@@ -15,7 +15,7 @@ from deploy.local.processes import last_lines, start_child, stop_child
 from job.spark.session import spark_jars
 from tests.polling import wait_until
 
-# Beside Kafka's, and below those that Linux hands to outgoing connections (deploy/local/kafka.py).
+# Next to Kafka's, and below the ephemeral ports of Linux (deploy/local/kafka.py).
 PORTS = range(30_000, 31_000)
 # Both are up after 6 s on two idle cores.
 START_SECONDS = 120.0
@@ -63,12 +63,12 @@ class Hdfs:
         return f"hdfs://{HOST}:{self.port}"
 
     def start_namenode(self) -> None:
-        """Answers when files can be written: a NameNode first waits for its DataNode's blocks."""
+        """Wait until files can be written: a NameNode first waits for its DataNode's blocks."""
         self._start(_NAMENODE)
         wait_until(self._can_be_written_to, START_SECONDS, f"HDFS is up; {self._said()}")
 
     def kill_namenode(self) -> None:
-        """As a crash would."""
+        """Kill it, as a crash would."""
         child = self._children[_NAMENODE]
         child.kill()
         child.wait()
@@ -93,7 +93,7 @@ class Hdfs:
         return f"{self._log} ends with:\n{last_lines(self._log)}"
 
     def _java(self, main_class: str, *arguments: str) -> list[str | Path]:
-        # All that Hadoop needs of its own is among Spark's jars, in the same version.
+        # Spark's jars contain all that Hadoop needs, in the same version.
         return [
             java_home() / "bin" / "java",
             *("-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"),
@@ -115,10 +115,10 @@ class Hdfs:
                 for part in ("address", "http.address", "ipc.address")
             },
             "dfs.replication": 1,
-            # By default a NameNode is content without a DataNode, and waits for 30 s once it has
-            # all blocks.
+            # By default a NameNode leaves safe mode without a DataNode, and 30 s after it has all
+            # blocks.
             "dfs.namenode.safemode.min.datanodes": 1,
             "dfs.namenode.safemode.extension": 0,
-            # How soon a DataNode finds a NameNode that has come back.
+            # How soon a DataNode reconnects to a NameNode.
             "dfs.heartbeat.interval": 1,
         }

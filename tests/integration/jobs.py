@@ -1,4 +1,4 @@
-"""A real job process, run as a user runs it, and what it says of itself."""
+"""A real job process, started as a user starts it, and the answers of its control socket."""
 
 import json
 import os
@@ -17,6 +17,7 @@ from deploy.local.java import java_home
 from deploy.local.kafka import JVM_OPTIONS
 from job.protocol.status import Failure, JobStatus
 from tests import processes
+from tests.integration.jvms import SharedJvm
 from tests.polling import wait_until
 
 # A start takes 6 s on two idle cores, several times that on shared ones.
@@ -25,28 +26,30 @@ START_SECONDS = 120.0
 STOP_SECONDS = 60.0
 BATCH_SECONDS = 90.0
 
-# A test's job lives for seconds: the optimizing compiler and the verification of classes cost it
-# more than they give. Without verification a start took 14 % less CPU time, with a young generation
-# of a fixed size 7 % less.
+# A test's job lives for seconds: the optimizing compiler and the verification of classes cost more
+# than they gain. Without verification a start took 14 % less CPU time, with a young generation of a
+# fixed size 7 % less.
 JAVA_OPTIONS = (
     "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m -Xmn300m "
     "-XX:+UnlockDiagnosticVMOptions -XX:-BytecodeVerificationRemote"
 )
 
 BROKER_OPTIONS = (*JVM_OPTIONS, "-XX:TieredStopAtLevel=1")
-"""Of the brokers that the tests share."""
+"""Options of the brokers that the tests share."""
 
 
 class Job:
     """`with Job(spec, folder) as job:` runs `streamjoin run`; leaving it ends the process."""
 
-    def __init__(self, spec: str, folder: Path) -> None:
+    def __init__(self, spec: str, folder: Path, jvm: SharedJvm | None = None) -> None:
+        """`jvm`: shared with other jobs of the test module; None: the job starts its own."""
         self.spec_file = folder / "join.yaml"
         self.spec_file.write_text(spec)
-        # A socket's path may hold 107 bytes, less than pytest's folders need.
+        # The path of a socket may have 107 bytes, less than pytest's folders need.
         self._short = tempfile.TemporaryDirectory(prefix="sj-")
         self.socket = Path(self._short.name) / "control.sock"
         self.log = folder / "job.log"
+        self._jvm = jvm
         self._process: subprocess.Popen[bytes] | None = None
 
     def __enter__(self) -> Self:
@@ -59,14 +62,27 @@ class Job:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self.kill()
+        if self._jvm is None:
+            self.kill()
+        else:
+            self._leave(self._jvm, failed=error is not None)
         self._short.cleanup()
         if error is not None:
             sys.stderr.write(self.log.read_text(errors="replace")[-6000:])
 
+    def _leave(self, jvm: SharedJvm, *, failed: bool) -> None:
+        """A job that is killed would leave its query running."""
+        try:
+            self.terminate()
+        except subprocess.TimeoutExpired:
+            self.kill()
+            failed = True
+        if failed:
+            jvm.discard()
+
     @property
     def environment(self) -> dict[str, str]:
-        """Of the job, and of other commands on its spec."""
+        """Variables of the job, and of other commands on its spec."""
         return {
             **os.environ,
             "STREAMJOIN_SOCKET": str(self.socket),
@@ -76,11 +92,15 @@ class Job:
             "JDK_JAVA_OPTIONS": JAVA_OPTIONS,
         }
 
+    def _environment(self) -> dict[str, str]:
+        """With the shared JVM, if there is one."""
+        return self.environment if self._jvm is None else self._jvm.environment(self.environment)
+
     def start(self) -> None:
         with self.log.open("ab") as log:
             self._process = subprocess.Popen(
                 [sys.executable, "-m", "job", "run", str(self.spec_file)],
-                env=self.environment,
+                env=self._environment(),
                 stdout=log,
                 stderr=log,
                 process_group=0,
@@ -92,17 +112,18 @@ class Job:
         return self._process
 
     def terminate(self) -> int:
-        """SIGTERM, as an orchestrator ends a container; its exit code."""
+        """Send SIGTERM, as an orchestrator does; returns the exit code."""
         self.process.terminate()
         return self.process.wait(STOP_SECONDS)
 
     def signal_group(self, number: signal.Signals) -> int:
-        """Send a signal to the job's process group, as `timeout` and a terminal do; exit code."""
+        """Send a signal to the job's process group, as `timeout` and a terminal do; returns the
+        exit code."""
         os.killpg(self.process.pid, number)
         return self.process.wait(STOP_SECONDS)
 
     def freeze(self) -> None:
-        """SIGSTOP to the job and all that it has started."""
+        """Send SIGSTOP to the job and its descendants."""
         self._signal_all(signal.SIGSTOP)
 
     def thaw(self) -> None:
@@ -114,14 +135,15 @@ class Job:
     @property
     def tree(self) -> list[psutil.Process]:
         """The driver, its JVM and Spark's Python workers."""
-        return processes.tree(self.process.pid)
+        shared = self._jvm.tree if self._jvm is not None else []
+        return [*processes.tree(self.process.pid), *shared]
 
     def kill(self) -> None:
         self.process.send_signal(signal.SIGKILL)
         self.process.wait(STOP_SECONDS)
 
     def kill_tree(self) -> int:
-        """SIGKILL to all of it at once; how many processes that were."""
+        """Send SIGKILL to the job and its descendants at once; returns the number of processes."""
         tree = self.tree
         processes.signal_all(tree, signal.SIGKILL)
         self.process.wait()
@@ -129,10 +151,10 @@ class Job:
         return len(tree)
 
     def command(self, *arguments: str) -> "subprocess.CompletedProcess[str]":
-        """`streamjoin` with these arguments, where the job is."""
+        """Run `streamjoin` with these arguments in the environment of the job."""
         return subprocess.run(
             [sys.executable, "-m", "job", *arguments],
-            env=self.environment,
+            env=self._environment(),
             capture_output=True,
             text=True,
             timeout=START_SECONDS,
@@ -164,7 +186,7 @@ class Job:
         return wait_until(reached, timeout, f"the job is {state}")
 
     def wait_for_failure(self, count: int) -> Failure:
-        """Until the query has failed that many times and rests; the last failure."""
+        """Wait until the query has failed `count` times and is FAILED; returns the last failure."""
 
         def reached() -> Failure | None:
             status = self.status()
@@ -175,7 +197,8 @@ class Job:
         return wait_until(reached, START_SECONDS, f"the query has failed {count} times")
 
     def wait_for_watermark(self, watermark_ms: int) -> JobStatus:
-        """Until a batch has run with this watermark: everything it lets out is out then."""
+        """Wait until a batch has run with this watermark: it has emitted all rows that expire by
+        then."""
 
         def reached() -> JobStatus | None:
             status = self.status()
@@ -185,7 +208,7 @@ class Job:
         return wait_until(reached, START_SECONDS, f"a batch has run with watermark {watermark_ms}")
 
     def wait_for_offsets(self, *, left: int, right: int) -> JobStatus:
-        """Until that many records of each topic have been read by batches that have ended."""
+        """Wait until this many records of each topic have been read by completed batches."""
 
         def reached() -> JobStatus | None:
             status = self.status()

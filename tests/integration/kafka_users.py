@@ -1,4 +1,5 @@
-"""Someone the secured broker knows, by each way of saying who one is, and what the join needs."""
+"""Users of the secured broker, one for each way to authenticate, and the rights that the join
+needs."""
 
 from pathlib import Path
 
@@ -7,7 +8,7 @@ from tests.integration.secured_kafka import LOGIN, MUTUAL, PLAIN_USER, SecuredKa
 from tests.integration.token_endpoint import TokenEndpoint
 from tests.unit.specs import changed
 
-# Each character that some dialect on the way could trip over.
+# Contains each character that some syntax on the way could misread.
 SECRET = "Pa\"s\\s//w;o'r$d\u00e9"
 WRONG = "Wr\"o\\ng//s;e'c$ret"
 KEY_PASSWORD = "open sesame 4711"
@@ -16,7 +17,7 @@ COMPACTED = {"cleanup.policy": "compact"}
 
 
 class User:
-    """Someone the broker knows, and how a spec says so."""
+    """A user of the broker, and the spec's settings for it."""
 
     def __init__(self, principal: str, servers: str, **security: str) -> None:
         self.principal = principal
@@ -81,7 +82,7 @@ def oauth(kafka: SecuredKafka, tokens: TokenEndpoint, folder: Path) -> User:
 
 
 def spec_of(pairs: Pairs, user: User, **security: str | None) -> str:
-    """As `user`, with fields of its security replaced; None takes one away."""
+    """As `user`, with fields of its security replaced; None removes one."""
     fields = {
         name: value for name, value in {**user.security, **security}.items() if value is not None
     }
@@ -89,7 +90,7 @@ def spec_of(pairs: Pairs, user: User, **security: str | None) -> str:
 
 
 def allow_what_the_join_needs(kafka: SecuredKafka, user: User, pairs: Pairs) -> None:
-    """The whole list of the README."""
+    """The complete list of docs/kafka-security.md."""
     kafka.allow(user.principal, "Read", f"{pairs.name}.left")
     kafka.allow(user.principal, "Read", f"{pairs.name}.right")
     kafka.allow(user.principal, "Write", f"{pairs.name}.out")

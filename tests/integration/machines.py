@@ -1,4 +1,4 @@
-"""What a job has on its own machine, when its checkpoint is elsewhere."""
+"""The local files of a job whose checkpoint is elsewhere."""
 
 from pathlib import Path
 
@@ -6,7 +6,7 @@ import pytest
 
 
 class Machine:
-    """A folder for all that a job keeps beside its checkpoint; nothing in it may be missed."""
+    """A folder for all local files of a job; the job must survive their loss."""
 
     def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         self.folder = folder

@@ -1,4 +1,4 @@
-"""The simplest join, for tests of how a job lives: the left and right row of a number match."""
+"""The simplest join, for tests of a job's life cycle: the left and right row of a number match."""
 
 from collections.abc import Iterable
 from pathlib import Path
@@ -43,7 +43,7 @@ class Pairs:
         delivery: str = "at_least_once",
         checkpoint: str | None = None,
     ) -> None:
-        """`checkpoint`: where it is not in the folder, e.g. hdfs://…"""
+        """`checkpoint`: location if it is not in the folder, e.g. hdfs://…"""
         self.kafka = kafka
         self.name = name
         self.delivery = delivery
@@ -76,5 +76,5 @@ class Pairs:
         return count_all(self.kafka.bootstrap_servers, f"{self.name}.out")
 
     def numbers(self) -> list[int]:
-        """What came out, sorted; a number twice is a result that was repeated."""
+        """The results, sorted; a number that occurs twice is a repeated result."""
         return sorted(received.value["n"] for received in self.received())

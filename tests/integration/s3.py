@@ -14,7 +14,7 @@ from deploy.local.processes import last_lines, start_child, stop_child
 from tests.polling import wait_until
 from tests.programs import program
 
-# Beside Kafka's, and below those that Linux hands to outgoing connections (deploy/local/kafka.py).
+# Next to Kafka's, and below the ephemeral ports of Linux (deploy/local/kafka.py).
 PORTS = range(31_000, 32_000)
 START_SECONDS = 60.0
 STOP_SECONDS = 20.0
@@ -30,7 +30,7 @@ _SETTINGS = """<configuration>
 
 
 class S3:
-    """`with S3(folder) as s3:` has one bucket; skips the test where the server is not installed."""
+    """`with S3(folder) as s3:` has one bucket; skips the test if the server is not installed."""
 
     def __init__(self, folder: Path) -> None:
         self._program = program("versitygw", remedy=_HOW)
@@ -46,7 +46,8 @@ class S3:
     def __enter__(self) -> Self:
         log = self._folder / "s3.log"
         place = f"{HOST}:{self._port}"
-        # Attributes in files: not every file system below a temporary folder holds them.
+        # Attributes in files: not every file system below a temporary folder supports extended
+        # attributes.
         backend = ["posix", "--sidecar", self._attributes, self._objects]
         self._child = start_child(
             [self._program, "--quiet", "--access-log", self._asked, "--port", place, *backend],
@@ -80,12 +81,12 @@ class S3:
         return f"s3a://{BUCKET}"
 
     def asked(self) -> Counter[str]:
-        """How often each operation was asked for, by S3's name of it."""
+        """How often each operation was requested, by S3's name of it."""
         return Counter(re.findall(r" s3_(\w+) ", self._asked.read_text()))
 
     @property
     def environment(self) -> dict[str, str]:
-        """With which a job finds it: as the README tells a user."""
+        """The settings of a job for this server, as in docs/checkpoint-stores.md."""
         settings = self._folder / "settings"
         settings.mkdir(exist_ok=True)
         (settings / "core-site.xml").write_text(_SETTINGS.format(host=HOST, port=self._port))

@@ -1,6 +1,6 @@
-"""A broker that asks who one is and what one may do, and the users of the tests.
+"""A broker with authentication and authorization, and its users.
 
-The open listener is for the tests themselves: whoever comes in there may do everything.
+The open listener is for the tests themselves: its clients may do everything.
 """
 
 from pathlib import Path
@@ -74,12 +74,12 @@ class SecuredKafka(EmbeddedKafka):
         )
 
     def set_password(self, user: str, password: str) -> None:
-        """Of a SCRAM user, made where there is none."""
+        """Set the password of a SCRAM user, and create the user if it does not exist."""
         info = ScramCredentialInfo(ScramMechanism.SCRAM_SHA_512, 4096)
         upsertion = UserScramCredentialUpsertion(user, info, password.encode())
         admin = self._admin()
-        for done in admin.alter_user_scram_credentials([upsertion]).values():
-            done.result(ANSWER_SECONDS)
+        for future in admin.alter_user_scram_credentials([upsertion]).values():
+            future.result(ANSWER_SECONDS)
 
     def allow(self, principal: str, operation: str, topic: str) -> None:
         self._add(_acl(principal, operation, topic))
@@ -92,7 +92,7 @@ class SecuredKafka(EmbeddedKafka):
         self._add(_acl(principal, "Write", prefix, kind, pattern))
 
     def forbid(self, principal: str, operation: str, topic: str) -> None:
-        """Take back what was allowed."""
+        """Remove a right."""
         acl = _acl(principal, operation, topic)
         same = AclBindingFilter(
             acl.restype,
@@ -104,13 +104,13 @@ class SecuredKafka(EmbeddedKafka):
             acl.permission_type,
         )
         admin = self._admin()
-        for done in admin.delete_acls([same]).values():
-            assert 1 == len(done.result(ANSWER_SECONDS))
+        for future in admin.delete_acls([same]).values():
+            assert 1 == len(future.result(ANSWER_SECONDS))
 
     def _add(self, acl: AclBinding) -> None:
         admin = self._admin()
-        for done in admin.create_acls([acl]).values():
-            done.result(ANSWER_SECONDS)
+        for future in admin.create_acls([acl]).values():
+            future.result(ANSWER_SECONDS)
 
     def _admin(self) -> AdminClient:
         return AdminClient({"bootstrap.servers": self.bootstrap_servers, "log_level": 0})

@@ -1,4 +1,4 @@
-"""A real sidecar beside a real job, run as a user runs it."""
+"""A real sidecar next to a real job, started as a user starts it."""
 
 import json
 import os
@@ -24,7 +24,8 @@ class Sidecar:
 
 @contextmanager
 def running_sidecar(socket: Path, **settings: str) -> Iterator[Sidecar]:
-    """Of the job on `socket`; `settings` are its variables without STREAMJOIN_, in lower case."""
+    """Run the sidecar of the job on `socket`; `settings` are its variables without STREAMJOIN_, in
+    lower case."""
     environment = {
         **os.environ,
         "STREAMJOIN_SOCKET": str(socket),

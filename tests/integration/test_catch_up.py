@@ -1,4 +1,4 @@
-"""A backlog with uneven partitions: no row in order is late, and the watermark does not stop."""
+"""A backlog with uneven partitions: no row in order is late, and the watermark advances."""
 
 import json
 from collections.abc import Callable
@@ -12,6 +12,7 @@ from confluent_kafka.admin import AdminClient, NewPartitions
 from deploy.local.kafka import EmbeddedKafka
 from job.protocol.status import JobStatus
 from tests.integration.jobs import START_SECONDS, Job
+from tests.integration.jvms import SharedJvm
 from tests.integration.uneven import T0, Uneven
 from tests.polling import wait_until
 
@@ -47,7 +48,7 @@ def wait_for(job: Job, condition: Callable[[JobStatus], Any], what: str) -> JobS
         ("left_anti", "exactly_once"),
     ],
 )
-def test_uneven_backlog_is_joined_to_the_last_row_though_the_job_is_killed_twice(
+def test_uneven_backlog_is_joined_completely_although_the_job_is_killed_twice(
     uneven: Uneven, tmp_path: Path, join_type: str, delivery: str
 ) -> None:
     name, spec = uneven.spec(tmp_path, join_type, delivery)
@@ -81,7 +82,7 @@ def test_uneven_backlog_is_joined_to_the_last_row_though_the_job_is_killed_twice
 
 
 class Sides:
-    """Two topics to which rows are sent one by one, by partition and seconds of event time."""
+    """Two topics that receive rows one by one, by partition and seconds of event time."""
 
     def __init__(self, kafka: EmbeddedKafka, topics: Uneven) -> None:
         self.servers = kafka.bootstrap_servers
@@ -121,8 +122,8 @@ def row(n: int, at: float) -> bytes:
     return json.dumps({"n": n, "t": T0 + round(at * 1000)}).encode()
 
 
-def test_watermark_goes_on_whatever_happens_to_partitions_and_query(
-    kafka: EmbeddedKafka, tmp_path: Path
+def test_watermark_advances_through_all_events_of_partitions_and_query(
+    kafka: EmbeddedKafka, tmp_path: Path, jvm: SharedJvm
 ) -> None:
     topics = Uneven(kafka, "eventful", 0)
     sides = Sides(kafka, topics)
@@ -141,9 +142,9 @@ def test_watermark_goes_on_whatever_happens_to_partitions_and_query(
             f"the watermark is at {at} s",
         )
 
-    with Job(spec, tmp_path) as job:
+    with Job(spec, tmp_path, jvm) as job:
         job.wait_for_state("RUNNING")  # with empty topics
-        sides.send(1, 100)  # partition 1 stays silent
+        sides.send(1, 100)  # partition 1 stays idle
         sides.send(2, 130, only="left")
         sides.send(3, 130, only="right")
         wait_for_watermark(120)
@@ -161,7 +162,7 @@ def test_watermark_goes_on_whatever_happens_to_partitions_and_query(
         job.ask("resume")
         wait_for_watermark(160)
 
-        # After a restart the event time of a side that sends nothing is still known.
+        # After a restart the event time of an idle side is still known.
         job.ask("stop")
         job.wait_for_state("STOPPED")
         job.ask("resume")
@@ -178,7 +179,7 @@ def test_watermark_goes_on_whatever_happens_to_partitions_and_query(
         came(*joined, (2, None), (None, 3), (None, 9))
         times = wait_for(job, lambda status: status.event_times, "event times").event_times
         known = {number: (ms - T0) // 1000 for number, ms in times["left"].partitions.items()}
-        # Of the partition that is newer than the query only a sample of the records is observed.
+        # Only a sample of the records of a partition that is newer than the query is observed.
         assert {0: 300, 1: 170} == {number: at for number, at in known.items() if number < 2}
 
         job.ask("stop")
@@ -196,7 +197,9 @@ def test_watermark_goes_on_whatever_happens_to_partitions_and_query(
         job.ask("stop")
         job.wait_for_state("STOPPED")
         job.ask("reset", starts={"left": {0: 3, 1: 0, 2: 0}, "right": {0: 0, 1: 2, 2: 0}})
-        wait_for(job, lambda status: status.last_reset and status.last_reset.done_at, "the reset")
+        wait_for(
+            job, lambda status: status.last_reset and status.last_reset.completed_at, "the reset"
+        )
         job.ask("resume")
         job.wait_for_state("RUNNING")
         wait_for_watermark(300)

@@ -1,29 +1,31 @@
-"""The checkpoint under two jobs, after a power cut, backed up and put back."""
+"""The checkpoint under two jobs, after a power failure, backed up and restored."""
 
 import json
 from pathlib import Path
+from zlib import crc32
 
 import pytest
 
 from deploy.local.kafka import EmbeddedKafka
 from tests.integration.jobs import START_SECONDS, Job
+from tests.integration.jvms import SharedJvm
 from tests.integration.pairs import Pairs
 from tests.polling import wait_until
 
 
 @pytest.fixture
 def pairs(kafka: EmbeddedKafka, tmp_path: Path, request: pytest.FixtureRequest) -> Pairs:
-    pairs = Pairs(kafka, f"care{abs(hash(request.node.name)) % 10**8}", tmp_path)
+    pairs = Pairs(kafka, f"care{crc32(request.node.name.encode())}", tmp_path)
     pairs.create_topics()
     return pairs
 
 
-def run_until_read(pairs: Pairs, folder: Path, count: int) -> Job:
+def run_until_read(pairs: Pairs, folder: Path, count: int, jvm: SharedJvm) -> Job:
     """A job that has read `count` records a side and has ended."""
-    with Job(pairs.spec(), folder) as job:
+    with Job(pairs.spec(), folder, jvm) as job:
         job.wait_for_offsets(left=count, right=count)
         assert 0 == job.terminate()
-    # A batch may have been planned that was not begun any more.
+    # A batch may have been planned that did not start.
     query = folder / "checkpoint" / "query"
     while int(newest(query / "offsets").name) > int(newest(query / "commits").name):
         remove(newest(query / "offsets"))
@@ -35,13 +37,13 @@ def newest(log: Path) -> Path:
 
 
 def remove(path: Path) -> None:
-    """With its checksum, as it had never been written."""
+    """Remove the file and its checksum, as if it had never been written."""
     path.unlink()
     (path.parent / f".{path.name}.crc").unlink(missing_ok=True)
 
 
 def empty(path: Path) -> None:
-    """As a power cut leaves a file that was named before its bytes were on disk."""
+    """Leave an empty file, as after a power failure between its creation and its content."""
     remove(path)
     path.touch()
 
@@ -66,9 +68,7 @@ def test_second_job_on_a_checkpoint_ends_and_names_the_first(pairs: Pairs, tmp_p
     assert [0, 1, 2] == pairs.numbers()
 
 
-def test_job_that_was_stopped_in_its_tracks_ends_when_it_wakes_and_finds_a_successor(
-    pairs: Pairs, tmp_path: Path
-) -> None:
+def test_frozen_job_ends_after_its_thaw_if_it_has_a_successor(pairs: Pairs, tmp_path: Path) -> None:
     other_folder = tmp_path / "other"
     other_folder.mkdir()
     with Job(pairs.spec(), tmp_path) as first:
@@ -87,31 +87,31 @@ def test_job_that_was_stopped_in_its_tracks_ends_when_it_wakes_and_finds_a_succe
 
 
 @pytest.mark.parametrize("log", ["offsets", "commits"])
-def test_newest_step_cut_off_by_a_power_cut_is_put_aside_at_the_next_start(
-    pairs: Pairs, tmp_path: Path, log: str
+def test_next_start_repairs_a_log_file_that_a_power_failure_left_empty(
+    pairs: Pairs, tmp_path: Path, log: str, jvm: SharedJvm
 ) -> None:
     pairs.produce(range(3))
-    run_until_read(pairs, tmp_path, 3)
+    run_until_read(pairs, tmp_path, 3, jvm)
     query = tmp_path / "checkpoint" / "query"
     if log == "offsets":
         remove(newest(query / "commits"))  # the batch had not ended yet
     empty(newest(query / log))
 
-    with Job(pairs.spec(), tmp_path) as job:
+    with Job(pairs.spec(), tmp_path, jvm) as job:
         pairs.produce(range(3, 6))
         job.wait_for_offsets(left=6, right=6)
         assert "checkpoint_repaired" in job.log.read_text()
     assert {0, 1, 2, 3, 4, 5} == set(pairs.numbers())
 
 
-def test_damage_of_what_was_acknowledged_is_refused_with_the_remedy(
-    pairs: Pairs, tmp_path: Path
+def test_damage_of_a_committed_batch_is_refused_with_the_remedy(
+    pairs: Pairs, tmp_path: Path, jvm: SharedJvm
 ) -> None:
     pairs.produce(range(3))
-    run_until_read(pairs, tmp_path, 3)
+    run_until_read(pairs, tmp_path, 3, jvm)
     empty(newest(tmp_path / "checkpoint" / "query" / "offsets"))
 
-    with Job(pairs.spec(), tmp_path) as job:
+    with Job(pairs.spec(), tmp_path, jvm) as job:
         failure = job.wait_for_state("FAILED").last_failure
         assert failure is not None
         assert "checkpoint" == failure.code
@@ -119,16 +119,18 @@ def test_damage_of_what_was_acknowledged_is_refused_with_the_remedy(
         assert "streamjoin checkpoint restore" in failure.message
 
 
-def test_checkpoint_is_verified_backed_up_restored_and_read(pairs: Pairs, tmp_path: Path) -> None:
+def test_checkpoint_is_verified_backed_up_restored_and_read(
+    pairs: Pairs, tmp_path: Path, jvm: SharedJvm
+) -> None:
     pairs.produce(range(3))
-    job = run_until_read(pairs, tmp_path, 3)
+    job = run_until_read(pairs, tmp_path, 3, jvm)
     spec, target = str(job.spec_file), str(tmp_path / "backup")
 
     verified = job.command("checkpoint", "verify", spec)
     assert (0, "") == (verified.returncode, "\n".join(_wrong(verified.stdout)))
     assert "state: 6 rows read" in verified.stdout
-    made = job.command("checkpoint", "backup", spec, target)
-    assert 0 == made.returncode, made.stderr
+    backup = job.command("checkpoint", "backup", spec, target)
+    assert 0 == backup.returncode, backup.stderr
     assert "is not empty" in job.command("checkpoint", "backup", spec, target).stderr
     shown = job.command("state", spec, "--side", "right", "--key", "2")
     [row] = [json.loads(line) for line in shown.stdout.splitlines()[1:]]
@@ -136,21 +138,21 @@ def test_checkpoint_is_verified_backed_up_restored_and_read(pairs: Pairs, tmp_pa
 
     state = tmp_path / "checkpoint" / "query" / "state" / "0"
     for path in [*state.rglob("*.changelog"), *state.rglob("*.zip")]:
-        path.write_bytes(b"spoilt")
+        path.write_bytes(b"damaged")
         (path.parent / f".{path.name}.crc").unlink(missing_ok=True)
-    spoilt = job.command("checkpoint", "verify", spec)
-    assert 1 == spoilt.returncode
-    assert ["state"] == [line.split()[1].rstrip(":") for line in _wrong(spoilt.stdout)]
+    damaged = job.command("checkpoint", "verify", spec)
+    assert 1 == damaged.returncode
+    assert ["state"] == [line.split()[1].rstrip(":") for line in _wrong(damaged.stdout)]
     restored = job.command("checkpoint", "restore", spec, target)
     assert 0 == restored.returncode, restored.stderr
 
-    with Job(pairs.spec(), tmp_path) as again:
+    with Job(pairs.spec(), tmp_path, jvm) as again:
         pairs.produce(range(3, 6))
         again.wait_for_offsets(left=6, right=6)
     assert [0, 1, 2, 3, 4, 5] == pairs.numbers()
 
 
-def test_a_checkpoint_in_use_is_left_alone_and_repartitioning_is_refused_with_the_reason(
+def test_checkpoint_in_use_is_refused_and_repartitioning_is_refused_with_the_reason(
     pairs: Pairs, tmp_path: Path
 ) -> None:
     with Job(pairs.spec(), tmp_path) as job:

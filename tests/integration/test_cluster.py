@@ -1,4 +1,4 @@
-"""The same job on a cluster: its executors run, and die, as processes of their own."""
+"""The job on a cluster, whose executors are processes of their own."""
 
 import signal
 from collections.abc import Iterator, Mapping
@@ -15,18 +15,18 @@ from tests.polling import wait_until
 from tests.processes import has_ended, signal_all
 
 BLOCK = 1_000
-# Beside the driver's JVM there are those of two executors to start.
+# Two executors start in addition to the driver's JVM.
 CLUSTER_SECONDS = 2 * START_SECONDS
 
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    """A master and two workers of one core; what they run heeds the failpoint of this folder."""
+    """A master and two workers of one core; their tasks use the failpoint of this folder."""
     folder = tmp_path_factory.mktemp("cluster")
     environment = {
         "PYTHONPATH": str(FAILPOINTS),
         "STREAMJOIN_TEST_FAILPOINT": str(folder / "armed"),
-        # An application whose executors end by themselves is given up soon.
+        # Spark soon gives up an application whose executors end by themselves.
         "SPARK_MASTER_OPTS": "-Dspark.deploy.maxExecutorRetries=1",
     }
     with Cluster(folder, environment) as started:
@@ -36,13 +36,13 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
 
 @pytest.fixture
 def pairs(kafka: EmbeddedKafka, tmp_path: Path) -> Pairs:
-    made = Pairs(kafka, f"cluster{abs(hash(tmp_path)) % 10**8}", tmp_path, delivery="exactly_once")
-    made.create_topics()
-    return made
+    pairs = Pairs(kafka, f"cluster{abs(hash(tmp_path)) % 10**8}", tmp_path, delivery="exactly_once")
+    pairs.create_topics()
+    return pairs
 
 
 def job_on(cluster: Cluster, spec: str, folder: Path, more: Mapping[str, str] = {}) -> FaultyJob:
-    """All see the folder here, as they would a file system that is mounted on each machine."""
+    """All processes see this folder, as they would a mounted shared file system."""
     environment = {
         "STREAMJOIN_SPARK_MASTER": cluster.url,
         "STREAMJOIN_CHECKPOINT_IS_SHARED": "true",
@@ -54,7 +54,7 @@ def job_on(cluster: Cluster, spec: str, folder: Path, more: Mapping[str, str] = 
     return job
 
 
-# How many transactions the task that is run again has found committed, so far.
+# How many transactions the repeated task has found committed so far.
 POINTS = {"before_commit": 0, "after_commit": 1}
 
 

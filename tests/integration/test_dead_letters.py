@@ -1,4 +1,4 @@
-"""What the join cannot take arrives in the dead-letter topic, whole and once, and comes back."""
+"""Dead letters: each arrives complete and once, and can be replayed."""
 
 import json
 import random
@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from zlib import crc32
 
 import pytest
 from confluent_kafka import Consumer, TopicPartition
@@ -14,6 +15,7 @@ from confluent_kafka import Consumer, TopicPartition
 from deploy.local.kafka import EmbeddedKafka
 from job.dead_letters.headers import DeadLetter, dead_letter
 from tests.integration.jobs import Job
+from tests.integration.jvms import SharedJvm
 from tests.integration.test_exactly_once import Failpoint
 from tests.integration.topics import READ_SECONDS, Sent, consume_all, produce
 from tests.unit.specs import changed
@@ -61,7 +63,7 @@ class Letters:
     join_type: str = "inner"
 
     def create_topics(self, *, small: int = 1_000_000) -> None:
-        """`small`: how many bytes a record may have where the job writes."""
+        """`small`: the largest record, in bytes, that the topics of the job accept."""
         self._create("left", "right")
         self._create("out", "dead", **{"max.message.bytes": str(small)})
 
@@ -85,7 +87,7 @@ class Letters:
 
     def results(self) -> list[int]:
         received = consume_all(self.kafka.bootstrap_servers, f"{self.name}.out")
-        return sorted(one.value["n"] for one in received)
+        return sorted(record.value["n"] for record in received)
 
     def dead(self) -> list[DeadLetter]:
         return dead_letters(self.kafka, f"{self.name}.dead")
@@ -103,29 +105,29 @@ def dead_letters(kafka: EmbeddedKafka, topic: str) -> list[DeadLetter]:
             "log_level": 0,
         }
     )
-    found = []
+    letters = []
     try:
         consumer.assign([TopicPartition(topic, 0, 0)])
         while True:
             message = consumer.poll(READ_SECONDS)
             assert message is not None
             if message.error():
-                return found
+                return letters
             letter = dead_letter(
                 f"{topic}/0/{message.offset()}",
                 message.key(),
                 message.value(),
                 message.headers() or [],
             )
-            if letter is not None:  # else a note of what was put back
-                found.append(letter)
+            if letter is not None:  # otherwise the marker of a replay
+                letters.append(letter)
     finally:
         consumer.close()
 
 
 @pytest.fixture
 def letters(kafka: EmbeddedKafka, tmp_path: Path, request: pytest.FixtureRequest) -> Letters:
-    return Letters(kafka, f"dead{abs(hash(request.node.name)) % 10**8}", tmp_path)
+    return Letters(kafka, f"dead{crc32(request.node.name.encode())}", tmp_path)
 
 
 def row(n: int | None, at: float = 0, pad: str = "") -> dict[str, Any]:
@@ -155,12 +157,12 @@ MESSAGES = {
 
 
 @pytest.mark.parametrize("delivery", ["exactly_once", "at_least_once"])
-def test_record_of_every_reason_arrives_whole_from_each_side(
-    letters: Letters, delivery: str, tmp_path: Path
+def test_record_of_every_reason_arrives_complete_from_each_side(
+    letters: Letters, delivery: str, tmp_path: Path, jvm: SharedJvm
 ) -> None:
     letters.delivery = delivery
     letters.create_topics()
-    with Job(letters.spec(), tmp_path) as job:
+    with Job(letters.spec(), tmp_path, jvm) as job:
         for side in ("left", "right"):
             poison = [
                 Sent(value, key=f"key of {reason}", headers={"trace": reason})
@@ -169,7 +171,7 @@ def test_record_of_every_reason_arrives_whole_from_each_side(
             letters.produce(side, [row(1), *poison, row(2)])
         total = len(BAD) + 2
         job.wait_for_offsets(left=total, right=total)
-        for side in ("left", "right"):  # far on, then behind
+        for side in ("left", "right"):  # far ahead, then behind
             letters.produce(side, [row(3, 1000)])
         job.wait_for_offsets(left=total + 1, right=total + 1)
         letters.produce("left", [row(4, 1000)])
@@ -179,30 +181,30 @@ def test_record_of_every_reason_arrives_whole_from_each_side(
         status = job.wait_for_offsets(left=total + 3, right=total + 2)
         assert 0 == job.terminate()
 
-    found = letters.dead()
+    dead = letters.dead()
     expected = {(side, reason) for side in ("left", "right") for reason in BAD} | {("left", "late")}
-    assert expected == {(one.side, one.reason) for one in found}
-    assert len(expected) == len(found)
-    for one in found:
-        assert f"{letters.name}.{one.side}" == one.topic
-        if one.reason == "late":
-            assert (total + 2, b"late") == (one.offset, one.key)
-            assert one.message.startswith("field t is not past the watermark 2023-11-14 22:2")
+    assert expected == {(letter.side, letter.reason) for letter in dead}
+    assert len(expected) == len(dead)
+    for letter in dead:
+        assert f"{letters.name}.{letter.side}" == letter.topic
+        if letter.reason == "late":
+            assert (total + 2, b"late") == (letter.offset, letter.key)
+            assert letter.message.startswith("field t is not past the watermark 2023-11-14 22:2")
             continue
-        sent = Sent(BAD[one.reason])
-        assert (f"key of {one.reason}".encode(), sent.payload) == (one.key, one.value)
-        assert [("trace", one.reason.encode())] == list(one.original_headers)
-        assert (0, 1 + list(BAD).index(one.reason)) == (one.partition, one.offset)
-        assert MESSAGES[one.reason] == one.message
-        assert one.timestamp_ms is not None
-        assert one.is_whole
-    counted = {side: +Counter(found) for side, found in status.totals.dead_letters.items()}
+        sent = Sent(BAD[letter.reason])
+        assert (f"key of {letter.reason}".encode(), sent.payload) == (letter.key, letter.value)
+        assert [("trace", letter.reason.encode())] == list(letter.original_headers)
+        assert (0, 1 + list(BAD).index(letter.reason)) == (letter.partition, letter.offset)
+        assert MESSAGES[letter.reason] == letter.message
+        assert letter.timestamp_ms is not None
+        assert letter.is_whole
+    counted = {side: +Counter(reasons) for side, reasons in status.totals.dead_letters.items()}
     once = Counter(BAD.keys())
     assert {"left": once + Counter(["late"]), "right": once, "output": Counter()} == counted
     assert [1, 2, 3, 4] == letters.results()
 
 
-def test_killed_before_or_after_the_dead_letters_it_neither_loses_nor_repeats_one(
+def test_job_killed_before_or_after_the_dead_letters_neither_loses_nor_repeats_one(
     letters: Letters, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     letters.create_topics()
@@ -224,7 +226,7 @@ def test_killed_before_or_after_the_dead_letters_it_neither_loses_nor_repeats_on
             status = job.wait_for_offsets(left=1 + 2 * number, right=1)
             assert counted == status.totals.dead_letters["left"]["malformed_json"], point
             assert [f"bad {n}".encode() for n in range(1, number + 1)] == [
-                one.value for one in letters.dead()
+                letter.value for letter in letters.dead()
             ], point
         letters.produce("right", [row(1), row(2)])
         job.wait_for_offsets(left=5, right=3)
@@ -253,11 +255,13 @@ JOINS: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize("join", JOINS)
-def test_late_rows_are_those_that_spark_counts(letters: Letters, join: str, tmp_path: Path) -> None:
+def test_late_rows_are_those_that_spark_counts(
+    letters: Letters, join: str, tmp_path: Path, jvm: SharedJvm
+) -> None:
     letters.create_topics()
     chance = random.Random(join)
     written = 0
-    with Job(changed(letters.spec(), **JOINS[join]), tmp_path) as job:
+    with Job(changed(letters.spec(), **JOINS[join]), tmp_path, jvm) as job:
         for lap in range(4):
             for side in ("left", "right"):
                 letters.produce(side, [generated(chance, at=lap * 30) for _ in range(150)])
@@ -265,25 +269,26 @@ def test_late_rows_are_those_that_spark_counts(letters: Letters, join: str, tmp_
             status = job.wait_for_offsets(left=written, right=written)
         assert 0 == job.terminate()
 
-    late = [one for one in letters.dead() if one.reason == "late"]
+    late = [letter for letter in letters.dead() if letter.reason == "late"]
     assert 50 < status.totals.late_rows
     assert status.totals.late_rows == len(late)
-    assert len(late) == len({(one.topic, one.offset) for one in late})
+    assert len(late) == len({(letter.topic, letter.offset) for letter in late})
     assert "late_rows_differ" not in job.log.read_text()
 
 
 def generated(chance: random.Random, at: float) -> dict[str, Any]:
-    """Some far behind, some without a key."""
+    """Some rows are far behind, some have no key."""
     n = None if chance.random() < 0.1 else chance.randrange(40)
-    # Late also without a batch between two laps: Spark judges by the watermark of the batch before.
+    # Late also without a batch between two laps: Spark compares with the watermark of the previous
+    # batch.
     return row(n, 100 + at + chance.uniform(-80, 15), chance.choice("abcd"))
 
 
-def test_query_that_shall_fail_names_the_first_bad_record_and_goes_on_when_told(
-    letters: Letters, tmp_path: Path
+def test_policy_fail_names_the_first_bad_record_and_policy_drop_continues(
+    letters: Letters, tmp_path: Path, jvm: SharedJvm
 ) -> None:
     letters.create_topics()
-    with Job(letters.spec(on_bad_record="fail"), tmp_path) as job:
+    with Job(letters.spec(on_bad_record="fail"), tmp_path, jvm) as job:
         letters.produce("left", [row(1), Sent('{"n": 2, "t": "soon"}'), Sent("worse"), row(3)])
         failure = job.wait_for_failure(1)
         assert "bad_record" == failure.code
@@ -300,13 +305,13 @@ def test_query_that_shall_fail_names_the_first_bad_record_and_goes_on_when_told(
 
 
 @pytest.mark.parametrize("policy", ["exactly_once", "at_least_once", "drop", "fail"])
-def test_too_large_a_result_is_no_end_and_not_lost_in_silence(
-    letters: Letters, policy: str, tmp_path: Path
+def test_too_large_result_follows_the_policy_and_is_counted(
+    letters: Letters, policy: str, tmp_path: Path, jvm: SharedJvm
 ) -> None:
     letters.delivery = policy if policy == "exactly_once" else "at_least_once"
     letters.create_topics(small=20_000)
     written = letters.spec(on_bad_record=policy) if policy in {"drop", "fail"} else letters.spec()
-    with Job(written, tmp_path) as job:
+    with Job(written, tmp_path, jvm) as job:
         poison = Sent(f'"{"x" * 25_000}"', key="bad")
         letters.produce("left", [row(1), row(2, pad="x" * 12_000), row(3)])
         letters.produce("right", [row(1), row(2, pad="y" * 12_000), row(3)])
@@ -331,29 +336,30 @@ def test_too_large_a_result_is_no_end_and_not_lost_in_silence(
         ("streamjoin-id", f"{letters.name}.left/0/1|{letters.name}.right/0/1".encode())
     ] == list(result.original_headers)
     assert f"topic {letters.name}.out takes 20000" in result.message
-    # A record that is itself too large for the dead-letter topic comes without its value.
+    # If a record is itself too large for the dead-letter topic, its value is omitted.
     assert ("left", "malformed_json", b"bad", None) == (
         record.side,
         record.reason,
         record.key,
         record.value,
     )
-    assert [False, False] == [one.can_be_replayed for one in (result, record)]
+    assert [False, False] == [letter.can_be_replayed for letter in (result, record)]
 
 
-def test_letters_are_listed_and_put_back_once_and_fail_again_in_sight(
-    letters: Letters, tmp_path: Path
+def test_dead_letters_are_listed_and_replayed_once_and_a_second_failure_is_listed(
+    letters: Letters, tmp_path: Path, jvm: SharedJvm
 ) -> None:
     letters.create_topics()
     wrong = "n BIGINT, t TIMESTAMP, pad STRING, extra BIGINT"
 
-    def said(*words: str) -> list[str]:
-        done = job.command("dead-letters", *words, str(job.spec_file))
-        assert 0 == done.returncode, done.stderr
-        return done.stdout.splitlines()
+    def output_of(*words: str) -> list[str]:
+        process = job.command("dead-letters", *words, str(job.spec_file))
+        assert 0 == process.returncode, process.stderr
+        return process.stdout.splitlines()
 
-    with Job(changed(letters.spec(), left__schema=wrong), tmp_path) as job:
-        # Headers by which a producer might hide a letter, break the commands or forbid the replay.
+    with Job(changed(letters.spec(), left__schema=wrong), tmp_path, jvm) as job:
+        # Headers with which a producer might hide a dead letter, break the commands or prevent the
+        # replay.
         hiding = {"trace": "t", "__streamjoin.replayed": b"\xff"}
         mismatch = Sent({**row(1), "extra": "text"}, key="k", headers=hiding)
         spoofed = {
@@ -367,24 +373,24 @@ def test_letters_are_listed_and_put_back_once_and_fail_again_in_sight(
         job.wait_for_offsets(left=2, right=1)
         assert 0 == job.terminate()
 
-        first, second, total = said("list")
+        first, second, total = output_of("list")
         assert f"{letters.name}.left/0/0  " in first
         assert first.endswith("left schema_mismatch: not of the declared type: extra BIGINT")
         assert "malformed_json" in second
         assert f"2 in {letters.name}.dead" == total
-        assert [f"1 in {letters.name}.dead"] == said("list", "--reason", "malformed_json")[1:]
-        assert "2 would be put back" == said("replay", "--dry-run")[-1]
+        assert [f"1 in {letters.name}.dead"] == output_of("list", "--reason", "malformed_json")[1:]
+        assert "2 would be put back" == output_of("replay", "--dry-run")[-1]
 
         job.spec_file.write_text(changed(letters.spec(), left__schema=wrong[:-6] + "STRING"))
-        assert "2 put back" == said("replay")[-1]
-        assert ["0 put back"] == said("replay")
-        assert [f"0 in {letters.name}.dead"] == said("list")
+        assert "2 put back" == output_of("replay")[-1]
+        assert ["0 put back"] == output_of("replay")
+        assert [f"0 in {letters.name}.dead"] == output_of("list")
 
         job.start()
-        # Two records and the marker of their transaction stand behind the first two.
+        # Two records and the marker of their transaction follow the first two.
         job.wait_for_offsets(left=5, right=1)
         assert 0 == job.terminate()
-        assert [f"1 in {letters.name}.dead"] == said("list")[1:]
+        assert [f"1 in {letters.name}.dead"] == output_of("list")[1:]
     assert [1] == letters.results()
     again = letters.dead()[-1]
     assert ("malformed_json", b"\x1b[2Jgarbage") == (again.reason, again.value)

@@ -1,4 +1,4 @@
-"""The demo as a program: it judges its own run, tells a wrong one, and leaves nothing behind."""
+"""The demo as a program: it checks its own run, detects a wrong one, and removes its files."""
 
 import io
 import signal
@@ -14,10 +14,10 @@ import pytest
 from rich.console import Console
 
 from deploy.local.demo import reported
+from deploy.local.demo_check import check_result
 from deploy.local.demo_load import Click, Delivered, Impression, OutputRow, expected_rows
 from deploy.local.demo_sidecar import Figures, QueryAnswer, SideAnswer
 from deploy.local.demo_topics import ID_HEADER, output_rows
-from deploy.local.demo_verdict import verdict
 from deploy.local.kafka import EmbeddedKafka
 from tests.integration.topics import Sent, produce
 from tests.polling import wait_until
@@ -25,13 +25,13 @@ from tests.processes import has_ended, name, tree
 
 REPOSITORY = Path(__file__).parents[2]
 SHOWN_MS = 1_790_000_000_000
-# 40 s on two idle cores; several times that where others work, too.
+# 40 s on two idle cores; several times that on a busy machine.
 TIMEOUT = 400.0
 ALL_TIMEOUTS = 900
 
 
 @pytest.mark.timeout(ALL_TIMEOUTS)
-def test_a_run_with_an_end_finds_itself_right_and_leaves_no_process(tmp_path: Path) -> None:
+def test_run_with_an_end_finds_itself_right_and_leaves_no_process(tmp_path: Path) -> None:
     with demo(tmp_path / "output", "--seconds", "8") as run:
         run.wait_until_it_says("sending for 8 s")
         children = run.children
@@ -59,7 +59,7 @@ def test_ctrl_c_ends_all_of_it_in_reverse_order(tmp_path: Path) -> None:
 
 
 @pytest.mark.timeout(ALL_TIMEOUTS)
-def test_a_job_that_ends_by_itself_is_told_with_the_end_of_its_log(tmp_path: Path) -> None:
+def test_job_that_ends_by_itself_is_reported_with_the_end_of_its_log(tmp_path: Path) -> None:
     with demo(tmp_path / "output") as run:
         run.wait_until_it_says("until Ctrl-C")
         children = run.children
@@ -86,14 +86,14 @@ def test_what_differs_on_a_real_topic_is_wrong_and_shown(kafka: EmbeddedKafka) -
     foreign = OutputRow("impressions/0/9|", "9", "{}")
     send(kafka, "demo_output", [matched])
 
-    assert (1, ["missing: " + shown(unmatched)]) == judged(kafka, "demo_output", delivered)
+    assert (1, ["missing: " + shown(unmatched)]) == demo_result(kafka, "demo_output", delivered)
     send(kafka, "demo_output", [unmatched])
-    assert (0, []) == judged(kafka, "demo_output", delivered)
+    assert (0, []) == demo_result(kafka, "demo_output", delivered)
     send(kafka, "demo_output", [matched, foreign])
     assert (
         1,
         ["unexpected: " + shown(foreign), "repeated: " + shown(matched)],
-    ) == judged(kafka, "demo_output", delivered)
+    ) == demo_result(kafka, "demo_output", delivered)
 
 
 @dataclass(frozen=True)
@@ -108,10 +108,10 @@ class Run:
     @property
     def children(self) -> dict[int, psutil.Process]:
         """Broker, job, its JVM, sidecar."""
-        _, *found = tree(self.program.pid)
-        assert 2 == sum(name(process) == "java" for process in found)
-        assert 4 <= len(found)
-        return {process.pid: process for process in found}
+        _, *processes = tree(self.program.pid)
+        assert 2 == sum(name(process) == "java" for process in processes)
+        assert 4 <= len(processes)
+        return {process.pid: process for process in processes}
 
     def wait_until_it_says(self, text: str) -> None:
         wait_until(lambda: text in self.said or self.program.poll() is not None, TIMEOUT, text)
@@ -136,7 +136,7 @@ def demo(output: Path, *arguments: str) -> Iterator[Run]:
 
 def assert_ended(children: dict[int, psutil.Process]) -> None:
     for child in children.values():
-        wait_until(lambda one=child: has_ended(one), TIMEOUT, f"{child} has ended")
+        wait_until(lambda process=child: has_ended(process), TIMEOUT, f"{child} has ended")
 
 
 def send(kafka: EmbeddedKafka, topic: str, rows: list[OutputRow]) -> None:
@@ -144,10 +144,12 @@ def send(kafka: EmbeddedKafka, topic: str, rows: list[OutputRow]) -> None:
     produce(kafka.bootstrap_servers, topic, records)
 
 
-def judged(kafka: EmbeddedKafka, topic: str, delivered: list[Delivered]) -> tuple[int, list[str]]:
-    """The exit code, and the differing rows that were printed."""
-    found = output_rows(kafka.bootstrap_servers, topic=topic)
-    result = verdict(delivered, found, counted(output_records=len(found)))
+def demo_result(
+    kafka: EmbeddedKafka, topic: str, delivered: list[Delivered]
+) -> tuple[int, list[str]]:
+    """The exit code, and the printed rows that differ."""
+    rows = output_rows(kafka.bootstrap_servers, topic=topic)
+    result = check_result(delivered, rows, counted(output_records=len(rows)))
     output = io.StringIO()
     code = reported(result, Console(file=output, highlight=False))
     return code, [line for line in output.getvalue().splitlines() if "impressions/" in line]

@@ -1,4 +1,4 @@
-"""The embedded broker is a real one, and neither hides its failures nor outlives its owner."""
+"""The embedded broker is a real one: it reports its failures and does not outlive its owner."""
 
 import os
 import signal
@@ -58,7 +58,7 @@ def test_topics_have_the_partitions_asked_for(kafka: EmbeddedKafka) -> None:
     }
 
 
-def test_a_topic_that_is_there_already_is_an_error_unless_told_otherwise(
+def test_existing_topic_is_an_error_unless_it_is_accepted(
     kafka: EmbeddedKafka,
 ) -> None:
     kafka.create_topics(["there"])
@@ -69,14 +69,14 @@ def test_a_topic_that_is_there_already_is_an_error_unless_told_otherwise(
     assert {"there", "new"} <= topics(kafka).keys()
 
 
-def test_a_topic_nobody_created_does_not_appear(kafka: EmbeddedKafka) -> None:
+def test_topic_nobody_created_does_not_appear(kafka: EmbeddedKafka) -> None:
     AdminClient({"bootstrap.servers": kafka.bootstrap_servers}).list_topics("misspelt", TIMEOUT)
 
     assert "misspelt" not in topics(kafka)
 
 
 @pytest.mark.parametrize("end", ["stop", "kill"])
-def test_a_broker_started_again_has_its_port_and_its_records(tmp_path: Path, end: str) -> None:
+def test_broker_started_again_has_its_port_and_its_records(tmp_path: Path, end: str) -> None:
     with EmbeddedKafka(tmp_path) as kafka:
         address = kafka.bootstrap_servers
         kafka.create_topics({"kept": 2})
@@ -92,7 +92,7 @@ def test_a_broker_started_again_has_its_port_and_its_records(tmp_path: Path, end
         assert ["after", "before"] == sorted(committed(kafka, "kept", count=2))
 
 
-def test_a_broker_killed_by_others_is_noticed(tmp_path: Path) -> None:
+def test_broker_killed_by_others_is_noticed(tmp_path: Path) -> None:
     with EmbeddedKafka(tmp_path) as kafka:
         assert kafka.is_running
 
@@ -105,10 +105,10 @@ def test_a_broker_killed_by_others_is_noticed(tmp_path: Path) -> None:
         kafka.stop()
 
 
-def test_a_broker_that_cannot_start_shows_the_end_of_its_log(
+def test_broker_that_cannot_start_shows_the_end_of_its_log(
     kafka: EmbeddedKafka, tmp_path: Path
 ) -> None:
-    # Taken by a broker that would answer: it must not be mistaken for the new one.
+    # The port is taken by a broker that would answer: it must not be mistaken for the new one.
     taken = int(kafka.bootstrap_servers.rpartition(":")[2])
     unlucky = EmbeddedKafka(tmp_path, port=taken)
 
@@ -119,18 +119,18 @@ def test_a_broker_that_cannot_start_shows_the_end_of_its_log(
     assert kafka.is_running
 
 
-def test_a_broker_that_is_not_ready_in_time_is_given_up_and_ended(tmp_path: Path) -> None:
+def test_broker_that_is_not_ready_in_time_is_given_up_and_ended(tmp_path: Path) -> None:
     with EmbeddedKafka(tmp_path):
         pass
     slow = EmbeddedKafka(tmp_path, jvm_options=["-Xint"])
 
-    with pytest.raises(BrokerError, match="did not get its broker ready in time"):
+    with pytest.raises(BrokerError, match="was not ready in time \\(broker\\)"):
         slow.start(timeout_seconds=0.5)
 
     assert not slow.is_running
 
 
-def test_a_first_start_that_was_cut_off_leaves_nothing_in_the_way_of_the_next(
+def test_first_start_that_was_cut_off_leaves_nothing_in_the_way_of_the_next(
     tmp_path: Path,
 ) -> None:
     kafka = EmbeddedKafka(tmp_path)
@@ -144,7 +144,7 @@ def test_a_first_start_that_was_cut_off_leaves_nothing_in_the_way_of_the_next(
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux ends a child with its parent")
-def test_the_broker_dies_with_a_killed_parent(tmp_path: Path) -> None:
+def test_broker_dies_with_a_killed_parent(tmp_path: Path) -> None:
     program = f"""
 import pathlib
 from deploy.local.kafka import EmbeddedKafka
@@ -163,7 +163,7 @@ with EmbeddedKafka(pathlib.Path({str(tmp_path)!r})) as kafka:
 
 
 @pytest.mark.parametrize("end", [signal.SIGINT, signal.SIGTERM])
-def test_in_the_foreground_it_prints_its_address_and_ends_when_told_to(
+def test_broker_in_the_foreground_prints_its_address_and_ends_on_a_signal(
     tmp_path: Path, end: signal.Signals
 ) -> None:
     address = EmbeddedKafka(tmp_path).bootstrap_servers

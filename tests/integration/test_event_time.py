@@ -1,4 +1,4 @@
-"""Event time against the clock: a silent topic does not hold the other's rows back for ever."""
+"""Idle sides: an idle topic does not delay the other topic's rows indefinitely."""
 
 import time
 from collections.abc import Callable
@@ -14,6 +14,7 @@ from job.kafka.broker_watch import BrokerWatch
 from job.plan.planner import join_plan
 from job.protocol.status import JobStatus
 from tests.integration.jobs import START_SECONDS, Job
+from tests.integration.jvms import SharedJvm
 from tests.integration.topics import consume_all, produce
 from tests.polling import wait_until
 
@@ -45,7 +46,7 @@ on_bad_record: drop
 
 
 class Topics:
-    """The topics of one test and what they are joined by."""
+    """Topics and spec of one test."""
 
     def __init__(self, kafka: EmbeddedKafka, name: str, folder: Path, left_more: str = "") -> None:
         self.servers = kafka.bootstrap_servers
@@ -59,12 +60,12 @@ class Topics:
         produce(self.servers, f"{self.name}.{side}", [{"k": k, "t": at_ms}])
 
     def wait_for(self, *results: tuple[int, int | None]) -> None:
-        """Until just these pairs of left key and match have come out."""
+        """Wait until the results are exactly these pairs of left key and match."""
 
         def came() -> bool:
-            found = consume_all(self.servers, f"{self.name}.out")
+            received = consume_all(self.servers, f"{self.name}.out")
             return sorted(results, key=str) == sorted(
-                ((each.value["k"], each.value["matched"]) for each in found), key=str
+                ((record.value["k"], record.value["matched"]) for record in received), key=str
             )
 
         wait_until(came, START_SECONDS, f"{results} have come out")
@@ -82,19 +83,19 @@ def wait_for_status(job: Job, condition: Callable[[JobStatus], Any], what: str) 
     return wait_until(reached, START_SECONDS, what)
 
 
-def test_unmatched_rows_come_out_while_the_other_topic_is_silent_and_none_in_order_is_lost(
+def test_unmatched_rows_are_emitted_while_the_other_topic_is_idle_and_none_is_late(
     kafka: EmbeddedKafka, tmp_path: Path
 ) -> None:
     topics = Topics(kafka, "silent_right", tmp_path)
     with Job(topics.spec, tmp_path) as job:
-        # The left side moves on by itself; the right topic has never had a record.
+        # The left side advances by itself; the right topic has never had a record.
         start = now_ms()
         topics.send("left", 1, start)
         topics.send("left", 2, start + 60_000)
         topics.wait_for((1, None))
         assert {"right": True} == job.wait_for_state("RUNNING").idle
 
-        # It wakes: a row of now, behind which its event time may be by idle_after and delay.
+        # A record arrives: a current row, behind which event time may be by idle_after and delay.
         awake = now_ms()
         topics.send("left", 3, start + 61_000)
         topics.send("right", 3, start + 61_500)
@@ -121,19 +122,21 @@ def test_unmatched_rows_come_out_while_the_other_topic_is_silent_and_none_in_ord
         assert 0 == status.totals.late_rows
 
 
-def test_all_unmatched_rows_come_out_when_both_topics_are_silent(
-    kafka: EmbeddedKafka, tmp_path: Path
+def test_all_unmatched_rows_are_emitted_while_both_topics_are_idle(
+    kafka: EmbeddedKafka, tmp_path: Path, jvm: SharedJvm
 ) -> None:
     topics = Topics(kafka, "silent_both", tmp_path, left_more="idle_after: 2 seconds")
     start = now_ms()
     topics.send("left", 1, start)
     topics.send("left", 2, start)
-    topics.send("left", 3, start + 2 * 86_400_000)  # would have made all that follows late
+    topics.send(
+        "left", 3, start + 2 * 86_400_000
+    )  # without `max_event_time_ahead`, this row would make all later rows late
     topics.send("right", 2, start + 1)
-    with Job(topics.spec, tmp_path) as job:
+    with Job(topics.spec, tmp_path, jvm) as job:
         topics.wait_for((1, None), (2, 2))
 
-        # After silence, and after a restart in silence, rows in order are joined.
+        # After idleness, and after a restart while idle, rows in order are joined.
         now = now_ms()
         topics.send("left", 4, now)
         topics.send("right", 4, now + 1)
@@ -151,13 +154,13 @@ def test_all_unmatched_rows_come_out_when_both_topics_are_silent(
 
 
 def test_event_time_far_ahead_of_its_record_is_counted_and_makes_no_row_late(
-    kafka: EmbeddedKafka, tmp_path: Path
+    kafka: EmbeddedKafka, tmp_path: Path, jvm: SharedJvm
 ) -> None:
     topics = Topics(kafka, "far_ahead", tmp_path)
     start = now_ms()
     for side in ("left", "right"):
         topics.send(side, 1, start + 86_400_000)
-    with Job(topics.spec, tmp_path) as job:
+    with Job(topics.spec, tmp_path, jvm) as job:
         job.wait_for_offsets(left=1, right=1)
         topics.send("left", 2, start)
         topics.send("right", 2, start)
@@ -168,10 +171,10 @@ def test_event_time_far_ahead_of_its_record_is_counted_and_makes_no_row_late(
     assert ([1, 1], 0) == (future, totals.late_rows)
 
 
-def test_broker_takes_no_record_whose_timestamp_is_more_than_an_hour_ahead(
+def test_broker_rejects_a_record_with_a_timestamp_more_than_an_hour_ahead(
     kafka: EmbeddedKafka,
 ) -> None:
-    """Why the record's own timestamp is believed."""
+    """The reason why the record timestamp is trusted."""
     kafka.create_topics(["ahead.of.the.broker"], partitions=1)
     producer = Producer({"bootstrap.servers": kafka.bootstrap_servers, "log_level": 0})
     answers: list[int | None] = []
@@ -201,7 +204,7 @@ def transaction(kafka: EmbeddedKafka) -> Producer:
     return producer
 
 
-def test_topic_with_an_open_transaction_has_not_been_read_to_its_end(
+def test_topic_with_an_open_transaction_is_not_read_to_its_end(
     kafka: EmbeddedKafka, tmp_path: Path, transaction: Producer
 ) -> None:
     topics = Topics(kafka, "open_transaction", tmp_path)
@@ -218,7 +221,7 @@ def test_topic_with_an_open_transaction_has_not_been_read_to_its_end(
 
         transaction.produce("open_transaction.right", b"{}", partition=1)
         transaction.flush(30)
-        # Nothing can be read yet, and something stands there.
+        # A record is in the topic, but no consumer can read it yet.
         wait_until(lambda: watch.all_read_before("right") is None, 60, "it is not any more")
         assert {0: 0, 1: 0} == watch.report().right.latest
         assert watch.all_read_before("left") is not None

@@ -1,9 +1,10 @@
-"""Each result once, for readers of committed records, whatever is killed and whenever."""
+"""Each result once, for consumers of committed records, whichever process is killed and when."""
 
 import os
 import shutil
 import signal
 from pathlib import Path
+from zlib import crc32
 
 import pytest
 from confluent_kafka.admin import AdminClient
@@ -11,26 +12,27 @@ from confluent_kafka.admin import AdminClient
 from deploy.local.kafka import EmbeddedKafka
 from job.protocol.status import JobStatus
 from tests.integration.jobs import START_SECONDS, Job
+from tests.integration.jvms import SharedJvm
 from tests.integration.pairs import Pairs
 from tests.polling import wait_until
 from tests.processes import signal_all
 
 FAILPOINTS = Path(__file__).with_name("failpoints")
-# Enough for several requests to the broker, so that a batch can be cut between two of them.
+# Enough for several requests to the broker, so that a batch can be interrupted between two of them.
 BLOCK = 3_000
 
 
 @pytest.fixture
 def pairs(kafka: EmbeddedKafka, tmp_path: Path, request: pytest.FixtureRequest) -> Pairs:
     """Each test has topics of its own."""
-    name = f"once{abs(hash(request.node.name)) % 10**8}"
-    made = Pairs(kafka, name, tmp_path, delivery="exactly_once")
-    made.create_topics()
-    return made
+    name = f"once{crc32(request.node.name.encode())}"
+    pairs = Pairs(kafka, name, tmp_path, delivery="exactly_once")
+    pairs.create_topics()
+    return pairs
 
 
 class Failpoint:
-    """What shall happen to the job, once; see failpoints/sitecustomize.py."""
+    """The action that hits the job once; see failpoints/sitecustomize.py."""
 
     def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         self._file = folder / "failpoint"
@@ -53,8 +55,8 @@ def read_all(job: Job, count: int) -> JobStatus:
     return job.wait_for_offsets(left=count, right=count)
 
 
-def test_results_come_out_once_and_are_counted(pairs: Pairs, tmp_path: Path) -> None:
-    with Job(pairs.spec(), tmp_path) as job:
+def test_results_are_emitted_once_and_counted(pairs: Pairs, tmp_path: Path, jvm: SharedJvm) -> None:
+    with Job(pairs.spec(), tmp_path, jvm) as job:
         for start in range(0, 9, 3):
             pairs.produce(range(start, start + 3))
             status = read_all(job, start + 3)
@@ -66,7 +68,7 @@ def test_results_come_out_once_and_are_counted(pairs: Pairs, tmp_path: Path) -> 
     assert list(range(9)) == pairs.numbers()
 
 
-# How many of the two state partitions the next start finds delivered.
+# How many of the two state partitions the next start finds committed.
 POINTS = {
     "before_rows": {0, 1},
     "between_rows": {0, 1},
@@ -77,7 +79,7 @@ POINTS = {
 
 
 @pytest.mark.timeout(900)  # a start for each point
-def test_killed_anywhere_it_neither_loses_nor_repeats_a_result(
+def test_job_killed_at_any_point_neither_loses_nor_repeats_a_result(
     pairs: Pairs, failpoint: Failpoint, tmp_path: Path
 ) -> None:
     with Job(pairs.spec(), tmp_path) as job:
@@ -96,7 +98,7 @@ def test_killed_anywhere_it_neither_loses_nor_repeats_a_result(
         assert 0 == job.terminate()
 
 
-def test_job_that_was_left_behind_is_fenced_and_does_not_harm_its_successor(
+def test_zombie_job_is_fenced_and_does_not_harm_its_successor(
     pairs: Pairs, failpoint: Failpoint, tmp_path: Path
 ) -> None:
     other_folder = tmp_path / "successor"
@@ -129,11 +131,11 @@ def has_given_up(job: Job) -> bool:
     return status is not None and status.state == "FAILED"
 
 
-def test_checkpoint_and_markers_that_disagree_are_refused_with_the_remedy(
-    pairs: Pairs, tmp_path: Path
+def test_checkpoint_that_differs_from_the_markers_is_refused_with_the_remedy(
+    pairs: Pairs, tmp_path: Path, jvm: SharedJvm
 ) -> None:
     checkpoint, copy = tmp_path / "checkpoint", tmp_path / "copy"
-    with Job(pairs.spec(), tmp_path) as job:
+    with Job(pairs.spec(), tmp_path, jvm) as job:
         pairs.produce(range(3))
         read_all(job, 3)
         assert 0 == job.terminate()
@@ -177,23 +179,28 @@ def refusal(job: Job) -> str:
 
 
 @pytest.mark.parametrize(
-    ("partitions", "config", "said"),
+    ("partitions", "config", "command"),
     [
         (1, {"cleanup.policy": "compact"}, "--alter --topic {} --partitions 2"),
         (2, {"cleanup.policy": "delete"}, "--topic {} --add-config cleanup.policy=compact"),
     ],
     ids=["too few partitions", "not compacted"],
 )
-def test_commit_topic_that_does_not_fit_is_refused_with_the_command_that_helps(
-    pairs: Pairs, partitions: int, config: dict[str, str], said: str, tmp_path: Path
+def test_unsuitable_commit_topic_is_refused_with_the_command_that_corrects_it(
+    pairs: Pairs,
+    partitions: int,
+    config: dict[str, str],
+    command: str,
+    tmp_path: Path,
+    jvm: SharedJvm,
 ) -> None:
     topic = f"{pairs.name}.commits"
     pairs.kafka.create_topics([topic], partitions=partitions, config=config)
-    with Job(pairs.spec(), tmp_path) as job:
+    with Job(pairs.spec(), tmp_path, jvm) as job:
         failure = job.wait_for_state("FAILED").last_failure
         assert failure is not None
         assert "topic" == failure.code
-        assert said.format(topic) in failure.message
+        assert command.format(topic) in failure.message
 
 
 def delete_topic(pairs: Pairs, topic: str) -> None:

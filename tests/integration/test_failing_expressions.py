@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from tests.integration.jobs import Job
+from tests.integration.jvms import SharedJvm
 from tests.integration.test_dead_letters import Letters, letters, row
 from tests.integration.test_exactly_once import Failpoint
 from tests.unit.specs import changed
@@ -40,9 +41,9 @@ def test_record_or_result_on_which_an_expression_fails_is_a_dead_letter_once_tho
         status = job.wait_for_offsets(left=6, right=5)
         assert 0 == job.terminate()
 
-    found = [
-        (one.side, one.message.split(" cannot")[0], one.offset, one.reason)
-        for one in letters.dead()
+    dead = [
+        (letter.side, letter.message.split(" cannot")[0], letter.offset, letter.reason)
+        for letter in letters.dead()
     ]
     assert [
         ("left", "left.key[0]", 1, "expression_failed"),
@@ -50,20 +51,20 @@ def test_record_or_result_on_which_an_expression_fails_is_a_dead_letter_once_tho
         ("output", "join.condition", 3, "expression_failed"),
         ("output", "output.columns.length", 2, "expression_failed"),
         ("right", "right.filter", 1, "expression_failed"),
-    ] == sorted(found)
-    ids = [dict(one.original_headers).get("streamjoin-id") for one in letters.dead()]
+    ] == sorted(dead)
+    ids = [dict(letter.original_headers).get("streamjoin-id") for letter in letters.dead()]
     assert f"{letters.name}.left/0/3|{letters.name}.right/0/3".encode() in ids
     assert [1, 5] == letters.results()
     assert 2 == status.totals.failed_results
     assert 2 == status.totals.dead_letters["output"]["expression_failed"]
 
 
-def test_query_that_shall_fail_names_the_result_and_goes_on_when_told_to_drop_it(
-    letters: Letters, tmp_path: Path
+def test_policy_fail_names_the_failed_result_and_policy_drop_continues(
+    letters: Letters, tmp_path: Path, jvm: SharedJvm
 ) -> None:
     letters.delivery = "at_least_once"
     letters.create_topics()
-    with Job(changed(letters.spec(on_bad_record="fail"), **FAILING), tmp_path) as job:
+    with Job(changed(letters.spec(on_bad_record="fail"), **FAILING), tmp_path, jvm) as job:
         letters.produce("left", [row(1, pad="1"), row(3, pad="3")])
         letters.produce("right", [row(1, pad="5"), row(3, pad="x")])
         failure = job.wait_for_failure(1)

@@ -1,4 +1,4 @@
-"""Avro and Protobuf joined for real: broker, registry and job, schemas that change, and one day."""
+"""Avro and Protobuf with broker, registry and job: schemas change, and the registry is away."""
 
 import json
 from collections.abc import Iterator
@@ -10,6 +10,7 @@ import pytest
 from deploy.local.kafka import EmbeddedKafka
 from tests.integration.apicurio import Apicurio
 from tests.integration.jobs import START_SECONDS, Job
+from tests.integration.jvms import SharedJvm
 from tests.integration.test_dead_letters import dead_letters
 from tests.integration.topics import Sent, consume_all, produce
 from tests.polling import wait_until
@@ -79,25 +80,28 @@ class Shop:
         return framed(number, written.proto(text, n=n, at=at, user=f"u{n}", **more))
 
     def results(self) -> list[dict[str, Any]]:
-        found = [each.value for each in consume_all(self.servers, f"{NAME}.out")]
-        return sorted(found, key=lambda row: row["n"])
+        rows = [record.value for record in consume_all(self.servers, f"{NAME}.out")]
+        return sorted(rows, key=lambda row: row["n"])
 
     def dead(self) -> list[tuple[str, str, str]]:
-        return [(each.side, each.reason, each.message) for each in dead_letters(self.kafka, DEAD)]
+        return [
+            (letter.side, letter.reason, letter.message)
+            for letter in dead_letters(self.kafka, DEAD)
+        ]
 
 
 def result(n: int) -> dict[str, Any]:
     return {"n": n, "kind": f"k{n}", "user": f"u{n}", "at": f"2023-11-14T22:13:20.{n:03}Z"}
 
 
-def test_avro_joins_protobuf_while_schemas_change_and_the_registry_goes(
-    kafka: EmbeddedKafka, registry: Apicurio, tmp_path: Path
+def test_avro_joins_protobuf_while_schemas_change_and_the_registry_is_away(
+    kafka: EmbeddedKafka, registry: Apicurio, tmp_path: Path, jvm: SharedJvm
 ) -> None:
     shop = Shop(kafka, registry)
     spec = _SPEC.format(
         name=NAME, servers=shop.servers, registry=registry.url, checkpoint=tmp_path / "checkpoint"
     )
-    with Job(spec, tmp_path) as job:
+    with Job(spec, tmp_path, jvm) as job:
         shop.send("left", shop.left(shop.avro, 1))
         shop.send("right", shop.right(shop.proto, 1))
         job.wait_for_offsets(**shop.counts)
@@ -114,7 +118,7 @@ def test_avro_joins_protobuf_while_schemas_change_and_the_registry_goes(
         assert [result(1), result(2), result(3)] == shop.results()
         assert len(bad) == len(shop.dead())
 
-        # The newest schema is another one by now, and reads all that the first has read.
+        # The newest schema has changed, and reads all records of the first one.
         assert 0 == job.terminate()
         job.start()
         shop.send("left", shop.left(shop.avro, 4))
@@ -133,7 +137,7 @@ def _schemas_change(shop: Shop) -> None:
 
 
 def _bad_records(shop: Shop) -> list[tuple[str, str]]:
-    """What is sent, by side and reason."""
+    """The bad records that are sent, by side and reason."""
     other = shop.registry.register("other", _OTHER)
     bad = {
         "incompatible_schema": framed(other, written.avro(_OTHER, n="one")),
@@ -174,7 +178,7 @@ def _registry_goes_and_comes_back(shop: Shop, job: Job) -> None:
         last = status.last_failure if status else None
         return last.message if last is not None and last.code == "registry" else None
 
-    said = wait_until(failure, START_SECONDS, "the job tells that the registry is away")
-    assert f"schema registry {shop.registry.url} does not answer" in said
+    message = wait_until(failure, START_SECONDS, "the job reports that the registry is away")
+    assert f"schema registry {shop.registry.url} does not answer" in message
     shop.registry.let_go()
     job.wait_for_offsets(**shop.counts)

@@ -20,7 +20,7 @@ def hdfs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hdfs]:
 
 
 @pytest.mark.timeout(900)  # two starts of a job, and four commands
-def test_killed_job_goes_on_from_hdfs_on_another_machine_and_waits_for_a_namenode_that_is_away(
+def test_killed_job_continues_from_hdfs_on_another_machine_and_waits_for_a_dead_namenode(
     kafka: EmbeddedKafka, hdfs: Hdfs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     place = f"{hdfs.url}/user/join"
@@ -51,7 +51,7 @@ def test_killed_job_goes_on_from_hdfs_on_another_machine_and_waits_for_a_namenod
         failure = job.wait_for_state("RESTARTING").last_failure
         assert failure is not None
         assert "lost the checkpoint's file system" in failure.message
-        # Named by a connection that is refused and by one that breaks off alike.
+        # The same part of the message for a refused and for a broken connection.
         assert f":{hdfs.port}" in failure.message
         hdfs.start_namenode()
         job.wait_for_offsets(left=9, right=9)

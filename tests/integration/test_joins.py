@@ -1,6 +1,6 @@
-"""Every join type, Kafka to Kafka, against rows computed here by nested loops.
+"""Every join type, Kafka to Kafka, compared with nested loops in Python.
 
-Each join is stopped and started in mid-stream: neither a row more nor a row less may come out.
+Each join is stopped and started between two batches of input: no row may be missing or repeated.
 """
 
 from collections import Counter
@@ -13,6 +13,7 @@ import pytest
 from deploy.local.kafka import EmbeddedKafka
 from job.join_spec.spec import JoinType
 from tests.integration.jobs import Job
+from tests.integration.jvms import SharedJvm
 from tests.integration.topics import consume_all, produce
 
 # Event times below are seconds after this, epoch milliseconds.
@@ -63,7 +64,7 @@ class Right:
     b: int
 
 
-# Both bounds of the window hit and just missed, several partners, none, null keys, rows that fail
+# Both bounds of the window hit and just missed, several matches, none, null keys, rows that fail
 # each part of the condition, a left row that the filter drops, out of order within the delay.
 BEFORE_THE_RESTART = (
     [Left("x", 20, 1), Left("x", 21, 2), Left("edge", 20, 1), Left(None, 20, 1), Left("f", 20, -1),
@@ -83,7 +84,7 @@ FINAL_WATERMARK_MS = T0 + (1000 - 10) * 1000
 
 @pytest.mark.parametrize("join_type", list(JoinType))
 def test_join_type_gives_the_rows_of_nested_loops_across_a_restart(
-    join_type: JoinType, kafka: EmbeddedKafka, tmp_path: Path
+    join_type: JoinType, kafka: EmbeddedKafka, tmp_path: Path, jvm: SharedJvm
 ) -> None:
     name = f"joins.{join_type}"
     kafka.create_topics({f"{name}.left": 3, f"{name}.right": 2, f"{name}.out": 2})
@@ -93,7 +94,7 @@ def test_join_type_gives_the_rows_of_nested_loops_across_a_restart(
         for side, of_side in zip(("left", "right"), rows, strict=True):
             produce(servers, f"{name}.{side}", [_value(row) for row in of_side])
 
-    with Job(_spec(join_type, name, servers, tmp_path), tmp_path) as job:
+    with Job(_spec(join_type, name, servers, tmp_path), tmp_path, jvm) as job:
         feed(BEFORE_THE_RESTART)
         job.wait_for_offsets(left=len(BEFORE_THE_RESTART[0]), right=len(BEFORE_THE_RESTART[1]))
         assert 0 == job.terminate()

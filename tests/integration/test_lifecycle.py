@@ -1,10 +1,9 @@
-"""A job's life: started, commanded, broken in each of its parts, and started again."""
+"""The life cycle of a job: start, commands, failures of each of its parts, restart."""
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 from signal import SIGINT, SIGSTOP, SIGTERM
+from zlib import crc32
 
 import psutil
 import pytest
@@ -13,27 +12,28 @@ from deploy.local.kafka import EmbeddedKafka
 from job.protocol.status import JobStatus
 from job.spark.session import CLASS_ARCHIVE
 from tests.integration.jobs import START_SECONDS, STOP_SECONDS, Job
+from tests.integration.jvms import SharedJvm
 from tests.integration.pairs import Pairs
 from tests.polling import wait_until
 from tests.processes import command_line, has_ended, name, signal_all
 from tests.unit.specs import changed
 
-# A batch of this many records a side takes long enough to be caught at work.
+# A batch of this many records a side takes long enough to be interrupted.
 MANY = 30_000
 
 
 @pytest.fixture
 def pairs(kafka: EmbeddedKafka, tmp_path: Path, request: pytest.FixtureRequest) -> Pairs:
     """Each test has topics of its own."""
-    return Pairs(kafka, f"lifecycle{abs(hash(request.node.name)) % 10**8}", tmp_path)
+    return Pairs(kafka, f"lifecycle{crc32(request.node.name.encode())}", tmp_path)
 
 
 def jvms(job: Job) -> list[psutil.Process]:
-    return [each for each in job.tree if name(each) == "java"]
+    return [process for process in job.tree if name(process) == "java"]
 
 
 def maps_the_class_archive(jvm: psutil.Process) -> bool:
-    """A JVM that finds it unfit goes on without, and says nothing."""
+    """A JVM ignores an unusable archive without a message."""
     return any(CLASS_ARCHIVE in region.path for region in jvm.memory_maps())
 
 
@@ -46,12 +46,12 @@ def wait_for_results(pairs: Pairs, count: int) -> None:
 
 
 def desired_state(folder: Path) -> str | None:
-    """As it is beside the checkpoint."""
+    """The state in the file next to the checkpoint."""
     path = folder / "checkpoint" / "desired_state.json"
     return str(json.loads(path.read_text())["state"]) if path.exists() else None
 
 
-def batch_at_work(folder: Path) -> bool:
+def batch_is_running(folder: Path) -> bool:
     """More batches are planned than have ended."""
     planned, ended = (
         {path.name for path in (folder / "checkpoint" / "query" / log).glob("[0-9]*")}
@@ -72,26 +72,6 @@ def logged_events(job: Job) -> list[str]:
 
 def fields(changes: list[dict[str, str]]) -> list[str]:
     return [change["field"] for change in changes]
-
-
-def test_missing_topics_are_named_and_a_restart_goes_on_once_they_are_there(
-    pairs: Pairs, tmp_path: Path
-) -> None:
-    with Job(pairs.spec(), tmp_path) as job:
-        failure = job.wait_for_state("FAILED").last_failure
-        assert failure is not None
-        assert "topic" == failure.code
-        for part in ("left", "right", "out"):
-            assert f"--create --topic {pairs.name}.{part} " in failure.message
-        assert ["restart", "stop"] == job.ask("pause")["error"]["allowed"]
-
-        pairs.create_topics()
-        pairs.produce(range(3))
-        job.ask("restart")
-        status = read_all(job, 3)
-        assert (1, {"topic": 1}) == (status.totals.restarts, status.totals.failures)
-        assert 0 == job.terminate()
-    assert [0, 1, 2] == pairs.numbers()
 
 
 def test_pause_keeps_the_jvm_and_stop_frees_it_and_neither_repeats_a_result(
@@ -136,18 +116,18 @@ def test_paused_query_is_still_paused_after_the_job_was_killed(
         job.ask("pause")
         job.wait_for_state("PAUSED")
         [jvm] = jvms(job)
-        jvm.suspend()  # one that cannot end by itself: it may hang in the libraries it unloads
+        jvm.suspend()  # it cannot end by itself: a JVM may hang in the libraries it unloads
         job.kill()
         wait_until(lambda: not jvm.is_running(), STOP_SECONDS, "the orphaned JVM has ended")
 
         job.start()
         job.wait_for_state("PAUSED")
-        judged = job.ask("validate", spec=pairs.spec(after="11 seconds"))["result"]
-        assert ["join.match_window.after"] == fields(judged["checkpoint_changes"])
+        answer = job.ask("validate", spec=pairs.spec(after="11 seconds"))["result"]
+        assert ["join.match_window.after"] == fields(answer["checkpoint_changes"])
 
 
 @pytest.mark.parametrize(("verb", "state"), [("pause", "PAUSED"), ("stop", "STOPPED")])
-def test_what_is_wanted_outlives_a_crash_in_the_batch_that_is_waited_for(
+def test_desired_state_survives_a_crash_during_the_last_batch(
     verb: str, state: str, pairs: Pairs, tmp_path: Path
 ) -> None:
     pairs.delivery = "exactly_once"
@@ -155,13 +135,17 @@ def test_what_is_wanted_outlives_a_crash_in_the_batch_that_is_waited_for(
     with Job(pairs.spec(), tmp_path) as job:
         pairs.produce(range(3))
         read_all(job, 3)
-        # Whose turn comes in each batch, and who now holds it up.
-        signal_all([each for each in job.tree if "pyspark.daemon" in command_line(each)], SIGSTOP)
+        # Each batch needs these processes, which now block it.
+        signal_all(
+            [process for process in job.tree if "pyspark.daemon" in command_line(process)], SIGSTOP
+        )
         pairs.produce(range(3, 6))
-        wait_until(lambda: batch_at_work(tmp_path), START_SECONDS, "a batch is at work")
+        wait_until(lambda: batch_is_running(tmp_path), START_SECONDS, "a batch is running")
 
         job.ask(verb)
-        wait_until(lambda: desired_state(tmp_path) == state, START_SECONDS, "the wish is kept")
+        wait_until(
+            lambda: desired_state(tmp_path) == state, START_SECONDS, "the desired state is stored"
+        )
         now = job.status()
         assert now is not None
         assert "RUNNING" == now.state
@@ -175,16 +159,22 @@ def test_what_is_wanted_outlives_a_crash_in_the_batch_that_is_waited_for(
     assert list(range(6)) == pairs.numbers()
 
 
-def test_resume_while_the_brokers_are_away_outlives_a_crash(pairs: Pairs, tmp_path: Path) -> None:
+def test_resume_while_the_brokers_are_away_is_kept(
+    pairs: Pairs, tmp_path: Path, jvm: SharedJvm
+) -> None:
     away = changed(pairs.spec(), kafka__bootstrap_servers="127.0.0.1:1")
-    with Job(away, tmp_path) as job:
+    with Job(away, tmp_path, jvm) as job:
         job.wait_for_state("RESTARTING")
         job.ask("stop")
         job.wait_for_state("STOPPED")
         assert "STOPPED" == desired_state(tmp_path)
 
         job.ask("resume")
-        wait_until(lambda: desired_state(tmp_path) == "RUNNING", START_SECONDS, "the wish is kept")
+        wait_until(
+            lambda: desired_state(tmp_path) == "RUNNING",
+            START_SECONDS,
+            "the desired state is stored",
+        )
         job.wait_for_state("RESTARTING")
 
 
@@ -211,7 +201,7 @@ def test_jvm_that_is_killed_while_paused_is_replaced_and_the_query_is_still_paus
     assert [0, 1, 2] == pairs.numbers()
 
 
-def test_stop_in_mid_batch_lets_the_batch_end_and_repeats_nothing(
+def test_stop_during_a_batch_completes_the_batch_and_repeats_nothing(
     pairs: Pairs, tmp_path: Path
 ) -> None:
     """The signal goes to the job alone, or to its process group, as `timeout` and Ctrl-C do."""
@@ -223,7 +213,8 @@ def test_stop_in_mid_batch_lets_the_batch_end_and_repeats_nothing(
             if start:
                 job.start()
             job.wait_for_state("RUNNING")
-            # Written, but the batch is at work still: the moment at which a cut would be seen.
+            # Results are written, but the batch is still running: an interruption would be visible
+            # now.
             wait_for_results(pairs, start + 1)
             tree = job.tree
             assert 0 == stop()
@@ -237,9 +228,11 @@ def test_stop_in_mid_batch_lets_the_batch_end_and_repeats_nothing(
     assert list(range(3 * MANY + 1)) == pairs.numbers()
 
 
-def test_pause_in_mid_batch_lets_the_batch_end(pairs: Pairs, tmp_path: Path) -> None:
+def test_pause_during_a_batch_completes_the_batch(
+    pairs: Pairs, tmp_path: Path, jvm: SharedJvm
+) -> None:
     pairs.create_topics()
-    with Job(pairs.spec(after="1 hour"), tmp_path) as job:
+    with Job(pairs.spec(after="1 hour"), tmp_path, jvm) as job:
         job.wait_for_state("RUNNING")
         pairs.produce(range(MANY))
         wait_for_results(pairs, 1)
@@ -250,7 +243,7 @@ def test_pause_in_mid_batch_lets_the_batch_end(pairs: Pairs, tmp_path: Path) -> 
             status = job.status()
             return status.totals.output_records if status else 0
 
-        # Of a batch that has ended the job knows what it wrote; Spark reports it a moment later.
+        # The job knows what an ended batch has written; Spark reports it a moment later.
         wait_until(
             lambda: counted() == pairs.result_count(), START_SECONDS, "the batch has been reported"
         )
@@ -260,7 +253,7 @@ def test_pause_in_mid_batch_lets_the_batch_end(pairs: Pairs, tmp_path: Path) -> 
     assert list(range(MANY)) == pairs.numbers()
 
 
-def test_killed_job_loses_nothing_and_what_it_repeats_has_the_same_id(
+def test_killed_job_loses_nothing_and_repeated_results_have_the_same_id(
     pairs: Pairs, tmp_path: Path
 ) -> None:
     pairs.create_topics()
@@ -299,35 +292,7 @@ def test_killed_jvm_is_replaced(pairs: Pairs, tmp_path: Path) -> None:
     assert list(range(6)) == sorted(set(pairs.numbers()))
 
 
-def test_spec_that_the_checkpoint_does_not_accept_is_refused_field_by_field(
-    pairs: Pairs, tmp_path: Path
-) -> None:
-    pairs.create_topics()
-    with Job(pairs.spec(), tmp_path) as job:
-        job.wait_for_state("RUNNING")
-        assert 0 == job.terminate()
-
-        job.spec_file.write_text(pairs.spec(after="11 seconds"))
-        job.start()
-        failure = job.wait_for_state("FAILED").last_failure
-        assert failure is not None
-        assert (
-            "join.match_window.after: frozen as 10 seconds, the spec now says 11 seconds"
-            in failure.message
-        )
-        [change] = job.ask("validate", spec=job.spec_file.read_text())["result"][
-            "checkpoint_changes"
-        ]
-        assert {
-            "field": "join.match_window.after",
-            "frozen": "10 seconds",
-            "wanted": "11 seconds",
-        } == change
-        # What failed says so with its exit code, too.
-        assert 1 == job.terminate()
-
-
-def test_broker_that_is_not_there_or_goes_away_is_waited_for(tmp_path: Path) -> None:
+def test_job_waits_for_a_broker_that_is_down_at_the_start_or_later(tmp_path: Path) -> None:
     with EmbeddedKafka(tmp_path / "kafka") as kafka:
         pairs = Pairs(kafka, "outage", tmp_path)
         pairs.create_topics()
@@ -352,44 +317,3 @@ def test_broker_that_is_not_there_or_goes_away_is_waited_for(tmp_path: Path) -> 
             read_all(job, 6)
             assert 0 == job.terminate()
         assert list(range(6)) == pairs.numbers()
-
-
-def test_second_job_on_a_socket_is_turned_away(pairs: Pairs, tmp_path: Path) -> None:
-    pairs.create_topics()
-    with Job(pairs.spec(), tmp_path) as job:
-        job.wait_for_state("RUNNING")
-        second = subprocess.run(
-            [sys.executable, "-m", "job", "run", str(job.spec_file)],
-            env={"STREAMJOIN_SOCKET": str(job.socket)},
-            capture_output=True,
-            text=True,
-            timeout=START_SECONDS,
-            check=False,
-        )
-        assert 1 == second.returncode
-        assert f"another job serves on STREAMJOIN_SOCKET {job.socket}" in second.stderr
-        assert "Traceback" not in second.stderr
-        job.wait_for_state("RUNNING")
-
-
-@pytest.mark.parametrize(
-    ("written", "exit_code", "said"),
-    [("name: x\n", 2, "kafka: is required"), (None, 1, "cannot be read")],
-    ids=["wrong spec", "no file"],
-)
-def test_what_cannot_be_run_says_so_without_a_trace(
-    written: str | None, exit_code: int, said: str, tmp_path: Path
-) -> None:
-    spec = tmp_path / "join.yaml"
-    if written is not None:
-        spec.write_text(written)
-    ended = subprocess.run(
-        [sys.executable, "-m", "job", "run", str(spec)],
-        capture_output=True,
-        text=True,
-        timeout=START_SECONDS,
-        check=False,
-    )
-    assert exit_code == ended.returncode
-    assert said in ended.stderr
-    assert "Traceback" not in ended.stderr

@@ -1,6 +1,8 @@
-"""Markers in a real commit topic: the newest committed one, none, or an error, never an older."""
+"""Markers in a real commit topic: a read returns the newest committed one, none, or an error, never
+an older one."""
 
 from collections.abc import Iterator
+from zlib import crc32
 
 import pytest
 from confluent_kafka import Producer
@@ -16,7 +18,7 @@ KEY = marker_key("query", "0")
 
 @pytest.fixture
 def topic(kafka: EmbeddedKafka, request: pytest.FixtureRequest) -> str:
-    name = f"markers{abs(hash(request.node.name)) % 10**8}"
+    name = f"markers{crc32(request.node.name.encode())}"
     kafka.create_topics([name], partitions=1, config={"cleanup.policy": "compact"})
     return name
 
@@ -31,7 +33,7 @@ def new_reader(kafka: EmbeddedKafka, topic: str) -> MarkerReader:
 
 
 class Writer:
-    """One transactional id."""
+    """A producer with one transactional id."""
 
     def __init__(self, kafka: EmbeddedKafka, topic: str, name: str) -> None:
         self._topic = topic
@@ -56,18 +58,18 @@ class Writer:
 
 @pytest.fixture
 def writer(kafka: EmbeddedKafka, topic: str) -> Iterator[Writer]:
-    made = Writer(kafka, topic, "writer")
-    yield made
-    made.producer.purge()
+    writer = Writer(kafka, topic, "writer")
+    yield writer
+    writer.producer.purge()
 
 
-def test_newest_committed_marker_is_read_and_none_where_there_is_none(
+def test_newest_committed_marker_is_read_and_none_if_there_is_none(
     writer: Writer, reader: MarkerReader
 ) -> None:
     assert reader.newest(0, KEY, to_the_end=True) is None
     for batch_id in range(3):
         writer.commit(batch_id)
-        # The commit is answered before its control record is written: fencing waits for that.
+        # The broker answers a commit before it writes the control record: fencing waits for that.
         writer.producer.begin_transaction()
         writer.producer.commit_transaction(SECONDS)
         assert Marker(batch_id, "f", "q") == reader.newest(0, KEY, to_the_end=True)
@@ -77,7 +79,7 @@ def test_newest_committed_marker_is_read_and_none_where_there_is_none(
     assert Marker(2, "f", "q") == reader.newest(0, KEY, to_the_end=True)
 
 
-def test_marker_is_found_however_much_others_have_written_behind_it(
+def test_marker_is_found_behind_many_markers_of_others(
     kafka: EmbeddedKafka, topic: str, writer: Writer
 ) -> None:
     writer.commit(7)
@@ -87,7 +89,7 @@ def test_marker_is_found_however_much_others_have_written_behind_it(
     assert Marker(7, "f", "q") == new_reader(kafka, topic).newest(0, KEY, to_the_end=True)
 
 
-def test_what_an_open_transaction_hides_is_not_guessed(
+def test_marker_hidden_by_an_open_transaction_is_an_error(
     kafka: EmbeddedKafka,
     topic: str,
     writer: Writer,

@@ -12,23 +12,24 @@ from deploy.local.kafka import EmbeddedKafka
 from job.delivery.commit_protocol import Marker
 from job.delivery.markers import MarkerReader, OldKey, marker_key
 from tests.integration.jobs import START_SECONDS, Job
+from tests.integration.jvms import SharedJvm
 from tests.integration.pairs import Pairs
 from tests.integration.test_exactly_once import read_all, refusal
 from tests.integration.test_topic_identity import reset
 from tests.unit.specs import changed
 
 
-def made(kafka: EmbeddedKafka, name: str, folder: Path) -> Pairs:
+def create_pairs(kafka: EmbeddedKafka, name: str, folder: Path) -> Pairs:
     pairs = Pairs(kafka, name, folder, delivery="exactly_once")
     pairs.create_topics()
     return pairs
 
 
 @pytest.mark.timeout(900)  # six starts
-def test_new_checkpoint_under_an_old_name_is_refused_until_somebody_agrees(
+def test_new_checkpoint_under_an_old_name_is_refused_without_consent(
     kafka: EmbeddedKafka, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    pairs = made(kafka, "onename", tmp_path)
+    pairs = create_pairs(kafka, "onename", tmp_path)
     other_folder = tmp_path / "other"
     other_folder.mkdir()
     other_spec = Pairs(kafka, "onename", other_folder, delivery="exactly_once").spec()
@@ -68,14 +69,14 @@ def test_new_checkpoint_under_an_old_name_is_refused_until_somebody_agrees(
             assert "another query has taken over the name onename" in failure.message
             assert sorted([*[*range(6)] * 2, 6, 7, 8]) == pairs.numbers()
             monkeypatch.delenv("STREAMJOIN_NEW_QUERY")
-            # Its later starts need no consent.
+            # Later starts of the new query need no consent.
             assert 0 == other.terminate()
             other.start()
             pairs.produce([9])
             read_all(other, 10)
             assert 0 == other.terminate()
 
-        # A reset is consent by itself.
+        # A reset implies consent.
         reset(job, {"left": "earliest", "right": "earliest"})
         job.ask("resume")
         read_all(job, 10)
@@ -83,18 +84,18 @@ def test_new_checkpoint_under_an_old_name_is_refused_until_somebody_agrees(
     assert sorted([*[*range(6)] * 3, *[6, 7, 8, 9] * 2]) == pairs.numbers()
 
 
-def test_query_of_an_older_version_goes_on_and_its_old_job_cannot_write(
-    kafka: EmbeddedKafka, tmp_path: Path
+def test_query_of_an_older_version_continues_and_its_old_job_cannot_write(
+    kafka: EmbeddedKafka, tmp_path: Path, jvm: SharedJvm
 ) -> None:
-    pairs = made(kafka, "oldname", tmp_path)
+    pairs = create_pairs(kafka, "oldname", tmp_path)
     topic = "oldname.markers"
     kafka.create_topics([topic], partitions=3, config={"cleanup.policy": "compact"})
-    with Job(pairs.spec(), tmp_path) as job:
+    with Job(pairs.spec(), tmp_path, jvm) as job:
         pairs.produce(range(3))
         read_all(job, 3)
         assert 0 == job.terminate()
 
-        # The markers that a version with a key and a transactional id for each query would leave.
+        # The markers of an older version, which had a key and a transactional id for each query.
         query_id = json.loads((tmp_path / "checkpoint/query/metadata").read_text())["id"]
         newest = newest_markers(pairs)
         old = Producer({"bootstrap.servers": kafka.bootstrap_servers})
@@ -126,17 +127,17 @@ def reader(pairs: Pairs, topic: str) -> MarkerReader:
 
 
 def newest_markers(pairs: Pairs) -> list[Marker]:
-    found = []
+    markers = []
     for partition in range(2):
         key = marker_key(pairs.name, str(partition))
         marker = reader(pairs, f"{pairs.name}.commits").newest(partition, key, to_the_end=True)
         assert marker is not None
-        found.append(marker)
-    return found
+        markers.append(marker)
+    return markers
 
 
 def transaction_of_the_old_job(pairs: Pairs, query_id: str) -> Producer:
-    """Open, with a result in it."""
+    """An open transaction that contains a result."""
     settings: dict[str, Any] = {
         "bootstrap.servers": pairs.kafka.bootstrap_servers,
         "transactional.id": f"streamjoin-{pairs.name}-{query_id}-0",

@@ -13,7 +13,7 @@ from tests.integration.s3 import S3
 
 
 @pytest.mark.timeout(900)  # two starts of a job
-def test_killed_job_goes_on_from_s3_on_another_machine(
+def test_killed_job_continues_from_s3_on_another_machine(
     kafka: EmbeddedKafka, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with S3(tmp_path / "s3") as s3:

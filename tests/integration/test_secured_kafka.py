@@ -1,4 +1,4 @@
-"""A broker that asks who one is and what one may do: the join runs, or says what is missing."""
+"""A broker with authentication and authorization: the join runs, or reports what is missing."""
 
 import contextlib
 import os
@@ -6,6 +6,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from zlib import crc32
 
 import httpx
 import pytest
@@ -18,6 +19,7 @@ from job.plan.planner import join_plan
 from job.redaction import MARK
 from tests.integration.certificates import Authority
 from tests.integration.jobs import START_SECONDS, Job
+from tests.integration.jvms import SharedJvm
 from tests.integration.kafka_users import (
     CLIENT,
     KEY_PASSWORD,
@@ -39,9 +41,9 @@ from tests.integration.token_endpoint import TokenEndpoint, token_endpoint
 from tests.processes import command_line
 from tests.unit.specs import changed
 
-# What Kafka itself says when it refuses: as passwords, they show whether what it says is scrubbed.
-SAID_OF_LOGINS = "invalid credentials"
-SAID_OF_RIGHTS = "Not authorized"
+# Kafka's own words in its errors: as passwords, they show whether errors are redacted.
+LOGIN_ERROR = "invalid credentials"
+RIGHTS_ERROR = "Not authorized"
 
 
 @pytest.fixture(scope="module")
@@ -65,7 +67,7 @@ def pairs_of(
     request: pytest.FixtureRequest,
     delivery: str = "at_least_once",
 ) -> Pairs:
-    name = f"secured{abs(hash(request.node.name)) % 10**8}"
+    name = f"secured{crc32(request.node.name.encode())}"
     pairs = Pairs(kafka, name, folder, delivery=delivery)
     pairs.create_topics()
     return pairs
@@ -84,7 +86,7 @@ def command_lines(job: Job) -> list[str]:
 
 
 def contents(folder: Path) -> list[str]:
-    """Of all files below `folder`; those that go meanwhile hold nothing."""
+    """The contents of all files below `folder`; files that disappear meanwhile are skipped."""
     texts = []
     for path in folder.rglob("*"):
         with contextlib.suppress(OSError):
@@ -92,23 +94,23 @@ def contents(folder: Path) -> list[str]:
     return texts
 
 
-def asked(job: Job) -> list[str]:
-    """What the job says on its socket."""
+def job_answers(job: Job) -> list[str]:
+    """The answers of the job on its socket."""
     return [str(job.ask(call)) for call in ("status", "plan", "progress", "failures")]
 
 
 def answers(sidecar: httpx.Client, spec: str) -> list[str]:
-    """To every call that only looks, and of a spec with a mistake beside the password."""
+    """The answers to every GET call, and to a spec with an invalid field next to the password."""
     described = sidecar.get("/openapi.json")
     looks = [path.format(side="left") for path, calls in described.json()["paths"].items()
              if "get" in calls]  # fmt: skip
-    told = [sidecar.get(path, params={"key": "1"}).text for path in looks]
+    shown = [sidecar.get(path, params={"key": "1"}).text for path in looks]
     yaml = {"content-type": "text/yaml"}
-    judged = [
+    validated = [
         sidecar.post("/v1/validate", content=text, headers=yaml).text
         for text in (spec, changed(spec, kafka__security__protocol=SECRET))
     ]
-    return [described.text, *told, *judged]
+    return [described.text, *shown, *validated]
 
 
 # --- The join runs
@@ -126,13 +128,14 @@ def answers(sidecar: httpx.Client, spec: str) -> list[str]:
         ("OAUTHBEARER", "exactly_once"),
     ],
 )
-def test_the_join_runs_with_only_the_rights_it_needs_and_shows_no_secret(
+def test_join_runs_with_only_the_rights_it_needs_and_shows_no_secret(
     login: str,
     delivery: str,
     secured: SecuredKafka,
     tokens: TokenEndpoint,
     tmp_path: Path,
     request: pytest.FixtureRequest,
+    jvm: SharedJvm,
 ) -> None:
     user = {
         "SCRAM-SHA-512": lambda: scram(secured, tmp_path, "ada"),
@@ -143,11 +146,17 @@ def test_the_join_runs_with_only_the_rights_it_needs_and_shows_no_secret(
     pairs = pairs_of(secured, tmp_path, request, delivery)
     allow_what_the_join_needs(secured, user, pairs)
 
-    with Job(spec_of(pairs, user), tmp_path) as job, running_sidecar(job.socket) as sidecar:
+    # Two of the four have a JVM of their own: its command line is checked, and OAUTHBEARER needs a
+    # system property of the JVM.
+    shared = jvm if login in {"PLAIN", "mutual TLS"} else None
+    with (
+        Job(spec_of(pairs, user), tmp_path, shared) as job,
+        running_sidecar(job.socket) as sidecar,
+    ):
         pairs.produce(range(3))
         job.wait_for_offsets(left=3, right=3)
         spec = job.spec_file.read_text()
-        assert_hides_secrets(*command_lines(job), *answers(sidecar.client, spec), *asked(job))
+        assert_hides_secrets(*command_lines(job), *answers(sidecar.client, spec), *job_answers(job))
         assert 0 == job.terminate()
         assert_hides_secrets(sidecar.log.read_text())
     assert [0, 1, 2] == pairs.numbers()
@@ -156,13 +165,13 @@ def test_the_join_runs_with_only_the_rights_it_needs_and_shows_no_secret(
     assert_hides_secrets(job.log.read_text(), *contents(tmp_path / "checkpoint"))
 
 
-def test_what_was_refused_goes_on_with_a_restart_once_it_is_put_in_order(
+def test_refused_job_runs_after_a_restart_once_its_access_is_corrected(
     secured: SecuredKafka, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
-    user = scram(secured, tmp_path, "grace", SAID_OF_RIGHTS)
+    user = scram(secured, tmp_path, "grace", RIGHTS_ERROR)
     pairs = pairs_of(secured, tmp_path, request)
     password, ca = tmp_path / "password", tmp_path / "ca"
-    password.write_text(SAID_OF_LOGINS)
+    password.write_text(LOGIN_ERROR)
     ca.write_text(Authority(tmp_path, "stranger").file.read_text())
     spec = spec_of(pairs, user, ca_file=str(ca))
 
@@ -190,7 +199,7 @@ def test_what_was_refused_goes_on_with_a_restart_once_it_is_put_in_order(
         assert "refuses the login (SASL_SSL, SCRAM-SHA-512 as grace)" in message
         assert f"failed during authentication due to {MARK} with" in message
 
-        password.write_text(SAID_OF_RIGHTS)
+        password.write_text(RIGHTS_ERROR)
         for operation, field, topic in (
             ("Read", "left.topic", f"{pairs.name}.left"),
             ("Read", "right.topic", f"{pairs.name}.right"),
@@ -207,7 +216,7 @@ def test_what_was_refused_goes_on_with_a_restart_once_it_is_put_in_order(
         pairs.produce(range(3))
         job.wait_for_offsets(left=3, right=3)
 
-        # Taken away while the query runs: now it is Spark that says so, with all its options.
+        # Removed while the query runs: now Spark reports the error, with all its options.
         secured.forbid(user.principal, "Write", f"{pairs.name}.out")
         pairs.produce(range(3, 6))
         status = job.wait_for_state("FAILED")
@@ -218,14 +227,14 @@ def test_what_was_refused_goes_on_with_a_restart_once_it_is_put_in_order(
         restart()
         job.wait_for_offsets(left=6, right=6)
 
-        # The password is changed under the running query, and every connection is cut.
+        # The password changes while the query runs, and every connection is cut.
         secured.set_password("grace", WRONG)
         secured.stop()
         secured.start()
         status = job.wait_for_state("FAILED")
         assert status.last_failure is not None
         assert "security" == status.last_failure.code
-        assert_hides_secrets(*answers(sidecar.client, spec), *asked(job))
+        assert_hides_secrets(*answers(sidecar.client, spec), *job_answers(job))
 
         password.write_text(WRONG)
         restart()
@@ -236,12 +245,12 @@ def test_what_was_refused_goes_on_with_a_restart_once_it_is_put_in_order(
     assert set(range(9)) == set(pairs.numbers())
     log = job.log.read_text()
     assert_hides_secrets(log)
-    assert SAID_OF_LOGINS not in log
-    assert SAID_OF_RIGHTS not in log
+    assert LOGIN_ERROR not in log
+    assert RIGHTS_ERROR not in log
     assert f"TopicAuthorizationException: {MARK} to access topics" in log  # the JVM's own line
 
 
-# --- Refused before the start, in words
+# --- Refused before the start
 
 
 def refusal(pairs: Pairs, user: User, **security: str | None) -> StreamjoinError:
@@ -262,9 +271,7 @@ def pairs(secured: SecuredKafka, tmp_path: Path, request: pytest.FixtureRequest)
     return pairs_of(secured, tmp_path, request)
 
 
-def test_a_right_to_something_else_does_not_do(
-    pairs: Pairs, secured: SecuredKafka, tmp_path: Path
-) -> None:
+def test_other_right_is_not_enough(pairs: Pairs, secured: SecuredKafka, tmp_path: Path) -> None:
     user = scram(secured, tmp_path, "mary")
     for part in ("left", "right", "out"):
         secured.allow(user.principal, "Read", f"{pairs.name}.{part}")
@@ -275,14 +282,14 @@ def test_a_right_to_something_else_does_not_do(
     assert line.endswith(f"--operation Write --topic {pairs.name}.out")
 
 
-def test_a_wrong_password_is_told_at_once(pairs: Pairs, secured: SecuredKafka) -> None:
+def test_wrong_password_is_reported_at_once(pairs: Pairs, secured: SecuredKafka) -> None:
     error = refusal(pairs, plain(secured), password=WRONG)
 
     assert isinstance(error, SecurityError)
     assert "refuses the login (SASL_SSL, PLAIN as paul)" in str(error)
 
 
-def test_a_broker_of_an_unknown_authority_is_not_talked_to(
+def test_broker_with_a_certificate_of_an_unknown_authority_is_refused(
     pairs: Pairs, secured: SecuredKafka
 ) -> None:
     error = refusal(pairs, plain(secured), ca_file=None)
@@ -291,7 +298,7 @@ def test_a_broker_of_an_unknown_authority_is_not_talked_to(
     assert f"no TLS with Kafka at {secured.servers_of(LOGIN)}" in str(error)
 
 
-def test_a_broker_that_wants_a_certificate_says_so(
+def test_missing_client_certificate_is_reported(
     pairs: Pairs, secured: SecuredKafka, tmp_path: Path
 ) -> None:
     bare = {"certificate_file": None, "key_file": None, "key_password_file": None}
@@ -301,7 +308,7 @@ def test_a_broker_that_wants_a_certificate_says_so(
     assert "certificate_file and key_file be given where the broker asks" in str(error)
 
 
-def test_a_key_that_its_password_does_not_open_is_told(
+def test_key_with_a_wrong_password_is_reported(
     pairs: Pairs, secured: SecuredKafka, tmp_path: Path
 ) -> None:
     wrong = written(tmp_path, "wrong", WRONG)
@@ -311,7 +318,7 @@ def test_a_key_that_its_password_does_not_open_is_told(
     assert "none that the password in key_password_file opens" in str(error)
 
 
-def test_a_token_endpoint_that_refuses_the_client_is_told(
+def test_token_endpoint_that_refuses_the_client_is_reported(
     pairs: Pairs, secured: SecuredKafka, tokens: TokenEndpoint, tmp_path: Path
 ) -> None:
     wrong = written(tmp_path, "wrong", WRONG)
@@ -321,7 +328,7 @@ def test_a_token_endpoint_that_refuses_the_client_is_told(
     assert f"{tokens.token_url} gives no token" in str(error)
 
 
-def test_a_token_endpoint_that_is_away_is_asked_again_later(
+def test_unreachable_token_endpoint_is_retryable(
     pairs: Pairs, secured: SecuredKafka, tokens: TokenEndpoint, tmp_path: Path
 ) -> None:
     error = refusal(
@@ -332,7 +339,7 @@ def test_a_token_endpoint_that_is_away_is_asked_again_later(
     assert error.retryable
 
 
-def test_a_spec_without_security_is_told_that_the_broker_may_want_some(
+def test_spec_without_security_gets_a_hint_that_the_broker_may_need_it(
     pairs: Pairs, secured: SecuredKafka, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("job.kafka.preflight.ANSWER_SECONDS", 1.0)
@@ -342,7 +349,7 @@ def test_a_spec_without_security_is_told_that_the_broker_may_want_some(
         check(spec)
 
 
-# --- What the commands print
+# --- Output of the commands
 
 
 @pytest.mark.parametrize("command", [["validate"], ["plan"], ["plan", "--json"]])
@@ -350,7 +357,7 @@ def test_commands_print_no_secret(
     command: list[str], pairs: Pairs, secured: SecuredKafka, tmp_path: Path
 ) -> None:
     spec = written(tmp_path, "join.yaml", spec_of(pairs, plain(secured)))
-    done = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-m", "job", command[0], spec, *command[1:]],
         env={**os.environ, "KAFKA_PASSWORD": SECRET},
         capture_output=True,
@@ -358,4 +365,4 @@ def test_commands_print_no_secret(
         timeout=START_SECONDS,
         check=True,
     )
-    assert_hides_secrets(done.stdout, done.stderr)
+    assert_hides_secrets(process.stdout, process.stderr)

@@ -1,4 +1,4 @@
-"""The sidecar beside a real job: what it shows, and what it commands."""
+"""The sidecar of a real job: its answers and its commands."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -10,6 +10,7 @@ from prometheus_client.samples import Sample
 
 from deploy.local.kafka import EmbeddedKafka
 from tests.integration.jobs import START_SECONDS, Job
+from tests.integration.jvms import SharedJvm
 from tests.integration.pairs import T0
 from tests.integration.sidecars import running_sidecar
 from tests.integration.topics import Sent, consume_all, produce
@@ -43,19 +44,21 @@ RIGHTS = [
     {"k": "k1", "t": T0 + 1000},
     Sent("[]"),
     {"k": "closing", "t": T0 + 100_000},
-    # Far behind the watermark by the time it is read: sent once the batches before have ended.
+    # Far behind the watermark when it is read: sent once the previous batches have ended.
 ]
 LATE = {"k": "k2", "t": T0 + 1000}
 
 
 @pytest.fixture(scope="module")
-def job(kafka: EmbeddedKafka, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Job]:
+def job(
+    kafka: EmbeddedKafka, tmp_path_factory: pytest.TempPathFactory, jvm: SharedJvm
+) -> Iterator[Job]:
     folder = tmp_path_factory.mktemp("observed")
     kafka.create_topics({"observed.left": 2, "observed.right": 1, "observed.out": 1})
     produce(kafka.bootstrap_servers, "observed.left", LEFTS)
     produce(kafka.bootstrap_servers, "observed.right", RIGHTS)
     spec = SPEC.format(servers=kafka.bootstrap_servers, checkpoint=folder / "checkpoint")
-    with Job(spec, folder) as job:
+    with Job(spec, folder, jvm) as job:
         job.wait_for_watermark(T0 + 90_000)
         produce(kafka.bootstrap_servers, "observed.right", [LATE])
         job.wait_for_offsets(left=len(LEFTS), right=len(RIGHTS) + 1)
@@ -107,31 +110,31 @@ def test_bad_records_are_counted_by_side_and_reason_and_the_query_lives(
     )
 
 
-def test_every_record_is_accounted_for(sidecar: httpx.Client) -> None:
-    found = samples(sidecar)
+def test_every_record_is_counted(sidecar: httpx.Client) -> None:
+    values = samples(sidecar)
 
-    assert len(LEFTS) == found["streamjoin_input_records_total side=left"]
-    assert len(RIGHTS) + 1 == found["streamjoin_input_records_total side=right"]
-    assert 1 == found["streamjoin_null_key_records_total side=left"]
-    assert 1 == found["streamjoin_late_rows_total"]
-    assert 7 == found["streamjoin_output_records_total"]
-    assert 0 == sum(v for name, v in found.items() if "offsets_behind_latest" in name)
+    assert len(LEFTS) == values["streamjoin_input_records_total side=left"]
+    assert len(RIGHTS) + 1 == values["streamjoin_input_records_total side=right"]
+    assert 1 == values["streamjoin_null_key_records_total side=left"]
+    assert 1 == values["streamjoin_late_rows_total"]
+    assert 7 == values["streamjoin_output_records_total"]
+    assert 0 == sum(v for name, v in values.items() if "offsets_behind_latest" in name)
 
 
-def test_the_operators_seven_measures_are_exported(sidecar: httpx.Client) -> None:
-    found = samples(sidecar)
+def test_operators_seven_measures_are_exported(sidecar: httpx.Client) -> None:
+    values = samples(sidecar)
 
     for measure in (
         "state_update_seconds_total", "state_removal_seconds_total", "state_commit_seconds_total",
         "output_records_total", "state_rows", "state_rows_updated_total", "state_memory_bytes",
     ):  # fmt: skip
-        assert found[f"streamjoin_{measure}"] >= 0
-    assert 2 == found["streamjoin_state_rows"]  # the closing rows
-    # Row with the null key apart, which is not stored.
-    assert 8 == found["streamjoin_state_rows_updated_total"]
+        assert values[f"streamjoin_{measure}"] >= 0
+    assert 2 == values["streamjoin_state_rows"]  # the closing rows
+    # without the row with the null key, which is not stored
+    assert 8 == values["streamjoin_state_rows_updated_total"]
 
 
-def test_the_watermark_is_that_of_the_slower_side(sidecar: httpx.Client) -> None:
+def test_watermark_is_that_of_the_slower_side(sidecar: httpx.Client) -> None:
     shown = query(sidecar)
 
     assert "2023-11-14T22:14:50Z" == shown["watermark"] == shown["left"]["watermark"]
@@ -156,24 +159,26 @@ def test_commands_reach_the_query(sidecar: httpx.Client, job: Job) -> None:
     )
 
 
-def test_a_tour_of_what_is_asked_at_three_in_the_morning(
+def test_operator_explains_a_key_changes_offsets_and_resets(
     sidecar: httpx.Client, job: Job, kafka: EmbeddedKafka
 ) -> None:
-    """Explain a waiting key, look at offsets, stop, alter them, resume, and begin all anew."""
+    """Explain a waiting key, read offsets, stop, change offsets, resume, and reset."""
     job.wait_for_state("RUNNING")
     waiting = {"k": "waits", "t": T0 + 101_000, "a": 1}
     produce(kafka.bootstrap_servers, "observed.left", [waiting])
     job.wait_for_offsets(left=len(LEFTS) + 1, right=len(RIGHTS) + 1)
 
-    told = looked_up(sidecar, "/v1/query/explain?key=waits")
-    [row] = told["left"]["rows"]
+    explained = looked_up(sidecar, "/v1/query/explain?key=waits")
+    [row] = explained["left"]["rows"]
     assert ("observed.left", False, "2023-11-14T22:15:01Z") == (
         row["topic"],
         row["matched"],
         row["event_time"],
     )
-    assert [] == told["right"]["rows"]
-    assert "It waits for a right row until the watermark has passed" in "".join(told["sentences"])
+    assert [] == explained["right"]["rows"]
+    assert "It waits for a right row until the watermark has passed" in "".join(
+        explained["sentences"]
+    )
     counted = looked_up(sidecar, "/v1/query/state")
     assert (2, 1, 1) == (
         counted["left"]["rows"],
@@ -182,7 +187,9 @@ def test_a_tour_of_what_is_asked_at_three_in_the_morning(
     )
 
     offsets = wait_until(lambda: all_read(sidecar), START_SECONDS, "the brokers say all is read")
-    read = {number: told["read"] for number, told in offsets["left"]["partitions"].items()}
+    read = {
+        number: partition["read"] for number, partition in offsets["left"]["partitions"].items()
+    }
     assert len(LEFTS) + 1 == sum(read.values())
 
     assert 409 == patched(sidecar, left={"0": 0}).status_code
@@ -209,15 +216,17 @@ def test_a_tour_of_what_is_asked_at_three_in_the_morning(
     wait_until(lambda: read_since(sidecar, before) == everything, START_SECONDS, "all is read")
 
 
-def test_latency_is_that_of_every_record_read(sidecar: httpx.Client) -> None:
-    found = samples(sidecar)
+def test_latency_is_observed_for_every_record(sidecar: httpx.Client) -> None:
+    values = samples(sidecar)
 
-    read = sum(found[f"streamjoin_input_records_total side={side}"] for side in ("left", "right"))
-    assert read == found["streamjoin_end_to_end_latency_seconds_count"]
-    assert 0 < found["streamjoin_end_to_end_latency_seconds_sum"] / read < 10 * START_SECONDS
+    read = sum(values[f"streamjoin_input_records_total side={side}"] for side in ("left", "right"))
+    assert read == values["streamjoin_end_to_end_latency_seconds_count"]
+    assert 0 < values["streamjoin_end_to_end_latency_seconds_sum"] / read < 10 * START_SECONDS
 
 
-def test_a_spec_is_judged_against_the_checkpoint_at_work(sidecar: httpx.Client, job: Job) -> None:
+def test_spec_is_compared_with_the_checkpoint_of_the_running_query(
+    sidecar: httpx.Client, job: Job
+) -> None:
     spec = job.spec_file.read_text()
     yaml = {"content-type": "text/yaml"}
 
@@ -233,7 +242,7 @@ def test_a_spec_is_judged_against_the_checkpoint_at_work(sidecar: httpx.Client, 
     assert "left" in {problem["field"] for problem in wrong["problems"]}
 
 
-def test_a_yaml_bomb_and_a_foreign_web_page_cost_the_job_nothing(sidecar: httpx.Client) -> None:
+def test_yaml_bomb_and_foreign_web_page_are_refused(sidecar: httpx.Client) -> None:
     bomb = "a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n" + "".join(
         f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]\n" for n in range(1, 12)
     )
@@ -248,16 +257,16 @@ def test_a_yaml_bomb_and_a_foreign_web_page_cost_the_job_nothing(sidecar: httpx.
 def looked_up(sidecar: httpx.Client, url: str) -> dict[str, Any]:
     answer = sidecar.get(url)
     assert 200 == answer.status_code, answer.text
-    found: dict[str, Any] = answer.json()
-    return found
+    content: dict[str, Any] = answer.json()
+    return content
 
 
 def all_read(sidecar: httpx.Client) -> dict[str, Any] | None:
-    """The offsets, once the brokers have been looked at since all was read."""
+    """The offsets, once the brokers have been polled after all records were read."""
     offsets: dict[str, Any] = sidecar.get("/v1/query/offsets").json()
     partitions = [*offsets["left"]["partitions"].values(), *offsets["right"]["partitions"].values()]
-    latest = sum(told["latest"] or 0 for told in partitions)
-    behind = sum(told["behind_latest"] or 0 for told in partitions)
+    latest = sum(partition["latest"] or 0 for partition in partitions)
+    behind = sum(partition["behind_latest"] or 0 for partition in partitions)
     return offsets if (len(LEFTS) + len(RIGHTS) + 2, 0) == (latest, behind) else None
 
 
@@ -270,12 +279,12 @@ def wait_for_reset(sidecar: httpx.Client, left: Any) -> None:
         reset = query(sidecar)["last_reset"]
         return reset is not None and reset["left"] == left and reset["completed_at"] is not None
 
-    wait_until(done, START_SECONDS, "the checkpoint has been begun anew")
+    wait_until(done, START_SECONDS, "the checkpoint is reset")
     assert query(sidecar)["last_reset"]["error"] is None
 
 
 def read_since(sidecar: httpx.Client, before: str) -> int:
-    """Records read by the run at work, once that is another than `before`."""
+    """Records read by the current run, once it is another run than `before`."""
     run_id = query(sidecar)["run_id"]
     batches = sidecar.get("/v1/query/progress?last=100").json()["batches"]
     own = (batch for batch in batches if batch["run_id"] == run_id)

@@ -1,7 +1,8 @@
-"""What a job answers beside its status, and how it is begun anew: a real job, a real broker."""
+"""State lookups, offsets and resets of a real job on a real broker."""
 
 from pathlib import Path
 from typing import Any
+from zlib import crc32
 
 import pytest
 from confluent_kafka import Consumer, TopicPartition
@@ -10,6 +11,7 @@ from deploy.local.kafka import EmbeddedKafka
 from job.protocol.reports import ResetReport
 from job.protocol.status import JobStatus
 from tests.integration.jobs import START_SECONDS, Job
+from tests.integration.jvms import SharedJvm
 from tests.integration.pairs import T0, Pairs
 from tests.integration.topics import READ_SECONDS, produce
 from tests.polling import wait_until
@@ -18,13 +20,13 @@ from tests.unit.specs import changed
 
 @pytest.fixture
 def pairs(kafka: EmbeddedKafka, tmp_path: Path, request: pytest.FixtureRequest) -> Pairs:
-    pairs = Pairs(kafka, f"desk{abs(hash(request.node.name)) % 10**8}", tmp_path)
+    pairs = Pairs(kafka, f"lookups{crc32(request.node.name.encode())}", tmp_path)
     pairs.create_topics()
     return pairs
 
 
 def look_up(job: Job, side: str, *key: str) -> dict[str, Any]:
-    """Right after another lookup, too: each waits for its turn, none is refused as busy."""
+    """Also right after another lookup: each waits for its turn, none is refused as busy."""
     return job.ask("state", state={"side": side, "key": key, "limit": 10})
 
 
@@ -37,10 +39,10 @@ def wait_for_reset(job: Job) -> ResetReport:
     return wait_until(done, START_SECONDS, "the checkpoint has been reset")
 
 
-def test_rows_of_a_key_are_found_with_their_times_their_match_and_their_place(
-    pairs: Pairs, tmp_path: Path
+def test_rows_of_a_key_are_returned_with_times_match_and_offset(
+    pairs: Pairs, tmp_path: Path, jvm: SharedJvm
 ) -> None:
-    with Job(pairs.spec(join_type="left_outer"), tmp_path) as job:
+    with Job(pairs.spec(join_type="left_outer"), tmp_path, jvm) as job:
         pairs.produce(range(3))
         produce(pairs.kafka.bootstrap_servers, f"{pairs.name}.left", [{"n": 7, "t": T0}])
         job.wait_for_offsets(left=4, right=3)
@@ -59,11 +61,11 @@ def test_rows_of_a_key_are_found_with_their_times_their_match_and_their_place(
         job.ask("pause")
         job.wait_for_state("PAUSED")
         assert 1 == len(look_up(job, "right", "2")["result"]["rows"])
-        state_count = job.ask("state_count")["result"]
+        counts = job.ask("state_count")["result"]
         assert (4, 1, 3) == (
-            state_count["left"]["rows"],
-            state_count["left"]["unmatched_rows"],
-            state_count["right"]["rows"],
+            counts["left"]["rows"],
+            counts["left"]["unmatched_rows"],
+            counts["right"]["rows"],
         )
 
         job.ask("stop")
@@ -86,14 +88,14 @@ def committed(pairs: Pairs) -> int:
         for number in range(2)
     ]
     try:
-        found = consumer.committed(places, READ_SECONDS)
+        offsets = consumer.committed(places, READ_SECONDS)
     finally:
         consumer.close()
-    return sum(max(0, place.offset) for place in found)  # below 0: there is none
+    return sum(max(0, place.offset) for place in offsets)  # below 0: none is committed
 
 
 def test_topic_joined_with_itself_gives_each_pair_once_and_its_lag_is_visible(
-    pairs: Pairs, tmp_path: Path
+    pairs: Pairs, tmp_path: Path, jvm: SharedJvm
 ) -> None:
     spec = changed(
         pairs.spec(),
@@ -102,7 +104,7 @@ def test_topic_joined_with_itself_gives_each_pair_once_and_its_lag_is_visible(
         right__topic=f"{pairs.name}.left",
         right__key=["n - 100"],
     )
-    with Job(spec, tmp_path) as job:
+    with Job(spec, tmp_path, jvm) as job:
         rows = [{"n": n, "t": T0 + n} for n in (*range(10), *range(100, 110))]
         produce(pairs.kafka.bootstrap_servers, f"{pairs.name}.left", rows)
         job.wait_for_offsets(left=20, right=20)
@@ -112,10 +114,10 @@ def test_topic_joined_with_itself_gives_each_pair_once_and_its_lag_is_visible(
     assert "offsets_not_committed" not in job.log.read_text()
 
 
-def test_offsets_are_told_beside_those_of_the_brokers_and_committed_to_the_group(
-    pairs: Pairs, tmp_path: Path
+def test_offsets_are_reported_with_those_of_the_brokers_and_committed_to_the_group(
+    pairs: Pairs, tmp_path: Path, jvm: SharedJvm
 ) -> None:
-    with Job(pairs.spec(), tmp_path) as job:
+    with Job(pairs.spec(), tmp_path, jvm) as job:
         pairs.produce(range(10))
         job.wait_for_offsets(left=10, right=10)
         wait_until(lambda: committed(pairs) == 20, START_SECONDS, "the group has the offsets")
@@ -136,10 +138,10 @@ def test_offsets_are_told_beside_those_of_the_brokers_and_committed_to_the_group
         assert 10 == sum(headroom.values())
 
 
-def test_reset_puts_the_old_checkpoint_aside_and_reads_from_where_it_is_told(
-    pairs: Pairs, tmp_path: Path
+def test_reset_keeps_the_old_checkpoint_and_reads_from_the_start_positions(
+    pairs: Pairs, tmp_path: Path, jvm: SharedJvm
 ) -> None:
-    with Job(pairs.spec(), tmp_path) as job:
+    with Job(pairs.spec(), tmp_path, jvm) as job:
         pairs.produce(range(4))
         job.wait_for_offsets(left=4, right=4)
         starts = {"left": "earliest", "right": "earliest"}
@@ -172,14 +174,16 @@ def test_reset_puts_the_old_checkpoint_aside_and_reads_from_where_it_is_told(
         job.wait_for_offsets(left=4, right=4)
         assert 12 == len(pairs.numbers())
 
-    with Job(pairs.spec(), tmp_path) as again:
+    with Job(pairs.spec(), tmp_path, jvm) as again:
         pairs.produce([99])
         again.wait_for_offsets(left=5, right=5)
     assert 13 == len(pairs.numbers())
 
 
-def test_progress_failures_and_plan_are_answered(pairs: Pairs, tmp_path: Path) -> None:
-    with Job(pairs.spec(), tmp_path) as job:
+def test_progress_failures_and_plan_are_answered(
+    pairs: Pairs, tmp_path: Path, jvm: SharedJvm
+) -> None:
+    with Job(pairs.spec(), tmp_path, jvm) as job:
         pairs.produce(range(2))
         job.wait_for_offsets(left=2, right=2)
 

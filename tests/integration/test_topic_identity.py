@@ -1,4 +1,4 @@
-"""A topic that was deleted, created again and refilled: noticed whenever it happens."""
+"""A topic that was deleted, created again and refilled is detected at any time."""
 
 from pathlib import Path
 
@@ -8,6 +8,7 @@ from confluent_kafka.admin import AdminClient
 from deploy.local.kafka import EmbeddedKafka
 from job.protocol.status import Failure
 from tests.integration.jobs import START_SECONDS, Job
+from tests.integration.jvms import SharedJvm
 from tests.integration.pairs import Pairs
 from tests.integration.test_exactly_once import delete_topic
 from tests.polling import wait_until
@@ -15,22 +16,22 @@ from tests.polling import wait_until
 
 @pytest.fixture
 def pairs(kafka: EmbeddedKafka, tmp_path: Path) -> Pairs:
-    made = Pairs(kafka, "identity", tmp_path, delivery="exactly_once")
-    made.create_topics()
-    return made
+    pairs = Pairs(kafka, "identity", tmp_path, delivery="exactly_once")
+    pairs.create_topics()
+    return pairs
 
 
 @pytest.mark.timeout(600)  # four starts
 def test_recreated_input_is_refused_on_resume_while_running_and_at_a_start(
-    pairs: Pairs, tmp_path: Path
+    pairs: Pairs, tmp_path: Path, jvm: SharedJvm
 ) -> None:
-    with Job(pairs.spec(), tmp_path) as job:
+    with Job(pairs.spec(), tmp_path, jvm) as job:
         pairs.produce(range(10))
         job.wait_for_offsets(left=10, right=10)
         job.ask("pause")
         job.wait_for_state("PAUSED")
         recreate(pairs, "left")
-        pairs.produce(range(10, 60))  # past the offsets that were read
+        pairs.produce(range(10, 60))  # beyond the offsets that were read
         job.ask("resume")
         assert_refused(pairs, job.wait_for_failure(1), "left")
         assert list(range(10)) == pairs.numbers()

@@ -1,4 +1,4 @@
-"""Where OAUTHBEARER gets its tokens in the tests, and the broker the keys to check them."""
+"""An OAuth token endpoint, and the keys with which the broker checks its tokens."""
 
 import base64
 import json
@@ -23,12 +23,12 @@ class TokenEndpoint(ThreadingHTTPServer):
 
     def __init__(self, client_id: str, client_secret: str) -> None:
         super().__init__(("127.0.0.1", 0), _Handler)
-        given = base64.b64encode(f"{client_id}:{client_secret}".encode()).decode()
-        self.expected = f"Basic {given}"
+        credentials = base64.b64encode(f"{client_id}:{client_secret}".encode()).decode()
+        self.expected = f"Basic {credentials}"
         self.client_id = client_id
         self.key = rsa.generate_private_key(public_exponent=65537, key_size=2048)
         self.given = 0
-        """How many tokens were given out."""
+        """How many tokens were issued."""
 
     @property
     def token_url(self) -> str:
@@ -85,7 +85,7 @@ class _Handler(BaseHTTPRequestHandler):
         self._answer(200, self.server.keys())
 
     def log_message(self, format: str, *args: Any) -> None:  # noqa: A002  # the base class's name
-        """Quiet."""
+        """Log nothing."""
 
     def _answer(self, status: int, body: dict[str, Any]) -> None:
         content = json.dumps(body).encode()

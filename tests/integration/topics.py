@@ -1,4 +1,4 @@
-"""Records into topics and out of them, by Kafka's own client."""
+"""Produces and consumes records with Kafka's own client."""
 
 import json
 from collections.abc import Iterable, Mapping
@@ -16,7 +16,7 @@ class Sent:
     """One record to produce."""
 
     value: Any
-    """Text and bytes go as they are, None is a tombstone, anything else goes as JSON."""
+    """Text and bytes are sent unchanged, None is a tombstone, anything else is sent as JSON."""
     key: str | None = None
     headers: Mapping[str, str | bytes] | None = None
 
@@ -40,7 +40,8 @@ class Received:
 
 
 def produce(bootstrap_servers: str, topic: str, records: Iterable[Any]) -> None:
-    """Write `records` (Sent, or plain JSON values) and wait until the broker has them all."""
+    """Write `records` (Sent, or plain JSON values) and wait until the broker has stored all of
+    them."""
     producer = Producer({"bootstrap.servers": bootstrap_servers, "log_level": 0})
     failed: list[Any] = []
     for record in records:
@@ -57,7 +58,7 @@ def produce(bootstrap_servers: str, topic: str, records: Iterable[Any]) -> None:
 
 
 def consume_all(bootstrap_servers: str, topic: str) -> list[Received]:
-    """Every committed record of `topic`, from the beginning to the present end."""
+    """Every committed record of `topic`, from the beginning to the current end."""
     consumer = Consumer(
         {
             "bootstrap.servers": bootstrap_servers,
@@ -85,7 +86,7 @@ def consume_all(bootstrap_servers: str, topic: str) -> list[Received]:
 
 
 def count_all(bootstrap_servers: str, topic: str) -> int:
-    """How many records `topic` holds, without reading them."""
+    """The number of records in `topic`, without reading them."""
     admin = AdminClient({"bootstrap.servers": bootstrap_servers, "log_level": 0})
     partitions = admin.list_topics(topic, READ_SECONDS).topics[topic].partitions
     ends = admin.list_offsets(

@@ -1,4 +1,4 @@
-"""A backlog whose partitions differ in their event times, and what a join must make of it."""
+"""A backlog whose partitions differ in their event times, and the expected results."""
 
 import json
 from collections import Counter
@@ -37,7 +37,7 @@ on_bad_record: drop
 """
 
 _ONE_SIDED = 10
-"""Every so many numbers, one row of the left side and one of the right have no partner."""
+"""One row of each side per this many numbers has no partner."""
 
 
 class Uneven:
@@ -58,7 +58,7 @@ class Uneven:
         even: bool = False,
     ) -> None:
         """`even`: partition 1 is like partition 0. `ahead_ms`: how much later the right topic
-        begins, whose rows then match nothing."""
+        begins; its rows then match nothing."""
         self.kafka = kafka
         self.topics = topics
         self.numbers = numbers
@@ -84,7 +84,7 @@ class Uneven:
         assert 0 == producer.flush(60)
 
     def close(self) -> None:
-        """One row a side that is later than all others, so that the watermark passes these."""
+        """One row a side that is later than all others, so that the watermark passes them."""
         producer = Producer({"bootstrap.servers": self.kafka.bootstrap_servers, "log_level": 0})
         for number, side in ((-1, "left"), (-2, "right")):
             self._send(producer, side, number, 3 * HOUR_MS + self._ahead_ms, 0)
@@ -147,5 +147,5 @@ class Uneven:
         }[join_type]
 
     def results(self, name: str) -> Counter[tuple[int | None, int | None]]:
-        found = consume_all(self.kafka.bootstrap_servers, f"{name}.out")
-        return Counter((each.value.get("l"), each.value.get("r")) for each in found)
+        received = consume_all(self.kafka.bootstrap_servers, f"{name}.out")
+        return Counter((record.value.get("l"), record.value.get("r")) for record in received)

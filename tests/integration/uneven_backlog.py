@@ -1,4 +1,4 @@
-"""Joins a large backlog with uneven partitions, and prints what became of it.
+"""Joins a large backlog with uneven partitions, and prints the result.
 
     python -m tests.integration.uneven_backlog [PAIRS] [--ahead] [--even]
 

@@ -1,4 +1,4 @@
-"""A Kubernetes API server of the tests' own: kube-apiserver with its etcd, on 127.0.0.1."""
+"""A Kubernetes API server for the tests: kube-apiserver with its etcd, on 127.0.0.1."""
 
 import secrets
 import ssl
@@ -15,18 +15,18 @@ from deploy.local.kafka import HOST, free_ports
 from deploy.local.processes import last_lines, start_child, stop_child
 from tests.polling import wait_until
 
-# Beside S3's, and below those that Linux hands to outgoing connections (deploy/local/kafka.py).
+# Next to S3's, and below the ephemeral ports of Linux (deploy/local/kafka.py).
 PORTS = range(32_000, 32_768)
 START_SECONDS = 120.0
 STOP_SECONDS = 20.0
 ANSWER_SECONDS = 30.0
-# Who owns the applied fields: kubectl calls itself so.
+# Field manager: the name that kubectl uses.
 MANAGER = "kubectl"
 Document = dict[str, Any]
 
 
 class ApiServer:
-    """`with ApiServer(program, folder) as server:`; it knows one user, who may do anything."""
+    """`with ApiServer(program, folder) as server:`; it has one user, who may do anything."""
 
     def __init__(self, program: Path, folder: Path) -> None:
         self._program = program
@@ -61,7 +61,7 @@ class ApiServer:
         stop_child(self._child, grace_seconds=STOP_SECONDS)
 
     def apply(self, document: Document, namespace: str | None = None) -> httpx.Response:
-        """As `kubectl apply --server-side` does; what the server warns of is in the headers."""
+        """Apply as `kubectl apply --server-side` does; the server's warnings are in the headers."""
         return self._client.patch(
             f"{self._resource(document, namespace)}/{document['metadata']['name']}",
             params={"fieldManager": MANAGER, "fieldValidation": "Strict"},
@@ -70,7 +70,7 @@ class ApiServer:
         )
 
     def _resource(self, document: Document, namespace: str | None) -> str:
-        """Where the server has the document's kind, by its own word."""
+        """The path of the document's kind, from the server's discovery API."""
         version = document["apiVersion"]
         group = f"/apis/{version}" if "/" in version else f"/api/{version}"
         for resource in self._client.get(group).raise_for_status().json()["resources"]:
@@ -96,7 +96,7 @@ class ApiServer:
             "--endpoint-reconciler-type=none",
             "--service-cluster-ip-range=10.96.0.0/24",
             "--anonymous-auth=false",
-            # As in most clusters: what may be privileged is for the admission to say.
+            # As in most clusters: admission decides which pods may be privileged.
             "--allow-privileged=true",
             "--authorization-mode=RBAC",
             f"--token-auth-file={tokens}",
@@ -109,7 +109,7 @@ class ApiServer:
         try:
             with self._trusting(certificate) as client:
                 return client.get("/readyz").status_code == httpx.codes.OK
-        except (httpx.TransportError, ssl.SSLError):  # it does not listen yet, or still writes it
+        except (httpx.TransportError, ssl.SSLError):  # it does not listen yet, or is still starting
             return False
 
     def _trusting(self, certificate: Path) -> httpx.Client:

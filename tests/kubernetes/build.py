@@ -1,4 +1,4 @@
-"""The API server as a program: built once from its Go module, and again when that changes."""
+"""Builds the API server: once from its Go module, and again when that changes."""
 
 import hashlib
 from pathlib import Path
@@ -11,7 +11,7 @@ BUILD_SECONDS = 3600
 
 
 def built() -> Path:
-    """The program, built where it was not yet."""
+    """The program, built if it is missing."""
     sources = b"".join(file.read_bytes() for file in sorted(MODULE.iterdir()))
     server = CACHE / "bin" / hashlib.sha256(sources).hexdigest()[:16] / "kube-apiserver"
     if not server.exists():

@@ -1,4 +1,4 @@
-"""deploy/k8s on a real API server: what it takes, what it warns of, and which pod it admits."""
+"""deploy/k8s on a real API server: accepted manifests, warnings, and admission of the pod."""
 
 import subprocess
 from collections.abc import Callable, Iterator
@@ -13,9 +13,9 @@ from tests.docker.stack import ROOT
 from tests.kubernetes.api_server import ApiServer, Document
 from tests.kubernetes.build import BUILD_SECONDS, built
 
-# Where the server is not built yet, the first test does it.
+# If the server is not built yet, the first test builds it.
 pytestmark = pytest.mark.timeout(2 * BUILD_SECONDS)
-# What Kubernetes calls its strictest standard of what a pod may do.
+# Kubernetes' strictest pod security standard.
 RESTRICTED = {
     f"pod-security.kubernetes.io/{mode}": "restricted" for mode in ("enforce", "warn", "audit")
 }
@@ -37,7 +37,8 @@ def manifests() -> dict[str, Document]:
 
 @pytest.fixture
 def namespace(server: ApiServer, tmp_path: Path) -> str:
-    """One that admits only restricted pods, with the account that a controller would make."""
+    """A namespace that admits only restricted pods, with the account that a controller would
+    create."""
     name = tmp_path.name.replace("_", "-")
     metadata = {"name": name, "labels": RESTRICTED}
     account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "default"}}
@@ -47,7 +48,7 @@ def namespace(server: ApiServer, tmp_path: Path) -> str:
 
 
 def pod_of(deployment: Document) -> Document:
-    """The one that a controller would make."""
+    """The pod that a controller would create."""
     template = deepcopy(deployment["spec"]["template"])
     metadata = {**template["metadata"], "name": "streamjoin"}
     return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": template["spec"]}

@@ -1,4 +1,4 @@
-"""The same Spark with the same settings and nothing of this project around it."""
+"""The same Spark with the same settings, without this project's code."""
 
 import os
 import subprocess
@@ -15,7 +15,7 @@ from job.join_spec.spec import Delivery
 
 @dataclass(frozen=True)
 class BareSpark(Program):
-    """With `joins` its own join and Kafka sink; without, what it does when it joins nothing."""
+    """With `joins` its own join and Kafka sink; without, the same work as it has without a join."""
 
     is_peer: bool = field(default=True, kw_only=True)
 

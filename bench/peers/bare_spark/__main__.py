@@ -1,4 +1,4 @@
-"""Both topics of a spec are read and decoded, and joined or not; what comes of it is written.
+"""Reads and decodes both topics of a spec, with or without the join, and writes the results.
 
 python -m bench.peers.bare_spark SPEC join|no-join
 """
@@ -22,7 +22,7 @@ from job.redaction import Redaction
 from job.settings import JobSettings, read_settings
 from job.spark.session import Jvm
 
-# Times as the topics have them, and as the job writes them.
+# Times in the formats of the topics and of the job.
 _SCHEMAS = {
     "left": "ad_id BIGINT, shown_at BIGINT, campaign STRING, cost DOUBLE",
     "right": "ad_id BIGINT, clicked_at BIGINT, user STRING",
@@ -43,7 +43,7 @@ def main() -> None:
     settings = read_settings(JobSettings)
     plan = join_plan(spec, state_partitions=settings.partitions_of_new_state)
     records = joined if sys.argv[2] == "join" else clicks
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # the JVM is ended with the query
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # the JVM ends with the query
     with closing(Jvm(settings, plan.spark_conf, Redaction())) as jvm:
         output = records(jvm.session(settings, plan.spark_conf), plan)
         writer = output.writeStream.format("kafka").options(**plan.output.sink_options)
@@ -70,9 +70,9 @@ def joined(spark: SparkSession, plan: JoinPlan) -> DataFrame:
 
 def clicks(spark: SparkSession, plan: JoinPlan) -> DataFrame:
     left, right = (_decoded(spark, plan, side) for side in ("left", "right"))
-    # No value is null; Spark has to decode it all the same to find out.
+    # No value is null, but Spark must decode it to evaluate the filter.
     nothing = left.where("value IS NULL").select("key", F.lit("").alias("value"))
-    # A backlog's closing events have negative keys; they are no clicks.
+    # The closing events of a backlog have negative keys; they are no clicks.
     written = right.where("key NOT LIKE '-%'").select(
         "key", F.to_json(F.expr(_CLICK_ALONE), _JSON_OPTIONS).alias("value")
     )

@@ -16,7 +16,7 @@ from job.join_spec.spec import Delivery
 StateBackend = Literal["hashmap", "rocksdb"]
 
 _STATEMENTS = Path(__file__).with_name("join.sql")
-# Flink's serializers look into these (bin/config.sh of its distribution opens them).
+# Flink's serializers need these packages open (see bin/config.sh of its distribution).
 _OPENED = (
     *("java.lang", "java.net", "java.io", "java.nio", "java.text", "java.time"),
     *("java.util", "java.util.concurrent", "java.util.concurrent.atomic", "sun.net.util"),
@@ -27,7 +27,7 @@ _JOIN = JavaProgram(
     tuple(f"--add-opens=java.base/{package}=ALL-UNNAMED" for package in _OPENED),
 )
 _CHECKPOINT_INTERVAL_SECONDS = 10
-# Flink's producer asks for an hour, the broker grants 15 minutes.
+# Flink's producer requests an hour, the broker grants 15 minutes.
 _TRANSACTION_TIMEOUT_MS = 600_000
 
 
@@ -36,7 +36,7 @@ class Flink(Program):
     state_backend: StateBackend
     delivery: Delivery
     is_peer: bool = field(default=True, kw_only=True)
-    # Exactly once, a checkpoint commits what was written since the one before.
+    # Exactly once, a checkpoint commits the results since the previous one.
     commit_interval_seconds: float = field(default=_CHECKPOINT_INTERVAL_SECONDS, kw_only=True)
 
     def prepare(self) -> None:
@@ -50,7 +50,7 @@ class Flink(Program):
 
 
 def settings(folder: Path, state_backend: StateBackend) -> Mapping[str, object]:
-    """What is not set is as Flink has it by itself."""
+    """All other settings are Flink's defaults."""
     return {
         # As many as Streamjoin has tasks: one for each core.
         "parallelism.default": os.cpu_count(),
@@ -58,12 +58,12 @@ def settings(folder: Path, state_backend: StateBackend) -> Mapping[str, object]:
         "execution.checkpointing.dir": (folder / "checkpoints").as_uri(),
         "execution.checkpointing.interval": f"{_CHECKPOINT_INTERVAL_SECONDS} s",
         "execution.checkpointing.incremental": "true",
-        # Rows wait so long for others that go the same way: 100 ms by default, for throughput.
+        # Rows wait this long for others to the same task: 100 ms by default, for throughput.
         "execution.buffer-timeout.interval": "10 ms",
         # RocksDB's memory.
         "taskmanager.memory.managed.size": "1g",
         "io.tmp.dirs": folder / "tmp",
-        # A failure is to be seen, not to be tried again for ever.
+        # A failure must be visible, not retried indefinitely.
         "restart-strategy.type": "none",
     }
 

@@ -11,7 +11,7 @@ from bench.running import Program, Task
 from deploy.local.processes import start_child
 from job.join_spec.spec import Delivery
 
-# The broker's set holds the client and the JSON library that Kafka Streams needs besides.
+# The broker's set contains the client and the JSON library that Kafka Streams needs.
 _JOIN = JavaProgram(Path(__file__).with_name("Join.java"), ("kafka_streams", "kafka"))
 _GUARANTEES = {
     Delivery.EXACTLY_ONCE: "exactly_once_v2",
@@ -34,7 +34,7 @@ class KafkaStreams(Program):
 
 
 def settings(task: Task, state: Path, delivery: Delivery) -> Mapping[str, object]:
-    """What is not set is as Kafka Streams has it by itself."""
+    """All other settings are the defaults of Kafka Streams."""
     return {
         # The changelogs are named after it, and are deleted with the output topic.
         "application.id": task.output_topic,

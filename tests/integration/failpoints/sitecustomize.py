@@ -1,11 +1,11 @@
-"""Python runs this at its start where this folder is on PYTHONPATH: the job then dies where told,
-or on a cluster the worker that runs the task.
+"""Python imports this module at its start if this folder is on PYTHONPATH. The job (on a cluster:
+the worker that runs the task) then dies at the failpoint.
 
-The file that STREAMJOIN_TEST_FAILPOINT names holds `<action> <point>`; it is removed when that has
-happened, once. The product knows nothing of it: the classes concerned are wrapped from here.
+The file named by STREAMJOIN_TEST_FAILPOINT contains `<action> <point>`; it is removed when the
+action has happened, once. The product has no failpoints: this module wraps its classes.
 
-Some waits that are minutes in earnest can be made shorter, in seconds:
-STREAMJOIN_TEST_COMMIT_SECONDS, how long an answer to a commit is waited for;
+Some waits that take minutes in production can be shortened, in seconds:
+STREAMJOIN_TEST_COMMIT_SECONDS, the wait for the answer to a commit;
 STREAMJOIN_TEST_TRANSACTION_SECONDS, after which the broker aborts an open transaction; and
 STREAMJOIN_TEST_MAINTENANCE_SECONDS, how often Spark uploads snapshots of its state.
 """
@@ -22,7 +22,7 @@ ARMED = Path(os.environ.get("STREAMJOIN_TEST_FAILPOINT", "/nonexistent"))
 COMMIT_SECONDS = os.environ.get("STREAMJOIN_TEST_COMMIT_SECONDS")
 TRANSACTION_SECONDS = os.environ.get("STREAMJOIN_TEST_TRANSACTION_SECONDS")
 MAINTENANCE_SECONDS = os.environ.get("STREAMJOIN_TEST_MAINTENANCE_SECONDS")
-# Another partition may be past its commit by then or not: both must come out right.
+# Another partition may have committed by then or not: both must give the right result.
 PARTITION = 0
 
 
@@ -39,19 +39,20 @@ def happen() -> None:
 
     action = ARMED.read_text().split()[0]
     this = psutil.Process()
-    first = next(each for each in (*this.parents(), this) if is_first(each.cmdline()))
+    first = next(process for process in (*this.parents(), this) if is_first(process.cmdline()))
     number = {"kill": signal.SIGKILL, "stop": signal.SIGSTOP}[action]
-    others = [each for each in first.children(recursive=True) if each != this]
+    others = [process for process in first.children(recursive=True) if process != this]
     for process in [*([first] if first != this else []), *others]:
-        with suppress(psutil.NoSuchProcess):  # Spark's other workers end whenever they like
+        with suppress(psutil.NoSuchProcess):  # Spark's other workers may end at any moment
             process.send_signal(number)
-    # Whoever waits for this may thaw the job at once: nothing may be left to be stopped then.
+    # A test that waits for this may thaw the job at once: no process may still have to be stopped
+    # then.
     ARMED.unlink()
     os.kill(os.getpid(), number)
 
 
 def is_first(command: list[str]) -> bool:
-    """Of the processes of a job, or of a worker of Spark's standalone cluster."""
+    """Whether it is the first process of a job, or of a worker of Spark's standalone cluster."""
     return "job" in command[1:3] or "org.apache.spark.deploy.worker.Worker" in command
 
 
@@ -125,7 +126,7 @@ def wrap_the_driver() -> None:
 
     letters = QueryStats.dead_letters
 
-    def told(self: Any, counts: Any) -> None:
+    def counted(self: Any, counts: Any) -> None:
         letters(self, counts)
         if counts and reached("after_dead_letters"):
             happen()
@@ -137,7 +138,7 @@ def wrap_the_driver() -> None:
 
     _ExactlyOnce.__call__ = called  # type: ignore[method-assign]
     _ExactlyOnce._account_for = accounted  # type: ignore[method-assign]
-    QueryStats.dead_letters = told  # type: ignore[method-assign]
+    QueryStats.dead_letters = counted  # type: ignore[method-assign]
     QueryStats.batch = ended  # type: ignore[method-assign]
 
 

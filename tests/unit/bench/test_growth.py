@@ -1,4 +1,4 @@
-"""The load that keeps a state at its size, and what is made of the batches."""
+"""The load that keeps a state at its size, and the figures of its batches."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -21,20 +21,20 @@ from tests.unit.protocol.test_progress import recorded
 STATE_ROWS = 2 * BATCH_ROWS
 
 
-def held_after_batches(shape: Shape, made: Events) -> Iterator[int]:
-    """Rows in state after each batch, as the join keeps them; AssertionError where one is late."""
+def held_after_batches(shape: Shape, load: Events) -> Iterator[int]:
+    """Rows in state after each batch, as the join stores them; AssertionError if a row is late."""
     workload, side_rows = shape.workload, BATCH_ROWS // 2
-    held, watermark, newest = np.empty(0, dtype=np.int64), 0, 0
-    for start in range(0, len(made.left), side_rows):
-        shown = made.shown_at[made.left[start : start + side_rows]]
-        clicked = made.clicked_at[made.right[start : start + side_rows]]
+    stored, watermark, newest = np.empty(0, dtype=np.int64), 0, 0
+    for start in range(0, len(load.left), side_rows):
+        shown = load.shown_at[load.left[start : start + side_rows]]
+        clicked = load.clicked_at[load.right[start : start + side_rows]]
         assert min(shown.min(), clicked.min()) > watermark
         waits_until = np.concatenate([shown + workload.match_window_ms, clicked])
         watermark = newest
-        held = np.concatenate([held, waits_until])
-        held = held[held > watermark]
+        stored = np.concatenate([stored, waits_until])
+        stored = stored[stored > watermark]
         newest = min(shown.max(), clicked.max()) - workload.watermark_delay_ms
-        yield len(held)
+        yield len(stored)
 
 
 @pytest.mark.parametrize("keys", KEYS)
@@ -48,19 +48,19 @@ def test_state_grows_to_the_wanted_size_and_stays_there_without_late_rows(keys: 
 
 
 @pytest.mark.parametrize("keys", KEYS)
-def test_the_expected_rows_are_those_of_the_events_that_arrive(keys: Keys) -> None:
+def test_expected_rows_are_those_of_the_events_that_arrive(keys: Keys) -> None:
     shape = Shape(SMALLEST_STATE_ROWS, keys)
-    made = events(shape, 8_000)
-    impressions, clicks = zip(*made.arriving(), strict=True)
+    load = events(shape, 8_000)
+    impressions, clicks = zip(*load.arriving(), strict=True)
 
     expected = sorted(joined(impressions, clicks, shape.workload))
 
     assert len(expected) > 1_000
-    assert expected == sorted(made.joined())
+    assert expected == sorted(load.joined())
 
 
 def ended(*seconds: float) -> list[BatchProgress]:
-    """Batches of 9 input rows, and when each ended."""
+    """Batches of 9 input rows, and the time at which each ended."""
     batch = batch_progress(recorded())
     return [
         batch.model_copy(
@@ -75,12 +75,12 @@ def ended(*seconds: float) -> list[BatchProgress]:
 
 
 def samples(batches: list[BatchProgress]) -> list[Sample]:
-    """One a second from the first batch's end: half a core, and a byte more each second."""
+    """One sample a second from the first batch's end: half a core, and a byte more each second."""
     start = batches[0].ended_at.timestamp()
     return [Sample(start + n, 0.5 * n, 0, 0, 0, tree_memory_bytes=n) for n in range(120)]
 
 
-def test_a_batch_lasts_from_the_end_of_the_one_before_and_costs_what_was_used_meanwhile() -> None:
+def test_batch_lasts_from_the_end_of_the_one_before_and_costs_what_was_used_meanwhile() -> None:
     batches = ended(0, 3, 10)
 
     first, second = points(batches, samples(batches))
@@ -102,20 +102,20 @@ def test_batches_that_read_nothing_are_no_points_but_end_the_one_before() -> Non
     nothing = batches[1].left.model_copy(update={"records": 0})
     batches[2] = batches[2].model_copy(update={"left": nothing, "right": nothing})
 
-    assert [3, 6] == [round(each.seconds) for each in points(batches, samples(batches))]
+    assert [3, 6] == [round(point.seconds) for point in points(batches, samples(batches))]
 
 
 def test_steady_are_the_batches_after_so_many_rows() -> None:
     batches = ended(0, 100, 103, 109, 112)
-    found = list(points(batches, samples(batches)))
+    measured = list(points(batches, samples(batches)))
 
-    taken = steady(found, rows_before=18)
+    selected = steady(measured, rows_before=18)
 
-    assert 3 == taken.batches
-    assert 300 == taken.state_rows
-    assert 3 * 9 / 12 == pytest.approx(taken.rows_per_second)
+    assert 3 == selected.batches
+    assert 300 == selected.state_rows
+    assert 3 * 9 / 12 == pytest.approx(selected.rows_per_second)
     with pytest.raises(ValueError, match="no batch began after 46 rows"):
-        steady(found, rows_before=46)
+        steady(measured, rows_before=46)
 
 
 def test_all_is_read_when_both_sides_are(tmp_path: Path) -> None:
@@ -157,7 +157,7 @@ def missed(**runs: Growth) -> list[str]:
     return [line for line in limits(all_runs) if line.endswith("LIMIT MISSED")]
 
 
-def test_a_limit_is_missed_when_it_is_and_not_before() -> None:
+def test_limit_is_missed_when_it_is_and_not_before() -> None:
     assert [] == missed(large=grown(rows_per_second=161.0, evict_ms=74.0))
     assert [] == missed(hot=grown(rows_per_second=101.0))
     over = replace(grown(), peak_memory_bytes=MEMORY_CAP_BYTES + 2**20)
@@ -179,7 +179,7 @@ def test_hot_keys_are_compared_with_uniform_ones_at_the_same_size() -> None:
     assert ["uniform, 500,000"] == [line.partition(":")[0] for line in missed(large=slow, hot=slow)]
 
 
-def test_the_picture_shows_the_last_run_of_each_kind() -> None:
+def test_picture_shows_the_last_run_of_each_kind() -> None:
     lines: list[dict[str, object]] = [
         {"kind": "growth", "keys": "uniform", "state_rows": 2, "run": 1},
         {"kind": "latency", "rate": 1_000, "run": 2},
@@ -195,7 +195,7 @@ def test_the_picture_shows_the_last_run_of_each_kind() -> None:
     assert [3, 6] == [line["run"] for line in latencies]
 
 
-def test_the_size_of_a_checkpoint_is_that_of_all_files_below(tmp_path: Path) -> None:
+def test_size_of_a_checkpoint_is_that_of_all_files_below(tmp_path: Path) -> None:
     (tmp_path / "state" / "0").mkdir(parents=True)
     (tmp_path / "metadata").write_bytes(b"12")
     (tmp_path / "state" / "0" / "1.zip").write_bytes(b"345")

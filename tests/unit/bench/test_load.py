@@ -1,4 +1,4 @@
-"""The benchmark's load: what has to come out is known from the events alone."""
+"""The load of the benchmark: the expected results follow from the events alone."""
 
 import json
 from itertools import pairwise
@@ -40,7 +40,7 @@ def times(impressions: list[Impression], clicks: list[Click]) -> list[tuple[int,
     return [(row.ad_id, row.shown_at, row.clicked_at) for row in joined(impressions, clicks, INNER)]
 
 
-# What has to come out
+# Expected results
 
 
 def test_both_ends_of_the_match_window_belong_to_it() -> None:
@@ -59,7 +59,7 @@ def test_each_pair_of_a_repeated_key_comes_out() -> None:
     assert [(1, 0, 2), (1, 0, 3), (1, 1, 2), (1, 1, 3)] == times(impressions, clicks)
 
 
-def test_an_impression_without_a_match_comes_out_of_the_outer_join_alone() -> None:
+def test_impression_without_a_match_comes_out_of_the_outer_join_alone() -> None:
     impressions = [shown(1, 100_000), shown(2, 100_000), shown(3, 100_000)]
     clicks = [click(1, 99_999), click(2, 100_000), click(2, 110_001)]
 
@@ -86,7 +86,7 @@ def test_after_the_closing_events_no_impression_waits_and_nothing_more_comes_out
     assert {at} == {event.clicked_at for event in closing_clicked}
 
 
-def test_a_row_is_read_as_the_join_writes_it() -> None:
+def test_row_is_read_as_the_join_writes_it() -> None:
     value = {
         "ad_id": 7,
         "campaign": "c7",
@@ -100,7 +100,7 @@ def test_a_row_is_read_as_the_join_writes_it() -> None:
     )
 
 
-def test_a_side_that_is_not_in_a_row_is_read_as_none() -> None:
+def test_side_that_is_not_in_a_row_is_read_as_none() -> None:
     clicked = '"ad_id": 7, "user": "u7", "clicked_at": "2023-11-14T22:13:20Z"'
     value = f'{{{clicked}, "campaign": null, "shown_at": null}}'
 
@@ -110,7 +110,7 @@ def test_a_side_that_is_not_in_a_row_is_read_as_none() -> None:
 # Comparing sets of rows
 
 
-def test_the_order_of_rows_does_not_matter() -> None:
+def test_order_of_rows_does_not_matter() -> None:
     assert row_set([ROW, OTHER, ROW]) == row_set([OTHER, ROW, ROW])
 
 
@@ -125,21 +125,21 @@ def test_the_order_of_rows_does_not_matter() -> None:
         [ROW, OTHER, OTHER],
     ],
 )
-def test_a_changed_lost_or_repeated_row_is_noticed(wrong: list[Row]) -> None:
+def test_changed_lost_or_repeated_row_is_noticed(wrong: list[Row]) -> None:
     assert row_set([ROW, OTHER]) != row_set(wrong)
 
 
 def test_values_that_move_between_rows_are_noticed() -> None:
-    one, other = ROW._replace(shown_at=1), OTHER._replace(shown_at=2)
+    first, second = ROW._replace(shown_at=1), OTHER._replace(shown_at=2)
     swapped = ROW._replace(shown_at=2), OTHER._replace(shown_at=1)
 
-    assert row_set([one, other]) != row_set(swapped)
+    assert row_set([first, second]) != row_set(swapped)
 
 
 # The events
 
 
-def test_the_same_workload_has_the_same_events() -> None:
+def test_same_workload_has_the_same_events() -> None:
     assert events(INNER, 500) == events(INNER, 500)
     assert events(INNER, 500) != events(Workload("inner", seed=INNER.seed + 1), 500)
 
@@ -163,7 +163,7 @@ def test_every_impression_is_clicked_once_and_a_few_clicks_match_nothing() -> No
     assert 4_500 < row_set(joined(impressions, clicks, INNER)).count < 5_000
 
 
-def test_a_share_of_impressions_is_never_clicked() -> None:
+def test_share_of_impressions_is_never_clicked() -> None:
     impressions, clicks = events(LEFT_OUTER, 5_000)
     rows = list(joined(impressions, clicks, LEFT_OUTER))
 
@@ -199,8 +199,8 @@ def test_uneven_partitions_are_in_order_and_differ_in_their_event_times() -> Non
     clicked: list[list[int]] = [[], []]
     for event in impressions:
         shown[partition_of(event, UNEVEN)].append(event.shown_at - FIRST_EVENT_MS)
-    for each in clicks:
-        clicked[partition_of(each, UNEVEN)].append(each.clicked_at)
+    for event in clicks:
+        clicked[partition_of(event, UNEVEN)].append(event.clicked_at)
 
     assert all(sorted(at) == at for at in (*shown, *clicked))
     assert [10_000, 10_000] == [len(at) for at in shown] == [len(at) for at in clicked]
@@ -219,7 +219,7 @@ def test_partners_of_the_uneven_workload_are_in_the_same_partition() -> None:
 # Figures
 
 
-def test_a_percentile_is_a_value_that_occurred() -> None:
+def test_percentile_is_a_value_that_occurred() -> None:
     values = [float(value) for value in range(1, 101)]
 
     assert [50.0, 90.0, 99.0, 100.0] == [percentile(values, at) for at in (50, 90, 99, 100)]
@@ -228,10 +228,10 @@ def test_a_percentile_is_a_value_that_occurred() -> None:
 
 
 def test_no_values_have_no_percentile() -> None:
-    with pytest.raises(ValueError, match="nothing was measured"):
+    with pytest.raises(ValueError, match="no values"):
         percentile([], 50)
 
 
-def test_a_spread_is_the_median_between_the_extremes() -> None:
+def test_spread_is_the_median_between_the_extremes() -> None:
     assert Spread(median=3, lowest=1, highest=9) == Spread.of([9, 1, 3])
     assert Spread(median=2, lowest=1, highest=3) == Spread.of([3, 1])

@@ -1,4 +1,4 @@
-"""The model that `plan` estimates by, against the runs it was fitted to."""
+"""The model that `plan` estimates by, compared with the runs it was fitted to."""
 
 import pytest
 
@@ -17,13 +17,13 @@ def test_no_run_is_further_from_the_model_than_it_says(constant: Constant) -> No
     assert [] == constant.beyond
 
 
-def test_a_run_beyond_the_spread_is_named() -> None:
+def test_run_beyond_the_spread_is_named() -> None:
     assert ["far"] == Constant("x", 1.0, 2.0, {"near": 1.9, "far": 0.4}).beyond
 
 
 def test_both_sides_of_the_benchmark_hold_rows_of_the_same_width() -> None:
-    made = benchmark_plan()
+    plan = benchmark_plan()
 
-    assert [column.type for column in made.left.kept_columns] == [
-        column.type for column in made.right.kept_columns
+    assert [column.type for column in plan.left.kept_columns] == [
+        column.type for column in plan.right.kept_columns
     ]

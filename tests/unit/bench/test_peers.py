@@ -10,7 +10,7 @@ from job.errors import SetupError
 
 pytestmark = pytest.mark.processes
 
-# Notes that it was called, and makes the folder after -d.
+# Records that it was called, and creates the folder after -d.
 JAVAC = """#!/bin/sh
 echo called >>"$(dirname "$0")/calls"
 while [ "$1" != -d ]; do shift; done
@@ -46,7 +46,7 @@ def calls(home: Path) -> int:
     return len((home / "bin" / "calls").read_text().splitlines())
 
 
-def test_a_peer_is_compiled_once(home: Path, program: JavaProgram) -> None:
+def test_peer_is_compiled_once(home: Path, program: JavaProgram) -> None:
     with_compiler(home)
 
     program.prepare()
@@ -55,7 +55,7 @@ def test_a_peer_is_compiled_once(home: Path, program: JavaProgram) -> None:
     assert 1 == calls(home)
 
 
-def test_a_changed_peer_is_compiled_again(home: Path, program: JavaProgram) -> None:
+def test_changed_peer_is_compiled_again(home: Path, program: JavaProgram) -> None:
     with_compiler(home)
     program.prepare()
     before = program.command()
@@ -67,7 +67,7 @@ def test_a_changed_peer_is_compiled_again(home: Path, program: JavaProgram) -> N
     assert before != program.command()
 
 
-def test_a_peer_that_cannot_be_compiled_is_left_out(home: Path, program: JavaProgram) -> None:
+def test_peer_that_cannot_be_compiled_is_left_out(home: Path, program: JavaProgram) -> None:
     with_compiler(home, "#!/bin/sh\necho 'no such class' >&2; exit 1\n")
 
     with pytest.raises(SetupError, match=r"Join\.java cannot be compiled:\nno such class"):
@@ -82,7 +82,7 @@ def test_where_there_is_no_compiler_it_is_said_how_to_get_one(program: JavaProgr
         program.prepare()
 
 
-def test_a_peer_runs_in_one_java_with_its_arguments(home: Path, program: JavaProgram) -> None:
+def test_peer_runs_in_one_java_with_its_arguments(home: Path, program: JavaProgram) -> None:
     with_compiler(home)
     program.prepare()
 

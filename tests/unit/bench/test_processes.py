@@ -1,4 +1,4 @@
-"""What a process tree costs: nothing that ran in it is forgotten."""
+"""The cost of a process tree includes all processes that ran in it."""
 
 import os
 import subprocess
@@ -21,7 +21,7 @@ HOLD = "held = bytearray(80_000_000); print('up', flush=True); import time; time
 
 @contextmanager
 def shell(script: str) -> Iterator[psutil.Process]:
-    """A shell that says "up" and is killed, with its children, in the end."""
+    """A shell that prints "up" and is killed, with its children, in the end."""
     words = ["sh", "-c", script, sys.executable]
     with subprocess.Popen(words, stdout=subprocess.PIPE, start_new_session=True) as process:
         assert process.stdout
@@ -32,14 +32,14 @@ def shell(script: str) -> Iterator[psutil.Process]:
             os.killpg(process.pid, 9)
 
 
-def test_the_cpu_of_a_child_that_has_ended_is_counted() -> None:
+def test_cpu_of_a_child_that_has_ended_is_counted() -> None:
     with shell(f'"$0" -c "{BURN}"; echo up; sleep 600') as tree:
         cpu, _ = tree_usage(tree)
 
     assert cpu > 0.25
 
 
-def test_the_memory_of_a_child_is_counted() -> None:
+def test_memory_of_a_child_is_counted() -> None:
     with shell(f'"$0" -c "{HOLD}"; true') as tree:
         _, memory = tree_usage(tree)
 
@@ -47,19 +47,19 @@ def test_the_memory_of_a_child_is_counted() -> None:
     assert tree.pid in memory
 
 
-def test_a_process_that_has_just_appeared_may_show_the_memory_of_its_parent() -> None:
+def test_process_that_has_just_appeared_may_show_the_memory_of_its_parent() -> None:
     assert 100 == lasting_memory({1: 100, 2: 100}, before={1: 90})
     assert 130 == lasting_memory({1: 100, 2: 30}, before={1: 100, 2: 100})
 
 
-def test_a_process_that_has_ended_uses_nothing() -> None:
+def test_process_that_has_ended_uses_nothing() -> None:
     with shell("echo up; sleep 600") as tree:
         pass
 
     assert (0.0, {}) == tree_usage(tree)
 
 
-def test_a_watch_sees_its_tree_and_keeps_the_highest_memory() -> None:
+def test_watch_sees_its_tree_and_keeps_the_highest_memory() -> None:
     with (
         shell(f'"$0" -c "{HOLD}"; true') as tree,
         Watch(tree.pid, broker_pid=os.getpid()) as watch,

@@ -26,15 +26,15 @@ TASK = "[Executor task launch worker for task 1.0 in stage 2.0 (TID 3) tid=77]"
         (f"{TASK};java/lang/Thread.run", OTHER),
     ],
 )
-def test_a_stack_belongs_to_the_nearest_part(stack: str, part: str) -> None:
-    (found,) = parts([f"{stack} 4"])
+def test_stack_belongs_to_the_nearest_part(stack: str, part: str) -> None:
+    (measured,) = parts([f"{stack} 4"])
 
-    assert found.name.startswith(part)
-    assert 1.0 == found.share
+    assert measured.name.startswith(part)
+    assert 1.0 == measured.share
 
 
 def test_shares_are_of_all_samples_and_the_largest_comes_first() -> None:
-    found = parts(
+    sampled = parts(
         [
             f"{TASK};a/b/JacksonParser.parse;a/b/Buffer.<init> 2",
             f"{TASK};a/b/JacksonParser.parse;/tmp/librocksdbjni123.so 1",
@@ -43,6 +43,6 @@ def test_shares_are_of_all_samples_and_the_largest_comes_first() -> None:
         heaviest=1,
     )
 
-    assert [("join: evict", 0.7), ("parse JSON", 0.3)] == [(p.name, p.share) for p in found]
-    assert [("bool rocksdb::Skip<>::Insert", 0.7)] == found[0].heaviest
-    assert [("Buffer.<init>", 0.2)] == found[1].heaviest
+    assert [("join: evict", 0.7), ("parse JSON", 0.3)] == [(p.name, p.share) for p in sampled]
+    assert [("bool rocksdb::Skip<>::Insert", 0.7)] == sampled[0].heaviest
+    assert [("Buffer.<init>", 0.2)] == sampled[1].heaviest

@@ -1,4 +1,4 @@
-"""The programs that can be measured get the workload's own join."""
+"""The measured programs get the workload's own join."""
 
 import re
 from datetime import timedelta
@@ -31,7 +31,7 @@ def test_programs_take_turns() -> None:
 # Streamjoin
 
 
-def test_the_spec_says_what_the_workload_expects() -> None:
+def test_spec_says_what_the_workload_expects() -> None:
     spec = spec_from_yaml(join_spec(TASK, Path("/checkpoint"), Delivery.EXACTLY_ONCE), {})
 
     assert ("shown", "clicked", "out") == (spec.left.topic, spec.right.topic, spec.output.topic)
@@ -44,7 +44,7 @@ def test_the_spec_says_what_the_workload_expects() -> None:
     assert (delay, delay) == (spec.left.watermark_delay, spec.right.watermark_delay)
 
 
-def test_the_spec_follows_the_workload_s_join_type() -> None:
+def test_spec_follows_the_workload_s_join_type() -> None:
     spec = spec_from_yaml(join_spec(OUTER_TASK, Path("/checkpoint"), Delivery.EXACTLY_ONCE), {})
 
     assert JoinType.LEFT_OUTER is spec.join.type
@@ -53,8 +53,8 @@ def test_the_spec_follows_the_workload_s_join_type() -> None:
 # Kafka Streams
 
 
-def test_kafka_streams_is_told_what_the_workload_expects() -> None:
-    told = kafka_streams.settings(OUTER_TASK, Path("/state"), Delivery.EXACTLY_ONCE)
+def test_kafka_streams_gets_the_settings_of_the_workload() -> None:
+    settings = kafka_streams.settings(OUTER_TASK, Path("/state"), Delivery.EXACTLY_ONCE)
 
     assert {
         "join.left": "shown",
@@ -63,7 +63,7 @@ def test_kafka_streams_is_told_what_the_workload_expects() -> None:
         "join.type": "left_outer",
         "join.match_window_ms": LEFT_OUTER.match_window_ms,
         "join.watermark_delay_ms": LEFT_OUTER.watermark_delay_ms,
-    } == {name: value for name, value in told.items() if name.startswith("join.")}
+    } == {name: value for name, value in settings.items() if name.startswith("join.")}
 
 
 @pytest.mark.parametrize(
@@ -71,21 +71,21 @@ def test_kafka_streams_is_told_what_the_workload_expects() -> None:
     [(Delivery.EXACTLY_ONCE, "exactly_once_v2"), (Delivery.AT_LEAST_ONCE, "at_least_once")],
 )
 def test_kafka_streams_promises_what_streamjoin_does(delivery: Delivery, guarantee: str) -> None:
-    told = kafka_streams.settings(TASK, Path("/state"), delivery)
+    settings = kafka_streams.settings(TASK, Path("/state"), delivery)
 
-    assert guarantee == told["processing.guarantee"]
+    assert guarantee == settings["processing.guarantee"]
 
 
 def test_changelogs_of_kafka_streams_go_by_the_output_s_name() -> None:
-    told = kafka_streams.settings(TASK, Path("/state"), Delivery.EXACTLY_ONCE)
+    settings = kafka_streams.settings(TASK, Path("/state"), Delivery.EXACTLY_ONCE)
 
-    assert TASK.output_topic == told["application.id"]
+    assert TASK.output_topic == settings["application.id"]
 
 
 # Flink
 
 
-def test_flink_is_told_what_the_workload_expects() -> None:
+def test_flink_gets_the_settings_of_the_workload() -> None:
     impressions, clicks, joined, insert = statements(TASK, Delivery.EXACTLY_ONCE)
 
     assert ("'topic' = 'shown'", "'topic' = 'clicked'") == (topic(impressions), topic(clicks))
@@ -113,10 +113,10 @@ def test_flink_promises_what_streamjoin_does(delivery: Delivery, guarantee: str)
 
 
 def test_flink_keeps_its_state_where_its_name_says() -> None:
-    told = flink.settings(Path("/run"), "hashmap")
+    settings = flink.settings(Path("/run"), "hashmap")
 
-    assert "hashmap" == told["state.backend.type"]
-    assert "file:///run/checkpoints" == told["execution.checkpointing.dir"]
+    assert "hashmap" == settings["state.backend.type"]
+    assert "file:///run/checkpoints" == settings["execution.checkpointing.dir"]
 
 
 def statements(task: Task, delivery: Delivery) -> list[str]:
@@ -124,11 +124,11 @@ def statements(task: Task, delivery: Delivery) -> list[str]:
 
 
 def topic(statement: str) -> str:
-    [found] = re.findall(r"'topic' = '\w+'", statement)
-    return str(found)
+    [topic] = re.findall(r"'topic' = '\w+'", statement)
+    return str(topic)
 
 
-# All of them
+# All programs
 
 
 def test_only_other_systems_may_lose_rows() -> None:

@@ -1,4 +1,4 @@
-"""What a reader must know before quoting a figure is printed with it."""
+"""The reservations about a figure are printed with it."""
 
 import json
 from dataclasses import replace
@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from bench.report import append_line, is_failed, printed, throughput_table, verdicts
+from bench.report import append_line, is_failed, printed, remarks, throughput_table
 from bench.throughput import Throughput
 
 RUN = Throughput(
@@ -30,43 +30,43 @@ def cells(**runs: list[Throughput]) -> list[list[str]]:
     return [[cell.strip() for cell in line.split("|")[1:-1]] for line in lines]
 
 
-def test_a_figure_is_the_median_of_its_runs_with_their_extremes() -> None:
+def test_figure_is_the_median_of_its_runs_with_their_extremes() -> None:
     runs = [replace(RUN, cold_rows_per_second=rate) for rate in (3_000.0, 1_000.0, 2_500.0)]
 
     assert ["rows/s, cold", "2,500 [1,000-3,000]"] in cells(one=runs)
 
 
 def test_each_program_has_a_column() -> None:
-    found = cells(one=[RUN], other=[replace(RUN, first_output_seconds=1.5)])
+    table = cells(one=[RUN], other=[replace(RUN, first_output_seconds=1.5)])
 
-    assert ["median [lowest-highest]", "one", "other"] in found
-    assert ["launch to first output, s", "9.2 [9.2-9.2]", "1.5 [1.5-1.5]"] in found
+    assert ["median [lowest-highest]", "one", "other"] in table
+    assert ["launch to first output, s", "9.2 [9.2-9.2]", "1.5 [1.5-1.5]"] in table
 
 
-def test_a_wide_table_is_not_folded() -> None:
+def test_wide_table_is_not_folded() -> None:
     many = {f"a-program-with-a-long-name-{number}": [RUN] for number in range(9)}
 
     assert {1 + len(many)} == {len(row) for row in cells(**many) if row}
 
 
-def test_a_figure_that_was_not_measured_is_a_dash() -> None:
+def test_figure_that_was_not_measured_is_a_dash() -> None:
     assert ["rows/s, steady", "-"] in cells(one=[RUN])
 
 
-def test_a_right_and_undisturbed_run_needs_no_word() -> None:
-    assert [] == list(verdicts("throughput", {"one": [RUN]}))
+def test_right_and_undisturbed_run_needs_no_word() -> None:
+    assert [] == list(remarks("throughput", {"one": [RUN]}))
 
 
-def test_a_wrong_result_is_named() -> None:
+def test_wrong_result_is_named() -> None:
     wrong = replace(RUN, correct=False, outputs=9)
 
-    [line] = verdicts("throughput", {"one": [RUN, RUN], "other": [RUN, wrong]})
+    [line] = remarks("throughput", {"one": [RUN, RUN], "other": [RUN, wrong]})
 
-    assert "other, throughput run 2 is WRONG: 9 rows came out where 10 were expected" in line
+    assert "other, throughput run 2 is WRONG: 9 rows were written where 10 were expected" in line
 
 
-def test_a_disturbed_run_is_named() -> None:
-    [line] = verdicts("throughput", {"one": [replace(RUN, foreign_cores=0.4)]})
+def test_disturbed_run_is_named() -> None:
+    [line] = remarks("throughput", {"one": [replace(RUN, foreign_cores=0.4)]})
 
     assert "one, throughput run 1 was disturbed: other programs used 0.40 cores" in line
 
@@ -82,7 +82,7 @@ def test_rows_that_a_peer_may_lose_are_named_and_are_no_failure() -> None:
 
     assert not is_failed(fewer)
     assert ["peer, throughput run 1 lost 2 of 10 rows"] == list(
-        verdicts("throughput", {"peer": [fewer]})
+        remarks("throughput", {"peer": [fewer]})
     )
 
 
@@ -96,7 +96,7 @@ def test_rows_that_a_peer_may_lose_are_named_and_are_no_failure() -> None:
     ids=["missing rows of streamjoin", "other content", "additional rows"],
 )
 def test_other_wrong_results_are_failures(wrong: Throughput) -> None:
-    [line] = verdicts("throughput", {"one": [wrong]})
+    [line] = remarks("throughput", {"one": [wrong]})
 
     assert is_failed(wrong)
     assert "is WRONG" in line

@@ -10,10 +10,10 @@ from job.protocol.status import QueryState
 from job.protocol.totals import TRANSACTION_RESULTS
 from tests.unit.service.metrics.scrape import DEFINITIONS
 
-# What Prometheus itself adds to each series of a scrape.
+# Labels that Prometheus itself adds to each series of a scrape.
 OF_THE_SCRAPE = {"instance", "job"}
 SIDES = {"left", "right"}
-# The values a label can have, where there is a fixed set of them.
+# The values of a label with a fixed set of values.
 VALUES = {
     "state": {state.value for state in QueryState},
     "side": SIDES,
@@ -71,29 +71,29 @@ def _wrong_values(matcher: promql_parser.Matcher) -> Iterator[str]:
 
 
 def _selectors(expression: str) -> list[tuple[promql_parser.VectorSelector, bool]]:
-    """Each with whether it asks for a range."""
-    found = []
+    """Each selector, and whether it is a range selector."""
+    selectors = []
     ranges = []
 
     def visit(node: promql_parser.Expr) -> bool:
         if isinstance(node, promql_parser.MatrixSelector):
-            ranges.append(node)  # its selector is what is visited next
+            ranges.append(node)  # its selector is visited next
         elif isinstance(node, promql_parser.VectorSelector):
-            found.append((node, bool(ranges)))
+            selectors.append((node, bool(ranges)))
             ranges.clear()
         return True
 
     promql_parser.walk(promql_parser.parse(expression), pre_visit=visit)
-    return found
+    return selectors
 
 
 def _grouped_by(expression: str) -> list[set[str]]:
-    found = []
+    labels = []
 
     def visit(node: promql_parser.Expr) -> bool:
         if isinstance(node, promql_parser.AggregateExpr) and node.modifier is not None:
-            found.append(set(node.modifier.labels))
+            labels.append(set(node.modifier.labels))
         return True
 
     promql_parser.walk(promql_parser.parse(expression), pre_visit=visit)
-    return found
+    return labels

@@ -1,4 +1,4 @@
-"""The alert rules: that they ask for what there is, fire when they should, and say what to do."""
+"""The alert rules: they use existing metrics, fire at the right time, and link to a runbook."""
 
 import re
 import subprocess
@@ -43,9 +43,9 @@ def test_mistake_in_an_expression_is_found(expression: str, mistake: str) -> Non
 
 
 def test_promtool_accepts_the_rules() -> None:
-    done = promtool("check", "rules", RULES_FILE)
+    output = promtool("check", "rules", RULES_FILE)
 
-    assert f"{len(RULES)} rules found" in done
+    assert f"{len(RULES)} rules found" in output
 
 
 def test_promtool_sees_each_alert_fire_and_be_silent_as_its_cases_say() -> None:
@@ -77,11 +77,11 @@ def test_every_paragraph_is_of_an_alert() -> None:
 
 
 def promtool(*words: str | Path) -> str:
-    done = subprocess.run(
+    process = subprocess.run(
         [program("promtool", package="prometheus"), *words],
         capture_output=True,
         text=True,
         check=False,
     )
-    assert 0 == done.returncode, done.stdout + done.stderr
-    return done.stdout
+    assert 0 == process.returncode, process.stdout + process.stderr
+    return process.stdout

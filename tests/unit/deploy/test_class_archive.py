@@ -1,4 +1,4 @@
-"""The class archive: one that its JVM was killed over is not put in place."""
+"""The class archive: an incomplete one, of a killed JVM, is not used."""
 
 from pathlib import Path
 

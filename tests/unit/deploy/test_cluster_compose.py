@@ -1,4 +1,4 @@
-"""deploy/cluster/docker-compose.yml, laid over docker-compose.yml."""
+"""deploy/cluster/docker-compose.yml, as an override of docker-compose.yml."""
 
 from pathlib import Path
 from typing import Any
@@ -8,11 +8,11 @@ import yaml
 ROOT = Path(__file__).parents[3]
 FILES = ("docker-compose.yml", "deploy/cluster/docker-compose.yml")
 BASE, CLUSTER = (yaml.safe_load((ROOT / name).read_text())["services"] for name in FILES)
-WORKERS = {name: made for name, made in CLUSTER.items() if name.startswith("spark-worker")}
+WORKERS = {name: service for name, service in CLUSTER.items() if name.startswith("spark-worker")}
 
 
 def volumes(service: dict[str, Any]) -> dict[str, str]:
-    """By the folder they are mounted on; those of the repository are left out."""
+    """Volumes by their mount point, without those of the repository."""
     pairs = (volume.split(":")[:2] for volume in service.get("volumes", ()))
     return {folder: name for name, folder in pairs if name[0] not in "./$"}
 
@@ -37,7 +37,7 @@ def test_nodes_have_no_more_rights_than_the_job() -> None:
             assert BASE["job"][right] == CLUSTER[name][right], f"{name}: {right}"
 
 
-def test_job_is_told_the_address_at_which_the_master_listens() -> None:
+def test_job_gets_the_address_of_the_master() -> None:
     address = CLUSTER["job"]["environment"]["STREAMJOIN_SPARK_MASTER"]
 
     assert "spark://spark-master:7077" == address

@@ -1,4 +1,4 @@
-"""The Grafana dashboard: that each panel asks for what there is, and can be imported."""
+"""The Grafana dashboard: each panel uses existing metrics, and the file can be imported."""
 
 import json
 from collections.abc import Iterator
@@ -13,7 +13,7 @@ from tests.unit.service.metrics.scrape import NAMES
 ROOT = Path(__file__).parents[3]
 DASHBOARD = json.loads((ROOT / "deploy/grafana/streamjoin.json").read_text())
 PANELS = [panel for panel in DASHBOARD["panels"] if panel["type"] != "row"]
-# What Grafana fills in, by a value that the parser takes.
+# Grafana's variables, each with a value that the parser accepts.
 FILLED = {"$__rate_interval": "1m", "$instance": ".*"}
 # Not useful over time: the version, and timestamps that other metrics contain.
 NOT_SHOWN = {
@@ -52,7 +52,7 @@ def test_every_metric_is_on_a_panel() -> None:
     assert NAMES - NOT_SHOWN == shown
 
 
-def test_the_datasource_is_a_variable_everywhere() -> None:
+def test_datasource_is_a_variable_everywhere() -> None:
     variables = {variable["name"]: variable for variable in DASHBOARD["templating"]["list"]}
     parts = [*PANELS, *(target for panel in PANELS for target in panel["targets"])]
 

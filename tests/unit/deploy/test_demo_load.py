@@ -1,4 +1,4 @@
-"""What the demo sends keeps its promises, and what it expects follows the documented join."""
+"""The records of the demo are as promised, and the expected results follow the documented join."""
 
 from datetime import timedelta
 from itertools import takewhile
@@ -34,7 +34,7 @@ START_MS = 1_790_000_000_000
 SHOWN_MS = 1_790_000_000_123
 
 
-def test_a_match_has_the_columns_of_both_and_the_places_they_were_read_from() -> None:
+def test_match_has_the_columns_of_both_and_the_places_they_were_read_from() -> None:
     [row] = expected_rows(
         [
             Delivered(Impression(7, SHOWN_MS, "travel"), partition=2, offset=5),
@@ -50,7 +50,7 @@ def test_a_match_has_the_columns_of_both_and_the_places_they_were_read_from() ->
     ) == row.value
 
 
-def test_an_impression_without_a_click_comes_out_unmatched() -> None:
+def test_impression_without_a_click_comes_out_unmatched() -> None:
     [row] = expected_rows(placed(Impression(7, SHOWN_MS)))
 
     assert "impressions/0/0|" == row.id
@@ -59,7 +59,7 @@ def test_an_impression_without_a_click_comes_out_unmatched() -> None:
 
 
 @pytest.mark.parametrize("after_ms", [0, MATCH_AFTER_MS])
-def test_a_click_on_the_edge_of_the_match_window_matches(after_ms: int) -> None:
+def test_click_on_the_edge_of_the_match_window_matches(after_ms: int) -> None:
     assert ["impressions/0/0|clicks/0/1"] == expected_ids(
         Impression(7, SHOWN_MS), Click(7, SHOWN_MS + after_ms)
     )
@@ -76,7 +76,7 @@ def test_a_click_on_the_edge_of_the_match_window_matches(after_ms: int) -> None:
         Click(None, SHOWN_MS),
     ],
 )
-def test_a_click_that_is_no_match_leaves_the_impression_unmatched(click: Click) -> None:
+def test_click_that_is_no_match_leaves_the_impression_unmatched(click: Click) -> None:
     assert ["impressions/0/0|"] == expected_ids(Impression(7, SHOWN_MS), click)
 
 
@@ -87,13 +87,13 @@ def test_null_keys_match_nothing_not_even_each_other() -> None:
 
 
 @pytest.mark.parametrize("campaign", ["test", None])
-def test_the_output_filter_drops_matched_and_unmatched_rows(campaign: str | None) -> None:
+def test_output_filter_drops_matched_and_unmatched_rows(campaign: str | None) -> None:
     matched, alone = Impression(7, SHOWN_MS, campaign), Impression(8, SHOWN_MS, campaign)
 
     assert [] == expected_ids(matched, alone, Click(7, SHOWN_MS))
 
 
-def test_the_side_filter_drops_impressions_that_cost_nothing() -> None:
+def test_side_filter_drops_impressions_that_cost_nothing() -> None:
     assert [] == expected_ids(Impression(7, SHOWN_MS, cost=0.0), Click(7, SHOWN_MS))
 
 
@@ -115,19 +115,19 @@ def test_bad_records_make_no_rows() -> None:
     assert [] == expected_ids(*bad)
 
 
-def test_the_closing_pair_moves_the_watermark_past_the_newest_window() -> None:
+def test_closing_pair_moves_the_watermark_past_the_newest_window() -> None:
     impression, click = closing_pair(SHOWN_MS)
 
     assert impression.event_time_ms - WATERMARK_DELAY_MS > SHOWN_MS + MATCH_AFTER_MS
     assert ["impressions/0/0|clicks/0/1"] == expected_ids(impression, click)
 
 
-def test_the_same_seed_gives_the_same_load() -> None:
+def test_same_seed_gives_the_same_load() -> None:
     assert load(seconds=5) == load(seconds=5)
     assert load(seconds=5) != load(seconds=5, seed=1)
 
 
-def test_a_longer_load_begins_with_the_shorter_one() -> None:
+def test_longer_load_begins_with_the_shorter_one() -> None:
     shorter = load(seconds=3)
 
     assert shorter == load(seconds=6)[: len(shorter)]
@@ -146,14 +146,14 @@ def test_records_come_in_order_of_arrival_and_no_later_than_promised() -> None:
     assert OUT_OF_ORDER_MS / 2 < max(lateness) <= OUT_OF_ORDER_MS
 
 
-def test_a_short_load_meets_every_case() -> None:
+def test_short_load_meets_every_case() -> None:
     records = [record for _, record in load(seconds=30)]
     impressions = [record for record in records if isinstance(record, Impression)]
     clicks = [record for record in records if isinstance(record, Click)]
     clicked = {click.ad_id for click in clicks}
-    old = [one for one in impressions if one.event_time_ms < START_MS + 10_000]
+    old = [impression for impression in impressions if impression.event_time_ms < START_MS + 10_000]
 
-    assert 0.25 < sum(one.ad_id not in clicked for one in old) / len(old) < 0.4
+    assert 0.25 < sum(impression.ad_id not in clicked for impression in old) / len(old) < 0.4
     assert {"test", None} < {impression.campaign for impression in impressions}
     assert {"bot", None} < {click.user for click in clicks}
     assert None in {impression.ad_id for impression in impressions}
@@ -163,14 +163,14 @@ def test_a_short_load_meets_every_case() -> None:
     }
 
 
-def test_the_load_meets_every_reason_that_json_has() -> None:
+def test_load_meets_every_reason_that_json_has() -> None:
     of_other_formats = {UNDECODABLE_VALUE, UNKNOWN_SCHEMA, INCOMPATIBLE_SCHEMA}
 
     # No expression of the demo's spec can fail.
     assert set(REASONS) - of_other_formats - {"expression_failed"} == set(BAD_REASONS)
 
 
-def test_the_constants_are_those_of_the_spec() -> None:
+def test_constants_are_those_of_the_spec() -> None:
     spec = spec_from_yaml(Path(demo_load.__file__).with_name("demo.yaml").read_text(), {})
 
     assert spec.join.match_window is not None
@@ -184,11 +184,11 @@ def test_the_constants_are_those_of_the_spec() -> None:
 
 def load(*, seconds: int, seed: int = 7) -> list[tuple[int, Record]]:
     end_ms = START_MS + seconds * 1000
-    return list(takewhile(lambda one: one[0] < end_ms, demo_records(START_MS, seed)))
+    return list(takewhile(lambda record: record[0] < end_ms, demo_records(START_MS, seed)))
 
 
 def placed(*records: Record) -> list[Delivered]:
-    """Each where its place among the records says."""
+    """Each record at the position of its number."""
     return [Delivered(record, 0, offset) for offset, record in enumerate(records)]
 
 

@@ -1,4 +1,4 @@
-"""What the demo shows fits a small terminal, and says what it does not know."""
+"""The screen of the demo fits a small terminal, and shows unknown values as unknown."""
 
 import io
 from datetime import UTC, datetime
@@ -38,7 +38,7 @@ MATCHED = {
 UNMATCHED = {**MATCHED, "ad_id": 8, "user": None, "clicked_at": None}
 
 
-def test_the_screen_has_figures_rows_and_addresses_within_80_by_24() -> None:
+def test_screen_has_figures_rows_and_addresses_within_80_by_24() -> None:
     screen = rendered(snapshot(FIGURES), width=80, height=24)
 
     assert len(screen.splitlines()) <= 24
@@ -59,14 +59,14 @@ def test_the_screen_has_figures_rows_and_addresses_within_80_by_24() -> None:
         assert part in screen
 
 
-def test_a_higher_screen_shows_more_rows() -> None:
+def test_higher_screen_shows_more_rows() -> None:
     low = rendered(snapshot(FIGURES), width=100, height=24)
 
     assert low.count("travel") < rendered(snapshot(FIGURES), width=100, height=40).count("travel")
 
 
 @pytest.mark.parametrize("height", [24, 40])
-def test_the_screen_is_as_high_before_the_first_row(height: int) -> None:
+def test_screen_is_as_high_before_the_first_row(height: int) -> None:
     empty = snapshot(FIGURES, rows=0)
 
     assert rendered(snapshot(FIGURES), width=80, height=height).count("\n") == rendered(
@@ -79,7 +79,7 @@ def test_without_an_answer_it_says_so() -> None:
     assert "no answer" in progress_line(snapshot(None))
 
 
-def test_the_line_has_the_same_figures() -> None:
+def test_line_has_the_same_figures() -> None:
     assert (
         "  42 s  RUNNING  sending for 60 s · read 12,000 impressions, 9,000 clicks · "
         "out 8,000 matched, 3,000 unmatched · lag 30 · watermark 12.0 s behind now · "

@@ -1,11 +1,11 @@
-"""Runs of the demo do not disturb each other, and clean up after those that have ended."""
+"""Runs of the demo do not disturb each other, and remove the files of ended runs."""
 
 from pathlib import Path
 
 from deploy.local.demo_system import run_folder
 
 
-def test_a_new_run_removes_the_folders_of_those_that_have_ended(tmp_path: Path) -> None:
+def test_new_run_removes_the_folders_of_those_that_have_ended(tmp_path: Path) -> None:
     with run_folder(tmp_path) as first:
         (first / "job.log").write_text("said")
     assert (first / "job.log").exists()
@@ -16,7 +16,7 @@ def test_a_new_run_removes_the_folders_of_those_that_have_ended(tmp_path: Path) 
         assert second.exists()
 
 
-def test_a_run_that_goes_on_keeps_its_folder(tmp_path: Path) -> None:
+def test_run_that_goes_on_keeps_its_folder(tmp_path: Path) -> None:
     with run_folder(tmp_path) as first, run_folder(tmp_path) as second:
         assert first.exists()
         assert first.resolve() != second.resolve()

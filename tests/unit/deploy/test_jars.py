@@ -1,4 +1,4 @@
-"""The jars: what is pinned is what arrives."""
+"""The jars: only the pinned content is accepted."""
 
 import hashlib
 from collections.abc import Iterator
@@ -18,7 +18,7 @@ STORE = "org/example/store/3.1/store-3.1.jar"
 
 
 class Maven:
-    """A Maven repository on this machine, and what was asked of it."""
+    """A Maven repository on this machine, and the requests it has received."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -100,7 +100,7 @@ def test_archive_is_pinned_by_classifier_and_extension(maven: Maven, root: Path)
     assert {"app-1.0-all.tar.gz": b"archive"} == files(folder)
 
 
-def test_a_second_fetch_downloads_nothing(maven: Maven, root: Path) -> None:
+def test_second_fetch_downloads_nothing(maven: Maven, root: Path) -> None:
     fetch("spark", root)
     maven.asked.clear()
 
@@ -110,7 +110,7 @@ def test_a_second_fetch_downloads_nothing(maven: Maven, root: Path) -> None:
 
 
 @pytest.mark.usefixtures("maven")
-def test_a_jar_that_was_changed_on_disk_is_fetched_again(root: Path) -> None:
+def test_jar_that_was_changed_on_disk_is_fetched_again(root: Path) -> None:
     fetch("spark", root)
     (jar_folder("spark", root) / "store-3.1.jar").write_bytes(b"stale")
 
@@ -119,18 +119,18 @@ def test_a_jar_that_was_changed_on_disk_is_fetched_again(root: Path) -> None:
     assert b"store" == files(jar_folder("spark", root))["store-3.1.jar"]
 
 
-def test_a_corrupt_jar_is_refused_by_name_and_not_kept(maven: Maven, root: Path) -> None:
+def test_corrupt_jar_is_refused_by_name_and_not_kept(maven: Maven, root: Path) -> None:
     maven.has(STORE, b"st0re")
 
     with pytest.raises(SetupError) as refusal:
         fetch("spark", root)
 
-    for told in ("store-3.1.jar", STORE, sha256(b"store"), sha256(b"st0re")):
-        assert told in str(refusal.value)
+    for fact in ("store-3.1.jar", STORE, sha256(b"store"), sha256(b"st0re")):
+        assert fact in str(refusal.value)
     assert ["join-1.0.jar"] == sorted(files(root / ".jars" / "spark"))
 
 
-def test_a_jar_that_maven_does_not_have_is_asked_for_once(maven: Maven, root: Path) -> None:
+def test_jar_that_maven_does_not_have_is_asked_for_once(maven: Maven, root: Path) -> None:
     (maven.folder / STORE).unlink()
 
     with pytest.raises(SetupError, match=r"cannot download store-3\.1\.jar from .*404"):
@@ -142,7 +142,7 @@ def test_a_jar_that_maven_does_not_have_is_asked_for_once(maven: Maven, root: Pa
 
 
 @pytest.mark.usefixtures("maven")
-def test_a_new_version_replaces_the_old_one_on_the_classpath(root: Path) -> None:
+def test_new_version_replaces_the_old_one_on_the_classpath(root: Path) -> None:
     fetch("spark", root)
     pin(root, join_version="2.0", join=b"join two")
 
@@ -154,7 +154,7 @@ def test_a_new_version_replaces_the_old_one_on_the_classpath(root: Path) -> None
 
 
 @pytest.mark.usefixtures("maven")
-def test_a_folder_that_lacks_a_jar_is_refused_with_the_remedy(root: Path) -> None:
+def test_folder_that_lacks_a_jar_is_refused_with_the_remedy(root: Path) -> None:
     fetch("spark", root)
     (jar_folder("spark", root) / "join-1.0.jar").unlink()
 

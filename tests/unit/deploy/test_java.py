@@ -1,4 +1,4 @@
-"""Which Java is taken, and what is said when there is none. Scripts stand in for Java."""
+"""Which Java is used, and the message if there is none. Scripts stand in for Java."""
 
 from pathlib import Path
 
@@ -13,7 +13,7 @@ pytestmark = pytest.mark.processes
 
 @pytest.fixture(autouse=True)
 def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A machine without any Java; tests put some on it."""
+    """A machine without any Java; tests add some."""
     (tmp_path / "path").mkdir()
     monkeypatch.delenv("JAVA_HOME", raising=False)
     monkeypatch.setenv("PATH", str(tmp_path / "path"))
@@ -44,7 +44,7 @@ def test_java_home_wins_when_it_is_new_enough(
 
 
 @pytest.mark.parametrize("version", ["1.8", "11", "16"])
-def test_an_old_java_home_is_passed_over(
+def test_old_java_home_is_passed_over(
     machine: Path, monkeypatch: pytest.MonkeyPatch, version: str
 ) -> None:
     monkeypatch.setenv("JAVA_HOME", str(install(machine / "old", version)))
@@ -53,7 +53,7 @@ def test_an_old_java_home_is_passed_over(
     assert good == java_home()
 
 
-def test_the_java_that_setup_noted_is_found_again(machine: Path) -> None:
+def test_java_that_setup_noted_is_found_again(machine: Path) -> None:
     install(machine / "jvm" / "java-17", "17")
     noted = install(machine / "noted", "21")
     (machine / "java_home").write_text(f"{noted}\n")
@@ -61,14 +61,14 @@ def test_the_java_that_setup_noted_is_found_again(machine: Path) -> None:
     assert noted == java_home()
 
 
-def test_a_link_on_the_path_leads_to_its_home(machine: Path) -> None:
+def test_link_on_the_path_leads_to_its_home(machine: Path) -> None:
     home = install(machine / "elsewhere", "17")
     (machine / "path" / "java").symlink_to(home / "bin" / "java")
 
     assert home == java_home()
 
 
-def test_a_java_that_does_not_run_is_passed_over(machine: Path) -> None:
+def test_java_that_does_not_run_is_passed_over(machine: Path) -> None:
     broken = install(machine / "broken", "17") / "bin" / "java"
     broken.write_text(f"{broken.read_text()}exit 1\n")
     (machine / "path" / "java").symlink_to(broken)

@@ -1,4 +1,4 @@
-"""Child processes: they end when told to, and never outlive their parent."""
+"""Child processes: they end on request, and never outlive their parent."""
 
 import os
 import signal
@@ -37,7 +37,7 @@ def test_last_lines_leave_out_what_an_earlier_run_wrote(tmp_path: Path) -> None:
     assert "1\n2\n3" == last_lines(log, start=len("old\n"))
 
 
-def test_a_child_is_asked_to_end_and_may_tidy_up(tmp_path: Path) -> None:
+def test_child_is_asked_to_end_and_may_tidy_up(tmp_path: Path) -> None:
     log = tmp_path / "log"
     child = start_child(["sh", "-c", "trap 'echo tidy; exit 0' TERM; " + TELL_AND_WAIT], log=log)
     wait_until(lambda: "up" in log.read_text(), TIMEOUT, "the child is up")
@@ -47,7 +47,7 @@ def test_a_child_is_asked_to_end_and_may_tidy_up(tmp_path: Path) -> None:
     assert "up\ntidy\n" == log.read_text()
 
 
-def test_a_child_that_will_not_end_is_killed(tmp_path: Path) -> None:
+def test_child_that_will_not_end_is_killed(tmp_path: Path) -> None:
     log = tmp_path / "log"
     child = start_child(["sh", "-c", "trap '' TERM; " + TELL_AND_WAIT], log=log)
     wait_until(lambda: "up" in log.read_text(), TIMEOUT, "the child is up")
@@ -64,7 +64,7 @@ def test_ctrl_c_does_not_reach_a_child(tmp_path: Path) -> None:
     stop_child(child, grace_seconds=TIMEOUT)
 
 
-def test_a_child_outlives_the_thread_that_started_it(tmp_path: Path) -> None:
+def test_child_outlives_the_thread_that_started_it(tmp_path: Path) -> None:
     children = []
 
     def start() -> None:
@@ -77,14 +77,14 @@ def test_a_child_outlives_the_thread_that_started_it(tmp_path: Path) -> None:
     thread.join()
     [child] = children
 
-    # Linux would have killed it as the thread ended; SIGTERM is what ends it here.
+    # Linux would have killed it when the thread ended; SIGTERM ends it here.
     with pytest.raises(subprocess.TimeoutExpired):
         child.wait(0.3)
     assert -signal.SIGTERM == stop_child(child, grace_seconds=TIMEOUT)
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux ends a child with its parent")
-def test_a_child_dies_with_a_killed_parent(tmp_path: Path) -> None:
+def test_child_dies_with_a_killed_parent(tmp_path: Path) -> None:
     program = f"""
 import pathlib
 from deploy.local.processes import start_child

@@ -1,4 +1,4 @@
-"""The oracle of the fault tests sees what it is there to see."""
+"""The oracle of the fault tests detects each kind of wrong result."""
 
 import json
 from collections.abc import Callable
@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.faults.oracle import Record, judged, wrong_markers, wrong_offset_log
+from tests.faults.oracle import Record, check_results, marker_problems, offset_log_problems
 
 T0 = 1_700_000_000_000
 HOUR_MS = 3_600_000
@@ -18,8 +18,8 @@ def record(topic: str, offset: int, value: Any) -> Record:
 
 
 def result(identity: str, k: str | None, left: int | None, right: int | None) -> Record:
-    made = record("out", 0, {"k": k, "l": left, "r": right})
-    return replace(made, headers={"streamjoin-id": identity.encode()})
+    result = record("out", 0, {"k": k, "l": left, "r": right})
+    return replace(result, headers={"streamjoin-id": identity.encode()})
 
 
 LEFT = [
@@ -28,14 +28,14 @@ LEFT = [
     record("l", 2, {"k": None, "t": T0, "n": 3}),
     record("l", 3, {"k": "b", "t": T0, "n": 4, "late": True}),
     replace(record("l", 4, None), value=b"\xff"),
-    record("l", 9, {"k": "tide l", "t": T0 + 3 * HOUR_MS, "n": 9}),
+    record("l", 9, {"k": "watermark l", "t": T0 + 3 * HOUR_MS, "n": 9}),
 ]
 RIGHT = [
     record("r", 0, {"k": "a", "t": T0 - 60_000, "n": 5}),
     record("r", 1, {"k": "a", "t": T0 + 300_000, "n": 6}),
     record("r", 2, {"k": "a", "t": T0 + 300_001, "n": 7}),
     record("r", 3, {"k": "b", "t": T0, "n": 8}),
-    record("r", 9, {"k": "tide r", "t": T0 + 3 * HOUR_MS, "n": 10}),
+    record("r", 9, {"k": "watermark r", "t": T0 + 3 * HOUR_MS, "n": 10}),
 ]
 OUTPUT = [
     result("l/0/0|r/0/0", "a", 1, 5),
@@ -48,20 +48,20 @@ OUTPUT = [
 
 
 def test_what_is_right_is_found_right() -> None:
-    verdict = judged(LEFT, RIGHT, OUTPUT)
+    result = check_results(LEFT, RIGHT, OUTPUT)
 
-    assert [] == list(verdict.problems)
+    assert [] == list(result.problems)
     assert (2, 4, 6, 1, 1) == (
-        verdict.matched,
-        verdict.unmatched,
-        verdict.results,
-        verdict.late_rows,
-        verdict.unreadable,
+        result.matched,
+        result.unmatched,
+        result.results,
+        result.late_rows,
+        result.unreadable,
     )
 
 
 @pytest.mark.parametrize(
-    ("spoilt", "found"),
+    ("damaged", "counts"),
     [
         (lambda rows: rows[1:], (1, 0, 0)),
         (lambda rows: [*rows, rows[0]], (0, 1, 0)),
@@ -69,15 +69,21 @@ def test_what_is_right_is_found_right() -> None:
         (lambda rows: [*rows, result("l/0/0|", "a", 1, None)], (0, 0, 1)),
         (lambda rows: [*rows[1:], result("l/0/0|r/0/0", "a", 1, 6)], (1, 0, 1)),
     ],
-    ids=["lost", "repeated", "joined to a late row", "unmatched beside a match", "wrong value"],
+    ids=[
+        "lost",
+        "repeated",
+        "joined to a late row",
+        "unmatched in spite of a match",
+        "wrong value",
+    ],
 )
 def test_what_is_wrong_is_counted(
-    spoilt: Callable[[list[Record]], list[Record]], found: tuple[int, int, int]
+    damaged: Callable[[list[Record]], list[Record]], counts: tuple[int, int, int]
 ) -> None:
-    verdict = judged(LEFT, RIGHT, spoilt(OUTPUT))
+    result = check_results(LEFT, RIGHT, damaged(OUTPUT))
 
-    assert found == (verdict.losses, verdict.duplicates, verdict.phantoms)
-    assert verdict.problems
+    assert counts == (result.losses, result.duplicates, result.phantoms)
+    assert result.problems
 
 
 def markers(key: bytes, *batches: int, query_id: str = "q") -> list[Record]:
@@ -98,22 +104,22 @@ def markers(key: bytes, *batches: int, query_id: str = "q") -> list[Record]:
     ],
 )
 def test_markers_are_a_claim_and_then_count_up_by_one(batches: list[int], is_right: bool) -> None:
-    assert is_right == (wrong_markers(markers(b"name/0", *batches), 1) == [])
+    assert is_right == (marker_problems(markers(b"name/0", *batches), 1) == [])
 
 
 def test_state_partitions_end_with_the_same_batch_and_dead_letters_need_not() -> None:
     zero, one = markers(b"name/0", -1, 0, 1), markers(b"name/1", -1, 0)
     letters = markers(b"name/dead-letters", -1, 1)
 
-    assert [] == wrong_markers([*zero, *markers(b"name/1", -1, 0, 1), *letters], 2)
-    assert wrong_markers([*zero, *one, *letters], 2)
-    assert wrong_markers([*zero, *markers(b"name/1", -1), *letters], 2)
+    assert [] == marker_problems([*zero, *markers(b"name/1", -1, 0, 1), *letters], 2)
+    assert marker_problems([*zero, *one, *letters], 2)
+    assert marker_problems([*zero, *markers(b"name/1", -1), *letters], 2)
 
 
 def test_markers_of_a_query_that_replaced_another_begin_again() -> None:
     before, after = markers(b"name/0", -1, 0, 1), markers(b"name/0", -1, 0, query_id="r")
 
-    assert [] == wrong_markers([*before, *after], 1)
+    assert [] == marker_problems([*before, *after], 1)
 
 
 @pytest.mark.parametrize(
@@ -123,4 +129,4 @@ def test_neither_watermark_nor_offsets_go_back(watermark: int, offset: int, is_r
     def entry(watermark: int, offset: int) -> str:
         return f'v2\n{{"batchWatermarkMs": {watermark}}}\nleft:{{"t":{{"0":{offset}}}}}'
 
-    assert is_right == (wrong_offset_log({9: entry(5, 7), 10: entry(watermark, offset)}) == [])
+    assert is_right == (offset_log_problems({9: entry(5, 7), 10: entry(watermark, offset)}) == [])

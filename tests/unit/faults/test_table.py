@@ -1,4 +1,4 @@
-"""The table of faults names tests that are there."""
+"""The table of faults names existing tests."""
 
 import re
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The documents name only things that exist."""
+"""The files, commands, settings and fields in the documentation exist."""
 
 import json
 import re
@@ -24,7 +24,7 @@ from tests.unit.service.metrics.scrape import NAMES
 ROOT = Path(__file__).parents[3]
 README = (ROOT / "README.md").read_text()
 PAGES = sorted((ROOT / "docs").rglob("*.md"))
-# The README first: its spec is the whole one.
+# The README first: its spec is complete.
 GUIDE = "\n".join([README, *(page.read_text() for page in PAGES)])
 NAMED = ("README.md", "ARCHITECTURE.md", "CHANGELOG.md", "CONTRIBUTING.md")
 DOCUMENTS = [*(ROOT / name for name in NAMED), *PAGES]
@@ -82,40 +82,40 @@ SPECS = [yaml.safe_load(body) for kind, body in BLOCKS if kind == "yaml"]
 
 @pytest.mark.parametrize("part", SPECS)
 def test_spec_of_the_readme_can_be_planned(part: dict[str, Any]) -> None:
-    """The first one is complete; a part replaces fields of it."""
+    """The first one is complete; a later part replaces fields of it."""
     whole = yaml.safe_dump(part if "name" in part else {**SPECS[0], **part})
     join_plan(spec_from_yaml(whole, {}), state_partitions=1)
 
 
 def test_example_is_valid_and_planned_by_the_commands() -> None:
     for command in ("validate", "plan"):
-        done = CliRunner().invoke(app, [command, str(ROOT / "join.example.yaml")])
-        assert 0 == done.exit_code, done.output
+        result = CliRunner().invoke(app, [command, str(ROOT / "join.example.yaml")])
+        assert 0 == result.exit_code, result.output
 
 
 def test_estimate_of_the_readme_is_that_of_the_example() -> None:
     spec = spec_from_yaml((ROOT / "join.example.yaml").read_text(), {})
     means = AvailableResources(cores=2, heap_bytes=2 * 2**30, disk_free_bytes=None)
-    [told] = re.findall(r"```\n(Expected load\n.*?)```", GUIDE, re.DOTALL)
+    [estimate] = re.findall(r"```\n(Expected load\n.*?)```", GUIDE, re.DOTALL)
 
-    assert told in explained(join_plan(spec, state_partitions=2), means)
+    assert estimate in explained(join_plan(spec, state_partitions=2), means)
 
 
 def test_example_passes_its_own_tests() -> None:
-    done = CliRunner().invoke(app, ["test", str(ROOT / "join.example.yaml")])
+    result = CliRunner().invoke(app, ["test", str(ROOT / "join.example.yaml")])
 
-    assert 0 == done.exit_code, done.output
-    assert 2 == done.output.count("passed: ")
+    assert 0 == result.exit_code, result.output
+    assert 2 == result.output.count("passed: ")
 
 
 def test_test_that_fails_ends_with_1_and_shows_the_rows(tmp_path: Path) -> None:
     spec = tmp_path / "join.yaml"
     spec.write_text((ROOT / "join.example.yaml").read_text().replace("user: null}]", "user: x}]"))
-    done = CliRunner().invoke(app, ["test", str(spec)])
+    result = CliRunner().invoke(app, ["test", str(spec)])
 
-    assert 1 == done.exit_code
-    assert "FAILED: a bot's click is none" in done.output
-    assert "missing: {'ad_id': 1, 'user': 'x'}" in done.output
+    assert 1 == result.exit_code
+    assert "FAILED: a bot's click is none" in result.output
+    assert "missing: {'ad_id': 1, 'user': 'x'}" in result.output
 
 
 def test_simulation_gives_the_output_values_alone_when_asked(tmp_path: Path) -> None:
@@ -128,11 +128,11 @@ def test_simulation_gives_the_output_values_alone_when_asked(tmp_path: Path) -> 
 
     lines = CliRunner().invoke(app, ["simulate", spec, *files, "--format", "jsonl"]).output
     story = CliRunner().invoke(app, ["simulate", spec, *files, "--explain", "1"]).output
-    told = CliRunner().invoke(app, ["simulate", spec, *files]).output
+    output = CliRunner().invoke(app, ["simulate", spec, *files]).output
 
     assert {"ad_id": 1, "user": "ann"}.items() <= json.loads(lines).items()
     assert "left 0/0: stored" in story
-    assert "1 dropped, malformed_json (0/1)" in told
+    assert "1 dropped, malformed_json (0/1)" in output
 
 
 def test_tutorial_simulates_to_the_results_it_prints(tmp_path: Path) -> None:
@@ -143,30 +143,31 @@ def test_tutorial_simulates_to_the_results_it_prints(tmp_path: Path) -> None:
         (tmp_path / name).write_text(text)
     files = ["--left", str(tmp_path / "l"), "--right", str(tmp_path / "r")]
 
-    done = CliRunner().invoke(app, ["simulate", str(tmp_path / "s"), *files, "--format", "jsonl"])
+    result = CliRunner().invoke(app, ["simulate", str(tmp_path / "s"), *files, "--format", "jsonl"])
 
-    assert expected == done.output
+    assert expected == result.output
 
 
 def test_plan_for_programs_is_json() -> None:
-    done = CliRunner().invoke(app, ["plan", str(ROOT / "join.example.yaml"), "--json"])
+    result = CliRunner().invoke(app, ["plan", str(ROOT / "join.example.yaml"), "--json"])
 
-    assert "left_outer" == json.loads(done.output)["join_type"]
+    assert "left_outer" == json.loads(result.output)["join_type"]
 
 
 def test_wrong_spec_ends_with_2_and_each_problem_on_a_line(tmp_path: Path) -> None:
     spec = tmp_path / "wrong.yaml"
     spec.write_text("name: X\nkafka: {}\n")
-    done = CliRunner().invoke(app, ["validate", str(spec)])
+    result = CliRunner().invoke(app, ["validate", str(spec)])
 
-    assert 2 == done.exit_code
-    assert "  name: must begin with a letter" in done.stderr
-    assert "  kafka.bootstrap_servers: is required" in done.stderr
+    assert 2 == result.exit_code
+    assert "  name: must begin with a letter" in result.stderr
+    assert "  kafka.bootstrap_servers: is required" in result.stderr
 
 
 def test_metrics_of_the_documents_are_exported() -> None:
-    # The changelog names the metrics of earlier versions, too.
-    for document in (page for page in DOCUMENTS if page.name != "CHANGELOG.md"):
+    for document in DOCUMENTS:
+        if document.name == "CHANGELOG.md":  # it also has the former names of renamed metrics
+            continue
         named = set(re.findall(r"streamjoin_[a-z_]*[a-z]", document.read_text()))
         assert set() == named - NAMES
 

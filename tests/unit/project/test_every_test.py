@@ -36,7 +36,7 @@ SKIPPED_MODULE = "import pytest; pytest.skip('whole module', allow_module_level=
     ],
     ids=["may skip", "every test"],
 )
-def test_a_skipped_test_fails_where_every_test_has_to_run(
+def test_skipped_test_fails_where_every_test_has_to_run(
     every_test: bool,
     outcomes: dict[str, int],
     pytester: pytest.Pytester,
@@ -48,5 +48,5 @@ def test_a_skipped_test_fails_where_every_test_has_to_run(
     pytester.makeconftest(CONFTEST.read_text())
     pytester.makepyfile(test_skips=MODULE, test_module=SKIPPED_MODULE)
 
-    done = pytester.runpytest_inprocess("--continue-on-collection-errors")
-    assert outcomes == done.parseoutcomes()
+    result = pytester.runpytest_inprocess("--continue-on-collection-errors")
+    assert outcomes == result.parseoutcomes()

@@ -1,4 +1,4 @@
-"""Specs of docs/patterns.md that contain tests pass them."""
+"""The specs of docs/patterns.md that contain tests pass them."""
 
 import re
 from pathlib import Path

@@ -8,8 +8,7 @@ import pytest
 
 ROOT = Path(__file__).parents[3]
 
-# A room, or a module that stands alone, may import what is above it here, never what is below.
-# Of the modules of a room, where their order matters, each may import those left of it.
+# A room, or a module without a room, may import what is above it here, never what is below.
 ROOMS: dict[str, tuple[str, ...]] = {
     "errors": (),
     "settings": (),
@@ -132,9 +131,9 @@ def place(name: str) -> tuple[str, str] | None:
 
 
 def place_of(path: Path) -> tuple[str, str]:
-    found = place(".".join(("job", *path.relative_to(ROOT / "job").with_suffix("").parts)))
-    assert found is not None
-    return found
+    module = place(".".join(("job", *path.relative_to(ROOT / "job").with_suffix("").parts)))
+    assert module is not None
+    return module
 
 
 def is_in(place: tuple[str, str], names: set[str]) -> bool:

@@ -1,4 +1,4 @@
-"""What of streamjoin.testing needs no container."""
+"""The parts of streamjoin.testing that need no container."""
 
 from datetime import UTC, datetime, timedelta, timezone
 from pathlib import Path
@@ -38,7 +38,7 @@ def test_fields_that_are_not_named_are_not_compared() -> None:
     assert differences([{"n": 1, "user": None}], [{"n": 1}])
 
 
-def test_a_row_named_in_full_is_not_taken_by_one_with_fewer_fields() -> None:
+def test_row_named_in_full_is_not_taken_by_one_with_fewer_fields() -> None:
     come = [{"n": 1, "user": "ada"}, {"n": 1, "user": "bob"}]
 
     assert not differences([{"n": 1}, {"n": 1, "user": "ada"}], come)

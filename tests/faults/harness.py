@@ -1,4 +1,5 @@
-"""One full outer join on a broker that may be broken, its load, and the oracle that judges it."""
+"""The harness of the fault tests: one full outer join on a broker that may be broken, its load, and
+the oracle that checks it."""
 
 import random
 import time
@@ -25,11 +26,11 @@ from job.protocol.status import JobStatus
 from tests.faults.faulty_job import FaultyJob
 from tests.faults.oracle import (
     DELAY_MS,
+    CheckResult,
     Record,
-    Verdict,
-    judged,
-    wrong_markers,
-    wrong_offset_log,
+    check_results,
+    marker_problems,
+    offset_log_problems,
 )
 from tests.faults.output_reader import OutputReader
 from tests.faults.proxy import Proxy
@@ -39,12 +40,13 @@ from tests.polling import wait_until
 
 SIDES = ("left", "right")
 T0 = 1_700_000_000_000
-# A tide is this much later than the rows before it: it makes all of them decided.
-TIDE_MS = 3 * 3_600_000
+# The watermark records of `settle` are this much later than the rows before them, which then have
+# all expired.
+WATERMARK_RECORD_MS = 3 * 3_600_000
 ROUND_MS = 4 * 3_600_000
-# Event times of a round lie in the half hour after its beginning.
+# Event times of a round are in the half hour after its beginning.
 ROWS_MS = 1_800_000
-# Below those that Linux hands to outgoing connections, and none of EmbeddedKafka's own.
+# Below the ephemeral ports of Linux, and different from EmbeddedKafka's own.
 PORTS = range(15_000, 20_000)
 _LEADERLESS = {
     KafkaError.NOT_LEADER_FOR_PARTITION,
@@ -69,7 +71,7 @@ checkpoint: {checkpoint}
 on_bad_record: drop
 """
 
-# Each cannot be read for another reason.
+# Each is unreadable for another reason.
 POISON: Mapping[str, Any] = {
     "tombstone": None,
     "malformed_json": b"\xff{not json",
@@ -81,8 +83,8 @@ POISON: Mapping[str, Any] = {
 }
 
 
-class Rig:
-    """Topics, spec and load of one join; `job` is it at work, and may be exchanged."""
+class Harness:
+    """Topics, spec and load of one join; `job` runs it, and may be replaced."""
 
     def __init__(
         self,
@@ -122,7 +124,7 @@ class Rig:
     # Load
 
     def feed(self, count: int, *, abort: bool = False) -> None:
-        """About `count` records a side: pairs, rows without a match, some twice, in disorder,
+        """About `count` records a side: pairs, rows without a match, repeated rows, out of order,
         with null keys; `abort`: in a transaction that is aborted."""
         rows: dict[str, list[Sent]] = {side: [] for side in SIDES}
         for _ in range(count):
@@ -145,7 +147,7 @@ class Rig:
         self.poison.update(dict.fromkeys(POISON, 2))
 
     def feed_late(self, count: int) -> None:
-        """Rows behind the watermark that the last tide has set; call after `settle`."""
+        """Rows behind the watermark of the last watermark record; call after `settle`."""
         for side in SIDES:
             late = [
                 Sent({"k": f"late{n}", "t": T0 + n, "n": self._number(), "late": True}, key=str(n))
@@ -159,7 +161,7 @@ class Rig:
             self.send(side, [self._record(k, self._base + ROWS_MS)])
 
     def send(self, side: str, records: Sequence[Sent], *, abort: bool = False) -> None:
-        """Waits until the broker has them all, also while it is away for a while."""
+        """Wait until the broker has stored all of them, also while it is down for some time."""
         settings: dict[str, Any] = {**self._client, "enable.idempotence": True}
         if abort:
             settings["transactional.id"] = f"upstream-{self.topic(side)}"
@@ -201,12 +203,12 @@ class Rig:
     def broker_process(self) -> psutil.Process:
         return psutil.Process(self.kafka.pid)
 
-    # What has come out
+    # Results
 
     def recovered(self, since: float, timeout: float = START_SECONDS) -> float:
         """Seconds from `since` (time.monotonic) until a committed result of a pair sent now."""
         reader = OutputReader(self._consumer, self.topic("out"), self.ends(self.topic("out")))
-        k = f"beacon{self._number()}"
+        k = f"probe{self._number()}"
         self.pair(k)
         wanted = k.encode()
 
@@ -220,11 +222,12 @@ class Rig:
         return time.monotonic() - since
 
     def settle(self) -> JobStatus:
-        """A quiet phase: send the tide, and wait until all that is decided by it is out."""
+        """Send a watermark record to each side, and wait until all results that it decides are
+        emitted."""
         for side in SIDES:
-            k = f"tide-{self._round}-{side}"
-            self.send(side, [self._record(k, self._base + TIDE_MS)])
-        watermark = self._base + TIDE_MS - DELAY_MS
+            k = f"watermark-{self._round}-{side}"
+            self.send(side, [self._record(k, self._base + WATERMARK_RECORD_MS)])
+        watermark = self._base + WATERMARK_RECORD_MS - DELAY_MS
         self._round += 1
 
         def settled() -> JobStatus | None:
@@ -238,28 +241,28 @@ class Rig:
 
         return wait_until(settled, START_SECONDS, f"all is read and the watermark is {watermark}")
 
-    def verdict(self, status: JobStatus) -> Verdict:
-        """Of all so far; `status` as `settle` has it. Raises what is wrong, in words."""
+    def check(self, status: JobStatus) -> CheckResult:
+        """Check all results so far; `status` as returned by `settle`. Raises the problems."""
         read = {side: self.records(self.topic(side)) for side in SIDES}
-        found = judged(read["left"], read["right"], self.records(self.topic("out")))
-        problems = [*found.problems, *self._wrong_beside_results(status)]
+        result = check_results(read["left"], read["right"], self.records(self.topic("out")))
+        problems = [*result.problems, *self._other_problems(status)]
         if len(read["left"]) != self._sent["left"] or len(read["right"]) != self._sent["right"]:
             problems.append(f"sent {self._sent}, in Kafka {[len(rows) for rows in read.values()]}")
         assert [] == problems
-        return found
+        return result
 
-    def _wrong_beside_results(self, status: JobStatus) -> Iterator[str]:
-        yield from wrong_markers(self.records(self.topic("commits")), STATE_PARTITIONS)
+    def _other_problems(self, status: JobStatus) -> Iterator[str]:
+        yield from marker_problems(self.records(self.topic("commits")), STATE_PARTITIONS)
         log = self.checkpoint / "query" / "offsets"
         entries = {int(p.name): p.read_text() for p in log.iterdir() if p.name.isdecimal()}
-        yield from wrong_offset_log(entries)
+        yield from offset_log_problems(entries)
         assert status.last_batch is not None
         if status.state != "RUNNING":
             yield f"the job is {status.state}"
         # None: not counted since the last start.
         for rows in (status.last_batch.state_rows or len(SIDES), self._counted_rows()):
             if rows != len(SIDES):
-                yield f"{rows} rows in state where the last tide has 2"
+                yield f"{rows} rows in state where the last watermark records leave 2"
         behind = status.last_batch.left.offsets_behind_latest
         if behind and sum(behind.values()):
             yield f"it says that it is behind by {behind}, and all is read"
@@ -271,12 +274,12 @@ class Rig:
         return StateCount.model_validate(answer).rows
 
     def records(self, topic: str) -> list[Record]:
-        """All committed ones."""
+        """All committed records."""
         consumer = self._consumer()
         ends = self.ends(topic)
-        assignment = [TopicPartition(topic, each, 0) for each in ends]
+        assignment = [TopicPartition(topic, partition, 0) for partition in ends]
         consumer.assign(assignment)
-        found = []
+        records = []
         left = {partition for partition, end in ends.items() if end > 0}
         deadline = time.monotonic() + 2 * READ_SECONDS
         try:
@@ -287,7 +290,7 @@ class Rig:
                 if message.error():
                     left.discard(message.partition())
                     continue
-                found.append(
+                records.append(
                     Record(
                         topic,
                         message.partition() or 0,
@@ -300,7 +303,7 @@ class Rig:
                 )
         finally:
             consumer.close()
-        return found
+        return records
 
     def _consumer(self) -> Consumer:
         return Consumer(
@@ -317,22 +320,22 @@ class Rig:
     def ends(
         self, topic: str, level: IsolationLevel = IsolationLevel.READ_COMMITTED
     ) -> dict[int, int]:
-        """Per partition the next offset to read."""
+        """The next offset to read of each partition."""
         return wait_until(
-            lambda: self._ends(topic, level), READ_SECONDS, f"the ends of {topic} are told"
+            lambda: self._ends(topic, level), READ_SECONDS, f"the ends of {topic} are known"
         )
 
     def _ends(self, topic: str, level: IsolationLevel) -> dict[int, int]:
-        """Nothing where a partition has no leader at the moment: it is new, or its broker is."""
+        """Empty if a partition has no leader at the moment: the partition or its broker is new."""
         partitions = self.admin.list_topics(topic, READ_SECONDS).topics[topic].partitions
-        asked = self.admin.list_offsets(
-            {TopicPartition(topic, each): OffsetSpec.latest() for each in partitions},
+        futures = self.admin.list_offsets(
+            {TopicPartition(topic, partition): OffsetSpec.latest() for partition in partitions},
             isolation_level=level,
             request_timeout=READ_SECONDS,
         )
         try:
             return {
-                place.partition: end.result(READ_SECONDS).offset for place, end in asked.items()
+                place.partition: end.result(READ_SECONDS).offset for place, end in futures.items()
             }
         except KafkaException as error:
             if error.args[0].code() not in _LEADERLESS:
@@ -340,7 +343,7 @@ class Rig:
             return {}
 
     def hides_records(self) -> bool:
-        """Whether an open transaction keeps readers of the markers from their end."""
+        """Whether an open transaction hides the last markers from readers."""
         topic = self.topic("commits")
         return self.ends(topic) != self.ends(topic, IsolationLevel.READ_UNCOMMITTED)
 
@@ -353,7 +356,7 @@ class Rig:
 
 @contextmanager
 def proxied_kafka(folder: Path, **settings: Any) -> Iterator[tuple[EmbeddedKafka, Proxy]]:
-    """A broker with a second listener whose clients come through the proxy."""
+    """A broker with a second listener whose clients connect through the proxy."""
     port, proxy_port = free_ports(PORTS, 2)
     listeners = f"CLIENTS://127.0.0.1:{port},PROXIED://127.0.0.1:{proxy_port}"
     broker = EmbeddedKafka(

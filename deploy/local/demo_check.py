@@ -48,7 +48,7 @@ class Finding:
 
 
 @dataclass(frozen=True)
-class Verdict:
+class CheckResult:
     findings: Sequence[Finding]
     differences: Differences
 
@@ -57,9 +57,9 @@ class Verdict:
         return all(finding.is_right for finding in self.findings)
 
 
-def verdict(
+def check_result(
     delivered: Sequence[Delivered], output: Sequence[OutputRow], figures: Figures
-) -> Verdict:
+) -> CheckResult:
     expected = expected_rows(delivered)
     different = differences(expected, output)
     restarts = figures.metric("query_restarts_total")
@@ -73,7 +73,7 @@ def verdict(
         # Counts of a batch are lost if the JVM is killed before it reports them.
         *(_excused(finding, restarts) for finding in _counted(delivered, output, figures)),
     ]
-    return Verdict(findings, different)
+    return CheckResult(findings, different)
 
 
 def differences(expected: Iterable[OutputRow], found: Iterable[OutputRow]) -> Differences:
@@ -101,8 +101,8 @@ def _counted_inputs(delivered: Iterable[Delivered], figures: Figures) -> list[Fi
     records: Counter[Side] = Counter()
     null_keys: Counter[Side] = Counter()
     bad: Counter[tuple[Side, str]] = Counter()
-    for one in delivered:
-        side, record = one.record.side, one.record
+    for row in delivered:
+        side, record = row.record.side, row.record
         records[side] += 1
         if isinstance(record, BadRecord):
             bad[side, record.reason] += 1
@@ -143,7 +143,7 @@ def _excused(finding: Finding, restarts: int) -> Finding:
 
 
 def _rows(counted: Mapping[OutputRow, int]) -> list[OutputRow]:
-    """Each row as often as counted, in a stable order."""
+    """Each row as often as it was counted, in a stable order."""
     return sorted((row for row, n in counted.items() for _ in range(n)), key=lambda row: row.id)
 
 

@@ -1,10 +1,11 @@
-"""The demo's verdict: right where all is right, and every planted difference is found."""
+"""The comparison of the demo: equal for equal results, and it finds every planted difference."""
 
 from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
 
+from deploy.local.demo_check import CheckResult, check_result, differences
 from deploy.local.demo_load import (
     Click,
     Delivered,
@@ -14,7 +15,6 @@ from deploy.local.demo_load import (
     expected_rows,
 )
 from deploy.local.demo_sidecar import Figures, QueryAnswer, SideAnswer
-from deploy.local.demo_verdict import Verdict, differences, verdict
 
 SHOWN_MS = 1_790_000_000_000
 RECORDS = (
@@ -35,7 +35,7 @@ COUNTED = {
 
 
 def test_what_had_to_come_is_right_in_any_order() -> None:
-    assert verdict(DELIVERED, OUTPUT[::-1], figures()).is_right
+    assert check_result(DELIVERED, OUTPUT[::-1], figures()).is_right
 
 
 @pytest.mark.parametrize(
@@ -48,35 +48,37 @@ def test_what_had_to_come_is_right_in_any_order() -> None:
         (lambda rows: [*rows, rows[0]], {"  repeated"}),
     ],
 )
-def test_a_difference_in_the_output_is_wrong(
+def test_difference_in_the_output_is_wrong(
     planted: Callable[[list[OutputRow]], list[OutputRow]], wrong: set[str]
 ) -> None:
     output = planted(OUTPUT)
 
-    assert wrong == wrongs(verdict(DELIVERED, output, figures(output_records_total=len(output))))
+    assert wrong == wrongs(
+        check_result(DELIVERED, output, figures(output_records_total=len(output)))
+    )
 
 
-def test_a_row_that_came_twice_is_right_after_a_restart() -> None:
+def test_row_that_came_twice_is_right_after_a_restart() -> None:
     counted = figures(output_records_total=3, query_restarts_total=1)
 
-    result = verdict(DELIVERED, [*OUTPUT, OUTPUT[0]], counted)
+    result = check_result(DELIVERED, [*OUTPUT, OUTPUT[0]], counted)
 
     assert result.is_right
     assert [OUTPUT[0]] == result.differences.repeated
 
 
-def test_a_batch_that_could_not_tell_what_it_counted_is_right_after_a_restart() -> None:
+def test_unreported_counts_of_a_batch_are_right_after_a_restart() -> None:
     counted = figures(output_records_total=1, query_restarts_total=1)
 
-    assert verdict(DELIVERED, OUTPUT, counted).is_right
-    assert "  missing" in wrongs(verdict(DELIVERED, OUTPUT[1:], counted))
+    assert check_result(DELIVERED, OUTPUT, counted).is_right
+    assert "  missing" in wrongs(check_result(DELIVERED, OUTPUT[1:], counted))
 
 
-def test_a_row_that_came_with_another_id_is_no_repetition() -> None:
+def test_row_that_came_with_another_id_is_no_repetition() -> None:
     again = replace(OUTPUT[0], id="impressions/9/9|")
 
     assert "  unexpected" in wrongs(
-        verdict(DELIVERED, [*OUTPUT, again], figures(query_restarts_total=1))
+        check_result(DELIVERED, [*OUTPUT, again], figures(query_restarts_total=1))
     )
 
 
@@ -90,36 +92,36 @@ def test_a_row_that_came_with_another_id_is_no_repetition() -> None:
         ("null_key_records_total{right}", "  null keys"),
     ],
 )
-def test_a_count_that_is_off_is_wrong(name: str, wrong: str) -> None:
+def test_count_that_is_off_is_wrong(name: str, wrong: str) -> None:
     off = figures(**{name: COUNTED.get(name, 0) + 1})
 
-    assert {wrong} == wrongs(verdict(DELIVERED, OUTPUT, off))
+    assert {wrong} == wrongs(check_result(DELIVERED, OUTPUT, off))
 
 
-def test_a_bad_record_that_was_not_counted_is_wrong() -> None:
+def test_bad_record_that_was_not_counted_is_wrong() -> None:
     not_counted = figures(**{"bad_records_total{left,tombstone}": 0})
 
-    assert {"  tombstone"} == wrongs(verdict(DELIVERED, OUTPUT, not_counted))
+    assert {"  tombstone"} == wrongs(check_result(DELIVERED, OUTPUT, not_counted))
 
 
-def test_a_record_that_was_not_read_is_wrong() -> None:
+def test_record_that_was_not_read_is_wrong() -> None:
     unread = Delivered(Click(None, SHOWN_MS), 1, 0)
 
-    assert "clicks read" in wrongs(verdict([*DELIVERED, unread], OUTPUT, figures()))
+    assert "clicks read" in wrongs(check_result([*DELIVERED, unread], OUTPUT, figures()))
 
 
-def test_the_first_differing_rows_are_told() -> None:
+def test_first_differing_rows_are_printed() -> None:
     rows = [OutputRow(f"impressions/0/{n}|", str(n), "{}") for n in range(8)]
 
-    told = str(differences(rows, [])).splitlines()
+    printed = str(differences(rows, [])).splitlines()
 
-    assert "missing: impressions/0/0| key 0 {}" == told[0]
-    assert "missing: and 3 more" == told[-1]
-    assert 6 == len(told)
+    assert "missing: impressions/0/0| key 0 {}" == printed[0]
+    assert "missing: and 3 more" == printed[-1]
+    assert 6 == len(printed)
 
 
 def figures(**other: int) -> Figures:
-    """What the job has to have counted of RECORDS, but for what is said otherwise."""
+    """The counts that the job must report for RECORDS, with these changes."""
     counted = {_sample(name): float(count) for name, count in {**COUNTED, **other}.items()}
     query = QueryAnswer(
         state="RUNNING",
@@ -132,13 +134,13 @@ def figures(**other: int) -> Figures:
     return Figures(query, counted)
 
 
-def wrongs(result: Verdict) -> set[str]:
+def wrongs(result: CheckResult) -> set[str]:
     assert not result.is_right
     return {finding.what for finding in result.findings if not finding.is_right}
 
 
 def _sample(name: str) -> tuple[str, frozenset[tuple[str, str]]]:
-    """`name{left,tombstone}` as it is looked up."""
+    """The lookup key of `name{left,tombstone}`."""
     metric, _, labels = name.rstrip("}").partition("{")
     named = zip(("side", "reason"), labels.split(","), strict=False) if labels else ()
     return f"streamjoin_{metric}", frozenset(named)

@@ -1,0 +1,81 @@
+"""A JVM that the jobs of a test module use one after another: a start of its own costs most of a
+short job's CPU time."""
+
+import subprocess
+from pathlib import Path
+from typing import Self
+
+from job.plan.tuning import CONF
+from job.settings import JobSettings
+from job.spark.session import _command
+from tests import processes
+
+PATCH = Path(__file__).with_name("shared_jvm")
+_END_SECONDS = 60.0
+
+
+class SharedJvm:
+    """Starts with the first job that needs it, and again after `discard`.
+
+    A job on it runs as a user runs it, up to the JVM: a process of its own, a Spark session of its
+    own. What must not be shared keeps a JVM of its own: tests that kill, count or freeze processes,
+    that look at the JVM itself, or that run two jobs at a time.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.discard()
+
+    def environment(self, base: dict[str, str]) -> dict[str, str]:
+        """Of a job on this JVM, which is started with `base` if it does not run."""
+        if self._process is None or self._process.poll() is not None:
+            self._start(base)
+        return {
+            **base,
+            "PYTHONPATH": f"{PATCH}:{base.get('PYTHONPATH', '')}",
+            "STREAMJOIN_TEST_JVM": str(self._folder),
+        }
+
+    def _start(self, environment: dict[str, str]) -> None:
+        connection = self._folder / "connection"
+        connection.unlink(missing_ok=True)
+        settings = JobSettings(driver_memory=environment["STREAMJOIN_DRIVER_MEMORY"])
+        with (self._folder / "log").open("wb") as log:
+            self._process = subprocess.Popen(
+                _command(settings, CONF),
+                env={
+                    **environment,
+                    "_PYSPARK_DRIVER_CONN_INFO_PATH": str(connection),
+                    "SPARK_CONNECT_MODE": "0",
+                },
+                stdin=subprocess.PIPE,  # the JVM ends when this pipe breaks
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+            )
+        (self._folder / "pid").write_text(str(self._process.pid))
+
+    @property
+    def tree(self) -> list[processes.psutil.Process]:
+        """The JVM and Spark's Python workers."""
+        assert self._process is not None
+        return processes.tree(self._process.pid)
+
+    def discard(self) -> None:
+        """End the JVM: the next job starts another."""
+        if self._process is None:
+            return
+        assert self._process.stdin is not None
+        self._process.stdin.close()
+        try:
+            self._process.wait(_END_SECONDS)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+        self._process = None
