@@ -159,7 +159,8 @@ def test_registry_without_a_side_that_asks_it_is_refused() -> None:
 def test_plan_without_a_registry_wants_the_columns_written(registry: RegistryStub) -> None:
     made = spec(registry)
 
-    with pytest.raises(SpecError, match=r"left\.schema: is required here, because no registry is read"):
+    message = r"left\.schema: is required here, because no registry is read"
+    with pytest.raises(SpecError, match=message):
         join_plan(made, state_partitions=2)
 
 
