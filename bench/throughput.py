@@ -47,7 +47,7 @@ class Throughput:
     foreign_cores: float
 
 
-def measured(
+def measure_throughput(
     program: Program,
     workload: Workload,
     backlog: Backlog,
