@@ -1,32 +1,34 @@
-"""What can go wrong, as one tree: a class for each thing a caller can do differently.
+"""The errors of the job as one tree: a class for each error that a caller handles differently.
 
 StreamjoinError
-├── SpecError          the spec is wrong: every problem at once, each with its field   (exit 2)
-├── CheckpointError    the checkpoint does not accept this start                       (exit 1)
-├── TopicError         a topic is missing or does not fit                              (exit 1)
-├── RetentionError     records are gone that were not read yet                         (exit 1)
-├── SecurityError      Kafka or the registry refuses us, or a secret cannot be read   (exit 1)
-├── RegistryError      the schema registry does not answer; trying again may help     (exit 1)
-├── BrokerError        no broker answers; trying again may help                        (exit 1)
-├── QueryError         the running query failed; `retryable` says whether to try again (exit 1)
-├── DeliveryError      a batch could not be written; `retryable` as above              (exit 1)
-├── BadRecordError     a record cannot be read, and the spec says to fail             (exit 1)
-├── FencedError        another job has taken over the query                           (exit 1)
-├── CheckpointInUseError  another job runs on the checkpoint                           (exit 1)
-├── ConflictError      the query's state forbids the call; it names the verbs allowed (exit 1)
-├── RequestError       what was asked makes no sense                                   (exit 1)
-├── BusyError          too much is asked at once; later it works                       (exit 1)
-├── CancelledError     whoever asked has gone                                          (exit 1)
-├── ExpiredError       a command was read after its time                               (exit 1)
-├── JobUnavailableError   no job answers on the control socket                         (exit 1)
-└── SetupError         this machine lacks something, e.g. Java                         (exit 1)
+├── SpecError             the spec is invalid; lists every problem with its field      (exit 2)
+├── CheckpointError       the checkpoint and the spec or settings are incompatible
+├── TopicError            a topic is missing or unsuitable
+├── RetentionError        Kafka deleted records before they were read
+├── SecurityError         Kafka or the registry denies access, or a secret cannot be read
+├── RegistryError         the schema registry does not answer (retryable)
+├── BrokerError           no broker answers (retryable)
+├── QueryError            the running query failed (`retryable` is set per failure)
+├── DeliveryError         a batch could not be written (`retryable` is set per failure)
+├── BadRecordError        a record cannot be read, and the spec has `on_bad_record: fail`
+├── FencedError           another job took over the query
+├── CheckpointInUseError  another job runs on the checkpoint
+├── ConflictError         the call is not allowed in the query's state; lists the allowed calls
+├── RequestError          an invalid request
+├── BusyError             too many concurrent requests (retryable)
+├── CancelledError        the client disconnected before the answer
+├── ExpiredError          a command was received after its deadline
+├── JobUnavailableError   no job answers on the control socket
+└── SetupError            the machine or its settings are unsuitable, e.g. no Java
+
+Every command exits with 1 on these errors, with 2 on a SpecError.
 """
 
 from dataclasses import dataclass
 
 
 class StreamjoinError(Exception):
-    """Base of all errors a user is meant to read; the message says what, where and what to do."""
+    """Base of all errors that users read. The message names the cause, its place and the fix."""
 
     code = "error"
     exit_code = 1
@@ -35,22 +37,22 @@ class StreamjoinError(Exception):
 
 @dataclass(frozen=True)
 class Problem:
-    """One thing wrong with one field of the spec."""
+    """One problem of one field of the spec."""
 
     field: str
     """Dotted path in the YAML, e.g. `left.watermark_delay`."""
     value: str | None
-    """What was written there, as text; None where nothing was."""
+    """Value in the spec, as text. None: there is no value, or it may be a secret."""
     message: str
-    """What is wrong, and the remedy."""
+    """The problem and its fix."""
 
     def __str__(self) -> str:
-        written = f" (written: {self.value})" if self.value is not None else ""
-        return f"{self.field}: {self.message}{written}"
+        value = f" (written: {self.value})" if self.value is not None else ""
+        return f"{self.field}: {self.message}{value}"
 
 
 class SpecError(StreamjoinError):
-    """The spec cannot be run as written."""
+    """The spec is invalid."""
 
     code = "spec"
     exit_code = 2
@@ -69,13 +71,13 @@ class TopicError(StreamjoinError):
 
 
 class RetentionError(StreamjoinError):
-    """Trying again does not help: somebody has to say that the join goes on without them."""
+    """Not retryable: a user must decide to continue without the deleted records."""
 
     code = "retention"
 
 
 class SecurityError(StreamjoinError):
-    """Trying again does not help: a password, a certificate or a right must be put in order."""
+    """Not retryable: a password, a certificate or a permission must be fixed."""
 
     code = "security"
 
@@ -115,7 +117,7 @@ class CheckpointInUseError(StreamjoinError):
 
 
 class FencedError(StreamjoinError):
-    """Of two jobs on one checkpoint this is the one that came first."""
+    """This job is the older one of two jobs on one checkpoint."""
 
     code = "fenced"
 

@@ -1,4 +1,4 @@
-"""The process of the job: starts JVM, engine and control socket, and ends on a signal."""
+"""The job process: starts JVM, engine and control socket, and stops on a signal."""
 
 import logging
 import os
@@ -14,7 +14,7 @@ import structlog
 from job.join_spec.spec import JoinSpec
 from job.plan.explain import explained, facts
 from job.plan.plan import JoinPlan
-from job.plan.resources import means_of
+from job.plan.resources import available_resources
 from job.redaction import Redaction
 from job.settings import JobSettings
 
@@ -22,20 +22,20 @@ if TYPE_CHECKING:
     from job.spark.session import Jvm
 
 
-def serve(spec: JoinSpec, made: JoinPlan, settings: JobSettings) -> bool:
-    """Run engine and control socket until a signal; returns whether the query had failed."""
+def serve(spec: JoinSpec, plan: JoinPlan, settings: JobSettings) -> bool:
+    """Run the job until a signal. Returns whether the query is FAILED at the end."""
     from job.spark.session import Jvm
 
     redaction = Redaction()
     _log_to_stderr(redaction)
-    with closing(Jvm(settings, made.spark_conf, redaction)) as jvm:
-        return run_engine(jvm, spec, made, settings, redaction)
+    with closing(Jvm(settings, plan.spark_conf, redaction)) as jvm:
+        return run_engine(jvm, spec, plan, settings, redaction)
 
 
 def run_engine(
-    jvm: "Jvm", spec: JoinSpec, made: JoinPlan, settings: JobSettings, redaction: Redaction
+    jvm: "Jvm", spec: JoinSpec, plan: JoinPlan, settings: JobSettings, redaction: Redaction
 ) -> bool:
-    # Imported here so that the JVM starts in parallel, and other commands do not load PySpark.
+    # Imported here so that the JVM starts in parallel.
     from job.kafka.broker_watch import BrokerWatch
     from job.kafka.security import kafka_access, librdkafka_settings
     from job.kafka.topic_ids import TopicIdentity
@@ -48,36 +48,36 @@ def run_engine(
     from job.query.stats import QueryStats
 
     stats = QueryStats()
-    means = means_of(settings, made, cores=os.cpu_count() or 1)
+    resources = available_resources(settings, plan, cores=os.cpu_count() or 1)
     answer = PlanResult(
-        text=explained(made, means),
-        facts=facts(made, means),
+        text=explained(plan, resources),
+        facts=facts(plan, resources),
         spec=spec.model_dump(mode="json", by_alias=True),
     )
-    identity = TopicIdentity(made, read=lambda: stats.offsets)
+    identity = TopicIdentity(plan, read=lambda: stats.offsets)
     watch = BrokerWatch(
-        made,
-        settings=lambda: librdkafka_settings(kafka_access(made.bootstrap_servers, made.security)),
+        plan,
+        settings=lambda: librdkafka_settings(kafka_access(plan.bootstrap_servers, plan.security)),
         read=lambda: stats.offsets,
         compare_topics=identity.look,
     )
-    idle_sides = IdleSides(made, stats, watch)
-    engine = Engine(made, settings, redaction, stats, idle_sides, identity, jvm)
-    desk = ControlHandler(engine, stats, watch, made, answer)
+    idle_sides = IdleSides(plan, stats, watch)
+    engine = Engine(plan, settings, redaction, stats, idle_sides, identity, jvm)
+    handler = ControlHandler(engine, stats, watch, plan, answer)
     with (
-        control_socket(settings.socket, desk),
-        _on_signals(engine.end),
+        control_socket(settings.socket, handler),
+        _handle_signals(engine.end),
         closing(watch),
-        closing(desk),
+        closing(handler),
     ):
         watch.start()
-        desk.start()
+        handler.start()
         return engine.run() is QueryState.FAILED
 
 
 @contextmanager
-def _on_signals(end: Callable[[], None]) -> Iterator[None]:
-    """Call `end` on SIGTERM and Ctrl-C; restore the previous handlers at the end."""
+def _handle_signals(end: Callable[[], None]) -> Iterator[None]:
+    """Calls `end` on SIGTERM and SIGINT (Ctrl-C). Restores the previous handlers afterwards."""
 
     def handle(number: int, frame: FrameType | None) -> None:
         del number, frame

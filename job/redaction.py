@@ -1,7 +1,7 @@
-"""Takes known secrets out of texts. Pure.
+"""Removes known secrets from texts. Pure.
 
-Secrets are known by their values: whoever reads one tells it to the Redaction of the process, and
-what leaves the process (logs, failures, answers) goes through it.
+The code that reads a secret adds its value to the Redaction of the process. All output of the
+process (logs, failures, responses) passes through the Redaction.
 """
 
 import json
@@ -18,10 +18,10 @@ class Redaction:
         self._forms: frozenset[str] = frozenset()
         self._pattern: re.Pattern[str] | None = None
 
-    def learn(self, secrets: Iterable[str]) -> None:
-        """From now on none of `secrets` is in a scrubbed text; those learnt before are neither."""
+    def add(self, secrets: Iterable[str]) -> None:
+        """Remove `secrets` too from all further texts."""
         forms = self._forms | {form for secret in secrets if secret for form in _forms(secret)}
-        # Longest first: one secret may be the beginning of another.
+        # Longest first: a secret may be a prefix of another.
         ordered = sorted(forms, key=len, reverse=True)
         pattern = re.compile("|".join(map(re.escape, ordered))) if ordered else None
         self._forms, self._pattern = forms, pattern
@@ -30,13 +30,13 @@ class Redaction:
         return text if self._pattern is None else self._pattern.sub(MARK, text)
 
     def scrub_error(self, error: Exception) -> None:
-        """Take the secrets out of what `error` says."""
+        """Remove the secrets from the message of `error`."""
         error.args = tuple(self._value(part) for part in error.args)
 
     def scrub_event(
         self, logger: Any, method: str, event: MutableMapping[str, Any]
     ) -> dict[str, Any]:
-        """A processor of structlog; it stands after those that make text of an exception."""
+        """Processor of structlog. It must follow those that format exceptions."""
         del logger, method
         return {name: self._value(value) for name, value in event.items()}
 
@@ -45,7 +45,7 @@ class Redaction:
 
 
 def _forms(secret: str) -> Iterator[str]:
-    """How a secret is written: as it is, in a JAAS line, as JSON or repr, in a URL."""
+    """Notations of a secret: unchanged, in a JAAS line, as JSON, as repr, in a URL."""
     yield secret
     yield secret.replace("\\", "\\\\").replace('"', '\\"')
     yield repr(secret)[1:-1]

@@ -1,46 +1,54 @@
-"""How the job runs on this machine, from the environment. What is joined is the spec's affair."""
+"""Settings of the processes, read from the environment. The spec configures the join."""
 
 import os
 from datetime import timedelta
 from pathlib import Path
 from typing import TypeVar
 
-from pydantic import Field, ValidationError
-from pydantic_settings import BaseSettings, SettingsConfigDict
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from job.errors import SetupError
 
-Settings = TypeVar("Settings", bound=BaseSettings)
-
-# The commit topic has a partition for each, and Spark a task; Kafka's brokers hold some thousand.
+# Each state partition has a partition of the commit topic and a Spark task; a Kafka broker holds a
+# few thousand partitions.
 _STATE_PARTITIONS_MAX = 10_000
 _DAY_SECONDS = 86_400.0
-# Both processes look here when they are started from one folder, as in `make run`.
+# Job and service use the same default if they are started in one folder, as in `make run`.
 SOCKET = Path("data/streamjoin.sock")
 
 
-class JobSettings(BaseSettings):
-    """Each field is the variable STREAMJOIN_<FIELD>."""
+class EnvironmentSettings(BaseModel):
+    """Each field is the environment variable STREAMJOIN_<FIELD>.
 
-    model_config = SettingsConfigDict(env_prefix="STREAMJOIN_", frozen=True)
+    pydantic-settings is not used: its import would take a fifth of `streamjoin validate`.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+Settings = TypeVar("Settings", bound=EnvironmentSettings)
+
+
+class JobSettings(EnvironmentSettings):
+    """Settings of the job and of the `streamjoin` commands."""
 
     socket: Path = SOCKET
-    """The Unix-domain socket on which the sidecar reaches the job."""
+    """Unix-domain socket on which the service reaches the job."""
     jars: Path = Path(__file__).parents[1] / ".jars" / "spark"
-    """The folder with Spark's Kafka connector."""
+    """Folder with Spark's Kafka connector."""
     spark_master: str = "local[*]"
     checkpoint_is_shared: bool = False
-    """On a cluster: that a checkpoint on a path is on a file system all machines have there."""
+    """On a cluster: a checkpoint without a scheme is on a file system that all machines mount."""
     driver_memory: str = "2g"
-    """Heap of the JVM; RocksDB's memory comes on top of it."""
+    """Heap of the driver's JVM. RocksDB needs memory in addition."""
     state_partitions: int | None = Field(default=None, ge=1, le=_STATE_PARTITIONS_MAX)
-    """Into how many parts a new checkpoint splits the join state; omitted, one per core."""
+    """Number of state partitions of a new checkpoint. None: one per core."""
     new_query: bool = False
     """Whether a new checkpoint may replace another query of the same name."""
     grace_seconds: float = Field(default=45, gt=0, le=_DAY_SECONDS)
-    """How long a stop waits for the batch at work before it is cut short."""
+    """How long a stop waits for the running batch before it interrupts the batch."""
     restart_delay_max_seconds: float = Field(default=60, gt=0, le=_DAY_SECONDS)
-    """The longest pause between two tries after failures that may pass by themselves."""
+    """Maximum delay between two attempts after a retryable failure."""
 
     @property
     def partitions_of_new_state(self) -> int:
@@ -48,7 +56,7 @@ class JobSettings(BaseSettings):
 
     @property
     def is_on_cluster(self) -> bool:
-        """Whether Spark's executors are processes of their own, on other machines perhaps."""
+        """Whether Spark's executors are separate processes, possibly on other machines."""
         return self.spark_master != "local" and not self.spark_master.startswith("local[")
 
     @property
@@ -56,13 +64,17 @@ class JobSettings(BaseSettings):
         return timedelta(seconds=self.grace_seconds)
 
 
-def settings_of(kind: type[Settings]) -> Settings:
-    """`kind` from the environment; SetupError names each variable that cannot be used."""
+def read_settings(kind: type[Settings]) -> Settings:
+    """`kind` from the environment. SetupError names each variable with an invalid value."""
+    names = {name: f"STREAMJOIN_{name.upper()}" for name in kind.model_fields}
+    written = {
+        name: os.environ[variable] for name, variable in names.items() if variable in os.environ
+    }
     try:
-        return kind()
+        return kind.model_validate(written)
     except ValidationError as error:
-        wrong = (
-            f"STREAMJOIN_{str(found['loc'][0]).upper()}: {found['msg']} (written: {found['input']})"
-            for found in error.errors(include_url=False)
+        invalid = (
+            f"{names[str(detail['loc'][0])]}: {detail['msg']} (written: {detail['input']})"
+            for detail in error.errors(include_url=False)
         )
-        raise SetupError("; ".join(wrong)) from error
+        raise SetupError("; ".join(invalid)) from error

@@ -15,7 +15,7 @@ import uvicorn
 from fastapi import FastAPI
 
 from job.errors import SetupError
-from job.settings import settings_of
+from job.settings import read_settings
 from service.app import create_app
 from service.http_protocol import TimedProtocol
 from service.logs import log_to_stderr
@@ -29,7 +29,7 @@ _GRACE_SECONDS = 5
 def main() -> None:
     _parse_arguments()
     try:
-        settings = settings_of(ServiceSettings)
+        settings = read_settings(ServiceSettings)
         app = create_app(settings)
         _check_tls(settings)
         listener = listening_socket(settings.host, settings.port)

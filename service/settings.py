@@ -4,19 +4,16 @@ from datetime import timedelta
 from ipaddress import ip_address
 from pathlib import Path
 
-from pydantic import Field
-from pydantic_settings import BaseSettings, SettingsConfigDict
+from pydantic import ConfigDict, Field
 
-from job.settings import SOCKET
+from job.settings import SOCKET, EnvironmentSettings
 from service.health import Limits
 
 
-class ServiceSettings(BaseSettings):
+class ServiceSettings(EnvironmentSettings):
     """Settings of the service. Each field is the environment variable STREAMJOIN_<FIELD>."""
 
-    model_config = SettingsConfigDict(
-        env_prefix="STREAMJOIN_", frozen=True, use_attribute_docstrings=True
-    )
+    model_config = ConfigDict(use_attribute_docstrings=True)
 
     host: str = Field(default="127.0.0.1", min_length=1)
     """Address to listen on. On an address that is not loopback, commands need a token."""

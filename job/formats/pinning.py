@@ -28,7 +28,7 @@ def reader_schemas(spec: JoinSpec, *, only_missing: bool = False) -> dict[Side, 
     needed = [
         side
         for side in SIDES
-        if written[side].format.has_registry and not (only_missing and written[side].says_columns)
+        if written[side].format.has_registry and not (only_missing and written[side].has_columns)
     ]
     # The password file may be missing where a spec is only validated: read it only if needed.
     access = registry_access(spec.schema_registry) if needed else None
@@ -46,7 +46,7 @@ def reader_schemas(spec: JoinSpec, *, only_missing: bool = False) -> dict[Side, 
 
 
 def _reader_schema(access: RegistryAccess, side: Side, written: SideSpec) -> ReaderSchema:
-    subject = written.subject_asked
+    subject = written.registry_subject
     version, schema = _latest(access, side, subject)
     if schema.type != written.format.upper():
         message = f"has type {schema.type} in the registry, and `format` is {written.format}"

@@ -1,8 +1,8 @@
-"""Whether Spark can fail to evaluate an expression on a record.
+"""Whether the evaluation of an expression can fail on a record in Spark.
 
-Under ANSI rules a bad cast, an overflow, a division by zero or an index out of bounds is an error.
-An expression is safe only if every node of its tree is known to be safe for the types it is applied
-to. Everything else can fail: a function or type that this module does not know, too.
+Under ANSI rules an invalid cast, an overflow, a division by zero or an index out of bounds is an
+error. An expression is safe only if every node of its tree is known to be safe for the types of its
+operands. Everything else can fail, including functions and types that this module does not know.
 """
 
 from collections.abc import Callable, Mapping
@@ -16,11 +16,11 @@ from sqlglot.errors import SqlglotError
 from job.join_spec.expressions import Expression, Side
 
 ColumnTypes = Mapping[tuple[Side, str], str]
-"""The declared type of each column, by side and name."""
+"""Declared type of each column, by side and name."""
 
 
 def can_fail(expression: Expression, types: ColumnTypes) -> bool:
-    """False only if no record can make Spark fail on `expression`."""
+    """False only if Spark can evaluate `expression` on every record."""
     try:
         _Walk(types).kind(expression.tree)
     except _CanFailError:
@@ -29,23 +29,23 @@ def can_fail(expression: Expression, types: ColumnTypes) -> bool:
 
 
 class _CanFailError(Exception):
-    """Ends the walk at the first node that can fail."""
+    """The first node that can fail; ends the walk."""
 
 
 @dataclass(frozen=True)
 class _Kind:
-    """What is known of a value's type."""
+    """The part of a type that decides whether an operation can fail."""
 
     name: str
     """number, float, string, boolean, date, timestamp, interval, binary, null, map, or other."""
     digits: int = 0
-    """Of a number: digits before the decimal point. A TINYINT is a number of 3 digits."""
+    """Digits of a number before the decimal point, e.g. 3 for a TINYINT."""
     scale: int = 0
-    """Of a number: digits after the decimal point."""
+    """Digits of a number after the decimal point."""
     bits: int = 0
-    """Of an integer type: its width. 0: DECIMAL."""
+    """Width of an integer type. 0: DECIMAL."""
     values: str | None = None
-    """Of a map: the type of its values."""
+    """Type of a map's values, as DDL. None: not a map."""
 
 
 _FLOAT, _STRING, _BOOLEAN = _Kind("float"), _Kind("string"), _Kind("boolean")
@@ -70,9 +70,10 @@ _KINDS = {
 }
 _DIGITS_MAX = 38
 _PRINTABLE = {"number", "float", "string", "boolean", "date", "timestamp", "binary"}
-"""What a cast to STRING always succeeds for, and so what concat takes."""
+"""Kinds whose cast to STRING always succeeds; concat accepts them."""
 
-# A call is safe if its arguments are of these kinds; the last one stands for all that follow.
+# Argument kinds with which a call is safe, and the kind of its result. The last set applies to all
+# further arguments.
 _Signature = tuple[tuple[set[str], ...], _Kind]
 _TEXT: tuple[set[str], ...] = ({"string", "null"},)
 _NUMBER: tuple[set[str], ...] = ({"number", "float"},)
@@ -135,7 +136,7 @@ _TRIES: tuple[type[exp.Expr], ...] = (exp.SafeDivide, exp.SafeAdd, exp.SafeSubtr
 
 
 class _Walk:
-    """Finds the kind of each node of one expression; _CanFailError at a node that can fail."""
+    """Determines the kind of each node of an expression. _CanFailError if a node can fail."""
 
     def __init__(self, types: ColumnTypes) -> None:
         self._types = types
@@ -197,9 +198,9 @@ class _Walk:
 
     def _fits(self, nodes: list[exp.Expr], wanted: tuple[set[str], ...], result: _Kind) -> _Kind:
         for index, node in enumerate(nodes):
-            found, allowed = self.kind(node), wanted[min(index, len(wanted) - 1)]
-            is_int = "int" in allowed and 0 < found.bits <= _INT.bits
-            if not (is_int or found.name in allowed):
+            kind, allowed = self.kind(node), wanted[min(index, len(wanted) - 1)]
+            is_int = "int" in allowed and 0 < kind.bits <= _INT.bits
+            if not (is_int or kind.name in allowed):
                 raise _CanFailError
         return result
 
@@ -245,7 +246,7 @@ class _Walk:
         return self._alike([node.args["true"], *([otherwise] if otherwise is not None else [])])
 
     def _alike(self, nodes: list[exp.Expr]) -> _Kind:
-        """The one kind of all, to which Spark casts each of them without a failure."""
+        """The common kind, if Spark can cast every node to it without a failure."""
         kinds = [kind for kind in map(self.kind, nodes) if kind is not _NULL]
         names = {kind.name for kind in kinds}
         if not kinds:
@@ -259,7 +260,7 @@ class _Walk:
         return _wider(kinds)
 
     def _sum(self, node: exp.Expr) -> _Kind:
-        """+ - *: without overflow only in floating point."""
+        """+ - *: only floating point cannot overflow."""
         kinds = {self.kind(node.this).name, self.kind(node.expression).name}
         if kinds <= {"number", "float"} and "float" in kinds:
             return _FLOAT
@@ -278,49 +279,49 @@ class _Walk:
         return _FLOAT if isinstance(node, exp.Div) else _wider([dividend, self.kind(divisor)])
 
     def _negation(self, node: exp.Expr) -> _Kind:
-        found = self.kind(node.this)
-        if found.name == "float" or isinstance(node.this, exp.Literal):
-            return found
+        kind = self.kind(node.this)
+        if kind.name == "float" or isinstance(node.this, exp.Literal):
+            return kind
         raise _CanFailError
 
     def _cast(self, node: exp.Expr) -> _Kind:
         literal = node.this
         target = _declared(node.args["to"].sql(dialect="spark"))
-        if isinstance(literal, exp.Literal):  # Spark evaluates a constant before any record
+        if isinstance(literal, exp.Literal):  # Spark evaluates a constant before the first record
             return target
-        found = self.kind(literal)
-        if node.args.get("safe") or found is _NULL or found == target:
+        source = self.kind(literal)
+        if node.args.get("safe") or source is _NULL or source == target:
             return target
-        if target is _STRING and found.name in _PRINTABLE:
+        if target is _STRING and source.name in _PRINTABLE:
             return target
         widens = (
-            found.name == target.name == "number"
-            and found.digits <= target.digits
-            and found.scale <= target.scale
+            source.name == target.name == "number"
+            and source.digits <= target.digits
+            and source.scale <= target.scale
         )
         is_safe = {
             ("number", "float"), ("float", "float"), ("string", "binary"), ("timestamp", "date"),
             ("boolean", "float"),
         }  # fmt: skip
-        widens |= found is _BOOLEAN and bool(target.bits)
-        if (widens and _fits_bits(found, target)) or (found.name, target.name) in is_safe:
+        widens |= source is _BOOLEAN and bool(target.bits)
+        if (widens and _fits_bits(source, target)) or (source.name, target.name) in is_safe:
             return target
         raise _CanFailError
 
     def _member(self, node: exp.Expr) -> _Kind:
-        """A struct's field, whose type is not looked up."""
+        """A field of a struct. Its type is not determined."""
         self.kind(node.this)
         return _OTHER
 
     def _element(self, node: exp.Expr) -> _Kind:
-        """A map gives null for a missing key; an index outside of an array fails."""
-        found = self.kind(node.this)
+        """A map returns null for a missing key; an index outside of an array fails."""
+        container = self.kind(node.this)
         if node.args.get("safe"):
             return self._tried(node.expressions)
         key = node.expressions[0]
-        if found.name != "map" or not isinstance(key, exp.Literal):
+        if container.name != "map" or not isinstance(key, exp.Literal):
             raise _CanFailError
-        return _declared(found.values)
+        return _declared(container.values)
 
     def _named(self, node: exp.Expr) -> _Kind:
         name = node.name.lower()
@@ -331,7 +332,7 @@ class _Walk:
         return self._fits(node.expressions, *_NAMED[name])
 
     def _tried(self, nodes: list[exp.Expr]) -> _Kind:
-        """try_… gives null where it would fail, if its arguments do not."""
+        """try_… returns null instead of failing, but its arguments can still fail."""
         for node in nodes:
             self.kind(node)
         return _OTHER
@@ -346,8 +347,8 @@ def _wider(kinds: list[_Kind]) -> _Kind:
     return _Kind("number", digits, scale)
 
 
-def _fits_bits(found: _Kind, target: _Kind) -> bool:
-    return not target.bits or found is _BOOLEAN or 0 < found.bits <= target.bits
+def _fits_bits(source: _Kind, target: _Kind) -> bool:
+    return not target.bits or source is _BOOLEAN or 0 < source.bits <= target.bits
 
 
 def _literal(node: exp.Expr) -> _Kind:
@@ -364,7 +365,7 @@ def _literal(node: exp.Expr) -> _Kind:
 
 @cache
 def _declared(declared: str | None) -> _Kind:
-    """The kind of a type as DDL; other where it has parts or is not known."""
+    """The kind of a type in DDL. Nested and unknown types are `other`."""
     if declared is None:
         return _OTHER
     if declared in _KINDS:
@@ -383,11 +384,11 @@ def _declared(declared: str | None) -> _Kind:
 
 
 def _arguments(node: exp.Expr) -> list[exp.Expr]:
-    """The operands of a call in their order, without what is no expression."""
-    found: list[exp.Expr] = []
+    """The arguments of a call in order, without units, zones and other non-expressions."""
+    arguments: list[exp.Expr] = []
     for name in node.arg_types:
         part = node.args.get(name)
         parts = part if isinstance(part, list) else [part]
         if name not in {"unit", "zone", "position"}:
-            found += [each for each in parts if isinstance(each, exp.Expr)]
-    return found
+            arguments += [value for value in parts if isinstance(value, exp.Expr)]
+    return arguments

@@ -1,7 +1,7 @@
-"""From the text of a spec to plain values: YAML with the bounds and rules that a spec has.
+"""Parses the YAML of a spec into plain values, with limits on its size. Pure.
 
-Pure. All bounds are checked on YAML's nodes, before aliases are expanded: a file of 300 bytes can
-describe 10 million values.
+All limits are checked on YAML's nodes, before aliases are expanded: a file of 300 bytes can expand
+to 10 million values.
 """
 
 from collections.abc import Callable
@@ -11,7 +11,7 @@ import yaml
 
 from job.errors import Problem, SpecError
 
-# A spec of 100 columns has 300 nodes; its tests may have some thousand rows.
+# A spec of 100 columns has 300 nodes; its tests may have a few thousand rows.
 NODES_MAX = 100_000
 DEPTH_MAX = 50
 # DECIMAL(38, 0) needs 127.
@@ -27,7 +27,7 @@ _TAGS: dict[type[yaml.Node], set[str]] = {
 _IN_QUOTES = 'put it in quotes, e.g. "off"'
 _NAME_MESSAGES = {
     f"{_STANDARD_TAG}bool": (
-        "the name {name} is a boolean: YAML 1.1 reads on, off, yes, no, true and false so; "
+        "the name {name} is a boolean in YAML 1.1, as are on, off, yes, no, true and false; "
         f"{_IN_QUOTES}"
     ),
     f"{_STANDARD_TAG}int": "the name {name} is a number and must be text: put it in quotes",
@@ -37,7 +37,7 @@ _NAME_MESSAGES = {
 
 
 def parsed(text: str) -> dict[str, Any]:
-    """The fields in `text`; SpecError with line and column where it is not such a document."""
+    """The fields in `text`. SpecError with line and column if `text` is not a valid document."""
     try:
         document = _loaded(text)
     except yaml.MarkedYAMLError as error:
@@ -47,7 +47,7 @@ def parsed(text: str) -> dict[str, Any]:
     except yaml.YAMLError as error:
         raise SpecError([Problem("the file", None, f"is not YAML: {error}")]) from error
     if not isinstance(document, dict):
-        raise SpecError([Problem("the file", None, "holds no fields: begin with `name:`")])
+        raise SpecError([Problem("the file", None, "contains no fields: begin with `name:`")])
     return document
 
 
@@ -64,7 +64,7 @@ def _loaded(text: str) -> Any:
 
 
 class _Loader(yaml.SafeLoader):
-    """Plain values only, and no deeper than `DEPTH_MAX`."""
+    """Loads only plain values, nested at most DEPTH_MAX deep."""
 
     def __init__(self, text: str) -> None:
         super().__init__(text)
@@ -74,14 +74,14 @@ class _Loader(yaml.SafeLoader):
         self._depth += 1
         if self._depth > DEPTH_MAX:
             event = self.peek_event()  # type: ignore[no-untyped-call]  # PyYAML has no types
-            raise _refused(event.start_mark, f"is nested more than {DEPTH_MAX} deep")
+            raise _error(event.start_mark, f"is nested more than {DEPTH_MAX} deep")
         try:
             return super().compose_node(parent, index)
         finally:
             self._depth -= 1
 
 
-# YAML 1.1 makes dates of what looks like one; a spec means the text.
+# YAML 1.1 parses text such as 2026-01-31 as a date; a spec needs the text.
 _Loader.yaml_implicit_resolvers = {
     first: [(tag, pattern) for tag, pattern in resolvers if not tag.endswith(":timestamp")]
     for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
@@ -98,14 +98,14 @@ def _number(loader: yaml.SafeLoader, node: yaml.ScalarNode) -> int:
 def _checked(
     construct: Callable[[Any, Any], Any], expected: str
 ) -> Callable[[yaml.SafeLoader, yaml.Node], Any]:
-    """`construct`; SpecError where it fails, as on `!!int abc`."""
+    """`construct`, with a SpecError if it fails, e.g. for `!!int abc`."""
 
     def value(loader: yaml.SafeLoader, node: yaml.Node) -> Any:
         try:
             return construct(loader, node)
         except (ValueError, LookupError, OverflowError) as error:
             message = f"is not {expected}: put the value in quotes if it is text"
-            raise _refused(node.start_mark, message) from error
+            raise _error(node.start_mark, message) from error
 
     return value
 
@@ -119,19 +119,19 @@ for _name, _construct, _expected in (
 
 
 class _Check:
-    """Refuses what no spec needs, in time linear in the nodes that are written."""
+    """Enforces the limits, in time linear in the number of written nodes."""
 
     def __init__(self) -> None:
         self._extents: dict[int, tuple[int, int]] = {}
         self._open: set[int] = set()
 
     def node(self, node: yaml.Node) -> tuple[int, int]:
-        """Nodes and depth of `node` with its aliases expanded; SpecError beyond the bounds."""
+        """Number of nodes and depth of `node`, aliases expanded. SpecError beyond the limits."""
         key = id(node)
         if key in self._extents:
             return self._extents[key]
         if key in self._open:
-            raise _refused(node.start_mark, "contains an alias to itself: write the values out")
+            raise _error(node.start_mark, "contains an alias to itself: write the values out")
         _check_tag(node)
         self._open.add(key)
         extents = [self.node(child) for child in _children(node)]
@@ -139,12 +139,12 @@ class _Check:
         count = 1 + sum(nodes for nodes, _ in extents)
         depth = 1 + max((below for _, below in extents), default=0)
         if count > NODES_MAX:
-            raise _refused(
+            raise _error(
                 node.start_mark,
                 f"expands to more than {NODES_MAX:,} values: use fewer aliases (`*name`)",
             )
         if depth > DEPTH_MAX:
-            raise _refused(node.start_mark, f"is nested more than {DEPTH_MAX} deep")
+            raise _error(node.start_mark, f"is nested more than {DEPTH_MAX} deep")
         self._extents[key] = count, depth
         return count, depth
 
@@ -162,34 +162,34 @@ def _check_tag(node: yaml.Node) -> None:
     if node.tag in _TAGS[type(node)]:
         return
     is_standard = node.tag.startswith(_STANDARD_TAG)
-    # A password may begin with an exclamation mark.
-    tag = f"!!{node.tag.removeprefix(_STANDARD_TAG)}" if is_standard else "of its own"
-    raise _refused(
+    # The message shows only standard tags: a password may begin with an exclamation mark.
+    tag = f"!!{node.tag.removeprefix(_STANDARD_TAG)}" if is_standard else "custom"
+    raise _error(
         node.start_mark,
-        f"has a YAML tag ({tag}): a spec holds text, numbers, booleans, null, lists and mappings; "
+        f"has a YAML tag ({tag}): a spec has text, numbers, booleans, null, lists and mappings; "
         "put quotes around text that begins with ! or is << or =",
     )
 
 
 def _check_names(node: yaml.MappingNode) -> None:
-    """Names are text, each written once: PyYAML would silently keep the last one."""
+    """Field names must be text and unique: PyYAML silently uses the last of two."""
     seen: set[str] = set()
     for key, _ in node.value:
         if not isinstance(key, yaml.ScalarNode):
             message = "a list or mapping is used as the name of a field: write text"
-            raise _refused(key.start_mark, message)
+            raise _error(key.start_mark, message)
         if key.tag in _NAME_MESSAGES:
             message = _NAME_MESSAGES[key.tag].format(name=key.value[:40])
-            raise _refused(key.start_mark, message)
+            raise _error(key.start_mark, message)
         if key.tag != _MERGE:
             _check_tag(key)
         if key.value in seen:
-            raise _refused(key.start_mark, f"is not YAML: {key.value[:40]!r} is written twice")
+            raise _error(key.start_mark, f"is not YAML: {key.value[:40]!r} is written twice")
         seen.add(key.value)
 
 
 def _without_values(problem: str) -> str:
-    """PyYAML quotes a name that follows `*`; it may be a password that has no quotes."""
+    """PyYAML's message without the name after a `*`, which may be an unquoted password."""
     if problem.startswith("found undefined alias"):
         return "an alias has no anchor; put quotes around text that begins with *"
     if problem.startswith("found undefined tag handle"):
@@ -197,7 +197,7 @@ def _without_values(problem: str) -> str:
     return problem
 
 
-def _refused(mark: yaml.Mark, message: str) -> SpecError:
+def _error(mark: yaml.Mark, message: str) -> SpecError:
     return SpecError([Problem(_where(mark), None, message)])
 
 

@@ -1,4 +1,4 @@
-"""Times as people write them: "10 seconds", "1 hour 30 minutes", "2026-01-31T12:00:00Z"."""
+"""Durations such as "10 seconds" or "1 hour 30 minutes", and ISO-8601 times."""
 
 import re
 from datetime import UTC, datetime, timedelta
@@ -16,13 +16,13 @@ _UNITS = {
 }
 _SHORT = {"ms": "millisecond", "s": "second", "sec": "second", "min": "minute", "h": "hour"}
 _LONGEST = timedelta(days=100_000_000)
-"""An event time moved by more than this is beyond what a TIMESTAMP of Spark holds."""
+"""An event time shifted by more than this is outside the range of Spark's TIMESTAMP."""
 _PART = re.compile(r"\s*(\d+)\s*([a-z]+)\s*")
 _HINT = 'write a number with a unit, e.g. "10 seconds", "1 hour 30 minutes" or "500 milliseconds"'
 
 
 def duration(text: str) -> timedelta:
-    """`text` as a timedelta; a leading minus makes all of it negative. ValueError otherwise."""
+    """`text` as a timedelta. A leading minus negates all parts. ValueError if `text` is invalid."""
     body = text.strip().lower()
     sign, body = (-1, body[1:]) if body.startswith("-") else (1, body)
     total, end = timedelta(0), 0
@@ -31,9 +31,9 @@ def duration(text: str) -> timedelta:
         unit = _SHORT.get(unit, unit.removesuffix("s"))
         if unit not in _UNITS:
             raise ValueError(f"has an unknown unit {part[2]!r}: {_HINT}")
-        # Python reads no integer of more than 4,300 digits.
+        # int() refuses more than 4,300 digits.
         if len(number) > 20 or abs(total := total + _times(int(number), unit)) > _LONGEST:
-            raise ValueError(f"is longer than {_LONGEST.days:,} days: write a shorter one")
+            raise ValueError(f"is longer than {_LONGEST.days:,} days: use a shorter duration")
         end = part.end()
     if end == 0 or end != len(body):
         raise ValueError(f"is not a duration: {_HINT}")
@@ -41,18 +41,18 @@ def duration(text: str) -> timedelta:
 
 
 def _times(number: int, unit: str) -> timedelta:
-    """As many of the unit, or twice the longest duration where that is shorter."""
+    """`number` units, but at most twice the longest duration, to avoid an overflow."""
     most = 2 * _LONGEST // _UNITS[unit]
     return min(number, most) * _UNITS[unit]
 
 
 def duration_text(value: timedelta) -> str:
-    """`value` as `duration` reads it, in the largest units that fit, e.g. "1 hour 30 minutes"."""
+    """`value` in the notation of `duration`, in the largest units that fit."""
     if value == timedelta(0):
         return "0 seconds"
     sign, rest, parts = ("-", -value, []) if value < timedelta(0) else ("", value, [])
     for unit, size in reversed(_UNITS.items()):
-        if unit == "week":  # "8 days" reads better than "1 week 1 day"
+        if unit == "week":  # "8 days" is clearer than "1 week 1 day"
             continue
         count, rest = divmod(rest, size)
         if count:
@@ -65,14 +65,14 @@ def milliseconds(value: timedelta) -> int:
 
 
 def instant(text: str) -> datetime | None:
-    """`text` as a point in time, None where it is none or says no offset from UTC."""
+    """`text` as a time in UTC. None: `text` is not ISO-8601 or has no offset from UTC."""
     try:
         parsed = datetime.fromisoformat(text)
     except ValueError:
         return None
     try:
         return parsed.astimezone(UTC) if parsed.tzinfo else None
-    except OverflowError:  # within a day of the first or the last time that Python supports
+    except OverflowError:  # within a day of the minimum or maximum of datetime
         return None
 
 
@@ -86,7 +86,7 @@ def _from_spec(value: Any) -> Any:
 
 def _positive(value: timedelta) -> timedelta:
     if value <= timedelta(0):
-        raise ValueError("must be longer than nothing")
+        raise ValueError("must be positive")
     return value
 
 

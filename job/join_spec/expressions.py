@@ -1,14 +1,13 @@
-"""The SQL a spec may hold: parsed, its columns resolved, checked against an allow-list.
+"""SQL expressions of a spec: parsed, resolved to columns, and checked against an allow-list.
 
 Spark's expr() reaches static Java methods and local files (reflect, java_method, subqueries over
-`text.<path>`), so nothing of the user's text is handed on: Spark gets what is written back from
-the checked tree.
+`text.<path>`). So Spark never receives the user's text, only SQL generated from the checked tree.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from functools import cache, cached_property
+from functools import cache, cached_property, lru_cache
 from itertools import pairwise
 
 import sqlglot
@@ -30,7 +29,7 @@ from job.sql.types import BOOLEAN, VOID, SqlType
 _DEPTH_MAX = 100
 _DEPTH_OF_TYPES_MAX = 6
 _READ_TWICE = {"struct", "decimal", "dec", "numeric", "char", "varchar", "array", "map"}
-"""What may be a type or a call: the parser tries both."""
+"""Words that begin a type or a call: the parser tries both."""
 
 _SYNTAX: tuple[type[exp.Expr], ...] = (
     exp.Column, exp.Identifier, exp.Dot, exp.Bracket, exp.Paren, exp.Literal, exp.Boolean,
@@ -42,7 +41,7 @@ _SYNTAX: tuple[type[exp.Expr], ...] = (
     exp.Case, exp.If,
 )  # fmt: skip
 
-# Written with parentheses but no function call.
+# Words before a parenthesis that are not function names.
 _KEYWORDS = {"in", "and", "or", "not", "when", "then", "else", "case", "between", "is", "like"}
 _KEYWORDS |= {
     "rlike",
@@ -65,6 +64,8 @@ _TIME_OR_CHANCE = {
 
 
 Parse = Callable[[str], exp.Expr]
+# Each field of a spec has its own Scope over the same columns.
+_column_type = lru_cache(maxsize=1_000)(type_from)
 
 
 @dataclass(frozen=True)
@@ -72,21 +73,21 @@ class Expression:
     """A checked expression over columns of the two sides."""
 
     text: str
-    """As the user wrote it."""
+    """Text in the spec."""
     tree: exp.Expr = field(repr=False)
-    """Every Column in it has `table` left or right, and its name as the schema spells it."""
+    """Each Column has the table left or right, and the name in the spelling of the schema."""
     calls: exp.Expr = field(repr=False)
-    """As `tree`, with each function as a call by the name the user wrote."""
+    """As `tree`, but each function is a call with the name in the spec."""
     type: SqlType
 
     @cached_property
     def sql(self) -> str:
-        """Spark SQL over the columns that `column_name` names."""
+        """Spark SQL over the columns of the dataflow (`column_name`)."""
         return self.tree.transform(_physical).sql(dialect=SpecSql, comments=False)
 
     @cached_property
     def conjuncts(self) -> tuple["Expression", ...]:
-        """The parts that must all hold, in their order."""
+        """The terms joined by AND, in order."""
         parts = zip(_split(self.tree), _split(self.calls), strict=True)
         return tuple(
             Expression(part.sql(dialect=SpecSql), part, calls, BOOLEAN) for part, calls in parts
@@ -94,12 +95,12 @@ class Expression:
 
     @cached_property
     def sides(self) -> frozenset[Side]:
-        """The sides it mentions."""
+        """Sides of the columns in the expression."""
         return frozenset(side for side, _ in self.columns)
 
     @cached_property
     def columns(self) -> frozenset[tuple[Side, str]]:
-        """The columns it mentions."""
+        """Columns in the expression."""
         return frozenset(
             (side, column.name)
             for column in self.tree.find_all(exp.Column)
@@ -118,7 +119,7 @@ def _split(tree: exp.Expr) -> Iterator[exp.Expr]:
 
 
 def column_name(side: Side, column: str) -> str:
-    """The name of a side's column in the dataflow, e.g. `left_ad_id`."""
+    """Name of a side's column in the dataflow, e.g. `left_ad_id`."""
     return f"{side}_{column}"
 
 
@@ -131,20 +132,20 @@ def _physical(node: exp.Expr) -> exp.Expr:
 
 @dataclass(frozen=True)
 class Scope:
-    """What names mean in one field of the spec."""
+    """Names that one field of the spec can use."""
 
     sides: Mapping[Side, ValueSchema]
     bare: Side | None = None
-    """The side that a name without `left.` or `right.` belongs to."""
+    """Side of names without `left.` or `right.`. None: such names are output columns."""
     outputs: Mapping[str, Expression] | None = None
-    """Output columns, which may be named bare and stand for their expressions."""
+    """Output columns by name. In an expression they are replaced by their own expressions."""
 
-    def resolve(self, parts: list[str], read: Parse) -> tuple[exp.Expr, list[str]]:
-        """What `parts` (`left.a.b` → [left, a, b]) names, and the struct fields left over.
+    def resolve(self, parts: list[str], parser: Parse) -> tuple[exp.Expr, list[str]]:
+        """The column that `parts` (`left.a.b` → [left, a, b]) names, and the rest: struct fields.
 
-        `read`: whether an output column stands for its `tree` or its `calls`.
+        `parser`: with `parse` an output column is replaced by its `tree`, otherwise by its `calls`.
 
-        Raises ValueError saying what is unknown and what is known.
+        ValueError names the unknown part and the known names.
         """
         first = parts[0].casefold()
         for side, schema in self.sides.items():
@@ -154,25 +155,25 @@ class Scope:
             raise ValueError(f"{parts[0]}.{parts[1]} cannot be used here: {self._usable()}")
         for name, expression in (self.outputs or {}).items():
             if name.casefold() == first:
-                found = expression.tree if read is parse else expression.calls
-                return exp.paren(found.copy()), parts[1:]
+                tree = expression.tree if parser is parse else expression.calls
+                return exp.paren(tree.copy()), parts[1:]
         if self.bare is not None:
             return self._column(self.bare, self.sides[self.bare], parts[0]), parts[1:]
-        raise ValueError(f"{parts[0]} is not known: {self._usable()}")
+        raise ValueError(f"unknown column {parts[0]}: {self._usable()}")
 
     def _column(self, side: Side, schema: ValueSchema, name: str) -> exp.Expr:
         column = schema.column(name)
         if column is None:
             raise ValueError(
-                f"{name} is no column of the {side} side: it has {', '.join(schema.names)}"
+                f"unknown column {name} of the {side} side: it has {', '.join(schema.names)}"
             )
         return exp.column(exp.to_identifier(column.name, quoted=True), table=side)
 
     @cached_property
     def types(self) -> dict[str, SqlType]:
-        """By the columns' names in the dataflow, in lower case."""
+        """Types by the column's name in the dataflow, in lower case."""
         return {
-            column_name(side, column.name).lower(): type_from(column.type)
+            column_name(side, column.name).lower(): _column_type(column.type)
             for side, schema in self.sides.items()
             for column in schema.columns
         }
@@ -187,7 +188,7 @@ class Scope:
 
 
 def expression(text: str, scope: Scope, field: str) -> Expression:
-    """`text` parsed, resolved and checked; SpecError naming `field` otherwise."""
+    """`text` parsed, resolved and checked. SpecError with `field` if `text` is invalid."""
     try:
         plain = canonical(text)
         _check_calls(plain)
@@ -199,60 +200,60 @@ def expression(text: str, scope: Scope, field: str) -> Expression:
     except ValueError as error:
         raise SpecError([Problem(field, text, str(error))]) from error
     except RecursionError as error:
-        raise SpecError([Problem(field, text, "is nested too deep")]) from error
+        raise SpecError([Problem(field, text, "is nested too deep: simplify it")]) from error
     except SqlglotError as error:
-        raise SpecError([Problem(field, text, "is not an expression Spark SQL knows")]) from error
+        raise SpecError([Problem(field, text, "is not a valid Spark SQL expression")]) from error
 
 
 def predicate(text: str, scope: Scope, field: str) -> Expression:
-    """As `expression`, for a filter: refused where it is not true or false."""
+    """As `expression`, for a filter: its type must be BOOLEAN."""
     parsed = expression(text, scope, field)
     if parsed.type != BOOLEAN:
-        raise SpecError([Problem(field, text, _no_condition(parsed.type))])
+        raise SpecError([Problem(field, text, _not_boolean(parsed.type))])
     return parsed
 
 
 def condition(text: str, scope: Scope, field: str) -> Expression:
-    """As `predicate`, for the ON clause: each of the parts joined by AND; a part may be NULL."""
+    """As `predicate`, for the ON clause: every term joined by AND must be BOOLEAN or NULL."""
     parsed = expression(text, scope, field)
     for part in parsed.conjuncts:
         kind = type_of(part.calls.transform(_physical), scope.types)
         if kind not in {BOOLEAN, VOID}:
-            raise SpecError([Problem(field, text, _no_condition(kind))])
+            raise SpecError([Problem(field, text, _not_boolean(kind))])
     return parsed
 
 
-def _no_condition(kind: SqlType) -> str:
+def _not_boolean(kind: SqlType) -> str:
     return (
-        f"is no condition: it is {kind}, neither true nor false; compare it with something, "
-        "e.g. with `=` or IS NOT NULL"
+        f"is not a condition: it is {kind} and must be BOOLEAN; write a comparison, e.g. with "
+        "`=` or IS NOT NULL"
     )
 
 
 def _check_calls(text: str) -> None:
-    """Refuses functions by the name the user wrote, before the parser renames any."""
+    """Checks the function names in the spec, before the parser renames functions."""
     tokens = sqlglot.tokenize(text, dialect=SpecSql)
     _check_depth(tokens)
-    for name, following in pairwise(tokens):
-        if following.token_type is TokenType.L_PAREN and _is_word(name):
+    for name, next_token in pairwise(tokens):
+        if next_token.token_type is TokenType.L_PAREN and _is_word(name):
             word = name.text.casefold()
             if word in _TIME_OR_CHANCE:
                 raise ValueError(
-                    f"{word}() gives another value each time: a batch that is run again after a "
-                    "failure would give other rows"
+                    f"{word}() is not deterministic: a batch that runs again after a failure would "
+                    "have different results"
                 )
             if word not in ALLOWED_FUNCTIONS | _KEYWORDS:
                 raise ValueError(f"{word}() is not one of the functions allowed in a spec")
 
 
 def _check_depth(tokens: Sequence[Token]) -> None:
-    """Before the parser, which would take long: twice as long for each STRUCT( in another."""
+    """Limits the depth before parsing: each nested STRUCT( doubles the time of the parser."""
     open_words: list[str] = []
-    for before, token in pairwise([None, *tokens]):
+    for previous, token in pairwise([None, *tokens]):
         if token is None:
             continue
         if token.token_type in {TokenType.L_PAREN, TokenType.L_BRACKET}:
-            open_words.append(before.text.casefold() if before is not None else "")
+            open_words.append(previous.text.casefold() if previous is not None else "")
         elif token.token_type in {TokenType.R_PAREN, TokenType.R_BRACKET} and open_words:
             open_words.pop()
         if len(open_words) > _DEPTH_MAX:
@@ -265,12 +266,12 @@ def _is_word(token: Token) -> bool:
     return token.text.replace("_", "").isalnum() and token.token_type is not TokenType.STRING
 
 
-def _resolved(text: str, scope: Scope, read: Parse) -> exp.Expr:
-    """`text` parsed, with each column replaced by what the scope says it names."""
-    root = exp.paren(read(text))
-    # Listed first: what replaces a column holds columns that are resolved already.
+def _resolved(text: str, scope: Scope, parser: Parse) -> exp.Expr:
+    """`text` parsed, with each name resolved to a column of the scope."""
+    root = exp.paren(parser(text))
+    # A list: a replacement contains columns that are already resolved.
     for column in list(root.find_all(exp.Column)):
-        target, members = scope.resolve([part.name for part in column.parts], read)
+        target, members = scope.resolve([part.name for part in column.parts], parser)
         for member in members:
             target = exp.Dot(this=target, expression=exp.to_identifier(member, quoted=True))
         column.replace(target)
@@ -283,19 +284,19 @@ def _check_nodes(tree: exp.Expr) -> None:
         if depth > _DEPTH_MAX:
             raise ValueError(f"is nested more than {_DEPTH_MAX} deep")
         if isinstance(node, exp.Query) or (isinstance(node, exp.In) and node.args.get("query")):
-            raise ValueError("holds a subquery: only columns, literals and functions may be used")
+            raise ValueError("contains a subquery: use only columns, literals and functions")
         if isinstance(node, (exp.CurrentTimestamp, exp.CurrentDate)):
-            raise ValueError("asks for the time of day: a batch run again would give other rows")
+            raise ValueError("is not deterministic: a batch that runs again would differ")
         if isinstance(node, exp.Anonymous) and node.name.casefold() in ALLOWED_FUNCTIONS:
             continue
         if type(node) is exp.DataType:
             parsed_type(node)
-        if type(node) not in _allowed_nodes():
-            raise ValueError(f"holds {node.sql(dialect='spark')[:60]}, which a spec may not use")
+        if type(node) not in _SYNTAX and type(node) not in _allowed_calls():
+            raise ValueError(f"contains {node.sql(dialect='spark')[:60]}, which a spec may not use")
 
 
 def _with_depth(tree: exp.Expr, depth: int = 0) -> Iterator[tuple[exp.Expr, int]]:
-    """Terms joined by AND, or by OR, are as deep as the first of them."""
+    """Each node with its depth. All terms of a chain of ANDs, or of ORs, have the same depth."""
     yield tree, depth
     if depth <= _DEPTH_MAX:
         for child in tree.iter_expressions():
@@ -304,15 +305,15 @@ def _with_depth(tree: exp.Expr, depth: int = 0) -> Iterator[tuple[exp.Expr, int]
 
 
 @cache
-def _allowed_nodes() -> frozenset[type[exp.Expr]]:
-    """What the parser makes of the allowed functions, and the syntax around them."""
-    nodes: set[type[exp.Expr]] = set(_SYNTAX)
+def _allowed_calls() -> frozenset[type[exp.Expr]]:
+    """Node types that the parser creates for the allowed functions."""
+    nodes: set[type[exp.Expr]] = set()
     for name in ALLOWED_FUNCTIONS:
         signature = SIGNATURES.get(name)
         least, most = (signature.least, signature.most or 2) if signature else (2, 3)
         for count in range(max(least, 1), most + 1):
             call = f"{name}({', '.join('abcd'[:count])})"
-            with suppress(SqlglotError):  # of another number of arguments than the parser knows
+            with suppress(SqlglotError):  # the parser knows no call with this number of arguments
                 nodes.update(type(node) for node in parse(call).walk())
     for call in ("named_struct('x', a)", "date_trunc('HOUR', a)"):
         nodes.update(type(node) for node in parse(call).walk())

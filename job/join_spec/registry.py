@@ -1,6 +1,6 @@
-"""How the spec says where the schema registry is and how to log in. What is secret never prints.
+"""Fields of the spec for the schema registry. Secrets never appear in printed text.
 
-Pure: files are only named here; formats/registry.py reads them and asks.
+Pure: this module only names files; formats/registry.py reads them and calls the registry.
 """
 
 from typing import Self
@@ -12,20 +12,23 @@ from job.join_spec.security import File, Secret, Text
 
 
 class SchemaRegistrySpec(BaseModel):
-    # As in security_spec.py: a password may begin with a blank, and errors quote nothing.
+    """A schema registry with Confluent's API."""
+
+    # As for KafkaSecurity: a password may begin with a blank, and errors must not quote it.
     model_config = ConfigDict(
         frozen=True, extra="forbid", str_strip_whitespace=False, hide_input_in_errors=True
     )
 
     url: Text
-    """Of a registry with Confluent's API, e.g. `https://registry.example.org:8081`."""
+    """URL of the registry, e.g. `https://registry.example.org:8081`."""
     username: Text | None = None
+    """User name for HTTP basic authentication. Omitted: no login."""
     password: Secret | None = None
-    """From the environment, as `${REGISTRY_PASSWORD}`; a file is safer."""
+    """Password from the environment, as `${REGISTRY_PASSWORD}`. `password_file` is safer."""
     password_file: File | None = None
-    """Read at each start of the query; a line break at its end does not count."""
+    """File with the password, read at each start of the query without a final line break."""
     ca_file: File | None = None
-    """PEM: who may sign the registry's certificate; left out, whom this machine trusts."""
+    """PEM file with the CAs of the registry's certificate. Omitted: the CAs of this machine."""
 
     @field_validator("url")
     @classmethod
@@ -37,18 +40,18 @@ class SchemaRegistrySpec(BaseModel):
         except ValueError as error:
             raise ValueError("is not a URL such as https://registry.example.org") from error
         if parts.username or parts.password:
-            raise ValueError("holds a name or password: say username and password_file")
+            raise ValueError("contains a user name or password: use username and password_file")
         if not host or parts.scheme not in {"http", "https"} or parts.query or parts.fragment:
             raise ValueError("is not a URL such as https://registry.example.org")
         return url.rstrip("/")
 
     @model_validator(mode="after")
-    def _makes_sense(self) -> Self:
+    def _is_consistent(self) -> Self:
         if self.password is not None and self.password_file is not None:
-            raise ValueError("has password and password_file: keep one of them")
+            raise ValueError("has password and password_file: remove one of them")
         has_password = self.password is not None or self.password_file is not None
         if has_password != (self.username is not None):
-            raise ValueError("username and password_file (or password) need each other")
+            raise ValueError("needs both or neither of username and password_file (or password)")
         if not self.url.startswith("https://"):
             if self.ca_file is not None:
                 raise ValueError("ca_file has no effect: the url does not begin with https://")
@@ -57,5 +60,5 @@ class SchemaRegistrySpec(BaseModel):
                 "127.0.0.1",
                 "::1",
             }:
-                raise ValueError("the url must begin with https://, as a password is sent there")
+                raise ValueError("the url must begin with https://: the password is sent to it")
         return self

@@ -1,6 +1,6 @@
-"""How the spec says that Kafka asks for TLS or a login. What is secret never shows in print.
+"""Fields of the spec for TLS and login to Kafka. Secrets never appear in printed text.
 
-Pure: files are only named here. job/kafka/security.py reads them, and speaks each client's dialect.
+Pure: this module only names files; job/kafka/security.py reads them and configures the clients.
 """
 
 import re
@@ -43,9 +43,9 @@ class Mechanism(StrEnum):
 
 
 def text_without_controls(text: str) -> str:
-    """Neither client's dialect can carry control characters; ValueError never repeats the text."""
+    """Neither Kafka client accepts control characters. The ValueError does not quote the text."""
     if any(character < " " or character == "\x7f" for character in text):
-        raise ValueError("holds a control character, e.g. a line break or a NUL: leave it out")
+        raise ValueError("contains a control character, e.g. a line break or a NUL: remove it")
     return text
 
 
@@ -64,91 +64,100 @@ _TLS = ("ca_file", "certificate_file", "key_file", "key_password_file")
 
 
 class KafkaSecurity(BaseModel):
-    # A password may begin or end with a blank. Errors of pydantic would quote what was written.
+    """TLS and login for all Kafka clients of the join."""
+
+    # A password may begin or end with a blank. Without hide_input_in_errors pydantic quotes it.
     model_config = ConfigDict(
         frozen=True, extra="forbid", str_strip_whitespace=False, hide_input_in_errors=True
     )
 
     protocol: Protocol
+    """Kafka's `security.protocol`."""
     mechanism: Mechanism | None = None
-    """How to log in, where the protocol begins with SASL."""
+    """Kafka's `sasl.mechanism`. Required with SASL_PLAINTEXT and SASL_SSL."""
     username: Text | None = None
+    """User name. Required for PLAIN and SCRAM."""
     password: Secret | None = None
-    """From the environment, as `${KAFKA_PASSWORD}`; a file is safer."""
+    """Password from the environment, as `${KAFKA_PASSWORD}`. `password_file` is safer."""
     password_file: File | None = None
-    """Read at each start of the query; a line break at its end does not count."""
+    """File with the password, read at each start of the query without a final line break."""
     ca_file: File | None = None
-    """PEM: who may sign the brokers' certificates; left out, whom this machine trusts."""
+    """PEM file with the CAs of the brokers' certificates. Omitted: the CAs of this machine."""
     certificate_file: File | None = None
-    """PEM: the certificate to show, then those that lead to its CA (mutual TLS)."""
+    """PEM file with the client certificate and its chain, for mutual TLS."""
     key_file: File | None = None
-    """PEM: the certificate's private key."""
+    """PEM file with the private key of the client certificate."""
     key_password_file: File | None = None
+    """File with the password of `key_file`. Omitted: the key is not encrypted."""
     client_id: Text | None = None
+    """OAuth client id. Required for OAUTHBEARER."""
     client_secret: Secret | None = None
+    """OAuth client secret from the environment. `client_secret_file` is safer."""
     client_secret_file: File | None = None
+    """File with the OAuth client secret, read as `password_file`."""
     token_endpoint: Text | None = None
-    """https://…, where OAUTHBEARER gets its tokens; its certificate is of a CA this machine
-    trusts, whatever ca_file says."""
+    """https URL of the OAuth token endpoint. Its certificate must come from a CA of this machine;
+    `ca_file` does not apply."""
     scope: Text | None = None
+    """OAuth scope of the token request. Omitted: none."""
 
     @field_validator("token_endpoint")
     @classmethod
     def _safe_url(cls, url: str | None) -> str | None:
         if url is None:
             return None
-        # The URL goes onto a command line of Java, where a comma separates it from the next.
+        # The URL becomes part of a Java option, in which a comma separates URLs.
         if not re.fullmatch(r"[A-Za-z0-9._~:/?#@!&*+=%\[\]-]+", url):
-            raise ValueError("holds a character that a URL must not: write it as %XX")
+            raise ValueError("contains a character that is invalid in a URL: write it as %XX")
         try:
             parts = urlsplit(url)
             host = parts.hostname
         except ValueError as error:
             raise ValueError("is not a URL such as https://idp.example.org/token") from error
         if parts.username or parts.password:
-            raise ValueError("holds a name or password: say client_id and client_secret_file")
-        is_here = host in {"localhost", "127.0.0.1", "::1"}
-        if not host or parts.scheme not in ({"https", "http"} if is_here else {"https"}):
-            raise ValueError("must begin with https://, as the client's secret is sent there")
+            raise ValueError("contains a user name or password: use client_id, client_secret_file")
+        is_local = host in {"localhost", "127.0.0.1", "::1"}
+        if not host or parts.scheme not in ({"https", "http"} if is_local else {"https"}):
+            raise ValueError("must begin with https://: the client secret is sent to this URL")
         return url
 
     @model_validator(mode="after")
-    def _makes_sense(self) -> Self:
-        problems = [*self._of_tls(), *self._of_login()]
+    def _is_consistent(self) -> Self:
+        problems = [*self._tls_problems(), *self._login_problems()]
         if problems:
             raise ValueError("; ".join(problems))
         return self
 
-    def _of_tls(self) -> Iterator[str]:
+    def _tls_problems(self) -> Iterator[str]:
         if not self.protocol.is_encrypted:
-            yield from self._idle(_TLS, f"protocol {self.protocol} does not encrypt")
-        for one, other in (("certificate_file", "key_file"), ("key_file", "certificate_file")):
-            if self._has(one) and not self._has(other):
-                yield f"{one} needs {other}: a client's certificate has a private key"
+            yield from self._without_effect(_TLS, f"protocol {self.protocol} does not encrypt")
+        for field, other in (("certificate_file", "key_file"), ("key_file", "certificate_file")):
+            if self._has(field) and not self._has(other):
+                yield f"{field} needs {other}: mutual TLS needs a certificate and its private key"
         if self._has("key_password_file") and not self._has("key_file"):
             yield "key_password_file needs key_file"
 
-    def _of_login(self) -> Iterator[str]:
+    def _login_problems(self) -> Iterator[str]:
         if not self.protocol.has_login:
             wanted = "SASL_SSL" if self.protocol.is_encrypted else "SASL_PLAINTEXT"
-            reason = f"protocol {self.protocol} has no login, {wanted} has"
-            yield from self._idle(("mechanism", *_LOGIN, *_OAUTH), reason)
+            reason = f"protocol {self.protocol} has no login; use {wanted}"
+            yield from self._without_effect(("mechanism", *_LOGIN, *_OAUTH), reason)
         elif self.mechanism is None:
             names = ", ".join(Mechanism)
             yield f"protocol {self.protocol} needs a mechanism, one of {names}"
         elif self.mechanism is Mechanism.OAUTHBEARER:
-            yield from self._idle(_LOGIN, "OAUTHBEARER has no user's password")
+            yield from self._without_effect(_LOGIN, "OAUTHBEARER has no user name and password")
             yield from self._required("client_id", "token_endpoint")
             yield from self._one_of("client_secret", "client_secret_file")
         else:
-            yield from self._idle(_OAUTH, f"only OAUTHBEARER uses it, not {self.mechanism}")
+            yield from self._without_effect(_OAUTH, "only OAUTHBEARER uses it")
             yield from self._required("username")
             yield from self._one_of("password", "password_file")
 
     def _has(self, field: str) -> bool:
         return getattr(self, field) is not None
 
-    def _idle(self, fields: tuple[str, ...], reason: str) -> Iterator[str]:
+    def _without_effect(self, fields: tuple[str, ...], reason: str) -> Iterator[str]:
         yield from (f"{field} has no effect: {reason}" for field in fields if self._has(field))
 
     def _required(self, *fields: str) -> Iterator[str]:
@@ -156,14 +165,14 @@ class KafkaSecurity(BaseModel):
 
     def _one_of(self, value: str, file: str) -> Iterator[str]:
         if self._has(value) and self._has(file):
-            yield f"has {value} and {file}: keep one of them"
+            yield f"has {value} and {file}: remove one of them"
         elif not (self._has(value) or self._has(file)):
             yield f"{self.mechanism} needs {file} (or {value}: ${{VARIABLE}})"
 
     def __str__(self) -> str:
-        """In a few words, for people."""
+        """Short text without secrets."""
         if self.username or self.client_id:
-            who = f", {self.mechanism} as {self.username or self.client_id}"
+            login = f", {self.mechanism} as {self.username or self.client_id}"
         else:
-            who = f", with the certificate {self.certificate_file}" if self.key_file else ""
-        return f"{self.protocol}{who}"
+            login = f", with the certificate {self.certificate_file}" if self.key_file else ""
+        return f"{self.protocol}{login}"

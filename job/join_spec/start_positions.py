@@ -1,4 +1,4 @@
-"""Where reading starts, at a checkpoint's first start: by name, by time or by offset. Pure."""
+"""Start positions of a new checkpoint: earliest, latest, a time, or offsets. Pure."""
 
 import json
 from collections.abc import Mapping
@@ -16,21 +16,22 @@ OFFSET_MAX = 2**63 - 1
 
 def _known_start(start: str) -> str:
     if start not in {"earliest", "latest"} and instant(start) is None:
-        raise ValueError("is neither earliest, latest nor a time such as 2026-01-31T12:00:00Z")
+        raise ValueError("must be earliest, latest or a time such as 2026-01-31T12:00:00Z")
     return start
 
 
 NamedStart = Annotated[str, AfterValidator(_known_start)]
-"""`earliest`, `latest`, or an ISO-8601 time with its offset from UTC."""
+"""`earliest`, `latest`, or an ISO-8601 time with an offset from UTC."""
 
 Offset = Annotated[int, Field(ge=0, le=OFFSET_MAX)]
 Partition = Annotated[int, Field(ge=0, lt=2**31)]
 SideStartPositions = NamedStart | dict[Partition, Offset]
-"""Or the next offset to read of each partition; all partitions of the topic."""
+"""A named start, or the next offset to read of every partition of the topic."""
 
 
 class StartPositions(BaseModel):
-    """Kept beside a checkpoint that was begun anew; it takes the place of `start_from`."""
+    """Start positions of a reset query. They are stored next to its checkpoint and replace
+    `start_from`."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -42,15 +43,15 @@ class StartPositions(BaseModel):
 
 
 def start_options(start: SideStartPositions, topic: str) -> Mapping[str, str]:
-    """As options of Spark's Kafka source."""
+    """Options of Spark's Kafka source."""
     if not isinstance(start, str):
         return {"startingOffsets": json.dumps({topic: {str(p): o for p, o in start.items()}})}
-    moment = instant(start)
-    if moment is None:
+    time = instant(start)
+    if time is None:
         return {"startingOffsets": start}
     return {
-        "startingTimestamp": str(milliseconds(moment - _EPOCH)),
-        # A partition with nothing newer starts at its end.
+        "startingTimestamp": str(milliseconds(time - _EPOCH)),
+        # A partition without newer records starts at its end.
         "startingOffsetsByTimestampStrategy": "latest",
     }
 
@@ -58,7 +59,7 @@ def start_options(start: SideStartPositions, topic: str) -> Mapping[str, str]:
 def with_all_partitions(
     starts: StartPositions, read: Mapping[Literal["left", "right"], Mapping[int, int]] | None
 ) -> StartPositions:
-    """`starts` with what was `read` for the partitions that it leaves out: Spark wants them all."""
+    """`starts`, completed with the positions in `read`: Spark requires an offset per partition."""
     if read is None:
         return starts
     return StartPositions(

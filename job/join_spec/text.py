@@ -1,4 +1,4 @@
-"""From what pydantic finds in a spec to Problems: dotted field, value as written, remedy. Pure."""
+"""Converts validation errors of pydantic to Problems: dotted field, input value, remedy. Pure."""
 
 import difflib
 import re
@@ -12,14 +12,14 @@ from job.errors import Problem
 
 _VALUE_CHARS_MAX = 80
 _PROBLEMS_MAX = 100
-# Fields in and below which a password may stand, also under a misspelt name.
-_MAY_HOLD_SECRETS = {"kafka", "schema_registry", "checkpoint"}
-# A URL with a login, and a PEM key.
+# Fields that may contain a password, also below a misspelt name.
+_MAY_CONTAIN_SECRETS = {"kafka", "schema_registry", "checkpoint"}
+# A URL with a login, or a PEM key.
 _LOOKS_SECRET = re.compile(r"//[^/\s]*@|-----BEGIN")
 
 
 def problems_of(error: ValidationError, model: type[BaseModel]) -> list[Problem]:
-    """At most 100 problems, in the order of the fields, and one more with the count of the rest."""
+    """At most 100 problems in the order of the fields, and one with the number of the others."""
     details = error.errors(include_url=False)
     problems = [_problem(detail, model) for detail in details[:_PROBLEMS_MAX]]
     if len(details) > _PROBLEMS_MAX:
@@ -34,8 +34,8 @@ def _problem(detail: ErrorDetails, model: type[BaseModel]) -> Problem:
     value = _shown(detail["input"])
     if detail["type"] == "extra_forbidden":
         message += _suggestion(path, model)
-        value = None  # it may be a password under a misspelt name
-    if detail["type"] == "missing" or (path and path[0] in _MAY_HOLD_SECRETS):
+        value = None  # it may be the password of a misspelt field
+    if detail["type"] == "missing" or (path and path[0] in _MAY_CONTAIN_SECRETS):
         value = None
     return Problem(_dotted(path) or "the file", value, message)
 
@@ -46,7 +46,7 @@ def _dotted(path: list[int | str]) -> str:
 
 
 def _shown(value: Any) -> str | None:
-    """Text and numbers; None for nested fields, and for what looks like a secret."""
+    """Text and numbers, shortened. None: a nested field, or text that looks like a secret."""
     if not isinstance(value, str | int | float):
         return None
     text = str(value)
@@ -73,11 +73,11 @@ _MESSAGES: dict[str, Callable[[ErrorDetails], str]] = {
     "model_type": lambda _: "must be a mapping of fields",
     "dict_type": lambda _: "must be a mapping of fields",
     "missing": lambda _: "is required",
-    "extra_forbidden": lambda _: "is no field of the spec",
+    "extra_forbidden": lambda _: "unknown field",
     "enum": lambda detail: f"must be one of {detail['ctx']['expected']}",
     "literal_error": lambda detail: f"must be one of {detail['ctx']['expected']}",
     "string_pattern_mismatch": lambda _: (
-        "may hold lower-case letters, digits and _, and begins with a letter"
+        "must begin with a letter and contain only lower-case letters, digits and _"
     ),
     "list_type": lambda _: "must be a list, e.g. [ad_id]",
     "bool_parsing": lambda _: "must be true or false",
@@ -90,24 +90,24 @@ _MESSAGES: dict[str, Callable[[ErrorDetails], str]] = {
 
 
 def _suggestion(path: list[int | str], model: type[BaseModel]) -> str:
-    """The field that was probably meant, from the models themselves."""
+    """The most similar field name of the model, or all names if none is similar."""
     for part in path[:-1]:
-        if isinstance(part, int):  # of a list, whose items the annotation names
+        if isinstance(part, int):  # an index of a list; the annotation has the type of its items
             continue
-        inner = _model_in(_fields(model)[part].annotation) if part in _fields(model) else None
+        inner = model_in(fields_of(model)[part].annotation) if part in fields_of(model) else None
         if inner is None:
             return ""
         model = inner
-    known = list(_fields(model))
+    known = list(fields_of(model))
     close = difflib.get_close_matches(str(path[-1])[:_VALUE_CHARS_MAX], known, n=1)
     return f"; did you mean {close[0]}?" if close else f"; known: {', '.join(known)}"
 
 
-def _fields(model: type[BaseModel]) -> dict[str, Any]:
+def fields_of(model: type[BaseModel]) -> dict[str, Any]:
     return {field.alias or name: field for name, field in model.model_fields.items()}
 
 
-def _model_in(annotation: Any) -> type[BaseModel] | None:
+def model_in(annotation: Any) -> type[BaseModel] | None:
     """The pydantic model in `X`, `X | None` or `list[X]`."""
     for candidate in (annotation, *getattr(annotation, "__args__", ())):
         if isinstance(candidate, type) and issubclass(candidate, BaseModel):

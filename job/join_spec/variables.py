@@ -1,6 +1,5 @@
-"""`${VAR}` in a spec: replaced by the environment's values, which no error message repeats. Pure.
-
-A variable may be a password, and a misspelt field cannot say whether it is.
+"""Replaces `${VAR}` in a spec by values of the environment. Error messages never show a value:
+any variable may be a password. Pure.
 """
 
 import re
@@ -13,17 +12,17 @@ from job.errors import Problem, SpecError
 from job.join_spec.document import parsed
 
 _VARIABLE = re.compile(r"\$(\$)?\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}")
-# Shorter values are words of the messages themselves, and no passwords.
+# Shorter values are common words of messages, and not passwords.
 _VALUE_CHARS_MIN = 4
-# A message must not share this many characters with the value of its field's variable.
+# A message with this many consecutive characters of a variable's value is replaced.
 _SHARED_CHARS_MAX = 6
 
 
 def filled(document: Any, environment: Mapping[str, str]) -> Any:
-    """`document` with `${VAR}` and `${VAR:-default}` replaced; `$${VAR}` stands for itself.
+    """`document` with `${VAR}` and `${VAR:-default}` replaced; `$${VAR}` becomes the text `${VAR}`.
 
-    Replaced after YAML was parsed: a variable's value can never add fields. SpecError names each
-    variable that has neither value nor default, and its field.
+    The YAML is parsed before: a value cannot add fields. SpecError names each variable without a
+    value and a default, and its field.
     """
     problems: list[Problem] = []
 
@@ -37,7 +36,8 @@ def filled(document: Any, environment: Mapping[str, str]) -> Any:
                 Problem(
                     path,
                     match[0],
-                    f"the environment has no {variable}: set it, or write ${{{variable}:-default}}",
+                    f"environment variable {variable} is not set: set it, or write "
+                    f"${{{variable}:-default}}",
                 )
             )
         return value or ""
@@ -50,9 +50,9 @@ def filled(document: Any, environment: Mapping[str, str]) -> Any:
 
 @contextmanager
 def variables_hidden(text: str, environment: Mapping[str, str]) -> Iterator[None]:
-    """A SpecError raised within shows `${VAR}` where it would show the variable's value.
+    """Replaces values of variables by `${VAR}` in every SpecError raised inside.
 
-    `text`: the YAML of the spec that the error is about.
+    `text`: YAML of the spec.
     """
     try:
         yield
@@ -66,7 +66,7 @@ def _hidden(problems: list[Problem], text: str, environment: Mapping[str, str]) 
     try:
         fields = _filled_fields(parsed(text), environment)
     except SpecError:
-        return problems  # nothing was filled in
+        return problems  # no variable was replaced
     return [_without_values(problem, fields) for problem in problems]
 
 
@@ -74,12 +74,12 @@ def _hidden(problems: list[Problem], text: str, environment: Mapping[str, str]) 
 class _FilledField:
     path: str
     template: str
-    """As written, without defaults: a default may be a password, too."""
+    """The text in the spec, without defaults: a default may also be a password."""
     values: Mapping[str, str]
-    """What stands in the filled text, by the name of its variable."""
+    """Values in the filled text, by variable."""
 
     def concerns(self, field: str) -> bool:
-        """Whether the problem of `field` may be about this one."""
+        """Whether a problem of `field` may be caused by this field."""
         inner, outer = sorted((self.path, field), key=len, reverse=True)
         return field == "the file" or inner == outer or inner.startswith((f"{outer}.", f"{outer}["))
 
@@ -113,7 +113,7 @@ def _without_values(problem: Problem, fields: list[_FilledField]) -> Problem:
 
 
 def _without_parts(message: str, values: Mapping[str, str]) -> str:
-    """`message` without the words of the values, and without all but the names if that fails."""
+    """`message` without the words of the values. If parts remain, only the variable is named."""
     for name, value in values.items():
         for part in sorted(re.split(r"[\s,;'\"()=]+", value), key=len, reverse=True):
             message = _replaced(message, part, f"${{{name}}}")
@@ -136,12 +136,12 @@ def _replaced(text: str, value: str, name: str) -> str:
 
 
 def _value(match: re.Match[str], environment: Mapping[str, str]) -> str | None:
-    """The variable's value or default; None where it has neither."""
+    """The variable's value or default. None: it has neither."""
     return environment.get(match[2], match[3])
 
 
 def _mapped(value: Any, replace: Callable[[str, str], str], path: str = "") -> Any:
-    """`value` with each text in it replaced; `replace` gets the text and its dotted path."""
+    """`value` with `replace(text, dotted path)` applied to each text in it."""
     if isinstance(value, dict):
         return {
             key: _mapped(item, replace, f"{path}.{key}".lstrip(".")) for key, item in value.items()

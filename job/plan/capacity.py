@@ -1,7 +1,7 @@
-"""What a join will need at the rates its spec expects: rows of state, bytes, memory, cores.
+"""Estimate of the resources of a join at the expected rates: state rows, bytes, memory, cores.
 
-Pure: from the plan alone. The figures of the model are fitted to measured runs:
-bench/model.toml notes them, `python -m bench.model` fits the model anew and says how well it fits.
+Pure: computed from the plan only. The model is fitted to the measured runs in bench/model.toml;
+`python -m bench.model` fits the model again and prints its errors.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -15,40 +15,39 @@ from job.plan.plan import JoinPlan, SidePlan
 _DAY_SECONDS = 86_400
 STATE_MEMORY_BYTES = tuning.STATE_MEMORY_MB * 2**20
 
-# UnsafeRow, Spark's form of a row: a bit for each field, 8 bytes a field, and behind them what does
-# not fit into 8 bytes, filled up.
+# Spark's UnsafeRow: a null bit per field, 8 bytes per field, then the parts that do not fit into 8
+# bytes, padded.
 _WORD_BYTES = 8
 _FIELDS_A_WORD = 64
 _LONG_DECIMAL_BYTES, _LONG_DECIMAL_DIGITS = 16, 18
-# The JVM's own, Kafka's buffers, and the Python processes, beside heap and RocksDB: not fitted, a
-# margin.
+# Memory besides heap and RocksDB: JVM, Kafka's buffers, Python processes. A margin, not fitted.
 _REST_BYTES = 2**30
-# Snapshots of several versions and the changes between them, as a multiple of the newest one: not
-# fitted, deploy/k8s/volume.yaml reckons with it as well.
+# Size of all snapshots and the changes between them, as a multiple of the newest snapshot. Not
+# fitted; deploy/k8s/volume.yaml uses the same factor.
 STATE_COPIES = 2
 
-# A type says nothing of these: so long they are assumed to be on average.
+# Assumed average sizes of types without a fixed size.
 TEXT_BYTES = 16
 NESTED_BYTES = 64
 
 
 @dataclass(frozen=True)
 class Model:
-    """The middle of what was measured. What was measured lies within the spread, either way."""
+    """Central values of the measurements. Every measurement is within a factor of the spread."""
 
     measured_on: str
     rows_per_cpu_second: float
-    """Input rows of both sides, while there is a backlog."""
+    """Input rows of both sides, during a backlog."""
     cpu_spread: float
     busy_cores: float
-    """Used at 1,000 rows/s a side already: batch follows batch, however small."""
+    """Cores used at only 1,000 rows/s per side: batches follow each other without a pause."""
     state_per_byte: float
-    """On disk, for each byte of a row held (`row_bytes`): what compression leaves."""
+    """Compressed bytes on disk per byte of a state row (`row_bytes`)."""
     changes_per_byte: float
-    """Written to the checkpoint for each byte of a row that comes and, its time over, leaves."""
+    """Bytes written to the checkpoint per byte of a row, for its insertion and its eviction."""
     bytes_spread: float
     memory_bytes: float
-    """Resident in the whole process tree, with the heap of the settings and hardly any state."""
+    """Resident in the whole process tree, with the heap of the settings and little state."""
     memory_spread: float
 
 
@@ -67,18 +66,18 @@ MODEL = Model(
 
 @dataclass(frozen=True)
 class AvailableResources:
-    """What a job has."""
+    """Resources that a job can use."""
 
     cores: int
-    """That the join can use: those of Spark, at most one for each partition of the state."""
+    """Cores of Spark that the join can use: at most one per state partition."""
     heap_bytes: int | None
-    """None: it runs on machines that are not known here."""
+    """None: unknown, the job runs on a cluster."""
     disk_free_bytes: int | None
-    """Where the checkpoint is on a disk of this machine."""
+    """Free space of the checkpoint's disk. None: the checkpoint is not on a local disk."""
 
     @property
     def memory_limit_bytes(self) -> int | None:
-        """What the process tree may grow to, heap and RocksDB full."""
+        """Maximum of the process tree, with heap and RocksDB full. None: unknown."""
         if self.heap_bytes is None:
             return None
         return self.heap_bytes + STATE_MEMORY_BYTES + _REST_BYTES
@@ -87,16 +86,17 @@ class AvailableResources:
 @dataclass(frozen=True)
 class SideLoad:
     rate: float
-    held_for: timedelta | None
-    """The longest that a row stays; None: it never leaves."""
+    stored_for: timedelta | None
+    """Longest time that a row is in state. None: rows are never evicted."""
     row_state_bytes: float
-    """On disk, for each row held."""
+    """Bytes on disk per state row."""
     row_change_bytes: float
+    """Bytes written to the checkpoint per input row."""
 
     @property
     def rows(self) -> float | None:
-        """The most that are held; None: ever more."""
-        return None if self.held_for is None else self.rate * self.held_for.total_seconds()
+        """Maximum number of state rows. None: it grows without bound."""
+        return None if self.stored_for is None else self.rate * self.stored_for.total_seconds()
 
     @property
     def state_bytes(self) -> float | None:
@@ -104,7 +104,7 @@ class SideLoad:
 
     @property
     def rows_a_day(self) -> float:
-        """By which it grows if they never leave."""
+        """Input rows per day: the growth of the state if rows are never evicted."""
         return self.rate * _DAY_SECONDS
 
     @property
@@ -117,7 +117,7 @@ class Load:
     left: SideLoad
     right: SideLoad
     cores: float
-    """Kept busy by the rows."""
+    """Cores that are busy with the rows."""
     memory_bytes: float
 
     @property
@@ -137,8 +137,8 @@ class Load:
 
     @property
     def growth_bytes_a_day(self) -> float:
-        """Of the sides whose rows never leave."""
-        growing = (side for side in (self.left, self.right) if side.held_for is None)
+        """Growth of the sides whose rows are never evicted."""
+        growing = (side for side in (self.left, self.right) if side.stored_for is None)
         return sum(side.rows_a_day * side.row_state_bytes for side in growing)
 
     @property
@@ -147,26 +147,27 @@ class Load:
 
 
 def expected_load(plan: JoinPlan, model: Model = MODEL) -> Load | None:
-    """None where a side does not say its rate."""
+    """None: a side has no expected_rate."""
     left, right = (_side_load(plan, plan.side(side), model) for side in SIDES)
     if left is None or right is None:
         return None
-    held = _sum(side.state_bytes for side in (left, right))
+    state_bytes = _sum(side.state_bytes for side in (left, right))
     return Load(
         left=left,
         right=right,
         cores=(left.rate + right.rate) / model.rows_per_cpu_second,
-        memory_bytes=model.memory_bytes + min(STATE_MEMORY_BYTES, held or STATE_MEMORY_BYTES),
+        memory_bytes=model.memory_bytes
+        + min(STATE_MEMORY_BYTES, state_bytes or STATE_MEMORY_BYTES),
     )
 
 
 def row_bytes(plan: JoinPlan, side: SidePlan, text_bytes: int = TEXT_BYTES) -> int:
-    """Of a row of that side in state: itself, and its key and event time in the store's two tables
+    """Uncompressed bytes of a state row: the row itself, and its key and event time in two tables
     (state format 4)."""
     types = {column.name: column.type for column in side.kept_columns}
     window = ["TIMESTAMP"] if plan.window is not None else []
     key = [_type_of(part.sql, side, types) for part in side.key]
-    value = [*types.values(), "BIGINT", *window]  # its position in Kafka
+    value = [*types.values(), "BIGINT", *window]  # BIGINT: the position in Kafka
     entry = _unsafe_bytes([*key, *window], text_bytes) + _WORD_BYTES
     return _unsafe_bytes(value, text_bytes) + 2 * entry
 
@@ -177,15 +178,15 @@ def _side_load(plan: JoinPlan, side: SidePlan, model: Model) -> SideLoad | None:
     width = row_bytes(plan, side)
     return SideLoad(
         rate=side.expected_rate,
-        held_for=_held_for(plan, side),
+        stored_for=_stored_for(plan, side),
         row_state_bytes=width * model.state_per_byte,
         row_change_bytes=width * model.changes_per_byte,
     )
 
 
-def _held_for(plan: JoinPlan, side: SidePlan) -> timedelta | None:
-    """While both topics are read as they are written, the watermark trails the clock by the longer
-    of the two delays. A tumbling window's rows leave together, at its end."""
+def _stored_for(plan: JoinPlan, side: SidePlan) -> timedelta | None:
+    """Without a backlog the watermark trails the clock by the longer of the two delays. All rows of
+    a tumbling window are evicted together, at its end."""
     if side.retention is None:
         return None
     longest = max(plan.left.watermark_delay, plan.right.watermark_delay)
@@ -193,7 +194,7 @@ def _held_for(plan: JoinPlan, side: SidePlan) -> timedelta | None:
 
 
 def _type_of(sql: str, side: SidePlan, types: Mapping[str, str]) -> str:
-    """Of a part of the key; a computed one is taken for text."""
+    """Type of a part of the key. A computed part counts as STRING."""
     for name, type_ in types.items():
         if sql == f"`{column_name(side.side, name)}`":
             return type_
@@ -206,7 +207,7 @@ def _unsafe_bytes(types: Sequence[str], text_bytes: int) -> int:
 
 
 def _beyond(type_: str, text_bytes: int) -> int:
-    """What a value takes that does not fit into its word."""
+    """Bytes of a value that do not fit into its word."""
     name, _, arguments = type_.partition("(")
     if name == "DECIMAL":
         digits = int(arguments.rstrip(")").split(",")[0]) if arguments else 10
@@ -217,6 +218,6 @@ def _beyond(type_: str, text_bytes: int) -> int:
 
 
 def _sum(values: Iterable[float | None]) -> float | None:
-    """None where one is None."""
+    """None if a value is None."""
     known = list(values)
     return None if None in known else sum(value for value in known if value is not None)

@@ -1,8 +1,8 @@
-"""Which parts of a spec can fail on a record or on a result, and where they are evaluated.
+"""Parts of a spec that can fail on a record or on a result, and where they are evaluated.
 
-A condition is a conjunction. Its parts that cannot fail are evaluated first: where one of them is
-not true, the others are not evaluated. Of `join.condition`, the parts that mention one side only
-are evaluated before the join.
+A condition is a conjunction. Its parts that cannot fail are evaluated first; if one of them is not
+true, the others are not evaluated. Parts of `join.condition` over one side are evaluated before the
+join.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -18,23 +18,23 @@ from job.sql.types import BOOLEAN
 
 @dataclass(frozen=True)
 class Condition:
-    """A condition in two parts, both of which must be true."""
+    """A condition in two parts. Both must be true."""
 
     safe: Expression | None = None
-    """None: every part can fail."""
+    """Terms that cannot fail. None: every term can fail."""
     failing: Expression | None = None
-    """The parts that can fail, in their order. None: no part can."""
+    """Terms that can fail, in order. None: no term can fail."""
 
 
 @dataclass(frozen=True)
 class SideChecks:
-    """What can fail on a record of one side."""
+    """Expressions that can fail on a record of one side."""
 
     filter: Condition = Condition()
     keys: tuple[int, ...] = ()
-    """Indexes of the key's parts."""
+    """Indexes of the key's parts that can fail."""
     condition: Expression | None = None
-    """The part of join.condition over this side only."""
+    """The failing part of join.condition over only this side."""
 
     @property
     def any(self) -> bool:
@@ -43,13 +43,13 @@ class SideChecks:
 
 @dataclass(frozen=True)
 class ResultChecks:
-    """What can fail on a pair of rows or on a result."""
+    """Expressions that can fail on a pair of rows or on a result."""
 
     condition: Expression | None = None
-    """The part of join.condition over both sides."""
+    """The failing part of join.condition over both sides."""
     filter: Condition = Condition()
     columns: tuple[str, ...] = ()
-    """Names of output columns."""
+    """Names of the output columns that can fail."""
     key: bool = False
 
     @property
@@ -89,8 +89,8 @@ def result_checks(
 
 
 def _side_of(part: Expression) -> Side | None:
-    """The side whose records a part of join.condition is evaluated on; None: pairs of both. A
-    part that mentions no column is the left side's."""
+    """The side before whose join the part of join.condition is evaluated. None: it needs pairs. A
+    part without columns belongs to the left side."""
     sides = [side for side in SIDES if side in part.sides]
     return None if len(sides) == len(SIDES) else (*sides, SIDES[0])[0]
 

@@ -1,4 +1,4 @@
-"""The expected load: in words, and for programs."""
+"""The expected load in the text and the JSON of `streamjoin plan`."""
 
 from collections.abc import Iterator
 from datetime import timedelta
@@ -22,49 +22,52 @@ _LINE = 80
 _UNITS = ("bytes", "KiB", "MiB", "GiB", "TiB", "PiB")
 _A_UNIT = 1024
 
-_HOW_SURE = (
-    f"estimated by a model fitted to the benchmark on {MODEL.measured_on}: cores within a factor "
-    f"of {MODEL.cpu_spread:g} either way, memory of {MODEL.memory_spread:g}, bytes of "
+_ACCURACY = (
+    f"a model fitted to the benchmark on {MODEL.measured_on}: cores are within a factor of "
+    f"{MODEL.cpu_spread:g} either way, memory within {MODEL.memory_spread:g}, bytes within "
     f"{MODEL.bytes_spread:g}"
 )
 _ASSUMED = (
-    f"{TEXT_BYTES} bytes a STRING or BINARY, {NESTED_BYTES} an ARRAY, MAP or STRUCT; a row matches "
-    "about once; filters drop nothing; both topics are read as they are written"
+    f"{TEXT_BYTES} bytes per STRING or BINARY, {NESTED_BYTES} per ARRAY, MAP or STRUCT; a row "
+    "matches about once; filters drop nothing; there is no backlog"
 )
 
 
-def load_lines(load: Load, means: AvailableResources | None) -> Iterator[tuple[str, str]]:
-    """Names and what is to be said of them, in lines of a screen's width."""
-    for name, text in _load(load, means):
+def load_lines(load: Load, resources: AvailableResources | None) -> Iterator[tuple[str, str]]:
+    """(name, text) of each line, wrapped at 80 characters."""
+    for name, text in _load(load, resources):
         for number, line in enumerate(wrap(text, _LINE)):
             yield name if number == 0 else "", line
 
 
-def _load(load: Load, means: AvailableResources | None) -> Iterator[tuple[str, str]]:
+def _load(load: Load, resources: AvailableResources | None) -> Iterator[tuple[str, str]]:
     for side in SIDES:
         yield side, _side(load.side(side))
     yield "state", _state(load)
-    yield "checkpoint", f"{_size(load.change_bytes_per_second)}/s of changes written to it"
-    yield "memory", f"{_size(_memory(load, means))} resident{_limit(means)}"
-    yield "cores", f"{_significant(load.cores)}{_of(means)} kept busy by the rows{_small(load)}"
-    for warning in warnings(load, means):
+    yield "checkpoint", f"{_size(load.change_bytes_per_second)}/s of changes are written to it"
+    yield "memory", f"{_size(_memory(load, resources))} resident{_limit(resources)}"
+    yield (
+        "cores",
+        f"{_significant(load.cores)}{_available(resources)} are busy with the rows{_small(load)}",
+    )
+    for warning in warnings(load, resources):
         yield "WARNING", warning
-    yield "how sure", _HOW_SURE
+    yield "accuracy", _ACCURACY
     yield "assumed", _ASSUMED
 
 
-def load_facts(load: Load, means: AvailableResources | None) -> dict[str, object]:
+def load_facts(load: Load, resources: AvailableResources | None) -> dict[str, object]:
     return {
         "sides": {side: _side_facts(load.side(side)) for side in SIDES},
         "state_rows": load.rows,
         "state_bytes": load.state_bytes,
         "state_growth_bytes_per_day": load.growth_bytes_a_day,
         "checkpoint_bytes_per_second": load.change_bytes_per_second,
-        "memory_bytes": _memory(load, means),
-        "memory_limit_bytes": None if means is None else means.memory_limit_bytes,
+        "memory_bytes": _memory(load, resources),
+        "memory_limit_bytes": None if resources is None else resources.memory_limit_bytes,
         "cores_needed": load.cores,
-        "cores": None if means is None else means.cores,
-        "warnings": list(warnings(load, means)),
+        "cores": None if resources is None else resources.cores,
+        "warnings": list(warnings(load, resources)),
         "spread": {
             "cores": MODEL.cpu_spread,
             "memory": MODEL.memory_spread,
@@ -74,23 +77,23 @@ def load_facts(load: Load, means: AvailableResources | None) -> dict[str, object
     }
 
 
-def warnings(load: Load, means: AvailableResources | None) -> Iterator[str]:
-    """What does not fit, or hardly."""
-    if means is not None and load.cores * MODEL.cpu_spread > means.cores:
-        surely = load.cores > means.cores * MODEL.cpu_spread
+def warnings(load: Load, resources: AvailableResources | None) -> Iterator[str]:
+    """Resources that are too small, or may be."""
+    if resources is not None and load.cores * MODEL.cpu_spread > resources.cores:
+        surely = load.cores > resources.cores * MODEL.cpu_spread
         yield (
-            f"{load.rate:,.9g} rows/s {'are' if surely else 'may be'} more than "
-            f"{means.cores} cores can take"
+            f"{load.rate:,.9g} rows/s {'are' if surely else 'may be'} too much for "
+            f"{resources.cores} cores"
         )
     if load.state_bytes is not None and load.state_bytes > STATE_MEMORY_BYTES:
         yield (
             f"the state is larger than the {tuning.STATE_MEMORY_MB} MB of memory that RocksDB may "
-            "use: batches wait for the disk"
+            "use: batches read state from disk"
         )
-    free = None if means is None else means.disk_free_bytes
+    free = None if resources is None else resources.disk_free_bytes
     if load.growth_bytes_a_day:
         growth = _size(load.growth_bytes_a_day)
-        yield f"the state grows by {growth} a day, for ever{_full(load, free)}"
+        yield f"the state grows by {growth} per day indefinitely{_full(load, free)}"
     elif free is not None and load.state_bytes is not None and _on_disk(load.state_bytes) > free:
         yield (
             f"the checkpoint takes about {_size(_on_disk(load.state_bytes))}, and its disk has "
@@ -99,12 +102,12 @@ def warnings(load: Load, means: AvailableResources | None) -> Iterator[str]:
 
 
 def _small(load: Load) -> str:
-    """Batches follow each other without a pause, and small ones cost more a row."""
+    """At low rates the batches are small, and small batches cost more per row."""
     if load.cores > MODEL.busy_cores:
         return ""
     return (
-        f"; about {MODEL.busy_cores:g} are used where they are free, in small batches that follow "
-        "each other without a pause"
+        f"; if available, about {MODEL.busy_cores:g} are used, because small batches follow each "
+        "other without a pause"
     )
 
 
@@ -121,39 +124,39 @@ def _on_disk(state_bytes: float) -> float:
 
 def _side(side: SideLoad) -> str:
     rate = f"{side.rate:,.9g} rows/s"
-    if side.held_for is None or side.rows is None:
-        return f"{rate}, never evicted: {_rows(side.rows_a_day)} more a day"
-    return f"{rate}, held for up to {duration_text(side.held_for)}: {_rows(side.rows)}"
+    if side.stored_for is None or side.rows is None:
+        return f"{rate}, never evicted: {_rows(side.rows_a_day)} more per day"
+    return f"{rate}, stored for up to {duration_text(side.stored_for)}: {_rows(side.rows)}"
 
 
 def _state(load: Load) -> str:
     if load.rows is None or load.state_bytes is None:
-        return f"grows by {_size(load.growth_bytes_a_day)} a day"
+        return f"grows by {_size(load.growth_bytes_a_day)} per day"
     return (
-        f"{_rows(load.rows)}, {_size(load.state_bytes)} on disk; with older versions "
-        f"the checkpoint is about {STATE_COPIES} times that"
+        f"{_rows(load.rows)}, {_size(load.state_bytes)} on disk; with older versions the "
+        f"checkpoint takes about {STATE_COPIES} times that"
     )
 
 
-def _memory(load: Load, means: AvailableResources | None) -> float:
-    """A smaller heap than the model's leaves less."""
-    limit = None if means is None else means.memory_limit_bytes
+def _memory(load: Load, resources: AvailableResources | None) -> float:
+    """At most the limit of the machine: its heap may be smaller than that of the model."""
+    limit = None if resources is None else resources.memory_limit_bytes
     return load.memory_bytes if limit is None else min(load.memory_bytes, limit)
 
 
-def _limit(means: AvailableResources | None) -> str:
-    limit = None if means is None else means.memory_limit_bytes
+def _limit(resources: AvailableResources | None) -> str:
+    limit = None if resources is None else resources.memory_limit_bytes
     return "" if limit is None else f", at most {_size(limit)}"
 
 
-def _of(means: AvailableResources | None) -> str:
-    return "" if means is None else f" of {means.cores}"
+def _available(resources: AvailableResources | None) -> str:
+    return "" if resources is None else f" of {resources.cores}"
 
 
 def _side_facts(side: SideLoad) -> dict[str, object]:
     return {
         "rows_per_second": side.rate,
-        "held_for_seconds": None if side.held_for is None else side.held_for.total_seconds(),
+        "stored_for_seconds": None if side.stored_for is None else side.stored_for.total_seconds(),
         "rows": side.rows,
         "state_bytes": side.state_bytes,
     }
@@ -171,6 +174,6 @@ def _size(count: float) -> str:
 
 
 def _significant(value: float) -> str:
-    """An estimate has two digits, at most."""
+    """Two significant digits."""
     rounded = float(f"{value:.2g}")
     return f"{rounded:,.0f}" if rounded >= 10 or rounded == int(rounded) else f"{rounded:,.2g}"

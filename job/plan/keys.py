@@ -1,4 +1,4 @@
-"""Which pairs of keys Spark can join on, found before Spark is asked."""
+"""Checks the pairs of keys by Spark's rules, without Spark."""
 
 from collections.abc import Iterator
 
@@ -12,7 +12,7 @@ from job.sql.types import STRING, SqlType
 
 
 def key_problems(plan: JoinPlan) -> Iterator[Problem]:
-    """What is wrong with the keys of `plan`, whose single expressions are right."""
+    """Problems of the pairs of keys. Each expression alone has been checked before."""
     pairs = list(zip(plan.left.key, plan.right.key, strict=True))
     for index, (left, right) in enumerate(pairs):
         maps = [
@@ -29,33 +29,33 @@ def key_problems(plan: JoinPlan) -> Iterator[Problem]:
 
 
 _NO_EQUALITY = (
-    "leaves no pair of entries that both depend on a column, and Spark joins streams on at least "
-    "one equality of columns: to join all rows, give both sides an expression that has one value, "
+    "has no pair of entries that both depend on a column, and Spark needs at least one equality of "
+    "columns to join streams: to join all rows, use an expression with one value on both sides, "
     "e.g. `length(name) * 0` over a column `name` that is never null"
 )
 
 
 def _cannot_be_compared(kind: SqlType) -> str:
     return (
-        f"is {kind}, and Spark compares no MAP: use single values, "
+        f"is {kind}, and Spark cannot compare a MAP: use single values, "
         "e.g. element_at(record_headers, 'id')"
     )
 
 
 def _mismatch(plan: JoinPlan, left: Expression, right: Expression, index: int) -> str | None:
-    """Spark would cast one of them: a plain column must keep its value, a string may be none."""
+    """Spark would cast one of them, which could change a column's value or fail on a string."""
     if left.type == right.type:
         return None
     both = f"is {right.type} and left.key[{index}] ({left.text}) is {left.type}: "
     if comparison_type(left.type, right.type) is None:
-        return f"{both}Spark does not compare them; declare both alike, or cast one"
+        return f"{both}Spark cannot compare them; declare the same type for both, or cast one"
     plain = _is_column(plan.left, left) and _is_column(plan.right, right)
     if not plain and STRING not in (left.type, right.type):
         return None
     target = str(left.type).lower()
     return (
-        f"{both}declare both alike, or write try_cast({right.text} as {target}), "
-        "which is NULL where the value is none"
+        f"{both}declare the same type for both, or write try_cast({right.text} as {target}), "
+        "which returns NULL for an invalid value"
     )
 
 
@@ -68,7 +68,7 @@ def _is_constant(part: Expression) -> bool:
 
 
 def _reduces(node: exp.Expr) -> bool:
-    """Whether Spark's optimizer makes a constant of it, though it may name a column."""
+    """Whether Spark's optimizer replaces it by a constant, even if it contains a column."""
     if node.find(exp.Column) is None:
         return True
     node = node.unnest()

@@ -1,8 +1,9 @@
-"""Filters on a key column that also hold for the other side: rows that fail them can match no row.
+"""Filters on a key column that also apply to the other side: rows that fail them cannot match.
 
-Spark infers such filters by itself, by rules of its optimizer that no specification can follow: how
-many rows are in state would be known to Spark alone. So the plan switches that off
-(spark.sql.constraintPropagation.enabled) and says here which filters apply to both sides.
+Spark infers such filters by rules of its optimizer, which the plain-Python specification cannot
+reproduce; the number of state rows would then be unpredictable. So the plan disables the inference
+(spark.sql.constraintPropagation.enabled), and this module decides which filters apply to both
+sides.
 """
 
 from collections.abc import Iterator
@@ -13,7 +14,7 @@ from job.join_spec.expressions import Expression, Side
 from job.join_spec.spec import JoinType
 from job.plan.plan import JoinPlan
 
-# The sides whose rows are of no use without a match: only these may lose rows.
+# The sides whose unmatched rows are not emitted: only these may lose rows.
 _NEEDS_A_MATCH: dict[JoinType, frozenset[Side]] = {
     JoinType.INNER: frozenset({"left", "right"}),
     JoinType.LEFT_SEMI: frozenset({"left", "right"}),
@@ -28,17 +29,17 @@ _NUMBERS = ("TINYINT", "SMALLINT", "INT", "BIGINT", "FLOAT", "DOUBLE", "DECIMAL"
 
 
 def mirrored_filters(plan: JoinPlan, side: Side) -> tuple[Expression, ...]:
-    """Conditions on rows of `side` that follow from the other side's filter and from `condition`.
+    """Conditions on `side` that follow from the other side's filter and from `condition`.
 
-    Taken from comparisons of one plain key column with literals, such as `k = 7`, `k IN (1, 2)`,
-    `k BETWEEN 1 AND 5`: they cannot fail on any row.
+    They come from comparisons of one key column with literals, such as `k = 7`, `k IN (1, 2)`,
+    `k BETWEEN 1 AND 5`, which cannot fail on any row.
     """
     if side not in _NEEDS_A_MATCH[plan.join_type]:
         return ()
     other: Side = "right" if side == "left" else "left"
     columns = dict(_paired_columns(plan, other, side))
     written = [plan.side(other).filter, plan.condition]
-    conjuncts = [part for each in written if each for part in each.conjuncts]
+    conjuncts = [part for condition in written if condition for part in condition.conjuncts]
     return tuple(
         _renamed(part, side, columns[name])
         for part in conjuncts
@@ -48,14 +49,14 @@ def mirrored_filters(plan: JoinPlan, side: Side) -> tuple[Expression, ...]:
 
 
 def _paired_columns(plan: JoinPlan, source: Side, target: Side) -> Iterator[tuple[str, str]]:
-    """Key columns of `source` with the column of `target` that equals them in each match."""
-    for one, other in zip(plan.side(source).key, plan.side(target).key, strict=True):
-        if isinstance(one.tree, exp.Column) and isinstance(other.tree, exp.Column):
-            yield one.tree.name, other.tree.name
+    """(key column of `source`, key column of `target`) for pairs of plain columns."""
+    for left, right in zip(plan.side(source).key, plan.side(target).key, strict=True):
+        if isinstance(left.tree, exp.Column) and isinstance(right.tree, exp.Column):
+            yield left.tree.name, right.tree.name
 
 
 def _compared_column(plan: JoinPlan, side: Side, part: Expression) -> Iterator[str]:
-    """The one column that `part` compares with literals; none where it is more than that."""
+    """The column that `part` compares with literals; nothing for any other condition."""
     if len(part.columns) != 1 or part.sides != {side}:
         return
     ((_, name),) = part.columns
@@ -65,7 +66,7 @@ def _compared_column(plan: JoinPlan, side: Side, part: Expression) -> Iterator[s
 
 
 def _is_comparison(tree: exp.Expr, kind: str) -> bool:
-    """Whether `tree` compares its column, of type `kind`, with literals of the same sort."""
+    """Whether `tree` compares its column of type `kind` with literals of a matching type."""
     if isinstance(tree, exp.In):
         operands = [tree.this, *tree.expressions]
         return not tree.args.get("query") and _are_operands(operands, kind)
@@ -89,7 +90,7 @@ def _is_literal(tree: exp.Expr, kind: str) -> bool:
 
 
 def _renamed(part: Expression, side: Side, name: str) -> Expression:
-    tree, calls = (_with_column(each, side, name) for each in (part.tree, part.calls))
+    tree, calls = (_with_column(form, side, name) for form in (part.tree, part.calls))
     return Expression(tree.sql(dialect="spark"), tree, calls, part.type)
 
 

@@ -1,6 +1,6 @@
-"""The JoinPlan: all settings that Spark gets, and all facts that `plan` explains.
+"""The JoinPlan: all settings of the Spark query, and all facts that `streamjoin plan` shows.
 
-Values only, no Spark. planner.py makes one from a spec, job/dataflow/ turns it into a query.
+Values only, no Spark. planner.py creates it from a spec; job/dataflow/ builds the query from it.
 """
 
 from collections.abc import Iterator, Mapping
@@ -20,7 +20,7 @@ from job.join_spec.value_schema import Column, ValueSchema
 from job.plan import tuning
 from job.plan.checks import ResultChecks, SideChecks
 
-# What Kafka knows of a record beside its value; usable wherever a column of the side is.
+# Record metadata, usable like the columns of a side.
 RECORD_COLUMNS = (
     Column("record_key", "STRING"),
     Column("record_timestamp", "TIMESTAMP"),
@@ -37,36 +37,37 @@ class SidePlan:
     topic: str
     format: Format
     subject: str
-    """Where the registry has the schema, if the format has one."""
+    """Subject of the schema in the registry. Unused for JSON."""
     reader: ReaderSchema | None
-    """None: the format is JSON, or no registry was asked (a job always asks)."""
+    """Schema from the registry. None: the format is JSON, or the registry was not read (a job
+    always reads it)."""
     schema: ValueSchema
     """Columns of the value."""
     key: tuple[Expression, ...]
     event_time: str
     watermark_delay: timedelta
     max_event_time_ahead: timedelta
-    """A record with an event time this much ahead of its Kafka timestamp can be read; no more."""
+    """A record with an event time further ahead of its Kafka timestamp is a bad record."""
     idle_after: timedelta | None
-    """After this much silence its event time follows the clock; None: it waits."""
+    """Idle timeout after which its event time follows the clock. None: no timeout."""
     expected_rate: float | None
-    """Records per second that capacity.py is to estimate for; None: nobody has said."""
+    """Records per second, for the estimate of capacity.py. None: not in the spec."""
     filter: Expression | None
     retention: timedelta | None
-    """A row leaves state once the watermark is later than its event time by more than this
-    (for tumbling windows: once its window has ended); None: never."""
+    """A row is evicted once the watermark is more than this after its event time (with tumbling
+    windows: once its window has ended). None: never."""
     kept_columns: tuple[Column, ...]
-    """What of a row is held in join state, beside its position in Kafka."""
+    """Columns stored in join state, besides the position in Kafka."""
     reads_headers: bool
-    """Whether anything mentions `record_headers`: reading them costs."""
+    """Whether an expression uses `record_headers`; reading them takes time."""
     source_options: Mapping[str, str]
     checks: SideChecks = field(default_factory=SideChecks)
     partitions: int = 1
-    """Partitions of the topic when the query starts. 1 in a plan that is only shown."""
+    """Partitions of the topic when the query starts. 1 if the plan is only printed."""
 
     @property
     def event_time_column(self) -> str:
-        """Its name in the dataflow."""
+        """Name of the event-time column in the dataflow."""
         return column_name(self.side, self.event_time)
 
 
@@ -78,7 +79,7 @@ class OutputPlan:
     filter: Expression | None
     delivery: Delivery
     commit_topic: str
-    """Used where delivery is exactly once."""
+    """Topic of the commit markers. Unused with at-least-once delivery."""
     sink_options: Mapping[str, str]
 
 
@@ -103,14 +104,14 @@ class JoinPlan:
     output: OutputPlan
     bootstrap_servers: str
     security: KafkaSecurity | None
-    """Where its secrets are; job/kafka/security.py reads them when a client is made."""
+    """Locations of the secrets; job/kafka/security.py reads them when it configures a client."""
     schema_registry: SchemaRegistrySpec | None
     checkpoint: str
     state_partitions: int
     null_keys_pass: bool
-    """Whether rows with a null key go into the join (matching nothing, unless null_safe)."""
+    """Whether rows with a null key enter the join (where they match nothing, unless null_safe)."""
     dead_letter: DeadLetterPlan | None
-    """Where bad records go; None: they are dropped, or the query fails."""
+    """None: bad records are dropped, or the query fails."""
     fails_on_bad_records: bool
     checks: ResultChecks = field(default_factory=ResultChecks)
 
@@ -118,9 +119,9 @@ class JoinPlan:
         return self.left if side == "left" else self.right
 
     def marks_matched(self, side: Side) -> bool:
-        """Whether Spark keeps with each row of `side` in state whether it has matched.
+        """Whether Spark stores a `matched` flag with each state row of `side`.
 
-        It does so where the output depends on it (StreamingSymmetricHashJoinExec).
+        Spark stores it if the output depends on it (StreamingSymmetricHashJoinExec).
         """
         match self.join_type:
             case JoinType.INNER:
@@ -134,17 +135,17 @@ class JoinPlan:
 
     @property
     def readers(self) -> dict[Side, ReaderSchema]:
-        """The schemas that sides were pinned to."""
-        found = {side: self.side(side).reader for side in SIDES}
-        return {side: reader for side, reader in found.items() if reader is not None}
+        """Pinned schemas, of the sides that have one."""
+        readers = {side: self.side(side).reader for side in SIDES}
+        return {side: reader for side, reader in readers.items() if reader is not None}
 
     def starting_at(self, starts: StartPositions) -> "JoinPlan":
-        """The plan with another first start."""
+        """The plan with other start positions."""
         left, right = (_starting_at(self.side(side), starts) for side in SIDES)
         return replace(self, left=left, right=right)
 
     def reading(self, partitions: Mapping[Side, int]) -> "JoinPlan":
-        """The plan for topics with that many partitions."""
+        """The plan for topics with these numbers of partitions."""
         left, right = (replace(self.side(side), partitions=partitions[side]) for side in SIDES)
         return replace(self, left=left, right=right)
 
@@ -155,16 +156,16 @@ class JoinPlan:
 
     def _key_terms(self) -> Iterator[str]:
         for left, right in zip(self.left.key, self.right.key, strict=True):
-            # `<=>` on event times would hide from Spark that the key carries the watermark;
-            # an event time is never null, so `=` says the same.
+            # With `<=>` on event times Spark would not recognize the watermark in the key. An event
+            # time is never null, so `=` is equivalent.
             event_times = self.event_time_in_key and left.sql == f"`{self.left.event_time_column}`"
             if self.null_safe and not event_times:
                 yield f"({left.sql}) <=> ({right.sql})"
             else:
                 yield f"({left.sql}) = ({right.sql})"
-                # In a full outer join Spark 4.3.0 lets null = null match: no side is filtered,
-                # and the state is looked up by the key's bytes. Said in ON, a row with a null key
-                # is not stored, and comes out unmatched at once where its side is an outer one.
+                # In a full outer join of Spark 4.3.0 null = null matches: no side is filtered, and
+                # the state lookup compares the bytes of the key. With this term a row with a null
+                # key is not stored, and a row of an outer side is emitted as unmatched at once.
                 yield f"({left.sql}) IS NOT NULL AND ({right.sql}) IS NOT NULL"
         if self.window is not None:
             yield f"{window_end_column('left')} = {window_end_column('right')}"
@@ -177,19 +178,20 @@ class JoinPlan:
             yield f"{right} <= {left} + {_interval(self.match_window.after)}"
 
     def _condition_terms(self) -> Iterator[str]:
-        """The user's condition, part by part, its comparisons hidden from Spark.
+        """The user's condition, each part wrapped so that Spark cannot interpret it.
 
-        Spark takes any comparison in ON for a bound on event time: with `left.v > 5` it would keep
-        left rows until the watermark is past 5,000 ms for ever. And any equality of the two sides
-        would become a join key. In ON null is as good as false, so nothing else changes. The
-        optimizer drops `coalesce` around what is never null, such as `<=>`; `greatest` it keeps.
+        Spark takes any comparison in ON for a bound on event time: with `left.v > 5` it would never
+        evict left rows, because the "watermark" of v never passes. And an equality of both sides
+        would become a join key. In ON null equals false, so the result is the same. The optimizer
+        removes `coalesce` around expressions that are never null, such as `<=>`; it does not remove
+        `greatest`.
         """
         failing = self.checks.condition.conjuncts if self.checks.condition else ()
         for part in self.condition.conjuncts if self.condition else ():
             if part.sql not in {other.sql for other in failing}:
                 yield f"greatest({part.sql}, false)"
         if self.checks.condition is not None:
-            # A pair on which it fails passes, and is recognised behind the join.
+            # A pair on which it fails passes the join; result_checks.py detects it afterwards.
             tried = guarded(f"try_eval(greatest({self.checks.condition.sql}, false))", "left")
             yield f"coalesce({tried}, true)"
 
@@ -200,7 +202,7 @@ class JoinPlan:
         return {**tuning.CONF, **tuning.FROZEN_CONF, **files, **partitions, **self._jvm_options()}
 
     def _jvm_options(self) -> Mapping[str, str]:
-        """Kafka's Java client asks for tokens only at URLs that the JVM's command line allows."""
+        """Kafka's Java client requests tokens only from URLs that a system property allows."""
         if self.security is None or self.security.token_endpoint is None:
             return {}
         allowed = (
@@ -226,20 +228,20 @@ def window_end_column(side: Side) -> str:
 
 
 def position_column(side: Side) -> str:
-    """The dataflow's column for a row's place in Kafka: partition * 2^48 + offset."""
+    """The dataflow's column for a row's position in Kafka: partition * 2^48 + offset."""
     return f"position_{side}"
 
 
 def guarded(sql: str, side: Side) -> str:
-    """`sql`, of which nothing is evaluated elsewhere. The guard is true for each row of the join.
+    """`sql` in a branch of CASE, so that Spark evaluates no part of it elsewhere.
 
-    Spark evaluates what two expressions have in common before both of them, and so outside of
-    their try_eval; not what stands in a branch of CASE. A guard that mentions no column, or
-    nothing that may be null, would be optimized away. `side`: one that the expression mentions.
+    Spark evaluates common subexpressions of two expressions before both, and so outside of their
+    try_eval, but not those in a branch of CASE. The guard is true for each row of the join. A guard
+    without a nullable column would be optimized away. `side`: a side whose columns `sql` uses.
     """
     return f"CASE WHEN coalesce({position_column(side)}, -1) <> -2 THEN {sql} END"
 
 
 def _interval(value: timedelta) -> str:
-    """A Spark SQL interval; in parentheses, for the sign of a negative one."""
+    """A Spark SQL interval, in parentheses because it may be negative."""
     return f"(INTERVAL '{milliseconds(value) / 1000:.3f}' SECOND)"

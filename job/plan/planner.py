@@ -1,4 +1,4 @@
-"""From a spec to a JoinPlan. All that is wrong beyond the types of fields is found here, at once.
+"""Creates the JoinPlan of a spec, and reports all problems beyond the types of single fields.
 
 Pure: no Spark, no broker, no registry, no clock, no environment.
 """
@@ -39,24 +39,23 @@ Result = TypeVar("Result")
 Parser = Callable[[str, Scope, str], Expression]
 
 _NO_STATE_BOUND = (
-    "nothing bounds the state in event time: give join.match_window before and after, "
-    "join.window, or put both event times into the key"
+    "has no bound on event time, so the state would grow indefinitely: set before and after of "
+    "join.match_window, set join.window, or put both event times into the key"
 )
 
 
 def join_plan(
     spec: JoinSpec, *, state_partitions: int, readers: Mapping[Side, ReaderSchema] | None = None
 ) -> JoinPlan:
-    """The plan of `spec`; SpecError with all that keeps it from being run.
+    """The plan of `spec`. SpecError with all problems.
 
-    `state_partitions`: into how many parts the join state is split, frozen by the checkpoint.
-    `readers`: what the registry says of the sides that have one; where it says nothing, the
-    schema has to be written.
+    `state_partitions`: number of partitions of the join state, frozen by the checkpoint.
+    `readers`: schemas from the registry, by side. Other sides need `schema` in the spec.
     """
     problems = _Problems()
     readers = readers or {}
     schemas = _schemas(problems, spec, readers)
-    if len(schemas) < len(SIDES):  # nothing can be said of expressions over unknown columns
+    if len(schemas) < len(SIDES):  # expressions cannot be checked without the columns
         raise SpecError(problems.found)
 
     scope = Scope({side: _with_record_columns(schemas[side]) for side in SIDES})
@@ -102,7 +101,7 @@ def join_plan(
 
 
 class _Problems:
-    """Collects what is wrong, so that the user reads all of it at once."""
+    """Collects all problems, so that the user sees them at once."""
 
     def __init__(self) -> None:
         self.found: list[Problem] = []
@@ -111,7 +110,7 @@ class _Problems:
         self.found.append(Problem(field, value, message))
 
     def of(self, make: Callable[[], Result]) -> Result | None:
-        """What `make` returns; None where it raised, its problems noted."""
+        """The result of `make`. None: it raised a SpecError, whose problems are added."""
         try:
             return make()
         except SpecError as error:
@@ -126,7 +125,7 @@ def _side_spec(spec: JoinSpec, side: Side) -> SideSpec:
 def _schemas(
     problems: _Problems, spec: JoinSpec, readers: Mapping[Side, ReaderSchema]
 ) -> dict[Side, ValueSchema]:
-    """The sides whose schema can be read."""
+    """Schemas by side, of the sides whose schema is valid."""
     read = {side: problems.of(partial(_schema, spec, side, readers.get(side))) for side in SIDES}
     return {side: schema for side, schema in read.items() if schema is not None}
 
@@ -140,11 +139,11 @@ def _schema(spec: JoinSpec, side: Side, reader: ReaderSchema | None) -> ValueSch
         if not _side_spec(spec, side).format.has_registry:
             refuse_other_keys(schema, f"{side}.schema")
     else:
-        message = "is left out, and no registry is asked here: write the columns that are needed"
+        message = "is required here, because no registry is read: write the columns of the value"
         raise SpecError([Problem(f"{side}.schema", None, message)])
     for name in schema.names:
         if name.casefold() in RECORD_COLUMN_NAMES:
-            message = "is what Kafka's own part of the record is called here: rename the column"
+            message = "is the name of a column with record metadata: rename the column"
             raise SpecError([Problem(f"{side}.schema", name, message)])
     return schema
 
@@ -174,7 +173,7 @@ def _side_plan(
         side=side,
         topic=written.topic,
         format=written.format,
-        subject=written.subject_asked,
+        subject=written.registry_subject,
         reader=reader,
         schema=schema,
         key=tuple(part for part in key if part is not None),
@@ -194,19 +193,19 @@ def _side_plan(
 def _event_time(name: str, schema: ValueSchema, field: str) -> str:
     column = _with_record_columns(schema).column(name)
     if column is None:
-        message = f"is no column of the schema: it has {', '.join(schema.names)}"
+        message = f"unknown column: the schema has {', '.join(schema.names)}"
         raise SpecError([Problem(field, name, message)])
     if column.type != "TIMESTAMP":
         message = (
-            f"is {column.type}, and event time must be TIMESTAMP "
-            "(in JSON an ISO-8601 string or epoch milliseconds): declare it so in the schema"
+            f"is {column.type} and must be TIMESTAMP (in JSON an ISO-8601 string or epoch "
+            "milliseconds): declare it as TIMESTAMP in the schema"
         )
         raise SpecError([Problem(field, name, message)])
     return column.name
 
 
 def _retention(spec: JoinSpec, side: Side) -> timedelta | None:
-    """How long a row can still find a partner, in event time; None: for ever.
+    """How long after its event time a row can match. None: no bound.
 
     A left row at t matches right rows up to t + after, a right row at t left rows up to
     t + before. See semantics/watermark_predicates.py for Spark's own rule.
@@ -220,7 +219,7 @@ def _retention(spec: JoinSpec, side: Side) -> timedelta | None:
 
 
 def _event_time_in_key(spec: JoinSpec) -> bool:
-    """Whether the event times of both sides are one of the key's pairs."""
+    """Whether the event times of both sides are a pair of the key."""
     pairs = zip(spec.left.key, spec.right.key, strict=True)
     event_times = (spec.left.event_time.casefold(), spec.right.event_time.casefold())
     return any((left.casefold(), right.casefold()) == event_times for left, right in pairs)
@@ -252,7 +251,7 @@ def _output_plan(problems: _Problems, spec: JoinSpec, scope: Scope) -> OutputPla
         if parsed is not None:
             columns[name] = parsed
     named = Scope(scope.sides, outputs=columns)
-    if len(columns) < len(texts):  # a filter over a broken column would only repeat its problem
+    if len(columns) < len(texts):  # a filter would only repeat the problem of its column
         return None
     return OutputPlan(
         topic=written.topic,
@@ -274,12 +273,12 @@ def _dead_letter_plan(spec: JoinSpec) -> DeadLetterPlan | None:
     return DeadLetterPlan(
         topic=spec.dead_letter.topic,
         takes_null_keys=spec.on_null_key == "dead_letter",
-        takes_late_rows=spec.on_late_record == "dead_letter",
+        takes_late_rows=spec.on_late_row == "dead_letter",
     )
 
 
 def _all_columns(scope: Scope) -> dict[str, str]:
-    """All value columns of the visible sides under their own names, refused where names meet."""
+    """All value columns of the sides under their own names. SpecError if names collide."""
     columns: dict[str, str] = {}
     both: list[str] = []
     for side, schema in scope.sides.items():
@@ -291,7 +290,7 @@ def _all_columns(scope: Scope) -> dict[str, str]:
             columns[name] = f"{side}.`{name}`"
     if both:
         message = (
-            f"is left out, and both sides have {', '.join(both)}: name each output column, "
+            f"is required, because both sides have {', '.join(both)}: name each output column, "
             f"e.g. columns: {{{both[0]}: left.{both[0]}, right_{both[0]}: right.{both[0]}}}"
         )
         raise SpecError([Problem("output.columns", None, message)])
@@ -303,26 +302,26 @@ def _refuse_colliding_names(problems: _Problems, names: Mapping[str, str]) -> No
     for name in names:
         first = seen.setdefault(name.casefold(), name)
         if first != name:
-            message = f"collides with {first}: case does not tell columns apart, rename one"
+            message = f"collides with {first}, because Spark ignores case: rename one"
             problems.add(f"output.columns.{name}", name, message)
 
 
 def _check_state_is_bounded(problems: _Problems, spec: JoinSpec, plan: JoinPlan) -> None:
     bounded = plan.left.retention is not None and plan.right.retention is not None
     if bounded and spec.join.unbounded_state:
-        problems.add("join.unbounded_state", "true", "contradicts the window: leave it out")
+        problems.add("join.unbounded_state", "true", "contradicts the window: remove it")
     if bounded or (spec.join.unbounded_state and spec.join.type is JoinType.INNER):
         return
     if spec.join.type is JoinType.INNER:
-        remedy = f"{_NO_STATE_BOUND}; or write `unbounded_state: true` to let it grow"
+        remedy = f"{_NO_STATE_BOUND}; or write `unbounded_state: true` to allow it"
     else:
-        remedy = f"{_NO_STATE_BOUND}. A {spec.join.type} join cannot do without: its unmatched "
-        remedy += "rows are known only when their time is over"
+        remedy = f"{_NO_STATE_BOUND}. A {spec.join.type} join requires a bound: its unmatched "
+        remedy += "rows are known only when they expire"
     problems.add("join", None, remedy)
 
 
 def _check_semi_condition(problems: _Problems, plan: JoinPlan) -> None:
-    """A failing pair becomes a dead letter behind the join, and a semi join has no pairs there."""
+    """A failing pair becomes a dead letter after the join, and a semi join emits no pairs."""
     failing = plan.checks.condition
     if plan.join_type is JoinType.LEFT_SEMI and failing is not None:
         problems.add(
@@ -353,7 +352,7 @@ def _with_checks(plan: JoinPlan, scope: Scope) -> JoinPlan:
 
 
 def _with_kept_columns(plan: JoinPlan, side: SidePlan) -> SidePlan:
-    """`side` with the columns that anything behind the side filter mentions."""
+    """`side` with the columns that expressions after the side filter use."""
     shown = [*plan.output.columns.values(), plan.output.key, plan.output.filter]
     used = {
         name

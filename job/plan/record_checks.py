@@ -1,7 +1,7 @@
-"""SQL that finds the expressions of a side that fail on a record, before the join.
+"""SQL that detects records on which an expression of their side fails, before the join.
 
-Text only. The steps follow those of dataflow/record_sql.py and use its columns. There are none if
-no expression of the side can fail. job/spark/try_eval.py registers the function try_eval.
+Only text. The steps follow those of dataflow/record_sql.py and use its columns. There are no steps
+if no expression of the side can fail. job/spark/try_eval.py registers the function try_eval.
 """
 
 from collections.abc import Iterator
@@ -11,14 +11,14 @@ from job.plan.plan import SidePlan
 
 EXPRESSION_FAILED = "expression_failed"
 FAILED_FIELD = "failed_field"
-"""Column with the field of the spec whose expression fails. Null: none does."""
+"""Column with the field of the spec whose expression fails. Null: none fails."""
 _PASSES = "passes_filter"
-"""Column: whether a readable record passes the filter. Null: the filter fails."""
+"""Column: whether a readable record passes the filter. Null: the filter fails on it."""
 
 
 def steps(side: SidePlan) -> list[list[str]]:
-    """Projections, one after the other, after which `reason` is expression_failed where an
-    expression fails. The key and the condition are evaluated on records that pass the filter."""
+    """Consecutive projections that set `reason` to expression_failed if an expression fails. Key
+    and condition are evaluated only on records that pass the filter."""
     if not side.checks.any:
         return []
     filters = [] if side.filter is None else [["*", f"{_filter(side.checks.filter)} AS {_PASSES}"]]
@@ -28,13 +28,13 @@ def steps(side: SidePlan) -> list[list[str]]:
         for index in side.checks.keys
     ]
     failures = " ".join(f"WHEN {fails} THEN {quoted(name)}" for name, _, fails in _failures(side))
-    found = f"CASE WHEN reason IS NOT NULL THEN NULL {failures} END AS {FAILED_FIELD}"
+    field = f"CASE WHEN reason IS NOT NULL THEN NULL {failures} END AS {FAILED_FIELD}"
     reason = f"CASE WHEN {FAILED_FIELD} IS NULL THEN reason ELSE '{EXPRESSION_FAILED}' END"
-    return [*filters, ["*", *keys], ["*", found], ["* EXCEPT (reason)", f"{reason} AS reason"]]
+    return [*filters, ["*", *keys], ["*", field], ["* EXCEPT (reason)", f"{reason} AS reason"]]
 
 
 def passes(side: SidePlan) -> str:
-    """Whether a readable record passes the side's filter; never null for one."""
+    """Whether a readable record passes the side's filter. Never null."""
     if side.filter is None:
         return "true"
     return (
@@ -58,7 +58,7 @@ def key_values(side: SidePlan) -> list[str]:
 
 
 def counted_null_key(side: SidePlan) -> str:
-    """Whether a readable record is counted for a null in its key."""
+    """Whether a readable record has a null in its key."""
     null = " OR ".join(f"{value} IS NULL" for value in key_values(side))
     return f"{passes(side)} AND ({null})" if side.checks.keys and side.filter else f"({null})"
 
@@ -89,7 +89,7 @@ def _filter(condition: Condition) -> str:
 
 
 def _failures(side: SidePlan) -> Iterator[tuple[str, str, str]]:
-    """(field, its text, whether it fails on a readable record), in the order of evaluation."""
+    """(field, text, SQL condition that it fails on a readable record), in order of evaluation."""
     if side.filter is not None and side.checks.filter.failing:
         yield f"{side.side}.filter", side.filter.text, f"{_PASSES} IS NULL"
     for index in side.checks.keys:

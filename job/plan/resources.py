@@ -1,4 +1,4 @@
-"""What a job has: cores, memory, and disk for its checkpoint."""
+"""Cores, memory and disk that a job can use."""
 
 import re
 import shutil
@@ -13,8 +13,8 @@ from job.settings import JobSettings
 _MEMORY_UNITS = {"": 1, "k": 2**10, "m": 2**20, "g": 2**30, "t": 2**40}
 
 
-def means_of(settings: JobSettings, plan: JoinPlan, *, cores: int) -> AvailableResources:
-    """`cores`: of this machine. What executors have elsewhere is not known here."""
+def available_resources(settings: JobSettings, plan: JoinPlan, *, cores: int) -> AvailableResources:
+    """`cores`: of this machine. Memory and disk of executors on a cluster are unknown."""
     if settings.is_on_cluster:
         return AvailableResources(
             cores=plan.state_partitions, heap_bytes=None, disk_free_bytes=None
@@ -27,30 +27,30 @@ def means_of(settings: JobSettings, plan: JoinPlan, *, cores: int) -> AvailableR
 
 
 def _local_cores(master: str, cores: int) -> int:
-    told = re.match(r"local\[(\*|\d+)", master)
-    if told is None:
+    count = re.match(r"local\[(\*|\d+)", master)
+    if count is None:
         return 1
-    return cores if told[1] == "*" else int(told[1])
+    return cores if count[1] == "*" else int(count[1])
 
 
 def _bytes(memory: str) -> int:
-    """As the JVM reads -Xmx: 2g, 512m, 1073741824."""
-    told = re.fullmatch(r"(\d+)([kmgt]?)", memory.lower())
-    if told is None:
+    """Parses the JVM's notation for -Xmx: 2g, 512m, 1073741824."""
+    size = re.fullmatch(r"(\d+)([kmgt]?)", memory.lower())
+    if size is None:
         raise SetupError(
             f"STREAMJOIN_DRIVER_MEMORY is {memory!r}: write a number with k, m or g, e.g. 2g"
         )
-    return int(told[1]) * _MEMORY_UNITS[told[2]]
+    return int(size[1]) * _MEMORY_UNITS[size[2]]
 
 
 def _disk_free(checkpoint: str) -> int | None:
-    """Below the nearest folder that is there: the checkpoint may not be yet."""
+    """Free bytes on the disk of the nearest existing parent. None: not on a readable local disk."""
     address = urlsplit(checkpoint)
     if address.scheme not in {"", "file"}:
         return None
     folder = Path(address.path).absolute()
     try:
-        found = next(above for above in (folder, *folder.parents) if above.exists())
-        return shutil.disk_usage(found).free
-    except OSError:  # who asks for the plan need not be who may look there
+        existing = next(path for path in (folder, *folder.parents) if path.exists())
+        return shutil.disk_usage(existing).free
+    except OSError:  # `plan` may run as a user without access to the folder
         return None

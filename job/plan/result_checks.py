@@ -1,7 +1,7 @@
-"""SQL that finds the expressions that fail on a result, behind the join.
+"""SQL that detects results on which an expression fails, after the join.
 
-Text only, over the joined rows. A pair on which join.condition fails passes the join (model.py's
-ON clause), and is found here: it is no result, and it is not lost.
+Only text, over the joined rows. A pair on which join.condition fails passes the join (ON clause in
+plan.py) and is detected here: it is not a result, but a dead letter.
 """
 
 from collections.abc import Iterator
@@ -11,7 +11,7 @@ from job.plan.plan import JoinPlan, guarded, position_column
 from job.plan.record_checks import quoted
 
 TRIED = "tried"
-"""Column with what can fail of a result. Null: something fails."""
+"""Column with the values of all expressions that can fail. Null: one of them fails."""
 
 
 def filters(plan: JoinPlan) -> Iterator[str]:
@@ -32,20 +32,20 @@ def condition_fails(plan: JoinPlan) -> str:
 
 
 def tried(plan: JoinPlan) -> str:
-    """The value of TRIED: a struct of everything that can fail, evaluated once."""
+    """The value of TRIED: a struct of all expressions that can fail, each evaluated once."""
     members = [f"({sql}) AS {name}" for name, (_, _, sql) in _members(plan).items()]
     return _guarded(f"try_eval(struct({', '.join(members)}))", *plan.output.columns.values())
 
 
 def column(plan: JoinPlan, name: str) -> str:
-    """An output column, over rows with TRIED where anything can fail."""
+    """An output column, from TRIED if it can fail."""
     if name not in plan.checks.columns:
         return plan.output.columns[name].sql
     return f"{TRIED}.column_{plan.checks.columns.index(name)}"
 
 
 def key(plan: JoinPlan) -> str:
-    """The key of a result."""
+    """The key of a result, from TRIED if it can fail."""
     written = plan.output.key
     if written is None:
         return "NULL"
@@ -53,16 +53,16 @@ def key(plan: JoinPlan) -> str:
 
 
 def failed_field(plan: JoinPlan) -> str:
-    """The field of the spec that fails on a result; null where none does."""
-    found = [
+    """The field of the spec that fails on a result. Null: none fails."""
+    fields = [
         f"CASE WHEN try_eval(struct({sql})) IS NULL THEN {quoted(field)} END"
         for field, _, sql in _members(plan).values()
     ]
-    return f"CASE WHEN {TRIED} IS NULL THEN coalesce({', '.join(found)}, 'output') END"
+    return f"CASE WHEN {TRIED} IS NULL THEN coalesce({', '.join(fields)}, 'output') END"
 
 
 def texts(plan: JoinPlan) -> dict[str, str]:
-    """What the user wrote in each field that can fail."""
+    """Text in the spec, by field that can fail."""
     return {field: text for field, text, _ in _members(plan).values()}
 
 
@@ -70,22 +70,21 @@ _IS_PAIR = " AND ".join(f"{position_column(side)} IS NOT NULL" for side in ("lef
 
 
 def _members(plan: JoinPlan) -> dict[str, tuple[str, str, str]]:
-    """Per member of TRIED its field, the text of that field and its SQL, in the order in which a
-    failure is looked for."""
+    """(field, text, SQL) by member of TRIED, in the order of the search for the failing one."""
     checks, output = plan.checks, plan.output
-    found = {}
+    members = {}
     if checks.condition is not None:
         sql = f"CASE WHEN {_IS_PAIR} THEN {checks.condition.sql} END"
-        found["condition"] = ("join.condition", checks.condition.text, sql)
+        members["condition"] = ("join.condition", checks.condition.text, sql)
     if checks.filter.failing is not None and output.filter is not None:
-        found["filter"] = ("output.filter", output.filter.text, checks.filter.failing.sql)
+        members["filter"] = ("output.filter", output.filter.text, checks.filter.failing.sql)
     for index, name in enumerate(checks.columns):
         written = output.columns[name]
-        found[f"column_{index}"] = (f"output.columns.{name}", written.text, written.sql)
+        members[f"column_{index}"] = (f"output.columns.{name}", written.text, written.sql)
     if checks.key and output.key is not None:
-        found["key"] = ("output.key", output.key.text, output.key.sql)
-    return found
+        members["key"] = ("output.key", output.key.text, output.key.sql)
+    return members
 
 
-def _guarded(sql: str, *mentioned: Expression) -> str:
-    return guarded(sql, "left" if any("left" in part.sides for part in mentioned) else "right")
+def _guarded(sql: str, *parts: Expression) -> str:
+    return guarded(sql, "left" if any("left" in part.sides for part in parts) else "right")

@@ -1,7 +1,8 @@
-"""Validates a spec in a process of its own: `python -m job.plan.validation`.
+"""Validates a spec in a separate process: `python -m job.plan.validation`.
 
 Reads a ValidationRequest as JSON from standard input and writes a ValidationResult to standard
-output. A spec from outside can cost more than the job has; this process has limits and no secrets.
+output. An external spec can need more resources than the job has; this process has limits, and no
+secrets.
 """
 
 import math
@@ -20,9 +21,9 @@ from job.plan.plan import JoinPlan
 from job.plan.planner import join_plan
 from job.protocol.results import FieldProblem, FrozenChange, ValidationResult
 
-# The specs of 64 kB that cost most need 90 MB of address space, Python's included.
+# The most expensive specs of 64 kB need 90 MB of address space, including Python.
 _MEMORY_BYTES_MAX = 512 * 1024 * 1024
-# The query's batches come first.
+# The batches of the query have priority.
 _NICENESS = 10
 
 
@@ -30,15 +31,15 @@ class ValidationRequest(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     spec: str
-    """YAML. `${VAR}` is not filled in: the answer would show this machine's environment."""
+    """YAML. `${VAR}` is not replaced: the response would show the environment of this machine."""
     state_partitions: int
-    """Of the running query."""
+    """State partitions of the running query."""
     frozen: dict[str, str] | None
-    """What the query's checkpoint has frozen, by field; None: the query has no checkpoint yet."""
+    """Settings frozen by the checkpoint, by field. None: the query has no checkpoint yet."""
 
 
 def validated(request: ValidationRequest) -> ValidationResult:
-    """All problems of the spec, or its plan and what the checkpoint does not accept of it."""
+    """All problems of the spec, or its plan and its changes that the checkpoint refuses."""
     try:
         plan = join_plan(
             spec_from_yaml(request.spec, {}), state_partitions=request.state_partitions
@@ -63,7 +64,7 @@ def _changes(plan: JoinPlan, frozen: Mapping[str, str]) -> list[FrozenChange]:
 
 
 def main() -> None:
-    """The first argument: after how many seconds of CPU time the kernel ends the process."""
+    """First argument: seconds of CPU time after which the kernel kills the process."""
     seconds = math.ceil(float(sys.argv[1]))
     resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds))
     resource.setrlimit(resource.RLIMIT_AS, (_MEMORY_BYTES_MAX, _MEMORY_BYTES_MAX))

@@ -142,7 +142,7 @@ class Engine:
         """One run of the query, from start to end. Raises its failure."""
         plan = self._plan
         access = kafka_access(plan.bootstrap_servers, plan.security, plan.schema_registry)
-        self._redaction.learn(access.secrets)
+        self._redaction.add(access.secrets)
         partitions = self._workers.submit(check_topics, plan, access)
         spark = self._resources.session()
         checkpoint = self._resources.checkpoint()

@@ -48,7 +48,7 @@ checkpoint: {checkpoint}
 ALL = {
     "dead_letter": {"topic": "{name}.dead"},
     "on_null_key": "dead_letter",
-    "on_late_record": "dead_letter",
+    "on_late_row": "dead_letter",
 }
 
 

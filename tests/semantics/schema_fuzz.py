@@ -17,13 +17,14 @@ from tests.semantics.comparison import Result
 # Refused by name though Spark accepts them; the message says what to write instead.
 REFUSED_BY_NAME = (
     "is no type that a spec may use: write ",
-    "leave it out, a schema has names and types of columns alone",  # NOT NULL, inner COMMENT
+    "remove it, a schema contains only names and types of columns",  # NOT NULL, inner COMMENT
     "names a column twice",
     "has a field twice",
-    "holds a TIMESTAMP inside another type",
+    "contains a TIMESTAMP inside another type",
     "STRUCT<> has no fields",
     "is no name that Spark finds again",
-    "has a type that values cannot have here",
+    "is not a name that Spark can resolve",
+    "has an INTERVAL, which no value can contain",
     "has types nested more than",
 )
 

@@ -19,7 +19,7 @@ from job.kafka.security import KafkaAccess
 from job.plan.plan import JoinPlan
 from job.plan.planner import join_plan
 from job.redaction import Redaction
-from job.settings import JobSettings
+from job.settings import JobSettings, read_settings
 from job.spark.session import Jvm
 
 # Times in the formats of the topics and of the job.
@@ -40,7 +40,7 @@ _JSON_OPTIONS = {"timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSS'Z'", "ignoreNullF
 
 def main() -> None:
     spec = spec_from_yaml(Path(sys.argv[1]).read_text(), {})
-    settings = JobSettings()
+    settings = read_settings(JobSettings)
     plan = join_plan(spec, state_partitions=settings.partitions_of_new_state)
     records = joined if sys.argv[2] == "join" else clicks
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # the JVM ends with the query

@@ -124,18 +124,21 @@ def test_subject_that_is_missing_or_of_another_format_is_named(registry: Registr
 @pytest.mark.parametrize(
     ("changes", "says"),
     [
-        ({"schema_registry": None}, "has format avro and no registry to ask"),
-        ({"left__format": "json"}, "says no columns"),
+        ({"schema_registry": None}, "has format avro and no schema_registry, which it requires"),
+        ({"left__format": "json"}, "has no `schema`, which json requires"),
         ({"left__format": "xml"}, "must be one of 'json', 'avro' or 'protobuf'"),
         ({"schema_registry": {"url": "localhost:8081"}}, "is not a URL such as"),
-        ({"schema_registry": {"url": "https://a:hush@b"}}, "holds a name or password"),
+        ({"schema_registry": {"url": "https://a:hush@b"}}, "contains a user name or password"),
         ({"schema_registry": {"url": "http://b", "ca_file": "ca.pem"}}, "ca_file has no effect"),
         (
             {"schema_registry": {"url": "http://b", "username": "a", "password": "hush"}},
             "must begin with https://",
         ),
-        ({"schema_registry": {"url": "https://b", "username": "a"}}, "need each other"),
-        ({"schema_registry": {"url": "https://b", "passwrd": "hush"}}, "is no field"),
+        (
+            {"schema_registry": {"url": "https://b", "username": "a"}},
+            "needs both or neither",
+        ),
+        ({"schema_registry": {"url": "https://b", "passwrd": "hush"}}, "unknown field"),
     ],
 )
 def test_spec_that_makes_no_sense_is_refused_and_tells_no_secret(
@@ -149,7 +152,7 @@ def test_spec_that_makes_no_sense_is_refused_and_tells_no_secret(
 
 
 def test_registry_without_a_side_that_asks_it_is_refused() -> None:
-    with pytest.raises(SpecError, match="has a schema_registry that no side asks"):
+    with pytest.raises(SpecError, match="has a schema_registry that no side uses"):
         spec_from_yaml(spec_yaml(schema_registry={"url": "http://localhost:8081"}), {})
 
 
@@ -245,8 +248,11 @@ def test_plan_tells_the_pinned_schema_or_that_none_could_be_asked(
 
     registry.broken = (503, "")
     code, said = streamjoin(tmp_path, written, "plan")
-    assert (0, True) == (code, "the newest when the job starts; no registry has said" in said)
-    assert "not held against the registry" in said
+    assert (0, True) == (
+        code,
+        "the newest one when the job starts (the registry was not read)" in said,
+    )
+    assert "not compared with the schema registry" in said
 
     code, said = streamjoin(tmp_path, text(registry), "plan")
     assert (1, True) == (code, f"schema registry {registry.url} answers" in said)

@@ -113,7 +113,7 @@ def test_login_goes_along_and_never_shows(registry: RegistryStub, tmp_path: Path
     access = registry_access(spec)
     assert access is not None
     redaction = Redaction()
-    redaction.learn(access.secrets)
+    redaction.add(access.secrets)
 
     schema_by_id(access, 1)
 

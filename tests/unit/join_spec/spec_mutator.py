@@ -73,7 +73,7 @@ def valid_documents() -> list[dict[str, Any]]:
     nested["left"]["filter"] = "size(tags) > 1 and at.city like 'B%' or n between 1 and 2"
     nested["join"]["condition"] = "left.cost > 1 and right.user is not null"
     nested["output"]["columns"]["t"] = "case when left.cost > 1 then left.tags[0] else 'x' end"
-    dead = {**deepcopy(BASE), "dead_letter": {"topic": "dead"}, "on_late_record": "dead_letter"}
+    dead = {**deepcopy(BASE), "dead_letter": {"topic": "dead"}, "on_late_row": "dead_letter"}
     del dead["on_bad_record"]
     outer = deepcopy(BASE)
     outer["join"] = {"type": "full_outer", "window": "10 minutes"}

@@ -1,4 +1,4 @@
-"""Which expressions can fail on a record, and what a plan makes of them."""
+"""Which expressions can fail on a record, and how a plan evaluates them."""
 
 import pytest
 
@@ -42,12 +42,12 @@ def listed(texts: str) -> list[str]:
 
 
 @pytest.mark.parametrize("text", listed(SAFE))
-def test_expression_that_cannot_fail_is_known_for_it(text: str) -> None:
+def test_safe_expression_is_recognized(text: str) -> None:
     assert not fails(text)
 
 
 @pytest.mark.parametrize("text", listed(FAILING))
-def test_whatever_may_fail_or_is_not_known_can_fail(text: str) -> None:
+def test_failing_or_unknown_expression_can_fail(text: str) -> None:
     assert fails(text)
 
 
@@ -60,7 +60,7 @@ def test_plan_evaluates_the_parts_of_a_filter_that_cannot_fail_first() -> None:
     assert "campaign" in checks.filter.failing.sql
 
 
-def test_plan_takes_a_condition_apart_by_side() -> None:
+def test_plan_splits_a_condition_by_side() -> None:
     condition = "left.cost > 1 and cast(left.campaign as int) > 1 and left.cost / right.ad_id > 1"
     made = plan(join__condition=condition)
 
@@ -71,7 +71,7 @@ def test_plan_takes_a_condition_apart_by_side() -> None:
     assert "coalesce(CASE WHEN" in made.on
 
 
-def test_nothing_is_checked_where_nothing_can_fail() -> None:
+def test_plan_without_failing_expressions_has_no_checks() -> None:
     made = plan(left__filter="cost > 0", output__filter="left.cost > 1")
 
     assert [False] * 3 == [part.checks.any for part in (made.left, made.right, made)]

@@ -1,4 +1,4 @@
-"""The SQL of a spec: what is let through, what is refused, and what Spark is given."""
+"""SQL expressions of a spec: accepted, refused, and the SQL that Spark receives."""
 
 import pytest
 
@@ -38,7 +38,7 @@ def refusal(text: str, scope: Scope = BOTH) -> str:
         (r"right.user = r'\d' 'x'", r"`right_user` = '\\dx'"),
     ],
 )
-def test_spark_is_given_what_was_checked(text: str, sql: str) -> None:
+def test_spark_receives_the_checked_expression(text: str, sql: str) -> None:
     assert sql == expression(text, BOTH, "f").sql
 
 
@@ -66,8 +66,8 @@ def test_functions_outside_the_list_are_refused_by_name(text: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["rand", "now", "uuid", "current_timestamp", "current_date"])
-def test_what_differs_from_run_to_run_is_refused(name: str) -> None:
-    assert refusal(f"{name}() is null").startswith(f"{name}() gives another value each time")
+def test_nondeterministic_function_is_refused(name: str) -> None:
+    assert refusal(f"{name}() is null").startswith(f"{name}() is not deterministic")
 
 
 @pytest.mark.parametrize(
@@ -87,7 +87,7 @@ def test_what_differs_from_run_to_run_is_refused(name: str) -> None:
         "",
     ],
 )
-def test_what_is_no_plain_expression_is_refused(text: str) -> None:
+def test_text_that_is_not_a_plain_expression_is_refused(text: str) -> None:
     refusal(text)
 
 
@@ -96,28 +96,28 @@ def test_nesting_has_a_limit() -> None:
     refusal(" + ".join(["left.ad_id"] * 5000))
 
 
-def test_unknown_column_is_told_with_those_there_are() -> None:
-    assert "nope is no column of the right side: it has ad_id, clicked_at, user" == refusal(
+def test_unknown_column_is_refused_with_the_known_columns() -> None:
+    assert "unknown column nope of the right side: it has ad_id, clicked_at, user" == refusal(
         "right.nope"
     )
 
 
-def test_bare_name_needs_a_side_where_both_are_at_hand() -> None:
-    assert refusal("user").startswith("user is not known: use left.ad_id, ")
+def test_name_needs_a_side_if_both_are_in_scope() -> None:
+    assert refusal("user").startswith("unknown column user: use left.ad_id, ")
 
 
-def test_bare_name_is_the_sides_own_column_in_a_side_field() -> None:
+def test_name_in_a_side_field_is_a_column_of_that_side() -> None:
     assert "`left_cost` > 0" == expression("cost > 0", Scope({"left": LEFT}, bare="left"), "f").sql
 
 
-def test_output_column_stands_for_its_expression() -> None:
+def test_output_column_is_replaced_by_its_expression() -> None:
     outputs = {"city": expression("left.place.city", BOTH, "f")}
     scope = Scope(BOTH.sides, outputs=outputs)
 
     assert "LOWER((`left_place`.`city`)) = 'x'" == expression("lower(city) = 'x'", scope, "f").sql
 
 
-def test_expression_knows_the_columns_it_mentions() -> None:
+def test_expression_lists_its_columns() -> None:
     mentioned = expression("left.cost > 1 and right.user = 'x'", BOTH, "f")
 
     assert {("left", "cost"), ("right", "user")} == mentioned.columns
@@ -126,7 +126,7 @@ def test_expression_knows_the_columns_it_mentions() -> None:
 
 @pytest.mark.parametrize("text", ["left.cost + 1", "'yes'", "5"])
 def test_condition_must_be_true_or_false(text: str) -> None:
-    with pytest.raises(SpecError, match="is no condition"):
+    with pytest.raises(SpecError, match="is not a condition"):
         predicate(text, BOTH, "f")
 
 
@@ -135,7 +135,7 @@ def test_condition_must_be_true_or_false(text: str) -> None:
     [
         ("a INT, A INT", "names a column twice"),
         ("a", "is not Spark DDL"),
-        ("a INT NOT NULL", "has NOT NULL: leave it out"),
+        ("a INT NOT NULL", "has NOT NULL: remove it"),
         ("a INT)", "is not Spark DDL"),
         ("a FOO", "FOO is no type of Spark"),
         ("", "is not Spark DDL"),

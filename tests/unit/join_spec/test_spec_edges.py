@@ -1,4 +1,4 @@
-"""Specs at the edge: YAML's traps, bounds, names nobody can type, and passwords out of place."""
+"""Specs at the edge: YAML's traps, bounds, unreadable names, and passwords in wrong places."""
 
 import json
 import time
@@ -27,7 +27,7 @@ def problems(text: str, environment: dict[str, str] | None = None) -> str:
 
 
 def bomb(levels: int) -> str:
-    """YAML of 50 bytes a level that stands for 10 ** levels values."""
+    """YAML of 50 bytes per level that expands to 10 ** levels values."""
     lines = ["a0: &a0 [" + ", ".join("x" * 10) + "]"]
     lines += [f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]" for n in range(1, levels)]
     return "\n".join(lines)
@@ -82,7 +82,7 @@ def test_tests_of_a_thousand_rows_are_within_the_bounds() -> None:
         ("left: {<<: text}", "expected a mapping or list of mappings for merging"),
     ],
 )
-def test_what_yaml_can_say_and_a_spec_cannot_is_refused_with_its_line(
+def test_yaml_that_a_spec_does_not_support_is_refused_with_its_line(
     text: str, message: str
 ) -> None:
     refused = problems(text)
@@ -95,7 +95,7 @@ def test_what_yaml_can_say_and_a_spec_cannot_is_refused_with_its_line(
 def test_a_boolean_as_a_name_is_explained(name: str) -> None:
     text = VALID.replace("    cost: left.cost", f"    {name}: left.cost")
 
-    assert f"the name {name} is a boolean: YAML 1.1 reads on, off, yes" in problems(text)
+    assert f"the name {name} is a boolean in YAML 1.1, as are on, off, yes" in problems(text)
 
 
 def test_a_boolean_in_place_of_text_is_explained() -> None:
@@ -129,7 +129,7 @@ def test_a_name_twice_is_refused_beside_a_merge_key() -> None:
     assert "'k' is written twice" in problems("a: &a {k: 1}\nb: {<<: *a, k: 1, k: 2}")
 
 
-def test_of_many_problems_a_hundred_are_listed() -> None:
+def test_at_most_a_hundred_problems_are_listed() -> None:
     refused = problems(spec_yaml(**{f"x{n}": n for n in range(500)}))
 
     assert 101 == len(refused.splitlines())
@@ -142,7 +142,7 @@ def test_of_many_problems_a_hundred_are_listed() -> None:
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"start_from": "0001-01-01T00:00:00+18:00"}, "is neither earliest, latest nor a time"),
+        ({"start_from": "0001-01-01T00:00:00+18:00"}, "must be earliest, latest or a time"),
         ({"left__watermark_delay": "1" * 5_000 + " days"}, "is longer than 100,000,000 days"),
         ({"left__expected_rate": True}, "must be a number"),
         ({"left__expected_rate": 1e308}, "must be at most 1,000,000,000 records per second"),
@@ -150,19 +150,19 @@ def test_of_many_problems_a_hundred_are_listed() -> None:
         ({"output__topic": "__transaction_state"}, "is an internal topic of Kafka"),
         ({"kafka__bootstrap_servers": "a:1,b:0"}, "entry 2 has a port that is not between"),
         ({"kafka__bootstrap_servers": "a:99999"}, "entry 1 has a port that is not between"),
-        ({"checkpoint": "/proc/x"}, "is below /proc, where no files can be kept"),
-        ({"checkpoint": "file:///sys"}, "is below /sys, where no files can be kept"),
-        ({"checkpoint": "foo://x/y"}, "has a scheme that is no file system of Hadoop"),
-        ({"checkpoint": "/data/a\x00b"}, "holds a control character"),
+        ({"checkpoint": "/proc/x"}, "is below /proc, where no files can be stored"),
+        ({"checkpoint": "file:///sys"}, "is below /sys, where no files can be stored"),
+        ({"checkpoint": "foo://x/y"}, "has a scheme that Hadoop does not support"),
+        ({"checkpoint": "/data/a\x00b"}, "contains a control character"),
         ({"output__columns": {"": "left.cost"}}, "must not be empty"),
         ({"output__columns": {"a\x00": "left.cost"}}, "control characters"),
         ({"output__columns": {"a\nb": "left.cost"}}, "control characters"),
         ({"output__columns": {"\u202egpj": "left.cost"}}, "control characters"),
-        ({"tests": [{"name": "a", "lefft": []}]}, "tests[0].lefft: is no field of the spec"),
+        ({"tests": [{"name": "a", "lefft": []}]}, "tests[0].lefft: unknown field"),
         ({"left__schema": "MAP ( a INT"}, "left.schema: is not Spark DDL"),
         ({"left__schema": "a " + "STRUCT<a: " * 200 + "INT" + ">" * 200}, "left.schema: "),
         ({"left__schema": "a " + "ARRAY<" * 500 + "INT" + ">" * 500}, "left.schema: "),
-        ({"left__filter": "cost > . 1.5BD"}, "left.filter: is not an expression"),
+        ({"left__filter": "cost > . 1.5BD"}, "left.filter: is not a valid Spark SQL expression"),
         ({"left__filter": "(" * 5_000 + "1" + ")" * 5_000}, "left.filter: "),
     ],
 )
@@ -182,11 +182,11 @@ def test_a_value_that_cannot_be_used_is_refused(changes: dict[str, Any], message
         {"left__expected_rate": 1e9},
     ],
 )
-def test_a_value_near_those_is_taken(changes: dict[str, Any]) -> None:
+def test_a_similar_valid_value_is_accepted(changes: dict[str, Any]) -> None:
     join_plan(spec_from_yaml(spec_yaml(**changes), {}), state_partitions=2)
 
 
-# --- Passwords out of place
+# --- Passwords in wrong places
 
 PLANTED: list[dict[str, Any]] = [
     {"kafka__password": SECRET},
@@ -224,7 +224,7 @@ PLANTED: list[dict[str, Any]] = [
 
 
 @pytest.mark.parametrize("changes", PLANTED, ids=lambda changes: next(iter(changes)))
-def test_a_password_out_of_place_is_not_shown(changes: dict[str, Any], tmp_path: Path) -> None:
+def test_a_password_in_a_wrong_place_is_not_shown(changes: dict[str, Any], tmp_path: Path) -> None:
     spec = tmp_path / "join.yaml"
     spec.write_text(spec_yaml(**changes))
     for command in (["validate"], ["plan"], ["plan", "--json"], ["run"]):
@@ -238,7 +238,7 @@ def test_a_password_out_of_place_is_not_shown(changes: dict[str, Any], tmp_path:
 
 
 @pytest.mark.parametrize("text", [f"password: *{SECRET}", f"a: !{SECRET} x", f"a: !{SECRET}!b x"])
-def test_a_password_that_yaml_takes_for_syntax_is_not_shown(text: str) -> None:
+def test_a_password_that_yaml_parses_as_syntax_is_not_shown(text: str) -> None:
     assert SECRET not in problems(text)
 
 
@@ -262,7 +262,7 @@ def test_a_password_that_yaml_takes_for_syntax_is_not_shown(text: str) -> None:
     ],
     ids=str,
 )
-def test_what_a_variable_was_replaced_with_is_not_shown(
+def test_the_value_of_a_variable_is_not_shown(
     changes: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PW", SECRET)

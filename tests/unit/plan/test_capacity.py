@@ -1,4 +1,4 @@
-"""What a join is estimated to need at the rates that its spec expects."""
+"""Estimated resources of a join at the expected rates."""
 
 from dataclasses import replace
 from datetime import timedelta
@@ -12,7 +12,7 @@ from job.plan.capacity import AvailableResources, Load, Model, expected_load, ro
 from job.plan.explain import explained, facts
 from job.plan.explain_load import warnings
 from job.plan.fingerprint import fingerprint
-from job.plan.resources import means_of
+from job.plan.resources import available_resources
 from job.settings import JobSettings
 from tests.unit.specs import plan
 
@@ -41,39 +41,39 @@ def load(*, left: float = 100, right: float = 10, **changes: Any) -> Load:
 
 
 @pytest.mark.parametrize("join_type", ["inner", "left_outer", "full_outer", "left_semi"])
-def test_a_row_is_held_until_the_slower_watermark_is_past_its_window(join_type: str) -> None:
+def test_a_row_is_stored_until_the_slower_watermark_passes_its_window(join_type: str) -> None:
     shown = {"output__columns": {"ad_id": "left.ad_id"}}
     expected = load(join__type=join_type, **shown)
 
-    assert timedelta(hours=1) + LONGEST_DELAY == expected.left.held_for
-    assert timedelta(minutes=1) + LONGEST_DELAY == expected.right.held_for
+    assert timedelta(hours=1) + LONGEST_DELAY == expected.left.stored_for
+    assert timedelta(minutes=1) + LONGEST_DELAY == expected.right.stored_for
     assert 100 * 3_620 == expected.left.rows
     assert 10 * 80 == expected.right.rows
     assert 100 * 3_620 + 10 * 80 == expected.rows
 
 
-def test_rows_of_a_tumbling_window_are_most_right_before_it_is_over() -> None:
+def test_rows_of_a_tumbling_window_are_most_before_its_end() -> None:
     expected = load(join={"type": "inner", "window": "10 minutes"})
 
     assert 110 * 620 == expected.rows
 
 
-def test_rows_that_can_match_only_what_came_long_before_are_not_held() -> None:
+def test_rows_that_match_only_older_rows_are_not_stored() -> None:
     expected = load(join__match_window={"before": "-1 minute", "after": "1 hour"})
 
-    assert timedelta(0) == expected.right.held_for
+    assert timedelta(0) == expected.right.stored_for
     assert 0 == expected.right.rows
 
 
-def test_rows_with_equal_event_times_are_held_for_the_delay() -> None:
+def test_rows_with_equal_event_times_are_stored_for_the_delay() -> None:
     expected = load(
         join={"type": "inner"}, left__key=["ad_id", "shown_at"], right__key=["ad_id", "clicked_at"]
     )
 
-    assert LONGEST_DELAY == expected.left.held_for
+    assert LONGEST_DELAY == expected.left.stored_for
 
 
-def test_a_side_without_bound_grows_by_what_comes_in_a_day() -> None:
+def test_a_side_without_bound_grows_by_its_input() -> None:
     expected = load(
         join={"type": "inner", "unbounded_state": True, "match_window": {"after": "1 hour"}}
     )
@@ -89,7 +89,7 @@ def test_a_side_without_bound_grows_by_what_comes_in_a_day() -> None:
     assert 2**30 + 512 * 2**20 == expected.memory_bytes
 
 
-def test_bytes_are_those_of_the_columns_held() -> None:
+def test_bytes_are_those_of_the_stored_columns() -> None:
     made = plan()
     # Left: ad_id, shown_at, cost and its position after a word of null bits; twice the key's row,
     # which has such a word as well, with the event time.
@@ -116,11 +116,11 @@ def test_wide_types_take_more_than_a_word() -> None:
     assert 8 * 6 + 16 + 64 + 2 * (8 * 3 + 16) == row_bytes(made, made.left)
 
 
-def test_cores_are_for_the_rows_of_both_sides() -> None:
+def test_cores_count_the_rows_of_both_sides() -> None:
     assert 1.5 == load(left=10_000, right=5_000).cores
 
 
-def test_memory_grows_with_the_state_up_to_what_rocksdb_may_use() -> None:
+def test_memory_grows_with_the_state_up_to_the_limit_of_rocksdb() -> None:
     small, large = load(left=100), load(left=100_000)
 
     assert small.state_bytes is not None
@@ -128,11 +128,14 @@ def test_memory_grows_with_the_state_up_to_what_rocksdb_may_use() -> None:
     assert 2**30 + 512 * 2**20 == large.memory_bytes
 
 
-def test_nothing_is_estimated_unless_both_sides_say_their_rate() -> None:
+def test_nothing_is_estimated_without_both_rates() -> None:
     made = plan(left__expected_rate=5)
 
     assert expected_load(made) is None
-    assert "how much          estimated here once right says expected_rate" in explained(made)
+    assert (
+        "size              set right.expected_rate (records per second) for an estimate"
+        in explained(made)
+    )
     assert "Expected load" not in explained(made)
     assert facts(made)["expected_load"] is None
 
@@ -141,20 +144,20 @@ def test_a_checkpoint_accepts_another_rate() -> None:
     assert fingerprint(plan()) == fingerprint(plan(left__expected_rate=5, right__expected_rate=7))
 
 
-def test_what_fits_is_not_warned_of() -> None:
+def test_sufficient_resources_cause_no_warning() -> None:
     assert [] == list(warnings(load(), ROOMY))
 
 
 @pytest.mark.parametrize(
     ("rate", "warned"),
-    [(1, None), (10**5, "may be more than 2 cores can take"), (10**7, "are more than 2 cores")],
+    [(1, None), (10**5, "may be too much for 2 cores"), (10**7, "are too much for 2 cores")],
 )
-def test_a_rate_beyond_the_cores_is_warned_of(rate: float, warned: str | None) -> None:
+def test_a_rate_beyond_the_cores_causes_a_warning(rate: float, warned: str | None) -> None:
     base = load(join__match_window={"before": "0 seconds", "after": "0 seconds"}, left=1, right=1)
-    means = replace(ROOMY, cores=2)
+    resources = replace(ROOMY, cores=2)
     found = [
         warning
-        for warning in warnings(replace(base, cores=rate / 50_000), means)
+        for warning in warnings(replace(base, cores=rate / 50_000), resources)
         if "cores" in warning
     ]
 
@@ -162,7 +165,7 @@ def test_a_rate_beyond_the_cores_is_warned_of(rate: float, warned: str | None) -
     assert warned is None or warned in found[0]
 
 
-def test_state_beyond_memory_and_disk_is_warned_of() -> None:
+def test_state_beyond_memory_and_disk_causes_warnings() -> None:
     memory, disk = warnings(load(left=10_000), replace(ROOMY, disk_free_bytes=10**9))
 
     assert "larger than the 512 MB of memory that RocksDB may use" in memory
@@ -170,22 +173,22 @@ def test_state_beyond_memory_and_disk_is_warned_of() -> None:
     assert "its disk has 950 MiB free" in disk
 
 
-def test_growth_without_end_is_warned_of_with_the_day_that_the_disk_is_full() -> None:
+def test_unbounded_growth_causes_a_warning_with_the_day_that_the_disk_is_full() -> None:
     expected = load(
         join={"type": "inner", "unbounded_state": True, "match_window": {"after": "1 hour"}}
     )
     free = round(expected.growth_bytes_a_day * 2 * 12.5)
     [warning] = warnings(expected, replace(ROOMY, disk_free_bytes=free))
 
-    assert "a day, for ever; the checkpoint's disk" in warning
+    assert "per day indefinitely; the checkpoint's disk" in warning
     assert warning.endswith("is full in 12 days")
 
 
-def test_means_are_what_spark_was_given_and_the_state_is_split_for() -> None:
+def test_cores_are_limited_by_spark_master_and_state_partitions() -> None:
     made = plan()  # 2 partitions
 
     def cores(master: str, of_machine: int = 8) -> int:
-        return means_of(JobSettings(spark_master=master), made, cores=of_machine).cores
+        return available_resources(JobSettings(spark_master=master), made, cores=of_machine).cores
 
     assert (1, 1, 2, 2, 1) == (
         cores("local"),
@@ -199,8 +202,8 @@ def test_means_are_what_spark_was_given_and_the_state_is_split_for() -> None:
 
 def test_memory_is_limited_by_heap_and_rocksdb() -> None:
     made = plan()
-    half = means_of(JobSettings(driver_memory="512m"), made, cores=2)
-    cluster = means_of(JobSettings(spark_master="spark://master:7077"), made, cores=2)
+    half = available_resources(JobSettings(driver_memory="512m"), made, cores=2)
+    cluster = available_resources(JobSettings(spark_master="spark://master:7077"), made, cores=2)
 
     small = explained(plan(left__expected_rate=10**5, right__expected_rate=1), half)
 
@@ -211,14 +214,16 @@ def test_memory_is_limited_by_heap_and_rocksdb() -> None:
     assert (None, None) == (cluster.memory_limit_bytes, cluster.disk_free_bytes)
 
 
-def test_free_space_elsewhere_is_not_known() -> None:
+def test_free_space_of_other_file_systems_is_unknown() -> None:
     assert (
-        means_of(JobSettings(), plan(checkpoint="s3a://bucket/join"), cores=2).disk_free_bytes
+        available_resources(
+            JobSettings(), plan(checkpoint="s3a://bucket/join"), cores=2
+        ).disk_free_bytes
         is None
     )
 
 
-def test_space_of_a_folder_that_may_not_be_looked_at_is_not_known(
+def test_free_space_of_an_inaccessible_folder_is_unknown(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def refuse(_: Path) -> bool:
@@ -226,15 +231,15 @@ def test_space_of_a_folder_that_may_not_be_looked_at_is_not_known(
 
     monkeypatch.setattr(Path, "exists", refuse)
 
-    assert means_of(JobSettings(), plan(), cores=2).disk_free_bytes is None
+    assert available_resources(JobSettings(), plan(), cores=2).disk_free_bytes is None
 
 
-def test_a_heap_that_is_no_size_is_refused() -> None:
+def test_an_invalid_heap_size_is_refused() -> None:
     with pytest.raises(SetupError, match="STREAMJOIN_DRIVER_MEMORY is 'lots'"):
-        means_of(JobSettings(driver_memory="lots"), plan(), cores=2)
+        available_resources(JobSettings(driver_memory="lots"), plan(), cores=2)
 
 
-def test_programs_get_the_estimate_with_its_spread() -> None:
+def test_json_has_the_estimate_with_its_spread() -> None:
     made = plan(left__expected_rate=100, right__expected_rate=10)
     told = facts(made, replace(ROOMY, cores=2))["expected_load"]
 

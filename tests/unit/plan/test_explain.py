@@ -17,7 +17,7 @@ from tests.unit.specs import plan
 
 GOLDEN = Path(__file__).parents[2] / "golden"
 
-MEANS = AvailableResources(cores=2, heap_bytes=2 * 2**30, disk_free_bytes=100 * 2**30)
+RESOURCES = AvailableResources(cores=2, heap_bytes=2 * 2**30, disk_free_bytes=100 * 2**30)
 JOINS: dict[str, dict[str, Any]] = {
     "inner": {},
     "exactly_once": {"output__delivery": "exactly_once"},
@@ -54,20 +54,20 @@ JOINS: dict[str, dict[str, Any]] = {
 @pytest.mark.parametrize("name", JOINS)
 def test_explanation_reads_as_recorded(name: str) -> None:
     recorded = GOLDEN / f"plan_{name}.txt"
-    text = explained(plan(**JOINS[name]), MEANS)
+    text = explained(plan(**JOINS[name]), RESOURCES)
     if os.environ.get("UPDATE_GOLDEN"):
         recorded.write_text(text)
 
     assert recorded.read_text() == text
 
 
-def test_plan_says_which_side_follows_the_clock_when_it_is_silent() -> None:
+def test_plan_explains_which_idle_side_follows_the_clock() -> None:
     outer = {"join__type": "full_outer", "right__idle_after": "1 minute"}
 
     one = explained(plan(**outer))
     both = explained(plan(**outer, left__idle_after="5 minutes"))
 
     assert "event time follows the clock, 1 minute 20 seconds behind it" in one
-    assert "While the left one is silent, no unmatched row comes out" in one
+    assert "While the left side is idle, it does" in one
     assert "follows the clock, 5 minutes 10 seconds behind it" in both
-    assert "no unmatched row comes out" not in both
+    assert "no unmatched rows are emitted" not in both

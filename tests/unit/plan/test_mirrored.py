@@ -1,4 +1,4 @@
-"""Which filters on a key column also filter the other side."""
+"""Filters on a key column that also apply to the other side."""
 
 import pytest
 
@@ -52,11 +52,11 @@ def test_only_a_side_whose_rows_need_a_match_is_filtered(join_type, of_left, of_
         ("v = 1", []),
     ],
 )
-def test_what_compares_one_key_column_with_literals_is_mirrored(written, found):
+def test_comparison_of_one_key_column_with_literals_is_mirrored(written, found):
     assert found == mirrored("right", join__type="inner", left__filter=written)
 
 
-def test_a_computed_key_mirrors_nothing():
+def test_a_filter_on_a_computed_key_is_not_mirrored():
     assert [] == mirrored("right", left__filter="k = 7", right__key=["n + 0", "h"])
 
 
@@ -66,7 +66,7 @@ def test_a_one_sided_condition_on_a_key_is_mirrored():
     )
 
 
-def test_the_plan_names_what_the_other_sides_filter_implies():
+def test_plan_shows_the_mirrored_filter():
     text = explained(plan(left__filter="ad_id = 7"), None)
 
     assert "only rows that can match: right.`ad_id` = 7" in text

@@ -1,4 +1,4 @@
-"""From spec to plan: what is derived, and what is refused before anything starts."""
+"""From spec to plan: derived settings, and problems that are found before the start."""
 
 from datetime import timedelta
 from typing import Any
@@ -20,10 +20,10 @@ def problems(**changed: Any) -> dict[str, str]:
     return {problem.field: problem.message for problem in refused.value.problems}
 
 
-# --- How long rows are kept, and what joins what
+# --- Retention and the ON clause
 
 
-def test_match_window_bounds_each_side_by_the_others_reach() -> None:
+def test_match_window_bounds_each_side_by_the_other() -> None:
     planned = plan()
 
     assert timedelta(hours=1) == planned.left.retention
@@ -57,19 +57,19 @@ def test_tumbling_window_joins_on_the_windows_end() -> None:
     assert timedelta(minutes=10) == planned.left.retention
 
 
-def test_state_holds_only_what_is_needed_behind_the_side_filter() -> None:
+def test_state_has_only_the_columns_needed_after_the_side_filter() -> None:
     planned = plan(left__filter="campaign <> 'x'", join__condition="right.user <> 'bot'")
 
     assert ["ad_id", "shown_at", "cost"] == [c.name for c in planned.left.kept_columns]
     assert ["ad_id", "clicked_at", "user"] == [c.name for c in planned.right.kept_columns]
 
 
-def test_headers_are_read_only_where_something_mentions_them() -> None:
+def test_headers_are_read_only_if_an_expression_uses_them() -> None:
     assert plan().left.reads_headers is False
     assert plan(left__filter="record_headers['x'] = 'y'").left.reads_headers is True
 
 
-def test_columns_left_out_mean_all_of_both_sides() -> None:
+def test_omitted_columns_mean_all_of_both_sides() -> None:
     planned = plan(
         left__schema="id BIGINT, shown_at TIMESTAMP",
         left__key=["id"],
@@ -86,7 +86,7 @@ def test_start_from_a_time_is_the_same_instant_in_any_notation() -> None:
         assert "startingOffsets" not in options
 
 
-def test_settings_that_decide_meaning_are_always_given_to_spark() -> None:
+def test_settings_that_decide_semantics_are_always_passed_to_spark() -> None:
     planned = plan()
 
     assert "true" == planned.left.source_options["failOnDataLoss"]
@@ -112,10 +112,10 @@ def test_files_of_a_checkpoint_on_hdfs_are_written_as_spark_does() -> None:
     assert "spark.hadoop.fs.file.impl" not in conf
 
 
-# --- What is refused
+# --- Problems
 
 
-def test_colliding_names_of_left_out_columns_are_refused() -> None:
+def test_colliding_names_of_omitted_columns_are_refused() -> None:
     found = problems(output__columns=None)
 
     assert "both sides have ad_id" in found["output.columns"]
@@ -157,7 +157,7 @@ def test_output_cannot_show_the_right_side_of_a_semi_or_anti_join(join_type: str
 
 def test_event_time_must_be_a_timestamp_column() -> None:
     assert "is BIGINT" in problems(left__event_time="ad_id")["left.event_time"]
-    assert "is no column" in problems(left__event_time="nope")["left.event_time"]
+    assert "unknown column" in problems(left__event_time="nope")["left.event_time"]
 
 
 def test_record_columns_cannot_be_shadowed() -> None:
@@ -166,7 +166,7 @@ def test_record_columns_cannot_be_shadowed() -> None:
     assert "rename the column" in found["left.schema"]
 
 
-def test_problems_of_all_parts_come_at_once() -> None:
+def test_problems_of_all_parts_are_reported_together() -> None:
     found = problems(
         left__key=["nope"],
         right__filter="rand() > 0",
@@ -177,10 +177,10 @@ def test_problems_of_all_parts_come_at_once() -> None:
     assert {"left.key[0]", "right.filter", "join.condition", "output.columns.a"} == set(found)
 
 
-def test_dead_letter_topic_takes_bad_records_and_what_else_the_spec_sends_there() -> None:
+def test_dead_letter_topic_takes_bad_records_and_what_the_spec_adds() -> None:
     topic = {"on_bad_record": None, "dead_letter": {"topic": "dead"}}
     alone = plan(**topic)
-    all_of_it = plan(**topic, on_null_key="dead_letter", on_late_record="dead_letter")
+    all_of_it = plan(**topic, on_null_key="dead_letter", on_late_row="dead_letter")
 
     assert DeadLetterPlan("dead", takes_null_keys=False, takes_late_rows=False) == alone.dead_letter
     assert (
@@ -189,7 +189,7 @@ def test_dead_letter_topic_takes_bad_records_and_what_else_the_spec_sends_there(
     assert (True, False) == (alone.null_keys_pass, all_of_it.null_keys_pass)
 
 
-def test_query_fails_on_bad_records_only_where_the_spec_says_so() -> None:
+def test_query_fails_on_bad_records_only_with_on_bad_record_fail() -> None:
     assert not plan().fails_on_bad_records
     assert plan(on_bad_record="fail").fails_on_bad_records
 
@@ -200,10 +200,10 @@ def test_commit_topic_is_named_after_the_join_unless_it_has_a_name() -> None:
     assert "ours" == named.output.commit_topic
 
 
-# --- What a checkpoint freezes
+# --- Settings frozen by a checkpoint
 
 
-def test_frozen_settings_that_changed_are_told_one_by_one() -> None:
+def test_changed_frozen_settings_are_listed() -> None:
     frozen = fingerprint(plan())
     wanted = fingerprint(
         plan(join__match_window={"before": "1 minute", "after": "2 hours"}, left__topic="views")
@@ -215,14 +215,14 @@ def test_frozen_settings_that_changed_are_told_one_by_one() -> None:
     ] == changes(frozen, wanted)
 
 
-def test_a_new_output_column_changes_what_state_holds() -> None:
+def test_a_new_output_column_changes_the_state_columns() -> None:
     columns = {"ad_id": "left.ad_id", "campaign": "left.campaign"}
     found = changes(fingerprint(plan()), fingerprint(plan(output__columns=columns)))
 
     assert ["left columns held in state", "right columns held in state"] == [c.field for c in found]
 
 
-def test_what_state_does_not_know_may_change() -> None:
+def test_settings_without_effect_on_state_may_change() -> None:
     free = plan(
         left__filter="cost > 1",
         output__topic="elsewhere",

@@ -39,9 +39,11 @@ ROOMS: dict[str, tuple[str, ...]] = {
         "checkpoint",
         "security",
         "registry",
+        "field_types",
         "spec",
         "expressions",
         "can_fail",
+        "reference",
     ),
     "protocol": ("reasons", "reports", "progress", "totals", "status", "results", "control"),
     "formats": (),
@@ -123,7 +125,7 @@ def imports(path: Path) -> Iterator[str]:
 
 
 def place(name: str) -> tuple[str, str] | None:
-    """`job.plan.plan.JoinPlan` → (plan, model); None for other packages."""
+    """`job.plan.plan.JoinPlan` → (plan, plan); None for what is not of the job."""
     parts = [*name.split("."), ""]
     return (parts[1], parts[2]) if parts[0] == "job" and parts[1] else None
 

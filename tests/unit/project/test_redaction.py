@@ -14,48 +14,48 @@ SECRETS = st.text(st.characters(exclude_categories=["C"]), min_size=1, max_size=
 
 
 def redaction(*secrets: str) -> Redaction:
-    result = Redaction()
-    result.learn(secrets)
-    return result
+    made = Redaction()
+    made.add(secrets)
+    return made
 
 
 @given(SECRETS, st.text(alphabet="xyz "), st.text(alphabet="xyz "))
-def test_secret_is_gone_however_it_is_written(secret: str, before: str, after: str) -> None:
+def test_a_secret_is_removed_in_every_notation(secret: str, before: str, after: str) -> None:
     scrub = redaction(secret).scrubbed
     jaas = secret.replace("\\", "\\\\").replace('"', '\\"')
     for form in (secret, jaas, json.dumps(secret)[1:-1], repr(secret)[1:-1], quote(secret, "")):
-        if not set(secret) & set("xyz "):  # otherwise it may be before or after it, too
+        if not set(secret) & set("xyz "):  # else it may stand before or after, too
             assert f"{before}{MARK}{after}" == scrub(f"{before}{form}{after}")
 
 
-def test_what_is_no_secret_stays() -> None:
+def test_other_text_is_unchanged() -> None:
     assert "plain" == redaction().scrubbed("plain")
     assert "plain" == redaction("secret").scrubbed("plain")
     assert "plain" == redaction("").scrubbed("plain")
 
 
-def test_of_two_secrets_the_longer_one_goes_whole() -> None:
+def test_the_longer_of_two_secrets_is_removed_completely() -> None:
     assert f"{MARK} {MARK}" == redaction("pass", "password1").scrubbed("password1 pass")
 
 
-def test_secrets_learnt_before_are_remembered() -> None:
-    redacting = redaction("first")
-    redacting.learn(["second"])
+def test_secrets_added_before_are_still_removed() -> None:
+    made = redaction("first")
+    made.add(["second"])
 
-    assert f"{MARK} {MARK}" == redacting.scrubbed("first second")
+    assert f"{MARK} {MARK}" == made.scrubbed("first second")
 
 
-def test_error_is_scrubbed_and_stays_what_it_is() -> None:
+def test_a_scrubbed_error_keeps_its_type() -> None:
     error = SecurityError("no login with hunter2")
     redaction("hunter2").scrub_error(error)
 
     assert f"no login with {MARK}" == str(error)
 
 
-def test_log_line_is_scrubbed_with_its_trace() -> None:
-    redacting, output = redaction("hunter2"), structlog.testing.CapturingLogger()
+def test_a_log_line_is_scrubbed_with_its_trace() -> None:
+    made, output = redaction("hunter2"), structlog.testing.CapturingLogger()
     log = structlog.wrap_logger(
-        output, processors=[structlog.processors.format_exc_info, redacting.scrub_event]
+        output, processors=[structlog.processors.format_exc_info, made.scrub_event]
     )
     try:
         int("hunter2")

@@ -185,7 +185,7 @@ def test_the_telling_says_what_goes_to_the_dead_letters_and_what_the_query_fails
         "on_bad_record": None,
         "dead_letter": {"topic": "dead"},
         "on_null_key": "dead_letter",
-        "on_late_record": "dead_letter",
+        "on_late_row": "dead_letter",
     }
 
     def lines(**changes):

@@ -7,7 +7,7 @@ from unittest.mock import patch
 import pytest
 from pydantic import ValidationError
 
-from job.settings import JobSettings
+from job.settings import JobSettings, read_settings
 from service.__main__ import main
 from service.settings import ServiceSettings
 
@@ -17,13 +17,13 @@ def test_job_and_sidecar_find_each_other_without_being_told(
 ) -> None:
     monkeypatch.delenv("STREAMJOIN_SOCKET", raising=False)
 
-    assert JobSettings().socket == ServiceSettings().socket
+    assert read_settings(JobSettings).socket == read_settings(ServiceSettings).socket
 
 
 def test_without_settings_only_this_machine_is_served(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("STREAMJOIN_HOST", raising=False)
     monkeypatch.delenv("STREAMJOIN_PORT", raising=False)
-    settings = ServiceSettings()
+    settings = read_settings(ServiceSettings)
 
     assert ("127.0.0.1", 8080, True) == (settings.host, settings.port, settings.is_local)
 
@@ -32,7 +32,7 @@ def test_settings_come_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setenv("STREAMJOIN_HOST", "::1")
     monkeypatch.setenv("STREAMJOIN_PORT", "9000")
     monkeypatch.setenv("STREAMJOIN_SOCKET", "/run/join.sock")
-    settings = ServiceSettings()
+    settings = read_settings(ServiceSettings)
 
     assert ("::1", 9000, Path("/run/join.sock")) == (settings.host, settings.port, settings.socket)
 

@@ -32,13 +32,13 @@ def refusal(text, parse=expression):
     ["s", "n", "coalesce(s, 'x')", "case when b then 'a' else 'b' end", "null", "interval 1 day"],
 )
 def test_filter_that_is_neither_true_nor_false_is_refused(text):
-    assert "is no condition" in refusal(text, predicate)
+    assert "is not a condition" in refusal(text, predicate)
 
 
 def test_condition_may_be_null_but_nothing_else():
     assert condition("null and b", SCOPE, "f").conjuncts
 
-    assert "is no condition: it is STRING" in refusal("b and (s)", condition)
+    assert "is not a condition: it is STRING" in refusal("b and (s)", condition)
 
 
 @pytest.mark.parametrize(
@@ -131,7 +131,7 @@ def test_comment_in_a_schema_is_read():
 
 
 def test_map_of_json_has_strings_for_keys():
-    with pytest.raises(SpecError, match="keys are no strings"):
+    with pytest.raises(SpecError, match="keys that are not strings"):
         plan(left__schema="ad_id BIGINT, shown_at TIMESTAMP, m ARRAY<MAP<INT, INT>>")
 
 
