@@ -134,7 +134,7 @@ def _closing(backlog: Backlog, workload: Workload) -> Iterator[Addressed]:
 def _interleaved(
     left: str, impressions: Sequence[Impression], right: str, clicks: Sequence[Click]
 ) -> Iterator[Addressed]:
-    # In turns, whatever their numbers: a reader reads the same range of event time from both.
+    # In turns, independent of their numbers: a reader reads the same range of event time from both.
     sent = 0
     for number, shown in enumerate(impressions, start=1):
         yield Addressed(left, shown)
