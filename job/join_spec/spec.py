@@ -43,6 +43,19 @@ class JoinType(StrEnum):
         """Whether results can contain columns of the right side."""
         return self not in {JoinType.LEFT_SEMI, JoinType.LEFT_ANTI}
 
+    @property
+    def outer_sides(self) -> tuple[Literal["left", "right"], ...]:
+        """Sides whose unmatched rows are emitted."""
+        match self:
+            case JoinType.LEFT_OUTER | JoinType.LEFT_ANTI:
+                return ("left",)
+            case JoinType.RIGHT_OUTER:
+                return ("right",)
+            case JoinType.FULL_OUTER:
+                return ("left", "right")
+            case _:
+                return ()
+
 
 class _Frozen(BaseModel):
     # Without hide_input_in_errors pydantic quotes the input, which may be a password.
