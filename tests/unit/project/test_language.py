@@ -18,11 +18,7 @@ NOT_CLEAN = (
     "tests/semantics/",
     "tests/unit/join_spec/",
     "tests/unit/plan/",
-    "tests/unit/protocol/",
-    "tests/unit/query/",
     "tests/unit/semantics/",
-    # Quotes messages of the command `dead-letters`.
-    "tests/integration/test_dead_letters.py",
 )
 
 
