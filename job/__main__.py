@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from job.join_spec.expressions import Side
 
 app = typer.Typer(
-    help="Join two Kafka topics as streams.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
@@ -52,6 +51,26 @@ LetterReason = Annotated[
 RegistryUse = Literal["required", "preferred", "if_needed"]
 """`required`: a registry that does not answer ends the command. `preferred`: if it does not answer,
 the columns in the spec are used. `if_needed`: only sides without columns in the spec are read."""
+
+
+def _print_version(is_set: bool) -> None:
+    if is_set:
+        from importlib.metadata import version
+
+        typer.echo(f"streamjoin {version('streamjoin')}")
+        raise typer.Exit
+
+
+@app.callback()
+def main_options(
+    version: Annotated[
+        bool,
+        typer.Option(
+            "--version", callback=_print_version, is_eager=True, help="Print the version."
+        ),
+    ] = False,
+) -> None:
+    """Join two Kafka topics as streams."""
 
 
 @app.command()

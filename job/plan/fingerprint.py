@@ -1,6 +1,6 @@
-"""What a checkpoint freezes: settings whose change Spark ignores in silence or answers wrongly.
+"""Settings that a checkpoint freezes: Spark ignores their change silently or returns wrong results.
 
-Pure. checkpoint.py keeps the fingerprint beside the checkpoint and refuses a start with another.
+Pure. checkpoint.py stores the fingerprint next to the checkpoint and refuses a start with another.
 """
 
 from collections.abc import Mapping
@@ -23,7 +23,7 @@ _KEYS_OF_FORMAT_0 = {
 
 @dataclass(frozen=True)
 class Change:
-    """A frozen setting that the spec now has otherwise."""
+    """A frozen setting with a different value in the spec."""
 
     field: str
     frozen: str
@@ -31,7 +31,7 @@ class Change:
 
 
 def fingerprint(plan: JoinPlan) -> dict[str, str]:
-    """Each frozen setting under the name of its field, in the user's words."""
+    """Frozen settings by the name of their field, as shown to users."""
     window = plan.match_window
     settings = {
         "join.type": plan.join_type.value,
@@ -63,11 +63,11 @@ def settings_of(document: Mapping[str, Any]) -> dict[str, str]:
     return {_KEYS_OF_FORMAT_0.get(key, key): value for key, value in document.items()}
 
 
-def refused(plan: JoinPlan, frozen: Mapping[str, str]) -> list[Change]:
-    """What a checkpoint with `frozen` would refuse of `plan`.
+def incompatible_changes(plan: JoinPlan, frozen: Mapping[str, str]) -> list[Change]:
+    """The changes in `plan` that a checkpoint with the settings `frozen` refuses.
 
-    A job goes on with the number of partitions that it finds, unless it is told another; whether
-    another schema will do, it finds out at its start (formats/pinning.py).
+    The number of state partitions is that of the checkpoint, unless it is configured. Whether a
+    different schema is compatible is checked at the start (formats/pinning.py).
     """
     ids = [schema_id_of(side) for side in SIDES if frozen.get(schema_id_of(side))]
     kept = {name: frozen[name] for name in ("state_partitions", *ids)}

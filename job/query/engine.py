@@ -166,7 +166,7 @@ class Engine:
         ended = self._workers.submit(running.await_end)
         continues = True
         while continues:
-            with self._idle_sides.followed(partial(raise_watermark, running.query)):
+            with self._idle_sides.watch(partial(raise_watermark, running.query)):
                 self._machine.wait_until(
                     lambda: ended.done() or not self._should_run() or self._identity.failure
                 )

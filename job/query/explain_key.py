@@ -17,13 +17,6 @@ from job.protocol.status import JobStatus, QueryState
 
 _ROWS_MAX = 5
 
-_OUTER_SIDES: Mapping[JoinType, tuple[Side, ...]] = {
-    JoinType.LEFT_OUTER: ("left",),
-    JoinType.LEFT_ANTI: ("left",),
-    JoinType.RIGHT_OUTER: ("right",),
-    JoinType.FULL_OUTER: SIDES,
-}
-
 
 @dataclass(frozen=True)
 class _Facts:
@@ -92,7 +85,7 @@ def _state_row(facts: _Facts, side: Side, row: StateRow) -> str:
 
 
 def _outcome(join_type: JoinType, side: Side) -> str:
-    if side in _OUTER_SIDES.get(join_type, ()):
+    if side in join_type.outer_sides:
         return "without a match it is then emitted as unmatched"
     return f"without a match it is then dropped: this join type emits no unmatched {side} rows"
 

@@ -113,7 +113,7 @@ def test_checkpoint_that_executors_do_not_share_is_refused(
 ) -> None:
     unsaid = {"STREAMJOIN_CHECKPOINT_IS_SHARED": "false"}
     with job_on(cluster, pairs.spec(), tmp_path, unsaid) as job:
-        assert "say STREAMJOIN_CHECKPOINT_IS_SHARED=true" in refusal(job, "checkpoint")
+        assert "set STREAMJOIN_CHECKPOINT_IS_SHARED=true" in refusal(job, "checkpoint")
         assert 1 == job.terminate()
     assert not (tmp_path / "checkpoint" / "query").exists()
 

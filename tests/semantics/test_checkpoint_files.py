@@ -12,7 +12,7 @@ from job.checkpoint.lease import Lease
 from job.checkpoint.maintenance import MANIFEST, create_backup
 from job.event_time.partitions import Partitions
 from job.join_spec.start_positions import StartPositions
-from job.protocol.progress import QueryState
+from job.protocol.status import QueryState
 
 NOW = datetime(2026, 1, 31, 12, tzinfo=UTC)
 

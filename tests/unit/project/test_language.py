@@ -15,17 +15,10 @@ KINDS = {".py", ".md", ".yml", ".yaml", ".html", ".js", ".css", ".sh", ".toml", 
 # Not clean yet. Paths are only removed from this list.
 NOT_CLEAN = (
     "job/",
-    "service/",
-    "deploy/prometheus/",
     "tests/semantics/",
     "tests/unit/join_spec/",
     "tests/unit/plan/",
-    "tests/unit/protocol/",
-    "tests/unit/query/",
     "tests/unit/semantics/",
-    "tests/unit/service/",
-    # Quotes messages of the command `dead-letters`.
-    "tests/integration/test_dead_letters.py",
 )
 
 
