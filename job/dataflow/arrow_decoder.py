@@ -6,13 +6,12 @@ import pyarrow as pa
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.functions import arrow_udf
-from pyspark.sql.pandas.types import to_arrow_type
-from pyspark.sql.types import StructType
 
 from job.dataflow.record_sql import decoded_type
 from job.formats.decoder import Decoder
 from job.formats.registry import RegistryAccess
 from job.plan.plan import SidePlan
+from job.spark.arrow_types import arrow_type
 
 
 def decoded_value(
@@ -23,7 +22,7 @@ def decoded_value(
     assert registry is not None, "a side with a registry has access to it"
     decoder = Decoder(side.reader, registry, frozenset(unknown_ids))
     kind = decoded_type(side)
-    row = to_arrow_type(StructType.fromDDL(kind))
+    row = arrow_type(kind)
 
     def decode(values: pa.Array) -> pa.Array:
         return decoder(values, row)

@@ -17,6 +17,7 @@ from job.plan import record_checks, result_checks
 from job.plan.mirrored import mirrored_filters
 from job.plan.plan import JoinPlan, SidePlan, position_column, window_end_column
 from job.spark.try_eval import register_try_eval
+from job.spark.watermark import WATERMARK_METADATA
 
 if TYPE_CHECKING:
     from job.formats.registry import RegistryAccess
@@ -43,10 +44,6 @@ _DELAY_BEYOND_ALL_EVENT_TIMES = "4000000 days"
 # _SAMPLED_ONE_IN is looked at: an older event time than the newest is safe.
 _OBSERVED_PARTITIONS_MAX = 16
 _SAMPLED_ONE_IN = 64
-
-# Where Spark keeps on a column that it carries the watermark, and by how much it trails
-# (EventTimeWatermark.delayKey).
-_WATERMARK_METADATA = "spark.watermarkDelayMs"
 
 
 def kafka_dataflow(spark: SparkSession, plan: JoinPlan, access: KafkaAccess) -> DataFrame:
@@ -207,7 +204,7 @@ def with_window(rows: DataFrame, side: SidePlan, plan: JoinPlan) -> DataFrame:
     length = milliseconds(plan.window)
     event_time = f"`{side.event_time_column}`"
     end = f"timestamp_millis((unix_millis({event_time}) div {length} + 1) * {length})"
-    trailing = {_WATERMARK_METADATA: milliseconds(side.watermark_delay)}
+    trailing = {WATERMARK_METADATA: milliseconds(side.watermark_delay)}
     plain = [
         F.col(f"`{name}`").alias(name, metadata={})
         if name == side.event_time_column

@@ -6,7 +6,6 @@ has written to a folder that no other executor sees.
 
 import re
 import tempfile
-import time
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -23,6 +22,8 @@ from pyspark.sql import SparkSession
 from job.checkpoint.folder import Folder
 from job.errors import CheckpointError, QueryError, SetupError, StreamjoinError
 from job.settings import JobSettings
+from job.spark.executors import core_count, executor_count
+from job.waiting import wait_until
 
 # Enough to schedule and start a container whose image is present.
 EXECUTOR_SECONDS = 60.0
@@ -63,24 +64,18 @@ def wait_for_executors(spark: SparkSession, state_partitions: int) -> None:
     A state partition stays on its first executor, so later executors would have none. Raises a
     retryable QueryError if no executor registers.
     """
-    context = spark.sparkContext._jsc.sc()
-    deadline = time.monotonic() + EXECUTOR_SECONDS
-    while context.getExecutorMemoryStatus().size() < 2:  # the driver counts
-        if time.monotonic() > deadline:
-            raise QueryError(
-                f"no executor came within {EXECUTOR_SECONDS:.0f} s from {context.master()}: look "
-                "there whether its workers are alive and have as many cores and as much memory "
-                "free as an executor is to have (spark.executor.cores, spark.executor.memory)",
-                retryable=True,
-            )
-        time.sleep(_POLL_SECONDS)
-    deadline = time.monotonic() + OTHERS_SECONDS
-    while context.defaultParallelism() < state_partitions:
-        if time.monotonic() > deadline:
-            cores = context.defaultParallelism()
-            _log.warning("few_cores", cores=cores, state_partitions=state_partitions)
-            return
-        time.sleep(_POLL_SECONDS)
+    if not wait_until(lambda: executor_count(spark) > 0, EXECUTOR_SECONDS, _POLL_SECONDS):
+        raise QueryError(
+            f"no executor registered within {EXECUTOR_SECONDS:.0f} s at "
+            f"{spark.sparkContext.master}: check that its workers are running, and have the free "
+            "cores and memory that an executor needs (spark.executor.cores, spark.executor.memory)",
+            retryable=True,
+        )
+    enough = wait_until(
+        lambda: core_count(spark) >= state_partitions, OTHERS_SECONDS, _POLL_SECONDS
+    )
+    if not enough:
+        _log.warning("few_cores", cores=core_count(spark), state_partitions=state_partitions)
 
 
 def check_executors(spark: SparkSession, checkpoint: Folder) -> None:

@@ -14,7 +14,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from job.checkpoint.checkpoint import Checkpoint
 from job.delivery.sink import RunningQuery
-from job.event_time.fair_reading import Reading, held_partitions, records_max
+from job.event_time.fair_reading import Reading, records_max, waiting_partitions
 from job.event_time.partitions import Partitions
 from job.event_time.watermark import watermark_ms
 from job.join_spec.durations import milliseconds
@@ -61,7 +61,7 @@ class EventTimes:
 
     def follow(self, running: RunningQuery) -> None:
         """Limit the reading of the started query, and write the event times periodically."""
-        self._limited = LimitedReading(self._spark, self._limit, running.failed)
+        self._limited = LimitedReading(self._spark, self._limit, running.record_failure)
         try:
             self._limited.begin(running.query)
         except Exception as error:
@@ -77,7 +77,7 @@ class EventTimes:
     def batch_ended(self, query: StreamingQuery, batch_id: int) -> None:
         """Set the watermark of the next batch. Called before Spark commits this batch."""
         ends, self._planned_ends = self._planned_ends, {}
-        read = batch_read(query, self._spark._jvm, ends)
+        read = batch_read(query, self._spark, ends)
         before = self._stats.partitions
         after = before.after_batch(read)
         self._stats.partitions = after
@@ -93,7 +93,7 @@ class EventTimes:
         # each. The smallest advance counts, so that a sparse partition does not run ahead of a
         # dense one.
         slack = max(*self._delay_ms.values(), after.advance_ms(before))
-        self._reading = Reading(held_partitions(after, slack), _records_max(self._batches))
+        self._reading = Reading(waiting_partitions(after, slack), _records_max(self._batches))
         if self._limited is None:
             return
         # Without limits Spark reads by itself, because each call into Python delays the next batch.

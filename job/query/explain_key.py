@@ -16,13 +16,6 @@ from job.protocol.status import JobStatus, QueryState
 
 _ROWS_MAX = 5
 
-_OUTER_SIDES: Mapping[JoinType, tuple[Side, ...]] = {
-    JoinType.LEFT_OUTER: ("left",),
-    JoinType.LEFT_ANTI: ("left",),
-    JoinType.RIGHT_OUTER: ("right",),
-    JoinType.FULL_OUTER: SIDES,
-}
-
 
 @dataclass(frozen=True)
 class _Facts:
@@ -74,7 +67,8 @@ def _state_rows(facts: _Facts) -> Iterator[str]:
 def _state_row(facts: _Facts, side: Side, row: StateRow) -> str:
     other = OTHER_SIDE[side]
     position = f"{row.topic}/{row.partition}/{row.offset}"
-    subject = f"The {side} row {position}, event time {_iso(row.event_time)}, is in state"
+    at = "" if row.event_time is None else f", event time {_iso(row.event_time)},"
+    subject = f"The {side} row {position}{at} is in state"
     if row.matched:
         return f"{subject} and has matched: its results were emitted."
     if facts.state[other].rows:
@@ -90,7 +84,7 @@ def _state_row(facts: _Facts, side: Side, row: StateRow) -> str:
 
 
 def _outcome(join_type: JoinType, side: Side) -> str:
-    if side in _OUTER_SIDES.get(join_type, ()):
+    if side in join_type.outer_sides:
         return "without a match it is then emitted as unmatched"
     return f"without a match it is then dropped: this join type emits no unmatched {side} rows"
 

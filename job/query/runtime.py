@@ -8,7 +8,7 @@ from pyspark.sql import SparkSession
 
 from job.checkpoint.checkpoint import Checkpoint
 from job.checkpoint.lease import Lease
-from job.checkpoint.maintenance import repaired
+from job.checkpoint.maintenance import repair_logs
 from job.plan.plan import JoinPlan
 from job.query.stats import QueryStats
 from job.redaction import Redaction
@@ -71,7 +71,7 @@ class Resources:
             lease = Lease(checkpoint.folder, self._lease_lost)
             lease.take()
             self._lease = lease
-            for name in repaired(checkpoint.folder, datetime.now(UTC)):
+            for name in repair_logs(checkpoint.folder, datetime.now(UTC)):
                 _log.warning("checkpoint_repaired", file=name)
         self.check_lease()
         return checkpoint

@@ -13,7 +13,7 @@ import psutil
 import pytest
 from rich.console import Console
 
-from deploy.local.demo import reported
+from deploy.local.demo import report_result
 from deploy.local.demo_check import check_result
 from deploy.local.demo_load import Click, Delivered, Impression, OutputRow, expected_rows
 from deploy.local.demo_sidecar import Figures, QueryAnswer, SideAnswer
@@ -151,7 +151,7 @@ def demo_result(
     rows = output_rows(kafka.bootstrap_servers, topic=topic)
     result = check_result(delivered, rows, counted(output_records=len(rows)))
     output = io.StringIO()
-    code = reported(result, Console(file=output, highlight=False))
+    code = report_result(result, Console(file=output, highlight=False))
     return code, [line for line in output.getvalue().splitlines() if "impressions/" in line]
 
 

@@ -13,6 +13,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "errors": (),
     "settings": (),
     "redaction": (),
+    "waiting": (),
     "evaluation": (),
     "sql": (
         "literals",
@@ -64,23 +65,27 @@ ROOMS: dict[str, tuple[str, ...]] = {
         "validation",
     ),
     "event_time": ("partitions", "watermark", "fair_reading"),
-    "kafka": ("security", "topics", "preflight", "retention", "topic_ids", "broker_watch"),
+    "kafka": (
+        "security",
+        "clients",
+        "topics",
+        "preflight",
+        "retention",
+        "topic_ids",
+        "broker_watch",
+    ),
     "dead_letters": (),
     "semantics": (),
     "spark": (
-        "session",
-        "hadoop_settings",
-        "failures",
-        "listener",
-        "between_batches",
-        "watermark",
-        "batch_read",
-        "kafka_reader",
+        *("session", "lost_hooks", "hadoop_settings", "hadoop_files", "failures", "listener"),
+        *("stream_execution", "between_batches", "watermark", "observed_metrics", "batch_read"),
+        *("kafka_reader", "executed_join", "join_input", "arrow_types", "arrow_map", "executors"),
         "try_eval",
     ),
     "dataflow": ("written_numbers", "record_sql", "arrow_decoder", "dataflow"),
     "checkpoint": (
-        *("folder", "checkpoint", "lease", "state_reader", "log_check", "maintenance", "cli"),
+        *("documents", "folder", "checkpoint", "lease", "join_state", "state_reader"),
+        *("log_check", "maintenance", "cli"),
     ),
     "delivery": (),
     "query": (
@@ -104,6 +109,9 @@ WITH_SPARK = {
     "query.preparation",
     "query.start",
 }
+PRIVATE_SPARK = {"spark"}
+# Of PySpark's objects, what is behind them in the JVM.
+PRIVATE_ATTRIBUTES = {"_jsq", "_jdf", "_jc", "_jsc", "_jsparkSession", "_jwrite", "_jreader"}
 # The service is in an image without Spark, librdkafka and registry client, and reads no topic.
 OPEN_TO_THE_SERVICE = {
     "errors",
@@ -161,6 +169,17 @@ def test_only_the_parts_that_drive_spark_import_it(path: Path) -> None:
     uses = {name.split(".")[0] for name in imports(path)}
 
     assert is_in(place_of(path), WITH_SPARK) or not uses & {"pyspark", "py4j"}
+
+
+@pytest.mark.parametrize("path", modules("job"), ids=lambda path: str(path.relative_to(ROOT)))
+def test_private_spark_api_is_used_only_in_its_package(path: Path) -> None:
+    used = {
+        node.attr
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Attribute)
+    }
+
+    assert place_of(path)[0] in PRIVATE_SPARK or not used & PRIVATE_ATTRIBUTES
 
 
 @pytest.mark.parametrize("path", modules("service"), ids=lambda path: str(path.relative_to(ROOT)))

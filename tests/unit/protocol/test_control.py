@@ -41,12 +41,12 @@ def test_read_call_returns_its_result_alone(job: SmallJob, call: str) -> None:
 def test_arguments_of_a_read_call_reach_the_job(job: SmallJob) -> None:
     sent(job, "state", state={"side": "left", "key": ["a", "7"], "limit": 3})
 
-    assert job.asked is not None
-    assert job.asked.state is not None
+    assert job.last_request is not None
+    assert job.last_request.state is not None
     assert ("left", ["a", "7"], 3) == (
-        job.asked.state.side,
-        job.asked.state.key,
-        job.asked.state.limit,
+        job.last_request.state.side,
+        job.last_request.state.key,
+        job.last_request.state.limit,
     )
 
 
@@ -98,10 +98,10 @@ def test_malformed_request_is_invalid(job: SmallJob, fields: dict[str, Any]) -> 
 
     assert failure is not None
     assert "invalid_request" == failure.code
-    assert ([], None) == (job.commands, job.asked)
+    assert ([], None) == (job.commands, job.last_request)
 
 
-def test_internal_errorreturns_its_type_and_not_its_message(job: SmallJob) -> None:
+def test_internal_error_returns_its_type_and_not_its_message(job: SmallJob) -> None:
     job.answers["state"] = KeyError("planted-pa55word")
     failure = sent(job, "state").error
 
@@ -147,8 +147,8 @@ def test_largest_request_is_read_completely(tmp_path: Path) -> None:
         connection.sendall(json.dumps({"call": "validate", "spec": spec}).encode() + b"\n")
         connection.makefile().readline()
 
-    assert job.asked is not None
-    assert spec == job.asked.spec
+    assert job.last_request is not None
+    assert spec == job.last_request.spec
 
 
 @pytest.mark.parametrize("kind", ["file", "folder", "link"])

@@ -57,9 +57,9 @@ def session(*, executors: int, cores: int) -> Any:
     java = SimpleNamespace(
         getExecutorMemoryStatus=lambda: SimpleNamespace(size=lambda: 1 + executors),
         defaultParallelism=lambda: cores,
-        master=lambda: "spark://master:7077",
     )
-    return SimpleNamespace(sparkContext=SimpleNamespace(_jsc=SimpleNamespace(sc=lambda: java)))
+    context = SimpleNamespace(master="spark://master:7077", _jsc=SimpleNamespace(sc=lambda: java))
+    return SimpleNamespace(sparkContext=context)
 
 
 def test_missing_executors_are_a_retryable_error_that_names_the_cluster(
@@ -67,7 +67,9 @@ def test_missing_executors_are_a_retryable_error_that_names_the_cluster(
 ) -> None:
     monkeypatch.setattr(cluster, "EXECUTOR_SECONDS", 0.0)
 
-    with pytest.raises(QueryError, match=r"no executor came .* spark://master:7077") as refused:
+    with pytest.raises(
+        QueryError, match=r"no executor registered .* spark://master:7077"
+    ) as refused:
         wait_for_executors(session(executors=0, cores=2), 4)
 
     assert refused.value.retryable

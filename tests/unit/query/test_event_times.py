@@ -38,7 +38,7 @@ class World:
         self.times = EventTimes(spark, plan(), self.stats, checkpoint, resources)
 
     def follow(self) -> None:
-        running: Any = SimpleNamespace(query=None, failed=None)
+        running: Any = SimpleNamespace(query=None, record_failure=None)
         self.times.follow(running)
 
     def begin(self, _: Any) -> None:
