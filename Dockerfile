@@ -8,7 +8,7 @@
 # The build downloads everything, by uv.lock and jars.toml; a container downloads nothing.
 # A third target, `demo`, adds the demo's load generator to the job; docker-compose.yml uses it.
 
-# Any Debian 12, or a system with its package names: a mirror's, a hardened or a home-made one.
+# Any Debian 12, or a system with its package names, such as a mirror or a hardened image.
 ARG BASE=debian:bookworm-slim
 
 FROM ${BASE} AS python
@@ -17,10 +17,10 @@ RUN apt-get update -q \
         ca-certificates python3 tini >/dev/null \
     && rm -rf /var/lib/apt/lists/* /var/cache/apt/* /var/cache/debconf/*-old /var/log/* \
     && groupadd --gid 10001 streamjoin \
-    # By name, not only by number: Hadoop's login asks who it is.
+    # The user needs a name: Hadoop's login reads it.
     && useradd --uid 10001 --gid 10001 --home-dir /var/lib/streamjoin --no-create-home \
         --shell /usr/sbin/nologin --no-log-init streamjoin \
-    # A new volume takes over owner and mode of the folder it is mounted on.
+    # A new volume gets owner and mode of the folder at its mount point.
     && install -d -o 10001 -g 10001 /var/lib/streamjoin /run/streamjoin /scratch
 ENV PATH=/opt/streamjoin/bin:$PATH \
     LANG=C.UTF-8 \
@@ -28,7 +28,7 @@ ENV PATH=/opt/streamjoin/bin:$PATH \
     PYTHONDONTWRITEBYTECODE=1 \
     STREAMJOIN_SOCKET=/run/streamjoin/job.sock
 
-# What builds, and stays out of the images.
+# Build stages, which are not part of the images.
 FROM python AS uv
 RUN apt-get update -q \
     && DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-install-recommends \
@@ -40,7 +40,7 @@ ENV PATH=/opt/uv/bin:$PATH \
     UV_PROJECT_ENVIRONMENT=/opt/streamjoin \
     UV_PYTHON=/usr/bin/python3 \
     UV_NO_PROGRESS=1 \
-    # A cache that lies on another file system cannot be linked to.
+    # uv cannot hard-link from a cache on another file system.
     UV_LINK_MODE=copy \
     # The root is read-only at run time: without this each start would compile the modules again.
     UV_COMPILE_BYTECODE=1
@@ -51,12 +51,12 @@ COPY pyproject.toml uv.lock ./
 RUN --mount=type=cache,target=/root/.cache/uv \
     uv sync --quiet --frozen --no-dev --no-install-project \
     && cd /opt/streamjoin/lib/python3.*/site-packages \
-    # Headers, tests and examples: nobody compiles against these packages here.
+    # Headers, tests and examples: nothing in the image compiles against these packages.
     && rm -rf pyarrow/include pyarrow/tests pyspark/examples pyspark/data /opt/streamjoin/bin/*.cmd
 
 FROM uv AS service-packages
 COPY pyproject.toml uv.lock ./
-# The service imports neither these nor what only they need; its image's test would notice.
+# The service imports neither these packages nor their dependencies; tests/docker/test_images.py checks it.
 RUN --mount=type=cache,target=/root/.cache/uv \
     uv export --quiet --frozen --no-dev --no-emit-project --output-file requirements.txt \
         --prune confluent-kafka --prune cryptography --prune fastavro --prune grpcio-tools \
@@ -65,7 +65,7 @@ RUN --mount=type=cache,target=/root/.cache/uv \
     && uv venv --quiet /opt/streamjoin \
     && uv pip install --quiet --require-hashes --python /opt/streamjoin -r requirements.txt
 
-# The project by itself: a change of it leaves the layers with the packages as they are.
+# The project alone: a change of the code keeps the layers with the packages.
 FROM uv AS project
 COPY pyproject.toml README.md ./
 COPY job job
@@ -81,7 +81,7 @@ COPY jars.toml ./
 COPY job/__init__.py job/errors.py job/
 COPY deploy/__init__.py deploy/
 COPY deploy/local/__init__.py deploy/local/jars.py deploy/local/
-# The address of a mirror of Maven Central, where there is one.
+# Mirror of Maven Central, if there is one.
 ARG MAVEN_CENTRAL
 RUN python3 -m deploy.local.jars spark compiler
 
@@ -105,7 +105,7 @@ COPY --from=jars /src/.jars .jars
 COPY --from=job-packages /opt/streamjoin/lib /packages
 RUN python3 -m deploy.local.processor --spark /packages/python3.*/site-packages/pyspark/jars
 
-# What is in each image, by CycloneDX: made from what was installed, not from what was asked for.
+# The content of each image in CycloneDX: from the installed packages, not from the requested ones.
 FROM uv AS sbom-tool
 ARG CYCLONEDX_VERSION=7.5.0
 RUN --mount=type=cache,target=/root/.cache/uv \

@@ -1,5 +1,5 @@
-# Everything one does with Streamjoin, one word each. `make help` lists it.
-# Needs a Python 3.11 or newer; the first run of any target prepares the rest.
+# All commands of the project, one word each. `make help` lists them.
+# It needs Python 3.11 or newer; the first run of any target installs the rest.
 
 .DEFAULT_GOAL := help
 .PHONY: help setup ready run test test-unit check docs bench bench-peers bench-growth differential \
@@ -13,7 +13,7 @@ help: ## list these targets
 setup: ready ## prepare this machine: Python packages, Java, jars
 	@echo "The commands are in .venv/bin; next: make run, or make test."
 
-# What the other targets stand on: silent when there is nothing to do.
+# Prerequisite of the other targets; prints nothing if there is nothing to do.
 ready:
 	@PYTHON="$(PYTHON)" deploy/local/setup.sh
 
@@ -76,6 +76,6 @@ down: ## stop these containers; topics, checkpoint and figures stay in their vol
 test-docker: ready ## test images and docker-compose.yml; makes an engine and base images if need be
 	@tests/docker/run.sh
 
-# Not in CI: to build the server takes longer than all that CI does with it.
+# Not in CI: the build of the API server takes longer than all other steps.
 test-kubernetes: ready ## apply deploy/k8s to a real API server; needs Go, the first build takes long
 	@.venv/bin/pytest tests/kubernetes

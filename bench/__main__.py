@@ -66,11 +66,11 @@ class Bench:
         latencies: Runs[Latency] = {program.name: [] for program in self._programs}
         for number, program in in_turn(self._programs, self._arguments.runs):
             throughputs[program.name].append(
-                self._measured(number, program, partial(self._throughput, program, waiting))
+                self._measure(number, program, partial(self._throughput, program, waiting))
             )
             if self._arguments.latency_seconds:
                 latencies[program.name].append(
-                    self._measured(number, program, partial(self._latency, program))
+                    self._measure(number, program, partial(self._latency, program))
                 )
         self._report(throughputs, latencies)
         return not any(is_failed(run) for runs in both(throughputs, latencies) for run in runs)
@@ -81,10 +81,10 @@ class Bench:
                 program.prepare()
 
     def _throughput(self, program: Program, waiting: Backlog, folder: Path) -> Throughput:
-        return throughput.measured(program, self._workload, waiting, self._kafka, folder)
+        return throughput.measure_throughput(program, self._workload, waiting, self._kafka, folder)
 
     def _latency(self, program: Program, folder: Path) -> Latency:
-        return latency.measured(
+        return latency.measure_latency(
             program,
             self._workload,
             self._kafka,
@@ -94,7 +94,7 @@ class Bench:
             warm_up_seconds=self._arguments.warm_up_seconds,
         )
 
-    def _measured(self, number: int, program: Program, measure: Callable[[Path], Run]) -> Run:
+    def _measure(self, number: int, program: Program, measure: Callable[[Path], Run]) -> Run:
         folder = DATA / "runs" / uuid.uuid4().hex[:8]
         with self._console.status(f"{program.name}, run {number} of {self._arguments.runs}…"):
             run = measure(folder)

@@ -61,9 +61,9 @@ def backlog(workload: Workload, records: int, kafka: EmbeddedKafka, folder: Path
     note = folder / f"{workload.name}-{records}-{_version(workload)}.json"
     folder.mkdir(parents=True, exist_ok=True)
     if not note.exists():
-        new = made(workload, *load.events(workload, records), kafka)
+        new = create_backlog(workload, *load.events(workload, records), kafka)
         note.write_text(json.dumps(asdict(new)))
-    return _noted(note)
+    return _read_note(note)
 
 
 def delete_stray_topics(kafka: EmbeddedKafka, folder: Path) -> None:
@@ -72,7 +72,7 @@ def delete_stray_topics(kafka: EmbeddedKafka, folder: Path) -> None:
     kept: set[str] = set()
     for note in folder.glob("*.json"):
         if note.stem.rsplit("-", 1)[1] in current:
-            noted = _noted(note)
+            noted = _read_note(note)
             kept |= {noted.left_topic, noted.right_topic}
         else:
             note.unlink()
@@ -85,13 +85,13 @@ def _version(workload: Workload) -> str:
     return hashlib.sha256(source + repr(workload).encode()).hexdigest()[:12]
 
 
-def _noted(note: Path) -> Backlog:
+def _read_note(note: Path) -> Backlog:
     fields = json.loads(note.read_text())
     sets = {name: RowSet(**fields[name]) for name in ("expected", "clicks")}
     return Backlog(**{**fields, **sets})
 
 
-def made(
+def create_backlog(
     workload: Workload,
     impressions: Sequence[Impression],
     clicks: Sequence[Click],
@@ -134,7 +134,7 @@ def _closing(backlog: Backlog, workload: Workload) -> Iterator[Addressed]:
 def _interleaved(
     left: str, impressions: Sequence[Impression], right: str, clicks: Sequence[Click]
 ) -> Iterator[Addressed]:
-    # In turns, whatever their numbers: a reader reads the same range of event time from both.
+    # In turns, independent of their numbers: a reader reads the same range of event time from both.
     sent = 0
     for number, shown in enumerate(impressions, start=1):
         yield Addressed(left, shown)

@@ -19,11 +19,11 @@ from pathlib import Path
 from zipfile import ZipFile
 
 from bench.__main__ import BROKER_JVM_OPTIONS, DATA
-from bench.backlog import made
+from bench.backlog import create_backlog
 from bench.load import Click, Impression, Workload, events
 from bench.programs import PROGRAMS
 from bench.report import machine
-from bench.throughput import measured
+from bench.throughput import measure_throughput
 from bench.topics import delete_topics
 from deploy.local.kafka import EmbeddedKafka
 
@@ -65,17 +65,17 @@ def main(names: Sequence[str]) -> int:
     with EmbeddedKafka(DATA / "kafka", jvm_options=BROKER_JVM_OPTIONS) as kafka:
         for case in CASES:
             if not names or case.name in names:
-                print(_measured(case, kafka), flush=True)
+                print(_measure(case, kafka), flush=True)
     return 0
 
 
-def _measured(case: Case, kafka: EmbeddedKafka) -> str:
+def _measure(case: Case, kafka: EmbeddedKafka) -> str:
     """One entry of model.toml."""
     impressions, clicks = _widened(case)
-    waiting = made(case.workload, impressions, clicks, kafka)
+    waiting = create_backlog(case.workload, impressions, clicks, kafka)
     folder = DATA / "runs" / uuid.uuid4().hex[:8]
     with _snapshots_in_each_batch():
-        run = measured(
+        run = measure_throughput(
             PROGRAMS["streamjoin"],
             case.workload,
             waiting,

@@ -113,7 +113,7 @@ class Seen(NamedTuple):
     value: bytes
 
 
-def measured(
+def measure_latency(
     program: Program,
     workload: Workload,
     kafka: EmbeddedKafka,
@@ -133,7 +133,7 @@ def measured(
         consumer = opened.enter_context(output.consumer())
         opened.callback(stream.end)
         stream.start()
-        return _watched(Watcher(consumer, run), stream, program, seconds, warm_up_seconds)
+        return _watch(Watcher(consumer, run), stream, program, seconds, warm_up_seconds)
 
 
 class Watcher:
@@ -158,7 +158,7 @@ class Watcher:
         return True
 
 
-def _watched(
+def _watch(
     watcher: Watcher, stream: Stream, program: Program, seconds: float, warm_up_seconds: float
 ) -> Latency:
     if not watcher.watch(1, at_most_seconds=_FIRST_OUTPUT_SECONDS):

@@ -47,7 +47,7 @@ class Throughput:
     foreign_cores: float
 
 
-def measured(
+def measure_throughput(
     program: Program,
     workload: Workload,
     backlog: Backlog,
@@ -121,7 +121,7 @@ def _figures(
 
     results = row_set(rows())
     if not results.count:
-        raise StreamjoinError("nothing came out")
+        raise StreamjoinError("no results")
     moments = sorted(appended)
     first, tenth, nine_tenths, last = (
         moments[int((len(moments) - 1) * share)] / 1_000 for share in (0, 0.1, 0.9, 1)

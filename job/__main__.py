@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from job.join_spec.expressions import Side
 
 app = typer.Typer(
-    help="Join two Kafka topics as streams.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
@@ -52,6 +51,26 @@ LetterReason = Annotated[
 RegistryUse = Literal["required", "preferred", "if_needed"]
 """`required`: a registry that does not answer ends the command. `preferred`: if it does not answer,
 the columns in the spec are used. `if_needed`: only sides without columns in the spec are read."""
+
+
+def _print_version(is_set: bool) -> None:
+    if is_set:
+        from importlib.metadata import version
+
+        typer.echo(f"streamjoin {version('streamjoin')}")
+        raise typer.Exit
+
+
+@app.callback()
+def main_options(
+    version: Annotated[
+        bool,
+        typer.Option(
+            "--version", callback=_print_version, is_eager=True, help="Print the version."
+        ),
+    ] = False,
+) -> None:
+    """Join two Kafka topics as streams."""
 
 
 @app.command()
@@ -241,7 +260,7 @@ def list_dead_letters(
     from job.dead_letters import cli
 
     with report_errors(spec):
-        lines = cli.listed(create_plan(read_spec(spec)), cli.Wanted(side, reason), limit)
+        lines = cli.list_letters(create_plan(read_spec(spec)), cli.Selection(side, reason), limit)
         sys.stdout.writelines(f"{line}\n" for line in lines)
 
 
@@ -257,7 +276,7 @@ def replay_dead_letters(
 
     with report_errors(spec):
         made = create_plan(read_spec(spec))
-        lines = cli.put_back(made, cli.Wanted(side, reason), dry_run=dry_run)
+        lines = cli.replay_letters(made, cli.Selection(side, reason), dry_run=dry_run)
         sys.stdout.writelines(f"{line}\n" for line in lines)
 
 

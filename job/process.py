@@ -59,7 +59,7 @@ def run_engine(
         plan,
         settings=lambda: librdkafka_settings(kafka_access(plan.bootstrap_servers, plan.security)),
         read=lambda: stats.offsets,
-        compare_topics=identity.look,
+        compare_topics=identity.check,
     )
     idle_sides = IdleSides(plan, stats, watch)
     engine = Engine(plan, settings, redaction, stats, idle_sides, identity, jvm)

@@ -9,8 +9,8 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from job.errors import SetupError
 
-# Each state partition has a partition of the commit topic and a Spark task; a Kafka broker holds a
-# few thousand partitions.
+# Each state partition has a Spark task and a partition of the commit topic; a Kafka broker manages
+# a few thousand partitions.
 _STATE_PARTITIONS_MAX = 10_000
 _DAY_SECONDS = 86_400.0
 # Job and service use the same default if they are started in one folder, as in `make run`.

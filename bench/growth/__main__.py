@@ -69,16 +69,16 @@ class GrowthBench:
         phases = Phases(warm_up=options.warm_up_batches, steady=options.steady_batches)
         with self._console.status(f"State of {named(shape)}…"):
             folder = _new_folder()
-            measured = run.measured(shape, phases, self._kafka, folder)
+            result = run.measure_growth(shape, phases, self._kafka, folder)
         settings = {"keys": shape.keys, "state_rows": shape.state_rows}
-        self._note(measured, settings, folder)
-        return measured
+        self._note(result, settings, folder)
+        return result
 
     def _latency(self, rate: int) -> Latency:
         seconds = self._arguments.latency_seconds
         with self._console.status(f"Latency at {rate:,}/s a side…"):
             folder = _new_folder()
-            measured = latency.measured(
+            result = latency.measure_latency(
                 PROGRAMS["streamjoin"],
                 WORKLOADS["inner"],
                 self._kafka,
@@ -86,13 +86,13 @@ class GrowthBench:
                 rate=rate,
                 seconds=seconds,
             )
-        self._note(measured, {"rate": rate, "latency_seconds": seconds}, folder)
-        return measured
+        self._note(result, {"rate": rate, "latency_seconds": seconds}, folder)
+        return result
 
-    def _note(self, measured: Measurement, settings: Mapping[str, object], folder: Path) -> None:
-        append_line(_RESULTS, measured, settings)
+    def _note(self, result: Measurement, settings: Mapping[str, object], folder: Path) -> None:
+        append_line(_RESULTS, result, settings)
         draw(_RESULTS, _PICTURE)  # after each run: an interrupted measurement has a picture as well
-        if measured.correct:
+        if result.correct:
             shutil.rmtree(folder)
         else:
             self._say(f"The program's log and state are kept in {folder}")

@@ -1,12 +1,12 @@
 """Events that keep a wanted number of rows in state. Pure: no broker, no clock.
 
 Impressions and clicks are evenly spread over event time, one of each a turn, and arrive far out of
-order: the partner of a row has come anywhere between just now and millions of rows ago, so a probe
-goes anywhere into the state. The watermark stays further behind than that, so that no row is late;
-a pair comes out if both of it have arrived before the end.
+order: the partner of a row arrived anywhere between just now and millions of rows ago, so a probe
+goes to a random place of the state. The watermark stays further behind than that, so that no row is
+late. A pair is a result if both rows have arrived before the end.
 
 Tens of millions of events would take gigabytes as Python objects: they are arrays here, and
-objects only for as long as each is handled.
+become objects one by one.
 """
 
 from collections.abc import Iterator

@@ -57,7 +57,7 @@ class Growth:
     points: list[Point]
 
 
-def measured(shape: Shape, phases: Phases, kafka: EmbeddedKafka, folder: Path) -> Growth:
+def measure_growth(shape: Shape, phases: Phases, kafka: EmbeddedKafka, folder: Path) -> Growth:
     steady_after = max(shape.state_rows, phases.warm_up * BATCH_ROWS)
     killed_after = steady_after + phases.steady * BATCH_ROWS
     partitions = shape.workload.partitions
@@ -67,7 +67,7 @@ def measured(shape: Shape, phases: Phases, kafka: EmbeddedKafka, folder: Path) -
         opened.enter_context(temporary_topics(kafka, left, right, partitions=partitions))
         task = Task(shape.workload, kafka.bootstrap_servers, left, right, output.topic)
         records = (killed_after + _BATCHES_AFTER_RESTART * BATCH_ROWS) // SIDES
-        expected = _produced(shape, records, task, kafka)
+        expected = _produce(shape, records, task, kafka)
         batches = Batches(socket_of(folder))
         with running(_PROGRAM, task, kafka, folder) as run:
             _follow(batches, run, until=lambda: batches.input_rows >= killed_after)
@@ -96,7 +96,7 @@ def measured(shape: Shape, phases: Phases, kafka: EmbeddedKafka, folder: Path) -
     )
 
 
-def _produced(shape: Shape, records: int, task: Task, kafka: EmbeddedKafka) -> RowSet:
+def _produce(shape: Shape, records: int, task: Task, kafka: EmbeddedKafka) -> RowSet:
     """The expected results of `records` of each side, once they are in Kafka."""
     arrays = events(shape, records)
 

@@ -1,6 +1,6 @@
 #!/bin/sh
-# Makes the secrets of docker-compose.yml in the folder $1, where there is none yet: tokens for the
-# service, the one of them that Prometheus shows, and Grafana's password.
+# Creates the missing secrets of docker-compose.yml in the folder $1: tokens for the service, the token
+# that Prometheus sends, and the password of Grafana.
 set -eu
 folder=$1
 [ ! -d "$folder" ] || exit 0
@@ -9,8 +9,8 @@ random() {
   od -An -N16 -tx1 /dev/urandom | tr -d ' \n'
 }
 
-# The folder is its owner's alone. The files in it can be read by all: the containers' user is
-# another one, and sees of the folder only the file that is mounted.
+# Only the owner can open the folder. All users can read the files in it: the user of the containers is
+# another one, and a container contains only the mounted file of the folder.
 mkdir -p "$(dirname "$folder")"
 new=$(mktemp -d "$folder.XXXXXX")
 prometheus=$(random)

@@ -19,9 +19,9 @@ from rich.console import Console
 
 from deploy.local.demo_check import CheckResult, check_result
 from deploy.local.demo_load import WATERMARK_DELAY_MS
-from deploy.local.demo_screen import Snapshot, result_table, shown, step
+from deploy.local.demo_screen import Snapshot, live_screen, result_table, step
 from deploy.local.demo_sidecar import Figures, is_ready
-from deploy.local.demo_system import System, started
+from deploy.local.demo_system import System, start_system
 from deploy.local.demo_topics import Feed, OutputTail, output_rows, output_tail
 from job.errors import JobUnavailableError, StreamjoinError
 from job.join_spec.engine import Engine
@@ -50,15 +50,15 @@ def main() -> int:
         console.print("The demo failed:", style="bold red", end=" ")
         console.print(str(error), markup=False, soft_wrap=True)
         return error.exit_code
-    return reported(result, console)
+    return report_result(result, console)
 
 
 def demo(running: ExitStack, console: Console, seconds: int | None, engine: Engine) -> CheckResult:
     """Start everything and show it. A run with an end returns the comparison of its results."""
-    system = started(running, console, is_endless=seconds is None, engine=engine)
+    system = start_system(running, console, is_endless=seconds is None, engine=engine)
     servers = system.kafka.bootstrap_servers
     tail = running.enter_context(output_tail(servers))
-    with Feed(servers, seconds) as feed, shown(console) as show:
+    with Feed(servers, seconds) as feed, live_screen(console) as show:
         watch = Watch(system, feed, tail, show)
         phase = "until Ctrl-C" if seconds is None else f"sending for {seconds} s"
         watch.until(lambda _: feed.is_done, phase)
@@ -117,7 +117,7 @@ class Watch:
         )
 
 
-def reported(result: CheckResult, console: Console) -> int:
+def report_result(result: CheckResult, console: Console) -> int:
     console.print()
     console.print(result_table(result))
     console.print()

@@ -81,7 +81,7 @@ def step(console: Console, name: str) -> Iterator[None]:
 
 
 @contextmanager
-def shown(console: Console) -> Iterator[Callable[[Snapshot], None]]:
+def live_screen(console: Console) -> Iterator[Callable[[Snapshot], None]]:
     """Yields the function that renders a snapshot."""
     if not console.is_terminal:
         yield _lines(console)

@@ -78,7 +78,9 @@ class System:
         return now
 
 
-def started(running: ExitStack, console: Console, *, is_endless: bool, engine: Engine) -> System:
+def start_system(
+    running: ExitStack, console: Console, *, is_endless: bool, engine: Engine
+) -> System:
     """Start all processes and wait until the query is RUNNING; `running` stops them."""
     folder = running.enter_context(run_folder(RUNS))
     kafka = running.enter_context(_broker(folder / "kafka", console))

@@ -1,7 +1,7 @@
 #!/bin/sh
-# Prepares this machine: Python packages in .venv, a Java, the jars in .jars. Needs a Python 3.11 or
-# newer, and nothing else. `make` calls it before every target, so it is quick and silent when there
-# is nothing to do. $PYTHON and $JAVA_HOME are honoured; MAVEN_CENTRAL names a mirror of the jars.
+# Prepares this machine: Python packages in .venv, a Java, the jars in .jars. It needs only a Python 3.11 or
+# newer. `make` calls it before every target, so it is quick and prints nothing when there
+# is nothing to do. It uses $PYTHON and $JAVA_HOME if they are set; MAVEN_CENTRAL is a mirror of the jars.
 set -eu
 cd "$(dirname "$0")/../.."
 
@@ -29,7 +29,7 @@ main() {
   say "Ready."
 }
 
-# What the last set-up was made from and where; a different answer means to do it again.
+# Content hash and location of the last set-up; another value starts a new one.
 stamp() {
   pwd
   cksum pyproject.toml uv.lock jars.toml deploy/local/setup.sh job/real_time/*.java
@@ -41,7 +41,7 @@ is_ready() {
     [ -x "$(cat .tools/java_home 2>/dev/null)/bin/java" ]
 }
 
-# The programs in .venv and .tools name their folder; in a copied or renamed one they do not run.
+# The programs in .venv and .tools contain the name of their folder; in a copied or renamed one they do not run.
 forget_a_moved_folder() {
   if [ -f "$STAMP" ] && [ "$(head -n 1 "$STAMP")" != "$PWD" ]; then
     rm -rf .tools .venv
@@ -50,7 +50,7 @@ forget_a_moved_folder() {
 
 find_python() {
   for candidate in ${PYTHON:-python3 python3.14 python3.13 python3.12 python3.11 python}; do
-    # Asked to run, not only to be there: version managers leave names that start nothing.
+    # Run it: version managers leave names on the PATH that start no program.
     if "$candidate" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then
       "$candidate" -c 'import sys; print(sys.executable)'
       return
@@ -63,7 +63,7 @@ Install one, or say where it is:  make setup PYTHON=/path/to/python3.11
   macOS:                              brew install python@3.12"
 }
 
-# uv installs exactly what uv.lock says. It gets a virtual environment of its own.
+# uv installs exactly the versions of uv.lock. It gets a virtual environment of its own.
 make_tools() {
   if [ -x .tools/bin/uv ] && [ "$(.tools/bin/uv --version | cut -d' ' -f2)" = "$UV_VERSION" ]; then
     return
@@ -74,7 +74,7 @@ make_tools() {
   quietly .tools/bin/python -m pip install --quiet --disable-pip-version-check "uv==$UV_VERSION"
 }
 
-# Debian and Ubuntu ship Python without the part that makes virtual environments.
+# Debian and Ubuntu package venv separately from Python.
 install_venv() {
   package=$("$1" -c 'import sys; print("python%d.%d-venv" % sys.version_info[:2])')
   can_apt || fail "$1 cannot make virtual environments. On Debian and Ubuntu:
@@ -91,7 +91,7 @@ sync_packages() {
 
 ensure_java() {
   mkdir -p .tools
-  # An older note may name a Java that is gone; JAVA_HOME and this machine are asked afresh.
+  # The file may contain a Java that no longer exists: JAVA_HOME and this machine are checked again.
   rm -f .tools/java_home
   if ! .venv/bin/python -m deploy.local.java >/dev/null 2>&1 && can_apt; then
     say "Java through apt-get"
@@ -100,7 +100,7 @@ ensure_java() {
       apt_install openjdk-21-jre-headless 2>/dev/null ||
       apt_install default-jre-headless || true
   fi
-  # Where there is still none, this says how to get one.
+  # If there is still none, this prints how to install one.
   home=$(.venv/bin/python -m deploy.local.java)
   printf '%s\n' "$home" >.tools/java_home
 }
@@ -115,7 +115,7 @@ apt_install() {
   DEBIAN_FRONTEND=noninteractive quietly apt-get install -qq -y --no-install-recommends "$1"
 }
 
-# What a tool says matters only when it fails.
+# The output of a tool is printed only if it fails.
 quietly() {
   if ! output=$("$@" 2>&1); then
     printf '%s\n' "$output" >&2

@@ -1,1 +1,1 @@
-"""The checkpoint: what lies in it and beside it, whose it is, and the rows that it holds."""
+"""The checkpoint folder: its files and lease, maintenance, and the rows in state."""

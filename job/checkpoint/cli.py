@@ -1,4 +1,4 @@
-"""`streamjoin checkpoint …` and `streamjoin state`: on a checkpoint that no job is using."""
+"""`streamjoin checkpoint …` and `streamjoin state`, for a checkpoint that no job uses."""
 
 import threading
 from collections.abc import Iterator
@@ -9,14 +9,14 @@ from datetime import UTC, datetime
 from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
-from job.checkpoint.checkpoint import Checkpoint
+from job.checkpoint.checkpoint import ASIDE, Checkpoint
 from job.checkpoint.folder import Folder
 from job.checkpoint.lease import Lease
-from job.checkpoint.maintenance import backed_up, log_findings, repaired, restored
+from job.checkpoint.maintenance import check_logs, create_backup, repair_logs, restore_backup
 from job.checkpoint.state_reader import StateReader
 from job.errors import CheckpointError, StreamjoinError
-from job.join_spec.expressions import SIDES, Side
-from job.plan.fingerprint import refused
+from job.join_spec.sides import SIDES, Side
+from job.plan.fingerprint import incompatible_changes
 from job.plan.plan import JoinPlan
 from job.protocol.results import StateRow
 from job.redaction import Redaction
@@ -25,15 +25,15 @@ from job.spark.failures import failure_of
 from job.spark.session import Jvm
 
 _KEEP_STATE_PARTITIONS = (
-    "the number of state partitions cannot be changed: Spark 4.3.0 offers to rewrite a checkpoint, "
-    "and spoils it with the join's state format 4 (the rewritten state cannot be read any more). "
-    "To have another number, set STREAMJOIN_STATE_PARTITIONS, name another folder in `checkpoint` "
-    "and begin anew; rows now waiting in state are then not joined"
+    "the number of state partitions cannot be changed: Spark 4.3.0 can rewrite a checkpoint, but "
+    "corrupts the join's state format 4 (the rewritten state cannot be read). For another number "
+    "set STREAMJOIN_STATE_PARTITIONS and another folder in `checkpoint`, and start with empty "
+    "state; rows now in state are then not joined"
 )
 
 
 @dataclass(frozen=True)
-class Opened:
+class OpenCheckpoint:
     spark: SparkSession
     checkpoint: Checkpoint
 
@@ -43,8 +43,8 @@ class Opened:
 
 
 @contextmanager
-def opened(plan: JoinPlan, settings: JobSettings) -> Iterator[Opened]:
-    """With the lease: CheckpointInUseError while a job runs."""
+def open_checkpoint(plan: JoinPlan, settings: JobSettings) -> Iterator[OpenCheckpoint]:
+    """Takes the lease: raises CheckpointInUseError while a job runs."""
     jvm = Jvm(settings, plan.spark_conf, Redaction())
     try:
         spark = jvm.session(settings, plan.spark_conf)
@@ -52,7 +52,7 @@ def opened(plan: JoinPlan, settings: JobSettings) -> Iterator[Opened]:
         lease = Lease(checkpoint.folder, lost=lambda: None)
         lease.take()
         try:
-            yield Opened(spark, checkpoint)
+            yield OpenCheckpoint(spark, checkpoint)
         finally:
             lease.release()
     except Py4JJavaError as error:
@@ -62,55 +62,55 @@ def opened(plan: JoinPlan, settings: JobSettings) -> Iterator[Opened]:
 
 
 def verify(plan: JoinPlan, settings: JobSettings) -> tuple[list[str], bool]:
-    """What was looked at and found, one line each; whether all is well."""
-    with opened(plan, settings) as found:
-        checks = [_fingerprint(plan, found), _logs(found), _state(plan, found)]
-    return [f"{'ok   ' if ok else 'WRONG'}  {line}" for line, ok in checks], all(
+    """One line per check, and whether all checks passed."""
+    with open_checkpoint(plan, settings) as opened:
+        checks = [_fingerprint(plan, opened), _logs(opened), _state(plan, opened)]
+    return [f"{'ok    ' if ok else 'FAILED'}  {line}" for line, ok in checks], all(
         ok for _, ok in checks
     )
 
 
 def backup(plan: JoinPlan, settings: JobSettings, target: str) -> list[str]:
-    with opened(plan, settings) as found:
-        made = backed_up(
-            found.folder, Folder(found.spark, target), found.checkpoint, datetime.now(UTC)
+    with open_checkpoint(plan, settings) as opened:
+        made = create_backup(
+            opened.folder, Folder(opened.spark, target), opened.checkpoint, datetime.now(UTC)
         )
-    told = f"{made.files} files, {made.bytes:,} bytes, copied to {made.location} and read back; "
-    return [f"{told}the last batch in it is {_batch(made.batch_id)}"]
+    return [
+        f"{made.files} files ({made.bytes:,} bytes) copied to {made.location} and checked",
+        f"the last batch in it is {_batch(made.batch_id)}",
+    ]
 
 
 def restore(
     plan: JoinPlan, settings: JobSettings, source: str, *, results_again: bool
 ) -> list[str]:
-    with opened(plan, settings) as found:
-        put_back = restored(
-            Folder(found.spark, source),
-            found.folder,
-            found.checkpoint,
+    with open_checkpoint(plan, settings) as opened:
+        backup = restore_backup(
+            Folder(opened.spark, source),
+            opened.folder,
+            opened.checkpoint,
             datetime.now(UTC),
             results_again=results_again,
         )
-    told = [
-        f"{put_back.files} files restored from {put_back.location}",
-        f"the query goes on after batch {_batch(put_back.batch_id)}",
-        f"what was there before is kept aside in {plan.checkpoint}",
+    lines = [
+        f"{backup.files} files restored from {backup.location}",
+        f"the query continues after batch {_batch(backup.batch_id)}",
+        f"the previous files are in {plan.checkpoint}, in a folder {ASIDE}<time>",
     ]
     if results_again:
-        told.append("results of later batches that are out already will come again")
+        lines.append("results of later batches that were already delivered are delivered again")
     else:
-        told.append(
-            "if later batches were delivered exactly once, the query will refuse to go on: restore "
-            "with --results-again then"
+        lines.append(
+            "if later batches were delivered exactly once, the start is refused: restore with "
+            "--results-again then"
         )
-    return told
+    return lines
 
 
 def repair(plan: JoinPlan, settings: JobSettings) -> list[str]:
-    with opened(plan, settings) as found:
-        names = repaired(found.folder, datetime.now(UTC))
-    return [f"{name} was empty and is put aside" for name in names] or [
-        "there is nothing to repair"
-    ]
+    with open_checkpoint(plan, settings) as opened:
+        names = repair_logs(opened.folder, datetime.now(UTC))
+    return [f"{name} was empty and was moved aside" for name in names] or ["nothing to repair"]
 
 
 def repartition() -> None:
@@ -118,18 +118,21 @@ def repartition() -> None:
 
 
 def state(plan: JoinPlan, settings: JobSettings, side: Side, key: list[str]) -> list[str]:
-    """The rows held for a key; without a key how many rows there are."""
-    with opened(plan, settings) as found:
-        batch_id = found.checkpoint.last_batch_id
+    """The rows of a key; without a key the number of rows."""
+    with open_checkpoint(plan, settings) as opened:
+        batch_id = opened.checkpoint.last_batch_id
         if batch_id is None:
-            raise CheckpointError(f"{found.folder.root} holds no state: no batch has ended")
-        reader = StateReader(found.spark, plan, found.checkpoint.query_location)
+            raise CheckpointError(f"{opened.folder.root} contains no state: no batch has ended")
+        reader = StateReader(opened.spark, plan, opened.checkpoint.query_location)
         never = threading.Event()
         if key:
             answer = reader.rows(side, key, batch_id, limit=1_000, cancel=never)
             lines = [_row(row) for row in answer.rows]
-            return [f"{len(lines)} {side} rows held for {key} after batch {batch_id}", *lines]
-        state_count = reader.count_rows(batch_id, cancel=never)
+            return [
+                f"{len(lines)} {side} rows with key {key} in state after batch {batch_id}",
+                *lines,
+            ]
+        counts = reader.count_rows(batch_id, cancel=never)
     return [
         f"{name} partition {part.partition}: {part.rows:,} rows"
         + (
@@ -138,41 +141,41 @@ def state(plan: JoinPlan, settings: JobSettings, side: Side, key: list[str]) -> 
             else f", {part.unmatched_rows:,} without a match so far"
         )
         for name in SIDES
-        for part in state_count.side(name).partitions
+        for part in counts.side(name).partitions
     ]
 
 
-def _fingerprint(plan: JoinPlan, found: Opened) -> tuple[str, bool]:
-    frozen = found.checkpoint.fingerprint
+def _fingerprint(plan: JoinPlan, opened: OpenCheckpoint) -> tuple[str, bool]:
+    frozen = opened.checkpoint.fingerprint
     if frozen is None:
-        return f"{found.folder.root} holds no checkpoint", False
-    differing = refused(plan, frozen)
+        return f"{opened.folder.root} contains no checkpoint", False
+    differing = incompatible_changes(plan, frozen)
     if differing:
-        told = "; ".join(f"{c.field} {c.frozen}, not {c.wanted}" for c in differing)
-        return f"it was begun with other settings: {told}", False
-    return "it was begun with the spec's settings", True
+        fields = "; ".join(f"{c.field} {c.frozen}, not {c.wanted}" for c in differing)
+        return f"settings: the checkpoint has {fields}", False
+    return "settings: the same as in the spec", True
 
 
-def _logs(found: Opened) -> tuple[str, bool]:
-    told = log_findings(found.folder)
-    if told.damage:
-        return f"logs: {'; '.join(told.damage)}", False
-    if told.repairable:
-        return f"logs: {', '.join(told.repairable)} is empty; the next start repairs it", False
-    return f"logs: whole, last batch {_batch(found.checkpoint.last_batch_id)}", True
+def _logs(opened: OpenCheckpoint) -> tuple[str, bool]:
+    found = check_logs(opened.folder)
+    if found.damage:
+        return f"logs: {'; '.join(found.damage)}", False
+    if found.repairable:
+        return f"logs: {', '.join(found.repairable)} is empty; the next start repairs it", False
+    return f"logs: complete, last batch {_batch(opened.checkpoint.last_batch_id)}", True
 
 
-def _state(plan: JoinPlan, found: Opened) -> tuple[str, bool]:
-    """Every row is read, and its checksum with it."""
-    batch_id = found.checkpoint.last_batch_id
+def _state(plan: JoinPlan, opened: OpenCheckpoint) -> tuple[str, bool]:
+    """Reads every row and checks its checksum."""
+    batch_id = opened.checkpoint.last_batch_id
     if batch_id is None:
-        return "state: none yet", True
-    reader = StateReader(found.spark, plan, found.checkpoint.query_location)
+        return "state: empty, no batch has ended", True
+    reader = StateReader(opened.spark, plan, opened.checkpoint.query_location)
     try:
-        state_count = reader.count_rows(batch_id, cancel=threading.Event())
+        counts = reader.count_rows(batch_id, cancel=threading.Event())
     except Exception as error:
         return f"state: cannot be read: {str(error).splitlines()[0]}", False
-    return f"state: {state_count.rows:,} rows read after batch {batch_id}", True
+    return f"state: {counts.rows:,} rows read after batch {batch_id}", True
 
 
 def _row(row: StateRow) -> str:

@@ -1,11 +1,12 @@
-"""A checkpoint at rest, looked after: nothing here runs while a job has its lease."""
+"""Repair, backup and restore of a checkpoint that no job uses. The caller has its lease."""
 
 import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime
 
-from job.checkpoint.checkpoint import ASIDE, Checkpoint, aside_folder
+from job.checkpoint.checkpoint import ASIDE, EXACTLY_ONCE, Checkpoint, aside_folder
+from job.checkpoint.documents import read_document, write_document
 from job.checkpoint.folder import Folder
 from job.checkpoint.lease import LEASE
 from job.checkpoint.log_check import Entry, Findings, findings
@@ -18,21 +19,21 @@ MANIFEST = "backup.json"
 class Backup:
     location: str
     batch_id: int | None
-    """The last batch that had ended; None where none had."""
+    """The last batch that had ended. None: no batch had ended."""
     files: int
     bytes: int
 
 
-def log_findings(folder: Folder) -> Findings:
+def check_logs(folder: Folder) -> Findings:
     return findings(_entries(folder, "offsets"), _entries(folder, "commits"))
 
 
-def repaired(folder: Folder, now: datetime) -> list[str]:
-    """Put the newest step aside where a power cut left its file empty; what was put aside.
+def repair_logs(folder: Folder, now: datetime) -> list[str]:
+    """Move the newest log entry aside if a power failure left it empty; the moved files.
 
-    Raises CheckpointError where something acknowledged is damaged: nothing is touched then.
+    Raises CheckpointError if an acknowledged entry is damaged: nothing is moved then.
     """
-    found = log_findings(folder)
+    found = check_logs(folder)
     if found.damage:
         raise CheckpointError(
             f"the checkpoint {folder.root} is damaged and cannot be repaired: "
@@ -46,17 +47,17 @@ def repaired(folder: Folder, now: datetime) -> list[str]:
         log, number = name.split("/")
         folder.remove(f"query/{log}/.{number}.crc")
     if "offsets/0" in found.repairable and folder.exists("query/state"):
-        # No batch has ended, so this state is of none; Spark wants none where batch 0 is planned.
+        # No batch has ended, so this state belongs to none. Spark requires none before batch 0.
         folder.move("query/state", f"{aside}/state")
     return [f"query/{name}" for name in found.repairable]
 
 
-def backed_up(folder: Folder, target: Folder, checkpoint: Checkpoint, now: datetime) -> Backup:
-    """Copy all that a restart needs into the empty folder `target`, and read the copy back."""
+def create_backup(folder: Folder, target: Folder, checkpoint: Checkpoint, now: datetime) -> Backup:
+    """Copy all files that a restart needs to the empty folder `target`, and check the copy."""
     if target.names():
         raise CheckpointError(f"{target.root} is not empty: name a new folder")
     if not folder.exists("query"):
-        raise CheckpointError(f"{folder.root} holds no checkpoint")
+        raise CheckpointError(f"{folder.root} contains no checkpoint")
     names = list(_to_back_up(folder))
     for name in names:
         folder.copy_to(name, target, name)
@@ -64,7 +65,8 @@ def backed_up(folder: Folder, target: Folder, checkpoint: Checkpoint, now: datet
     if copied != original:
         raise CheckpointError(f"the copy in {target.root} differs from {folder.root}: try again")
     batch_id = checkpoint.last_batch_id
-    target.write(
+    write_document(
+        target,
         MANIFEST,
         {
             "made_at": now.isoformat(timespec="seconds"),
@@ -76,23 +78,24 @@ def backed_up(folder: Folder, target: Folder, checkpoint: Checkpoint, now: datet
     return Backup(target.root, batch_id, len(copied), sum(copied.values()))
 
 
-def restored(
+def restore_backup(
     source: Folder, folder: Folder, checkpoint: Checkpoint, now: datetime, *, results_again: bool
 ) -> Backup:
-    """Put the backup `source` where the checkpoint is; the present one is kept aside.
+    """Replace the checkpoint with the backup `source`; the present files are moved aside.
 
-    With `results_again` the query gets a new id, so that results which are out already come again;
-    without it exactly-once delivery refuses to go on from an older copy.
+    `results_again`: the query gets a new id, so that results of later batches are delivered again.
+    Otherwise exactly-once delivery refuses to continue from an older copy.
     """
-    manifest = source.read(MANIFEST)
+    manifest = read_document(source, MANIFEST)
     if manifest is None:
         raise CheckpointError(f"{source.root} is no backup: it has no {MANIFEST}")
     files: dict[str, int] = manifest["files"]
-    wrong = [name for name, size in files.items() if source.sizes().get(name) != size]
+    present = source.sizes()
+    wrong = [name for name, size in files.items() if present.get(name) != size]
     if wrong:
         raise CheckpointError(
-            f"the backup {source.root} is damaged: {', '.join(wrong[:5])} is missing or of another "
-            "size"
+            f"the backup {source.root} is damaged: missing or of another size: "
+            f"{', '.join(wrong[:5])}. Restore another backup"
         )
     aside = aside_folder(now)
     for name in list(_to_back_up(folder)):
@@ -101,7 +104,7 @@ def restored(
         source.copy_to(name, folder, name)
     if results_again:
         folder.write("query/metadata", {"id": str(uuid.uuid4())})
-        folder.remove("exactly_once.json")
+        folder.remove(EXACTLY_ONCE)
         checkpoint.allow_replacing_any_query()
     return Backup(source.root, manifest["batch_id"], len(files), sum(files.values()))
 
@@ -113,7 +116,7 @@ def _to_back_up(folder: Folder) -> Iterator[str]:
 
 
 def _sizes(folder: Folder) -> dict[str, int]:
-    """Of what is backed up; checksum files of the local file system are written anew."""
+    """Bytes of each file of a backup, without the checksum files of the local file system."""
     kept = set(_to_back_up(folder))
     return {
         name: size

@@ -1,8 +1,4 @@
-"""The rows that the join holds, read from the checkpoint as of the end of a batch.
-
-Through Spark's state data source, in one task, so that the query keeps the other cores. The state
-of a running query is not touched: the source loads a copy of its own.
-"""
+"""Looks up and counts the rows that the join has in state, as of the end of a batch."""
 
 import json
 import operator
@@ -12,33 +8,36 @@ import uuid
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from functools import reduce
 
 from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
-from pyspark.sql.types import DataType
+from pyspark.sql.types import DataType, Row
 
-from job.errors import CancelledError, CheckpointError, RequestError
-from job.join_spec.expressions import SIDES, Side
-from job.join_spec.spec import JoinType
-from job.plan.plan import JoinPlan, SidePlan, position_column, window_end_column
+from job.checkpoint.join_state import (
+    EVENT_TIME,
+    LEAVES_AFTER,
+    MATCHED,
+    POSITION,
+    STATE_PARTITION,
+    join_state,
+)
+from job.errors import CancelledError, RequestError
+from job.instants import from_epoch_ms
+from job.join_spec.sides import SIDES, Side
+from job.plan.plan import JoinPlan, SidePlan
+from job.plan.position import partition_and_offset
 from job.protocol.reports import PartitionCount, SideCount, StateCount
 from job.protocol.results import KeyRows, StateRow
 
-# Where each state format keeps a side's rows, each with a flag that says whether one matched it.
-_STORES = {"2": "{side}-keyWithIndexToValue", "4": "{side}-keyWithTsToValues"}
-_FORMAT = "spark.sql.streaming.join.stateFormatVersion"
-_OFFSET_BITS = 48
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_MILLISECOND = timedelta(milliseconds=1)
 _CANCEL_SECONDS = 0.2
 
 
 @dataclass(frozen=True)
 class StateReader:
-    """Reads the checkpoint at `location`, which the query of `plan` has written."""
+    """Reads the checkpoint of the query of `plan`. `location`: Spark's checkpointLocation."""
 
     spark: SparkSession
     plan: JoinPlan
@@ -47,45 +46,34 @@ class StateReader:
     def rows(
         self, side: Side, key: Sequence[str], batch_id: int, *, limit: int, cancel: threading.Event
     ) -> KeyRows:
-        """The rows of one key, its parts as text; RequestError where they are no such key."""
+        """The rows with a key, given as the text of its parts, oldest event time first.
+
+        Raises RequestError if `key` is no key of the side, CancelledError once `cancel` is set.
+        """
         started = time.monotonic()
         side_plan = self.plan.side(side)
-        held = self._held(side, batch_id)
-        held = held.where(self._is_key(held, side_plan, key))
-        columns = [
-            F.to_json(F.struct(*(f"`{name}`" for name in _shown(held)))).alias("row"),
-            F.unix_millis(F.col(f"`{side_plan.event_time_column}`")).alias("event_time"),
-            F.col(position_column(side)).alias("position"),
-            self._matched(side).alias("matched"),
-            self._leaves_after(side_plan).alias("leaves_after"),
-        ]
+        state = self._state(side, batch_id)
+        columns = [name for name in state.columns if not name.startswith("__")]
+        found = state.where(self._is_key(state, side_plan, key)).select(
+            F.to_json(F.struct(*(f"`{name}`" for name in columns))).alias("row"),
+            *(EVENT_TIME, POSITION, MATCHED, LEAVES_AFTER),
+        )
         with self._cancellable(cancel):
-            found = held.select(*columns).sort("event_time").limit(limit + 1).collect()
+            rows = found.sort(EVENT_TIME, LEAVES_AFTER, POSITION).limit(limit + 1).collect()
         return KeyRows(
             side=side,
             key=list(key),
             batch_id=batch_id,
-            rows=[
-                StateRow(
-                    row=_without_side(json.loads(row.row), side),
-                    event_time=_moment(row.event_time),
-                    topic=side_plan.topic,
-                    partition=row.position >> _OFFSET_BITS,
-                    offset=row.position & (1 << _OFFSET_BITS) - 1,
-                    matched=row.matched,
-                    leaves_after=_moment_or_none(row.leaves_after),
-                )
-                for row in found[:limit]
-            ],
-            more=len(found) > limit,
+            rows=[_state_row(row, side_plan) for row in rows[:limit]],
+            more=len(rows) > limit,
             duration_seconds=time.monotonic() - started,
         )
 
     def count_rows(self, batch_id: int, *, cancel: threading.Event) -> StateCount:
-        """The rows of both sides, counted by state partition."""
+        """The number of rows of both sides by state partition."""
         started = time.monotonic()
         with self._cancellable(cancel):
-            left, right = (self._counted(side, batch_id) for side in SIDES)
+            left, right = (self._counts(side, batch_id) for side in SIDES)
         return StateCount(
             batch_id=batch_id,
             counted_at=datetime.now(UTC),
@@ -94,83 +82,44 @@ class StateReader:
             right=SideCount.of(right),
         )
 
-    def _counted(self, side: Side, batch_id: int) -> list[PartitionCount]:
-        event_time = F.col(f"`{self.plan.side(side).event_time_column}`")
+    def _counts(self, side: Side, batch_id: int) -> list[PartitionCount]:
         counts = (
-            self._held(side, batch_id)
-            .groupBy("partition_id")
+            self._state(side, batch_id)
+            .groupBy(STATE_PARTITION)
             .agg(
                 F.count(F.lit(1)).alias("rows"),
-                F.count(F.nullif(self._matched(side), F.lit(True))).alias("unmatched"),
-                F.unix_millis(F.min(event_time)).alias("oldest"),
+                F.count(F.nullif(MATCHED, F.lit(True))).alias("unmatched"),
+                F.min(EVENT_TIME).alias("oldest"),
             )
         )
         return [
             PartitionCount(
-                partition=row.partition_id,
+                partition=row[STATE_PARTITION],
                 rows=row.rows,
                 unmatched_rows=row.unmatched if self.plan.marks_matched(side) else None,
-                event_time_min=_moment_or_none(row.oldest),
+                event_time_min=_moment(row.oldest),
             )
-            for row in sorted(counts.collect(), key=lambda row: row.partition_id)
+            for row in sorted(counts.collect(), key=lambda row: row[STATE_PARTITION])
         ]
 
-    def _held(self, side: Side, batch_id: int) -> DataFrame:
-        """The columns of the dataflow, `matched` and `partition_id`; one Spark partition."""
-        if self.plan.real_time is not None:
-            return self._held_by_processor(side, batch_id)
-        store = _STORES[self.plan.spark_conf[_FORMAT]].format(side=side)
-        state = self._state(batch_id, "storeName", store)
-        return state.select("value.*", "partition_id").coalesce(1)
+    def _state(self, side: Side, batch_id: int) -> DataFrame:
+        return join_state(self.spark, self.plan, self.location, side, batch_id)
 
-    def _held_by_processor(self, side: Side, batch_id: int) -> DataFrame:
-        """Of a list in job/real_time/StoredRows.java: the rows that have not expired."""
-        clocks = self._state(batch_id, "stateVarName", "clock")
-        # All rows that had expired at this watermark have been evicted, also those in lists that
-        # have other rows.
-        evicted = clocks.agg(F.max("value.value").alias("evicted"))
-        entries = self._state(batch_id, "stateVarName", side).coalesce(1)
-        rows = (
-            entries.select("key", "list_element.*", "partition_id")
-            .groupBy("partition_id", "key", "position", "event_time", "expires_at")
-            .agg(F.first("row", ignorenulls=True).alias("row"), F.max("matched").alias("matched"))
-            .join(F.broadcast(evicted))
-            .where("expires_at > coalesce(evicted, expires_at - 1)")
-        )
-        if self.plan.join_type is JoinType.LEFT_SEMI:
-            rows = rows.where("NOT matched")  # They have been emitted, and match no other row.
-        return rows.select("row.*", "matched", "partition_id")
-
-    def _state(self, batch_id: int, option: str, name: str) -> DataFrame:
-        try:
-            return (
-                self.spark.read.format("statestore")
-                .option("path", self.location)
-                .option(option, name)
-                .option("batchId", batch_id)
-                .load()
-            )
-        except PySparkException as error:
-            raise CheckpointError(
-                f"the state at {self.location} cannot be read as of batch {batch_id}: "
-                f"{str(error).splitlines()[0]}"
-            ) from error
-
-    def _is_key(self, held: DataFrame, side: SidePlan, key: Sequence[str]) -> Column:
-        """Whether a row has the key; RequestError where a part is no value of its type."""
+    def _is_key(self, state: DataFrame, side: SidePlan, key: Sequence[str]) -> Column:
+        """Condition that a row has the key. Raises RequestError for a value of another type."""
         if len(key) != len(side.key):
             names = ", ".join(part.text for part in side.key)
             raise RequestError(
-                f"the key of side {side.side} has {len(side.key)} part(s), {names}, "
-                f"and {len(key)} came: give one for each, in this order"
+                f"the key of side {side.side} has {len(side.key)} part(s), {names}, and the "
+                f"request has {len(key)}: give one value for each part, in this order"
             )
         parts = [F.expr(f"({part.sql})") for part in side.key]
-        types = [field.dataType for field in held.select(*parts).schema]
+        types = [field.dataType for field in state.select(*parts).schema]
         for part, kind, text in zip(side.key, types, key, strict=True):
             if not self._is_value(text, kind):
                 raise RequestError(
-                    f"the key part {part.text} is of type {kind.simpleString().upper()}, and the "
-                    "text that was given for it is no such value: give it as the job writes it"
+                    f"the key part {part.text} has type {kind.simpleString().upper()}, and "
+                    f"{text!r} is no such value: give it as the job writes it"
                 )
         return reduce(
             operator.and_,
@@ -181,7 +130,7 @@ class StateReader:
         )
 
     def _is_value(self, text: str, kind: DataType) -> bool:
-        """Whether Spark reads `text` as that type. Computed in the driver, without tasks."""
+        """Whether Spark can cast `text` to that type. Computed in the driver, without tasks."""
         one_row = self.spark.sql("SELECT * FROM VALUES (1)")
         try:
             [row] = one_row.select(F.lit(text).try_cast(kind).isNotNull()).collect()
@@ -189,23 +138,9 @@ class StateReader:
             return False
         return bool(row[0])
 
-    def _matched(self, side: Side) -> Column:
-        return F.col("matched") if self.plan.marks_matched(side) else F.lit(None).cast("boolean")
-
-    def _leaves_after(self, side: SidePlan) -> Column:
-        """Epoch milliseconds."""
-        if self.plan.window is not None:
-            return F.unix_millis(F.col(window_end_column(side.side))) - 1
-        if side.retention is None:
-            return F.lit(None).cast("bigint")
-        kept = side.retention // _MILLISECOND
-        if self.plan.event_time_in_key:
-            kept -= 1
-        return F.unix_millis(F.col(f"`{side.event_time_column}`")) + F.lit(kept)
-
     @contextmanager
     def _cancellable(self, cancel: threading.Event) -> Iterator[None]:
-        """Ends the Spark job of this thread once `cancel` is set; CancelledError then."""
+        """Cancels the Spark jobs of this thread once `cancel` is set, and raises CancelledError."""
         context = self.spark.sparkContext
         group = f"state-{uuid.uuid4()}"
         done = threading.Event()
@@ -216,36 +151,36 @@ class StateReader:
                     context.cancelJobGroup(group)
 
         watcher = threading.Thread(target=watch, name="state-cancel", daemon=True)
-        context.setJobGroup(group, "state look-up", interruptOnCancel=True)
+        context.setJobGroup(group, "state lookup", interruptOnCancel=True)
         watcher.start()
         try:
             yield
         except Exception as error:
             if cancel.is_set():
-                raise CancelledError("the look-up was given up") from error
+                raise CancelledError("the lookup was cancelled") from error
             raise
         finally:
             done.set()
             context.setLocalProperty("spark.jobGroup.id", None)  # type: ignore[arg-type]
 
 
-def _shown(held: DataFrame) -> list[str]:
-    hidden = {"matched", "partition_id", *map(position_column, SIDES)}
-    return [name for name in held.columns if name not in hidden and not _is_window(name)]
+def _state_row(row: Row, side: SidePlan) -> StateRow:
+    partition, offset = partition_and_offset(row[POSITION])
+    return StateRow(
+        row=_without_prefix(json.loads(row.row), side.side),
+        event_time=_moment(row[EVENT_TIME]),
+        topic=side.topic,
+        partition=partition,
+        offset=offset,
+        matched=row[MATCHED],
+        leaves_after=_moment(row[LEAVES_AFTER]),
+    )
 
 
-def _is_window(name: str) -> bool:
-    return name in {window_end_column(side) for side in SIDES}
-
-
-def _without_side(row: dict[str, object], side: Side) -> dict[str, object]:
-    """By the names of the spec: `left_ad_id` is ad_id."""
+def _without_prefix(row: dict[str, object], side: Side) -> dict[str, object]:
+    """Columns by their names in the spec: `left_ad_id` is ad_id."""
     return {name.removeprefix(f"{side}_"): value for name, value in row.items()}
 
 
-def _moment(milliseconds: int) -> datetime:
-    return _EPOCH + timedelta(milliseconds=milliseconds)
-
-
-def _moment_or_none(milliseconds: int | None) -> datetime | None:
-    return None if milliseconds is None else _moment(milliseconds)
+def _moment(milliseconds: int | None) -> datetime | None:
+    return None if milliseconds is None else from_epoch_ms(milliseconds)

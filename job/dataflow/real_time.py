@@ -13,9 +13,11 @@ from job.dataflow import dataflow
 from job.dataflow.dataflow import ID_HEADER, count_where
 from job.dead_letters import headers as names
 from job.dead_letters import sql as dead_letter_sql
-from job.join_spec.expressions import SIDES, column_name
+from job.join_spec.expressions import column_name
+from job.join_spec.sides import SIDES
 from job.kafka.security import KafkaAccess
-from job.plan.plan import JoinPlan, SidePlan, position_column
+from job.plan.plan import JoinPlan, SidePlan
+from job.plan.position import position_column
 from job.plan.real_time import SOURCE_OPTIONS
 from job.plan.record_checks import EXPRESSION_FAILED, FAILED_FIELD, quoted
 from job.plan.result_checks import texts
@@ -23,6 +25,8 @@ from job.protocol.totals import Totals
 from job.real_time.join import DEAD_LETTER, IS_DEAD, RowCounts, real_time_join
 from job.spark.try_eval import register_try_eval
 
+OUTPUT = "output"
+"""Name of the metrics of the results."""
 WRITTEN = "written"
 """Name of the metrics of the dead letters: `<side>/<reason>` is a count."""
 
@@ -144,7 +148,7 @@ def written(rows: DataFrame, plan: JoinPlan, sizes: Sizes) -> DataFrame:
         f"({size}) AS size",
         "cast(headers[0].value AS STRING) AS id",
     )
-    rows = rows.observe("output", *_result_counts())
+    rows = rows.observe(OUTPUT, *_result_counts())
     if plan.dead_letter is None:
         return rows.where("reason IS NULL").selectExpr(
             f"{quoted(plan.output.topic)} AS topic",
@@ -153,6 +157,12 @@ def written(rows: DataFrame, plan: JoinPlan, sizes: Sizes) -> DataFrame:
             "headers",
         )
     return _with_letters(rows, plan, sizes)
+
+
+def results_written(observed: Mapping[str, int]) -> int:
+    """Number of results that were written, from the metrics of the results."""
+    left_out = observed.get("too_large", 0) + observed.get("failed", 0)
+    return observed.get("records", 0) - left_out
 
 
 def _with_letters(rows: DataFrame, plan: JoinPlan, sizes: Sizes) -> DataFrame:

@@ -1,1 +1,1 @@
-"""Records that did not get into the join: what is said of them, and how they come back."""
+"""Content of dead letters, and the commands that list and replay them."""

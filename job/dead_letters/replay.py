@@ -1,17 +1,18 @@
-"""The dead-letter topic read from its beginning to its present end, and letters put back.
+"""Reads the dead-letter topic to its end, and replays letters.
 
-What was put back is noted in the topic, in the transaction that put it back: so it is not put back
-twice, whoever asks and however often.
+The transaction that replays a letter also marks it as replayed in the dead-letter topic: so no
+letter is replayed twice.
 """
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
+from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from job.dead_letters.headers import REPLAYED, DeadLetter, Headers, dead_letter, replayed_place
 from job.errors import BrokerError, DeliveryError, SecurityError, StreamjoinError
+from job.kafka.clients import read_to_end
 from job.kafka.security import KafkaAccess, librdkafka_settings
 
 _ANSWER_SECONDS = 30.0
@@ -27,7 +28,7 @@ _REFUSALS = frozenset(
 
 
 def letters(access: KafkaAccess, topic: str) -> Iterator[DeadLetter]:
-    """Letters that were not replayed yet, in the order of their places."""
+    """Letters that were not replayed yet, sorted by their places."""
     replayed = {
         replayed_place(message.key(), message.value(), _headers(message))
         for message in _messages(access, topic)
@@ -39,10 +40,10 @@ def letters(access: KafkaAccess, topic: str) -> Iterator[DeadLetter]:
             yield letter
 
 
-def replayed(access: KafkaAccess, name: str, topic: str, wanted: Iterable[DeadLetter]) -> int:
-    """Put the letters back where they came from, in one transaction; how many they were.
+def replay(access: KafkaAccess, name: str, topic: str, wanted: Iterable[DeadLetter]) -> int:
+    """Write the letters to their original topics, in one transaction; their number.
 
-    A second call at the same time fences this one: neither puts anything back twice.
+    A concurrent call fences this one: neither replays a letter twice.
     """
     producer = Producer(
         {
@@ -50,17 +51,17 @@ def replayed(access: KafkaAccess, name: str, topic: str, wanted: Iterable[DeadLe
             "log_level": 0,
             "transactional.id": f"streamjoin-{name}-replay",
             "transaction.timeout.ms": 300_000,
-            "message.max.bytes": 100_000_000,  # the topic took it before, and says so if not now
+            "message.max.bytes": 100_000_000,  # the broker checks it
         }
     )
     count = 0
-    with _told(access):
+    with _raising_streamjoin_errors(access):
         producer.init_transactions(_ANSWER_SECONDS)
         producer.begin_transaction()
         try:
             for letter in wanted:
                 _produce(producer, letter.topic, letter, letter.replayed_headers)
-                _note(producer, topic, letter)
+                _mark_replayed(producer, topic, letter)
                 count += 1
             producer.commit_transaction(_COMMIT_SECONDS)
         except BaseException:
@@ -70,9 +71,9 @@ def replayed(access: KafkaAccess, name: str, topic: str, wanted: Iterable[DeadLe
 
 
 def _produce(producer: Producer, topic: str, letter: DeadLetter, headers: Headers) -> None:
-    # Kafka's own timestamp is part of the record: event times are held against it.
+    # The Kafka timestamp is part of the record: event times are compared with it.
     at = letter.timestamp_ms if letter.timestamp_ms and letter.timestamp_ms > 0 else 0
-    _when_there_is_room(
+    _produce_when_queue_has_room(
         producer,
         lambda: producer.produce(
             topic, letter.value, letter.key, headers=list(headers), timestamp=at
@@ -80,12 +81,12 @@ def _produce(producer: Producer, topic: str, letter: DeadLetter, headers: Header
     )
 
 
-def _note(producer: Producer, topic: str, letter: DeadLetter) -> None:
+def _mark_replayed(producer: Producer, topic: str, letter: DeadLetter) -> None:
     headers: list[tuple[str, str | bytes | None]] = [(REPLAYED, letter.place)]
-    _when_there_is_room(producer, lambda: producer.produce(topic, headers=headers))
+    _produce_when_queue_has_room(producer, lambda: producer.produce(topic, headers=headers))
 
 
-def _when_there_is_room(producer: Producer, produce: Callable[[], None]) -> None:
+def _produce_when_queue_has_room(producer: Producer, produce: Callable[[], None]) -> None:
     deadline = time.monotonic() + _COMMIT_SECONDS
     while True:
         try:
@@ -102,48 +103,13 @@ def _abort(producer: Producer) -> None:
     try:
         producer.abort_transaction(_ANSWER_SECONDS)
     except KafkaException:
-        return  # the broker does so when its time is over
+        return  # the broker aborts it at its timeout
 
 
 def _messages(access: KafkaAccess, topic: str) -> Iterator[Message]:
-    """Every committed record, partition by partition, up to the present ends."""
-    consumer = Consumer(
-        {
-            **librdkafka_settings(access),
-            "log_level": 0,
-            "group.id": "streamjoin-dead-letters",  # asked for by the client, and not used
-            "enable.auto.commit": False,
-            "enable.partition.eof": True,
-            "isolation.level": "read_committed",
-            "auto.offset.reset": "earliest",
-        }
-    )
-    with _told(access), closing(consumer):
-        found = consumer.list_topics(topic, _ANSWER_SECONDS).topics[topic]
-        if found.error is not None:
-            raise KafkaException(found.error)
-        for partition in sorted(found.partitions):
-            yield from _partition(consumer, topic, partition)
-
-
-def _partition(consumer: Consumer, topic: str, partition: int) -> Iterator[Message]:
-    _, end = consumer.get_watermark_offsets(TopicPartition(topic, partition), _ANSWER_SECONDS)
-    consumer.assign([TopicPartition(topic, partition, 0)])
-    while True:
-        message = consumer.poll(_ANSWER_SECONDS)
-        if message is None:
-            raise BrokerError(f"{topic}, partition {partition}, was not read to its end in time")
-        error = message.error()
-        if error is None:
-            offset = message.offset()
-            assert offset is not None
-            if offset >= end:
-                return
-            yield message
-        elif error.code() == KafkaError._PARTITION_EOF:
-            return
-        elif not error.retriable() and error.code() != KafkaError.GROUP_AUTHORIZATION_FAILED:
-            raise KafkaException(error)
+    with _raising_streamjoin_errors(access):
+        settings = librdkafka_settings(access)
+        yield from read_to_end(settings, topic, "streamjoin-dead-letters", _ANSWER_SECONDS)
 
 
 def _headers(message: Message) -> Headers:
@@ -160,8 +126,8 @@ def _pairs(headers: object) -> Iterable[tuple[str, str | bytes | None]]:
 
 
 @contextmanager
-def _told(access: KafkaAccess) -> Iterator[None]:
-    """What Kafka's client raises, as errors a user can read."""
+def _raising_streamjoin_errors(access: KafkaAccess) -> Iterator[None]:
+    """Convert the errors of Kafka's client."""
     try:
         yield
     except KafkaException as error:
@@ -173,6 +139,6 @@ def _failure(error: KafkaError, access: KafkaAccess) -> StreamjoinError:
         return SecurityError(f"Kafka at {access.bootstrap_servers} refuses: {error.str()}")
     if error.code() in {KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC}:
         return DeliveryError(
-            f"{error.str()}: make the dead_letter topic, or start the job, first", retryable=False
+            f"{error.str()}: create the dead_letter topic, or start the job, first", retryable=False
         )
     return BrokerError(f"Kafka at {access.bootstrap_servers}: {error.str()}")

@@ -1,7 +1,7 @@
-"""Which records of a side become dead letters, why, and what is said of them: as Spark SQL.
+"""Spark SQL that selects the records of a side that become dead letters, and builds the letters.
 
-Over the columns of dataflow.decoded, and beside them the record's own as `original_key`,
-`original_value`, `original_headers`, its value as `text` and `parsed`, and `is_late`. Text only.
+Input columns: those of dataflow.decoded, the record as `original_key`, `original_value` and
+`original_headers`, its value as `text` and `parsed`, and `is_late`. This module only makes text.
 """
 
 from collections.abc import Mapping
@@ -20,10 +20,10 @@ KEPT = (
     "text",
     "parsed",
 )
-"""For decoded(): what a dead letter needs and the join does not."""
+"""Columns that dataflow.decoded keeps for dead letters."""
 
-# What is added to a record: our headers without the message (two names of up to 249 characters are
-# among them), and what Kafka keeps with a record that is alone in its batch.
+# Bytes added to a record: the job's headers without the message (with two names of up to 249
+# characters), and Kafka's overhead for a batch of one record.
 _OVERHEAD_BYTES = 1_500
 _SHOWN_CHARS = 200
 # Name under which header `h` of the original record is kept.
@@ -33,13 +33,13 @@ _KEPT_NAME = (
 )
 
 
-def selected(plan: JoinPlan, side: SidePlan) -> list[str]:
-    """All columns and `dead_reason`, null for a record that is no dead letter."""
+def with_reason(plan: JoinPlan, side: SidePlan) -> list[str]:
+    """All columns, and `dead_reason`: null for a record that is no dead letter."""
     return ["*", f"{_reason(plan, side)} AS dead_reason"]
 
 
-def written(plan: JoinPlan, side: SidePlan, *, bytes_max: int) -> list[str]:
-    """(key, value, headers, side, reason) of what `selected` has given a reason."""
+def letters(plan: JoinPlan, side: SidePlan, *, bytes_max: int) -> list[str]:
+    """(key, value, headers, side, reason) of the records with a `dead_reason`."""
     size = (
         "coalesce(octet_length(original_key), 0) + coalesce(aggregate(original_headers, 0, "
         f"(sum, h) -> sum + octet_length({_KEPT_NAME}) + coalesce(octet_length(h.value), 0) + 10"
@@ -76,8 +76,10 @@ def written(plan: JoinPlan, side: SidePlan, *, bytes_max: int) -> list[str]:
 
 
 def message(side: SidePlan) -> str:
-    """What is wrong, in words, of a record with a `dead_reason`; nothing is found out for it that
-    a batch without bad records would have to pay for."""
+    """The error of a record with a `dead_reason`, as text.
+
+    Uses no column that a batch without bad records would have to compute.
+    """
     field = f"field {side.event_time}"
     shown = f"left(written_event_time, {_SHOWN_CHARS})"
     keys = ", ".join(
@@ -112,7 +114,7 @@ def message(side: SidePlan) -> str:
 
 
 def _reason(plan: JoinPlan, side: SidePlan) -> str:
-    """In the order in which a record fails: it is read, filtered, its key looked at, its time."""
+    """The first check that fails: decoding, filter, key, event time."""
     null_key = " OR ".join(f"{value} IS NULL" for value in record_checks.key_values(side))
     passes = record_checks.passes(side)
     cases = ["WHEN reason IS NOT NULL THEN reason"]
@@ -141,7 +143,7 @@ def result_headers(plan: JoinPlan, id_header: str, *, message: str, size: str) -
 
 
 def _mismatches(side: SidePlan) -> str:
-    """The fields that are there and could not be read, with their types."""
+    """Fields that are present and cannot be read as their types, with these types."""
     fields, parts = "from_json(text, 'MAP<STRING, STRING>')", []
     for column in side.schema.columns:
         there = f"element_at({fields}, {quoted(column.name)}) IS NOT NULL"
@@ -159,7 +161,7 @@ def _record(side: SidePlan, name: str) -> str:
 
 
 def headers_of(contents: Mapping[str, str]) -> str:
-    """An array of headers; of each the SQL of what it says."""
+    """An array of headers. `contents`: SQL of the value of each header."""
     entries = ", ".join(
         f"named_struct('key', {quoted(name)}, 'value', "
         f"cast(coalesce(cast({sql} AS STRING), '') AS BINARY))"

@@ -1,1 +1,1 @@
-"""How results get to the output topic: exactly once, or at least once."""
+"""Writes results and dead letters to Kafka: exactly once, or at least once."""

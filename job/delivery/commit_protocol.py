@@ -1,14 +1,15 @@
-"""How the rows of one batch get into Kafka once: the commit protocol of one state partition.
+"""The commit protocol of one state partition: writes the rows of a batch to Kafka exactly once.
 
-Rows and a marker are written in one transaction. The marker says which batch of the partition has
-been delivered, so whoever runs a batch again, be it seconds or days later, can tell. No failure
-needs to be judged right for that: each attempt begins with the marker.
+Rows and a marker are written in one transaction. The marker contains the last batch of the
+partition that was delivered. Each attempt reads it first, so a batch that runs again, seconds or
+days later, is not written again. Correctness never depends on how a failure was classified.
 
-One query at a time owns a name: the newest marker of each lane names the query that wrote it, and a
-query continues only after one of its markers. A new query writes the first one with `taken_over`.
+One query at a time owns a name: the newest marker of each transaction slot contains the id of the
+query that wrote it, and a query continues only after one of its own markers. A new query writes its
+first marker with `take_over`.
 
-Pure: no Kafka, no clock. `delivered_once` yields the next step and is sent the step's result;
-transactions.py and ownership.py perform the steps, and the tests perform them on a modelled broker.
+Pure: no Kafka, no clock. `deliver_once` yields the next step and receives the result of the step.
+transactions.py and ownership.py perform the steps; the tests perform them on a modelled broker.
 """
 
 from collections.abc import Callable, Collection, Generator
@@ -23,13 +24,13 @@ _START_AGAIN = (
 
 @dataclass(frozen=True)
 class Marker:
-    """That a batch of a state partition has been delivered, and which input it was made from."""
+    """Record of the commit topic: the batch that was delivered, and its input."""
 
     batch_id: int
     fingerprint: str
-    """Of the batch's input offsets."""
+    """Fingerprint of the input offsets of the batch."""
     query_id: str
-    """Query that has delivered the batch."""
+    """Query that delivered the batch."""
 
     @property
     def is_retired(self) -> bool:
@@ -37,10 +38,10 @@ class Marker:
 
 
 NO_BATCH = -1
-"""Batch id of the first marker of a query, which owns the lane and has delivered nothing."""
+"""Batch id of the first marker of a query, which owns the slot and has delivered nothing."""
 RETIRED = 2**62
-"""Batch id that stops jobs of versions which took no other query's marker into account: they find
-results of a later batch delivered, and refuse to go on."""
+"""Batch id that stops jobs of versions that ignored the markers of other queries: they find a later
+batch delivered, and fail."""
 
 
 @dataclass(frozen=True)
@@ -50,8 +51,8 @@ class Batch:
     batch_id: int
     fingerprint: str
     since: int
-    """The first batch of the checkpoint that is delivered by this protocol: none before it has
-    left a marker that one could count on."""
+    """First batch of the checkpoint that this protocol delivers. Earlier batches may have no
+    marker."""
     query_id: str
 
     @property
@@ -60,39 +61,39 @@ class Batch:
 
 
 class Step(StrEnum):
-    LOOK = auto()
-    """The newest marker of the partition that is committed; one about to be may be missed."""
+    PEEK_MARKER = auto()
+    """Return the newest committed marker of the slot. May miss one that is being committed."""
     READ_MARKER = auto()
-    """The same, None where there is none. All that was in the commit topic when the step began has
-    to be read, whoever wrote it; the step fails where an open transaction hides the end."""
+    """Return the newest committed marker of the slot, or None. Reads everything that was in the
+    commit topic when the step began; fails if an open transaction of any producer hides the end."""
     INIT = auto()
-    """With a new producer: fence all others of the same transactional id. When it has succeeded
-    each transaction they had begun is committed or aborted, and they can begin no other."""
+    """Create a producer and fence all others of the same transactional id. Afterwards each of their
+    transactions is committed or aborted, and they cannot begin another one."""
     BEGIN = auto()
     WRITE_ROWS = auto()
     WRITE_MARKER = auto()
     COMMIT = auto()
     ABORT = auto()
-    """Best effort: whoever comes next aborts what is left open."""
+    """Best effort: the next INIT aborts a transaction that is left open."""
     DROP_ROWS = auto()
-    """The rows have to be taken all the same: the join's state is kept only of a batch whose rows
-    have been taken to the last one."""
+    """Compute the rows without writing them: Spark commits the state of a batch only after its last
+    row was computed."""
 
 
 class Result(StrEnum):
     COMMITTED = auto()
     SKIPPED = auto()
-    """Another attempt had delivered the batch before."""
+    """An earlier attempt delivered the batch."""
     SETTLED = auto()
-    """The answer to the commit was lost; the marker told that it had succeeded."""
+    """The response to the commit was lost; the marker shows that the commit succeeded."""
 
 
 class NotDeliveredError(Exception):
-    """The batch is not known to be delivered. Base of what a step, or the protocol, raises."""
+    """The batch may not be delivered. Base of the errors of the steps and the protocol."""
 
 
 class UnavailableError(NotDeliveredError):
-    """Nothing was begun: the broker did not answer, or not in time."""
+    """No transaction was begun: the broker did not answer in time."""
 
     def __init__(self, message: str, *, retryable: bool = True) -> None:
         self.retryable = retryable
@@ -108,10 +109,10 @@ class AbortedError(NotDeliveredError):
 
 
 class UnknownOutcomeError(NotDeliveredError):
-    """The answer to the commit did not come."""
+    """The response to the commit was lost."""
 
 
-class FencedError(NotDeliveredError):
+class ProducerFencedError(NotDeliveredError):
     """Another producer has taken over the transactional id."""
 
 
@@ -120,24 +121,24 @@ class DisagreementError(NotDeliveredError):
 
 
 class TakenOverError(NotDeliveredError):
-    """The newest marker is another query's."""
+    """The newest marker is that of another query."""
 
 
-def delivered_once(batch: Batch) -> Generator[Step, Marker | None, Result]:
-    """Yields the next step; is sent a marker after LOOK and READ_MARKER, None after the others.
+def deliver_once(batch: Batch) -> Generator[Step, Marker | None, Result]:
+    """Yields the next step; receives a marker after PEEK_MARKER and READ_MARKER, otherwise None.
 
-    A step that fails is told by throwing its NotDeliveredError. Returns only when the batch is
-    known to be delivered.
+    The caller throws the NotDeliveredError of a step that fails. Returns only when the batch is
+    delivered.
     """
-    # The first look fences nobody: whoever was left behind (a driver that was stopped and woke up
-    # again) ends here, and does not take its successor's transaction with it.
-    seen = yield Step.LOOK
+    # PEEK_MARKER fences no producer: a zombie driver ends here, without aborting the transaction
+    # of its successor.
+    seen = yield Step.PEEK_MARKER
     if seen is not None and is_not_before(batch, seen) and is_delivered(batch, seen):
         yield Step.DROP_ROWS
         return Result.SKIPPED
-    # What the others have begun is decided only once they are fenced. Before each transaction: a
-    # commit or abort that was delayed on its way cannot hit a later one then (KIP-890, which
-    # librdkafka does not speak).
+    # The transactions of other producers are decided only once these are fenced. INIT precedes each
+    # transaction, so that a delayed commit or abort cannot affect a later one (KIP-890, which
+    # librdkafka does not implement).
     yield Step.INIT
     if is_delivered(batch, (yield Step.READ_MARKER)):
         yield Step.DROP_ROWS
@@ -151,7 +152,7 @@ def delivered_once(batch: Batch) -> Generator[Step, Marker | None, Result]:
         yield Step.ABORT
         raise
     except UnknownOutcomeError:
-        # Decided by this, one way or the other; the rows are gone, so it is only looked at.
+        # INIT decides the transaction. The rows are gone, so the batch cannot be written here.
         yield Step.INIT
         if is_delivered(batch, (yield Step.READ_MARKER)):
             return Result.SETTLED
@@ -159,11 +160,11 @@ def delivered_once(batch: Batch) -> Generator[Step, Marker | None, Result]:
     return Result.COMMITTED
 
 
-def taken_over(claim: Marker, replaces: Collection[str]) -> Generator[Step, Marker | None, Result]:
-    """Make the query of `claim` the owner of a lane, in place of the queries in `replaces`.
+def take_over(claim: Marker, replaces: Collection[str]) -> Generator[Step, Marker | None, Result]:
+    """Make the query of `claim` the owner of a slot, instead of the queries in `replaces`.
 
-    Yields and raises as `delivered_once`; TakenOverError if yet another query owns the lane. After
-    it has returned, every LOOK finds the query's marker, so LOOK alone stops the replaced query.
+    Yields and raises as `deliver_once`; TakenOverError if another query owns the slot. Afterwards
+    every PEEK_MARKER finds the marker of the query, so PEEK_MARKER alone stops the replaced query.
     """
 
     def is_owned(marker: Marker | None) -> bool:
@@ -172,34 +173,34 @@ def taken_over(claim: Marker, replaces: Collection[str]) -> Generator[Step, Mark
         _check_owner(claim.query_id, marker)
         return True
 
-    # Nothing is fenced unless the query may own the lane.
-    if is_owned((yield Step.LOOK)):
+    # No producer is fenced unless the query may own the slot.
+    if is_owned((yield Step.PEEK_MARKER)):
         return Result.SKIPPED
     yield Step.INIT
     if is_owned((yield Step.READ_MARKER)):
         return Result.SKIPPED
-    yield from _marker_written()
-    # A commit is answered before readers see it: this read ends once they do.
+    yield from _write_marker()
+    # Kafka confirms a commit before readers see it. This read ends when they see it.
     is_owned((yield Step.READ_MARKER))
     return Result.COMMITTED
 
 
-def retired() -> Generator[Step, Marker | None, Result]:
-    """End the writers of an older version, which had a transactional id and a marker key for each
-    query. The steps are those of such an id and key.
+def retire() -> Generator[Step, Marker | None, Result]:
+    """Stop the producers of an older version, which had a transactional id and a marker key per
+    query. The steps use such an id and key.
 
-    WRITE_MARKER writes RETIRED there. If the key is that of the present query, it writes the marker
-    that was found, if any, under the present key in the same transaction.
+    WRITE_MARKER writes RETIRED under the old key. If the old key is that of the present query, the
+    same transaction copies its marker, if there is one, to the present key.
     """
     yield Step.INIT
     found = yield Step.READ_MARKER
     if found is not None and found.is_retired:
         return Result.SKIPPED
-    yield from _marker_written()
+    yield from _write_marker()
     return Result.COMMITTED
 
 
-def _marker_written() -> Generator[Step, Marker | None, None]:
+def _write_marker() -> Generator[Step, Marker | None, None]:
     try:
         yield from (Step.BEGIN, Step.WRITE_MARKER, Step.COMMIT)
     except AbortedError:
@@ -208,7 +209,7 @@ def _marker_written() -> Generator[Step, Marker | None, None]:
 
 
 def is_not_before(batch: Batch, marker: Marker) -> bool:
-    """Whether a marker that LOOK has found decides about the batch: LOOK may miss newer ones."""
+    """Whether a marker from PEEK_MARKER, which may miss newer ones, is enough to decide."""
     return marker.batch_id >= batch.batch_id or marker.query_id != batch.query_id
 
 
@@ -220,34 +221,35 @@ def _check_owner(query_id: str, marker: Marker) -> None:
 
 
 def is_delivered(batch: Batch, marker: Marker | None) -> bool:
-    """Whether `marker` is this batch's; DisagreementError where it is not the one before either.
+    """Whether `marker` is that of the batch.
 
-    TakenOverError if it is another query's.
+    Raises DisagreementError if it is not that of the batch before either, and TakenOverError if it
+    is that of another query.
     """
     if marker is not None:
         _check_owner(batch.query_id, marker)
     newest = NO_BATCH if marker is None else marker.batch_id
     if newest > batch.batch_id:
         raise DisagreementError(
-            f"the checkpoint is about to run batch {batch.batch_id}, but the results of batch "
-            f"{newest} are out already: it is an older copy. Put the newest copy back, or "
+            f"the next batch of the checkpoint is {batch.batch_id}, but batch {newest} was already "
+            "delivered: the checkpoint is an older copy. Restore the newest copy, or "
             f"{_START_AGAIN}"
         )
     if marker is not None and newest == batch.batch_id:
         if marker.fingerprint != batch.fingerprint:
             raise DisagreementError(
-                f"batch {batch.batch_id} has been delivered from other input offsets than the "
-                "checkpoint has now: it was changed, or copied and run twice. Put the copy back "
-                f"that delivered it, or {_START_AGAIN}"
+                f"batch {batch.batch_id} was delivered from other input offsets than those in the "
+                "checkpoint: the checkpoint was changed, or copied and run twice. Restore the copy "
+                f"that delivered the batch, or {_START_AGAIN}"
             )
         return True
     if batch.batch_id > batch.since and newest != batch.batch_id - 1:
-        found = "holds none" if newest == NO_BATCH else f"ends with batch {newest}"
+        found = "has no marker" if newest == NO_BATCH else f"ends with batch {newest}"
         raise DisagreementError(
-            f"batch {batch.batch_id - 1} has been delivered, but its marker is missing (the commit "
-            f"topic {found}): was the topic deleted or renamed? Put it back. To go on without it, "
-            "run with `delivery: at_least_once` until a batch has ended, whose results may come "
-            f"twice, and then with exactly_once again; or {_START_AGAIN}"
+            f"batch {batch.batch_id - 1} was delivered, but its marker is missing (the commit "
+            f"topic {found}): the topic may have been deleted or renamed. Restore it. To continue "
+            "without it, run with `delivery: at_least_once` until a batch has ended (its results "
+            f"may be delivered twice), then with exactly_once again; or {_START_AGAIN}"
         )
     return False
 
@@ -255,7 +257,7 @@ def is_delivered(batch: Batch, marker: Marker | None) -> bool:
 def run(
     protocol: Generator[Step, Marker | None, Result], perform: Callable[[Step], Marker | None]
 ) -> Result:
-    """Perform step after step; raises the NotDeliveredError that ended the attempt."""
+    """Perform all steps. Raises the NotDeliveredError that ended the attempt."""
     step = next(protocol)
     while True:
         try:

@@ -1,23 +1,27 @@
-"""The commit topic before the first batch: made where it is missing, checked where it is there."""
+"""Creates the commit topic before the first batch, or checks the existing one."""
 
 import structlog
 from confluent_kafka import KafkaError, KafkaException, TopicCollection
-from confluent_kafka.admin import (  # type: ignore[attr-defined]  # its own re-exports
+
+from job.errors import StreamjoinError, TopicError
+from job.join_spec.spec import Delivery
+from job.kafka.clients import (
+    ANSWER_SECONDS,
     AdminClient,
     ConfigResource,
     NewTopic,
     ResourceType,
+    admin,
+    describe_error,
+    no_broker,
 )
-
-from job.errors import BrokerError, StreamjoinError, TopicError
-from job.join_spec.spec import Delivery
 from job.kafka.security import KafkaAccess, librdkafka_settings
 from job.plan.plan import JoinPlan
 
-_ANSWER_SECONDS = 10.0
 _CREATE_SECONDS = 30.0
 
-# Only closed segments are compacted. Two records a batch and partition: a day or so of them.
+# Kafka compacts closed segments only. A batch writes two records per partition: a segment holds
+# those of about a day.
 _SETTINGS = {"cleanup.policy": "compact", "segment.bytes": str(16 * 2**20)}
 
 _log = structlog.get_logger()
@@ -30,7 +34,7 @@ def create_commit_topic_if_used(plan: JoinPlan, access: KafkaAccess) -> None:
     """
     if plan.output.delivery is not Delivery.EXACTLY_ONCE:
         return
-    client = AdminClient({**librdkafka_settings(access), "log_level": 0})
+    client = admin(librdkafka_settings(access))
     topic = plan.output.commit_topic
     try:
         partitions = _partitions(client, topic)
@@ -40,13 +44,13 @@ def create_commit_topic_if_used(plan: JoinPlan, access: KafkaAccess) -> None:
         _check_partitions(partitions, plan)
         _check_compaction(client, plan)
     except KafkaException as error:
-        raise _refusal(error.args[0], plan) from error
+        raise _refusal(error, plan, access) from error
 
 
 def _partitions(client: AdminClient, topic: str) -> int | None:
-    answer = client.describe_topics(TopicCollection([topic]), request_timeout=_ANSWER_SECONDS)
+    topics = client.describe_topics(TopicCollection([topic]), request_timeout=ANSWER_SECONDS)
     try:
-        return len(answer[topic].result().partitions)
+        return len(topics[topic].result().partitions)
     except KafkaException as error:
         if error.args[0].code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
             return None
@@ -55,23 +59,23 @@ def _partitions(client: AdminClient, topic: str) -> int | None:
 
 def _create(client: AdminClient, plan: JoinPlan) -> None:
     topic = plan.output.commit_topic
-    new = NewTopic(topic, _partitions_made(plan), config=_SETTINGS)
-    asked = client.create_topics([new], operation_timeout=_CREATE_SECONDS)
+    new = NewTopic(topic, _partitions_to_create(plan), config=_SETTINGS)
+    created = client.create_topics([new], operation_timeout=_CREATE_SECONDS)
     try:
-        asked[topic].result(_CREATE_SECONDS)
+        created[topic].result(_CREATE_SECONDS)
     except KafkaException as error:
         if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
             raise
-    _log.info("commit_topic_created", topic=topic, partitions=_partitions_made(plan))
+    _log.info("commit_topic_created", topic=topic, partitions=_partitions_to_create(plan))
 
 
 def dead_letter_partition(plan: JoinPlan) -> int:
-    """Behind those of the state partitions."""
+    """The partition after those of the state partitions."""
     return plan.state_partitions
 
 
-def _partitions_made(plan: JoinPlan) -> int:
-    """With one for the dead letters, which may be wanted later."""
+def _partitions_to_create(plan: JoinPlan) -> int:
+    """Includes the partition for dead letters, which the spec may add later."""
     return dead_letter_partition(plan) + 1
 
 
@@ -90,39 +94,37 @@ def _check_partitions(partitions: int, plan: JoinPlan) -> None:
 
 
 def _check_compaction(client: AdminClient, plan: JoinPlan) -> None:
-    """A topic that is not compacted forgets markers, or keeps them all."""
+    """A topic that is not compacted loses markers, or keeps them all."""
     topic = plan.output.commit_topic
     resource = ConfigResource(ResourceType.TOPIC, topic)
-    asked = client.describe_configs([resource], request_timeout=_ANSWER_SECONDS)
+    configs = client.describe_configs([resource], request_timeout=ANSWER_SECONDS)
     try:
-        policy = asked[resource].result()["cleanup.policy"].value
+        policy = configs[resource].result()["cleanup.policy"].value
     except KafkaException as error:
         if error.args[0].code() != KafkaError.TOPIC_AUTHORIZATION_FAILED:
             raise
-        _log.warning("commit_topic_not_checked", topic=topic, reason=error.args[0].str())
+        _log.warning("commit_topic_not_checked", topic=topic, reason=describe_error(error))
         return
     if policy != "compact":
         raise TopicError(
-            f"output.commit_topic {topic} has cleanup.policy={policy} and would forget what has "
-            f"been delivered: kafka-configs.sh --bootstrap-server {plan.bootstrap_servers} --alter "
-            f"--topic {topic} --add-config cleanup.policy=compact"
+            f"output.commit_topic {topic} has cleanup.policy={policy} and would lose its markers: "
+            f"kafka-configs.sh --bootstrap-server {plan.bootstrap_servers} --alter --topic {topic} "
+            "--add-config cleanup.policy=compact"
         )
 
 
-def _refusal(error: KafkaError, plan: JoinPlan) -> StreamjoinError:
-    if error.code() in {
+def _refusal(error: KafkaException, plan: JoinPlan, access: KafkaAccess) -> StreamjoinError:
+    if error.args[0].code() in {
         KafkaError.TOPIC_AUTHORIZATION_FAILED,
         KafkaError.CLUSTER_AUTHORIZATION_FAILED,
         KafkaError.POLICY_VIOLATION,
         KafkaError.INVALID_REPLICATION_FACTOR,
     }:
         return TopicError(
-            f"output.commit_topic {plan.output.commit_topic} cannot be made ({error.str()}); "
-            f"whoever may, can say\n  kafka-topics.sh --bootstrap-server {plan.bootstrap_servers} "
-            f"--create --topic {plan.output.commit_topic} --partitions {_partitions_made(plan)} "
+            f"output.commit_topic {plan.output.commit_topic} cannot be created "
+            f"({describe_error(error)}). A user with the right to create topics can run\n"
+            f"  kafka-topics.sh --bootstrap-server {plan.bootstrap_servers} --create --topic "
+            f"{plan.output.commit_topic} --partitions {_partitions_to_create(plan)} "
             "--config cleanup.policy=compact"
         )
-    return BrokerError(
-        f"no broker answers at {plan.bootstrap_servers} ({error.str()}): is it up, and is "
-        "kafka.bootstrap_servers right as seen from here?"
-    )
+    return no_broker(access, error)

@@ -1,84 +1,129 @@
-"""What a batch was made of and what became of it, once its rows have been taken.
+"""A batch whose rows have all been computed: what it read, and what it counted.
 
-Spark tells a query's progress only after the batch is committed, which is too late for whoever
-wants to add something to the batch. So this is read off the executed plan itself: private API of
-Spark 4.3.0, held against the running version by the integration tests.
+`writable_results` adds the counts of results; dataflow.py adds those of the sides.
 """
 
-import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
 from pyspark.sql.streaming.query import StreamingQuery
 
-from job.join_spec.expressions import SIDES, Side
-from job.spark.batch_read import observed_metrics
+from job.dataflow.dataflow import UNKNOWN_IDS, count_where
+from job.join_spec.sides import Side
+from job.plan.record_checks import FAILED_FIELD
+from job.protocol.reasons import REASONS
+from job.spark.executed_join import ExecutedJoin, executed_join
+from job.spark.observed_metrics import batch_metrics
 
-Offsets = Mapping[str, Mapping[str, int]]
-"""Per topic and partition, as Spark's Kafka source writes them."""
-
-
-_EARLIEST = -2  # to Spark's Kafka source
+_OUTPUT = "output"
+# Bytes that Kafka and the streamjoin-id header add to a record.
+_RESULT_OVERHEAD_BYTES = 200
 
 
 @dataclass(frozen=True)
-class OffsetRange:
-    start: Offsets
-    """Of each partition the first offset that was read; new partitions are missing."""
-    end: Offsets
-    """One past the last."""
+class ObservedSide:
+    bad_records: Mapping[str, int]
+    """Count by reason, without zeros."""
+    null_keys: int
+    unknown_schema_ids: tuple[int, ...]
+    """Schema ids that the registry did not have."""
+
+
+@dataclass(frozen=True)
+class OversizedResult:
+    id: str
+    size: int
+    """Bytes."""
+
+
+@dataclass(frozen=True)
+class FailedResult:
+    id: str
+    field: str
+    """Field of the spec whose expression failed."""
+
+
+@dataclass(frozen=True)
+class ObservedOutput:
+    results: int
+    """All results, also those that are not written."""
+    oversized: tuple[OversizedResult, ...]
+    failed: tuple[FailedResult, ...]
 
     @property
-    def full_start(self) -> Offsets:
-        """With the new partitions, which Spark reads from their beginning."""
-        return {
-            topic: {p: self.start.get(topic, {}).get(p, _EARLIEST) for p in partitions}
-            for topic, partitions in self.end.items()
-        }
+    def written(self) -> int:
+        return self.results - len(self.oversized) - len(self.failed)
+
+
+@dataclass(frozen=True)
+class ObservedBatch:
+    left: ObservedSide
+    right: ObservedSide
+    output: ObservedOutput
+
+    def side(self, side: Side) -> ObservedSide:
+        return self.left if side == "left" else self.right
 
 
 @dataclass(frozen=True)
 class FinishedBatch:
-    observed: Mapping[str, Mapping[str, Any]]
-    """Per side, and of the output, what the dataflow has counted."""
-    ranges: Mapping[Side, OffsetRange]
-    """Of the sides that had something to read."""
-    late_rows: int
-    late_watermark_ms: int | None
-    """A row whose time is not past it was late in this batch."""
+    join: ExecutedJoin
+    observed: ObservedBatch
+
+
+def writable_results(records: DataFrame, bytes_max: int) -> DataFrame:
+    """(key, value, headers) of the results that can be written.
+
+    Counts the others and collects their ids: results larger than the output topic accepts, and
+    those on which an expression fails.
+    """
+    size = (
+        "coalesce(octet_length(key), 0) + octet_length(value) "
+        f"+ octet_length(headers[0].value) + {_RESULT_OVERHEAD_BYTES}"
+    )
+    too_large = f"({size}) > {bytes_max}"
+    id_of = "cast(headers[0].value AS STRING) AS id"
+    counts = [F.count(F.lit(1)).alias("records")]
+    counts += _counts("too_large", too_large, f"struct({id_of}, {size} AS size)")
+    if FAILED_FIELD not in records.columns:
+        return records.observe(_OUTPUT, *counts).where(f"NOT ({too_large})")
+    failed = f"{FAILED_FIELD} IS NOT NULL"
+    counts += _counts("failed", failed, f"struct({id_of}, {FAILED_FIELD} AS field)")
+    written = records.observe(_OUTPUT, *counts).where(f"NOT ({failed}) AND NOT ({too_large})")
+    return written.drop(FAILED_FIELD)
+
+
+def _counts(name: str, condition: str, entry: str) -> list[Column]:
+    """Number of results that meet the condition, and an entry for each."""
+    entries = F.expr(f"collect_list(CASE WHEN {condition} THEN {entry} END)")
+    return [count_where(condition).alias(name), entries.alias(f"{name}_ids")]
 
 
 def finished_batch(query: StreamingQuery) -> FinishedBatch:
-    """Of the batch at work, whose rows have all been taken."""
-    execution = query._jsq.streamingQuery().lastExecution()
-    join = next(_nodes(execution.executedPlan(), "StreamingSymmetricHashJoinExec"))
-    watermark = join.eventTimeWatermarkForLateEvents()
-    return FinishedBatch(
-        observed={name: observed_metrics(execution, name) for name in (*SIDES, "output")},
-        ranges=dict(_ranges(join)),
-        late_rows=join.metrics().apply("numRowsDroppedByWatermark").value(),
-        late_watermark_ms=watermark.get() if watermark.isDefined() else None,
+    """The current batch. Call it when all rows of the batch have been computed."""
+    observed = ObservedBatch(
+        left=_observed_side(batch_metrics(query, "left")),
+        right=_observed_side(batch_metrics(query, "right")),
+        output=observed_output(query),
+    )
+    return FinishedBatch(executed_join(query), observed)
+
+
+def observed_output(query: StreamingQuery) -> ObservedOutput:
+    metrics = batch_metrics(query, _OUTPUT)
+    return ObservedOutput(
+        results=metrics.get("records", 0),
+        oversized=tuple(OversizedResult(**entry) for entry in metrics.get("too_large_ids", ())),
+        failed=tuple(FailedResult(**entry) for entry in metrics.get("failed_ids", ())),
     )
 
 
-def _nodes(plan: Any, name: str) -> Iterator[Any]:
-    """The nodes of that class in a plan, top-down."""
-    if plan.getClass().getSimpleName() == name:
-        yield plan
-    children = plan.children()
-    for number in range(children.size()):
-        yield from _nodes(children.apply(number), name)
-
-
-def entering(plan: Any, side: Side) -> Any:
-    """What stands right below the join on `side`, in a logical plan."""
-    return next(_nodes(plan, "Join")).children().apply(SIDES.index(side))
-
-
-def _ranges(join: Any) -> Iterator[tuple[Side, OffsetRange]]:
-    for number, side in enumerate(SIDES):
-        scan = next(_nodes(join.children().apply(number), "MicroBatchScanExec"), None)
-        if scan is not None:
-            start, end = (json.loads(offset.json()) for offset in (scan.start(), scan.end()))
-            yield side, OffsetRange(start, end)
+def _observed_side(metrics: Mapping[str, Any]) -> ObservedSide:
+    return ObservedSide(
+        bad_records={reason: metrics[reason] for reason in REASONS if metrics.get(reason)},
+        null_keys=metrics.get("null_keys", 0),
+        unknown_schema_ids=tuple(metrics.get(UNKNOWN_IDS, ())),
+    )

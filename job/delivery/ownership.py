@@ -1,8 +1,8 @@
-"""Which query may deliver under a name: one at a time, known by the markers in the commit topic.
+"""Makes a query the only one that delivers under its name, by the markers in the commit topic.
 
 Runs on the driver before the query starts. A start that finds the markers of another query is
-refused, unless the user has agreed that the new query replaces the old one: it would deliver all
-results again, or two jobs would write side by side.
+refused, unless the user has agreed that the new query replaces the old one: the new query would
+deliver all results again, or two jobs would write at the same time.
 """
 
 import threading
@@ -24,13 +24,14 @@ from job.delivery.commit_protocol import (
     Step,
     TakenOverError,
     UnavailableError,
-    retired,
+    retire,
     run,
-    taken_over,
+    take_over,
 )
 from job.delivery.markers import MarkerReader, OldKey, encoded, marker_key
-from job.delivery.transactions import Target, TransactionSlot, lane_of, new_reader
+from job.delivery.transactions import Target, TransactionSlot, new_reader, slot_of
 from job.errors import CheckpointError, DeliveryError
+from job.kafka.clients import describe_error
 
 # Producers that connect at the same time.
 _THREADS = 8
@@ -46,24 +47,26 @@ def ensure_ownership(
 ) -> None:
     """Make the query of `target` the only one that delivers under its name.
 
-    `dead_letters`: the lane behind those of the state partitions. `since`: first batch that is
+    `dead_letters`: the slot after those of the state partitions. `since`: first batch that is
     delivered exactly once. `new_query`: the user agrees to replace another query. Raises
     CheckpointError if another query owns the name, and DeliveryError if Kafka does not answer.
     """
     try:
         topic = _CommitTopic(target, dead_letters)
-        if checkpoint.owns_name and topic.owner(lane_of(0)) == target.query_id:
+        if checkpoint.owns_name and topic.owner(slot_of(0)) == target.query_id:
             return
         with ThreadPoolExecutor(_THREADS, "ownership") as threads:
-            found = list(threads.map(topic.found, topic.lanes))
-            owners = {one.owner for one in found if one.owner is not None}
-            replaces = _replaced(target, checkpoint, owners, since=since, new_query=new_query)
-            old_queries = {key.query_id for one in found for key in one.old_keys}
+            contents = list(threads.map(topic.content, topic.slots))
+            owners = {content.owner for content in contents if content.owner is not None}
+            replaces = _replace_queries(
+                target, checkpoint, owners, since=since, new_query=new_query
+            )
+            old_queries = {key.query_id for content in contents for key in content.old_keys}
             if checkpoint.has_begun and not owners - {target.query_id}:
-                old_queries.add(target.query_id)  # may be at its first batch
+                old_queries.add(target.query_id)  # it may run its first batch
             take = partial(_take, target, topic, replaces, old_queries)
-            take(found[0])  # of two queries that start at once, one does not get past this
-            list(threads.map(take, found[1:]))
+            take(contents[0])  # two queries that start at once: one of them fails here
+            list(threads.map(take, contents[1:]))
         checkpoint.owns_name = True
     except TakenOverError as error:
         raise CheckpointError(
@@ -71,29 +74,29 @@ def ensure_ownership(
         ) from error
     except NotDeliveredError as error:
         raise DeliveryError(
-            f"the commit topic {target.commit_topic} could not be written at the start: {error}",
+            f"the commit topic {target.commit_topic} could not be written: {error}",
             retryable=getattr(error, "retryable", True),
         ) from error
     except KafkaException as error:
         raise DeliveryError(
-            f"the commit topic {target.commit_topic} could not be read: {error.args[0].str()}",
+            f"the commit topic {target.commit_topic} could not be read: {describe_error(error)}",
             retryable=not producers.is_lasting(error.args[0]),
         ) from error
 
 
 @dataclass(frozen=True)
-class _Found:
-    """What the commit topic holds of one lane."""
+class _SlotContent:
+    """Markers of one slot in the commit topic."""
 
-    lane: TransactionSlot
+    slot: TransactionSlot
     owner: str | None
-    """Query of the newest marker. None: there is none."""
+    """Query of the newest marker. None: there is no marker."""
     old_keys: tuple[OldKey, ...] = ()
-    """Of queries of older versions, whose jobs may still run."""
+    """Keys of queries of older versions, whose jobs may still run."""
 
     def keys_of(self, query_ids: Collection[str]) -> set[OldKey]:
-        """Also those under which nothing was written yet."""
-        return {*self.old_keys, *(OldKey(query_id, self.lane.name) for query_id in query_ids)}
+        """Old keys, also those that have no marker yet."""
+        return {*self.old_keys, *(OldKey(query_id, self.slot.name) for query_id in query_ids)}
 
 
 class _CommitTopic:
@@ -101,55 +104,58 @@ class _CommitTopic:
         self._target = target
         self._dead_letters = dead_letters
         self._readers = threading.local()
-        # In a topic that other joins use, too, old keys do not say to which join they belong.
+        # Old keys do not contain the name of the join, so those in a shared topic are ambiguous.
         self._is_shared = target.commit_topic != f"{target.name}.commits"
 
     @property
     def reader(self) -> MarkerReader:
-        """This thread's."""
+        """The reader of this thread."""
         if not hasattr(self._readers, "reader"):
-            # The markers of an older version are retired and carried over in one transaction.
+            # Markers of an older version are retired and copied in one transaction.
             self._readers.reader = new_reader(self._target, has_one_record_a_transaction=False)
         reader: MarkerReader = self._readers.reader
         return reader
 
     @property
-    def lanes(self) -> list[TransactionSlot]:
-        """Those of any query that has used the topic, however many state partitions it had."""
+    def slots(self) -> list[TransactionSlot]:
+        """Slots of every query that has used the topic, with any number of state partitions."""
         partitions = self.reader.partitions
-        lanes = [lane_of(partition) for partition in range(partitions)]
-        return [*lanes, *([self._dead_letters] if self._is_in(partitions) else [])]
+        slots = [slot_of(partition) for partition in range(partitions)]
+        return [*slots, *([self._dead_letters] if self._is_in(partitions) else [])]
 
     def _is_in(self, partitions: int) -> bool:
         return self._dead_letters.commit_partition < partitions
 
-    def owner(self, lane: TransactionSlot) -> str | None:
-        key = marker_key(self._target.name, lane.name)
-        marker = self.reader.newest(lane.commit_partition, key, to_the_end=False)
+    def owner(self, slot: TransactionSlot) -> str | None:
+        key = marker_key(self._target.name, slot.name)
+        marker = self.reader.newest(slot.commit_partition, key, to_the_end=False)
         return None if marker is None else marker.query_id
 
-    def found(self, lane: TransactionSlot) -> _Found:
-        owner = self.owner(lane)
-        if lane == self._dead_letters:
-            return _Found(lane, owner)
-        old_keys = self.old_keys(lane, to_the_end=False)
-        rows = [key for key in old_keys if key.lane == lane.name]
-        if owner is None and rows and lane.commit_partition < self._dead_letters.commit_partition:
+    def content(self, slot: TransactionSlot) -> _SlotContent:
+        owner = self.owner(slot)
+        if slot == self._dead_letters:
+            return _SlotContent(slot, owner)
+        old_keys = self.old_keys(slot, to_the_end=False)
+        rows = [key for key in old_keys if key.slot == slot.name]
+        if owner is None and rows and slot.commit_partition < self._dead_letters.commit_partition:
             owner = rows[-1].query_id
-        return _Found(lane, owner, tuple(old_keys))
+        return _SlotContent(slot, owner, tuple(old_keys))
 
-    def old_keys(self, lane: TransactionSlot, *, to_the_end: bool) -> list[OldKey]:
+    def old_keys(self, slot: TransactionSlot, *, to_the_end: bool) -> list[OldKey]:
         return [
             key
-            for key in self.reader.old_keys(lane.commit_partition, to_the_end=to_the_end)
+            for key in self.reader.old_keys(slot.commit_partition, to_the_end=to_the_end)
             if not self._is_shared or key.query_id == self._target.query_id
         ]
 
 
-def _replaced(
+def _replace_queries(
     target: Target, checkpoint: Checkpoint, owners: set[str], *, since: int, new_query: bool
 ) -> Collection[str]:
-    """The queries that this one may replace; CheckpointError if it may not replace the owners."""
+    """Record and return the queries that this one may replace.
+
+    Raises CheckpointError if it may not replace the owners.
+    """
     foreign = owners - {target.query_id} - checkpoint.replaced_queries
     if foreign:
         last = checkpoint.last_batch_id
@@ -165,17 +171,17 @@ def _refusal(target: Target, foreign: Collection[str], *, is_new: bool) -> Check
     found = (
         f"results of another query were delivered under the name {target.name}: the commit topic "
         f"{target.commit_topic} holds markers of query {', '.join(sorted(foreign))}, and this "
-        f"checkpoint is that of query {target.query_id}. "
+        f"checkpoint belongs to query {target.query_id}. "
     )
     if is_new:
         return CheckpointError(
-            f"{found}A new query would deliver its results again. Put the old checkpoint back; or "
+            f"{found}A new query would deliver its results again. Restore the old checkpoint; or "
             "start with `streamjoin run SPEC --new-query` (STREAMJOIN_NEW_QUERY=true) to replace "
             "the old query, whose job then stops; or give the new query another `name`"
         )
     return CheckpointError(
-        f"{found}It has replaced this one, which cannot continue. End the other job or this one; "
-        "to start this one again with empty state, `stop`, then POST /v1/query/reset"
+        f"{found}That query has replaced this one. End the other job or this one; "
+        "to start this one with empty state, `stop`, then POST /v1/query/reset"
     )
 
 
@@ -184,18 +190,18 @@ def _take(
     topic: _CommitTopic,
     replaces: Collection[str],
     old_queries: Collection[str],
-    found: _Found,
+    content: _SlotContent,
 ) -> None:
-    for old in found.keys_of(old_queries):
-        old_id = f"streamjoin-{target.name}-{old.query_id}-{old.lane}"
-        writer = _Writer(target, topic.reader, found.lane, old.encoded, old_id)
-        run(retired(), partial(writer.perform, partial(_retirement, target, old)))
-    key = marker_key(target.name, found.lane.name)
+    for old in content.keys_of(old_queries):
+        old_id = f"streamjoin-{target.name}-{old.query_id}-{old.slot}"
+        writer = _Writer(target, topic.reader, content.slot, old.encoded, old_id)
+        run(retire(), partial(writer.perform, partial(_retirement, target, old)))
+    key = marker_key(target.name, content.slot.name)
     claim = Marker(NO_BATCH, "", target.query_id)
-    writer = _Writer(target, topic.reader, found.lane, key)
-    run(taken_over(claim, replaces), partial(writer.perform, lambda _: [(key, claim)]))
-    # What an open transaction hid is decided now.
-    if found.old_keys and topic.old_keys(found.lane, to_the_end=True):
+    writer = _Writer(target, topic.reader, content.slot, key)
+    run(take_over(claim, replaces), partial(writer.perform, lambda _: [(key, claim)]))
+    # Transactions that were open before are decided now.
+    if content.old_keys and topic.old_keys(content.slot, to_the_end=True):
         raise UnavailableError("a job of an older version delivered during the start")
 
 
@@ -204,7 +210,7 @@ def _retirement(
 ) -> Iterator[tuple[bytes, Marker]]:
     yield old.encoded, Marker(RETIRED, "", old.query_id)
     if old.query_id == target.query_id and found is not None:
-        yield marker_key(target.name, old.lane), found
+        yield marker_key(target.name, old.slot), found
 
 
 class _Writer:
@@ -214,15 +220,15 @@ class _Writer:
         self,
         target: Target,
         reader: MarkerReader,
-        lane: TransactionSlot,
+        slot: TransactionSlot,
         key: bytes,
         old_id: str | None = None,
     ) -> None:
-        """`old_id`: transactional id of an older version. None: that of the lane."""
+        """`old_id`: transactional id of an older version. None: that of the slot."""
         self._topic = target.commit_topic
         self._reader = reader
-        self._partition = lane.commit_partition
-        self._settings = target.producer_settings(lane)
+        self._partition = slot.commit_partition
+        self._settings = target.producer_settings(slot)
         if old_id is not None:
             self._settings["transactional.id"] = old_id
         self._key = key
@@ -230,30 +236,30 @@ class _Writer:
         self._found: Marker | None = None
 
     def perform(
-        self, written: Callable[[Marker | None], Iterable[tuple[bytes, Marker]]], step: Step
+        self, markers: Callable[[Marker | None], Iterable[tuple[bytes, Marker]]], step: Step
     ) -> Marker | None:
-        """`written`: what WRITE_MARKER writes, given what READ_MARKER has found."""
+        """`markers`: what WRITE_MARKER writes, as a function of the marker of READ_MARKER."""
         try:
-            return self._perform(written, step)
+            return self._perform(markers, step)
         except KafkaException as error:
             raise producers.failure_of(step, error) from error
 
     def _perform(
-        self, written: Callable[[Marker | None], Iterable[tuple[bytes, Marker]]], step: Step
+        self, markers: Callable[[Marker | None], Iterable[tuple[bytes, Marker]]], step: Step
     ) -> Marker | None:
-        if step in {Step.LOOK, Step.READ_MARKER}:
+        if step in {Step.PEEK_MARKER, Step.READ_MARKER}:
             to_the_end = step is Step.READ_MARKER
             self._found = self._reader.newest(self._partition, self._key, to_the_end=to_the_end)
             return self._found
         if step is Step.INIT:
-            self._producer = producers.initialised(self._settings, self._topic)
+            self._producer = producers.init_producer(self._settings, self._topic)
             return None
-        assert self._producer is not None, "the protocol initialises before it writes"
+        assert self._producer is not None, "the protocol begins with INIT"
         match step:
             case Step.BEGIN:
                 self._producer.begin_transaction()
             case Step.WRITE_MARKER:
-                for key, marker in written(self._found):
+                for key, marker in markers(self._found):
                     self._producer.produce(self._topic, encoded(marker), key, self._partition)
             case Step.COMMIT:
                 self._producer.commit_transaction(producers.COMMIT_SECONDS)

@@ -1,4 +1,4 @@
-"""Transactional producers, and what their errors mean."""
+"""Transactional producers, and their errors as errors of the commit protocol."""
 
 from collections.abc import Mapping
 from types import MappingProxyType
@@ -7,25 +7,25 @@ from confluent_kafka import KafkaError, KafkaException, Producer
 
 from job.delivery.commit_protocol import (
     AbortedError,
-    FencedError,
     NotDeliveredError,
+    ProducerFencedError,
     Step,
     UnavailableError,
     UnknownOutcomeError,
 )
 
 INIT_SECONDS = 30.0
-# Longer than a record may wait to be taken: that is the answer then, and a better one.
+# Longer than message.timeout.ms: a record that times out fails the commit with a better message.
 COMMIT_SECONDS = 90.0
 
 SETTINGS: Mapping[str, str | int | bool] = MappingProxyType(
     {
-        "log_level": 0,  # what matters comes as an error
+        "log_level": 0,  # errors are raised
         "compression.type": "lz4",
         "linger.ms": 10,
-        # A record that the broker has not taken after this fails the transaction.
+        # A record that the broker has not accepted after this time fails the transaction.
         "message.timeout.ms": 60_000,
-        # Bounds the memory of a worker; a full queue makes it wait.
+        # Bounds the memory of a worker, which waits while the queue is full.
         "queue.buffering.max.kbytes": 65_536,
         "delivery.report.only.error": True,
     }
@@ -55,39 +55,39 @@ _LASTING = frozenset(
     }
 )
 
-# Producers made ahead, not yet initialised: librdkafka initialises each but once. A new one takes
-# 50 to 500 ms to find its broker, these 5 ms.
+# Producers created ahead of time, not yet initialized: librdkafka initializes each only once. A new
+# producer takes 50 to 500 ms to connect, a spare one 5 ms.
 _spares: dict[frozenset[tuple[str, str | int | bool]], Producer] = {}
 _SPARES_MAX = 16
 
 
-def initialised(settings: Mapping[str, str | int | bool], topic: str) -> Producer:
-    """A producer that may begin, all others of its transactional id being fenced."""
+def init_producer(settings: Mapping[str, str | int | bool], topic: str) -> Producer:
+    """Initialize a producer, and fence all others of its transactional id."""
     producer = _spares.pop(frozenset(settings.items()), None) or Producer({**settings})
-    # Without a connection librdkafka asks for the coordinator in vain, and again after 0.5 s.
+    # Connects. Without a connection librdkafka does not find the coordinator, and retries in 0.5 s.
     producer.list_topics(topic, INIT_SECONDS)
     producer.init_transactions(INIT_SECONDS)
     return producer
 
 
 def prepare(settings: Mapping[str, str | int | bool]) -> None:
-    """Begin to connect one for the next transaction."""
+    """Create a producer for the next transaction, which connects in the background."""
     if len(_spares) >= _SPARES_MAX:
         _spares.clear()
     _spares[frozenset(settings.items())] = Producer({**settings})
 
 
 def is_lasting(error: KafkaError) -> bool:
-    """Whether trying again gives the same answer until somebody has changed something."""
+    """Whether retries fail until a user has changed something."""
     return error.code() in _LASTING
 
 
 def failure_of(step: Step, error: KafkaException) -> NotDeliveredError:
-    """What an error in `step` means to the protocol."""
+    """The error of the protocol for an error in `step`."""
     kafka_error: KafkaError = error.args[0]
     code, message = kafka_error.code(), kafka_error.str()
     if code in _FENCED:
-        return FencedError(message)
+        return ProducerFencedError(message)
     lasting = is_lasting(kafka_error)
     if step is Step.INIT:
         return UnavailableError(message, retryable=not lasting)

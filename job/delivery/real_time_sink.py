@@ -10,12 +10,11 @@ from typing import Any
 from pyspark.sql import DataFrame
 
 from job.checkpoint.checkpoint import Checkpoint
-from job.dataflow.real_time import WRITTEN, Sizes
-from job.delivery.dead_letter_writer import rows_written
+from job.dataflow.real_time import OUTPUT, WRITTEN, Sizes, results_written
 from job.delivery.sink import (
     BatchEnded,
+    BatchSink,
     DeliveryListener,
-    EachBatch,
     FailureOfQuery,
     RunningQuery,
     sink_options,
@@ -24,7 +23,7 @@ from job.join_spec.durations import milliseconds
 from job.kafka.security import KafkaAccess
 from job.plan import real_time
 from job.plan.plan import JoinPlan
-from job.spark.batch_read import observed_metrics
+from job.spark.observed_metrics import batch_metrics
 
 _START_SECONDS = 60.0
 
@@ -38,7 +37,7 @@ def start_micro_batches(
     listener: DeliveryListener,
     ended: BatchEnded,
 ) -> RunningQuery:
-    checkpoint.delivers_at_least_once()
+    checkpoint.end_exactly_once()
     sink = _EachMicroBatch(plan, access, sizes, listener, ended)
     query = (
         records.writeStream.queryName(plan.name)
@@ -69,13 +68,13 @@ def start_intervals(
     return RunningQuery(query, FailureOfQuery(plan), has_intervals=True)
 
 
-class _EachMicroBatch(EachBatch):
+class _EachMicroBatch(BatchSink):
     def _deliver(self, records: DataFrame, batch_id: int) -> None:
         options = _options(self._plan, self._access, self._sizes)
         records.write.format("kafka").options(**options).save()
-        execution = self.query.result(_START_SECONDS)._jsq.streamingQuery().lastExecution()
-        self._told.delivered(batch_id, rows_written(observed_metrics(execution, "output")), {})
-        self._told.dead_letters(dead_letter_counts(observed_metrics(execution, WRITTEN)))
+        query = self.query.result(_START_SECONDS)
+        self._listener.delivered(batch_id, results_written(batch_metrics(query, OUTPUT)), {})
+        self._listener.dead_letters(dead_letter_counts(batch_metrics(query, WRITTEN)))
 
 
 def _options(plan: JoinPlan, access: KafkaAccess, sizes: Sizes) -> dict[str, str]:

@@ -1,8 +1,8 @@
-"""Where the results go: on the driver's side.
+"""Writes results and dead letters to Kafka. Runs on the driver.
 
-At least once is Spark's own Kafka sink. Exactly once hands each batch to the executors, which write
-each state partition's rows in a transaction (transactions.py), and collects what became of them.
-Dead letters follow a batch's rows, before Spark commits the batch.
+At least once uses Spark's Kafka sink. Exactly once passes each batch to the executors, which write
+the rows of each state partition in a transaction (transactions.py), and collects their reports.
+Dead letters follow the rows of a batch, before Spark commits the batch.
 """
 
 import hashlib
@@ -19,8 +19,6 @@ from py4j.protocol import Py4JJavaError
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.streaming.query import StreamingQuery
-from pyspark.sql.udf import UserDefinedFunction
-from pyspark.util import PythonEvalType
 
 from job.checkpoint.checkpoint import Checkpoint
 from job.dataflow.dataflow import ID_HEADER
@@ -29,13 +27,16 @@ from job.delivery.commit_protocol import Batch, Result
 from job.delivery.commit_topic import dead_letter_partition
 from job.delivery.dead_letter_writer import (
     Counts,
-    DeadLetters,
-    limited,
-    observed,
-    observed_counts,
-    rows_written,
+    DeadLetterWriter,
+    counts_of,
+    with_counts,
 )
-from job.delivery.finished_batch import FinishedBatch, finished_batch
+from job.delivery.finished_batch import (
+    FinishedBatch,
+    finished_batch,
+    observed_output,
+    writable_results,
+)
 from job.delivery.ownership import ensure_ownership
 from job.delivery.topic_limits import record_bytes_max
 from job.delivery.transactions import (
@@ -44,7 +45,7 @@ from job.delivery.transactions import (
     Target,
     TransactionSlot,
     Write,
-    lane_of,
+    slot_of,
     transactional_id,
 )
 from job.errors import CheckpointError, DeliveryError, FencedError, StreamjoinError
@@ -52,24 +53,24 @@ from job.join_spec.spec import Delivery
 from job.kafka.security import KafkaAccess, librdkafka_settings, spark_options
 from job.plan import tuning
 from job.plan.plan import JoinPlan
-from job.spark.batch_read import observed_metrics
+from job.spark.arrow_map import map_in_arrow
 from job.spark.failures import failure_of
 
-# The first batch begins while the query's start is still being told.
+# The first batch begins before start() has returned the query.
 _START_SECONDS = 60.0
 
 
 class DeliveryListener(Protocol):
-    """Who keeps the account."""
+    """Counts what is delivered."""
 
     def delivered(self, batch_id: int, rows: int, results: Mapping[str, int]) -> None:
-        """The rows written of a batch, and how many transactions had which result."""
+        """`rows`: rows of the batch that were written. `results`: transactions by result."""
 
     def dead_letters(self, counts: Counts) -> None: ...
 
 
 BatchEnded = Callable[[StreamingQuery, int], None]
-"""Called on the query's thread after the rows of a batch are delivered, before Spark commits it."""
+"""Called on the query's thread when a batch is delivered, before Spark commits it."""
 
 
 @dataclass(frozen=True)
@@ -77,16 +78,16 @@ class RunningQuery:
     query: StreamingQuery
     _sink: "FailureOfQuery"
     has_intervals: bool = False
-    """Whether it runs in intervals of real-time mode, in which it cannot be held."""
+    """Whether the query runs in intervals of real-time mode, in which it cannot be paused."""
 
     def await_end(self) -> None:
-        """Block until the query has ended; raises what made it fail."""
-        with self.telling_why():
+        """Block until the query has ended. Raises the failure of the query."""
+        with self.raising_failure():
             self.query.awaitTermination()
 
     @contextmanager
-    def telling_why(self) -> Iterator[None]:
-        """Raises the sink's failure in the place of the query's, which holds it as text."""
+    def raising_failure(self) -> Iterator[None]:
+        """Raise the sink's failure instead of the query's, which has it only as text."""
         try:
             yield
         except Exception:
@@ -94,9 +95,9 @@ class RunningQuery:
                 raise self._sink.failure from None
             raise
 
-    def failed(self, error: Py4JJavaError) -> None:
-        """Note the failure of a call that Spark has made to Python, and keeps as text only."""
-        self._sink.failed(error)
+    def record_failure(self, error: Py4JJavaError) -> None:
+        """Record the failure of a call from Spark to Python, which Spark keeps only as text."""
+        self._sink.record_failure(error)
 
 
 def start_query(
@@ -104,8 +105,8 @@ def start_query(
     plan: JoinPlan,
     access: KafkaAccess,
     checkpoint: Checkpoint,
-    told: DeliveryListener,
-    ended: BatchEnded,
+    listener: DeliveryListener,
+    batch_ended: BatchEnded,
     *,
     new_query: bool,
 ) -> RunningQuery:
@@ -116,26 +117,26 @@ def start_query(
     the user agrees to replace another query of the same name.
     """
     sizes = topic_sizes(plan, access)
-    sink: EachBatch
+    sink: BatchSink
     claim: Callable[[], None] | None = None
     if plan.output.delivery is Delivery.AT_LEAST_ONCE:
-        # A batch that was cut short after it had written some of its records is written again.
-        checkpoint.delivers_at_least_once()
-        sink = _AtLeastOnce(plan, access, sizes, told, ended)
+        # An interrupted batch is written again, also the part that was already written.
+        checkpoint.end_exactly_once()
+        sink = _AtLeastOnce(plan, access, sizes, listener, batch_ended)
     else:
-        since = checkpoint.delivers_exactly_once_since()
+        since = checkpoint.begin_exactly_once()
         checkpoint.ensure_query_id()
-        sink = _ExactlyOnce(plan, access, sizes, told, ended, checkpoint, since)
+        sink = _ExactlyOnce(plan, access, sizes, listener, batch_ended, checkpoint, since)
         claim = partial(
             ensure_ownership,
-            *(sink.target, checkpoint, dead_letter_lane(plan)),
+            *(sink.target, checkpoint, dead_letter_slot(plan)),
             since=since,
             new_query=new_query,
         )
     with ThreadPoolExecutor(1, "ownership") as threads:
         claimed = threads.submit(claim) if claim is not None else None
         writer = (
-            limited(records(), sizes.result_bytes_max)
+            writable_results(records(), sizes.result_bytes_max)
             .writeStream.queryName(plan.name)
             .outputMode("append")
             .trigger(processingTime="0 seconds")
@@ -154,58 +155,61 @@ def topic_sizes(plan: JoinPlan, access: KafkaAccess) -> Sizes:
 
 
 def sink_options(plan: JoinPlan, access: KafkaAccess, bytes_max: int) -> dict[str, str]:
-    """Of Spark's Kafka writer; the Java client refuses what is larger than it has been told."""
+    """Options of Spark's Kafka sink. Kafka's client refuses records above max.request.size."""
     largest = {"kafka.max.request.size": str(max(bytes_max, tuning.REQUEST_BYTES))}
     return {**plan.output.sink_options, **largest, **spark_options(access)}
 
 
 class FailureOfQuery:
-    """The failure of code that Spark calls in Python; Spark itself keeps its text only."""
+    """The failure of code that Spark calls in Python. Spark itself keeps its text only."""
 
     def __init__(self, plan: JoinPlan) -> None:
         self.failure: StreamjoinError | None = None
         self._plan = plan
 
-    def failed(self, error: Py4JJavaError) -> None:
+    def record_failure(self, error: Py4JJavaError) -> None:
         self.failure = failure_of(error, self._plan.bootstrap_servers)
 
 
-class EachBatch(FailureOfQuery, ABC):
-    """What Spark calls with each batch, on a thread of its own."""
+class BatchSink(FailureOfQuery, ABC):
+    """The function that Spark calls with each batch, on the query's thread."""
 
     def __init__(
         self,
         plan: JoinPlan,
         access: KafkaAccess,
         sizes: Sizes,
-        told: DeliveryListener,
-        ended: BatchEnded,
+        listener: DeliveryListener,
+        batch_ended: BatchEnded,
     ) -> None:
         super().__init__(plan)
         self.query: Future[StreamingQuery] = Future()
         self._access = access
         self._sizes = sizes
-        self._told = told
-        self._ended = ended
-        self._dead_letters = DeadLetters(
+        self._listener = listener
+        self._batch_ended = batch_ended
+        self._dead_letters = DeadLetterWriter(
             plan, access, sizes.dead_letter_bytes_max, sizes.result_bytes_max
         )
 
     def __call__(self, records: DataFrame, batch_id: int) -> None:
-        """Deliver one batch. The frame is executed once, to its last row, in every partition: the
-        join's state is committed by that, and executed twice it would be loaded twice."""
+        """Deliver one batch.
+
+        The frame must be executed exactly once, to the last row of every partition: that commits
+        the join's state, and a second execution would load the state again.
+        """
         try:
             self._deliver(records, batch_id)
-            self._ended(self.query.result(_START_SECONDS), batch_id)
+            self._batch_ended(self.query.result(_START_SECONDS), batch_id)
         except Py4JJavaError as error:
-            self.failed(error)
-            raise  # as it is: Spark looks into its text for the sign that the query was stopped
+            self.record_failure(error)
+            raise  # unchanged: Spark searches its text for the sign that the query was stopped
         except Exception as error:
             self.failure = failure_of(error, self._plan.bootstrap_servers)
             raise RuntimeError("the batch is not delivered") from None
 
     @property
-    def _looks_after_dead_letters(self) -> bool:
+    def _has_dead_letters(self) -> bool:
         return self._plan.dead_letter is not None or self._plan.fails_on_bad_records
 
     @abstractmethod
@@ -215,62 +219,62 @@ class EachBatch(FailureOfQuery, ABC):
         return finished_batch(self.query.result(_START_SECONDS))
 
 
-class _AtLeastOnce(EachBatch):
-    """By Spark's own writer, the dead letters behind the rows."""
+class _AtLeastOnce(BatchSink):
+    """Delivery with Spark's Kafka sink: first the rows, then the dead letters."""
 
     def _deliver(self, records: DataFrame, batch_id: int) -> None:
         self._write(records, self._plan.output.topic, self._sizes.result_bytes_max)
-        execution = self.query.result(_START_SECONDS)._jsq.streamingQuery().lastExecution()
-        self._told.delivered(batch_id, rows_written(observed_metrics(execution, "output")), {})
-        if self._looks_after_dead_letters:
+        output = observed_output(self.query.result(_START_SECONDS))
+        self._listener.delivered(batch_id, output.written, {})
+        if self._has_dead_letters:
             spark, finished = records.sparkSession, self._finished()
-            counts = self._dead_letters.look_after(spark, finished, self._write_dead_letters)
-            self._told.dead_letters(counts)
+            counts = self._dead_letters.write_batch(spark, finished, self._write_dead_letters)
+            self._listener.dead_letters(counts)
 
     def _write_dead_letters(self, letters: DataFrame) -> Counts:
         assert self._plan.dead_letter is not None
         letters.persist()
         try:
-            counted = letters.groupBy("side", "reason").count().collect()
+            counts = letters.groupBy("side", "reason").count().collect()
             records = letters.select("key", "value", "headers")
             self._write(records, self._plan.dead_letter.topic, self._sizes.dead_letter_bytes_max)
         finally:
             letters.unpersist()
-        return {(side, reason): count for side, reason, count in counted}
+        return {(side, reason): count for side, reason, count in counts}
 
     def _write(self, records: DataFrame, topic: str, bytes_max: int) -> None:
         options = sink_options(self._plan, self._access, bytes_max)
         records.write.format("kafka").options(**options).option("topic", topic).save()
 
 
-class _ExactlyOnce(EachBatch):
-    """By transactions on the executors, the dead letters in one of their own."""
+class _ExactlyOnce(BatchSink):
+    """Delivery in transactions on the executors, with one more transaction for dead letters."""
 
     def __init__(
         self,
         plan: JoinPlan,
         access: KafkaAccess,
         sizes: Sizes,
-        told: DeliveryListener,
-        ended: BatchEnded,
+        listener: DeliveryListener,
+        batch_ended: BatchEnded,
         checkpoint: Checkpoint,
         since: int,
     ) -> None:
-        super().__init__(plan, access, sizes, told, ended)
+        super().__init__(plan, access, sizes, listener, batch_ended)
         self._checkpoint = checkpoint
         self._since = since
         self.target = self._make_target()
 
     def _deliver(self, records: DataFrame, batch_id: int) -> None:
         batch = self._batch(batch_id)
-        reports = self._reports(records, batch)
-        self._account_for(batch_id, reports)
-        if self._looks_after_dead_letters:
-            self._look_after_dead_letters(records, batch)
+        reports = self._write_results(records, batch)
+        self._report_delivery(batch_id, reports)
+        if self._has_dead_letters:
+            self._write_dead_letters(records, batch)
 
-    def _look_after_dead_letters(self, records: DataFrame, batch: Batch) -> None:
-        """In a transaction with a marker of its own, which is left only by a batch that has some:
-        the batch before need not have left one."""
+    def _write_dead_letters(self, records: DataFrame, batch: Batch) -> None:
+        """Only a batch with dead letters writes a marker in their slot, so the batch before need
+        not have one there."""
         alone = replace(batch, since=batch.batch_id)
 
         def write(letters: DataFrame) -> Counts:
@@ -281,34 +285,34 @@ class _ExactlyOnce(EachBatch):
                 id_header=None,
                 record_bytes_max=self._sizes.dead_letter_bytes_max,
             )
-            lane = dead_letter_lane(self._plan)
-            rows = observed(letters.coalesce(1)).select("key", "value", "headers")
-            taken = _map_in_arrow(rows, Write(target, alone, lane))
-            (report,) = (Report(**row.asDict()) for row in taken.collect())
+            slot = dead_letter_slot(self._plan)
+            rows = with_counts(letters.coalesce(1)).select("key", "value", "headers")
+            reports = map_in_arrow(rows, Write(target, alone, slot), REPORT_DDL)
+            (report,) = (Report(**row.asDict()) for row in reports.collect())
             if report.message is not None:
-                raise self._error(batch.batch_id, report, target, lane)
-            return {} if report.result == Result.SKIPPED else observed_counts(taken)
+                raise self._error(batch.batch_id, report, target, slot)
+            return {} if report.result == Result.SKIPPED else counts_of(reports)
 
         finished = self._finished()
-        counts = self._dead_letters.look_after(records.sparkSession, finished, write)
-        self._told.dead_letters(counts)
+        counts = self._dead_letters.write_batch(records.sparkSession, finished, write)
+        self._listener.dead_letters(counts)
 
-    def _reports(self, records: DataFrame, batch: Batch) -> list[Report]:
+    def _write_results(self, records: DataFrame, batch: Batch) -> list[Report]:
         rows = records.select(
             F.col("key").cast("binary"),
             F.col("value").cast("binary"),
             F.expr("headers[0].value").alias("id"),
         )
         write = Write(self.target, batch)
-        return [Report(**row.asDict()) for row in _map_in_arrow(rows, write).collect()]
+        return [Report(**row.asDict()) for row in map_in_arrow(rows, write, REPORT_DDL).collect()]
 
     def _batch(self, batch_id: int) -> Batch:
-        """With the fingerprint of what it is made from: offsets, watermark, time of the batch.
+        """The batch with the fingerprint of its input: offsets, watermark, time of the batch.
 
-        Spark has written all of it to the offset log before the batch begins, and reads it there
-        when the batch is run again.
+        Spark writes them to the offset log before the batch begins, and reads them from there when
+        the batch runs again.
         """
-        text = self._checkpoint.planned(batch_id)
+        text = self._checkpoint.planned_batch(batch_id)
         return Batch(
             batch_id,
             hashlib.sha256(text.encode()).hexdigest()[:32],
@@ -329,29 +333,29 @@ class _ExactlyOnce(EachBatch):
             record_bytes_max=self._sizes.result_bytes_max,
         )
 
-    def _account_for(self, batch_id: int, reports: list[Report]) -> None:
+    def _report_delivery(self, batch_id: int, reports: list[Report]) -> None:
         results = Counter(report.result for report in reports)
-        # The answer was lost, and the transaction committed: it is one of both.
+        # The response was lost and the transaction was committed: it counts as both.
         results["unknown"] += results[Result.SETTLED.value]
         results[Result.COMMITTED.value] += results.pop(Result.SETTLED.value, 0)
-        self._told.delivered(batch_id, sum(report.rows for report in reports), results)
+        self._listener.delivered(batch_id, sum(report.rows for report in reports), results)
         if len(reports) != self._plan.state_partitions:
             raise DeliveryError(
                 f"batch {batch_id} ran in {len(reports)} partitions instead of "
-                f"{self._plan.state_partitions}: Spark split it otherwise than the state",
+                f"{self._plan.state_partitions}: Spark did not use the partitions of the state",
                 retryable=False,
             )
         failed = [report for report in reports if report.message is not None]
         if failed:
             worst = self._worst(failed)
-            raise self._error(batch_id, worst, self.target, lane_of(worst.partition))
+            raise self._error(batch_id, worst, self.target, slot_of(worst.partition))
 
     def _worst(self, failed: list[Report]) -> Report:
-        """The one to tell of: where one cannot be tried again, trying does not help."""
+        """The failure to raise: one that a retry does not fix, if there is one."""
         return min(failed, key=lambda report: (report.retryable, report.partition))
 
     def _error(
-        self, batch_id: int, report: Report, target: Target, lane: TransactionSlot
+        self, batch_id: int, report: Report, target: Target, slot: TransactionSlot
     ) -> StreamjoinError:
         if report.result == "disagreement":
             return CheckpointError(
@@ -361,12 +365,12 @@ class _ExactlyOnce(EachBatch):
             return FencedError(
                 f"another query has taken over the name {target.name} in the commit topic "
                 f"{target.commit_topic}: {report.message}. Two queries of one name cannot both "
-                "run: end one of the jobs, or give this one another `name`"
+                "run: end one of the jobs, or change the `name` of this one"
             )
-        identity = transactional_id(self._plan.name, lane.name)
+        identity = transactional_id(self._plan.name, slot.name)
         if report.result == "fenced":
             return FencedError(
-                f"another job has taken over this query: it writes as {identity} now. Two jobs of "
+                f"another job has taken over this query: it now writes as {identity}. Two jobs of "
                 f"one name cannot both run: end one of them, and `restart` the other"
             )
         return DeliveryError(
@@ -376,17 +380,5 @@ class _ExactlyOnce(EachBatch):
         )
 
 
-def dead_letter_lane(plan: JoinPlan) -> TransactionSlot:
+def dead_letter_slot(plan: JoinPlan) -> TransactionSlot:
     return TransactionSlot("dead-letters", dead_letter_partition(plan))
-
-
-def _map_in_arrow(rows: DataFrame, write: Write) -> DataFrame:
-    """rows.mapInArrow(write, REPORT_DDL), which asks for pandas and makes no use of it."""
-    function = UserDefinedFunction(
-        write,
-        returnType=REPORT_DDL,
-        name="write",
-        evalType=PythonEvalType.SQL_MAP_ARROW_ITER_UDF,
-    )
-    column = function(*(rows[name] for name in rows.columns))
-    return DataFrame(rows._jdf.mapInArrow(column._jc, False, None), rows.sparkSession)

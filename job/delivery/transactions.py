@@ -1,7 +1,7 @@
 """Runs on the executors: writes the rows of one state partition in one Kafka transaction.
 
-In a Python worker of Spark, which is handed rows as Arrow batches. It knows nothing of the plan,
-and what it does next is decided by commit_protocol.py.
+A Python worker of Spark passes the rows as Arrow batches. commit_protocol.py decides the steps.
+Must not depend on the plan.
 """
 
 import time
@@ -19,15 +19,15 @@ from job.delivery.commit_protocol import (
     AbortedError,
     Batch,
     DisagreementError,
-    FencedError,
     Marker,
     NotDeliveredError,
+    ProducerFencedError,
     Result,
     Step,
     TakenOverError,
     UnavailableError,
     UnknownOutcomeError,
-    delivered_once,
+    deliver_once,
     run,
 )
 from job.delivery.markers import MarkerReader, encoded, marker_key
@@ -43,14 +43,14 @@ REPORT_FIELDS = pa.schema(
     ]
 )
 _ROOM_SECONDS = 1.0
-_MESSAGE_BYTES_MIN = 1_000  # librdkafka takes no less
+_MESSAGE_BYTES_MIN = 1_000  # librdkafka's minimum
 
 Headers = list[tuple[str, str | bytes | None]]
 
 _RESULTS: dict[type[NotDeliveredError], str] = {
     AbortedError: "aborted",
     DisagreementError: "disagreement",
-    FencedError: "fenced",
+    ProducerFencedError: "fenced",
     TakenOverError: "taken_over",
     UnavailableError: "unavailable",
     UnknownOutcomeError: "unknown",
@@ -59,81 +59,84 @@ _RESULTS: dict[type[NotDeliveredError], str] = {
 
 @dataclass(frozen=True)
 class Target:
-    """Where a query writes to, and as whom. Pickled and sent to the executors."""
+    """The topics of a query and its identity. Pickled and sent to the executors."""
 
     client: tuple[tuple[str, str], ...] = field(repr=False)
-    """How librdkafka reaches the brokers: its settings."""
+    """Settings of librdkafka, with secrets."""
     name: str
     query_id: str
     output_topic: str
     id_header: str | None
-    """Of what the third column holds, a record's id; None: it holds the record's headers."""
+    """Header for the record id (third column). None: the third column contains all headers."""
     commit_topic: str
     transaction_timeout_seconds: int
     record_bytes_max: int
-    """The largest record that the output topic takes."""
+    """Largest record that the output topic accepts."""
 
-    def producer_settings(self, lane: "TransactionSlot") -> dict[str, str | int | bool]:
+    def producer_settings(self, slot: "TransactionSlot") -> dict[str, str | int | bool]:
         return {
             **dict(self.client),
             **producers.SETTINGS,
             "message.max.bytes": max(self.record_bytes_max, _MESSAGE_BYTES_MIN),
-            "transactional.id": transactional_id(self.name, lane.name),
+            "transactional.id": transactional_id(self.name, slot.name),
             "transaction.timeout.ms": self.transaction_timeout_seconds * 1000,
         }
 
 
 @dataclass(frozen=True)
 class TransactionSlot:
-    """Who may write beside others of the same query, in transactions of its own."""
+    """One of the concurrent transactional producers of a query: a state partition, or the dead
+    letters."""
 
     name: str
     commit_partition: int
-    """Of the commit topic: no two lanes share one, see markers.py."""
+    """Partition of the commit topic. No two slots share one: see markers.py."""
 
 
-def lane_of(partition: int) -> TransactionSlot:
-    """A state partition's."""
+def slot_of(partition: int) -> TransactionSlot:
+    """The slot of a state partition."""
     return TransactionSlot(str(partition), partition)
 
 
-def transactional_id(name: str, lane: str) -> str:
-    """The same for all queries of a name, so that each one fences the others.
+def transactional_id(name: str, slot: str) -> str:
+    """The same for all queries of a name, so that each query fences the others.
 
-    Begins with what an operator can give rights to before there is a query.
+    Has a fixed prefix, so that an ACL for it can exist before the query.
     """
-    return f"streamjoin-{name}-{lane}"
+    return f"streamjoin-{name}-{slot}"
 
 
 @dataclass(frozen=True)
 class Report:
-    """What became of one lane's batch."""
+    """Outcome of the batch in one slot."""
 
     partition: int
-    """The lane's in the commit topic: of a state partition, its number."""
+    """Partition of the commit topic; for a state partition, its number."""
     result: str
     """A Result, or aborted, fenced, unknown, unavailable, disagreement or taken_over."""
     rows: int
-    """Written, where the result is a Result."""
+    """Rows written, if `result` is a Result."""
     message: str | None = None
     retryable: bool = False
 
 
 @dataclass(frozen=True)
 class Write:
-    """What Spark calls in a worker, with the rows of one partition: (key, value, id), or headers in
-    the place of the id."""
+    """The function that Spark calls in a worker with the rows of one partition.
+
+    Columns: key, value, and the record id or the headers (Target.id_header).
+    """
 
     target: Target
     batch: Batch
-    lane: TransactionSlot | None = None
-    """None: that of the partition."""
+    slot: TransactionSlot | None = None
+    """None: the slot of the partition."""
 
     def __call__(self, rows: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         context = TaskContext.get()
         assert context is not None
-        lane = self.lane or lane_of(context.partitionId())
-        report = delivered(self.target, self.batch, lane, rows)
+        slot = self.slot or slot_of(context.partitionId())
+        report = deliver(self.target, self.batch, slot, rows)
         columns = [[getattr(report, name)] for name in REPORT_FIELDS.names]
         yield pa.RecordBatch.from_arrays(
             [pa.array(*pair) for pair in zip(columns, REPORT_FIELDS.types, strict=True)],
@@ -141,43 +144,43 @@ class Write:
         )
 
 
-def delivered(
-    target: Target, batch: Batch, lane: TransactionSlot, rows: Iterator[pa.RecordBatch]
+def deliver(
+    target: Target, batch: Batch, slot: TransactionSlot, rows: Iterator[pa.RecordBatch]
 ) -> Report:
-    """Deliver `rows` once. What fails is reported, not raised: Spark would add a stack trace."""
-    attempt = Attempt(target, batch, lane, rows)
+    """Deliver `rows` once. Failures are reported, not raised: Spark would add a stack trace."""
+    attempt = Attempt(target, batch, slot, rows)
     try:
-        result = run(delivered_once(batch), attempt.perform)
+        result = run(deliver_once(batch), attempt.perform)
     except NotDeliveredError as failure:
         return Report(
-            lane.commit_partition,
+            slot.commit_partition,
             _RESULTS[type(failure)],
             rows=0,
             message=str(failure),
             retryable=getattr(failure, "retryable", isinstance(failure, UnknownOutcomeError)),
         )
-    producers.prepare(target.producer_settings(lane))
+    producers.prepare(target.producer_settings(slot))
     rows_written = 0 if result is Result.SKIPPED else attempt.rows_written
-    return Report(lane.commit_partition, result.value, rows_written)
+    return Report(slot.commit_partition, result.value, rows_written)
 
 
 class Attempt:
-    """Performs the protocol's steps on Kafka, for one batch of one lane."""
+    """Performs the steps of the protocol on Kafka, for one batch in one slot."""
 
     def __init__(
-        self, target: Target, batch: Batch, lane: TransactionSlot, rows: Iterator[pa.RecordBatch]
+        self, target: Target, batch: Batch, slot: TransactionSlot, rows: Iterator[pa.RecordBatch]
     ) -> None:
         self.rows_written = 0
         self._target = target
         self._batch = batch
-        self._lane = lane
-        self._partition = lane.commit_partition
+        self._slot = slot
+        self._partition = slot.commit_partition
         self._rows = rows
-        self._key = marker_key(target.name, lane.name)
+        self._key = marker_key(target.name, slot.name)
         self._producer: Producer | None = None
         self._begun_at = time.monotonic()
         self._steps: dict[Step, Callable[[], Marker | None]] = {
-            Step.LOOK: partial(self._newest_marker, to_the_end=False),
+            Step.PEEK_MARKER: partial(self._newest_marker, to_the_end=False),
             Step.READ_MARKER: partial(self._newest_marker, to_the_end=True),
             Step.INIT: self._init,
             Step.BEGIN: self._begin,
@@ -197,8 +200,8 @@ class Attempt:
     def _failure(self, step: Step, error: KafkaException) -> NotDeliveredError:
         failure = producers.failure_of(step, error)
         limit = self._target.transaction_timeout_seconds
-        if isinstance(failure, FencedError) and time.monotonic() - self._begun_at >= limit:
-            # The coordinator fences a producer whose transaction it has aborted by itself.
+        if isinstance(failure, ProducerFencedError) and time.monotonic() - self._begun_at >= limit:
+            # The coordinator aborts a transaction at its timeout and fences its producer.
             return AbortedError(
                 f"the transaction was open for longer than {limit} s (its timeout)", retryable=True
             )
@@ -208,21 +211,21 @@ class Attempt:
         return _reader(self._target).newest(self._partition, self._key, to_the_end=to_the_end)
 
     def _init(self) -> None:
-        settings = self._target.producer_settings(self._lane)
-        self._producer = producers.initialised(settings, self._target.output_topic)
+        settings = self._target.producer_settings(self._slot)
+        self._producer = producers.init_producer(settings, self._target.output_topic)
 
     @property
-    def _initialised(self) -> Producer:
+    def _initialized(self) -> Producer:
         assert self._producer is not None, "the protocol begins with INIT"
         return self._producer
 
     def _begin(self) -> None:
         self._begun_at = time.monotonic()
-        self._initialised.begin_transaction()
+        self._initialized.begin_transaction()
 
     def _write_rows(self) -> None:
         produce, topic, header = (
-            self._initialised.produce,
+            self._initialized.produce,
             self._target.output_topic,
             self._target.id_header,
         )
@@ -233,34 +236,35 @@ class Attempt:
                 try:
                     produce(topic, value, key, headers=headers)
                 except BufferError:
-                    self._produce_when_there_is_room(value, key, headers)
+                    self._produce_when_queue_has_room(value, key, headers)
             self.rows_written += rows.num_rows
 
-    def _produce_when_there_is_room(
+    def _produce_when_queue_has_room(
         self, value: bytes | None, key: bytes | None, headers: Headers
     ) -> None:
-        """Ends: a record that the broker does not take in time fails the transaction."""
+        """Ends at the latest when message.timeout.ms of a queued record has passed: that fails the
+        transaction."""
         while True:
-            self._initialised.poll(_ROOM_SECONDS)
+            self._initialized.poll(_ROOM_SECONDS)
             try:
-                self._initialised.produce(self._target.output_topic, value, key, headers=headers)
+                self._initialized.produce(self._target.output_topic, value, key, headers=headers)
             except BufferError:
                 continue
             return
 
     def _write_marker(self) -> None:
-        self._initialised.produce(
+        self._initialized.produce(
             self._target.commit_topic, encoded(self._batch.marker), self._key, self._partition
         )
 
     def _commit(self) -> None:
-        self._initialised.commit_transaction(producers.COMMIT_SECONDS)
+        self._initialized.commit_transaction(producers.COMMIT_SECONDS)
 
     def _abort(self) -> None:
         try:
-            self._initialised.abort_transaction(producers.INIT_SECONDS)
+            self._initialized.abort_transaction(producers.INIT_SECONDS)
         except KafkaException:
-            return  # left to whoever comes next
+            return  # the next INIT aborts it
 
     def _drop_rows(self) -> None:
         for _ in self._rows:
@@ -275,12 +279,12 @@ _readers: dict[tuple[object, ...], MarkerReader] = {}
 
 
 def _reader(target: Target) -> MarkerReader:
-    """One a process, kept: it knows what it has read."""
-    reads = (target.client, target.commit_topic, target.name)
-    if reads not in _readers:
+    """The reader of this process. It is kept, because it continues from its last offset."""
+    key = (target.client, target.commit_topic, target.name)
+    if key not in _readers:
         _readers.clear()
-        _readers[reads] = new_reader(target)
-    return _readers[reads]
+        _readers[key] = new_reader(target)
+    return _readers[key]
 
 
 def new_reader(target: Target, *, has_one_record_a_transaction: bool = True) -> MarkerReader:

@@ -1,1 +1,1 @@
-"""Event time of the partitions of both topics: the watermark it gives, and the order of reading."""
+"""Event time of the partitions of both topics: the watermark, and the order of reading."""

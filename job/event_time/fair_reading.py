@@ -11,7 +11,7 @@ from collections.abc import Mapping, Set
 from dataclasses import dataclass
 
 from job.event_time.partitions import Partitions
-from job.join_spec.expressions import SIDES, Side
+from job.join_spec.sides import SIDES, Side
 
 FIRST_BATCH_RECORDS = 2_000
 """Of each side. A batch of this size takes a JVM that has just started about a second."""
@@ -22,7 +22,7 @@ FIRST_BATCH_RECORDS = 2_000
 _GROWTH = 12
 
 
-def held_partitions(partitions: Partitions, slack_ms: int) -> Mapping[Side, Set[int]]:
+def waiting_partitions(partitions: Partitions, slack_ms: int) -> Mapping[Side, Set[int]]:
     """Partitions that the next batch does not read.
 
     A partition waits if it has a backlog and its event time is ahead of the slowest partition with
@@ -45,13 +45,13 @@ def held_partitions(partitions: Partitions, slack_ms: int) -> Mapping[Side, Set[
 class Reading:
     """Limits of the next batch."""
 
-    held: Mapping[Side, Set[int]]
+    waiting: Mapping[Side, Set[int]]
     records_max: int | None
     """Of each side. None: Spark's own limit alone counts."""
 
     @property
     def is_limited(self) -> bool:
-        return self.records_max is not None or any(self.held.values())
+        return self.records_max is not None or any(self.waiting.values())
 
     def ends(
         self, side: Side, starts: Mapping[int, int], latest: Mapping[int, int]
@@ -62,7 +62,7 @@ class Reading:
         from its beginning, which is not known here, and is not limited.
         """
         ends = {
-            number: starts[number] if number in self.held[side] and number in starts else end
+            number: starts[number] if number in self.waiting[side] and number in starts else end
             for number, end in latest.items()
         }
         sizes = {n: end - starts[n] for n, end in ends.items() if n in starts and end > starts[n]}

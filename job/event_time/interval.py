@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any, Self
 
 from job.event_time.partitions import Offsets
-from job.join_spec.expressions import SIDES
+from job.join_spec.sides import SIDES
 
 FORMAT = 1
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Self
 
-from job.join_spec.expressions import SIDES, Side
+from job.join_spec.sides import SIDES, Side
 
 Offsets = Mapping[Side, Mapping[int, int]]
 EventTimes = Mapping[Side, Mapping[int, int]]

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from job.event_time.partitions import Partition, Partitions
-from job.join_spec.expressions import SIDES, Side
+from job.join_spec.sides import SIDES, Side
 
 
 @dataclass(frozen=True)
@@ -27,7 +27,7 @@ class SideEventTime:
 def side_event_time(
     partitions: Mapping[int, Partition], newest_ms: int | None = None
 ) -> SideEventTime:
-    """`newest_ms`: newest event time of the side, where it is known beside those of partitions."""
+    """`newest_ms`: newest event time of the side, which can be newer than those of partitions."""
     behind = {number: each for number, each in partitions.items() if each.has_backlog}
     for number, partition in behind.items():
         if partition.event_time_ms is None:

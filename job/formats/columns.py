@@ -61,14 +61,14 @@ def declared_columns(
     problems = [
         Problem(f"{side}.schema", f"{column.name} {column.type}", message)
         for column in declared.columns
-        if (message := _refusal(column, fields, subject)) is not None
+        if (message := _difference(column, fields, subject)) is not None
     ]
     if problems:
         raise SpecError(problems)
     return declared
 
 
-def _refusal(column: Column, fields: Mapping[str, str | None], subject: str) -> str | None:
+def _difference(column: Column, fields: Mapping[str, str | None], subject: str) -> str | None:
     if column.name not in fields:
         return f"is not a field of subject {subject}: it has {', '.join(fields)} (case-sensitive)"
     found = fields[column.name]

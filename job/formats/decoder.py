@@ -75,7 +75,7 @@ class Decoder:
         return pa.array([each.__dict__ for each in decoded], row)
 
     def decoded(self, values: Iterable[bytes | None]) -> Iterable[Decoded]:
-        of_ids: dict[int, Decode | Decoded] = {}
+        decoders: dict[int, Decode | Decoded] = {}
         for value in values:
             if value is None:
                 yield Decoded()
@@ -85,12 +85,12 @@ class Decoder:
                 yield Decoded(UNDECODABLE_VALUE, message)
                 continue
             schema_id = int.from_bytes(value[1:_HEADER_BYTES], "big")
-            if schema_id not in of_ids:  # an unknown one is asked for once in a call
-                of_ids[schema_id] = self._of_id(schema_id)
-            decode = of_ids[schema_id]
-            yield decode if isinstance(decode, Decoded) else _one(decode, schema_id, value)
+            if schema_id not in decoders:  # an unknown id is requested once per call
+                decoders[schema_id] = self._decode_or_reason(schema_id)
+            decode = decoders[schema_id]
+            yield decode if isinstance(decode, Decoded) else _decoded(decode, schema_id, value)
 
-    def _of_id(self, schema_id: int) -> "Decode | Decoded":
+    def _decode_or_reason(self, schema_id: int) -> "Decode | Decoded":
         unknown = f"schema {schema_id} is not in the schema registry {self.access.url}"
         if schema_id in self.unknown_ids:
             return Decoded(UNKNOWN_SCHEMA, unknown, schema_id)
@@ -100,7 +100,7 @@ class Decoder:
             return Decoded(UNKNOWN_SCHEMA, unknown, schema_id)
 
 
-def _one(decode: Decode, schema_id: int, value: bytes) -> Decoded:
+def _decoded(decode: Decode, schema_id: int, value: bytes) -> Decoded:
     try:
         return Decoded(schema_id=schema_id, columns=decode(value[_HEADER_BYTES:]))
     except UnreadableError as error:

@@ -13,7 +13,7 @@ from job.formats.schemas import (
     UnknownSchemaError,
     schema_id_of,
 )
-from job.join_spec.expressions import SIDES, Side
+from job.join_spec.sides import SIDES, Side
 from job.join_spec.spec import JoinSpec, SideSpec
 from job.join_spec.value_schema import value_schema
 

@@ -66,8 +66,8 @@ def registry_access(spec: SchemaRegistrySpec | None) -> RegistryAccess | None:
     ca = _text(spec.ca_file, "ca_file")
     if ca is not None and "-----BEGIN CERTIFICATE-----" not in ca:
         raise SecurityError(
-            f"schema_registry.ca_file {spec.ca_file} holds no `-----BEGIN CERTIFICATE-----`: it "
-            "must be PEM"
+            f"schema_registry.ca_file {spec.ca_file} does not contain "
+            "`-----BEGIN CERTIFICATE-----`: it must be PEM"
         )
     return RegistryAccess(spec.url, spec.username, password, ca)
 

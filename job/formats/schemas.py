@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from job.errors import StreamjoinError
-from job.join_spec.expressions import Side
+from job.join_spec.sides import Side
 from job.join_spec.spec import Format
 from job.join_spec.value_schema import ValueSchema
 

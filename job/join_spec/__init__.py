@@ -1,1 +1,1 @@
-"""What a join may be: the YAML as frozen models, and everything its values may say."""
+"""The spec of a join: YAML as frozen models, and the rules for its values."""

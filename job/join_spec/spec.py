@@ -26,6 +26,7 @@ from job.join_spec.engine import Engine, RealTimeSpec
 from job.join_spec.field_types import ColumnName, Expression, Name, Rate, Topic
 from job.join_spec.registry import SchemaRegistrySpec
 from job.join_spec.security import KafkaSecurity
+from job.join_spec.sides import SIDES, Side
 from job.join_spec.start_positions import NamedStart
 from job.join_spec.text import problems_of
 from job.join_spec.variables import filled, variables_hidden
@@ -43,6 +44,19 @@ class JoinType(StrEnum):
     def shows_right(self) -> bool:
         """Whether results can contain columns of the right side."""
         return self not in {JoinType.LEFT_SEMI, JoinType.LEFT_ANTI}
+
+    @property
+    def outer_sides(self) -> tuple[Side, ...]:
+        """Sides whose unmatched rows are emitted."""
+        match self:
+            case JoinType.LEFT_OUTER | JoinType.LEFT_ANTI:
+                return ("left",)
+            case JoinType.RIGHT_OUTER:
+                return ("right",)
+            case JoinType.FULL_OUTER:
+                return SIDES
+            case _:
+                return ()
 
 
 class _Frozen(BaseModel):

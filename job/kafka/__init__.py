@@ -1,1 +1,1 @@
-"""What is asked of the brokers, and how both of Kafka's clients log in."""
+"""Checks of brokers and topics, and the security settings of both Kafka clients."""

@@ -1,14 +1,13 @@
-"""The job's own look at the brokers: where each topic begins and ends, and how far reading is.
+"""Polls the brokers for the first and last offsets of both topics, and commits group offsets.
 
-It also commits what the query has read to the group `streamjoin-<name>`, so that ordinary lag tools
-see it: Spark keeps its offsets in the checkpoint alone. The group decides nothing.
+The offsets that the query has read are committed to the group `streamjoin-<name>` for ordinary lag
+tools: Spark keeps its offsets only in the checkpoint. No decision depends on the group.
 """
 
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime
-from functools import partial
 
 import structlog
 from confluent_kafka import (
@@ -17,18 +16,22 @@ from confluent_kafka import (
     KafkaException,
     TopicPartition,
 )
-from confluent_kafka.admin import (  # type: ignore[attr-defined]  # they are meant to be used
-    AdminClient,
-    OffsetSpec,
-)
 
-from job.join_spec.expressions import SIDES, Side
+from job.join_spec.sides import SIDES, Side
+from job.kafka.clients import (
+    ANSWER_SECONDS,
+    EARLIEST,
+    LATEST,
+    AdminClient,
+    admin,
+    describe_error,
+    list_offsets,
+)
 from job.plan.plan import JoinPlan
 from job.protocol.reports import BrokerReport, SideOffsets
 
 COMMIT_SECONDS = 1.0
-LOOK_SECONDS = 5.0
-_ANSWER_SECONDS = 10.0
+POLL_SECONDS = 5.0
 
 _log = structlog.get_logger()
 
@@ -36,7 +39,7 @@ Offsets = Mapping[Side, Mapping[int, int]]
 
 
 class BrokerWatch:
-    """Looks every few seconds on a thread of its own, from `start` to `close`."""
+    """Polls every few seconds on its own thread, from `start` to `close`."""
 
     def __init__(
         self,
@@ -45,8 +48,8 @@ class BrokerWatch:
         read: Callable[[], Offsets | None],
         compare_topics: Callable[[AdminClient], None],
     ) -> None:
-        """`settings`: librdkafka's, read again after each failure. `read`: the next offsets.
-        `compare_topics`: called at each look, before anything else is asked.
+        """`settings`: librdkafka's, read again after each failure. `read`: next offsets to read.
+        `compare_topics`: called first in each poll.
         """
         self._plan = plan
         self._settings = settings
@@ -77,17 +80,17 @@ class BrokerWatch:
         )
 
     def all_read_before(self, side: Side) -> datetime | None:
-        """A moment before which all that stood in the side's topic has been read; None: unknown.
+        """A time before which every record of the side's topic has been read. None: unknown.
 
-        Records of a transaction that is still open count as standing there: they are read later,
-        and may be older than what is.
+        Records of an open transaction count as not read: they are read later, and may be older
+        than the others.
         """
         read, written = self._read(), self._written
         if read is None or written is None:
             return None
-        asked_at, ends = written
+        polled_at, ends = written
         is_read = all(read[side].get(partition, 0) >= end for partition, end in ends[side].items())
-        return asked_at if is_read else None
+        return polled_at if is_read else None
 
     def _side(self, side: Side) -> SideOffsets:
         read, ends = self._read(), self._ends.get(side)
@@ -99,29 +102,29 @@ class BrokerWatch:
         )
 
     def _watch(self) -> None:
-        next_look = 0.0
+        next_poll = 0.0
         while not self._closed.wait(COMMIT_SECONDS):
-            if time.monotonic() >= next_look:
-                next_look = time.monotonic() + LOOK_SECONDS
-                _try(self._look, self._failed)
+            if time.monotonic() >= next_poll:
+                next_poll = time.monotonic() + POLL_SECONDS
+                _try(self._poll, self._failed)
             if self._error is None:
                 _try(self._commit, self._commit_failed)
 
     def _failed(self, reason: str) -> None:
         if self._error is None:
-            _log.warning("brokers_away", reason=reason)
+            _log.warning("brokers_unreachable", reason=reason)
         self._error = reason
         self._client = None
 
     def _commit_failed(self, reason: str) -> None:
-        """Lag tools alone need the group: without the right to it lag is read all the same."""
+        """Only lag tools need the group: the lag is still measured without an ACL for it."""
         if self._commit_error is None:
             _log.warning("offsets_not_committed", group=group_name(self._plan), reason=reason)
         self._commit_error = reason
 
     def _admin(self) -> AdminClient:
         if self._client is None:
-            self._client = AdminClient({**self._settings(), "log_level": 0})
+            self._client = admin(self._settings())
         return self._client
 
     def _commit(self) -> None:
@@ -132,15 +135,15 @@ class BrokerWatch:
             group_name(self._plan), group_offsets(self._plan, read)
         )
         for future in self._admin().alter_consumer_group_offsets([group]).values():
-            future.result(_ANSWER_SECONDS)
+            future.result(ANSWER_SECONDS)
         self._committed, self._commit_error = read, None
 
-    def _look(self) -> None:
-        client, asked_at = self._admin(), datetime.now(UTC)
+    def _poll(self) -> None:
+        client, polled_at = self._admin(), datetime.now(UTC)
         self._compare_topics(client)
         ends = {side: _ends(client, self._plan.side(side).topic) for side in SIDES}
         self._written = (
-            asked_at,
+            polled_at,
             {side: _written(client, self._plan.side(side).topic, ends[side][1]) for side in SIDES},
         )
         if self._error is not None:
@@ -152,7 +155,7 @@ def _try(step: Callable[[], None], failed: Callable[[str], None]) -> None:
     try:
         step()
     except Exception as error:
-        failed(error.args[0].str() if isinstance(error, KafkaException) else str(error))
+        failed(describe_error(error) if isinstance(error, KafkaException) else str(error))
 
 
 def group_name(plan: JoinPlan) -> str:
@@ -174,32 +177,15 @@ def group_offsets(plan: JoinPlan, read: Offsets) -> list[TopicPartition]:
 
 
 def _ends(client: AdminClient, topic: str) -> tuple[dict[int, int], dict[int, int]]:
-    """Per partition the oldest offset kept and the one after the last committed record."""
-    partitions = client.list_topics(topic, timeout=_ANSWER_SECONDS).topics[topic].partitions
-    offsets = partial(_offsets, client, topic, partitions, IsolationLevel.READ_COMMITTED)
-    earliest, latest = OffsetSpec.earliest(), OffsetSpec.latest()  # type: ignore[no-untyped-call]
-    return offsets(earliest), offsets(latest)
+    """Per partition the earliest offset, and the offset after the last committed record."""
+    partitions = client.list_topics(topic, timeout=ANSWER_SECONDS).topics[topic].partitions
+    committed = IsolationLevel.READ_COMMITTED
+    earliest, latest = (
+        list_offsets(client, topic, partitions, which, committed) for which in (EARLIEST, LATEST)
+    )
+    return earliest, latest
 
 
 def _written(client: AdminClient, topic: str, partitions: Iterable[int]) -> dict[int, int]:
     """Per partition the offset after the last record, committed or not."""
-    latest = OffsetSpec.latest()  # type: ignore[no-untyped-call]
-    return _offsets(client, topic, partitions, IsolationLevel.READ_UNCOMMITTED, latest)
-
-
-def _offsets(
-    client: AdminClient,
-    topic: str,
-    partitions: Iterable[int],
-    isolation_level: IsolationLevel,
-    which: OffsetSpec,
-) -> dict[int, int]:
-    futures = client.list_offsets(
-        {TopicPartition(topic, number): which for number in partitions},
-        isolation_level=isolation_level,
-        request_timeout=_ANSWER_SECONDS,
-    )
-    return {
-        partition.partition: future.result(_ANSWER_SECONDS).offset
-        for partition, future in futures.items()
-    }
+    return list_offsets(client, topic, partitions, LATEST)

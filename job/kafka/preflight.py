@@ -1,65 +1,62 @@
-"""What must be true of Kafka before the query starts, asked of the broker itself."""
+"""Checks before the query starts that the topics exist and that the job may use them."""
 
-import time
 from collections.abc import Iterator
 from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
 from confluent_kafka import KafkaError, KafkaException, TopicCollection
-from confluent_kafka.admin import (  # type: ignore[attr-defined]  # its own re-exports
-    AclOperation,
-    AdminClient,
-)
 
 from job.errors import BrokerError, SecurityError, StreamjoinError, TopicError
-from job.join_spec.expressions import SIDES, Side
 from job.join_spec.security import Mechanism, Protocol
+from job.join_spec.sides import SIDES, Side
 from job.join_spec.spec import Delivery
+from job.kafka.clients import AclOperation, AdminClient, admin, describe_error, no_broker
 from job.kafka.security import KafkaAccess, librdkafka_settings
 from job.plan.plan import JoinPlan
+from job.waiting import wait_until
 
-# The first answer of a broker under load on a small machine; long enough not to cry wolf.
+# Enough for the first response of a loaded broker on a small machine.
 ANSWER_SECONDS = 10.0
-_LOOK_SECONDS = 0.05
+_POLL_SECONDS = 0.05
 
 _OPERATIONS = {"Read": AclOperation.READ, "Write": AclOperation.WRITE}
 
 
 @dataclass(frozen=True)
 class TopicUse:
-    """What the join does with a topic."""
+    """A topic, and the operations of the join on it."""
 
     field: str
-    """Where the spec names it."""
+    """Field of the spec."""
     topic: str
     operations: tuple[Literal["Read", "Write"], ...]
-    is_made: bool = False
-    """Whether the job makes it where it is missing."""
+    is_created: bool = False
+    """Whether the job creates the topic if it does not exist."""
 
 
 class _Findings(NamedTuple):
     missing: list[TopicUse]
     denied: list[TopicUse]
     partitions: dict[str, int]
-    """Of the topics that are there."""
+    """Number of partitions of the topics that exist."""
 
 
 def check_topics(plan: JoinPlan, access: KafkaAccess) -> dict[Side, int]:
-    """All topics are there and may be used; the number of partitions of each side's topic.
+    """Check all topics of the plan; the number of partitions of each side's topic.
 
-    BrokerError where no broker answers, SecurityError where it does not let us in or near a topic,
-    TopicError naming what is missing.
+    Raises BrokerError if no broker answers, SecurityError if the broker refuses the login or denies
+    access to a topic, TopicError if a topic does not exist.
     """
     found = _findings(_topic_uses(plan), access)
     if found.denied:
         raise SecurityError(
-            f"Kafka at {access.bootstrap_servers} does not allow it; whoever may, can say\n"
+            f"Kafka at {access.bootstrap_servers} denies access to topics; grant it with\n"
             + "\n".join(_grants(found.denied, access))
         )
     if found.missing:
         raise TopicError(
-            f"no such topic on {access.bootstrap_servers}; make it with\n"
+            f"topics do not exist on {access.bootstrap_servers}; create them with\n"
             + "\n".join(_creations(found.missing, access))
         )
     return {side: found.partitions[plan.side(side).topic] for side in SIDES}
@@ -75,7 +72,7 @@ def _topic_uses(plan: JoinPlan) -> list[TopicUse]:
         uses.append(TopicUse("dead_letter.topic", plan.dead_letter.topic, ("Write",)))
     if plan.output.delivery is Delivery.EXACTLY_ONCE:
         commits = plan.output.commit_topic
-        uses.append(TopicUse("output.commit_topic", commits, ("Read", "Write"), is_made=True))
+        uses.append(TopicUse("output.commit_topic", commits, ("Read", "Write"), is_created=True))
     return uses
 
 
@@ -88,85 +85,83 @@ def _findings(uses: list[TopicUse], access: KafkaAccess) -> _Findings:
         except KafkaException as error:
             code = error.args[0].code()
             if code == KafkaError.UNKNOWN_TOPIC_OR_PART:
-                missing += [] if use.is_made else [use]
+                missing += [] if use.is_created else [use]
             elif code == KafkaError.TOPIC_AUTHORIZATION_FAILED:
                 denied.append(use)
             else:
-                raise _no_broker(access, error.args[0].str()) from error
+                raise no_broker(access, error) from error
         else:
             partitions[use.topic] = len(found.partitions)
             allowed = found.authorized_operations
-            # Brokers before 2.3 do not tell.
+            # Brokers before 2.3 do not return operations.
             if allowed and not {_OPERATIONS[name] for name in use.operations} <= set(allowed):
                 denied.append(use)
     return _Findings(missing, denied, partitions)
 
 
 def _answers(topics: set[str], access: KafkaAccess) -> "dict[str, Future[Any]]":
-    """What the broker says of each topic. A refused login ends the wait: it is not tried again."""
-    troubles: list[KafkaError] = []
-    settings: dict[str, Any] = {
-        **librdkafka_settings(access),
-        "log_level": 0,
-        "error_cb": troubles.append,
-    }
-    try:
-        client = AdminClient(settings)
-    except KafkaException as error:  # e.g. a key that its password does not open
-        raise SecurityError(
-            f"kafka.security cannot be used: {error.args[0].str()}: check its files"
-        ) from error
+    """Description of each topic. A refused login ends the wait: it is not retried."""
+    errors: list[KafkaError] = []
+    client = _client(access, errors)
     answers: dict[str, Future[Any]] = client.describe_topics(
         TopicCollection(sorted(topics)),
         include_authorized_operations=True,
         request_timeout=ANSWER_SECONDS,
     )
-    deadline = time.monotonic() + ANSWER_SECONDS
-    while not all(answer.done() for answer in answers.values()):
-        client.poll(_LOOK_SECONDS)
-        for trouble in troubles:
-            if (refusal := _refusal(trouble, access)) is not None:
+
+    def have_arrived() -> bool:
+        client.poll(0)
+        for error in errors:
+            if (refusal := _refusal(error, access)) is not None:
                 raise refusal
-        if time.monotonic() > deadline:
-            raise _no_broker(access, "; ".join(_said(troubles)) or "no answer")
+        return all(answer.done() for answer in answers.values())
+
+    if not wait_until(have_arrived, ANSWER_SECONDS, _POLL_SECONDS):
+        raise no_broker(access, "; ".join(_messages(errors)) or "no answer")
     return answers
 
 
-def _refusal(trouble: KafkaError, access: KafkaAccess) -> StreamjoinError | None:
-    """The error that waiting does not cure; None where it may."""
-    said, servers, security = trouble.str(), access.bootstrap_servers, access.security
+def _client(access: KafkaAccess, errors: list[KafkaError]) -> AdminClient:
+    """A client that appends its errors to `errors` when it is polled."""
+    settings: dict[str, Any] = {**librdkafka_settings(access), "error_cb": errors.append}
+    try:
+        return admin(settings)
+    except KafkaException as error:  # e.g. a password that does not decrypt the key
+        raise SecurityError(
+            f"kafka.security cannot be used: {describe_error(error)}: check its files"
+        ) from error
+
+
+def _refusal(error: KafkaError, access: KafkaAccess) -> StreamjoinError | None:
+    """The permanent failure that an error of the client means. None: it may be transient."""
+    message, servers, security = error.str(), access.bootstrap_servers, access.security
     if security is None:
         return None
-    if "OAUTHBEARER token" in said:
-        where = f"{security.token_endpoint} gives no token: {said}"
-        if "error" in said:  # the endpoint's own answer, by RFC 6749
+    if "OAUTHBEARER token" in message:
+        where = f"{security.token_endpoint} returns no token: {message}"
+        if "error" in message:  # the endpoint's own response, by RFC 6749
             return SecurityError(f"{where}; check client_id, client_secret_file and scope")
-        return BrokerError(f"{where}; is kafka.security.token_endpoint right as seen from here?")
-    if trouble.code() == KafkaError._AUTHENTICATION:
-        who = "token" if security.mechanism is Mechanism.OAUTHBEARER else "user and password"
-        return SecurityError(
-            f"Kafka at {servers} refuses the login ({security}): {said}. Put {who} "
-            "in order in kafka.security, or ask whoever runs the broker, then `restart`"
+        return BrokerError(
+            f"{where}; check kafka.security.token_endpoint, as seen from this machine"
         )
-    if trouble.code() == KafkaError._SSL or "SSL alert" in said:
+    if error.code() == KafkaError._AUTHENTICATION:
+        what = "the token" if security.mechanism is Mechanism.OAUTHBEARER else "user and password"
         return SecurityError(
-            f"no TLS with Kafka at {servers}: {said}. Check kafka.security: ca_file must hold the "
-            "CA that signed the broker's certificate, the broker be called by a name in that, "
-            "and certificate_file and key_file be given where the broker asks for them"
+            f"Kafka at {servers} refuses the login ({security}): {message}. Correct {what} in "
+            "kafka.security, or contact the administrator of the broker, then `restart`"
+        )
+    if error.code() == KafkaError._SSL or "SSL alert" in message:
+        return SecurityError(
+            f"no TLS with Kafka at {servers}: {message}. Check kafka.security: ca_file must "
+            "contain the CA that signed the broker's certificate, the certificate must "
+            "contain the host of bootstrap_servers, and certificate_file and key_file are "
+            "required if the broker requests a client certificate"
         )
     return None
 
 
-def _no_broker(access: KafkaAccess, reason: str) -> BrokerError:
-    wants = "" if access.security else ", and does it want TLS or a login (kafka.security)"
-    return BrokerError(
-        f"no broker answers at {access.bootstrap_servers} ({reason}): is it up, is "
-        f"kafka.bootstrap_servers right as seen from here{wants}?"
-    )
-
-
-def _said(troubles: list[KafkaError]) -> list[str]:
-    return list(dict.fromkeys(trouble.str() for trouble in troubles))[:3]
+def _messages(errors: list[KafkaError]) -> list[str]:
+    return list(dict.fromkeys(error.str() for error in errors))[:3]
 
 
 def _grants(denied: list[TopicUse], access: KafkaAccess) -> Iterator[str]:
@@ -187,7 +182,7 @@ def _creations(missing: list[TopicUse], access: KafkaAccess) -> Iterator[str]:
 
 
 def _principal(access: KafkaAccess) -> str:
-    """As whom the broker knows us, as far as can be told from here."""
+    """The principal of the job, as far as it is known without the broker."""
     security = access.security
     if security is None or security.protocol is Protocol.PLAINTEXT:
         return "User:ANONYMOUS"

@@ -1,38 +1,32 @@
-"""Whether Kafka still has all that the checkpoint has not read, asked before the query starts.
+"""Checks before the query starts that Kafka still has all records that the checkpoint has not read.
 
-Spark notices only when it reads, names one partition of them, and neither what is gone nor the way
-on.
+Spark fails only when it reads, and names one partition, but neither the lost offsets nor a remedy.
 """
 
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from confluent_kafka import IsolationLevel, KafkaException, TopicPartition
-from confluent_kafka.admin import (  # type: ignore[attr-defined]  # its own re-exports
-    AdminClient,
-    OffsetSpec,
-)
+from confluent_kafka import KafkaException
 
-from job.errors import BrokerError, RetentionError
-from job.join_spec.expressions import SIDES, Side
+from job.errors import RetentionError
+from job.join_spec.sides import SIDES, Side
+from job.kafka.clients import EARLIEST, LATEST, AdminClient, admin, list_offsets, no_broker
 from job.kafka.security import KafkaAccess, librdkafka_settings
 from job.plan.plan import JoinPlan
-
-_ANSWER_SECONDS = 10.0
 
 Offsets = Mapping[Side, Mapping[int, int]]
 
 
 @dataclass(frozen=True)
 class Gap:
-    """What a partition no longer has, or never had."""
+    """Offsets of a partition that do not exist, or no longer exist."""
 
     side: Side
     topic: str
     partition: int
     read: int
-    """The next offset to read, as the checkpoint has it."""
+    """Next offset to read in the checkpoint."""
     earliest: int
     end: int
 
@@ -41,66 +35,52 @@ class Gap:
         if self.read < self.earliest:
             count = self.earliest - self.read
             return f"{place}: offsets {self.read} to {self.earliest - 1} ({count:,} records)"
-        return f"{place}: has been read up to offset {self.read}, and now ends at {self.end}"
+        return f"{place}: was read up to offset {self.read}, and now ends at {self.end}"
 
     @property
-    def way_on(self) -> int:
-        """The nearest offset at which reading can go on."""
+    def resume_offset(self) -> int:
+        """The nearest offset from which the query can continue."""
         return self.earliest
 
 
 def check_retention(plan: JoinPlan, access: KafkaAccess, read: Offsets | None) -> None:
-    """`read`: the next offsets of the checkpoint; None where there is none.
+    """`read`: the next offsets to read. None: no batch has ended.
 
-    Raises RetentionError naming each range that is gone, and BrokerError where no broker answers.
+    Raises RetentionError with each lost range of offsets, or BrokerError if no broker answers.
     """
     if read is None:
         return
-    client = AdminClient({**librdkafka_settings(access), "log_level": 0})
+    client = admin(librdkafka_settings(access))
     try:
         gaps = [gap for side in SIDES for gap in _gaps(client, plan, side, read[side])]
     except KafkaException as error:
-        raise BrokerError(
-            f"no broker answers at {plan.bootstrap_servers} ({error.args[0].str()})"
-        ) from error
+        raise no_broker(access, error) from error
     if gaps:
-        raise RetentionError(_told(gaps))
+        raise RetentionError(_describe_gaps(gaps))
 
 
 def _gaps(
     client: AdminClient, plan: JoinPlan, side: Side, read: Mapping[int, int]
 ) -> Iterator[Gap]:
     topic = plan.side(side).topic
-    earliest = _asked(client, topic, read, OffsetSpec.earliest())  # type: ignore[no-untyped-call]
-    ends = _asked(client, topic, read, OffsetSpec.latest())  # type: ignore[no-untyped-call]
+    earliest = list_offsets(client, topic, read, EARLIEST)
+    ends = list_offsets(client, topic, read, LATEST)
     for partition, offset in read.items():
         if not earliest[partition] <= offset <= ends[partition]:
             yield Gap(side, topic, partition, offset, earliest[partition], ends[partition])
 
 
-def _asked(
-    client: AdminClient, topic: str, partitions: Mapping[int, int], spec: OffsetSpec
-) -> dict[int, int]:
-    places = {TopicPartition(topic, partition): spec for partition in partitions}
-    answers = client.list_offsets(
-        places,
-        isolation_level=IsolationLevel.READ_UNCOMMITTED,
-        request_timeout=_ANSWER_SECONDS,
-    )
-    return {place.partition: answer.result().offset for place, answer in answers.items()}
-
-
-def _told(gaps: list[Gap]) -> str:
+def _describe_gaps(gaps: list[Gap]) -> str:
     lines = "\n".join(f"  {gap}" for gap in gaps)
     body = {
-        side: {str(gap.partition): gap.way_on for gap in gaps if gap.side == side}
+        side: {str(gap.partition): gap.resume_offset for gap in gaps if gap.side == side}
         for side in SIDES
         if any(gap.side == side for gap in gaps)
     }
     return (
-        f"records are gone that were not read yet:\n{lines}\n"
-        "They were deleted by retention or by hand, or the topic was created again; without them "
-        "results would be missing silently. To go on without them: `stop`, then "
+        f"records were deleted before they were read:\n{lines}\n"
+        "Retention or a user deleted them, or the topic was created again; their results would be "
+        "missing silently. To continue without them: `stop`, then "
         f"PATCH /v1/query/offsets with {json.dumps(body)} (and the query's name as `confirm`), "
-        "then `resume`. The join begins anew there: rows now waiting in state are not joined"
+        "then `resume`. The join starts there with empty state: rows now in state are not joined"
     )

@@ -1,8 +1,8 @@
-"""Kafka's security settings for both clients: librdkafka's names, and those of Java as Spark wants
-them. From one model, so that both say the same.
+"""Kafka's security settings for both clients, librdkafka and Java, from one model.
 
-The settings hold what the files hold, not where they are: they can be sent to another machine.
-They are secret: made right before a client is, and never kept in a plan, a log or an answer.
+The settings contain the contents of the files, not their paths, so they can be sent to another
+machine. They are secret: created right before a client, and never stored in a plan, a log or a
+response.
 """
 
 from collections.abc import Mapping
@@ -33,22 +33,22 @@ _LOGIN_MODULES = {
 
 @dataclass(frozen=True, repr=False)
 class KafkaAccess:
-    """How to reach the brokers and the registry, what the spec only names read in."""
+    """Addresses and credentials of the brokers and the registry, read from their files."""
 
     bootstrap_servers: str
     security: KafkaSecurity | None = None
     password: str | None = None
-    """Of the user, or of the OAuth client."""
+    """Password of the user, or secret of the OAuth client."""
     ca: str | None = None
     certificate: str | None = None
     key: str | None = None
-    """PKCS#8 without password, whatever the file holds: see `_key`."""
+    """PKCS#8 without password, in whatever form the file has it: see `_key`."""
     key_password: str | None = None
     registry: RegistryAccess | None = None
 
     @property
     def secrets(self) -> list[str]:
-        """What must not be repeated anywhere: see redaction.py."""
+        """Values that redaction.py removes from all output."""
         lines = (self.key or "").splitlines()
         key_lines = [line for line in lines if line.strip() and not line.startswith("-----")]
         registered = self.registry.secrets if self.registry is not None else []
@@ -61,9 +61,9 @@ def kafka_access(
     security: KafkaSecurity | None,
     schema_registry: SchemaRegistrySpec | None = None,
 ) -> KafkaAccess:
-    """Read the files that both name; SecurityError where one cannot be used.
+    """Read the files of both arguments. Raises SecurityError if one cannot be used.
 
-    Read anew at each start of the query: a changed password takes effect with a restart.
+    Called at each start of the query: a changed password takes effect with a restart.
     """
     registry = registry_access(schema_registry)
     if security is None:
@@ -82,7 +82,7 @@ def kafka_access(
 
 
 def librdkafka_settings(access: KafkaAccess) -> dict[str, str]:
-    """For confluent-kafka's clients: plain text, which can be pickled and sent to executors."""
+    """Settings of confluent-kafka's clients: text, which can be pickled and sent to executors."""
     settings = {"bootstrap.servers": access.bootstrap_servers}
     security = access.security
     if security is None:
@@ -120,7 +120,7 @@ def librdkafka_settings(access: KafkaAccess) -> dict[str, str]:
 
 
 def spark_options(access: KafkaAccess) -> dict[str, str]:
-    """For Spark's Kafka source and sink, beside the options of the plan."""
+    """Options for Spark's Kafka source and sink, in addition to those of the plan."""
     security = access.security
     if security is None:
         return {}
@@ -156,7 +156,7 @@ def jaas(mechanism: Mechanism, options: Mapping[str, str]) -> str:
 
 
 def _quoted(value: str) -> str:
-    """One token for Java's StreamTokenizer, whatever the value holds but control characters.
+    """One token for Java's StreamTokenizer, for any value without control characters.
 
     Without quotes a / would begin a comment and a ; end the line.
     """
@@ -191,40 +191,40 @@ def _secret(security: KafkaSecurity, field: str) -> str | None:
     text = _text(security, field)
     if text is None:
         return None
-    # Editors and `echo` end a file with a line break; a password never holds one.
+    # Editors and `echo` end a file with a line break; a password contains none.
     secret = text.removesuffix("\n").removesuffix("\r")
     try:
         return text_without_controls(secret)
     except ValueError as error:
-        raise _refused(security, field, str(error)) from None
+        raise _error(security, field, str(error)) from None
 
 
 def _pem(security: KafkaSecurity, field: str, kind: str) -> str | None:
     text = _text(security, field)
     if text is not None and f"-----BEGIN {kind}-----" not in text:
-        raise _refused(security, field, f"holds no `-----BEGIN {kind}-----`: it must be PEM")
+        raise _error(security, field, f"does not contain `-----BEGIN {kind}-----`: it must be PEM")
     return text
 
 
 def _key(security: KafkaSecurity, password: str | None) -> str | None:
-    """The private key in the one form that both clients read.
+    """The private key in the form that both clients read.
 
-    Java wants PKCS#8, and up to Java 18 cannot open one that was encrypted as openssl 3 does it.
+    Java requires PKCS#8, and before Java 19 cannot decrypt keys that openssl 3 has encrypted.
     """
     text = _text(security, "key_file")
     if text is None:
         return None
     if password is None and "ENCRYPTED" in text:
-        raise _refused(security, "key_file", "is encrypted: name its key_password_file")
+        raise _error(security, "key_file", "is encrypted: set key_password_file")
     if password is not None and "ENCRYPTED" not in text:
-        raise _refused(security, "key_file", "has no password: leave key_password_file out")
+        raise _error(security, "key_file", "has no password: remove key_password_file")
     try:
         key = load_pem_private_key(text.encode(), password.encode() if password else None)
     except (ValueError, TypeError, UnsupportedAlgorithm):
-        reason = "holds no private key in PEM"
+        reason = "contains no private key in PEM"
         if password is not None:
-            reason += ", or none that the password in key_password_file opens"
-        raise _refused(security, "key_file", reason) from None
+            reason += ", or the password in key_password_file does not decrypt it"
+        raise _error(security, "key_file", reason) from None
     return key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()).decode()
 
 
@@ -235,13 +235,13 @@ def _text(security: KafkaSecurity, field: str) -> str | None:
     try:
         text = Path(path).read_text(encoding="utf-8")
     except OSError as error:
-        raise _refused(security, field, f"cannot be read: {error.strerror}") from error
+        raise _error(security, field, f"cannot be read: {error.strerror}") from error
     except UnicodeDecodeError:
-        raise _refused(security, field, "is not text in UTF-8") from None
+        raise _error(security, field, "is not text in UTF-8") from None
     if not text.strip("\r\n"):
-        raise _refused(security, field, "is empty")
+        raise _error(security, field, "is empty")
     return text
 
 
-def _refused(security: KafkaSecurity, field: str, message: str) -> SecurityError:
+def _error(security: KafkaSecurity, field: str, message: str) -> SecurityError:
     return SecurityError(f"kafka.security.{field} {getattr(security, field)} {message}")

@@ -12,21 +12,20 @@ from dataclasses import dataclass
 
 import structlog
 from confluent_kafka import KafkaError, KafkaException, TopicCollection, Uuid
-from confluent_kafka.admin import AdminClient
 
-from job.errors import BrokerError, CheckpointError, RetentionError, StreamjoinError
-from job.join_spec.expressions import SIDES, Side
+from job.errors import CheckpointError, RetentionError, StreamjoinError
+from job.join_spec.sides import SIDES, Side
 from job.join_spec.spec import Delivery
+from job.kafka.clients import ANSWER_SECONDS, AdminClient, admin, no_broker
 from job.kafka.security import KafkaAccess, librdkafka_settings
 from job.plan.plan import JoinPlan
 
-_ANSWER_SECONDS = 10.0
 # A topic that cannot be described at present; its absence is reported by other checks.
 _NOT_DESCRIBED = frozenset(
     {KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError.TOPIC_AUTHORIZATION_FAILED}
 )
 
-_ZERO = "A" * 22  # what brokers before Kafka 2.8 answer, printed
+_ZERO = "A" * 22  # the id that brokers before Kafka 2.8 return, as printed
 
 _log = structlog.get_logger()
 
@@ -74,11 +73,15 @@ class TopicIdentity:
             create()
             if not used <= found.keys():
                 found = {**_described(client, used, access), **found}
-            self._expected |= {topic: one.id for topic, one in found.items() if one.id is not None}
+            self._expected |= {
+                topic: found_topic.id
+                for topic, found_topic in found.items()
+                if found_topic.id is not None
+            }
             self._warn_of_missing_ids(found)
             return dict(self._expected)
 
-    def look(self, client: AdminClient) -> None:
+    def check(self, client: AdminClient) -> None:
         """Compare the topics of the running query; sets `failure`. Raises KafkaException."""
         with self._lock:
             if self._expected:
@@ -110,12 +113,12 @@ class TopicIdentity:
                 self._plan, f"was deleted and created again {changed[commits]}"
             )
         for topic in changed:
-            # Nothing that is yet to be joined was in it, so the query goes on.
+            # It contained no records that are still to be joined, so the query continues.
             _log.warning("topic_recreated", topic=topic, reason=changed[topic])
             self._expected[topic] = str(found[topic].id)
 
     def _warn_of_missing_ids(self, found: Mapping[str, Topic]) -> None:
-        without = [topic for topic, one in found.items() if one.id is None]
+        without = [name for name, topic in found.items() if topic.id is None]
         if without and not self._has_warned:
             self._has_warned = True
             _log.warning(
@@ -128,13 +131,11 @@ class TopicIdentity:
 
 def topics(client: AdminClient, names: Iterable[str]) -> dict[str, Topic]:
     """Each topic that exists and may be described. Raises KafkaException."""
-    answers = client.describe_topics(
-        TopicCollection(sorted(names)), request_timeout=_ANSWER_SECONDS
-    )
+    answers = client.describe_topics(TopicCollection(sorted(names)), request_timeout=ANSWER_SECONDS)
     found = {}
     for name, answer in answers.items():
         try:
-            description = answer.result(_ANSWER_SECONDS)
+            description = answer.result(ANSWER_SECONDS)
         except KafkaException as error:
             if error.args[0].code() not in _NOT_DESCRIBED:
                 raise
@@ -159,16 +160,14 @@ def _used(plan: JoinPlan) -> set[str]:
 
 
 def _client(access: KafkaAccess) -> AdminClient:
-    return AdminClient({**librdkafka_settings(access), "log_level": 0})
+    return admin(librdkafka_settings(access))
 
 
 def _described(client: AdminClient, names: Iterable[str], access: KafkaAccess) -> dict[str, Topic]:
     try:
         return topics(client, names)
     except KafkaException as error:
-        raise BrokerError(
-            f"no broker answers at {access.bootstrap_servers} ({error.args[0].str()})"
-        ) from error
+        raise no_broker(access, error) from error
 
 
 def _input_topic_error(
@@ -198,8 +197,8 @@ def _input_topic_error(
 
 def _commit_topic_error(plan: JoinPlan, what: str) -> CheckpointError:
     return CheckpointError(
-        f"output.commit_topic {plan.output.commit_topic} {what}: it no longer says which results "
-        "were delivered, so results could be delivered twice. To continue, run with `delivery: "
+        f"output.commit_topic {plan.output.commit_topic} {what}: the markers of delivered "
+        "results are lost, so results could be delivered twice. To continue, run with `delivery: "
         "at_least_once` until a batch has ended (its results may be delivered twice), then with "
         "exactly_once again; or `stop`, then POST /v1/query/reset to start with empty state"
     )

@@ -4,20 +4,17 @@ Partitions and replicas are the broker's defaults. Existing topics stay as they 
 demo and for trials: in production, create topics with partitions and replicas of your choice.
 """
 
-import time
 from concurrent.futures import Future
 
 from confluent_kafka import KafkaError, KafkaException
-from confluent_kafka.admin import (  # type: ignore[attr-defined]  # its own re-exports
-    AdminClient,
-    NewTopic,
-)
 
-from job.errors import BrokerError, TopicError
-from job.kafka.security import kafka_access, librdkafka_settings
+from job.errors import TopicError
+from job.kafka.clients import AdminClient, NewTopic, admin, describe_error, no_broker
+from job.kafka.security import KafkaAccess, kafka_access, librdkafka_settings
 from job.plan.plan import JoinPlan
+from job.waiting import wait_until
 
-# A broker takes seconds to start, on a busy machine many.
+# A broker takes seconds to start, on a busy machine a minute or more.
 BROKER_SECONDS = 120.0
 ANSWER_SECONDS = 2.0
 PAUSE_SECONDS = 0.2
@@ -30,12 +27,12 @@ def create_missing_topics(plan: JoinPlan) -> list[str]:
     Raises TopicError where the broker refuses a topic.
     """
     access = kafka_access(plan.bootstrap_servers, plan.security)
-    admin = AdminClient({**librdkafka_settings(access), "log_level": 0})
-    existing = _existing_topics(admin, plan.bootstrap_servers)
+    client = admin(librdkafka_settings(access))
+    existing = _existing_topics(client, access)
     missing = [name for name in _topics_of(plan) if name not in existing]
     if missing:
         wanted = [NewTopic(name, num_partitions=-1, replication_factor=-1) for name in missing]
-        _await_creation(admin.create_topics(wanted, request_timeout=BROKER_SECONDS))
+        _await_creation(client.create_topics(wanted, request_timeout=BROKER_SECONDS))
     return missing
 
 
@@ -46,17 +43,21 @@ def _topics_of(plan: JoinPlan) -> list[str]:
     return list(dict.fromkeys(names))
 
 
-def _existing_topics(admin: AdminClient, bootstrap_servers: str) -> set[str]:
-    deadline = time.monotonic() + BROKER_SECONDS
-    while True:
+def _existing_topics(client: AdminClient, access: KafkaAccess) -> set[str]:
+    existing: set[str] = set()
+    failures: list[KafkaException] = []
+
+    def has_answered() -> bool:
         try:
-            return set(admin.list_topics(timeout=ANSWER_SECONDS).topics)
+            existing.update(client.list_topics(timeout=ANSWER_SECONDS).topics)
         except KafkaException as error:
-            if time.monotonic() > deadline:
-                raise BrokerError(
-                    f"no broker answers at {bootstrap_servers} ({error.args[0].str()})"
-                ) from error
-        time.sleep(PAUSE_SECONDS)
+            failures.append(error)
+            return False
+        return True
+
+    if not wait_until(has_answered, BROKER_SECONDS, PAUSE_SECONDS):
+        raise no_broker(access, failures[-1])
+    return existing
 
 
 def _await_creation(created: dict[str, Future[None]]) -> None:
@@ -66,4 +67,4 @@ def _await_creation(created: dict[str, Future[None]]) -> None:
         except KafkaException as error:
             # Another client created it in the meantime.
             if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
-                raise TopicError(f"cannot create topic {name}: {error.args[0].str()}") from error
+                raise TopicError(f"cannot create topic {name}: {describe_error(error)}") from error

@@ -1,1 +1,1 @@
-"""Everything Spark will be told, decided before Spark is there."""
+"""The plan of a join: all settings of the query, derived from the spec without Spark."""

@@ -24,12 +24,6 @@ _MATCHES = {
     JoinType.LEFT_SEMI: "each left row once, as soon as its first match is read",
     JoinType.LEFT_ANTI: "none: a left row with a match is dropped",
 }
-_UNMATCHED: dict[JoinType, tuple[Side, ...]] = {
-    JoinType.LEFT_OUTER: ("left",),
-    JoinType.LEFT_ANTI: ("left",),
-    JoinType.RIGHT_OUTER: ("right",),
-    JoinType.FULL_OUTER: SIDES,
-}
 
 
 def explained(plan: JoinPlan, resources: AvailableResources | None = None) -> str:
@@ -151,7 +145,7 @@ def _shift(by: timedelta) -> str:
 
 def _condition_sides(plan: JoinPlan) -> Iterator[str]:
     """The condition never drops a row of an outer side; it only prevents matches."""
-    outer = _UNMATCHED.get(plan.join_type, ())
+    outer = plan.join_type.outer_sides
     if outer:
         sides = " or ".join(outer)
         yield _line("", f"(part of ON: a {sides} row that fails it is emitted as unmatched)")
@@ -184,7 +178,7 @@ def _registry_schemas(plan: JoinPlan, sides: list[SidePlan]) -> Iterator[str]:
 
 def _output(plan: JoinPlan) -> Iterator[str]:
     yield _line("matches", _MATCHES[plan.join_type])
-    sides = _UNMATCHED.get(plan.join_type, ())
+    sides = plan.join_type.outer_sides
     if not sides:
         yield _line("unmatched rows", "are not emitted")
     for side in sides:
@@ -351,7 +345,7 @@ def _null_keys(plan: JoinPlan) -> str:
         return "counted and dropped"
     if plan.null_safe:
         return "counted; a null key matches a null key"
-    outer = " or ".join(_UNMATCHED.get(plan.join_type, ()))
+    outer = " or ".join(plan.join_type.outer_sides)
     tail = f"; a {outer} row with one is emitted as unmatched at once" if outer else ""
     return f"counted; a null key matches nothing{tail}"
 

@@ -1,11 +1,12 @@
-"""What a checkpoint freezes: settings whose change Spark ignores in silence or answers wrongly.
+"""Settings that a checkpoint freezes: Spark ignores their change silently or returns wrong results.
 
-Pure. checkpoint.py keeps the fingerprint beside the checkpoint and refuses a start with another.
+Pure. checkpoint.py stores the fingerprint next to the checkpoint and refuses a start with another.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import timedelta
+from typing import Any
 
 from job.formats.schemas import schema_id_of
 from job.join_spec.durations import duration_text
@@ -15,11 +16,16 @@ from job.plan import tuning
 from job.plan.plan import JoinPlan
 
 _ENGINE = "engine"
+_KEYS_OF_FORMAT_0 = {
+    "left columns held in state": "left.state_columns",
+    "right columns held in state": "right.state_columns",
+    "state partitions": "state_partitions",
+}
 
 
 @dataclass(frozen=True)
 class Change:
-    """A frozen setting that the spec now has otherwise."""
+    """A frozen setting with a different value in the spec."""
 
     field: str
     frozen: str
@@ -27,7 +33,7 @@ class Change:
 
 
 def fingerprint(plan: JoinPlan) -> dict[str, str]:
-    """Each frozen setting under the name of its field, in the user's words."""
+    """Frozen settings by the name of their field, as shown to users."""
     window = plan.match_window
     settings = {
         "join.type": plan.join_type.value,
@@ -44,24 +50,31 @@ def fingerprint(plan: JoinPlan) -> dict[str, str]:
             f"{side.side}.key": ", ".join(part.sql for part in side.key),
             f"{side.side}.event_time": side.event_time,
             f"{side.side}.watermark_delay": duration_text(side.watermark_delay),
-            f"{side.side} columns held in state": columns,
+            f"{side.side}.state_columns": columns,
         }
         if side.reader is not None:
             settings[schema_id_of(side.side)] = str(side.reader.schema.id)
-    settings["state partitions"] = str(plan.state_partitions)
+    settings["state_partitions"] = str(plan.state_partitions)
     if plan.real_time is not None:
         settings[_ENGINE] = Engine.REAL_TIME.value
     return settings | {name.split(".")[-1]: value for name, value in _formats().items()}
 
 
-def refused(plan: JoinPlan, frozen: Mapping[str, str]) -> list[Change]:
-    """What a checkpoint with `frozen` would refuse of `plan`.
+def settings_of(document: Mapping[str, Any]) -> dict[str, str]:
+    """The settings in fingerprint.json. Format 0 had no `settings`, and other keys."""
+    if "settings" in document:
+        return dict(document["settings"])
+    return {_KEYS_OF_FORMAT_0.get(key, key): value for key, value in document.items()}
 
-    A job goes on with the number of partitions that it finds, unless it is told another; whether
-    another schema will do, it finds out at its start (formats/pinning.py).
+
+def incompatible_changes(plan: JoinPlan, frozen: Mapping[str, str]) -> list[Change]:
+    """The changes in `plan` that a checkpoint with the settings `frozen` refuses.
+
+    The number of state partitions is that of the checkpoint, unless it is configured. Whether a
+    different schema is compatible is checked at the start (formats/pinning.py).
     """
     ids = [schema_id_of(side) for side in SIDES if frozen.get(schema_id_of(side))]
-    kept = {name: frozen[name] for name in ("state partitions", *ids)}
+    kept = {name: frozen[name] for name in ("state_partitions", *ids)}
     return changes(frozen, {**fingerprint(plan), **kept})
 
 

@@ -11,18 +11,7 @@ from collections.abc import Iterator
 from sqlglot import exp
 
 from job.join_spec.expressions import Expression, Side
-from job.join_spec.spec import JoinType
 from job.plan.plan import JoinPlan
-
-# The sides whose unmatched rows are not emitted: only these may lose rows.
-_NEEDS_A_MATCH: dict[JoinType, frozenset[Side]] = {
-    JoinType.INNER: frozenset({"left", "right"}),
-    JoinType.LEFT_SEMI: frozenset({"left", "right"}),
-    JoinType.LEFT_OUTER: frozenset({"right"}),
-    JoinType.LEFT_ANTI: frozenset({"right"}),
-    JoinType.RIGHT_OUTER: frozenset({"left"}),
-    JoinType.FULL_OUTER: frozenset(),
-}
 
 _COMPARISONS = (exp.EQ, exp.NEQ, exp.LT, exp.LTE, exp.GT, exp.GTE)
 _NUMBERS = ("TINYINT", "SMALLINT", "INT", "BIGINT", "FLOAT", "DOUBLE", "DECIMAL")
@@ -34,7 +23,7 @@ def mirrored_filters(plan: JoinPlan, side: Side) -> tuple[Expression, ...]:
     They come from comparisons of one key column with literals, such as `k = 7`, `k IN (1, 2)`,
     `k BETWEEN 1 AND 5`, which cannot fail on any row.
     """
-    if side not in _NEEDS_A_MATCH[plan.join_type]:
+    if side in plan.join_type.outer_sides:  # its rows are emitted without a match
         return ()
     other: Side = "right" if side == "left" else "left"
     columns = dict(_paired_columns(plan, other, side))

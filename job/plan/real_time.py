@@ -11,7 +11,7 @@ from types import MappingProxyType
 
 from job.errors import Problem
 from job.join_spec.engine import CHECKPOINT_INTERVAL_MIN, Engine, RealTimeSpec
-from job.join_spec.expressions import SIDES
+from job.join_spec.sides import SIDES
 from job.join_spec.spec import Delivery, JoinSpec
 
 # Records of both topics that an interval leaves unread at most; micro-batches follow if it leaves

@@ -1,4 +1,4 @@
-"""Why a record or a result is left out."""
+"""Reasons for which a record or a result is dropped or becomes a dead letter."""
 
 REASONS = (
     "tombstone",
@@ -13,21 +13,21 @@ REASONS = (
     "future_event_time",
     "expression_failed",
 )
-"""Why a record cannot be read.
+"""Reasons for which a record is a bad record.
 
-tombstone: no value. malformed_json: not one JSON object in UTF-8. schema_mismatch: a field is not
-of its declared type. undecodable_value: not Avro or Protobuf in Confluent's wire format.
-unknown_schema: the registry knows no schema with the value's id. incompatible_schema: it knows it,
-and the side's own cannot read the value. missing_event_time: absent or null. unparsable_event_time:
+tombstone: no value. malformed_json: not exactly one JSON object in UTF-8. schema_mismatch: a field
+does not have its declared type. undecodable_value: not Avro or Protobuf in Confluent's wire format.
+unknown_schema: the registry has no schema with the id of the value. incompatible_schema: the side's
+schema cannot read values of that schema. missing_event_time: absent or null. unparsable_event_time:
 neither ISO-8601 nor epoch milliseconds. absurd_event_time: not after 1970-01-01T00:00:00Z, where
 Spark's watermark begins, or after the year 9999. future_event_time: ahead of the record's Kafka
 timestamp by more than max_event_time_ahead. expression_failed: the side's filter, its key or its
-part of join.condition cannot be evaluated on the record, e.g. a cast.
+part of join.condition cannot be evaluated on the record, for example a cast.
 """
 
 DEAD_LETTER_REASONS = (*REASONS, "null_key", "late")
-"""Why a record of a side is a dead letter."""
+"""Reasons for which a record of a side becomes a dead letter."""
 
 RESULT_REASONS = ("value_too_large", "expression_failed")
-"""Why a result is not written. value_too_large: the output topic takes none that large.
+"""Reasons for which a result is not written. value_too_large: larger than the output topic accepts.
 expression_failed: an output column, the output's filter or key, or join.condition on the pair."""

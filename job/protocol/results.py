@@ -39,8 +39,8 @@ class FailuresResult(_Result):
 class StateRow(_Result):
     row: dict[str, Any]
     """The columns of the row that the join stores."""
-    event_time: datetime
-    """Event time of the row."""
+    event_time: datetime | None
+    """Null: the join does not keep it in state (a tumbling window whose output does not use it)."""
     topic: str
     """Topic of its record."""
     partition: int

@@ -1,12 +1,11 @@
-"""Whether the executors of a cluster can do their part, asked of them before the query starts.
+"""Checks of a cluster's executors before the query starts.
 
-The query would find out, too: with a stack trace, or once state is missing that one executor has
-written where no other one looks.
+Without them the query fails with a stack trace, or later, when state is missing that an executor
+has written to a folder that no other executor sees.
 """
 
 import re
 import tempfile
-import time
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -23,64 +22,60 @@ from pyspark.sql import SparkSession
 from job.checkpoint.folder import Folder
 from job.errors import CheckpointError, QueryError, SetupError, StreamjoinError
 from job.settings import JobSettings
+from job.spark.executors import core_count, executor_count
+from job.waiting import wait_until
 
-# A container that is scheduled first, its image being there.
+# Enough to schedule and start a container whose image is present.
 EXECUTOR_SECONDS = 60.0
-# Between the first executor and the others.
+# Time between the first executor and the others.
 OTHERS_SECONDS = 10.0
 _POLL_SECONDS = 0.1
 
-# Of what is pickled here and read there.
+# Packages of the objects that are pickled here and unpickled on the executors.
 _PACKAGES = ("streamjoin", "pyspark", "confluent-kafka", "pyarrow")
 
 _log = structlog.get_logger()
 
 
 def check_is_shared(checkpoint: Folder, settings: JobSettings) -> None:
-    """CheckpointError where executors would write state to a folder of their own machine."""
+    """Raises CheckpointError if executors would write state to a folder of their own machine."""
     if checkpoint.scheme == "file" and not settings.checkpoint_is_shared:
         raise CheckpointError(
-            f"the checkpoint {checkpoint.root} is a folder of this machine, and Spark's executors "
-            f"run on others ({settings.spark_master}): each would write its part of the state to "
-            "its own disk. Name a folder on hdfs: or s3a: in `checkpoint`; or, where all of them "
-            "have the same file system mounted there, say STREAMJOIN_CHECKPOINT_IS_SHARED=true"
+            f"checkpoint {checkpoint.root} is a folder of this machine, but Spark's executors run "
+            f"on other machines ({settings.spark_master}): each would write its part of the state "
+            "to its own disk. Set `checkpoint` to a folder on hdfs: or s3a:, or, if all machines "
+            "mount the same file system there, set STREAMJOIN_CHECKPOINT_IS_SHARED=true"
         )
 
 
 def check_partitions_are_chosen(settings: JobSettings) -> None:
-    """SetupError at a first start that would take the cores of the driver for the cluster's."""
+    """Raises SetupError if the number of state partitions would depend on the driver's cores."""
     if settings.state_partitions is None:
         raise SetupError(
-            "on a cluster STREAMJOIN_STATE_PARTITIONS has to say into how many parts the join "
-            "state is split: the checkpoint keeps it for good, and more cores than that are never "
-            "used. Take as many as the executors may ever have"
+            "STREAMJOIN_STATE_PARTITIONS is required for the first start on a cluster. The "
+            "checkpoint freezes it, and no more cores than state partitions are ever used: set it "
+            "to the largest number of cores that the executors will have"
         )
 
 
 def wait_for_executors(spark: SparkSession, state_partitions: int) -> None:
-    """For the first as long as it takes; for as many cores as the state has partitions a little:
-    a partition stays where it was first, and would leave those that come later without work.
+    """Wait for the first executor, then shortly for as many cores as there are state partitions.
 
-    QueryError, to be tried again, where none comes.
+    A state partition stays on its first executor, so later executors would have none. Raises a
+    retryable QueryError if no executor registers.
     """
-    context = spark.sparkContext._jsc.sc()
-    deadline = time.monotonic() + EXECUTOR_SECONDS
-    while context.getExecutorMemoryStatus().size() < 2:  # the driver counts
-        if time.monotonic() > deadline:
-            raise QueryError(
-                f"no executor came within {EXECUTOR_SECONDS:.0f} s from {context.master()}: look "
-                "there whether its workers are alive and have as many cores and as much memory "
-                "free as an executor is to have (spark.executor.cores, spark.executor.memory)",
-                retryable=True,
-            )
-        time.sleep(_POLL_SECONDS)
-    deadline = time.monotonic() + OTHERS_SECONDS
-    while context.defaultParallelism() < state_partitions:
-        if time.monotonic() > deadline:
-            cores = context.defaultParallelism()
-            _log.warning("few_cores", cores=cores, state_partitions=state_partitions)
-            return
-        time.sleep(_POLL_SECONDS)
+    if not wait_until(lambda: executor_count(spark) > 0, EXECUTOR_SECONDS, _POLL_SECONDS):
+        raise QueryError(
+            f"no executor registered within {EXECUTOR_SECONDS:.0f} s at "
+            f"{spark.sparkContext.master}: check that its workers are running, and have the free "
+            "cores and memory that an executor needs (spark.executor.cores, spark.executor.memory)",
+            retryable=True,
+        )
+    enough = wait_until(
+        lambda: core_count(spark) >= state_partitions, OTHERS_SECONDS, _POLL_SECONDS
+    )
+    if not enough:
+        _log.warning("few_cores", cores=core_count(spark), state_partitions=state_partitions)
 
 
 def check_slots(spark: SparkSession, slots: int) -> None:
@@ -97,17 +92,19 @@ def check_slots(spark: SparkSession, slots: int) -> None:
 
 
 def check_executors(spark: SparkSession, checkpoint: Folder) -> None:
-    """QueryError where an executor cannot run this job, CheckpointError where it does not see the
-    checkpoint."""
-    with _file_for_all(checkpoint) as asked:
-        for problem in _problems(spark, asked):
+    """Raises QueryError if an executor cannot run this job, CheckpointError if it cannot use the
+    folder of the checkpoint."""
+    with _probe_file(checkpoint) as path:
+        for problem in _problems(spark, path):
             raise problem
 
 
 @contextmanager
-def _file_for_all(checkpoint: Folder) -> Iterator[str | None]:
-    """The path of a file that all who have the checkpoint in common see; None where its file
-    system is one that each reaches by the same address."""
+def _probe_file(checkpoint: Folder) -> Iterator[str | None]:
+    """Path of a new file that each machine that shares the checkpoint sees.
+
+    None: the file system has the same address on all machines.
+    """
     if checkpoint.scheme != "file":
         yield None
         return
@@ -119,68 +116,71 @@ def _file_for_all(checkpoint: Folder) -> Iterator[str | None]:
         checkpoint.remove(name)
 
 
-def _problems(spark: SparkSession, asked: str | None) -> Iterator[StreamjoinError]:
-    """Each core is asked about twice, so that no executor is left out."""
+def _problems(spark: SparkSession, path: str | None) -> Iterator[StreamjoinError]:
+    """Runs about two tasks per core, so that each executor runs one."""
     context = spark.sparkContext
     tasks = 2 * context.defaultParallelism
     try:
-        answers = context.parallelize(range(tasks), tasks).map(partial(_answer, asked)).collect()
+        checks = (
+            context.parallelize(range(tasks), tasks).map(partial(_check_executor, path)).collect()
+        )
     except PySparkException as error:
         raise QueryError(_not_run(error), retryable=False) from None
     here = _versions()
-    for host, there, problem in answers:
+    for host, there, problem in checks:
         if there != here:
             yield QueryError(
-                f"the executor on {host} has {_told(there)}, and this job {_told(here)}: install "
-                "the same there, or name with PYSPARK_PYTHON the Python that has it",
+                f"the executor on {host} has {_list(there)}, and this job {_list(here)}: install "
+                "the same versions there, or set PYSPARK_PYTHON to a Python that has them",
                 retryable=False,
             )
         if problem is not None:
             yield CheckpointError(
-                f"the executor on {host} {problem} {asked}, which the job has just written: the "
-                "checkpoint is not on a file system that all of them share, in spite of "
-                "STREAMJOIN_CHECKPOINT_IS_SHARED, or they run as users of whom one may not "
-                "write there. Mount it alike everywhere, or name a folder on hdfs: or s3a:"
+                f"the executor on {host} {problem} {path}, which the job has just written: the "
+                "checkpoint is not on a shared file system although "
+                "STREAMJOIN_CHECKPOINT_IS_SHARED is set, or the executor's user cannot write "
+                "there. Mount the file system on all machines, or set `checkpoint` to a folder on "
+                "hdfs: or s3a:"
             )
 
 
-def _answer(asked: str | None, _: int) -> tuple[str, dict[str, str], str | None]:
-    """Of the executor's Python on which this runs: host, versions, what it cannot do."""
-    return gethostname(), _versions(), None if asked is None else _problem(Path(asked))
+def _check_executor(path: str | None, _: int) -> tuple[str, dict[str, str], str | None]:
+    """Host, package versions and problem of the executor that runs this task."""
+    return gethostname(), _versions(), None if path is None else _problem(Path(path))
 
 
-def _problem(asked: Path) -> str | None:
-    if not asked.exists():
+def _problem(path: Path) -> str | None:
+    if not path.exists():
         return "does not see"
     try:
-        with tempfile.TemporaryFile(dir=asked.parent):
+        with tempfile.TemporaryFile(dir=path.parent):
             return None
     except OSError as error:
-        return f"may not write ({error.strerror}) beside"
+        return f"cannot write ({error.strerror}) into the folder of"
 
 
 def _versions() -> dict[str, str]:
-    found = {}
+    versions = {}
     for name in _PACKAGES:
         try:
-            found[name] = version(name)
+            versions[name] = version(name)
         except PackageNotFoundError:
-            found[name] = "none"
-    return found
+            versions[name] = "none"
+    return versions
 
 
-def _told(versions: dict[str, str]) -> str:
+def _list(versions: dict[str, str]) -> str:
     return ", ".join(f"{name} {number}" for name, number in versions.items())
 
 
 def _not_run(error: PySparkException) -> str:
-    """With the last line of the stack trace that names an error."""
+    """Message with the last line of the stack trace that names an error."""
     lines = str(error).splitlines()
     reason = next(
         (line for line in reversed(lines) if re.match(r"\w+(\.\w+)*Error\b", line)), lines[0]
     )
     return (
-        f"the executors' Python cannot run this job: {reason}. It must be the same Python with the "
-        "same packages as here, this one among them: PYSPARK_PYTHON names it, and is the same "
-        "path on all machines"
+        f"the executors' Python cannot run this job: {reason}. Install the same Python with the "
+        "same packages, including streamjoin, on all machines at the same path, and set "
+        "PYSPARK_PYTHON to it"
     )

@@ -1,4 +1,4 @@
-"""What the control socket reaches: the engine's verbs, and all that is known of the query."""
+"""Executes the calls of the control socket, on the engine and on the statistics of the query."""
 
 import threading
 import time
@@ -9,7 +9,7 @@ import structlog
 from pydantic import BaseModel
 
 from job.errors import RequestError, StreamjoinError
-from job.join_spec.expressions import SIDES, Side
+from job.join_spec.sides import SIDES, Side
 from job.join_spec.start_positions import StartPositions
 from job.kafka.broker_watch import BrokerWatch
 from job.plan.plan import JoinPlan
@@ -31,17 +31,17 @@ from job.query.lookup_queue import LookupQueue
 from job.query.stats import QueryStats
 from job.query.validator import Validator
 
-# A count of a million rows takes a core some 4 s: one in a hundred of its seconds, at most.
+# Counting a million rows takes about 4 s of one core; the pause limits counts to 1 % of its time.
 COUNT_PAUSE_SECONDS = 30.0
 COUNT_PAUSE_FACTOR = 100
-# While a backlog is read the cores are the join's: it took a sixth of them. No longer than this.
+# A count slows down the reading of a backlog by a sixth, so it is delayed, by at most this long.
 COUNT_LATEST_SECONDS = 1800.0
 
 _log = structlog.get_logger()
 
 
 class ControlHandler:
-    """Answers for the engine; safe to be asked by many at once."""
+    """Safe for calls from many threads."""
 
     def __init__(
         self,
@@ -49,21 +49,21 @@ class ControlHandler:
         stats: QueryStats,
         watch: BrokerWatch,
         plan: JoinPlan,
-        described: PlanResult,
+        plan_result: PlanResult,
     ) -> None:
         self._engine = engine
         self._stats = stats
         self._watch = watch
         self._plan = plan
-        self._described = described
+        self._plan_result = plan_result
         self._lookups = LookupQueue()
         self._state_count: StateCount | None = None
         self._closed = Event()
         self._validator = Validator()
 
     def start(self) -> None:
-        """Begin to count the rows in state, every now and then."""
-        threading.Thread(target=self._count, name="state-count", daemon=True).start()
+        """Start the periodic count of the state rows."""
+        threading.Thread(target=self._count_periodically, name="state-count", daemon=True).start()
 
     def close(self) -> None:
         self._closed.set()
@@ -81,66 +81,67 @@ class ControlHandler:
 
     def command(self, verb: Verb, by: str, starts: StartPositions | None = None) -> None:
         if (starts is None) == (verb == "reset"):
-            raise RequestError("reset, and reset alone, says where reading starts")
+            raise RequestError("`starts` is required for reset, and not allowed for other commands")
         self._engine.command(verb, by, starts)
 
     def read(self, request: Request, caller_gone: Event) -> BaseModel:
-        answers: dict[str, Callable[[], BaseModel]] = {
-            "plan": lambda: self._described,
+        calls: dict[str, Callable[[], BaseModel]] = {
+            "plan": lambda: self._plan_result,
             "progress": lambda: ProgressResult(batches=self._stats.batches),
             "failures": lambda: FailuresResult(failures=self._stats.failures),
-            "state": lambda: self._rows(_asked_for(request), caller_gone),
-            "state_count": lambda: self._requested_count(caller_gone),
-            "explain": lambda: self._explain(_asked_for(request), caller_gone),
-            "validate": lambda: self._validated(request, caller_gone),
+            "state": lambda: self._state_rows(_state_request(request), caller_gone),
+            "state_count": lambda: self._count_on_request(caller_gone),
+            "explain": lambda: self._explain(_state_request(request), caller_gone),
+            "validate": lambda: self._validate(request, caller_gone),
         }
-        return answers[request.call]()
+        return calls[request.call]()
 
-    def _rows(self, request: StateRequest, gone: Event) -> KeyRows:
-        side = request.side
-        if side is None:
-            raise RequestError("of which side, left or right?")
-        with self._lookups.turn(gone):
-            return self._held((side,), request, gone)[0]
+    def _state_rows(self, request: StateRequest, caller_gone: Event) -> KeyRows:
+        if request.side is None:
+            raise RequestError("`side` is required: left or right")
+        with self._lookups.turn(caller_gone):
+            return self._read_rows((request.side,), request, caller_gone)[0]
 
-    def _held(self, sides: tuple[Side, ...], request: StateRequest, gone: Event) -> list[KeyRows]:
-        """Of each side, as of the same batch."""
+    def _read_rows(
+        self, sides: tuple[Side, ...], request: StateRequest, cancel: Event
+    ) -> list[KeyRows]:
+        """Rows of all `sides` after the same batch."""
         reader, batch_id = self._engine.state_reader()
         return [
-            reader.rows(side, request.key, batch_id, limit=request.limit, cancel=gone)
+            reader.rows(side, request.key, batch_id, limit=request.limit, cancel=cancel)
             for side in sides
         ]
 
-    def _explain(self, request: StateRequest, gone: Event) -> KeyExplanation:
-        with self._lookups.turn(gone):
-            left, right = self._held(SIDES, request, gone)
+    def _explain(self, request: StateRequest, caller_gone: Event) -> KeyExplanation:
+        with self._lookups.turn(caller_gone):
+            left, right = self._read_rows(SIDES, request, caller_gone)
         sentences = explain_key(self._plan, self.status(), left, right)
         return KeyExplanation(sentences=sentences, left=left, right=right)
 
-    def _validated(self, request: Request, gone: Event) -> ValidationResult:
+    def _validate(self, request: Request, caller_gone: Event) -> ValidationResult:
         spec = ValidationRequest(
             spec=request.spec or "",
             state_partitions=self._plan.state_partitions,
             frozen=self._engine.frozen,
         )
-        return self._validator.validated(spec, gone, within_seconds=request.within_seconds)
+        return self._validator.validate(spec, caller_gone, within_seconds=request.within_seconds)
 
-    def _requested_count(self, gone: Event) -> StateCount:
-        with self._lookups.turn(gone):
-            return self._counted(gone)
+    def _count_on_request(self, caller_gone: Event) -> StateCount:
+        with self._lookups.turn(caller_gone):
+            return self._count_rows(caller_gone)
 
-    def _background_count(self) -> StateCount:
-        """The job's periodic count gives way to any other lookup: CancelledError then."""
+    def _count_in_background(self) -> StateCount:
+        """Raises CancelledError as soon as a requested lookup arrives."""
         with self._lookups.background_turn() as cancel:
-            return self._counted(cancel)
+            return self._count_rows(cancel)
 
-    def _counted(self, cancel: Event) -> StateCount:
+    def _count_rows(self, cancel: Event) -> StateCount:
         reader, batch_id = self._engine.state_reader()
         self._state_count = reader.count_rows(batch_id, cancel=cancel)
         self._stats.on_state_count(self._state_count)
         return self._state_count
 
-    def _count(self) -> None:
+    def _count_periodically(self) -> None:
         pause = COUNT_PAUSE_SECONDS
         latest = time.monotonic() + COUNT_LATEST_SECONDS
         while not self._closed.wait(pause):
@@ -151,18 +152,18 @@ class ControlHandler:
             if status.last_batch.has_backlog and time.monotonic() < latest:
                 continue
             try:
-                state_count = self._background_count()
+                state_count = self._count_in_background()
             except StreamjoinError as error:
                 _log.debug("state_count_skipped", reason=str(error))
             except Exception as error:
-                # The query may end while its state is counted; the next count will tell.
+                # The query may end during the count; the next count reports a lasting failure.
                 _log.warning("state_count_failed", reason=str(error).partition("\n")[0])
             else:
                 pause = max(pause, COUNT_PAUSE_FACTOR * state_count.duration_seconds)
                 latest = time.monotonic() + pause + COUNT_LATEST_SECONDS
 
 
-def _asked_for(request: Request) -> StateRequest:
+def _state_request(request: Request) -> StateRequest:
     if request.state is None:
-        raise RequestError("which key?")
+        raise RequestError("`state` with its `key` is required")
     return request.state

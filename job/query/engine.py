@@ -35,7 +35,7 @@ from job.query.state_machine import StateMachine
 from job.query.stats import QueryStats
 from job.redaction import Redaction
 from job.settings import JobSettings
-from job.spark.between_batches import finish, held
+from job.spark.between_batches import pause_between_batches, stop_gracefully
 from job.spark.failures import failure_of
 from job.spark.session import Jvm
 from job.spark.watermark import raise_watermark
@@ -169,7 +169,7 @@ class Engine:
         ended.add_done_callback(lambda _: self._machine.wake())
         continues = True
         while continues:
-            with self._idle_sides.followed(partial(raise_watermark, running.query)):
+            with self._idle_sides.watch(partial(raise_watermark, running.query)):
                 self._machine.wait_until(
                     lambda: ended.done() or not self._should_run() or self._identity.failure
                 )
@@ -190,8 +190,8 @@ class Engine:
         checkpoint.desired_state = QueryState.PAUSED  # also if the current batch is interrupted
         if running.has_intervals:
             return False
-        with held(spark, running.query, self._settings.grace) as hold:
-            if hold is None:
+        with pause_between_batches(spark, running.query, self._settings.grace) as pause:
+            if pause is None:
                 return False
             self._machine.become(QueryState.PAUSED)
             self._machine.wait_until(lambda: ended.done() or not self._is_paused())
@@ -201,7 +201,7 @@ class Engine:
                 or self._must_end()
                 or not self._identity.is_unchanged(access)
             ):
-                hold.end()
+                pause.prevent_next_batch()
                 return False
             checkpoint.desired_state = QueryState.RUNNING
             self._machine.become(QueryState.RUNNING)
@@ -227,8 +227,8 @@ class Engine:
             return
         if self._machine.desired is QueryState.STOPPED and not self._resources.lease_is_lost:
             checkpoint.desired_state = QueryState.STOPPED
-        with running.telling_why():
-            finish(running.query, self._settings.grace)
+        with running.raising_failure():
+            stop_gracefully(running.query, self._settings.grace)
         if self._machine.restart_requested:
             self._machine.restart_requested = False
             self._count_restart()

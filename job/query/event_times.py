@@ -1,8 +1,8 @@
 """Sets the watermark of the running query after each batch, and limits how far the next one reads.
 
-The rules are in event_time/. Spark writes the watermark that is set here into the commit log of the
-batch and into the offset log of the next one: after a crash the query has the same watermark, and a
-batch that is run again has the one that it had.
+The rules are in event_time/. Spark writes the watermark into the commit log of the batch and into
+the offset log of the next one. After a crash the query has the same watermark, and a repeated batch
+has the watermark of its first run.
 """
 
 import threading
@@ -14,11 +14,11 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from job.checkpoint.checkpoint import Checkpoint
 from job.delivery.sink import RunningQuery
-from job.event_time.fair_reading import Reading, held_partitions, records_max
+from job.event_time.fair_reading import Reading, records_max, waiting_partitions
 from job.event_time.partitions import Partitions
 from job.event_time.watermark import watermark_ms
 from job.join_spec.durations import milliseconds
-from job.join_spec.expressions import SIDES, Side
+from job.join_spec.sides import SIDES, Side
 from job.plan.plan import JoinPlan
 from job.plan.tuning import MAX_OFFSETS_PER_TRIGGER
 from job.query.runtime import Resources
@@ -27,14 +27,14 @@ from job.spark.batch_read import batch_read
 from job.spark.kafka_reader import LimitedReading
 from job.spark.watermark import raise_watermark
 
-# What a crash loses of the event times only delays the watermark after the restart.
+# Event times that a crash loses only delay the watermark after the restart.
 WRITE_SECONDS = 5.0
 
 _log = structlog.get_logger()
 
 
 class EventTimes:
-    """Of one run of the query."""
+    """Event times of one run of the query."""
 
     def __init__(
         self,
@@ -60,24 +60,24 @@ class EventTimes:
         self._writing = threading.Lock()
 
     def follow(self, running: RunningQuery) -> None:
-        """Limit the reading of the query that was just started, and keep the event times."""
-        self._limited = LimitedReading(self._spark, self._limit, running.failed)
+        """Limit the reading of the started query, and write the event times periodically."""
+        self._limited = LimitedReading(self._spark, self._limit, running.record_failure)
         try:
             self._limited.begin(running.query)
         except Exception as error:
-            # Without the limits the query reads as Spark does, and its results are the same.
+            # Without limits Spark reads all partitions at once; the results are the same.
             self._limited = None
             _log.exception("reading_not_limited", reason=str(error).partition("\n")[0])
-        threading.Thread(target=self._keep, name="event-times", daemon=True).start()
+        threading.Thread(target=self._write_periodically, name="event-times", daemon=True).start()
 
     def close(self) -> None:
         self._closed.set()
         self._write()
 
     def batch_ended(self, query: StreamingQuery, batch_id: int) -> None:
-        """Set the watermark of the next batch. Called before Spark commits this one."""
+        """Set the watermark of the next batch. Called before Spark commits this batch."""
         ends, self._planned_ends = self._planned_ends, {}
-        read = batch_read(query, self._spark._jvm, ends)
+        read = batch_read(query, self._spark, ends)
         before = self._stats.partitions
         after = before.after_batch(read)
         self._stats.partitions = after
@@ -92,13 +92,14 @@ class EventTimes:
 
     def _limit_next_batch(self, before: Partitions, after: Partitions) -> None:
         self._batches += 1
-        # No partition of an even backlog waits: they differ by less than a batch advances each. The
-        # smallest advance counts, so that a sparse partition does not run ahead of a dense one.
+        # In an even backlog no partition waits: partitions differ by less than one batch advances
+        # each. The smallest advance counts, so that a sparse partition does not run ahead of a
+        # dense one.
         slack = max(*self._delay_ms.values(), after.advance_ms(before))
-        self._reading = Reading(held_partitions(after, slack), _records_max(self._batches))
+        self._reading = Reading(waiting_partitions(after, slack), _records_max(self._batches))
         if self._limited is None:
             return
-        # Without limits Spark reads by itself: each call into Python delays the next batch.
+        # Without limits Spark reads by itself, because each call into Python delays the next batch.
         change = (
             self._limited.put if after.has_backlog and self._reading.is_limited else self._release
         )
@@ -108,7 +109,7 @@ class EventTimes:
     def _limit(
         self, side: Side, starts: Mapping[int, int], latest: Mapping[int, int]
     ) -> Mapping[int, int] | None:
-        """Called by Spark while it plans a batch."""
+        """The end offsets of the batch, called by Spark while it plans it. None: no limit."""
         ends = self._reading.ends(side, starts, latest)
         if ends is None:
             self._planned_ends.pop(side, None)
@@ -123,7 +124,7 @@ class EventTimes:
         if self._limited is not None:
             self._limited.remove(side)
 
-    def _keep(self) -> None:
+    def _write_periodically(self) -> None:
         while not self._closed.wait(WRITE_SECONDS):
             self._write()
 

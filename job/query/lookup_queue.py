@@ -1,7 +1,7 @@
-"""The order of state lookups: one at a time, first come, first served.
+"""Queue of state lookups: one runs at a time, in the order of arrival.
 
-A lookup reads state with one Spark task, which takes a core from the query. Knows neither Spark nor
-what a lookup reads.
+A lookup reads state with one Spark task, which takes a core from the query. This module does not
+depend on Spark, or on what a lookup reads.
 """
 
 import threading
@@ -15,8 +15,8 @@ from job.errors import BusyError, CancelledError
 
 # Each waiting lookup holds a thread and a connection of the job.
 WAITING_MAX = 8
-# After a lookup the core belongs to the query for as long as the lookup took, but no longer than
-# this: people wait.
+# After a lookup none runs for as long as it took, so that the query has the core half of the time.
+# This is the longest pause, because users wait.
 PAUSE_SECONDS_MAX = 2.0
 _POLL_SECONDS = 0.05
 
@@ -41,40 +41,41 @@ class LookupQueue:
                 self._background.set()
 
     @contextmanager
-    def turn(self, gone: Event) -> Iterator[None]:
-        """Waits until all earlier lookups have ended, and a background lookup has given way.
+    def turn(self, caller_gone: Event) -> Iterator[None]:
+        """Waits until all earlier lookups have ended, and cancels a background lookup.
 
-        Raises BusyError where WAITING_MAX lookups already wait, CancelledError once `gone` is set.
+        Raises BusyError if WAITING_MAX lookups already wait, CancelledError once `caller_gone` is
+        set.
         """
-        self._wait_for_turn(gone)
-        with self._measured():
+        self._wait_for_turn(caller_gone)
+        with self._measure():
             yield
 
     @contextmanager
     def background_turn(self) -> Iterator[Event]:
-        """A turn that gives way: the event is set as soon as another lookup arrives.
+        """A turn that is cancelled by the event as soon as another lookup arrives.
 
-        Raises BusyError where a lookup runs or waits, or the pause after one lasts.
+        Raises BusyError if a lookup runs or waits, or during the pause after one.
         """
         cancel = Event()
         with self._changed:
             if self._is_running or self._waiting or self._pause_seconds() > 0:
                 raise BusyError(
-                    "another lookup of state runs or waits: try again later",
+                    "another state lookup runs or waits: try again later",
                     retry_after_seconds=max(1.0, self._pause_seconds()),
                 )
             if self._is_closed:
-                raise CancelledError("the job ends")
+                raise CancelledError("the job is ending")
             self._is_running, self._background = True, cancel
-        with self._measured():
+        with self._measure():
             yield cancel
 
-    def _wait_for_turn(self, gone: Event) -> None:
+    def _wait_for_turn(self, caller_gone: Event) -> None:
         ticket = object()
         with self._changed:
             if len(self._waiting) >= WAITING_MAX:
                 raise BusyError(
-                    f"{WAITING_MAX} lookups of state already wait: try again later",
+                    f"{WAITING_MAX} state lookups already wait: try again later",
                     retry_after_seconds=max(1.0, WAITING_MAX * self._last_seconds),
                 )
             self._waiting.append(ticket)
@@ -82,7 +83,7 @@ class LookupQueue:
                 self._background.set()
             try:
                 while self._is_running or self._waiting[0] is not ticket or self._pause_seconds():
-                    if gone.is_set():
+                    if caller_gone.is_set():
                         raise CancelledError("the caller closed the connection")
                     self._changed.wait(_POLL_SECONDS)
                 self._is_running = True
@@ -90,8 +91,8 @@ class LookupQueue:
                 self._waiting.remove(ticket)
 
     @contextmanager
-    def _measured(self) -> Iterator[None]:
-        """The time of one running lookup, and the pause after it."""
+    def _measure(self) -> Iterator[None]:
+        """Measures a running lookup, and begins the pause after it."""
         started = time.monotonic()
         try:
             yield

@@ -63,7 +63,7 @@ class Preparation:
             if plan.real_time is not None:
                 check_slots(spark, plan.reading(partitions.result()).slots)
         spark.conf.set("spark.sql.shuffle.partitions", plan.state_partitions)
-        if (starts := checkpoint.starts) is not None:
+        if (starts := checkpoint.start_positions) is not None:
             plan = plan.starting_at(starts)
         self._stats.on_start(checkpoint.last_batch_id, checkpoint.offsets)
         plan = plan.reading(partitions.result())
@@ -76,10 +76,10 @@ class Preparation:
         if frozen is None and self._settings.is_on_cluster:
             check_partitions_are_chosen(self._settings)
         if frozen is not None and self._settings.state_partitions is None:
-            plan = replace(plan, state_partitions=int(frozen["state partitions"]))
+            plan = replace(plan, state_partitions=int(frozen["state_partitions"]))
         if frozen is not None and registry is not None:
             frozen = check_schema_evolution(frozen, plan.readers, registry)
-        checkpoint.claim(frozen, fingerprint(plan))
+        checkpoint.freeze(frozen, fingerprint(plan))
         self.frozen = fingerprint(plan)
         return plan
 

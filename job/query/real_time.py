@@ -22,7 +22,7 @@ from job.delivery.sink import RunningQuery, topic_sizes
 from job.errors import QueryError
 from job.event_time.interval import Interval
 from job.event_time.partitions import Offsets, Partitions
-from job.join_spec.expressions import SIDES, Side
+from job.join_spec.sides import SIDES, Side
 from job.kafka.security import KafkaAccess
 from job.plan.plan import JoinPlan
 from job.plan.real_time import CAUGHT_UP_RECORDS, RECORDS_BEHIND_MAX
@@ -30,7 +30,7 @@ from job.query.event_times import EventTimes
 from job.query.runtime import Resources
 from job.query.stats import QueryStats
 from job.real_time.join import RowCounts
-from job.spark.between_batches import begin_no_more
+from job.spark.between_batches import prevent_next_batch
 from job.spark.interval_read import ended_interval
 from job.spark.live_rows import LiveInterval
 from job.spark.watermark import current_watermark, raise_watermark
@@ -136,7 +136,7 @@ class _PlannedTimes(EventTimes):
     def _end_run(self, phase: Phase) -> None:
         assert self._query is not None
         self._change_to(phase)
-        begin_no_more(self._query)
+        prevent_next_batch(self._query)
 
 
 class _CatchUp(_PlannedTimes):

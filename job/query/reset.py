@@ -53,7 +53,7 @@ class Reset:
         try:
             checkpoint = self._resources.checkpoint()
             starts = with_all_partitions(self.report.starts, checkpoint.offsets)
-            outcome["old_checkpoint"] = checkpoint.renew(starts, now)
+            outcome["old_checkpoint"] = checkpoint.reset(starts, now)
             self._on_reset()
         except Exception as error:
             failure = failure_of(error, self._plan.bootstrap_servers)

@@ -1,9 +1,9 @@
-"""Delay before the next try of a query that failed for a temporary reason."""
+"""Delay before the retry of a query that failed with a temporary error."""
 
 from datetime import timedelta
 
 _FIRST_SECONDS = 1.0
-# More doublings than any maximum delay needs; without a bound, a day without Kafka overflows.
+# More than any maximum delay needs. Without a bound, a day without Kafka overflows the float.
 _DOUBLINGS_MAX = 20
 
 

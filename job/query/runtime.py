@@ -1,5 +1,4 @@
-"""What a query needs of this machine and gives back: a JVM with its Spark session, and the lease of
-the checkpoint."""
+"""Resources of a query: a JVM with its Spark session, and the lease of the checkpoint."""
 
 from collections.abc import Callable
 from datetime import UTC, datetime
@@ -9,7 +8,7 @@ from pyspark.sql import SparkSession
 
 from job.checkpoint.checkpoint import Checkpoint
 from job.checkpoint.lease import Lease
-from job.checkpoint.maintenance import repaired
+from job.checkpoint.maintenance import repair_logs
 from job.plan.plan import JoinPlan
 from job.query.stats import QueryStats
 from job.redaction import Redaction
@@ -22,7 +21,7 @@ _log = structlog.get_logger()
 
 
 class Resources:
-    """Had when first asked for, kept while the query is paused, given back with `release`."""
+    """Acquired at first use, kept while the query is paused, released with `release`."""
 
     def __init__(
         self,
@@ -33,7 +32,7 @@ class Resources:
         jvm: Jvm,
         lease_lost: Callable[[], None],
     ) -> None:
-        """`jvm`: the first one, which is perhaps still starting."""
+        """`jvm`: the first JVM, which may still be starting. `lease_lost`: called on that event."""
         self._plan = plan
         self._settings = settings
         self._redaction = redaction
@@ -49,7 +48,7 @@ class Resources:
         return self._jvm is not None
 
     def session(self) -> SparkSession:
-        """The Spark session, which reports to the stats."""
+        """The Spark session; its progress is reported to the statistics."""
         if self._jvm is None:
             jvm = self._starting or Jvm(self._settings, self._plan.spark_conf, self._redaction)
             self._starting = None
@@ -74,16 +73,16 @@ class Resources:
         self._settings = self._settings.model_copy(update={"spark_master": f"local[{slots}]"})
 
     def checkpoint(self) -> Checkpoint:
-        """The checkpoint, which no other job uses and in which nothing is half written.
+        """The checkpoint, locked by the lease and with repaired logs.
 
-        Raises CheckpointInUseError where another job has it, or has taken it over.
+        Raises CheckpointInUseError if another job uses it or has taken it over.
         """
         checkpoint = Checkpoint(self.session(), self._plan.checkpoint)
         if self._lease is None:
             lease = Lease(checkpoint.folder, self._lease_lost)
             lease.take()
             self._lease = lease
-            for name in repaired(checkpoint.folder, datetime.now(UTC)):
+            for name in repair_logs(checkpoint.folder, datetime.now(UTC)):
                 _log.warning("checkpoint_repaired", file=name)
         self.check_lease()
         return checkpoint
@@ -93,7 +92,7 @@ class Resources:
         return self._lease is not None and self._lease.loss is not None
 
     def check_lease(self) -> None:
-        """Raises what was found when the lease on the checkpoint was lost."""
+        """Raises CheckpointInUseError if the lease was lost."""
         if self._lease is not None and self._lease.loss is not None:
             raise self._lease.loss
 
@@ -106,7 +105,7 @@ class Resources:
             self.release()
 
     def release(self) -> None:
-        """Harmless when there is nothing to give back."""
+        """May be called without acquired resources."""
         if self._lease is not None:
             self._lease.release()
             self._lease = None

@@ -1,6 +1,6 @@
-"""What the job has seen of its query: sums since it started, the last batches, the last failures.
+"""Statistics of the query: counters since the job started, the last batches, the last failures.
 
-Spark's listener and the engine write it on their threads; the control socket reads it.
+Spark's listener and the engine write them on their threads; the control socket reads them.
 """
 
 import threading
@@ -15,14 +15,14 @@ import structlog
 from job.errors import StreamjoinError
 from job.event_time.partitions import Partitions
 from job.event_time.watermark import event_time_of
-from job.join_spec.expressions import SIDES, Side
+from job.join_spec.sides import SIDES, Side
 from job.protocol.progress import BatchProgress, batch_progress
 from job.protocol.reports import SideEventTimes, StateCount
 from job.protocol.status import Failure
 from job.protocol.totals import Totals
-from job.query.state_rows import StateRows
+from job.query.state_rows import StateRowCounter
 
-# What an operator scrolls through; a batch is some 4 kB of JSON.
+# As many as an operator scrolls through; a batch is about 4 kB of JSON.
 BATCHES_KEPT = 100
 FAILURES_KEPT = 20
 
@@ -50,27 +50,27 @@ class QueryStats:
         self._offsets: Offsets | None = None
         self._delivered: Counter[int] = Counter()
         self._retries = 0
-        self._state_rows = StateRows()
-        self._latest: dict[int, Offsets] = {}
+        self._state_rows = StateRowCounter()
+        self._latest_offsets: dict[int, Offsets] = {}
         self._row_counter: RowCounter | None = None
         self._counted = _Counted(0, 0)
         self._live: tuple[int, Mapping[Side, int], int] | None = None
         self.partitions = Partitions.none()
-        """What was read of each partition as of the last batch whose rows are delivered."""
+        """What was read of each partition, up to the last delivered batch."""
 
     def batch(self, progress: str) -> None:
         """A batch ended; `progress` is the JSON of its StreamingQueryProgress."""
         try:
             batch = batch_progress(progress)
         except Exception:
-            # A report that cannot be read must not end Spark's listener thread.
+            # An unreadable report must not end Spark's listener thread.
             _log.exception("unreadable_progress")
             return
         with self._lock:
             if batch.batch_id in self._delivered:
                 rows = self._delivered.pop(batch.batch_id)
                 batch = batch.model_copy(update={"output_records": rows})
-            batch = _planned(batch, self._latest.pop(batch.batch_id, {}))
+            batch = _with_latest_offsets(batch, self._latest_offsets.pop(batch.batch_id, {}))
             batch = self._with_counted_rows(batch)
             self._batches.append(self._with_state_rows(batch))
             self._totals = self._totals.plus(batch)
@@ -79,30 +79,31 @@ class QueryStats:
             self._progressed()
 
     def delivered(self, batch_id: int, rows: int, results: Mapping[str, int]) -> None:
-        """What the job itself wrote of a batch: Spark does not know then, and says nothing.
+        """The job wrote `rows` of a batch itself, which Spark's report does not contain.
 
-        A batch that is tried again adds to what its first try has written.
+        `results`: transactions by result. A retried batch adds to the rows of its first attempt.
         """
         with self._lock:
             self._delivered[batch_id] += rows
             self._totals = self._totals.with_transactions(results)
 
     def planned(self, batch_id: int, latest: Offsets) -> None:
-        """The ends of the partitions of a batch for which Spark was given lower ones."""
+        """`latest`: the latest offsets of a planned batch, where Spark received lower ones."""
         with self._lock:
-            self._latest = {batch_id: latest}
+            self._latest_offsets = {batch_id: latest}
 
     def dead_letters(self, counts: Mapping[tuple[str, str], int]) -> None:
-        """Those written, by side and reason."""
+        """Dead letters were written; `counts` by side and reason."""
         with self._lock:
             self._totals = self._totals.with_dead_letters(counts)
 
     def idle(self) -> None:
+        """Spark reports that there was no new data."""
         with self._lock:
             self._progressed()
 
     def on_reset(self) -> None:
-        """A reset: what was read, and how far event time was, no longer holds."""
+        """Forget offsets, event times and batches of the old checkpoint."""
         with self._lock:
             self._offsets = None
             self.partitions = Partitions.none()
@@ -110,15 +111,15 @@ class QueryStats:
             self._totals = self._totals.without_event_times()
 
     def on_start(self, last_batch_id: int | None, offsets: Offsets | None) -> None:
-        """What the checkpoint says has ended and was read; None where there is none yet."""
+        """The query starts from this state of the checkpoint. None: no batch has ended yet."""
         with self._lock:
             self._offsets = offsets
-            self._state_rows.begins_after(last_batch_id)
+            self._state_rows.on_start(last_batch_id)
 
     def on_state_count(self, state_count: StateCount) -> None:
-        """The rows in state were counted one by one."""
+        """The rows in state were counted in the checkpoint."""
         with self._lock:
-            self._state_rows.counted(state_count.batch_id, state_count.rows)
+            self._state_rows.set_count(state_count.batch_id, state_count.rows)
             batches = [self._with_state_rows(batch) for batch in self._batches]
             self._batches = deque(batches, maxlen=BATCHES_KEPT)
 
@@ -135,7 +136,7 @@ class QueryStats:
             self._totals = self._totals.with_restart()
 
     def count_retry(self) -> int:
-        """How often the query was tried again since its last progress; counts this one."""
+        """Add a retry. Returns the number of earlier retries since the last progress."""
         with self._lock:
             self._retries += 1
             return self._retries - 1
@@ -161,7 +162,7 @@ class QueryStats:
 
     def _with_counted_rows(self, batch: BatchProgress) -> BatchProgress:
         if self._row_counter is None:
-            self._state_rows.ended(
+            self._state_rows.add_batch(
                 batch.batch_id, batch.state_rows_updated, batch.state_rows_removed
             )
             return batch
@@ -170,7 +171,7 @@ class QueryStats:
             sum(self._row_counter.late_rows(side) for side in SIDES),
             sum(self._row_counter.state_rows(side) for side in SIDES),
         )
-        self._state_rows.ended(batch.batch_id, now.state_rows - before.state_rows, 0)
+        self._state_rows.add_batch(batch.batch_id, now.state_rows - before.state_rows, 0)
         late = batch.late_rows + now.late_rows - before.late_rows
         return batch.model_copy(update={"late_rows": late})
 
@@ -184,13 +185,13 @@ class QueryStats:
 
     @property
     def event_times(self) -> dict[str, SideEventTimes]:
-        """Per side, as of the last batch whose rows are delivered."""
+        """Per side, after the last delivered batch. A side without a known partition is absent."""
         partitions = self.partitions
-        found = {side: event_time_of(partitions, side) for side in SIDES}
+        event_times = {side: event_time_of(partitions, side) for side in SIDES}
         return {
             side: SideEventTimes(
-                event_time_ms=found[side].ms,
-                held_back_by=found[side].held_back_by,
+                event_time_ms=event_times[side].ms,
+                held_back_by=event_times[side].held_back_by,
                 partitions=dict(partitions.event_times[side]),
             )
             for side in SIDES
@@ -207,7 +208,7 @@ class QueryStats:
 
     @property
     def offsets(self) -> Offsets | None:
-        """Per side and partition the next offset to read."""
+        """Next offset to read per side and partition. None: no batch has ended yet."""
         return self._offsets
 
     @property
@@ -224,15 +225,17 @@ class QueryStats:
 
     @property
     def last_batch(self) -> BatchProgress | None:
-        return self._batches[-1] if self._batches else None
+        with self._lock:
+            return self._batches[-1] if self._batches else None
 
     @property
     def last_failure(self) -> Failure | None:
-        return self._failures[-1] if self._failures else None
+        with self._lock:
+            return self._failures[-1] if self._failures else None
 
     @property
     def last_progress_at(self) -> datetime | None:
-        """When Spark last reported, be it a batch or that there was nothing to do."""
+        """Time of Spark's last report: a batch, or that there was no new data."""
         return self._last_progress_at
 
 
@@ -242,8 +245,8 @@ class _Counted:
     state_rows: int
 
 
-def _planned(batch: BatchProgress, latest: Offsets) -> BatchProgress:
-    """The batch with other latest offsets of the sides that are in `latest`."""
+def _with_latest_offsets(batch: BatchProgress, latest: Offsets) -> BatchProgress:
+    """`latest` may contain one side only; the other side keeps its offsets."""
     update: dict[str, Any] = {
         side: getattr(batch, side).model_copy(update={"latest_offsets": dict(offsets)})
         for side, offsets in latest.items()

@@ -1,7 +1,7 @@
 """Runs job/plan/validation.py as a short-lived process: one at a time, each with a deadline.
 
-The driver delivers batches with the same Python interpreter: a spec that costs much must not run
-in it. Starting the process costs about 0.8 s of CPU time; between validations it needs no memory.
+The driver's Python interpreter also delivers batches, so an expensive spec must not run in it.
+Starting the process takes about 0.8 s of CPU time; between validations it needs no memory.
 """
 
 import os
@@ -20,23 +20,23 @@ from job.errors import BusyError, CancelledError, JobUnavailableError
 from job.plan.validation import ValidationRequest
 from job.protocol.results import ValidationResult
 
-# The specs of 64 kB that cost most take 2 s of CPU time, 0.8 s of it for Python's imports.
+# The most expensive specs of 64 kB take 2 s of CPU time, 0.8 s of it for Python's imports.
 VALIDATION_SECONDS_MAX = 20.0
-# The answer has to reach a caller who waits no longer than that.
-_SHARE_OF_THE_CALLERS_WAIT = 0.8
+# The rest of the caller's time is for the way of the result.
+_SHARE_OF_CALLERS_TIME = 0.8
 _POLL_SECONDS = 0.05
-# Each holds a thread of the control socket.
+# Each waiting call occupies a thread of the control socket.
 _WAITING_MAX = 8
 _ERROR_CHARS_MAX = 2_000
 _COMMAND = (sys.executable, "-m", "job.plan.validation")
-# What Python needs to start; the rest of the environment may hold passwords.
+# Variables that Python needs to start; the others may contain passwords.
 _ENVIRONMENT = ("PATH", "PYTHONPATH", "PYTHONHOME", "LD_LIBRARY_PATH", "LANG", "LC_ALL", "TZ")
 
 _log = structlog.get_logger()
 
 
 class Validator:
-    """Safe to be called by many threads at once."""
+    """Safe for calls from many threads."""
 
     def __init__(self, command: Sequence[str] = _COMMAND) -> None:
         self._command = command
@@ -46,32 +46,32 @@ class Validator:
         self._closed = Event()
 
     def close(self) -> None:
-        """End the validation that is running; later ones are refused."""
+        """Cancel the running validation and all later ones."""
         self._closed.set()
 
-    def validated(
-        self, request: ValidationRequest, gone: Event, *, within_seconds: float
+    def validate(
+        self, request: ValidationRequest, caller_gone: Event, *, within_seconds: float
     ) -> ValidationResult:
-        """The answer of the process.
+        """The result of the process.
 
-        `within_seconds`: how long the caller waits, for its turn and for the answer. Raises
-        BusyError where another validation takes all of that time, JobUnavailableError where this
-        one does, CancelledError once `gone` is set.
+        `within_seconds`: time until the caller's deadline, for the queue and the validation. Raises
+        BusyError if other validations take all of it, JobUnavailableError if this one does,
+        CancelledError once `caller_gone` is set.
         """
-        wait = min(VALIDATION_SECONDS_MAX, _SHARE_OF_THE_CALLERS_WAIT * within_seconds)
+        wait = min(VALIDATION_SECONDS_MAX, _SHARE_OF_CALLERS_TIME * within_seconds)
         deadline = time.monotonic() + wait
-        with self._one_at_a_time(deadline, gone):
-            return self._answer(request, deadline, gone)
+        with self._one_at_a_time(deadline, caller_gone):
+            return self._run(request, deadline, caller_gone)
 
     @contextmanager
-    def _one_at_a_time(self, deadline: float, gone: Event) -> Iterator[None]:
+    def _one_at_a_time(self, deadline: float, caller_gone: Event) -> Iterator[None]:
         if not self._places.acquire(blocking=False):
-            raise self._busy(f"{_WAITING_MAX} specs already wait for their validation")
+            raise self._busy(f"{_WAITING_MAX} validations already wait")
         try:
             while not self._turn.acquire(timeout=_POLL_SECONDS):
-                self._check_caller(gone)
+                self._check_caller(caller_gone)
                 if time.monotonic() > deadline:
-                    raise self._busy("another spec is being validated, one at a time")
+                    raise self._busy("another validation is running")
             try:
                 self._ends_by = deadline
                 yield
@@ -84,7 +84,9 @@ class Validator:
         wait = max(1.0, self._ends_by - time.monotonic())
         return BusyError(f"{reason}: try again in {wait:.0f} s", retry_after_seconds=wait)
 
-    def _answer(self, request: ValidationRequest, deadline: float, gone: Event) -> ValidationResult:
+    def _run(
+        self, request: ValidationRequest, deadline: float, caller_gone: Event
+    ) -> ValidationResult:
         seconds = max(_POLL_SECONDS, deadline - time.monotonic())
         process = subprocess.Popen(
             [*self._command, str(seconds)],
@@ -94,7 +96,7 @@ class Validator:
             env={name: os.environ[name] for name in _ENVIRONMENT if name in os.environ},
         )
         try:
-            output, errors = self._communicated(process, request, deadline, gone)
+            output, errors = self._communicate(process, request, deadline, caller_gone)
         finally:
             process.kill()
             process.communicate()  # closes the pipes and leaves no zombie
@@ -104,31 +106,31 @@ class Validator:
             reason = errors.decode(errors="replace")[-_ERROR_CHARS_MAX:]
             _log.error("validation_failed", exit_code=process.returncode, reason=reason)
             raise JobUnavailableError(
-                f"the validation ended with exit code {process.returncode}: the job's log has its "
-                "error"
+                f"the validation failed with exit code {process.returncode}: see its error in the "
+                "job's log"
             ) from error
 
-    def _communicated(
+    def _communicate(
         self,
         process: subprocess.Popen[bytes],
         request: ValidationRequest,
         deadline: float,
-        gone: Event,
+        caller_gone: Event,
     ) -> tuple[bytes, bytes]:
-        """What the process has written, once it has ended."""
+        """Output and errors of the process, after its end."""
         line: bytes | None = request.model_dump_json().encode()
         while True:
             try:
                 return process.communicate(line, timeout=_POLL_SECONDS)
             except subprocess.TimeoutExpired:
-                line = None  # the first call keeps what is still to be sent
-            self._check_caller(gone)
+                line = None  # the first call keeps the unsent rest
+            self._check_caller(caller_gone)
             if time.monotonic() > deadline:
                 raise JobUnavailableError(
-                    "the validation took too long and was ended: make the spec smaller, or try "
-                    "again when the machine has less to do"
+                    "the validation timed out: make the spec smaller, or try again when the "
+                    "machine is less busy"
                 )
 
-    def _check_caller(self, gone: Event) -> None:
-        if gone.is_set() or self._closed.is_set():
-            raise CancelledError("the validation was cancelled: the caller or the job is gone")
+    def _check_caller(self, caller_gone: Event) -> None:
+        if caller_gone.is_set() or self._closed.is_set():
+            raise CancelledError("the validation was cancelled by its caller or the end of the job")

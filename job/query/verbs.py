@@ -1,4 +1,4 @@
-"""Commands to the query: which states allow a verb, and which state the verb asks for."""
+"""Which states of the query allow a command, and which state it leads to."""
 
 from collections.abc import Mapping
 
@@ -6,7 +6,7 @@ from job.errors import ConflictError
 from job.protocol.control import Verb
 from job.protocol.status import QueryState
 
-# A verb that changes nothing is allowed: commands may be repeated.
+# A verb without effect is allowed: commands may be repeated.
 ALLOWED: Mapping[QueryState, tuple[Verb, ...]] = {
     QueryState.STARTING: ("pause", "resume", "stop", "restart"),
     QueryState.RUNNING: ("pause", "resume", "stop", "restart"),
@@ -22,7 +22,7 @@ DESIRED: Mapping[Verb, QueryState] = {
     "restart": QueryState.RUNNING,
     "reset": QueryState.STOPPED,
 }
-# Altered offsets are a reset with other start positions.
+# Altering offsets is a reset with other start positions.
 _NAMES: Mapping[Verb, str] = {"reset": "reset, or to alter offsets,"}
 
 

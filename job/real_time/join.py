@@ -18,10 +18,11 @@ from pyspark.sql.types import StructType
 
 from job.errors import SetupError
 from job.join_spec.durations import milliseconds
-from job.join_spec.expressions import SIDES, Side
+from job.join_spec.sides import SIDES, Side
 from job.join_spec.spec import JoinType
 from job.plan import result_checks
-from job.plan.plan import JoinPlan, SidePlan, position_column, window_end_column
+from job.plan.plan import JoinPlan, SidePlan, window_end_column
+from job.plan.position import position_column
 from job.real_time.processor_jar import PROCESSOR_JAR, SOURCES, sources_checksum
 
 DEAD_LETTER = "dead_letter"

@@ -1,1 +1,30 @@
-"""Spark as the job has it: its JVM and session, its listener, and what it has no call for."""
+"""Spark's JVM and session, causes of failures, and every use of private Spark API.
+
+One module per hook. Without the hook that is lost, the last column says what happens; "required"
+means that Spark has no public way. tests/semantics/test_spark_internals.py checks by reflection
+that each class and member exists in the running version.
+
+| module | class: members | reason | without it |
+|---|---|---|---|
+| session | SparkSubmit: main; `_PYSPARK_DRIVER_CONN_INFO_PATH`; SparkContext: _gateway, _jvm, _active_spark_context, isStopped; SparkSession: _instantiatedSession | starts the JVM early, removes secrets from its output, ends it with the job; replaces a killed JVM | required |
+| stream_execution | StreamingQueryWrapper: streamingQuery; StreamExecution: awaitProgressLock, lastExecution | the running query below PySpark's StreamingQuery | required |
+| between_batches | StreamExecution: offsetLog, commitLog, state; TERMINATED$: MODULE$ | pauses and stops a query without interrupting a batch | required |
+| watermark | column metadata `spark.watermarkDelayMs`; MicroBatchExecution: watermarkTracker, noNewData, watermarkPropagator; WatermarkTracker: currentWatermark, setWatermark; WatermarkPropagator: purge | the job's own watermark | required |
+| observed_metrics | IncrementalExecution: observedMetrics | metrics of a batch before its commit | required |
+| batch_read | MicroBatchExecution: sources, getLatestExecutionContext; StreamExecutionContext: endOffsets, latestOffsets; KafkaMicroBatchStream: kafkaOffsetReader; JsonUtils$: partitionOffsets | offsets of a batch before its commit | required |
+| kafka_reader | KafkaMicroBatchStream: kafkaOffsetReader; KafkaOffsetReader: fetchLatestOffsets | limits how far a batch reads each partition | reads without these limits |
+| executed_join | StreamingSymmetricHashJoinExec: eventTimeWatermarkForLateEvents, metrics; MicroBatchScanExec: start, end | late rows and offsets of a batch before its commit | required |
+| join_input | QueryExecution: optimizedPlan; Dataset$: ofRows | rows that reach the join, to find the late ones | required |
+| arrow_types | to_arrow_type | Arrow type of a DDL type | required |
+| arrow_map | UserDefinedFunction; SQL_MAP_ARROW_ITER_UDF; Dataset: mapInArrow | saves the import of pandas | DataFrame.mapInArrow |
+| try_eval | TryEval; FunctionRegistryBase$: build; FunctionRegistry: createOrReplaceTempFunction | null where an expression fails on a row | required |
+| listener | PythonStreamingQueryListenerWrapper; ensure_callback_server_started | one call per progress event, not a hundred | PySpark's StreamingQueryListener |
+| hadoop_settings | SparkHadoopUtil: appendS3AndSparkHadoopHiveConfigurations; Configuration: updatingResource | saves a quarter of the query thread's CPU time in small batches | keeps all settings |
+| hadoop_files | SessionState: newHadoopConf; Options$Rename: OVERWRITE | file systems with the session's settings; a rename that overwrites | required |
+| executors | SparkContext: getExecutorMemoryStatus, defaultParallelism | number of executors and cores | required |
+| failures | PySparkException._origin; names of error classes | the Java cause of a PySpark error | required |
+
+Outside of this package two things depend on Spark's internals without calling them: the names of
+the join's state stores (checkpoint/state_reader.py) and the text of the offset log
+(checkpoint/checkpoint.py).
+"""  # noqa: E501

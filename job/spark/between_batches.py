@@ -1,10 +1,10 @@
-"""Ends or holds a running query between two batches, for which Spark has no call.
+"""Pauses or stops a running query between two batches, for which Spark has no public call.
 
-Private API of Spark 4.3.0 (MicroBatchExecution), pinned by tests/integration/test_lifecycle.py.
+Private API of Spark 4.3.0 (MicroBatchExecution): see the package docstring. The behaviour is tested
+by tests/integration/test_lifecycle.py.
 """
 
 import math
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from datetime import timedelta
@@ -14,83 +14,94 @@ import structlog
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-_TRY_MILLISECONDS = 200
+from job.spark.stream_execution import stream_execution
+from job.waiting import wait_until
+
+_LOCK_MILLISECONDS = 200
 _PAUSE_SECONDS = 0.01
 
 _log = structlog.get_logger()
 
 
-def finish(query: StreamingQuery, grace: timedelta) -> None:
-    """Let the batch at work end, then end the query; after `grace` it is interrupted.
+def stop_gracefully(query: StreamingQuery, grace: timedelta) -> None:
+    """Let the current batch end, then stop the query; after `grace` the batch is interrupted.
 
-    stop() alone would interrupt the batch, and a batch cut short after it has written is written
-    again by the next start. MicroBatchExecution asks whether its state is active in two places:
-    before each batch, and before a planned batch gets its first task. So the state is set first,
-    and a batch runs to its end or writes nothing.
+    stop() alone would interrupt the batch, and the next start would write an interrupted batch
+    again. MicroBatchExecution checks whether its state is active before each batch, and before the
+    first task of a planned batch. So the state is set first: a batch either runs to its end or
+    writes nothing.
     """
-    begin_no_more(query)
+    prevent_next_batch(query)
     if not query.awaitTermination(math.ceil(grace.total_seconds())):
         _log.warning("batch_interrupted", after_seconds=grace.total_seconds())
     query.stop()
 
 
-class Hold:
-    """Between two batches of a query; whoever has it decides what comes next."""
+class Pause:
+    """A query that is paused between two batches."""
 
     def __init__(self, query: StreamingQuery) -> None:
         self._query = query
 
-    def end(self) -> None:
-        """No batch is begun any more when the hold is over; `finish` the query then."""
-        begin_no_more(self._query)
+    def prevent_next_batch(self) -> None:
+        """Begin no batch after the pause. Call `stop_gracefully` then."""
+        prevent_next_batch(self._query)
 
 
 @contextmanager
-def held(spark: SparkSession, query: StreamingQuery, grace: timedelta) -> Iterator[Hold | None]:
-    """Inside of it the query rests between two batches, ready to go on at once; None where the
-    batch at work did not end within `grace`, or the query has ended.
+def pause_between_batches(
+    spark: SparkSession, query: StreamingQuery, grace: timedelta
+) -> Iterator[Pause | None]:
+    """Pause the query between two batches. It can continue immediately.
 
-    MicroBatchExecution plans a batch, and notes that it has ended, under its progress lock, a fair
-    one. It is held when it was got at a moment when no planned batch is left to run.
+    Yields None if the current batch did not end within `grace`, or if the query has ended.
+    MicroBatchExecution plans batches, and commits them, under its progress lock, a fair one. The
+    query is paused only if the lock was acquired while no planned batch was pending.
     """
-    execution = query._jsq.streamingQuery()
+    execution = stream_execution(query)
     lock = execution.awaitProgressLock()
-    if not _got(spark, query, lock, execution, grace):
+    if not _lock_between_batches(spark, query, lock, execution, grace):
         yield None
         return
     try:
-        yield Hold(query)
+        yield Pause(query)
     finally:
         with suppress(Exception):  # the JVM, and the lock with it, may be gone
             lock.unlock()
 
 
-def _got(
+def _lock_between_batches(
     spark: SparkSession, query: StreamingQuery, lock: Any, execution: Any, grace: timedelta
 ) -> bool:
     assert spark._jvm is not None
     milliseconds = spark._jvm.java.util.concurrent.TimeUnit.MILLISECONDS
-    deadline = time.monotonic() + grace.total_seconds()
-    while time.monotonic() < deadline and query.isActive:
-        if lock.tryLock(_TRY_MILLISECONDS, milliseconds):
-            if _is_between_batches(execution):
-                return True
-            lock.unlock()
-        time.sleep(_PAUSE_SECONDS)
-    return False
+    locked = False
+
+    def is_over() -> bool:
+        nonlocal locked
+        if not query.isActive:
+            return True
+        if lock.tryLock(_LOCK_MILLISECONDS, milliseconds):
+            locked = _is_between_batches(execution)
+            if not locked:
+                lock.unlock()
+        return locked
+
+    wait_until(is_over, grace.total_seconds(), _PAUSE_SECONDS)
+    return locked
 
 
 def _is_between_batches(execution: Any) -> bool:
-    """Every planned batch is noted as ended."""
-    planned, ended = (
+    """Whether every planned batch is committed."""
+    planned, committed = (
         log.getLatestBatchId() for log in (execution.offsetLog(), execution.commitLog())
     )
-    return bool(planned.equals(ended))
+    return bool(planned.equals(committed))
 
 
-def begin_no_more(query: StreamingQuery) -> None:
-    """Let the running batch be the last one of the query."""
-    execution = query._jsq.streamingQuery()
+def prevent_next_batch(query: StreamingQuery) -> None:
+    """Let the current batch be the last one of the query."""
+    execution = stream_execution(query)
     terminated = (
         execution.getClass()
         .getClassLoader()

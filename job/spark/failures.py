@@ -1,7 +1,7 @@
-"""Why a query failed, in words, and whether trying again may help."""
+"""Why a query failed, in words, and whether a retry may help."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from py4j.protocol import Py4JJavaError, Py4JNetworkError
@@ -18,9 +18,9 @@ from job.errors import (
 _MESSAGE_CHARS_MAX = 2_000
 _PYTHON_TRACE = "Traceback (most recent call last)"
 
-# The broker is away, slow or changing leaders: all of it passes. Of the class RetriableException
-# Kafka itself says the same.
-_PASSING = (
+# The broker is unreachable, slow, or elects leaders. Kafka documents RetriableException as
+# transient.
+_TRANSIENT = (
     "org.apache.kafka.common.errors.RetriableException",
     "org.apache.kafka.common.errors.TimeoutException",
     "org.apache.kafka.common.errors.DisconnectException",
@@ -29,14 +29,14 @@ _PASSING = (
     "java.util.concurrent.TimeoutException",
 )
 
-# A record is not where the checkpoint says that the next one is. The next start looks at all
-# partitions (retention.py), and tells what is gone and what to do.
-_GONE = (
+# The next offset of the checkpoint does not exist. The next start checks all partitions
+# (retention.py) and reports the lost offsets and the remedy.
+_OFFSET_LOST = (
     "org.apache.kafka.clients.consumer.OffsetOutOfRangeException",
     "org.apache.spark.sql.kafka010.KafkaIllegalStateException",
 )
 
-# What Spark calls it when a file of the checkpoint is missing or spoilt and cannot be mended.
+# Spark's error classes for a checkpoint file that is missing or corrupt.
 _DAMAGE = (
     "CANNOT_LOAD_STATE_STORE",
     "CHECKPOINT_FILE_CHECKSUM_VERIFICATION_FAILED",
@@ -44,120 +44,182 @@ _DAMAGE = (
     "STREAMING_STATEFUL_OPERATOR_MISSING_STATE_DIRECTORY",
 )
 
-# A scheme that no jar knows.
+# No jar has a client for the scheme of the checkpoint.
 _NO_CLIENT = (
     "java.lang.ClassNotFoundException: Class org.apache.hadoop.fs.",
     "org.apache.hadoop.fs.UnsupportedFileSystemException",
 )
 
-# What Java passes on of the operating system's ENOSPC and EDQUOT.
-_DISK_IS_FULL = ("No space left on device", "Disk quota exceeded")
+# Java's messages for ENOSPC and EDQUOT.
+_DISK_FULL = ("No space left on device", "Disk quota exceeded")
 
-# And of EROFS and EACCES.
+# Java's messages for EROFS and EACCES.
 _CANNOT_WRITE = ("Read-only file system", "(Permission denied)")
 
-# Where Hadoop's clients for stores on other machines have their code.
+# Packages of Hadoop's clients for remote stores.
 _STORES = ("org.apache.hadoop.ipc.", "org.apache.hadoop.hdfs.", "org.apache.hadoop.fs.s3a.")
 
-# Of a store's errors those that stay until somebody does something.
-_STAYING = (
+# Errors of a store that a retry does not fix.
+_PERMANENT = (
     "org.apache.hadoop.security.AccessControlException",
     "org.apache.hadoop.hdfs.protocol.QuotaExceededException",
     "java.nio.file.FileSystemException",
     "java.io.FileNotFoundException",
 )
 
-# Superclasses of all that Kafka's client says of logins, TLS and rights.
-_REFUSALS = (
+# Superclasses of all errors of Kafka's client about logins, TLS and ACLs.
+_SECURITY = (
     "org.apache.kafka.common.errors.AuthenticationException",
     "org.apache.kafka.common.errors.AuthorizationException",
 )
 
-
-# How a Python worker names what formats/registry.py has raised there.
-_OF_REGISTRY = re.compile(r"^job\.errors\.(RegistryError|SecurityError): (.*)$", re.MULTILINE)
+# An error that formats/registry.py has raised in a Python worker.
+_REGISTRY = re.compile(r"^job\.errors\.(RegistryError|SecurityError): (.*)$", re.MULTILINE)
 
 
 def failure_of(error: Exception, bootstrap_servers: str) -> StreamjoinError:
-    """`error`, raised while the query was starting or running, as one a user can read."""
+    """`error`, raised while the query was starting or running, as an error for users."""
     if isinstance(error, StreamjoinError):
         return error
     throwable = _throwable(error)
     if throwable is None:
-        if any(_is_of_the_jvm_s_end(each) for each in _chain(error)):
+        if any(_is_lost_jvm(cause) for cause in _chain(error)):
             return QueryError("the JVM is gone: it was killed or ran out of memory", retryable=True)
         return QueryError(_shortened(str(error)), retryable=False)
     causes = list(_causes(throwable))
-    refusal = next((cause for cause in causes if _is_any(cause, _REFUSALS)), None)
-    if refusal is not None:
-        return SecurityError(
-            f"Kafka at {bootstrap_servers} refuses: {_shortened(str(refusal.getMessage()))}. "
-            "Put kafka.security, or what its user may do, in order, then `restart`"
-        )
-    if (of_registry := _of_registry(causes)) is not None:
-        return of_registry
+    failures = (rule(causes, bootstrap_servers) for rule in _RULES)
+    known = next((failure for failure in failures if failure is not None), None)
+    return known or QueryError(_root_message(causes), retryable=False)
+
+
+def _root_message(causes: Sequence[Any]) -> str:
     root = causes[-1]
-    message = _shortened(f"{root.getClass().getSimpleName()}: {root.getMessage()}")
-    if any(_is_any(cause, _GONE) for cause in causes):
-        return QueryError(f"records are gone that were to be read: {message}", retryable=True)
-    if str(root.toString()).startswith(_NO_CLIENT):
-        return CheckpointError(
-            f"no jar here knows the checkpoint's file system ({message}): put those of its client "
-            "into the folder of STREAMJOIN_JARS; docs/checkpoint-stores.md names them"
-        )
-    if any(sign in str(cause.getMessage()) for cause in causes for sign in _DISK_IS_FULL):
-        return QueryError(
-            f"the disk is full, the checkpoint's or the one for temporary files: {message}. Make "
-            "room, then `restart`: nothing is lost",
-            retryable=False,
-        )
-    if any(sign in str(cause.getMessage()) for cause in causes for sign in _CANNOT_WRITE):
-        return QueryError(
-            f"the checkpoint's file system does not accept writes: {message}. Mount it read-write "
-            "or give this user the right to write there, then `restart`: nothing is lost",
-            retryable=False,
-        )
-    if any(_is_of_a_worker(cause) for cause in causes):
-        return QueryError(
-            f"Spark's Python workers are gone, killed or out of memory: {message}", retryable=True
-        )
-    away = next((cause for cause in causes if _is_of_a_store_that_is_away(cause)), None)
-    if away is not None:
-        said = _shortened(str(away.getMessage()))  # the root of it may not name the store
-        return QueryError(f"lost the checkpoint's file system: {said}", retryable=True)
-    if any(_is_any(cause, _PASSING) for cause in causes):
-        return QueryError(f"lost Kafka at {bootstrap_servers}: {message}", retryable=True)
-    damage = [c for c in causes if any(sign in str(c.getMessage()) for sign in _DAMAGE)]
-    if damage:
-        said = _shortened(str(damage[-1].getMessage()))
-        return CheckpointError(
-            f"the checkpoint is damaged: {said} ({message}). Restore a backup (`streamjoin "
-            "checkpoint restore`), or reset; `streamjoin checkpoint verify` reads all of it"
-        )
-    return QueryError(message, retryable=False)
+    return _shortened(f"{root.getClass().getSimpleName()}: {root.getMessage()}")
 
 
-def _of_registry(causes: list[Any]) -> StreamjoinError | None:
-    """What the schema registry has, or has not, said to a Python worker."""
+def _security(causes: Sequence[Any], bootstrap_servers: str) -> StreamjoinError | None:
+    refusal = next((cause for cause in causes if _is_any(cause, _SECURITY)), None)
+    if refusal is None:
+        return None
+    return SecurityError(
+        f"Kafka at {bootstrap_servers} refuses: {_shortened(str(refusal.getMessage()))}. "
+        "Correct kafka.security, or grant the missing ACLs to its user, then `restart`"
+    )
+
+
+def _registry(causes: Sequence[Any], _: str) -> StreamjoinError | None:
     for cause in causes:
-        if found := _OF_REGISTRY.search(str(cause.getMessage())):
-            kind = RegistryError if found[1] == "RegistryError" else SecurityError
-            return kind(_shortened(found[2]))
+        if match := _REGISTRY.search(str(cause.getMessage())):
+            kind = RegistryError if match[1] == "RegistryError" else SecurityError
+            return kind(_shortened(match[2]))
     return None
 
 
+def _lost_offset(causes: Sequence[Any], _: str) -> StreamjoinError | None:
+    if not any(_is_any(cause, _OFFSET_LOST) for cause in causes):
+        return None
+    return QueryError(
+        f"records were deleted before they were read: {_root_message(causes)}", retryable=True
+    )
+
+
+def _no_client(causes: Sequence[Any], _: str) -> StreamjoinError | None:
+    if not str(causes[-1].toString()).startswith(_NO_CLIENT):
+        return None
+    return CheckpointError(
+        f"no client for the checkpoint's file system ({_root_message(causes)}): copy its jars "
+        "into the folder of STREAMJOIN_JARS; docs/checkpoint-stores.md lists them"
+    )
+
+
+def _disk_full(causes: Sequence[Any], _: str) -> StreamjoinError | None:
+    if not _has_message(causes, _DISK_FULL):
+        return None
+    return QueryError(
+        f"the disk is full, that of the checkpoint or that of temporary files: "
+        f"{_root_message(causes)}. Free some space, then `restart`: nothing is lost",
+        retryable=False,
+    )
+
+
+def _cannot_write(causes: Sequence[Any], _: str) -> StreamjoinError | None:
+    if not _has_message(causes, _CANNOT_WRITE):
+        return None
+    return QueryError(
+        f"the checkpoint's file system does not accept writes: {_root_message(causes)}. Mount it "
+        "read-write or grant this user write permission, then `restart`: nothing is lost",
+        retryable=False,
+    )
+
+
+def _lost_worker(causes: Sequence[Any], _: str) -> StreamjoinError | None:
+    if not any(_is_of_python_worker(cause) for cause in causes):
+        return None
+    return QueryError(
+        f"Spark's Python workers are gone, killed or out of memory: {_root_message(causes)}",
+        retryable=True,
+    )
+
+
+def _lost_store(causes: Sequence[Any], _: str) -> StreamjoinError | None:
+    lost = next((cause for cause in causes if _is_of_unreachable_store(cause)), None)
+    if lost is None:
+        return None
+    reason = _shortened(str(lost.getMessage()))  # the root cause may not name the store
+    return QueryError(f"lost the checkpoint's file system: {reason}", retryable=True)
+
+
+def _lost_kafka(causes: Sequence[Any], bootstrap_servers: str) -> StreamjoinError | None:
+    if not any(_is_any(cause, _TRANSIENT) for cause in causes):
+        return None
+    return QueryError(f"lost Kafka at {bootstrap_servers}: {_root_message(causes)}", retryable=True)
+
+
+def _damage(causes: Sequence[Any], _: str) -> StreamjoinError | None:
+    damage = [cause for cause in causes if _has_message([cause], _DAMAGE)]
+    if not damage:
+        return None
+    return CheckpointError(
+        f"the checkpoint is damaged: {_shortened(str(damage[-1].getMessage()))} "
+        f"({_root_message(causes)}). Restore a backup (`streamjoin checkpoint restore`), or reset; "
+        "`streamjoin checkpoint verify` checks all of it"
+    )
+
+
+Rule = Callable[[Sequence[Any], str], StreamjoinError | None]
+
+# The first rule that matches the causes decides. An unreachable store, for example, also causes
+# a TimeoutException.
+_RULES: tuple[Rule, ...] = (
+    _security,
+    _registry,
+    _lost_offset,
+    _no_client,
+    _disk_full,
+    _cannot_write,
+    _lost_worker,
+    _lost_store,
+    _lost_kafka,
+    _damage,
+)
+
+
+def _has_message(causes: Sequence[Any], parts: Sequence[str]) -> bool:
+    return any(part in str(cause.getMessage()) for cause in causes for part in parts)
+
+
 def _chain(error: BaseException) -> Iterator[BaseException]:
-    """The error and those that it was raised from or for."""
-    seen: BaseException | None = error
-    while seen is not None:
-        yield seen
-        seen = seen.__cause__ or seen.__context__
+    """The error and its causes and contexts."""
+    cause: BaseException | None = error
+    while cause is not None:
+        yield cause
+        cause = cause.__cause__ or cause.__context__
 
 
-def _is_of_the_jvm_s_end(error: BaseException) -> bool:
-    """Whether a connection of this process to its JVM broke, or could not be made any more.
+def _is_lost_jvm(error: BaseException) -> bool:
+    """Whether a connection of this process to its JVM broke or could not be opened.
 
-    Fetching a result PySpark then raises an UnboundLocalError in its place (pyspark/util.py,
+    While it reads a result, PySpark then raises an UnboundLocalError instead (pyspark/util.py,
     local_connect_and_auth within a `finally`).
     """
     if isinstance(error, PySparkException):
@@ -178,7 +240,7 @@ def _causes(throwable: Any) -> Iterator[Any]:
 
 
 def _is_any(throwable: Any, names: tuple[str, ...]) -> bool:
-    """Whether its class, or one that this extends, has one of the names."""
+    """Whether the class of the throwable, or a superclass, has one of the names."""
     kind = throwable.getClass()
     while kind is not None:
         if kind.getName() in names:
@@ -187,7 +249,7 @@ def _is_any(throwable: Any, names: tuple[str, ...]) -> bool:
     return False
 
 
-def _is_of_a_worker(throwable: Any) -> bool:
+def _is_of_python_worker(throwable: Any) -> bool:
     """Whether the connection to a Python worker broke: Python code raises no IOException."""
     return _is_any(throwable, ("java.io.IOException",)) and any(
         frame.getClassName().startswith("org.apache.spark.api.python.")
@@ -195,20 +257,20 @@ def _is_of_a_worker(throwable: Any) -> bool:
     )
 
 
-def _is_of_a_store_that_is_away(throwable: Any) -> bool:
-    """Whether the checkpoint's store was asked and did not answer, or is only starting."""
+def _is_of_unreachable_store(throwable: Any) -> bool:
+    """Whether the checkpoint's store did not answer, or is still starting."""
     return (
         _is_any(throwable, ("java.io.IOException",))
-        and not _is_any(throwable, _STAYING)
+        and not _is_any(throwable, _PERMANENT)
         and any(frame.getClassName().startswith(_STORES) for frame in throwable.getStackTrace())
     )
 
 
 def _shortened(text: str) -> str:
-    """Without the stack traces of JVM and Python, and no longer than a person reads."""
+    """The text without the stack traces of JVM and Python, at most _MESSAGE_CHARS_MAX long."""
     lines = [line for line in text.splitlines() if not line.startswith(("\tat ", "    at "))]
     traces = [n for n, line in enumerate(lines) if _PYTHON_TRACE in line]
-    if traces:  # of Spark's Python workers; the first line that is not indented names the error
+    if traces:  # of a Python worker: the first line that is not indented names the error
         lines = [line for line in lines[traces[0] + 1 :] if line and not line.startswith(" ")][:1]
     joined = "\n".join(lines).strip()
     return joined if len(joined) <= _MESSAGE_CHARS_MAX else joined[: _MESSAGE_CHARS_MAX - 1] + "…"

@@ -1,11 +1,15 @@
 """Trims the Hadoop settings that Spark serializes for each task.
 
-Private API of Hadoop and Spark 4.3.0 (Configuration.updatingResource, SparkHadoopUtil), pinned by
+Private API of Hadoop and Spark 4.3.0 (Configuration.updatingResource, SparkHadoopUtil): see the
+package docstring. If it has changed, all settings are kept. The effect is tested by
 tests/semantics/test_hadoop_settings.py.
 """
 
-from py4j.java_gateway import JavaObject
+from typing import Any
+
 from pyspark.sql import SparkSession
+
+from job.spark.lost_hooks import report_lost_hook
 
 # Files with the settings of file systems. Missing files are skipped.
 _FILES = ("core-default.xml", "core-site.xml", "hdfs-default.xml", "hdfs-site.xml")
@@ -24,23 +28,40 @@ def trim_hadoop_conf(spark: SparkSession) -> None:
     jvm, context = spark._jvm, spark.sparkContext._jsc
     assert jvm is not None
     assert context is not None
+    settings = context.hadoopConfiguration()
+    before = _serialized(jvm, settings)
+    try:
+        _trim(jvm, context.sc().conf(), settings)
+    except Exception as error:
+        _replace(jvm, settings, before)
+        report_lost_hook("hadoop_settings", error)
+
+
+def _trim(jvm: Any, spark_conf: Any, settings: Any) -> None:
     # This class would otherwise be loaded with the first file on HDFS, and reload all files.
     jvm.java.lang.Class.forName("org.apache.hadoop.hdfs.HdfsConfiguration")
-    io = jvm.java.io
     kept = jvm.org.apache.hadoop.conf.Configuration(False)
     for name in _FILES:
         kept.addResource(name)
-    written = io.ByteArrayOutputStream()
-    kept.write(io.DataOutputStream(written))
-    settings = context.hadoopConfiguration()
-    settings.readFields(io.DataInputStream(io.ByteArrayInputStream(written.toByteArray())))
+    _replace(jvm, settings, _serialized(jvm, kept))
     # As Spark does for a new session: these settings survive a reload by another class.
     util = jvm.org.apache.spark.deploy.SparkHadoopUtil.get()
-    util.appendS3AndSparkHadoopHiveConfigurations(context.sc().conf(), settings)
+    util.appendS3AndSparkHadoopHiveConfigurations(spark_conf, settings)
     _forget_origins(settings)
 
 
-def _forget_origins(settings: JavaObject) -> None:
+def _serialized(jvm: Any, settings: Any) -> Any:
+    content = jvm.java.io.ByteArrayOutputStream()
+    settings.write(jvm.java.io.DataOutputStream(content))
+    return content.toByteArray()
+
+
+def _replace(jvm: Any, settings: Any, content: Any) -> None:
+    stream = jvm.java.io.ByteArrayInputStream(content)
+    settings.readFields(jvm.java.io.DataInputStream(stream))
+
+
+def _forget_origins(settings: Any) -> None:
     """Clear the origins of all settings, for which Hadoop has no public call."""
     origins = settings.getClass().getDeclaredField("updatingResource")
     origins.setAccessible(True)

@@ -10,8 +10,10 @@ from typing import Any
 from pyspark.sql.streaming.query import StreamingQuery
 
 from job.event_time.partitions import BatchRead, Offsets
-from job.join_spec.expressions import SIDES
-from job.spark.batch_read import event_times, newest, observed_metrics
+from job.join_spec.sides import SIDES
+from job.spark.batch_read import event_times, newest
+from job.spark.observed_metrics import execution_metrics
+from job.spark.stream_execution import stream_execution
 
 
 @dataclass(frozen=True)
@@ -22,7 +24,7 @@ class EndedInterval:
     """Spark's IncrementalExecution. None: no interval of this run has ended."""
 
     def observed(self, name: str) -> Mapping[str, Any]:
-        return {} if self._execution is None else observed_metrics(self._execution, name)
+        return {} if self._execution is None else execution_metrics(self._execution, name)
 
 
 def ended_interval(query: StreamingQuery, starts: Offsets, latest: Offsets) -> EndedInterval | None:
@@ -32,13 +34,13 @@ def ended_interval(query: StreamingQuery, starts: Offsets, latest: Offsets) -> E
     Called on the query's thread while Spark asks for the ends of the topics. Spark does so, too,
     when an interval has ended.
     """
-    context = query._jsq.streamingQuery().getLatestExecutionContext()
+    context = stream_execution(query).getLatestExecutionContext()
     if context.isCurrentBatchConstructed():
         return None
     previous = context.previousContext()
     execution = previous.get().executionPlan() if previous.isDefined() else None
     observed = {
-        side: {} if execution is None else observed_metrics(execution, side) for side in SIDES
+        side: {} if execution is None else execution_metrics(execution, side) for side in SIDES
     }
     read = BatchRead(starts, latest, event_times(observed), newest(observed))
     return EndedInterval(context.batchId(), read, execution)

@@ -4,24 +4,25 @@ Before each batch Spark asks its Kafka source for the ends of all partitions, an
 each partition up to there. While a query has a backlog, another reader replaces the source's reader
 and returns lower ends. Without a backlog Spark uses its own reader.
 
-Private API of Spark's Kafka connector 4.2.0 (KafkaMicroBatchStream, KafkaOffsetReader), pinned by
-tests/integration/test_catch_up.py. If it has changed, the query runs without these limits.
+Private API of Spark's Kafka connector 4.2.0 (KafkaMicroBatchStream, KafkaOffsetReader): see the
+package docstring. If it has changed, the query runs without these limits. The behaviour is tested
+by tests/integration/test_catch_up.py.
 """
 
 import json
-import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from job.join_spec.expressions import SIDES, Side
+from job.join_spec.sides import SIDES, Side
 from job.spark.batch_read import json_utils, kafka_streams, offsets
+from job.spark.stream_execution import progress_lock
+from job.waiting import wait_until
 
-_LOOK_SECONDS = 0.01
+_POLL_SECONDS = 0.01
 _START_SECONDS = 60.0
 
 Limit = Callable[[Side, Mapping[int, int], Mapping[int, int]], Mapping[int, int] | None]
@@ -30,44 +31,47 @@ up to. None: as far as Spark's own limit allows."""
 
 
 class LimitedReading:
-    """Of one running query. All but `begin` is called on the query's own thread."""
+    """Limits of one running query. All but `begin` is called on the query's own thread."""
 
     def __init__(
-        self, spark: SparkSession, limit: Limit, failed: Callable[[Py4JJavaError], None]
+        self, spark: SparkSession, limit: Limit, record_failure: Callable[[Py4JJavaError], None]
     ) -> None:
         self._jvm: Any = spark._jvm
         self._limit = limit
-        self._failed = failed
-        self._places: dict[Side, _Place] = {}
+        self._record_failure = record_failure
+        self._readers: dict[Side, _ReaderField] = {}
 
     def begin(self, query: StreamingQuery) -> bool:
-        """Limit the batches from the first one on; False: the query has ended meanwhile.
+        """Limit the batches from the first one on. False: the query has ended meanwhile.
 
         Spark plans batches under its progress lock: none is planned before this returns.
         """
-        execution = query._jsq.streamingQuery()
-        with _locked(execution.awaitProgressLock()):
-            deadline = time.monotonic() + _START_SECONDS
-            while not execution.sources() or execution.sources().size() < len(SIDES):
-                if not query.isActive or time.monotonic() > deadline:
-                    return False
-                time.sleep(_LOOK_SECONDS)
+        with progress_lock(query) as execution:
+
+            def has_sources() -> bool:
+                sources = execution.sources()
+                return sources is not None and sources.size() >= len(SIDES)
+
+            wait_until(lambda: has_sources() or not query.isActive, _START_SECONDS, _POLL_SECONDS)
+            if not has_sources():
+                return False
             for side, stream in kafka_streams(execution).items():
-                self._places[side] = _Place(stream)
+                self._readers[side] = _ReaderField(stream)
                 self.put(side)
         return True
 
     def put(self, side: Side) -> None:
         """Limit the next batches of the side."""
-        place = self._places.get(side)
-        if place is not None and not place.is_taken:
-            place.take(_Reader(self._jvm, place.own, self._ends_of(side), self._failed))
+        field = self._readers.get(side)
+        if field is not None and not field.is_replaced:
+            ends = self._ends_of(side)
+            field.replace(_Reader(self._jvm, field.original, ends, self._record_failure))
 
     def remove(self, side: Side) -> None:
-        """Let Spark read the side as it does by itself."""
-        place = self._places.get(side)
-        if place is not None:
-            place.give_back()
+        """Let Spark read the side without limits."""
+        field = self._readers.get(side)
+        if field is not None:
+            field.restore()
 
     def _ends_of(self, side: Side) -> Callable[[str, str], str | None]:
         def ends(starts: str, latest: str) -> str | None:
@@ -77,24 +81,24 @@ class LimitedReading:
         return ends
 
 
-class _Place:
-    """The field of a KafkaMicroBatchStream that holds its reader."""
+class _ReaderField:
+    """The field of a KafkaMicroBatchStream that contains its reader."""
 
     def __init__(self, stream: Any) -> None:
         self._stream = stream
         self._field = stream.getClass().getDeclaredField("kafkaOffsetReader")
         self._field.setAccessible(True)
-        self.own = self._field.get(stream)
-        self.is_taken = False
+        self.original = self._field.get(stream)
+        self.is_replaced = False
 
-    def take(self, reader: "_Reader") -> None:
+    def replace(self, reader: "_Reader") -> None:
         self._field.set(self._stream, reader)
-        self.is_taken = True
+        self.is_replaced = True
 
-    def give_back(self) -> None:
-        if self.is_taken:
-            self._field.set(self._stream, self.own)
-            self.is_taken = False
+    def restore(self) -> None:
+        if self.is_replaced:
+            self._field.set(self._stream, self.original)
+            self.is_replaced = False
 
 
 class _Reader:
@@ -106,18 +110,18 @@ class _Reader:
     def __init__(
         self,
         jvm: Any,
-        own: Any,
+        original: Any,
         ends: Callable[[str, str], str | None],
-        failed: Callable[[Py4JJavaError], None],
+        record_failure: Callable[[Py4JJavaError], None],
     ) -> None:
-        self._own = own
+        self._original = original
         self._ends = ends
-        self._failed = failed
+        self._record_failure = record_failure
         self._json = json_utils(jvm)
 
     def fetchLatestOffsets(self, known: Any) -> Any:  # noqa: N802
         try:
-            latest = self._own.fetchLatestOffsets(known)
+            latest = self._original.fetchLatestOffsets(known)
             if known.isEmpty():
                 return latest
             starts = self._json.partitionOffsets(known.get())
@@ -125,13 +129,13 @@ class _Reader:
             # Made from text in the JVM: py4j would make the offsets Integers.
             return latest if ends is None else self._json.partitionOffsets(ends)
         except Py4JJavaError as error:
-            self._failed(error)
+            self._record_failure(error)
             raise
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_"):
             raise AttributeError(name)
-        return getattr(self._own, name)
+        return getattr(self._original, name)
 
 
 def _with_offsets(text: str, limited: Mapping[int, int]) -> str:
@@ -141,12 +145,3 @@ def _with_offsets(text: str, limited: Mapping[int, int]) -> str:
             for topic, partitions in json.loads(text).items()
         }
     )
-
-
-@contextmanager
-def _locked(lock: Any) -> Iterator[None]:
-    lock.lock()
-    try:
-        yield
-    finally:
-        lock.unlock()

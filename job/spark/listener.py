@@ -1,55 +1,93 @@
-"""Spark's reports on the query, as they come.
+"""Spark's progress reports as JSON.
 
-PySpark's own listener classes fetch each field of an event by a call into the JVM, some hundred a
-batch; this one fetches the event's JSON and nothing else.
+PySpark's listener reads each field of an event with a call into the JVM, some hundred per batch;
+this one reads the JSON of the event with one call. Private API of PySpark 4.3.0: see the package
+docstring. If it has changed, PySpark's listener is used.
 """
 
 from typing import Any, Protocol
 
 from py4j.java_gateway import JavaObject
-from pyspark.java_gateway import ensure_callback_server_started
 from pyspark.sql import SparkSession
+from pyspark.sql.streaming.listener import (
+    QueryIdleEvent,
+    QueryProgressEvent,
+    QueryStartedEvent,
+    QueryTerminatedEvent,
+    StreamingQueryListener,
+)
+
+from job.spark.lost_hooks import report_lost_hook
 
 
 class ProgressListener(Protocol):
-    """Who is told. Called on a thread of py4j: be quick, and never raise."""
+    """Called on a thread of py4j: must return quickly and never raise."""
 
     def batch(self, progress: str) -> None:
         """A batch ended; `progress` is the JSON of its StreamingQueryProgress."""
 
     def idle(self) -> None:
-        """There was nothing to do."""
+        """There was no new data."""
 
 
-def listen(spark: SparkSession, reports: ProgressListener) -> None:
+def listen(spark: SparkSession, listener: ProgressListener) -> None:
+    try:
+        _listen(spark, listener)
+    except Exception as error:
+        spark.streams.addListener(_PublicListener(listener))
+        report_lost_hook("listener", error)
+
+
+def _listen(spark: SparkSession, listener: ProgressListener) -> None:
+    from pyspark.java_gateway import ensure_callback_server_started
+
     context = spark.sparkContext
     assert context._gateway is not None
     assert context._jvm is not None
     ensure_callback_server_started(context._gateway)  # type: ignore[no-untyped-call]  # PySpark's
     streaming = context._jvm.org.apache.spark.sql.streaming
-    wrapper = streaming.PythonStreamingQueryListenerWrapper(_Listener(reports))
+    wrapper = streaming.PythonStreamingQueryListenerWrapper(_Listener(listener))
     spark._jsparkSession.streams().addListener(wrapper)
 
 
 class _Listener:
-    """org.apache.spark.sql.streaming.PythonStreamingQueryListener, hence the names."""
+    """Implements org.apache.spark.sql.streaming.PythonStreamingQueryListener, hence the names."""
 
     class Java:
         implements = ("org.apache.spark.sql.streaming.PythonStreamingQueryListener",)
 
-    def __init__(self, reports: ProgressListener) -> None:
-        self._reports = reports
+    def __init__(self, listener: ProgressListener) -> None:
+        self._listener = listener
 
     def onQueryStarted(self, event: JavaObject) -> None:  # noqa: N802
         pass
 
     def onQueryProgress(self, event: JavaObject) -> None:  # noqa: N802
-        self._reports.batch(_json(event))
+        self._listener.batch(_json(event))
 
     def onQueryIdle(self, event: JavaObject) -> None:  # noqa: ARG002, N802
-        self._reports.idle()
+        self._listener.idle()
 
     def onQueryTerminated(self, event: JavaObject) -> None:  # noqa: N802
+        pass
+
+
+class _PublicListener(StreamingQueryListener):
+    """The same on PySpark's public API."""
+
+    def __init__(self, listener: ProgressListener) -> None:
+        self._listener = listener
+
+    def onQueryStarted(self, event: QueryStartedEvent) -> None:  # noqa: N802
+        pass
+
+    def onQueryProgress(self, event: QueryProgressEvent) -> None:  # noqa: N802
+        self._listener.batch(event.progress.json)
+
+    def onQueryIdle(self, event: QueryIdleEvent) -> None:  # noqa: ARG002, N802
+        self._listener.idle()
+
+    def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:  # noqa: N802
         pass
 
 

@@ -12,7 +12,8 @@ from typing import Any
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from job.join_spec.expressions import SIDES, Side
+from job.join_spec.sides import SIDES, Side
+from job.spark.stream_execution import stream_execution
 
 _SCAN = "RealTimeStreamScanExec"
 _JOIN = "TransformWithStateExec"
@@ -38,7 +39,7 @@ class LiveInterval:
 
     def rows(self) -> LiveRows | None:
         """None: no interval runs, or no executor has reported yet."""
-        context = self._query._jsq.streamingQuery().getLatestExecutionContext()
+        context = stream_execution(self._query).getLatestExecutionContext()
         execution = context.executionPlan()
         if execution is None:
             return None

@@ -1,4 +1,9 @@
-"""The JVM and the Spark session in it: started with no detour, ended with nothing left behind."""
+"""Starts and ends the JVM and the Spark session in it.
+
+bin/spark-submit would start a shell and a second JVM first. It also would not remove secrets from
+the output of the JVM, not end the JVM with the job, and pass Ctrl-C on to it. So there is no
+fallback to it. Private API of PySpark 4.3.0: see the package docstring.
+"""
 
 import ctypes
 import os
@@ -9,7 +14,6 @@ import subprocess
 import sys
 import tempfile
 import threading
-import time
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -21,9 +25,10 @@ from job.errors import SetupError
 from job.real_time.processor_jar import PROCESSOR_JAR
 from job.redaction import Redaction
 from job.settings import JobSettings
+from job.waiting import wait_until
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession  # a second of imports that the JVM is not to wait for
+    from pyspark.sql import SparkSession  # a second of imports, while the JVM starts
 
 _OPENED = (
     "java.base/java.lang", "java.base/java.lang.invoke", "java.base/java.lang.reflect",
@@ -34,45 +39,42 @@ _OPENED = (
     "java.security.jgss/sun.security.krb5",
 )  # fmt: skip
 
-# What spark-submit adds (org.apache.spark.launcher.JavaModuleOptions), but for a module of vectors
-# that Java calls incubating and warns of at each start: nothing here multiplies matrices.
+# Options that spark-submit adds (org.apache.spark.launcher.JavaModuleOptions), without the
+# incubating vector module, for which Java prints a warning at each start.
 JAVA_OPTIONS = (
     "-XX:+IgnoreUnrecognizedVMOptions",
     *(f"--add-opens={package}=ALL-UNNAMED" for package in _OPENED),
     "-Dio.netty.tryReflectionSetAccessible=true",
     "-Dio.netty.allocator.type=pooled",
     "-Dio.netty.handler.ssl.defaultEndpointVerificationAlgorithm=NONE",
-    # From Java 24 on Arrow cannot be used without.
+    # Required by Arrow from Java 24 on.
     "--sun-misc-unsafe-memory-access=allow",
     "--enable-native-access=ALL-UNNAMED",
 )
 
-# An idle machine takes 1.2 s; shared continuous-integration machines several times that.
+# An idle machine takes 1.2 s; shared continuous-integration machines take several times as long.
 _GATEWAY_SECONDS = 90.0
 _POLL_SECONDS = 0.01
-# It ends at once, or never: RocksDB's library waits for its threads when it is unloaded, and where
-# a cancelled task is still inside it, they wait for each other.
+# The JVM ends immediately or never: RocksDB's library waits for its threads when it is unloaded,
+# and deadlocks if a cancelled task is still inside it.
 _EXIT_SECONDS = 15.0
-# Of one that writes a class archive at its end: 20 s, on a busy machine more than 60.
+# A JVM that writes a class archive when it ends takes 20 s, on a busy machine more than 60.
 _ARCHIVE_SECONDS = 110.0
 _ARCHIVES = "-XX:ArchiveClassesAtExit"
 
-# Linux means the *thread* that started the child when it says parent. This one lives as long as
-# the process does.
+# For PR_SET_PDEATHSIG the parent is the *thread* that started the child. This thread lives as long
+# as the process.
 _STARTER = ThreadPoolExecutor(1, thread_name_prefix="jvm-starter")
 _PR_SET_PDEATHSIG = 1
 _LIBC = ctypes.CDLL(None)
 
-# Beside the jars: the classes of a join, mapped into memory instead of read from jars, where
-# somebody has made it (deploy/local/class_archive.py).
+# Optional file next to the jars: the classes of a join, mapped into memory instead of read from
+# jars (deploy/local/class_archive.py).
 CLASS_ARCHIVE = "classes.jsa"
 
 
 class Jvm:
-    """A JVM that waits for PySpark. Starting returns at once, so that other work can go on.
-
-    bin/spark-submit would start a shell and a second JVM first, only to find out this command.
-    """
+    """A JVM that waits for PySpark. The constructor does not wait until the JVM is up."""
 
     def __init__(
         self, settings: JobSettings, conf: Mapping[str, str], redaction: Redaction
@@ -87,20 +89,23 @@ class Jvm:
         self._process = _STARTER.submit(
             subprocess.Popen,
             _command(settings, conf),
-            stdin=subprocess.PIPE,  # the JVM begins to end when this pipe breaks, however we end
+            stdin=subprocess.PIPE,  # the JVM ends when this pipe breaks, however this process ends
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             env=environment,
-            # The query ends before its JVM: a signal to the job's process group, such as Ctrl-C
-            # or `timeout`, must not reach the JVM and Spark's Python workers.
+            # The query must end before its JVM: a signal to the job's process group, such as
+            # Ctrl-C or `timeout`, must not reach the JVM and Spark's Python workers.
             start_new_session=True,
             preexec_fn=_end_with_parent,
         ).result()
         self._session: SparkSession | None = None
-        self._said = threading.Thread(
-            target=_pass_on, args=[self._process.stdout, redaction], name="jvm-log", daemon=True
+        self._output = threading.Thread(
+            target=_forward_output,
+            args=[self._process.stdout, redaction],
+            name="jvm-log",
+            daemon=True,
         )
-        self._said.start()
+        self._output.start()
 
     @property
     def pid(self) -> int:
@@ -112,35 +117,35 @@ class Jvm:
 
     @property
     def has_lost_its_session(self) -> bool:
-        """Whether Spark has ended the session by itself, as when a cluster gives it up."""
+        """Whether Spark has ended the session, for example because its cluster has ended it."""
         if self._session is None or not self.is_alive:
             return False
         from py4j.protocol import Py4JError
 
         try:
             return bool(self._session.sparkContext._jsc.sc().isStopped())
-        except (Py4JError, OSError):  # it has just died
+        except (Py4JError, OSError):  # the JVM has just ended
             return False
 
     def session(self, settings: JobSettings, conf: Mapping[str, str]) -> "SparkSession":
-        """The Spark session; waits for the JVM where it is still starting."""
+        """The Spark session; waits until the JVM is up."""
         if self._session is None:
             from pyspark.sql import SparkSession
 
             port, secret = self._gateway()
             os.environ["PYSPARK_GATEWAY_PORT"] = str(port)
             os.environ["PYSPARK_GATEWAY_SECRET"] = secret
-            # Spark's Python workers; on a cluster they may have theirs elsewhere.
+            # For Spark's Python workers; on a cluster the user may set another path.
             os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
             builder = SparkSession.builder.master(settings.spark_master).appName("streamjoin")
             for name, value in {**conf, **_for_executors(settings)}.items():
                 builder = builder.config(name, value)
-            with _sigint_handler_kept():
+            with _keep_sigint_handler():
                 self._session = builder.getOrCreate()
         return self._session
 
     def close(self) -> None:
-        """End session and JVM. Harmless when they have ended already."""
+        """End session and JVM. Harmless if they have ended already."""
         if self._session is not None and self.is_alive:
             self._session.stop()
         _forget_gateway()
@@ -152,35 +157,36 @@ class Jvm:
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()
-        self._said.join(_EXIT_SECONDS)
+        self._output.join(_EXIT_SECONDS)
         shutil.rmtree(self._folder, ignore_errors=True)
 
     def _gateway(self) -> tuple[int, str]:
-        deadline = time.monotonic() + _GATEWAY_SECONDS
-        while not self._connection.exists():
-            if not self.is_alive:
-                raise SetupError(
-                    f"the JVM ended with exit code {self._process.returncode} before Spark was up; "
-                    "its messages are above"
-                )
-            if time.monotonic() > deadline:
-                raise SetupError(f"the JVM did not come up within {_GATEWAY_SECONDS:.0f} s")
-            time.sleep(_POLL_SECONDS)
+        """Port and secret of the JVM's py4j server."""
+        wait_until(
+            lambda: self._connection.exists() or not self.is_alive, _GATEWAY_SECONDS, _POLL_SECONDS
+        )
+        if not self._connection.exists():
+            if self.is_alive:
+                raise SetupError(f"the JVM did not start within {_GATEWAY_SECONDS:.0f} s")
+            raise SetupError(
+                f"the JVM ended with exit code {self._process.returncode} before Spark started; "
+                "its messages are above"
+            )
         content = self._connection.read_bytes()
         port, length = struct.unpack(">ii", content[:8])
         return port, content[8 : 8 + length].decode()
 
 
-def _pass_on(said: IO[bytes], redaction: Redaction) -> None:
-    """What the JVM says, without secrets: Spark tells a source's options when it fails."""
-    with said:
-        for line in said:
+def _forward_output(output: IO[bytes], redaction: Redaction) -> None:
+    """Write the JVM's output without secrets: Spark prints the options of a source that fails."""
+    with output:
+        for line in output:
             sys.stderr.write(redaction.scrubbed(line.decode(errors="replace")))
             sys.stderr.flush()
 
 
 def spark_jars() -> Path:
-    """The folder with the jars of PySpark, Hadoop's among them; found without loading PySpark."""
+    """The folder with the jars of PySpark and Hadoop. Does not import PySpark."""
     pyspark = find_spec("pyspark")
     assert pyspark is not None
     assert pyspark.origin is not None
@@ -191,7 +197,7 @@ def _command(settings: JobSettings, conf: Mapping[str, str]) -> list[str]:
     if not any(settings.jars.glob("spark-sql-kafka*.jar")):
         raise SetupError(
             f"Spark's Kafka connector is not in {settings.jars}: run `make setup`, "
-            "or set STREAMJOIN_JARS to the folder that holds it"
+            "or set STREAMJOIN_JARS to the folder that contains it"
         )
     return [
         _java(),
@@ -200,7 +206,7 @@ def _command(settings: JobSettings, conf: Mapping[str, str]) -> list[str]:
         *_class_archive(settings.jars / CLASS_ARCHIVE),
         *conf["spark.driver.extraJavaOptions"].split(),
         *JAVA_OPTIONS,
-        # The report of a crash goes where all messages go: the working folder may be read-only.
+        # Write crash reports to the log: the working folder may be read-only.
         *("-XX:+ErrorFileToStderr", "-XX:+UnlockDiagnosticVMOptions", "-XX:-DumpReplayDataOnError"),
         f"-Dlog4j2.configurationFile={Path(__file__).with_name('log4j2.properties')}",
         "org.apache.spark.deploy.SparkSubmit",
@@ -220,7 +226,7 @@ def _class_path(settings: JobSettings) -> list[str]:
 
 
 def _for_executors(settings: JobSettings) -> dict[str, str]:
-    """On a cluster they get Kafka's connector from here; in this JVM it is on the class path."""
+    """Settings that send Kafka's connector to the executors of a cluster."""
     if not settings.is_on_cluster:
         return {}
     jars = [*settings.jars.glob("*.jar"), *settings.jars.glob(str(PROCESSOR_JAR))]
@@ -228,18 +234,18 @@ def _for_executors(settings: JobSettings) -> dict[str, str]:
 
 
 def _hadoop_settings() -> list[str]:
-    """The folder with core-site.xml and hdfs-site.xml: where a store is, how it is spoken to."""
-    told = os.environ.get("HADOOP_CONF_DIR")
-    return [told] if told else []
+    """The folder with core-site.xml and hdfs-site.xml."""
+    folder = os.environ.get("HADOOP_CONF_DIR")
+    return [folder] if folder else []
 
 
 def _class_archive(archive: Path) -> list[str]:
-    """A JVM of another version, or with other jars, cannot use it, goes on without, and says so in
-    words that help nobody."""
+    """Options for the class archive. A JVM of another version or with other jars ignores the
+    archive; the options disable its warnings."""
     if not archive.exists():
         return []
-    silent = ("cds", "cds+dynamic", "class+path")
-    return [f"-XX:SharedArchiveFile={archive}", *(f"-Xlog:{tag}=off" for tag in silent)]
+    disabled = ("cds", "cds+dynamic", "class+path")
+    return [f"-XX:SharedArchiveFile={archive}", *(f"-Xlog:{tag}=off" for tag in disabled)]
 
 
 def _java() -> str:
@@ -254,14 +260,14 @@ def _java() -> str:
 
 
 def _end_with_parent() -> None:
-    """Runs in the new process: the kernel kills the JVM once the job has ended."""
+    """Runs in the new process: makes the kernel kill the JVM when the job ends."""
     if sys.platform == "linux":
         _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 @contextmanager
-def _sigint_handler_kept() -> Iterator[None]:
-    """PySpark's SparkContext sets a handler that cancels all jobs: Ctrl-C would cut a batch."""
+def _keep_sigint_handler() -> Iterator[None]:
+    """PySpark's SparkContext sets one that cancels all jobs: Ctrl-C would interrupt a batch."""
     handler = signal.getsignal(signal.SIGINT)
     try:
         yield
@@ -271,7 +277,7 @@ def _sigint_handler_kept() -> Iterator[None]:
 
 
 def _forget_gateway() -> None:
-    """Lets PySpark connect to another JVM later in this process."""
+    """Allow PySpark to connect to another JVM later in this process."""
     from pyspark import SparkContext
     from pyspark.sql import SparkSession
 
@@ -282,6 +288,6 @@ def _forget_gateway() -> None:
         gateway.shutdown()
     SparkContext._gateway = None
     SparkContext._jvm = None
-    # stop() clears these, but it cannot be called when the JVM was killed.
+    # stop() clears these, but cannot be called if the JVM was killed.
     SparkContext._active_spark_context = None
     SparkSession._instantiatedSession = None

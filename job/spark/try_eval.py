@@ -1,8 +1,9 @@
-"""Makes `try_eval(expression)` a SQL function: null where the expression fails on a row.
+"""Registers the SQL function `try_eval(expression)`: null where the expression fails on a row.
 
-Spark has try_cast, try_divide and others, each for one expression, and the expression TryEval
-behind some of them, which SQL cannot name. `try_eval(struct(x))` is null only where x fails: where
-x is null the struct is not. Private API of Spark 4.3.0, pinned by tests/semantics/test_try_eval.py.
+Spark has try_cast, try_divide and others, each for one expression. Some of them use the expression
+TryEval, which has no name in SQL. `try_eval(struct(x))` is null only if x fails: if x is null, the
+struct is not. Private API of Spark 4.3.0: see the package docstring. The behaviour is tested by
+tests/semantics/test_try_eval.py.
 """
 
 from typing import Any
@@ -16,7 +17,7 @@ _REGISTRY = "org.apache.spark.sql.catalyst.analysis.FunctionRegistryBase"
 
 
 def register_try_eval(spark: SparkSession) -> None:
-    """For this session and those that a streaming query clones from it."""
+    """Register it in this session and those that a streaming query clones from it."""
     jvm: Any = spark._jvm
     tag = getattr(jvm, _TAG).apply(jvm.java.lang.Class.forName(_EXPRESSION))
     built = getattr(jvm, _REGISTRY).build(_NAME, getattr(jvm, _OPTION).empty(), tag)

@@ -1,47 +1,49 @@
-"""Raises the watermark of a running query, which Spark has no call for."""
+"""Raises the watermark of a running query, for which Spark has no public call.
+
+Private API of Spark 4.3.0 (MicroBatchExecution): see the package docstring. The behaviour is tested
+by tests/semantics/test_watermark.py.
+"""
 
 from typing import Any
 
 from pyspark.sql.streaming.query import StreamingQuery
 
+from job.spark.stream_execution import progress_lock, stream_execution
+
+WATERMARK_METADATA = "spark.watermarkDelayMs"
+"""Key of the metadata of a column with a watermark; its value is the delay (EventTimeWatermark)."""
 _ALL_BATCHES = 2**63 - 1
 
 
 def raise_watermark(query: StreamingQuery, to_ms: int) -> None:
-    """From the next batch on the watermark is at least `to_ms`; it never goes back.
+    """Set the watermark of the next batch to at least `to_ms`. The watermark never goes back.
 
-    MicroBatchExecution plans a batch with what its watermark tracker says and writes that into the
-    offset log, so a batch that is run again has the same watermark; and where the watermark has
-    risen it runs a batch though no record has come. It plans batches and ends them under its
-    progress lock: under it nobody else raises the watermark between the look and the rise.
-    Private API of Spark 4.3.0, pinned by tests/semantics/test_watermark.py.
+    MicroBatchExecution plans a batch with the watermark of its tracker and writes it to the offset
+    log, so a batch that runs again has the same watermark. If the watermark has advanced, Spark
+    runs a batch even without new records. The progress lock keeps Spark from raising the watermark
+    between the comparison and the assignment.
     """
-    execution = query._jsq.streamingQuery()
-    lock = execution.awaitProgressLock()
-    lock.lock()
-    try:
+    with progress_lock(query) as execution:
         tracker = execution.watermarkTracker()
         # There is none before the query has read its checkpoint.
         if tracker is not None and to_ms > tracker.currentWatermark():
             if execution.noNewData():
-                _forget_the_next_batch(execution)
+                _forget_next_batch(execution)
             tracker.setWatermark(to_ms)
-    finally:
-        lock.unlock()
 
 
 def current_watermark(query: StreamingQuery) -> int:
-    """The watermark of the next batch, milliseconds since 1970; 0 where there is none."""
-    return int(query._jsq.streamingQuery().watermarkTracker().currentWatermark())
+    """The watermark of the next batch, milliseconds since 1970; 0: there is none."""
+    return int(stream_execution(query).watermarkTracker().currentWatermark())
 
 
-def _forget_the_next_batch(execution: Any) -> None:
-    """Let the batch to come have another watermark than the one it was last thought to have.
+def _forget_next_batch(execution: Any) -> None:
+    """Allow the next batch to have another watermark than Spark has computed for it.
 
-    Each time Spark finds no new data it asks whether a batch without any is due, notes the
-    watermark that batch would have, and fails the query where it later has another. What it noted
-    of batches that have run is worked out anew from the offset log. Not for a batch at work, which
-    needs its notes: then there are none yet of the one to come.
+    Each time Spark finds no new data it checks whether a batch without data is due, records the
+    watermark of that batch, and fails the query if the batch later has another one. Spark computes
+    the records of earlier batches again from the offset log. Not to be called while a batch runs:
+    the batch needs its records, and there are none yet of the next one.
     """
     field = execution.getClass().getDeclaredField("watermarkPropagator")
     field.setAccessible(True)

@@ -22,7 +22,7 @@ GO_SECONDS = 600
 CACHE = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "streamjoin"
 
 
-def installed(name: str) -> Path:
+def build_program(name: str) -> Path:
     """The program, built if it is missing."""
     version = PROGRAMS[name].rpartition("@")[2]
     built = CACHE / "bin" / version / name

@@ -1,18 +1,18 @@
 #!/usr/bin/env bash
-# `make test-docker`: runs tests/docker, and makes before that what this machine lacks.
+# `make test-docker`: installs what this machine lacks, then runs tests/docker.
 #
-# - A Docker engine and Compose: as root on Debian they are installed, and the engine is started for
-#   as long as the tests run. Elsewhere the tests are skipped, saying so.
-# - Images, where no registry answers: a Debian by debootstrap, and on it a Kafka from the jars of
+# - A Docker engine and Compose: as root on Debian they are installed, and the engine runs while the tests
+#   run. Elsewhere the tests are skipped with a message.
+# - Images, if no registry is reachable: a Debian made by debootstrap, and on it a Kafka from the jars of
 #   jars.toml and Debian's own Prometheus (tests/docker/stand_ins).
 #
-# What takes long is kept in ~/.cache/streamjoin. Arguments go to pytest.
+# Results of long steps are kept in ~/.cache/streamjoin. Arguments are passed to pytest.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 
 CACHE=${XDG_CACHE_HOME:-$HOME/.cache}/streamjoin
 DEBIAN=bookworm
-# The oldest that has Compose v2.
+# The oldest engine that supports Compose v2.
 COMPOSE_DEBIAN=trixie
 DEBIAN_MIRROR=http://deb.debian.org/debian
 DEBIAN_KEYS=/usr/share/keyrings/debian-archive-keyring.gpg
@@ -28,7 +28,7 @@ main() {
   engine_if_missing
   if docker info >/dev/null 2>&1; then
     compose_if_missing
-    # In `if`, not after `||`: there, bash would go on after a failure.
+    # In `if`, not after `||`: bash ignores failures inside a function called before `||`.
     if ! registry_answers; then
       stand_in_base
       stand_ins
@@ -46,7 +46,7 @@ clean_up() {
 
 # The engine
 
-# Where there is none in the end, it says why.
+# If there is none in the end, it prints the reason.
 engine_if_missing() {
   if docker info >/dev/null 2>&1; then return; fi
   if ! command -v dockerd >/dev/null; then
@@ -65,7 +65,7 @@ engine_if_missing() {
     warn "No Docker engine runs here, and only root can start one: sudo systemctl start docker"
     return
   fi
-  # overlay2 where the file system can, which the engine finds out; vfs can everywhere.
+  # overlay2 if the file system supports it, which the engine detects; vfs works everywhere.
   if ! start_engine && ! start_engine --storage-driver=vfs; then
     warn "The Docker engine is installed and does not start; above is the end of its log" \
       "($CACHE/dockerd.log). It needs the right to set up networks (iptables), mounts and cgroups:" \
@@ -88,9 +88,9 @@ start_engine() {
   return 1
 }
 
-# Debian 12 has no Compose v2. That of the next Debian is one program, which needs no more than the
-# libc of this one; apt, with a list and folders of its own, checks whose it is. To build it from its
-# Go module takes eight minutes.
+# Debian 12 has no Compose v2. The one of the next Debian is a single program, which needs no newer
+# libc; apt, with a list and folders of its own, checks its signature. Building it from its Go module
+# takes eight minutes.
 compose_if_missing() {
   if docker compose version >/dev/null 2>&1; then return; fi
   if ! can_apt || [ ! -f "$DEBIAN_KEYS" ]; then return; fi
@@ -116,8 +116,8 @@ registry_answers() {
   timeout "$PULL_SECONDS" docker pull --quiet "debian:$DEBIAN-slim" >/dev/null 2>&1
 }
 
-# Like debian:bookworm-slim, with the certificates that this machine trusts: what a build downloads
-# comes the same way as what this machine does.
+# Like debian:bookworm-slim, with the certificates that this machine trusts: downloads of a build use the
+# same proxies as those of this machine.
 stand_in_base() {
   tar=$CACHE/$DEBIAN.tar
   if [ ! -f "$tar" ] || [ "$CA_BUNDLE" -nt "$tar" ]; then
@@ -125,10 +125,10 @@ stand_in_base() {
     command -v debootstrap >/dev/null || apt_install debootstrap
     debian_into "$tar"
   fi
-  # Named by its content: imported again it would be another image, and all be built again on it.
+  # Tagged by its content: a new import would be another image, and all builds would start from scratch.
   export BASE=streamjoin-test-base:$(cksum <"$tar" | tr ' ' -)
   export KAFKA_IMAGE=streamjoin-test-kafka PROMETHEUS_IMAGE=streamjoin-test-prometheus
-  # Testcontainers' helper, which removes what a killed test leaves, is an image, too.
+  # Testcontainers uses an image of its own, which removes the containers of a killed test.
   export TESTCONTAINERS_RYUK_DISABLED=true
   docker image inspect "$BASE" >/dev/null 2>&1 ||
     docker import --change "ENV SSL_CERT_FILE=$CA_INSIDE PIP_CERT=$CA_INSIDE" "$tar" "$BASE" >/dev/null
@@ -140,7 +140,7 @@ debian_into() { # TAR
   quietly debootstrap --variant=minbase --include=ca-certificates "$DEBIAN" "$root"
   sed -i 's|\(.*\)/debian [a-z]* main|&\n\1/debian-security '"$DEBIAN"'-security main|' \
     "$root/etc/apt/sources.list"
-  # As in debian:bookworm-slim: programs, not what one reads about them.
+  # As in debian:bookworm-slim: programs without manuals.
   printf 'path-exclude /usr/share/%s/*\n' doc man info locale >"$root/etc/dpkg/dpkg.cfg.d/slim"
   rm -rf "$root"/usr/share/{doc,man,info,locale}/* "$root"/var/lib/apt/lists/* \
     "$root"/var/cache/apt/* "$root"/var/log/*
@@ -170,7 +170,7 @@ apt_install() {
   DEBIAN_FRONTEND=noninteractive quietly apt-get install -qq -y --no-install-recommends "$@"
 }
 
-# What a tool says matters only when it fails.
+# The output of a tool is printed only if it fails.
 quietly() {
   if ! output=$("$@" 2>&1); then
     printf '%s\n' "$output" | tail -n 40 >&2

@@ -9,7 +9,7 @@ import yaml
 
 from job.join_spec.spec import spec_from_yaml
 from job.plan.planner import join_plan
-from tests.docker.kubernetes import installed, write_schemas
+from tests.docker.kubernetes import build_program, write_schemas
 from tests.docker.stack import ROOT
 
 BASE = ROOT / "deploy/k8s"
@@ -17,7 +17,7 @@ BASE = ROOT / "deploy/k8s"
 
 @pytest.fixture(scope="module")
 def rendered() -> str:
-    command = [installed("kustomize"), "build", BASE]
+    command = [build_program("kustomize"), "build", BASE]
     return subprocess.run(command, check=True, capture_output=True, text=True).stdout
 
 
@@ -30,7 +30,7 @@ def schemas(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def conform(text: str, schemas: Path) -> "subprocess.CompletedProcess[str]":
     place = f"{schemas}/{{{{ .ResourceKind }}}}{{{{ .KindSuffix }}}}.json"
-    command = [installed("kubeconform"), "-strict", "-summary", "-schema-location", place]
+    command = [build_program("kubeconform"), "-strict", "-summary", "-schema-location", place]
     return subprocess.run(command, input=text, capture_output=True, text=True)
 
 

@@ -15,7 +15,7 @@ from tests.polling import wait_until
 from tests.unit.deploy.test_dashboard import expressions
 
 
-def asked(stack: Stack, path: str, **parameters: str) -> Any:
+def prometheus(stack: Stack, path: str, **parameters: str) -> Any:
     """An answer of Prometheus."""
     answer = httpx.get(f"{stack.prometheus}/api/v1/{path}", params=parameters, trust_env=False)
     assert 200 == answer.status_code, answer.text
@@ -68,13 +68,13 @@ def test_service_answers_those_who_have_a_token(stack: Stack) -> None:
 
 def test_prometheus_scrapes_the_service_with_its_token(stack: Stack) -> None:
     def scraped() -> list[Any]:
-        targets = asked(stack, "targets")["activeTargets"]
+        targets = prometheus(stack, "targets")["activeTargets"]
         return [
             it for it in targets if it["labels"]["job"] == "streamjoin" and it["health"] == "up"
         ]
 
     wait_until(scraped, START_SECONDS, "Prometheus has scraped the service")
-    sample = asked(stack, "query", query="streamjoin_job_up")["result"][0]["value"][1]
+    sample = prometheus(stack, "query", query="streamjoin_job_up")["result"][0]["value"][1]
     assert "1" == sample
 
 
@@ -83,7 +83,7 @@ def test_prometheus_takes_every_alert_and_none_fires(stack: Stack) -> None:
     names = {rule["alert"] for group in written["groups"] for rule in group["rules"]}
 
     def evaluated() -> dict[str, str]:
-        rules = [rule for group in asked(stack, "rules")["groups"] for rule in group["rules"]]
+        rules = [rule for group in prometheus(stack, "rules")["groups"] for rule in group["rules"]]
         states = {rule["name"]: f"{rule['health']} {rule['state']}" for rule in rules}
         return {} if any(it.startswith("unknown") for it in states.values()) else states
 
@@ -97,7 +97,7 @@ def test_prometheus_takes_every_alert_and_none_fires(stack: Stack) -> None:
     "expression", [pytest.param(it, id=panel["title"]) for panel, it in expressions()]
 )
 def test_prometheus_takes_what_the_dashboard_asks(stack: Stack, expression: str) -> None:
-    assert "result" in asked(stack, "query", query=expression)
+    assert "result" in prometheus(stack, "query", query=expression)
 
 
 def test_pause_holds_the_join_and_resume_lets_it_go_on(stack: Stack, load: Load) -> None:
@@ -172,5 +172,7 @@ def test_demo_load_is_joined(stack: Stack) -> None:
     stack.up("load")
 
     wait_until(
-        lambda: len(output_rows(stack.kafka)) > before + 100, START_SECONDS, "joined rows come out"
+        lambda: len(output_rows(stack.kafka)) > before + 100,
+        START_SECONDS,
+        "joined rows are emitted",
     )

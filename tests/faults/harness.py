@@ -218,7 +218,7 @@ class Harness:
             return wanted in reader.arrived()
 
         with closing(reader):
-            wait_until(came, timeout, f"{k} has come out")
+            wait_until(came, timeout, f"{k} is emitted")
         return time.monotonic() - since
 
     def settle(self) -> JobStatus:
@@ -265,7 +265,7 @@ class Harness:
                 yield f"{rows} rows in state where the last watermark records leave 2"
         behind = status.last_batch.left.offsets_behind_latest
         if behind and sum(behind.values()):
-            yield f"it says that it is behind by {behind}, and all is read"
+            yield f"it reports a lag of {behind}, but all records are read"
 
     def _counted_rows(self) -> int:
         answer = wait_until(

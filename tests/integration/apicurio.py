@@ -58,7 +58,7 @@ class Apicurio:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self.let_go()
+        self.resume()
         stop_child(self._running, grace_seconds=STOP_SECONDS)
 
     @property
@@ -76,10 +76,10 @@ class Apicurio:
         with urllib.request.urlopen(request, timeout=ANSWER_SECONDS) as answer:  # noqa: S310  # http, see above
             return int(json.load(answer)["id"])
 
-    def hold(self) -> None:
+    def freeze(self) -> None:
         self._running.send_signal(signal.SIGSTOP)
 
-    def let_go(self) -> None:
+    def resume(self) -> None:
         self._running.send_signal(signal.SIGCONT)
 
     @property

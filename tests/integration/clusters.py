@@ -106,7 +106,7 @@ class Cluster:
             assert child.poll() is None, last_lines(log)
             return line.search(log.read_text())
 
-        return wait_until(found, START_SECONDS, f"{log.stem} says {line.pattern}")
+        return wait_until(found, START_SECONDS, f"{log.stem} contains {line.pattern}")
 
 
 def stderr(executor: psutil.Process) -> str:

@@ -80,7 +80,7 @@ class S3:
     def url(self) -> str:
         return f"s3a://{BUCKET}"
 
-    def asked(self) -> Counter[str]:
+    def requests(self) -> Counter[str]:
         """How often each operation was requested, by S3's name of it."""
         return Counter(re.findall(r" s3_(\w+) ", self._asked.read_text()))
 

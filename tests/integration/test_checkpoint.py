@@ -168,4 +168,4 @@ def test_checkpoint_in_use_is_refused_and_repartitioning_is_refused_with_the_rea
 
 
 def _wrong(output: str) -> list[str]:
-    return [line for line in output.splitlines() if line.startswith("WRONG")]
+    return [line for line in output.splitlines() if line.startswith("FAILED")]

@@ -318,7 +318,7 @@ def test_too_large_result_follows_the_policy_and_is_counted(
         if policy == "fail":
             failure = job.wait_for_failure(1)
             assert "bad_record" == failure.code
-            assert f"topic {letters.name}.out takes 20000" in failure.message
+            assert f"topic {letters.name}.out accepts 20000" in failure.message
             return
         job.wait_for_offsets(left=3, right=3)
         letters.produce("left", [poison, row(4)])
@@ -335,7 +335,7 @@ def test_too_large_result_follows_the_policy_and_is_counted(
     assert [
         ("streamjoin-id", f"{letters.name}.left/0/1|{letters.name}.right/0/1".encode())
     ] == list(result.original_headers)
-    assert f"topic {letters.name}.out takes 20000" in result.message
+    assert f"topic {letters.name}.out accepts 20000" in result.message
     # If a record is itself too large for the dead-letter topic, its value is omitted.
     assert ("left", "malformed_json", b"bad", None) == (
         record.side,
@@ -379,11 +379,11 @@ def test_dead_letters_are_listed_and_replayed_once_and_a_second_failure_is_liste
         assert "malformed_json" in second
         assert f"2 in {letters.name}.dead" == total
         assert [f"1 in {letters.name}.dead"] == output_of("list", "--reason", "malformed_json")[1:]
-        assert "2 would be put back" == output_of("replay", "--dry-run")[-1]
+        assert "2 would be replayed" == output_of("replay", "--dry-run")[-1]
 
         job.spec_file.write_text(changed(letters.spec(), left__schema=wrong[:-6] + "STRING"))
-        assert "2 put back" == output_of("replay")[-1]
-        assert ["0 put back"] == output_of("replay")
+        assert "2 replayed" == output_of("replay")[-1]
+        assert ["0 replayed"] == output_of("replay")
         assert [f"0 in {letters.name}.dead"] == output_of("list")
 
         job.start()

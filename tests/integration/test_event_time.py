@@ -68,7 +68,7 @@ class Topics:
                 ((record.value["k"], record.value["matched"]) for record in received), key=str
             )
 
-        wait_until(came, START_SECONDS, f"{results} have come out")
+        wait_until(came, START_SECONDS, f"{results} are emitted")
 
 
 def now_ms() -> int:

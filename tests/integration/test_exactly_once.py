@@ -149,7 +149,7 @@ def test_checkpoint_that_differs_from_the_markers_is_refused_with_the_remedy(
         copy.rename(checkpoint)
 
         job.start()
-        assert "it is an older copy" in refusal(job)
+        assert "the checkpoint is an older copy" in refusal(job)
         assert 1 == job.terminate()
         shutil.rmtree(checkpoint)
         newest.rename(checkpoint)

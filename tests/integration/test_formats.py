@@ -169,7 +169,7 @@ def _dead_letters_are_listed(job: Job) -> None:
 
 def _registry_goes_and_comes_back(shop: Shop, job: Job) -> None:
     number = shop.registry.register(f"{LEFT}-value", {**_WIDER, "doc": "newer"})
-    shop.registry.hold()
+    shop.registry.freeze()
     shop.send("left", shop.left(number, 3, _WIDER, more="x"))
     shop.send("right", shop.right(shop.proto, 3))
 
@@ -180,5 +180,5 @@ def _registry_goes_and_comes_back(shop: Shop, job: Job) -> None:
 
     message = wait_until(failure, START_SECONDS, "the job reports that the registry is away")
     assert f"schema registry {shop.registry.url} does not answer" in message
-    shop.registry.let_go()
+    shop.registry.resume()
     job.wait_for_offsets(**shop.counts)

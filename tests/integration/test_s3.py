@@ -38,6 +38,6 @@ def test_killed_job_continues_from_s3_on_another_machine(
             job.wait_for_offsets(left=9, right=9)
             assert 0 == job.terminate()
         assert list(range(9)) == pairs.numbers()
-        asked = s3.asked()
-        assert asked["PutObject"] > 0
-        assert 0 == asked["CopyObject"], "what is renamed there is copied"
+        requests = s3.requests()
+        assert requests["PutObject"] > 0
+        assert 0 == requests["CopyObject"], "S3 copies renamed objects"

@@ -160,7 +160,7 @@ def test_join_runs_with_only_the_rights_it_needs_and_shows_no_secret(
         assert 0 == job.terminate()
         assert_hides_secrets(sidecar.log.read_text())
     assert [0, 1, 2] == pairs.numbers()
-    for complaint in ("brokers_away", "commit_topic_not_checked"):
+    for complaint in ("brokers_unreachable", "commit_topic_not_checked"):
         assert complaint not in job.log.read_text()
     assert_hides_secrets(job.log.read_text(), *contents(tmp_path / "checkpoint"))
 
@@ -192,7 +192,7 @@ def test_refused_job_runs_after_a_restart_once_its_access_is_corrected(
         failure = job.wait_for_state("FAILED").last_failure
         assert failure is not None
         assert ("security", False) == (failure.code, failure.retryable)
-        assert "ca_file must hold the CA that signed" in failure.message
+        assert "ca_file must contain the CA that signed" in failure.message
 
         ca.write_text(secured.authority.file.read_text())
         message = failure_after_restart()
@@ -305,7 +305,7 @@ def test_missing_client_certificate_is_reported(
     error = refusal(pairs, mutual(secured, tmp_path), **bare)
 
     assert isinstance(error, SecurityError)
-    assert "certificate_file and key_file be given where the broker asks" in str(error)
+    assert "certificate_file and key_file are required if the broker requests" in str(error)
 
 
 def test_key_with_a_wrong_password_is_reported(
@@ -315,7 +315,7 @@ def test_key_with_a_wrong_password_is_reported(
     error = refusal(pairs, mutual(secured, tmp_path), key_password_file=wrong)
 
     assert isinstance(error, SecurityError)
-    assert "none that the password in key_password_file opens" in str(error)
+    assert "the password in key_password_file does not decrypt it" in str(error)
 
 
 def test_token_endpoint_that_refuses_the_client_is_reported(
@@ -325,7 +325,7 @@ def test_token_endpoint_that_refuses_the_client_is_reported(
     error = refusal(pairs, oauth(secured, tokens, tmp_path), client_secret_file=wrong)
 
     assert isinstance(error, SecurityError)
-    assert f"{tokens.token_url} gives no token" in str(error)
+    assert f"{tokens.token_url} returns no token" in str(error)
 
 
 def test_unreachable_token_endpoint_is_retryable(
@@ -345,7 +345,7 @@ def test_spec_without_security_gets_a_hint_that_the_broker_may_need_it(
     monkeypatch.setattr("job.kafka.preflight.ANSWER_SECONDS", 1.0)
     text = changed(pairs.spec(), kafka__bootstrap_servers=secured.servers_of(LOGIN))
     spec = spec_from_yaml(text, {})
-    with pytest.raises(BrokerError, match=r"does it want TLS or a login \(kafka.security\)"):
+    with pytest.raises(BrokerError, match=r"If it requires TLS or a login, set kafka\.security"):
         check(spec)
 
 

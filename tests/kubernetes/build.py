@@ -10,7 +10,7 @@ MODULE = Path(__file__).parent / "server"
 BUILD_SECONDS = 3600
 
 
-def built() -> Path:
+def build_api_server() -> Path:
     """The program, built if it is missing."""
     sources = b"".join(file.read_bytes() for file in sorted(MODULE.iterdir()))
     server = CACHE / "bin" / hashlib.sha256(sources).hexdigest()[:16] / "kube-apiserver"

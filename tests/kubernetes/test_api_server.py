@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tests.docker.kubernetes import installed
+from tests.docker.kubernetes import build_program
 from tests.docker.stack import ROOT
 from tests.kubernetes.api_server import ApiServer, Document
-from tests.kubernetes.build import BUILD_SECONDS, built
+from tests.kubernetes.build import BUILD_SECONDS, build_api_server
 
 # If the server is not built yet, the first test builds it.
 pytestmark = pytest.mark.timeout(2 * BUILD_SECONDS)
@@ -23,14 +23,14 @@ RESTRICTED = {
 
 @pytest.fixture(scope="session")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApiServer]:
-    with ApiServer(built(), tmp_path_factory.mktemp("api-server")) as started:
+    with ApiServer(build_api_server(), tmp_path_factory.mktemp("api-server")) as started:
         yield started
 
 
 @pytest.fixture(scope="session")
 def manifests() -> dict[str, Document]:
     """By kind, as `kubectl apply -k` would send them."""
-    command = [str(installed("kustomize")), "build", str(ROOT / "deploy/k8s")]
+    command = [str(build_program("kustomize")), "build", str(ROOT / "deploy/k8s")]
     rendered = subprocess.run(command, check=True, capture_output=True, text=True).stdout
     return {document["kind"]: document for document in yaml.safe_load_all(rendered)}
 

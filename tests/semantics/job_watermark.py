@@ -11,7 +11,8 @@ from job.event_time.watermark import watermark_ms
 from job.join_spec.durations import milliseconds
 from job.join_spec.expressions import SIDES, Side
 from job.plan.plan import JoinPlan
-from job.spark.batch_read import event_times, newest, observed_metrics
+from job.spark.batch_read import event_times, newest
+from job.spark.observed_metrics import batch_metrics
 from job.spark.watermark import raise_watermark
 
 NOTHING_READ = Partitions.none()
@@ -32,8 +33,7 @@ class JobWatermark:
 
     def batch_ended(self) -> None:
         query = self.query.result(_START_SECONDS)
-        execution = query._jsq.streamingQuery().lastExecution()
-        observed = {side: observed_metrics(execution, side) for side in SIDES}
+        observed = {side: batch_metrics(query, side) for side in SIDES}
         times = event_times(observed)
         known = {
             side: {*self._partitions.side(side), *times[side], *self.unread[side]} for side in SIDES

@@ -1,4 +1,4 @@
-"""What executors are asked before the query starts; Spark's Python workers answer."""
+"""Checks of the executors before the query starts, on Spark's Python workers."""
 
 import sys
 from pathlib import Path
@@ -14,37 +14,37 @@ from job.query.cluster import check_executors
 pytestmark = pytest.mark.usefixtures("same_python")
 
 
-def test_executors_with_another_python_are_told_how_to_get_this_one(
+def test_other_python_on_the_executors_is_an_error_with_the_remedy(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     bare = Path(sys.base_prefix) / "bin" / "python3"
     monkeypatch.setattr(spark.sparkContext, "pythonExec", str(bare))
 
-    with pytest.raises(QueryError, match=r"ModuleNotFoundError: .*: PYSPARK_PYTHON names it"):
+    with pytest.raises(QueryError, match=r"ModuleNotFoundError: .* set PYSPARK_PYTHON to it"):
         check_executors(spark, Folder(spark, str(tmp_path / "checkpoint")))
 
 
 class Elsewhere(Folder):
-    """For the executors: the same path is a folder of their own."""
+    """A checkpoint that the executors do not see at its path."""
 
     def path(self, name: str) -> str:
         return f"file:/nonexistent/{name}"
 
 
-def test_executors_that_see_the_checkpoint_leave_nothing_in_it(
-    spark: SparkSession, tmp_path: Path
-) -> None:
+def test_check_leaves_no_file_in_the_checkpoint(spark: SparkSession, tmp_path: Path) -> None:
     check_executors(spark, Folder(spark, str(tmp_path / "checkpoint")))
 
     assert [] == [path.name for path in (tmp_path / "checkpoint").iterdir()]
 
 
-def test_executors_that_do_not_see_it_are_named(spark: SparkSession, tmp_path: Path) -> None:
-    with pytest.raises(CheckpointError, match=r"does not see /nonexistent/.* not on a file system"):
+def test_executor_that_does_not_see_the_checkpoint_is_named(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    with pytest.raises(CheckpointError, match=r"does not see /nonexistent/.* not on a shared"):
         check_executors(spark, Elsewhere(spark, str(tmp_path / "checkpoint")))
 
 
-def test_executors_with_other_packages_are_named(
+def test_executor_with_other_packages_is_named(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(cluster, "_versions", lambda: {"streamjoin": "0.0.1"})

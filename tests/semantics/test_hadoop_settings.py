@@ -1,8 +1,11 @@
 """What Spark hands of Hadoop's settings to each task."""
 
+import pytest
+import structlog
 from pyspark.sql import SparkSession
 
 from job.plan.tuning import CHECKPOINT_CONF
+from job.spark import hadoop_settings
 from job.spark.hadoop_settings import trim_hadoop_conf
 
 LOCAL_FILES = "fs.file.impl"
@@ -49,3 +52,21 @@ def sources(settings) -> dict[str, str]:
     while entries.hasNext():
         names.append(entries.next().getKey())
     return {name: next(iter(settings.getPropertySources(name) or ["none"])) for name in names}
+
+
+def test_all_settings_are_kept_where_spark_has_lost_the_hook(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(_: object) -> None:
+        raise AttributeError("no such field")
+
+    settings = spark.sparkContext._jsc.hadoopConfiguration()
+    settings.set("streamjoin.kept", "yes")
+    before = set(sources(settings))
+    monkeypatch.setattr(hadoop_settings, "_forget_origins", fails)
+    with structlog.testing.capture_logs() as logs:
+        trim_hadoop_conf(spark)
+        trim_hadoop_conf(spark)
+
+    assert before == set(sources(settings))
+    assert [("spark_hook_lost", "hadoop_settings")] == [(log["event"], log["hook"]) for log in logs]

@@ -1,4 +1,4 @@
-"""The rows a join holds, read beside the running query, in the state formats that Spark writes."""
+"""Rows in state, read while the query runs, in the state formats that Spark writes."""
 
 import threading
 from collections.abc import Iterator
@@ -117,6 +117,54 @@ def test_state_count_has_rows_and_those_without_a_match(
     assert (2, None) == (right.rows, right.unmatched_rows)
 
 
+@pytest.mark.usefixtures("state_format")
+@pytest.mark.parametrize("columns", ["k: left.k, b: right.b", "k: left.k, at: left.t"])
+def test_rows_of_a_tumbling_window_are_read_with_or_without_their_event_time(
+    spark: SparkSession, tmp_path: Path, columns: str
+) -> None:
+    """Spark keeps the event time in state only if the output uses it."""
+    text = spec_text(join="window: 10 seconds", columns=columns)
+    stream = Stream(spark, tmp_path, text)
+    stream.feed(
+        left=[{"k": "x", "t": T0 + 12_000, "a": 1}, {"k": "x", "t": T0 + 1_000, "a": 2}],
+        right=[{"k": "x", "t": T0 + 2_000, "b": 1}],
+    )
+    plan = join_plan(spec_from_yaml(text, {}), state_partitions=1)
+    states = StateReader(spark, plan, str(tmp_path / "checkpoint"))
+    answer = states.rows("left", ["x"], last_batch(states), limit=10, cancel=never())
+    counts = states.count_rows(last_batch(states), cancel=never())
+    stream.stop()
+
+    in_state = "left.t" in columns
+    assert [moment(1) if in_state else None, moment(12) if in_state else None] == [
+        row.event_time for row in answer.rows
+    ]
+    assert [(moment(9.999), True), (moment(19.999), False)] == [
+        (row.leaves_after, row.matched) for row in answer.rows
+    ]
+    assert (2, moment(1) if in_state else None) == (
+        counts.left.partitions[0].rows,
+        counts.left.partitions[0].event_time_min,
+    )
+
+
+@pytest.mark.usefixtures("state_format")
+@pytest.mark.parametrize("join_type", ["left_semi", "left_anti"])
+def test_rows_of_a_side_that_the_output_does_not_use_are_read(
+    spark: SparkSession, tmp_path: Path, join_type: str
+) -> None:
+    text = spec_text(join_type=join_type, columns="k: left.k")
+    stream = Stream(spark, tmp_path, text)
+    stream.feed(right=[{"k": "x", "t": T0 + 1_000, "b": 1}])
+    plan = join_plan(spec_from_yaml(text, {}), state_partitions=1)
+    states = StateReader(spark, plan, str(tmp_path / "checkpoint"))
+    answer = states.rows("right", ["x"], last_batch(states), limit=10, cancel=never())
+    stream.stop()
+
+    [row] = answer.rows
+    assert (moment(1), "x") == (row.event_time, row.row["k"])
+
+
 @pytest.mark.parametrize(
     ("side", "key"), [("left", ["x"]), ("right", ["x", "1", "2"]), ("right", ["x", "one"])]
 )
@@ -130,12 +178,12 @@ def test_key_that_is_none_of_this_join_is_refused(
         states.rows(side, key, last_batch(states), limit=10, cancel=never())
     if key == ["x", "one"]:
         assert (
-            "the key part b is of type BIGINT, and the text that was given for it is no such "
-            "value: give it as the job writes it"
+            "the key part b has type BIGINT, and 'one' is no such value: give it as the job "
+            "writes it"
         ) == str(refused.value)
 
 
-def test_look_up_that_nobody_waits_for_any_more_ends(
+def test_lookup_ends_when_it_is_cancelled(
     reader: tuple[Stream, StateReader],
 ) -> None:
     stream, states = reader
@@ -144,16 +192,16 @@ def test_look_up_that_nobody_waits_for_any_more_ends(
     gone.set()
 
     with pytest.raises(CancelledError):
-        look_up_for_ever(states, gone)
+        look_up_repeatedly(states, gone)
 
 
-def look_up_for_ever(states: StateReader, gone: threading.Event) -> None:
-    """A single one may end before it is noticed."""
+def look_up_repeatedly(states: StateReader, gone: threading.Event) -> None:
+    """A single lookup may end before the cancellation."""
     for _ in range(50):
         states.count_rows(last_batch(states), cancel=gone)
 
 
-def test_spark_spoils_the_state_when_it_rewrites_it_for_more_partitions(
+def test_spark_corrupts_the_state_when_it_rewrites_it_for_more_partitions(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     """Why `streamjoin checkpoint repartition` refuses. Once this fails, Spark can do it."""

@@ -12,7 +12,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from job.dataflow.dataflow import output_records
-from job.delivery.dead_letter_writer import limited
+from job.delivery.finished_batch import writable_results
 from job.plan.plan import JoinPlan
 from job.spark.try_eval import register_try_eval
 from tests.semantics import differential
@@ -110,7 +110,7 @@ def joined(spark: SparkSession, made: JoinPlan) -> Any:
         "'ann' AS right_user",
     )
     register_try_eval(spark)
-    return limited(output_records(rows, made), 1_000_000)
+    return writable_results(output_records(rows, made), 1_000_000)
 
 
 def test_plan_without_an_expression_that_can_fail_has_no_trace_of_it(spark: SparkSession) -> None:

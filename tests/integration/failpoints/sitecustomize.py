@@ -73,9 +73,9 @@ def wrap_the_worker() -> None:
             if reached("before_rows"):
                 happen()
             if reached("between_rows"):
-                self._rows = cut_short(self._rows, self._initialised.flush)
+                self._rows = cut_short(self._rows, self._initialized.flush)
         if step is Step.COMMIT and reached("before_commit"):
-            self._initialised.flush()
+            self._initialized.flush()
             happen()
         reply = perform(self, step)
         if step is Step.COMMIT and reached("after_commit"):
@@ -112,7 +112,11 @@ def wrap_the_driver() -> None:
     if MAINTENANCE_SECONDS is not None:
         interval = {"spark.sql.streaming.stateStore.maintenanceInterval": f"{MAINTENANCE_SECONDS}s"}
         tuning.CONF = {**tuning.CONF, **interval}
-    call, account_for, batch = _ExactlyOnce.__call__, _ExactlyOnce._account_for, QueryStats.batch
+    call, account_for, batch = (
+        _ExactlyOnce.__call__,
+        _ExactlyOnce._report_delivery,
+        QueryStats.batch,
+    )
 
     def called(self: Any, records: Any, batch_id: int) -> None:
         if batch_id > 0 and reached("after_offset_log"):
@@ -137,7 +141,7 @@ def wrap_the_driver() -> None:
         batch(self, progress)
 
     _ExactlyOnce.__call__ = called  # type: ignore[method-assign]
-    _ExactlyOnce._account_for = accounted  # type: ignore[method-assign]
+    _ExactlyOnce._report_delivery = accounted  # type: ignore[method-assign]
     QueryStats.dead_letters = counted  # type: ignore[method-assign]
     QueryStats.batch = ended  # type: ignore[method-assign]
 

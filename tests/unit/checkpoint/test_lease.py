@@ -1,4 +1,4 @@
-"""Who may use a checkpoint: told from what stands beside it."""
+"""The lease of a checkpoint."""
 
 import threading
 from collections.abc import Mapping
@@ -12,8 +12,8 @@ from job.errors import CheckpointError, CheckpointInUseError
 from tests.polling import wait_until
 
 
-class Beside:
-    """The files beside a checkpoint, in memory."""
+class Folder:
+    """The documents of a checkpoint, in memory."""
 
     root = "file:/checkpoint"
 
@@ -31,12 +31,12 @@ class Beside:
 
 
 @pytest.fixture
-def beside(monkeypatch: pytest.MonkeyPatch) -> Beside:
-    """Leases renewed and given up a hundred times as fast."""
+def folder(monkeypatch: pytest.MonkeyPatch) -> Folder:
+    """Leases are renewed, and expire, a hundred times as fast."""
     monkeypatch.setattr(lease, "RENEWAL_SECONDS", 0.02)
     monkeypatch.setattr(lease, "LEASE_SECONDS", 0.2)
     monkeypatch.setattr(lease, "_POLL_SECONDS", 0.005)
-    return Beside()
+    return Folder()
 
 
 def foreign(**changes: Any) -> dict[str, Any]:
@@ -52,93 +52,93 @@ def foreign(**changes: Any) -> dict[str, Any]:
     }
 
 
-def taken(beside: Beside, lost: threading.Event | None = None) -> Lease:
-    made = Lease(beside, lost=(lost or threading.Event()).set)
+def taken(folder: Folder, lost: threading.Event | None = None) -> Lease:
+    made = Lease(folder, lost=(lost or threading.Event()).set)
     made.take()
     return made
 
 
-def test_free_checkpoint_is_taken_and_given_back(beside: Beside) -> None:
-    mine = taken(beside)
-    assert LEASE in beside.documents
+def test_free_lease_is_taken_and_released(folder: Folder) -> None:
+    mine = taken(folder)
+    assert LEASE in folder.documents
 
     mine.release()
-    assert {} == beside.documents
+    assert {} == folder.documents
 
 
 def test_lease_that_is_renewed_by_another_job_is_not_taken_and_the_job_is_named(
-    beside: Beside,
+    folder: Folder,
 ) -> None:
-    beside.documents[LEASE] = foreign()
+    folder.documents[LEASE] = foreign()
     ended = threading.Event()
 
     def renew() -> None:
         number = 0
         while not ended.wait(0.01):
             number += 1
-            beside.documents[LEASE] = foreign(renewed_at=f"later {number}")
+            folder.documents[LEASE] = foreign(renewed_at=f"later {number}")
 
     renewing = threading.Thread(target=renew)
     renewing.start()
     try:
         with pytest.raises(CheckpointInUseError, match="process 7 on other"):
-            taken(beside)
+            taken(folder)
     finally:
         ended.set()
         renewing.join()
-    assert "theirs" == beside.documents[LEASE]["id"]
+    assert "theirs" == folder.documents[LEASE]["id"]
 
 
 def test_of_two_jobs_that_found_it_free_the_one_that_wrote_last_has_it(
-    beside: Beside, monkeypatch: pytest.MonkeyPatch
+    folder: Folder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    write = beside.write
+    write = folder.write
 
     def write_and_be_overwritten(name: str, document: Mapping[str, Any]) -> None:
         write(name, document)
         write(name, foreign())
 
-    monkeypatch.setattr(beside, "write", write_and_be_overwritten)
+    monkeypatch.setattr(folder, "write", write_and_be_overwritten)
     with pytest.raises(CheckpointInUseError, match="process 7 on other"):
-        taken(beside)
+        taken(folder)
 
 
-def test_lease_that_stands_still_is_taken_over(beside: Beside) -> None:
-    beside.documents[LEASE] = foreign()
+def test_lease_that_is_not_renewed_expires(folder: Folder) -> None:
+    folder.documents[LEASE] = foreign()
 
-    mine = taken(beside)
-    assert "theirs" != beside.documents[LEASE]["id"]
+    mine = taken(folder)
+    assert "theirs" != folder.documents[LEASE]["id"]
     mine.release()
 
 
 def test_lease_of_a_process_of_this_machine_that_is_gone_is_taken_at_once(
-    beside: Beside, monkeypatch: pytest.MonkeyPatch
+    folder: Folder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    first = taken(beside)
+    first = taken(folder)
     first.release()
     monkeypatch.setattr(lease, "LEASE_SECONDS", 3600.0)  # watching it would never end
     gone = {**first._identity, "pid": 2**22 - 1, "renewed_at": "long ago"}
-    beside.documents[LEASE] = gone
+    folder.documents[LEASE] = gone
 
-    taken(beside).release()
+    taken(folder).release()
 
 
-def test_job_that_was_left_behind_learns_that_its_lease_is_taken(beside: Beside) -> None:
+def test_zombie_job_loses_its_lease(folder: Folder) -> None:
     lost = threading.Event()
-    mine = taken(beside, lost)
-    beside.documents[LEASE] = foreign()
+    mine = taken(folder, lost)
+    folder.documents[LEASE] = foreign()
 
     assert lost.wait(10)
     assert mine.loss is not None
     assert "process 7 on other" in str(mine.loss)
     mine.release()
-    assert "theirs" == beside.documents[LEASE]["id"]
+    assert "theirs" == folder.documents[LEASE]["id"]
 
 
-def test_job_whose_checkpoint_is_deleted_says_so(beside: Beside) -> None:
+def test_job_whose_checkpoint_is_deleted_reports_it(folder: Folder) -> None:
     lost = threading.Event()
-    mine = taken(beside, lost)
-    beside.documents.clear()
+    mine = taken(folder, lost)
+    folder.documents.clear()
 
     assert lost.wait(10)
     assert isinstance(mine.loss, CheckpointError)
@@ -148,9 +148,9 @@ def test_job_whose_checkpoint_is_deleted_says_so(beside: Beside) -> None:
 
 
 def test_lease_survives_a_file_system_that_fails_for_a_while(
-    beside: Beside, monkeypatch: pytest.MonkeyPatch
+    folder: Folder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    mine = taken(beside)
+    mine = taken(folder)
     failures: list[str] = []
 
     def fail(name: str) -> Mapping[str, Any] | None:
@@ -158,9 +158,9 @@ def test_lease_survives_a_file_system_that_fails_for_a_while(
         raise OSError("no file system")
 
     with monkeypatch.context() as broken:
-        broken.setattr(beside, "read", fail)
+        broken.setattr(folder, "read", fail)
         wait_until(lambda: len(failures) > 1, 10, "renewing has failed twice")
-    before = beside.documents[LEASE]
-    wait_until(lambda: beside.documents[LEASE] != before, 10, "it is renewed again")
+    before = folder.documents[LEASE]
+    wait_until(lambda: folder.documents[LEASE] != before, 10, "it is renewed again")
     assert mine.loss is None
     mine.release()

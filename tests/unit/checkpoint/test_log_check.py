@@ -23,7 +23,7 @@ def test_empty_plan_of_a_batch_that_has_ended_is_a_loss() -> None:
     found = findings(entries(3, 4, 5, empty=5), entries(3, 4, 5))
 
     assert () == found.repairable
-    assert ("offsets/5 is cut off after 0 bytes, and is not the newest step",) == found.damage
+    assert ("offsets/5 is truncated to 0 bytes, and is not the newest step",) == found.damage
 
 
 def test_empty_end_of_the_last_batch_can_go() -> None:
@@ -47,10 +47,10 @@ def test_older_empty_file_is_a_loss() -> None:
 def test_missing_files_are_named() -> None:
     assert ("offsets/4 is missing",) == findings(entries(3, 5), entries(3, 4)).damage
     assert (
-        "commits/5 is there and offsets/5 is not"
+        "commits/5 exists and offsets/5 does not"
         in findings(entries(3, 4), entries(3, 4, 5)).damage[0]
     )
     assert (
-        "offsets/6 is there and commits/5 is not"
+        "offsets/6 exists and commits/5 does not"
         in findings(entries(4, 5, 6), entries(3, 4)).damage[0]
     )

@@ -1,11 +1,11 @@
-"""What is made of a record of the dead-letter topic, and what the commands say of it."""
+"""Records of the dead-letter topic as letters, and as lines of the commands."""
 
 from typing import Any
 
 import pytest
 
 from job.dead_letters import headers as names
-from job.dead_letters.cli import Wanted, _line
+from job.dead_letters.cli import Selection, _line
 from job.dead_letters.headers import DeadLetter, dead_letter, replayed_place
 from job.errors import RequestError
 from job.kafka.preflight import TopicUse, _topic_uses
@@ -31,7 +31,7 @@ def letter(**changed: Any) -> DeadLetter:
     return made
 
 
-def test_letter_is_told_apart_from_what_the_record_had_itself() -> None:
+def test_headers_of_the_original_record_are_not_those_of_the_letter() -> None:
     made = letter()
 
     assert (b"key", b"\xff") == (made.key, made.value)
@@ -107,12 +107,12 @@ def test_result_or_letter_without_its_value_cannot_be_replayed(
 
 
 def test_letters_are_wanted_by_side_and_reason() -> None:
-    assert Wanted().takes(letter())
-    assert Wanted("right", "malformed_json").takes(letter())
-    assert not Wanted("left").takes(letter())
-    assert not Wanted(reason="late").takes(letter())
+    assert Selection().includes(letter())
+    assert Selection("right", "malformed_json").includes(letter())
+    assert not Selection("left").includes(letter())
+    assert not Selection(reason="late").includes(letter())
     with pytest.raises(RequestError, match="tombstone, malformed_json"):
-        Wanted(reason="broken")
+        Selection(reason="broken")
 
 
 def test_line_shows_no_control_characters_of_a_record() -> None:

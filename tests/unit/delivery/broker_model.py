@@ -1,14 +1,14 @@
 """A Kafka broker as far as transactions go: epochs, open transactions, the last stable offset.
 
-Written from Kafka's protocol, not from the code under test. Two things are apart here that look
-like one to a client: that a transaction is decided, and that its control record is in the log,
-which lets readers past it. And a request may land long after its client gave up on it.
+Written from Kafka's protocol, not from the code under test. Two steps are separate here that a
+client sees as one: a transaction is decided, and its control record is in the log, which lets
+readers pass. A request may arrive long after its client has given it up.
 """
 
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from job.delivery.commit_protocol import AbortedError, FencedError, UnavailableError
+from job.delivery.commit_protocol import AbortedError, ProducerFencedError, UnavailableError
 
 State = Literal["open", "committed", "aborted"]
 
@@ -28,7 +28,7 @@ class Record:
 
 @dataclass(eq=False)
 class _Coordinated:
-    """What the coordinator knows of one transactional id."""
+    """The coordinator's state of one transactional id."""
 
     epoch: int = 0
     current: Transaction | None = None
@@ -77,26 +77,26 @@ class Broker:
             known.current = Transaction()
         log.records.append(Record(payload, known.current))
 
-    def end(self, handle: Handle, wanted: State) -> None:
+    def end(self, handle: Handle, state: State) -> None:
         known = self._checked(handle)
         if known.current is None:
             raise AbortedError("there is no transaction", retryable=True)
         if known.current.state == "open":
-            known.current.state = wanted
-        elif known.current.state != wanted:
+            known.current.state = state
+        elif known.current.state != state:
             raise AbortedError(f"it is {known.current.state}", retryable=True)
 
-    def delay(self, handle: Handle, wanted: State) -> None:
+    def delay(self, handle: Handle, state: State) -> None:
         """The request is on its way; it may arrive at any time, or never."""
-        self._delayed.append((handle, wanted))
+        self._delayed.append((handle, state))
 
     def deliver_delayed(self, choice: int) -> None:
         if self._delayed:
-            handle, wanted = self._delayed.pop(choice % len(self._delayed))
+            handle, state = self._delayed.pop(choice % len(self._delayed))
             known = self._ids[handle.transactional_id]
-            # Nothing in it says which transaction of the epoch was meant (before KIP-890).
+            # The request does not name the transaction of the epoch (before KIP-890).
             if known.epoch == handle.epoch and known.current and known.current.state == "open":
-                known.current.state = wanted
+                known.current.state = state
 
     def write_control_records(self) -> None:
         """What was decided becomes visible to readers."""
@@ -128,7 +128,7 @@ class Broker:
     def _checked(self, handle: Handle) -> _Coordinated:
         known = self._ids[handle.transactional_id]
         if known.epoch != handle.epoch:
-            raise FencedError(handle.transactional_id)
+            raise ProducerFencedError(handle.transactional_id)
         return known
 
 

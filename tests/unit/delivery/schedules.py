@@ -48,7 +48,7 @@ class World:
     def __init__(
         self,
         schedule: Schedule,
-        protocol: Protocol = commit_protocol.delivered_once,
+        protocol: Protocol = commit_protocol.deliver_once,
         *,
         one_commit_partition: bool = False,
         marks_empty_batches: bool = True,
@@ -171,7 +171,7 @@ class Driver:
         yield
         world, broker = self._world, self._world.broker
         match step:
-            case Step.LOOK:
+            case Step.PEEK_MARKER:
                 return _newest(world.commits[partition].committed(), partition)
             case Step.READ_MARKER:
                 if world.schedule.is_over:
@@ -205,17 +205,17 @@ class Driver:
             raise commit_protocol.AbortedError("not taken", retryable=True)
         self._world.broker.produce(self._handles[partition], log, payload)
 
-    def _end(self, partition: int, wanted: Any) -> None:
+    def _end(self, partition: int, state: Any) -> None:
         broker, handle = self._world.broker, self._handles[partition]
         choice = self._schedule.choose()
         if 235 <= choice < 243:  # sent twice: the first one is late, the second one is answered
-            broker.delay(handle, wanted)
+            broker.delay(handle, state)
         elif 243 <= choice < 247:
             raise commit_protocol.UnknownOutcomeError("the request was lost")
         elif 247 <= choice < 251:
-            broker.delay(handle, wanted)
+            broker.delay(handle, state)
             raise commit_protocol.UnknownOutcomeError("the request is late")
-        broker.end(handle, wanted)
+        broker.end(handle, state)
         if 251 <= choice:
             raise commit_protocol.UnknownOutcomeError("the answer was lost")
 

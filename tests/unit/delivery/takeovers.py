@@ -156,7 +156,7 @@ class Driver:
                 own = Attempt(self, partition, query.transactional_id(partition))
                 own.key, own.rows = query.key(partition), written
                 own.markers = lambda _, key=own.key, one=batch.marker: [(key, one)]
-                yield from own.run(self._world.protocol.delivered_once(batch))
+                yield from own.run(self._world.protocol.deliver_once(batch))
             if progress.batches_done != batch_id:
                 return
             progress.batches_done += 1
@@ -195,12 +195,12 @@ class Driver:
                 (old.key(partition), Marker(RETIRED, "", old.id)),
                 *([(query.key(partition), found)] if old.id == query.id and found else []),
             ]
-            yield from retiring.run(protocol.retired())
+            yield from retiring.run(protocol.retire())
         claim = Marker(NO_BATCH, "", query.id)
         claiming = Attempt(self, partition, query.transactional_id(partition))
         claiming.key = query.key(partition)
         claiming.markers = lambda _: [(query.key(partition), claim)]
-        yield from claiming.run(protocol.taken_over(claim, query.replaces))
+        yield from claiming.run(protocol.take_over(claim, query.replaces))
 
 
 class Attempt:
@@ -235,7 +235,7 @@ class Attempt:
         yield
         world, log = self._world, self._world.commits[self._partition]
         match step:
-            case Step.LOOK:
+            case Step.PEEK_MARKER:
                 return _newest(log.committed(), self.key)
             case Step.READ_MARKER:
                 if world.schedule.is_over:
@@ -270,15 +270,15 @@ class Attempt:
             raise commit_protocol.AbortedError("not taken", retryable=True)
         self._world.broker.produce(self._handles[self._id], log, payload)
 
-    def _end(self, wanted: Any) -> None:
+    def _end(self, state: Any) -> None:
         broker, handle = self._world.broker, self._handles[self._id]
         choice = self._world.schedule.choose()
         if 243 <= choice < 247:
             raise commit_protocol.UnknownOutcomeError("the request was lost")
         if 247 <= choice < 251:
-            broker.delay(handle, wanted)
+            broker.delay(handle, state)
             raise commit_protocol.UnknownOutcomeError("the request is late")
-        broker.end(handle, wanted)
+        broker.end(handle, state)
         if 251 <= choice:
             raise commit_protocol.UnknownOutcomeError("the answer was lost")
 

@@ -1,4 +1,4 @@
-"""Whatever fails and whoever wakes up again: each batch comes out once, in its order."""
+"""Each batch is delivered once and in order, whatever fails and whichever zombie writes."""
 
 import inspect
 import random
@@ -17,7 +17,7 @@ from job.delivery.commit_protocol import (
     Step,
     TakenOverError,
     UnknownOutcomeError,
-    delivered_once,
+    deliver_once,
     is_delivered,
     run,
 )
@@ -54,11 +54,11 @@ def test_undisturbed_run_takes_the_steps_in_this_order() -> None:
 
     def perform(step: Step) -> Marker | None:
         steps.append(step)
-        return marker_(6, "f6") if step in {Step.LOOK, Step.READ_MARKER} else None
+        return marker_(6, "f6") if step in {Step.PEEK_MARKER, Step.READ_MARKER} else None
 
-    assert Result.COMMITTED is run(delivered_once(batch_(7, "f7", since=0)), perform)
+    assert Result.COMMITTED is run(deliver_once(batch_(7, "f7", since=0)), perform)
     assert [
-        Step.LOOK,
+        Step.PEEK_MARKER,
         Step.INIT,
         Step.READ_MARKER,
         Step.BEGIN,
@@ -74,9 +74,9 @@ def test_lost_answer_to_a_commit_that_succeeded_is_settled_by_the_marker() -> No
     def perform(step: Step) -> Marker | None:
         if step is Step.COMMIT:
             raise UnknownOutcomeError("no answer")
-        return next(markers) if step in {Step.LOOK, Step.READ_MARKER} else None
+        return next(markers) if step in {Step.PEEK_MARKER, Step.READ_MARKER} else None
 
-    assert Result.SETTLED is run(delivered_once(batch_(0, "f0", since=0)), perform)
+    assert Result.SETTLED is run(deliver_once(batch_(0, "f0", since=0)), perform)
 
 
 @pytest.mark.parametrize(
@@ -92,29 +92,29 @@ def test_lost_answer_to_a_commit_that_succeeded_is_settled_by_the_marker() -> No
         (batch_(5, "f5", since=5), marker_(5, "f5"), True),
     ],
 )
-def test_marker_tells_whether_the_batch_is_delivered(
+def test_marker_shows_whether_the_batch_is_delivered(
     batch: Batch, marker: Marker | None, delivered: bool
 ) -> None:
     assert delivered is is_delivered(batch, marker)
 
 
 @pytest.mark.parametrize(
-    ("batch", "marker", "said"),
+    ("batch", "marker", "text"),
     [
-        (batch_(5, "f5", since=0), None, "its marker is missing (the commit topic holds none)"),
+        (batch_(5, "f5", since=0), None, "its marker is missing (the commit topic has no marker)"),
         (batch_(5, "f5", since=0), marker_(3, "f3"), "(the commit topic ends with batch 3)"),
-        (batch_(5, "f5", since=0), marker_(6, "f6"), "results of batch 6 are out already"),
-        (batch_(5, "f5", since=5), marker_(6, "f6"), "results of batch 6 are out already"),
+        (batch_(5, "f5", since=0), marker_(6, "f6"), "but batch 6 was already delivered"),
+        (batch_(5, "f5", since=5), marker_(6, "f6"), "but batch 6 was already delivered"),
         (batch_(5, "f5", since=0), marker_(5, "other"), "from other input offsets"),
         (batch_(0, "f0", since=0), marker_(0, "other"), "from other input offsets"),
     ],
 )
 def test_marker_that_contradicts_the_checkpoint_is_refused_with_the_remedy(
-    batch: Batch, marker: Marker | None, said: str
+    batch: Batch, marker: Marker | None, text: str
 ) -> None:
     with pytest.raises(DisagreementError) as refusal:
         is_delivered(batch, marker)
-    assert said in str(refusal.value)
+    assert text in str(refusal.value)
     assert "name another folder in `checkpoint`" in str(refusal.value)
 
 
@@ -124,8 +124,8 @@ def test_marker_of_another_query_is_refused_whatever_its_batch(batch_id: int) ->
     with pytest.raises(TakenOverError, match="is that of query other, and this is query q"):
         is_delivered(batch_(5, "f5", since=0), foreign)
 
-    steps = delivered_once(batch_(5, "f5", since=0))
-    assert Step.LOOK is next(steps)
+    steps = deliver_once(batch_(5, "f5", since=0))
+    assert Step.PEEK_MARKER is next(steps)
     with pytest.raises(TakenOverError):  # before it has fenced the other query
         steps.send(foreign)
 
@@ -163,9 +163,9 @@ BUGS = {
     ),
     "marker read only as far as transactions are decided": (
         READ,
-        READ.replace("READ_MARKER", "LOOK"),
+        READ.replace("READ_MARKER", "PEEK_MARKER"),
     ),
-    "the first look judged for gaps": (
+    "the peeked marker checked for gaps": (
         "seen is not None and is_not_before(batch, seen) and is_delivered(batch, seen)",
         "is_delivered(batch, seen)",
     ),
@@ -192,7 +192,7 @@ def test_planted_bug_is_seen(bug: str) -> None:
 
 
 def test_batches_without_rows_need_their_markers() -> None:
-    assert sees(delivered_once, marks_empty_batches=False)
+    assert sees(deliver_once, marks_empty_batches=False)
 
 
 @pytest.mark.parametrize(
@@ -208,7 +208,7 @@ def test_batches_without_rows_need_their_markers() -> None:
 def test_refusal_that_is_left_out_is_seen(
     old: str, new: str, batch: Batch, marker: Marker | None
 ) -> None:
-    """No schedule leads here: somebody has changed the checkpoint or the commit topic."""
+    """No schedule leads here: a user has changed the checkpoint or the commit topic."""
     source = inspect.getsource(commit_protocol)
     assert source.count(old)
     loaded = loaded_module(source.replace(old, new))
@@ -219,7 +219,7 @@ def test_refusal_that_is_left_out_is_seen(
 
 def mutant(old: str, new: str) -> Protocol:
     """The protocol as it would be with `new` in the place of `old`."""
-    protocol: Protocol = mutant_module(old, new).delivered_once
+    protocol: Protocol = mutant_module(old, new).deliver_once
     return protocol
 
 

@@ -1,4 +1,4 @@
-"""Whether a start may replace the query that owns its name."""
+"""Starts that may replace the query that owns their name."""
 
 from collections.abc import Collection
 from dataclasses import dataclass
@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from job.delivery.ownership import _replaced
+from job.delivery.ownership import _replace_queries
 from job.delivery.transactions import Target
 from job.errors import CheckpointError
 
@@ -36,7 +36,7 @@ class Checkpoint:
 def replaced(
     checkpoint: Any, owners: set[str], *, since: int = 0, new_query: bool = False
 ) -> Collection[str]:
-    return _replaced(TARGET, checkpoint, owners, since=since, new_query=new_query)
+    return _replace_queries(TARGET, checkpoint, owners, since=since, new_query=new_query)
 
 
 def test_name_without_a_query_or_with_this_one_is_taken() -> None:
@@ -44,17 +44,17 @@ def test_name_without_a_query_or_with_this_one_is_taken() -> None:
     assert set() == replaced(Checkpoint(last_batch_id=7), {"new"})
 
 
-def test_new_query_beside_another_is_refused_and_the_flag_is_named() -> None:
+def test_second_query_of_a_name_is_refused_and_the_flag_is_named() -> None:
     with pytest.raises(CheckpointError) as refusal:
         replaced(Checkpoint(), {"old"})
-    for said in ("joined.commits holds markers of query old", "--new-query", "another `name`"):
-        assert said in str(refusal.value)
+    for text in ("joined.commits holds markers of query old", "--new-query", "another `name`"):
+        assert text in str(refusal.value)
 
 
 def test_consent_is_for_the_queries_found_now_and_is_kept() -> None:
     checkpoint = Checkpoint()
     assert {"old"} == replaced(checkpoint, {"old"}, new_query=True)
-    assert {"old"} == replaced(checkpoint, {"old", "new"})  # cut short among the lanes
+    assert {"old"} == replaced(checkpoint, {"old", "new"})  # cut short among the slots
     with pytest.raises(CheckpointError):
         replaced(checkpoint, {"newest"})
 

@@ -1,12 +1,12 @@
-"""What an error of librdkafka means to the protocol."""
+"""Errors of librdkafka as errors of the commit protocol."""
 
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 
 from job.delivery.commit_protocol import (
     AbortedError,
-    FencedError,
     NotDeliveredError,
+    ProducerFencedError,
     Step,
     UnavailableError,
     UnknownOutcomeError,
@@ -24,21 +24,21 @@ def error(code: int, *, requires_abort: bool = False) -> KafkaException:
         (Step.INIT, error(KafkaError._TIMED_OUT), UnavailableError),
         (Step.WRITE_ROWS, error(KafkaError._STATE), AbortedError),
         (Step.COMMIT, error(KafkaError._MSG_TIMED_OUT, requires_abort=True), AbortedError),
-        # Neither of these says whether the broker has committed.
+        # Neither of these shows whether the broker has committed.
         (Step.COMMIT, error(KafkaError._TIMED_OUT), UnknownOutcomeError),
         (Step.COMMIT, error(KafkaError._FATAL), UnknownOutcomeError),
         *(
             (
                 step,
                 error(code, requires_abort=code == KafkaError.INVALID_PRODUCER_EPOCH),
-                FencedError,
+                ProducerFencedError,
             )
             for step in (Step.INIT, Step.WRITE_ROWS, Step.COMMIT)
             for code in (KafkaError._FENCED, KafkaError.INVALID_PRODUCER_EPOCH, 90)
         ),
     ],
 )
-def test_error_of_a_step_is_told_by_what_it_means(
+def test_error_of_a_step_is_mapped(
     step: Step, raised: KafkaException, expected: type[NotDeliveredError]
 ) -> None:
     assert expected is type(failure_of(step, raised))
@@ -53,7 +53,7 @@ def test_error_of_a_step_is_told_by_what_it_means(
         (KafkaError.NOT_LEADER_FOR_PARTITION, True),
     ],
 )
-def test_only_what_may_pass_is_tried_again(step: Step, code: int, *, retryable: bool) -> None:
+def test_only_transient_errors_are_retried(step: Step, code: int, *, retryable: bool) -> None:
     failure = failure_of(step, error(code, requires_abort=True))
 
     assert isinstance(failure, UnavailableError | AbortedError)

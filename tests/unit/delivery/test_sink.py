@@ -1,4 +1,4 @@
-"""What the driver makes of what the executors report."""
+"""Reports of the executors, as the driver counts and raises them."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -24,35 +24,35 @@ class DeliveryListener(list[tuple[int, int, Mapping[str, int]]]):
         raise AssertionError(f"none are expected: {counts}")
 
 
-def sink(told: DeliveryListener) -> Any:
+def sink(listener: DeliveryListener) -> Any:
     made: Any = _ExactlyOnce(
         plan(output__delivery="exactly_once"),
         KafkaAccess("localhost:9092"),
         Sizes(1_000_000, 0),
-        told,
+        listener,
         lambda *_: None,
-        _Checkpoint(),  # type: ignore[arg-type]  # all that is asked of it here
+        _Checkpoint(),  # type: ignore[arg-type]  # the only attribute that is used
         since=0,
     )
     return made
 
 
-def test_rows_and_results_are_told() -> None:
-    told = DeliveryListener()
-    sink(told)._account_for(7, [Report(0, "committed", 3), Report(1, "skipped", 0)])
+def test_rows_and_results_are_reported() -> None:
+    listener = DeliveryListener()
+    sink(listener)._report_delivery(7, [Report(0, "committed", 3), Report(1, "skipped", 0)])
 
-    assert [(7, 3, {"committed": 1, "skipped": 1})] == told
+    assert [(7, 3, {"committed": 1, "skipped": 1})] == listener
 
 
 def test_commit_whose_answer_was_lost_is_both_unknown_and_committed() -> None:
-    told = DeliveryListener()
-    sink(told)._account_for(7, [Report(0, "committed", 3), Report(1, "settled", 2)])
+    listener = DeliveryListener()
+    sink(listener)._report_delivery(7, [Report(0, "committed", 3), Report(1, "settled", 2)])
 
-    assert [(7, 5, {"committed": 2, "unknown": 1})] == told
+    assert [(7, 5, {"committed": 2, "unknown": 1})] == listener
 
 
 @pytest.mark.parametrize(
-    ("failed", "kind", "code", "retryable", "said"),
+    ("failed", "kind", "code", "retryable", "text"),
     [
         (Report(1, "fenced", 0, "stale"), FencedError, "fenced", False, "streamjoin-tested-1"),
         (
@@ -78,24 +78,24 @@ def test_commit_whose_answer_was_lost_is_both_unknown_and_committed() -> None:
         ),
     ],
 )
-def test_failure_says_what_where_and_whether_to_try_again(
-    failed: Report, kind: type[StreamjoinError], code: str, *, retryable: bool, said: str
+def test_failure_has_a_code_a_place_and_whether_to_retry(
+    failed: Report, kind: type[StreamjoinError], code: str, *, retryable: bool, text: str
 ) -> None:
-    told = DeliveryListener()
+    listener = DeliveryListener()
     with pytest.raises(kind) as error:
-        sink(told)._account_for(7, [Report(0, "committed", 3), failed])
+        sink(listener)._report_delivery(7, [Report(0, "committed", 3), failed])
     assert (code, retryable) == (error.value.code, error.value.retryable)
-    assert said in str(error.value)
+    assert text in str(error.value)
     # The other partition's rows are out, and are not written again.
-    assert 3 == told[0][1]
+    assert 3 == listener[0][1]
 
 
-def test_what_trying_again_does_not_cure_is_told_first() -> None:
+def test_permanent_failure_is_raised_before_a_transient_one() -> None:
     reports = [Report(0, "aborted", 0, "broker away", retryable=True), Report(1, "fenced", 0, "x")]
     with pytest.raises(FencedError):
-        sink(DeliveryListener())._account_for(7, reports)
+        sink(DeliveryListener())._report_delivery(7, reports)
 
 
 def test_partition_that_did_not_run_is_an_error() -> None:
     with pytest.raises(DeliveryError, match="ran in 1 partitions instead of 2"):
-        sink(DeliveryListener())._account_for(7, [Report(0, "committed", 3)])
+        sink(DeliveryListener())._report_delivery(7, [Report(0, "committed", 3)])

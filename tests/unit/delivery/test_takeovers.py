@@ -1,4 +1,4 @@
-"""One query at a time delivers under a name, whoever starts and whatever fails."""
+"""One query at a time delivers under a name, whichever starts and whatever fails."""
 
 import random
 from collections.abc import Callable
@@ -84,10 +84,10 @@ def test_one_query_at_a_time_delivers_whatever_the_schedule(case: Case) -> None:
 CLAIM = """    yield Step.INIT
     if is_owned((yield Step.READ_MARKER)):
         return Result.SKIPPED
-    yield from _marker_written()
+    yield from _write_marker()
 """
 BUGS: dict[str, tuple[Case, str, str]] = {
-    "owner not looked at when a claim is written": (
+    "owner not checked when a claim is written": (
         rivals,
         "        _check_owner(claim.query_id, marker)\n",
         "        return False\n",
@@ -97,7 +97,7 @@ BUGS: dict[str, tuple[Case, str, str]] = {
         CLAIM,
         """    is_owned((yield Step.READ_MARKER))
     yield Step.INIT
-    yield from _marker_written()
+    yield from _write_marker()
 """,
     ),
     "older version not fenced": (
@@ -105,7 +105,7 @@ BUGS: dict[str, tuple[Case, str, str]] = {
         "    yield Step.INIT\n    found = yield Step.READ_MARKER\n",
         "    found = yield Step.READ_MARKER\n",
     ),
-    "older version not ended": (
+    "older version not stopped": (
         replaced_of_the_older_version,
         "    if found is not None and found.is_retired:\n",
         "    if found is not None:\n",

@@ -48,7 +48,7 @@ def mistakes(expression: str) -> Iterator[str]:
             yield f"{name} is not exposed"
             continue
         if name in counters() and not is_range:
-            yield f"{name} is a counter: without rate() or increase() it says nothing"
+            yield f"{name} is a counter: without rate() or increase() it has no meaning"
         for matcher in selector.matchers.matchers:
             if matcher.name not in known[name] | OF_THE_SCRAPE:
                 yield f"{name} has no label {matcher.name}"

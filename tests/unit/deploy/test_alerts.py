@@ -18,7 +18,7 @@ RULES_FILE = ROOT / "deploy/prometheus/alerts.yml"
 CASES_FILE = ROOT / "deploy/prometheus/alerts.test.yml"
 [GROUP] = yaml.safe_load(RULES_FILE.read_text())["groups"]
 RULES = {rule["alert"]: rule for rule in GROUP["rules"]}
-BARE_COUNTER = "is a counter: without rate() or increase() it says nothing"
+BARE_COUNTER = "is a counter: without rate() or increase() it has no meaning"
 RUNBOOKS = (ROOT / "docs/runbooks.md").read_text()
 
 

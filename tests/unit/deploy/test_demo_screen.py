@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 import pytest
 from rich.console import Console
 
-from deploy.local.demo_screen import Addresses, Snapshot, dashboard, progress_line, shown
+from deploy.local.demo_screen import Addresses, Snapshot, dashboard, live_screen, progress_line
 from deploy.local.demo_sidecar import BatchAnswer, Figures, QueryAnswer, SideAnswer
 
 NOW = datetime(2026, 11, 20, 12, 0, 30, tzinfo=UTC)
@@ -90,7 +90,7 @@ def test_line_has_the_same_figures() -> None:
 def test_without_a_terminal_a_line_comes_now_and_then() -> None:
     output = io.StringIO()
 
-    with shown(Console(file=output, force_terminal=False, highlight=False)) as show:
+    with live_screen(Console(file=output, force_terminal=False, highlight=False)) as show:
         for seconds in (0.0, 1.0, 4.9, 5.1, 6.0):
             show(snapshot(FIGURES, elapsed_seconds=seconds))
 

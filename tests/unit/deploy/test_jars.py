@@ -22,7 +22,7 @@ class Maven:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self.asked: list[str] = []
+        self.requests: list[str] = []
 
     def has(self, path: str, content: bytes) -> None:
         (self.folder / path).parent.mkdir(parents=True, exist_ok=True)
@@ -35,7 +35,7 @@ class Answers(SimpleHTTPRequestHandler):
         super().__init__(*arguments, directory=str(maven.folder))  # type: ignore[arg-type]  # passed on
 
     def log_message(self, *_: object) -> None:
-        self.maven.asked.append(self.path.lstrip("/"))
+        self.maven.requests.append(self.path.lstrip("/"))
 
 
 @pytest.fixture
@@ -82,7 +82,7 @@ def test_pinned_jars_are_fetched_into_the_folder_of_their_set(maven: Maven, root
     assert {"join-1.0.jar": b"join one", "store-3.1.jar": b"store"} == files(
         jar_folder("spark", root)
     )
-    assert [JOIN_1, STORE] == sorted(maven.asked)
+    assert [JOIN_1, STORE] == sorted(maven.requests)
 
 
 def test_archive_is_pinned_by_classifier_and_extension(maven: Maven, root: Path) -> None:
@@ -102,11 +102,11 @@ def test_archive_is_pinned_by_classifier_and_extension(maven: Maven, root: Path)
 
 def test_second_fetch_downloads_nothing(maven: Maven, root: Path) -> None:
     fetch("spark", root)
-    maven.asked.clear()
+    maven.requests.clear()
 
     assert [] == fetch("spark", root)
 
-    assert [] == maven.asked
+    assert [] == maven.requests
 
 
 @pytest.mark.usefixtures("maven")
@@ -137,8 +137,8 @@ def test_jar_that_maven_does_not_have_is_asked_for_once(maven: Maven, root: Path
         fetch("spark", root)
 
     # The server logs a refusal twice: the request and the error.
-    assert {JOIN_1, STORE} == set(maven.asked)
-    assert 2 == maven.asked.count(STORE)
+    assert {JOIN_1, STORE} == set(maven.requests)
+    assert 2 == maven.requests.count(STORE)
 
 
 @pytest.mark.usefixtures("maven")

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from job.event_time.fair_reading import Reading, held_partitions, records_max
+from job.event_time.fair_reading import Reading, records_max, waiting_partitions
 from job.event_time.partitions import FORMAT, BatchRead, Partition, Partitions
 from job.event_time.watermark import (
     SideEventTime,
@@ -136,7 +136,7 @@ def test_without_a_readable_document_no_event_time_is_known(document: Any) -> No
 
 
 @pytest.mark.parametrize(
-    ("left", "right", "held"),
+    ("left", "right", "waiting"),
     [
         ([behind(100), behind(111)], [behind(105)], {"left": {1}, "right": set()}),
         ([behind(100), behind(110)], [behind(110)], {"left": set(), "right": set()}),
@@ -155,14 +155,14 @@ def test_without_a_readable_document_no_event_time_is_known(document: Any) -> No
     ],
 )
 def test_partitions_that_wait(
-    left: list[Partition], right: list[Partition], held: dict[Side, set[int]]
+    left: list[Partition], right: list[Partition], waiting: dict[Side, set[int]]
 ) -> None:
     sides = Partitions(dict(enumerate(left)), dict(enumerate(right)))
 
-    assert held == held_partitions(sides, slack_ms=10)
+    assert waiting == waiting_partitions(sides, slack_ms=10)
 
 
-def test_held_partition_ends_where_it_starts() -> None:
+def test_waiting_partition_ends_where_it_starts() -> None:
     reading = Reading({"left": {1}, "right": set()}, records_max=None)
 
     assert {0: 50, 1: 7} == reading.ends("left", {0: 5, 1: 7}, {0: 50, 1: 70})
@@ -196,7 +196,7 @@ class Reader:
         latest = {s: {n: len(times) for n, times in self.topics[s].items()} for s in SIDES}
         starts = {s: {n: self._next(s, n) for n in latest[s]} for s in SIDES}
         slack = 20
-        reading = Reading(held_partitions(self.partitions, slack), None)
+        reading = Reading(waiting_partitions(self.partitions, slack), None)
         ends: dict[Side, dict[int, int]] = {}
         for side in SIDES:
             limits = reading.ends(side, starts[side], latest[side]) or latest[side]

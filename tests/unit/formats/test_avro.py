@@ -61,7 +61,7 @@ def test_type_becomes_a_column(kind: Any, expected: str) -> None:
         record(field("next", ["null", "shop.Node"]), name="shop.Node"),
     ],
 )
-def test_type_that_no_column_has_is_told(kind: Any) -> None:
+def test_type_without_a_sql_type_is_reported(kind: Any) -> None:
     assert {"x": None} == avro.fields(avro_schema(record(field("x", kind))))
 
 
@@ -143,7 +143,7 @@ def test_value_of_a_newer_schema_is_read_without_what_was_added() -> None:
         (record(name="a.P"), record(name="b.Q"), "field x: record a.P cannot be read as b.Q"),
     ],
 )
-def test_schemas_that_do_not_fit_are_told_with_the_field(kind: Any, read: Any, why: str) -> None:
+def test_incompatible_schemas_are_reported_with_the_field(kind: Any, read: Any, why: str) -> None:
     old = avro_schema(record(field("x", kind), field("y", "int")))
     new = reader(avro_schema(record(field("x", read), field("y", "int")), 2), Column("x", "BIGINT"))
 

@@ -14,7 +14,7 @@ from job.formats.pinning import check_schema_evolution, reader_schemas
 from job.formats.registry import RegistryAccess
 from job.join_spec.spec import JoinSpec, spec_from_yaml
 from job.plan.explain import explained, facts
-from job.plan.fingerprint import fingerprint, refused
+from job.plan.fingerprint import fingerprint, incompatible_changes
 from job.plan.plan import JoinPlan
 from job.plan.planner import join_plan
 from tests.registry_stub import RegistryStub
@@ -97,7 +97,7 @@ def test_written_columns_alone_are_taken_of_wider_types(registry: RegistryStub) 
         ("cost TIMESTAMP", "is DOUBLE in subject"),
     ],
 )
-def test_written_columns_are_held_against_the_registry(
+def test_declared_columns_are_checked_against_the_registry(
     registry: RegistryStub, written: str, says: str
 ) -> None:
     import re
@@ -141,7 +141,7 @@ def test_subject_that_is_missing_or_of_another_format_is_named(registry: Registr
         ({"schema_registry": {"url": "https://b", "passwrd": "hush"}}, "unknown field"),
     ],
 )
-def test_spec_that_makes_no_sense_is_refused_and_tells_no_secret(
+def test_contradictory_spec_is_refused_without_its_secret(
     registry: RegistryStub, changes: dict[str, Any], says: str
 ) -> None:
     with pytest.raises(SpecError) as raised:
@@ -156,10 +156,10 @@ def test_registry_without_a_side_that_asks_it_is_refused() -> None:
         spec_from_yaml(spec_yaml(schema_registry={"url": "http://localhost:8081"}), {})
 
 
-def test_plan_without_a_registry_wants_the_columns_written(registry: RegistryStub) -> None:
+def test_plan_without_a_registry_requires_the_columns(registry: RegistryStub) -> None:
     made = spec(registry)
 
-    with pytest.raises(SpecError, match=r"left\.schema: is left out, and no registry is asked"):
+    with pytest.raises(SpecError, match=r"left\.schema: is required here, because no registry"):
         join_plan(made, state_partitions=2)
 
 
@@ -179,7 +179,7 @@ def test_newer_schema_that_reads_all_of_the_old_one_is_proven(registry: Registry
 
     assert fingerprint(made) == renewed
     assert ("1", "3") == (frozen["left.schema_id"], renewed["left.schema_id"])
-    assert [] == refused(made, frozen)
+    assert [] == incompatible_changes(made, frozen)
 
 
 def test_newer_schema_that_does_not_is_refused_with_the_way_on(registry: RegistryStub) -> None:
@@ -217,8 +217,8 @@ def test_column_in_state_of_another_type_is_refused_whatever_the_schemas(
     wider = replace(first.left.kept_columns[0], type="DOUBLE")
     made = replace(first, left=replace(first.left, kept_columns=(wider,)))
 
-    assert ["left columns held in state"] == [
-        change.field for change in refused(made, fingerprint(first))
+    assert ["left.state_columns"] == [
+        change.field for change in incompatible_changes(made, fingerprint(first))
     ]
 
 
@@ -239,7 +239,7 @@ COLUMNS = {
 }
 
 
-def test_plan_tells_the_pinned_schema_or_that_none_could_be_asked(
+def test_plan_has_the_pinned_schema_or_that_the_registry_was_not_reached(
     registry: RegistryStub, tmp_path: Path
 ) -> None:
     written = text(registry, **COLUMNS)

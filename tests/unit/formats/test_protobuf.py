@@ -55,7 +55,7 @@ def test_type_becomes_a_column(kind: str, expected: str) -> None:
         "Deep",
     ],
 )
-def test_type_that_no_column_has_is_told(kind: str) -> None:
+def test_type_without_a_sql_type_is_reported(kind: str) -> None:
     inner = "message Empty {} message Deep { google.protobuf.Timestamp at = 1; }"
 
     found = protobuf.fields(proto_schema(message(f"{inner} {kind} x = 1;", more=WELL_KNOWN)))
@@ -130,7 +130,7 @@ def test_values_of_other_schemas_are_read_by_field_numbers() -> None:
         ("In", "Other", r"field x\.y \(1\): string cannot be read as int32"),
     ],
 )
-def test_schemas_that_do_not_fit_are_told_with_the_field(kind: str, read: str, why: str) -> None:
+def test_incompatible_schemas_are_reported_with_the_field(kind: str, read: str, why: str) -> None:
     inner = "message In { string y = 1; } message Other { int32 y = 1; }"
     old, new = (message(f"{inner} {each} x = 1;") for each in (kind, read))
     decode = protobuf.decoding(proto_schema(old), reader(proto_schema(new, 2)))
@@ -177,7 +177,7 @@ def test_garbage_is_unreadable(garbage: bytes) -> None:
 
 
 @pytest.mark.parametrize("indexes", [b"\x02\x01", b"\x02\x08"])
-def test_message_that_the_schema_has_not_is_told(indexes: bytes) -> None:
+def test_message_that_is_not_in_the_schema_is_reported(indexes: bytes) -> None:
     decode = protobuf.decoding(proto_schema(CLICK), reader(proto_schema(CLICK)))
 
     with pytest.raises(IncompatibleError, match="schema 1 has no message"):

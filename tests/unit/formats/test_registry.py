@@ -129,7 +129,7 @@ def test_login_goes_along_and_never_shows(registry: RegistryStub, tmp_path: Path
         ("password_file", None, "cannot be read: No such file"),
         ("password_file", b"\n", "is empty"),
         ("password_file", b"\xff", "is not text in UTF-8"),
-        ("ca_file", b"no pem", "holds no `-----BEGIN CERTIFICATE-----`"),
+        ("ca_file", b"no pem", "does not contain `-----BEGIN CERTIFICATE-----`"),
     ],
 )
 def test_file_that_cannot_be_used_is_named(

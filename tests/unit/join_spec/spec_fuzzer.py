@@ -22,7 +22,7 @@ from job.plan.planner import join_plan
 from tests.unit.join_spec.spec_mutator import mutated_specs
 
 ENVIRONMENT = {"X": "hunter2-PLANTED"}
-# Of CPU time, so that a busy machine does not matter; a spec of the tests takes 10 ms.
+# CPU time, so that the load of the machine does not matter; a spec of the tests takes 10 ms.
 SECONDS_MAX = 2.0
 
 
@@ -37,7 +37,7 @@ class Crash:
 
 
 def crash_of(text: str) -> Crash | None:
-    """What went wrong beside a SpecError when the spec was planned."""
+    """The crash or hang while planning the spec. None: it was planned or refused."""
     try:
         with _time_limit(), variables_hidden(text, ENVIRONMENT):
             plan = join_plan(spec_from_yaml(text, ENVIRONMENT), state_partitions=2)

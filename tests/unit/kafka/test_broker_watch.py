@@ -1,4 +1,4 @@
-"""The job's look at the brokers, and the group for lag tools beside it."""
+"""Polls of the brokers, and the group for lag tools."""
 
 import pytest
 import structlog
@@ -11,16 +11,16 @@ from tests.unit.specs import plan
 
 
 class Watch(BrokerWatch):
-    """Both of its steps fail as told."""
+    """A watch whose two steps fail on request."""
 
-    def __init__(self, *, look: bool, commit: bool) -> None:
+    def __init__(self, *, poll: bool, commit: bool) -> None:
         super().__init__(plan(), settings=dict, read=lambda: None, compare_topics=lambda _: None)
-        self.looks = 0
+        self.polls = 0
         self.commits = 0
-        self._fails = (look, commit)
+        self._fails = (poll, commit)
 
-    def _look(self) -> None:
-        self.looks += 1
+    def _poll(self) -> None:
+        self.polls += 1
         if self._fails[0]:
             raise KafkaException(KafkaError(KafkaError._ALL_BROKERS_DOWN))
 
@@ -33,30 +33,30 @@ class Watch(BrokerWatch):
 @pytest.fixture(autouse=True)
 def _hurry(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(broker_watch, "COMMIT_SECONDS", 0.001)
-    monkeypatch.setattr(broker_watch, "LOOK_SECONDS", 0.001)
+    monkeypatch.setattr(broker_watch, "POLL_SECONDS", 0.001)
 
 
-def test_lag_is_read_where_the_group_is_denied_and_that_is_told_once() -> None:
-    watch = Watch(look=False, commit=True)
+def test_lag_is_read_without_an_acl_for_the_group_and_that_is_logged_once() -> None:
+    watch = Watch(poll=False, commit=True)
     with structlog.testing.capture_logs() as logs:
         watch.start()
-        wait_until(lambda: watch.looks > 3 and watch.commits > 3, 10, "both are tried again")
+        wait_until(lambda: watch.polls > 3 and watch.commits > 3, 10, "both are retried")
         watch.close()
 
     assert watch.report().error is None
     assert ["offsets_not_committed"] == [log["event"] for log in logs]
 
 
-def test_nothing_is_committed_while_the_brokers_are_away() -> None:
-    watch = Watch(look=True, commit=False)
+def test_nothing_is_committed_while_the_brokers_are_unreachable() -> None:
+    watch = Watch(poll=True, commit=False)
     with structlog.testing.capture_logs() as logs:
         watch.start()
-        wait_until(lambda: watch.looks > 3, 10, "it looks again")
+        wait_until(lambda: watch.polls > 3, 10, "it polls again")
         watch.close()
 
     assert 0 == watch.commits
     assert watch.report().error is not None
-    assert ["brokers_away"] == [log["event"] for log in logs]
+    assert ["brokers_unreachable"] == [log["event"] for log in logs]
 
 
 def test_group_has_one_offset_per_partition_of_a_self_join_the_smaller_one() -> None:

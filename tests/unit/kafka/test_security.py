@@ -1,4 +1,4 @@
-"""Kafka's security: what a spec may say of it, and both clients' words for it."""
+"""Kafka's security in a spec, and the settings of both clients."""
 
 import pickle
 from pathlib import Path
@@ -164,7 +164,7 @@ def test_control_characters_never_get_into_a_jaas_line(control: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("security", "said"),
+    ("security", "text"),
     [
         ({"protocol": "SASL_SSL"}, "protocol SASL_SSL needs a mechanism, one of PLAIN, SCRAM"),
         ({"protocol": "SSL", "username": "u"}, "protocol SSL has no login; use SASL_SSL"),
@@ -190,23 +190,23 @@ def test_control_characters_never_get_into_a_jaas_line(control: str) -> None:
         ({**SCRAM, "pasword": "x"}, "kafka.security.pasword: unknown field; did you"),
     ],
 )
-def test_what_makes_no_sense_is_refused(security: dict[str, str], said: str) -> None:
-    assert said in refused(**security)
+def test_contradictory_settings_are_refused(security: dict[str, str], text: str) -> None:
+    assert text in refused(**security)
 
 
 @pytest.mark.parametrize(
-    ("field", "content", "said"),
+    ("field", "content", "text"),
     [
         ("password_file", None, "cannot be read: No such file or directory"),
         ("password_file", "\n", "is empty"),
         ("password_file", "two\nlines\n", "contains a control character"),
-        ("ca_file", "no PEM", "holds no `-----BEGIN CERTIFICATE-----`: it must be PEM"),
-        ("key_file", "no PEM", "holds no private key in PEM"),
-        ("key_file", key_pem(PrivateFormat.PKCS8, "x"), "is encrypted: name its key_password"),
+        ("ca_file", "no PEM", "does not contain `-----BEGIN CERTIFICATE-----`: it must be PEM"),
+        ("key_file", "no PEM", "contains no private key in PEM"),
+        ("key_file", key_pem(PrivateFormat.PKCS8, "x"), "is encrypted: set key_password"),
     ],
 )
 def test_a_file_that_cannot_be_used_is_named_with_its_field(
-    field: str, content: str | None, said: str, tmp_path: Path
+    field: str, content: str | None, text: str, tmp_path: Path
 ) -> None:
     files = written(tmp_path, certificate_file=CERTIFICATE, key_file=KEY, password_file="pw")
     files[field] = str(tmp_path / "it")
@@ -215,16 +215,19 @@ def test_a_file_that_cannot_be_used_is_named_with_its_field(
 
     with pytest.raises(SecurityError) as error:
         access(**SCRAM, **files)
-    assert f"kafka.security.{field} {tmp_path / 'it'} {said}" in str(error.value)
+    assert f"kafka.security.{field} {tmp_path / 'it'} {text}" in str(error.value)
 
 
-def test_a_password_that_opens_nothing_is_told(tmp_path: Path) -> None:
+def test_a_wrong_key_password_is_named(tmp_path: Path) -> None:
     files = written(tmp_path, certificate_file=CERTIFICATE, key_password_file="wrong")
-    for key, said in (
-        (key_pem(PrivateFormat.PKCS8, "x"), "none that the password in key_password_file opens"),
-        (KEY, "has no password: leave key_password_file out"),
+    for key, text in (
+        (
+            key_pem(PrivateFormat.PKCS8, "x"),
+            "the password in key_password_file does not decrypt it",
+        ),
+        (KEY, "has no password: remove key_password_file"),
     ):
-        with pytest.raises(SecurityError, match=said):
+        with pytest.raises(SecurityError, match=text):
             access(protocol="SSL", **files, **written(tmp_path, key_file=key))
 
 
@@ -266,17 +269,17 @@ def test_blanks_around_a_password_of_the_environment_are_part_of_it() -> None:
         {"checkpoint": "s3a://id:abc@bucket/path"},
     ],
 )
-def test_a_wrong_spec_is_told_without_what_may_be_a_secret(changed: dict[str, Any]) -> None:
+def test_errors_of_a_spec_contain_no_possible_secret(changed: dict[str, Any]) -> None:
     with pytest.raises(SpecError) as error:
         plan(**changed)
-    said = f"{error.value} {error.value!r} {error.value.__cause__}"
+    text = f"{error.value} {error.value!r} {error.value.__cause__}"
 
-    assert SECRET not in said
-    assert "a\\" not in said
-    assert "abc" not in said
+    assert SECRET not in text
+    assert "a\\" not in text
+    assert "abc" not in text
 
 
-def test_a_number_for_a_password_is_told_without_it() -> None:
+def test_error_of_a_number_for_a_password_does_not_contain_it() -> None:
     assert "4711" not in refused(**SCRAM, password=4711)
 
 

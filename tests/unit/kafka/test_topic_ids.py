@@ -79,11 +79,11 @@ def test_input_that_was_created_again_is_refused_with_the_request_that_helps(
     broker.recreate("clicks")
     with pytest.raises(RetentionError) as refusal:
         identity.begin(ACCESS, recorded, nothing)
-    for said in (
+    for text in (
         "right.topic clicks (topic id clicks-1 in the checkpoint, clicks-2 on the broker)",
         'PATCH /v1/query/offsets with {"right": {"0": 0, "1": 0}}',
     ):
-        assert said in str(refusal.value)
+        assert text in str(refusal.value)
 
     broker.recreate("clicks", partitions=1)
     with pytest.raises(RetentionError, match="POST /v1/query/reset"):
@@ -114,8 +114,8 @@ def test_recreated_topic_that_is_only_written_is_logged_once_and_recorded(
     recorded = identity.begin(ACCESS, broker.ids, nothing)
     broker.recreate(topic)
     with structlog.testing.capture_logs() as logs:
-        identity.look(CLIENT)
-        identity.look(CLIENT)
+        identity.check(CLIENT)
+        identity.check(CLIENT)
         assert broker.ids == identity.begin(ACCESS, recorded, nothing)
 
     assert identity.failure is None
@@ -125,14 +125,14 @@ def test_recreated_topic_that_is_only_written_is_logged_once_and_recorded(
 def test_topic_that_is_created_again_while_the_query_runs_or_rests_is_a_failure(
     broker: Broker, identity: TopicIdentity
 ) -> None:
-    identity.look(CLIENT)  # before the first start there is nothing to compare with
+    identity.check(CLIENT)  # before the first start there is nothing to compare with
     identity.begin(ACCESS, {}, nothing)
-    identity.look(CLIENT)
+    identity.check(CLIENT)
     assert identity.failure is None
     assert identity.is_unchanged(ACCESS)
 
     broker.recreate("impressions")
-    identity.look(CLIENT)
+    identity.check(CLIENT)
     assert isinstance(identity.failure, RetentionError)
 
     identity.begin(ACCESS, {}, nothing)  # after a reset
@@ -161,7 +161,7 @@ def test_broker_without_topic_ids_is_logged_once_and_its_topics_are_taken(
     with structlog.testing.capture_logs() as logs:
         assert {} == identity.begin(ACCESS, {}, nothing)
         assert recorded == identity.begin(ACCESS, recorded, nothing)
-        identity.look(CLIENT)
+        identity.check(CLIENT)
 
     assert identity.failure is None
     assert ["topic_ids_unknown"] == [log["event"] for log in logs]

@@ -219,7 +219,7 @@ def test_a_new_output_column_changes_the_state_columns() -> None:
     columns = {"ad_id": "left.ad_id", "campaign": "left.campaign"}
     found = changes(fingerprint(plan()), fingerprint(plan(output__columns=columns)))
 
-    assert ["left columns held in state", "right columns held in state"] == [c.field for c in found]
+    assert ["left.state_columns", "right.state_columns"] == [c.field for c in found]
 
 
 def test_settings_without_effect_on_state_may_change() -> None:

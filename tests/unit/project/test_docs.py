@@ -114,7 +114,7 @@ def test_test_that_fails_ends_with_1_and_shows_the_rows(tmp_path: Path) -> None:
     result = CliRunner().invoke(app, ["test", str(spec)])
 
     assert 1 == result.exit_code
-    assert "FAILED: a bot's click is none" in result.output
+    assert "FAILED: a click of a bot does not match" in result.output
     assert "missing: {'ad_id': 1, 'user': 'x'}" in result.output
 
 

@@ -13,6 +13,8 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "errors": (),
     "settings": (),
     "redaction": (),
+    "instants": (),
+    "waiting": (),
     "evaluation": (),
     "sql": (
         "literals",
@@ -23,6 +25,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
         "arithmetic",
         "arguments",
         "signatures",
+        "simplification",
         "patterns",
         "constants",
         "checker",
@@ -52,6 +55,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
         "tuning",
         "real_time",
         "checks",
+        "position",
         "plan",
         "mirrored",
         "record_checks",
@@ -67,26 +71,29 @@ ROOMS: dict[str, tuple[str, ...]] = {
         "validation",
     ),
     "event_time": ("partitions", "watermark", "fair_reading", "interval"),
-    "kafka": ("security", "topics", "preflight", "retention", "topic_ids", "broker_watch"),
+    "kafka": (
+        "security",
+        "clients",
+        "topics",
+        "preflight",
+        "retention",
+        "topic_ids",
+        "broker_watch",
+    ),
     "dead_letters": (),
     "semantics": (),
     "real_time": ("processor_jar", "join"),
     "spark": (
-        "session",
-        "hadoop_settings",
-        "failures",
-        "listener",
-        "between_batches",
-        "watermark",
-        "batch_read",
-        "interval_read",
-        "live_rows",
-        "kafka_reader",
+        *("session", "lost_hooks", "hadoop_settings", "hadoop_files", "failures", "listener"),
+        *("stream_execution", "between_batches", "watermark", "observed_metrics", "batch_read"),
+        *("interval_read", "live_rows"),
+        *("kafka_reader", "executed_join", "join_input", "arrow_types", "arrow_map", "executors"),
         "try_eval",
     ),
     "dataflow": ("written_numbers", "record_sql", "arrow_decoder", "dataflow", "real_time"),
     "checkpoint": (
-        *("folder", "checkpoint", "lease", "state_reader", "log_check", "maintenance", "cli"),
+        *("documents", "folder", "checkpoint", "lease", "join_state", "state_reader"),
+        *("log_check", "maintenance", "cli"),
     ),
     "delivery": (),
     "query": (
@@ -113,9 +120,13 @@ WITH_SPARK = {
     "query.real_time",
     "query.start",
 }
+PRIVATE_SPARK = {"spark", "real_time"}
+# Of PySpark's objects, what is behind them in the JVM.
+PRIVATE_ATTRIBUTES = {"_jsq", "_jdf", "_jc", "_jsc", "_jsparkSession", "_jwrite", "_jreader"}
 # The service is in an image without Spark, librdkafka and registry client, and reads no topic.
 OPEN_TO_THE_SERVICE = {
     "errors",
+    "instants",
     "settings",
     "protocol",
     "plan.plan",
@@ -172,6 +183,17 @@ def test_only_the_parts_that_drive_spark_import_it(path: Path) -> None:
     assert is_in(place_of(path), WITH_SPARK) or not uses & {"pyspark", "py4j"}
 
 
+@pytest.mark.parametrize("path", modules("job"), ids=lambda path: str(path.relative_to(ROOT)))
+def test_private_spark_api_is_used_only_in_its_package(path: Path) -> None:
+    used = {
+        node.attr
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Attribute)
+    }
+
+    assert place_of(path)[0] in PRIVATE_SPARK or not used & PRIVATE_ATTRIBUTES
+
+
 @pytest.mark.parametrize("path", modules("service"), ids=lambda path: str(path.relative_to(ROOT)))
 def test_service_knows_only_the_open_parts_of_the_job(path: Path) -> None:
     for other in filter(None, map(place, imports(path))):
@@ -188,7 +210,9 @@ def test_what_is_deployed_imports_nothing_that_serves_only_this_machine(package:
 def test_what_users_import_knows_of_the_job_only_what_a_spec_says() -> None:
     for path in modules("streamjoin"):
         for other in filter(None, map(place, imports(path))):
-            assert other[0] in {"errors", "join_spec", "plan"}, f"{path.name} imports {other}"
+            assert other[0] in {"errors", "instants", "join_spec", "plan"}, (
+                f"{path.name} imports {other}"
+            )
 
 
 @pytest.mark.parametrize("package", ["job", "service", "deploy", "bench", "streamjoin", "tests"])

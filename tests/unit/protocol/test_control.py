@@ -1,4 +1,4 @@
-"""The protocol between job and sidecar: what is asked, what is answered, what is refused."""
+"""The protocol between job and service: requests, responses, errors, the socket."""
 
 import json
 import socket
@@ -19,7 +19,7 @@ from tests.unit.service.builders import WAITS, SmallJob, batch, status, status_a
 PATIENCE_SECONDS = 20.0
 
 
-def asked(job: SmallJob, call: str, **fields: Any) -> Response:
+def sent(job: SmallJob, call: str, **fields: Any) -> Response:
     return respond(json.dumps({"call": call, **fields}).encode(), job, Event())
 
 
@@ -31,38 +31,38 @@ def job() -> SmallJob:
 
 
 @pytest.mark.parametrize("call", all_answers())
-def test_a_question_is_answered_with_its_answer_alone(job: SmallJob, call: str) -> None:
-    answered = asked(job, call)
+def test_read_call_returns_its_result_alone(job: SmallJob, call: str) -> None:
+    response = sent(job, call)
 
-    assert all_answers()[call].model_dump(mode="json") == answered.result
-    assert (None, None) == (answered.status, answered.error)
+    assert all_answers()[call].model_dump(mode="json") == response.result
+    assert (None, None) == (response.status, response.error)
 
 
-def test_a_question_takes_its_arguments_along(job: SmallJob) -> None:
-    asked(job, "state", state={"side": "left", "key": ["a", "7"], "limit": 3})
+def test_arguments_of_a_read_call_reach_the_job(job: SmallJob) -> None:
+    sent(job, "state", state={"side": "left", "key": ["a", "7"], "limit": 3})
 
-    assert job.asked is not None
-    assert job.asked.state is not None
+    assert job.last_request is not None
+    assert job.last_request.state is not None
     assert ("left", ["a", "7"], 3) == (
-        job.asked.state.side,
-        job.asked.state.key,
-        job.asked.state.limit,
+        job.last_request.state.side,
+        job.last_request.state.key,
+        job.last_request.state.limit,
     )
 
 
-def test_reset_takes_along_where_to_start(job: SmallJob) -> None:
-    answered = asked(job, "reset", by="ada", starts={"left": {"0": 5}, "right": "latest"})
+def test_start_positions_of_a_reset_reach_the_job(job: SmallJob) -> None:
+    response = sent(job, "reset", by="ada", starts={"left": {"0": 5}, "right": "latest"})
 
     assert [("reset", "ada")] == job.commands
     assert StartPositions(left={0: 5}, right="latest") == job.starts
-    assert answered.status is not None
-    assert QueryState.STOPPED is answered.status.state
+    assert response.status is not None
+    assert QueryState.STOPPED is response.status.state
 
 
 @pytest.mark.parametrize(
     ("error", "expected"),
     [
-        (RequestError("which key?"), {"code": "request", "allowed": []}),
+        (RequestError("`key` is required"), {"code": "request", "allowed": []}),
         (
             ConflictError("is STOPPED", allowed=["resume"]),
             {"code": "conflict", "allowed": ["resume"]},
@@ -71,15 +71,15 @@ def test_reset_takes_along_where_to_start(job: SmallJob) -> None:
         (CheckpointError("unreadable"), {"code": "checkpoint", "retry_after_seconds": None}),
     ],
 )
-def test_what_is_refused_says_what_kind_of_refusal_it_is(
+def test_error_has_the_code_of_its_kind(
     job: SmallJob, error: Exception, expected: dict[str, Any]
 ) -> None:
     job.answers["state"] = error
-    refusal = asked(job, "state").error
+    failure = sent(job, "state").error
 
-    assert refusal is not None
-    assert str(error) == refusal.message
-    assert expected == {name: getattr(refusal, name) for name in expected}
+    assert failure is not None
+    assert str(error) == failure.message
+    assert expected == {name: getattr(failure, name) for name in expected}
 
 
 @pytest.mark.parametrize(
@@ -93,51 +93,51 @@ def test_what_is_refused_says_what_kind_of_refusal_it_is(
         {"call": "state", "state": {"side": "middle", "key": ["7"], "limit": 1}},
     ],
 )
-def test_what_is_no_request_is_not_understood(job: SmallJob, fields: dict[str, Any]) -> None:
-    refusal = asked(job, **fields).error
+def test_malformed_request_is_invalid(job: SmallJob, fields: dict[str, Any]) -> None:
+    failure = sent(job, **fields).error
 
-    assert refusal is not None
-    assert "invalid_request" == refusal.code
-    assert ([], None) == (job.commands, job.asked)
+    assert failure is not None
+    assert "invalid_request" == failure.code
+    assert ([], None) == (job.commands, job.last_request)
 
 
-def test_an_accident_is_told_by_its_kind_and_not_by_what_it_says(job: SmallJob) -> None:
+def test_internal_error_returns_its_type_and_not_its_message(job: SmallJob) -> None:
     job.answers["state"] = KeyError("planted-pa55word")
-    refusal = asked(job, "state").error
+    failure = sent(job, "state").error
 
-    assert refusal is not None
-    assert ("internal_error", "KeyError") == (refusal.code, refusal.message)
+    assert failure is not None
+    assert ("internal_error", "KeyError") == (failure.code, failure.message)
 
 
-def test_who_hangs_up_ends_the_look_up(tmp_path: Path) -> None:
+def test_closed_connection_cancels_the_lookup(tmp_path: Path) -> None:
     job = SmallJob(status())
     job.answers["state_count"] = WAITS
     with control_socket(tmp_path / "job.sock", job), socket.socket(socket.AF_UNIX) as connection:
         connection.connect(str(tmp_path / "job.sock"))
         connection.sendall(b'{"call": "state_count"}\n')
-        wait_until(lambda: job.gone is not None, PATIENCE_SECONDS, "the job is asked")
+        wait_until(lambda: job.gone is not None, PATIENCE_SECONDS, "the job receives the call")
         assert job.gone is not None
         assert not job.gone.is_set()
 
         connection.close()
 
-        wait_until(job.gone.is_set, PATIENCE_SECONDS, "the job knows")
+        wait_until(job.gone.is_set, PATIENCE_SECONDS, "the call is cancelled")
 
 
-def test_an_answer_does_not_count_as_hanging_up(tmp_path: Path) -> None:
+def test_response_does_not_cancel_the_call(tmp_path: Path) -> None:
     job = SmallJob(status())
     job.answers.update(all_answers())
     with control_socket(tmp_path / "job.sock", job), socket.socket(socket.AF_UNIX) as connection:
         connection.connect(str(tmp_path / "job.sock"))
         connection.sendall(b'{"call": "state_count"}\n')
-        answered = json.loads(connection.makefile().readline())
+        response = json.loads(connection.makefile().readline())
 
-    assert answered["result"]["batch_id"] == 7
+    assert response["result"]["batch_id"] == 7
     assert job.gone is not None
     assert not job.gone.is_set()
 
 
-def test_a_request_of_the_largest_size_is_read_whole(tmp_path: Path) -> None:
+def test_largest_request_is_read_completely(tmp_path: Path) -> None:
     job = SmallJob(status())
     job.answers.update(all_answers())
     frame = json.dumps({"call": "validate", "spec": ""})
@@ -147,12 +147,12 @@ def test_a_request_of_the_largest_size_is_read_whole(tmp_path: Path) -> None:
         connection.sendall(json.dumps({"call": "validate", "spec": spec}).encode() + b"\n")
         connection.makefile().readline()
 
-    assert job.asked is not None
-    assert spec == job.asked.spec
+    assert job.last_request is not None
+    assert spec == job.last_request.spec
 
 
 @pytest.mark.parametrize("kind", ["file", "folder", "link"])
-def test_what_is_no_socket_is_left_as_it_is(tmp_path: Path, job: SmallJob, kind: str) -> None:
+def test_path_that_is_no_socket_is_not_changed(tmp_path: Path, job: SmallJob, kind: str) -> None:
     path, victim = tmp_path / "job.sock", tmp_path / "join.yaml"
     victim.write_text("name: x\n")
     match kind:
@@ -169,16 +169,16 @@ def test_what_is_no_socket_is_left_as_it_is(tmp_path: Path, job: SmallJob, kind:
     assert "name: x\n" == victim.read_text()
 
 
-def test_a_socket_that_a_killed_job_has_left_is_replaced(tmp_path: Path, job: SmallJob) -> None:
+def test_socket_of_a_killed_job_is_replaced(tmp_path: Path, job: SmallJob) -> None:
     path = tmp_path / "job.sock"
-    with socket.socket(socket.AF_UNIX) as left_behind:
-        left_behind.bind(str(path))
+    with socket.socket(socket.AF_UNIX) as stale:
+        stale.bind(str(path))
 
     with control_socket(path, job), socket.socket(socket.AF_UNIX) as connection:
         connection.connect(str(path))
 
 
-def test_a_folder_that_cannot_be_made_is_named(tmp_path: Path, job: SmallJob) -> None:
+def test_folder_that_cannot_be_created_is_named(tmp_path: Path, job: SmallJob) -> None:
     (tmp_path / "file").touch()
     path = tmp_path / "file" / "job.sock"
 

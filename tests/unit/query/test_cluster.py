@@ -1,4 +1,4 @@
-"""What a start on a cluster refuses before it has asked the cluster."""
+"""Checks of a start on a cluster."""
 
 from types import SimpleNamespace
 from typing import Any
@@ -20,18 +20,18 @@ def folder(root: str) -> Any:
 
 
 @pytest.mark.parametrize("master", ["local", "local[*]", "local[4]", "local[4, 2]"])
-def test_one_machine_is_no_cluster(master: str) -> None:
+def test_local_master_is_no_cluster(master: str) -> None:
     assert not JobSettings(spark_master=master).is_on_cluster
 
 
 @pytest.mark.parametrize(
     "master", ["spark://m:7077", "yarn", "k8s://https://m", "local-cluster[2,1,1024]"]
 )
-def test_executors_of_their_own_are_a_cluster(master: str) -> None:
+def test_other_masters_are_a_cluster(master: str) -> None:
     assert JobSettings(spark_master=master).is_on_cluster
 
 
-def test_checkpoint_on_the_driver_s_disk_is_refused_with_the_ways_out() -> None:
+def test_checkpoint_on_the_driver_s_disk_is_refused_with_the_remedies() -> None:
     with pytest.raises(CheckpointError, match="STREAMJOIN_CHECKPOINT_IS_SHARED=true") as refused:
         check_is_shared(folder("file:/var/lib/streamjoin/join"), settings())
 
@@ -39,13 +39,13 @@ def test_checkpoint_on_the_driver_s_disk_is_refused_with_the_ways_out() -> None:
     assert "spark://master:7077" in str(refused.value)
 
 
-def test_checkpoint_that_is_shared_or_said_to_be_is_taken() -> None:
+def test_shared_checkpoint_is_accepted() -> None:
     check_is_shared(folder("hdfs://namenode:8020/join"), settings())
     check_is_shared(folder("s3a://bucket/join"), settings())
     check_is_shared(folder("file:/mnt/shared/join"), settings(checkpoint_is_shared=True))
 
 
-def test_number_of_state_partitions_has_to_be_chosen() -> None:
+def test_number_of_state_partitions_is_required() -> None:
     with pytest.raises(SetupError, match="STREAMJOIN_STATE_PARTITIONS"):
         check_partitions_are_chosen(settings())
 
@@ -53,27 +53,29 @@ def test_number_of_state_partitions_has_to_be_chosen() -> None:
 
 
 def session(*, executors: int, cores: int) -> Any:
-    """As far as it is asked: the driver is one of those that have memory."""
+    """The memory status has an entry for the driver, too."""
     java = SimpleNamespace(
         getExecutorMemoryStatus=lambda: SimpleNamespace(size=lambda: 1 + executors),
         defaultParallelism=lambda: cores,
-        master=lambda: "spark://master:7077",
     )
-    return SimpleNamespace(sparkContext=SimpleNamespace(_jsc=SimpleNamespace(sc=lambda: java)))
+    context = SimpleNamespace(master="spark://master:7077", _jsc=SimpleNamespace(sc=lambda: java))
+    return SimpleNamespace(sparkContext=context)
 
 
-def test_cluster_that_gives_no_executor_is_named_and_asked_again(
+def test_missing_executors_are_a_retryable_error_that_names_the_cluster(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(cluster, "EXECUTOR_SECONDS", 0.0)
 
-    with pytest.raises(QueryError, match=r"no executor came .* spark://master:7077") as refused:
+    with pytest.raises(
+        QueryError, match=r"no executor registered .* spark://master:7077"
+    ) as refused:
         wait_for_executors(session(executors=0, cores=2), 4)
 
     assert refused.value.retryable
 
 
-def test_fewer_cores_than_state_partitions_are_enough_after_a_while(
+def test_query_starts_after_a_while_with_fewer_cores_than_state_partitions(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(cluster, "OTHERS_SECONDS", 0.0)

@@ -1,4 +1,4 @@
-"""What happens to watermark and reading after each batch, without Spark."""
+"""Watermark and limits of the reading after each batch, without Spark."""
 
 from collections.abc import Mapping
 from types import SimpleNamespace
@@ -17,7 +17,7 @@ Offsets = dict[Side, dict[int, int]]
 
 
 class World:
-    """Spark, its Kafka source and the checkpoint, as far as event times go."""
+    """Stands in for Spark, its Kafka source and the checkpoint."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, known: Partitions | None = None) -> None:
         self.stats = QueryStats()
@@ -25,7 +25,7 @@ class World:
         self.resources = SimpleNamespace(lease_is_lost=False)
         self.limited: set[Side] = set()
         self.watermarks: list[int] = []
-        self.asked_for: Mapping[Side, Mapping[int, int]] = {}
+        self.planned: Mapping[Side, Mapping[int, int]] = {}
         self.read = BatchRead({}, {}, {}, {})
         monkeypatch.setattr(event_times, "batch_read", self._batch_read)
         monkeypatch.setattr(
@@ -38,7 +38,7 @@ class World:
         self.times = EventTimes(spark, plan(), self.stats, checkpoint, resources)
 
     def follow(self) -> None:
-        running: Any = SimpleNamespace(query=None, failed=None)
+        running: Any = SimpleNamespace(query=None, record_failure=None)
         self.times.follow(running)
 
     def begin(self, _: Any) -> None:
@@ -56,11 +56,8 @@ class World:
         query: Any = None
         self.times.batch_ended(query, batch_id)
 
-    def _raise_watermark(self, _query: Any, to_ms: int) -> None:
-        self.watermarks.append(to_ms)
-
     def _batch_read(self, _query: Any, _jvm: Any, planned: Mapping[Side, Any]) -> BatchRead:
-        self.asked_for = dict(planned)
+        self.planned = dict(planned)
         return self.read
 
 
@@ -75,7 +72,7 @@ def ends(left: int, right: int) -> Offsets:
     return {"left": {0: left}, "right": {0: right}}
 
 
-def test_watermark_is_set_after_a_batch_that_gives_one(world: World) -> None:
+def test_watermark_is_set_once_both_sides_have_an_event_time(world: World) -> None:
     world.batch(ends(5, 5), ends(5, 5), {"left": {0: 60_000}, "right": {}})
     assert [] == world.watermarks
 
@@ -83,18 +80,18 @@ def test_watermark_is_set_after_a_batch_that_gives_one(world: World) -> None:
     assert [50_000] == world.watermarks  # the delays are 10 s and 20 s
 
 
-def test_first_batch_is_small_and_its_true_ends_are_kept(world: World) -> None:
+def test_first_batch_is_small_and_its_latest_offsets_are_kept(world: World) -> None:
     assert {0: 2_000} == world.times._limit("left", {0: 0}, {0: 9_000})
     assert world.times._limit("right", {0: 0}, {0: 2_000}) is None
 
     world.batch(ends(2_000, 2_000), ends(9_000, 2_000), ends(60_000, 60_000), batch_id=3)
 
-    assert {"left": {0: 9_000}} == world.asked_for
+    assert {"left": {0: 9_000}} == world.planned
     assert {"left", "right"} == world.limited
     assert {0: 26_000} == world.times._limit("left", {0: 2_000}, {0: 90_000})
 
 
-def test_reading_is_no_longer_limited_once_nothing_is_left_to_read(world: World) -> None:
+def test_limits_are_removed_once_everything_is_read(world: World) -> None:
     world.batch(ends(5, 5), ends(5, 9), ends(60_000, 60_000))
     assert world.times._limit("left", {0: 5}, {0: 7}) is None
     assert {"left", "right"} == world.limited
@@ -103,12 +100,12 @@ def test_reading_is_no_longer_limited_once_nothing_is_left_to_read(world: World)
     assert set() == world.limited
 
 
-def test_topics_without_records_are_read_by_spark_itself(world: World) -> None:
+def test_topic_without_records_is_not_limited(world: World) -> None:
     assert world.times._limit("left", {0: 0}, {0: 0}) is None
     assert {"right"} == world.limited
 
 
-def test_spark_reads_an_even_backlog_by_itself_after_the_first_batches(world: World) -> None:
+def test_even_backlog_is_not_limited_after_the_first_batches(world: World) -> None:
     for end in range(10, 50, 10):
         world.batch(ends(end, end), ends(99, 99), ends(end * 1_000, end * 1_000))
     assert set() == world.limited
@@ -124,12 +121,12 @@ def test_sparse_partition_does_not_run_ahead_of_a_dense_one(world: World) -> Non
     assert {0: 5} == world.times._limit("right", {0: 5}, {0: 9})
 
 
-def test_ends_of_a_plan_that_came_to_nothing_are_not_those_of_the_next(world: World) -> None:
+def test_planned_ends_without_a_batch_are_forgotten(world: World) -> None:
     world.times._limit("left", {0: 0}, {0: 9_000})
     world.times._limit("left", {0: 0}, {0: 1})
     world.batch(ends(1, 1), ends(1, 1), ends(60_000, 60_000))
 
-    assert {} == world.asked_for
+    assert {} == world.planned
 
 
 def test_side_that_is_an_hour_ahead_waits(world: World) -> None:
@@ -139,14 +136,14 @@ def test_side_that_is_an_hour_ahead_waits(world: World) -> None:
     assert world.times._limit("left", {0: 5}, {0: 9}) is None
 
 
-def test_without_the_hook_the_watermark_is_set_all_the_same(
+def test_watermark_is_set_without_the_hook_into_the_reader(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    def fails(*_: Any) -> None:
+    def fail(*_: Any) -> None:
         raise RuntimeError("no such field")
 
     world = World(monkeypatch)
-    monkeypatch.setattr(world, "begin", fails)
+    monkeypatch.setattr(world, "begin", fail)
     world.follow()
     world.batch(ends(5, 5), ends(9, 9), ends(60_000, 60_000))
 
@@ -160,7 +157,7 @@ def test_event_times_are_written_at_the_end(world: World) -> None:
     assert ends(60_000, 60_000) == world.checkpoint.partitions.event_times
 
 
-def test_checkpoint_that_another_job_has_taken_over_is_left_alone(world: World) -> None:
+def test_event_times_are_not_written_after_the_lease_is_lost(world: World) -> None:
     world.batch(ends(5, 5), ends(5, 5), ends(60_000, 60_000))
     world.resources.lease_is_lost = True
     world.times.close()

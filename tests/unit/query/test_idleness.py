@@ -1,4 +1,4 @@
-"""When a silent side follows the clock: decided without Spark, broker or waiting."""
+"""Idle sides, without Spark, brokers or real time."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -15,7 +15,7 @@ from job.event_time.watermark import watermark_ms as allowed_watermark_ms
 from job.join_spec.durations import milliseconds
 from job.join_spec.expressions import SIDES, Side
 from job.query import idleness
-from job.query.idleness import IdleSides, Run, SideTime, watermark_ms
+from job.query.idleness import IdleSides, RunIdleness, SideTime, watermark_ms
 from tests.polling import wait_until
 from tests.unit.specs import plan
 
@@ -29,52 +29,52 @@ def side_time(**changes: Any) -> SideTime:
     known = {
         "delay_ms": 10_000,
         "idle_after_ms": 60_000,
-        "heard_at_ms": T0_MS,
+        "last_record_at_ms": T0_MS,
         "newest_ms": T0_MS - 5_000,
         "all_read_before_ms": T0_MS + 60_000,
     }
     return SideTime(**{**known, **changes})
 
 
-WAITING = {"all_read_before_ms": T0_MS + 59_999}
+ACTIVE = {"all_read_before_ms": T0_MS + 59_999}
 
 
 @pytest.mark.parametrize(
     "changes",
-    [WAITING, {"all_read_before_ms": None}, {"idle_after_ms": None}],
-    ids=["heard of late", "not known to be read to its end", "no idle_after"],
+    [ACTIVE, {"all_read_before_ms": None}, {"idle_after_ms": None}],
+    ids=["recent record", "unread records", "no idle_after"],
 )
-def test_side_that_is_not_idle_goes_by_its_newest_row(changes: dict[str, Any]) -> None:
+def test_active_side_follows_its_newest_row(changes: dict[str, Any]) -> None:
     side = side_time(**changes)
 
     assert (False, T0_MS - 15_000) == (side.is_idle, side.watermark_ms)
 
 
-def test_idle_side_follows_the_clock_by_its_silence_and_delay() -> None:
+def test_idle_side_follows_the_clock_minus_idle_after_and_delay() -> None:
     assert (True, T0_MS - 10_000) == (side_time().is_idle, side_time().watermark_ms)
     assert T0_MS + 20_000 == side_time(all_read_before_ms=T0_MS + 90_000).watermark_ms
 
 
-def test_idle_side_is_not_held_back_by_the_clock_behind_its_own_rows() -> None:
+def test_idle_side_keeps_a_newest_row_that_is_ahead_of_the_clock() -> None:
     assert T0_MS + 990_000 == side_time(newest_ms=T0_MS + 1_000_000).watermark_ms
 
 
-def test_side_that_has_never_had_a_record_can_be_idle() -> None:
+def test_side_without_any_record_can_be_idle() -> None:
     assert T0_MS - 10_000 == side_time(newest_ms=None).watermark_ms
 
 
 @pytest.mark.parametrize(
     ("left", "right", "raised_to"),
     [
-        (side_time(), side_time(newest_ms=T0_MS - 1_000_000, **WAITING), T0_MS - 1_010_000),
-        (side_time(), side_time(newest_ms=T0_MS + 1_000_000, **WAITING), T0_MS - 10_000),
-        (side_time(), side_time(idle_after_ms=120_000, **WAITING, newest_ms=None), None),
+        (side_time(), side_time(newest_ms=T0_MS - 1_000_000, **ACTIVE), T0_MS - 1_010_000),
+        (side_time(), side_time(newest_ms=T0_MS + 1_000_000, **ACTIVE), T0_MS - 10_000),
+        (side_time(), side_time(idle_after_ms=120_000, **ACTIVE, newest_ms=None), None),
         (side_time(), side_time(all_read_before_ms=T0_MS + 61_000), T0_MS - 10_000),
-        (side_time(**WAITING), side_time(**WAITING), None),
+        (side_time(**ACTIVE), side_time(**ACTIVE), None),
     ],
-    ids=["the other is behind", "ahead", "unheard of", "idle, too", "neither is idle"],
+    ids=["other side behind", "ahead", "without records", "idle", "neither idle"],
 )
-def test_the_side_that_is_further_behind_decides(
+def test_side_that_is_further_behind_decides(
     left: SideTime, right: SideTime, raised_to: int | None
 ) -> None:
     assert raised_to == watermark_ms({"left": left, "right": right})
@@ -83,7 +83,7 @@ def test_the_side_that_is_further_behind_decides(
 
 @dataclass
 class World:
-    """Topics, brokers and Spark as far as event time goes, on a clock of its own."""
+    """Simulated topics, brokers and Spark watermark, with its own clock."""
 
     idle_after_ms: dict[Side, int | None]
     now_ms: int = 0
@@ -92,9 +92,10 @@ class World:
     offsets: dict[Side, dict[int, int]] = field(
         default_factory=lambda: {"left": {0: 0}, "right": {0: 0}}
     )
-    asked: tuple[int, dict[Side, int]] | None = None
+    polled: tuple[int, dict[Side, int]] | None = None
+    """Time and end offsets of the last poll of the brokers."""
     partitions: Partitions = field(default_factory=Partitions.none)
-    """What this run has read, by which the job sets the watermark."""
+    """What this run has read; determines the watermark."""
     watermark_ms: int = -(10**9)
     late: list[int] = field(default_factory=list)
 
@@ -113,20 +114,20 @@ class World:
 
     def restart(self) -> None:
         self.partitions = Partitions.none()
-        self.run = Run(self.plan, self.now)
+        self.run = RunIdleness(self.plan, self.now)
 
-    def wait(self, ms: int, *, asked: bool = True) -> None:
-        """Time passes; in the middle the brokers are asked, at its end the job looks."""
+    def wait(self, ms: int, *, polled: bool = True) -> None:
+        """Advances the clock; polls the brokers at half time, updates the idleness at the end."""
         self.now_ms += ms // 2
-        if asked:
-            self.asked = self.now_ms, {side: len(self.topic[side]) for side in SIDES}
+        if polled:
+            self.polled = self.now_ms, {side: len(self.topic[side]) for side in SIDES}
         self.now_ms += ms - ms // 2
-        to_ms = watermark_ms(self.run.look(self, self, self.now))  # type: ignore[arg-type]
+        to_ms = watermark_ms(self.run.update(self, self, self.now))  # type: ignore[arg-type]
         if to_ms is not None:
             self.watermark_ms = max(self.watermark_ms, to_ms - T0_MS)
 
     def arrive(self, side: Side, behind: float) -> None:
-        """A row in order: `behind` is how much of what it may be behind it is, below 1."""
+        """Adds a row in order. `behind`: 0 for the newest possible event time, 1 for the oldest."""
         newest, idle_after = max(self.topic[side], default=None), self.idle_after_ms[side]
         bounds = [] if newest is None else [newest - DELAY_MS[side]]
         if idle_after is not None:
@@ -155,9 +156,9 @@ class World:
             self.watermark_ms = max(self.watermark_ms, to_ms - T0_MS)
 
     def all_read_before(self, side: Side) -> datetime | None:
-        if self.asked is None or self.offsets[side][0] < self.asked[1][side]:
+        if self.polled is None or self.offsets[side][0] < self.polled[1][side]:
             return None
-        return T0 + timedelta(milliseconds=self.asked[0])
+        return T0 + timedelta(milliseconds=self.polled[0])
 
 
 ACTIONS = st.one_of(
@@ -171,7 +172,7 @@ IDLE_AFTER = st.sampled_from([1, 1_000, 10_000, None])
 
 @settings(max_examples=500, deadline=None)  # other tests share the cores
 @given(left=IDLE_AFTER, right=IDLE_AFTER, actions=st.lists(ACTIONS, min_size=4, max_size=30))
-def test_no_row_that_comes_in_order_is_late_whatever_happens_when(
+def test_row_in_order_is_never_late(
     left: int | None, right: int | None, actions: list[tuple[Any, ...]]
 ) -> None:
     world = World({"left": left, "right": right})
@@ -179,7 +180,7 @@ def test_no_row_that_comes_in_order_is_late_whatever_happens_when(
     for name, *arguments in actions:
         match name:
             case "wait":
-                world.wait(arguments[0], asked=arguments[1])
+                world.wait(arguments[0], polled=arguments[1])
             case _:
                 getattr(world, name)(*arguments)
     world.batch(100)
@@ -187,7 +188,7 @@ def test_no_row_that_comes_in_order_is_late_whatever_happens_when(
     assert [] == world.late
 
 
-def test_silence_after_any_amount_of_rows_ends_with_the_clock() -> None:
+def test_watermark_of_idle_sides_follows_the_clock_after_rows() -> None:
     world = World({"left": 30_000, "right": 5_000})
     for side in SIDES:
         world.arrive(side, 0.5)
@@ -198,7 +199,7 @@ def test_silence_after_any_amount_of_rows_ends_with_the_clock() -> None:
     assert 100_000 - 30_000 - 10_000 == world.watermark_ms
 
 
-def test_backlog_is_no_silence() -> None:
+def test_side_with_a_backlog_is_not_idle() -> None:
     world = World({"left": 1_000, "right": 1_000})
     world.arrive("left", 0)
     world.wait(100_000)
@@ -206,7 +207,7 @@ def test_backlog_is_no_silence() -> None:
     assert -(10**9) == world.watermark_ms
 
 
-def test_rows_that_keep_coming_are_no_silence_however_old_they_are() -> None:
+def test_side_that_receives_old_rows_is_not_idle() -> None:
     world = World({"left": None, "right": 10_000})
     for _ in range(5):
         world.topic["left"].append(world.now_ms)
@@ -217,8 +218,8 @@ def test_rows_that_keep_coming_are_no_silence_however_old_they_are() -> None:
     assert -(10**7) + 4 * 9_000 - DELAY_MS["right"] == world.watermark_ms
 
 
-def test_rows_of_the_run_before_say_nothing_of_this_one() -> None:
-    """Between them the checkpoint may have been begun anew, to read the topics from their start."""
+def test_rows_of_an_earlier_run_are_ignored() -> None:
+    """A reset between the runs may have moved the start positions to the first records."""
     world = World({"left": None, "right": 1_000})
     world.arrive("left", 0)
     world.batch(1)
@@ -230,56 +231,58 @@ def test_rows_of_the_run_before_say_nothing_of_this_one() -> None:
     assert before == world.watermark_ms
 
 
-class Advances(list[int]):
+class Watermarks(list[int]):
     def __call__(self, to_ms: int) -> None:
         self.append(to_ms)
 
 
 @contextmanager
-def followed(world: World, advance: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[IdleSides]:
-    monkeypatch.setattr(idleness, "LOOK_SECONDS", 0.01)
+def watched(
+    world: World, raise_watermark: Any, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[IdleSides]:
+    monkeypatch.setattr(idleness, "POLL_SECONDS", 0.01)
     sides = IdleSides(world.plan, world, world)  # type: ignore[arg-type]
-    with sides.followed(advance):
+    with sides.watch(raise_watermark):
         yield sides
     assert {} == sides.idle
 
 
-def long_silent() -> World:
+def idle_world() -> World:
     world = World({"left": None, "right": 1_000})
     world.arrive("left", 0)
     world.batch(1)
-    world.asked = 10**12, dict.fromkeys(SIDES, 1)
+    world.polled = 10**12, dict.fromkeys(SIDES, 1)
     world.offsets = {side: {0: 1} for side in SIDES}
     return world
 
 
-def test_watermark_is_raised_and_the_idle_side_named_while_the_query_runs(
+def test_watermark_is_raised_and_idle_side_shown_while_the_query_runs(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    raised = Advances()
-    with followed(long_silent(), raised, monkeypatch) as sides:
+    raised = Watermarks()
+    with watched(idle_world(), raised, monkeypatch) as sides:
         wait_until(lambda: raised, 10, "the watermark is raised")
         assert {"right": True} == sides.idle
     assert T0_MS - DELAY_MS["left"] == raised[0]
 
 
-def test_side_is_looked_after_again_when_raising_has_failed(
+def test_raising_the_watermark_is_retried_after_a_failure(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    tries = Advances()
+    tries = Watermarks()
 
-    def fails_at_first(to_ms: int) -> None:
+    def fail_once(to_ms: int) -> None:
         tries(to_ms)
         if len(tries) == 1:
             raise RuntimeError("no such method")
 
-    with followed(long_silent(), fails_at_first, monkeypatch):
-        wait_until(lambda: len(tries) > 1, 10, "it is tried again")
+    with watched(idle_world(), fail_once, monkeypatch):
+        wait_until(lambda: len(tries) > 1, 10, "it is retried")
 
 
-def test_nothing_is_looked_at_where_no_side_has_idle_after(
+def test_watermark_is_not_raised_without_idle_after(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     world = World({"left": None, "right": None})
-    with followed(world, pytest.fail, monkeypatch) as sides:
+    with watched(world, pytest.fail, monkeypatch) as sides:
         assert {} == sides.idle

@@ -8,7 +8,7 @@ import pytest
 from job.errors import QueryError
 from job.event_time.interval import Interval
 from job.event_time.partitions import BatchRead, Partitions
-from job.join_spec.expressions import SIDES, Side
+from job.join_spec.sides import SIDES, Side
 from job.plan.real_time import CAUGHT_UP_RECORDS, RECORDS_BEHIND_MAX
 from job.query import event_times, real_time
 from job.query.real_time import Phase, _CatchUp, _Intervals
@@ -42,7 +42,7 @@ class World:
             real_time, "LiveInterval", lambda *_: SimpleNamespace(rows=lambda: None)
         )
         monkeypatch.setattr(real_time, "ended_interval", self._ended_interval)
-        monkeypatch.setattr(real_time, "begin_no_more", self._end)
+        monkeypatch.setattr(real_time, "prevent_next_batch", self._end)
         monkeypatch.setattr(real_time, "current_watermark", lambda _: self.watermark)
         for module in (event_times, real_time):
             monkeypatch.setattr(module, "raise_watermark", self._raise)
@@ -51,7 +51,7 @@ class World:
         spark: Any = SimpleNamespace(_jvm=None)
         resources: Any = SimpleNamespace(lease_is_lost=False)
         times = kind(spark, plan(), self.stats, self.checkpoint, resources, self.phases.append)
-        running: Any = SimpleNamespace(query=query or object(), failed=None)
+        running: Any = SimpleNamespace(query=query or object(), record_failure=None)
         times.follow(running)
         return times
 

@@ -1,8 +1,11 @@
-"""What the job keeps of what its query did."""
+"""Statistics of the query."""
 
 import json
+from collections import deque
+from threading import Thread
 
 from job.errors import BrokerError
+from job.protocol.progress import BatchProgress
 from job.query.stats import BATCHES_KEPT, FAILURES_KEPT, QueryStats
 from tests.unit.protocol.test_progress import recorded
 
@@ -17,7 +20,7 @@ def test_last_batches_are_kept_oldest_first_and_all_are_summed() -> None:
     assert BATCHES_KEPT + 5 == stats.totals.batches
 
 
-def test_rows_that_the_job_wrote_by_itself_are_the_batch_s() -> None:
+def test_rows_that_the_job_wrote_itself_are_output_of_the_batch() -> None:
     stats = QueryStats()
     stats.delivered(7, 3, {"committed": 1, "aborted": 1})
     stats.delivered(7, 2, {"committed": 1, "skipped": 1, "disagreement": 1})
@@ -29,7 +32,7 @@ def test_rows_that_the_job_wrote_by_itself_are_the_batch_s() -> None:
     assert expected == stats.totals.transactions
 
 
-def test_report_that_cannot_be_read_changes_nothing() -> None:
+def test_unreadable_report_changes_nothing() -> None:
     stats = QueryStats()
     stats.batch(json.dumps({"batchId": 1}))
 
@@ -51,7 +54,7 @@ def test_last_failures_are_kept_and_all_are_counted() -> None:
     assert {BrokerError.code: FAILURES_KEPT + 2} == stats.totals.failures
 
 
-def test_retries_are_counted_until_there_is_progress() -> None:
+def test_retries_are_counted_until_the_next_progress() -> None:
     stats = QueryStats()
 
     assert [0, 1, 2] == [stats.count_retry() for _ in range(3)]
@@ -59,7 +62,7 @@ def test_retries_are_counted_until_there_is_progress() -> None:
     assert 0 == stats.count_retry()
 
 
-def test_after_a_reset_the_counts_stand_and_what_was_read_is_forgotten() -> None:
+def test_reset_keeps_the_counters_and_forgets_offsets_and_batches() -> None:
     stats = QueryStats()
     stats.batch(recorded())
     stats.on_reset()
@@ -132,3 +135,20 @@ def test_counter_of_the_next_run_begins_at_zero() -> None:
         stats.batch(recorded(batchId=batch_id))
 
     assert [5, 10] == [batch.state_rows for batch in stats.batches]
+
+
+def test_last_batch_can_be_read_during_a_reset() -> None:
+    stats = QueryStats()
+    stats.batch(recorded())
+
+    class ResetInBetween(deque[BatchProgress]):
+        def __len__(self) -> int:
+            before = super().__len__()
+            reset = Thread(target=stats.on_reset, daemon=True)
+            reset.start()
+            reset.join(0.2)  # ends only if the reader does not hold the lock
+            return before
+
+    stats._batches = ResetInBetween(stats.batches)
+
+    assert stats.last_batch is not None

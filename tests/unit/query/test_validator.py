@@ -57,7 +57,7 @@ def test_a_valid_spec_is_answered_with_its_plan() -> None:
     assert answer.checkpoint_changes is None
 
 
-def test_a_spec_is_compared_with_what_the_checkpoint_has_frozen() -> None:
+def test_spec_is_compared_with_the_frozen_settings() -> None:
     frozen = fingerprint(plan())
 
     assert [] == validated(request(spec_yaml(output__filter="cost > 1"), frozen)).checkpoint_changes
@@ -70,42 +70,42 @@ def test_a_spec_is_compared_with_what_the_checkpoint_has_frozen() -> None:
     ] == [(each.field, each.frozen, each.wanted) for each in changes]
 
 
-def test_variables_are_not_filled_in(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_variables_are_not_substituted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("KAFKA_PASSWORD", "hunter2-PLANTED")
     answer = validated(request(spec_yaml(left__filter="campaign = '${KAFKA_PASSWORD}'")))
 
-    assert "the environment has no KAFKA_PASSWORD" in answer.problems[0].message
+    assert "environment variable KAFKA_PASSWORD is not set" in answer.problems[0].message
     assert "hunter2" not in answer.model_dump_json()
 
 
 @pytest.mark.parametrize(
     "text", [spec_yaml(), spec_yaml(join__type="outer"), "name: x", "", "a: ["]
 )
-def test_the_process_answers_as_the_function_does(text: str) -> None:
-    asked = request(text, fingerprint(plan()))
+def test_process_returns_the_result_of_the_function(text: str) -> None:
+    validation = request(text, fingerprint(plan()))
 
-    answer = Validator().validated(asked, Event(), within_seconds=PATIENCE_SECONDS)
-    assert validated(asked) == answer
+    answer = Validator().validate(validation, Event(), within_seconds=PATIENCE_SECONDS)
+    assert validated(validation) == answer
 
 
 # --- Limits
 
 
-def test_a_validation_that_takes_too_long_is_ended() -> None:
+def test_validation_times_out() -> None:
     began = time.monotonic()
-    with pytest.raises(JobUnavailableError, match="took too long and was ended"):
-        Validator(HANGS).validated(request(), Event(), within_seconds=0.5)
+    with pytest.raises(JobUnavailableError, match="timed out"):
+        Validator(HANGS).validate(request(), Event(), within_seconds=0.5)
 
     assert time.monotonic() - began < PATIENCE_SECONDS / 2
 
 
 @pytest.mark.parametrize("who", ["the caller", "the job"])
-def test_a_validation_ends_when_nobody_waits_for_it(who: str) -> None:
+def test_validation_is_cancelled_when_nobody_waits_for_it(who: str) -> None:
     validator, gone = Validator(HANGS), Event()
     before = children()
     leave: Callable[[], None] = gone.set if who == "the caller" else validator.close
     with ThreadPoolExecutor() as pool:
-        waiting = pool.submit(validator.validated, request(), gone, within_seconds=PATIENCE_SECONDS)
+        waiting = pool.submit(validator.validate, request(), gone, within_seconds=PATIENCE_SECONDS)
         wait_until(lambda: children() != before, PATIENCE_SECONDS, "the process runs")
         leave()
 
@@ -113,42 +113,42 @@ def test_a_validation_ends_when_nobody_waits_for_it(who: str) -> None:
             waiting.result(PATIENCE_SECONDS)
 
 
-def test_a_second_caller_waits_for_the_first_and_no_longer_than_it_may() -> None:
+def test_second_caller_waits_for_the_first_until_its_deadline() -> None:
     validator, gone = Validator(HANGS), Event()
     before = children()
     with ThreadPoolExecutor() as pool:
-        first = pool.submit(validator.validated, request(), gone, within_seconds=PATIENCE_SECONDS)
+        first = pool.submit(validator.validate, request(), gone, within_seconds=PATIENCE_SECONDS)
         wait_until(lambda: children() != before, PATIENCE_SECONDS, "the process runs")
 
-        with pytest.raises(BusyError, match="one at a time") as refused:
-            validator.validated(request(), Event(), within_seconds=0.1)
+        with pytest.raises(BusyError, match="another validation is running") as refused:
+            validator.validate(request(), Event(), within_seconds=0.1)
         assert 1 == len(children()) - len(before)
         assert 1.0 < refused.value.retry_after_seconds <= PATIENCE_SECONDS
         gone.set()
         assert isinstance(first.exception(PATIENCE_SECONDS), CancelledError)
 
 
-def test_no_more_than_eight_callers_wait() -> None:
+def test_at_most_eight_callers_wait() -> None:
     validator, gone = Validator(HANGS), Event()
     with ThreadPoolExecutor(max_workers=9) as pool:
         calls = [
-            pool.submit(validator.validated, request(), gone, within_seconds=PATIENCE_SECONDS)
+            pool.submit(validator.validate, request(), gone, within_seconds=PATIENCE_SECONDS)
             for _ in range(9)
         ]
         wait_until(lambda: validator._places._value == 0, PATIENCE_SECONDS, "all wait")
 
-        with pytest.raises(BusyError, match="8 specs already wait"):
-            validator.validated(request(), Event(), within_seconds=PATIENCE_SECONDS)
+        with pytest.raises(BusyError, match="8 validations already wait"):
+            validator.validate(request(), Event(), within_seconds=PATIENCE_SECONDS)
         gone.set()
         assert all(isinstance(call.exception(PATIENCE_SECONDS), CancelledError) for call in calls)
 
 
-def test_a_second_caller_gets_its_turn() -> None:
+def test_second_caller_gets_its_result() -> None:
     waited = threading.Barrier(2)
 
     def validate(validator: Validator) -> ValidationResult:
         waited.wait()
-        return validator.validated(request("name: x"), Event(), within_seconds=PATIENCE_SECONDS)
+        return validator.validate(request("name: x"), Event(), within_seconds=PATIENCE_SECONDS)
 
     validator = Validator()
     with ThreadPoolExecutor() as pool:
@@ -156,25 +156,25 @@ def test_a_second_caller_gets_its_turn() -> None:
         assert answers[0].result(PATIENCE_SECONDS) == answers[1].result(PATIENCE_SECONDS)
 
 
-def test_a_crash_is_logged_and_not_answered() -> None:
+def test_crash_is_logged_and_not_returned() -> None:
     crashes = Validator([sys.executable, "-c", "raise TypeError('planted')"])
     with (
         capture_logs() as logs,
-        pytest.raises(JobUnavailableError, match="ended with exit code 1"),
+        pytest.raises(JobUnavailableError, match="failed with exit code 1"),
     ):
-        crashes.validated(request(), Event(), within_seconds=PATIENCE_SECONDS)
+        crashes.validate(request(), Event(), within_seconds=PATIENCE_SECONDS)
 
     assert "planted" in logs[0]["reason"]
 
 
-def test_the_process_has_no_secret_of_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_process_does_not_inherit_secrets(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("KAFKA_PASSWORD", "hunter2-PLANTED")
     shows = (
         "import json, os; print(json.dumps({'problems': [], 'plan': json.dumps(dict(os.environ)),"
         " 'checkpoint_changes': None}))"
     )
 
-    answer = Validator([sys.executable, "-c", shows]).validated(
+    answer = Validator([sys.executable, "-c", shows]).validate(
         request(), Event(), within_seconds=PATIENCE_SECONDS
     )
     assert "PATH" in json.loads(answer.plan or "")
@@ -185,8 +185,8 @@ def test_the_process_has_no_secret_of_the_environment(monkeypatch: pytest.Monkey
     ("work", "expected"),
     [("bytearray(2**31)", "bytes of memory: make the spec smaller"), ("while_true()", "")],
 )
-def test_the_process_limits_itself(work: str, expected: str) -> None:
-    """CPU time, too: nobody is left to end it where the job was killed."""
+def test_process_limits_itself(work: str, expected: str) -> None:
+    """Also its CPU time: a killed job cannot end the process."""
     program = (
         "import job.plan.validation as v\n"
         "def while_true():\n"

@@ -31,7 +31,7 @@ def test_results_that_cannot_be_fetched_as_the_jvm_has_ended_mean_to_try_again()
         port_of_nobody.bind(("127.0.0.1", 0))
         port = port_of_nobody.getsockname()[1]
 
-    # PySpark's own mishap: what it says is of a variable.
+    # PySpark's own defect: the message is about a variable.
     with (
         pytest.raises(UnboundLocalError) as raised,
         _load_from_socket((port, "secret"), CPickleSerializer()),

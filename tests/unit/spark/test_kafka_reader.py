@@ -42,16 +42,16 @@ def reader(ends: Any) -> _Reader:
 
 
 def test_lower_ends_take_the_place_of_the_latest_offsets() -> None:
-    asked: list[tuple[str, str]] = []
+    calls: list[tuple[str, str]] = []
 
     def ends(starts: str, latest: str) -> str:
-        asked.append((starts, latest))
+        calls.append((starts, latest))
         return _with_offsets(latest, {0: 20, 1: 7})
 
     found = reader(ends).fetchLatestOffsets(Known(STARTS))
 
     assert {"impressions": {"0": 20, "1": 7}} == json.loads(found)
-    assert [(STARTS, LATEST)] == asked
+    assert [(STARTS, LATEST)] == calls
 
 
 def test_without_a_limit_the_latest_offsets_are_those_of_spark() -> None:

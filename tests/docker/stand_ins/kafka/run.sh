@@ -1,6 +1,6 @@
 #!/bin/bash
 # KAFKA_NUM_PARTITIONS=4 becomes num.partitions=4, as in apache/kafka's image: _ is a dot, __ an
-# underscore, ___ a dash. A few variables are for the JVM and no settings.
+# underscore, ___ a dash. A few variables are for the JVM and are no settings of the broker.
 set -euo pipefail
 
 settings=/tmp/server.properties

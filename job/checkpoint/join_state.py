@@ -1,0 +1,116 @@
+"""The state of Spark's stream-stream join as a DataFrame, read from the checkpoint.
+
+Uses Spark's state data source with one partition, so that one task reads it and the query keeps the
+other cores. The source loads its own copy of the state; it does not touch that of a running query.
+"""
+
+from datetime import timedelta
+
+from pyspark.errors import PySparkException
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from job.errors import CheckpointError
+from job.join_spec.sides import Side
+from job.join_spec.spec import JoinType
+from job.plan.plan import JoinPlan, SidePlan, window_end_column
+from job.plan.position import position_column
+
+EVENT_TIME = "__event_time_ms"
+"""BIGINT, epoch milliseconds. Null: the join does not keep the event time in state."""
+POSITION = "__position"
+"""BIGINT: partition and offset of the record."""
+MATCHED = "__matched"
+"""BOOLEAN. Null: the join does not keep whether the row has matched."""
+LEAVES_AFTER = "__leaves_after_ms"
+"""BIGINT, epoch milliseconds: the row leaves state once the watermark is later. Null: never."""
+STATE_PARTITION = "__state_partition"
+"""INT."""
+
+# Name of the store with the rows of a side, by state format version. Its values end with a flag
+# `matched`.
+_STORES = {"2": "{side}-keyWithIndexToValue", "4": "{side}-keyWithTsToValues"}
+_FORMAT = "spark.sql.streaming.join.stateFormatVersion"
+_MILLISECOND = timedelta(milliseconds=1)
+
+
+def join_state(
+    spark: SparkSession, plan: JoinPlan, location: str, side: Side, batch_id: int
+) -> DataFrame:
+    """Rows of a side after a batch: the columns in state, then the five columns above.
+
+    `location`: Spark's checkpointLocation. Raises CheckpointError if the state cannot be read.
+    """
+    state = _load(spark, plan, location, side, batch_id)
+    side_plan = plan.side(side)
+    hidden = {position_column(side), window_end_column(side), "matched", "partition_id"}
+    has_event_time = side_plan.event_time_column in state.columns
+    event_time = F.unix_millis(F.col(f"`{side_plan.event_time_column}`"))
+    return state.select(
+        *(F.col(f"`{name}`") for name in state.columns if name not in hidden),
+        (event_time if has_event_time else F.lit(None).cast("bigint")).alias(EVENT_TIME),
+        F.col(position_column(side)).alias(POSITION),
+        (F.col("matched") if plan.marks_matched(side) else F.lit(None).cast("boolean")).alias(
+            MATCHED
+        ),
+        _leaves_after(plan, side_plan).alias(LEAVES_AFTER),
+        F.col("partition_id").alias(STATE_PARTITION),
+    )
+
+
+def _load(
+    spark: SparkSession, plan: JoinPlan, location: str, side: Side, batch_id: int
+) -> DataFrame:
+    if plan.real_time is not None:
+        return _rows_of_processor(spark, plan, location, side, batch_id)
+    store = _STORES[plan.spark_conf[_FORMAT]].format(side=side)
+    state = _read(spark, location, batch_id, "storeName", store)
+    return state.select("value.*", "partition_id").coalesce(1)
+
+
+def _rows_of_processor(
+    spark: SparkSession, plan: JoinPlan, location: str, side: Side, batch_id: int
+) -> DataFrame:
+    """The rows in the lists of job/real_time/StoredRows.java that have not expired."""
+    clocks = _read(spark, location, batch_id, "stateVarName", "clock")
+    # All rows that had expired at this watermark are evicted, also those in lists that have other
+    # rows.
+    evicted = clocks.agg(F.max("value.value").alias("evicted"))
+    entries = _read(spark, location, batch_id, "stateVarName", side).coalesce(1)
+    rows = (
+        entries.select("key", "list_element.*", "partition_id")
+        .groupBy("partition_id", "key", "position", "event_time", "expires_at")
+        .agg(F.first("row", ignorenulls=True).alias("row"), F.max("matched").alias("matched"))
+        .join(F.broadcast(evicted))
+        .where("expires_at > coalesce(evicted, expires_at - 1)")
+    )
+    if plan.join_type is JoinType.LEFT_SEMI:
+        rows = rows.where("NOT matched")  # They have been emitted, and match no other row.
+    return rows.select("row.*", "matched", "partition_id")
+
+
+def _read(spark: SparkSession, location: str, batch_id: int, option: str, name: str) -> DataFrame:
+    try:
+        return (
+            spark.read.format("statestore")
+            .option("path", location)
+            .option(option, name)
+            .option("batchId", batch_id)
+            .load()
+        )
+    except PySparkException as error:
+        raise CheckpointError(
+            f"the state at {location} cannot be read as of batch {batch_id}: "
+            f"{str(error).splitlines()[0]}"
+        ) from error
+
+
+def _leaves_after(plan: JoinPlan, side: SidePlan) -> Column:
+    if plan.window is not None:
+        return F.unix_millis(F.col(window_end_column(side.side))) - 1
+    if side.retention is None:
+        return F.lit(None).cast("bigint")
+    kept_ms = side.retention // _MILLISECOND
+    if plan.event_time_in_key:
+        kept_ms -= 1
+    return F.unix_millis(F.col(f"`{side.event_time_column}`")) + F.lit(kept_ms)

@@ -1,0 +1,150 @@
+"""Clients of confluent-kafka: how they are created, how a topic is read to its end, and the wording
+of their errors."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import closing
+from typing import TYPE_CHECKING, Any
+
+from confluent_kafka import (
+    Consumer,
+    IsolationLevel,
+    KafkaError,
+    KafkaException,
+    Message,
+    TopicPartition,
+)
+from confluent_kafka.admin import (  # type: ignore[attr-defined]  # its own re-exports
+    AclOperation,
+    AdminClient,
+    ConfigResource,
+    NewTopic,
+    OffsetSpec,
+    ResourceType,
+)
+
+from job.errors import BrokerError
+
+if TYPE_CHECKING:  # executors import this module without it
+    from job.kafka.security import KafkaAccess
+
+__all__ = [
+    "ANSWER_SECONDS",
+    "EARLIEST",
+    "LATEST",
+    "AclOperation",
+    "AdminClient",
+    "ConfigResource",
+    "NewTopic",
+    "ResourceType",
+    "admin",
+    "consumer",
+    "describe_error",
+    "list_offsets",
+    "no_broker",
+    "poll",
+    "read_to_end",
+]
+
+ANSWER_SECONDS = 10.0
+EARLIEST = OffsetSpec.earliest()  # type: ignore[no-untyped-call]
+LATEST = OffsetSpec.latest()  # type: ignore[no-untyped-call]
+
+
+def admin(settings: Mapping[str, Any]) -> AdminClient:
+    """`settings`: librdkafka's. Errors are raised, not logged. Raises KafkaException."""
+    return AdminClient({**settings, "log_level": 0})
+
+
+def consumer(settings: Mapping[str, Any], group: str) -> Consumer:
+    """A consumer of committed records that reports the end of each partition.
+
+    librdkafka requires a group; nothing is committed to it.
+    """
+    return Consumer(
+        {
+            "log_level": 0,
+            "enable.auto.commit": False,
+            "enable.partition.eof": True,
+            "auto.offset.reset": "earliest",
+            "isolation.level": "read_committed",
+            "group.id": group,
+            **settings,
+        }
+    )
+
+
+def poll(client: Consumer, seconds: float) -> Message | None:
+    """The next record, or the event _PARTITION_EOF.
+
+    None: neither came within `seconds`, or librdkafka retries after an error. Other errors are
+    raised as KafkaException. A missing ACL for the group is no error: the group is not used.
+    """
+    message = client.poll(seconds)
+    error = None if message is None else message.error()
+    if error is None or error.code() == KafkaError._PARTITION_EOF:
+        return message
+    if error.retriable() or error.code() == KafkaError.GROUP_AUTHORIZATION_FAILED:
+        return None
+    raise KafkaException(error)
+
+
+def read_to_end(
+    settings: Mapping[str, Any], topic: str, group: str, seconds: float
+) -> Iterator[Message]:
+    """The committed records of a topic up to its present end, one partition after another.
+
+    Raises KafkaException, or BrokerError if no record arrives for `seconds`.
+    """
+    with closing(consumer(settings, group)) as client:
+        found = client.list_topics(topic, seconds).topics[topic]
+        if found.error is not None:
+            raise KafkaException(found.error)
+        for partition in sorted(found.partitions):
+            yield from _read_partition(client, TopicPartition(topic, partition, 0), seconds)
+
+
+def _read_partition(client: Consumer, start: TopicPartition, seconds: float) -> Iterator[Message]:
+    _, end = client.get_watermark_offsets(start, seconds)
+    client.assign([start])
+    while True:
+        message = poll(client, seconds)
+        if message is None:
+            raise BrokerError(
+                f"{start.topic}, partition {start.partition}, was not read to its end: no record "
+                f"arrived within {seconds:.0f} s"
+            )
+        offset = message.offset()
+        assert offset is not None
+        if message.error() is not None or offset >= end:
+            return
+        yield message
+
+
+def list_offsets(
+    client: AdminClient,
+    topic: str,
+    partitions: Iterable[int],
+    which: OffsetSpec,
+    isolation_level: IsolationLevel = IsolationLevel.READ_UNCOMMITTED,
+    seconds: float = ANSWER_SECONDS,
+) -> dict[int, int]:
+    """Offset of each partition: `which` is EARLIEST or LATEST. Raises KafkaException."""
+    futures = client.list_offsets(
+        {TopicPartition(topic, number): which for number in partitions},
+        isolation_level=isolation_level,
+        request_timeout=seconds,
+    )
+    return {place.partition: future.result(seconds).offset for place, future in futures.items()}
+
+
+def describe_error(error: KafkaException) -> str:
+    return str(error.args[0].str())
+
+
+def no_broker(access: "KafkaAccess", error: KafkaException | str) -> BrokerError:
+    reason = error if isinstance(error, str) else describe_error(error)
+    tls = "" if access.security else ". If it requires TLS or a login, set kafka.security"
+    return BrokerError(
+        f"no broker answers at {access.bootstrap_servers} ({reason}): check that it is running and "
+        f"that kafka.bootstrap_servers is correct as seen from this machine{tls}"
+    )

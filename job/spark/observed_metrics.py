@@ -1,0 +1,27 @@
+"""Metrics that DataFrame.observe() has collected, read before Spark commits the batch."""
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from pyspark.sql import DataFrame
+from pyspark.sql.streaming.query import StreamingQuery
+
+from job.spark.stream_execution import batch_execution
+
+
+def batch_metrics(query: StreamingQuery, name: str) -> Mapping[str, Any]:
+    """Metrics of the current batch. Empty: the observed node had no records."""
+    return execution_metrics(batch_execution(query), name)
+
+
+def frame_metrics(frame: DataFrame, name: str) -> Mapping[str, Any]:
+    """Metrics of a frame that was executed. Empty: none were collected."""
+    return execution_metrics(frame._jdf.queryExecution(), name)
+
+
+def execution_metrics(execution: Any, name: str) -> Mapping[str, Any]:
+    """Metrics of a QueryExecution. Empty: none were collected."""
+    row = execution.observedMetrics().get(name)
+    metrics: Mapping[str, Any] = json.loads(row.get().json()) if row.isDefined() else {}
+    return metrics

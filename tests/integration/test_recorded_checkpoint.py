@@ -1,0 +1,117 @@
+"""A checkpoint that an earlier commit wrote: the job must continue from it.
+
+tests/golden/checkpoint has its spec, its files and the records of its commit topic. UPDATE_GOLDEN=1
+records it again, which is allowed only together with a new format version.
+"""
+
+import json
+import os
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import Producer
+
+from deploy.local.kafka import EmbeddedKafka
+from job.kafka.clients import NewTopic, admin, read_to_end
+from job.kafka.topic_ids import topics
+from tests.integration.jobs import START_SECONDS, Job
+from tests.integration.topics import READ_SECONDS, consume_all
+
+GOLDEN = Path(__file__).parents[1] / "golden" / "checkpoint"
+FILES, COMMITS = GOLDEN / "files", GOLDEN / "commits.json"
+T0 = 1_700_000_000_000
+NAMES = ("recorded.left", "recorded.right", "recorded.out", "recorded.commits")
+
+
+class Recorded:
+    """The topics of the recorded checkpoint on one broker."""
+
+    def __init__(self, kafka: EmbeddedKafka) -> None:
+        self.settings = {"bootstrap.servers": kafka.bootstrap_servers}
+        self._client = admin(self.settings)
+        created = self._client.create_topics(
+            [
+                *(NewTopic(name, 2) for name in NAMES[:3]),
+                NewTopic(NAMES[3], 3, config={"cleanup.policy": "compact"}),
+            ]
+        )
+        for future in created.values():
+            future.result(START_SECONDS)
+
+    def send(self, side: str, numbers: range) -> None:
+        """Each number to the same partition as in the recording."""
+        rows = [(number % 2, json.dumps({"n": number, "t": T0 + number})) for number in numbers]
+        self._produce(f"recorded.{side}", [(partition, None, value) for partition, value in rows])
+
+    def send_commits(self, records: list[dict[str, Any]]) -> None:
+        self._produce("recorded.commits", [(r["partition"], r["key"], r["value"]) for r in records])
+
+    def commits(self) -> list[dict[str, Any]]:
+        return [
+            {
+                "partition": message.partition(),
+                "key": (message.key() or b"").decode(),
+                "value": (message.value() or b"").decode(),
+            }
+            for message in read_to_end(self.settings, "recorded.commits", "reads", READ_SECONDS)
+        ]
+
+    def ids(self) -> dict[str, str]:
+        return {name: str(topic.id) for name, topic in topics(self._client, NAMES).items()}
+
+    def _produce(self, topic: str, records: list[tuple[int, str | None, str]]) -> None:
+        producer = Producer({**self.settings, "log_level": 0})
+        for partition, key, value in records:
+            producer.produce(topic, value, key, partition)
+        assert 0 == producer.flush(READ_SECONDS)
+
+
+@pytest.fixture
+def job(kafka: EmbeddedKafka, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Job:
+    monkeypatch.setenv("RECORDED_SERVERS", kafka.bootstrap_servers)
+    monkeypatch.setenv("RECORDED_CHECKPOINT", str(tmp_path / "checkpoint"))
+    return Job((GOLDEN / "join.yaml").read_text(), tmp_path)
+
+
+def test_job_continues_the_recorded_checkpoint(
+    kafka: EmbeddedKafka, job: Job, tmp_path: Path
+) -> None:
+    recorded = Recorded(kafka)
+    recorded.send("left", range(3))
+    recorded.send("right", range(2))
+    if os.environ.get("UPDATE_GOLDEN"):
+        record(recorded, job, tmp_path / "checkpoint")
+        return
+
+    shutil.copytree(FILES, tmp_path / "checkpoint")
+    give_new_topic_ids(tmp_path / "checkpoint" / "topics.json", recorded.ids())
+    recorded.send_commits(json.loads(COMMITS.read_text()))
+    with job:
+        recorded.send("right", range(2, 3))
+        job.wait_for_offsets(left=3, right=3)
+
+    # The left row of 2 is in the recorded state. 0 and 1 were delivered before the recording.
+    results = consume_all(kafka.bootstrap_servers, "recorded.out")
+    assert [2] == [result.value["n"] for result in results]
+
+
+def give_new_topic_ids(path: Path, ids: dict[str, str]) -> None:
+    """Kafka chooses the ids of topics, so those in the recording are of topics that are gone."""
+    document = json.loads(path.read_text())
+    assert set(ids) == set(document["topics"])
+    path.write_text(json.dumps({**document, "topics": ids}))
+    (path.parent / f".{path.name}.crc").unlink(missing_ok=True)
+
+
+def record(recorded: Recorded, job: Job, checkpoint: Path) -> None:
+    with job:
+        job.wait_for_offsets(left=3, right=2)
+        for verb, state in (("pause", "PAUSED"), ("resume", "RUNNING")):
+            job.ask(verb)
+            job.wait_for_state(state)
+        assert 0 == job.terminate()
+    shutil.rmtree(FILES, ignore_errors=True)
+    shutil.copytree(checkpoint, FILES)
+    COMMITS.write_text(json.dumps(recorded.commits(), indent=2) + "\n")

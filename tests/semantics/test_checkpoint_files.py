@@ -1,0 +1,66 @@
+"""Every file that the job writes into a checkpoint has a format version, and is read again."""
+
+import json
+from datetime import UTC, datetime
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+
+from job.checkpoint.checkpoint import Checkpoint
+from job.checkpoint.folder import Folder
+from job.checkpoint.lease import Lease
+from job.checkpoint.maintenance import MANIFEST, create_backup
+from job.event_time.partitions import Partitions
+from job.join_spec.start_positions import StartPositions
+from job.protocol.status import QueryState
+
+NOW = datetime(2026, 1, 31, 12, tzinfo=UTC)
+
+
+def test_every_file_has_a_format_and_is_read_again(spark: SparkSession, tmp_path: Path) -> None:
+    root = tmp_path / "checkpoint"
+    checkpoint = Checkpoint(spark, str(root))
+    positions = StartPositions(left={0: 5}, right="latest")
+    checkpoint.reset(positions, NOW)
+    checkpoint.freeze(None, {"join.type": "inner"})
+    checkpoint.desired_state = QueryState.PAUSED
+    checkpoint.ensure_query_id()
+    checkpoint.owns_name = True
+    checkpoint.topic_ids = {"left": "id"}
+    checkpoint.partitions = Partitions.none()
+    lease = Lease(checkpoint.folder, lost=lambda: None)
+    lease.take()
+    create_backup(checkpoint.folder, Folder(spark, str(tmp_path / "backup")), checkpoint, NOW)
+
+    files = [*root.glob("*.json"), tmp_path / "backup" / MANIFEST]
+    assert {
+        *("desired_state", "event_times", "exactly_once", "fingerprint", "lease", "replaces"),
+        *("starts", "topics", "backup"),
+    } == {file.stem for file in files}
+    assert {1} == {json.loads(file.read_text())["format"] for file in files}
+    lease.release()
+    assert positions == checkpoint.start_positions
+    assert {"join.type": "inner"} == checkpoint.fingerprint
+    assert QueryState.PAUSED is checkpoint.desired_state
+    assert checkpoint.owns_name
+    assert checkpoint.may_replace_any_query
+
+
+def test_files_of_format_0_are_read(spark: SparkSession, tmp_path: Path) -> None:
+    documents = {
+        "fingerprint": {"state partitions": "2"},
+        "desired_state": {"state": "STOPPED"},
+        "starts": {"left": "earliest", "right": "latest"},
+        "exactly_once": {"since": 4},
+    }
+    for name, document in documents.items():
+        (tmp_path / f"{name}.json").write_text(json.dumps(document))
+    checkpoint = Checkpoint(spark, str(tmp_path))
+
+    assert {"state_partitions": "2"} == checkpoint.fingerprint
+    assert QueryState.STOPPED is checkpoint.desired_state
+    assert StartPositions(left="earliest", right="latest") == checkpoint.start_positions
+    assert 4 == checkpoint.begin_exactly_once()
+    checkpoint.freeze(checkpoint.fingerprint, {"state_partitions": "2"})
+    written = json.loads((tmp_path / "fingerprint.json").read_text())
+    assert {"format": 1, "settings": {"state_partitions": "2"}} == written

@@ -1,0 +1,78 @@
+"""Format versions of the job's own files in a checkpoint."""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from job.checkpoint.documents import read_document, write_document
+from job.errors import CheckpointError
+from job.join_spec.spec import spec_from_yaml
+from job.plan.fingerprint import changes, fingerprint, settings_of
+from job.plan.planner import join_plan
+
+GOLDEN = Path(__file__).parents[2] / "golden" / "checkpoint"
+
+
+class Folder:
+    root = "file:/checkpoint"
+
+    def __init__(self, **documents: Mapping[str, Any]) -> None:
+        self.documents: dict[str, Mapping[str, Any]] = dict(documents)
+
+    def read(self, name: str) -> Mapping[str, Any] | None:
+        return self.documents.get(name)
+
+    def write(self, name: str, document: Mapping[str, Any]) -> None:
+        self.documents[name] = document
+
+    def remove(self, name: str) -> None:
+        del self.documents[name]
+
+
+def test_written_document_has_a_format_and_is_read_again() -> None:
+    folder = Folder()
+    write_document(folder, "a", {"since": 3})
+
+    assert {"format": 1, "since": 3} == read_document(folder, "a")
+    assert read_document(folder, "b") is None
+
+
+def test_document_of_an_earlier_version_is_read() -> None:
+    assert {"since": 3} == read_document(Folder(a={"since": 3}), "a")
+
+
+def test_document_of_a_newer_version_is_refused_with_the_remedy() -> None:
+    with pytest.raises(CheckpointError) as refusal:
+        read_document(Folder(a={"format": 2}), "a")
+
+    assert (
+        "a in file:/checkpoint has format 2, and this version reads formats up to 1: start the "
+        "version of Streamjoin that wrote it, or a newer one"
+    ) == str(refusal.value)
+
+
+def test_settings_of_format_0_have_the_keys_of_today() -> None:
+    document = {
+        "join.type": "inner",
+        "left columns held in state": "a INT",
+        "state partitions": "2",
+    }
+
+    assert {
+        "join.type": "inner",
+        "left.state_columns": "a INT",
+        "state_partitions": "2",
+    } == settings_of(document)
+
+
+def test_recorded_fingerprint_is_that_of_its_spec() -> None:
+    document = json.loads((GOLDEN / "files" / "fingerprint.json").read_text())
+    variables = {"RECORDED_SERVERS": "localhost:9092", "RECORDED_CHECKPOINT": "unused"}
+    spec = spec_from_yaml((GOLDEN / "join.yaml").read_text(), variables)
+    plan = join_plan(spec, state_partitions=2)
+
+    assert 1 == document["format"]
+    assert [] == changes(settings_of(document), fingerprint(plan))
