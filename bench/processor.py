@@ -54,14 +54,14 @@ class Measured:
 
 
 def plan_of(join_type: str) -> JoinPlan:
-    side = {
+    side: dict[str, object] = {
         "schema": "k BIGINT, t TIMESTAMP, v BIGINT",
         "key": ["k"],
         "event_time": "t",
         "watermark_delay": f"{_WATERMARK_DELAY_MS} milliseconds",
     }
     window = f"{_MATCH_WINDOW_MS} milliseconds"
-    document = {
+    document: dict[str, object] = {
         "name": "processor",
         "kafka": {"bootstrap_servers": "localhost:9092"},
         **{name: {"topic": name, **side} for name in SIDES},
@@ -103,12 +103,10 @@ def write_records(spark: SparkSession, folder: Path, arguments: argparse.Namespa
 def joined_in(program: str, left: DataFrame, right: DataFrame, plan: JoinPlan) -> DataFrame:
     if program == "native":
         return dataflow(left, right, plan)
-    sides = (
-        side_rows(records, plan.side(side), plan, None)
-        for side, records in zip(SIDES, (left, right), strict=True)
-    )
+    left = side_rows(left, plan.left, plan, None)
+    right = side_rows(right, plan.right, plan, None)
     counts = RowCounts(left.sparkSession)
-    return output_records(real_time_join(*sides, plan, real_time=False, counts=counts), plan)
+    return output_records(real_time_join(left, right, plan, real_time=False, counts=counts), plan)
 
 
 def run(
