@@ -170,8 +170,8 @@ def _state_row(row: Row, side: SidePlan) -> StateRow:
         row=_without_prefix(json.loads(row.row), side.side),
         event_time=_moment(row[EVENT_TIME]),
         topic=side.topic,
-        partition=position >> _OFFSET_BITS,
-        offset=position & (1 << _OFFSET_BITS) - 1,
+        partition=None if position is None else position >> _OFFSET_BITS,
+        offset=None if position is None else position & (1 << _OFFSET_BITS) - 1,
         matched=row[MATCHED],
         leaves_after=_moment(row[LEAVES_AFTER]),
     )

@@ -157,6 +157,7 @@ def test_rows_of_a_side_that_the_output_does_not_use_are_read(
 
     [row] = answer.rows
     assert (moment(1), "x") == (row.event_time, row.row["k"])
+    assert (join_type == "left_semi") == (row.offset is None)
 
 
 @pytest.mark.parametrize(
