@@ -16,7 +16,7 @@ from job.checkpoint.maintenance import check_logs, create_backup, repair_logs, r
 from job.checkpoint.state_reader import StateReader
 from job.errors import CheckpointError, StreamjoinError
 from job.join_spec.sides import SIDES, Side
-from job.plan.fingerprint import refused
+from job.plan.fingerprint import incompatible_changes
 from job.plan.plan import JoinPlan
 from job.protocol.results import StateRow
 from job.redaction import Redaction
@@ -149,7 +149,7 @@ def _fingerprint(plan: JoinPlan, opened: OpenCheckpoint) -> tuple[str, bool]:
     frozen = opened.checkpoint.fingerprint
     if frozen is None:
         return f"{opened.folder.root} contains no checkpoint", False
-    differing = refused(plan, frozen)
+    differing = incompatible_changes(plan, frozen)
     if differing:
         fields = "; ".join(f"{c.field} {c.frozen}, not {c.wanted}" for c in differing)
         return f"settings: the checkpoint has {fields}", False

@@ -12,7 +12,8 @@ from pyspark.sql import functions as F
 
 from job.errors import CheckpointError
 from job.join_spec.sides import Side
-from job.plan.plan import JoinPlan, SidePlan, position_column, window_end_column
+from job.plan.plan import JoinPlan, SidePlan, window_end_column
+from job.plan.position import position_column
 
 EVENT_TIME = "__event_time_ms"
 """BIGINT, epoch milliseconds. Null: the join does not keep the event time in state."""

@@ -8,7 +8,7 @@ import uuid
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from functools import reduce
 
 from pyspark.errors import PySparkException
@@ -25,13 +25,13 @@ from job.checkpoint.join_state import (
     join_state,
 )
 from job.errors import CancelledError, RequestError
+from job.instants import from_epoch_ms
 from job.join_spec.sides import SIDES, Side
 from job.plan.plan import JoinPlan, SidePlan
+from job.plan.position import partition_and_offset
 from job.protocol.reports import PartitionCount, SideCount, StateCount
 from job.protocol.results import KeyRows, StateRow
 
-_OFFSET_BITS = 48
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _CANCEL_SECONDS = 0.2
 
 
@@ -166,12 +166,13 @@ class StateReader:
 
 def _state_row(row: Row, side: SidePlan) -> StateRow:
     position = row[POSITION]
+    partition, offset = (None, None) if position is None else partition_and_offset(position)
     return StateRow(
         row=_without_prefix(json.loads(row.row), side.side),
         event_time=_moment(row[EVENT_TIME]),
         topic=side.topic,
-        partition=None if position is None else position >> _OFFSET_BITS,
-        offset=None if position is None else position & (1 << _OFFSET_BITS) - 1,
+        partition=partition,
+        offset=offset,
         matched=row[MATCHED],
         leaves_after=_moment(row[LEAVES_AFTER]),
     )
@@ -183,4 +184,4 @@ def _without_prefix(row: dict[str, object], side: Side) -> dict[str, object]:
 
 
 def _moment(milliseconds: int | None) -> datetime | None:
-    return None if milliseconds is None else _EPOCH + timedelta(milliseconds=milliseconds)
+    return None if milliseconds is None else from_epoch_ms(milliseconds)

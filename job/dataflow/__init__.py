@@ -1,1 +1,1 @@
-"""From records to results, as Spark SQL: one DataFrame per step."""
+"""From records to results in Spark SQL: one DataFrame per step."""

@@ -1,4 +1,4 @@
-"""The decoder as a Spark column: it receives records as Arrow arrays on the executors."""
+"""The decoder of Avro and Protobuf as a Spark column: an Arrow UDF on the executors."""
 
 from collections.abc import Collection
 
@@ -17,8 +17,8 @@ from job.spark.arrow_types import arrow_type
 def decoded_value(
     side: SidePlan, registry: RegistryAccess | None, unknown_ids: Collection[int]
 ) -> Column:
-    """The decoded `value` of a record, of type decoding.decoded_type(side)."""
-    assert side.reader is not None, "a job pins the schema"
+    """The decoded `value` of a record. Its type is record_sql.decoded_type(side)."""
+    assert side.reader is not None, "the job has pinned the schema"
     assert registry is not None, "a side with a registry has access to it"
     decoder = Decoder(side.reader, registry, frozenset(unknown_ids))
     kind = decoded_type(side)
@@ -27,6 +27,6 @@ def decoded_value(
     def decode(values: pa.Array) -> pa.Array:
         return decoder(values, row)
 
-    # Spark asks for hints in the place of its functionType, and its stubs do not know of that.
+    # PySpark reads the return type from this argument; its stubs declare functionType there.
     in_python = arrow_udf(decode, kind)  # type: ignore[call-overload]
     return in_python(F.col("value"))  # type: ignore[no-any-return]

@@ -1,4 +1,4 @@
-"""From a JoinPlan to one streaming DataFrame. Read top-down: each step stands below its caller."""
+"""From a JoinPlan to one streaming DataFrame. Read top-down: each step is below its caller."""
 
 from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING
@@ -15,7 +15,8 @@ from job.join_spec.spec import JoinType
 from job.kafka.security import KafkaAccess, spark_options
 from job.plan import record_checks, result_checks
 from job.plan.mirrored import mirrored_filters
-from job.plan.plan import JoinPlan, SidePlan, position_column, window_end_column
+from job.plan.plan import JoinPlan, SidePlan, window_end_column
+from job.plan.position import offset_sql, partition_sql, position_column
 from job.spark.try_eval import register_try_eval
 from job.spark.watermark import WATERMARK_METADATA
 
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 
 ID_HEADER = "streamjoin-id"
 UNKNOWN_IDS = "unknown_schema_ids"
-"""What a batch observes of a side beside its counts: the ids that the registry did not know."""
+"""Observed metric of a side: the schema ids that the registry did not know."""
 
 _SPARK_JOIN_TYPE = {
     JoinType.INNER: "inner",
@@ -32,16 +33,16 @@ _SPARK_JOIN_TYPE = {
     JoinType.RIGHT_OUTER: "right_outer",
     JoinType.FULL_OUTER: "full_outer",
     JoinType.LEFT_SEMI: "left_semi",
-    # Spark has no streaming anti join (SPARK-58611): the unmatched rows of the outer join are it.
+    # Spark has no streaming anti join (SPARK-58611): `joined` keeps the unmatched rows.
     JoinType.LEFT_ANTI: "left_outer",
 }
 
-# Longer than the time from 1970 to the newest event time that can be read, at the end of year 9999.
+# Longer than the time from 1970 to the largest event time, at the end of year 9999.
 _DELAY_BEYOND_ALL_EVENT_TIMES = "4000000 days"
 
-# The newest event time of each partition costs some 30 ns for each record and partition. Beyond
-# that many partitions, and of partitions that are newer than the query, one record in
-# _SAMPLED_ONE_IN is looked at: an older event time than the newest is safe.
+# Observing the newest event time of each partition costs some 30 ns per record and partition. For
+# more partitions than the maximum, and for partitions added after the start, only one record in
+# _SAMPLED_ONE_IN is observed: an event time older than the newest is safe.
 _OBSERVED_PARTITIONS_MAX = 16
 _SAMPLED_ONE_IN = 64
 
@@ -49,9 +50,9 @@ _SAMPLED_ONE_IN = 64
 def kafka_dataflow(spark: SparkSession, plan: JoinPlan, access: KafkaAccess) -> DataFrame:
     """(key, value, headers) records of `plan`, read from its topics.
 
-    By as many tasks a side as can run at once, each with several of a topic's partitions where
-    there are more. Each task generates code before its first record, to find that it is compiled
-    already: with a task for each partition a third of the tasks' CPU time in small batches.
+    Each side has as many tasks as can run at once, so a task may read several partitions. Each task
+    generates code before its first record, only to find it in the compilation cache: with one task
+    per partition that is a third of the tasks' CPU time in small batches.
     """
     tasks = max(plan.state_partitions, spark.sparkContext.defaultParallelism)
     left, right = (kafka_records(spark, plan.side(side), access).coalesce(tasks) for side in SIDES)
@@ -70,7 +71,7 @@ def dataflow(
     plan: JoinPlan,
     registry: "RegistryAccess | None" = None,
 ) -> DataFrame:
-    """As `kafka_dataflow`, from two streams with the columns of Spark's Kafka source."""
+    """As `kafka_dataflow`, for two streams with the columns of Spark's Kafka source."""
     if plan.checks.any:
         register_try_eval(left_records.sparkSession)
     left = side_rows(left_records, plan.left, plan, registry)
@@ -81,11 +82,11 @@ def dataflow(
 def side_rows(
     records: DataFrame, side: SidePlan, plan: JoinPlan, registry: "RegistryAccess | None"
 ) -> DataFrame:
-    """One side's rows as the join holds them: kept columns, position, watermarked event time.
+    """Rows of one side as the join stores them: kept columns, position, watermarked event time.
 
-    The observed metrics sit right above the watermark. Beside counting they are what keeps Spark
-    from pushing any filter below it: the watermark follows every record that arrives, whatever
-    side filter, ON condition or output filter it later fails.
+    The observed metrics are directly above the watermark node, because Spark pushes no filter
+    through them: the watermark follows every record that arrives, also a record that fails a side
+    filter, the ON condition or the output filter.
     """
     rows = watermarked(decoded(records, side, registry), side)
     counted = rows.observe(side.side, *observed_metrics(side))
@@ -99,15 +100,18 @@ def decoded(
     keep: Sequence[str] = (),
     unknown_ids: Collection[int] = (),
 ) -> DataFrame:
-    """`keep`: what else of the record, and of the first step, comes with it. `unknown_ids`: of
-    schemas that are taken for unknown."""
+    """Typed columns, `reason` and event time of each record.
+
+    `keep`: further columns of the record and of the first step. `unknown_ids`: schema ids to treat
+    as unknown.
+    """
     if side.format.has_registry:
-        # A join of JSON does not wait for Arrow.
+        # A join of JSON does not import Arrow.
         from job.dataflow.arrow_decoder import decoded_value
 
         records = records.withColumn(record_sql.DECODED, decoded_value(side, registry, unknown_ids))
     read = [record_sql.parsed(side), record_sql.restored(side)]
-    steps = [*read, [*record_sql.typed(side), *keep], record_sql.judged(side)]
+    steps = [*read, [*record_sql.typed(side), *keep], record_sql.classified(side)]
     if side.checks.any:
         register_try_eval(records.sparkSession)
     for step in [*steps, *record_checks.steps(side)]:
@@ -118,18 +122,18 @@ def decoded(
 
 
 def watermarked(rows: DataFrame, side: SidePlan) -> DataFrame:
-    """Mark the event time as what the watermark is about; the job itself sets the watermark.
+    """Declare the event time as the watermark column; the job itself sets the watermark.
 
     Spark's watermark follows the newest event time of all partitions. The job sets the watermark at
-    the end of each batch instead (event_time/watermark.py), and with this delay Spark's watermark
-    is always before it. Spark uses the delay for nothing else.
+    the end of each batch instead (event_time/watermark.py). With this delay, Spark's own watermark
+    is always older. Spark uses the delay for nothing else.
     """
     return rows.withWatermark(f"`{side.event_time_column}`", _DELAY_BEYOND_ALL_EVENT_TIMES)
 
 
 def observed_metrics(side: SidePlan) -> list[Column]:
-    """What is counted of a side in each batch; progress.py reads it by these names."""
-    # Kafka says -1 of a record that has no time.
+    """Metrics of a side in each batch; protocol/ reads them by these names."""
+    # The timestamp of a record without one is -1.
     record_time = f"nullif(`{column_name(side.side, 'record_timestamp')}`, timestamp_millis(-1))"
     return [
         F.count(F.lit(1)).alias("records"),
@@ -146,7 +150,7 @@ def observed_metrics(side: SidePlan) -> list[Column]:
 
 
 def _event_times(side: SidePlan) -> str:
-    """An array of (partition, ms): newest event times, several of a partition or none."""
+    """Array of (partition, ms) with newest event times: any number per partition."""
     event_time = f"`{side.event_time_column}`"
     partition, offset = (
         f"`{column_name(side.side, name)}`" for name in ("record_partition", "record_offset")
@@ -159,7 +163,7 @@ def _event_times(side: SidePlan) -> str:
         )
         for number in range(observed)
     ]
-    # By a hash: the offsets of records in transactions may have a pattern.
+    # Sampled by a hash: offsets of records in transactions may follow a pattern.
     is_sampled = f"{partition} >= {observed} AND pmod(xxhash64({offset}), {_SAMPLED_ONE_IN}) = 0"
     one = entry.format(partition, f"unix_millis({event_time})")
     sampled = f"collect_set(CASE WHEN {is_sampled} THEN {one} END)"
@@ -167,19 +171,19 @@ def _event_times(side: SidePlan) -> str:
 
 
 def count_where(condition: str) -> Column:
-    """As count_if, for which Spark keeps each record's answer in a column of its own: one more
-    projection for each record, and a larger plan to optimize in each batch."""
+    """As count_if, for which Spark adds a column: one more projection per record, and a larger
+    plan to optimize in each batch."""
     return F.expr(f"count(CASE WHEN {condition} THEN 1 END)")
 
 
 def _unknown_ids() -> str:
-    """A schema may be registered a moment after it was asked for: whoever reads the batch's
-    records again has to judge them as the batch has."""
+    """Schema ids that were unknown in this batch. A schema may be registered later, but reading the
+    records of the batch again must give the same reasons."""
     return f"collect_set(CASE WHEN reason = '{UNKNOWN_SCHEMA}' THEN schema_id END)"
 
 
 def kept(rows: DataFrame, side: SidePlan, plan: JoinPlan) -> DataFrame:
-    """The rows that go into the join, with nothing but what the join or the output needs."""
+    """The rows that enter the join, with only the columns that the join or the output needs."""
     rows = rows.where("reason IS NULL")
     row_filter = record_checks.row_filter(side)
     if row_filter is not None:
@@ -194,7 +198,7 @@ def kept(rows: DataFrame, side: SidePlan, plan: JoinPlan) -> DataFrame:
 
 
 def with_window(rows: DataFrame, side: SidePlan, plan: JoinPlan) -> DataFrame:
-    """For tumbling windows: the end of each row's window, carrying the watermark in its stead.
+    """For tumbling windows: the end of the window as the watermark column.
 
     Join state format 4 refuses window structs as keys. With the watermark on the window's end a
     row is late, and leaves state, exactly when its window has ended.
@@ -204,14 +208,14 @@ def with_window(rows: DataFrame, side: SidePlan, plan: JoinPlan) -> DataFrame:
     length = milliseconds(plan.window)
     event_time = f"`{side.event_time_column}`"
     end = f"timestamp_millis((unix_millis({event_time}) div {length} + 1) * {length})"
-    trailing = {WATERMARK_METADATA: milliseconds(side.watermark_delay)}
+    metadata = {WATERMARK_METADATA: milliseconds(side.watermark_delay)}
     plain = [
         F.col(f"`{name}`").alias(name, metadata={})
         if name == side.event_time_column
         else F.col(f"`{name}`")
         for name in rows.columns
     ]
-    return rows.select(*plain, F.expr(end).alias(window_end_column(side.side), metadata=trailing))
+    return rows.select(*plain, F.expr(end).alias(window_end_column(side.side), metadata=metadata))
 
 
 def joined(left: DataFrame, right: DataFrame, plan: JoinPlan) -> DataFrame:
@@ -223,17 +227,17 @@ def joined(left: DataFrame, right: DataFrame, plan: JoinPlan) -> DataFrame:
 
 
 def output_records(rows: DataFrame, plan: JoinPlan) -> DataFrame:
-    """(key STRING, value STRING, headers) as Spark's Kafka sink takes them.
+    """(key STRING, value STRING, headers), the columns of Spark's Kafka sink.
 
-    Where an expression can fail on a result, `failed_field`, too: null, or the field of the spec
-    that failed, and then key and value are null.
+    If an expression can fail on a result, also `failed_field`: the field of the spec that failed,
+    with a null key and value, or null.
     """
     for condition in result_checks.filters(plan):
         rows = rows.where(condition)
     if plan.checks.any:
         rows = rows.withColumn(result_checks.TRIED, F.expr(result_checks.tried(plan)))
     columns = [F.expr(result_checks.column(plan, name)).alias(name) for name in plan.output.columns]
-    # Nulls are written out: a row without a match says so in each of its fields.
+    # Nulls are written: an unmatched row has null in the fields of the other side.
     options = {"timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSS'Z'", "ignoreNullFields": "false"}
     key = F.expr(result_checks.key(plan)).cast("string")
     value = F.to_json(F.struct(*columns), options)
@@ -249,10 +253,10 @@ def output_records(rows: DataFrame, plan: JoinPlan) -> DataFrame:
 
 
 def _headers(plan: JoinPlan) -> str:
-    """The id of a result: where its left and its right record stand in Kafka.
+    """The id of a result: topic, partition and offset of its left and its right record.
 
-    `impressions/0/17|clicks/2/5`; a side that is not in the result is left empty. The same result
-    has the same id however often it is produced.
+    `impressions/0/17|clicks/2/5`; the part of an absent side is empty. A repeated result has the
+    same id.
     """
     sides: tuple[Side, ...] = SIDES if plan.join_type.shows_right else ("left",)
     places = [_place(plan.side(side)) for side in sides] + ["''"] * (len(SIDES) - len(sides))
@@ -262,5 +266,5 @@ def _headers(plan: JoinPlan) -> str:
 
 def _place(side: SidePlan) -> str:
     position = position_column(side.side)
-    partition, offset = f"shiftright({position}, 48)", f"({position} & {2**48 - 1})"
-    return f"coalesce(concat('{side.topic}/', {partition}, '/', {offset}), '')"
+    place = f"concat('{side.topic}/', {partition_sql(position)}, '/', {offset_sql(position)})"
+    return f"coalesce({place}, '')"

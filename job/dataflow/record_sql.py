@@ -1,8 +1,8 @@
-"""From a Kafka record to typed columns, as Spark SQL; what cannot be read gets a reason.
+"""From a Kafka record to typed columns in Spark SQL, with a reason for unreadable records.
 
-Spark's from_json turns garbage into nulls. Here garbage is told apart: every record has either its
-columns or one of reasons.REASONS. Text only, no Spark: semantics/ follows the same rules.
-Avro and Protobuf come from formats/decoder.py, in Python; from there on all is the same.
+Spark's from_json turns unreadable values into nulls. Here every record has either its columns or
+one of reasons.REASONS. This module only builds SQL text; semantics/ follows the same rules.
+formats/decoder.py decodes Avro and Protobuf in Python; the later steps are the same.
 """
 
 from collections.abc import Iterator
@@ -13,7 +13,8 @@ from job.join_spec import record_rules
 from job.join_spec.durations import milliseconds
 from job.join_spec.expressions import column_name
 from job.join_spec.value_schema import Column
-from job.plan.plan import SidePlan, position_column
+from job.plan.plan import SidePlan
+from job.plan.position import position_column, position_sql
 from job.plan.record_checks import EXPRESSION_FAILED, quoted
 from job.protocol.reasons import REASONS
 
@@ -28,11 +29,11 @@ _JSON_OPTIONS += "'allowSingleQuotes','false','allowNonNumericNumbers','false')"
 MALFORMED_JSON = "malformed_json"
 
 DECODED = "decoded"
-"""The column that formats/decoder.py fills of the value of a record."""
+"""Column with the result of formats/decoder.py for the value of a record."""
 
 
 def decoded_type(side: SidePlan) -> str:
-    """Of that column, as DDL; a TIMESTAMP comes as epoch microseconds, in whatever year."""
+    """DDL of the column DECODED. A TIMESTAMP is epoch microseconds, in any year."""
     fields = ", ".join(
         f"`{column.name}`: {'BIGINT' if column.type == 'TIMESTAMP' else column.type}"
         for column in side.schema.columns
@@ -41,8 +42,8 @@ def decoded_type(side: SidePlan) -> str:
 
 
 def parsed(side: SidePlan) -> list[str]:
-    """First step: the record's own columns, its value as the struct `parsed`, and as `text`; of
-    Avro and Protobuf that says what is wrong with it."""
+    """First step: the columns of the record, its value as the struct `parsed`, and `text`: the JSON
+    text, or the decoder's error message for Avro and Protobuf."""
     if side.format.has_registry:
         return ["*", f"{DECODED}.message AS text", f"{DECODED}.columns AS parsed"]
     options = _JSON_OPTIONS.format(unreadable=_unreadable(side))
@@ -56,7 +57,7 @@ def parsed(side: SidePlan) -> list[str]:
 
 
 def restored(side: SidePlan) -> list[str]:
-    """Second step: `parsed`, with the numbers in STRING fields as they are written."""
+    """Second step: `parsed`, where a number in a STRING field has its original text."""
     if side.format.has_registry:
         return ["*"]
     options = _JSON_OPTIONS.format(unreadable=_unreadable(side))
@@ -65,12 +66,12 @@ def restored(side: SidePlan) -> list[str]:
 
 
 def typed(side: SidePlan) -> list[str]:
-    """Third step: each column under its name in the dataflow, and `value_reason`."""
+    """Third step: each column with its name in the dataflow, and `value_reason`."""
     columns = [
         f"{_value(side, column)} AS `{column_name(side.side, column.name)}`"
         for column in side.schema.columns
     ]
-    position = f"shiftleft(cast(partition AS BIGINT), 48) + offset AS {position_column(side.side)}"
+    position = f"{position_sql('partition', 'offset')} AS {position_column(side.side)}"
     return [
         *columns,
         *_record_columns(side),
@@ -81,18 +82,18 @@ def typed(side: SidePlan) -> list[str]:
     ]
 
 
-def judged(side: SidePlan) -> list[str]:
-    """Fourth step: `reason`, null for a record that can be read."""
+def classified(side: SidePlan) -> list[str]:
+    """Fourth step: `reason`, which is null for a readable record."""
     return ["*", f"{_reason(side)} AS reason"]
 
 
 def event_time_of_readable(side: SidePlan) -> str:
-    """The event time, null where the record cannot be read: such a record moves no watermark."""
+    """The event time; null for an unreadable record, which must not advance the watermark."""
     return f"CASE WHEN reason IS NULL THEN `{side.event_time_column}` END"
 
 
 def reasons(side: SidePlan) -> list[str]:
-    """Those of reasons.REASONS that its records can get, in that order."""
+    """The reasons that records of the side can have, in the order of reasons.REASONS."""
     foreign = {MALFORMED_JSON} if side.format.has_registry else set(OF_A_REGISTRY)
     if not side.checks.any:
         foreign |= {EXPRESSION_FAILED}
@@ -100,7 +101,7 @@ def reasons(side: SidePlan) -> list[str]:
 
 
 def _unreadable(side: SidePlan) -> str:
-    """A name for from_json's column of unreadable text that no schema column has."""
+    """Name of from_json's column for unreadable text. No column of the schema has it."""
     name = "unreadable"
     while side.schema.column(name) is not None:
         name += "_"
@@ -108,9 +109,9 @@ def _unreadable(side: SidePlan) -> str:
 
 
 def _json_type(column: Column) -> str:
-    """The type that from_json reads the column as."""
-    # Spark's own reader takes a number for seconds and a bad string for garbage, and makes -128 of
-    # a TINYINT of 128.
+    """The type of the column for from_json."""
+    # from_json reads a number in a TIMESTAMP as seconds and 128 in a TINYINT as -128, and takes an
+    # invalid time for an unreadable record.
     return record_rules.READ_AS.get(column.type, column.type)
 
 
@@ -131,7 +132,7 @@ def _of_micros(raw: str) -> str:
 def _timestamp(raw: str) -> str:
     """Epoch milliseconds, or ISO-8601; without an offset it is UTC.
 
-    The two hyphens are asked for because Spark also takes '12:00' (today) and 'now'.
+    The two hyphens are required, because Spark also accepts '12:00' (today) and 'now'.
     """
     millis = f"try_cast({raw} AS BIGINT)"
     in_range = f"{millis} BETWEEN {_MILLIS_MIN} AND {_MILLIS_MAX}"
@@ -167,7 +168,7 @@ def _written_event_time(side: SidePlan) -> str:
 
 
 def _value_reason(side: SidePlan) -> str:
-    """What is wrong with the value as such."""
+    """The reason if the value is unreadable, whatever its event time; null otherwise."""
     if side.format.has_registry:
         bad_column = f"false{_unreadable_columns(side)}"
         return (
@@ -178,10 +179,10 @@ def _value_reason(side: SidePlan) -> str:
 
 
 def _json_reason(side: SidePlan) -> str:
-    """What is wrong with the text.
+    """The reason if the JSON text is unreadable; null otherwise.
 
-    from_json reads the first of several documents and ignores what follows the last brace; the
-    costlier look at the whole text is taken only where two braces meet.
+    from_json reads only the first of several documents and ignores text after the last brace. The
+    whole text is parsed again only if two braces are adjacent, because that costs more.
     """
     cut = f"TRIM(TRAILING {quoted(record_rules.JSON_WHITESPACE)} FROM text)"
     braces_meet = " OR ".join(
@@ -202,8 +203,8 @@ def _json_reason(side: SidePlan) -> str:
 
 
 def _unreadable_columns(side: SidePlan) -> str:
-    """Columns read as another type first, other than the event time, that are neither null nor
-    of their own type."""
+    """Condition: a column that from_json reads as another type is not null, and has no value of its
+    declared type. Excludes the event time."""
     others = [
         column
         for column in side.schema.columns
@@ -233,11 +234,11 @@ def _reason(side: SidePlan) -> str:
 
 
 def _too_far_ahead(side: SidePlan) -> str:
-    """Held against the record's own timestamp, not against the clock.
+    """Compares the event time with the timestamp of the record, not with the clock.
 
-    So a record is judged alike whenever it is read: in a backlog of days, too, where the clock
-    would let event times of those days pass. And the batch's time as a literal would have Spark
-    compile the query anew for each batch.
+    So the result does not depend on when a record is read: in a backlog of days, the clock would
+    accept event times of those days. And the time of the batch would be a new literal, for which
+    Spark would compile the query again in each batch.
     """
     recorded_at = f"unix_millis(`{column_name(side.side, 'record_timestamp')}`)"
     ahead = milliseconds(side.max_event_time_ahead)

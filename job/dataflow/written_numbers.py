@@ -1,9 +1,9 @@
-"""Keeps the text of a JSON number in a STRING field: 1.50 stays 1.50, as SQL.
+"""Keeps the text of a JSON number in a STRING field (1.50 stays 1.50), in Spark SQL.
 
-from_json reads such a number as a double and writes that back: 1234567890123.25 becomes
-1.23456789012325E12. A field may hold such a text only if it looks like a double that Java has
-written, and then the record may hold a number with a fraction or an exponent: only such a record is
-parsed a second time, with each number in quotes. Integers keep their text anyway. The text of an
+from_json converts such a number to a double and formats the double: 1234567890123.25 becomes
+1.23456789012325E12. A record is parsed a second time, with each number in quotes, only if a field
+has the format of Java's doubles and the text has a number with a fraction or an exponent. Integers
+keep their text anyway. The text of an
 object or a list in a STRING field is not restored.
 """
 
@@ -18,16 +18,16 @@ from job.plan.record_checks import quoted
 _OF_A_DOUBLE = "'^-?[0-9]+[.][0-9]+(E-?[0-9]+)?$'"
 _INFINITE = "'\"Infinity\"', '\"-Infinity\"'"
 _NUMBER_IN_TEXT = r"[:,\[][ \t\r\n]*-?[0-9]+[.eE]"
-# From the end of the last match: whole strings and what is neither a string nor a number, then a
-# number. Possessive, so that Java matches it without recursion, whatever the length of the text.
+# Starts at the end of the last match: whole strings and other text, then a number. Possessive, so
+# that Java matches a text of any length without recursion.
 _NEXT_NUMBER = r'\G((?:[^"0-9-]++|"(?:[^"\\]++|\\.)*+")*+)(-?[0-9][0-9.eE+-]*+)'
 
 
 def restored(columns: tuple[Column, ...], others: list[str], options: str) -> str | None:
-    """The struct `parsed`, over the columns `parsed` and `text`, with the numbers of STRING fields
-    as they are written. None: no column holds a STRING.
+    """SQL over the columns `parsed` and `text`: `parsed`, but numbers in STRING fields keep their
+    text. None: no column contains a STRING.
 
-    `others`: further fields of `parsed`, which stay as they are; `options`: those of from_json.
+    `others`: further fields of `parsed`, which do not change. `options`: of from_json.
     """
     types = {column.name: _type(column.type) for column in columns}
     if not any(_holds_string(kind) for kind in types.values()):
@@ -55,7 +55,7 @@ def _type(declared: str) -> exp.DataType:
 
 
 def _parts(kind: exp.DataType) -> Iterator[tuple[str, exp.DataType]]:
-    """Name and type of what a type is made of; of a map its values."""
+    """Name and type of the parts of a type; for a MAP only its values."""
     if kind.this == exp.DType.STRUCT:
         for field in kind.expressions:
             yield field.name, field.args["kind"]
@@ -74,7 +74,7 @@ def _holds_string(kind: exp.DataType) -> bool:
 
 
 def _of_strings(kind: exp.DataType) -> str:
-    """The type with STRING for whatever is not made of parts."""
+    """The type with STRING in place of each type without parts."""
     parts = [(name, _of_strings(part)) for name, part in _parts(kind)]
     if kind.this == exp.DType.STRUCT:
         return f"STRUCT<{', '.join(f'`{name}`: {text}' for name, text in parts)}>"
@@ -84,8 +84,8 @@ def _of_strings(kind: exp.DataType) -> str:
 
 
 def _suspect(value: str, kind: exp.DataType, depth: int = 0) -> str:
-    """Whether a value may hold the text of a number that is not as it was written. The first
-    comparison is false for nearly every text, and costs next to nothing."""
+    """Condition: `value` may contain the text of a number that from_json has changed. The first
+    comparison is false for nearly every text, and cheap."""
     if _is_string(kind):
         number = f"contains({value}, '.') AND {value} RLIKE {_OF_A_DOUBLE}"
         return f"({value} < ':' AND ({number} OR {value} IN ({_INFINITE})))"
@@ -98,7 +98,7 @@ def _suspect(value: str, kind: exp.DataType, depth: int = 0) -> str:
 
 
 def _merged(value: str, exact: str, kind: exp.DataType, depth: int = 0) -> str:
-    """`value`, with the texts of numbers from `exact`, which has the same shape."""
+    """`value` with the texts of numbers from `exact`, which has the same shape."""
     if not _holds_string(kind):
         return value
     if _is_string(kind):

@@ -2,12 +2,12 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from itertools import islice
 
 from job.dead_letters.headers import DeadLetter
 from job.dead_letters.replay import letters, replay
 from job.errors import RequestError
+from job.instants import from_epoch_ms, utc_text
 from job.kafka.security import KafkaAccess, kafka_access
 from job.plan.plan import JoinPlan
 from job.protocol.reasons import DEAD_LETTER_REASONS, RESULT_REASONS
@@ -91,8 +91,7 @@ def _source(plan: JoinPlan, side: str) -> str:
 def _line(letter: DeadLetter) -> str:
     at = "-"
     if letter.timestamp_ms is not None:
-        moment = datetime.fromtimestamp(letter.timestamp_ms / 1000, UTC)
-        at = moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+        at = utc_text(from_epoch_ms(letter.timestamp_ms))
     # A value may contain control characters, and the message is shown on a terminal.
     message = "".join(char if char.isprintable() else "�" for char in letter.message)
     place = f"{letter.topic}/{letter.partition}/{letter.offset}"

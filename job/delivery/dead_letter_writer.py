@@ -20,7 +20,8 @@ from job.delivery.finished_batch import FinishedBatch
 from job.errors import BadRecordError
 from job.join_spec.sides import SIDES, Side
 from job.kafka.security import KafkaAccess, spark_options
-from job.plan.plan import JoinPlan, position_column, window_end_column
+from job.plan.plan import JoinPlan, window_end_column
+from job.plan.position import position_column
 from job.plan.record_checks import EXPRESSION_FAILED, quoted
 from job.plan.result_checks import texts
 from job.protocol.totals import Totals

@@ -1,1 +1,1 @@
-"""Spark SQL expressions evaluated in plain Python, exactly as Spark 4.3 does or refused by name."""
+"""Evaluates Spark SQL expressions in plain Python: exactly as Spark 4.3, or NotExactError."""

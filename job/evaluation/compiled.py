@@ -8,7 +8,7 @@ from job.evaluation.sql_cast import cast
 from job.evaluation.sql_types import SqlType, Value
 
 Env: TypeAlias = Sequence[Value]
-"""The values of all columns an expression may mention, in the order of its layout."""
+"""Values of the columns of an expression, in the order of its layout."""
 
 Run: TypeAlias = Callable[[Env], Any]
 
@@ -18,11 +18,13 @@ class Compiled:
     type: SqlType
     run: Run
     literal: Value = None
-    """The value of an integer literal: in decimal arithmetic it is only as wide as it needs."""
+    """Value of an integer literal: in decimal arithmetic it has the narrowest DECIMAL. None: no
+    integer literal."""
 
 
 def strict(function: Callable[..., Value], result: SqlType, *arguments: Compiled) -> Compiled:
-    """`function` of the arguments; null as soon as one of them is null, as most of SQL is."""
+    """`function` of the arguments; null at the first argument that is null. Later arguments are not
+    evaluated."""
     if len(arguments) == 1:
         (only,) = (argument.run for argument in arguments)
 
@@ -47,7 +49,7 @@ def strict(function: Callable[..., Value], result: SqlType, *arguments: Compiled
 
 
 def divisor_first(function: Callable[..., Value], result: SqlType, *pair: Compiled) -> Compiled:
-    """As `strict` of two, in the order of Spark's divisions: a null divisor hides the dividend."""
+    """As `strict`, but evaluates the divisor first, as Spark does."""
     dividend, divisor = pair
     return strict(lambda right, left: function(left, right), result, divisor, dividend)
 

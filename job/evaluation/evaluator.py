@@ -1,8 +1,8 @@
-"""User SQL evaluated on rows, meaning what it means in Spark under ANSI rules.
+"""Evaluates the SQL of a spec on rows, as Spark in ANSI mode.
 
-Three-valued logic, Spark's implicit casts, its errors (an overflow or a bad cast fails the query
-there and raises SqlRuntimeError here). What cannot be evaluated exactly is refused by name when
-the expression is compiled: NotExactError.
+Includes three-valued logic, implicit casts and errors: an overflow or a bad cast, which fails the
+query in Spark, raises SqlRuntimeError. An expression that cannot be evaluated exactly raises
+NotExactError when it is compiled.
 """
 
 from collections.abc import Callable, Mapping
@@ -36,21 +36,30 @@ from job.evaluation.sql_types import (
 )
 
 Layout = Mapping[tuple[str, str], tuple[int, SqlType]]
-"""Where the value of a column (side, name) stands in an Env, and its type."""
+"""Index in an Env and type of each column (side, name)."""
 
 
 def compile_expression(tree: exp.Expr, layout: Layout) -> Compiled:
-    """`tree` as a function of a row; its columns are qualified left and right."""
+    """Compiles `tree`, whose columns are qualified left and right, to a function of a row."""
     return _Compiler(layout).compile(tree)
 
 
 def compile_constant(tree: exp.Expr) -> Compiled:
-    """`tree`, which mentions no column, to be run without a row; SqlRuntimeError if it fails."""
+    """Compiles `tree`, which contains no column; run it with an empty row."""
     return _Compiler({}, computes_constants=False).compile(tree)
 
 
+def constant_fails(tree: exp.Expr) -> bool:
+    """Whether `tree`, which contains no column, fails or cannot be evaluated exactly."""
+    try:
+        compile_constant(tree).run(())
+    except (SqlRuntimeError, NotExactError):
+        return True
+    return False
+
+
 def compile_predicate(tree: exp.Expr, layout: Layout) -> Callable[[Env], bool]:
-    """As a filter: only true passes, null does not."""
+    """Compiles a filter: a row passes if it is true, not if it is null."""
     compiled = compile_expression(tree, layout)
     if compiled.type not in {BOOLEAN, VOID}:
         raise NotExactError(f"a condition of type {compiled.type}")
@@ -166,13 +175,13 @@ class _Compiler:
     def _boolean(self, node: exp.Expr) -> Callable[[Env], bool | None]:
         compiled = self.compile(node)
         if compiled.type not in {BOOLEAN, VOID}:
-            raise NotExactError(f"{compiled.type} where a condition stands")
+            raise NotExactError(f"a condition of type {compiled.type}")
         return compiled.run
 
     def _condition(self, node: exp.Expr) -> Callable[[Env], bool | None]:
-        """Of CASE and IF, which take no bare NULL."""
+        """Condition of CASE or IF, which must not be a bare NULL."""
         if self.compile(node).type == VOID:
-            raise NotExactError("NULL where a condition stands")
+            raise NotExactError("NULL as a condition")
         return self._boolean(node)
 
     def _and(self, node: exp.Expr) -> Compiled:
@@ -182,7 +191,7 @@ class _Compiler:
         return self._connective(node, decisive=True)
 
     def _connective(self, node: exp.Expr, *, decisive: bool) -> Compiled:
-        """The `decisive` value wins over null; the right operand is not evaluated after it."""
+        """AND (`decisive` is False) or OR (True). A decisive left operand ends the evaluation."""
         left, right = self._boolean(node.this), self._boolean(node.expression)
 
         def run(env: Env) -> bool | None:
@@ -206,7 +215,7 @@ class _Compiler:
         return with_suffix(node) or negated(self.compile(node.this))
 
     def _pair(self, left: exp.Expr, right: exp.Expr) -> tuple[Compiled, Compiled]:
-        """Both operands, cast to the type in which they are compared."""
+        """Both operands, cast to their common type."""
         first, second = self._alike([left, right], "a comparison")
         return first, second
 
@@ -246,7 +255,7 @@ class _Compiler:
         )
 
     def _in(self, node: exp.Expr) -> Compiled:
-        """True if it equals one; else null if one of them, or the value, is null."""
+        """True if an option equals the value; else null if the value or an option is null."""
         value, *options = (part.run for part in self._alike([node.this, *node.expressions], "IN"))
 
         def run(env: Env) -> bool | None:
@@ -272,7 +281,7 @@ class _Compiler:
         return self._not_of(matches) if node.args.get("negate") else matches
 
     def _case(self, node: exp.Expr) -> Compiled:
-        """Only the branch that is taken is evaluated."""
+        """Evaluates only the branch whose condition is true."""
         subject = node.this
         conditions = [
             self._condition(
@@ -320,7 +329,7 @@ class _Compiler:
         return Compiled(value.type, lambda env: None if equal(env) is True else value.run(env))
 
     def _alike(self, nodes: list[exp.Expr], what: str) -> list[Compiled]:
-        """The expressions, cast to the one type in which they are compared or returned."""
+        """The expressions, cast to their common type."""
         parts = [self.compile(node) for node in nodes]
         kind = parts[0].type
         for part in parts[1:]:
@@ -332,13 +341,13 @@ class _Compiler:
 
 
 def _refuse_constant_failure(node: exp.Expr, compiled: Compiled) -> None:
-    """Spark computes constants while planning: one that fails, fails the query without a row."""
+    """Spark computes constants during planning: a failure fails the query without a row."""
     text = node.sql(dialect="spark")[:60]
     try:
         value = compiled.run(())
     except SqlRuntimeError as error:
         raise NotExactError(f"{text}, which fails: {error}") from error
-    if value is None and compiled.type != VOID:  # what stands around it is not evaluated, either
+    if value is None and compiled.type != VOID:  # Spark simplifies the operations around it
         raise NotExactError(f"{text}, which is always NULL")
 
 
@@ -350,7 +359,7 @@ def _or_null(function: Callable[[Value], Value], value: Value) -> Value:
 
 
 def _arguments(node: exp.Expr) -> list[exp.Expr]:
-    """The operands of a function node in the order of its definition, without its keywords."""
+    """Operands of a function node in the order of its definition, without keywords."""
     found: list[exp.Expr] = []
     for name in node.arg_types:
         part = node.args.get(name)
@@ -361,7 +370,7 @@ def _arguments(node: exp.Expr) -> list[exp.Expr]:
 
 
 def _name_of(node: exp.Expr) -> str:
-    """As the user knows it: a function by its name, anything else as written."""
+    """Name of `node` for messages: of a function `name()`, otherwise its text."""
     text = node.sql(dialect="spark")
     name, call, _ = text.partition("(")
     return f"{name.lower()}()" if call and name.isidentifier() else text[:60]

@@ -1,7 +1,6 @@
-"""Interval literals of Spark SQL, e.g. how long is INTERVAL '1:30' MINUTE TO SECOND?
+"""Lengths of interval literals of Spark SQL, e.g. INTERVAL '1:30' MINUTE TO SECOND.
 
-A day-time interval is a number of microseconds, a year-month interval a number of months; Spark
-keeps them apart and so does this module.
+A day-time interval is a number of microseconds, a year-month interval a number of months.
 """
 
 import re
@@ -21,21 +20,21 @@ _MICROS = {
 }
 _MONTHS = {"MONTH": 1, "YEAR": 12}
 
-# The fields between the two ends of `DAY TO SECOND`, largest first, and what separates them.
+# Units of `DAY TO SECOND`, largest first, and the separators between them.
 _FIELDS = ("DAY", "HOUR", "MINUTE", "SECOND")
 _PART = re.compile(r"\s*([+-]?\d+(?:\.\d{1,9})?)\s*([a-z]+)\s*", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
 class Interval:
-    """Exactly one of the two is what the literal says; the other is 0."""
+    """Exactly one of the two is set; the other is 0."""
 
     months: int = 0
     micros: int = 0
 
 
 def interval(node: exp.Interval) -> Interval:
-    """The length of an interval literal; ValueError where it is none that is understood."""
+    """The length of an interval literal; ValueError if it is invalid or not supported."""
     literal = node.this
     negative = isinstance(literal, exp.Neg)
     text = (literal.this if negative else literal).name

@@ -1,7 +1,7 @@
-"""DOUBLE and FLOAT as text, as Java 17 prints them: 1.0E7, 1.0E-5, 4.9E-324.
+"""Text of DOUBLE and FLOAT in the format of Java 17: 1.0E7, 1.0E-5, 4.9E-324.
 
 Double.toString and Float.toString of Java 17 do not always print the fewest digits that identify
-the number (2.0E-322, not 2E-322). So this is Java's algorithm, jdk.internal.math.FloatingDecimal.
+the number (2.0E-322, not 2E-322). So this module ports jdk.internal.math.FloatingDecimal.
 Java 19 changed it; the images run Java 17.
 """
 
@@ -12,7 +12,7 @@ from typing import NamedTuple
 _SIGNIFICAND_BITS = 52
 _SMALL_EXPONENTS = range(-21, 63)
 _BITS_OF_POWERS_OF_5 = tuple((5**n).bit_length() for n in range(27))
-# Decimal digits that carry no information in a whole number with that many excess bits.
+# By the number of excess bits of a whole number: insignificant decimal digits.
 _INSIGNIFICANT_DIGITS = (
     0, 0, 0, 0, 1, 1, 1, 2, 2, 2, 3, 3, 3, 3, 4, 4, 4, 5, 5, 5, 6, 6, 6, 6, 7, 7, 7, 8, 8, 8,
     9, 9, 9, 9, 10, 10, 10, 11, 11, 11, 12, 12, 12, 12, 13, 13, 13, 14, 14, 14, 15, 15, 15, 15,
@@ -23,7 +23,7 @@ _INSIGNIFICANT_DIGITS = (
 class _Decimal(NamedTuple):
     digits: str
     exponent: int
-    """The number is 0.digits times ten to this power."""
+    """The number is 0.digits * 10^exponent."""
 
 
 def double_text(value: float) -> str:
@@ -33,7 +33,7 @@ def double_text(value: float) -> str:
 
 
 def float_text(value: float) -> str:
-    """Float.toString of a value that a FLOAT holds."""
+    """Float.toString; the value must be a FLOAT."""
     (bits,) = struct.unpack(">I", struct.pack(">f", value))
     return _text(value, bits & (1 << 23) - 1, bits >> 23 & 0xFF, 23, 127)
 
@@ -93,7 +93,7 @@ def _whole(exponent: int, fraction: int, significant: int) -> _Decimal:
 def _fractional(
     exponent: int, fraction: int, fraction_bits: int, tiny_bits: int, significant: int
 ) -> _Decimal:
-    """Digit by digit, until what is left is less than half a unit of the last binary digit."""
+    """Generates digits until the remainder is less than half a unit of the last binary digit."""
     power = _estimated_power(exponent, fraction, fraction_bits)
     b5, s5 = max(0, -power), max(0, power)
     b2, s2 = b5 + tiny_bits + exponent, s5 + tiny_bits
@@ -101,7 +101,7 @@ def _fractional(
     b2 -= fraction_bits - 1
     common = min(b2, s2)
     b2, s2, m2 = b2 - common, s2 - common, m2 - common
-    if fraction_bits == 1:  # below a power of two the next number is half as far away
+    if fraction_bits == 1:  # below a power of two the distance to the next number is half as large
         m2 -= 1
     if m2 < 0:
         b2, s2, m2 = b2 - m2, s2 - m2, 0
@@ -122,7 +122,7 @@ def _bits(bits: int, fives: int) -> int:
 
 
 def _digits(rest: int, divisor: int, margin: int, power: int, word: int | None) -> _Decimal:
-    """`word`: bits of the integers Java computes with, which overflow; None: big integers."""
+    """`word`: bits of Java's integers, which overflow. None: big integers."""
     tens = divisor * 10
     digits = ""
 
@@ -144,7 +144,7 @@ def _digits(rest: int, divisor: int, margin: int, power: int, word: int | None) 
         power -= 1
     else:
         digits = str(first)
-    if power < -3 or power >= 8:  # there is always a digit after the point
+    if power < -3 or power >= 8:  # the format has at least one digit after the point
         low = high = False
     while not low and not high:
         digits += str(step())
@@ -156,7 +156,7 @@ def _digits(rest: int, divisor: int, margin: int, power: int, word: int | None) 
 
 
 def _wrapped(value: int, word: int | None) -> int:
-    """As a signed integer of that many bits."""
+    """`value` as a signed integer of `bits` bits."""
     if word is None:
         return value
     value &= (1 << word) - 1

@@ -1,4 +1,4 @@
-"""LIKE: _ for any one character, % for any number of them, \\ before one that is meant itself."""
+"""LIKE: _ matches one character, % any number of characters, \\ escapes both."""
 
 import re
 from functools import lru_cache

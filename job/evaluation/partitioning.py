@@ -1,8 +1,8 @@
-"""Which state partition a row belongs to: Murmur3 of the join keys, modulo their number.
+"""The state partition of a row: Murmur3 of the join keys modulo the number of partitions.
 
-HashPartitioning: pmod(hash(keys), numPartitions), with Spark's own Murmur3 (seed 42, each column's
-hash the seed of the next, a null leaving it as it is). Both sides hash the same way, so rows that
-may match meet in one partition.
+Ports HashPartitioning: pmod(hash(keys), numPartitions), with Spark's Murmur3 (seed 42; the hash of
+a column is the seed of the next; a null keeps the seed). Rows with equal keys of both sides have
+the same partition.
 """
 
 import struct
@@ -15,7 +15,7 @@ _DECIMAL_DIGITS_OF_A_LONG = 18
 
 
 def state_partition(values: Sequence[object], types: Sequence[str], num_partitions: int) -> int:
-    """The partition of the row with these join keys; `types` in Spark's words, e.g. BIGINT."""
+    """The partition of the row with these join keys. `types`: DDL, e.g. BIGINT."""
     return murmur3(values, types) % num_partitions
 
 
@@ -48,16 +48,16 @@ def _hash_value(value: object, sql_type: str, seed: int) -> int:
             return _hash_bytes(value, seed)
         case Decimal():
             return _hash_decimal(value, sql_type, seed)
-    raise ValueError(f"a value of type {sql_type} cannot be a join key here")
+    raise ValueError(f"a join key of type {sql_type}")
 
 
 def _hash_decimal(value: Decimal, sql_type: str, seed: int) -> int:
-    """By the unscaled number: as a long where the precision lets it fit, else its bytes."""
+    """Hashes the unscaled number: as a long if the precision allows it, otherwise its bytes."""
     precision, scale = (int(part) for part in sql_type[len("DECIMAL(") : -1].split(","))
     unscaled = int(value.scaleb(scale))
     if precision <= _DECIMAL_DIGITS_OF_A_LONG:
         return _hash_long(unscaled, seed)
-    # BigInteger.toByteArray: big-endian, just long enough for the sign bit.
+    # BigInteger.toByteArray: big-endian, the fewest bytes that include the sign bit.
     magnitude = unscaled if unscaled >= 0 else ~unscaled
     size = magnitude.bit_length() // 8 + 1
     return _hash_bytes(unscaled.to_bytes(size, "big", signed=True), seed)
@@ -73,7 +73,7 @@ def _hash_long(value: int, seed: int) -> int:
 
 
 def _hash_bytes(data: bytes, seed: int) -> int:
-    """Whole words first; then, unlike Murmur3 elsewhere, each byte left over as a word."""
+    """Hashes whole words, then each remaining byte as a word, unlike standard Murmur3."""
     aligned = len(data) - len(data) % 4
     h1 = seed
     for (word,) in struct.iter_unpack("<I", data[:aligned]):

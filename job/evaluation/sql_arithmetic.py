@@ -1,4 +1,4 @@
-"""+ - * / % div and minus, on numbers, times and intervals, under ANSI rules."""
+"""+ - * / % div and unary minus on numbers, times and intervals, in ANSI mode."""
 
 import math
 import operator
@@ -32,12 +32,12 @@ from job.evaluation.time_text import MICROS_PER_DAY
 Operation = Callable[[Any, Any], Any]
 Build = Callable[[exp.Expr, list[Compiled]], Compiled]
 
-# Enough for the product of two numbers of 38 digits, so that rounding happens once, at the end.
+# Enough digits for a product of two numbers of 38 digits, so that rounding happens only once.
 _EXACT = Context(prec=120, rounding=ROUND_HALF_UP)
 
 
 def _checked(function: Operation, kind: SqlType) -> Operation:
-    """Overflow is an error."""
+    """SqlRuntimeError for an overflow."""
     low, high = INT_RANGES["BIGINT" if kind in {DAY_TIME, TIMESTAMP} else kind.name]
 
     def run(left: int, right: int) -> int:
@@ -78,7 +78,7 @@ def _of_decimals(
     result: Callable[..., SqlType],
     apply: Callable[..., Compiled],
 ) -> Compiled:
-    """Each operand at its own precision; the exact result rounded half up to the result's scale."""
+    """Rounds the exact result half up to the scale of the result type."""
     kinds = [decimal_of(side.type, side.literal) for side in (left, right)]
     kind = result(*kinds)
     operands = (
@@ -134,7 +134,7 @@ def _multiply(left: Compiled, right: Compiled) -> Compiled:
 
 
 def _divide(left: Compiled, right: Compiled) -> Compiled:
-    """Always a fraction: of integers a DOUBLE."""
+    """Division; a DOUBLE for integers."""
     kind = common_type(left.type, right.type, what="/")
     if kind.is_decimal:
         return _of_decimals(left, right, _nonzero(_exact_quotient), _quotient_type, divisor_first)
@@ -152,7 +152,7 @@ def _integral_divide(left: Compiled, right: Compiled) -> Compiled:
 
 
 def _remainder(left: Compiled, right: Compiled) -> Compiled:
-    """Has the sign of the dividend, as in Java."""
+    """Remainder with the sign of the dividend, as in Java."""
     remainder = _nonzero(_java_remainder, "REMAINDER_BY_ZERO")
     return _of_numbers(left, right, remainder, _remainder_type, "%", divisor_first)
 
@@ -171,7 +171,7 @@ def _java_remainder(left: Any, right: Any) -> Any:
 
 
 def _exact(function: Operation) -> Operation:
-    """Decimals beyond the 28 digits that Python rounds to by itself."""
+    """Runs a function on decimals without Python's default rounding to 28 digits."""
     of_decimals = {
         operator.add: _EXACT.add,
         operator.sub: _EXACT.subtract,
@@ -204,7 +204,7 @@ def _of_intervals(left: Compiled, right: Compiled, function: Operation) -> Compi
 
 
 def _shifted(at: Compiled, by: Compiled, sign: int) -> Compiled:
-    """A timestamp moved by an interval; a month too short for the day ends on its last one."""
+    """A timestamp plus an interval. A day that the month does not have becomes its last day."""
     if by.type == DAY_TIME:
         return strict(_checked(lambda a, b: a + sign * b, TIMESTAMP), TIMESTAMP, at, by)
     return strict(lambda a, b: _months_later(a, sign * b), TIMESTAMP, at, by)
@@ -222,7 +222,7 @@ def _months_later(micros: int, months: int) -> int:
 
 def negated(operand: Compiled) -> Compiled:
     kind = operand.type
-    if kind.is_decimal:  # the operator would round to 28 digits
+    if kind.is_decimal:  # the operator rounds to 28 digits
         return strict(lambda value: value.copy_negate() if value else value, kind, operand)
     if kind.is_floating or kind == YEAR_MONTH:
         return strict(operator.neg, kind, operand)
@@ -243,10 +243,10 @@ ARITHMETIC: dict[type[exp.Expr], Callable[[Compiled, Compiled], Compiled]] = {
 
 
 def _tried(build: Callable[[Compiled, Compiled], Compiled], *, right_first: bool = False) -> Build:
-    """The operation with null for its own errors.
+    """The operation, which returns null for its own errors.
 
-    Of numbers an operand that fails still fails the query; of times and intervals it gives null,
-    too (TryEval).
+    A failing operand fails the query if it is a number, and returns null if it is a time or an
+    interval (TryEval).
     """
 
     def tried(_: exp.Expr, arguments: list[Compiled]) -> Compiled:

@@ -1,4 +1,4 @@
-"""CAST as Spark does it under ANSI rules: what does not fit is an error, never a wrapped number."""
+"""CAST in ANSI mode: a value that does not fit is an error."""
 
 import math
 import re
@@ -37,24 +37,24 @@ from job.evaluation.time_text import (
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _EPOCH_DAY = EPOCH.date().toordinal()
 
-# Python's datetime ends with the year 9999, Spark's does not; what lies beyond is refused.
+# Python's datetime ends with the year 9999, Spark's TIMESTAMP does not: NotExactError.
 DAY_MIN, DAY_MAX = 1 - _EPOCH_DAY, date.max.toordinal() - _EPOCH_DAY
 
 _INTEGER = re.compile(r"[+-]?[0-9]+")
 _FLOAT_MAX = 3.4028234663852886e38
 _FLOAT_INFINITE_FROM = 2**128 - 2**103
 _BIGINT_DIGITS = 19
-# Digits of any alphabet, as BigDecimal reads them; Double.valueOf reads ASCII.
+# BigDecimal parses digits of any alphabet, Double.valueOf only ASCII.
 NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
 _ASCII_NUMBER = re.compile(NUMBER.pattern, re.ASCII)
-_WHITESPACE = "".join(map(chr, range(33)))  # what Java's String.trim takes off
+_WHITESPACE = "".join(map(chr, range(33)))  # characters that Java's String.trim removes
 _TRUE, _FALSE = {"t", "true", "y", "yes", "1"}, {"f", "false", "n", "no", "0"}
 
 Cast = Callable[[Value], Value]
 
 
 def cast(source: SqlType, target: SqlType) -> Cast:
-    """The function that casts non-null values; NotExactError where the pair is not supported."""
+    """The function that casts non-null values; NotExactError if the cast is not supported."""
     if source in {target, VOID}:
         return lambda value: value
     for find in (_to_number, _to_string, _to_time):
@@ -121,7 +121,7 @@ def _to_decimal(source: SqlType, target: SqlType) -> Cast | None:
         return lambda value: fit(Decimal(_number(value)), target)
     if source == STRING:
         return lambda value: _parsed_decimal(str(value), target)
-    return None  # from floating point: Spark goes through Java's shortest text of the number
+    return None  # Spark casts a floating-point number by its text in Java
 
 
 def _parsed_decimal(text: str, target: SqlType) -> Decimal:
@@ -132,7 +132,7 @@ def _parsed_decimal(text: str, target: SqlType) -> Decimal:
 
 
 def fit(value: Decimal, target: SqlType) -> Decimal:
-    """`value` rounded half up to the scale; an error where its whole part is too long."""
+    """`value` rounded half up to the scale; SqlRuntimeError if its whole part is too long."""
     with localcontext() as context:
         context.prec = 100
         try:
@@ -171,7 +171,7 @@ def _parsed_double(text: str) -> float:
 
 
 def _integer_to_float(value: Value) -> float:
-    """Rounded once: by way of a double a BIGINT would be rounded twice."""
+    """The nearest FLOAT. A conversion by a double would round a BIGINT twice."""
     number = int(_number(value))
     if abs(number) > 1 << 53:
         raise NotExactError(f"cast of {number} to FLOAT")
@@ -179,7 +179,7 @@ def _integer_to_float(value: Value) -> float:
 
 
 def as_float32(value: float) -> float:
-    """The FLOAT nearest to a double; beyond the largest it is infinite."""
+    """The FLOAT nearest to a double; infinite above the largest FLOAT."""
     try:
         number: float = struct.unpack("<f", struct.pack("<f", value))[0]
     except OverflowError:
@@ -188,8 +188,7 @@ def as_float32(value: float) -> float:
 
 
 def float32_of(text: str) -> float:
-    """The FLOAT nearest to a written number, rounded once: by way of a double it is rounded
-    twice."""
+    """The FLOAT nearest to the number in `text`. A conversion by a double would round twice."""
     nearest, written = as_float32(float(text)), Decimal(text)
     if not math.isfinite(nearest):
         is_below = written.copy_abs() < _FLOAT_INFINITE_FROM
@@ -202,7 +201,7 @@ def float32_of(text: str) -> float:
             neighbours += [near] if math.isfinite(near) else []
     with localcontext() as context:
         context.prec = 2_000
-        # A tie goes to the even one, and `nearest` is even where the double was a tie.
+        # A tie rounds to even, and `nearest` is even if the double was a tie.
         return min(neighbours, key=lambda each: (abs(Decimal(each) - written), each != nearest))
 
 
@@ -228,7 +227,7 @@ def _to_string(source: SqlType, target: SqlType) -> Cast | None:
 
 
 def decimal_text(value: Value) -> str:
-    """As CAST writes it: no exponent, all digits of the scale."""
+    """Text of CAST: without exponent, with all digits of the scale."""
     return f"{_number(value):f}"
 
 
@@ -261,7 +260,7 @@ def _to_time(source: SqlType, target: SqlType) -> Cast | None:
 
 
 def _seconds_to_micros(seconds: int) -> int:
-    """Saturates, as Java's TimeUnit does."""
+    """Saturates, as Java's TimeUnit."""
     low, high = INT_RANGES[BIGINT.name]
     return max(low, min(high, seconds * MICROS_PER_SECOND))
 

@@ -1,8 +1,7 @@
-"""The functions of Spark SQL that are evaluated here exactly as Spark does, by their nodes.
+"""Functions of Spark SQL that are evaluated exactly as in Spark, by their nodes.
 
-What is missing is missing on purpose: regular expressions are Java's, power() and round() of a
-double differ in the last digit, date patterns are a language of their own. The evaluator refuses
-them by name.
+Other functions raise NotExactError in the evaluator: regular expressions are Java's, power() and
+round() of a DOUBLE differ in the last digit, datetime formats are not implemented.
 """
 
 import base64
@@ -50,7 +49,7 @@ Build = Callable[[exp.Expr, list[Compiled]], Compiled]
 
 
 def _ascii(text: str, what: str) -> str:
-    """Case and other alphabets: Java and Python go by different versions of Unicode."""
+    """`text`; NotExactError beyond ASCII: Java and Python use different versions of Unicode."""
     if not text.isascii():
         raise NotExactError(f"{what}() of text beyond ASCII")
     return text
@@ -64,7 +63,7 @@ def _strings(arguments: list[Compiled], what: str) -> list[Compiled]:
 
 
 def _text(function: Callable[..., Value], result: SqlType, what: str, *, strings: int) -> Build:
-    """A function whose first `strings` arguments are strings and the rest whole numbers."""
+    """A function whose first `strings` arguments are STRING and the others integral."""
 
     def build(_: exp.Expr, arguments: list[Compiled]) -> Compiled:
         texts = _strings(arguments[:strings], what)
@@ -77,7 +76,7 @@ def _text(function: Callable[..., Value], result: SqlType, what: str, *, strings
 
 
 def _substring(text: str, start: int, length: int) -> str:
-    """UTF8String.substringSQL: 1-based, 0 is 1, negative from the end."""
+    """UTF8String.substringSQL: positions from 1; 0 is 1; a negative one counts from the end."""
     begin = start - 1 if start > 0 else len(text) + start if start < 0 else 0
     end = begin + length
     return text[max(begin, 0) : max(end, 0)]
@@ -107,7 +106,7 @@ def _of_bytes(function: Callable[..., Value], result: SqlType, what: str) -> Bui
 
 def _abs(_: exp.Expr, arguments: list[Compiled]) -> Compiled:
     kind = _numeric(arguments[0], "abs")
-    if kind.is_decimal:  # abs() would round to 28 digits
+    if kind.is_decimal:  # abs() rounds to 28 digits
         return strict(lambda value: value.copy_abs(), kind, arguments[0])
     if not kind.is_integral:
         return strict(abs, kind, arguments[0])
@@ -122,7 +121,7 @@ def _abs(_: exp.Expr, arguments: list[Compiled]) -> Compiled:
 
 
 def _rounding(what: str, mode: str, of_double: Callable[[float], int]) -> Build:
-    """ceil() and floor(), which are equal but for their direction."""
+    """ceil() and floor(), which differ only in the direction."""
 
     def build(node: exp.Expr, arguments: list[Compiled]) -> Compiled:
         kind = _numeric(arguments[0], what)
@@ -234,7 +233,7 @@ def _concat_ws(_: exp.Expr, arguments: list[Compiled]) -> Compiled:
 
 
 def _extreme(what: str, better: Callable[[Value, Value], bool]) -> Build:
-    """greatest() and least(): nulls are passed over."""
+    """greatest() and least(), which skip nulls."""
 
     def build(_: exp.Expr, arguments: list[Compiled]) -> Compiled:
         kind = arguments[0].type
@@ -263,8 +262,14 @@ def _trim(node: exp.Expr, arguments: list[Compiled]) -> Compiled:
     return strict(lambda text: function(text, " "), STRING, *_strings(arguments, "trim"))
 
 
+def _to_date(node: exp.Expr, arguments: list[Compiled]) -> Compiled:
+    if node.args.get("format") is not None:
+        raise NotExactError("to_date() with a format")
+    return casted(arguments[0], DATE)
+
+
 def _try_to(target: SqlType) -> Build:
-    """try_to_timestamp() and try_to_date(): as try_cast."""
+    """try_to_timestamp() and try_to_date() without a format, as try_cast."""
 
     def build(node: exp.Expr, arguments: list[Compiled]) -> Compiled:
         if len(arguments) != 1:
@@ -330,7 +335,7 @@ BUILDERS: dict[type[exp.Expr], Build] = {
     exp.TimestampTrunc: date_trunc,
     exp.TsOrDsAdd: date_add,
     exp.DateDiff: datediff,
-    exp.TsOrDsToDate: lambda _, arguments: casted(arguments[0], DATE),
+    exp.TsOrDsToDate: _to_date,
     exp.UnixMillis: unix(1_000),
     exp.UnixSeconds: unix(1_000_000),
     exp.ArraySize: size,

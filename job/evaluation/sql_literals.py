@@ -1,4 +1,4 @@
-"""Literals of Spark SQL: numbers, text, timestamps, dates and intervals."""
+"""Literals of Spark SQL: numbers, strings, timestamps, dates and intervals."""
 
 from decimal import Decimal
 
@@ -32,12 +32,12 @@ def constant(kind: SqlType, value: Value) -> Compiled:
 
 
 SUFFIX = "suffix"
-"""Under this name the type of `2L` keeps its suffix; sqlglot reads CAST(2 AS BIGINT), which is no
-literal in decimal arithmetic."""
+"""Key of `meta`: suffix of `2L`. sqlglot parses CAST(2 AS BIGINT), which is no literal in decimal
+arithmetic."""
 
 
 def integer_with_suffix(node: exp.Expr) -> int | None:
-    """The value of `2L`, `2S` or `2Y`, and of `-2L`; None for anything else."""
+    """Value of `2L`, `2S`, `2Y` or `-2L`; None for other nodes."""
     if isinstance(node, exp.Neg):
         value = integer_with_suffix(node.this)
         return None if value is None else -value
@@ -47,7 +47,7 @@ def integer_with_suffix(node: exp.Expr) -> int | None:
 
 
 def with_suffix(node: exp.Expr) -> Compiled | None:
-    """The literal `2L` or `-2L`; None for anything else, and where it does not fit its type."""
+    """The literal `2L` or `-2L`; None for other nodes, and if the value does not fit its type."""
     value = integer_with_suffix(node)
     if value is None:
         return None
@@ -89,7 +89,7 @@ def typed_literal(text: str, target: SqlType) -> Compiled:
         return strict(cast(STRING, target), target, constant(STRING, text))
     value = parse(text)
     if value is None:
-        raise NotExactError(f"{target}'{text}', which is none")
+        raise NotExactError(f"{target}'{text}', which is invalid")
     return constant(target, value)
 
 

@@ -18,8 +18,10 @@ from job.evaluation.sql_types import (
 
 
 def compare(left: Any, right: Any) -> int:
-    """-1, 0 or 1 as Spark orders two values of one type: NaN is one value, above all others, and
-    in an ARRAY or STRUCT null is below all others."""
+    """-1, 0 or 1, as Spark orders two values of one type.
+
+    NaN equals NaN and is larger than other numbers; in an ARRAY or STRUCT null is the smallest.
+    """
     if isinstance(left, tuple) and isinstance(right, tuple):
         for one, other in zip(left, right, strict=False):
             if one is None or other is None:
@@ -36,9 +38,9 @@ def compare(left: Any, right: Any) -> int:
     return int(left > right) - int(left < right)
 
 
-def has_a_map(kind: SqlType) -> bool:
+def contains_map(kind: SqlType) -> bool:
     inner = [kind.element] if kind.element else [field for _, field in kind.fields]
-    return kind.name == "MAP" or any(has_a_map(each) for each in inner)
+    return kind.name == "MAP" or any(contains_map(each) for each in inner)
 
 
 def element(node: exp.Expr, base: Compiled, index: Compiled) -> Compiled:
@@ -50,14 +52,14 @@ def element(node: exp.Expr, base: Compiled, index: Compiled) -> Compiled:
     if base.type.name == "MAP":
         if index.type != STRING:
             raise NotExactError(f"an element of {base.type} by {index.type}")
-        return strict(lambda pairs, key: _of_map(pairs, key), kind, base, index)
+        return strict(lambda pairs, key: _map_value(pairs, key), kind, base, index)
     if not index.type.is_integral:
         raise NotExactError(f"an element of {base.type} by {index.type}")
     find = _counted_from_1(safe=safe) if counts_from_1 else _counted_from_0
     return strict(find, kind, base, index)
 
 
-def _of_map(pairs: Sequence[tuple[str, Value]], key: str) -> Value:
+def _map_value(pairs: Sequence[tuple[str, Value]], key: str) -> Value:
     return next((value for name, value in pairs if name == key), None)
 
 
@@ -83,7 +85,7 @@ def _counted_from_1(*, safe: bool) -> Callable[[Sequence[Value], int], Value]:
 
 
 def field(base: Compiled, name: str) -> Compiled:
-    """A field of a STRUCT; its name is compared without case."""
+    """A field of a STRUCT, by its name without case."""
     names = [each.casefold() for each, _ in base.type.fields]
     if name.casefold() not in names:
         raise NotExactError(f"the field {name} of {base.type}")
@@ -98,7 +100,7 @@ def size(_: exp.Expr, arguments: list[Compiled]) -> Compiled:
 
 
 def array_contains(_: exp.Expr, arguments: list[Compiled]) -> Compiled:
-    """null where it is not found beside nulls."""
+    """Null if the value is not found and an element is null."""
     array, sought = arguments
     if array.type.name != "ARRAY" or array.type.element != sought.type:
         raise NotExactError(f"array_contains() of {array.type} and {sought.type}")

@@ -1,4 +1,4 @@
-"""Spark SQL's functions on dates and timestamps, all in UTC."""
+"""Functions of Spark SQL on dates and timestamps, in UTC."""
 
 from collections.abc import Callable
 from datetime import UTC, datetime
@@ -62,7 +62,7 @@ def date_trunc(node: exp.Expr, arguments: list[Compiled]) -> Compiled:
             return (start - EPOCH).days * MICROS_PER_DAY
 
         return strict(truncated, TIMESTAMP, at)
-    if unit == "WEEK":  # weeks begin on Mondays; 1970-01-01 was a Thursday
+    if unit == "WEEK":  # weeks begin on Monday; 1970-01-01 was a Thursday
         return strict(
             lambda value: (
                 (value // MICROS_PER_DAY - (value // MICROS_PER_DAY + 3) % 7) * MICROS_PER_DAY

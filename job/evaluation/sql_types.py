@@ -1,8 +1,8 @@
-"""Spark SQL's types and how two of them meet, under ANSI rules.
+"""Types of Spark SQL and the common type of two, in ANSI mode.
 
-Values are Spark's own inner ones: a TIMESTAMP is microseconds since the epoch, a DATE days since
-it, an interval microseconds or months; numbers, strings, booleans and bytes are Python's. An ARRAY
-and a STRUCT are tuples of values, a MAP is a tuple of (key, value) pairs.
+Values have Spark's internal form: a TIMESTAMP is microseconds since the epoch, a DATE days since
+the epoch, an interval microseconds or months; numbers, strings, booleans and bytes are Python's.
+An ARRAY and a STRUCT are tuples of values, a MAP is a tuple of (key, value) pairs.
 """
 
 from dataclasses import dataclass
@@ -18,11 +18,11 @@ PRECISION_MAX = 38
 
 
 class NotExactError(ValueError):
-    """Something in the expression that cannot be evaluated exactly as Spark does, by name."""
+    """An expression cannot be evaluated exactly as in Spark. The message names the part."""
 
 
 class SqlRuntimeError(ValueError):
-    """What makes Spark fail the query while it runs, by the name of Spark's error condition."""
+    """An error that fails the query in Spark, with the name of Spark's error condition."""
 
     def __init__(self, condition: str, detail: str) -> None:
         self.condition = condition
@@ -35,9 +35,9 @@ class SqlType:
     precision: int = 0
     scale: int = 0
     element: "SqlType | None" = None
-    """Of an ARRAY its elements' type, of a MAP its values'."""
+    """Type of the elements of an ARRAY or the values of a MAP; None for other types."""
     fields: tuple[tuple[str, "SqlType"], ...] = ()
-    """Of a STRUCT, in their order."""
+    """Fields of a STRUCT."""
 
     def __str__(self) -> str:
         if self.name == "DECIMAL":
@@ -81,7 +81,7 @@ INT_RANGES = {
 }
 _WIDTH = {name: width for width, name in enumerate(INT_RANGES)}
 
-# DecimalType.forType: the decimals that hold every value of an integral type.
+# DecimalType.forType: a DECIMAL for all values of a numeric type.
 _DECIMAL_OF = {
     "TINYINT": SqlType("DECIMAL", 3, 0),
     "SMALLINT": SqlType("DECIMAL", 5, 0),
@@ -103,7 +103,7 @@ def decimal_type(precision: int, scale: int = 0) -> SqlType:
 
 @cache
 def parse_type(ddl: str) -> SqlType:
-    """A type in Spark DDL; NotExactError for those that are not supported here."""
+    """The type of `text` in Spark DDL; NotExactError if it is not supported."""
     return _type_of(exp.DataType.build(ddl, dialect="spark"))
 
 
@@ -126,7 +126,7 @@ def _type_of(tree: exp.DataType) -> SqlType:
 
 
 def decimal_of(kind: SqlType, literal: Value = None) -> SqlType:
-    """The decimal type an operand of decimal arithmetic counts as; an integer literal just fits."""
+    """The DECIMAL of an operand in decimal arithmetic; the narrowest one for an integer literal."""
     if kind.is_decimal:
         return kind
     if isinstance(literal, int):
@@ -135,7 +135,7 @@ def decimal_of(kind: SqlType, literal: Value = None) -> SqlType:
 
 
 def common_type(left: SqlType, right: SqlType, *, what: str) -> SqlType:
-    """The type both are cast to where they are compared or stand for each other."""
+    """The type to which Spark casts both operands."""
     if left == right or right == VOID:
         return left
     if left == VOID:
@@ -163,12 +163,12 @@ def wider_decimal(left: SqlType, right: SqlType) -> SqlType:
     scale = max(left.scale, right.scale)
     whole = max(left.precision - left.scale, right.precision - right.scale)
     if whole + scale > PRECISION_MAX:
-        raise NotExactError(f"{left} beside {right}, which no DECIMAL holds")
+        raise NotExactError(f"{left} and {right}, which have no common DECIMAL")
     return decimal_type(whole + scale, scale)
 
 
 def _common_with_string(other: SqlType, what: str) -> SqlType:
-    """ANSI reads the string as the other's type; as the widest of its kind where it is a number."""
+    """The type to which Spark casts the STRING of a pair: the widest of its kind for a number."""
     if other.is_integral:
         return BIGINT
     if other.is_numeric:
@@ -179,7 +179,7 @@ def _common_with_string(other: SqlType, what: str) -> SqlType:
 
 
 def bounded_decimal(precision: int, scale: int) -> SqlType:
-    """DecimalType.adjustPrecisionScale: digits after the point give way, to no fewer than six."""
+    """DecimalType.adjustPrecisionScale: reduces the scale to at least six digits."""
     if precision <= PRECISION_MAX:
         return decimal_type(precision, scale)
     whole = precision - scale

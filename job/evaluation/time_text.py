@@ -1,7 +1,7 @@
-"""Dates and timestamps from text and to text, as Spark reads and writes them, in UTC.
+"""Parses and formats dates and timestamps as Spark does, in UTC.
 
-The port of SparkDateTimeUtils.stringToDate and parseTimestampString. Years may lie outside 1 to
-9999, where Python's datetime ends.
+Ports SparkDateTimeUtils.stringToDate and parseTimestampString. Years may be outside of 1 to 9999,
+the range of Python's datetime.
 """
 
 import re
@@ -14,7 +14,7 @@ from job.evaluation.sql_types import INT_RANGES, NotExactError
 MICROS_PER_SECOND = 1_000_000
 MICROS_PER_DAY = 86_400 * MICROS_PER_SECOND
 
-# What Spark trims: blanks and control characters, byte by byte.
+# Spark trims blanks and control characters, byte by byte.
 SPARK_WHITESPACE = "".join(map(chr, [*range(33), 127]))
 
 _DATE = re.compile(r"([+-]?)([0-9]{4,7})(?:-([0-9]{1,2})(?:-([0-9]{1,2})(?:[ T].*)?)?)?", re.DOTALL)
@@ -29,7 +29,7 @@ _OFFSET = re.compile(
     r"|([0-9]{2})([0-9]{2})([0-9]{2}))"
 )
 _OFFSET_SECONDS_MAX = 18 * 3600
-# ZoneId.SHORT_IDS: abbreviations that Java also reads as time zones.
+# ZoneId.SHORT_IDS: abbreviations of time zones in Java.
 _SHORT_IDS = frozenset({
     "ACT", "AET", "AGT", "ART", "AST", "BET", "BST", "CAT", "CNT", "CST", "CTT", "EAT", "ECT",
     "EST", "HST", "IET", "IST", "JST", "MIT", "MST", "NET", "NST", "PLT", "PNT", "PRT", "PST",
@@ -38,8 +38,7 @@ _SHORT_IDS = frozenset({
 
 
 def days_of(year: int, month: int, day: int) -> int | None:
-    """Days from 1970-01-01 in the Gregorian calendar of all times; None where there is no such
-    day."""
+    """Days from 1970-01-01 in the proleptic Gregorian calendar. None: the day does not exist."""
     if not 1 <= month <= 12 or not 1 <= day <= _month_length(year, month):
         return None
     shifted = year - (month <= 2)
@@ -114,9 +113,9 @@ def _year_month_day(match: re.Match[str]) -> tuple[int, int, int]:
 
 
 def _offset_seconds(zone: str | None) -> int | None:
-    """Seconds east of UTC, as ZoneId.of; None where there is no such zone."""
+    """Seconds east of UTC, as ZoneId.of; None: there is no such zone."""
     zone = (zone or "Z").strip("".join(map(chr, range(33))))
-    # getZoneId: the forms +h:mm and +hh:m, which Spark 2 took.
+    # getZoneId: the forms +h:mm and +hh:m of Spark 2.
     zone = re.sub(r"([+-])([0-9]):", r"\g<1>0\2:", zone, count=1)
     zone = re.sub(r"([+-])([0-9]{2}):([0-9])$", r"\1\2:0\3", zone, count=1)
     if zone in {"Z", "UTC", "GMT", "UT", "GMT0"}:
@@ -144,7 +143,7 @@ def _may_be_region(zone: str) -> bool:
 
 @cache
 def _regions() -> frozenset[str]:
-    """Names of time zones; empty where this machine has no time zone database."""
+    """Names of time zones; empty if the machine has no time zone database."""
     return frozenset(available_timezones())
 
 
@@ -156,21 +155,21 @@ def _offset_parts(match: re.Match[str]) -> Iterator[str | None]:
 
 
 def date_text(days: int) -> str:
-    """yyyy-MM-dd; with a sign where the year is negative or longer than four digits."""
+    """yyyy-MM-dd, with a sign if the year is negative or has more than four digits."""
     year, month, day = date_parts(days)
     sign = "-" if year < 0 else "+" if year > 9999 else ""
     return f"{sign}{abs(year):04}-{month:02}-{day:02}"
 
 
 def timestamp_text(micros: int) -> str:
-    """As CAST writes it, in UTC: with as many digits after the second as there are."""
+    """Text of CAST, in UTC: a fraction of a second has no trailing zeros."""
     fraction = micros % MICROS_PER_SECOND
     text = f"{date_text(micros // MICROS_PER_DAY)} {_time_text(micros)}"
     return f"{text}.{fraction:06}".rstrip("0") if fraction else text
 
 
 def json_timestamp_text(micros: int) -> str:
-    """As the job's to_json writes it, in UTC: to the millisecond."""
+    """Text of to_json in the job, in UTC, with milliseconds."""
     millis = micros % MICROS_PER_SECOND // 1000
     return f"{date_text(micros // MICROS_PER_DAY)}T{_time_text(micros)}.{millis:03}Z"
 

@@ -13,6 +13,7 @@ import sqlglot
 from sqlglot import exp
 from sqlglot.errors import SqlglotError
 
+from job.evaluation.evaluator import constant_fails
 from job.join_spec.expressions import Expression, Side
 
 ColumnTypes = Mapping[tuple[Side, str], str]
@@ -287,7 +288,7 @@ class _Walk:
     def _cast(self, node: exp.Expr) -> _Kind:
         literal = node.this
         target = _declared(node.args["to"].sql(dialect="spark"))
-        if isinstance(literal, exp.Literal):  # Spark evaluates a constant before the first record
+        if isinstance(literal, exp.Literal) and not constant_fails(node):
             return target
         source = self.kind(literal)
         if node.args.get("safe") or source is _NULL or source == target:

@@ -24,7 +24,7 @@ from job.sql.ddl import parsed_type, type_from
 from job.sql.dialect import SpecSql, calls_as_written, parse
 from job.sql.literals import canonical
 from job.sql.signatures import SIGNATURES
-from job.sql.types import BOOLEAN, VOID, SqlType
+from job.sql.types import BOOLEAN, STRING, VOID, SqlType
 
 _DEPTH_MAX = 100
 _DEPTH_OF_TYPES_MAX = 6
@@ -82,8 +82,12 @@ class Expression:
 
     @cached_property
     def sql(self) -> str:
-        """Spark SQL over the columns of the dataflow (`column_name`)."""
-        return self.tree.transform(_physical).sql(dialect=SpecSql, comments=False)
+        """Spark SQL over the columns of the dataflow (`column_name`).
+
+        Written from `calls`: sqlglot's own nodes lose arguments, e.g. the default format of
+        to_date, or a column as the unit of date_trunc.
+        """
+        return self.calls.transform(_physical).sql(dialect=SpecSql, comments=False)
 
     @cached_property
     def conjuncts(self) -> tuple["Expression", ...]:
@@ -128,6 +132,17 @@ def _physical(node: exp.Expr) -> exp.Expr:
         side: Side = "left" if node.table == "left" else "right"
         return exp.column(exp.to_identifier(column_name(side, node.name), quoted=True))
     return node
+
+
+def _with_named_fields(tree: exp.Expr) -> exp.Expr:
+    """`tree`, with a name for each field of struct() that Spark would name after a column."""
+    for call in list(tree.find_all(exp.Anonymous)):
+        if call.name.casefold() == "struct":
+            for part in call.expressions:
+                if isinstance(part, (exp.Column, exp.Dot)):
+                    name = exp.to_identifier(part.name, quoted=True)
+                    part.replace(exp.alias_(part.copy(), name))
+    return tree
 
 
 @dataclass(frozen=True)
@@ -192,7 +207,7 @@ def expression(text: str, scope: Scope, field: str) -> Expression:
     try:
         plain = canonical(text)
         _check_calls(plain)
-        calls = _resolved(plain, scope, calls_as_written)
+        calls = _with_named_fields(_resolved(plain, scope, calls_as_written))
         kind = type_of(calls.transform(_physical), scope.types)
         tree = _resolved(plain, scope, parse)
         _check_nodes(tree)
@@ -206,21 +221,34 @@ def expression(text: str, scope: Scope, field: str) -> Expression:
 
 
 def predicate(text: str, scope: Scope, field: str) -> Expression:
-    """As `expression`, for a filter: its type must be BOOLEAN."""
-    parsed = expression(text, scope, field)
-    if parsed.type != BOOLEAN:
-        raise SpecError([Problem(field, text, _not_boolean(parsed.type))])
-    return parsed
+    """As `expression`, for a filter: the type must be BOOLEAN."""
+    return _boolean(text, scope, field, (BOOLEAN,))
 
 
 def condition(text: str, scope: Scope, field: str) -> Expression:
-    """As `predicate`, for the ON clause: every term joined by AND must be BOOLEAN or NULL."""
+    """As `expression`, for the ON clause: the type must be BOOLEAN, or VOID of a bare NULL."""
+    return _boolean(text, scope, field, (BOOLEAN, VOID))
+
+
+def _boolean(text: str, scope: Scope, field: str, accepted: Sequence[SqlType]) -> Expression:
     parsed = expression(text, scope, field)
-    for part in parsed.conjuncts:
-        kind = type_of(part.calls.transform(_physical), scope.types)
-        if kind not in {BOOLEAN, VOID}:
-            raise SpecError([Problem(field, text, _not_boolean(kind))])
-    return parsed
+    if parsed.type not in accepted:
+        raise SpecError([Problem(field, text, _not_boolean(parsed.type))])
+    return _with_boolean_conjuncts(parsed, scope)
+
+
+def _with_boolean_conjuncts(parsed: Expression, scope: Scope) -> Expression:
+    """`parsed` with a cast around each STRING operand of AND.
+
+    Spark casts such an operand implicitly, but only next to a BOOLEAN: the dataflow evaluates each
+    conjunct alone.
+    """
+    tree, calls = parsed.tree.copy(), parsed.calls.copy()
+    for conjunct, as_calls in list(zip(_split(tree), _split(calls), strict=True)):
+        if type_of(as_calls.transform(_physical), scope.types) == STRING:
+            for operand in (conjunct, as_calls):
+                operand.replace(exp.cast(operand.copy(), BOOLEAN.name, dialect=SpecSql))
+    return Expression(parsed.text, tree, calls, parsed.type)
 
 
 def _not_boolean(kind: SqlType) -> str:
@@ -269,6 +297,11 @@ def _is_word(token: Token) -> bool:
 def _resolved(text: str, scope: Scope, parser: Parse) -> exp.Expr:
     """`text` parsed, with each name resolved to a column of the scope."""
     root = exp.paren(parser(text))
+    if root.find(exp.Query) is not None:
+        raise ValueError("contains a subquery: use only columns, literals and functions")
+    for node in root.walk():
+        if type(node) is exp.DataType:  # before the name of a collation is resolved as a column
+            parsed_type(node)
     # A list: a replacement contains columns that are already resolved.
     for column in list(root.find_all(exp.Column)):
         target, members = scope.resolve([part.name for part in column.parts], parser)
@@ -283,14 +316,10 @@ def _check_nodes(tree: exp.Expr) -> None:
     for node, depth in _with_depth(tree):
         if depth > _DEPTH_MAX:
             raise ValueError(f"is nested more than {_DEPTH_MAX} deep")
-        if isinstance(node, exp.Query) or (isinstance(node, exp.In) and node.args.get("query")):
-            raise ValueError("contains a subquery: use only columns, literals and functions")
         if isinstance(node, (exp.CurrentTimestamp, exp.CurrentDate)):
             raise ValueError("is not deterministic: a batch that runs again would differ")
         if isinstance(node, exp.Anonymous) and node.name.casefold() in ALLOWED_FUNCTIONS:
             continue
-        if type(node) is exp.DataType:
-            parsed_type(node)
         if type(node) not in _SYNTAX and type(node) not in _allowed_calls():
             raise ValueError(f"contains {node.sql(dialect='spark')[:60]}, which a spec may not use")
 

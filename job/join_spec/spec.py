@@ -25,6 +25,7 @@ from job.join_spec.durations import Delay, Duration, PositiveDuration
 from job.join_spec.field_types import ColumnName, Expression, Name, Rate, Topic
 from job.join_spec.registry import SchemaRegistrySpec
 from job.join_spec.security import KafkaSecurity
+from job.join_spec.sides import SIDES, Side
 from job.join_spec.start_positions import NamedStart
 from job.join_spec.text import problems_of
 from job.join_spec.variables import filled, variables_hidden
@@ -44,7 +45,7 @@ class JoinType(StrEnum):
         return self not in {JoinType.LEFT_SEMI, JoinType.LEFT_ANTI}
 
     @property
-    def outer_sides(self) -> tuple[Literal["left", "right"], ...]:
+    def outer_sides(self) -> tuple[Side, ...]:
         """Sides whose unmatched rows are emitted."""
         match self:
             case JoinType.LEFT_OUTER | JoinType.LEFT_ANTI:
@@ -52,7 +53,7 @@ class JoinType(StrEnum):
             case JoinType.RIGHT_OUTER:
                 return ("right",)
             case JoinType.FULL_OUTER:
-                return ("left", "right")
+                return SIDES
             case _:
                 return ()
 

@@ -2,14 +2,13 @@
 
 import json
 from collections.abc import Mapping
-from datetime import UTC, datetime
 from typing import Annotated, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
-from job.join_spec.durations import instant, milliseconds
+from job.instants import to_epoch_ms
+from job.join_spec.durations import instant
 
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 # Kafka's offsets are longs.
 OFFSET_MAX = 2**63 - 1
 
@@ -50,7 +49,7 @@ def start_options(start: SideStartPositions, topic: str) -> Mapping[str, str]:
     if time is None:
         return {"startingOffsets": start}
     return {
-        "startingTimestamp": str(milliseconds(time - _EPOCH)),
+        "startingTimestamp": str(to_epoch_ms(time)),
         # A partition without newer records starts at its end.
         "startingOffsetsByTimestampStrategy": "latest",
     }

@@ -63,7 +63,7 @@ def settings_of(document: Mapping[str, Any]) -> dict[str, str]:
     return {_KEYS_OF_FORMAT_0.get(key, key): value for key, value in document.items()}
 
 
-def refused(plan: JoinPlan, frozen: Mapping[str, str]) -> list[Change]:
+def incompatible_changes(plan: JoinPlan, frozen: Mapping[str, str]) -> list[Change]:
     """The changes in `plan` that a checkpoint with the settings `frozen` refuses.
 
     The number of state partitions is that of the checkpoint, unless it is configured. Whether a

@@ -19,6 +19,7 @@ from job.join_spec.start_positions import StartPositions, start_options
 from job.join_spec.value_schema import Column, ValueSchema
 from job.plan import tuning
 from job.plan.checks import ResultChecks, SideChecks
+from job.plan.position import position_column
 
 # Record metadata, usable like the columns of a side.
 RECORD_COLUMNS = (
@@ -225,11 +226,6 @@ def _starting_at(side: SidePlan, starts: StartPositions) -> SidePlan:
 def window_end_column(side: Side) -> str:
     """The dataflow's column for the end of a row's tumbling window."""
     return f"window_end_{side}"
-
-
-def position_column(side: Side) -> str:
-    """The dataflow's column for a row's position in Kafka: partition * 2^48 + offset."""
-    return f"position_{side}"
 
 
 def guarded(sql: str, side: Side) -> str:

@@ -7,7 +7,8 @@ plan.py) and is detected here: it is not a result, but a dead letter.
 from collections.abc import Iterator
 
 from job.join_spec.expressions import Expression
-from job.plan.plan import JoinPlan, guarded, position_column
+from job.plan.plan import JoinPlan, guarded
+from job.plan.position import position_column
 from job.plan.record_checks import quoted
 
 TRIED = "tried"

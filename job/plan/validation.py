@@ -16,7 +16,7 @@ from pydantic import BaseModel, ConfigDict
 from job.errors import SpecError
 from job.join_spec.spec import spec_from_yaml
 from job.plan.explain import explained
-from job.plan.fingerprint import refused
+from job.plan.fingerprint import incompatible_changes
 from job.plan.plan import JoinPlan
 from job.plan.planner import join_plan
 from job.protocol.results import FieldProblem, FrozenChange, ValidationResult
@@ -59,7 +59,7 @@ def validated(request: ValidationRequest) -> ValidationResult:
 def _changes(plan: JoinPlan, frozen: Mapping[str, str]) -> list[FrozenChange]:
     return [
         FrozenChange(field=change.field, frozen=change.frozen, wanted=change.wanted)
-        for change in refused(plan, frozen)
+        for change in incompatible_changes(plan, frozen)
     ]
 
 

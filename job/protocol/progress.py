@@ -10,6 +10,7 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict
 
+from job.instants import to_epoch_ms
 from job.protocol.reasons import REASONS
 
 
@@ -152,7 +153,7 @@ def _watermark_ms(text: str | None) -> int | None:
     """Spark reports 1970 until a row advances the watermark."""
     if text is None:
         return None
-    milliseconds = round(datetime.fromisoformat(text).timestamp() * 1000)
+    milliseconds = to_epoch_ms(datetime.fromisoformat(text))
     return milliseconds or None
 
 

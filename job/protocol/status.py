@@ -1,16 +1,15 @@
 """Status of the job: its query's state, last batch, counters, watermarks, brokers. Pure."""
 
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 from enum import StrEnum
 
 from pydantic import BaseModel, ConfigDict
 
+from job.instants import from_epoch_ms
 from job.join_spec.sides import Side
 from job.protocol.progress import BatchProgress
 from job.protocol.reports import BrokerReport, ResetReport, SideEventTimes, StateCount
 from job.protocol.totals import SideTotals, Totals
-
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class _Value(BaseModel):
@@ -115,4 +114,4 @@ class JobStatus(_Value):
 
 def utc_time(milliseconds: int | None) -> datetime | None:
     """From milliseconds since 1970."""
-    return None if milliseconds is None else _EPOCH + timedelta(milliseconds=milliseconds)
+    return None if milliseconds is None else from_epoch_ms(milliseconds)

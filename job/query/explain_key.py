@@ -6,8 +6,9 @@ and the dropped ones. They state only what these prove.
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import timedelta
 
+from job.instants import utc_text
 from job.join_spec.sides import OTHER_SIDE, SIDES, Side
 from job.join_spec.spec import JoinType
 from job.plan.plan import JoinPlan
@@ -15,13 +16,6 @@ from job.protocol.results import KeyRows, StateRow
 from job.protocol.status import JobStatus, QueryState
 
 _ROWS_MAX = 5
-
-_OUTER_SIDES: Mapping[JoinType, tuple[Side, ...]] = {
-    JoinType.LEFT_OUTER: ("left",),
-    JoinType.LEFT_ANTI: ("left",),
-    JoinType.RIGHT_OUTER: ("right",),
-    JoinType.FULL_OUTER: SIDES,
-}
 
 
 @dataclass(frozen=True)
@@ -76,7 +70,7 @@ def _state_row(facts: _Facts, side: Side, row: StateRow) -> str:
     position = row.topic
     if row.offset is not None:
         position += f"/{row.partition}/{row.offset}"
-    at = "" if row.event_time is None else f", event time {_iso(row.event_time)},"
+    at = "" if row.event_time is None else f", event time {utc_text(row.event_time)},"
     subject = f"The {side} row {position}{at} is in state"
     if row.matched:
         return f"{subject} and has matched: its results were emitted."
@@ -88,12 +82,12 @@ def _state_row(facts: _Facts, side: Side, row: StateRow) -> str:
     ahead = "" if watermark is None else f", {_span(row.leaves_after - watermark)} ahead of it"
     return (
         f"{subject}. It waits for a {other} row until the watermark passes "
-        f"{_iso(row.leaves_after)}{ahead}; {_outcome(facts.plan.join_type, side)}."
+        f"{utc_text(row.leaves_after)}{ahead}; {_outcome(facts.plan.join_type, side)}."
     )
 
 
 def _outcome(join_type: JoinType, side: Side) -> str:
-    if side in _OUTER_SIDES.get(join_type, ()):
+    if side in join_type.outer_sides:
         return "without a match it is then emitted as unmatched"
     return f"without a match it is then dropped: this join type emits no unmatched {side} rows"
 
@@ -138,11 +132,12 @@ def _slower_side(status: JobStatus, slower: Side) -> str:
     if (partition := status.watermark_held_back_by_partition) is not None:
         return (
             f"Partition {partition} of the {slower} side holds the watermark back, at "
-            f"{_iso(watermark)}: it has unread records. The watermark advances as they are read."
+            f"{utc_text(watermark)}: it has unread records. The watermark advances as they are "
+            "read."
         )
     return (
-        f"The {slower} side holds the watermark back, at {_iso(watermark)}: the {other} side is "
-        f"{_span(ahead - watermark)} ahead. The watermark advances when newer {slower} records "
+        f"The {slower} side holds the watermark back, at {utc_text(watermark)}: the {other} side "
+        f"is {_span(ahead - watermark)} ahead. The watermark advances when newer {slower} records "
         "arrive."
     )
 
@@ -166,10 +161,6 @@ def _dropped(status: JobStatus) -> Iterator[str]:
         by_reason = ", ".join(f"{n:,} {reason}" for reason, n in counts.items() if n)
         if by_reason:
             yield f"Bad records of the {side} side since the job started: {by_reason}."
-
-
-def _iso(moment: datetime) -> str:
-    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def _span(span: timedelta) -> str:

@@ -17,12 +17,13 @@ import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import Protocol
 
 import structlog
 
 from job.event_time.watermark import event_time_of
+from job.instants import to_epoch_ms
 from job.join_spec.durations import milliseconds
 from job.join_spec.sides import SIDES, Side
 from job.plan.plan import JoinPlan, SidePlan
@@ -157,9 +158,9 @@ class RunIdleness:
             )
             self._sides[side] = replace(
                 time,
-                last_record_at_ms=_epoch_ms(now) if has_new_records else time.last_record_at_ms,
+                last_record_at_ms=to_epoch_ms(now) if has_new_records else time.last_record_at_ms,
                 newest_ms=event_time_of(partitions, side).ms,
-                all_read_before_ms=None if (at := all_read[side]) is None else _epoch_ms(at),
+                all_read_before_ms=None if (at := all_read[side]) is None else to_epoch_ms(at),
             )
         self._offsets = offsets
         return self._sides
@@ -170,9 +171,5 @@ def _side_time(side: SidePlan, now: datetime) -> SideTime:
     return SideTime(
         delay_ms=milliseconds(side.watermark_delay),
         idle_after_ms=None if idle_after is None else milliseconds(idle_after),
-        last_record_at_ms=_epoch_ms(now),
+        last_record_at_ms=to_epoch_ms(now),
     )
-
-
-def _epoch_ms(at: datetime) -> int:
-    return (at - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(milliseconds=1)

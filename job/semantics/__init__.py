@@ -1,4 +1,1 @@
-"""The symmetric hash join in plain Python: it explains, simulates and checks.
-
-It carries no production data.
-"""
+"""The symmetric hash join in plain Python, for simulations and tests; never for production data."""

@@ -1,7 +1,7 @@
-"""How Spark's Kafka source divides a backlog among batches: `maxOffsetsPerTrigger`.
+"""Divides a backlog into batches as Spark's Kafka source with `maxOffsetsPerTrigger`.
 
-All records of a side are there from the start. A batch reads up to `limit` of them: of each
-partition the share that it has in what is still to be read (KafkaMicroBatchStream.rateLimit).
+All records of a side exist from the start. A batch reads up to `limit` of them, from each partition
+in proportion to its unread records (KafkaMicroBatchStream.rateLimit).
 """
 
 import math
@@ -15,12 +15,12 @@ from job.semantics.rows import Side
 
 @dataclass(frozen=True)
 class PlannedBatch:
-    """The records that one batch reads, each side in the order of its file."""
+    """Records that the batch reads, each side in the order of its file."""
 
     left: Sequence[InputRecord] = ()
     right: Sequence[InputRecord] = ()
     left_backlog: Collection[int] = ()
-    """Partitions with records that are there and that this batch leaves unread."""
+    """Partitions with unread records after the batch."""
     right_backlog: Collection[int] = ()
 
     def records(self, side: Side) -> Sequence[InputRecord]:
@@ -37,7 +37,7 @@ class PlannedBatch:
 def backlog_batches(
     left: Sequence[InputRecord], right: Sequence[InputRecord], limit: int
 ) -> Iterator[PlannedBatch]:
-    """Batches of up to `limit` records a side, until both sides are read."""
+    """Batches of up to `limit` records per side, until both sides are read."""
     sides = (_slices(left, limit), _slices(right, limit))
     for (lefts, left_rest), (rights, right_rest) in zip_longest(*sides, fillvalue=((), ())):
         yield PlannedBatch(lefts, rights, left_rest, right_rest)
@@ -46,7 +46,7 @@ def backlog_batches(
 def _slices(
     records: Sequence[InputRecord], limit: int
 ) -> Iterator[tuple[Sequence[InputRecord], Collection[int]]]:
-    """The records of each batch, and the partitions that are not all read after it."""
+    """Records of each batch, and the partitions with unread records after it."""
     rest: dict[int, list[int]] = {}
     for index, record in enumerate(records):
         rest.setdefault(record.partition, []).append(index)
@@ -62,9 +62,9 @@ def _slices(
 
 
 def _shares(sizes: Mapping[int, int], limit: int) -> dict[int, int]:
-    """How many records of each partition; rounded down, but at least one.
+    """Number of records to read from each partition: rounded down, but at least one.
 
-    In floating point as Spark does it, so that the same records are read.
+    Computed in floating point as in Spark, so that the same records are read.
     """
     total = sum(sizes.values())
     shares = {partition: limit * (size / total) for partition, size in sizes.items()}

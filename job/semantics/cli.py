@@ -1,7 +1,4 @@
-"""What the commands `simulate` and `test` do, from files to lines of text.
-
-job/__main__.py wires these to its options; nothing here knows of them.
-"""
+"""The commands `simulate` and `test`, from files to lines of text, without their options."""
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -14,11 +11,11 @@ from job.plan.plan import JoinPlan, SidePlan
 from job.semantics.json_records import InputLineError, InputRecord, records_of_jsonl
 from job.semantics.simulate import DEFAULT_BATCH_SIZE, simulate
 from job.semantics.spec_tests import Outcome, SpecTest, run_spec_test
-from job.semantics.trace import explained, told
+from job.semantics.trace import batch_lines, trace_lines
 
 
 class SimulationError(StreamjoinError):
-    """The join cannot be simulated, or would fail on these rows."""
+    """The join cannot be simulated exactly, or the query would fail on these rows."""
 
     code = "simulation"
 
@@ -33,7 +30,7 @@ def simulation_lines(
     explain: str | None = None,
     as_jsonl: bool = False,
 ) -> Iterator[str]:
-    """What `simulate` prints: each batch, the story of one key, or just the output values."""
+    """Output of `simulate`: each batch, the trace of one key, or only the output values."""
     records = [
         _records(path, plan.side(side)) for side, path in zip(SIDES, (left, right), strict=True)
     ]
@@ -46,11 +43,11 @@ def simulation_lines(
         raise SimulationError(f"the query would fail on these rows: {error}") from error
     if as_jsonl:
         return (record.value for batch in batches for record in batch.output)
-    return told(plan, batches) if explain is None else explained(plan, batches, explain)
+    return batch_lines(plan, batches) if explain is None else trace_lines(plan, batches, explain)
 
 
 def spec_test_lines(plan: JoinPlan, tests: Sequence[SpecTest]) -> tuple[list[str], bool]:
-    """What `test` prints, and whether all tests passed."""
+    """Output of `test`, and whether all tests passed."""
     try:
         outcomes = [run_spec_test(plan, test) for test in tests]
     except NotExactError as error:
@@ -76,7 +73,7 @@ def _trigger_ms(text: str) -> int:
     except ValueError as error:
         raise SimulationError(f"--trigger: {error} (written: {text[:40]})") from error
     if length <= 0:
-        raise SimulationError(f"--trigger: must be longer than nothing (written: {text[:40]})")
+        raise SimulationError(f"--trigger: must be positive (written: {text[:40]})")
     return length
 
 
@@ -90,7 +87,7 @@ def _records(path: Path, side: SidePlan) -> list[InputRecord]:
             f"{path} is not UTF-8 at byte {error.start + 1}: save it as UTF-8"
         ) from error
     try:
-        # Only a newline ends a line: JSON text may hold the other line separators of Unicode.
+        # Only a newline ends a line: JSON text may contain other line separators of Unicode.
         return records_of_jsonl(text.split("\n"), side)
     except InputLineError as error:
         raise SimulationError(f"{path}, {error}") from error

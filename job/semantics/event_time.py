@@ -1,8 +1,8 @@
-"""How event time moves: the times of the partitions, the watermark, and which batch uses which.
+"""Event times of the partitions, and the watermarks of each batch.
 
-The watermark follows the rule of job/event_time/watermark.py, never goes back, and takes effect
-with the next batch. Within that batch two watermarks are in use (SPARK-40925): late rows are
-dropped by the watermark of the batch before, state is evicted by the batch's own.
+The watermark follows the rule of job/event_time/watermark.py, never decreases, and takes effect
+with the next batch. A batch uses two watermarks (SPARK-40925): it drops late rows by the watermark
+of the previous batch, and evicts state by its own.
 """
 
 import math
@@ -13,8 +13,8 @@ from job.event_time.partitions import Partition, Partitions
 from job.event_time.watermark import side_event_time, watermark_ms
 from job.semantics.rows import MICROS_PER_MS, SIDES, Side
 
-# Before any row is seen the watermark is the epoch, not "none": a row at or before
-# 1970-01-01T00:00:00Z is late from the first batch on.
+# The first watermark is the epoch, not "none": a row at or before 1970-01-01T00:00:00Z is late from
+# the first batch on.
 INITIAL_WATERMARK_MS = 0
 
 
@@ -23,9 +23,9 @@ class BatchWatermarks:
     """The two watermarks of one micro-batch, in milliseconds since the epoch."""
 
     late: int = INITIAL_WATERMARK_MS
-    """eventTimeWatermarkForLateEvents: the eviction watermark of the batch before."""
+    """eventTimeWatermarkForLateEvents: the eviction watermark of the previous batch."""
     eviction: int = INITIAL_WATERMARK_MS
-    """eventTimeWatermarkForEviction: what Spark's progress calls `eventTime.watermark`."""
+    """eventTimeWatermarkForEviction: `eventTime.watermark` in Spark's progress."""
 
     def next(self, watermark_ms: int) -> "BatchWatermarks":
         return BatchWatermarks(late=self.eviction, eviction=watermark_ms)
@@ -33,28 +33,28 @@ class BatchWatermarks:
 
 @dataclass(frozen=True)
 class HeldBack:
-    """The partition whose backlog holds the watermark back."""
+    """A partition whose backlog holds back the watermark."""
 
     side: Side
     partition: int
     newest_ms: int | None
-    """Its newest event time read so far, in ms since 1970; None: not known."""
+    """Newest event time that was read, in ms since 1970. None: not known."""
 
 
 @dataclass(frozen=True)
 class SideRead:
-    """What a batch has read of one side, as far as it moves the watermark."""
+    """Event times and backlogs of one side in a batch."""
 
     event_times_us: Iterable[tuple[int, int | None]] = ()
-    """Partition and event time of each readable record, late ones and all. A record without an
-    event time moves nothing."""
+    """Partition and event time of each readable record, including late ones. None: the record does
+    not advance the watermark."""
     backlog: Collection[int] = ()
-    """The partitions with records that were there when the batch was planned and are not read."""
+    """Partitions with records that existed when the batch was planned and are unread."""
 
 
 @dataclass
 class WatermarkTracker:
-    """What the driver remembers of event time between two batches."""
+    """State of event time in the driver between two batches."""
 
     delays_ms: Mapping[Side, int]
     watermark_ms: int = INITIAL_WATERMARK_MS
@@ -64,7 +64,7 @@ class WatermarkTracker:
     _backlog: dict[Side, Collection[int]] = field(default_factory=lambda: dict.fromkeys(SIDES, ()))
 
     def observe(self, side: Side, read: SideRead) -> None:
-        """Takes in what a batch has read of `side`. Event times are floored to the millisecond."""
+        """Record what a batch has read of `side`. Event times are floored to the millisecond."""
         newest = self._newest_ms[side]
         for partition, at_us in read.event_times_us:
             if at_us is not None:
@@ -81,10 +81,7 @@ class WatermarkTracker:
 
     @property
     def held_back_by(self) -> HeldBack | None:
-        """The partition without whose backlog the watermark could be higher; None: there is none.
-
-        It is of the side that decides, the lower one.
-        """
+        """The partition of the slower side whose backlog lowers the watermark. None: none does."""
         side = min(SIDES, key=lambda each: _or_lowest(self.side_watermark_ms(each)))
         slowest = side_event_time(self._partitions.side(side)).held_back_by
         if slowest is None:
@@ -95,15 +92,15 @@ class WatermarkTracker:
         return None if is_newest else HeldBack(side, slowest, newest)
 
     def side_watermark_ms(self, side: Side) -> int | None:
-        """How far the side lets the watermark go, in ms since 1970; None: no further than it is."""
+        """Upper bound of the side for the watermark, in ms. None: the present watermark."""
         time = side_event_time(self._partitions.side(side)).ms
         return None if time is None else time - self.delays_ms[side]
 
     def forget_sides(self) -> None:
-        """A restart that finds no event times: Spark's checkpoint holds the watermark alone.
+        """Restart without event times: Spark's checkpoint contains only the watermark.
 
-        The watermark then stands still until rows of both sides have been read again, and of each
-        partition with a backlog.
+        The watermark does not advance until rows of both sides, and of each partition with a
+        backlog, have been read again.
         """
         for side in SIDES:
             self._newest_ms[side].clear()
@@ -114,7 +111,7 @@ class WatermarkTracker:
         return Partitions(self._side("left"), self._side("right"))
 
     def _side(self, side: Side) -> dict[int, Partition]:
-        """As if one record of each backlog were not read: how many there are changes nothing."""
+        """One unread record per backlog: the number of unread records does not matter."""
         newest, backlog = self._newest_ms[side], self._backlog[side]
         return {
             number: Partition(0, int(number in backlog), newest.get(number))
@@ -127,5 +124,5 @@ def _or_lowest(time_ms: int | None) -> float:
 
 
 def is_behind(event_time_us: int | None, watermark_ms: int) -> bool:
-    """watermarkExpression: event time <= watermark. A null event time is behind nothing."""
+    """watermarkExpression: event time <= watermark; False for a null event time."""
     return event_time_us is not None and event_time_us <= watermark_ms * MICROS_PER_MS

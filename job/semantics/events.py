@@ -1,4 +1,4 @@
-"""What happens to a row inside the operator, as values: stories are told from them."""
+"""Events of a row in the operator, from which traces are built."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ class Late:
 
 @dataclass(frozen=True)
 class FailedPreJoinFilter:
-    """Not stored: no row of the other side could ever match it."""
+    """Not stored: no row of the other side can match it."""
 
     side: Side
     row: Row
@@ -28,7 +28,7 @@ class FailedPreJoinFilter:
 
 @dataclass(frozen=True)
 class Matched:
-    """Joined with a stored row of the other side; `side` is where the arriving row came from."""
+    """Joined with a stored row of the other side. `side`: of the arriving row."""
 
     side: Side
     row: Row
@@ -45,7 +45,7 @@ class Stored:
 
 @dataclass(frozen=True)
 class NotStored:
-    """Passed through without being kept; `reason` says why nobody can need it later."""
+    """Processed without being stored. `reason`: why no later row can need it."""
 
     side: Side
     row: Row
@@ -62,7 +62,7 @@ class RemovedByMatch:
 
 @dataclass(frozen=True)
 class Evicted:
-    """Left the state because the state watermark has passed it."""
+    """Evicted from state: the state watermark has passed it."""
 
     side: Side
     row: Row
@@ -76,5 +76,5 @@ Event: TypeAlias = (
 Observer: TypeAlias = Callable[[Event], None]
 
 
-def nobody_listens(_: Event) -> None:
-    """The observer of a run that needs no story."""
+def ignore_event(_: Event) -> None:
+    """Observer of a run without a trace."""

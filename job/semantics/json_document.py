@@ -1,7 +1,7 @@
-"""The JSON value of a record as Jackson reads it, with Jackson's limits.
+"""Parses the JSON value of a record as Jackson does, with the limits of StreamReadConstraints.
 
-Numbers keep their text, objects keep all their members in order. What Jackson refuses is no
-document: numbers, names and nesting beyond its StreamReadConstraints among it.
+Numbers keep their text, objects keep all members in order. Text that Jackson refuses is no
+document, also if a number, a name or the nesting exceeds a limit.
 """
 
 import json
@@ -27,7 +27,7 @@ _FRAMES_PER_LEVEL = 4
 
 
 class Number(str):
-    """A number as it was written: Spark reads it by the declared type."""
+    """Text of a number: Spark parses it by the declared type."""
 
     __slots__ = ()
 
@@ -42,9 +42,10 @@ Json: TypeAlias = bool | str | Number | list["Json"] | Members | None
 
 
 def document(value: str | bytes) -> Members | None:
-    """The one JSON object that `value` is; None where it is none.
+    """The JSON object in `value`. None: it is not one JSON object.
 
-    from_json reads the first document; what follows is seen only where two braces meet.
+    from_json reads only the first document; the job checks later text only if two braces are
+    adjacent.
     """
     try:
         text = value.decode() if isinstance(value, bytes) else value
@@ -62,7 +63,7 @@ def document(value: str | bytes) -> Members | None:
     return found if isinstance(found, Members) else None
 
 
-def has_a_name_twice(value: Json) -> bool:
+def has_duplicate_name(value: Json) -> bool:
     """Whether an object in `value` has two members of one name, which try_parse_json refuses."""
     waiting: list[Json] = [value]
     while waiting:
@@ -77,7 +78,7 @@ def has_a_name_twice(value: Json) -> bool:
 
 
 def compact_text(value: Json, number_text: Callable[[Number], str] = str) -> str:
-    """`value` as JSON without blanks, numbers as written, or as `number_text` writes them."""
+    """`value` as JSON without blanks. `number_text`: formats a number."""
     if isinstance(value, Members):
         members = (f"{string_text(name)}:{compact_text(v, number_text)}" for name, v in value)
         return "{" + ",".join(members) + "}"
@@ -89,7 +90,7 @@ def compact_text(value: Json, number_text: Callable[[Number], str] = str) -> str
 
 
 def copied_number(number: Number) -> str:
-    """As Jackson copies it into the text of an object or a list: as an integer or a double."""
+    """Text of a number in an object or a list that Jackson copies: an integer or a double."""
     if not set(number) & set(".eE"):
         return written_number(number)
     text = double_text(float(number))
@@ -97,24 +98,24 @@ def copied_number(number: Number) -> str:
 
 
 def written_number(number: Number) -> str:
-    """As it was written; but Jackson's integers have no negative zero."""
+    """Original text of a number; but Jackson's integers have no negative zero."""
     return "0" if number == "-0" else str(number)
 
 
 def string_text(text: str) -> str:
-    """A JSON string as Jackson writes it: control characters in upper-case hexadecimal."""
+    """JSON string in Jackson's format: control characters in upper-case hexadecimal."""
     body = json.dumps(text, ensure_ascii=False)
     body = re.sub(r"\\u[0-9a-f]{4}", lambda match: rf"\u{match[0][2:].upper()}", body)
     return _SURROGATE.sub(lambda match: f"\\u{ord(match[0]):04X}", body)
 
 
 def without_lone_surrogates(text: str) -> str:
-    """As Java encodes text in UTF-8: half a surrogate pair becomes a question mark."""
+    """Text as Java encodes it in UTF-8: an unpaired surrogate becomes a question mark."""
     return _SURROGATE.sub("?", text)
 
 
 def any_json(text: str) -> Json:
-    """`text` as JSON without Jackson's limits. ValueError where it is no JSON."""
+    """Parses JSON without Jackson's limits; ValueError for other text."""
     with room_for(_depth(text)):
         found: Json = _UNLIMITED.decode(text)
         return found
@@ -122,7 +123,7 @@ def any_json(text: str) -> Json:
 
 @contextmanager
 def room_for(depth: int) -> Iterator[None]:
-    """Lets Python recurse `depth` levels of JSON deep; its own limit is of that size, too."""
+    """Raises the recursion limit of Python for `depth` levels of JSON."""
     before = sys.getrecursionlimit()
     if depth * _FRAMES_PER_LEVEL < before // 2:
         yield
@@ -147,7 +148,7 @@ def _number(text: str) -> Number:
     if match is None:
         raise ValueError(f"{text} is not a JSON number")
     whole, fraction, exponent = (part or "" for part in match.groups())
-    # Jackson does not count a zero before the point, or before the exponent.
+    # Jackson does not count a zero before the point or the exponent.
     uncounted = whole == "0" and bool(fraction) != bool(exponent)
     if len(whole) - uncounted + len(fraction) + len(exponent) > NUMBER_DIGITS_MAX:
         raise ValueError("a number with too many digits")

@@ -32,7 +32,7 @@ from job.semantics.json_document import (
     any_json,
     compact_text,
     document,
-    has_a_name_twice,
+    has_duplicate_name,
     without_lone_surrogates,
 )
 from job.semantics.json_values import MismatchError, members_read, reader
@@ -42,32 +42,32 @@ _MICROS_PER_MILLI = 1_000
 
 @dataclass(frozen=True)
 class InputRecord:
-    """A record as it stands in a topic."""
+    """A record of a topic."""
 
     value: str | bytes | None
     offset: int
     partition: int = 0
     key: str | None = None
     timestamp_us: int | None = None
-    """Kafka's; None: not known, and no event time is too far ahead of it."""
+    """Kafka timestamp. None: not known, and no event time is too far ahead."""
     batch: int | None = None
-    """The batch it is to be read in, where the user says so."""
+    """Batch that reads the record. None: the input has no batch numbers."""
 
 
-@dataclass(eq=False, slots=True)  # two records are never the same row
+@dataclass(eq=False, slots=True)  # compared by identity: two records are two rows
 class DecodedRow:
-    """A record that could be read."""
+    """A readable record."""
 
     record: InputRecord
     values: tuple[Value, ...]
-    """One for each of the side's columns, Kafka's own included."""
+    """One value for each column of the side, including record metadata."""
     event_time_us: int
     late_time_us: int = field(default=0)
-    """What it is late by: its event time, or the end of its tumbling window."""
+    """The event time, or the end of the tumbling window: it decides whether the row is late."""
 
 
 class RecordDecoder:
-    """Reads the records of one side. NotExactError for a column whose type is not supported."""
+    """Decodes the records of one side. NotExactError for a column whose type is not supported."""
 
     def __init__(self, side: SidePlan) -> None:
         self._columns = [
@@ -86,7 +86,7 @@ class RecordDecoder:
         return [*self._columns, *own]
 
     def decode(self, record: InputRecord) -> DecodedRow | str:
-        """The row, or the reason why there is none."""
+        """The row, or the reason of an unreadable record."""
         if record.value is None:
             return "tombstone"
         members = document(record.value)
@@ -107,12 +107,12 @@ class RecordDecoder:
         return DecodedRow(record, (*values, *own), at, at)
 
     def _read(self, members: Members) -> dict[str, Value] | str:
-        """The value of each column as from_json gives it, or the reason why there is none."""
+        """The value of each column as in from_json, or the reason of an unreadable record."""
         try:
             read = members_read(members, self._readers)
         except MismatchError:
-            # The job then has try_parse_json judge the text, which takes no name twice.
-            return "malformed_json" if has_a_name_twice(members) else "schema_mismatch"
+            # The job then parses the text with try_parse_json, which refuses duplicate names.
+            return "malformed_json" if has_duplicate_name(members) else "schema_mismatch"
         for name, kind in self._columns:
             is_absent = read[name] is None or name == self._event_time
             if not is_absent and _own_value(kind, read[name]) is None:
@@ -143,8 +143,8 @@ _READ_AS = {parse_type(own): parse_type(first) for own, first in record_rules.RE
 
 
 def _own_value(kind: SqlType, read: Value) -> Value:
-    """The value of a column that was read as another type first; None where it is not of its own
-    type."""
+    """The value of a column that from_json reads as another type. None: it has no value of its
+    declared type."""
     if kind == TIMESTAMP:
         return timestamp(_str(read))
     if kind == TINYINT and isinstance(read, int):
@@ -158,7 +158,7 @@ def _str(value: Value) -> str | None:
 
 
 def timestamp(raw: str | None) -> int | None:
-    """Epoch milliseconds, or ISO-8601 (without an offset UTC), in microseconds."""
+    """Microseconds since 1970 of epoch milliseconds or ISO-8601 text (UTC without an offset)."""
     if raw is None:
         return None
     millis = _bigint(raw)
@@ -194,13 +194,13 @@ def _event_time_reason(written: str | None, at: int | None) -> str | None:
 
 
 class InputLineError(ValueError):
-    """A line or row that is no record, with what is wrong and how to write it."""
+    """A line or row that is no record. The message contains the line, the problem and the fix."""
 
 
 def records_of_jsonl(
     lines: Sequence[str], side: SidePlan | None = None, unit: str = "line"
 ) -> list[InputRecord]:
-    """The records of a JSONL file. InputLineError names the line, which messages call `unit`.
+    """The records of a JSONL file. `unit`: name of a line in messages of InputLineError.
 
     A line is the value of a record; or an envelope: an object of `value` and any of `key`,
     `partition`, `offset`, `timestamp` (as an event time is written) and `batch`. There `value`
@@ -246,7 +246,7 @@ def _record(text: str, number: int, columns: Mapping[str, str]) -> InputRecord:
 
 
 def _is_envelope(line: Mapping[str, Json], columns: Mapping[str, str]) -> bool:
-    """Whether a line is an envelope; InputLineError where it may also be a value."""
+    """Whether a line is an envelope; InputLineError if it may also be a value."""
     if line.get(_MARK) is True and _MARK not in columns:
         return _is_well_marked(line)
     value = line.get("value", _MISSING)
@@ -286,12 +286,12 @@ def _is_well_marked(line: Mapping[str, Json]) -> bool:
 
 
 def _whole_number(line: Mapping[str, Json], name: str, missing: Any) -> Any:
-    """A number of the envelope, or `missing` where the envelope has none."""
+    """A number of the envelope; `missing` if the envelope has none."""
     if name not in line:
         return missing
     raw = line[name]
     if not isinstance(raw, Number) or not _WHOLE_NUMBER.fullmatch(raw):
-        raise InputLineError(f"`{name}` must be a whole number from 0 on (written: {_shown(raw)})")
+        raise InputLineError(f"`{name}` must be a whole number, 0 or more (written: {_shown(raw)})")
     return int(raw)
 
 

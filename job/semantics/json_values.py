@@ -1,4 +1,4 @@
-"""From a JSON value to the value of a column of some type, as Spark's from_json reads it."""
+"""Converts a JSON value to a column type as Spark's from_json does."""
 
 import base64
 import re
@@ -28,7 +28,7 @@ class MismatchError(ValueError):
 
 
 def reader(kind: SqlType) -> Read:
-    """The function that reads a JSON value as `kind`; it raises MismatchError. null is null."""
+    """The function that converts a JSON value to `kind`, or raises MismatchError."""
     read = _reader(kind)
     return lambda raw: None if raw is None else read(raw)
 
@@ -57,7 +57,7 @@ def _array(element: Read) -> Read:
 
 
 def _map(element: Read) -> Read:
-    """A name that occurs twice is in the map twice."""
+    """A duplicate name is in the MAP twice."""
 
     def read(raw: Json) -> Value:
         if not isinstance(raw, Members):
@@ -77,7 +77,7 @@ def _struct(fields: Mapping[str, Read]) -> Read:
 
 
 def members_read(members: Members, fields: Mapping[str, Read]) -> dict[str, Value]:
-    """The value of each field. Of a name that occurs twice all are read and the last one counts."""
+    """The value of each field. Converts all members; the last one of a duplicate name counts."""
     values: dict[str, Value] = dict.fromkeys(fields)
     for name, raw in members:
         if name in fields:
@@ -94,7 +94,7 @@ def _boolean(raw: Json) -> Value:
 def _integer(raw: Json, kind: SqlType) -> Value:
     low, high = INT_RANGES[kind.name]
     if kind.name == "TINYINT":
-        high = 255  # Jackson also takes an unsigned byte, and Spark 4.3.0 keeps its bits
+        high = 255  # Jackson accepts an unsigned byte, and Spark 4.3.0 keeps its bits
     if not isinstance(raw, Number) or set(raw) & set(".eE") or not low <= int(raw) <= high:
         raise MismatchError
     value = int(raw)
@@ -111,7 +111,7 @@ _BIG_DECIMAL_EXPONENT_MAX = 2**31 - 1
 
 
 def _decimal(raw: Json, kind: SqlType) -> Value:
-    """A number, or a string that holds one."""
+    """A number, or a string with a number."""
     if isinstance(raw, bool) or not isinstance(raw, str):
         raise MismatchError
     text = raw.replace(",", "")
@@ -125,7 +125,7 @@ def _decimal(raw: Json, kind: SqlType) -> Value:
 
 
 def text_of(raw: Json) -> str:
-    """As a STRING column reads it: a string, a number as written; of all else its JSON."""
+    """Value of a STRING column: a string, the text of a number, or the JSON of the value."""
     if isinstance(raw, Number):
         return written_number(raw)
     if isinstance(raw, str):
@@ -141,7 +141,7 @@ _BASE64_QUARTET = re.compile(
 
 
 def _bytes(raw: Json) -> Value:
-    """Base64 as Jackson reads it: blanks between the groups of four, padding at the end of any."""
+    """Base64 as in Jackson: blanks between groups of four, and optional padding in each group."""
     if not isinstance(raw, str) or isinstance(raw, Number):
         raise MismatchError
     decoded, end = b"", 0

@@ -1,8 +1,8 @@
 """OneSideHashJoiner: one side of the join in one micro-batch.
 
-It drops late rows, filters, joins each row with what the other side has stored, stores it, and at
-the end of the batch lets go of old state. Both sides are this class; what left and right do
-differently is asked of `SideRules`.
+It drops late rows, filters, joins each row with the stored rows of the other side, stores it, and
+evicts old state at the end of the batch. Both sides use this class; `SideRules` has their
+differences.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -28,42 +28,42 @@ from job.semantics.watermark_predicates import WatermarkPredicate
 
 @dataclass(frozen=True)
 class SideRules:
-    """What the join type asks of one side."""
+    """Rules of the join type for one side."""
 
     side: Side
     join_type: JoinType
 
     @property
     def null_pads_unmatched(self) -> bool:
-        """Whether a row of this side without a partner comes out beside nulls."""
+        """Whether an unmatched row of this side is emitted, with nulls for the other side."""
         outer = JoinType.LEFT_OUTER if self.side == "left" else JoinType.RIGHT_OUTER
         return self.join_type in {outer, JoinType.FULL_OUTER}
 
     @property
     def first_match_is_enough(self) -> bool:
-        """Whether a row of this side comes out at most once, alone: left of a left semi join."""
+        """Whether a row of this side is emitted at most once, alone: left of a left semi join."""
         return self.join_type is JoinType.LEFT_SEMI and self.side == "left"
 
     @property
-    def takes_away_matches(self) -> bool:
+    def removes_matches(self) -> bool:
         """Whether a row of this side removes the stored rows it matches: right of left semi."""
         return self.join_type is JoinType.LEFT_SEMI and self.side == "right"
 
 
 @dataclass(frozen=True)
 class SideInput:
-    """How rows of one side are read; the compiled expressions of the plan."""
+    """Compiled expressions of the plan for one side."""
 
     key: Callable[[Row], Key]
     """keyGenerator."""
     event_time: Callable[[Row], int | None] | None
-    """Microseconds since the epoch; None where the side has no watermark."""
+    """Microseconds since the epoch. None: the side has no watermark."""
     pre_join_filter: Callable[[Row], bool]
-    """The one-sided part of ON; a row that fails it can match no row whatsoever."""
+    """The one-sided part of ON; a row that fails it cannot match."""
 
 
 class OneSideHashJoiner:
-    """Lives for one batch; the state manager it works on lives as long as the query."""
+    """One side in one batch. Its state manager lives as long as the query."""
 
     def __init__(
         self,
@@ -91,8 +91,8 @@ class OneSideHashJoiner:
         self, rows: Iterable[Row], other_side: "OneSideHashJoiner", late_watermark_ms: int
     ) -> Iterator[JoinedRow]:
         for row in self._rows_not_late(rows, late_watermark_ms):
-            # A row that fails can never satisfy the whole condition, so it needs no place in the
-            # state; if its side is the outer side it comes out now and not after the watermark.
+            # A row that fails cannot satisfy the whole condition, so it is not stored. A row of an
+            # outer side is emitted now, and not after the watermark.
             if self._input.pre_join_filter(row):
                 yield from self._join_and_store(row, other_side)
             else:
@@ -102,7 +102,7 @@ class OneSideHashJoiner:
                     yield joined(self.side, row, None)
 
     def _rows_not_late(self, rows: Iterable[Row], watermark_ms: int) -> Iterator[Row]:
-        """applyRemovingRowsOlderThanWatermark: a row equal to the watermark is late, too."""
+        """applyRemovingRowsOlderThanWatermark: a row at the watermark is late, too."""
         for row in rows:
             if self._input.event_time and is_behind(self._input.event_time(row), watermark_ms):
                 self.late_rows_count += 1
@@ -122,7 +122,7 @@ class OneSideHashJoiner:
     def _matches(self, row: Row, key: Key, other_side: "OneSideHashJoiner") -> Iterator[JoinedRow]:
         look_up = (
             other_side.state.get_joined_rows_and_remove_matched
-            if self.rules.takes_away_matches
+            if self.rules.removes_matches
             else other_side.state.get_joined_rows
         )
         for match in look_up(
@@ -130,27 +130,26 @@ class OneSideHashJoiner:
         ):
             stored = match.right if self.side == "left" else match.left
             self._observer(Matched(self.side, row, stored))
-            if self.rules.takes_away_matches:
+            if self.rules.removes_matches:
                 other_side.removed_state_rows_count += 1
                 self._observer(RemovedByMatch(other_side.side, stored))
             yield match
 
     def _store(self, key: Key, row: Row, *, matched: bool) -> None:
         if self.rules.first_match_is_enough and matched:
-            self._observer(NotStored(self.side, row, "it has come out, and comes out only once"))
+            self._observer(NotStored(self.side, row, "it was emitted, and is emitted only once"))
         elif self._is_needed_later(key, row, matched=matched):
             self.state.append(key, row, matched=matched)
             self.updated_state_rows_count += 1
             self._observer(Stored(self.side, row, key, matched))
         else:
-            reason = "the state watermark has passed it: no row to come can match it"
+            reason = "the state watermark has passed it: no later row can match it"
             self._observer(NotStored(self.side, row, reason))
 
     def _is_needed_later(self, key: Key, row: Row, *, matched: bool) -> bool:
-        """Left rows always, even if evicted in this batch: its right rows are still to come.
+        """True for left rows, also for one that this batch evicts: its right rows follow.
 
-        A right row that this batch will evict is not stored, unless evicting it is what makes it
-        come out unmatched.
+        A right row that this batch evicts is stored only if its eviction emits it as unmatched.
         """
         if self.side == "left":
             return True
@@ -166,7 +165,7 @@ class OneSideHashJoiner:
         return is_behind(at, self._predicate.watermark_ms)
 
     def remove_old_state(self) -> Iterator[KeyToValuePair]:
-        """Removes as it yields; read to the end before anything else is asked of this side."""
+        """Removes rows while it yields them: exhaust it before other calls on this side."""
         if self._predicate is None:
             return
         for pair in self.state.evict(self._predicate):

@@ -1,4 +1,4 @@
-"""StreamingSymmetricHashJoinExec: both sides are stored, and each row meets the other side's.
+"""StreamingSymmetricHashJoinExec: stores both sides, and joins each row with the other side.
 
                               /-----------------------\\
     left side input --------->|    left side state    |------\\
@@ -8,13 +8,13 @@
     right side input -------->|    right side state   |------/
                               \\-----------------------/
 
-One batch: left rows meet the stored right rows and are stored; right rows meet the stored left
-rows, those of this batch among them, and are stored. So a pair meets once. (A left semi join
-takes the sides the other way round.) Then old state goes,
-and rows of the outer side that go without ever having matched come out beside nulls.
+In a batch, left rows are joined with the stored right rows and stored; then right rows are joined
+with the stored left rows, including those of this batch, and stored. So each pair is joined once. A
+left semi join processes the right side first. Then old state is evicted, and unmatched rows of an
+outer side are emitted with nulls.
 
-One object here is all partitions of the operator together: a row's partition follows from its key
-(partitioning.py), so which rows meet does not depend on their number.
+One object represents all partitions of the operator: the partition of a row follows from its key
+(partitioning.py), so the pairs do not depend on the number of partitions.
 """
 
 import time
@@ -23,7 +23,7 @@ from dataclasses import dataclass, field
 
 from job.join_spec.spec import JoinType
 from job.semantics.event_time import BatchWatermarks
-from job.semantics.events import Observer, nobody_listens
+from job.semantics.events import Observer, ignore_event
 from job.semantics.one_side_joiner import OneSideHashJoiner, SideInput, SideRules
 from job.semantics.rows import SIDES, JoinedRow, Key, Row, Side, joined
 from job.semantics.state_manager import (
@@ -49,7 +49,7 @@ SUPPORTED_JOIN_TYPES = frozenset({
 
 
 class UnsupportedJoinError(ValueError):
-    """The operator does not take this join; Spark refuses it with the same words."""
+    """The operator does not support this join. The message is Spark's."""
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,7 @@ class Attribute:
 
 @dataclass(frozen=True)
 class JoinOperatorPlan:
-    """What StreamingSymmetricHashJoinExec is created with."""
+    """Parameters of StreamingSymmetricHashJoinExec."""
 
     join_type: JoinType
     left: SideInput
@@ -90,7 +90,7 @@ class JoinOperatorPlan:
 
 @dataclass(frozen=True)
 class OperatorMetrics:
-    """The seven measures of the operator, and the state stores' custom ones."""
+    """The seven metrics of the operator, and the custom metrics of the state stores."""
 
     all_updates_time_ms: int
     """total time to update rows"""
@@ -105,7 +105,7 @@ class OperatorMetrics:
     num_updated_state_rows: int
     """number of updated state rows"""
     num_removed_state_rows: int
-    """number of removed state rows: evicted, or gone with their only match"""
+    """number of removed state rows: evicted, or removed by their only match"""
     state_memory: int
     """memory used by state"""
     num_dropped_by_watermark: int
@@ -122,7 +122,7 @@ class OperatorOutput:
 class StreamingSymmetricHashJoin:
     """The operator of one query, from its first batch on."""
 
-    def __init__(self, plan: JoinOperatorPlan, observer: Observer = nobody_listens) -> None:
+    def __init__(self, plan: JoinOperatorPlan, observer: Observer = ignore_event) -> None:
         self.plan = plan
         self._observer = observer
         self.states: dict[Side, StateManager] = {side: _state(plan, side) for side in SIDES}
@@ -140,7 +140,7 @@ class StreamingSymmetricHashJoin:
         joined_at = time.perf_counter_ns()
         rows += self._unmatched_rows(left, right)
         updated_at = time.perf_counter_ns()
-        self._remove_state_nobody_waits_for(left, right)
+        self._evict_inner_sides(left, right)
         removed_at = time.perf_counter_ns()
         stores = [joiner.commit_state_and_get_metrics() for joiner in (left, right)]
         committed_at = time.perf_counter_ns()
@@ -148,8 +148,8 @@ class StreamingSymmetricHashJoin:
             (left, right),
             StateStoreMetrics.combine(*stores),
             output_rows=len(rows),
-            # As Spark counts: all processing is update time, and what eviction of the outer side
-            # took is removal time as well.
+            # As in Spark: all processing is update time, and eviction of the outer side is also
+            # removal time.
             update_ns=updated_at - started,
             removal_ns=removed_at - joined_at,
             commit_ns=committed_at - removed_at,
@@ -157,14 +157,14 @@ class StreamingSymmetricHashJoin:
         return OperatorOutput(rows, metrics, predicates)
 
     def should_run_another_batch(self, watermarks: BatchWatermarks, new_watermark_ms: int) -> bool:
-        """Whether a batch without data has something to do: state to evict by a newer watermark."""
+        """Whether a batch without data would evict state by a newer watermark."""
         predicates = state_watermark_predicates(
             self.plan.condition, eviction_ms=watermarks.eviction, late_ms=watermarks.late
         )
         return predicates.any_defined and new_watermark_ms > watermarks.eviction
 
     def abort(self) -> None:
-        """The batch failed: all state as it was after the one before."""
+        """Roll back the state to the end of the previous batch, because the batch failed."""
         for state in self.states.values():
             state.abort_if_needed()
 
@@ -189,8 +189,8 @@ class StreamingSymmetricHashJoin:
     ) -> list[JoinedRow]:
         """Left input then right input; for a left semi join right then left (since Spark 4.3).
 
-        Right first spares the state the left rows that match at once. But a right row behind the
-        state watermark is not stored even so, and the left rows of its batch miss it.
+        With the right side first, a left row that matches at once is not stored. But a right row
+        behind the state watermark is not stored, so left rows of its batch do not match it.
         """
         from_left = left.store_and_join_with_other_side(left_rows, right, late_ms)
         from_right = right.store_and_join_with_other_side(right_rows, left, late_ms)
@@ -199,10 +199,10 @@ class StreamingSymmetricHashJoin:
         return [*from_left, *from_right]
 
     def _unmatched_rows(self, *joiners: OneSideHashJoiner) -> Iterator[JoinedRow]:
-        """Evicts the outer side, left first; a row that ever matched goes in silence.
+        """Evicts the outer side, left first, and emits its unmatched rows.
 
-        Only after all matches of the batch have been found (SPARK-38684): a row must not come out
-        matched and null-padded.
+        Runs after all matches of the batch (SPARK-38684): a row must not be emitted both matched
+        and unmatched.
         """
         for joiner in joiners:
             if joiner.rules.null_pads_unmatched:
@@ -210,8 +210,8 @@ class StreamingSymmetricHashJoin:
                     if not pair.matched:
                         yield joined(joiner.side, pair.value, None)
 
-    def _remove_state_nobody_waits_for(self, *joiners: OneSideHashJoiner) -> None:
-        """Evicts the sides whose unmatched rows do not come out."""
+    def _evict_inner_sides(self, *joiners: OneSideHashJoiner) -> None:
+        """Evicts the sides whose unmatched rows are not emitted."""
         for joiner in joiners:
             if not joiner.rules.null_pads_unmatched:
                 for _ in joiner.remove_old_state():
@@ -221,7 +221,7 @@ class StreamingSymmetricHashJoin:
 def output_schema(
     join_type: JoinType, left: Iterable[Attribute], right: Iterable[Attribute]
 ) -> list[Attribute]:
-    """The columns of both sides; those of a side that may be all null become nullable."""
+    """The columns of both sides. The columns of a side that may be null-padded become nullable."""
     if join_type is JoinType.LEFT_SEMI:
         return list(left)
     if join_type not in SUPPORTED_JOIN_TYPES:

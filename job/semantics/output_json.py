@@ -1,4 +1,4 @@
-"""Output values as Spark's to_json writes them."""
+"""Output values in the format of Spark's to_json."""
 
 import base64
 import math
@@ -24,14 +24,14 @@ Column = tuple[str, SqlType]
 
 
 def check_types(columns: Sequence[Column]) -> None:
-    """NotExactError for an output column that JSON has no place for."""
+    """NotExactError for an output column that cannot be written as JSON."""
     for name, kind in columns:
         if kind.name.startswith("INTERVAL"):
             raise NotExactError(f"output column {name}, an {kind}")
 
 
 def object_text(columns: Sequence[Column], values: Sequence[Value]) -> str:
-    """One JSON object without spaces; nulls are written out."""
+    """One JSON object without spaces, including nulls."""
     members = (
         f"{string_text(name)}:{_text(value, kind)}"
         for (name, kind), value in zip(columns, values, strict=True)
@@ -62,7 +62,7 @@ def _text(value: Value, kind: SqlType) -> str:
         return string_text(without_lone_surrogates(value))
     if isinstance(value, bool):
         return "true" if value else "false"
-    return str(value)  # of a Decimal with an exponent where Java's BigDecimal has one
+    return str(value)  # str(Decimal) has an exponent where Java's BigDecimal has one
 
 
 def _nested_text(value: tuple[Any, ...], kind: SqlType) -> str:

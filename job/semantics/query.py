@@ -1,13 +1,13 @@
-"""The micro-batches of one query around the operator: what MicroBatchExecution does for a join.
+"""The micro-batches of one query: the part of MicroBatchExecution that a join needs.
 
-Keeps the watermark from batch to batch, and says when a batch without data is due.
+It carries the watermark from batch to batch, and decides when a batch without data runs.
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from job.semantics.event_time import BatchWatermarks, HeldBack, SideRead, WatermarkTracker
-from job.semantics.events import Observer, nobody_listens
+from job.semantics.events import Observer, ignore_event
 from job.semantics.operator import JoinOperatorPlan, OperatorOutput, StreamingSymmetricHashJoin
 from job.semantics.rows import SIDES, Row, Side
 
@@ -18,7 +18,7 @@ class Batch:
     watermarks: BatchWatermarks
     output: OperatorOutput
     held_back_by: HeldBack | None = None
-    """The partition whose backlog holds the batch's own watermark back."""
+    """The partition whose backlog holds back the watermark of the batch."""
 
 
 class JoinQuery:
@@ -26,7 +26,7 @@ class JoinQuery:
         self,
         plan: JoinOperatorPlan,
         tracker: WatermarkTracker,
-        observer: Observer = nobody_listens,
+        observer: Observer = ignore_event,
     ) -> None:
         self.operator = StreamingSymmetricHashJoin(plan, observer)
         self._plan = plan
@@ -34,7 +34,7 @@ class JoinQuery:
         self._watermarks = BatchWatermarks()
         self._just_restarted = False
         self.batch_id = -1
-        """Of the last batch."""
+        """Metrics of the last batch."""
 
     def run_batch(
         self,
@@ -42,11 +42,11 @@ class JoinQuery:
         right_rows: Sequence[Row],
         read: Mapping[Side, SideRead] | None = None,
     ) -> Batch:
-        """One micro-batch. `read` says what moves the watermark; left out, the rows that reach the
-        join do, all of one partition that has no backlog."""
+        """Run one micro-batch. `read`: event times and backlogs of both sides. None: those of
+        the rows, in one partition without a backlog."""
         held_back_by = self._tracker.held_back_by
         if self.batch_id >= 0:
-            # What a batch has seen takes effect with the next one.
+            # The event times of a batch take effect with the next one.
             self._watermarks = self._watermarks.next(self._tracker.advance())
         self.batch_id += 1
         self._just_restarted = False
@@ -56,19 +56,19 @@ class JoinQuery:
         return Batch(self.batch_id, self._watermarks, output, held_back_by)
 
     def needs_batch_without_data(self) -> bool:
-        """Whether Spark runs one more batch though no row has come.
+        """Whether Spark runs one more batch without data.
 
-        Not right after a restart: it asks the last execution, and there is none yet.
+        Never directly after a restart, because Spark decides by the last execution.
         """
         if self.batch_id < 0 or self._just_restarted:
             return False
         return self.operator.should_run_another_batch(self._watermarks, self._tracker.advance())
 
     def restart(self, *, times_lost: bool = False) -> None:
-        """Stopped after a committed batch and started again on the same checkpoint.
+        """Stop after a committed batch and start again on the same checkpoint.
 
-        `times_lost`: a crash has lost the event times of the partitions, which the job writes into
-        the checkpoint beside Spark's files. It may also lose a part of them.
+        `times_lost`: a crash has lost the event times of the partitions, or some of them, which the
+        job writes next to Spark's files in the checkpoint.
         """
         self._tracker.advance()
         if times_lost:

@@ -1,4 +1,4 @@
-"""The words of the operator: sides, rows, keys and joined rows. It knows no SQL and no clock."""
+"""Types of the operator: sides, rows, keys and joined rows. No SQL and no clock."""
 
 from typing import Literal, NamedTuple, TypeAlias
 
@@ -7,8 +7,8 @@ Side = Literal["left", "right"]
 
 SIDES: tuple[Side, Side] = ("left", "right")
 
-# Rows are opaque here: whoever builds the operator says how a key and an event time are read
-# from one. Tuples of values in tests, decoded records in the simulator.
+# Opaque: the plan of the operator has functions that read keys and event times. Tests use tuples of
+# values, the simulator decoded records.
 Row: TypeAlias = object
 Key: TypeAlias = tuple[object, ...]
 
@@ -16,7 +16,7 @@ MICROS_PER_MS = 1000
 
 
 class JoinedRow(NamedTuple):
-    """A left and a right row; None stands for the all-null row of a side (nullLeft, nullRight)."""
+    """A left and a right row. None: the all-null row of a side (nullLeft, nullRight)."""
 
     left: Row | None
     right: Row | None
@@ -27,15 +27,14 @@ def other(side: Side) -> Side:
 
 
 def joined(side: Side, this: Row | None, that: Row | None) -> JoinedRow:
-    """generateJoinedRow: `this` row of `side` beside `that` row of the other side."""
+    """generateJoinedRow: `this` row of `side` with `that` row of the other side."""
     return JoinedRow(this, that) if side == "left" else JoinedRow(that, this)
 
 
 def key_of(values: tuple[object, ...]) -> Key:
-    """`values` as Spark compares join keys: all NaN are one value, and -0.0 is 0.0.
+    """`values` as Spark compares join keys: NaN equals NaN, and -0.0 equals 0.0.
 
-    Spark rewrites floating point join keys so (NormalizeFloatingNumbers) since it compares keys
-    byte by byte.
+    Spark compares keys byte by byte, so NormalizeFloatingNumbers rewrites floating-point keys.
     """
     return tuple(_normalized(value) for value in values)
 

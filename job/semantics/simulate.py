@@ -1,14 +1,14 @@
-"""A join run on two lists of records, without Spark: what comes out, batch by batch, and why.
+"""Simulates a join on two lists of records, without Spark.
 
-Pure: records in, values out. The rules are the operator's; this module decides which records make
-up a batch, and keeps the books on those that never reach the join.
+Pure. The rules are those of the operator; this module divides the records into batches, and logs
+the results and the records that do not reach the join.
 """
 
 from collections import Counter
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 
-from job.evaluation.sql_cast import instant
+from job.instants import from_epoch_ms, utc_text
 from job.join_spec.durations import milliseconds
 from job.join_spec.expressions import SIDES, Side
 from job.join_spec.spec import JoinType
@@ -31,7 +31,7 @@ DEFAULT_BATCH_SIZE = 1_000
 @dataclass(frozen=True)
 class OutputRecord:
     value: str
-    """JSON, as Spark writes it."""
+    """JSON in the format of Spark."""
     key: str | None
     left: InputRecord | None
     right: InputRecord | None
@@ -39,28 +39,28 @@ class OutputRecord:
 
 @dataclass(frozen=True)
 class Drop:
-    """A record that did not get into the join, or not into the output."""
+    """A record that did not enter the join or the output."""
 
     side: Side
     record: InputRecord
     reason: str
     field: str | None = None
-    """The field of the spec that cannot be evaluated on the record."""
+    """Field of the spec that fails on the record. None: another reason."""
 
 
 @dataclass(frozen=True)
 class FailedResult:
-    """A result that is not written, because an expression fails on it."""
+    """A result that is not emitted, because an expression fails on it."""
 
     field: str
-    """Of the spec."""
+    """Field of the spec."""
     left: InputRecord | None
     right: InputRecord | None
 
 
 @dataclass(frozen=True)
-class Step:
-    """Something that happened to a record, for its story."""
+class TraceEvent:
+    """One step of a record through the join, for its trace."""
 
     side: Side
     record: InputRecord
@@ -73,7 +73,7 @@ class SimulatedBatch:
     watermarks: BatchWatermarks
     output: list[OutputRecord]
     drops: list[Drop]
-    steps: list[Step]
+    trace: list[TraceEvent]
     state_rows: dict[Side, int]
     metrics: OperatorMetrics
     records: dict[Side, int]
@@ -81,15 +81,15 @@ class SimulatedBatch:
     null_keys: dict[Side, int]
     failed_results: list[FailedResult]
     held_back_by: HeldBack | None = None
-    """The partition whose backlog holds the watermark of this batch back."""
+    """The partition whose backlog holds back the watermark of this batch. None: none does."""
 
 
 @dataclass
-class _Books:
-    """What is noted while a batch runs."""
+class _BatchLog:
+    """Collects the results, drops and trace of a batch."""
 
     drops: list[Drop] = field(default_factory=list)
-    steps: list[Step] = field(default_factory=list)
+    trace: list[TraceEvent] = field(default_factory=list)
     bad_records: dict[Side, Counter[str]] = field(
         default_factory=lambda: {side: Counter() for side in SIDES}
     )
@@ -98,34 +98,34 @@ class _Books:
 
 
 class Simulator:
-    """A query that is fed by hand, batch by batch."""
+    """A query that runs the batches that the caller passes."""
 
     def __init__(self, plan: SimulationPlan) -> None:
         self.plan = plan
         delays = {side: milliseconds(plan.join.side(side).watermark_delay) for side in SIDES}
-        self._books = _Books()
+        self._log = _BatchLog()
         self._query = JoinQuery(plan.operator, WatermarkTracker(delays), self._note)
 
     def run_batch(self, planned: PlannedBatch) -> SimulatedBatch:
-        self._books = _Books()
+        self._log = _BatchLog()
         records = {side: planned.records(side) for side in SIDES}
         readable = {side: self._readable(side, records[side]) for side in SIDES}
         rows = {side: self._entering(side, readable[side]) for side in SIDES}
-        # The watermark follows every readable record, whatever filter it fails.
+        # The watermark follows every readable record, also one that fails a filter.
         read = {side: _read(readable[side], planned.backlog(side)) for side in SIDES}
         batch = self._query.run_batch(rows["left"], rows["right"], read)
         return SimulatedBatch(
             batch_id=batch.batch_id,
             watermarks=batch.watermarks,
             output=self._output(batch.output.rows),
-            drops=self._books.drops,
-            steps=self._books.steps,
+            drops=self._log.drops,
+            trace=self._log.trace,
             state_rows={s: self._query.operator.states[s].metrics.num_keys for s in SIDES},
             metrics=batch.output.metrics,
             records={side: len(records[side]) for side in SIDES},
-            bad_records=self._books.bad_records,
-            null_keys=self._books.null_keys,
-            failed_results=self._books.failed_results,
+            bad_records=self._log.bad_records,
+            null_keys=self._log.null_keys,
+            failed_results=self._log.failed_results,
             held_back_by=batch.held_back_by,
         )
 
@@ -142,8 +142,8 @@ class Simulator:
             failed = None if isinstance(row, str) else plan.failed_field(row)
             if isinstance(row, str) or failed is not None:
                 reason = row if isinstance(row, str) else EXPRESSION_FAILED
-                self._books.bad_records[side][reason] += 1
-                self._books.drops.append(Drop(side, record, reason, failed))
+                self._log.bad_records[side][reason] += 1
+                self._log.drops.append(Drop(side, record, reason, failed))
             else:
                 row.late_time_us = plan.late_time_us(row.event_time_us)
                 rows.append(row)
@@ -153,13 +153,13 @@ class Simulator:
         plan, entering = self.plan.side(side), []
         for row in rows:
             if plan.has_null_key(row):
-                self._books.null_keys[side] += 1
+                self._log.null_keys[side] += 1
             if not plan.passes_filter(row):
-                self._books.drops.append(Drop(side, row.record, f"fails {side}.filter"))
+                self._log.drops.append(Drop(side, row.record, f"fails {side}.filter"))
             elif not plan.enters_join(row):
                 null = plan.has_null_key(row)
-                reason = "null key" if null else "can match no row"
-                self._books.drops.append(Drop(side, row.record, reason))
+                reason = "null_key" if null else "cannot match"
+                self._log.drops.append(Drop(side, row.record, reason))
             else:
                 entering.append(row)
         return entering
@@ -176,7 +176,7 @@ class Simulator:
                 continue
             if failed is not None:
                 sides = (_record_of(row.left), _record_of(row.right))
-                self._books.failed_results.append(FailedResult(failed, *sides))
+                self._log.failed_results.append(FailedResult(failed, *sides))
                 continue
             env = self.plan.env(row)
             key = output.key
@@ -194,13 +194,13 @@ class Simulator:
         assert isinstance(event.row, DecodedRow)
         record = event.row.record
         if isinstance(event, events.Late):
-            self._books.drops.append(Drop(event.side, record, "late"))
-        self._books.steps.append(Step(event.side, record, _told(event)))
+            self._log.drops.append(Drop(event.side, record, "late"))
+        self._log.trace.append(TraceEvent(event.side, record, _describe(event)))
         if isinstance(event, events.Matched):
             assert isinstance(event.stored, DecodedRow)
             other: Side = "right" if event.side == "left" else "left"
-            told = f"matched by {event.side} record {place(record)}"
-            self._books.steps.append(Step(other, event.stored.record, told))
+            text = f"matched by {event.side} record {place(record)}"
+            self._log.trace.append(TraceEvent(other, event.stored.record, text))
 
 
 def _read(rows: Sequence[DecodedRow], backlog: Collection[int]) -> SideRead:
@@ -216,12 +216,12 @@ def simulate(
     trigger_ms: int | None = None,
     state_format_version: StateFormatVersion = 4,
 ) -> list[SimulatedBatch]:
-    """Runs all records, then the batches without data that the last watermark still asks for.
+    """Runs all records, then the batches without data for the last watermark.
 
-    Batches are what the records' own `batch` markers say; else, with `trigger_ms`, those whose
-    record timestamps fall into one tick of that virtual clock. Of these each record arrives in its
-    batch, and no partition has a backlog. Else all records are there from the start, and a batch
-    reads up to `batch_size` of each side, as Spark divides a backlog (backlog.py).
+    Records with `batch` numbers are read in those batches. With `trigger_ms`, a batch reads the
+    records with timestamps in one interval of a virtual clock. In both cases a record arrives in
+    its batch, and no partition has a backlog. Otherwise all records exist from the start, and a
+    batch reads up to `batch_size` of each side, as Spark divides a backlog (backlog.py).
     """
     simulator = Simulator(simulation_plan(plan, state_format_version=state_format_version))
     batches: list[SimulatedBatch] = []
@@ -252,7 +252,7 @@ def _arriving(
     right: Sequence[InputRecord],
     number_of: Callable[[InputRecord], int],
 ) -> list[PlannedBatch]:
-    """By number; between two with records, one empty batch stands for all that are missing."""
+    """Batches by number. One empty batch replaces all missing numbers between two batches."""
     groups: dict[int, tuple[list[InputRecord], list[InputRecord]]] = {}
     for index, records in enumerate((left, right)):
         for record in records:
@@ -272,17 +272,17 @@ def _record_of(row: Row | None) -> InputRecord | None:
 
 
 def place(record: InputRecord) -> str:
-    """Where a record stands in its topic."""
+    """Partition and offset of a record."""
     return f"{record.partition}/{record.offset}"
 
 
-def _told(event: events.Event) -> str:
+def _describe(event: events.Event) -> str:
     match event:
         case events.Late():
             return f"dropped: late, the watermark had reached {_ms(event.watermark_ms)}"
         case events.FailedPreJoinFilter():
-            told = "fails its side's part of join.condition"
-            return f"{told}: came out unmatched at once" if event.null_padded else told
+            text = "fails its side's part of join.condition"
+            return f"{text}: emitted unmatched at once" if event.null_padded else text
         case events.Matched():
             assert isinstance(event.stored, DecodedRow)
             return f"matched the stored record {place(event.stored.record)}"
@@ -291,12 +291,12 @@ def _told(event: events.Event) -> str:
         case events.NotStored():
             return f"not stored: {event.reason}"
         case events.RemovedByMatch():
-            return "left the state: one match is all that was asked"
+            return "removed from state: a left semi join needs one match"
         case events.Evicted():
-            told = f"evicted: the state watermark ({event.predicate.on}) has reached "
-            told += _ms(event.predicate.watermark_ms)
-            return f"{told}; came out unmatched" if event.null_padded else told
+            text = f"evicted: the state watermark ({event.predicate.on}) has reached "
+            text += _ms(event.predicate.watermark_ms)
+            return f"{text}; emitted unmatched" if event.null_padded else text
 
 
 def _ms(watermark_ms: int) -> str:
-    return instant(watermark_ms * 1000).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    return utc_text(from_epoch_ms(watermark_ms))

@@ -1,8 +1,7 @@
-"""From a JoinPlan to the operator's plan: the SQL compiled, the ON clause taken apart.
+"""From a JoinPlan to the plan of the operator: compiles the SQL and splits the ON clause.
 
-What dataflow.py and Spark's optimizer make of the plan, in the order Spark does it. A filter that
-Spark evaluates before the join keeps a row from being counted as late; one it evaluates in the
-join does not.
+Follows dataflow.py and Spark's optimizer, in their order. A row that fails a filter before the join
+is not counted as late; a row that fails a filter in the join is.
 """
 
 from collections.abc import Callable, Sequence
@@ -13,7 +12,7 @@ from sqlglot import exp
 
 from job.evaluation.compiled import Compiled, Env, Run
 from job.evaluation.evaluator import Layout, compile_expression, compile_predicate
-from job.evaluation.sql_nested import has_a_map
+from job.evaluation.sql_nested import contains_map
 from job.evaluation.sql_types import NotExactError, SqlRuntimeError, Value
 from job.join_spec.durations import milliseconds
 from job.join_spec.expressions import SIDES, Side
@@ -36,24 +35,25 @@ Predicate = Callable[[Env], bool]
 class SimulatedSide:
     decoder: RecordDecoder
     failed_field: Callable[[DecodedRow], str | None]
-    """The field of the spec that cannot be evaluated on the row. Such a row is a bad record."""
+    """The field of the spec that fails on the row, a bad record then. None: no field fails."""
     passes_filter: Callable[[DecodedRow], bool]
-    """The side's own filter."""
+    """The filter of the side."""
     enters_join: Callable[[DecodedRow], bool]
-    """What the job filters before the join: null keys, one-sided conditions of an inner side, and
-    what follows from the other side's filter (plan.mirrored)."""
+    """Filters of the job before the join: null keys, one-sided conditions of an inner side, and
+    mirrored filters of the other side (plan.mirrored)."""
     has_null_key: Callable[[DecodedRow], bool]
     late_time_us: Callable[[int], int]
-    """Of an event time: itself, or the end of its tumbling window."""
+    """The event time, or the end of its tumbling window."""
 
 
 @dataclass(frozen=True)
 class SimulatedOutput:
     columns: tuple[tuple[str, Compiled], ...]
     failed_field: Callable[[JoinedRow], str | None]
-    """The field of the spec that cannot be evaluated on the joined row, which is no result then."""
+    """The field of the spec that fails on the joined row, which is no result then. None: no field
+    fails."""
     passes_filter: Callable[[JoinedRow], bool]
-    """True for a row on which the filter fails, too."""
+    """Whether the row passes output.filter; True also if the filter fails with an error."""
     key: Compiled | None
 
 
@@ -73,7 +73,7 @@ class SimulationPlan:
 def simulation_plan(
     plan: JoinPlan, *, state_format_version: StateFormatVersion = 4
 ) -> SimulationPlan:
-    """NotExactError, by name, for whatever cannot be evaluated exactly as Spark does."""
+    """NotExactError for a part of the plan that cannot be evaluated exactly as in Spark."""
     return _Planner(plan).plan(state_format_version)
 
 
@@ -86,7 +86,7 @@ class _Planner:
         self._decoders = {side: RecordDecoder(plan.side(side)) for side in SIDES}
         self._layout = _layout(self._decoders)
         self._widths = {side: len(decoder.columns) for side, decoder in self._decoders.items()}
-        # Spark's left anti join is the unmatched part of a left outer one.
+        # The job runs a left anti join as a left outer join, and keeps the unmatched rows.
         anti = plan.join_type is JoinType.LEFT_ANTI
         self._join_type = JoinType.LEFT_OUTER if anti else plan.join_type
         condition = plan.condition.conjuncts if plan.condition else ()
@@ -110,7 +110,7 @@ class _Planner:
             compile_expression(of_right, self._layout),
             isinstance(equality, exp.NullSafeEQ),
         )
-        if has_a_map(part.left.type):
+        if contains_map(part.left.type):
             raise NotExactError(f"the key {of_left.sql('spark')}, a {part.left.type}")
         return part
 
@@ -173,7 +173,7 @@ class _Planner:
     def _failed_field(
         self, side: Side, keep: Predicate, key: Sequence[Compiled]
     ) -> Callable[[DecodedRow], str | None]:
-        """In the order in which Spark evaluates the fields on a record."""
+        """Checks the fields in the order in which Spark evaluates them on a record."""
         checks = self._plan.side(side).checks
         condition = [checks.condition.tree] if checks.condition else []
         runs: list[tuple[str, Run]] = [
@@ -200,8 +200,8 @@ class _Planner:
     def _side_input(self, side: Side) -> SideInput:
         padded = SideRules(side, self._join_type).null_pads_unmatched
         keep = self._predicate(self._one_sided(side) if padded else [])
-        # The plan says in ON that a key compared with `=` is not null, so that such a row comes
-        # out at once and is not stored.
+        # ON of the plan requires keys compared with `=` to be not null, so a row with a null key is
+        # emitted at once, and not stored.
         never_null = [part.of(side) for part in self._key_parts if not part.null_safe]
 
         def pre_join_filter(row: Row) -> bool:
@@ -224,15 +224,15 @@ class _Planner:
             if windowed:
                 values = (*values, _late_time_of(row))
             if never_matches:
-                # Equal among its own, so that state is counted as Spark counts it, and to no key
-                # of the other side: null = null is not true.
+                # Equal to null keys of its own side, so that the state counts are those of Spark,
+                # and to no key of the other side: null = null is not true.
                 values = (*values, f"null key of {side}")
             return key_of(values)
 
         return key
 
     def _key_time(self) -> Callable[[Key], int | None]:
-        """The key's part that carries the watermark."""
+        """The part of the key that carries the watermark."""
         ordinal = self._watermark_ordinal()
 
         def key_time(key: Key) -> int | None:
@@ -257,10 +257,10 @@ class _Planner:
         return JoinCondition(names, {}, self._window_conjuncts())
 
     def _window_conjuncts(self) -> list[exp.Expr]:
-        """left - before <= right <= left + after, as the plan's ON clause says it.
+        """left - before <= right <= left + after, as in ON of the plan.
 
-        The user's own condition bounds no state: what it compares is not for Spark to take for
-        event times.
+        The condition of the spec bounds no state, because the plan hides its comparisons from
+        Spark.
         """
         window = self._plan.match_window
         if window is None:
@@ -291,14 +291,14 @@ class _Planner:
         matches = self._predicate([failing.tree] if failing else [])
 
         def matches_or_fails(row: JoinedRow) -> bool:
-            """A pair on which the condition fails passes the join, and is no result."""
+            """True also if the condition fails: such a pair passes the join, and is no result."""
             env = self._env(row)
             return keep(env) and (_fails(matches, env) or matches(env))
 
         return matches_or_fails
 
     def _one_sided(self, side: Side) -> list[exp.Expr]:
-        """The conjuncts of the condition that mention no other side."""
+        """The conjuncts of the condition with columns of no other side."""
         return [c for c in self._conjuncts if _sides(c) <= {side}]
 
     def _predicate(self, trees: Sequence[exp.Expr]) -> Predicate:
@@ -306,7 +306,7 @@ class _Planner:
         return lambda env: all(predicate(env) for predicate in predicates)
 
     def _in_parts(self, condition: Condition) -> Predicate:
-        """What cannot fail first: where it is not true, the rest is not evaluated."""
+        """Evaluates the part that cannot fail first; if it is not true, not the other part."""
         parts = [part.tree for part in (condition.safe, condition.failing) if part is not None]
         return self._predicate(parts)
 
@@ -349,7 +349,7 @@ class _Planner:
 
 @dataclass(frozen=True)
 class _KeyPart:
-    """One pair of expressions that must be equal for two rows to match."""
+    """A pair of key expressions that must be equal for two rows to match."""
 
     left: Compiled
     right: Compiled

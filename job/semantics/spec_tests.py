@@ -1,4 +1,4 @@
-"""Tests written into a spec: input rows and the output they must give.
+"""Tests in a spec: input rows and the expected output.
 
     tests:
       - name: a click within the hour is attributed
@@ -7,8 +7,8 @@
         output: [{ad_id: 1, user: ann}]
 
 A row is a record's value, or `{value: …, batch: 2, …}` as in the files of `simulate`
-(records_of_jsonl). Output is compared as a set of rows that may repeat, by the fields the test
-names.
+(records_of_jsonl). Output is compared as a multiset of rows, by the fields in the
+test.
 """
 
 import json
@@ -20,7 +20,7 @@ from job.join_spec.expressions import SIDES
 from job.plan.plan import JoinPlan
 from job.semantics.json_records import InputLineError, records_of_jsonl
 from job.semantics.simulate import SimulatedBatch, place, simulate
-from job.semantics.trace import DROPPED, failed_text, fate
+from job.semantics.trace import DROPPED, failed_text, outcome
 
 Row = Mapping[str, Any]
 
@@ -37,11 +37,11 @@ class SpecTest:
 class Outcome:
     test: SpecTest
     missing: Sequence[Row]
-    """Expected and not there."""
+    """Expected rows without a matching result."""
     unexpected: Sequence[Row]
-    """There and not expected."""
+    """Results without a matching expected row."""
     left_out: Sequence[str] = ()
-    """What became of the records that go to the dead letters, or at which the query fails."""
+    """Records that become dead letters or fail the query."""
 
     @property
     def passed(self) -> bool:
@@ -49,7 +49,7 @@ class Outcome:
 
 
 def run_spec_test(plan: JoinPlan, test: SpecTest) -> Outcome:
-    """InputLineError for a row that is no record, with the test and the row."""
+    """Runs one test. InputLineError for a row that is no record."""
     left, right = (
         records_of_jsonl(
             [_json(row, f"test {test.name!r}, {side} row {n}") for n, row in enumerate(rows, 1)],
@@ -72,10 +72,10 @@ def run_spec_test(plan: JoinPlan, test: SpecTest) -> Outcome:
 
 def _left_out(plan: JoinPlan, batches: Sequence[SimulatedBatch]) -> Iterator[str]:
     for drop in (drop for batch in batches for drop in batch.drops):
-        what = fate(plan, drop.reason)
+        what = outcome(plan, drop.reason)
         if what != DROPPED:
-            said = f"{drop.reason} in {drop.field}" if drop.field else drop.reason
-            yield f"{drop.side} {place(drop.record)}: {what}, {said}"
+            detail = f"{drop.reason} in {drop.field}" if drop.field else drop.reason
+            yield f"{drop.side} {place(drop.record)}: {what}, {detail}"
     for failed in (failed for batch in batches for failed in batch.failed_results):
         yield f"a result: {failed_text(plan, failed)}"
 
@@ -85,8 +85,8 @@ def _json(row: Row, where: str) -> str:
         return json.dumps(row)
     except (TypeError, ValueError) as error:
         raise InputLineError(
-            f"{where}: holds a YAML value that JSON has not ({error}): write text, numbers, true, "
-            "false, null, lists and objects"
+            f"{where}: has a value that JSON does not support ({error}): write text, numbers, "
+            "true, false, null, lists and objects"
         ) from error
 
 
@@ -95,7 +95,7 @@ def _agrees(expected: Row, actual: Row) -> bool:
 
 
 def _same(expected: Any, actual: Any) -> bool:
-    """As JSON values: 1 is 1.0, and not true."""
+    """Compares JSON values: 1 equals 1.0, but not true."""
     if isinstance(expected, dict) and isinstance(actual, dict):
         return expected.keys() == actual.keys() and _agrees(expected, actual)
     if isinstance(expected, list) and isinstance(actual, list):

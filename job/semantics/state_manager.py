@@ -1,13 +1,12 @@
-"""SymmetricHashJoinStateManager, state formats 1 and 2: one side's rows by join key.
+"""SymmetricHashJoinStateManager of state formats 1 and 2: the rows of one side by join key.
 
-A multi-map in two stores, named for what maps to what:
+A multi-map in two stores:
 
     KeyToNumValuesStore        key          -> number of values
     KeyWithIndexToValueStore   (key, index) -> (value, matched)
 
-The values of a key lie at the indices 0 .. number of values - 1 without a hole: whoever removes
-one moves the last into its place. (Format 1 has no matched flag, which is why outer joins need
-format 2: SPARK-26154.)
+The values of a key have the indices 0 .. number of values - 1 without a gap: a removal moves the
+last value into the gap. Format 1 has no matched flag, so outer joins need format 2 (SPARK-26154).
 """
 
 from collections.abc import Callable, Iterator
@@ -26,7 +25,7 @@ STATE_STORE_TYPES: tuple[StateStoreType, ...] = ("keyToNumValues", "keyWithIndex
 
 
 class KeyToValuePair(NamedTuple):
-    """A row that left the state."""
+    """A row that was removed from state."""
 
     key: Key
     value: Row
@@ -40,14 +39,14 @@ class ValueAndMatchPair(NamedTuple):
 
 @dataclass(frozen=True)
 class StateTimes:
-    """How the event time of stored rows is read, from the key and from the value."""
+    """Functions that read the event time of a stored row from its key and from its value."""
 
     of_key: Callable[[Key], int | None]
     of_value: Callable[[Row], int | None]
 
 
 class StateManager(Protocol):
-    """What a OneSideHashJoiner needs of a state format."""
+    """Interface of a state format for OneSideHashJoiner."""
 
     def append(self, key: Key, value: Row, *, matched: bool) -> None: ...
 
@@ -80,7 +79,7 @@ class StateManager(Protocol):
 
 
 class KeyToNumValuesStore:
-    """How many values each key has; a key without values has no entry."""
+    """Number of values of each key; a key without values has no entry."""
 
     def __init__(self) -> None:
         self.store: StateStore[Key, int] = StateStore()
@@ -90,7 +89,7 @@ class KeyToNumValuesStore:
 
     def put(self, key: Key, num_values: int) -> None:
         if num_values <= 0:
-            raise ValueError(f"a key with {num_values} values is removed, not put")
+            raise ValueError(f"a key with {num_values} values must be removed")
         self.store.put(key, num_values)
 
     def remove(self, key: Key) -> None:
@@ -109,7 +108,7 @@ class KeyWithIndexToValueStore:
     def get(self, key: Key, index: int) -> ValueAndMatchPair:
         pair = self.store.get((key, index))
         if pair is None:
-            raise LookupError(f"no value {index} of key {key}: the stores contradict each other")
+            raise LookupError(f"key {key} has no value {index}: the stores are inconsistent")
         return pair
 
     def get_all(self, key: Key, num_values: int) -> Iterator[tuple[int, ValueAndMatchPair]]:
@@ -120,7 +119,7 @@ class KeyWithIndexToValueStore:
         self.store.put((key, index), ValueAndMatchPair(value, matched))
 
     def remove(self, key: Key, index: int) -> None:
-        """Leaves a hole, which is the caller's to fill."""
+        """Leaves a gap, which the caller must fill."""
         self.store.remove((key, index))
 
     def remove_all_values(self, key: Key, num_values: int) -> None:
@@ -152,7 +151,7 @@ class SymmetricHashJoinStateManager:
         generate_joined_row: Callable[[Row], JoinedRow],
         predicate: Callable[[JoinedRow], bool],
     ) -> Iterator[JoinedRow]:
-        """The joined rows of `key` that pass; the values in them are marked as matched."""
+        """The joined rows of `key` that pass. Marks their values as matched."""
         num_values = self.key_to_num_values.get(key)
         for index, (value, matched) in self.key_with_index_to_value.get_all(key, num_values):
             row = generate_joined_row(value)
@@ -167,7 +166,7 @@ class SymmetricHashJoinStateManager:
         generate_joined_row: Callable[[Row], JoinedRow],
         predicate: Callable[[JoinedRow], bool],
     ) -> Iterator[JoinedRow]:
-        """As get_joined_rows; but one match is all a value is kept for (left semi)."""
+        """As get_joined_rows, but removes each matched value (left semi)."""
         num_values = self.key_to_num_values.get(key)
         remaining, index = num_values, 0
         while index < remaining:
@@ -183,7 +182,7 @@ class SymmetricHashJoinStateManager:
             self._update_num_values(key, remaining)
 
     def evict(self, predicate: WatermarkPredicate) -> Iterator[KeyToValuePair]:
-        """Removes what is at or behind the state watermark, by the key or by the value."""
+        """Removes rows at or behind the state watermark, by key or by value."""
         limit = predicate.watermark_ms
         if predicate.on == "key":
             return self.remove_by_key_condition(
@@ -194,9 +193,9 @@ class SymmetricHashJoinStateManager:
         )
 
     def remove_by_key_condition(self, condition: Callable[[Key], bool]) -> Iterator[KeyToValuePair]:
-        """Removes the keys for which the condition holds, with all their values.
+        """Removes keys that satisfy the condition, with all their values.
 
-        Read to the end before anything else is asked of this manager.
+        Exhaust it before other calls on this manager.
         """
         for key, num_values in self.key_to_num_values.iterator():
             if condition(key):
@@ -208,16 +207,16 @@ class SymmetricHashJoinStateManager:
     def remove_by_value_condition(
         self, condition: Callable[[Row], bool]
     ) -> Iterator[KeyToValuePair]:
-        """Removes the values for which the condition holds, and keys left without any.
+        """Removes values that satisfy the condition, and keys without remaining values.
 
-        Read to the end before anything else is asked of this manager.
+        Exhaust it before other calls on this manager.
         """
         for key, num_values in self.key_to_num_values.iterator():
             remaining, index = num_values, 0
             while index < remaining:
                 value, matched = self.key_with_index_to_value.get(key, index)
                 if condition(value):
-                    # The same index is looked at again: the last value has moved there.
+                    # Check the same index again: it has the last value now.
                     remaining = self._remove_value_at(key, index, remaining)
                     yield KeyToValuePair(key, value, matched)
                 else:
@@ -226,7 +225,7 @@ class SymmetricHashJoinStateManager:
                 self._update_num_values(key, remaining)
 
     def _remove_value_at(self, key: Key, index: int, num_values: int) -> int:
-        """Swaps the last value into the hole; returns how many values are left."""
+        """Moves the last value into the gap. Returns the number of remaining values."""
         last = num_values - 1
         if index != last:
             value, matched = self.key_with_index_to_value.get(key, last)
@@ -256,7 +255,7 @@ class SymmetricHashJoinStateManager:
 
     @property
     def metrics(self) -> StateStoreMetrics:
-        """Both stores' memory; but each row counts once, so only the second store's keys."""
+        """Memory of both stores, but only the keys of the second one: each row counts once."""
         values = self.key_with_index_to_value.store.metrics
         both = StateStoreMetrics.combine(self.key_to_num_values.store.metrics, values)
         return replace(both, num_keys=values.num_keys)

@@ -1,12 +1,12 @@
-"""SymmetricHashJoinStateManager, state format 4: rows by join key and event time.
+"""SymmetricHashJoinStateManager of state format 4: rows by join key and event time.
 
-Two column families of one store, named for the order of their keys:
+Two column families of one store:
 
     keyWithTsToValues   (key, event time) -> [(value, matched), …]
-    tsWithKey           (event time, key) -> nothing: an index to evict by
+    tsWithKey           (event time, key) -> nothing: the index for eviction
 
-Eviction reads the index from where the last one ended up to the state watermark, so it costs what
-it removes; formats 1 to 3 look at every key.
+Eviction scans the index from the end of the previous eviction to the state watermark, so its cost
+is that of the removed rows; formats 1 to 3 scan all keys.
 """
 
 from bisect import bisect_left, bisect_right, insort
@@ -51,14 +51,14 @@ class KeyWithTsToValuesStore:
             del self._times[key]
 
     def reindex(self) -> None:
-        """After an abort."""
+        """Rebuild the index after an abort."""
         self._times = {}
         for (key, timestamp), _ in self.store.iterator():
             insort(self._times.setdefault(key, []), timestamp)
 
 
 class TsWithKeyStore:
-    """The keys of each event time, in the order of time."""
+    """Keys by event time, in the order of time."""
 
     def __init__(self) -> None:
         self._keys: dict[int, dict[Key, None]] = {}
@@ -77,7 +77,7 @@ class TsWithKeyStore:
             del self._order[bisect_left(self._order, timestamp)]
 
     def scan_evicted_keys(self, start: int | None, end: int) -> list[tuple[int, Key]]:
-        """The entries with start < event time <= end."""
+        """Entries with start < event time <= end."""
         first = 0 if start is None else bisect_right(self._order, start)
         times = self._order[first : bisect_right(self._order, end)]
         return [(timestamp, key) for timestamp in times for key in self._keys[timestamp]]
@@ -107,7 +107,7 @@ class SymmetricHashJoinStateManagerV4:
         generate_joined_row: Callable[[Row], JoinedRow],
         predicate: Callable[[JoinedRow], bool],
     ) -> Iterator[JoinedRow]:
-        """The joined rows of `key` that pass; the values in them are marked as matched."""
+        """The joined rows of `key` that pass. Marks their values as matched."""
         for timestamp, values in self._candidates(key):
             rows = [generate_joined_row(pair.value) for pair in values]
             passed = [predicate(row) for row in rows]
@@ -125,7 +125,7 @@ class SymmetricHashJoinStateManagerV4:
         generate_joined_row: Callable[[Row], JoinedRow],
         predicate: Callable[[JoinedRow], bool],
     ) -> Iterator[JoinedRow]:
-        """As get_joined_rows; but one match is all a value is kept for (left semi)."""
+        """As get_joined_rows, but removes each matched value (left semi)."""
         for timestamp, values in self._candidates(key):
             rows = [generate_joined_row(pair.value) for pair in values]
             passed = [predicate(row) for row in rows]
@@ -152,7 +152,7 @@ class SymmetricHashJoinStateManagerV4:
     def evict_by_timestamp(self, *, end: int, start: int | None = None) -> Iterator[KeyToValuePair]:
         """Removes the values with start < event time <= end.
 
-        Read to the end before anything else is asked of this manager.
+        Exhaust it before other calls on this manager.
         """
         for timestamp, key in self.ts_with_key.scan_evicted_keys(start, end):
             values = self.key_with_ts_to_values.get(key, timestamp)
@@ -175,16 +175,16 @@ class SymmetricHashJoinStateManagerV4:
 
     @property
     def metrics(self) -> StateStoreMetrics:
-        """The keys of keyWithTsToValues: rows of one key at one instant count as one.
+        """The keys of keyWithTsToValues: rows with one key and one event time count as one.
 
-        So `numRowsTotal` is lower than under the other formats where they are many.
+        So `numRowsTotal` may be lower than with the other formats.
         """
         return self.key_with_ts_to_values.store.metrics
 
     def _timestamp(self, key: Key, value: Row) -> int:
-        """The key's event time if it has one, else the value's; a null one is stored as the epoch.
+        """Event time of the key if it has one, otherwise of the value; the epoch for null.
 
-        So under this format a row without event time is evicted; under the others it never is.
+        So this format evicts a row without event time; the other formats do not.
         """
         of_key = self._times.of_key(key)
         return (of_key if of_key is not None else self._times.of_value(value)) or 0

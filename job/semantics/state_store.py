@@ -1,7 +1,4 @@
-"""A key-value store with commit and abort: what stands under the state managers.
-
-Spark has one per partition on HDFS or RocksDB; here it is a dictionary and a journal.
-"""
+"""A key-value store with commit and abort for the state managers: a dictionary and a journal."""
 
 import sys
 from collections.abc import Hashable, Iterator
@@ -14,7 +11,7 @@ V = TypeVar("V")
 
 @dataclass(frozen=True)
 class StateStoreMetrics:
-    """StateStoreMetrics: number of keys, memory, and the store's own custom metrics."""
+    """StateStoreMetrics: number of keys, memory, and custom metrics of the store."""
 
     num_keys: int
     memory_used_bytes: int
@@ -34,12 +31,12 @@ class StateStoreMetrics:
 
 
 class StateStore(Generic[K, V]):
-    """Changes take effect at once and are kept by commit() or undone by abort_if_needed()."""
+    """Changes take effect at once; commit() keeps them, abort_if_needed() undoes them."""
 
     def __init__(self) -> None:
         self.version = 0
         self._entries: dict[K, V] = {}
-        self._journal: list[tuple[K, V | None]] = []  # what each changed key held before
+        self._journal: list[tuple[K, V | None]] = []  # old value of each changed key
         self._bytes = 0
         self._puts = 0
         self._removes = 0
@@ -59,7 +56,7 @@ class StateStore(Generic[K, V]):
             self._removes += 1
 
     def iterator(self) -> Iterator[tuple[K, V]]:
-        """All entries as they are now: changes made while iterating are not seen (SPARK-38320)."""
+        """A snapshot of all entries: later changes are not visible (SPARK-38320)."""
         return iter(list(self._entries.items()))
 
     def commit(self) -> None:
@@ -67,7 +64,7 @@ class StateStore(Generic[K, V]):
         self.version += 1
 
     def abort_if_needed(self) -> None:
-        """Back to the last commit; nothing to do where nothing has changed since."""
+        """Undo the changes since the last commit, if any."""
         while self._journal:
             key, before = self._journal.pop()
             self._set(key, before)

@@ -1,9 +1,9 @@
-"""A simulation told to a person: batch by batch, or the story of one key."""
+"""Text of a simulation: batch by batch, or the trace of one key."""
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
-from job.evaluation.sql_cast import instant
+from job.instants import from_epoch_ms, utc_text
 from job.join_spec.expressions import SIDES, Side
 from job.plan.plan import JoinPlan
 from job.plan.record_checks import EXPRESSION_FAILED
@@ -16,8 +16,8 @@ from job.semantics.simulation_plan import simulation_plan
 DROPPED = "dropped"
 
 
-def told(plan: JoinPlan, batches: Sequence[SimulatedBatch]) -> Iterator[str]:
-    """What went in and came out of each batch, and why records did not get in."""
+def batch_lines(plan: JoinPlan, batches: Sequence[SimulatedBatch]) -> Iterator[str]:
+    """Input and output of each batch, and the reasons of records that did not enter the join."""
     for batch in batches:
         watermark = time_text(batch.watermarks.eviction)
         yield f"batch {batch.batch_id} · watermark {watermark}{held_back_text(batch, ' · ')}"
@@ -30,67 +30,67 @@ def told(plan: JoinPlan, batches: Sequence[SimulatedBatch]) -> Iterator[str]:
                 place(d.record) for d in batch.drops if (d.side, d.reason, d.field or "") == same
             ]
             shown = ", ".join(places[:5]) + (", …" if count > 5 else "")
-            said = f"{reason} in {field}" if field else reason
-            yield f"  {side}: {count} {fate(plan, reason)}, {said} ({shown})"
+            detail = f"{reason} in {field}" if field else reason
+            yield f"  {side}: {count} {outcome(plan, reason)}, {detail} ({shown})"
         for failed in batch.failed_results:
             yield f"  output: 1 {failed_text(plan, failed)}"
         yield f"  {len(batch.output)} out"
         yield from (f"    {record.value}" for record in batch.output)
 
 
-def explained(plan: JoinPlan, batches: Sequence[SimulatedBatch], key: str) -> Iterator[str]:
-    """Everything that happened to the records with `key`: its parts as text, joined by commas."""
+def trace_lines(plan: JoinPlan, batches: Sequence[SimulatedBatch], key: str) -> Iterator[str]:
+    """All steps of the records with `key`: its parts as text, joined by commas."""
     reader = KeyReader(plan)
     found = False
     for batch in batches:
-        for side, record, what in _happenings(plan, batch):
+        for side, record, text in _trace_events(plan, batch):
             if reader.text(side, record) == key:
                 found = True
                 watermark = time_text(batch.watermarks.eviction) + held_back_text(batch, ", ")
-                when = f"batch {batch.batch_id} (watermark {watermark})"
-                yield f"{when} {side} {place(record)}: {what}"
+                batch_text = f"batch {batch.batch_id} (watermark {watermark})"
+                yield f"{batch_text} {side} {place(record)}: {text}"
     if not found:
         yield f"no record has the key {key}"
 
 
-def fate(plan: JoinPlan, reason: str) -> str:
-    """What becomes of a record that does not get into the join."""
+def outcome(plan: JoinPlan, reason: str) -> str:
+    """Outcome of a record that does not enter the join: dropped, dead letter or failure."""
     letters = plan.dead_letter
     if plan.fails_on_bad_records and reason in REASONS:
         return "at which the query FAILS"
     if letters is None:
         return DROPPED
     is_dead = {**dict.fromkeys(REASONS, True), "late": letters.takes_late_rows}
-    is_dead["null key"] = letters.takes_null_keys
+    is_dead["null_key"] = letters.takes_null_keys
     return "to the dead letters" if is_dead.get(reason, False) else DROPPED
 
 
 def failed_text(plan: JoinPlan, failed: FailedResult) -> str:
-    """What becomes of a result on which an expression fails."""
+    """Outcome of a result on which an expression fails, with its records."""
     places = [
         f"{side} {place(record)}"
         for side, record in zip(SIDES, (failed.left, failed.right), strict=True)
         if record is not None
     ]
-    what = fate(plan, EXPRESSION_FAILED)
+    what = outcome(plan, EXPRESSION_FAILED)
     return f"{what}, {EXPRESSION_FAILED} in {failed.field} ({', '.join(places)})"
 
 
-def _happenings(plan: JoinPlan, batch: SimulatedBatch) -> Iterator[tuple[Side, InputRecord, str]]:
+def _trace_events(plan: JoinPlan, batch: SimulatedBatch) -> Iterator[tuple[Side, InputRecord, str]]:
     for drop in batch.drops:
-        if drop.reason != "late":  # a late row tells its own step, with the watermark
-            said = f"{drop.reason} in {drop.field}" if drop.field else drop.reason
-            yield drop.side, drop.record, f"{fate(plan, drop.reason)}: {said}"
+        if drop.reason != "late":  # the trace contains late rows, with the watermark
+            detail = f"{drop.reason} in {drop.field}" if drop.field else drop.reason
+            yield drop.side, drop.record, f"{outcome(plan, drop.reason)}: {detail}"
     for failed in batch.failed_results:
         for side, record in zip(SIDES, (failed.left, failed.right), strict=True):
             if record is not None:
                 yield side, record, f"a result {failed_text(plan, failed)}"
-    for step in batch.steps:
+    for step in batch.trace:
         yield step.side, step.record, step.what
 
 
 class KeyReader:
-    """The join key of a record, as `--explain` takes it."""
+    """The join key of a record in the format of `--explain`."""
 
     def __init__(self, plan: JoinPlan) -> None:
         self._plan = simulation_plan(plan)
@@ -106,15 +106,14 @@ class KeyReader:
 
 
 def held_back_text(batch: SimulatedBatch, separator: str) -> str:
-    """Which partition's backlog holds the watermark of `batch` back; empty if none does."""
-    held = batch.held_back_by
-    if held is None:
+    """The partition whose backlog holds back the watermark of `batch`; empty if none does."""
+    slowest = batch.held_back_by
+    if slowest is None:
         return ""
-    newest = held.newest_ms
+    newest = slowest.newest_ms
     read = "no event time read yet" if newest is None else f"read to {time_text(newest)}"
-    return f"{separator}held back by {held.side} partition {held.partition}, {read}"
+    return f"{separator}held back by {slowest.side} partition {slowest.partition}, {read}"
 
 
 def time_text(watermark_ms: int) -> str:
-    at = instant(watermark_ms * 1000)
-    return at.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    return utc_text(from_epoch_ms(watermark_ms))

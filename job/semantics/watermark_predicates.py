@@ -1,18 +1,18 @@
-"""Which state can go: StreamingSymmetricHashJoinHelper and StreamingJoinHelper in Python.
+"""Which state can be evicted. Ports StreamingSymmetricHashJoinHelper and StreamingJoinHelper.
 
-For each side one of three answers, as in the class comment of StreamingSymmetricHashJoinExec:
+Three cases for each side, as in the class comment of StreamingSymmetricHashJoinExec:
 
-1. a join key carries the watermark (of either side): a predicate on the key. State goes once
-   `key <= watermark`; both sides' by the same key.
-2. the ON condition bounds this side's event time by the other's: a predicate on the value. From
-   `right < left + 8 minutes` and "no more right rows at or before the watermark" follows that left
-   rows at or before `watermark - 8 minutes` match nothing any more.
-3. none: this side's state stays for ever.
+1. A join key carries the watermark (of either side): a predicate on the key. Both sides evict rows
+   with `key <= watermark`.
+2. The ON condition bounds the event time of this side by that of the other: a predicate on the
+   value. With `right < left + 8 minutes`, and no later right rows at or before the watermark, left
+   rows at or before `watermark - 8 minutes` cannot match any more.
+3. Neither: the state of this side is never evicted.
 
-The arithmetic is Spark's own, in doubles, with its quirks: it takes any comparison with a column
-of this side for a bound, not just one with event times. `left.cost > 5` in ON bounds left state by
-5000 ms after the epoch, and as the lowest bound counts, nothing is ever evicted. Whoever writes
-the plan must keep such comparisons out of Spark's sight.
+The arithmetic is that of Spark, in doubles. Spark takes any comparison with a column of this side
+for a bound, not only one with event times: `left.cost > 5` in ON bounds left state by 5000 ms after
+the epoch, and because the lowest bound counts, nothing is evicted. The plan must hide such
+comparisons from Spark.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -27,12 +27,12 @@ from job.semantics.rows import SIDES, Side, other
 
 @dataclass(frozen=True)
 class WatermarkPredicate:
-    """JoinStateWatermarkPredicate: state with `key or value <= watermark` can go."""
+    """JoinStateWatermarkPredicate: state with `key or value <= watermark` can be evicted."""
 
     on: Literal["key", "value"]
     watermark_ms: int
     previous_ms: int | None = None
-    """Everything up to here went in an earlier batch: format 4 starts its scan there."""
+    """Earlier batches have evicted all rows up to this time; format 4 starts its scan here."""
 
     def __str__(self) -> str:
         return f"{self.on} predicate: <= {self.watermark_ms * 1000}"
@@ -55,10 +55,10 @@ class WatermarkPredicates:
 
 @dataclass(frozen=True)
 class JoinCondition:
-    """What getStateWatermarkPredicates looks at."""
+    """Inputs of getStateWatermarkPredicates."""
 
     event_time: Mapping[Side, str]
-    """The column of each side that carries its watermark; a side without has no entry."""
+    """Watermark column of each side; a side without a watermark has no entry."""
     watermark_keys: Mapping[Side, int] = field(default_factory=dict)
     """Ordinal of the first join key of a side that is its event-time column (or its window)."""
     conjuncts: Sequence[exp.Expr] = ()
@@ -80,8 +80,8 @@ def _one_side(
 ) -> WatermarkPredicate | None:
     """getOneSideStateWatermarkPredicate."""
     if condition.watermark_keys:  # cases 1 and 3 of the class comment
-        # The key's own watermark tells where the last scan ended only if the key is this side's
-        # event time: of another column rows could come in behind it.
+        # The last scan ended at the watermark only if the key is the event time of this side: rows
+        # with another column may arrive behind it.
         previous = late_ms if side in condition.watermark_keys else None
         return WatermarkPredicate("key", eviction_ms, previous)
     if side not in condition.event_time:
@@ -89,18 +89,18 @@ def _one_side(
     watermark = state_value_watermark(condition, side, eviction_ms)
     if watermark is None:
         return None
-    # A bound above the late-row watermark says nothing about what is still to come: rows between
-    # the two are accepted and must be found by the next scan.
+    # Rows between the late-row watermark and a bound above it are still accepted, and the next scan
+    # must find them.
     previous = state_value_watermark(condition, side, late_ms)
     reached = previous is not None and previous <= late_ms
     return WatermarkPredicate("value", watermark, previous if reached else None)
 
 
 def state_value_watermark(condition: JoinCondition, side: Side, watermark_ms: int) -> int | None:
-    """getStateValueWatermark: the lowest bound that any conjunct puts on `side`'s event time.
+    """getStateValueWatermark: the lowest bound of the conjuncts for the event time of `side`.
 
-    Cleaning up includes the bound itself. `left > W` lets go of left <= W; `left >= W` must keep
-    W, so its bound is one millisecond less.
+    Eviction includes the bound. `left > W` evicts left <= W; `left >= W` must keep W, so its bound
+    is one millisecond less.
     """
     if other(side) not in condition.event_time:
         return None
@@ -144,7 +144,7 @@ def _from_less_than(
         right + c1 < left + c2               with W for right, solved for left:
         right + c1 - left - c2 < 0           W + c1 - c2 < left
 
-    The terms are doubles in microseconds; None where the comparison has no such form.
+    The terms are doubles in microseconds. None: the comparison does not have this form.
     """
     try:
         terms = [*_terms(low, negated=False), *_terms(high, negated=True)]
@@ -152,7 +152,7 @@ def _from_less_than(
         return None
     own = [term for term in terms if term.side == side]
     if len(own) != 1 or not own[0].negated:
-        return None  # no bound, one from the wrong direction, or one that cannot be solved
+        return None  # no bound, a bound of the wrong direction, or one that cannot be solved
     rest = [term for term in terms if term.side != side]
     if sum(term.side is not None for term in rest) > 1 or not rest:
         return None
@@ -161,7 +161,7 @@ def _from_less_than(
         number = term.value
         if term.side is not None:
             if term.column != condition.event_time.get(term.side):
-                return None  # a column without a watermark: nothing is known of its future
+                return None  # a column without a watermark has no bound
             number = watermark_ms * 1000.0
         signed = -number if term.negated else number
         value = signed if position == 0 else value + signed
@@ -170,7 +170,7 @@ def _from_less_than(
 
 @dataclass(frozen=True)
 class _Term:
-    """A column (side set) or a constant in microseconds, perhaps negated."""
+    """A column (with a side) or a constant in microseconds, with a sign."""
 
     negated: bool
     side: Side | None = None
@@ -178,11 +178,11 @@ class _Term:
     value: float = 0.0
 
 
-_CONSTANT_SCALE = 1_000_000.0  # a bare number stands for seconds
+_CONSTANT_SCALE = 1_000_000.0  # a bare number is in seconds
 
 
 def _terms(node: exp.Expr, *, negated: bool) -> Iterable[_Term]:
-    """collectTerms: `node` as a sum; ValueError where it is none."""
+    """collectTerms: `node` as a sum; ValueError for other expressions."""
     match node:
         case exp.Paren():
             return _terms(node.this, negated=negated)
@@ -207,7 +207,7 @@ def _terms(node: exp.Expr, *, negated: bool) -> Iterable[_Term]:
                 raise ValueError("a month has no fixed length")
             return [_Term(negated, value=float(length.micros))]
         case exp.Mul(this=exp.Interval(), expression=exp.Literal()):
-            (term,) = _terms(node.this, negated=negated)  # Spark has folded it by then
+            (term,) = _terms(node.this, negated=negated)  # Spark has folded it already
             return [replace(term, value=term.value * float(node.expression.name))]
         case exp.Literal() if not node.is_string:
             return [_Term(negated, value=float(node.name) * _CONSTANT_SCALE)]
@@ -221,7 +221,7 @@ _PASSED_CASTS = frozenset({
 
 
 def _refuse_difference_of_times(node: exp.Sub) -> None:
-    """left.t - right.t is an interval (SubtractTimestamps), which Spark does not see through."""
+    """ValueError for left.t - right.t: Spark does not analyze an interval (SubtractTimestamps)."""
     if isinstance(node.this.unnest(), exp.Column) and isinstance(
         node.expression.unnest(), exp.Column
     ):

@@ -1,1 +1,1 @@
-"""Spark SQL without Spark: how it is written, which types it has, what Spark refuses."""
+"""Spark SQL without Spark: its grammar, its types, and the errors of its analysis."""

@@ -1,4 +1,4 @@
-"""The operands of operators and functions: their types, and what Spark casts them to by itself."""
+"""Operands of operators and functions: their types and the implicit casts of Spark."""
 
 from dataclasses import dataclass
 from decimal import Decimal
@@ -31,7 +31,7 @@ from job.sql.types import (
 Family = Literal["NUMERIC", "INTEGRAL", "DECIMAL", "ARRAY", "MAP", "ANY"]
 Input = SqlType | Family
 Accepted = Input | tuple[Input, ...]
-"""What an argument may be: one type or family, or the first of several that it can become."""
+"""The type or family that an argument must have, or several: Spark casts to the first that fits."""
 
 _DEFAULTS = {"NUMERIC": DOUBLE, "INTEGRAL": INT, "DECIMAL": decimal_type(38, 18)}
 _NAMES = {
@@ -45,7 +45,7 @@ _NAMES = {
 
 
 class ArgumentError(ValueError):
-    """An argument of a type that the function does not take."""
+    """An operand or a constant that Spark refuses."""
 
 
 @dataclass(frozen=True)
@@ -54,13 +54,13 @@ class Argument:
     is_constant: bool
     node: exp.Expr
     constant: object = None
-    """The value of a literal; None for anything else, and for NULL."""
+    """Value of a literal. None: the argument is no literal, or NULL."""
     is_computed: bool = False
-    """Whether it is a constant that Spark computes while it plans."""
+    """Whether Spark computes the argument, a constant, during planning."""
 
     @property
     def text(self) -> str:
-        """As the user wrote it, for messages."""
+        """The argument as in the spec, for messages."""
         return shown(self.node)
 
 
@@ -91,26 +91,26 @@ def literal(node: exp.Literal, *, negative: bool = False) -> Argument:
 
 
 def field_type(kind: SqlType, name: str, text: str) -> SqlType:
-    """Of `text.name`: a field of a struct, of each struct in an array, or a value of a map."""
+    """Type of `text.name`: a field of a STRUCT, of each STRUCT in an ARRAY, or a value of a MAP."""
     if kind.name == "ARRAY" and kind.inside("element").name == "STRUCT":
         return array_of(field_type(kind.inside("element"), name, text))
     if kind.name == "MAP" and kind.inside("key") == STRING:
         return kind.inside("value")
     if kind.name != "STRUCT":
-        raise ArgumentError(f"{text} is {kind}, and has no field {name}")
+        raise ArgumentError(f"{text} is {kind}, which has no field {name}")
     found = [inner for field, inner in kind.fields if field.lower() == name.lower()]
     if not found:
         known = ", ".join(field for field, _ in kind.fields)
-        raise ArgumentError(f"{name} is no field of {text}: it has {known}")
+        raise ArgumentError(f"{name} is no field of {text}; its fields are {known}")
     if len(found) > 1:
         raise ArgumentError(f"{text} has two fields {name}")
     return found[0]
 
 
 def accepted_type(kind: SqlType, accepted: Accepted, *, casts: bool = True) -> SqlType | None:
-    """The type an argument of `kind` is cast to; None where it is not accepted.
+    """The type to which Spark casts an argument of `kind`. None: the argument is refused.
 
-    AnsiTypeCoercion.implicitCast; `casts`: False for the functions that cast nothing but NULL.
+    Follows AnsiTypeCoercion.implicitCast. `casts`: False for functions that cast only NULL.
     """
     inputs = accepted if isinstance(accepted, tuple) else (accepted,)
     if any(_is(kind, each) for each in inputs):
@@ -165,47 +165,56 @@ def _name(accepted: Accepted) -> str:
 def take(argument: Argument, accepted: Accepted, *, casts: bool = True) -> SqlType:
     kind = accepted_type(argument.type, accepted, casts=casts)
     if kind is None:
-        raise ArgumentError(f"{argument.text} is {argument.type}, and must be {_name(accepted)}")
+        raise ArgumentError(f"{argument.text} is {argument.type}, but must be {_name(accepted)}")
     check_literal(argument, kind)
     return kind
 
 
+NOT_COMPUTED = (ValueError, TypeError, LookupError, ArithmeticError, SqlglotError)
+"""What the evaluation raises for an expression that it does not support."""
+
+
 def check_literal(argument: Argument, kind: SqlType) -> None:
-    """Of a constant that is read as another type: ArgumentError where it is none."""
-    if not argument.is_computed or argument.type in {kind, VOID} or kind == STRING:
+    """ArgumentError for a constant that Spark fails to cast to `kind`."""
+    if not _is_cast(argument, kind):
         return
+    written = argument.node.sql(dialect=SpecSql)
     try:
-        written = argument.node.sql(dialect=SpecSql)
         compile_constant(parse(f"CAST({written} AS {kind})")).run(())
     except SqlRuntimeError:
         raise ArgumentError(f"{argument.text} cannot be read as {kind}") from None
-    except (ValueError, TypeError, LookupError, ArithmeticError, SqlglotError):
+    except NOT_COMPUTED:
         if argument.type == STRING and not isinstance(argument.constant, str):
             raise ArgumentError(
                 f"{argument.text} is a constant that is not computed here: write its value"
             ) from None
 
 
+def _is_cast(argument: Argument, kind: SqlType) -> bool:
+    """Whether Spark casts the constant `argument` to `kind` while it plans."""
+    return argument.is_computed and argument.type not in {kind, VOID} and kind != STRING
+
+
 def check_comparable(left: Argument, right: Argument, verb: str) -> SqlType:
-    """The type in which both are compared; ArgumentError where Spark compares them not at all."""
+    """The type to which Spark casts both for a comparison; ArgumentError if there is none."""
     kind = comparison_type(left.type, right.type)
     if kind is None:
         raise ArgumentError(
             f"{left.text} ({left.type}) {verb} {right.text} ({right.type}), which Spark does not "
-            "do: cast one to the type of the other"
+            "support: cast one to the type of the other"
         )
     for argument in (left, right):
         check_literal(argument, kind)
     if not kind.is_orderable:
         raise ArgumentError(
-            f"{left.text} is {left.type}, and Spark compares nothing that holds a MAP: compare "
+            f"{left.text} is {left.type}, and Spark does not compare values with a MAP: compare "
             "single elements, e.g. element_at(map, 'name')"
         )
     return kind
 
 
 def comparison_type(left: SqlType, right: SqlType) -> SqlType | None:
-    """As what two operands of `=` or `<` are compared; None where Spark refuses to."""
+    """The type to which Spark casts operands of `=` or `<`. None: it does not compare them."""
     if left.is_numeric and right.is_numeric:
         return common_type(left, right)
     return string_as(left, right) or tightest(left, right)

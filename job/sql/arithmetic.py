@@ -1,4 +1,4 @@
-"""The types of + - * / % div and unary minus, as ResolveBinaryArithmetic has them."""
+"""Result types of + - * / % div and unary minus. Follows ResolveBinaryArithmetic."""
 
 from job.sql.types import (
     BIGINT,
@@ -33,15 +33,15 @@ _DECIMALS = {
 def arithmetic_type(
     sign: str, left: SqlType, right: SqlType, literals: tuple[object, object] = (None, None)
 ) -> SqlType | None:
-    """The type of `left sign right`; None where Spark refuses it.
+    """The type of `left sign right`. None: Spark refuses the operation.
 
-    `literals`: the values of operands that are integer literals; those count as the narrowest
-    decimal that holds them.
+    `literals`: values of operands that are integer literals. Such an operand counts as the
+    narrowest DECIMAL for its value.
     """
-    if sign in {"+", "-"} and (found := _moved(sign, left, right)) is not None:
-        return found[0]
+    if sign in {"+", "-"} and (result := _datetime_result(sign, left, right)) is not None:
+        return result[0]
     if sign in {"*", "/"} and (left.is_interval or right.is_interval):
-        return _scaled_interval(sign, left, right)
+        return _interval_result(sign, left, right)
     if sign == "div":
         return _integral_quotient(left, right)
     if STRING in (left, right):
@@ -81,8 +81,8 @@ def _integral_quotient(left: SqlType, right: SqlType) -> SqlType | None:
     return None
 
 
-def _moved(sign: str, left: SqlType, right: SqlType) -> tuple[SqlType | None] | None:
-    """Dates, times and intervals; None where neither operand is one."""
+def _datetime_result(sign: str, left: SqlType, right: SqlType) -> tuple[SqlType | None] | None:
+    """Result type in a tuple if an operand is a date, a time or an interval; None otherwise."""
     if left.is_interval and right.is_interval:
         return (tightest(left, right),)
     if right.is_interval:
@@ -93,9 +93,9 @@ def _moved(sign: str, left: SqlType, right: SqlType) -> tuple[SqlType | None] | 
         return None
     if sign == "+":
         date, number = (left, right) if left == DATE else (right, left)
-        if date == DATE and number.name in {"INT", "SMALLINT", "TINYINT", "VOID"}:
+        if date == DATE and number.name in {"INT", "SMALLINT", "TINYINT"}:
             return (DATE,)
-        return (TIMESTAMP if {left, right} == {TIMESTAMP, VOID} else None,)
+        return (TIMESTAMP if VOID in {left, right} else None,)
     return (_distance(left, right),)
 
 
@@ -113,12 +113,12 @@ def _distance(left: SqlType, right: SqlType) -> SqlType | None:
         return DAY_TIME if other.is_datetime or other in {STRING, VOID} else None
     if right == DATE:
         return DAY if left in {DATE, STRING, VOID} else None
-    if right.name in {"INT", "SMALLINT", "TINYINT", "VOID"}:
+    if right.name in {"INT", "SMALLINT", "TINYINT"}:
         return DATE
-    return DAY if right == STRING else None
+    return DAY if right in {STRING, VOID} else None
 
 
-def _scaled_interval(sign: str, left: SqlType, right: SqlType) -> SqlType | None:
+def _interval_result(sign: str, left: SqlType, right: SqlType) -> SqlType | None:
     span, number = (left, right) if left.is_interval else (right, left)
     if number.is_interval or (sign == "/" and span is not left):
         return None

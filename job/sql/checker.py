@@ -1,7 +1,7 @@
-"""What type has an expression, and does Spark accept it? Answered without Spark.
+"""The type of an expression, or the error of Spark's analysis, without Spark.
 
-Follows the analysis of Spark 4.3 in ANSI mode: each node asks for the types of its operands and
-either has a type or is refused with what is wrong and what to write instead.
+Follows the analysis of Spark 4.3 in ANSI mode: the type of a node follows from the types of its
+operands. Messages contain the problem and the fix.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -21,10 +21,17 @@ from job.sql.arguments import (
     take,
 )
 from job.sql.arithmetic import arithmetic_type, negated_type
-from job.sql.constants import check_constant, check_pattern, interval_type, simplified
+from job.sql.constants import check_constant, check_pattern, interval_type
 from job.sql.ddl import parsed_type
-from job.sql.dialect import shown
+from job.sql.dialect import IS_CALL, shown
 from job.sql.signatures import SIGNATURES
+from job.sql.simplification import (
+    absorbed,
+    computed_operand,
+    is_conditional,
+    null_propagated,
+    null_type,
+)
 from job.sql.types import (
     BOOLEAN,
     STRING,
@@ -47,9 +54,6 @@ _COMPARISONS = (exp.EQ, exp.NEQ, exp.LT, exp.LTE, exp.GT, exp.GTE, exp.NullSafeE
 _TRY_SIGNS = {
     "try_add": "+", "try_subtract": "-", "try_multiply": "*", "try_divide": "/", "try_mod": "%",
 }  # fmt: skip
-_CONDITIONAL = {"coalesce", "nvl", "nanvl", "nullif", "if", "right"}
-"""What Spark does not compute while it plans: it may never be reached."""
-
 _IGNORING = {"hour", "minute", "second"}
 
 ALLOWED_FUNCTIONS = frozenset({*SIGNATURES, *_TRY_SIGNS, "if", "struct", "named_struct"})
@@ -58,24 +62,30 @@ ALLOWED_FUNCTIONS = frozenset({*SIGNATURES, *_TRY_SIGNS, "if", "struct", "named_
 def type_of(tree: exp.Expr, columns: Mapping[str, SqlType]) -> SqlType:
     """The type of an expression over `columns`, by their names in lower case.
 
-    `tree`: parsed by `calls_as_written`. Raises ValueError for what Spark refuses in its analysis,
-    and for constants that it cannot compute; the message says why and what to write instead.
+    `tree`: parsed by `calls_as_written`. Raises ValueError if the analysis of Spark fails or
+    Spark fails to compute a constant.
     """
-    return _Checker(columns).check(tree).type
+    checker = _Checker(columns)
+    kind = checker.of(tree).type
+    simple = null_propagated(tree, lambda node: checker.of(node).type)
+    for constants in (simple, absorbed(simple)):
+        _Checker(columns, computes_constants=True).check_constants(constants)
+    return kind
 
 
 class _Checker:
-    def __init__(self, columns: Mapping[str, SqlType]) -> None:
+    def __init__(self, columns: Mapping[str, SqlType], *, computes_constants: bool = False) -> None:
         self._columns = columns
+        self._computes_constants = computes_constants
         self._known: dict[int, Argument] = {}
         self._constant: dict[int, bool] = {}
         self._by_node: dict[type[exp.Expr], Callable[..., SqlType]] = {
             exp.Column: self._column,
             exp.Dot: self._dot,
             exp.Bracket: self._bracket,
-            exp.Paren: lambda node: self._of(node.this).type,
+            exp.Paren: lambda node: self.of(node.this).type,
             exp.Boolean: lambda _: BOOLEAN,
-            exp.Null: lambda _: VOID,
+            exp.Null: null_type,
             exp.Interval: interval_type,
             exp.Cast: self._cast,
             exp.TryCast: self._cast,
@@ -97,15 +107,12 @@ class _Checker:
             **dict.fromkeys(_COMPARISONS, self._comparison),
         }
 
-    def check(self, node: exp.Expr) -> Argument:
-        """As `_of`, and constants are computed as Spark does while it plans."""
-        argument = self._of(node)
-        simple = simplified(node)
-        self._of(simple)
-        self._check_constants(simple)
-        return argument
+    def check_constants(self, tree: exp.Expr) -> None:
+        """ArgumentError if Spark fails to compute a constant of `tree`, which is simplified."""
+        self.of(tree)
+        self._check_constants(tree)
 
-    def _of(self, node: exp.Expr) -> Argument:
+    def of(self, node: exp.Expr) -> Argument:
         known = self._known.get(id(node))
         if known is None:
             known = self._known[id(node)] = self._argument(node)
@@ -113,34 +120,36 @@ class _Checker:
 
     def _argument(self, node: exp.Expr) -> Argument:
         if isinstance(node, exp.Literal):
-            return replace(literal(node), is_computed=not self._is_conditional(node))
+            return replace(literal(node), is_computed=self._is_computed(node))
         build = self._by_node.get(type(node))
         if isinstance(node, exp.Kwarg):
-            raise ArgumentError(
-                f"names the argument {node.this.name}: write arguments in their order, unnamed"
-            )
+            raise ArgumentError(f"names the argument {node.this.name}: pass arguments by position")
         if build is None:
             raise ArgumentError(f"holds {shown(node)}, which a spec may not use")
         kind = build(node)
         constant = self._is_constant(node)
-        computed = constant and not self._is_conditional(node)
+        computed = constant and self._is_computed(node)
         return Argument(kind, constant, node, self._value(node), computed)
 
+    def _is_computed(self, node: exp.Expr) -> bool:
+        return self._computes_constants and not self._is_conditional(node)
+
     def _is_conditional(self, node: exp.Expr) -> bool:
-        """Whether Spark may never reach `node`: it then computes nothing of it while it plans."""
-        parent = node.parent
-        while parent is not None:
-            if isinstance(parent, (exp.Case, exp.If)) or _is_conditional_call(parent):
-                return not self._is_constant(parent)
-            parent = parent.parent
+        """Whether `node` is in a branch of CASE, IF or COALESCE, which Spark does not compute."""
+        while (parent := node.parent) is not None:
+            if is_conditional(parent) and not self._is_constant(parent):
+                computed = computed_operand(parent)
+                if node is not computed or self._is_constant(node):
+                    return True
+            node = parent
         return False
 
     def _value(self, node: exp.Expr) -> object:
-        """Of a literal, also in parentheses or with a minus."""
+        """Value of a literal, also in parentheses or with a minus; None for other nodes."""
         if isinstance(node, exp.Paren):
-            return self._of(node.this).constant
+            return self.of(node.this).constant
         if isinstance(node, exp.Neg) and isinstance(node.this, exp.Literal):
-            inner = self._of(node.this).constant
+            inner = self.of(node.this).constant
             return -inner if isinstance(inner, int) else None
         return integer_with_suffix(node)
 
@@ -154,11 +163,14 @@ class _Checker:
         return known
 
     def _check_constants(self, node: exp.Expr) -> None:
-        """Of the largest parts without a column; not where they may never be reached."""
+        """Checks the largest parts without a column, except for conditional branches."""
         if self._is_constant(node):
-            check_constant(node, self._of)
+            check_constant(node, self.of)
             return
-        if isinstance(node, (exp.Case, exp.If)) or _is_conditional_call(node):
+        if is_conditional(node):
+            computed = computed_operand(node)
+            if computed is not None and not self._is_constant(computed):
+                self._check_constants(computed)
             return
         for child in node.iter_expressions():
             if not isinstance(child, (exp.Identifier, exp.DataType, exp.Var)):
@@ -173,22 +185,24 @@ class _Checker:
 
     def _dot(self, node: exp.Dot) -> SqlType:
         if not isinstance(node.expression, exp.Identifier):
-            raise ArgumentError(f"{shown(node)} has a name before the function: leave it out")
-        return field_type(self._of(node.this).type, node.expression.name, shown(node.this))
+            raise ArgumentError(f"{shown(node)} has a qualified name: remove the qualifier")
+        return field_type(self.of(node.this).type, node.expression.name, shown(node.this))
 
     def _bracket(self, node: exp.Bracket) -> SqlType:
-        collection = self._of(node.this)
+        collection = self.of(node.this)
         if len(node.expressions) != 1:
             raise ArgumentError(f"{shown(node)} must have one index")
-        index = self._of(node.expressions[0])
+        index = self.of(node.expressions[0])
         if collection.type.name == "MAP":
             take(index, collection.type.inside("key"))
             return collection.type.inside("value")
         if collection.type.name == "ARRAY":
             if not (index.type.is_integral or index.type == VOID):
-                raise ArgumentError(f"{index.text} is {index.type}, and an index is a whole number")
+                raise ArgumentError(
+                    f"{index.text} is {index.type}, but an index must be a whole number"
+                )
             if isinstance(index.constant, int) and index.constant < 0:
-                raise ArgumentError(f"{shown(node)} fails: an index is 0 or more")
+                raise ArgumentError(f"{shown(node)} fails: an index must be 0 or more")
             return collection.type.inside("element")
         if collection.type.name == "STRUCT" and isinstance(index.constant, str):
             return field_type(collection.type, index.constant, collection.text)
@@ -197,10 +211,10 @@ class _Checker:
         )
 
     def _cast(self, node: exp.Expr) -> SqlType:
-        argument = self._of(node.this)
+        argument = self.of(node.this)
         target = parsed_type(node.args["to"])
-        if type(node) is exp.Cast and argument.type == STRING:  # date'...', which the parser reads
-            check_constant(node, self._of)
+        if type(node) is exp.Cast and not node.meta_get(IS_CALL):  # date'...', read by the parser
+            check_constant(node, self.of)
         if not can_cast(argument.type, target):
             raise ArgumentError(
                 f"{argument.text} is {argument.type}, which has no cast to {target}"
@@ -208,39 +222,39 @@ class _Checker:
         return target
 
     def _boolean(self, node: exp.Expr, what: str) -> None:
-        argument = self._of(node)
+        argument = self.of(node)
         if argument.type not in {BOOLEAN, VOID}:
             raise ArgumentError(
-                f"{argument.text} is {argument.type}, and {what} is true or false: compare it, "
+                f"{argument.text} is {argument.type}, but {what} must be BOOLEAN: compare it, "
                 "e.g. with `=` or IS NOT NULL"
             )
 
     def _connector(self, node: exp.Expr) -> SqlType:
-        kinds = [self._of(node.this).type, self._of(node.expression).type]
-        if set(kinds) != {BOOLEAN, STRING}:  # a string beside a boolean is read as one
+        kinds = [self.of(node.this).type, self.of(node.expression).type]
+        if set(kinds) != {BOOLEAN, STRING}:  # Spark casts a STRING next to a BOOLEAN
             for part in (node.this, node.expression):
                 self._boolean(part, f"an operand of {type(node).__name__.upper()}")
         for part in (node.this, node.expression):
-            check_literal(self._of(part), BOOLEAN)
+            check_literal(self.of(part), BOOLEAN)
         return BOOLEAN
 
     def _not(self, node: exp.Expr) -> SqlType:
-        check_literal(self._of(node.this), BOOLEAN)
-        if self._of(node.this).type != STRING:
+        check_literal(self.of(node.this), BOOLEAN)
+        if self.of(node.this).type != STRING:
             self._boolean(node.this, "the operand of NOT")
         return BOOLEAN
 
     def _negated(self, node: exp.Expr) -> SqlType:
-        operand = self._of(node.this)
+        operand = self.of(node.this)
         if isinstance(node.this, exp.Literal) and not node.this.is_string:
             return literal(node.this, negative=True).type
         kind = negated_type(operand.type)
         if kind is None:
-            raise ArgumentError(f"{operand.text} is {operand.type}, and has no negative")
+            raise ArgumentError(f"{operand.text} is {operand.type}, which has no negative")
         return kind
 
     def _is(self, node: exp.Expr) -> SqlType:
-        argument = self._of(node.this)
+        argument = self.of(node.this)
         if isinstance(node.expression, exp.Boolean):
             if argument.type != STRING:
                 self._boolean(node.this, "the operand of IS TRUE")
@@ -250,17 +264,17 @@ class _Checker:
         return BOOLEAN
 
     def _comparison(self, node: exp.Expr) -> SqlType:
-        check_comparable(self._of(node.this), self._of(node.expression), "is compared with")
+        check_comparable(self.of(node.this), self.of(node.expression), "is compared with")
         return BOOLEAN
 
     def _between(self, node: exp.Expr) -> SqlType:
-        value = self._of(node.this)
+        value = self.of(node.this)
         for bound in ("low", "high"):
-            check_comparable(value, self._of(node.args[bound]), "is compared with")
+            check_comparable(value, self.of(node.args[bound]), "is compared with")
         return BOOLEAN
 
     def _in(self, node: exp.Expr) -> SqlType:
-        arguments = [self._of(part) for part in (node.this, *node.expressions)]
+        arguments = [self.of(part) for part in (node.this, *node.expressions)]
         if len(arguments) == 1:
             raise ArgumentError(f"{shown(node)} has an empty list")
         kind = self._merged(arguments, "in IN", ordered=True)
@@ -276,49 +290,49 @@ class _Checker:
             listed = ", ".join(f"{argument.text} ({argument.type})" for argument in arguments)
             raise ArgumentError(f"{listed} {where} have no type in common: cast them to one")
         if ordered and not kind.is_orderable:
-            raise ArgumentError(f"{arguments[0].text} is {kind}, which Spark compares not")
+            raise ArgumentError(f"{arguments[0].text} is {kind}, which Spark does not compare")
         return kind
 
     def _like(self, node: exp.Expr) -> SqlType:
         for part in (node.this, node.expression):
-            argument = self._of(part)
+            argument = self.of(part)
             if accepted_type(argument.type, STRING) is None:
-                raise ArgumentError(f"{argument.text} is {argument.type}, and must be STRING")
+                raise ArgumentError(f"{argument.text} is {argument.type}, but must be STRING")
         check_pattern("rlike" if isinstance(node, exp.RegexpLike) else "like", node.expression)
         return BOOLEAN
 
     def _concat(self, node: exp.Expr) -> SqlType:
-        return SIGNATURES["concat"].result([self._of(node.this), self._of(node.expression)])
+        return SIGNATURES["concat"].result([self.of(node.this), self.of(node.expression)])
 
     def _case(self, node: exp.Expr) -> SqlType:
         for branch in node.args["ifs"]:
             if node.this is not None:
-                check_comparable(self._of(node.this), self._of(branch.this), "is compared with")
+                check_comparable(self.of(node.this), self.of(branch.this), "is compared with")
             else:
                 self._condition(branch.this, "a condition of CASE")
-        results = [self._of(branch.args["true"]) for branch in node.args["ifs"]]
+        results = [self.of(branch.args["true"]) for branch in node.args["ifs"]]
         if node.args.get("default") is not None:
-            results.append(self._of(node.args["default"]))
+            results.append(self.of(node.args["default"]))
         return self._merged(results, "in CASE")
 
     def _condition(self, node: exp.Expr, what: str) -> None:
         self._boolean(node, what)
-        if self._of(node).type == VOID:
-            raise ArgumentError(f"{shown(node)} is {what}, which is true or false: leave it out")
+        if self.of(node).type == VOID:
+            raise ArgumentError(f"{shown(node)} is {what}, which must be BOOLEAN: remove it")
 
     def _if(self, node: exp.Expr) -> SqlType:
         if node.args.get("false") is None:
             raise ArgumentError("if() takes 3 arguments")
         self._boolean(node.this, "the condition of IF")
-        return self._merged([self._of(node.args["true"]), self._of(node.args["false"])], "in IF")
+        return self._merged([self.of(node.args["true"]), self.of(node.args["false"])], "in IF")
 
     def _trim(self, node: exp.Expr) -> SqlType:
         parts = [node.this, node.args.get("expression")]
-        arguments = [self._of(part) for part in parts if part is not None]
+        arguments = [self.of(part) for part in parts if part is not None]
         return SIGNATURES["trim"].result(arguments)
 
     def _arithmetic(self, node: exp.Expr) -> SqlType:
-        return self._calculated(_SIGNS[type(node)], self._of(node.this), self._of(node.expression))
+        return self._calculated(_SIGNS[type(node)], self.of(node.this), self.of(node.expression))
 
     def _calculated(self, sign: str, left: Argument, right: Argument) -> SqlType:
         kind = arithmetic_type(sign, left.type, right.type, (left.constant, right.constant))
@@ -336,7 +350,7 @@ class _Checker:
         name = node.name.lower()
         if name in {"struct", "named_struct"}:
             return self._struct(name, node)
-        arguments = [self._of(part) for part in node.expressions]
+        arguments = [self.of(part) for part in node.expressions]
         if name in _TRY_SIGNS:
             _check_arity(name, len(arguments), 2, 2)
             return self._calculated(_TRY_SIGNS[name], arguments[0], arguments[1])
@@ -356,25 +370,21 @@ class _Checker:
         if name == "named_struct":
             names, values = node.expressions[::2], node.expressions[1::2]
             if len(names) != len(values) or not names:
-                raise ArgumentError("named_struct() takes names and values in turn")
+                raise ArgumentError("named_struct() takes pairs of name and value")
             for part, value in zip(names, values, strict=True):
                 if not (isinstance(part, exp.Literal) and part.is_string):
                     raise ArgumentError(
                         f"in named_struct(), {shown(part)} must be a name in quotes"
                     )
-                fields.append((part.name, self._of(value).type))
+                fields.append((part.name, self.of(value).type))
             return struct_of(fields)
         for index, part in enumerate(node.expressions):
             if isinstance(part, exp.Alias):
-                fields.append((part.alias, self._of(part.this).type))
+                fields.append((part.alias, self.of(part.this).type))
             else:
                 field = part.name if isinstance(part, (exp.Column, exp.Dot)) else f"col{index + 1}"
-                fields.append((field, self._of(part).type))
+                fields.append((field, self.of(part).type))
         return struct_of(fields)
-
-
-def _is_conditional_call(node: exp.Expr) -> bool:
-    return isinstance(node, exp.Anonymous) and node.name.lower() in _CONDITIONAL
 
 
 def _check_arity(name: str, count: int, least: int, most: int | None) -> None:
@@ -387,4 +397,4 @@ def _check_arity(name: str, count: int, least: int, most: int | None) -> None:
             else (f"{least} to {most}")
         )
         ignored = ": Spark ignores the others" if name in _IGNORING and count > least else ""
-        raise ArgumentError(f"{name}() takes {wanted} arguments, and has {count}{ignored}")
+        raise ArgumentError(f"{name}() takes {wanted} arguments, but has {count}{ignored}")

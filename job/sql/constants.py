@@ -1,14 +1,13 @@
-"""Constants in an expression: Spark computes them while it plans, and fails where one fails."""
+"""Constants of an expression. Spark computes them during planning, and fails if one fails."""
 
 from collections.abc import Callable
 
 from sqlglot import exp
-from sqlglot.errors import SqlglotError
 
 from job.evaluation.evaluator import compile_constant
 from job.evaluation.intervals import interval
 from job.evaluation.sql_types import SqlRuntimeError
-from job.sql.arguments import Argument, ArgumentError
+from job.sql.arguments import NOT_COMPUTED, Argument, ArgumentError
 from job.sql.dialect import SpecSql, parse, shown
 from job.sql.patterns import check_datetime_format, check_like, check_regex
 from job.sql.signatures import SIGNATURES
@@ -25,55 +24,22 @@ _PATTERNS_CHECKED = {"split", "regexp_replace", "date_format"}
 
 
 def check_constant(node: exp.Expr, argument_of: Callable[[exp.Expr], Argument]) -> None:
-    """ArgumentError where computing `node`, which mentions no column, fails."""
+    """ArgumentError if Spark fails to compute `node`, which contains no column."""
     if isinstance(node, exp.Literal):
         return
-    text = node.sql(dialect=SpecSql)
     try:
-        compile_constant(parse(text)).run(())
+        compile_constant(parse(node.sql(dialect=SpecSql))).run(())
     except SqlRuntimeError as error:
         reason = str(error).partition("] ")[2]
         raise ArgumentError(
             f"{shown(node)} is a constant that fails ({reason}): correct it, or use its try_ form, "
-            "e.g. try_cast or try_divide, which is NULL instead"
+            "e.g. try_cast or try_divide, which returns NULL"
         ) from None
-    except (ValueError, TypeError, LookupError, ArithmeticError, SqlglotError):
-        # semantics/ does not compute it; most functions never fail.
+    except NOT_COMPUTED:  # accepted if no function in it can fail
         if any(_can_fail(part, argument_of) for part in node.walk()):
             raise ArgumentError(
                 f"{shown(node)} is a constant that is not computed here: write its value"
             ) from None
-
-
-def simplified(tree: exp.Expr) -> exp.Expr:
-    """With TRUE for `x OR TRUE` and FALSE for `x AND FALSE`: Spark computes constants after it has
-    written them so."""
-    if not any(isinstance(node, exp.Boolean) for node in tree.walk()):
-        return tree
-    return tree.transform(_without_columns)
-
-
-def _without_columns(node: exp.Expr) -> exp.Expr:
-    value = _truth(node) if isinstance(node, (exp.And, exp.Or)) else None
-    return node if value is None else exp.Boolean(this=value)
-
-
-def _truth(node: exp.Expr) -> bool | None:
-    """None: it depends on a row."""
-    if isinstance(node, exp.Paren):
-        return _truth(node.this)
-    if isinstance(node, exp.Boolean):
-        return bool(node.this)
-    if isinstance(node, exp.Not):
-        value = _truth(node.this)
-        return None if value is None else not value
-    if not isinstance(node, (exp.And, exp.Or)):
-        return None
-    values = [_truth(node.this), _truth(node.expression)]
-    absorbing = isinstance(node, exp.Or)
-    if absorbing in values:
-        return absorbing
-    return None if None in values else not absorbing
 
 
 def _can_fail(node: exp.Expr, argument_of: Callable[[exp.Expr], Argument]) -> bool:
@@ -89,7 +55,7 @@ def _can_fail(node: exp.Expr, argument_of: Callable[[exp.Expr], Argument]) -> bo
 
 
 def interval_type(node: exp.Interval) -> SqlType:
-    """Of an interval literal; ArgumentError where Spark cannot read it."""
+    """Type of an interval literal; ArgumentError if Spark cannot parse it."""
     try:
         length = interval(node)
     except ValueError as error:
@@ -104,7 +70,7 @@ def interval_type(node: exp.Interval) -> SqlType:
 
 
 def check_pattern(function: str, *arguments: exp.Expr) -> None:
-    """Of a constant pattern or format, which fails with the first row if it is wrong."""
+    """ArgumentError for a constant pattern or format that fails with the first row."""
     if not arguments or not (isinstance(arguments[0], exp.Literal) and arguments[0].is_string):
         return
     pattern = arguments[0].name

@@ -1,4 +1,4 @@
-"""Types in Spark DDL, read without Spark."""
+"""Parses types in Spark DDL without Spark."""
 
 import re
 
@@ -32,11 +32,11 @@ _READ = {
         "BINARY", "DATE", "TIMESTAMP", "TIMESTAMPTZ", "ARRAY", "MAP", "STRUCT",
     )
 }  # fmt: skip
-"""sqlglot writes other types, e.g. TIME and TINYINT UNSIGNED, as some type that Spark has."""
+"""sqlglot renders other types, e.g. TIME and TINYINT UNSIGNED, as types of Spark."""
 
 
 def type_from(ddl: str) -> SqlType:
-    """E.g. of `STRUCT<city: STRING>`; ValueError with what is wrong for what is no type here."""
+    """The type of e.g. `STRUCT<city: STRING>`; ValueError if it is no type that a spec may use."""
     try:
         tree = sqlglot.parse_one(ddl, into=exp.DataType, dialect=SpecSql)
     except SqlglotError as error:
@@ -45,7 +45,7 @@ def type_from(ddl: str) -> SqlType:
 
 
 def parsed_type(tree: exp.Expr) -> SqlType:
-    """As `type_from`, of what sqlglot has parsed."""
+    """As `type_from`, for a type that sqlglot has parsed."""
     written = tree.meta_get(WRITTEN)
     if written is not None:
         check_type(written)
@@ -80,14 +80,14 @@ def _decimal(text: str, params: list[exp.Expr]) -> SqlType:
     if precision > PRECISION_MAX:
         raise ValueError(f"{text} has too many digits: at most {PRECISION_MAX}")
     if scale > precision:
-        raise ValueError(f"{text} has more digits behind the point than it has digits")
+        raise ValueError(f"{text} has a scale larger than its precision")
     return decimal_type(precision, scale)
 
 
 def _container(name: str, text: str, params: list[exp.Expr]) -> SqlType:
     example = {"ARRAY": "ARRAY<INT>", "MAP": "MAP<STRING, INT>"}[name]
     if len(params) != _PARTS[name]:
-        raise ValueError(f"{text} has no type for what is inside: write e.g. {example}")
+        raise ValueError(f"{text} has no type of its elements: write e.g. {example}")
     inner = [_type(param) for param in params]
     return array_of(inner[0]) if name == "ARRAY" else map_of(inner[0], inner[1])
 
@@ -103,5 +103,5 @@ def _struct(text: str, params: list[exp.Expr]) -> SqlType:
         raise ValueError(f"{text} has no fields: write e.g. STRUCT<city: STRING>")
     names = [name.lower() for name, _ in fields]
     if len(set(names)) < len(names):
-        raise ValueError(f"{text} has a field twice (case does not count)")
+        raise ValueError(f"{text} has a field twice (ignoring case)")
     return struct_of(fields)

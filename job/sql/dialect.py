@@ -17,18 +17,18 @@ from sqlglot.parsers.spark import SparkParser
 from job.evaluation.sql_literals import SUFFIX, integer_with_suffix
 from job.sql.literals import quoted
 
-# Whatever parses or walks a tree does it by recursion, with some twenty frames for each level.
-# Python's own limit of 1,000 frames ends at 49 parentheses.
+# sqlglot parses and walks recursively, with some twenty frames for each level. The default limit of
+# 1,000 frames allows 49 parentheses.
 sys.setrecursionlimit(max(sys.getrecursionlimit(), 20_000))
 
 
-# sqlglot logs the text of a statement that it cannot read; the text may hold a secret.
+# sqlglot logs the text of a statement that it cannot parse; the text may contain a secret.
 logging.getLogger("sqlglot").setLevel(logging.CRITICAL)
 
 
 @contextmanager
 def _parse_errors() -> Iterator[None]:
-    """ParseError where one of sqlglot's parsers fails on text that it did not check."""
+    """Raises ParseError when a parser of sqlglot fails with another error."""
     try:
         yield
     except (LookupError, ArithmeticError) as error:
@@ -36,7 +36,11 @@ def _parse_errors() -> Iterator[None]:
 
 
 WRITTEN = "written"
-"""Under this name a parsed DataType keeps its text: sqlglot writes INT8 as TINYINT."""
+"""Key of `meta`: text of a parsed DataType. sqlglot renders INT8 as TINYINT."""
+
+
+IS_CALL = "is_call"
+"""Key of `meta`: set for a Cast that is written CAST(…), and not date'…'."""
 
 
 _INTEGER_SUFFIXES = {"L", "S", "Y"}
@@ -50,15 +54,28 @@ class _TypesAsWritten(SparkParser):
             written = self._find_sql(self._tokens[first], self._prev)
             if not written[:1].isdigit():
                 found.meta[WRITTEN] = written
-            elif written[-1].upper() in _INTEGER_SUFFIXES:  # the tokenizer makes a cast of 2L
+            elif written[-1].upper() in _INTEGER_SUFFIXES:  # sqlglot parses 2L as a cast
                 found.meta[SUFFIX] = written[-1].upper()
         return found
 
+    def _parse_cast(self, *args: Any, **options: Any) -> exp.Expr:
+        found = super()._parse_cast(*args, **options)
+        found.meta[IS_CALL] = True
+        return found
+
+
+def _date_trunc(arguments: list[exp.Expr]) -> exp.Expr:
+    """sqlglot parses a column as the name of a unit."""
+    if arguments and not isinstance(arguments[0], exp.Literal):
+        return exp.Anonymous(this="DATE_TRUNC", expressions=arguments)
+    built: exp.Expr = SparkParser.FUNCTIONS["DATE_TRUNC"](arguments)
+    return built
+
 
 class SpecSql(Spark):
-    """sqlglot's Spark SQL, with the values of literals written so that Spark reads them back.
+    """sqlglot's Spark SQL, which renders string literals so that Spark reads the same value.
 
-    sqlglot writes the character NUL before `200` as `\\0200`, which Spark reads as `\\020` and `0`.
+    sqlglot renders the character NUL before `200` as `\\0200`; Spark reads `\\020` and `0`.
     """
 
     def parse(self, sql: str, **options: Any) -> list[exp.Expr | None]:
@@ -73,9 +90,10 @@ class SpecSql(Spark):
         FUNCTIONS: ClassVar = {
             name: build
             for name, build in SparkParser.FUNCTIONS.items()
-            # sqlglot reads the path, and knows fewer paths than Spark.
+            # sqlglot parses the path, and supports fewer paths than Spark.
             if name != "GET_JSON_OBJECT"
         }
+        FUNCTIONS["DATE_TRUNC"] = _date_trunc
 
     class Generator(SparkGenerator):
         TRANSFORMS: ClassVar = {
@@ -98,7 +116,7 @@ class SpecSql(Spark):
 
 
 class _CallsAsWritten(SpecSql):
-    """Each function is an Anonymous node with its name and its arguments in their order."""
+    """SpecSql with each function as an Anonymous node: its name, and its arguments in order."""
 
     class Parser(_TypesAsWritten):
         FUNCTIONS: ClassVar = {}
@@ -111,17 +129,17 @@ class _CallsAsWritten(SpecSql):
 
 
 def parse(text: str) -> exp.Expr:
-    """`text`, which `literals.canonical` has written, with sqlglot's nodes for functions."""
+    """Parses `text`, in the form of `literals.canonical`, with sqlglot's nodes for functions."""
     return sqlglot.parse_one(text, dialect=SpecSql)
 
 
 def calls_as_written(sql: str) -> exp.Expr:
-    """As `parse`, but functions stay calls by name: what Spark reads in `sql`."""
+    """As `parse`, but functions stay calls by name, as Spark reads them."""
     return sqlglot.parse_one(sql, dialect=_CallsAsWritten)
 
 
 def shown(node: exp.Expr) -> str:
-    """As the user would write it, for messages: left.id, not `left_id`."""
+    """`node` as in a spec, for messages: left.id, not `left_id`. At most 60 characters."""
     text = node.sql(dialect=SpecSql, comments=False)
     text = re.sub(r"`(left|right)_([^`]*)`", r"\1.\2", text)
     return text if len(text) <= 60 else f"{text[:57]}..."

@@ -1,4 +1,4 @@
-"""String literals and comments of Spark SQL, rewritten so that Spark and sqlglot read them alike.
+"""Rewrites string literals and comments of Spark SQL so that Spark and sqlglot read the same.
 
 Spark 4 reads `''` inside a literal as one quote, joins adjacent literals, and has raw literals
 (r'...') and more escapes than sqlglot knows. sqlglot reads `'O''Brien'` as two literals.
@@ -33,7 +33,7 @@ _ESCAPES = {
     quote: re.compile(rf"{_ESCAPE} | {quote}(?P<quote>{quote})", re.VERBOSE | re.DOTALL)
     for quote in "'\""
 }
-# LIKE reads \% and \_ itself.
+# LIKE interprets \% and \_.
 _CHARACTERS = {"0": "\0", "b": "\b", "n": "\n", "r": "\r", "t": "\t", "Z": "\x1a"}
 _CHARACTERS |= {"%": "\\%", "_": "\\_"}
 
@@ -41,17 +41,17 @@ _CHARACTERS |= {"%": "\\%", "_": "\\_"}
 def canonical(text: str) -> str:
     """`text` without comments, each literal as `quoted` writes it, adjacent literals joined.
 
-    Raises ValueError for a literal, a quoted name or a comment without an end.
+    Raises ValueError for a literal, a quoted name or a comment that is not closed.
     """
     parts: list[str] = []
-    literal: str | None = None  # the value of the literals just read, which the next one extends
+    literal: str | None = None  # value of the last literals; an adjacent literal extends it
     spaces, end = "", 0
     while token := _TOKEN.match(text, end):
         kind, written, end = token.lastgroup, token.group(), token.end()
         if kind == "block":
             end = _end_of_comment(text, end)
         elif kind == "open":
-            raise ValueError(f"has a {written} without its partner")
+            raise ValueError(f"has an unmatched {written}")
         if kind in {"comment", "block", "space"}:
             spaces += written if kind == "space" else " "
         elif kind == "literal":
@@ -69,7 +69,7 @@ def canonical(text: str) -> str:
 
 
 def quoted(value: str) -> str:
-    """`value` as a literal that Spark and sqlglot read alike."""
+    """`value` as a literal with the same meaning in Spark and sqlglot."""
     escaped = value.replace("\\", "\\\\").replace("'", "\\'")
     return f"'{escaped}'"
 
@@ -81,10 +81,10 @@ def value_of(literal: str) -> str:
     value = _ESCAPES[literal[0]].sub(_character, literal[1:-1])
     if not re.search("[\ud800-\udfff]", value):
         return value
-    try:  # \ud83d\ude00 are the two halves of one character
+    try:  # \ud83d\ude00 is a surrogate pair: one character
         return value.encode("utf-16-le", "surrogatepass").decode("utf-16-le")
     except UnicodeDecodeError:
-        raise ValueError(f"has half a character in {literal}: write the whole one") from None
+        raise ValueError(f"has one half of a surrogate pair in {literal}: write both") from None
 
 
 def _character(escape: re.Match[str]) -> str:
@@ -92,7 +92,7 @@ def _character(escape: re.Match[str]) -> str:
     if digits:
         code = int(digits, 16)
         if code > 0x10FFFF:
-            raise ValueError(f"has {escape.group()}, which is no character")
+            raise ValueError(f"has {escape.group()}, which is no Unicode character")
         return chr(code)
     if escape["octal"]:
         return chr(int(escape["octal"], 8))
@@ -100,12 +100,12 @@ def _character(escape: re.Match[str]) -> str:
 
 
 def _end_of_comment(text: str, start: int) -> int:
-    """Behind the `*/` that ends a comment opened before `start`; comments nest, as in Spark."""
+    """Index after the `*/` that closes a comment opened before `start`. Comments nest."""
     depth, end = 1, start
     while depth:
         mark = re.compile(r"/\*|\*/").search(text, end)
         if mark is None:
-            raise ValueError("has a comment without an end: write */")
+            raise ValueError("has a comment that is not closed: write */")
         depth += 1 if mark.group() == "/*" else -1
         end = mark.end()
     return end

@@ -1,13 +1,13 @@
-"""Patterns that Java reads: LIKE, formats of times and regular expressions.
+"""Syntax of patterns: LIKE, datetime formats and regular expressions of Java.
 
-A constant pattern that is wrong fails with the first row that reaches it.
+An invalid constant pattern would fail with the first row.
 """
 
 import re
 
 from job.sql.arguments import ArgumentError
 
-# DateTimeFormatterHelper: how often each letter may stand in a row.
+# DateTimeFormatterHelper: the maximum length of a run of each letter.
 _LENGTHS = {
     **dict.fromkeys("GMLEQq", 4), **dict.fromkeys("dhHkKms", 2), **dict.fromkeys("XxZ", 5),
     "y": 6, "D": 3, "a": 1, "S": 9, "z": 4, "F": 1, "V": 2, "O": 4,
@@ -16,7 +16,7 @@ _NOT_PARSED = "EFQq"
 
 
 def check_like(pattern: str) -> None:
-    """Behind a backslash stands what it escapes: `_`, `%` or itself."""
+    """A backslash must be followed by `_`, `%` or a backslash."""
     end = 0
     while (end := pattern.find("\\", end)) >= 0:
         if pattern[end + 1 : end + 2] not in {"_", "%", "\\"}:
@@ -27,22 +27,24 @@ def check_like(pattern: str) -> None:
 
 
 def check_datetime_format(pattern: str, *, parses: bool) -> None:
-    """A format of date_format(), or of to_date() and to_timestamp(), which `parses`."""
+    """`parses`: True for to_date() and to_timestamp(), False for date_format()."""
     if pattern.count("'") % 2:
-        raise ArgumentError(f"the format {pattern!r} has a quote without its partner")
+        raise ArgumentError(f"the format {pattern!r} has an unmatched quote")
     plain = re.sub(r"'[^']*'", " ", pattern)
     for run in re.finditer(r"([A-Za-z])\1*", plain):
         letter, length = run[1], len(run[0])
         most = _LENGTHS.get(letter)
         if most is None or (parses and letter in _NOT_PARSED):
             raise ArgumentError(
-                f"the format {pattern!r} has {run[0]}, which Spark does not know: see "
+                f"the format {pattern!r} has {run[0]}, which Spark does not support: see "
                 "https://spark.apache.org/docs/latest/sql-ref-datetime-pattern.html"
             )
         if length > most or (letter == "V" and length != most) or (letter, length) in _GAPS:
-            raise ArgumentError(f"the format {pattern!r} has {letter} {length} times")
+            raise ArgumentError(
+                f"the format {pattern!r} has an invalid number of {letter}: {length}"
+            )
     if re.search(r"[{}#]", plain) or not _is_balanced(plain):
-        raise ArgumentError(f"the format {pattern!r} has {{, }}, # or a bracket without partner")
+        raise ArgumentError(f"the format {pattern!r} has {{, }}, # or an unmatched bracket")
 
 
 _GAPS = {("O", 2), ("O", 3)}
@@ -58,7 +60,7 @@ def _is_balanced(plain: str) -> bool:
 
 
 def check_regex(pattern: str) -> None:
-    """ArgumentError where java.util.regex.Pattern does not compile it."""
+    """ArgumentError if java.util.regex.Pattern does not compile `pattern`."""
     try:
         _Regex(pattern).read()
     except ValueError as error:
@@ -79,7 +81,7 @@ _GROUP = re.compile(
 
 
 class _Regex:
-    """A reader of Java's regular expressions that keeps nothing but the place it has reached."""
+    """Recursive-descent parser of Java's regular expressions. It builds no tree."""
 
     def __init__(self, text: str) -> None:
         self._text = text
@@ -89,7 +91,7 @@ class _Regex:
     def read(self) -> None:
         self._alternatives()
         if self._at < len(self._text):
-            raise ValueError("has a ) without its partner")
+            raise ValueError("has an unmatched )")
 
     def _next(self) -> str:
         return self._text[self._at : self._at + 1]
@@ -99,9 +101,9 @@ class _Regex:
             if character in {"|", "^", "$"}:
                 self._at += 1
             elif character in {"*", "+", "?"}:
-                raise ValueError(f"has {character} with nothing before it")
+                raise ValueError(f"has {character} without an expression before it")
             elif character == "{":
-                raise ValueError("has { with nothing before it")
+                raise ValueError("has { without an expression before it")
             else:
                 self._atom(character)
             if character != "|":
@@ -120,7 +122,7 @@ class _Regex:
         if self._next() == "?":
             opened = _GROUP.match(self._text, self._at)
             if opened is None:
-                raise ValueError("has a group that is none, behind (?")
+                raise ValueError("has an invalid group after (?")
             self._at = opened.end()
             if opened[1]:
                 if opened[1] in self._names:
@@ -130,7 +132,7 @@ class _Regex:
                 return
         self._alternatives()
         if self._next() != ")":
-            raise ValueError("has a ( without its partner")
+            raise ValueError("has an unmatched (")
         self._at += 1
 
     def _quantifier(self) -> None:
@@ -138,7 +140,7 @@ class _Regex:
             return
         found = _QUANTIFIER.match(self._text, self._at)
         if found is None:
-            raise ValueError("has { that is no repetition: write \\\\{ for the character")
+            raise ValueError("has an invalid repetition after {: write \\\\{ for the character")
         if found[3] and int(found[3]) < int(found[1]):
             raise ValueError(f"repeats from {found[1]} to {found[3]} times")
         self._at = found.end()
@@ -149,7 +151,7 @@ class _Regex:
         first = True
         while (character := self._next()) != "]" or first:
             if not character:
-                raise ValueError("has a [ without its partner")
+                raise ValueError("has an unmatched [")
             self._at += 1
             low = self._class_member(character)
             first = False
@@ -163,7 +165,7 @@ class _Regex:
         self._at += 1
 
     def _class_member(self, character: str) -> str:
-        """The character, where it can begin a range."""
+        """Reads one member. Returns its character; empty if no range can begin with it."""
         if character == "[":
             self._class()
             return ""
@@ -181,8 +183,8 @@ class _Regex:
             return
         found = None if in_class else _OUTSIDE_CLASS.match(self._text, self._at)
         if found is not None and found[1] and found[1] not in self._names:
-            raise ValueError(f"names a group {found[1]} that there is not")
+            raise ValueError(f"refers to an undefined group {found[1]}")
         found = found or _ESCAPED.match(self._text, self._at)
         if found is None:
-            raise ValueError(f"has \\{self._next()}, which Java does not know")
+            raise ValueError(f"has \\{self._next()}, which Java does not support")
         self._at = found.end()

@@ -1,7 +1,7 @@
-"""The functions a spec may call: how many arguments of which types, and the type of the result.
+"""The functions that a spec may call: their arguments and the type of the result.
 
-The one list of allowed functions. All are deterministic, and give the same on every machine: a
-batch that is run again has to give the same rows.
+This is the allow-list. All functions are deterministic and independent of the machine: a batch that
+runs again must give the same rows.
 """
 
 from collections.abc import Callable, Sequence
@@ -48,7 +48,9 @@ class Signature:
     """None: any number of arguments."""
     result: Callable[[Sequence[Argument]], SqlType]
     can_fail: bool = False
-    """Whether values of the right types can still make the query fail."""
+    """Whether the function can fail on arguments of valid types."""
+    null_intolerant: bool = True
+    """Whether an argument NULL makes the result NULL before Spark computes the other arguments."""
 
 
 def _plain(
@@ -57,8 +59,9 @@ def _plain(
     least: int | None = None,
     casts: bool = True,
     can_fail: bool = False,
+    null_intolerant: bool = True,
 ) -> Signature:
-    """A function of these inputs, of which those behind the first `least` may be left out."""
+    """A function with a fixed result type. Inputs after the first `least` are optional."""
 
     def result(arguments: Sequence[Argument]) -> SqlType:
         for argument, accepted in zip(arguments, inputs, strict=False):
@@ -66,21 +69,21 @@ def _plain(
         return gives
 
     count = len(inputs) if least is None else least
-    return Signature(count, len(inputs), result, can_fail)
+    return Signature(count, len(inputs), result, can_fail, null_intolerant)
 
 
 def _merging(*, strings: bool, least: int, ordered: bool = False) -> Signature:
-    """Of arguments of one type: coalesce, greatest."""
+    """A function whose arguments and result have one common type: coalesce, greatest."""
 
     def result(arguments: Sequence[Argument]) -> SqlType:
         kind = common_of((argument.type for argument in arguments), strings=strings)
         if kind is None:
             raise ArgumentError(f"{_listed(arguments)} have no type in common: cast them to one")
         if ordered and not kind.is_orderable:
-            raise ArgumentError(f"{arguments[0].text} is {kind}, which has no order")
+            raise ArgumentError(f"{arguments[0].text} is {kind}, which Spark does not compare")
         return kind
 
-    return Signature(least, None, result, can_fail=True)
+    return Signature(least, None, result, can_fail=True, null_intolerant=False)
 
 
 def _listed(arguments: Sequence[Argument]) -> str:
@@ -111,7 +114,7 @@ def _round(arguments: Sequence[Argument], accepted: Accepted = "NUMERIC") -> Sql
         _constant(arguments[1], "the digits to keep")
         if accepted == "DECIMAL" and not arguments[1].type.is_integral:
             raise ArgumentError(f"{arguments[1].text} must be a whole number")
-        digits = arguments[1].constant
+        digits = 0 if arguments[1].type == VOID else arguments[1].constant
     if not kind.is_decimal or not isinstance(digits, int):
         return kind
     whole = kind.precision - kind.scale + 1
@@ -122,7 +125,7 @@ def _round(arguments: Sequence[Argument], accepted: Accepted = "NUMERIC") -> Sql
 
 
 def _constant(argument: Argument, what: str) -> None:
-    if not argument.is_constant or argument.type == VOID:
+    if not argument.is_constant:
         raise ArgumentError(f"{argument.text} must be a constant: {what}")
 
 
@@ -155,7 +158,7 @@ def _concat_ws(arguments: Sequence[Argument]) -> SqlType:
 
 
 def _text_or_bytes(*others: Accepted, least: int | None = None) -> Signature:
-    """Of a string or bytes, giving the same."""
+    """A function of a STRING or BINARY with a result of the same type."""
 
     def result(arguments: Sequence[Argument]) -> SqlType:
         kind = take(arguments[0], (STRING, BINARY))
@@ -193,10 +196,10 @@ def _hash(kind: SqlType) -> Signature:
     def result(arguments: Sequence[Argument]) -> SqlType:
         for argument in arguments:
             if argument.type.holds("MAP"):
-                raise ArgumentError(f"{argument.text} is {argument.type}, and a MAP has no hash")
+                raise ArgumentError(f"{argument.text} is {argument.type}, but a MAP has no hash")
         return kind
 
-    return Signature(1, None, result)
+    return Signature(1, None, result, null_intolerant=False)
 
 
 def _date_add(arguments: Sequence[Argument]) -> SqlType:
@@ -210,7 +213,7 @@ def _date_add(arguments: Sequence[Argument]) -> SqlType:
 
 
 def _date_sub(arguments: Sequence[Argument]) -> SqlType:
-    """Spark is given date_add of the negative days, which are no string."""
+    """Spark negates the days, and a STRING has no negative INT."""
     if arguments[1].type == STRING:
         raise ArgumentError(
             f"{arguments[1].text} is STRING: write cast({arguments[1].text} as int)"
@@ -222,12 +225,12 @@ def _regexp_replace(arguments: Sequence[Argument]) -> SqlType:
     for argument, accepted in zip(arguments, (STRING, STRING, STRING, INT), strict=False):
         take(argument, accepted)
     for position in arguments[3:]:
-        _constant(position, "where to begin")
+        _constant(position, "the position")
     return STRING
 
 
 def _cast_to(argument: Argument, target: SqlType) -> SqlType:
-    """Without a format, Spark is given a cast."""
+    """A function without a format is a cast in Spark."""
     if not can_cast(argument.type, target):
         raise ArgumentError(f"{argument.text} is {argument.type}, which has no cast to {target}")
     return target
@@ -256,25 +259,25 @@ def _element_at(arguments: Sequence[Argument]) -> SqlType:
     if collection.type.name == "ARRAY":
         take(index, INT)
         if index.type not in {INT, SMALLINT, TINYINT}:
-            raise ArgumentError(f"{index.text} is {index.type}, and must be INT")
+            raise ArgumentError(f"{index.text} is {index.type}, but must be INT")
         return collection.type.inside("element")
     if collection.type.name == "MAP":
         key = collection.type.inside("key")
         kind = common_type(key, index.type, strings=False)
         if kind is None or not kind.is_orderable:
-            raise ArgumentError(f"{index.text} is {index.type}, and the keys are {key}")
+            raise ArgumentError(f"{index.text} is {index.type}, but the keys are {key}")
         return collection.type.inside("value")
-    raise ArgumentError(f"{collection.text} is {collection.type}, and must be an ARRAY or a MAP")
+    raise ArgumentError(f"{collection.text} is {collection.type}, but must be an ARRAY or a MAP")
 
 
 def _array_contains(arguments: Sequence[Argument]) -> SqlType:
     array, value = arguments
     if array.type.name != "ARRAY":
-        raise ArgumentError(f"{array.text} is {array.type}, and must be an ARRAY")
+        raise ArgumentError(f"{array.text} is {array.type}, but must be an ARRAY")
     kind = common_type(array.type.inside("element"), value.type, strings=False)
     if kind is None or value.type == VOID or not kind.is_orderable:
         raise ArgumentError(
-            f"{value.text} is {value.type}, and the elements are {array.type.inside('element')}"
+            f"{value.text} is {value.type}, but the elements are {array.type.inside('element')}"
         )
     return BOOLEAN
 
@@ -283,33 +286,35 @@ _TIME: tuple[Input, ...] = (STRING, DATE, TIMESTAMP)
 
 SIGNATURES: dict[str, Signature] = {
     "abs": Signature(1, 1, _abs, can_fail=True),
-    "ceil": Signature(1, 2, _ceil, can_fail=True),
-    "floor": Signature(1, 2, _ceil, can_fail=True),
-    "round": Signature(1, 2, _round, can_fail=True),
+    "ceil": Signature(1, 2, _ceil, can_fail=True, null_intolerant=False),
+    "floor": Signature(1, 2, _ceil, can_fail=True, null_intolerant=False),
+    "round": Signature(1, 2, _round, can_fail=True, null_intolerant=False),
     "sqrt": _plain(DOUBLE, gives=DOUBLE),
     "power": _plain(DOUBLE, DOUBLE, gives=DOUBLE),
     "sign": _plain((DOUBLE, YEAR_MONTH, DAY_TIME), gives=DOUBLE),
     "greatest": _merging(strings=False, least=2, ordered=True),
     "least": _merging(strings=False, least=2, ordered=True),
     "coalesce": _merging(strings=True, least=1),
-    "nvl": Signature(2, 2, _merging(strings=True, least=2).result, can_fail=True),
-    "nullif": Signature(2, 2, _nullif, can_fail=True),
-    "nanvl": Signature(2, 2, _nanvl),
-    "isnan": _plain((DOUBLE, FLOAT), gives=BOOLEAN),
+    "nvl": Signature(
+        2, 2, _merging(strings=True, least=2).result, can_fail=True, null_intolerant=False
+    ),
+    "nullif": Signature(2, 2, _nullif, can_fail=True, null_intolerant=False),
+    "nanvl": Signature(2, 2, _nanvl, null_intolerant=False),
+    "isnan": _plain((DOUBLE, FLOAT), gives=BOOLEAN, null_intolerant=False),
     "lower": _plain(STRING, gives=STRING),
     "upper": _plain(STRING, gives=STRING),
-    "trim": _plain(STRING, STRING, gives=STRING, least=1),
-    "ltrim": _plain(STRING, STRING, gives=STRING, least=1),
-    "rtrim": _plain(STRING, STRING, gives=STRING, least=1),
+    "trim": _plain(STRING, STRING, gives=STRING, least=1, null_intolerant=False),
+    "ltrim": _plain(STRING, STRING, gives=STRING, least=1, null_intolerant=False),
+    "rtrim": _plain(STRING, STRING, gives=STRING, least=1, null_intolerant=False),
     "length": _plain((STRING, BINARY), gives=INT),
-    "concat": Signature(1, None, _concat),
-    "concat_ws": Signature(1, None, _concat_ws),
+    "concat": Signature(1, None, _concat, null_intolerant=False),
+    "concat_ws": Signature(1, None, _concat_ws, null_intolerant=False),
     "substring": _text_or_bytes(INT, INT, least=2),
     "substr": _text_or_bytes(INT, INT, least=2),
     "replace": _plain(STRING, STRING, STRING, gives=STRING, least=2),
     "split": _plain(STRING, STRING, INT, gives=array_of(STRING), least=2, can_fail=True),
     "left": _text_or_bytes(INT),
-    "right": _plain(STRING, INT, gives=STRING),
+    "right": _plain(STRING, INT, gives=STRING, null_intolerant=False),
     "lpad": Signature(2, 3, _pad),
     "rpad": Signature(2, 3, _pad),
     "reverse": Signature(1, 1, _reverse),
@@ -328,23 +333,23 @@ SIGNATURES: dict[str, Signature] = {
     "base64": _plain(BINARY, gives=STRING),
     **dict.fromkeys(("year", "month", "day", "dayofweek"), _plain(DATE, gives=INT)),
     **dict.fromkeys(("hour", "minute", "second"), _plain(TIMESTAMP, gives=INT)),
-    "date_trunc": _plain(STRING, TIMESTAMP, gives=TIMESTAMP),
+    "date_trunc": _plain(STRING, TIMESTAMP, gives=TIMESTAMP, null_intolerant=False),
     "date_format": _plain(TIMESTAMP, STRING, gives=STRING, can_fail=True),
     "date_add": Signature(2, 2, _date_add),
     "date_sub": Signature(2, 2, _date_sub),
     "datediff": _plain(DATE, DATE, gives=INT),
-    "to_date": Signature(1, 2, _to_date, can_fail=True),
-    "to_timestamp": Signature(1, 2, _to_timestamp, can_fail=True),
+    "to_date": Signature(1, 2, _to_date, can_fail=True, null_intolerant=False),
+    "to_timestamp": Signature(1, 2, _to_timestamp, can_fail=True, null_intolerant=False),
     "unix_millis": _plain(TIMESTAMP, gives=BIGINT, casts=False),
     "unix_seconds": _plain(TIMESTAMP, gives=BIGINT, casts=False),
     "timestamp_millis": _plain("INTEGRAL", gives=TIMESTAMP, casts=False, can_fail=True),
     "timestamp_seconds": _plain("NUMERIC", gives=TIMESTAMP, casts=False, can_fail=True),
     "element_at": Signature(2, 2, _element_at, can_fail=True),
     "try_element_at": Signature(2, 2, _element_at),
-    "try_to_date": _plain(_TIME, STRING, gives=DATE, least=1),
-    "try_to_timestamp": Signature(1, 2, _to_timestamp),
-    "size": _plain(("ARRAY", "MAP"), gives=INT),
+    "try_to_date": _plain(_TIME, STRING, gives=DATE, least=1, null_intolerant=False),
+    "try_to_timestamp": Signature(1, 2, _to_timestamp, null_intolerant=False),
+    "size": _plain(("ARRAY", "MAP"), gives=INT, null_intolerant=False),
     "array_contains": Signature(2, 2, _array_contains),
-    "get_json_object": _plain(STRING, STRING, gives=STRING, casts=False),
+    "get_json_object": _plain(STRING, STRING, gives=STRING, casts=False, null_intolerant=False),
 }
-"""By name in lower case. IF, STRUCT, NAMED_STRUCT and TRY_ADD and the like: see checker.py."""
+"""By name in lower case. checker.py contains IF, STRUCT, NAMED_STRUCT and TRY_ADD etc."""

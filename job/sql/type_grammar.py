@@ -1,7 +1,7 @@
 """Spark's grammar of types and of the columns of a schema.
 
-sqlglot reads the types of other databases, too, and writes each as a type of Spark: INT8 becomes
-TINYINT. A text is therefore checked by this grammar before sqlglot reads it.
+sqlglot also parses the types of other databases, and renders each as a type of Spark: INT8 becomes
+TINYINT. So each text is checked by this grammar before sqlglot parses it.
 """
 
 import re
@@ -17,13 +17,13 @@ _PLAIN = {
 _DECIMALS = {"DECIMAL", "DEC", "NUMERIC"}
 _SPANS = {"YEAR", "MONTH", "DAY", "HOUR", "MINUTE", "SECOND"}
 
-# Types of Spark that have no column here, and what to write instead.
+# Types of Spark that a spec may not use, and their replacements.
 _UNSUPPORTED = {
     "TIMESTAMP_LTZ": "TIMESTAMP", "TIMESTAMP_NTZ": "TIMESTAMP", "TIME": "STRING", "CHAR": "STRING",
     "CHARACTER": "STRING", "VARCHAR": "STRING", "VARIANT": "STRING", "VOID": "STRING",
     "GEOMETRY": "STRING", "GEOGRAPHY": "STRING",
 }  # fmt: skip
-# Types of other databases.
+# Types of other databases, and their replacements.
 _FOREIGN = {
     "TEXT": "STRING", "NVARCHAR": "STRING", "UUID": "STRING", "JSON": "STRING", "BOOL": "BOOLEAN",
     "INT1": "TINYINT", "INT2": "SMALLINT", "INT4": "INT", "INT8": "BIGINT", "INT32": "INT",
@@ -38,9 +38,9 @@ _SUPPORTED = (
 
 
 def check_type(text: str) -> None:
-    """ValueError where `text` is no type by Spark's grammar, or one that a spec may not use.
+    """ValueError if `text` is no type in Spark's grammar, or one that a spec may not use.
 
-    `text` and what `check_columns` takes are written by `literals.canonical`.
+    `text`: in the form of `literals.canonical`, also for `check_columns`.
     """
     reader = _Reader(text)
     reader.type()
@@ -48,7 +48,7 @@ def check_type(text: str) -> None:
 
 
 def check_columns(text: str) -> str:
-    """As `check_type`, of `name type, name type`; the text with each name in backquotes."""
+    """As `check_type`, for `name type, name type`. Returns the text with names in backquotes."""
     reader = _Reader(text)
     reader.listed(reader.column)
     reader.end()
@@ -56,7 +56,7 @@ def check_columns(text: str) -> str:
 
 
 class _Reader:
-    """Reads one text from its beginning to its end."""
+    """Recursive-descent parser of one text."""
 
     def __init__(self, text: str) -> None:
         self._tokens = [token for token in _TOKEN.findall(text) if not token.isspace()]
@@ -79,15 +79,15 @@ class _Reader:
         return token
 
     def end(self) -> None:
-        """ValueError where text is left."""
+        """ValueError if text remains."""
         if not self._ahead:
             return
         before, rest = self._tokens[self._at - 1], self._ahead
         if rest == "[":
             raise ValueError(f"{before}[] is no type of Spark: write ARRAY<{before}>")
         if rest.isidentifier():
-            raise ValueError(f"{before} {rest} is no type of Spark: leave out {rest}")
-        raise _broken(f"leave out {rest}")
+            raise ValueError(f"{before} {rest} is no type of Spark: remove {rest}")
+        raise _broken(f"remove {rest}")
 
     def with_quoted_names(self) -> str:
         return " ".join(
@@ -113,11 +113,11 @@ class _Reader:
     def _name(self) -> str:
         name = self._next()
         if name == "``":
-            raise ValueError("`` is no name that Spark finds again: rename it")
+            raise ValueError("`` is not a name that Spark can resolve: rename it")
         if name.startswith("`"):
             return name
         if name in {"", ">", ","}:
-            raise _broken("it has no columns, or a comma without a column behind it")
+            raise _broken("it has no columns, or no column after a comma")
         if not re.fullmatch(r"\w+", name, re.ASCII) or _NUMBER_LITERAL.fullmatch(name):
             raise _broken(f"{name} is no name: write `{name}` with backquotes, or rename it")
         self._names.add(self._at - 1)
@@ -152,10 +152,10 @@ class _Reader:
 
     def _inside(self, name: str, example: str, read: Callable[[], None]) -> None:
         if self._ahead != "<":
-            raise ValueError(f"{name} has no type for what is inside: write e.g. {example}")
+            raise ValueError(f"{name} has no type of its elements: write e.g. {example}")
         self._next()
         if self._ahead == ">":
-            what = "fields" if name == "STRUCT" else "type inside"
+            what = "fields" if name == "STRUCT" else "type of its elements"
             raise ValueError(f"{name}<> has no {what}: write e.g. {example}")
         read()
         self._expect(">", example)
@@ -182,7 +182,7 @@ class _Reader:
 
     def _expect(self, wanted: str, example: str) -> None:
         if not self._take(wanted):
-            raise _broken(f"{self._shown()} stands where `{wanted}` must, as in {example}")
+            raise _broken(f"expected `{wanted}`, found {self._shown()}; write e.g. {example}")
 
     def _shown(self) -> str:
         return self._ahead or "nothing"
@@ -194,7 +194,7 @@ def _broken(detail: str) -> ValueError:
 
 def _unknown(name: str) -> str:
     if not name.isidentifier():
-        return str(_broken(f"{name or 'nothing'} stands where a type must"))
+        return str(_broken(f"expected a type, found {name or 'nothing'}"))
     if name in _UNSUPPORTED:
         return f"{name} is no type that a spec may use: write {_UNSUPPORTED[name]}"
     if name in _FOREIGN:

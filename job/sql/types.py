@@ -1,4 +1,4 @@
-"""Spark SQL's types and which of them Spark turns into which by itself, under ANSI rules.
+"""Types of Spark SQL and their implicit casts in ANSI mode.
 
 Follows AnsiTypeCoercion, Cast.canAnsiCast and DecimalPrecision of Spark 4.3.
 """
@@ -13,7 +13,7 @@ PRECISION_MAX = 38
 class SqlType:
     name: str
     precision: int = 0
-    """Of a DECIMAL."""
+    """Digits of a DECIMAL; 0 for other types."""
     scale: int = 0
     fields: tuple[tuple[str, "SqlType"], ...] = ()
     """`element` of an ARRAY, `key` and `value` of a MAP, or the fields of a STRUCT."""
@@ -53,12 +53,12 @@ class SqlType:
 
     @property
     def is_atomic(self) -> bool:
-        """No NULL, and nothing inside."""
+        """Whether the type has no element types, and is not VOID."""
         return self.name not in {"ARRAY", "MAP", "STRUCT", "VOID"}
 
     @property
     def is_orderable(self) -> bool:
-        """Whether Spark compares two of it: no MAP, and nothing that holds one."""
+        """Whether Spark compares values of the type: it contains no MAP."""
         return self.name != "MAP" and all(kind.is_orderable for _, kind in self.fields)
 
     def holds(self, name: str) -> bool:
@@ -74,7 +74,7 @@ FLOAT, DOUBLE = SqlType("FLOAT"), SqlType("DOUBLE")
 DATE, TIMESTAMP = SqlType("DATE"), SqlType("TIMESTAMP")
 DAY_TIME, YEAR_MONTH = SqlType("INTERVAL DAY TO SECOND"), SqlType("INTERVAL YEAR TO MONTH")
 DAY = SqlType("INTERVAL DAY")
-"""Apart from DAY_TIME, because a DATE plus whole days stays a DATE."""
+"""Separate from DAY_TIME, because a DATE plus whole days is a DATE."""
 INTERVALS = tuple(kind.name for kind in (DAY, DAY_TIME, YEAR_MONTH))
 VOID = SqlType("VOID")
 """The type of a bare NULL."""
@@ -109,7 +109,7 @@ def struct_of(fields: Iterable[tuple[str, SqlType]]) -> SqlType:
     return SqlType("STRUCT", fields=tuple(fields))
 
 
-# DecimalType.forType: the decimals that hold every value of an integral type.
+# DecimalType.forType: a DECIMAL for all values of a numeric type.
 _DECIMALS = {
     "TINYINT": decimal_type(3, 0),
     "SMALLINT": decimal_type(5, 0),
@@ -121,7 +121,7 @@ _DECIMALS = {
 
 
 def decimal_for(kind: SqlType, literal: object = None) -> SqlType:
-    """The decimal an operand of decimal arithmetic counts as; an integer literal just fits."""
+    """The DECIMAL of an operand in decimal arithmetic; the narrowest one for an integer literal."""
     if kind.is_decimal:
         return kind
     if isinstance(literal, int):
@@ -130,7 +130,7 @@ def decimal_for(kind: SqlType, literal: object = None) -> SqlType:
 
 
 def bounded_decimal(precision: int, scale: int) -> SqlType:
-    """DecimalType.adjustPrecisionScale: digits after the point give way, to no fewer than six."""
+    """DecimalType.adjustPrecisionScale: reduces the scale to at least six digits."""
     if precision <= PRECISION_MAX:
         return decimal_type(precision, scale)
     whole = precision - scale
@@ -138,7 +138,7 @@ def bounded_decimal(precision: int, scale: int) -> SqlType:
 
 
 def wider_decimal(left: SqlType, right: SqlType) -> SqlType:
-    """DecimalPrecision.widerDecimalType, with digits before the point kept where not all fit."""
+    """DecimalPrecision.widerDecimalType: reduces the scale if not all digits fit."""
     scale = max(left.scale, right.scale)
     whole = max(left.precision - left.scale, right.precision - right.scale)
     if whole + scale <= PRECISION_MAX:
@@ -168,7 +168,7 @@ def remainder_decimal(left: SqlType, right: SqlType) -> SqlType:
 
 
 def tightest(left: SqlType, right: SqlType) -> SqlType | None:
-    """AnsiTypeCoercion.findTightestCommonType: no loss, no strings."""
+    """AnsiTypeCoercion.findTightestCommonType: without loss, and without casts of a STRING."""
     if left == right or right == VOID:
         return left
     if left == VOID:
@@ -196,10 +196,10 @@ def _tightest_with_decimal(left: SqlType, right: SqlType) -> SqlType | None:
 
 
 def common_type(left: SqlType, right: SqlType, *, strings: bool = True) -> SqlType | None:
-    """The one type both are cast to in CASE, COALESCE, IN; None where there is none.
+    """The type to which Spark casts both in CASE, COALESCE and IN. None: there is none.
 
-    `strings`: whether a string beside another type is read as that type (findWiderTypeForTwo), or
-    refused (as in greatest).
+    `strings`: whether Spark casts a STRING to the other type (findWiderTypeForTwo), or refuses it
+    (as in greatest).
     """
     found = tightest(left, right)
     if found is None and left.is_numeric and right.is_numeric:
@@ -212,7 +212,7 @@ def common_type(left: SqlType, right: SqlType, *, strings: bool = True) -> SqlTy
 
 
 def common_of(kinds: Iterable[SqlType], *, strings: bool = True) -> SqlType | None:
-    """As `common_type`, of any number."""
+    """As `common_type`, for any number of types."""
     found: SqlType | None = VOID
     for kind in kinds:
         found = None if found is None else common_type(found, kind, strings=strings)
@@ -220,7 +220,7 @@ def common_of(kinds: Iterable[SqlType], *, strings: bool = True) -> SqlType | No
 
 
 def string_as(left: SqlType, right: SqlType) -> SqlType | None:
-    """What a string beside the other type is read as; the widest of its kind for a number."""
+    """The type to which Spark casts the STRING of a pair: the widest of its kind for a number."""
     if STRING not in (left, right) or left == right:
         return None
     other = right if left == STRING else left
@@ -253,7 +253,7 @@ def _common_inside(left: SqlType, right: SqlType, *, strings: bool | None) -> Sq
 
 
 def may_become_null(source: SqlType, target: SqlType) -> bool:
-    """Cast.forceNullable, which keeps a type from being a MAP's key."""
+    """Cast.forceNullable. A MAP whose key may become NULL has no cast."""
     if source == VOID:
         return True
     if source == target:
@@ -281,7 +281,7 @@ def _fits_decimal(source: SqlType, target: SqlType) -> bool:
 
 
 def can_cast(source: SqlType, target: SqlType) -> bool:
-    """Cast.canAnsiCast: whether CAST of the type exists at all; a value may still not fit."""
+    """Cast.canAnsiCast: whether the cast exists. It can still fail on a value."""
     if source in {target, VOID} or target == STRING:
         return True
     if target.fields or source.fields:
@@ -319,7 +319,7 @@ def _can_cast_inside(source: SqlType, target: SqlType) -> bool:
 
 
 def can_store(source: SqlType, target: SqlType) -> bool:
-    """Cast.canANSIStoreAssign: what an argument of a function may become by itself."""
+    """Cast.canANSIStoreAssign: whether Spark casts an argument of a function implicitly."""
     if source in {target, VOID} or (source.is_numeric and target.is_numeric):
         return True
     if target == STRING:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from streamjoin.testing.topics import utc_text
+from job.instants import utc_text
 
 ROWS_SHOWN = 20
 

@@ -9,12 +9,13 @@ from typing import Any, Self
 import httpx
 from testcontainers.core.network import Network
 
+from job.instants import utc_text
 from job.join_spec.expressions import SIDES, Side
 from streamjoin.testing.containers import Containers
 from streamjoin.testing.differences import differences
 from streamjoin.testing.images import Images
 from streamjoin.testing.spec import SpecAtTest
-from streamjoin.testing.topics import Output, Place, Record, Row, Topics, utc_text
+from streamjoin.testing.topics import Output, Place, Record, Row, Topics
 from streamjoin.testing.waiting import wait_until
 
 # A batch takes a second or less; the first one, or that of a busy machine, many.
@@ -151,11 +152,13 @@ class RunningJoin:
 
     def _send(self, side: Side, rows: Sequence[Sendable]) -> list[Place]:
         records = [row if isinstance(row, Record) else Record(row) for row in rows]
-        timed = [(record, record.timestamp or self._event_time(side, record)) for record in records]
+        timed = [(record, self._timestamp(side, record)) for record in records]
         return self._topics.send(self._spec.topic(side), timed)
 
-    def _event_time(self, side: Side, record: Record) -> datetime:
-        """Kafka timestamp of a record: its event time, which may not be ahead of it."""
+    def _timestamp(self, side: Side, record: Record) -> datetime:
+        """Kafka timestamp of a record. Default: its event time, which may not be ahead of it."""
+        if record.timestamp is not None:
+            return _moment(record.timestamp)
         fields = record.value if isinstance(record.value, Mapping) else {}
         try:
             return _moment(fields.get(self._spec.plan.side(side).event_time))

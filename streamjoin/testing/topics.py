@@ -5,7 +5,7 @@ import time
 from collections.abc import Collection, Iterable, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any
 
 from confluent_kafka import (
@@ -24,6 +24,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # its own re-
 )
 
 from job.errors import BrokerError, TopicError
+from job.instants import to_epoch_ms, utc_text
 from streamjoin.testing.waiting import wait_until
 
 ANSWER_SECONDS = 30.0
@@ -141,7 +142,7 @@ class Topics:
                 record.payload,
                 key=record.key,
                 headers=dict(record.headers or {}),
-                timestamp=max(0, int(moment.timestamp() * 1000)),
+                timestamp=max(0, to_epoch_ms(moment)),
                 on_delivery=note,
             )
         unsent = self._producer.flush(FLUSH_SECONDS)
@@ -220,10 +221,3 @@ def _json(value: object) -> str:
     if isinstance(value, datetime):
         return utc_text(value)
     raise TypeError(f"{value!r} cannot be written as JSON: use text or a number")
-
-
-def utc_text(moment: datetime) -> str:
-    """ISO-8601 in UTC with milliseconds, as the join writes times. Naive times are UTC."""
-    aware = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
-    text = aware.astimezone(UTC).isoformat(timespec="milliseconds")
-    return text.replace("+00:00", "Z")

@@ -176,9 +176,7 @@ def test_operator_explains_a_key_changes_offsets_and_resets(
         row["event_time"],
     )
     assert [] == explained["right"]["rows"]
-    assert "It waits for a right row until the watermark has passed" in "".join(
-        explained["sentences"]
-    )
+    assert "It waits for a right row until the watermark passes" in "".join(explained["sentences"])
     counted = looked_up(sidecar, "/v1/query/state")
     assert (2, 1, 1) == (
         counted["left"]["rows"],

@@ -12,21 +12,8 @@ from pyspark.sql.types import StructType
 from job.errors import SpecError
 from job.join_spec.value_schema import ValueSchema, value_schema
 from job.sql.ddl import type_from
+from tests.refusals import SCHEMA_MESSAGES
 from tests.semantics.comparison import Result
-
-# Refused by name though Spark accepts them; the message says what to write instead.
-REFUSED_BY_NAME = (
-    "is no type that a spec may use: write ",
-    "remove it, a schema contains only names and types of columns",  # NOT NULL, inner COMMENT
-    "names a column twice",
-    "has a field twice",
-    "contains a TIMESTAMP inside another type",
-    "STRUCT<> has no fields",
-    "is no name that Spark finds again",
-    "is not a name that Spark can resolve",
-    "has an INTERVAL, which no value can contain",
-    "has types nested more than",
-)
 
 _NAMES = [
     "a", "b", "Cc", "_d", "e1", "1f", "`g h`", "`i``j`", "value", "from", "select", "date", "map",
@@ -136,14 +123,14 @@ class _SchemaFuzz:
 
 
 def compare_schema(spark: SparkSession, text: str, result: Result) -> None:
-    found = _of_spark(spark, text)
+    found = schema_of_spark(spark, text)
     try:
         schema = value_schema(text, "schema")
     except SpecError as error:
         refused = error.problems[0].message
         if isinstance(found, str):
             result.counts["schemas refused by both"] += 1
-        elif any(name in refused for name in REFUSED_BY_NAME):
+        elif any(message in refused for message in SCHEMA_MESSAGES):
             result.counts["schemas refused by name"] += 1
         else:
             result.differences.append(
@@ -160,7 +147,7 @@ def compare_schema(spark: SparkSession, text: str, result: Result) -> None:
         result.counts["schemas accepted by both"] += 1
 
 
-def _of_spark(spark: SparkSession, text: str) -> StructType | str:
+def schema_of_spark(spark: SparkSession, text: str) -> StructType | str:
     """The columns, or why Spark refuses the text."""
     try:
         read = spark._jvm.org.apache.spark.sql.types.StructType.fromDDL(text)  # type: ignore[union-attr]

@@ -16,23 +16,6 @@ from tests.semantics.sql_fuzz import COLUMNS
 
 DDL = ", ".join(f"{name} {kind}" for name, kind in COLUMNS.items())
 
-# Refused by name though Spark accepts them; the message says what to write instead.
-REFUSED_BY_NAME = (
-    "is a constant that is not computed here",
-    "which a spec may not use",
-    "is no type that a spec may use",
-    "fails: an index is 0 or more",  # with the first row
-    "the regular expression",  # with the first row
-    "the format",  # with the first row
-    "LIKE ",  # with the first row
-    "is STRING: write cast(",
-    "which has no cast to TIMESTAMP",  # to_timestamp(true) fails with the first row
-    "which has no cast to DATE",
-    "takes 1 or more arguments, and has 0",
-    "Spark ignores the others",  # hour(t, 1)
-    "NULL is VOID: only an ARRAY or a MAP",
-)
-
 
 @dataclass(frozen=True)
 class Verdict:
@@ -48,7 +31,7 @@ class SparkJudge:
         self._records = spark.createDataFrame([], RECORDS)
         columns = [f"CAST(NULL AS {kind}) AS {name}" for name, kind in record_columns()]
         self._stream = spark.readStream.format("rate").load().selectExpr(*columns)
-        self._spark = spark
+        self.spark = spark
         empty = spark.createDataFrame([], DDL)
         self._sides = [empty.alias(side) for side in SIDES]
         self._pairs = self._sides[0].crossJoin(self._sides[1])
@@ -68,7 +51,8 @@ class SparkJudge:
     def as_planned(self, kind: str, planned: Expression) -> Verdict:
         if kind != "condition":
             return self._verdict(self._named, kind, planned.sql)
-        return self._verdict(self._named, kind, " AND ".join(p.sql for p in planned.conjuncts))
+        conjuncts = [f"greatest({part.sql}, false)" for part in planned.conjuncts]
+        return self._verdict(self._named, "filter", " AND ".join(conjuncts))
 
     def _verdict(self, frame: DataFrame, kind: str, text: str) -> Verdict:
         try:
@@ -92,7 +76,7 @@ class SparkJudge:
             batch = dataflow(self._records, self._records, plan)
             batch._jdf.queryExecution().optimizedPlan()
             streamed = dataflow(self._stream, self._stream, plan)
-            jvm: Any = self._spark._jvm
+            jvm: Any = self.spark._jvm
             sql = jvm.org.apache.spark.sql
             sql.catalyst.analysis.UnsupportedOperationChecker.checkForStreaming(
                 streamed._jdf.queryExecution().analyzed(), sql.streaming.OutputMode.Append()

@@ -17,9 +17,10 @@ from pyspark.sql import SparkSession
 from job.errors import SpecError
 from job.join_spec.expressions import SIDES, Scope, condition, expression, predicate
 from job.join_spec.value_schema import value_schema
+from tests.refusals import EXPRESSION_MESSAGES
 from tests.semantics import schema_fuzz, whole_specs
 from tests.semantics.comparison import Result
-from tests.semantics.spark_judge import DDL, REFUSED_BY_NAME, SparkJudge, with_plan_conf
+from tests.semantics.spark_judge import DDL, SparkJudge, with_plan_conf
 from tests.semantics.spark_session import start_session
 from tests.semantics.sql_fuzz import SqlFuzz
 
@@ -56,7 +57,7 @@ def compare(judge: SparkJudge, scope: Scope, kind: str, text: str, result: Resul
         verdict = judge.as_written(kind, text)
         if verdict.type is None:
             result.counts["refused by both"] += 1
-        elif any(name in refused for name in REFUSED_BY_NAME):
+        elif any(message in refused for message in EXPRESSION_MESSAGES):
             result.counts["refused by name"] += 1
         else:
             result.differences.append(f"{kind} {text}\n  refused: {refused}; Spark: {verdict.type}")

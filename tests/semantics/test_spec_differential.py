@@ -10,6 +10,7 @@ from pyspark.sql import SparkSession
 
 from job.join_spec.expressions import SIDES, Scope
 from job.join_spec.value_schema import value_schema
+from tests.refusals import REFUSALS, Refusal
 from tests.semantics import schema_fuzz, spec_differential, whole_specs
 from tests.semantics.comparison import Result
 from tests.semantics.spark_judge import DDL, SparkJudge, with_plan_conf
@@ -30,6 +31,17 @@ ONCE_ACCEPTED = [
     ("column", "interval 1 fortnight"), ("column", "1e400"), ("column", "1" * 44),
     ("column", "foo.abs(left.n)"), ("column", "cast(left.s as geography)"),
     ("column", "cast(left.s as json)"), ("column", "cast(left.s as bigint unsigned)"),
+    ("column", "(1/0 = left.n) or true"), ("column", "coalesce(null, substr(left.s, 'abc'))"),
+    ("column", "greatest(null, left.i + cast('q' as int))"),
+]  # fmt: skip
+
+# Each was refused once, though Spark accepts it.
+ONCE_REFUSED = [
+    ("column", "null < substr(left.s, base64('('))"),
+    ("condition", "date_format(left.t, 'yyyy') and true"),
+    ("condition", "(left.s and left.b) and left.u"), ("filter", "left.b and (left.s)"),
+    ("column", "case when left.b then cast('abc' as int) end"),
+    ("column", "case null when cast('q' as int) then 1 end"),
 ]  # fmt: skip
 
 SCHEMAS = 250
@@ -57,6 +69,26 @@ def test_texts_that_failed_in_spark_are_refused(judge: SparkJudge) -> None:
         compare(judge, scope, kind, text, result)
 
     assert ([], len(ONCE_ACCEPTED)) == (result.differences, result.counts["refused by both"])
+
+
+def test_texts_that_spark_accepts_are_accepted(judge: SparkJudge) -> None:
+    result = Result()
+    scope = Scope(dict.fromkeys(SIDES, value_schema(DDL, "schema")))
+    for kind, text in ONCE_REFUSED:
+        compare(judge, scope, kind, text, result)
+
+    assert ([], len(ONCE_REFUSED)) == (result.differences, result.counts["accepted by both"])
+
+
+@pytest.mark.parametrize("refusal", REFUSALS, ids=lambda refusal: refusal.example[:40])
+def test_spark_accepts_what_is_refused_by_name(judge: SparkJudge, refusal: Refusal) -> None:
+    match refusal.kind:
+        case "column":
+            assert judge.as_written("column", refusal.example).type is not None
+        case "schema":
+            assert not isinstance(schema_fuzz.schema_of_spark(judge.spark, refusal.example), str)
+        case _:
+            assert judge.joins_on(*refusal.example.split(" = "))
 
 
 def test_schemas_are_accepted_where_spark_accepts_them(spark: SparkSession) -> None:

@@ -12,8 +12,9 @@ from job.errors import Problem, SpecError
 from job.join_spec.expressions import SIDES
 from job.join_spec.spec import JoinType, spec_from_document
 from job.plan.planner import join_plan
+from tests.refusals import EXPRESSION_MESSAGES, KEY_MESSAGES
 from tests.semantics.comparison import Result
-from tests.semantics.spark_judge import REFUSED_BY_NAME, SparkJudge
+from tests.semantics.spark_judge import SparkJudge
 from tests.semantics.sql_fuzz import COLUMNS, SqlFuzz
 
 _SCHEMA = ", ".join(f"{name} {kind}" for name, kind in COLUMNS.items())
@@ -38,8 +39,6 @@ _KEYS = [
     "sm",
 ]
 _DURATIONS = ["0 seconds", "1 ms", "10 seconds", "1 hour", "-5 seconds", "2 days", "1 fortnight"]
-_REFUSED_KEYS = ("declare both alike",)
-"""Spark would cast one of the pair by itself."""
 
 
 def specs(seed: int) -> Iterator[dict[str, Any]]:
@@ -151,7 +150,7 @@ def _compare_refused(
     else:
         result.counts["fields of specs refused by a rule"] += 1
         return
-    named = any(name in problem.message for name in (*REFUSED_BY_NAME, *_REFUSED_KEYS))
+    named = any(name in problem.message for name in (*EXPRESSION_MESSAGES, *KEY_MESSAGES))
     if accepts and not named:
         result.differences.append(
             f"{problem.field} {problem.value}\n  refused: {problem.message}; Spark accepts it"

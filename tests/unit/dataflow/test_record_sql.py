@@ -18,7 +18,7 @@ _OF_THE_DECODER = {Format.JSON: set(), Format.AVRO: OF_A_REGISTRY, Format.PROTOB
 
 def given(side: SidePlan) -> set[str]:
     """The reasons that the SQL mentions."""
-    text = " ".join([*record_sql.typed(side), *record_sql.judged(side)])
+    text = " ".join([*record_sql.typed(side), *record_sql.classified(side)])
     return set(re.findall(r"'([a-z_]+)'", text)) & set(REASONS)
 
 

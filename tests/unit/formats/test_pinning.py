@@ -14,7 +14,7 @@ from job.formats.pinning import check_schema_evolution, reader_schemas
 from job.formats.registry import RegistryAccess
 from job.join_spec.spec import JoinSpec, spec_from_yaml
 from job.plan.explain import explained, facts
-from job.plan.fingerprint import fingerprint, refused
+from job.plan.fingerprint import fingerprint, incompatible_changes
 from job.plan.plan import JoinPlan
 from job.plan.planner import join_plan
 from tests.registry_stub import RegistryStub
@@ -179,7 +179,7 @@ def test_newer_schema_that_reads_all_of_the_old_one_is_proven(registry: Registry
 
     assert fingerprint(made) == renewed
     assert ("1", "3") == (frozen["left.schema_id"], renewed["left.schema_id"])
-    assert [] == refused(made, frozen)
+    assert [] == incompatible_changes(made, frozen)
 
 
 def test_newer_schema_that_does_not_is_refused_with_the_way_on(registry: RegistryStub) -> None:
@@ -217,7 +217,9 @@ def test_column_in_state_of_another_type_is_refused_whatever_the_schemas(
     wider = replace(first.left.kept_columns[0], type="DOUBLE")
     made = replace(first, left=replace(first.left, kept_columns=(wider,)))
 
-    assert ["left.state_columns"] == [change.field for change in refused(made, fingerprint(first))]
+    assert ["left.state_columns"] == [
+        change.field for change in incompatible_changes(made, fingerprint(first))
+    ]
 
 
 # Commands.

@@ -29,6 +29,7 @@ t + interval 1 hour ~ to_date(s) ~ to_timestamp(s) ~ timestamp_millis(n) ~ cast(
 date_format(t, 'yyyy') ~ regexp_extract(s, 'a', 1) ~ cast(x as decimal(5, 2)) ~ dt = t ~ s in (1)
 st.a + 1 ~ x / 0 ~ k div -1 ~ round(d) ~ cast(s as boolean) ~ try_cast(k + 1 as string) ~ w = 1.5
 coalesce(cast(s as int), 0) ~ year(s) ~ case when cast(s as int) > 1 then 1 end ~ s rlike lower(s)
+if(b, cast('a' as int), 1) ~ if(b, cast(300 as tinyint), 1)
 """
 
 

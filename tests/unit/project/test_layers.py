@@ -13,6 +13,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "errors": (),
     "settings": (),
     "redaction": (),
+    "instants": (),
     "waiting": (),
     "evaluation": (),
     "sql": (
@@ -24,6 +25,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
         "arithmetic",
         "arguments",
         "signatures",
+        "simplification",
         "patterns",
         "constants",
         "checker",
@@ -51,6 +53,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "plan": (
         "tuning",
         "checks",
+        "position",
         "plan",
         "mirrored",
         "record_checks",
@@ -115,6 +118,7 @@ PRIVATE_ATTRIBUTES = {"_jsq", "_jdf", "_jc", "_jsc", "_jsparkSession", "_jwrite"
 # The service is in an image without Spark, librdkafka and registry client, and reads no topic.
 OPEN_TO_THE_SERVICE = {
     "errors",
+    "instants",
     "settings",
     "protocol",
     "plan.plan",
@@ -198,7 +202,9 @@ def test_what_is_deployed_imports_nothing_that_serves_only_this_machine(package:
 def test_what_users_import_knows_of_the_job_only_what_a_spec_says() -> None:
     for path in modules("streamjoin"):
         for other in filter(None, map(place, imports(path))):
-            assert other[0] in {"errors", "join_spec", "plan"}, f"{path.name} imports {other}"
+            assert other[0] in {"errors", "instants", "join_spec", "plan"}, (
+                f"{path.name} imports {other}"
+            )
 
 
 @pytest.mark.parametrize("package", ["job", "service", "deploy", "bench", "streamjoin", "tests"])

@@ -6,7 +6,7 @@ import sqlglot
 
 from job.join_spec.spec import JoinType
 from job.semantics.event_time import WatermarkTracker
-from job.semantics.events import Observer, nobody_listens
+from job.semantics.events import Observer, ignore_event
 from job.semantics.one_side_joiner import SideInput
 from job.semantics.operator import JoinOperatorPlan
 from job.semantics.query import JoinQuery
@@ -65,7 +65,7 @@ def operator_plan(
     )
 
 
-def query(plan: JoinOperatorPlan, *, delay_ms: int = 10_000, observer: Observer = nobody_listens):
+def query(plan: JoinOperatorPlan, *, delay_ms: int = 10_000, observer: Observer = ignore_event):
     return JoinQuery(plan, WatermarkTracker({"left": delay_ms, "right": delay_ms}), observer)
 
 

@@ -7,7 +7,7 @@ import pytest
 from job.semantics.backlog import backlog_batches
 from job.semantics.json_records import InputRecord, records_of_jsonl
 from job.semantics.simulate import SimulatedBatch, simulate
-from job.semantics.trace import explained, told
+from job.semantics.trace import batch_lines, trace_lines
 from tests.unit.semantics.test_simulate import T, plan, row
 
 
@@ -79,7 +79,7 @@ def test_rows_that_arrive_in_their_batch_are_late_behind_another_partition() -> 
 def test_the_texts_name_the_partition_that_holds_the_watermark_back() -> None:
     made = plan()
     batches = simulate(made, records_of_jsonl(LEFT), records_of_jsonl(RIGHT), batch_size=4)
-    lines = list(told(made, batches))
+    lines = list(batch_lines(made, batches))
 
     assert "batch 0 · watermark 1970-01-01T00:00:00.000Z" == lines[0]
     second = next(line for line in lines if line.startswith("batch 1"))
@@ -87,7 +87,7 @@ def test_the_texts_name_the_partition_that_holds_the_watermark_back() -> None:
     assert second.endswith(f" · {read}")
     assert "batch 5 · watermark 2023-11-14T23:13:19.000Z" in lines
     assert f"batch 1 (watermark 2023-11-14T22:13:11.000Z, {read}) left" in "\n".join(
-        explained(made, batches, "2")
+        trace_lines(made, batches, "2")
     )
 
 
@@ -98,5 +98,5 @@ def test_the_texts_name_a_partition_of_which_nothing_readable_is_read_yet() -> N
     )
 
     held = "batch 1 · watermark 1970-01-01T00:00:00.000Z · held back by left partition 1"
-    assert f"{held}, no event time read yet" in list(told(plan(), batches))
+    assert f"{held}, no event time read yet" in list(batch_lines(plan(), batches))
     assert T > batches[1].watermarks.eviction

@@ -79,6 +79,7 @@ def test_errors_have_sparks_names(text, condition):
         ("cast(x as decimal(5,2))", "cast from DOUBLE to DECIMAL"),
         ("xxhash64(i)", "xxhash64"),
         ("get_json_object(s, '$.a')", "get_json_object|json_extract"),
+        ("to_date(s, 'dd/MM/yyyy')", r"to_date\(\) with a format"),
         ("i + s", r"INT \+ STRING"),
         ("1 / 0", "DIVIDE_BY_ZERO"),
     ],

@@ -1,6 +1,6 @@
 """Expressions that fail on a record or on a result, in a simulated join."""
 
-from job.semantics.trace import told
+from job.semantics.trace import batch_lines
 from tests.unit.semantics.simulations import plan, row, run
 
 
@@ -21,7 +21,7 @@ def test_result_on_which_an_expression_fails_is_reported_with_its_field():
     assert ("output.columns.q", 0) == (failed.field, failed.right.offset)
     assert (
         "  output: 1 dropped, expression_failed in output.columns.q (left 0/0, right 0/0)"
-        in list(told(failing, [batch]))
+        in list(batch_lines(failing, [batch]))
     )
 
 

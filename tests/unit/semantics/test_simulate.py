@@ -8,7 +8,7 @@ from job.evaluation.sql_types import NotExactError
 from job.semantics.cli import SimulationError, simulation_lines, spec_test_lines
 from job.semantics.json_records import InputRecord, RecordDecoder
 from job.semantics.spec_tests import SpecTest, run_spec_test
-from job.semantics.trace import explained, told
+from job.semantics.trace import batch_lines, trace_lines
 from tests.unit.semantics.simulations import T, plan, row, run, values
 
 
@@ -162,18 +162,18 @@ def test_the_story_of_a_key_says_what_happened_when_and_why():
     made = plan()
     batches = run(made, [row(1, 0), row(2, 0), row(9, 100)], [row(1, 5), row(9, 100)])
 
-    story = list(explained(made, batches, "1"))
+    story = list(trace_lines(made, batches, "1"))
 
     assert any("left 0/0: stored" in line for line in story)
     assert any("right 0/0: matched the stored record 0/0" in line for line in story)
     assert any("left 0/0: matched by right record 0/0" in line for line in story)
     assert any("left 0/0: evicted: the state watermark (value)" in line for line in story)
-    assert "came out unmatched" in "".join(explained(made, batches, "2"))
-    assert ["no record has the key 77"] == list(explained(made, batches, "77"))
+    assert "emitted unmatched" in "".join(trace_lines(made, batches, "2"))
+    assert ["no record has the key 77"] == list(trace_lines(made, batches, "77"))
 
 
 def test_the_telling_names_drops_and_output():
-    text = "\n".join(told(plan(), run(plan(), ["{", row(1, 0)], [row(1, 0)])))
+    text = "\n".join(batch_lines(plan(), run(plan(), ["{", row(1, 0)], [row(1, 0)])))
 
     assert "left: 1 dropped, malformed_json (0/0)" in text
     assert '{"k":1,"v":0,"rv":0}' in text
@@ -190,11 +190,11 @@ def test_the_telling_says_what_goes_to_the_dead_letters_and_what_the_query_fails
 
     def lines(**changes):
         made = plan(**changes)
-        return "\n".join(told(made, run(made, bad, late, batch_size=1)))
+        return "\n".join(batch_lines(made, run(made, bad, late, batch_size=1)))
 
     letters = lines(**everything)
     assert "left: 1 to the dead letters, malformed_json (0/0)" in letters
-    assert "left: 1 to the dead letters, null key (0/1)" in letters
+    assert "left: 1 to the dead letters, null_key (0/1)" in letters
     assert "left: 1 to the dead letters, late (0/3)" in letters
     assert "left: 1 dropped, late (0/3)" in lines()
     assert "left: 1 at which the query FAILS, malformed_json" in lines(on_bad_record="fail")
@@ -319,7 +319,7 @@ def test_a_row_that_can_match_no_row_by_the_other_sides_filter_is_not_held():
     (batch, *_) = run(made, [row(7, 0), row(8, 0)], [row(7, 0), row(8, 0)])
 
     assert {"left": 1, "right": 1} == batch.state_rows
-    assert ["fails left.filter", "can match no row"] == [drop.reason for drop in batch.drops]
+    assert ["fails left.filter", "cannot match"] == [drop.reason for drop in batch.drops]
 
 
 @pytest.mark.parametrize("written", ["-0.5", "-0.1", "0.0"])

@@ -181,7 +181,7 @@ def test_removing_by_key_takes_all_values_of_the_key(indexed):
 
 
 def test_a_key_without_values_is_removed_never_put():
-    with pytest.raises(ValueError, match="removed, not put"):
+    with pytest.raises(ValueError, match="must be removed"):
         KeyToNumValuesStore().put(KEY, 0)
 
 

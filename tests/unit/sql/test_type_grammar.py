@@ -22,11 +22,11 @@ def of(text: str) -> Expression:
         ("INT8", "INT8 is no type of Spark: write BIGINT"),
         ("TEXT", "TEXT is no type of Spark: write STRING"),
         ("NUMBER", "NUMBER is no type of Spark: write DECIMAL(10, 2)"),
-        ("DOUBLE PRECISION", "DOUBLE PRECISION is no type of Spark: leave out PRECISION"),
+        ("DOUBLE PRECISION", "DOUBLE PRECISION is no type of Spark: remove PRECISION"),
         ("INT[]", "INT[] is no type of Spark: write ARRAY<INT>"),
         ("ARRAY(INT)", "write e.g. ARRAY<INT>"),
-        ("INT,", "a comma without a column behind it"),
-        ("STRUCT<x: INT,>", "a comma without a column behind it"),
+        ("INT,", "no column after a comma"),
+        ("STRUCT<x: INT,>", "no column after a comma"),
         ("VARCHAR(5)", "VARCHAR is no type that a spec may use: write STRING"),
         ("TIME", "TIME is no type that a spec may use: write STRING"),
         ("TIMESTAMP_NTZ", "TIMESTAMP_NTZ is no type that a spec may use: write TIMESTAMP"),
@@ -44,6 +44,11 @@ def test_types_that_are_none_of_spark_are_refused_by_name(kind: str, message: st
 def test_casts_to_types_that_are_none_of_spark_are_refused(kind: str) -> None:
     with pytest.raises(SpecError):
         of(f"cast(left.s as {kind})")
+
+
+def test_collation_is_refused_by_its_name() -> None:
+    with pytest.raises(SpecError, match="STRING COLLATE is no type that a spec may use"):
+        of("cast(left.s as string collate UNICODE)")
 
 
 def test_words_of_sql_are_names_of_columns() -> None:
