@@ -83,7 +83,27 @@ COPY deploy/__init__.py deploy/
 COPY deploy/local/__init__.py deploy/local/jars.py deploy/local/
 # Mirror of Maven Central, if there is one.
 ARG MAVEN_CENTRAL
-RUN python3 -m deploy.local.jars spark
+RUN python3 -m deploy.local.jars spark compiler
+
+FROM python AS java
+# Java's installer makes links to manuals, for which slim images have no folder.
+RUN mkdir -p /usr/share/man/man1 \
+    && apt-get update -q \
+    && DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-install-recommends \
+        openjdk-17-jre-headless >/dev/null \
+    && rm -rf /var/lib/apt/lists/* /var/cache/apt/* /var/cache/debconf/*-old /var/log/*
+
+# The processor of the real-time engine, compiled.
+FROM java AS processor
+WORKDIR /src
+COPY jars.toml ./
+COPY job/__init__.py job/errors.py job/
+COPY job/real_time job/real_time
+COPY deploy/__init__.py deploy/
+COPY deploy/local/__init__.py deploy/local/jars.py deploy/local/java.py deploy/local/processor.py deploy/local/
+COPY --from=jars /src/.jars .jars
+COPY --from=job-packages /opt/streamjoin/lib /packages
+RUN python3 -m deploy.local.processor --spark /packages/python3.*/site-packages/pyspark/jars
 
 # The content of each image in CycloneDX: from the installed packages, not from the requested ones.
 FROM uv AS sbom-tool
@@ -120,15 +140,9 @@ HEALTHCHECK --interval=10s --timeout=5s --start-period=30s \
 ENTRYPOINT ["tini", "--"]
 CMD ["streamjoin-service"]
 
-FROM python AS job-image
-# The installer of Java creates links to manuals, whose folder does not exist in slim images.
-RUN mkdir -p /usr/share/man/man1 \
-    && apt-get update -q \
-    && DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-install-recommends \
-        openjdk-17-jre-headless >/dev/null \
-    && rm -rf /var/lib/apt/lists/* /var/cache/apt/* /var/cache/debconf/*-old /var/log/*
+FROM java AS job-image
 COPY --from=job-packages /opt/streamjoin /opt/streamjoin
-COPY --from=jars /src/.jars/spark /opt/streamjoin/jars
+COPY --from=processor /src/.jars/spark /opt/streamjoin/jars
 COPY --from=project /project /opt/streamjoin
 COPY --from=job-sbom /sbom.cdx.json /usr/share/streamjoin/
 COPY --chmod=755 job/entrypoint.sh /usr/local/bin/entrypoint

@@ -6,6 +6,7 @@ from bench.peers.flink import Flink
 from bench.peers.kafka_streams import KafkaStreams
 from bench.running import Program
 from bench.streamjoin import Streamjoin
+from job.join_spec.engine import Engine
 from job.join_spec.spec import Delivery
 
 _ONCE, _AT_LEAST_ONCE = Delivery.EXACTLY_ONCE, Delivery.AT_LEAST_ONCE
@@ -15,6 +16,7 @@ PROGRAMS: dict[str, Program] = {
     for program in [
         Streamjoin("streamjoin", _ONCE),
         Streamjoin("streamjoin-at-least-once", _AT_LEAST_ONCE),
+        Streamjoin("streamjoin-real-time", _AT_LEAST_ONCE, engine=Engine.REAL_TIME),
         Streamjoin("streamjoin-8-partitions", _ONCE, state_partitions=8),
         OnCluster("streamjoin-2-workers", _ONCE, state_partitions=2, workers=2),
         OnCluster("streamjoin-2-workers-8-partitions", _ONCE, state_partitions=8, workers=2),

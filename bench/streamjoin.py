@@ -9,6 +9,7 @@ from pathlib import Path
 from bench.running import Program, Task
 from deploy.local.java import java_home
 from deploy.local.processes import start_child
+from job.join_spec.engine import Engine
 from job.join_spec.spec import Delivery
 
 
@@ -19,13 +20,14 @@ class Streamjoin(Program):
     delivery: Delivery
     state_partitions: int | None = field(default=None, kw_only=True)
     """None: the default of the job."""
+    engine: Engine = field(default=Engine.MICRO_BATCH, kw_only=True)
 
     def command(self, spec: Path) -> list[str | Path]:
         return job_command(spec)
 
     def start(self, task: Task, folder: Path, log: Path) -> subprocess.Popen[bytes]:
         spec = folder / "spec.yaml"
-        spec.write_text(join_spec(task, checkpoint_of(folder), self.delivery))
+        spec.write_text(join_spec(task, checkpoint_of(folder), self.delivery, self.engine))
         environment = {
             **os.environ,
             "JAVA_HOME": str(java_home()),
@@ -53,7 +55,9 @@ def checkpoint_of(folder: Path) -> Path:
     return folder / "checkpoint"
 
 
-def join_spec(task: Task, checkpoint: Path, delivery: Delivery) -> str:
+def join_spec(
+    task: Task, checkpoint: Path, delivery: Delivery, engine: Engine = Engine.MICRO_BATCH
+) -> str:
     delay = f"{task.workload.watermark_delay_ms} milliseconds"
     return f"""\
 name: bench
@@ -85,5 +89,6 @@ output:
     clicked_at: right.clicked_at
   delivery: {delivery}
 checkpoint: {checkpoint}
+engine: {engine}
 on_bad_record: drop
 """

@@ -24,6 +24,7 @@ from deploy.local.demo_sidecar import Figures, is_ready
 from deploy.local.demo_system import System, start_system
 from deploy.local.demo_topics import Feed, OutputTail, output_rows, output_tail
 from job.errors import JobUnavailableError, StreamjoinError
+from job.join_spec.engine import Engine
 
 LOOK_SECONDS = 0.5
 # Time for the job to read the remaining records and to close the last windows.
@@ -32,13 +33,14 @@ INTERRUPTED = 130
 
 
 def main() -> int:
-    seconds = _arguments().seconds
+    arguments = _arguments()
+    seconds = arguments.seconds
     console = Console(highlight=False)
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # ends the same way as Ctrl-C
     try:
         with ExitStack() as running:
             try:
-                result = demo(running, console, seconds)
+                result = demo(running, console, seconds, arguments.engine)
             finally:
                 _ignore_signals()
     except KeyboardInterrupt:
@@ -51,9 +53,9 @@ def main() -> int:
     return report_result(result, console)
 
 
-def demo(running: ExitStack, console: Console, seconds: int | None) -> CheckResult:
+def demo(running: ExitStack, console: Console, seconds: int | None, engine: Engine) -> CheckResult:
     """Start everything and show it. A run with an end returns the comparison of its results."""
-    system = start_system(running, console, is_endless=seconds is None)
+    system = start_system(running, console, is_endless=seconds is None, engine=engine)
     servers = system.kafka.bootstrap_servers
     tail = running.enter_context(output_tail(servers))
     with Feed(servers, seconds) as feed, live_screen(console) as show:
@@ -141,6 +143,7 @@ def _arguments() -> argparse.Namespace:
         type=_positive,
         help="produce records for this long, then check the results and end",
     )
+    parser.add_argument("--engine", type=Engine, choices=list(Engine), default=Engine.MICRO_BATCH)
     return parser.parse_args()
 
 

@@ -23,6 +23,7 @@ from deploy.local.java import java_home
 from deploy.local.kafka import HOST, EmbeddedKafka
 from deploy.local.processes import last_lines, start_child, stop_child
 from job.errors import BrokerError, QueryError, SetupError
+from job.join_spec.engine import Engine
 
 RUNS = Path(__file__).parents[2] / "data" / "demo"
 SPEC = Path(__file__).with_name("demo.yaml")
@@ -77,7 +78,9 @@ class System:
         return now
 
 
-def start_system(running: ExitStack, console: Console, *, is_endless: bool) -> System:
+def start_system(
+    running: ExitStack, console: Console, *, is_endless: bool, engine: Engine
+) -> System:
     """Start all processes and wait until the query is RUNNING; `running` stops them."""
     folder = running.enter_context(run_folder(RUNS))
     kafka = running.enter_context(_broker(folder / "kafka", console))
@@ -86,13 +89,25 @@ def start_system(running: ExitStack, console: Console, *, is_endless: bool) -> S
         kafka.create_topics(topics, config=ENDLESS_TOPIC if is_endless else None)
     environment = _environment(kafka.bootstrap_servers, folder)
     job = running.enter_context(
-        _program("job", ["streamjoin", "run", SPEC], folder, environment, console)
+        _program(
+            "job", ["streamjoin", "run", spec_file(folder, engine)], folder, environment, console
+        )
     )
     sidecar, url = _started_sidecar(running, folder, environment, console)
     system = System(kafka, job, sidecar, Addresses(url, kafka.bootstrap_servers, str(folder)))
     with step(console, "job and sidecar, until the query is running"):
         _wait_until(lambda: _is_running(system.figures()), "the query was not running", job.log)
     return system
+
+
+def spec_file(folder: Path, engine: Engine) -> Path:
+    """The demo's spec, with the changes that the engine needs."""
+    if engine is Engine.MICRO_BATCH:
+        return SPEC
+    text = SPEC.read_text().replace("delivery: exactly_once", "delivery: at_least_once")
+    spec = folder / SPEC.name
+    spec.write_text(f"{text.rstrip()}\nengine: {engine}\nreal_time: {{checkpoint_interval: 5s}}\n")
+    return spec
 
 
 @contextmanager

@@ -21,10 +21,12 @@ from typing import Literal, get_args
 
 from job.errors import SetupError
 
-JarSet = Literal["spark", "kafka", "hdfs", "s3", "apicurio", "kafka_streams", "flink", "profiler"]
+JarSet = Literal[
+    "spark", "kafka", "compiler", "hdfs", "s3", "apicurio", "kafka_streams", "flink", "profiler"
+]
 
 # The tests and benchmarks that need the other sets download them.
-NEEDED_BY_ALL: tuple[JarSet, ...] = ("spark", "kafka")
+NEEDED_BY_ALL: tuple[JarSet, ...] = ("spark", "kafka", "compiler")
 
 REPOSITORY = Path(__file__).parents[2]
 MAVEN_CENTRAL = "https://repo1.maven.org/maven2"

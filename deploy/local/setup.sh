@@ -20,6 +20,8 @@ main() {
   say "Java: $(cat .tools/java_home)"
   say "Jars into .jars"
   .venv/bin/python -m deploy.local.jars
+  say "The real-time engine's processor, compiled"
+  .venv/bin/python -m deploy.local.processor
   say "Classes of a join into an archive, for quicker starts (half a minute)"
   .venv/bin/python -m deploy.local.class_archive ||
     say "Without it each start takes some seconds longer; nothing else is lost."
@@ -30,7 +32,7 @@ main() {
 # Content hash and location of the last set-up; another value starts a new one.
 stamp() {
   pwd
-  cksum pyproject.toml uv.lock jars.toml deploy/local/setup.sh
+  cksum pyproject.toml uv.lock jars.toml deploy/local/setup.sh job/real_time/*.java
 }
 
 is_ready() {

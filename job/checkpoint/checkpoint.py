@@ -6,6 +6,7 @@
     <checkpoint>/event_times.json     newest event time read of each partition
     <checkpoint>/exactly_once.json    first batch delivered exactly once, and whether the query owns
                                       its name in the commit topic
+    <checkpoint>/interval.json        last interval of real-time mode that began
     <checkpoint>/replaces.json        queries that this one may replace in the commit topic
     <checkpoint>/topics.json          Kafka's id of each topic that the query uses
     <checkpoint>/lease.json           the job that uses the checkpoint (lease.py)
@@ -26,6 +27,7 @@ from pyspark.sql import SparkSession
 from job.checkpoint.documents import read_document, write_document
 from job.checkpoint.folder import Folder
 from job.errors import CheckpointError
+from job.event_time.interval import Interval
 from job.event_time.partitions import Partitions
 from job.join_spec.sides import SIDES, Side
 from job.join_spec.start_positions import StartPositions
@@ -39,6 +41,7 @@ EXACTLY_ONCE = "exactly_once.json"
 _TOPICS = "topics.json"
 _REPLACES = "replaces.json"
 _EVENT_TIMES = "event_times.json"
+_INTERVAL = "interval.json"
 ASIDE = "aside-"
 """Prefix of the folders with files that a reset, a restore or a repair has moved."""
 
@@ -171,6 +174,29 @@ class Checkpoint:
         self.folder.write(_EVENT_TIMES, partitions.document())
 
     @property
+    def cut_interval(self) -> Interval | None:
+        """The interval of real-time mode that the query has to repeat. None: no interval was cut.
+
+        An interval whose offsets are in Spark's offset log has ended, and Spark itself repeats what
+        was not committed of it.
+        """
+        document = self.folder.read(_INTERVAL)
+        if document is None:
+            return None
+        interval = Interval.from_document(document)
+        last = self.last_batch_id
+        is_planned = self.folder.text(f"query/offsets/{interval.batch_id}") is not None
+        is_cut = interval.batch_id > (-1 if last is None else last) and not is_planned
+        return interval if is_cut or interval.repeat_until is not None else None
+
+    def record_interval(self, interval: Interval | None) -> None:
+        """None: no interval has begun since the last batch."""
+        if interval is None:
+            self.folder.remove(_INTERVAL)
+        else:
+            self.folder.write(_INTERVAL, interval.document())
+
+    @property
     def query_id(self) -> str:
         """Spark's query id. Exists once the query was started or `ensure_query_id` was called."""
         return str(json.loads(self.folder.text("query/metadata") or "{}")["id"])
@@ -259,6 +285,7 @@ class Checkpoint:
         self.allow_replacing_any_query()
         self.folder.remove(EXACTLY_ONCE)
         self.folder.remove(_EVENT_TIMES)
+        self.folder.remove(_INTERVAL)
         if not self.folder.exists("query"):
             return None
         aside = aside_folder(now)

@@ -12,6 +12,7 @@ from pyspark.sql import functions as F
 
 from job.errors import CheckpointError
 from job.join_spec.sides import Side
+from job.join_spec.spec import JoinType
 from job.plan.plan import JoinPlan, SidePlan, window_end_column
 from job.plan.position import position_column
 
@@ -66,11 +67,40 @@ def join_state(
 def _load(
     spark: SparkSession, plan: JoinPlan, location: str, side: Side, batch_id: int
 ) -> DataFrame:
+    if plan.real_time is not None:
+        return _rows_of_processor(spark, plan, location, side, batch_id)
+    store = _STORES[plan.spark_conf[_FORMAT]].format(side=side)
+    state = _read(spark, location, batch_id, "storeName", store)
+    return state.select("value.*", "partition_id").coalesce(1)
+
+
+def _rows_of_processor(
+    spark: SparkSession, plan: JoinPlan, location: str, side: Side, batch_id: int
+) -> DataFrame:
+    """The rows in the lists of job/real_time/StoredRows.java that have not expired."""
+    clocks = _read(spark, location, batch_id, "stateVarName", "clock")
+    # All rows that had expired at this watermark are evicted, also those in lists that have other
+    # rows.
+    evicted = clocks.agg(F.max("value.value").alias("evicted"))
+    entries = _read(spark, location, batch_id, "stateVarName", side).coalesce(1)
+    rows = (
+        entries.select("key", "list_element.*", "partition_id")
+        .groupBy("partition_id", "key", "position", "event_time", "expires_at")
+        .agg(F.first("row", ignorenulls=True).alias("row"), F.max("matched").alias("matched"))
+        .join(F.broadcast(evicted))
+        .where("expires_at > coalesce(evicted, expires_at - 1)")
+    )
+    if plan.join_type is JoinType.LEFT_SEMI:
+        rows = rows.where("NOT matched")  # They have been emitted, and match no other row.
+    return rows.select("row.*", "matched", "partition_id")
+
+
+def _read(spark: SparkSession, location: str, batch_id: int, option: str, name: str) -> DataFrame:
     try:
-        state = (
+        return (
             spark.read.format("statestore")
             .option("path", location)
-            .option("storeName", _STORES[plan.spark_conf[_FORMAT]].format(side=side))
+            .option(option, name)
             .option("batchId", batch_id)
             .load()
         )
@@ -79,7 +109,6 @@ def _load(
             f"the state at {location} cannot be read as of batch {batch_id}: "
             f"{str(error).splitlines()[0]}"
         ) from error
-    return state.select("value.*", "partition_id").coalesce(1)
 
 
 def _leaves_after(plan: JoinPlan, side: SidePlan) -> Column:

@@ -184,17 +184,19 @@ def _unknown_ids() -> str:
 
 def kept(rows: DataFrame, side: SidePlan, plan: JoinPlan) -> DataFrame:
     """The rows that enter the join, with only the columns that the join or the output needs."""
-    rows = rows.where("reason IS NULL")
-    row_filter = record_checks.row_filter(side)
-    if row_filter is not None:
-        rows = rows.where(row_filter)
-    for mirrored in mirrored_filters(plan, side.side):
-        rows = rows.where(mirrored.sql)
-    if not plan.null_keys_pass:
-        keys = record_checks.key_values(side)
-        rows = rows.where(" AND ".join(f"{value} IS NOT NULL" for value in keys))
+    for condition in row_conditions(side, plan):
+        rows = rows.where(condition)
     columns = [f"`{column_name(side.side, column.name)}`" for column in side.kept_columns]
     return rows.selectExpr(*columns, position_column(side.side))
+
+
+def row_conditions(side: SidePlan, plan: JoinPlan) -> list[str]:
+    """What a row must fulfil to go into the join, in the order of evaluation."""
+    row_filter = record_checks.row_filter(side)
+    filters = [] if row_filter is None else [row_filter]
+    mirrored = [part.sql for part in mirrored_filters(plan, side.side)]
+    keys = [] if plan.null_keys_pass else record_checks.key_values(side)
+    return ["reason IS NULL", *filters, *mirrored, *(f"{value} IS NOT NULL" for value in keys)]
 
 
 def with_window(rows: DataFrame, side: SidePlan, plan: JoinPlan) -> DataFrame:
@@ -226,14 +228,16 @@ def joined(left: DataFrame, right: DataFrame, plan: JoinPlan) -> DataFrame:
     return rows
 
 
-def output_records(rows: DataFrame, plan: JoinPlan) -> DataFrame:
+def output_records(rows: DataFrame, plan: JoinPlan, passed_on: str | None = None) -> DataFrame:
     """(key STRING, value STRING, headers), the columns of Spark's Kafka sink.
 
     If an expression can fail on a result, also `failed_field`: the field of the spec that failed,
     with a null key and value, or null.
+    `passed_on`: a column that is kept; rows where it is not null are no results, and no filter
+    drops them.
     """
     for condition in result_checks.filters(plan):
-        rows = rows.where(condition)
+        rows = rows.where(f"{passed_on} IS NOT NULL OR ({condition})" if passed_on else condition)
     if plan.checks.any:
         rows = rows.withColumn(result_checks.TRIED, F.expr(result_checks.tried(plan)))
     columns = [F.expr(result_checks.column(plan, name)).alias(name) for name in plan.output.columns]
@@ -242,13 +246,15 @@ def output_records(rows: DataFrame, plan: JoinPlan) -> DataFrame:
     key = F.expr(result_checks.key(plan)).cast("string")
     value = F.to_json(F.struct(*columns), options)
     headers = F.expr(_headers(plan)).alias("headers")
+    kept = [] if passed_on is None else [F.col(passed_on)]
     if not plan.checks.any:
-        return rows.select(key.alias("key"), value.alias("value"), headers)
+        return rows.select(key.alias("key"), value.alias("value"), headers, *kept)
     return rows.select(
         key.alias("key"),
         F.when(F.col(result_checks.TRIED).isNotNull(), value).alias("value"),
         headers,
         F.expr(result_checks.failed_field(plan)).alias(record_checks.FAILED_FIELD),
+        *kept,
     )
 
 

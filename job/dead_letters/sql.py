@@ -123,6 +123,25 @@ def _reason(plan: JoinPlan, side: SidePlan) -> str:
     return f"CASE {' '.join(cases)} WHEN is_late THEN {quoted(names.LATE)} END"
 
 
+def result_headers(plan: JoinPlan, id_header: str, *, message: str, size: str) -> str:
+    """Of a result that is not written, over its `id` and `reason`. The id names its records."""
+    place = "split(split(id, '[|]')[0], '/')"
+    return headers_of(
+        {
+            names.TOPIC: quoted(plan.left.topic),
+            names.PARTITION: f"coalesce(try_element_at({place}, 2), '-1')",
+            names.OFFSET: f"coalesce(try_element_at({place}, 3), '-1')",
+            names.TIMESTAMP: "''",
+            names.SIDE: "'output'",
+            names.REASON: "reason",
+            names.MESSAGE: message,
+            names.QUERY: quoted(plan.name),
+            names.OMITTED_BYTES: size,
+            id_header: "id",
+        }
+    )
+
+
 def _mismatches(side: SidePlan) -> str:
     """Fields that are present and cannot be read as their types, with these types."""
     fields, parts = "from_json(text, 'MAP<STRING, STRING>')", []

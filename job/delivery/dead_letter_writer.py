@@ -22,7 +22,7 @@ from job.join_spec.sides import SIDES, Side
 from job.kafka.security import KafkaAccess, spark_options
 from job.plan.plan import JoinPlan, window_end_column
 from job.plan.position import position_column
-from job.plan.record_checks import EXPRESSION_FAILED, quoted
+from job.plan.record_checks import EXPRESSION_FAILED
 from job.plan.result_checks import texts
 from job.protocol.totals import Totals
 from job.spark.executed_join import OffsetRange
@@ -175,26 +175,13 @@ class DeadLetterWriter:
 
     def _of_results(self, spark: SparkSession, unwritten: Sequence[_Result]) -> DataFrame:
         """Dead letters without value; their id names the records of the result."""
-        plan, left = self.plan, self.plan.left
-        place = "split(split(id, '[|]')[0], '/')"
-        contents = {
-            names.TOPIC: quoted(left.topic),
-            names.PARTITION: f"coalesce(try_element_at({place}, 2), '-1')",
-            names.OFFSET: f"coalesce(try_element_at({place}, 3), '-1')",
-            names.TIMESTAMP: "''",
-            names.SIDE: "'output'",
-            names.REASON: "reason",
-            names.MESSAGE: "message",
-            names.QUERY: quoted(plan.name),
-            names.OMITTED_BYTES: "size",
-            ID_HEADER: "id",
-        }
+        headers = sql.result_headers(self.plan, ID_HEADER, message="message", size="size")
         rows = [(result.id, result.reason, result.message, result.size) for result in unwritten]
         shape = "id STRING, reason STRING, message STRING, size BIGINT"
         return spark.createDataFrame(rows, shape).selectExpr(
             "cast(NULL AS BINARY) AS key",
             "cast(NULL AS BINARY) AS value",
-            f"{sql.headers_of(contents)} AS headers",
+            f"{headers} AS headers",
             "'output' AS side",
             "reason",
         )

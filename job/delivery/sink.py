@@ -22,6 +22,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from job.checkpoint.checkpoint import Checkpoint
 from job.dataflow.dataflow import ID_HEADER
+from job.dataflow.real_time import Sizes
 from job.delivery.commit_protocol import Batch, Result
 from job.delivery.commit_topic import dead_letter_partition
 from job.delivery.dead_letter_writer import (
@@ -75,7 +76,9 @@ BatchEnded = Callable[[StreamingQuery, int], None]
 @dataclass(frozen=True)
 class RunningQuery:
     query: StreamingQuery
-    _sink: "_BatchSink"
+    _sink: "FailureOfQuery"
+    has_intervals: bool = False
+    """Whether the query runs in intervals of real-time mode, in which it cannot be paused."""
 
     def await_end(self) -> None:
         """Block until the query has ended. Raises the failure of the query."""
@@ -113,8 +116,8 @@ def start_query(
     each takes about two seconds. The commit topic of exactly-once delivery must exist. `new_query`:
     the user agrees to replace another query of the same name.
     """
-    sizes = _Sizes.read(plan, access)
-    sink: _BatchSink
+    sizes = topic_sizes(plan, access)
+    sink: BatchSink
     claim: Callable[[], None] | None = None
     if plan.output.delivery is Delivery.AT_LEAST_ONCE:
         # An interrupted batch is written again, also the part that was already written.
@@ -146,39 +149,41 @@ def start_query(
     return RunningQuery(query, sink)
 
 
-@dataclass(frozen=True)
-class _Sizes:
-    """Largest records that the topics accept; 0 without a topic."""
-
-    result_bytes_max: int
-    dead_letter_bytes_max: int
-
-    @classmethod
-    def read(cls, plan: JoinPlan, access: KafkaAccess) -> "_Sizes":
-        topics = (plan.output.topic, plan.dead_letter.topic if plan.dead_letter else None)
-        return cls(*(0 if topic is None else record_bytes_max(access, topic) for topic in topics))
+def topic_sizes(plan: JoinPlan, access: KafkaAccess) -> Sizes:
+    topics = (plan.output.topic, plan.dead_letter.topic if plan.dead_letter else None)
+    return Sizes(*(0 if topic is None else record_bytes_max(access, topic) for topic in topics))
 
 
-def _sink_options(plan: JoinPlan, access: KafkaAccess, bytes_max: int) -> dict[str, str]:
+def sink_options(plan: JoinPlan, access: KafkaAccess, bytes_max: int) -> dict[str, str]:
     """Options of Spark's Kafka sink. Kafka's client refuses records above max.request.size."""
     largest = {"kafka.max.request.size": str(max(bytes_max, tuning.REQUEST_BYTES))}
     return {**plan.output.sink_options, **largest, **spark_options(access)}
 
 
-class _BatchSink(ABC):
+class FailureOfQuery:
+    """The failure of code that Spark calls in Python. Spark itself keeps its text only."""
+
+    def __init__(self, plan: JoinPlan) -> None:
+        self.failure: StreamjoinError | None = None
+        self._plan = plan
+
+    def record_failure(self, error: Py4JJavaError) -> None:
+        self.failure = failure_of(error, self._plan.bootstrap_servers)
+
+
+class BatchSink(FailureOfQuery, ABC):
     """The function that Spark calls with each batch, on the query's thread."""
 
     def __init__(
         self,
         plan: JoinPlan,
         access: KafkaAccess,
-        sizes: _Sizes,
+        sizes: Sizes,
         listener: DeliveryListener,
         batch_ended: BatchEnded,
     ) -> None:
-        self.failure: StreamjoinError | None = None
+        super().__init__(plan)
         self.query: Future[StreamingQuery] = Future()
-        self._plan = plan
         self._access = access
         self._sizes = sizes
         self._listener = listener
@@ -203,9 +208,6 @@ class _BatchSink(ABC):
             self.failure = failure_of(error, self._plan.bootstrap_servers)
             raise RuntimeError("the batch is not delivered") from None
 
-    def record_failure(self, error: Py4JJavaError) -> None:
-        self.failure = failure_of(error, self._plan.bootstrap_servers)
-
     @property
     def _has_dead_letters(self) -> bool:
         return self._plan.dead_letter is not None or self._plan.fails_on_bad_records
@@ -217,7 +219,7 @@ class _BatchSink(ABC):
         return finished_batch(self.query.result(_START_SECONDS))
 
 
-class _AtLeastOnce(_BatchSink):
+class _AtLeastOnce(BatchSink):
     """Delivery with Spark's Kafka sink: first the rows, then the dead letters."""
 
     def _deliver(self, records: DataFrame, batch_id: int) -> None:
@@ -241,18 +243,18 @@ class _AtLeastOnce(_BatchSink):
         return {(side, reason): count for side, reason, count in counts}
 
     def _write(self, records: DataFrame, topic: str, bytes_max: int) -> None:
-        options = _sink_options(self._plan, self._access, bytes_max)
+        options = sink_options(self._plan, self._access, bytes_max)
         records.write.format("kafka").options(**options).option("topic", topic).save()
 
 
-class _ExactlyOnce(_BatchSink):
+class _ExactlyOnce(BatchSink):
     """Delivery in transactions on the executors, with one more transaction for dead letters."""
 
     def __init__(
         self,
         plan: JoinPlan,
         access: KafkaAccess,
-        sizes: _Sizes,
+        sizes: Sizes,
         listener: DeliveryListener,
         batch_ended: BatchEnded,
         checkpoint: Checkpoint,

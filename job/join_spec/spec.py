@@ -22,6 +22,7 @@ from job.errors import SpecError
 from job.join_spec.checkpoint import checkpoint_location
 from job.join_spec.document import parsed
 from job.join_spec.durations import Delay, Duration, PositiveDuration
+from job.join_spec.engine import Engine, RealTimeSpec
 from job.join_spec.field_types import ColumnName, Expression, Name, Rate, Topic
 from job.join_spec.registry import SchemaRegistrySpec
 from job.join_spec.security import KafkaSecurity
@@ -259,6 +260,11 @@ class JoinSpec(_Frozen):
     """Type and conditions of the join."""
     output: OutputSpec
     """Results and their delivery."""
+    engine: Engine = Engine.MICRO_BATCH
+    """Execution mode of Spark: micro-batches, or real-time mode with results within milliseconds.
+    The checkpoint freezes it."""
+    real_time: RealTimeSpec | None = None
+    """Settings of `engine: real_time`."""
     checkpoint: Annotated[str, Field(min_length=1)]
     """Folder of the checkpoint on any HDFS-compatible file system. Without a scheme it is a local
     path."""
@@ -298,6 +304,15 @@ class JoinSpec(_Frozen):
                     f"has `{field}: dead_letter` and no dead_letter topic: name one, "
                     f"e.g. dead_letter: {{topic: {self.name}.dead}}"
                 )
+        return self
+
+    @model_validator(mode="after")
+    def _real_time_settings_are_used(self) -> Self:
+        if self.real_time is not None and self.engine is not Engine.REAL_TIME:
+            raise ValueError(
+                f"has real_time settings and engine {self.engine}: write `engine: real_time`, or "
+                "leave real_time out"
+            )
         return self
 
     @model_validator(mode="after")

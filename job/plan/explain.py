@@ -8,6 +8,7 @@ from job.join_spec.expressions import SIDES, Side
 from job.join_spec.spec import Delivery, JoinType
 from job.plan.capacity import AvailableResources, expected_load
 from job.plan.explain_load import load_facts, load_lines
+from job.plan.explain_real_time import dead_letter_lines, delivery_lines, engine_lines
 from job.plan.fingerprint import fingerprint
 from job.plan.mirrored import mirrored_filters
 from job.plan.plan import JoinPlan, SidePlan
@@ -33,12 +34,21 @@ def explained(plan: JoinPlan, resources: AvailableResources | None = None) -> st
         "Results": _output(plan),
         "State": _state(plan),
         **_expected_load(plan, resources),
+        **_engine(plan),
         "Event time": _event_time(plan),
         "Bad records, late rows, null keys": _left_out(plan),
         "Delivery": _delivery(plan),
         "Frozen by the checkpoint": _frozen(plan),
     }
     return "\n\n".join(f"{title}\n" + "\n".join(lines) for title, lines in parts.items()) + "\n"
+
+
+def _engine(plan: JoinPlan) -> dict[str, Iterator[str]]:
+    """Nothing where the engine is micro_batch."""
+    if plan.real_time is None:
+        return {}
+    lines = engine_lines(plan, plan.real_time)
+    return {"Real time": (_line(name, text) for name, text in lines)}
 
 
 def facts(made: JoinPlan, resources: AvailableResources | None = None) -> dict[str, object]:
@@ -52,6 +62,7 @@ def facts(made: JoinPlan, resources: AvailableResources | None = None) -> dict[s
     return {
         "name": made.name,
         "join_type": made.join_type.value,
+        "engine": made.engine.value,
         "on": made.on,
         "values": {side: _values(made.side(side)) for side in SIDES},
         "retention_seconds": {side: retention_seconds(side) for side in SIDES},
@@ -313,6 +324,9 @@ def _too_large(plan: JoinPlan) -> str:
 
 
 def _dead_letters(plan: JoinPlan, topic: str) -> Iterator[str]:
+    if plan.real_time is not None:
+        yield from (_line(name, text) for name, text in dead_letter_lines(topic))
+        return
     yield _line(
         "dead letters", f"in topic {topic}: original key, value and headers, with the reason in"
     )
@@ -339,6 +353,9 @@ def _null_keys(plan: JoinPlan) -> str:
 def _delivery(plan: JoinPlan) -> Iterator[str]:
     if plan.output.delivery is Delivery.EXACTLY_ONCE:
         yield from _exactly_once(plan)
+        return
+    if plan.real_time is not None:
+        yield from (_line(name, text) for name, text in delivery_lines(plan.real_time))
         return
     yield _line(
         "at least once", "no result is lost; after a failure some may be written twice, with"

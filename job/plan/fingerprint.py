@@ -10,10 +10,12 @@ from typing import Any
 
 from job.formats.schemas import schema_id_of
 from job.join_spec.durations import duration_text
+from job.join_spec.engine import Engine
 from job.join_spec.expressions import SIDES
 from job.plan import tuning
 from job.plan.plan import JoinPlan
 
+_ENGINE = "engine"
 _KEYS_OF_FORMAT_0 = {
     "left columns held in state": "left.state_columns",
     "right columns held in state": "right.state_columns",
@@ -53,6 +55,8 @@ def fingerprint(plan: JoinPlan) -> dict[str, str]:
         if side.reader is not None:
             settings[schema_id_of(side.side)] = str(side.reader.schema.id)
     settings["state_partitions"] = str(plan.state_partitions)
+    if plan.real_time is not None:
+        settings[_ENGINE] = Engine.REAL_TIME.value
     return settings | {name.split(".")[-1]: value for name, value in _formats().items()}
 
 
@@ -76,10 +80,19 @@ def incompatible_changes(plan: JoinPlan, frozen: Mapping[str, str]) -> list[Chan
 
 def changes(frozen: Mapping[str, str], wanted: Mapping[str, str]) -> list[Change]:
     return [
-        Change(field, frozen.get(field, "none"), wanted.get(field, "none"))
+        Change(
+            field,
+            frozen.get(field, _value_left_out(field)),
+            wanted.get(field, _value_left_out(field)),
+        )
         for field in {**frozen, **wanted}
         if frozen.get(field) != wanted.get(field)
     ]
+
+
+def _value_left_out(field: str) -> str:
+    """The value of a field that a fingerprint does not have: older ones name no engine."""
+    return Engine.MICRO_BATCH.value if field == _ENGINE else "none"
 
 
 def _formats() -> dict[str, str]:

@@ -11,15 +11,17 @@ from urllib.parse import urlsplit
 
 from job.formats.schemas import ReaderSchema
 from job.join_spec.durations import milliseconds
+from job.join_spec.engine import Engine
 from job.join_spec.expressions import SIDES, Expression, Side, column_name
 from job.join_spec.registry import SchemaRegistrySpec
 from job.join_spec.security import KafkaSecurity
 from job.join_spec.spec import Delivery, Format, JoinType, MatchWindow
 from job.join_spec.start_positions import StartPositions, start_options
 from job.join_spec.value_schema import Column, ValueSchema
-from job.plan import tuning
+from job.plan import real_time, tuning
 from job.plan.checks import ResultChecks, SideChecks
 from job.plan.position import position_column
+from job.plan.real_time import RealTimePlan
 
 # Record metadata, usable like the columns of a side.
 RECORD_COLUMNS = (
@@ -114,6 +116,8 @@ class JoinPlan:
     dead_letter: DeadLetterPlan | None
     """None: bad records are dropped, or the query fails."""
     fails_on_bad_records: bool
+    real_time: RealTimePlan | None = None
+    """None: the engine is micro_batch."""
     checks: ResultChecks = field(default_factory=ResultChecks)
 
     def side(self, side: Side) -> SidePlan:
@@ -187,20 +191,53 @@ class JoinPlan:
         removes `coalesce` around expressions that are never null, such as `<=>`; it does not remove
         `greatest`.
         """
-        failing = self.checks.condition.conjuncts if self.checks.condition else ()
         for part in self.condition.conjuncts if self.condition else ():
-            if part.sql not in {other.sql for other in failing}:
+            if not self._can_fail_on_a_pair(part):
                 yield f"greatest({part.sql}, false)"
+        yield from self._failing_terms()
+
+    def _failing_terms(self) -> Iterator[str]:
         if self.checks.condition is not None:
             # A pair on which it fails passes the join; result_checks.py detects it afterwards.
             tried = guarded(f"try_eval(greatest({self.checks.condition.sql}, false))", "left")
             yield f"coalesce({tried}, true)"
 
+    def _can_fail_on_a_pair(self, part: Expression) -> bool:
+        failing = self.checks.condition.conjuncts if self.checks.condition else ()
+        return part.sql in {other.sql for other in failing}
+
+    def one_sided_condition(self, side: Side) -> list[str]:
+        """The parts of the condition that mention no other side."""
+        parts = self.condition.conjuncts if self.condition else ()
+        return [f"coalesce({part.sql}, false)" for part in parts if part.sides <= {side}]
+
+    @property
+    def pair_condition(self) -> str | None:
+        """The part of the condition over both sides. None: there is none."""
+        parts = self.condition.conjuncts if self.condition else ()
+        terms = [
+            f"coalesce({part.sql}, false)"
+            for part in parts
+            if len(part.sides) == len(SIDES) and not self._can_fail_on_a_pair(part)
+        ]
+        return " AND ".join([*terms, *self._failing_terms()]) or None
+
     @cached_property
     def spark_conf(self) -> Mapping[str, str]:
         partitions = {"spark.sql.shuffle.partitions": str(self.state_partitions)}
         files = tuning.CHECKPOINT_CONF.get(urlsplit(self.checkpoint).scheme or "file", {})
-        return {**tuning.CONF, **tuning.FROZEN_CONF, **files, **partitions, **self._jvm_options()}
+        engine = {} if self.real_time is None else real_time.CONF
+        conf = {**tuning.CONF, **tuning.FROZEN_CONF, **files, **engine}
+        return {**conf, **partitions, **self._jvm_options()}
+
+    @property
+    def engine(self) -> Engine:
+        return Engine.MICRO_BATCH if self.real_time is None else Engine.REAL_TIME
+
+    @property
+    def slots(self) -> int:
+        """Tasks that run at the same time during an interval of real-time mode."""
+        return real_time.slots(self.left.partitions, self.right.partitions, self.state_partitions)
 
     def _jvm_options(self) -> Mapping[str, str]:
         """Kafka's Java client requests tokens only from URLs that a system property allows."""

@@ -34,6 +34,7 @@ from job.plan.plan import (
     OutputPlan,
     SidePlan,
 )
+from job.plan.real_time import real_time_plan, unsupported
 
 Result = TypeVar("Result")
 Parser = Callable[[str, Scope, str], Expression]
@@ -53,6 +54,7 @@ def join_plan(
     `readers`: schemas from the registry, by side. Other sides need `schema` in the spec.
     """
     problems = _Problems()
+    problems.found.extend(unsupported(spec))
     readers = readers or {}
     schemas = _schemas(problems, spec, readers)
     if len(schemas) < len(SIDES):  # expressions cannot be checked without the columns
@@ -86,6 +88,7 @@ def join_plan(
         null_keys_pass=spec.on_null_key == "pass",
         dead_letter=_dead_letter_plan(spec),
         fails_on_bad_records=spec.on_bad_record == "fail",
+        real_time=real_time_plan(spec),
     )
     plan = _with_checks(plan, scope)
     problems.found.extend(key_problems(plan))

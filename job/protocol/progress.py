@@ -111,7 +111,7 @@ def batch_progress(text: str) -> BatchProgress:
         started_at=datetime.fromisoformat(progress["timestamp"]),
         duration_seconds=progress["batchDuration"] / 1000,
         phase_seconds={_snake(name): ms / 1000 for name, ms in progress["durationMs"].items()},
-        output_records=max(0, progress["sink"]["numOutputRows"]),  # -1: unknown to Spark
+        output_records=_output_records(progress["sink"], observed.get("output", {})),
         too_large_results=observed.get("output", {}).get("too_large", 0),
         failed_results=observed.get("output", {}).get("failed", 0),
         late_rows=operator["numRowsDroppedByWatermark"],
@@ -126,6 +126,13 @@ def batch_progress(text: str) -> BatchProgress:
         left=_side_progress(observed.get("left", {}), left),
         right=_side_progress(observed.get("right", {}), right),
     )
+
+
+def _output_records(sink: Mapping[str, Any], observed: Mapping[str, int]) -> int:
+    """Results that were written. Spark's sink counts dead letters, too; -1: it does not know."""
+    if "records" not in observed:
+        return max(0, sink["numOutputRows"])
+    return observed["records"] - observed.get("too_large", 0) - observed.get("failed", 0)
 
 
 def _side_progress(observed: Mapping[str, Any], source: Mapping[str, Any]) -> SideProgress:

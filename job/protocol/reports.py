@@ -1,5 +1,6 @@
 """Reports of the job that are not part of a batch: brokers, event times, state, reset."""
 
+from collections.abc import Mapping
 from datetime import datetime
 from typing import Self
 
@@ -29,6 +30,16 @@ class SideOffsets(_Report):
         if self.read is None or self.latest is None:
             return None
         return {p: max(0, end - self.read.get(p, 0)) for p, end in self.latest.items()}
+
+    def with_rows_read(self, rows: int) -> "SideOffsets":
+        """As if so many rows more had been read, of each partition its share. An estimate: it is
+        not known which partitions they come from."""
+        behind = self.behind_latest
+        if behind is None or self.read is None or not any(behind.values()):
+            return self
+        share = min(1.0, rows / sum(behind.values()))
+        read = {p: at + int(behind.get(p, 0) * share) for p, at in self.read.items()}
+        return self.model_copy(update={"read": read})
 
     @property
     def retention_headroom(self) -> dict[int, int] | None:
@@ -63,6 +74,10 @@ class BrokerReport(_Report):
 
     def side(self, side: Side) -> SideOffsets:
         return self.left if side == "left" else self.right
+
+    def with_rows_read(self, rows: Mapping[Side, int]) -> "BrokerReport":
+        sides = {side: getattr(self, side).with_rows_read(count) for side, count in rows.items()}
+        return self.model_copy(update=sides)
 
 
 class PartitionCount(_Report):

@@ -7,6 +7,7 @@ from typing import Any, Self
 
 from pydantic import BaseModel, ConfigDict
 
+from job.join_spec.sides import Side
 from job.protocol.progress import BatchProgress, SideProgress
 from job.protocol.reasons import DEAD_LETTER_REASONS, REASONS, RESULT_REASONS
 
@@ -158,6 +159,16 @@ class Totals(_Value):
     def with_transactions(self, results: Mapping[str, int]) -> Self:
         counts = {result: results.get(result, 0) for result in TRANSACTION_RESULTS}
         return self.model_copy(update={"transactions": _sums(self.transactions, counts)})
+
+    def with_live_rows(self, read: Mapping[Side, int], written: int) -> Self:
+        """With the rows of an interval that has not ended."""
+        sides = {
+            side: (of_side := getattr(self, side)).model_copy(
+                update={"records": of_side.records + count}
+            )
+            for side, count in read.items()
+        }
+        return self.model_copy(update={**sides, "output_records": self.output_records + written})
 
     def without_event_times(self) -> Self:
         """The counters without the newest event times, which belong to the old checkpoint."""

@@ -78,6 +78,19 @@ def wait_for_executors(spark: SparkSession, state_partitions: int) -> None:
         _log.warning("few_cores", cores=core_count(spark), state_partitions=state_partitions)
 
 
+def check_slots(spark: SparkSession, slots: int) -> None:
+    """QueryError where the tasks of an interval do not all get a core: they would wait for it until
+    the interval ends."""
+    cores = spark.sparkContext.defaultParallelism
+    if cores < slots:
+        raise QueryError(
+            f"engine real_time needs {slots} cores at the same time, one for each partition of "
+            f"both topics and of the state, and the executors have {cores}: add {slots - cores}, "
+            "or use engine micro_batch with a new checkpoint",
+            retryable=True,
+        )
+
+
 def check_executors(spark: SparkSession, checkpoint: Folder) -> None:
     """Raises QueryError if an executor cannot run this job, CheckpointError if it cannot use the
     folder of the checkpoint."""

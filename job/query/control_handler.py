@@ -73,7 +73,7 @@ class ControlHandler:
     def status(self) -> JobStatus:
         return self._engine.status().model_copy(
             update={
-                "brokers": self._watch.report(),
+                "brokers": self._watch.report().with_rows_read(self._stats.live_rows),
                 "state_count": self._state_count,
                 "event_times": self._stats.event_times,
             }

@@ -144,6 +144,8 @@ class Engine:
         access = kafka_access(plan.bootstrap_servers, plan.security, plan.schema_registry)
         self._redaction.add(access.secrets)
         partitions = self._workers.submit(check_topics, plan, access)
+        if plan.real_time is not None:
+            self._resources.provide_slots(plan.reading(partitions.result()).slots)
         spark = self._resources.session()
         checkpoint = self._resources.checkpoint()
         self._preparation.frozen = checkpoint.fingerprint
@@ -164,6 +166,7 @@ class Engine:
         self._run_id = str(running.query.runId)
         self._machine.become(QueryState.RUNNING)
         ended = self._workers.submit(running.await_end)
+        ended.add_done_callback(lambda _: self._machine.wake())
         continues = True
         while continues:
             with self._idle_sides.watch(partial(raise_watermark, running.query)):
@@ -185,6 +188,8 @@ class Engine:
         """Pause the running query until another state is desired; returns whether it continues."""
         spark = self._resources.session()
         checkpoint.desired_state = QueryState.PAUSED  # also if the current batch is interrupted
+        if running.has_intervals:
+            return False
         with pause_between_batches(spark, running.query, self._settings.grace) as pause:
             if pause is None:
                 return False

@@ -83,9 +83,12 @@ class EventTimes:
         self._stats.partitions = after
         if ends:
             self._stats.planned(batch_id, ends)
-        if (to_ms := watermark_ms(after, self._delay_ms)) is not None:
+        if (to_ms := self._watermark_ms(after)) is not None:
             raise_watermark(query, to_ms)
         self._limit_next_batch(before, after)
+
+    def _watermark_ms(self, partitions: Partitions) -> int | None:
+        return watermark_ms(partitions, self._delay_ms)
 
     def _limit_next_batch(self, before: Partitions, after: Partitions) -> None:
         self._batches += 1
@@ -98,9 +101,7 @@ class EventTimes:
             return
         # Without limits Spark reads by itself, because each call into Python delays the next batch.
         change = (
-            self._limited.put
-            if after.has_backlog and self._reading.is_limited
-            else self._limited.remove
+            self._limited.put if after.has_backlog and self._reading.is_limited else self._release
         )
         for side in SIDES:
             change(side)
@@ -112,11 +113,16 @@ class EventTimes:
         ends = self._reading.ends(side, starts, latest)
         if ends is None:
             self._planned_ends.pop(side, None)
-            if not self._stats.partitions.has_backlog and self._limited is not None:
-                self._limited.remove(side)
+            if not self._stats.partitions.has_backlog:
+                self._release(side)
         else:
             self._planned_ends[side] = latest
         return ends
+
+    def _release(self, side: Side) -> None:
+        """Let Spark read the side without a call into Python."""
+        if self._limited is not None:
+            self._limited.remove(side)
 
     def _write_periodically(self) -> None:
         while not self._closed.wait(WRITE_SECONDS):

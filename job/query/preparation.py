@@ -20,6 +20,7 @@ from job.query.cluster import (
     check_executors,
     check_is_shared,
     check_partitions_are_chosen,
+    check_slots,
     wait_for_executors,
 )
 from job.query.stats import QueryStats
@@ -59,6 +60,8 @@ class Preparation:
         if self._settings.is_on_cluster:
             wait_for_executors(spark, plan.state_partitions)
             check_executors(spark, checkpoint.folder)
+            if plan.real_time is not None:
+                check_slots(spark, plan.reading(partitions.result()).slots)
         spark.conf.set("spark.sql.shuffle.partitions", plan.state_partitions)
         if (starts := checkpoint.start_positions) is not None:
             plan = plan.starting_at(starts)

@@ -41,6 +41,7 @@ class Resources:
         self._starting: Jvm | None = jvm
         self._jvm: Jvm | None = None
         self._lease: Lease | None = None
+        self._slots = 0
 
     @property
     def has_jvm(self) -> bool:
@@ -60,6 +61,16 @@ class Resources:
                 raise
             self._jvm = jvm
         return self._jvm.session(self._settings, self._plan.spark_conf)
+
+    def provide_slots(self, slots: int) -> None:
+        """With a local master, provide that many task slots. Another JVM replaces one whose session
+        has fewer."""
+        if self._settings.is_on_cluster or slots <= self._slots:
+            return
+        if self._jvm is not None:
+            self.release()
+        self._slots = slots
+        self._settings = self._settings.model_copy(update={"spark_master": f"local[{slots}]"})
 
     def checkpoint(self) -> Checkpoint:
         """The checkpoint, locked by the lease and with repaired logs.

@@ -12,6 +12,7 @@ from job.delivery.sink import RunningQuery, start_query
 from job.kafka.security import KafkaAccess
 from job.plan.plan import JoinPlan
 from job.query.event_times import EventTimes
+from job.query.real_time import Phases
 from job.query.runtime import Resources
 from job.query.stats import QueryStats
 
@@ -21,11 +22,16 @@ class QueryStarter:
         self._stats = stats
         self._resources = resources
         self._new_query = new_query
+        self._phases = Phases(stats, resources)
 
     @contextmanager
     def start(
         self, spark: SparkSession, plan: JoinPlan, access: KafkaAccess, checkpoint: Checkpoint
     ) -> Iterator[RunningQuery]:
+        if plan.real_time is not None:
+            with self._phases.start(spark, plan, access, checkpoint) as running:
+                yield running
+            return
         times = EventTimes(spark, plan, self._stats, checkpoint, self._resources)
         with closing(times):
             running = start_query(

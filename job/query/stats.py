@@ -6,8 +6,9 @@ Spark's listener and the engine write them on their threads; the control socket 
 import threading
 from collections import Counter, deque
 from collections.abc import Mapping
+from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, Protocol
 
 import structlog
 
@@ -30,6 +31,15 @@ Offsets = Mapping[Side, Mapping[int, int]]
 _log = structlog.get_logger()
 
 
+class RowCounter(Protocol):
+    """Counts rows while the query runs; each count only grows with the rows of its own run."""
+
+    def late_rows(self, side: Side) -> int: ...
+
+    def state_rows(self, side: Side) -> int:
+        """By how many rows the state has grown."""
+
+
 class QueryStats:
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -42,6 +52,9 @@ class QueryStats:
         self._retries = 0
         self._state_rows = StateRowCounter()
         self._latest_offsets: dict[int, Offsets] = {}
+        self._row_counter: RowCounter | None = None
+        self._counted = _Counted(0, 0)
+        self._live: tuple[int, Mapping[Side, int], int] | None = None
         self.partitions = Partitions.none()
         """What was read of each partition, up to the last delivered batch."""
 
@@ -58,11 +71,10 @@ class QueryStats:
                 rows = self._delivered.pop(batch.batch_id)
                 batch = batch.model_copy(update={"output_records": rows})
             batch = _with_latest_offsets(batch, self._latest_offsets.pop(batch.batch_id, {}))
-            self._state_rows.add_batch(
-                batch.batch_id, batch.state_rows_updated, batch.state_rows_removed
-            )
+            batch = self._with_counted_rows(batch)
             self._batches.append(self._with_state_rows(batch))
             self._totals = self._totals.plus(batch)
+            self._live = None
             self._offsets = {"left": batch.left.end_offsets, "right": batch.right.end_offsets}
             self._progressed()
 
@@ -129,6 +141,40 @@ class QueryStats:
             self._retries += 1
             return self._retries - 1
 
+    def interval_runs(self, batch_id: int, read: Mapping[Side, int], written: int) -> None:
+        """Rows of a running interval so far. The report of the interval replaces them."""
+        with self._lock:
+            if self._batches and batch_id <= self._batches[-1].batch_id:
+                return
+            self._live = (batch_id, read, written)
+            self._progressed()
+
+    @property
+    def live_rows(self) -> Mapping[Side, int]:
+        """Rows that the running interval has read of each side so far."""
+        live = self._live
+        return {} if live is None else live[1]
+
+    def count_rows_with(self, counter: RowCounter) -> None:
+        """Take late rows and the growth of state from a counter: the engine is real_time."""
+        with self._lock:
+            self._row_counter, self._counted = counter, _Counted(0, 0)
+
+    def _with_counted_rows(self, batch: BatchProgress) -> BatchProgress:
+        if self._row_counter is None:
+            self._state_rows.add_batch(
+                batch.batch_id, batch.state_rows_updated, batch.state_rows_removed
+            )
+            return batch
+        before = self._counted
+        now = self._counted = _Counted(
+            sum(self._row_counter.late_rows(side) for side in SIDES),
+            sum(self._row_counter.state_rows(side) for side in SIDES),
+        )
+        self._state_rows.add_batch(batch.batch_id, now.state_rows - before.state_rows, 0)
+        late = batch.late_rows + now.late_rows - before.late_rows
+        return batch.model_copy(update={"late_rows": late})
+
     def _with_state_rows(self, batch: BatchProgress) -> BatchProgress:
         rows = self._state_rows.after(batch.batch_id)
         return batch if rows is None else batch.model_copy(update={"state_rows": rows})
@@ -154,7 +200,11 @@ class QueryStats:
 
     @property
     def totals(self) -> Totals:
-        return self._totals
+        with self._lock:
+            if self._live is None:
+                return self._totals
+            _, read, written = self._live
+            return self._totals.with_live_rows(read, written)
 
     @property
     def offsets(self) -> Offsets | None:
@@ -187,6 +237,12 @@ class QueryStats:
     def last_progress_at(self) -> datetime | None:
         """Time of Spark's last report: a batch, or that there was no new data."""
         return self._last_progress_at
+
+
+@dataclass(frozen=True)
+class _Counted:
+    late_rows: int
+    state_rows: int
 
 
 def _with_latest_offsets(batch: BatchProgress, latest: Offsets) -> BatchProgress:

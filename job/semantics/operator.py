@@ -20,6 +20,7 @@ One object represents all partitions of the operator: the partition of a row fol
 import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
+from typing import Literal, TypeAlias
 
 from job.join_spec.spec import JoinType
 from job.semantics.event_time import BatchWatermarks
@@ -41,6 +42,10 @@ from job.semantics.watermark_predicates import (
 )
 
 OPERATOR = "StreamingSymmetricHashJoinExec"
+
+Processor: TypeAlias = Literal["batch", "interval"]
+"""The processor of the real-time engine, job/real_time/StreamJoin.java, in a micro-batch or in an
+interval of real time. In an interval rows are late by its own watermark."""
 
 SUPPORTED_JOIN_TYPES = frozenset({
     JoinType.INNER, JoinType.LEFT_OUTER, JoinType.RIGHT_OUTER, JoinType.FULL_OUTER,
@@ -73,6 +78,8 @@ class JoinOperatorPlan:
     key_time: Callable[[Key], int | None] = field(default=lambda _: None)
     """Event time of a key that carries the watermark, in microseconds (a window's end)."""
     state_format_version: StateFormatVersion = 4
+    processor: Processor | None = None
+    """None: Spark's operator."""
 
     def __post_init__(self) -> None:
         if self.join_type not in SUPPORTED_JOIN_TYPES:
@@ -136,7 +143,9 @@ class StreamingSymmetricHashJoin:
         )
         left, right = (self._joiner(side, predicates) for side in SIDES)
         started = time.perf_counter_ns()
-        rows = self._matched_rows(left, left_rows, right, right_rows, watermarks.late)
+        is_interval = self.plan.processor == "interval"
+        late_ms = watermarks.eviction if is_interval else watermarks.late
+        rows = self._matched_rows(left, left_rows, right, right_rows, late_ms)
         joined_at = time.perf_counter_ns()
         rows += self._unmatched_rows(left, right)
         updated_at = time.perf_counter_ns()
@@ -161,7 +170,8 @@ class StreamingSymmetricHashJoin:
         predicates = state_watermark_predicates(
             self.plan.condition, eviction_ms=watermarks.eviction, late_ms=watermarks.late
         )
-        return predicates.any_defined and new_watermark_ms > watermarks.eviction
+        has_timers = predicates.any_defined or self.plan.processor is not None
+        return has_timers and new_watermark_ms > watermarks.eviction
 
     def abort(self) -> None:
         """Roll back the state to the end of the previous batch, because the batch failed."""
@@ -190,11 +200,12 @@ class StreamingSymmetricHashJoin:
         """Left input then right input; for a left semi join right then left (since Spark 4.3).
 
         With the right side first, a left row that matches at once is not stored. But a right row
-        behind the state watermark is not stored, so left rows of its batch do not match it.
+        behind the state watermark is not stored, so left rows of its batch do not match it. The
+        real-time engine finds the match.
         """
         from_left = left.store_and_join_with_other_side(left_rows, right, late_ms)
         from_right = right.store_and_join_with_other_side(right_rows, left, late_ms)
-        if self.plan.join_type is JoinType.LEFT_SEMI:
+        if self.plan.join_type is JoinType.LEFT_SEMI and self.plan.processor is None:
             return [*from_right, *from_left]
         return [*from_left, *from_right]
 

@@ -22,7 +22,7 @@ from job.plan.mirrored import mirrored_filters
 from job.plan.plan import JoinPlan, window_end_column
 from job.semantics.json_records import DecodedRow, RecordDecoder
 from job.semantics.one_side_joiner import SideInput, SideRules
-from job.semantics.operator import JoinOperatorPlan
+from job.semantics.operator import JoinOperatorPlan, Processor
 from job.semantics.output_json import check_types
 from job.semantics.rows import JoinedRow, Key, Row, key_of
 from job.semantics.state_manager import StateFormatVersion
@@ -71,10 +71,13 @@ class SimulationPlan:
 
 
 def simulation_plan(
-    plan: JoinPlan, *, state_format_version: StateFormatVersion = 4
+    plan: JoinPlan,
+    *,
+    state_format_version: StateFormatVersion = 4,
+    processor: Processor | None = None,
 ) -> SimulationPlan:
     """NotExactError for a part of the plan that cannot be evaluated exactly as in Spark."""
-    return _Planner(plan).plan(state_format_version)
+    return _Planner(plan).plan(state_format_version, processor=processor)
 
 
 class _Planner:
@@ -114,7 +117,9 @@ class _Planner:
             raise NotExactError(f"the key {of_left.sql('spark')}, a {part.left.type}")
         return part
 
-    def plan(self, state_format_version: StateFormatVersion) -> SimulationPlan:
+    def plan(
+        self, state_format_version: StateFormatVersion, processor: Processor | None
+    ) -> SimulationPlan:
         sides = {side: self._side(side) for side in SIDES}
         inputs = {side: self._side_input(side) for side in SIDES}
         has_window = self._plan.window is not None
@@ -126,6 +131,7 @@ class _Planner:
             post_join_filter=self._post_join_filter(),
             key_time=self._key_time() if has_window or self._plan.event_time_in_key else _no_time,
             state_format_version=state_format_version,
+            processor=processor,
         )
         return SimulationPlan(
             self._plan, sides["left"], sides["right"], operator, self._output(), self._env

@@ -31,7 +31,7 @@ def stop_gracefully(query: StreamingQuery, grace: timedelta) -> None:
     first task of a planned batch. So the state is set first: a batch either runs to its end or
     writes nothing.
     """
-    _prevent_next_batch(query)
+    prevent_next_batch(query)
     if not query.awaitTermination(math.ceil(grace.total_seconds())):
         _log.warning("batch_interrupted", after_seconds=grace.total_seconds())
     query.stop()
@@ -45,7 +45,7 @@ class Pause:
 
     def prevent_next_batch(self) -> None:
         """Begin no batch after the pause. Call `stop_gracefully` then."""
-        _prevent_next_batch(self._query)
+        prevent_next_batch(self._query)
 
 
 @contextmanager
@@ -99,7 +99,8 @@ def _is_between_batches(execution: Any) -> bool:
     return bool(planned.equals(committed))
 
 
-def _prevent_next_batch(query: StreamingQuery) -> None:
+def prevent_next_batch(query: StreamingQuery) -> None:
+    """Let the current batch be the last one of the query."""
     execution = stream_execution(query)
     terminated = (
         execution.getClass()

@@ -12,15 +12,16 @@ from job.spark.stream_execution import batch_execution
 
 def batch_metrics(query: StreamingQuery, name: str) -> Mapping[str, Any]:
     """Metrics of the current batch. Empty: the observed node had no records."""
-    return _metrics(batch_execution(query), name)
+    return execution_metrics(batch_execution(query), name)
 
 
 def frame_metrics(frame: DataFrame, name: str) -> Mapping[str, Any]:
     """Metrics of a frame that was executed. Empty: none were collected."""
-    return _metrics(frame._jdf.queryExecution(), name)
+    return execution_metrics(frame._jdf.queryExecution(), name)
 
 
-def _metrics(execution: Any, name: str) -> Mapping[str, Any]:
+def execution_metrics(execution: Any, name: str) -> Mapping[str, Any]:
+    """Metrics of a QueryExecution. Empty: none were collected."""
     row = execution.observedMetrics().get(name)
     metrics: Mapping[str, Any] = json.loads(row.get().json()) if row.isDefined() else {}
     return metrics

@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
 from job.errors import SetupError
+from job.real_time.processor_jar import PROCESSOR_JAR
 from job.redaction import Redaction
 from job.settings import JobSettings
 from job.waiting import wait_until
@@ -200,7 +201,7 @@ def _command(settings: JobSettings, conf: Mapping[str, str]) -> list[str]:
         )
     return [
         _java(),
-        *("-cp", ":".join([f"{settings.jars}/*", f"{spark_jars()}/*", *_hadoop_settings()])),
+        *("-cp", ":".join(_class_path(settings))),
         f"-Xmx{settings.driver_memory}",
         *_class_archive(settings.jars / CLASS_ARCHIVE),
         *conf["spark.driver.extraJavaOptions"].split(),
@@ -214,11 +215,22 @@ def _command(settings: JobSettings, conf: Mapping[str, str]) -> list[str]:
     ]
 
 
+def _class_path(settings: JobSettings) -> list[str]:
+    """The class archive fits a class path that begins as the one that it was made with."""
+    return [
+        f"{settings.jars}/*",
+        f"{spark_jars()}/*",
+        str(settings.jars / PROCESSOR_JAR),
+        *_hadoop_settings(),
+    ]
+
+
 def _for_executors(settings: JobSettings) -> dict[str, str]:
     """Settings that send Kafka's connector to the executors of a cluster."""
     if not settings.is_on_cluster:
         return {}
-    return {"spark.jars": ",".join(str(jar.resolve()) for jar in settings.jars.glob("*.jar"))}
+    jars = [*settings.jars.glob("*.jar"), *settings.jars.glob(str(PROCESSOR_JAR))]
+    return {"spark.jars": ",".join(str(jar.resolve()) for jar in jars)}
 
 
 def _hadoop_settings() -> list[str]:

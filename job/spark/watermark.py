@@ -8,7 +8,7 @@ from typing import Any
 
 from pyspark.sql.streaming.query import StreamingQuery
 
-from job.spark.stream_execution import progress_lock
+from job.spark.stream_execution import progress_lock, stream_execution
 
 WATERMARK_METADATA = "spark.watermarkDelayMs"
 """Key of the metadata of a column with a watermark; its value is the delay (EventTimeWatermark)."""
@@ -30,6 +30,11 @@ def raise_watermark(query: StreamingQuery, to_ms: int) -> None:
             if execution.noNewData():
                 _forget_next_batch(execution)
             tracker.setWatermark(to_ms)
+
+
+def current_watermark(query: StreamingQuery) -> int:
+    """The watermark of the next batch, milliseconds since 1970; 0: there is none."""
+    return int(stream_execution(query).watermarkTracker().currentWatermark())
 
 
 def _forget_next_batch(execution: Any) -> None:

@@ -1,6 +1,6 @@
 """Spark against the specification on generated joins.
 
-    python -m tests.semantics.differential N [SEED]
+    python -m tests.semantics.differential N [SEED] [--real-time]
 
 Prints the smallest case found that differs, as a spec and rows that `streamjoin simulate` takes.
 """
@@ -12,20 +12,33 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from unittest import SkipTest
 
 from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis.strategies import integers
 from pyspark.sql import SparkSession
 
+from job.semantics.operator import Processor
 from tests.semantics.case_generator import cases
-from tests.semantics.join_cases import Batch, Case, Data, differences, specified
+from tests.semantics.join_cases import (
+    STATE_STORES,
+    Batch,
+    Case,
+    Data,
+    differences,
+    specified,
+)
+from tests.semantics.real_time_runner import run_in_real_time_engine
 from tests.semantics.spark_runner import run_on_spark
 from tests.semantics.spark_session import start_session
 
 # Spark takes output filters apart and filters before the join what can neither match nor come
 # out; which rows it finds so is the optimizer's affair, what comes out is not.
 _COUNTED_IN_THE_JOIN = ("late_rows", "state_rows", "updated_rows", "removed_rows")
+
+PROCESSORS: tuple[Processor, ...] = ("batch", "interval")
+_OF_SPARKS_STATE = ("state_rows", "updated_rows", "removed_rows")
 
 WORKERS = 3
 """One more than cores of a small machine; a constant, so that a seed means the same anywhere."""
@@ -35,6 +48,7 @@ SHRINKING_SECONDS = 60
 
 
 _TOLD_EVERY = 50
+_REAL_TIME = "--real-time"
 
 
 class DifferenceError(AssertionError):
@@ -81,15 +95,33 @@ class Statistics:
         )
 
 
-def check(spark: SparkSession, case: Case) -> list[Batch]:
-    """Runs the case on both; DifferenceError with the case where they differ."""
+def check(spark: SparkSession, case: Case, *, processor: Processor | None = None) -> list[Batch]:
+    """Runs the case on both; DifferenceError with the case where they differ.
+
+    `processor`: the processor of the real-time engine, not Spark's operator, and which part of it.
+    """
+    if processor is not None:
+        return _check_processor(spark, case, processor)
     expected, phases = specified(case)
-    actual = run_on_spark(spark, case, phases)
-    found = list(differences(expected, actual))
+    found = list(differences(expected, run_on_spark(spark, case, phases)))
     if "filter" in case.spec["output"]:
         found = [text for text in found if not any(n in text for n in _COUNTED_IN_THE_JOIN)]
     if found:
         raise DifferenceError("\n".join([*found, "", str(case)]))
+    return expected
+
+
+def _check_processor(spark: SparkSession, case: Case, processor: Processor) -> list[Batch]:
+    case = replace(case, store=STATE_STORES[0])
+    expected, phases = specified(case, processor=processor)
+    actual = run_in_real_time_engine(spark, case, phases, interval=processor == "interval")
+    found = [
+        text
+        for text in differences(expected, actual)
+        if not any(name in text for name in _OF_SPARKS_STATE)
+    ]
+    if found:
+        raise DifferenceError("\n".join([*found, "", f"# processor: {processor}", str(case)]))
     return expected
 
 
@@ -100,13 +132,15 @@ def run_many(
     statistics: Statistics,
     seconds: float | None = None,
     first_seed: int = 0,
+    real_time: bool = False,
 ) -> None:
     """`count` cases, or fewer if the time is over; raises on one that differs, made small.
 
     A micro-batch of a few rows leaves cores idle, so the cases run on several threads, each with a
     session and a seed of its own: the same cases every time. The first difference ends them all.
     """
-    search = _Search(statistics, None if seconds is None else time.monotonic() + seconds)
+    deadline = None if seconds is None else time.monotonic() + seconds
+    search = _Search(statistics, deadline, real_time=real_time)
     seeds = range(first_seed, first_seed + count)
     with ThreadPoolExecutor(WORKERS) as pool:
         runs = [
@@ -121,7 +155,8 @@ def run_many(
 class _Search:
     """For one case that differs, by several threads."""
 
-    def __init__(self, statistics: Statistics, deadline: float | None) -> None:
+    def __init__(self, statistics: Statistics, deadline: float | None, *, real_time: bool) -> None:
+        self._real_time = real_time
         self._statistics = statistics
         self._deadline = deadline
         self._lock = threading.Lock()
@@ -157,7 +192,8 @@ class _Search:
             if not found and not _has_records(case):
                 return
             try:
-                self._statistics.add(case, check(spark, case))
+                processor = PROCESSORS[number % len(PROCESSORS)] if self._real_time else None
+                self._statistics.add(case, check(spark, case, processor=processor))
             except Exception as error:
                 found.append(_as_difference(error, case))
                 self._claim(found[-1])
@@ -199,15 +235,16 @@ def _as_difference(error: Exception, case: Case) -> DifferenceError:
 
 
 def main() -> int:
-    count = int(sys.argv[1]) if len(sys.argv) > 1 else 1_000
-    first_seed = int(sys.argv[2]) if len(sys.argv) > 2 else random.randrange(2**31)
+    numbers = [int(text) for text in sys.argv[1:] if text != _REAL_TIME]
+    real_time = _REAL_TIME in sys.argv
+    count, first_seed = [*numbers, *(1_000, random.randrange(2**31))[len(numbers) :]]
     sys.stdout.write(f"{count} cases; again: python -m tests.semantics.differential {count} ")
-    sys.stdout.write(f"{first_seed}\n")
+    sys.stdout.write(f"{first_seed} {_REAL_TIME if real_time else ''}\n")
     statistics = Statistics(told_every=_TOLD_EVERY)
     started = time.monotonic()
     spark = start_session()
     try:
-        run_many(spark, count, statistics=statistics, first_seed=first_seed)
+        run_many(spark, count, statistics=statistics, first_seed=first_seed, real_time=real_time)
     except DifferenceError as difference:
         sys.stdout.write(f"{difference}\n")
         return 1

@@ -15,6 +15,7 @@ from job.plan.plan import JoinPlan
 from job.plan.planner import join_plan
 from job.semantics.backlog import PlannedBatch
 from job.semantics.json_records import InputRecord, records_of_jsonl
+from job.semantics.operator import Processor
 from job.semantics.simulate import OutputRecord, SimulatedBatch, Simulator
 from job.semantics.simulation_plan import simulation_plan
 from job.semantics.state_manager import StateFormatVersion
@@ -141,9 +142,11 @@ class Records:
         ]
 
 
-def specified(case: Case) -> tuple[list[Batch], list[Phase]]:
+def specified(case: Case, *, processor: Processor | None = None) -> tuple[list[Batch], list[Phase]]:
     """What the specification says: the batches, and how they lie between starts and stops."""
-    simulator = Simulator(simulation_plan(case.plan, state_format_version=case.store.version))
+    version = case.store.version
+    plan = simulation_plan(case.plan, state_format_version=version, processor=processor)
+    simulator = Simulator(plan)
     batches: list[Batch] = []
     phases: list[Phase] = []
     current: list[PlannedBatch] = []

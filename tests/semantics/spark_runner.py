@@ -78,13 +78,13 @@ def run_on_spark(spark: SparkSession, case: Case, phases: Sequence[Phase]) -> li
     """The batches Spark runs, fed in the batches of `phases`."""
     folder = Path(tempfile.mkdtemp(prefix="streamjoin-", dir=fast_folder()))
     try:
-        with conf(spark, {**_conf_of(case.plan), **_state_conf(case.store)}):
-            return _Run(spark, case, folder).through(phases)
+        with conf(spark, conf_of(case)):
+            return Run(spark, case, folder).through(phases)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-class _Run:
+class Run:
     def __init__(self, spark: SparkSession, case: Case, folder: Path) -> None:
         self._spark = spark
         self._plan = case.plan.reading(dict.fromkeys(SIDES, _PARTITIONS))
@@ -184,6 +184,10 @@ def _bad_records(report: Any, side: Side) -> Counter[str]:
 def _id(headers: Any) -> str:
     (header,) = headers
     return bytes(header.value).decode()
+
+
+def conf_of(case: Case) -> dict[str, str]:
+    return {**_conf_of(case.plan), **_state_conf(case.store)}
 
 
 def _conf_of(plan: JoinPlan) -> dict[str, str]:

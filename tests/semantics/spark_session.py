@@ -3,14 +3,18 @@
 Nothing here changes what a query means; what a test is about, it sets itself.
 """
 
+import atexit
 import logging
 import os
+import shutil
+import tempfile
 from pathlib import Path
 
 from pyspark.sql import SparkSession
 
 from deploy.local.jars import jar_folder
 from job.plan.tuning import CHECKPOINT_CONF
+from job.real_time.processor_jar import PROCESSOR_JAR
 
 
 def fast_folder() -> Path | None:
@@ -18,6 +22,10 @@ def fast_folder() -> Path | None:
     memory = Path("/dev/shm")
     return memory if os.access(memory, os.W_OK) else None
 
+
+TEST_CLASSES = Path(tempfile.mkdtemp(prefix="streamjoin-classes-", dir=fast_folder()))
+"""A folder on the class path: a class that a test compiles into it can be loaded."""
+atexit.register(shutil.rmtree, TEST_CLASSES, ignore_errors=True)
 
 _CONF = {
     "spark.ui.enabled": "false",
@@ -45,7 +53,9 @@ _CONF = {
     "spark.sql.streaming.metricsEnabled": "false",
     # Checksums double the files.
     "spark.sql.streaming.checkpoint.fileChecksum.enabled": "false",
-    "spark.driver.extraClassPath": f"{jar_folder('spark')}/*",
+    "spark.driver.extraClassPath": ":".join(
+        [f"{jar_folder('spark')}/*", str(jar_folder("spark") / PROCESSOR_JAR), str(TEST_CLASSES)]
+    ),
     **CHECKPOINT_CONF["file"],
     **({"spark.local.dir": str(folder)} if (folder := fast_folder()) else {}),
 }

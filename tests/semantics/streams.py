@@ -16,6 +16,7 @@ from job.plan.planner import join_plan
 from job.protocol.progress import BatchProgress, batch_progress
 from job.spark.watermark import raise_watermark
 from tests.semantics.job_watermark import JobWatermark
+from tests.semantics.processor_dataflow import in_processor
 
 # Event times of tests are seconds after this, epoch milliseconds: 2023-11-14T22:13:20Z.
 T0 = 1_700_000_000_000
@@ -93,9 +94,12 @@ class Stream:
     def _started(self) -> StreamingQuery:
         left, right = (self._records(self._spark, side) for side in SIDES)
         self.watermark = JobWatermark(self._plan)
+        is_real_time = self._plan.real_time is not None
+        joined = in_processor if is_real_time else dataflow
         query = (
-            dataflow(left, right, self._plan)
+            joined(left, right, self._plan)
             .writeStream.foreachBatch(self._collect)
+            .outputMode("update" if is_real_time else "append")
             .option("checkpointLocation", str(self._folder / "checkpoint"))
             .start()
         )

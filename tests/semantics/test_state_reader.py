@@ -20,20 +20,26 @@ from tests.semantics.streams import T0, Stream, record, spec_text
 FORMAT = "spark.sql.streaming.join.stateFormatVersion"
 
 
-@pytest.fixture(params=["4", "2"])
-def state_format(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    frozen = {**tuning.FROZEN_CONF, FORMAT: request.param}
-    monkeypatch.setattr(tuning, "FROZEN_CONF", MappingProxyType(frozen))
+@pytest.fixture(params=["4", "2", "real_time"])
+def state_format(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """A format of Spark's join, or that of the real-time engine."""
+    state_format: str = request.param
+    if state_format != "real_time":
+        frozen = {**tuning.FROZEN_CONF, FORMAT: state_format}
+        monkeypatch.setattr(tuning, "FROZEN_CONF", MappingProxyType(frozen))
+    return state_format
 
 
 @pytest.fixture
 def reader(
-    spark: SparkSession, tmp_path: Path, state_format: None
+    spark: SparkSession, tmp_path: Path, state_format: str
 ) -> Iterator[tuple[Stream, StateReader]]:
     """Of a left outer join with a composite key, its right side ready 5 s after its left."""
-    del state_format
     text = spec_text(
-        left_key="[k, a % 2]", right_key="[k, b]", right_schema="k STRING, t TIMESTAMP, b BIGINT"
+        left_key="[k, a % 2]",
+        right_key="[k, b]",
+        right_schema="k STRING, t TIMESTAMP, b BIGINT",
+        more="engine: real_time" if state_format == "real_time" else "",
     )
     stream = Stream(spark, tmp_path, text)
     plan = join_plan(spec_from_yaml(text, {}), state_partitions=1)

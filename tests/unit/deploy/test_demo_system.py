@@ -2,7 +2,10 @@
 
 from pathlib import Path
 
-from deploy.local.demo_system import run_folder
+from deploy.local.demo_system import run_folder, spec_file
+from job.join_spec.engine import Engine
+from job.join_spec.spec import spec_from_yaml
+from job.plan.planner import join_plan
 
 
 def test_new_run_removes_the_folders_of_those_that_have_ended(tmp_path: Path) -> None:
@@ -20,3 +23,10 @@ def test_run_that_goes_on_keeps_its_folder(tmp_path: Path) -> None:
     with run_folder(tmp_path) as first, run_folder(tmp_path) as second:
         assert first.exists()
         assert first.resolve() != second.resolve()
+
+
+def test_spec_of_each_engine_can_be_planned_and_names_it(tmp_path: Path) -> None:
+    for engine in Engine:
+        spec = spec_from_yaml(spec_file(tmp_path, engine).read_text(), {})
+
+        assert engine is join_plan(spec, state_partitions=2).engine

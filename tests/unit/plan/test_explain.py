@@ -43,6 +43,14 @@ JOINS: dict[str, dict[str, Any]] = {
         "join": {"type": "inner", "unbounded_state": True, "match_window": {"after": "1 hour"}},
         "on_null_key": "drop",
     },
+    "real_time": {
+        "engine": "real_time",
+        "real_time": {"checkpoint_interval": "30 seconds"},
+        "join__type": "left_outer",
+        "on_bad_record": None,
+        "dead_letter": {"topic": "attributed.dead"},
+        "on_null_key": "dead_letter",
+    },
     "event_time_in_key": {
         "left__key": ["ad_id", "shown_at"],
         "right__key": ["ad_id", "clicked_at"],

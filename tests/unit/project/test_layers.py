@@ -42,6 +42,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
         "checkpoint",
         "security",
         "registry",
+        "engine",
         "field_types",
         "spec",
         "expressions",
@@ -52,6 +53,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "formats": (),
     "plan": (
         "tuning",
+        "real_time",
         "checks",
         "position",
         "plan",
@@ -64,10 +66,11 @@ ROOMS: dict[str, tuple[str, ...]] = {
         "planner",
         "resources",
         "explain_load",
+        "explain_real_time",
         "explain",
         "validation",
     ),
-    "event_time": ("partitions", "watermark", "fair_reading"),
+    "event_time": ("partitions", "watermark", "fair_reading", "interval"),
     "kafka": (
         "security",
         "clients",
@@ -79,13 +82,15 @@ ROOMS: dict[str, tuple[str, ...]] = {
     ),
     "dead_letters": (),
     "semantics": (),
+    "real_time": ("processor_jar", "join"),
     "spark": (
         *("session", "lost_hooks", "hadoop_settings", "hadoop_files", "failures", "listener"),
         *("stream_execution", "between_batches", "watermark", "observed_metrics", "batch_read"),
+        *("interval_read", "live_rows"),
         *("kafka_reader", "executed_join", "join_input", "arrow_types", "arrow_map", "executors"),
         "try_eval",
     ),
-    "dataflow": ("written_numbers", "record_sql", "arrow_decoder", "dataflow"),
+    "dataflow": ("written_numbers", "record_sql", "arrow_decoder", "dataflow", "real_time"),
     "checkpoint": (
         *("documents", "folder", "checkpoint", "lease", "join_state", "state_reader"),
         *("log_check", "maintenance", "cli"),
@@ -94,7 +99,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "query": (
         *("explain_key", "state_rows", "stats", "idleness", "cluster", "runtime", "retries"),
         *("verbs", "state_machine", "state_lookup", "reset", "preparation", "event_times"),
-        *("start", "engine", "validator", "lookup_queue", "control_handler"),
+        *("real_time", "start", "engine", "validator", "lookup_queue", "control_handler"),
     ),
     "process": (),
     "__main__": (),
@@ -102,7 +107,9 @@ ROOMS: dict[str, tuple[str, ...]] = {
 RANK = {name: rank for rank, name in enumerate(ROOMS)}
 WITH_SPARK = {
     "dataflow.dataflow",
+    "dataflow.real_time",
     "dataflow.arrow_decoder",
+    "real_time.join",
     "spark",
     "checkpoint",
     "delivery",
@@ -110,9 +117,10 @@ WITH_SPARK = {
     "query.runtime",
     "query.event_times",
     "query.preparation",
+    "query.real_time",
     "query.start",
 }
-PRIVATE_SPARK = {"spark"}
+PRIVATE_SPARK = {"spark", "real_time"}
 # Of PySpark's objects, what is behind them in the JVM.
 PRIVATE_ATTRIBUTES = {"_jsq", "_jdf", "_jc", "_jsc", "_jsparkSession", "_jwrite", "_jreader"}
 # The service is in an image without Spark, librdkafka and registry client, and reads no topic.

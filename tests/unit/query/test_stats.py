@@ -72,6 +72,71 @@ def test_reset_keeps_the_counters_and_forgets_offsets_and_batches() -> None:
     assert (1, 6) == (stats.totals.batches, stats.totals.left.records)
 
 
+def test_rows_of_a_running_interval_count_until_its_report_replaces_them() -> None:
+    stats = QueryStats()
+    stats.batch(recorded(batchId=4))
+    before = stats.totals
+
+    stats.interval_runs(5, {"left": 70, "right": 20}, 9)
+    live = stats.totals
+    assert before.left.records + 70 == live.left.records
+    assert before.right.records + 20 == live.right.records
+    assert before.output_records + 9 == live.output_records
+    assert {"left": 70, "right": 20} == stats.live_rows
+
+    stats.batch(recorded(batchId=5))
+    assert 2 * before.left.records == stats.totals.left.records
+    assert {} == stats.live_rows
+
+
+def test_late_figures_of_an_interval_that_has_been_reported_are_ignored() -> None:
+    stats = QueryStats()
+    stats.batch(recorded(batchId=5))
+    before = stats.totals
+
+    stats.interval_runs(5, {"left": 70, "right": 20}, 9)
+
+    assert before == stats.totals
+
+
+class Counter:
+    """What the processor has counted."""
+
+    def __init__(self) -> None:
+        self.late, self.state = 0, 0
+
+    def late_rows(self, side: str) -> int:
+        return self.late if side == "left" else 0
+
+    def state_rows(self, side: str) -> int:
+        return self.state if side == "right" else 0
+
+
+def test_late_rows_and_state_of_the_real_time_engine_are_those_of_its_counter() -> None:
+    stats, counter = QueryStats(), Counter()
+    stats.on_start(None, None)
+    stats.count_rows_with(counter)
+    by_spark = json.loads(recorded())["stateOperators"][0]["numRowsDroppedByWatermark"]
+
+    for batch_id, (counter.late, counter.state) in enumerate([(3, 10), (3, 7), (4, 7)]):
+        stats.batch(recorded(batchId=batch_id))
+
+    assert [3, 0, 1] == [batch.late_rows - by_spark for batch in stats.batches]
+    assert [10, 7, 7] == [batch.state_rows for batch in stats.batches]
+
+
+def test_counter_of_the_next_run_begins_at_zero() -> None:
+    stats = QueryStats()
+    stats.on_start(None, None)
+    for batch_id in range(2):
+        counter = Counter()
+        stats.count_rows_with(counter)
+        counter.state = 5
+        stats.batch(recorded(batchId=batch_id))
+
+    assert [5, 10] == [batch.state_rows for batch in stats.batches]
+
+
 def test_last_batch_can_be_read_during_a_reset() -> None:
     stats = QueryStats()
     stats.batch(recorded())

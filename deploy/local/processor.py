@@ -1,0 +1,107 @@
+"""Compiles the processor of the real-time engine. Standard library only.
+
+    python -m deploy.local.processor [--spark JARS]
+
+With the compiler that jars.toml pins, on the Java runtime that Spark runs on: a runtime brings no
+compiler. The jar is the same wherever it is built.
+"""
+
+import argparse
+import subprocess
+import sys
+import tempfile
+import zipfile
+from collections.abc import Sequence
+from importlib.util import find_spec
+from pathlib import Path
+
+from deploy.local.jars import jar_folder
+from deploy.local.java import OLDEST_RELEASE, java_home
+from job.errors import SetupError
+from job.real_time.processor_jar import (
+    CHECKSUM_ENTRY,
+    PROCESSOR_JAR,
+    SOURCES,
+    sources,
+    sources_checksum,
+)
+
+COMPILE_SECONDS = 300
+# The oldest time that a zip file can hold.
+_NO_TIME = (1980, 1, 1, 0, 0, 0)
+
+
+def build(jars: Path, *, folder: Path = SOURCES, spark: Path | None = None) -> Path:
+    """Write the jar below the folder `jars`, unless it is there; its path.
+
+    `folder`: with the sources. `spark`: the folder with Spark's jars; None: those of pyspark.
+    """
+    jar = jars / PROCESSOR_JAR
+    checksum = sources_checksum(folder)
+    if _built_from(jar) == checksum:
+        return jar
+    jar.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix="streamjoin-") as classes:
+        compile_java(sources(folder), Path(classes), spark or spark_jars())
+        part = jar.with_suffix(".part")
+        _write(part, Path(classes), checksum)
+        part.replace(jar)
+    return jar
+
+
+def _built_from(jar: Path) -> str | None:
+    try:
+        with zipfile.ZipFile(jar) as archive:
+            return archive.read(CHECKSUM_ENTRY).decode()
+    except (OSError, KeyError, zipfile.BadZipFile):
+        return None
+
+
+def compile_java(files: Sequence[Path], classes: Path, spark: Path) -> None:
+    """Write the classes into the folder `classes`."""
+    (compiler,) = jar_folder("compiler").glob("ecj-*.jar")
+    done = subprocess.run(
+        [
+            java_home() / "bin" / "java",
+            *("-jar", compiler, f"-{OLDEST_RELEASE}", "-nowarn", "-encoding", "UTF-8"),
+            *("-classpath", ":".join(str(jar) for jar in sorted(spark.glob("*.jar")))),
+            *("-d", classes),
+            *files,
+        ],
+        capture_output=True,
+        text=True,
+        timeout=COMPILE_SECONDS,
+        check=False,
+    )
+    if done.returncode != 0:
+        raise SetupError(f"the processor does not compile:\n{done.stdout}{done.stderr}")
+
+
+def _write(jar: Path, classes: Path, checksum: str) -> None:
+    with zipfile.ZipFile(jar, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr(zipfile.ZipInfo(CHECKSUM_ENTRY, _NO_TIME), checksum)
+        for file in sorted(classes.rglob("*.class")):
+            name = file.relative_to(classes).as_posix()
+            archive.writestr(zipfile.ZipInfo(name, _NO_TIME), file.read_bytes())
+
+
+def spark_jars() -> Path:
+    pyspark = find_spec("pyspark")
+    if pyspark is None or pyspark.origin is None:
+        raise SetupError("pyspark is not installed: run `make setup`")
+    return Path(pyspark.origin).parent / "jars"
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description="Compile the processor of the real-time engine.")
+    parser.add_argument("--spark", type=Path, help="the folder with Spark's jars")
+    try:
+        print(f"  {build(jar_folder('spark'), spark=parser.parse_args().spark).name}")
+    except SetupError as error:
+        print(error, file=sys.stderr)
+        return error.exit_code
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

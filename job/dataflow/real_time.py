@@ -1,0 +1,223 @@
+"""From a JoinPlan to the records of the real-time engine: results, and dead letters between them.
+
+The steps are those of dataflow/, with another join. Real-time mode reads each record once, so that
+a bad record passes through the join as a row of its own, with its dead letter.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from pyspark.sql import Column, DataFrame, SparkSession
+
+from job.dataflow import dataflow
+from job.dataflow.dataflow import ID_HEADER, count_where
+from job.dead_letters import headers as names
+from job.dead_letters import sql as dead_letter_sql
+from job.join_spec.expressions import column_name
+from job.join_spec.sides import SIDES
+from job.kafka.security import KafkaAccess
+from job.plan.plan import JoinPlan, SidePlan
+from job.plan.position import position_column
+from job.plan.real_time import SOURCE_OPTIONS
+from job.plan.record_checks import EXPRESSION_FAILED, FAILED_FIELD, quoted
+from job.plan.result_checks import texts
+from job.protocol.totals import Totals
+from job.real_time.join import DEAD_LETTER, IS_DEAD, RowCounts, real_time_join
+from job.spark.try_eval import register_try_eval
+
+OUTPUT = "output"
+"""Name of the metrics of the results."""
+WRITTEN = "written"
+"""Name of the metrics of the dead letters: `<side>/<reason>` is a count."""
+
+# What Kafka adds to a record, and our header.
+_RESULT_OVERHEAD_BYTES = 200
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """The largest records that the topics accept."""
+
+    result_bytes_max: int
+    dead_letter_bytes_max: int
+    """0: there is no dead-letter topic."""
+
+
+def interval_records(
+    spark: SparkSession, plan: JoinPlan, access: KafkaAccess, sizes: Sizes, counts: RowCounts
+) -> DataFrame:
+    """(topic, key, value, headers), read without a limit and by one task for each partition."""
+    options: dict[str, str | None] = {"maxOffsetsPerTrigger": None, **SOURCE_OPTIONS}
+    left, right = (
+        dataflow.kafka_records(spark, _reading(plan.side(side), plan, options), access)
+        for side in SIDES
+    )
+    return records(left, right, plan, sizes, counts, real_time=True)
+
+
+def micro_batch_records(
+    spark: SparkSession,
+    plan: JoinPlan,
+    access: KafkaAccess,
+    sizes: Sizes,
+    counts: RowCounts,
+    *,
+    repeats_interval: bool,
+) -> DataFrame:
+    """(topic, key, value, headers), read in micro-batches.
+
+    `repeats_interval`: a row is late by the watermark of its batch, as in an interval. Spark itself
+    compares with the watermark of the batch before.
+    """
+    tasks = max(plan.state_partitions, spark.sparkContext.defaultParallelism)
+    left, right = (
+        dataflow.kafka_records(spark, _reading(plan.side(side), plan, {}), access).coalesce(tasks)
+        for side in SIDES
+    )
+    return records(left, right, plan, sizes, counts, real_time=repeats_interval)
+
+
+def _reading(side: SidePlan, plan: JoinPlan, options: Mapping[str, str | None]) -> SidePlan:
+    """The side with other options of its source. None removes an option."""
+    changed = {**side.source_options, **options}
+    return replace(
+        side,
+        source_options={name: value for name, value in changed.items() if value is not None},
+        reads_headers=side.reads_headers or plan.dead_letter is not None,
+    )
+
+
+def records(
+    left_records: DataFrame,
+    right_records: DataFrame,
+    plan: JoinPlan,
+    sizes: Sizes,
+    counts: RowCounts,
+    *,
+    real_time: bool,
+) -> DataFrame:
+    """As `interval_records`, from two streams with the columns of Spark's Kafka source."""
+    if plan.checks.any:
+        register_try_eval(left_records.sparkSession)
+    left, right = (
+        side_rows(of_side, plan.side(side), plan, sizes)
+        for side, of_side in zip(SIDES, (left_records, right_records), strict=True)
+    )
+    rows = real_time_join(left, right, plan, real_time=real_time, counts=counts)
+    passed_on = None if plan.dead_letter is None else DEAD_LETTER
+    return written(dataflow.output_records(rows, plan, passed_on), plan, sizes)
+
+
+def side_rows(records: DataFrame, side: SidePlan, plan: JoinPlan, sizes: Sizes) -> DataFrame:
+    """As dataflow.side_rows. With a dead-letter topic, also the rows that it gets, each with its
+    dead letter."""
+    if plan.dead_letter is None:
+        return dataflow.side_rows(records, side, plan, None)
+    decoded = dataflow.decoded(records, side, None, keep=dead_letter_sql.KEPT)
+    counted = dataflow.watermarked(decoded, side).observe(
+        side.side, *dataflow.observed_metrics(side)
+    )
+    judged = (
+        counted.selectExpr("*", "false AS is_late", "cast(null AS TIMESTAMP) AS late_watermark")
+        .selectExpr(*dead_letter_sql.selected(plan, side))
+        .selectExpr("*", f"{dead_letter_sql.message(side)} AS dead_message")
+    )
+    conditions = " AND ".join(f"({part})" for part in dataflow.row_conditions(side, plan))
+    columns = [f"`{column_name(side.side, column.name)}`" for column in side.kept_columns]
+    contents = ", ".join(dead_letter_sql.written(plan, side, bytes_max=sizes.dead_letter_bytes_max))
+    letter = f"CASE WHEN dead_reason IS NOT NULL THEN struct({contents}) END AS {DEAD_LETTER}"
+    rows = judged.where(f"dead_reason IS NOT NULL OR ({conditions})").selectExpr(
+        *columns, position_column(side.side), letter, f"dead_reason IS NOT NULL AS {IS_DEAD}"
+    )
+    return dataflow.with_window(rows, side, plan)
+
+
+def written(rows: DataFrame, plan: JoinPlan, sizes: Sizes) -> DataFrame:
+    """(topic, key, value, headers) of results and dead letters, all of them counted."""
+    letter = DEAD_LETTER if plan.dead_letter is not None else "null"
+    size = (
+        "coalesce(octet_length(key), 0) + octet_length(value) "
+        f"+ octet_length(headers[0].value) + {_RESULT_OVERHEAD_BYTES}"
+    )
+    failed = f"{FAILED_FIELD} IS NOT NULL" if FAILED_FIELD in rows.columns else "false"
+    rows = rows.selectExpr(
+        "*",
+        f"{letter} IS NOT NULL AS is_letter",
+        f"CASE WHEN {letter} IS NOT NULL THEN NULL WHEN {failed} THEN '{EXPRESSION_FAILED}' "
+        f"WHEN ({size}) > {sizes.result_bytes_max} THEN '{names.VALUE_TOO_LARGE}' END AS reason",
+        f"({size}) AS size",
+        "cast(headers[0].value AS STRING) AS id",
+    )
+    rows = rows.observe(OUTPUT, *_result_counts())
+    if plan.dead_letter is None:
+        return rows.where("reason IS NULL").selectExpr(
+            f"{quoted(plan.output.topic)} AS topic",
+            "cast(key AS BINARY) AS key",
+            "value",
+            "headers",
+        )
+    return _with_letters(rows, plan, sizes)
+
+
+def results_written(observed: Mapping[str, int]) -> int:
+    """Number of results that were written, from the metrics of the results."""
+    left_out = observed.get("too_large", 0) + observed.get("failed", 0)
+    return observed.get("records", 0) - left_out
+
+
+def _with_letters(rows: DataFrame, plan: JoinPlan, sizes: Sizes) -> DataFrame:
+    assert plan.dead_letter is not None
+    is_result = "NOT is_letter AND reason IS NULL"
+    message = _message(plan, sizes) if FAILED_FIELD in rows.columns else _too_large(plan, sizes)
+    headers = dead_letter_sql.result_headers(plan, ID_HEADER, message=message, size=_letter_size())
+    rows = rows.selectExpr(
+        f"CASE WHEN {is_result} THEN {quoted(plan.output.topic)} "
+        f"ELSE {quoted(plan.dead_letter.topic)} END AS topic",
+        f"CASE WHEN is_letter THEN {DEAD_LETTER}.key "
+        "WHEN reason IS NULL THEN cast(key AS BINARY) END AS key",
+        f"CASE WHEN is_letter THEN {DEAD_LETTER}.value "
+        "WHEN reason IS NULL THEN cast(value AS BINARY) END AS value",
+        f"CASE WHEN is_letter THEN {DEAD_LETTER}.headers "
+        f"WHEN reason IS NULL THEN headers ELSE {headers} END AS headers",
+        f"CASE WHEN is_letter THEN {DEAD_LETTER}.side WHEN reason IS NOT NULL THEN 'output' END "
+        "AS side",
+        f"CASE WHEN is_letter THEN {DEAD_LETTER}.reason ELSE reason END AS reason",
+    )
+    return rows.observe(WRITTEN, *_letter_counts()).select("topic", "key", "value", "headers")
+
+
+def _letter_size() -> str:
+    """Bytes of the value that a dead letter leaves out; 0: the result has no value."""
+    return f"CASE WHEN reason = '{names.VALUE_TOO_LARGE}' THEN size ELSE 0 END"
+
+
+def _message(plan: JoinPlan, sizes: Sizes) -> str:
+    fields = " ".join(
+        f"WHEN {quoted(field)} THEN {quoted(text)}" for field, text in texts(plan).items()
+    )
+    failed = (
+        f"concat({FAILED_FIELD}, ' cannot be evaluated on this result: ', "
+        f"coalesce(CASE {FAILED_FIELD} {fields} END, ''))"
+    )
+    return f"CASE WHEN {FAILED_FIELD} IS NOT NULL THEN {failed} ELSE {_too_large(plan, sizes)} END"
+
+
+def _too_large(plan: JoinPlan, sizes: Sizes) -> str:
+    limit = f" bytes, and topic {plan.output.topic} takes {sizes.result_bytes_max}"
+    return f"concat('the result has ', size, {quoted(limit)})"
+
+
+def _result_counts() -> list[Column]:
+    return [
+        count_where("NOT is_letter").alias("records"),
+        count_where(f"reason = '{names.VALUE_TOO_LARGE}'").alias("too_large"),
+        count_where(f"reason = '{EXPRESSION_FAILED}'").alias("failed"),
+    ]
+
+
+def _letter_counts() -> list[Column]:
+    return [
+        count_where(f"side = '{side}' AND reason = '{reason}'").alias(f"{side}/{reason}")
+        for side, reasons in Totals().dead_letters.items()
+        for reason in reasons
+    ]

@@ -1,0 +1,58 @@
+"""An interval of real-time mode, and how it is repeated after it was cut short. Pure.
+
+Results of an interval are visible before Spark commits the interval, and Spark does not record how
+far an interval reads. If an interval is cut short, the next start reads its records again, with the
+watermark of the interval. Every record that the interval can have read is in the topics when the
+query starts again, so the watermark stays until all of these records are read. With a later
+watermark, a row whose pair is visible could be late in the repetition, and its partner would be
+emitted as unmatched.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Self
+
+from job.event_time.partitions import Offsets
+from job.join_spec.sides import SIDES
+
+FORMAT = 1
+
+
+@dataclass(frozen=True)
+class Interval:
+    batch_id: int
+    watermark_ms: int
+    """The watermark of the interval, milliseconds since 1970."""
+    repeat_until: Offsets | None = None
+    """The ends of the topics at the start that repeats the interval. None: it is not repeated."""
+
+    def is_repeated(self, next_offsets: Offsets) -> bool:
+        """Whether everything that the interval can have read is read again."""
+        return self.repeat_until is not None and all(
+            next_offsets[side].get(number, 0) >= end
+            for side in SIDES
+            for number, end in self.repeat_until[side].items()
+        )
+
+    def document(self) -> dict[str, Any]:
+        """The JSON document that `from_document` reads."""
+        ends = self.repeat_until
+        return {
+            "format": FORMAT,
+            "batch_id": self.batch_id,
+            "watermark_ms": self.watermark_ms,
+            "repeat_until": None
+            if ends is None
+            else {side: {str(n): end for n, end in ends[side].items()} for side in SIDES},
+        }
+
+    @classmethod
+    def from_document(cls, document: Mapping[str, Any]) -> Self:
+        ends = document["repeat_until"]
+        return cls(
+            document["batch_id"],
+            document["watermark_ms"],
+            None
+            if ends is None
+            else {side: {int(n): end for n, end in ends[side].items()} for side in SIDES},
+        )

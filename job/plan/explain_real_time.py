@@ -1,0 +1,43 @@
+"""The part of the explanation that is about `engine: real_time`: pairs of a name and a line."""
+
+from collections.abc import Iterator
+
+from job.join_spec.durations import duration_text
+from job.plan.plan import JoinPlan
+from job.plan.real_time import RECORDS_BEHIND_MAX, RealTimePlan
+
+Line = tuple[str, str]
+
+
+def engine_lines(plan: JoinPlan, real_time: RealTimePlan) -> Iterator[Line]:
+    interval = duration_text(real_time.checkpoint_interval)
+    yield "engine", "real_time: Spark passes each row on as it comes, without waiting for a batch"
+    yield "interval", f"{interval}: state and offsets are committed at the end of each interval."
+    yield "", "Results of the interval are visible before that. Between two intervals no"
+    yield "", "record is read for some hundred milliseconds"
+    yield "watermark", "advances between two intervals: an unmatched row is emitted up to two"
+    yield "", "intervals after the watermark allows it"
+    yield "backlog", "read in micro-batches, by the same query on the same checkpoint. The query"
+    yield "", "starts with micro-batches, and changes to real time when a batch has read all"
+    yield "", "there was. It changes back when an interval leaves more than"
+    yield "", f"{RECORDS_BEHIND_MAX:,} records unread"
+    yield "slots", "one task slot for each partition of both topics, one for each of the"
+    yield (
+        "",
+        f"{plan.state_partitions} state partitions, and some more, all at the same time. With a",
+    )
+    yield "", "local master the job sets them; a cluster must have as many cores"
+    yield "stop or restart", "waits for the end of the interval, at most STREAMJOIN_GRACE_SECONDS,"
+    yield "", "and so does pause. The next start repeats an interval that is cut short"
+
+
+def delivery_lines(real_time: RealTimePlan) -> Iterator[Line]:
+    interval = duration_text(real_time.checkpoint_interval)
+    yield "at least once", "no result is lost. A crash, or a stop that cuts an interval short,"
+    yield "", f"repeats the results of up to {interval}, with the same streamjoin-id"
+
+
+def dead_letter_lines(topic: str) -> Iterator[Line]:
+    yield "dead letters", f"into topic {topic}: key, value and headers as they were, and what"
+    yield "", "was wrong in headers __streamjoin.errors.*. They are written with the results."
+    yield "", "None is lost; after a failure some may come twice"

@@ -1,0 +1,122 @@
+"""What `engine: real_time` adds to a plan, and what it refuses.
+
+Spark's real-time mode runs all stages of a long batch, an interval, at the same time and passes
+each row on as it comes. A backlog is read in micro-batches on the same checkpoint.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from datetime import timedelta
+from types import MappingProxyType
+
+from job.errors import Problem
+from job.join_spec.engine import CHECKPOINT_INTERVAL_MIN, Engine, RealTimeSpec
+from job.join_spec.sides import SIDES
+from job.join_spec.spec import Delivery, JoinSpec
+
+# Records of both topics that an interval leaves unread at most; micro-batches follow if it leaves
+# more. A second of a busy topic is less, so that the pause between two intervals is no reason.
+RECORDS_BEHIND_MAX = 200_000
+# Records that a micro-batch leaves unread at most if intervals follow. Less than the above: a query
+# that is between the two stays as it is.
+CAUGHT_UP_RECORDS = 50_000
+
+# Tasks beside those of the join: Spark's own small jobs, and partitions added to a topic.
+_SPARE_SLOTS = 4
+
+IS_SUPPORTED = False
+"""Whether a job may run the engine."""
+
+CONF: Mapping[str, str] = MappingProxyType(
+    {
+        # A task hands its rows to the next stage at the latest after this; Spark's default of 50 ms
+        # is most of the latency (p50 47 ms, with 5 ms 6 to 10 ms).
+        "spark.shuffle.streaming.networkBufferMaxWaitTimeMs": "5",
+        # Executors report the rows of a running interval with it; Spark's default is 10 s.
+        "spark.executor.heartbeatInterval": "2s",
+        "spark.sql.streaming.realTimeMode.minBatchDuration": (
+            f"{CHECKPOINT_INTERVAL_MIN // timedelta(seconds=1)}s"
+        ),
+    }
+)
+"""Spark conf beside that of tuning.py."""
+
+SOURCE_OPTIONS: Mapping[str, str] = MappingProxyType(
+    {
+        # The broker answers as soon as there is a record. tuning.py has a shorter wait because
+        # micro-batches ask for offsets behind it; an idle interval would send 100 requests a second
+        # for each partition.
+        "kafka.fetch.max.wait.ms": "500",
+    }
+)
+"""Options of the sources during an interval, in place of those of tuning.py."""
+
+SINK_OPTIONS: Mapping[str, str] = MappingProxyType(
+    {
+        # A result is sent at once.
+        "kafka.linger.ms": "0",
+    }
+)
+"""Options of Spark's Kafka sink during an interval, in place of those of tuning.py."""
+
+
+@dataclass(frozen=True)
+class RealTimePlan:
+    checkpoint_interval: timedelta
+
+
+def real_time_plan(spec: JoinSpec) -> RealTimePlan | None:
+    """None: the engine is micro_batch."""
+    if spec.engine is not Engine.REAL_TIME:
+        return None
+    settings = spec.real_time or RealTimeSpec()
+    return RealTimePlan(settings.checkpoint_interval)
+
+
+def unsupported(spec: JoinSpec) -> Iterator[Problem]:
+    """What the engine of `spec` cannot run."""
+    if spec.engine is not Engine.REAL_TIME:
+        return
+    if not IS_SUPPORTED:
+        message = "is not supported by this version yet: use engine micro_batch"
+        yield Problem("engine", spec.engine.value, message)
+    for side, written in zip(SIDES, (spec.left, spec.right), strict=True):
+        if written.format.has_registry:
+            yield Problem(
+                f"{side}.format",
+                written.format.value,
+                "is not supported with engine real_time, which runs no Python code on records: "
+                "use format json, or engine micro_batch",
+            )
+    if spec.output.delivery is Delivery.EXACTLY_ONCE:
+        yield Problem(
+            "output.delivery",
+            spec.output.delivery.value,
+            "is not yet supported with engine real_time: set delivery: at_least_once",
+        )
+    if spec.on_bad_record == "fail":
+        yield Problem(
+            "on_bad_record",
+            "fail",
+            "is not supported with engine real_time, whose results are out before the records of "
+            "an interval are counted: set on_bad_record: drop, or name a dead_letter topic",
+        )
+    if spec.on_late_row == "dead_letter":
+        yield Problem(
+            "on_late_row",
+            "dead_letter",
+            "is not yet supported with engine real_time, which counts and drops late rows: set "
+            "on_late_row: drop, or use engine micro_batch",
+        )
+    if spec.join.unbounded_state:
+        yield Problem(
+            "join.unbounded_state",
+            "true",
+            "is not supported with engine real_time: give join.match_window before and after, or "
+            "use engine micro_batch",
+        )
+
+
+def slots(*partitions: int) -> int:
+    """Task slots for the tasks of all stages at once, from the partitions of topics and state."""
+    return sum(partitions) + _SPARE_SLOTS

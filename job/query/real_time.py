@@ -1,0 +1,248 @@
+"""The phases of the real-time engine: catch-up in micro-batches, and intervals in real time.
+
+A run of the query has one phase. It ends by itself when the other phase is better, and the next run
+begins on the same checkpoint. Spark asks its sources for the ends of the topics before each batch
+and each interval, on the query's own thread: that is where the phase is chosen and where the
+watermark of an interval is set. Results do not depend on the phase.
+"""
+
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing, contextmanager
+from enum import StrEnum
+
+import structlog
+from pyspark.sql import SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+
+from job.checkpoint.checkpoint import Checkpoint
+from job.dataflow.real_time import WRITTEN, interval_records, micro_batch_records
+from job.delivery.real_time_sink import dead_letter_counts, start_intervals, start_micro_batches
+from job.delivery.sink import RunningQuery, topic_sizes
+from job.errors import QueryError
+from job.event_time.interval import Interval
+from job.event_time.partitions import Offsets, Partitions
+from job.join_spec.sides import SIDES, Side
+from job.kafka.security import KafkaAccess
+from job.plan.plan import JoinPlan
+from job.plan.real_time import CAUGHT_UP_RECORDS, RECORDS_BEHIND_MAX
+from job.query.event_times import EventTimes
+from job.query.runtime import Resources
+from job.query.stats import QueryStats
+from job.real_time.join import RowCounts
+from job.spark.between_batches import prevent_next_batch
+from job.spark.interval_read import ended_interval
+from job.spark.live_rows import LiveInterval
+from job.spark.watermark import current_watermark, raise_watermark
+
+LIVE_SECONDS = 1.0
+
+_log = structlog.get_logger()
+
+
+class Phase(StrEnum):
+    CATCH_UP = "catch_up"
+    REAL_TIME = "real_time"
+
+
+class Phases:
+    """The phase of each run of the query. A run that was not chosen here begins with catch-up."""
+
+    def __init__(self, stats: QueryStats, resources: Resources) -> None:
+        self._stats = stats
+        self._resources = resources
+        self._next = Phase.CATCH_UP
+
+    @contextmanager
+    def start(
+        self, spark: SparkSession, plan: JoinPlan, access: KafkaAccess, checkpoint: Checkpoint
+    ) -> Iterator[RunningQuery]:
+        phase, self._next = self._next, Phase.CATCH_UP
+        sizes, counts = topic_sizes(plan, access), RowCounts(spark)
+        self._stats.count_rows_with(counts)
+        kind = _CatchUp if phase is Phase.CATCH_UP else _Intervals
+        times = kind(spark, plan, self._stats, checkpoint, self._resources, self._change_to)
+        with closing(times):
+            if phase is Phase.CATCH_UP:
+                records = micro_batch_records(
+                    spark,
+                    plan,
+                    access,
+                    sizes,
+                    counts,
+                    repeats_interval=checkpoint.cut_interval is not None,
+                )
+                running = start_micro_batches(
+                    records, plan, access, checkpoint, sizes, self._stats, times.batch_ended
+                )
+            else:
+                records = interval_records(spark, plan, access, sizes, counts)
+                running = start_intervals(records, plan, access, checkpoint, sizes)
+            times.follow(running)
+            yield running
+
+    def _change_to(self, phase: Phase) -> None:
+        _log.info("phase", phase=phase.value)
+        self._next = phase
+
+
+class _PlannedTimes(EventTimes):
+    """Event times of a query whose every batch or interval is planned with a call into Python."""
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        plan: JoinPlan,
+        stats: QueryStats,
+        checkpoint: Checkpoint,
+        resources: Resources,
+        change_to: Callable[[Phase], None],
+    ) -> None:
+        super().__init__(spark, plan, stats, checkpoint, resources)
+        self._change_to = change_to
+        self._query: StreamingQuery | None = None
+        self._starts: dict[Side, Mapping[int, int]] = {}
+        self._latest: dict[Side, Mapping[int, int]] = {}
+
+    def follow(self, running: RunningQuery) -> None:
+        self._query = running.query
+        super().follow(running)
+        if self._limited is None:
+            running.query.stop()
+            raise QueryError(
+                "Spark's Kafka source accepts no call into Python while it plans (the log has the "
+                "reason), which engine real_time needs to set the watermark",
+                retryable=False,
+            )
+
+    def _limit(
+        self, side: Side, starts: Mapping[int, int], latest: Mapping[int, int]
+    ) -> Mapping[int, int] | None:
+        self._starts[side], self._latest[side] = starts, latest
+        if len(self._latest) == len(SIDES):
+            known = dict(self._starts), dict(self._latest)
+            self._starts.clear()
+            self._latest.clear()
+            self._planned(*known)
+        return super()._limit(side, starts, latest)
+
+    def _planned(self, starts: Offsets, latest: Offsets) -> None:
+        """Called with the start of the next batch and the ends of the topics."""
+        raise NotImplementedError
+
+    def _release(self, side: Side) -> None:
+        """No side: the next call into Python is needed."""
+
+    def _end_run(self, phase: Phase) -> None:
+        assert self._query is not None
+        self._change_to(phase)
+        prevent_next_batch(self._query)
+
+
+class _CatchUp(_PlannedTimes):
+    def __init__(
+        self,
+        spark: SparkSession,
+        plan: JoinPlan,
+        stats: QueryStats,
+        checkpoint: Checkpoint,
+        resources: Resources,
+        change_to: Callable[[Phase], None],
+    ) -> None:
+        super().__init__(spark, plan, stats, checkpoint, resources, change_to)
+        self._cut = checkpoint.cut_interval
+        self._has_run = False
+
+    def batch_ended(self, query: StreamingQuery, batch_id: int) -> None:
+        self._has_run = True
+        super().batch_ended(query, batch_id)
+        after = self._stats.partitions
+        is_repeated = self._forget_repeated(_next_offsets(after))
+        if self._cut is not None:
+            return
+        if _records_behind(after) <= CAUGHT_UP_RECORDS:
+            self._end_run(Phase.REAL_TIME)
+        elif is_repeated:
+            self._end_run(Phase.CATCH_UP)
+
+    def _planned(self, starts: Offsets, latest: Offsets) -> None:
+        assert self._query is not None
+        if self._cut is not None and self._cut.repeat_until is None:
+            self._cut = Interval(self._cut.batch_id, self._cut.watermark_ms, latest)
+            self._checkpoint.record_interval(self._cut)
+        if self._cut is not None:
+            raise_watermark(self._query, self._cut.watermark_ms)
+        self._forget_repeated(starts)
+        if self._cut is None and not self._has_run and starts == latest:
+            self._end_run(Phase.REAL_TIME)  # Spark plans no batch: there is nothing to read.
+
+    def _forget_repeated(self, next_offsets: Offsets) -> bool:
+        """Whether the cut interval is repeated by now, and was not before."""
+        is_repeated = self._cut is not None and self._cut.is_repeated(next_offsets)
+        if is_repeated:
+            self._cut = None
+            self._checkpoint.record_interval(None)
+        return is_repeated
+
+    def _watermark_ms(self, partitions: Partitions) -> int | None:
+        """None while a cut interval is repeated: its watermark stays."""
+        is_repeating = self._cut is not None and not self._cut.is_repeated(
+            _next_offsets(partitions)
+        )
+        return None if is_repeating else super()._watermark_ms(partitions)
+
+
+class _Intervals(_PlannedTimes):
+    def follow(self, running: RunningQuery) -> None:
+        super().follow(running)
+        interval = LiveInterval(self._spark, running.query)
+        threading.Thread(
+            target=self._report, args=[interval], name="live-rows", daemon=True
+        ).start()
+
+    def _report(self, interval: LiveInterval) -> None:
+        failure = None
+        while not self._closed.wait(LIVE_SECONDS):
+            try:
+                rows = interval.rows()
+                if rows is not None:
+                    self._stats.interval_runs(rows.batch_id, rows.read, rows.written)
+            except Exception as error:
+                # The query runs on; its figures move at the end of the interval.
+                reason = str(error).partition("\n")[0]
+                if reason != failure and not self._closed.is_set():
+                    _log.warning("live_rows_unknown", reason=reason)
+                failure = reason
+
+    def _planned(self, starts: Offsets, latest: Offsets) -> None:
+        """Called a second time at the end of an interval, before Spark plans the next one."""
+        assert self._query is not None
+        interval = ended_interval(self._query, starts, latest)
+        if interval is None:
+            return
+        after = self._stats.partitions.after_batch(interval.read)
+        self._stats.partitions = after
+        self._stats.dead_letters(dead_letter_counts(interval.observed(WRITTEN)))
+        if _records_behind(after) > RECORDS_BEHIND_MAX:
+            self._end_run(Phase.CATCH_UP)
+            return
+        if (to_ms := self._watermark_ms(after)) is not None:
+            raise_watermark(self._query, to_ms)
+        self._checkpoint.record_interval(
+            Interval(interval.next_batch_id, current_watermark(self._query))
+        )
+
+
+def _next_offsets(partitions: Partitions) -> Offsets:
+    return {
+        side: {number: each.next_offset for number, each in partitions.side(side).items()}
+        for side in SIDES
+    }
+
+
+def _records_behind(partitions: Partitions) -> int:
+    return sum(
+        max(0, each.latest_offset - each.next_offset)
+        for side in SIDES
+        for each in partitions.side(side).values()
+    )

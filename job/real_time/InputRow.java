@@ -1,0 +1,68 @@
+package streamjoin;
+
+import org.apache.spark.sql.catalyst.InternalRow;
+
+/** A row that enters the processor, with the columns that join.py gives it. */
+final class InputRow {
+  private static final int SIDE = 0;
+  private static final int LATE_AT = 1;
+  private static final int EVENT_TIME = 2;
+  private static final int EXPIRES_AT = 3;
+  private static final int IS_MATCHABLE = 4;
+  private static final int POSITION = 5;
+  private static final int ROW_OF_LEFT = 6;
+  private static final int DEAD_LETTER = 8;
+
+  private static final long MICROS_PER_MILLI = 1000;
+
+  private final JoinRules rules;
+  private final InternalRow row;
+  private final int first;
+
+  InputRow(JoinRules rules, InternalRow row) {
+    this.rules = rules;
+    this.row = row;
+    first = rules.keySchema.length();
+  }
+
+  int side() {
+    return row.getInt(first + SIDE);
+  }
+
+  /** False: it is a dead letter. */
+  boolean isOfASide() {
+    return side() <= JoinRules.RIGHT;
+  }
+
+  boolean isLate(long watermark) {
+    return row.getLong(first + LATE_AT) <= watermark * MICROS_PER_MILLI;
+  }
+
+  /** False: no row of the other side can match it, whatever its values. */
+  boolean isMatchable() {
+    return row.getBoolean(first + IS_MATCHABLE);
+  }
+
+  boolean hasDeadLetter() {
+    return !row.isNullAt(first + DEAD_LETTER);
+  }
+
+  InternalRow deadLetter() {
+    return row.getStruct(first + DEAD_LETTER, rules.deadLetterSchema.length());
+  }
+
+  InternalRow row() {
+    int side = side();
+    return row.getStruct(first + ROW_OF_LEFT + side, rules.rowSchemas[side].length());
+  }
+
+  StoredRow toStore() {
+    int expiresAt = first + EXPIRES_AT;
+    return new StoredRow(
+        row.getLong(first + EVENT_TIME),
+        row.isNullAt(expiresAt) ? JoinRules.NEVER : row.getLong(expiresAt),
+        row.getLong(first + POSITION),
+        false,
+        row());
+  }
+}

@@ -1,0 +1,266 @@
+"""The join of the real-time engine: both sides as one stream through StreamJoin.java.
+
+    left rows  --\
+                  union -- group by key -- StreamJoin -- joined rows
+    right rows --/
+
+Real-time mode runs Spark's own join neither as an operator nor in Python; it runs a stateful
+processor. What each row needs to be joined is computed here, in SQL; see `_input_rows`.
+"""
+
+from collections.abc import Sequence
+from functools import reduce
+from typing import Any
+
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.types import StructType
+
+from job.errors import SetupError
+from job.join_spec.durations import milliseconds
+from job.join_spec.sides import SIDES, Side
+from job.join_spec.spec import JoinType
+from job.plan import result_checks
+from job.plan.plan import JoinPlan, SidePlan, window_end_column
+from job.plan.position import position_column
+from job.real_time.processor_jar import PROCESSOR_JAR, SOURCES, sources_checksum
+
+DEAD_LETTER = "dead_letter"
+"""Column of an input: what to emit instead if the row is late. Of the result: a dead letter; all
+columns of both sides are null then."""
+IS_DEAD = "is_dead"
+"""Column of an input: whether the row is not joined, but emits its DEAD_LETTER at once."""
+
+_PACKAGE = "streamjoin"
+_NO_DEAD_LETTER = "struct<none: boolean>"
+_SLOT = "slot"
+_OTHER = 2
+"""Side of a row that is not joined."""
+_MICROSECONDS = 1000
+_SLOT_MS_MIN = 1000
+_LONG_MIN, _LONG_MAX = -(2**63), 2**63 - 1
+
+_JOIN_TYPE = {JoinType.LEFT_ANTI: "left_outer"}
+
+
+class RowCounts:
+    """Rows by side, counted while the query runs. One object for each start of a query."""
+
+    def __init__(self, spark: SparkSession) -> None:
+        """SetupError if the processor was built from other sources."""
+        _check_processor(spark)
+        self.java = _class(spark, "RowCounts")(spark.sparkContext._jsc.sc())
+
+    def late_rows(self, side: Side) -> int:
+        """In real time. In micro-batches Spark's operator counts them, of both sides together."""
+        return int(self.java.late(SIDES.index(side)))
+
+    def state_rows(self, side: Side) -> int:
+        """By how many rows the state has grown."""
+        index = SIDES.index(side)
+        return int(self.java.stored(index) - self.java.removed(index))
+
+
+def real_time_join(
+    left: DataFrame,
+    right: DataFrame,
+    plan: JoinPlan,
+    *,
+    real_time: bool,
+    counts: RowCounts,
+) -> DataFrame:
+    """The columns of `dataflow.joined`; and DEAD_LETTER if both sides have DEAD_LETTER and IS_DEAD.
+
+    `real_time`: for a query that is started with the real-time trigger, which drops no late rows by
+    itself.
+    """
+    spark = left.sparkSession
+    has_letters = DEAD_LETTER in left.columns
+    letter = _type_of(left, DEAD_LETTER) if has_letters else _NO_DEAD_LETTER
+    sides = {
+        "left": left.drop(DEAD_LETTER, IS_DEAD),
+        "right": right.drop(DEAD_LETTER, IS_DEAD),
+    }
+    types = {side: rows.schema for side, rows in sides.items()}
+    keys = _keys(sides, plan)
+    rows = [
+        _input_rows(rows, side, keys[side], types, letter, plan)
+        for side, rows in zip(SIDES, (left, right), strict=True)
+    ]
+    union = reduce(DataFrame.union, rows)
+    names = [*_key_names(keys["left"]), _SLOT]
+    helper = _class(spark, "RealTimeJoin")
+    lower, upper, slot = _window(plan)
+    rules = _class(spark, "JoinRules")(
+        union.select(*names)._jdf.schema(),
+        union._jdf.schema(),
+        _JOIN_TYPE.get(plan.join_type, plan.join_type.value),
+        lower,
+        upper,
+        slot,
+        _bound_condition(plan, types, spark),
+        plan.join_type is not JoinType.LEFT_ANTI or plan.checks.condition is not None,
+        real_time,
+        counts.java,
+    )
+    joined = DataFrame(helper.join(union._jdf, _strings(spark, names), rules), spark)
+    if not has_letters:
+        joined = joined.drop(DEAD_LETTER)
+    return _unmatched_only(joined, plan) if plan.join_type is JoinType.LEFT_ANTI else joined
+
+
+def _unmatched_only(rows: DataFrame, plan: JoinPlan) -> DataFrame:
+    unmatched = f"{position_column('right')} IS NULL"
+    return rows.where(f"{unmatched} OR {result_checks.condition_fails(plan)}")
+
+
+def _input_rows(
+    rows: DataFrame,
+    side: Side,
+    keys: Sequence[Column],
+    types: dict[str, StructType],
+    letter: str,
+    plan: JoinPlan,
+) -> DataFrame:
+    """One side's rows as InputRow.java reads them: the key, and behind it what is the same in all
+    joins. `late_at` carries the watermark."""
+    side_plan = plan.side(side)
+    has_letter = DEAD_LETTER in rows.columns
+    is_dead = IS_DEAD if has_letter else "false"
+    # The expressions of a row that is not joined may fail.
+    matchable = f"CASE WHEN {is_dead} THEN false ELSE {_is_matchable(side_plan, plan)} END"
+    if not _pads_unmatched(plan.join_type, side):
+        rows = rows.where(f"{is_dead} OR {matchable}")
+    late_at = window_end_column(side) if plan.window is not None else side_plan.event_time_column
+    values = [F.col(f"`{name}`").alias(name, metadata={}) for name in types[side].names]
+    structs = [
+        F.struct(*values) if each == side else F.lit(None).cast(types[each]) for each in SIDES
+    ]
+    names = _key_names(keys)
+    joins = ~F.expr(is_dead)
+    keyed = rows.select(
+        "*", *(F.when(joins, key).alias(name) for key, name in zip(keys, names, strict=True))
+    )
+    return keyed.select(
+        *(_normalized(keyed, name) for name in names),
+        F.lit(0).cast("bigint").alias(_SLOT),
+        F.when(joins, SIDES.index(side)).otherwise(_OTHER).alias("side"),
+        F.when(joins, F.col(f"`{late_at}`")).alias(
+            "late_at", metadata=rows.schema[late_at].metadata
+        ),
+        F.col(f"`{side_plan.event_time_column}`").alias("event_time", metadata={}),
+        F.expr(_expires_at(side_plan, plan)).alias("expires_at"),
+        F.expr(matchable).alias("matchable"),
+        F.col(position_column(side)).alias("position"),
+        *(struct.alias(each) for struct, each in zip(structs, SIDES, strict=True)),
+        F.expr(DEAD_LETTER if has_letter else f"cast(null AS {letter})").alias(DEAD_LETTER),
+    )
+
+
+def _is_matchable(side: SidePlan, plan: JoinPlan) -> str:
+    """Whether a row can match any row of the other side."""
+    not_null = [] if plan.null_safe else [f"({part.sql}) IS NOT NULL" for part in side.key]
+    return " AND ".join([*not_null, *plan.one_sided_condition(side.side)]) or "true"
+
+
+def _pads_unmatched(join_type: JoinType, side: Side) -> bool:
+    if side == "left":
+        return join_type in {JoinType.LEFT_OUTER, JoinType.FULL_OUTER, JoinType.LEFT_ANTI}
+    return join_type in {JoinType.RIGHT_OUTER, JoinType.FULL_OUTER}
+
+
+def _expires_at(side: SidePlan, plan: JoinPlan) -> str:
+    """The first watermark, in epoch milliseconds, with which the row leaves state. Null: it stays.
+
+    Watermarks are whole milliseconds, so an event time is rounded up.
+    """
+    if plan.window is not None:
+        return f"unix_millis({window_end_column(side.side)})"
+    if side.retention is None:
+        return "cast(null AS BIGINT)"
+    kept = milliseconds(side.retention) + (0 if plan.event_time_in_key else 1)
+    micros = f"unix_micros(`{side.event_time_column}`)"
+    rounded = f"{micros} div {_MICROSECONDS} + if({micros} % {_MICROSECONDS} > 0, 1, 0)"
+    return f"{rounded} + {kept}"
+
+
+def _keys(sides: dict[str, DataFrame], plan: JoinPlan) -> dict[str, list[Column]]:
+    """The parts of each side's key in the type as which Spark compares them."""
+    both = _empty(sides["left"].sparkSession, [rows.schema for rows in sides.values()])
+    keys: dict[str, list[Column]] = {side: [] for side in SIDES}
+    helper = _class(sides["left"].sparkSession, "RealTimeJoin")
+    for parts in zip(plan.left.key, plan.right.key, strict=True):
+        equality = both.select(F.expr(" = ".join(f"({part.sql})" for part in parts)))
+        kind = helper.comparedType(equality._jdf)
+        for side, part in zip(SIDES, parts, strict=True):
+            keys[side].append(F.expr(f"cast(({part.sql}) AS {kind})"))
+    if plan.window is not None:
+        for side in SIDES:
+            keys[side].append(F.col(window_end_column(side)))
+    return keys
+
+
+def _key_names(keys: Sequence[Column]) -> list[str]:
+    return [f"key_{index}" for index in range(len(keys))]
+
+
+def _window(plan: JoinPlan) -> tuple[int, int, int]:
+    """The distances of event times that match, and the length of a slot, in microseconds."""
+    window = plan.match_window
+    before, after = (None, None) if window is None else (window.before, window.after)
+    lower = _LONG_MIN if before is None else -milliseconds(before) * _MICROSECONDS
+    upper = _LONG_MAX if after is None else milliseconds(after) * _MICROSECONDS
+    if before is None or after is None:
+        return lower, upper, 0
+    return lower, upper, max(upper - lower, _SLOT_MS_MIN * _MICROSECONDS)
+
+
+def _bound_condition(plan: JoinPlan, types: dict[str, StructType], spark: SparkSession) -> Any:
+    if plan.pair_condition is None:
+        return None
+    both = _empty(spark, [types[side] for side in SIDES])
+    selected = both.select(F.expr(plan.pair_condition).alias("matches"))
+    return _class(spark, "RealTimeJoin").bound(selected._jdf)
+
+
+def _empty(spark: SparkSession, schemas: Sequence[StructType]) -> DataFrame:
+    """Without rows, but not known to be: Spark's optimizer leaves its expressions alone."""
+    fields = [field for schema in schemas for field in schema.fields]
+    return spark.createDataFrame(spark.sparkContext.emptyRDD(), StructType(fields))
+
+
+def _normalized(rows: DataFrame, name: str) -> Column:
+    helper = _class(rows.sparkSession, "RealTimeJoin")
+    return Column(helper.normalized(rows._jdf, name))
+
+
+def _type_of(rows: DataFrame, name: str) -> str:
+    return rows.schema[name].dataType.simpleString()
+
+
+def _strings(spark: SparkSession, values: Sequence[str]) -> Any:
+    gateway = spark.sparkContext._gateway
+    array = gateway.new_array(gateway.jvm.java.lang.String, len(values))
+    for index, value in enumerate(values):
+        array[index] = value
+    return array
+
+
+def _check_processor(spark: SparkSession) -> None:
+    try:
+        built_from = _class(spark, "RealTimeJoin").sourcesChecksum()
+    except TypeError as error:  # Py4J takes the name of a missing class for a package.
+        raise SetupError(
+            f"the processor of the real-time engine, {PROCESSOR_JAR}, is not on the class path: "
+            "run `make setup`"
+        ) from error
+    if built_from != sources_checksum():
+        raise SetupError(
+            f"{PROCESSOR_JAR} was built from other sources than those in {SOURCES}: "
+            "run `make setup`"
+        )
+
+
+def _class(spark: SparkSession, name: str) -> Any:
+    """By its whole name: Py4J looks for each part of a dotted name in all jars."""
+    return getattr(spark._jvm, f"{_PACKAGE}.{name}")

@@ -1,0 +1,46 @@
+"""What an interval of real-time mode has read, when Spark plans the next one.
+
+Private API of Spark 4.3.0, pinned by tests/integration/test_real_time.py.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from pyspark.sql.streaming.query import StreamingQuery
+
+from job.event_time.partitions import BatchRead, Offsets
+from job.join_spec.sides import SIDES
+from job.spark.batch_read import event_times, newest
+from job.spark.observed_metrics import execution_metrics
+from job.spark.stream_execution import stream_execution
+
+
+@dataclass(frozen=True)
+class EndedInterval:
+    next_batch_id: int
+    read: BatchRead
+    _execution: Any
+    """Spark's IncrementalExecution. None: no interval of this run has ended."""
+
+    def observed(self, name: str) -> Mapping[str, Any]:
+        return {} if self._execution is None else execution_metrics(self._execution, name)
+
+
+def ended_interval(query: StreamingQuery, starts: Offsets, latest: Offsets) -> EndedInterval | None:
+    """The interval before the one that is planned; None: Spark does not plan one.
+
+    `starts`: the offsets that the next interval begins with. `latest`: the ends of the topics.
+    Called on the query's thread while Spark asks for the ends of the topics. Spark does so, too,
+    when an interval has ended.
+    """
+    context = stream_execution(query).getLatestExecutionContext()
+    if context.isCurrentBatchConstructed():
+        return None
+    previous = context.previousContext()
+    execution = previous.get().executionPlan() if previous.isDefined() else None
+    observed = {
+        side: {} if execution is None else execution_metrics(execution, side) for side in SIDES
+    }
+    read = BatchRead(starts, latest, event_times(observed), newest(observed))
+    return EndedInterval(context.batchId(), read, execution)

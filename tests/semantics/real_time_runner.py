@@ -1,0 +1,64 @@
+"""Runs a case through the processor of the real-time engine, as spark_runner does through Spark's.
+
+In micro-batches, which feed both ways of it: `interval` runs the part for real time, which drops
+late rows by itself and evicts between rows, on the same batches.
+"""
+
+import shutil
+import tempfile
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql import SparkSession
+from pyspark.sql.streaming import StreamingQuery
+
+from job.join_spec.expressions import SIDES
+from job.real_time.join import RowCounts
+from tests.semantics import spark_runner
+from tests.semantics.join_cases import Batch, Case, Phase
+from tests.semantics.processor_dataflow import in_processor
+from tests.semantics.spark_session import fast_folder
+
+
+def run_in_real_time_engine(
+    spark: SparkSession, case: Case, phases: Sequence[Phase], *, interval: bool = False
+) -> list[Batch]:
+    """The batches Spark runs, fed in the batches of `phases`."""
+    folder = Path(tempfile.mkdtemp(prefix="streamjoin-", dir=fast_folder()))
+    try:
+        with spark_runner.conf(spark, spark_runner.conf_of(case)):
+            return _Run(spark, case, folder, interval=interval).through(phases)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+class _Run(spark_runner.Run):
+    def __init__(self, spark: SparkSession, case: Case, folder: Path, *, interval: bool) -> None:
+        super().__init__(spark, case, folder)
+        self._interval = interval
+        self._late: list[int] = []
+        """Rows that the processor has dropped, in all batches up to each one."""
+
+    def through(self, phases: Sequence[Phase]) -> list[Batch]:
+        batches = super().through(phases)
+        before = [0, *self._late]
+        return [
+            replace(batch, late_rows=batch.late_rows + to - of)
+            for batch, of, to in zip(batches, before, self._late, strict=False)
+        ]
+
+    def _start(self, on_batch: Any) -> StreamingQuery:
+        left, right = (self._topics[side].records() for side in SIDES)
+        counts = RowCounts(self._spark)
+        of_earlier_runs = self._late[-1] if self._late else 0
+
+        def count(rows: Any, batch_id: int) -> None:
+            on_batch(rows, batch_id)
+            late = sum(counts.late_rows(side) for side in SIDES)
+            self._late.append(of_earlier_runs + late)
+
+        rows = in_processor(left, right, self._plan, interval=self._interval, counts=counts)
+        writer = rows.writeStream.foreachBatch(count).outputMode("update")
+        return writer.option("checkpointLocation", str(self._folder / "checkpoint")).start()

@@ -1,0 +1,191 @@
+"""The processor of the real-time engine agrees with the specification, and a wrong one does not.
+
+In micro-batches, which feed it the same rows in each run.
+"""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from deploy.local.processor import compile_java, spark_jars
+from job.errors import SetupError
+from job.real_time import join as real_time
+from job.real_time import processor_jar
+from job.semantics.operator import Processor
+from tests.semantics import differential
+from tests.semantics.join_cases import Data, Idle, Restart
+from tests.semantics.spark_session import TEST_CLASSES
+from tests.semantics.test_differential import STEPS, case, row
+
+CASES = 200
+SECONDS = 150
+"""Cases stop being started after this; a slow machine runs fewer."""
+
+
+@pytest.mark.timeout(SECONDS * 4)
+def test_the_processor_and_the_specification_agree_on_generated_joins(spark: SparkSession) -> None:
+    statistics = differential.Statistics()
+
+    differential.run_many(spark, CASES, seconds=SECONDS, statistics=statistics, real_time=True)
+
+    assert statistics.rows > 0
+
+
+@dataclass(frozen=True)
+class Plant:
+    """A bug in a source of the processor: the text that is replaced, and by what."""
+
+    source: str
+    text: str
+    by: str
+    found_in: str
+    """What differs."""
+    processor: Processor = "batch"
+
+
+PLANTED: Mapping[str, Plant] = {
+    "matched_flag_lost": Plant(
+        "StreamJoin.java",
+        "stored[1 - side].markMatched(stateKey(slot), other);",
+        "",
+        "output",
+    ),
+    "last_slot_not_read": Plant("StreamJoin.java", "slot <= last;", "slot < last;", "output"),
+    "first_slot_not_read": Plant(
+        "JoinRules.java", "lower : -upper)", "lower : -upper) + slotLength", "output"
+    ),
+    "end_of_the_window_not_matched": Plant(
+        "StreamJoin.java", "distance <= rules.upper", "distance < rules.upper", "output"
+    ),
+    "evicted_before_the_watermark": Plant(
+        "Eviction.java", "this.watermark = watermark;", "this.watermark = watermark + 1;", "output"
+    ),
+    "evicted_after_the_watermark": Plant(
+        "Eviction.java", "this.watermark = watermark;", "this.watermark = watermark - 1;", "output"
+    ),
+    "evicted_twice": Plant(
+        "Eviction.java", "row.expiresAt >= entry.expiresAt", "true", "output"
+    ),
+    "clock_stops": Plant(
+        "StreamJoin.java",
+        "        clock.update(watermark);\n        getHandle().registerTimer(watermark + 1);",
+        "",
+        "output",
+    ),
+    "late_row_taken": Plant(
+        "InputRow.java", "<= watermark", "< watermark", "late_rows|output", "interval"
+    ),
+    "rows_without_a_partner_forgotten": Plant(
+        "StreamJoin.java", "if (rules.padsUnmatched[side] && !row.matched) {", "if (false) {",
+        "output",
+    ),
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def planted() -> None:
+    """Each bug in a package of its own, compiled together."""
+    files = []
+    for name, plant in PLANTED.items():
+        folder = TEST_CLASSES / "sources" / name
+        folder.mkdir(parents=True)
+        for source in processor_jar.sources():
+            text = source.read_text()
+            if source.name == plant.source:
+                assert 1 == text.count(plant.text), f"{plant.text} is not in {source.name} once"
+                text = text.replace(plant.text, plant.by)
+            file = folder / source.name
+            file.write_text(re.sub(r"^package .*;", f"package {name};", text, flags=re.MULTILINE))
+            files.append(file)
+    compile_java(files, TEST_CLASSES, spark_jars())
+
+
+# Slots are as long as the window is, five seconds, and begin at multiples of it. Row 4 of the left
+# side has partners at both ends of its window, in two slots. Rows 5 expire one after the other, in
+# one slot, each with its own batch.
+MORE_STEPS = (
+    Data([row(4, 2_500), row(5, 100)], [row(4, 7_500), row(4, 2_500), row(6, 0)]),
+    Data([row(5, 1_500)], [row(5, 90_000)]),
+    Data([row(9, 15_200)]),
+    Idle(),
+    Data([row(9, 16_600)]),
+    Idle(),
+    Restart(),
+    Data([row(9, 40_000)], [row(9, 95_000)]),
+    Idle(),
+    # Late at the watermark of the batch, 30,000; one millisecond later it is in time.
+    Data([row(7, 30_000), row(7, 30_001)], [row(7, 30_001)]),
+)
+
+SCENARIOS = {"steps": STEPS, "more_steps": MORE_STEPS}
+
+
+@pytest.mark.parametrize("processor", differential.PROCESSORS)
+@pytest.mark.parametrize("steps", SCENARIOS)
+@pytest.mark.parametrize("join_type", ["inner", "left_outer", "right_outer", "full_outer"])
+def test_without_a_planted_bug_the_scenarios_agree(
+    spark: SparkSession, join_type: str, steps: str, processor: Processor
+) -> None:
+    made = case(join_type, steps=SCENARIOS[steps])
+
+    batches = differential.check(spark, made, processor=processor)
+
+    assert sum(batch.output.total() for batch in batches) > 0
+
+
+@pytest.mark.usefixtures("planted")
+@pytest.mark.parametrize("name", PLANTED)
+def test_a_bug_planted_in_the_processor_is_caught(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    plant = PLANTED[name]
+    monkeypatch.setattr(real_time, "_PACKAGE", name)
+    monkeypatch.setattr(real_time, "_check_processor", lambda _: None)
+
+    with pytest.raises(differential.DifferenceError, match=rf"batch \d+, ({plant.found_in}): "):
+        _check_all(spark, plant.processor)
+
+
+def _check_all(spark: SparkSession, processor: Processor) -> None:
+    for steps in SCENARIOS.values():
+        for join_type in ("left_outer", "full_outer"):
+            differential.check(spark, case(join_type, steps=steps), processor=processor)
+
+
+# The right row is in the batch whose watermark evicts it and the left row, which it matches.
+EVICTED_TOGETHER = (
+    Data([row(9, 30_000)], [row(9, 30_000)]),
+    Data([row(1, 10_500)], [row(1, 12_000)]),
+)
+
+
+def test_a_left_semi_join_finds_the_match_that_its_batch_evicts(spark: SparkSession) -> None:
+    join = {"match_window": {"before": "0 s", "after": "5 s"}}
+    made = case("left_semi", steps=EVICTED_TOGETHER, **join)
+    del made.spec["output"]["columns"]["rv"]
+
+    batches = differential.check(spark, made, processor="batch")
+
+    assert 2 == sum(batch.output.total() for batch in batches)
+
+
+def test_a_jar_of_other_sources_is_refused(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "StreamJoin.java").write_text("package streamjoin;")
+    other = processor_jar.sources_checksum(tmp_path)
+    monkeypatch.setattr(real_time, "sources_checksum", lambda: other)
+
+    with pytest.raises(SetupError, match=r"was built from other sources .* run `make setup`"):
+        real_time.RowCounts(spark)
+
+
+def test_a_missing_jar_is_refused(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(real_time, "_PACKAGE", "absent")
+
+    with pytest.raises(SetupError, match=r"is not on the class path: run `make setup`"):
+        real_time.RowCounts(spark)

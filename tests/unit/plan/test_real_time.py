@@ -1,0 +1,123 @@
+"""`engine: real_time` in spec, plan and fingerprint."""
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from job.errors import SpecError
+from job.join_spec.engine import Engine
+from job.join_spec.spec import spec_from_yaml
+from job.plan import real_time, tuning
+from job.plan.fingerprint import Change, changes, fingerprint
+from tests.unit.specs import plan, spec_yaml
+
+REAL_TIME: dict[str, Any] = {"engine": "real_time"}
+
+
+def problems(**changed: Any) -> dict[str, str]:
+    with pytest.raises(SpecError) as error:
+        plan(**changed)
+    return {problem.field: problem.message for problem in error.value.problems}
+
+
+def test_engine_is_micro_batch_unless_the_spec_names_another() -> None:
+    assert Engine.MICRO_BATCH is plan().engine
+    assert Engine.REAL_TIME is plan(**REAL_TIME).engine
+
+
+def test_interval_is_a_minute_unless_the_spec_names_another() -> None:
+    default = plan(**REAL_TIME).real_time
+    written = plan(**REAL_TIME, real_time={"checkpoint_interval": "5 seconds"}).real_time
+
+    assert default is not None
+    assert timedelta(minutes=1) == default.checkpoint_interval
+    assert written is not None
+    assert timedelta(seconds=5) == written.checkpoint_interval
+
+
+@pytest.mark.parametrize("interval", ["999 milliseconds", "61 minutes"])
+def test_interval_outside_its_bounds_is_refused(interval: str) -> None:
+    found = problems(**REAL_TIME, real_time={"checkpoint_interval": interval})
+
+    assert {"real_time.checkpoint_interval": "must be between 1 second and 1 hour"} == found
+
+
+def test_real_time_settings_of_the_other_engine_are_refused() -> None:
+    found = problems(real_time={"checkpoint_interval": "5 seconds"})
+
+    assert "write `engine: real_time`" in found["the file"]
+
+
+def test_everything_that_the_engine_cannot_run_is_refused_at_once() -> None:
+    found = problems(
+        **REAL_TIME,
+        left__format="avro",
+        right__format="protobuf",
+        schema_registry={"url": "http://localhost:8081"},
+        output__delivery="exactly_once",
+        on_bad_record="fail",
+        join={"type": "inner", "unbounded_state": True, "match_window": {"after": "1 hour"}},
+    )
+
+    assert {
+        "left.format",
+        "right.format",
+        "output.delivery",
+        "on_bad_record",
+        "join.unbounded_state",
+    } == set(found)
+    assert "is not yet supported with engine real_time" in found["output.delivery"]
+
+
+def test_dead_letters_of_late_rows_are_refused() -> None:
+    letters = {"on_bad_record": None, "dead_letter": {"topic": "dead"}}
+    plan(**REAL_TIME, **letters)
+
+    assert {"on_late_row"} == set(problems(**REAL_TIME, **letters, on_late_row="dead_letter"))
+
+
+def test_default_delivery_is_refused_by_its_name() -> None:
+    found = problems(**REAL_TIME, output__delivery=None)
+
+    assert {"output.delivery": found["output.delivery"]} == found
+    assert "set delivery: at_least_once" in found["output.delivery"]
+
+
+def test_micro_batches_are_refused_nothing() -> None:
+    spec_from_yaml(spec_yaml(output__delivery="exactly_once", on_bad_record="fail"), {})
+    plan(output__delivery="exactly_once", on_bad_record="fail")
+
+
+def test_engine_is_frozen() -> None:
+    micro_batch, real_time = fingerprint(plan()), fingerprint(plan(**REAL_TIME))
+
+    assert [Change("engine", "micro_batch", "real_time")] == changes(micro_batch, real_time)
+    assert [Change("engine", "real_time", "micro_batch")] == changes(real_time, micro_batch)
+
+
+def test_interval_may_change_between_starts() -> None:
+    other = plan(**REAL_TIME, real_time={"checkpoint_interval": "5 seconds"})
+
+    assert [] == changes(fingerprint(plan(**REAL_TIME)), fingerprint(other))
+
+
+def test_each_partition_of_topics_and_state_has_a_slot() -> None:
+    few, more = plan(**REAL_TIME), plan(**REAL_TIME).reading({"left": 5, "right": 7})
+
+    assert 10 == more.slots - few.slots
+    assert 5 + 7 + more.state_partitions < more.slots
+
+
+def test_spark_settings_of_real_time_are_those_of_micro_batches_and_its_own() -> None:
+    micro_batch, real_time = plan().spark_conf, plan(**REAL_TIME).spark_conf
+
+    assert micro_batch.items() <= real_time.items()
+    assert "1s" == real_time["spark.sql.streaming.realTimeMode.minBatchDuration"]
+    assert tuning.FROZEN_CONF.items() <= real_time.items()
+
+
+def test_engine_is_refused_as_long_as_it_is_not_supported(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(real_time, "IS_SUPPORTED", False)
+
+    assert {"engine"} == set(problems(**REAL_TIME))

@@ -1,0 +1,198 @@
+"""Which phase the query of the real-time engine has, and the watermark of each, without Spark."""
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from job.errors import QueryError
+from job.event_time.interval import Interval
+from job.event_time.partitions import BatchRead, Partitions
+from job.join_spec.sides import SIDES, Side
+from job.plan.real_time import CAUGHT_UP_RECORDS, RECORDS_BEHIND_MAX
+from job.query import event_times, real_time
+from job.query.real_time import Phase, _CatchUp, _Intervals
+from job.query.stats import QueryStats
+from job.spark.interval_read import EndedInterval
+from tests.unit.specs import plan
+
+Offsets = dict[Side, dict[int, int]]
+# The delays of the sides are 10 s and 20 s.
+NOW_MS = 1_700_000_000_000
+
+
+class World:
+    """Spark, its Kafka source and the checkpoint, as far as the phases go."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, *, cut: Interval | None = None) -> None:
+        self.stats = QueryStats()
+        self.intervals: list[Interval | None] = []
+        self.watermark = 0
+        self.phases: list[Phase] = []
+        self.ended = False
+        self.interval: EndedInterval | None = None
+        self.read = BatchRead({}, {}, {}, {})
+        self.checkpoint: Any = SimpleNamespace(
+            partitions=Partitions.none(), cut_interval=cut, record_interval=self.intervals.append
+        )
+        limited = SimpleNamespace(begin=lambda _: True, put=lambda _: None, remove=self._removed)
+        monkeypatch.setattr(event_times, "LimitedReading", lambda *_: limited)
+        monkeypatch.setattr(event_times, "batch_read", lambda *_: self.read)
+        monkeypatch.setattr(
+            real_time, "LiveInterval", lambda *_: SimpleNamespace(rows=lambda: None)
+        )
+        monkeypatch.setattr(real_time, "ended_interval", self._ended_interval)
+        monkeypatch.setattr(real_time, "prevent_next_batch", self._end)
+        monkeypatch.setattr(real_time, "current_watermark", lambda _: self.watermark)
+        for module in (event_times, real_time):
+            monkeypatch.setattr(module, "raise_watermark", self._raise)
+
+    def made(self, kind: Any, query: Any = None) -> Any:
+        spark: Any = SimpleNamespace(_jvm=None)
+        resources: Any = SimpleNamespace(lease_is_lost=False)
+        times = kind(spark, plan(), self.stats, self.checkpoint, resources, self.phases.append)
+        running: Any = SimpleNamespace(query=query or object(), record_failure=None)
+        times.follow(running)
+        return times
+
+    def plan_next(self, times: Any, starts: Offsets, latest: Offsets) -> None:
+        for side in SIDES:
+            times._limit(side, starts[side], latest[side])
+
+    def batch(self, times: Any, ends: Offsets, latest: Offsets, at_ms: int) -> None:
+        event_time: Offsets = {side: {0: at_ms} for side in SIDES}
+        self.read = BatchRead(ends, latest, event_time, dict.fromkeys(SIDES, at_ms))
+        times.batch_ended(object(), 0)
+
+    def _raise(self, _: Any, to_ms: int) -> None:
+        self.watermark = max(self.watermark, to_ms)
+
+    def _end(self, _: Any) -> None:
+        self.ended = True
+
+    def _removed(self, _: Side) -> None:
+        raise AssertionError("the next call into Python is needed")
+
+    def _ended_interval(self, _: Any, starts: Offsets, latest: Offsets) -> EndedInterval | None:
+        at = {side: {0: NOW_MS} for side in SIDES}
+        read = BatchRead(starts, latest, at, dict.fromkeys(SIDES, NOW_MS))
+        return EndedInterval(8, read, None)
+
+
+def both(offset: int) -> Offsets:
+    return {"left": {0: offset}, "right": {0: offset}}
+
+
+def test_catch_up_ends_after_the_batch_that_leaves_few_records(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    world = World(monkeypatch)
+    times = world.made(_CatchUp)
+    half = CAUGHT_UP_RECORDS // 2
+
+    world.batch(times, both(10), both(10 + half + 1), NOW_MS)
+    assert ([], False) == (world.phases, world.ended)
+
+    world.batch(times, both(20), both(20 + half), NOW_MS)
+    assert ([Phase.REAL_TIME], True) == (world.phases, world.ended)
+
+
+def test_catch_up_ends_at_once_where_there_is_nothing_to_read(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    world = World(monkeypatch)
+    times = world.made(_CatchUp)
+
+    world.plan_next(times, both(10), both(10))
+
+    assert ([Phase.REAL_TIME], True) == (world.phases, world.ended)
+
+
+def test_interval_begins_with_the_watermark_of_what_is_read_and_records_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    world = World(monkeypatch)
+    times = world.made(_Intervals)
+
+    world.plan_next(times, both(10), both(12))
+
+    assert NOW_MS - 20_000 == world.watermark
+    assert [Interval(8, NOW_MS - 20_000)] == world.intervals
+    assert ([], False) == (world.phases, world.ended)
+
+
+def test_interval_records_a_later_watermark_that_another_part_has_set(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    world = World(monkeypatch)
+    world.watermark = NOW_MS
+
+    world.plan_next(world.made(_Intervals), both(10), both(12))
+
+    assert [Interval(8, NOW_MS)] == world.intervals
+
+
+def test_catch_up_follows_an_interval_that_leaves_many_records(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    world = World(monkeypatch)
+    times = world.made(_Intervals)
+
+    world.plan_next(times, both(10), both(11 + RECORDS_BEHIND_MAX // 2))
+
+    assert ([Phase.CATCH_UP], True) == (world.phases, world.ended)
+    assert ([], 0) == (world.intervals, world.watermark)
+
+
+def test_watermark_of_a_cut_interval_stays_until_the_interval_is_repeated(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    cut = Interval(7, 5_000)
+    world = World(monkeypatch, cut=cut)
+    times = world.made(_CatchUp)
+
+    world.plan_next(times, both(10), both(20))
+    assert 5_000 == world.watermark
+    assert [Interval(7, 5_000, both(20))] == world.intervals
+
+    world.batch(times, both(19), both(19), NOW_MS)
+    assert (5_000, []) == (world.watermark, world.phases)
+
+    world.batch(times, both(20), both(20), NOW_MS)
+    assert NOW_MS - 20_000 == world.watermark
+    assert [Interval(7, 5_000, both(20)), None] == world.intervals
+    assert [Phase.REAL_TIME] == world.phases
+
+
+def test_run_that_repeats_an_interval_ends_with_the_repetition(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    world = World(monkeypatch, cut=Interval(7, 5_000, both(20)))
+
+    world.batch(world.made(_CatchUp), both(20), both(20 + CAUGHT_UP_RECORDS), NOW_MS)
+
+    assert ([Phase.CATCH_UP], True) == (world.phases, world.ended)
+
+
+def test_ends_of_a_repetition_that_is_cut_itself_stay(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = World(monkeypatch, cut=Interval(7, 5_000, both(20)))
+    times = world.made(_CatchUp)
+
+    world.plan_next(times, both(15), both(90))
+    world.batch(times, both(20), both(20), NOW_MS)
+
+    assert [None] == world.intervals
+
+
+def test_query_does_not_run_without_the_calls_of_spark(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = World(monkeypatch)
+    stopped: list[bool] = []
+
+    def refuse(_: Any) -> None:
+        raise AttributeError("no such field")
+
+    monkeypatch.setattr(event_times, "LimitedReading", lambda *_: SimpleNamespace(begin=refuse))
+    query: Any = SimpleNamespace(stop=lambda: stopped.append(True))
+    with pytest.raises(QueryError, match="accepts no call into Python"):
+        world.made(_Intervals, query)
+    assert [True] == stopped
