@@ -15,10 +15,8 @@ KINDS = {".py", ".md", ".yml", ".yaml", ".html", ".js", ".css", ".sh", ".toml", 
 # Not clean yet. Paths are only removed from this list.
 NOT_CLEAN = (
     "job/",
-    "tests/semantics/",
     "tests/unit/join_spec/",
     "tests/unit/plan/",
-    "tests/unit/semantics/",
 )
 
 
