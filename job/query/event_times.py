@@ -18,7 +18,7 @@ from job.event_time.fair_reading import Reading, records_max, waiting_partitions
 from job.event_time.partitions import Partitions
 from job.event_time.watermark import watermark_ms
 from job.join_spec.durations import milliseconds
-from job.join_spec.expressions import SIDES, Side
+from job.join_spec.sides import SIDES, Side
 from job.plan.plan import JoinPlan
 from job.plan.tuning import MAX_OFFSETS_PER_TRIGGER
 from job.query.runtime import Resources

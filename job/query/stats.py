@@ -14,7 +14,7 @@ import structlog
 from job.errors import StreamjoinError
 from job.event_time.partitions import Partitions
 from job.event_time.watermark import event_time_of
-from job.join_spec.expressions import SIDES, Side
+from job.join_spec.sides import SIDES, Side
 from job.protocol.progress import BatchProgress, batch_progress
 from job.protocol.reports import SideEventTimes, StateCount
 from job.protocol.status import Failure

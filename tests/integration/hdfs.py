@@ -65,7 +65,7 @@ class Hdfs:
     def start_namenode(self) -> None:
         """Wait until files can be written: a NameNode first waits for its DataNode's blocks."""
         self._start(_NAMENODE)
-        wait_until(self._can_be_written_to, START_SECONDS, f"HDFS is up; {self._said()}")
+        wait_until(self._can_be_written_to, START_SECONDS, f"HDFS is up; {self._logs()}")
 
     def kill_namenode(self) -> None:
         """Kill it, as a crash would."""
@@ -74,7 +74,7 @@ class Hdfs:
         child.wait()
 
     def _can_be_written_to(self) -> bool:
-        assert self._children[_NAMENODE].poll() is None, self._said()
+        assert self._children[_NAMENODE].poll() is None, self._logs()
         with suppress(OSError, ValueError, IndexError):
             address = f"http://{HOST}:{self._web_port}/{_STATE}"
             with urllib.request.urlopen(address, timeout=ANSWER_SECONDS) as answer:
@@ -89,7 +89,7 @@ class Hdfs:
     def _log(self) -> Path:
         return self._folder / "hdfs.log"
 
-    def _said(self) -> str:
+    def _logs(self) -> str:
         return f"{self._log} ends with:\n{last_lines(self._log)}"
 
     def _java(self, main_class: str, *arguments: str) -> list[str | Path]:

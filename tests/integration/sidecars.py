@@ -46,7 +46,7 @@ def running_sidecar(socket: Path, **settings: str) -> Iterator[Sidecar]:
             )
 
         try:
-            url = wait_until(address, START_SECONDS, "the sidecar has said where it listens")
+            url = wait_until(address, START_SECONDS, "the sidecar has logged its address")
             with httpx.Client(base_url=url, timeout=STOP_SECONDS) as client:
                 yield Sidecar(client, log)
         finally:

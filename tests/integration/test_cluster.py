@@ -111,8 +111,8 @@ def test_application_that_the_master_has_ended_is_begun_again(
 def test_checkpoint_that_executors_do_not_share_is_refused(
     cluster: Cluster, pairs: Pairs, tmp_path: Path
 ) -> None:
-    unsaid = {"STREAMJOIN_CHECKPOINT_IS_SHARED": "false"}
-    with job_on(cluster, pairs.spec(), tmp_path, unsaid) as job:
+    unset = {"STREAMJOIN_CHECKPOINT_IS_SHARED": "false"}
+    with job_on(cluster, pairs.spec(), tmp_path, unset) as job:
         assert "set STREAMJOIN_CHECKPOINT_IS_SHARED=true" in refusal(job, "checkpoint")
         assert 1 == job.terminate()
     assert not (tmp_path / "checkpoint" / "query").exists()

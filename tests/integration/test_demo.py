@@ -33,45 +33,45 @@ ALL_TIMEOUTS = 900
 @pytest.mark.timeout(ALL_TIMEOUTS)
 def test_run_with_an_end_finds_itself_right_and_leaves_no_process(tmp_path: Path) -> None:
     with demo(tmp_path / "output", "--seconds", "8") as run:
-        run.wait_until_it_says("sending for 8 s")
+        run.wait_until_printed("sending for 8 s")
         children = run.children
 
-        assert 0 == run.program.wait(TIMEOUT), run.said
+        assert 0 == run.program.wait(TIMEOUT), run.printed
 
-    assert "Correct: the results match the expected rows, row by row." in run.said
+    assert "Correct: the results match the expected rows, row by row." in run.printed
     assert_ended(children)
 
 
 @pytest.mark.timeout(ALL_TIMEOUTS)
 def test_ctrl_c_ends_all_of_it_in_reverse_order(tmp_path: Path) -> None:
     with demo(tmp_path / "output") as run:
-        run.wait_until_it_says("until Ctrl-C")
+        run.wait_until_printed("until Ctrl-C")
         children = run.children
 
         run.program.send_signal(signal.SIGINT)
 
-        assert 0 == run.program.wait(TIMEOUT), run.said
+        assert 0 == run.program.wait(TIMEOUT), run.printed
 
-    stops = [line.split("  ")[1] for line in run.said.splitlines() if " stopped " in line]
+    stops = [line.split("  ")[1] for line in run.printed.splitlines() if " stopped " in line]
     assert ["sidecar stopped", "job stopped", "Kafka broker stopped"] == stops
-    assert "Traceback" not in run.said
+    assert "Traceback" not in run.printed
     assert_ended(children)
 
 
 @pytest.mark.timeout(ALL_TIMEOUTS)
 def test_job_that_ends_by_itself_is_reported_with_the_end_of_its_log(tmp_path: Path) -> None:
     with demo(tmp_path / "output") as run:
-        run.wait_until_it_says("until Ctrl-C")
+        run.wait_until_printed("until Ctrl-C")
         children = run.children
         [job] = [child for child in children.values() if "demo.yaml" in " ".join(child.cmdline())]
 
         job.kill()
 
-        assert 1 == run.program.wait(TIMEOUT), run.said
+        assert 1 == run.program.wait(TIMEOUT), run.printed
 
-    assert "The demo failed: the job has ended with exit code -9." in run.said
-    assert '"event": "state"' in run.said  # a line of the job's log
-    assert "Traceback" not in run.said
+    assert "The demo failed: the job has ended with exit code -9." in run.printed
+    assert '"event": "state"' in run.printed  # a line of the job's log
+    assert "Traceback" not in run.printed
     assert_ended(children)
 
 
@@ -102,7 +102,7 @@ class Run:
     output: Path
 
     @property
-    def said(self) -> str:
+    def printed(self) -> str:
         return self.output.read_text()
 
     @property
@@ -113,9 +113,9 @@ class Run:
         assert 4 <= len(processes)
         return {process.pid: process for process in processes}
 
-    def wait_until_it_says(self, text: str) -> None:
-        wait_until(lambda: text in self.said or self.program.poll() is not None, TIMEOUT, text)
-        assert text in self.said
+    def wait_until_printed(self, text: str) -> None:
+        wait_until(lambda: text in self.printed or self.program.poll() is not None, TIMEOUT, text)
+        assert text in self.printed
 
 
 @contextmanager

@@ -14,7 +14,6 @@ KINDS = {".py", ".md", ".yml", ".yaml", ".html", ".js", ".css", ".sh", ".toml", 
 
 # Not clean yet. Paths are only removed from this list.
 NOT_CLEAN = (
-    "job/",
     "tests/unit/join_spec/",
     "tests/unit/plan/",
 )

@@ -1,0 +1,88 @@
+"""Desired and actual state of the query, without Spark."""
+
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
+from threading import Event
+
+import pytest
+
+from job.errors import ConflictError
+from job.protocol.status import QueryState
+from job.query import state_machine
+from job.query.state_machine import StateMachine
+
+PATIENCE_SECONDS = 5.0
+
+
+def test_command_sets_the_desired_state() -> None:
+    machine = StateMachine()
+    with machine.accept("pause", by="ada"):
+        pass
+
+    assert (QueryState.STARTING, QueryState.PAUSED) == (machine.state, machine.desired)
+    assert (True, False) == (machine.stop_requested, machine.restart_requested)
+
+
+def test_restart_is_requested_until_another_command() -> None:
+    machine = StateMachine()
+    with machine.accept("restart", by="ada"):
+        pass
+    assert (False, True) == (machine.stop_requested, machine.restart_requested)
+
+    with machine.accept("stop", by="ada"):
+        pass
+    assert (True, False) == (machine.stop_requested, machine.restart_requested)
+
+
+def test_command_that_the_state_does_not_allow_changes_nothing() -> None:
+    machine = StateMachine()
+    machine.become(QueryState.FAILED)
+
+    with pytest.raises(ConflictError) as refused, machine.accept("pause", by="ada"):
+        pytest.fail("the state does not allow it")
+
+    assert ["restart", "stop"] == refused.value.allowed
+    assert machine.desired is None
+
+
+def test_command_that_fails_changes_nothing() -> None:
+    machine = StateMachine()
+    machine.become(QueryState.STOPPED)
+
+    with pytest.raises(ConflictError), machine.accept("reset", by="ada"):
+        raise ConflictError("another reset is running", allowed=[])
+
+    assert machine.desired is None
+
+
+@pytest.mark.parametrize(
+    ("change", "condition"),
+    [
+        (lambda machine: machine.become(QueryState.RUNNING), lambda machine: machine.state),
+        (lambda machine: machine.end_job(), lambda machine: machine.job_is_ending),
+    ],
+    ids=["state", "end"],
+)
+def test_change_wakes_the_waiting_thread(
+    change: Callable[[StateMachine], None],
+    condition: Callable[[StateMachine], object],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(state_machine, "_POLL_SECONDS", 10 * PATIENCE_SECONDS)
+    machine = StateMachine()
+    before, waits = condition(machine), Event()
+
+    def is_changed() -> bool:
+        waits.set()
+        return condition(machine) != before
+
+    with ThreadPoolExecutor() as pool:
+        waiting = pool.submit(machine.wait_until, is_changed, timedelta(seconds=PATIENCE_SECONDS))
+        assert waits.wait(PATIENCE_SECONDS)
+        change(machine)
+        waiting.result(PATIENCE_SECONDS / 2)
+
+
+def test_wait_ends_at_its_timeout() -> None:
+    StateMachine().wait_until(lambda: False, timedelta(0))
