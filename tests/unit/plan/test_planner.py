@@ -146,7 +146,7 @@ def test_only_an_inner_join_may_have_unbounded_state() -> None:
     assert ["join"] == list(problems(join={"type": "left_outer", "unbounded_state": True}))
 
 
-def test_unbounded_state_beside_a_bound_is_refused() -> None:
+def test_unbounded_state_with_a_bound_is_refused() -> None:
     assert ["join.unbounded_state"] == list(problems(join__unbounded_state=True))
 
 
