@@ -17,11 +17,11 @@ from job.join_spec.spec import Delivery, JoinSpec
 # Records of both topics that an interval leaves unread at most; micro-batches follow if it leaves
 # more. A second of a busy topic is less, so that the pause between two intervals is no reason.
 RECORDS_BEHIND_MAX = 200_000
-# Intervals follow a micro-batch that leaves at most this many records unread. The limit is lower
-# than RECORDS_BEHIND_MAX, so that a query between the two limits does not change back and forth.
+# Records that a micro-batch leaves unread at most if intervals follow. Less than the above: a query
+# that is between the two stays as it is.
 CAUGHT_UP_RECORDS = 50_000
 
-# Tasks in addition to those of the join: Spark's own small jobs, and partitions added to a topic.
+# Further tasks than those of the join: Spark's own small jobs, and partitions added to a topic.
 _SPARE_SLOTS = 4
 
 IS_SUPPORTED = False
@@ -39,7 +39,7 @@ CONF: Mapping[str, str] = MappingProxyType(
         ),
     }
 )
-"""Spark settings in addition to those of tuning.py."""
+"""Spark conf in addition to that of tuning.py."""
 
 SOURCE_OPTIONS: Mapping[str, str] = MappingProxyType(
     {
