@@ -21,7 +21,7 @@ RECORDS_BEHIND_MAX = 200_000
 # that is between the two stays as it is.
 CAUGHT_UP_RECORDS = 50_000
 
-# Tasks beside those of the join: Spark's own small jobs, and partitions added to a topic.
+# Further tasks than those of the join: Spark's own small jobs, and partitions added to a topic.
 _SPARE_SLOTS = 4
 
 IS_SUPPORTED = False
@@ -39,7 +39,7 @@ CONF: Mapping[str, str] = MappingProxyType(
         ),
     }
 )
-"""Spark conf beside that of tuning.py."""
+"""Spark conf in addition to that of tuning.py."""
 
 SOURCE_OPTIONS: Mapping[str, str] = MappingProxyType(
     {

@@ -131,7 +131,8 @@ def batch_progress(text: str) -> BatchProgress:
 def _output_records(sink: Mapping[str, Any], observed: Mapping[str, int]) -> int:
     """Results that were written. Spark's sink counts dead letters, too; -1: it does not know."""
     if "records" not in observed:
-        return max(0, sink["numOutputRows"])
+        known: int = max(0, sink["numOutputRows"])
+        return known
     return observed["records"] - observed.get("too_large", 0) - observed.get("failed", 0)
 
 

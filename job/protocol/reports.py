@@ -76,7 +76,9 @@ class BrokerReport(_Report):
         return self.left if side == "left" else self.right
 
     def with_rows_read(self, rows: Mapping[Side, int]) -> "BrokerReport":
-        sides = {side: getattr(self, side).with_rows_read(count) for side, count in rows.items()}
+        sides: dict[str, SideOffsets] = {
+            side: getattr(self, side).with_rows_read(count) for side, count in rows.items()
+        }
         return self.model_copy(update=sides)
 
 

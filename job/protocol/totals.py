@@ -162,7 +162,7 @@ class Totals(_Value):
 
     def with_live_rows(self, read: Mapping[Side, int], written: int) -> Self:
         """With the rows of an interval that has not ended."""
-        sides = {
+        sides: dict[str, SideTotals] = {
             side: (of_side := getattr(self, side)).model_copy(
                 update={"records": of_side.records + count}
             )

@@ -17,7 +17,7 @@ from job.spark.stream_execution import stream_execution
 
 _SCAN = "RealTimeStreamScanExec"
 _JOIN = "TransformWithStateExec"
-# Lookups that run during the interval are executions, too.
+# Lookups run during an interval and are executions, too.
 _EXECUTIONS_SEARCHED = 10
 
 
