@@ -17,6 +17,7 @@ from concurrent.futures import Future
 from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import psutil
 from pyspark.sql import DataFrame, SparkSession
@@ -54,17 +55,18 @@ class Measured:
 
 
 def plan_of(join_type: str) -> JoinPlan:
-    side: dict[str, object] = {
+    side = {
         "schema": "k BIGINT, t TIMESTAMP, v BIGINT",
         "key": ["k"],
         "event_time": "t",
         "watermark_delay": f"{_WATERMARK_DELAY_MS} milliseconds",
     }
     window = f"{_MATCH_WINDOW_MS} milliseconds"
-    document: dict[str, object] = {
+    document: dict[str, Any] = {
         "name": "processor",
         "kafka": {"bootstrap_servers": "localhost:9092"},
-        **{name: {"topic": name, **side} for name in SIDES},
+        "left": {"topic": "left", **side},
+        "right": {"topic": "right", **side},
         "join": {"type": join_type, "match_window": {"before": "0 s", "after": window}},
         "output": {
             "topic": "out",
@@ -103,10 +105,15 @@ def write_records(spark: SparkSession, folder: Path, arguments: argparse.Namespa
 def joined_in(program: str, left: DataFrame, right: DataFrame, plan: JoinPlan) -> DataFrame:
     if program == "native":
         return dataflow(left, right, plan)
-    left = side_rows(left, plan.left, plan, None)
-    right = side_rows(right, plan.right, plan, None)
     counts = RowCounts(left.sparkSession)
-    return output_records(real_time_join(left, right, plan, real_time=False, counts=counts), plan)
+    rows = real_time_join(
+        side_rows(left, plan.left, plan, None),
+        side_rows(right, plan.right, plan, None),
+        plan,
+        real_time=False,
+        counts=counts,
+    )
+    return output_records(rows, plan)
 
 
 def run(

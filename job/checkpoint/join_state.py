@@ -19,7 +19,8 @@ from job.plan.position import position_column
 EVENT_TIME = "__event_time_ms"
 """BIGINT, epoch milliseconds. Null: the join does not keep the event time in state."""
 POSITION = "__position"
-"""BIGINT: partition and offset of the record."""
+"""BIGINT: partition and offset of the record. Null: the join does not keep it, as on the right side
+of a left_semi join."""
 MATCHED = "__matched"
 """BOOLEAN. Null: the join does not keep whether the row has matched."""
 LEAVES_AFTER = "__leaves_after_ms"
@@ -44,12 +45,17 @@ def join_state(
     state = _load(spark, plan, location, side, batch_id)
     side_plan = plan.side(side)
     hidden = {position_column(side), window_end_column(side), "matched", "partition_id"}
-    has_event_time = side_plan.event_time_column in state.columns
-    event_time = F.unix_millis(F.col(f"`{side_plan.event_time_column}`"))
+    nothing = F.lit(None).cast("bigint")
+    # Spark keeps a column only if the join or the output uses it.
+    event_time, position = nothing, nothing
+    if side_plan.event_time_column in state.columns:
+        event_time = F.unix_millis(F.col(f"`{side_plan.event_time_column}`"))
+    if position_column(side) in state.columns:
+        position = F.col(position_column(side))
     return state.select(
         *(F.col(f"`{name}`") for name in state.columns if name not in hidden),
-        (event_time if has_event_time else F.lit(None).cast("bigint")).alias(EVENT_TIME),
-        F.col(position_column(side)).alias(POSITION),
+        event_time.alias(EVENT_TIME),
+        position.alias(POSITION),
         (F.col("matched") if plan.marks_matched(side) else F.lit(None).cast("boolean")).alias(
             MATCHED
         ),

@@ -165,7 +165,8 @@ class StateReader:
 
 
 def _state_row(row: Row, side: SidePlan) -> StateRow:
-    partition, offset = partition_and_offset(row[POSITION])
+    position = row[POSITION]
+    partition, offset = (None, None) if position is None else partition_and_offset(position)
     return StateRow(
         row=_without_prefix(json.loads(row.row), side.side),
         event_time=_moment(row[EVENT_TIME]),

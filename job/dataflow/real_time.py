@@ -119,12 +119,12 @@ def side_rows(records: DataFrame, side: SidePlan, plan: JoinPlan, sizes: Sizes) 
     )
     judged = (
         counted.selectExpr("*", "false AS is_late", "cast(null AS TIMESTAMP) AS late_watermark")
-        .selectExpr(*dead_letter_sql.selected(plan, side))
+        .selectExpr(*dead_letter_sql.with_reason(plan, side))
         .selectExpr("*", f"{dead_letter_sql.message(side)} AS dead_message")
     )
     conditions = " AND ".join(f"({part})" for part in dataflow.row_conditions(side, plan))
     columns = [f"`{column_name(side.side, column.name)}`" for column in side.kept_columns]
-    contents = ", ".join(dead_letter_sql.written(plan, side, bytes_max=sizes.dead_letter_bytes_max))
+    contents = ", ".join(dead_letter_sql.letters(plan, side, bytes_max=sizes.dead_letter_bytes_max))
     letter = f"CASE WHEN dead_reason IS NOT NULL THEN struct({contents}) END AS {DEAD_LETTER}"
     rows = judged.where(f"dead_reason IS NOT NULL OR ({conditions})").selectExpr(
         *columns, position_column(side.side), letter, f"dead_reason IS NOT NULL AS {IS_DEAD}"

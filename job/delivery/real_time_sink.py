@@ -59,7 +59,7 @@ def start_intervals(
     query = (
         records.writeStream.queryName(plan.name)
         .outputMode("update")
-        .trigger(realTime=f"{interval_ms} milliseconds")
+        .trigger(realTime=f"{interval_ms} milliseconds")  # type: ignore[call-overload]  # new in 4.3
         .option("checkpointLocation", checkpoint.query_location)
         .format("kafka")
         .options(**{**_options(plan, access, sizes), **real_time.SINK_OPTIONS})

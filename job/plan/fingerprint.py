@@ -16,6 +16,7 @@ from job.plan import tuning
 from job.plan.plan import JoinPlan
 
 _ENGINE = "engine"
+_SQL_FIELDS = {"left.key", "right.key", "join.condition"}
 _KEYS_OF_FORMAT_0 = {
     "left columns held in state": "left.state_columns",
     "right columns held in state": "right.state_columns",
@@ -86,8 +87,24 @@ def changes(frozen: Mapping[str, str], wanted: Mapping[str, str]) -> list[Change
             wanted.get(field, _value_left_out(field)),
         )
         for field in {**frozen, **wanted}
-        if frozen.get(field) != wanted.get(field)
+        if not _is_same(field, frozen.get(field), wanted.get(field))
     ]
+
+
+def _is_same(field: str, frozen: str | None, wanted: str | None) -> bool:
+    if frozen is None or wanted is None or field not in _SQL_FIELDS:
+        return frozen == wanted
+    return frozen == wanted or _normalized(frozen) == _normalized(wanted)
+
+
+def _normalized(sql: str) -> str:
+    """SQL as earlier versions recorded it: with one name for all synonyms of a function."""
+    import sqlglot
+
+    try:
+        return sqlglot.parse_one(f"SELECT {sql}", dialect="spark").sql(dialect="spark")
+    except sqlglot.ParseError:
+        return sql
 
 
 def _value_left_out(field: str) -> str:

@@ -43,10 +43,10 @@ class StateRow(_Result):
     """Null: the join does not keep it in state (a tumbling window whose output does not use it)."""
     topic: str
     """Topic of its record."""
-    partition: int
-    """Partition of its record."""
-    offset: int
-    """Offset of its record."""
+    partition: int | None
+    """Partition of its record. Null: the join does not keep it (right side of `left_semi`)."""
+    offset: int | None
+    """Offset of its record. Null: as for `partition`."""
     matched: bool | None
     """Whether a row of the other side has matched it so far. Null: the join does not store it."""
     leaves_after: datetime | None

@@ -67,7 +67,9 @@ def _state_rows(facts: _Facts) -> Iterator[str]:
 
 def _state_row(facts: _Facts, side: Side, row: StateRow) -> str:
     other = OTHER_SIDE[side]
-    position = f"{row.topic}/{row.partition}/{row.offset}"
+    position = row.topic
+    if row.offset is not None:
+        position += f"/{row.partition}/{row.offset}"
     at = "" if row.event_time is None else f", event time {utc_text(row.event_time)},"
     subject = f"The {side} row {position}{at} is in state"
     if row.matched:

@@ -36,8 +36,7 @@ class SideRules:
     @property
     def null_pads_unmatched(self) -> bool:
         """Whether an unmatched row of this side is emitted, with nulls for the other side."""
-        outer = JoinType.LEFT_OUTER if self.side == "left" else JoinType.RIGHT_OUTER
-        return self.join_type in {outer, JoinType.FULL_OUTER}
+        return self.side in self.join_type.outer_sides
 
     @property
     def first_match_is_enough(self) -> bool:

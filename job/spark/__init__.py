@@ -13,10 +13,12 @@ that each class and member exists in the running version.
 | observed_metrics | IncrementalExecution: observedMetrics | metrics of a batch before its commit | required |
 | batch_read | MicroBatchExecution: sources, getLatestExecutionContext; StreamExecutionContext: endOffsets, latestOffsets; KafkaMicroBatchStream: kafkaOffsetReader; JsonUtils$: partitionOffsets | offsets of a batch before its commit | required |
 | kafka_reader | KafkaMicroBatchStream: kafkaOffsetReader; KafkaOffsetReader: fetchLatestOffsets | limits how far a batch reads each partition | reads without these limits |
+| interval_read | MicroBatchExecutionContext: isCurrentBatchConstructed, previousContext; StreamExecutionContext: executionPlan, batchId | what an interval of real-time mode has read | required |
+| live_rows | SharedState: statusStore; SQLAppStatusStore: executionsCount, executionsList, executionMetrics; RealTimeStreamScanExec; TransformWithStateExec: metrics | figures while an interval runs | required |
 | executed_join | StreamingSymmetricHashJoinExec: eventTimeWatermarkForLateEvents, metrics; MicroBatchScanExec: start, end | late rows and offsets of a batch before its commit | required |
 | join_input | QueryExecution: optimizedPlan; Dataset$: ofRows | rows that reach the join, to find the late ones | required |
 | arrow_types | to_arrow_type | Arrow type of a DDL type | required |
-| arrow_map | UserDefinedFunction; SQL_MAP_ARROW_ITER_UDF; Dataset: mapInArrow | saves the import of pandas | DataFrame.mapInArrow |
+| arrow_map | UserDefinedFunction; SQL_MAP_ARROW_ITER_UDF; Dataset: mapInArrow | the public method imports pandas, which is not installed | required |
 | try_eval | TryEval; FunctionRegistryBase$: build; FunctionRegistry: createOrReplaceTempFunction | null where an expression fails on a row | required |
 | listener | PythonStreamingQueryListenerWrapper; ensure_callback_server_started | one call per progress event, not a hundred | PySpark's StreamingQueryListener |
 | hadoop_settings | SparkHadoopUtil: appendS3AndSparkHadoopHiveConfigurations; Configuration: updatingResource | saves a quarter of the query thread's CPU time in small batches | keeps all settings |

@@ -1,32 +1,21 @@
-"""DataFrame.mapInArrow without the import of pandas, which PySpark makes and does not use here.
+"""DataFrame.mapInArrow without pandas, which PySpark imports there and does not use.
 
-Private API of PySpark 4.3.0: see the package docstring. If it has changed, the public method runs.
+Private API of PySpark 4.3.0: see the package docstring. pandas is not installed, so the public
+method is no fallback.
 """
 
 from collections.abc import Callable, Iterator
 
 import pyarrow as pa
 from pyspark.sql import DataFrame
-
-from job.spark.lost_hooks import report_lost_hook
+from pyspark.sql.udf import UserDefinedFunction
+from pyspark.util import PythonEvalType
 
 MapBatches = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 
 
 def map_in_arrow(rows: DataFrame, function: MapBatches, ddl: str) -> DataFrame:
     """rows.mapInArrow(function, ddl)."""
-    try:
-        return _map_in_arrow(rows, function, ddl)
-    except Exception as error:
-        mapped = rows.mapInArrow(function, ddl)
-        report_lost_hook("arrow_map", error)
-        return mapped
-
-
-def _map_in_arrow(rows: DataFrame, function: MapBatches, ddl: str) -> DataFrame:
-    from pyspark.sql.udf import UserDefinedFunction
-    from pyspark.util import PythonEvalType
-
     udf = UserDefinedFunction(
         function,
         returnType=ddl,

@@ -43,10 +43,22 @@ class Recorded:
     def send(self, side: str, numbers: range) -> None:
         """Each number to the same partition as in the recording."""
         rows = [(number % 2, json.dumps({"n": number, "t": T0 + number})) for number in numbers]
-        self._produce(f"recorded.{side}", [(partition, None, value) for partition, value in rows])
+        producer = Producer({**self.settings, "log_level": 0})
+        for partition, value in rows:
+            producer.produce(f"recorded.{side}", value, None, partition)
+        assert 0 == producer.flush(READ_SECONDS)
 
     def send_commits(self, records: list[dict[str, Any]]) -> None:
-        self._produce("recorded.commits", [(r["partition"], r["key"], r["value"]) for r in records])
+        """Each marker in a transaction, because readers expect a control record after it."""
+        settings = {**self.settings, "transactional.id": "restores-markers", "log_level": 0}
+        producer = Producer(settings)
+        producer.init_transactions(READ_SECONDS)
+        for marker in records:
+            producer.begin_transaction()
+            producer.produce(
+                "recorded.commits", marker["value"], marker["key"], marker["partition"]
+            )
+            producer.commit_transaction(READ_SECONDS)
 
     def commits(self) -> list[dict[str, Any]]:
         return [
@@ -60,12 +72,6 @@ class Recorded:
 
     def ids(self) -> dict[str, str]:
         return {name: str(topic.id) for name, topic in topics(self._client, NAMES).items()}
-
-    def _produce(self, topic: str, records: list[tuple[int, str | None, str]]) -> None:
-        producer = Producer({**self.settings, "log_level": 0})
-        for partition, key, value in records:
-            producer.produce(topic, value, key, partition)
-        assert 0 == producer.flush(READ_SECONDS)
 
 
 @pytest.fixture

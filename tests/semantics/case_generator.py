@@ -1,7 +1,7 @@
 """Hypothesis strategies for joins and their input.
 
-Left out is what is known to differ, each with its own test in test_known_defects.py. What makes a
-case smaller stands first in each choice: hypothesis shrinks towards it.
+Known differences are excluded; test_known_defects.py has a test for each. The simplest option is
+the first of each choice, because hypothesis shrinks towards it.
 """
 
 import json
@@ -17,7 +17,7 @@ SCHEMA = "k INT, g STRING, t TIMESTAMP, v INT, s STRING, d DECIMAL(6,2), at TIME
 SCHEMA += "r ARRAY<INT>, q STRUCT<a: INT, b: STRING>"
 
 JOIN_TYPES = ["inner", "left_outer", "right_outer", "full_outer", "left_semi", "left_anti"]
-# The last of each list fail on some records: on a string that is no number, a zero, a large number.
+# The last of each list fail on some records: a string that is no number, a zero, a large number.
 _KEYS = [["k"], ["k"], ["k", "g"], ["k % 2"], ["lower(g)", "k"], ["coalesce(k, 0)"], ["g"]]
 _KEYS += [["r"], ["q"], ["q.a", "k"], ["cast(s as int)"], ["k", "6 div v"]]
 _FILTERS = ["v > 0", "s <> 'x'", "v % 2 = 0 or s is null", "v > 1000", "s like 'a%'", "d < 1.5"]
@@ -89,7 +89,7 @@ def cases(draw: st.DrawFn) -> Case:
 
 @st.composite
 def _bounds(draw: st.DrawFn, join_type: str) -> tuple[dict[str, Any], st.SearchStrategy[int]]:
-    """What bounds the state, and event times (ms, relative) that make it interesting."""
+    """Bounds of the state, and event times (ms, relative) at the edges of these bounds."""
     fine = st.integers(-12_000, 12_000)
     coarse = st.integers(-4, 4).map(lambda n: n * 2_500)
     kinds = ["match_window"] * 4 + ["window", "event_time_in_key"]
@@ -155,10 +155,10 @@ def _outputs(draw: st.DrawFn, join_type: str) -> dict[str, Any]:
 
 @st.composite
 def _steps(draw: st.DrawFn, times: st.SearchStrategy[int]) -> list[Step]:
-    """Batches whose event times move on by ten seconds each, so that rows are out of order."""
+    """Batches whose event times advance by ten seconds each, with rows out of order."""
     steps: list[Step] = []
     moment = EPOCH_MS
-    # How far the event times of each partition of both topics are behind those of the first one.
+    # Delay of the event times of each partition of both topics behind those of the first one.
     lags = [0, *draw(st.lists(st.sampled_from([0, 20_000, 40_000]), max_size=2))]
     for _ in range(draw(st.sampled_from([2, 3, 3, 4]))):
         early = times.map(lambda at: at - 40_000)
@@ -178,12 +178,12 @@ def _steps(draw: st.DrawFn, times: st.SearchStrategy[int]) -> list[Step]:
 
 
 def _many(lines: st.SearchStrategy[str], count: int) -> st.SearchStrategy[list[str]]:
-    """As many as that: left to itself, hypothesis mostly tries short lists."""
+    """A list of a drawn length: by default hypothesis mostly generates short lists."""
     return st.lists(lines, min_size=count, max_size=count)
 
 
 def _lines_of(partition: int, times: st.SearchStrategy[int]) -> st.SearchStrategy[str]:
-    """`_lines`, in a partition."""
+    """`_lines` in a partition."""
     return _lines(times).map(lambda line: _placed(line, partition)) if partition else _lines(times)
 
 

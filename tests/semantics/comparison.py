@@ -1,4 +1,4 @@
-"""What comparing `validate` with Spark finds."""
+"""Result of comparing `validate` with Spark."""
 
 from collections import Counter
 from dataclasses import dataclass, field
@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 @dataclass
 class Result:
-    """How many texts were accepted and refused by both, and what differs."""
+    """Counts of texts by outcome, and the differences."""
 
     counts: Counter[str] = field(default_factory=Counter)
     differences: list[str] = field(default_factory=list)

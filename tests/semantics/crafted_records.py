@@ -1,6 +1,6 @@
-"""Records at the edges of what can be read, for the job and the simulator to agree on.
+"""Records at the edges of what can be read; the job and the simulator must decode them alike.
 
-A text is the value of a record; `@` in it stands for a good event time.
+A text is the value of a record; `@` in it stands for a valid event time.
 """
 
 from collections.abc import Iterator
@@ -237,7 +237,7 @@ _NESTED = [
 
 
 def scalar_records() -> list[bytes | None]:
-    """For a side with the columns SCALARS."""
+    """Records for a side with the columns SCALARS."""
     texts = [f'{{"s":"x","t":{time}}}' for time in _TIMES]
     texts += [f'{{@,"at":{time}}}' for time in _TIMES]
     texts += [f'{{@,"{name}":{value}}}' for name, found in _FIELDS.items() for value in found]
@@ -249,7 +249,7 @@ def scalar_records() -> list[bytes | None]:
 
 
 def nested_records() -> list[bytes | None]:
-    """For a side with the columns NESTED."""
+    """Records for a side with the columns NESTED."""
     return _encoded(_NESTED)
 
 
@@ -259,7 +259,7 @@ def _encoded(texts: list[str]) -> list[bytes | None]:
 
 
 def _at_the_limits() -> Iterator[str]:
-    """Numbers, names and nesting at Jackson's limits and beyond."""
+    """Numbers, names and nesting at Jackson's limits and above."""
     for column in ("i", "n", "x", "d", "b", "f", "bin", "at", "z"):
         yield from (f'"{column}":{"1" * digits}' for digits in (999, 1_000, 1_001))
     for column in ("i", "x", "d", "w", "z"):

@@ -1,8 +1,8 @@
-"""Spark against the specification on generated joins.
+"""Compares Spark with the specification on generated joins.
 
     python -m tests.semantics.differential N [SEED] [--real-time]
 
-Prints the smallest case found that differs, as a spec and rows that `streamjoin simulate` takes.
+Prints the smallest differing case, as a spec and rows for `streamjoin simulate`.
 """
 
 import random
@@ -33,21 +33,21 @@ from tests.semantics.real_time_runner import run_in_real_time_engine
 from tests.semantics.spark_runner import run_on_spark
 from tests.semantics.spark_session import start_session
 
-# Spark takes output filters apart and filters before the join what can neither match nor come
-# out; which rows it finds so is the optimizer's affair, what comes out is not.
+# Spark splits output filters and drops rows before the join that can neither match nor be emitted.
+# These rows depend on the optimizer; the results do not.
 _COUNTED_IN_THE_JOIN = ("late_rows", "state_rows", "updated_rows", "removed_rows")
 
 PROCESSORS: tuple[Processor, ...] = ("batch", "interval")
 _OF_SPARKS_STATE = ("state_rows", "updated_rows", "removed_rows")
 
 WORKERS = 3
-"""One more than cores of a small machine; a constant, so that a seed means the same anywhere."""
+"""One more than the cores of a small machine. Constant, so that a seed gives the same cases."""
 
 SHRINKING_SECONDS = 60
-"""How long a case that differs is made smaller."""
+"""Seconds to shrink a differing case."""
 
 
-_TOLD_EVERY = 50
+_REPORT_EVERY = 50
 _REAL_TIME = "--real-time"
 
 
@@ -56,11 +56,11 @@ class DifferenceError(AssertionError):
 
 
 class Statistics:
-    """What was run."""
+    """Counts of the cases that ran."""
 
-    def __init__(self, *, told_every: int | None = None) -> None:
-        """`told_every`: say on stderr how far it is, every so many cases."""
-        self._told_every = told_every
+    def __init__(self, *, report_every: int | None = None) -> None:
+        """`report_every`: write the progress to stderr after this many cases. None: never."""
+        self._report_every = report_every
         self._lock = threading.Lock()
         self.cases: Counter[str] = Counter()
         self.batches = 0
@@ -68,7 +68,7 @@ class Statistics:
         self.rows = 0
         self.late_rows = 0
         self.failed = 0
-        """Records and results on which an expression fails."""
+        """Number of records and results on which an expression fails."""
 
     def add(self, case: Case, batches: Sequence[Batch]) -> None:
         with self._lock:
@@ -83,7 +83,7 @@ class Statistics:
             )
             self.records += sum(len(getattr(step, "left", ())) for step in case.steps)
             self.records += sum(len(getattr(step, "right", ())) for step in case.steps)
-            if self._told_every and self.cases.total() % self._told_every == 0:
+            if self._report_every and self.cases.total() % self._report_every == 0:
                 sys.stderr.write(f"{self.cases.total()} cases, {self.batches} batches so far\n")
 
     def __str__(self) -> str:
@@ -96,7 +96,7 @@ class Statistics:
 
 
 def check(spark: SparkSession, case: Case, *, processor: Processor | None = None) -> list[Batch]:
-    """Runs the case on both; DifferenceError with the case where they differ.
+    """Run the case on both; DifferenceError with the case if they differ.
 
     `processor`: the processor of the real-time engine, not Spark's operator, and which part of it.
     """
@@ -134,10 +134,10 @@ def run_many(
     first_seed: int = 0,
     real_time: bool = False,
 ) -> None:
-    """`count` cases, or fewer if the time is over; raises on one that differs, made small.
+    """Run `count` cases, or fewer if the time is over; raises the shrunk first difference.
 
-    A micro-batch of a few rows leaves cores idle, so the cases run on several threads, each with a
-    session and a seed of its own: the same cases every time. The first difference ends them all.
+    A micro-batch of a few rows leaves cores idle, so the cases run on several threads, each with
+    its own session and seed: the same cases every time. The first difference ends all threads.
     """
     deadline = None if seconds is None else time.monotonic() + seconds
     search = _Search(statistics, deadline, real_time=real_time)
@@ -153,7 +153,7 @@ def run_many(
 
 
 class _Search:
-    """For one case that differs, by several threads."""
+    """Search for a differing case by several threads."""
 
     def __init__(self, statistics: Statistics, deadline: float | None, *, real_time: bool) -> None:
         self._real_time = real_time
@@ -161,11 +161,11 @@ class _Search:
         self._deadline = deadline
         self._lock = threading.Lock()
         self._finder: int | None = None
-        """The thread that found a case; it alone goes on, making the case smaller."""
+        """Thread that found a differing case; only this thread continues, to shrink it."""
 
     def run(self, spark: SparkSession, seeds: Iterable[int]) -> None:
-        """A case for each seed. Hypothesis given many to make would spend most of them on small
-        changes to the one before."""
+        """Generate one case per seed. With many examples per seed, hypothesis mostly makes small
+        changes to the previous one."""
         for number in seeds:
             try:
                 self._run_one(spark, number)
@@ -177,15 +177,15 @@ class _Search:
 
         @seed(number)
         @settings(
-            max_examples=2,  # the first is always the simplest one
+            max_examples=2,  # the first example is always the simplest one
             deadline=None,
             database=None,
             phases=[Phase.generate, Phase.shrink],
             suppress_health_check=list(HealthCheck),
             print_blob=False,
         )
-        # Where the second differs from the first for certain is the first choice: not to be the
-        # join type, which would hardly ever be inner.
+        # The second example always differs in the first choice. That choice must not be the
+        # join type, which would then rarely be inner.
         @given(integers(0, 1_000_000), cases())
         def differential(_: int, case: Case) -> None:
             self._skip_if_over()
@@ -202,7 +202,7 @@ class _Search:
         run: Callable[[], None] = differential
         try:
             run()
-        finally:  # SkipTest is the one exception that hypothesis lets through at once
+        finally:  # hypothesis propagates only SkipTest at once
             if found:
                 raise min(found, key=lambda error: len(str(error))) from None
 
@@ -214,7 +214,7 @@ class _Search:
             raise SkipTest
 
     def _claim(self, difference: DifferenceError) -> None:
-        """Say it at once: who can do without the smallest case may stop here."""
+        """Print the case at once; the user may not need the smallest one."""
         with self._lock:
             if self._finder is not None:
                 return
@@ -228,7 +228,7 @@ def _has_records(case: Case) -> bool:
 
 
 def _as_difference(error: Exception, case: Case) -> DifferenceError:
-    """One side broke: it is a difference, too."""
+    """An error of one side is a difference, too."""
     if isinstance(error, DifferenceError):
         return error
     return DifferenceError(f"{type(error).__name__}: {error}\n\n{case}")
@@ -240,7 +240,7 @@ def main() -> int:
     count, first_seed = [*numbers, *(1_000, random.randrange(2**31))[len(numbers) :]]
     sys.stdout.write(f"{count} cases; again: python -m tests.semantics.differential {count} ")
     sys.stdout.write(f"{first_seed} {_REAL_TIME if real_time else ''}\n")
-    statistics = Statistics(told_every=_TOLD_EVERY)
+    statistics = Statistics(report_every=_REPORT_EVERY)
     started = time.monotonic()
     spark = start_session()
     try:

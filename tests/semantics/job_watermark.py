@@ -1,4 +1,4 @@
-"""Sets the watermark of a query without Kafka, by the job's own rule."""
+"""Sets the watermark of a query without Kafka by the rule of the job."""
 
 import json
 from collections.abc import Mapping
@@ -20,12 +20,12 @@ _START_SECONDS = 60
 
 
 class JobWatermark:
-    """Of one run of a query. Call `batch_ended` at the end of foreachBatch."""
+    """Watermark of one run of a query. Call `batch_ended` at the end of foreachBatch."""
 
     def __init__(self, plan: JoinPlan, partitions: Partitions = NOTHING_READ) -> None:
         self.query: Future[StreamingQuery] = Future()
         self.unread: Mapping[Side, Mapping[int, int]] = {side: {} for side in SIDES}
-        """Records of each partition that the batches have left unread; none where it is missing."""
+        """Number of unread records by partition; 0 for a missing partition."""
         self._delay_ms: dict[Side, int] = {
             side: milliseconds(plan.side(side).watermark_delay) for side in SIDES
         }
@@ -47,7 +47,7 @@ class JobWatermark:
             raise_watermark(query, to_ms)
 
     def read_again(self) -> Partitions:
-        """The partitions as the job reads them from its checkpoint when it starts again."""
+        """Partitions as the job reads them from its checkpoint at a restart."""
         sides = {side: self._partitions.side(side) for side in SIDES}
         read = {s: {n: each.next_offset for n, each in sides[s].items()} for s in SIDES}
         document = json.loads(json.dumps(self._partitions.document()))

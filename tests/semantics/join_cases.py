@@ -1,4 +1,4 @@
-"""A join and its input in steps: what the differential test generates, runs twice and prints."""
+"""A join and its input in steps. The differential test generates, runs and prints such cases."""
 
 import json
 from collections import Counter
@@ -44,22 +44,22 @@ class Data:
     left: Sequence[str] = ()
     right: Sequence[str] = ()
     ahead: int = 0
-    """How many of the following `Data` hold records that were there when this batch was planned:
-    they are a backlog. None beyond the next `Idle` are."""
+    """Number of the following `Data` whose records existed when this batch was planned: a backlog.
+    It ends at the next `Idle`."""
 
 
 @dataclass(frozen=True)
 class Idle:
-    """Nothing comes until the query has run all it has to do without data."""
+    """No records until the query has run all batches without data."""
 
 
 @dataclass(frozen=True)
 class Restart:
-    """Stopped, perhaps before a batch without data that is due, and started again."""
+    """Stop, perhaps before a due batch without data, and start again."""
 
     before_batch_without_data: bool = False
     times_lost: bool = False
-    """The event times of the partitions, by a crash."""
+    """Whether a crash loses the event times of the partitions."""
 
 
 Step = Data | Idle | Restart
@@ -77,13 +77,13 @@ class Case:
         return join_plan(spec_from_document(self.spec), state_partitions=self.partitions)
 
     def __str__(self) -> str:
-        """Three files for `streamjoin simulate`, and what they cannot say."""
+        """Three files for `streamjoin simulate`, and steps that they cannot express."""
         lines = [f"# on {self.store}, {self.partitions} partitions", "# --- spec.yaml"]
         lines.append(yaml.safe_dump(self.spec, sort_keys=False))
         for side in SIDES:
             lines += [f"# --- {side}.jsonl", *self._lines(side)]
         lines.append("# --- steps")
-        lines += [f"# {number}: {_told(step)}" for number, step in enumerate(self.steps)]
+        lines += [f"# {number}: {_describe(step)}" for number, step in enumerate(self.steps)]
         return "\n".join(lines)
 
     def _lines(self, side: Side) -> Iterator[str]:
@@ -95,7 +95,7 @@ class Case:
                 )
 
 
-def _told(step: Step) -> str:
+def _describe(step: Step) -> str:
     if not isinstance(step, Data):
         return str(step)
     return f"batch; the records of the next {step.ahead} were there" if step.ahead else "batch"
@@ -103,13 +103,13 @@ def _told(step: Step) -> str:
 
 @dataclass(frozen=True)
 class Batch:
-    """What is compared of a batch, of Spark's and of the specification's."""
+    """Compared properties of a batch of Spark or of the specification."""
 
     batch_id: int
     watermark_ms: int
     output: Counter[tuple[str, str | None, str]]
     failed_results: Counter[tuple[str, str]]
-    """Per id of a result and field of the spec that fails on it."""
+    """Count by result id and failed field of the spec."""
     late_rows: int
     state_rows: int
     updated_rows: int
@@ -119,16 +119,16 @@ class Batch:
 
 @dataclass(frozen=True)
 class Phase:
-    """What happens between a start and the next stop, batch by batch."""
+    """Batches between a start and the next stop."""
 
     batches: Sequence[PlannedBatch]
-    """One without records is a batch without data, which Spark decides to run by itself."""
+    """A batch without records is one that Spark decides to run."""
     runs_batches_without_data: bool = True
     ends: Restart = Restart()
 
 
 class Records:
-    """Numbers the records of a side through all steps."""
+    """Assigns offsets to the records of a side through all steps."""
 
     def __init__(self) -> None:
         self._next = dict.fromkeys(SIDES, 0)
@@ -143,7 +143,7 @@ class Records:
 
 
 def specified(case: Case, *, processor: Processor | None = None) -> tuple[list[Batch], list[Phase]]:
-    """What the specification says: the batches, and how they lie between starts and stops."""
+    """The batches of the specification, grouped by starts and stops."""
     version = case.store.version
     plan = simulation_plan(case.plan, state_format_version=version, processor=processor)
     simulator = Simulator(plan)
@@ -162,7 +162,7 @@ def specified(case: Case, *, processor: Processor | None = None) -> tuple[list[B
             if not planned.is_empty:
                 run(planned)
             continue
-        # Spark is told once a phase whether it runs batches without data.
+        # Spark is configured once per phase to run batches without data or not.
         ran_without_data = any(done.is_empty for done in current)
         before = isinstance(step, Restart) and step.before_batch_without_data
         waits = not before or ran_without_data
@@ -176,7 +176,7 @@ def specified(case: Case, *, processor: Processor | None = None) -> tuple[list[B
 
 
 def _planned(steps: Sequence[Step]) -> list[PlannedBatch]:
-    """For each step, and for the end, what it reads and which partitions it leaves unread."""
+    """For each step, and for the end, the records it reads and the unread partitions."""
     numbers = Records()
     records = [tuple(numbers.of(side, getattr(step, side, ())) for side in SIDES) for step in steps]
     planned: list[PlannedBatch] = []
@@ -191,7 +191,7 @@ def _planned(steps: Sequence[Step]) -> list[PlannedBatch]:
 
 
 def _reach(steps: Sequence[Step], number: int) -> int:
-    """The last step whose records were there when step `number` was planned."""
+    """The last step whose records existed when step `number` was planned."""
     ahead = getattr(steps[number], "ahead", 0)
     for later in range(number + 1, len(steps)):
         if isinstance(steps[later], Idle) or ahead == 0:
@@ -231,12 +231,12 @@ def _id(plan: JoinPlan, left: InputRecord | None, right: InputRecord | None) -> 
 
 
 def canonical(text: str) -> str:
-    """JSON by its content: Java and Python write some numbers in different ways."""
+    """JSON by content: Java and Python format some numbers differently."""
     return json.dumps(json.loads(text), sort_keys=False)
 
 
 def differences(expected: Sequence[Batch], actual: Sequence[Batch]) -> Iterator[str]:
-    """Each batch and field in which Spark differs from the specification."""
+    """Batches and fields in which Spark differs from the specification."""
     for said, seen in zip(expected, actual, strict=False):
         for name in Batch.__dataclass_fields__:
             if getattr(said, name) != getattr(seen, name):

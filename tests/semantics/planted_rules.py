@@ -1,4 +1,4 @@
-"""Wrong rules for the watermark, to plant in the specification: each has to be noticed."""
+"""Wrong rules for the watermark to plant in the specification; the test must detect each."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -12,7 +12,7 @@ _Side = Mapping[int, Partition]
 
 
 def backlog_ignored(partitions: Partitions, delays_ms: Mapping[Side, int]) -> int | None:
-    """The newest event time of a side, as Spark does it."""
+    """The newest event time of a side, the rule of Spark."""
     return watermark_ms(_changed(partitions, _all_read), delays_ms)
 
 

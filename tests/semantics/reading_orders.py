@@ -1,4 +1,4 @@
-"""Topics of uneven partitions, and the batches that read them: generated from a seed.
+"""Generates topics of uneven partitions, and batches that read them, from a seed.
 
 In each partition a record is less than the side's delay behind the newest earlier one. Between
 partitions there is no order: one may be minutes of event time behind another.
@@ -14,7 +14,7 @@ from job.semantics.backlog import PlannedBatch
 from job.semantics.json_records import InputRecord
 
 Partitions = dict[int, list[InputRecord]]
-"""The records of each partition of a topic, in their order."""
+"""Records by partition of a topic, in order."""
 
 
 @dataclass(frozen=True)
@@ -28,15 +28,15 @@ class Topics:
 
 @dataclass(frozen=True)
 class Reading:
-    """The batches that read a backlog."""
+    """Batches that read a backlog."""
 
     batches: Sequence[PlannedBatch]
     restarts: Mapping[int, bool] = field(default_factory=dict)
-    """The batches after which the query is started again, and whether that loses event times."""
+    """Batches followed by a restart, and whether it loses event times."""
 
 
 def topics(random: Random, start_ms: int, delays_ms: Mapping[Side, int]) -> Topics:
-    """Values have k INT (perhaps null), t, v INT; a few cannot be read."""
+    """Topics whose values have k INT (may be null), t, v INT; a few are unreadable."""
     sides: dict[Side, Partitions] = {"left": {}, "right": {}}
     for side in SIDES:
         offset = 0
@@ -51,7 +51,7 @@ def topics(random: Random, start_ms: int, delays_ms: Mapping[Side, int]) -> Topi
 
 
 def _event_times(random: Random, start_ms: int, delay_ms: int) -> list[int]:
-    """Of one partition: just not too far behind, a little behind, the same, ahead, far ahead."""
+    """Event times of one partition: just in time, slightly behind, equal, ahead, far ahead."""
     steps = [0, 1, 2_500, 10_000, 30_000, 30_000, -(delay_ms - 1), -(delay_ms // 2)]
     newest = start_ms + random.choice([0, 20_000, 60_000])
     times: list[int] = []
@@ -69,9 +69,9 @@ def _value(random: Random, at_ms: int) -> str:
 
 
 def reading(random: Random, read: Topics) -> Reading:
-    """A few records of each partition at a time, and at last all that are left.
+    """Batches with a few records of each partition, and a last one with the rest.
 
-    All records are there from the start.
+    All records exist from the start.
     """
     rest = {side: dict(read.of(side)) for side in SIDES}
     batches = []
@@ -89,7 +89,7 @@ def arrivals(
 ) -> list[tuple[Side, InputRecord]]:
     """Records of several partitions in the order in which they arrive.
 
-    Each is less than the delay behind the newest earlier one of its side, in whatever partition.
+    Each is less than the delay behind the newest earlier one of its side, in any partition.
     """
     times = {side: _event_times(random, start_ms, delays_ms[side]) for side in SIDES}
     order: list[Side] = [side for side in SIDES for _ in times[side]]
@@ -104,14 +104,14 @@ def arrivals(
 
 
 def live(arrived: Sequence[tuple[Side, InputRecord]]) -> Reading:
-    """Each record in a batch as it arrives."""
+    """One batch per arriving record."""
     return Reading(
         [PlannedBatch(*([r] if s == side else [] for s in SIDES)) for side, r in arrived]
     )
 
 
 def falling_behind(random: Random, arrived: Sequence[tuple[Side, InputRecord]]) -> Reading:
-    """Records arrive while others are not read yet; of each partition a batch reads a few."""
+    """Records arrive while others are unread; a batch reads a few of each partition."""
     rest: dict[Side, Partitions] = {"left": {}, "right": {}}
     batches = []
     come = 0
@@ -132,7 +132,7 @@ def in_one_batch(read: Topics) -> Reading:
 
 
 def _batch(rest: dict[Side, Partitions], counts: Mapping[tuple[Side, int], int]) -> PlannedBatch:
-    """Takes records out of `rest`; of a partition without a count, all."""
+    """Removes records from `rest`; all of a partition without a count."""
     chosen: dict[Side, list[InputRecord]] = {"left": [], "right": []}
     for side in SIDES:
         for number, waiting in rest[side].items():

@@ -1,4 +1,4 @@
-"""Random schemas, right and wrong, and whether Spark accepts what `validate` accepts."""
+"""Random schemas, valid and invalid, compared between `validate` and Spark."""
 
 import json
 import random
@@ -52,7 +52,7 @@ _BEHIND = [
 
 
 def schemas(seed: int) -> Iterator[str]:
-    """Without end; the first ones have one column each, with each type and each text behind it."""
+    """Schemas, indefinitely. The first ones have one column, with each type and each suffix."""
     yield from (f"a {kind}" for kind in [*_TYPES, *_OTHER_TYPES])
     yield from (f"a INT {text}, b INT" for text in _BEHIND)
     yield from (f"{name} INT" for name in _NAMES)
@@ -111,7 +111,7 @@ class _SchemaFuzz:
         return f"STRUCT<{self._listed(choose.randint(1, 3), depth - 1, joint)}>"
 
     def _broken(self, text: str) -> str:
-        """With one character or word more or less."""
+        """`text` with one word added or removed."""
         choose = self._random
         words = text.replace("<", " < ").replace(">", " > ").replace(",", " , ").split()
         at = choose.randrange(len(words))
@@ -148,7 +148,7 @@ def compare_schema(spark: SparkSession, text: str, result: Result) -> None:
 
 
 def schema_of_spark(spark: SparkSession, text: str) -> StructType | str:
-    """The columns, or why Spark refuses the text."""
+    """The columns, or the error of Spark."""
     try:
         read = spark._jvm.org.apache.spark.sql.types.StructType.fromDDL(text)  # type: ignore[union-attr]
         return StructType.fromJson(json.loads(read.json()))

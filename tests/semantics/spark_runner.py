@@ -1,7 +1,7 @@
-"""Runs a case on Spark, through the job's own dataflow, in exactly the batches it names.
+"""Runs a case on Spark, with the dataflow of the job, in exactly the batches of the case.
 
-Memory sources, filled from within the batch before: so both sides of a batch are there before
-Spark looks, and a batch without data runs exactly where none are.
+Memory sources, which the previous batch fills: both sides of a batch exist before Spark plans it,
+and a batch without data runs exactly if there are no records.
 """
 
 import json
@@ -31,7 +31,7 @@ from tests.semantics.spark_session import fast_folder
 _STREAMING = "spark.sql.streaming."
 _MEMORY_STREAM = "org.apache.spark.sql.execution.streaming.runtime.MemoryStream"
 _PARTITIONS = 3
-"""Of each topic; records of further ones are observed as a sample."""
+"""Partitions of each topic; records of further partitions are sampled."""
 _FIELD, _NULL = "\x01", "\x02"
 
 _OF_RECORD = [
@@ -56,7 +56,7 @@ class MemoryTopic:
         return DataFrame(self._stream.toDF(), self._spark).selectExpr(*_OF_RECORD)
 
     def add_timestamp(self, micros: int) -> None:
-        """A record that holds nothing but its time."""
+        """A record with only a timestamp."""
         self.add([InputRecord("{}", offset=0, partition=7, timestamp_us=micros)])
 
     def add(self, records: Sequence[InputRecord]) -> None:
@@ -65,7 +65,7 @@ class MemoryTopic:
 
 
 def _class(spark: SparkSession, name: str) -> Any:
-    """By its whole name: asked for part by part, each part is looked for in all jars."""
+    """A Java class by its full name: py4j would search all jars for each part of it."""
     return getattr(spark._jvm, name)
 
 
@@ -75,7 +75,7 @@ def _as_text(record: InputRecord) -> str:
 
 
 def run_on_spark(spark: SparkSession, case: Case, phases: Sequence[Phase]) -> list[Batch]:
-    """The batches Spark runs, fed in the batches of `phases`."""
+    """Runs the batches of `phases` on Spark."""
     folder = Path(tempfile.mkdtemp(prefix="streamjoin-", dir=fast_folder()))
     try:
         with conf(spark, conf_of(case)):
@@ -144,7 +144,7 @@ class Run:
         return writer.option("checkpointLocation", str(self._folder / "checkpoint")).start()
 
     def _feed(self, waiting: list[PlannedBatch]) -> PlannedBatch:
-        """The next batch, its records in the topics; there are none if it is to run without."""
+        """Add the records of the next batch to the topics; none for a batch without data."""
         planned = waiting.pop(0) if waiting else PlannedBatch()
         for side in SIDES:
             if planned.records(side):
@@ -153,7 +153,7 @@ class Run:
 
 
 def _progress(query: StreamingQuery) -> list[dict[str, Any]]:
-    """One report per batch that ran."""
+    """Progress of each batch that ran."""
     reports = [json.loads(report.json()) for report in query._jsq.recentProgress()]
     return [report for report in reports if report["stateOperators"]]
 
@@ -191,13 +191,15 @@ def conf_of(case: Case) -> dict[str, str]:
 
 
 def _conf_of(plan: JoinPlan) -> dict[str, str]:
-    """The plan's own conf, as far as it can be set on a running session."""
+    """Settings of the plan that can be set on a running session."""
     changeable = (_STREAMING, "spark.sql.constraintPropagation.")
     conf = {name: value for name, value in plan.spark_conf.items() if name.startswith(changeable)}
     conf["spark.sql.shuffle.partitions"] = str(plan.state_partitions)
-    conf[f"{_STREAMING}queryEvolution.enableSourceEvolution"] = "false"  # memory has no names
+    conf[f"{_STREAMING}queryEvolution.enableSourceEvolution"] = (
+        "false"  # memory sources have no names
+    )
     conf[f"{_STREAMING}numRecentProgressUpdates"] = "100"
-    # The plan leaves the counting of rows to state_rows.py; here Spark's own count is compared.
+    # The job counts rows in state_rows.py; this test compares the count of Spark.
     conf[f"{_STREAMING}stateStore.rocksdb.trackTotalNumberOfRows"] = "true"
     return conf
 
@@ -207,7 +209,7 @@ def _state_conf(store: StateStore) -> dict[str, str]:
     return {
         f"{_STREAMING}join.stateFormatVersion": str(store.version),
         f"{_STREAMING}stateStore.providerClass": f"{package}.{store.provider}StateStoreProvider",
-        # Unique commit ids are RocksDB's only.
+        # Only RocksDB has unique commit ids.
         f"{_STREAMING}stateStore.checkpointFormatVersion": "2"
         if store.provider == "RocksDB"
         else "1",
@@ -215,7 +217,7 @@ def _state_conf(store: StateStore) -> dict[str, str]:
 
 
 class conf:  # noqa: N801 - reads as a function in a with statement
-    """Session settings for the length of a block."""
+    """Session settings for a block."""
 
     def __init__(self, spark: SparkSession, settings: dict[str, str]) -> None:
         self._conf = spark.conf

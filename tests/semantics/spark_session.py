@@ -1,6 +1,6 @@
-"""The Spark session of the tests: small, quiet, and as quick per micro-batch as Spark gets.
+"""The Spark session of the tests: small, quiet, and with short micro-batches.
 
-Nothing here changes what a query means; what a test is about, it sets itself.
+These settings do not change results. A test sets the settings that it tests.
 """
 
 import atexit
@@ -18,7 +18,7 @@ from job.real_time.processor_jar import PROCESSOR_JAR
 
 
 def fast_folder() -> Path | None:
-    """For files nobody keeps: in memory where the machine offers it."""
+    """Folder for temporary files: in memory if possible."""
     memory = Path("/dev/shm")
     return memory if os.access(memory, os.W_OK) else None
 
@@ -34,24 +34,24 @@ _CONF = {
     "spark.sql.ansi.enabled": "true",
     "spark.sql.shuffle.partitions": "1",
     "spark.default.parallelism": "1",
-    # Tests live for seconds: the optimizing compiler would cost more than it gives.
-    # The code cache of that mode is small; when it is full, nothing more is compiled at all.
-    # Plans die young: given room, few of them are copied.
+    # Tests run for seconds: the optimizing compiler would cost more than it saves.
+    # The code cache of that mode is small; when it is full, the JVM compiles nothing more.
+    # Plans are short-lived: with a large young generation few of them are copied.
     "spark.driver.extraJavaOptions": (
         "-Xss16m -Xmn400m -XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m -XX:+UseSerialGC"
     ),
     "spark.driver.memory": "1g",
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
-    # A plan that runs once on a handful of rows is interpreted sooner than compiled.
+    # Interpreting a plan that runs once on a few rows is faster than compiling it.
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
     "spark.sql.adaptive.enabled": "false",
-    # Maintenance is what closes the state stores of queries that have ended.
+    # Maintenance closes the state stores of queries that have ended.
     "spark.sql.streaming.stateStore.maintenanceInterval": "20s",
     "spark.sql.streaming.pollingDelay": "1ms",
     "spark.sql.streaming.metricsEnabled": "false",
-    # Checksums double the files.
+    # Checksums double the number of files.
     "spark.sql.streaming.checkpoint.fileChecksum.enabled": "false",
     "spark.driver.extraClassPath": ":".join(
         [f"{jar_folder('spark')}/*", str(jar_folder("spark") / PROCESSOR_JAR), str(TEST_CLASSES)]
@@ -67,6 +67,6 @@ def start_session() -> SparkSession:
         builder = builder.config(name, value)
     session = builder.getOrCreate()
     session.sparkContext.setLogLevel("OFF")
-    # Logs each error of a query with its whole Java stack; the tests look at the errors themselves.
+    # It logs each error of a query with its Java stack; the tests check the errors.
     logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL + 1)
     return session

@@ -1,9 +1,9 @@
-"""What `validate` accepts against what Spark accepts, on generated SQL, schemas and whole specs.
+"""Compares what `validate` and Spark accept, on generated SQL, schemas and whole specs.
 
     python -m tests.semantics.spec_differential N [SEED]
 
-Each text is asked of Spark as its user wrote it (analysis, and constants computed by the optimizer)
-and, where it is accepted, as the plan hands it to Spark.
+Spark analyzes each text as written, including the constants that the optimizer computes, and each
+accepted text also in the form of the plan.
 """
 
 import random
@@ -20,7 +20,7 @@ from job.join_spec.value_schema import value_schema
 from tests.refusals import EXPRESSION_MESSAGES
 from tests.semantics import schema_fuzz, whole_specs
 from tests.semantics.comparison import Result
-from tests.semantics.spark_judge import DDL, SparkJudge, with_plan_conf
+from tests.semantics.spark_analyzer import DDL, SparkAnalyzer, set_plan_conf
 from tests.semantics.spark_session import start_session
 from tests.semantics.sql_fuzz import SqlFuzz
 
@@ -28,7 +28,7 @@ FIELDS = {"column": expression, "filter": predicate, "condition": condition}
 
 
 def texts(seed: int) -> Iterator[tuple[str, str]]:
-    """Fields of a spec and what is written there, without end."""
+    """Pairs of field and text, indefinitely."""
     fuzz = SqlFuzz(seed)
     choose = random.Random(seed)
     while True:
@@ -39,46 +39,48 @@ def texts(seed: int) -> Iterator[tuple[str, str]]:
 
 def run(spark: SparkSession, count: int, seed: int) -> Result:
     """Compares `count` texts."""
-    with_plan_conf(spark)
-    judge, result = SparkJudge(spark), Result()
+    set_plan_conf(spark)
+    analyzer, result = SparkAnalyzer(spark), Result()
     schema = value_schema(DDL, "schema")
     scope = Scope(dict.fromkeys(SIDES, schema))
     stream = texts(seed)
     for _ in range(count):
-        compare(judge, scope, *next(stream), result)
+        compare(analyzer, scope, *next(stream), result)
     return result
 
 
-def compare(judge: SparkJudge, scope: Scope, kind: str, text: str, result: Result) -> None:
+def compare(analyzer: SparkAnalyzer, scope: Scope, kind: str, text: str, result: Result) -> None:
     try:
         accepted = FIELDS[kind](text, scope, kind)
     except SpecError as error:
         refused = error.problems[0].message
-        verdict = judge.as_written(kind, text)
-        if verdict.type is None:
+        analysis = analyzer.as_written(kind, text)
+        if analysis.type is None:
             result.counts["refused by both"] += 1
         elif any(message in refused for message in EXPRESSION_MESSAGES):
             result.counts["refused by name"] += 1
         else:
-            result.differences.append(f"{kind} {text}\n  refused: {refused}; Spark: {verdict.type}")
-        return
-    for way, verdict in (
-        ("as written", judge.as_written(kind, text)),
-        ("as planned", judge.as_planned(kind, accepted)),
-    ):
-        if verdict.type is None:
-            result.differences.append(f"{kind} {text}\n  accepted; Spark {way}: {verdict.reason}")
-            return
-        if kind == "column" and _plain(verdict.type) != _plain(str(accepted.type)):
             result.differences.append(
-                f"{kind} {text}\n  is {accepted.type}; Spark {way}: {verdict.type}"
+                f"{kind} {text}\n  refused: {refused}; Spark: {analysis.type}"
+            )
+        return
+    for form, analysis in (
+        ("as written", analyzer.as_written(kind, text)),
+        ("as planned", analyzer.as_planned(kind, accepted)),
+    ):
+        if analysis.type is None:
+            result.differences.append(f"{kind} {text}\n  accepted; Spark {form}: {analysis.reason}")
+            return
+        if kind == "column" and _plain(analysis.type) != _plain(str(accepted.type)):
+            result.differences.append(
+                f"{kind} {text}\n  is {accepted.type}; Spark {form}: {analysis.type}"
             )
             return
     result.counts["accepted by both"] += 1
 
 
 def _plain(kind: str) -> str:
-    """Without the fields of intervals and the names of structs, which Spark writes in full."""
+    """`kind` without fields of intervals and structs, whose format differs."""
     text = kind.upper().replace(" ", "")
     if "INTERVAL" in text or "STRUCT" in text:
         return "INTERVAL" if "INTERVAL" in text else "STRUCT"
@@ -96,9 +98,9 @@ def main() -> int:
         result = run(spark, count, seed)
         for text in islice(schema_fuzz.schemas(seed), count):
             schema_fuzz.compare_schema(spark, text, result)
-        judge = SparkJudge(spark)
+        analyzer = SparkAnalyzer(spark)
         for document in islice(whole_specs.specs(seed), count // 10):
-            whole_specs.compare_spec(judge, document, result)
+            whole_specs.compare_spec(analyzer, document, result)
     finally:
         spark.stop()
     sys.stdout.write(f"{result}\nin {time.monotonic() - started:.0f} s\n")

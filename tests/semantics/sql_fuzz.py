@@ -1,6 +1,6 @@
-"""Random SQL for a spec, right and wrong: over columns of all types, all functions, all operators.
+"""Random SQL for a spec, valid and invalid: columns of all types, all functions and operators.
 
-About every second expression is one that Spark accepts.
+Spark accepts about every second expression.
 """
 
 import random
@@ -57,14 +57,14 @@ _SECOND = dict.fromkeys(_WITH_NUMBER.split(), "INTEGER")
 
 
 class SqlFuzz:
-    """A stream of expressions that a seed fixes."""
+    """Generator of expressions with a seed."""
 
     def __init__(self, seed: int, sides: tuple[str, ...] = ("left", "right")) -> None:
         self._random = random.Random(seed)
         self._sides = sides
 
     def expression(self, kind: str | None = None, depth: int = 3) -> str:
-        """Mostly of `kind`; columns are written left.name and right.name."""
+        """An expression, mostly of `kind`, over columns left.name and right.name."""
         choose = self._random
         if kind is None or choose.random() < 0.12:
             kind = choose.choice([*_KINDS, "INTERVAL"])
@@ -74,7 +74,7 @@ class SqlFuzz:
         return choose.choice(makers)(kind, depth - 1)
 
     def condition(self) -> str:
-        """Mostly true or false."""
+        """An expression, mostly BOOLEAN."""
         return self.expression("BOOLEAN", 3)
 
     def _leaf(self, kind: str) -> str:

@@ -1,6 +1,6 @@
 """Hypothesis strategies for typed SQL expressions over one table, and for its rows.
 
-What is generated is what semantics/evaluator.py claims to evaluate exactly.
+It generates the expressions that job/evaluation evaluates exactly.
 """
 
 from datetime import UTC, date, datetime
@@ -197,7 +197,7 @@ _NUMBERS = ("INTEGER", "DOUBLE", "DECIMAL")
 
 @st.composite
 def expressions(draw: st.DrawFn, kind: str | None = None, depth: int = 3) -> str:
-    """One expression of `kind`, of any kind by default."""
+    """One expression of `kind`; by default of any kind."""
     if kind is None:
         kind = draw(st.sampled_from([name for name in _TEMPLATES if name != "INTERVAL"]))
     if kind == "CMP":

@@ -1,4 +1,4 @@
-"""The job's own dataflow on Spark without a broker: records in step by step, results out."""
+"""The dataflow of the job on Spark without a broker: records step by step, and their results."""
 
 import json
 from collections.abc import Iterable
@@ -18,7 +18,7 @@ from job.spark.watermark import raise_watermark
 from tests.semantics.job_watermark import JobWatermark
 from tests.semantics.processor_dataflow import in_processor
 
-# Event times of tests are seconds after this, epoch milliseconds: 2023-11-14T22:13:20Z.
+# Event times of tests are in seconds after this time (epoch ms): 2023-11-14T22:13:20Z.
 T0 = 1_700_000_000_000
 
 SPEC = """
@@ -55,7 +55,7 @@ _DEFAULTS = {
     "left_key": "[k]",
     "left_event_time": "t",
     "left_more": "",
-    # All records bear T0, whatever their event time is.
+    # The timestamp of all records is T0.
     "max_ahead": "10000000 days",
     "right_schema": "k STRING, t TIMESTAMP, b BIGINT",
     "right_key": "[k]",
@@ -77,7 +77,7 @@ def spec_text(**changes: str) -> str:
 
 
 class Stream:
-    """A running query of the given spec; each `feed` is one batch of input."""
+    """A running query of a spec; each `feed` is one batch of input."""
 
     def __init__(self, spark: SparkSession, folder: Path, text: str) -> None:
         self._folder = folder
@@ -107,16 +107,16 @@ class Stream:
         return query
 
     def restart(self) -> None:
-        """The same query again, from its checkpoint; `progress` begins anew."""
+        """Restart the query from its checkpoint, with an empty `progress`."""
         self._query.stop()
         self._query = self._started()
 
     def raise_watermark(self, at: float) -> None:
-        """To `at` seconds after T0, as the job does for a side that is idle."""
+        """Raise the watermark to `at` seconds after T0, as the job does for an idle side."""
         raise_watermark(self._query, T0 + round(at * 1000))
 
     def feed(self, left: Iterable[Any] = (), right: Iterable[Any] = ()) -> list[dict[str, Any]]:
-        """Give each side these records; the results of the batches up to the next quiet moment.
+        """Send records to both sides. Returns the results of all batches until the query is idle.
 
         A record is a dict (its JSON is the value), text, None (a tombstone), or a `record(…)`.
         """
@@ -126,13 +126,13 @@ class Stream:
         return [json.loads(value) for batch in self._batches for _, value, _ in batch]
 
     def send(self, left: Iterable[Any] = (), right: Iterable[Any] = ()) -> None:
-        """As `feed`, without waiting for anything."""
+        """As `feed`, without waiting."""
         for side, records in (("left", list(left)), ("right", list(right))):
             if records:
                 self._write(side, records)
 
     def keys_and_ids(self) -> list[tuple[str | None, str]]:
-        """Record key and streamjoin-id of what the last `feed` answered."""
+        """Record key and streamjoin-id of the results of the last `feed`."""
         return [
             (key, bytes(headers[0]["value"]).decode())
             for batch in self._batches
@@ -140,7 +140,7 @@ class Stream:
         ]
 
     def progress(self) -> list[BatchProgress]:
-        """Of the last batches, the newest last; Spark also reports triggers that ran none."""
+        """Progress of the last batches, newest last; without triggers that ran no batch."""
         return [
             batch_progress(json.dumps(_plain(each)))
             for each in self._query.recentProgress
@@ -152,7 +152,7 @@ class Stream:
         self._query.explain()
 
     def stop(self) -> None:
-        """End the query, and leave the session as it was found: other tests use it, too."""
+        """Stop the query and restore the session, which other tests share."""
         self._query.stop()
         for name, value in self._conf_before.items():
             if value is None:
@@ -184,14 +184,14 @@ class Stream:
             self._fed += 1
             fields = value if _is_record(value) else record(value)
             lines.append(json.dumps({"offset": self._fed, **fields}))
-        # Renamed into place: Spark must not read a file half written.
+        # Renamed, so that Spark does not read an incomplete file.
         hidden = self._folder / f".{self._fed}"
         hidden.write_text("\n".join(lines) + "\n")
         hidden.rename(self._folder / side / f"{self._fed}.json")
 
 
 def record(value: Any, **fields: Any) -> dict[str, Any]:
-    """A Kafka record of `value`; key, headers, partition, offset and timestamp as given."""
+    """A Kafka record with the given value, key, headers, partition, offset and timestamp."""
     text = value if value is None or isinstance(value, str) else json.dumps(value)
     return {"value": text, "partition": 0, "timestamp": T0, "kafka": True, **fields}
 
@@ -208,7 +208,7 @@ def _runtime_conf() -> dict[str, str]:
 
 
 def _plain(progress: Any) -> Any:
-    """PySpark gives observed metrics as Rows and file offsets without topics."""
+    """Progress as JSON: PySpark returns observed metrics as Rows."""
     plain = json.loads(json.dumps(progress, default=str))
     plain["observedMetrics"] = {
         name: row.asDict() for name, row in progress["observedMetrics"].items()

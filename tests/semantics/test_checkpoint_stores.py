@@ -1,4 +1,4 @@
-"""Checkpoints on stores that are away, unknown, or written to by another."""
+"""Checkpoints on stores that are unreachable, unknown, or written by another process."""
 
 from pathlib import Path
 from typing import Any
@@ -12,7 +12,7 @@ from job.spark.failures import failure_of
 
 
 @pytest.mark.parametrize("scheme", ["s3a", "gs"])
-def test_store_whose_client_is_missing_is_told_with_the_remedy(
+def test_missing_client_of_a_store_is_an_error_with_the_remedy(
     spark: SparkSession, scheme: str
 ) -> None:
     with pytest.raises(Py4JJavaError) as raised:
@@ -23,7 +23,7 @@ def test_store_whose_client_is_missing_is_told_with_the_remedy(
     assert "STREAMJOIN_JARS" in str(failure)
 
 
-def test_store_that_does_not_answer_is_asked_again(spark: SparkSession) -> None:
+def test_store_that_does_not_answer_is_retried(spark: SparkSession) -> None:
     folder = Folder(spark, "hdfs://127.0.0.1:9/join")
     with pytest.raises(Py4JJavaError) as raised:
         folder.exists("query")

@@ -1,4 +1,4 @@
-"""What the job's dataflow makes of records, on Spark without a broker."""
+"""The dataflow of the job, on Spark without a broker."""
 
 import json
 from collections.abc import Callable, Iterator
@@ -21,7 +21,7 @@ StartStream = Callable[..., Stream]
 
 @pytest.fixture
 def stream(spark: SparkSession, tmp_path: Path) -> Iterator[StartStream]:
-    """Starts a stream of the spec with the given changes; stops it after the test."""
+    """Starts a stream of the spec with the given changes, and stops it after the test."""
     started: list[Stream] = []
 
     def start(**changes: str) -> Stream:
@@ -41,7 +41,7 @@ def right(k: str | None, at: float, b: int = 1) -> dict[str, Any]:
     return {"k": k, "t": T0 + round(at * 1000), "b": b}
 
 
-# Some of them bear a time far ahead.
+# Some have a time far ahead.
 UNREADABLE = {
     "tombstone": [None],
     "malformed_json": [
@@ -68,7 +68,7 @@ UNREADABLE = {
 }  # fmt: skip
 
 
-def test_unreadable_records_are_counted_by_reason_and_move_no_watermark(
+def test_unreadable_records_are_counted_by_reason_and_advance_no_watermark(
     stream: StartStream,
 ) -> None:
     with_other = "k STRING, t TIMESTAMP, a BIGINT, other TIMESTAMP"
@@ -85,7 +85,7 @@ def test_unreadable_records_are_counted_by_reason_and_move_no_watermark(
     assert T0 + 10_000 == running.progress()[-1].watermark_ms
 
 
-def test_two_documents_are_told_from_braces_in_a_string(stream: StartStream) -> None:
+def test_two_documents_differ_from_braces_in_a_string(stream: StartStream) -> None:
     running = stream(left_schema="k STRING, t TIMESTAMP, note STRING", columns="note: left.note")
     noted = {"k": "x", "t": T0, "note": '}{ and } {"'}
 
@@ -93,7 +93,7 @@ def test_two_documents_are_told_from_braces_in_a_string(stream: StartStream) -> 
     assert 0 == running.progress()[0].left.bad_records["malformed_json"]
 
 
-def test_event_time_too_far_ahead_of_its_record_is_none_and_drops_nothing_after_it(
+def test_event_time_too_far_ahead_of_its_record_is_bad_and_drops_no_later_row(
     stream: StartStream,
 ) -> None:
     running = stream(max_ahead="1 minute")
@@ -110,13 +110,13 @@ def test_event_time_too_far_ahead_of_its_record_is_none_and_drops_nothing_after_
     assert 0 == sum(batch.late_rows for batch in running.progress())
 
 
-def test_event_time_is_held_against_its_own_record_however_late_that_is_read(
+def test_event_time_is_compared_with_its_record_however_late_that_is_read(
     stream: StartStream,
 ) -> None:
     running = stream(max_ahead="1 minute")
     hour = 3600
 
-    # Both were written long before they are read; one is ahead of when it was written.
+    # Both were written long before they are read; one is ahead of its own timestamp.
     running.feed(
         [
             record(left("in time", hour + 30), timestamp=T0 + hour * 1000),
@@ -184,13 +184,13 @@ def test_watermark_follows_every_record_whatever_filter_it_fails(
 ) -> None:
     running = stream(**filters)
     running.feed([left("x", 10)], [right("y", 10)])
-    # Not one of the left side's rows passes; only they tell that its time has moved on.
+    # No row of the left side passes the filter, but these rows advance its event time.
     running.feed([left("x", 60)], [right("z", 60)])
 
     assert T0 + 50_000 == running.progress()[-1].watermark_ms
 
 
-def test_unmatched_row_comes_out_though_a_filter_drops_all_of_the_other_side(
+def test_unmatched_row_is_emitted_though_a_filter_drops_all_of_the_other_side(
     stream: StartStream,
 ) -> None:
     running = stream(join_type="right_outer", left_more="filter: a > 1000", columns="rk: right.k")
@@ -199,7 +199,7 @@ def test_unmatched_row_comes_out_though_a_filter_drops_all_of_the_other_side(
     assert [{"rk": "y"}] == running.feed([left("x", 60)], [right("z", 60)])
 
 
-def test_null_key_matches_nothing_and_comes_out_unmatched_on_an_outer_side(
+def test_null_key_matches_nothing_and_is_emitted_unmatched_on_an_outer_side(
     stream: StartStream,
 ) -> None:
     running = stream(join_type="full_outer")
@@ -238,7 +238,7 @@ def test_keys_may_be_computed(stream: StartStream) -> None:
     assert [{"k": "X7", "a": 1, "b": 7}] == running.feed([left("X7", 10)], [right("?", 10, 7)])
 
 
-def test_match_window_holds_both_bounds_and_nothing_beyond(stream: StartStream) -> None:
+def test_match_window_includes_both_bounds_and_nothing_beyond(stream: StartStream) -> None:
     running = stream(join_type="inner", join="match_window: {before: 2 seconds, after: 5 seconds}")
     rights = [right("x", at, b) for b, at in enumerate((17.999, 18, 25, 25.001))]
 
@@ -254,7 +254,7 @@ def test_match_window_of_weeks_means_weeks(stream: StartStream) -> None:
     assert [1] == [row["b"] for row in out]
 
 
-def test_rows_of_one_tumbling_window_match_and_unmatched_ones_come_when_it_has_ended(
+def test_rows_of_one_tumbling_window_match_and_unmatched_ones_are_emitted_at_its_end(
     stream: StartStream,
 ) -> None:
     running = stream(join="window: 10 seconds")
@@ -262,9 +262,9 @@ def test_rows_of_one_tumbling_window_match_and_unmatched_ones_come_when_it_has_e
     assert [{"k": "x", "a": 1, "b": 2}] == running.feed(
         [left("x", 10), left("y", 19.999)], [right("x", 19.999, 2), right("y", 20, 3)]
     )
-    # Watermark 19.9: y's window has not ended.
+    # Watermark 19.9: the window of y has not ended.
     assert [] == running.feed([left("z", 29.9)], [right("z", 30.1)])
-    # Watermark 20: it has, and a row for it is late.
+    # Watermark 20: the window has ended, and a row of it is late.
     assert [{"k": "y", "a": 1, "b": None}] == running.feed([left("w", 30)], [])
     running.feed([left("late", 19.999)], [right("late", 20)])
     assert 1 == sum(batch.late_rows for batch in running.progress())
@@ -279,7 +279,7 @@ def test_event_time_may_be_part_of_the_key(stream: StartStream) -> None:
     assert [{"k": "y", "a": 1, "b": None}] == running.feed([left("z", 25)], [right("z", 26)])
 
 
-def test_record_key_headers_and_place_can_be_used_as_columns(stream: StartStream) -> None:
+def test_record_key_headers_and_position_can_be_used_as_columns(stream: StartStream) -> None:
     running = stream(
         left_schema="a BIGINT",
         left_key="[record_key]",
@@ -298,7 +298,7 @@ def test_record_key_headers_and_place_can_be_used_as_columns(stream: StartStream
     )
 
 
-def test_result_carries_its_key_and_the_places_of_its_records(stream: StartStream) -> None:
+def test_result_has_its_key_and_the_positions_of_its_records(stream: StartStream) -> None:
     running = stream(join_type="full_outer", output_more="key: coalesce(left.k, right.k)")
     at = {"partition": 3, "offset": 2**40 + 5}
     running.feed(
@@ -321,7 +321,7 @@ def test_topic_is_read_by_no_more_tasks_than_run_at_once(spark: SparkSession) ->
     assert frame._jdf.queryExecution().logical().toString().count("Repartition 3, false") == 2
 
 
-# As they stand in the JSON, whatever a double would make of them.
+# Text in the JSON, which a double would change.
 WRITTEN = [
     "1.50", "1234567890123.25", "12345678901234567890.10", "1e3", "-0.0", "1E-7", "1e400", "-1e400",
     "7", "12345678901234567890", "-5", "0.1",

@@ -1,4 +1,4 @@
-"""Which records become dead letters and what is said of them, on Spark without a broker."""
+"""Dead letters and their headers, on Spark without a broker."""
 
 import json
 from datetime import UTC, datetime
@@ -39,7 +39,7 @@ def letters(
     late: bool = False,
     **changes: Any,
 ) -> list[DeadLetter]:
-    """Of (key, value, headers) left records at offsets 0, 1, …"""
+    """Dead letters of left records (key, value, headers) at offsets 0, 1, …"""
     made = plan(**{**LETTERS, **changes})
     at = datetime.fromtimestamp(T0 / 1000, UTC)
     rows = [(key, value, "t", 0, n, at, headers) for n, (key, value, headers) in enumerate(records)]
@@ -141,11 +141,11 @@ def test_row_that_the_filter_drops_is_no_letter_for_its_null_key(spark: SparkSes
     assert [] == letters(spark, records)
 
 
-def test_null_keys_are_letters_only_where_the_spec_says_so(spark: SparkSession) -> None:
+def test_null_keys_are_letters_only_if_the_spec_sets_it(spark: SparkSession) -> None:
     assert [] == letters(spark, [(None, value(k=None), None)], on_null_key="pass")
 
 
-def test_late_row_says_behind_which_watermark(spark: SparkSession) -> None:
+def test_message_of_a_late_row_names_the_watermark(spark: SparkSession) -> None:
     (letter,) = letters(spark, [(None, value(), None)], late=True)
 
     assert ("late", f"field t is not past the watermark 2023-11-14 22:13:20.001 UTC: {T0}") == (
@@ -178,7 +178,7 @@ def test_reserved_header_of_the_producer_is_renamed_and_its_new_name_is_counted(
     assert letter.is_whole
     assert headers == list(letter.original_headers)
 
-    # 100 headers fit with the names that the producer gave them, and do not with the prefix.
+    # 100 headers fit with the names of the producer, but not with the prefix.
     many = [("__streamjoin.", b"")] * 100
     (letter,) = letters(spark, [(b"k", b"x", many)], bytes_max=4_500)
     assert [] == list(letter.original_headers)

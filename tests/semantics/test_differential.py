@@ -20,7 +20,7 @@ from tests.semantics.planted_rules import WRONG_RULES
 
 CASES = 300
 SECONDS = 240
-"""Cases stop being started after this; a slow machine runs fewer."""
+"""No case starts after this time; a slow machine runs fewer."""
 
 T = 1_700_000_000_000
 
@@ -55,7 +55,7 @@ def case(join_type="left_outer", *, steps, store=STATE_STORES[0], **join):
 
 
 # The rows at 0 are evicted once the watermark has passed 5,001 ms: the last row of a window, the
-# first one late, a matched row that must not come out again, null keys on both sides.
+# first late one, a matched row that must not be emitted again, null keys on both sides.
 STEPS = (
     Data([row(1, 0), row(2, 0), row(None, 0)], [row(1, 5_000), row(None, 1)]),
     Data([row(7, 15_000)], [row(7, 15_001)]),
@@ -96,7 +96,7 @@ def matched_flag_lost(monkeypatch):
     )
 
 
-def late_rows_judged_one_batch_too_early(monkeypatch):
+def late_rows_dropped_one_batch_too_early(monkeypatch):
     monkeypatch.setattr(
         BatchWatermarks,
         "next",
@@ -137,7 +137,7 @@ def filter_of_the_other_side_forgotten(monkeypatch):
 PLANTED = {
     strict_bound_for_a_non_strict_one: "state_rows|output|removed_rows",
     matched_flag_lost: "output",
-    late_rows_judged_one_batch_too_early: "late_rows",
+    late_rows_dropped_one_batch_too_early: "late_rows",
     late_rows_kept_if_at_the_watermark: "late_rows",
     null_keys_match: "output|state_rows",
     event_times_lost_by_each_restart: "watermark_ms",

@@ -1,4 +1,4 @@
-"""The evaluator means what Spark means, expression by expression and row by row."""
+"""The evaluator gives the results of Spark, for each expression and row."""
 
 import math
 from datetime import UTC, date, datetime, timedelta
@@ -52,13 +52,15 @@ def seen(value):
         return (value - EPOCH.date()).days
     if isinstance(value, timedelta):
         return value // timedelta(microseconds=1)
-    if isinstance(value, list | tuple):  # of Spark's a STRUCT is a tuple, an ARRAY a list
+    if isinstance(
+        value, list | tuple
+    ):  # PySpark returns a STRUCT as a tuple and an ARRAY as a list
         return tuple(seen(each) for each in value)
     return "NaN" if isinstance(value, float) and math.isnan(value) else value
 
 
 def predicted(text, rows):
-    """Per row its value, or the name of the error; None for an expression that is refused."""
+    """Value or name of the error for each row. None: NotExactError."""
     try:
         compiled = compile_expression(tree_of(text), LAYOUT)
         return compiled.type, [_run(compiled, row) for row in rows]

@@ -25,7 +25,7 @@ def test_other_python_on_the_executors_is_an_error_with_the_remedy(
 
 
 class Elsewhere(Folder):
-    """A checkpoint that the executors do not see at its path."""
+    """A checkpoint that the executors cannot read at its path."""
 
     def path(self, name: str) -> str:
         return f"file:/nonexistent/{name}"

@@ -1,4 +1,4 @@
-"""Avro and Protobuf become the same columns, counts and dead letters as JSON, on Spark."""
+"""Avro and Protobuf give the same columns, counts and dead letters as JSON, on Spark."""
 
 import json
 from collections.abc import Iterator
@@ -84,7 +84,7 @@ def shown(number: int = 1, **row: Any) -> bytes:
 
 
 def values(rows: DataFrame, *names: str) -> list[dict[str, Any]]:
-    """As the output's JSON would show them."""
+    """Values in the JSON of the output."""
     return [
         json.loads(row.v) for row in rows.select(F.to_json(F.struct(*names)).alias("v")).collect()
     ]
@@ -127,11 +127,11 @@ BAD = {
 }
 
 
-def test_every_reason_is_counted_and_told(side: Side) -> None:
+def test_every_reason_is_counted_and_explained(side: Side) -> None:
     sent = [shown(), *(value for value, _ in BAD.values())]
     counted = side.rows(*sent).agg(*observed_metrics(side.plan.left)).collect()[0].asDict()
     late = F.lit(None).cast("timestamp")
-    told = (
+    letters = (
         side.rows(*sent)
         .withColumn("is_late", F.lit(False))
         .withColumn("late_watermark", late)
@@ -144,8 +144,8 @@ def test_every_reason_is_counted_and_told(side: Side) -> None:
     assert (len(sent), T0, [99]) == (
         counted["records"], counted["event_time_max_ms"], counted[UNKNOWN_IDS]
     )  # fmt: skip
-    assert [None, *BAD] == [row.dead_reason for row in told]
-    for row, (_, message) in zip(told[1:], BAD.values(), strict=True):
+    assert [None, *BAD] == [row.dead_reason for row in letters]
+    for row, (_, message) in zip(letters[1:], BAD.values(), strict=True):
         assert row.said.startswith(message)
 
 
@@ -166,7 +166,7 @@ def test_value_is_decoded_once(side: Side) -> None:
     assert 1 == plan.count("decode(")
 
 
-def test_registry_that_is_away_fails_the_batch_by_its_name(side: Side) -> None:
+def test_unreachable_registry_fails_the_batch(side: Side) -> None:
     number = side.registry.register("later", SHOWN)
     side.registry.broken = (503, "")
 

@@ -1,4 +1,4 @@
-"""What Spark hands of Hadoop's settings to each task."""
+"""Settings of Hadoop that Spark sends to each task."""
 
 import pytest
 import structlog
@@ -20,7 +20,7 @@ def test_defaults_of_yarn_and_mapreduce_are_dropped_and_nothing_else(spark: Spar
     trim_hadoop_conf(spark)
     after = sources(settings)
     dropped = {name: before[name] for name in before.keys() - after.keys()}
-    # Spark notes where Hive would keep tables, as soon as anything asks for its catalog.
+    # Spark sets the warehouse folder of Hive at the first access to its catalog.
     dropped.pop("hive.metastore.warehouse.dir", None)
     assert set(dropped.values()) == {"yarn-default.xml", "mapred-default.xml"}
     assert not set(dropped.values()) & {before.get(name) for name in after}
@@ -31,18 +31,18 @@ def test_where_settings_come_from_is_forgotten(spark: SparkSession) -> None:
     trim_hadoop_conf(spark)
     # As Spark's join copies them for each plan node.
     copied = spark._jsparkSession.sessionState().newHadoopConf()
-    told = {name for name, source in sources(copied).items() if source != "none"}
-    assert told
-    assert not {name for name in told if not name.startswith("spark.")}
+    from_spark = {name for name, source in sources(copied).items() if source != "none"}
+    assert from_spark
+    assert not {name for name in from_spark if not name.startswith("spark.")}
 
 
-def test_what_spark_was_told_outlasts_another_reading_of_the_files(spark: SparkSession) -> None:
+def test_settings_of_spark_survive_a_reload_of_the_files(spark: SparkSession) -> None:
     trim_hadoop_conf(spark)
     settings = spark.sparkContext._jsc.hadoopConfiguration()
-    told = CHECKPOINT_CONF["file"][f"spark.hadoop.{LOCAL_FILES}"]
-    assert settings.get(LOCAL_FILES) == told
+    expected = CHECKPOINT_CONF["file"][f"spark.hadoop.{LOCAL_FILES}"]
+    assert settings.get(LOCAL_FILES) == expected
     settings.reloadConfiguration()
-    assert settings.get(LOCAL_FILES) == told
+    assert settings.get(LOCAL_FILES) == expected
 
 
 def sources(settings) -> dict[str, str]:

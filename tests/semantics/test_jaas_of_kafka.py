@@ -1,4 +1,4 @@
-"""Passwords reach Kafka's Java client as they are: its own reader of JAAS lines says so."""
+"""Passwords reach Kafka's Java client unchanged, according to its own JAAS parser."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -14,7 +14,7 @@ from job.kafka.security import jaas
 
 JARS = Path(__file__).parents[2] / ".jars" / "spark"
 TROUBLE = ['"', "\\", "//", "/* x", "'", ";", "\\n", '\\"', "# x", "a b", "\u00e9\u20ac\U0001f600"]
-# All of Unicode but what has no place in UTF-8 and what is refused, and troublemakers among it.
+# All of Unicode except surrogates and refused characters, and special characters more often.
 TEXT = st.text(
     st.characters(min_codepoint=0x20, exclude_categories=["Cs"], exclude_characters="\x7f"),
     max_size=5,

@@ -1,4 +1,4 @@
-"""What the JVM is started with, held against Spark."""
+"""Options of the JVM, compared with those of Spark."""
 
 from pyspark.sql import SparkSession
 

@@ -1,4 +1,4 @@
-"""The job and the simulator read a record alike: the same columns, or the same reason."""
+"""The job and the simulator decode a record alike: the same columns or the same reason."""
 
 from datetime import UTC, datetime
 
@@ -19,7 +19,7 @@ RECORDS = (
 
 
 def of_job(spark: SparkSession, side: SidePlan, values: list[bytes | None]) -> list[object]:
-    """Per record its reason, or its event time in microseconds and its columns as output JSON."""
+    """Reason of each record, or its event time in microseconds and its columns as output JSON."""
     at = datetime(2026, 1, 1, tzinfo=UTC)
     rows = [(None, value, "t", 0, offset, at, None) for offset, value in enumerate(values)]
     columns = ", ".join(f"'{name}', `left_{name}`" for name in side.schema.names)

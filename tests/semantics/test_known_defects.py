@@ -1,7 +1,7 @@
-"""Known defects of Spark's stream-stream join: which hold in the version used, and what of it.
+"""Known defects of Spark's stream-stream join in the version of this project.
 
-The first part asks Spark itself, past the dataflow: a test that fails there means that Spark has
-changed, and that a rule of ours may go. The second part asks the dataflow.
+The first part tests Spark without the dataflow: a failure means that Spark has changed, and that a
+rule of the project may be obsolete. The second part tests the dataflow.
 """
 
 import json
@@ -29,7 +29,7 @@ WINDOW = "right_t >= left_t AND right_t <= left_t + INTERVAL 5 SECONDS"
 
 
 class PlainJoin:
-    """Spark's join and nothing else; a row is (key, milliseconds)."""
+    """Spark's join alone; a row is (key, milliseconds)."""
 
     def __init__(
         self,
@@ -56,7 +56,7 @@ class PlainJoin:
         return rows if delay is None else rows.withWatermark(f"{side}_t", delay)
 
     def run(self, *batches: tuple[list, list]) -> list[tuple[object, ...]]:
-        """The keys (left, right) of all that comes out of these batches and those without data."""
+        """Keys (left, right) of the results of these batches and of those without data."""
         waiting = list(batches)
         columns = [name for name in ("left_k", "right_k") if name in self._rows.columns]
 
@@ -90,7 +90,7 @@ PUSH = ([(9, 100_000)], [(9, 100_000)])
 
 
 def test_a_full_outer_join_lets_null_keys_match_each_other(spark):
-    """`=` with null is not true; state is looked up by the bytes of the key."""
+    """`=` with null is not true, but Spark looks up state by the bytes of the key."""
     rows = PlainJoin(spark, f"left_k = right_k AND {WINDOW}", "full_outer").run(
         ([(None, 0)], [(None, 1)]), PUSH
     )
@@ -98,7 +98,7 @@ def test_a_full_outer_join_lets_null_keys_match_each_other(spark):
     assert [(9, 9), (None, None)] == rows  # two unmatched rows would make three
 
 
-def test_said_in_on_that_keys_are_not_null_they_do_not_match(spark):
+def test_null_keys_do_not_match_if_on_requires_keys_that_are_not_null(spark):
     guard = "left_k IS NOT NULL AND right_k IS NOT NULL"
     join = PlainJoin(spark, f"left_k = right_k AND {guard} AND {WINDOW}", "full_outer")
 
@@ -115,15 +115,15 @@ def test_a_key_that_hides_its_nulls_from_the_optimizer_matches_them_in_a_left_ou
     assert 4 == join.progress[1]["numRowsTotal"]  # all were stored, those with null keys, too
 
 
-def test_a_comparison_of_a_number_in_on_keeps_unmatched_rows_for_ever(spark):
-    """`left_k > 0` is taken for a bound on event time: 0 seconds after the epoch."""
+def test_a_comparison_of_a_number_in_on_keeps_unmatched_rows_indefinitely(spark):
+    """Spark takes `left_k > 0` for a bound on event time: 0 seconds after the epoch."""
     for condition, expected in (("left_k > 0 AND", [(9, 9)]), ("", [(1, None), (9, 9)])):
         on = f"left_k = right_k AND {condition} {WINDOW}"
         assert expected == PlainJoin(spark, on, "left_outer").run(([(1, 0)], [(2, 0)]), PUSH)
 
 
 def test_a_left_semi_join_misses_a_right_row_of_the_batch_that_evicts_it(spark):
-    """Right rows go first (SPARK-55973), and one that the batch would evict is not stored."""
+    """Right rows are first (SPARK-55973), and one that the batch evicts is not stored."""
     batches = (PUSH, ([(1, 50_000)], [(1, 50_000)]))
     on = f"left_k = right_k AND {WINDOW}"
 
@@ -131,8 +131,8 @@ def test_a_left_semi_join_misses_a_right_row_of_the_batch_that_evicts_it(spark):
     assert [(9,)] == PlainJoin(spark, on, "left_semi").run(*batches)
 
 
-def test_a_null_key_does_not_move_the_watermark_of_an_inner_join(spark):
-    """IS NOT NULL is pushed below the watermark: what it drops was never seen."""
+def test_a_null_key_does_not_advance_the_watermark_of_an_inner_join(spark):
+    """IS NOT NULL is pushed below the watermark, which ignores the dropped rows."""
     join = PlainJoin(spark, f"left_k = right_k AND {WINDOW}", "inner")
     join.run(([(1, 0)], [(2, 0)]), ([(None, 100_000)], [(None, 100_000)]))
 
@@ -141,7 +141,7 @@ def test_a_null_key_does_not_move_the_watermark_of_an_inner_join(spark):
 
 @pytest.mark.parametrize("watermarked", SIDES)
 def test_a_left_outer_join_watermarked_on_one_side_only(spark, watermarked):
-    """SPARK-58904: accepted where the right side has the watermark; left rows then never go."""
+    """SPARK-58904: Spark accepts a watermark of the right side only, and never evicts left rows."""
     on = f"left_k = right_k AND {WINDOW}"
     refused = False
     try:
@@ -153,8 +153,8 @@ def test_a_left_outer_join_watermarked_on_one_side_only(spark, watermarked):
 
 
 @pytest.mark.parametrize("watermarked", SIDES)
-def test_an_inner_join_watermarked_on_one_side_keeps_its_state_for_ever(spark, watermarked):
-    """SPARK-46350: the other side's rows could go, by this side's watermark, and do not."""
+def test_an_inner_join_watermarked_on_one_side_keeps_its_state_indefinitely(spark, watermarked):
+    """SPARK-46350: Spark does not evict the other side by the watermark of this side."""
     join = PlainJoin(spark, f"left_k = right_k AND {WINDOW}", "inner", watermarked=[watermarked])
     join.run(([(1, 0)], [(1, 0)]), PUSH, PUSH)
 
@@ -162,7 +162,7 @@ def test_an_inner_join_watermarked_on_one_side_keeps_its_state_for_ever(spark, w
     assert "state cleanup [ left = null, right = null ]" in join.plan
 
 
-def test_an_inner_join_without_watermarks_is_accepted_and_keeps_its_state_for_ever(spark):
+def test_an_inner_join_without_watermarks_is_accepted_and_keeps_its_state_indefinitely(spark):
     join = PlainJoin(spark, f"left_k = right_k AND {WINDOW}", "inner", watermarked=[])
     join.run(([(1, 0)], [(1, 0)]), PUSH, PUSH)
 
@@ -207,7 +207,7 @@ def test_rows_are_spread_by_the_whole_key_whatever_spread_them_before(spark, bef
 
 
 def test_windowed_counts_of_two_streams_can_be_joined(spark):
-    """SPARK-45637. Our specs have no aggregates."""
+    """SPARK-45637. Specs have no aggregates."""
     topics = {side: MemoryTopic(spark) for side in SIDES}
     left, right = (
         topics[side]
@@ -293,7 +293,7 @@ def test_in_the_dataflow_a_comparison_in_the_condition_keeps_no_unmatched_row_ba
     ["left.v <=> right.v", "coalesce(left.v, 0) = coalesce(right.v, 0)", "left.v = right.v"],
 )
 def test_in_the_dataflow_an_equality_in_the_condition_becomes_no_part_of_the_key(spark, condition):
-    """Rows of one key and instant are one entry of state under format 4, whatever v they have."""
+    """Format 4 stores rows of one key and event time as one entry, whatever their v."""
     steps = (Data([row(1, 0, 1), row(1, 0, 2)], [row(1, 0, 2)]),)
 
     batch, *_ = differential.check(spark, case("inner", steps=steps, condition=condition))
@@ -302,8 +302,10 @@ def test_in_the_dataflow_an_equality_in_the_condition_becomes_no_part_of_the_key
 
 
 @pytest.mark.parametrize("store", STATE_STORES, ids=str)
-def test_in_the_dataflow_unmatched_rows_of_one_key_come_out_each_with_its_own_values(spark, store):
-    """SPARK-32148: the state's iterator gave one row object again and again."""
+def test_in_the_dataflow_unmatched_rows_of_one_key_are_emitted_each_with_its_own_values(
+    spark, store
+):
+    """SPARK-32148: the iterator of the state returned the same row object each time."""
     steps = (
         Data([row(1, 0, 1), row(1, 0, 2), row(1, 1, 3), row(1, 2, 4)], [row(1, 5_002, 5)]),
         Data([row(9, 100_000)], [row(9, 100_000)]),
@@ -341,7 +343,7 @@ def test_in_the_dataflow_rows_are_found_again_in_their_partition_after_a_restart
 
 @pytest.mark.parametrize("store", STATE_STORES, ids=str)
 def test_in_the_dataflow_a_row_matched_and_evicted_is_not_null_padded_too(spark, store):
-    """SPARK-26154, 38320, 38684, 49829: matched late in its life, over a restart."""
+    """SPARK-26154, 38320, 38684, 49829: a late match, after a restart."""
     steps = (
         Data([row(1, 0), row(2, 0)], []),
         Data([row(9, 100_000)], [row(9, 14_000)]),

@@ -1,4 +1,4 @@
-"""A string literal of a spec has the value that Spark reads from the same text."""
+"""A string literal of a spec has the same value as in Spark."""
 
 import pytest
 import sqlglot

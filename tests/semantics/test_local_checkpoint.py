@@ -1,4 +1,4 @@
-"""A checkpoint on a local disk: no process for each file, and a link to a folder is that folder."""
+"""A checkpoint on a local disk: no process per file, and a link to a folder is that folder."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -10,12 +10,12 @@ from job.checkpoint.folder import Folder
 from tests.semantics.streams import T0, Stream, spec_text
 
 FILE_PROGRAMS = {"chmod", "chown", "readlink", "ls", "ln", "stat", "bash"}
-"""What Hadoop asks about files. Spark starts others when it likes, once or for earlier sessions."""
+"""Programs that Hadoop starts for files. Spark may start others, once or for earlier sessions."""
 
 
 @contextmanager
 def started_programs(spark: SparkSession, file: Path) -> Iterator[list[str]]:
-    """The commands that the JVM starts meanwhile, there when it is over."""
+    """Commands that the JVM starts in the block; complete at its end."""
     jvm = spark._jvm
     assert jvm is not None
     commands: list[str] = []
@@ -59,7 +59,7 @@ def test_a_link_to_a_folder_is_that_folder(spark: SparkSession, tmp_path: Path) 
 def test_document_is_one_file_so_that_no_kill_leaves_half_of_it(
     spark: SparkSession, tmp_path: Path
 ) -> None:
-    """Hadoop would add a second one with a checksum, which has to fit."""
+    """Hadoop would add a second file with a checksum."""
     folder = Folder(spark, str(tmp_path))
     folder.write("lease.json", {"pid": 1})
     assert ["lease.json"] == [file.name for file in tmp_path.iterdir()]

@@ -1,4 +1,4 @@
-"""State partitions, held against Spark's own hash and pmod."""
+"""State partitions, compared with hash and pmod of Spark."""
 
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal

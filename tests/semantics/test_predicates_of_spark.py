@@ -1,4 +1,4 @@
-"""The state watermark predicates, held against the text of Spark's own physical plans."""
+"""The state watermark predicates, compared with the text of Spark's physical plans."""
 
 import re
 from functools import reduce
@@ -17,7 +17,7 @@ WATERMARK_MS = 1_700_000_000_000
 KEYS = ["left.t = right.t", "left.k = right.t", "left.t = right.k"]
 CONDITIONS = [*(row[0] for row in TABLE if row[0] not in KEYS), *KEYS]
 ONE_SIDED = ["left.a > 5 and right.t <= left.t + interval 5 seconds"]
-AT_ONCE = 6  # joins in one query: so many share the cost of a batch
+AT_ONCE = 6  # joins in one query, which share the cost of a batch
 
 
 def chunks(conditions: list[str], how: str) -> list[tuple[str, list[str]]]:
@@ -31,7 +31,7 @@ def cleanups(spark: SparkSession, how: str, conditions: list[str]) -> list[str]:
     rows = reduce(DataFrame.unionAll, joins)
     query = rows.writeStream.format("noop").outputMode("append").start()
     try:
-        for _ in range(3):  # what one batch has seen of both sides, the next goes by
+        for _ in range(3):  # the next batch uses the event times of this one
             for topic in topics.values():
                 topic.add_timestamp(WATERMARK_MS * 1000 + 1_000)
             query.processAllAvailable()
@@ -53,7 +53,7 @@ def joined(topics: dict[str, MemoryTopic], how: str, condition: str) -> DataFram
     )
     on = re.sub(r"\b(left|right)\.", r"\1_", condition)
     rows = left.join(right, on=F.expr(f"left_a = right_a AND ({on})"), how=how)
-    # One event-time column per query is all that a union of joins may show.
+    # A union of joins may have only one event-time column.
     return rows.select("left_a", "right_a")
 
 

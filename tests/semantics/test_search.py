@@ -1,4 +1,4 @@
-"""How a case that differs comes to light. Spark is not asked here."""
+"""Search for a differing case, without Spark."""
 
 import threading
 import time
@@ -30,7 +30,7 @@ def has_restart(case: Case) -> bool:
 
 @pytest.fixture
 def finders(monkeypatch: pytest.MonkeyPatch) -> set[int]:
-    """The threads that differ: the first to see a restart, and it alone."""
+    """Threads that differ: only the first one with a restart."""
     found: set[int] = set()
 
     def check(_: Any, case: Case) -> list[Batch]:

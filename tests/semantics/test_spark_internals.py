@@ -4,6 +4,7 @@ A new version of Spark that lost one fails here in seconds, with the name of the
 """
 
 import importlib
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -56,6 +57,20 @@ JVM: list[tuple[str, str, str]] = [
     ),
     ("executed_join", f"{_EXECUTION}.datasources.v2.MicroBatchScanExec", "start"),
     ("executed_join", f"{_EXECUTION}.datasources.v2.MicroBatchScanExec", "end"),
+    ("interval_read", f"{_RUNTIME}.MicroBatchExecutionContext", "isCurrentBatchConstructed"),
+    ("interval_read", f"{_RUNTIME}.MicroBatchExecutionContext", "previousContext"),
+    ("interval_read", f"{_RUNTIME}.StreamExecutionContext", "executionPlan"),
+    ("interval_read", f"{_RUNTIME}.StreamExecutionContext", "batchId"),
+    ("live_rows", "org.apache.spark.sql.internal.SharedState", "statusStore"),
+    ("live_rows", f"{_EXECUTION}.ui.SQLAppStatusStore", "executionsCount"),
+    ("live_rows", f"{_EXECUTION}.ui.SQLAppStatusStore", "executionsList"),
+    ("live_rows", f"{_EXECUTION}.ui.SQLAppStatusStore", "executionMetrics"),
+    ("live_rows", f"{_EXECUTION}.datasources.v2.RealTimeStreamScanExec", ""),
+    (
+        "live_rows",
+        f"{_EXECUTION}.streaming.operators.stateful.transformwithstate.TransformWithStateExec",
+        "metrics",
+    ),
     ("join_input", f"{_EXECUTION}.QueryExecution", "optimizedPlan"),
     ("join_input", "org.apache.spark.sql.classic.Dataset$", "ofRows"),
     ("arrow_map", "org.apache.spark.sql.classic.Dataset", "mapInArrow"),
@@ -138,6 +153,8 @@ def test_package_documents_each_hook() -> None:
     for hook, owner, member in JVM:
         for name in (owner.rpartition(".")[2], member):
             assert name in lines[hook] or name in INHERITED, f"{hook}: {owner} {member}"
+    files = {path.stem for path in Path(str(job.spark.__file__)).parent.glob("*.py")}
+    assert files - {"__init__", "lost_hooks"} <= lines.keys()
     for hook, _, dotted in PYTHON:
         assert dotted.rpartition(".")[2] in lines[hook], f"{hook}: {dotted}"
 

@@ -1,4 +1,4 @@
-"""`validate` accepts what Spark accepts: some hundred generated texts, the same every time.
+"""`validate` accepts what Spark accepts, on some hundred generated texts with a fixed seed.
 
 More: `make spec-differential N=5000`.
 """
@@ -13,12 +13,12 @@ from job.join_spec.value_schema import value_schema
 from tests.refusals import REFUSALS, Refusal
 from tests.semantics import schema_fuzz, spec_differential, whole_specs
 from tests.semantics.comparison import Result
-from tests.semantics.spark_judge import DDL, SparkJudge, with_plan_conf
+from tests.semantics.spark_analyzer import DDL, SparkAnalyzer, set_plan_conf
 from tests.semantics.spec_differential import compare
 
 COUNT = 150
 
-# Each was accepted once, and failed in Spark.
+# Accepted by earlier versions, refused by Spark.
 ONCE_ACCEPTED = [
     ("filter", "left.s"), ("filter", "left.n"), ("filter", "null"),
     ("filter", "coalesce(left.s, 'x')"),
@@ -35,7 +35,7 @@ ONCE_ACCEPTED = [
     ("column", "greatest(null, left.i + cast('q' as int))"),
 ]  # fmt: skip
 
-# Each was refused once, though Spark accepts it.
+# Refused by earlier versions, accepted by Spark.
 ONCE_REFUSED = [
     ("column", "null < substr(left.s, base64('('))"),
     ("condition", "date_format(left.t, 'yyyy') and true"),
@@ -49,9 +49,9 @@ SPECS = 12
 
 
 @pytest.fixture(scope="module")
-def judge(spark: SparkSession) -> SparkJudge:
-    with_plan_conf(spark)
-    return SparkJudge(spark)
+def analyzer(spark: SparkSession) -> SparkAnalyzer:
+    set_plan_conf(spark)
+    return SparkAnalyzer(spark)
 
 
 def test_generated_texts_are_accepted_where_spark_accepts_them(spark: SparkSession) -> None:
@@ -62,33 +62,33 @@ def test_generated_texts_are_accepted_where_spark_accepts_them(spark: SparkSessi
     assert result.counts["refused by both"] > COUNT / 10
 
 
-def test_texts_that_failed_in_spark_are_refused(judge: SparkJudge) -> None:
+def test_texts_that_failed_in_spark_are_refused(analyzer: SparkAnalyzer) -> None:
     result = Result()
     scope = Scope(dict.fromkeys(SIDES, value_schema(DDL, "schema")))
     for kind, text in ONCE_ACCEPTED:
-        compare(judge, scope, kind, text, result)
+        compare(analyzer, scope, kind, text, result)
 
     assert ([], len(ONCE_ACCEPTED)) == (result.differences, result.counts["refused by both"])
 
 
-def test_texts_that_spark_accepts_are_accepted(judge: SparkJudge) -> None:
+def test_texts_that_spark_accepts_are_accepted(analyzer: SparkAnalyzer) -> None:
     result = Result()
     scope = Scope(dict.fromkeys(SIDES, value_schema(DDL, "schema")))
     for kind, text in ONCE_REFUSED:
-        compare(judge, scope, kind, text, result)
+        compare(analyzer, scope, kind, text, result)
 
     assert ([], len(ONCE_REFUSED)) == (result.differences, result.counts["accepted by both"])
 
 
 @pytest.mark.parametrize("refusal", REFUSALS, ids=lambda refusal: refusal.example[:40])
-def test_spark_accepts_what_is_refused_by_name(judge: SparkJudge, refusal: Refusal) -> None:
+def test_spark_accepts_what_is_refused_by_name(analyzer: SparkAnalyzer, refusal: Refusal) -> None:
     match refusal.kind:
         case "column":
-            assert judge.as_written("column", refusal.example).type is not None
+            assert analyzer.as_written("column", refusal.example).type is not None
         case "schema":
-            assert not isinstance(schema_fuzz.schema_of_spark(judge.spark, refusal.example), str)
+            assert not isinstance(schema_fuzz.schema_of_spark(analyzer.spark, refusal.example), str)
         case _:
-            assert judge.joins_on(*refusal.example.split(" = "))
+            assert analyzer.joins_on(*refusal.example.split(" = "))
 
 
 def test_schemas_are_accepted_where_spark_accepts_them(spark: SparkSession) -> None:
@@ -101,10 +101,10 @@ def test_schemas_are_accepted_where_spark_accepts_them(spark: SparkSession) -> N
     assert result.counts["schemas refused by both"] > SCHEMAS / 10
 
 
-def test_dataflow_of_accepted_specs_is_accepted_by_spark(judge: SparkJudge) -> None:
+def test_dataflow_of_accepted_specs_is_accepted_by_spark(analyzer: SparkAnalyzer) -> None:
     result = Result()
     for document in islice(whole_specs.specs(seed=2), SPECS):
-        whole_specs.compare_spec(judge, document, result)
+        whole_specs.compare_spec(analyzer, document, result)
 
     assert [] == result.differences
     assert result.counts["specs accepted by both"] > SPECS / 10

@@ -60,7 +60,7 @@ def never() -> threading.Event:
     return threading.Event()
 
 
-def test_rows_of_a_key_come_with_time_place_match_and_end(
+def test_rows_of_a_key_have_time_position_match_and_expiry(
     reader: tuple[Stream, StateReader],
 ) -> None:
     stream, states = reader
@@ -94,7 +94,9 @@ def test_rows_of_a_key_come_with_time_place_match_and_end(
     assert (None, moment(1.5)) == (other.matched, other.leaves_after)
 
 
-def test_no_more_rows_come_than_were_asked_for(reader: tuple[Stream, StateReader]) -> None:
+def test_at_most_the_requested_number_of_rows_is_returned(
+    reader: tuple[Stream, StateReader],
+) -> None:
     stream, states = reader
     stream.feed(left=[{"k": "x", "t": T0 + number, "a": 1} for number in range(5)])
     found = states.rows("left", ["x", "1"], last_batch(states), limit=2, cancel=never())
@@ -163,6 +165,7 @@ def test_rows_of_a_side_that_the_output_does_not_use_are_read(
 
     [row] = answer.rows
     assert (moment(1), "x") == (row.event_time, row.row["k"])
+    assert (join_type == "left_semi") == (row.offset is None)
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Expressions that fail on a record, on Spark: what is private API, and what code generation does.
+"""Expressions that fail on a record, on Spark: private API, and code generation.
 
 The session of these tests interprets expressions. The job generates code, where Spark evaluates
 what two expressions have in common before both: outside of a try_eval, unless it is guarded.
@@ -24,7 +24,7 @@ from tests.unit.specs import plan
 
 @pytest.fixture
 def generated_code(spark: SparkSession) -> Iterator[None]:
-    """As the job runs: expressions are compiled."""
+    """As in the job: Spark compiles expressions."""
     settings = {"spark.sql.codegen.wholeStage": "true", "spark.sql.codegen.factoryMode": "FALLBACK"}
     with conf(spark, settings):
         yield

@@ -1,4 +1,4 @@
-"""Raising the watermark of a running query: what the job's hand in Spark's tracker does."""
+"""The job raises the watermark of a running query in Spark's tracker."""
 
 import threading
 from collections.abc import Iterator
@@ -15,7 +15,7 @@ from tests.semantics.streams import T0, Stream, record, spec_text
 
 @pytest.fixture
 def stream(spark: SparkSession, tmp_path: Path) -> Iterator[Stream]:
-    """A left outer join whose left rows wait 5 s for their partner."""
+    """A left outer join whose left rows wait 5 s for a match."""
     running = Stream(spark, tmp_path, spec_text())
     yield running
     running.stop()
@@ -30,11 +30,11 @@ def late_rows(stream: Stream) -> int:
 
 
 def watermarks(stream: Stream) -> list[int]:
-    """Of the batches, in their order; 0 before there was any."""
+    """Watermarks of the batches, in order; 0 before the first one."""
     return [batch.watermark_ms or 0 for batch in stream.progress()]
 
 
-def test_unmatched_rows_come_out_though_no_record_has_come(stream: Stream) -> None:
+def test_unmatched_rows_are_emitted_without_new_records(stream: Stream) -> None:
     stream.feed([row("x", 100), row("y", 110)])
 
     stream.raise_watermark(105)
@@ -68,12 +68,12 @@ def test_row_is_late_at_or_behind_a_raised_watermark_and_joined_above_it(stream:
     assert 1 == late_rows(stream)
 
 
-def test_records_move_the_watermark_on_from_where_it_was_raised_to(stream: Stream) -> None:
+def test_records_advance_a_raised_watermark(stream: Stream) -> None:
     stream.feed([row("x", 100)])
     stream.raise_watermark(200)
     stream.feed()
 
-    stream.feed([row("y", 205)], [row("y", 205)])  # both sides by themselves: 195
+    stream.feed([row("y", 205)], [row("y", 205)])  # by both sides alone: 195
     assert T0 + 200_000 == stream.progress()[-1].watermark_ms
     stream.feed([row("z", 215)], [row("z", 216)])
 
@@ -94,7 +94,7 @@ def test_raised_watermark_survives_a_restart(stream: Stream) -> None:
 
 
 def test_first_batch_after_a_restart_waits_for_a_record_of_either_side(stream: Stream) -> None:
-    """Spark asks the last batch of the run whether another one is due, and there is none yet."""
+    """Spark decides by the last batch of the run whether another is due, and there is none yet."""
     stream.feed([row("x", 100)])
     stream.restart()
     stream.feed()
@@ -105,8 +105,8 @@ def test_first_batch_after_a_restart_waits_for_a_record_of_either_side(stream: S
     assert [{"k": "x", "a": 1, "b": None}] == stream.feed([row("y", 300)])
 
 
-def test_watermark_never_falls_however_the_hands_on_it_meet(stream: Stream) -> None:
-    """Spark's hand and ours, now ahead of what Spark is about to set and now behind it."""
+def test_watermark_never_decreases_in_any_order_of_updates(stream: Stream) -> None:
+    """The job raises the watermark above or below the one that Spark sets next."""
     ended = threading.Event()
     failures: list[BaseException] = []
 
@@ -165,10 +165,10 @@ def test_backlog_of_which_no_record_was_read_stops_the_watermark(stream: Stream)
     assert ({0}, 0) == (set(watermarks(stream)), late_rows(stream))
 
 
-def test_partition_that_is_newer_than_the_query_moves_the_watermark_of_its_side(
+def test_partition_that_is_newer_than_the_query_advances_the_watermark_of_its_side(
     stream: Stream,
 ) -> None:
-    """Of it only a sample is observed, and the newest event time of the side."""
+    """Only a sample of the partition and the newest event time of the side are observed."""
     stream.feed([in_partition(7, "x", 300)], [row("x", 300)])
     stream.feed([row("y", 310)], [row("y", 310)])
 

@@ -1,7 +1,7 @@
-"""What a row costs, in counted work: unlike seconds it is the same on every machine.
+"""Cost of a row in counted operations, which do not depend on the machine.
 
-The counts are RocksDB's, of the settings that the job runs with; a side's row is two entries of
-the store, itself and the time index that it is evicted by (state format 4).
+The counts are those of RocksDB with the settings of the job. A row of a side has two entries in the
+store: its value, and the time index for eviction (state format 4).
 """
 
 import io
@@ -24,7 +24,7 @@ LATER = T0 + 600_000
 def stream(
     spark: SparkSession, tmp_path: Path, request: pytest.FixtureRequest
 ) -> Iterator[tuple[Stream, bool]]:
-    """And whether its left side's unmatched rows come out."""
+    """The stream, and whether unmatched rows of its left side are emitted."""
     stream = Stream(spark, tmp_path, spec_text(join_type=request.param))
     yield stream, request.param == "left_outer"
     stream.stop()
@@ -36,7 +36,7 @@ def rows(side: str, name: str, count: int = N, at: int = T0) -> list[dict[str, A
 
 
 def work(stream: Stream, **records: Any) -> dict[str, float]:
-    """Of the batches that these records bring about."""
+    """Counts of the batches for these records."""
     before = len(stream.progress())
     stream.feed(**records)
     return summed(stream.progress()[before:])
@@ -54,7 +54,7 @@ def summed(batches: list[BatchProgress]) -> dict[str, float]:
     }
 
 
-def test_row_that_comes_is_written_blindly_and_found_by_what_matches_it(
+def test_arriving_row_is_written_without_a_lookup_and_found_by_its_match(
     stream: tuple[Stream, bool],
 ) -> None:
     query, is_outer = stream
@@ -64,13 +64,13 @@ def test_row_that_comes_is_written_blindly_and_found_by_what_matches_it(
     unlike = work(query, right=rows("right", "y"))
     assert {"gets": 0, "puts": 2 * N, "iterated": 0} == unlike
 
-    # The mark that a row has found a match is a write of its own.
+    # The matched flag of a row is a separate write.
     matching = work(query, right=rows("right", "x"))
     assert (0, (3 if is_outer else 2) * N) == (matching["gets"], matching["puts"])
     assert 0 < matching["iterated"]
 
 
-def test_eviction_costs_what_it_removes_however_much_is_held(
+def test_eviction_costs_what_it_removes_however_much_is_stored(
     stream: tuple[Stream, bool],
 ) -> None:
     query, is_outer = stream
@@ -99,8 +99,8 @@ def test_value_is_parsed_once_and_written_once(stream: tuple[Stream, bool]) -> N
     with redirect_stdout(text):
         query.explain()
     plan = text.getvalue()
-    # The two sides' records may have come in two batches.
+    # The records of the two sides may be in two batches.
     sides = 2 - plan.count("LocalTableScan <empty>")
     assert 1 <= sides
-    # The second one of a side is in a CASE, for records with a number in a STRING field alone.
+    # The second one of a side is in a CASE, only for records with a number in a STRING field.
     assert (2 * sides, 1) == (plan.count("from_json("), plan.count("StructsToJsonEvaluator("))

@@ -1,6 +1,6 @@
-"""Random specs, and whether Spark analyses the dataflow of those that `validate` accepts.
+"""Random specs. Spark must analyze the dataflow of those that `validate` accepts.
 
-Most of a spec is right. Where one field is wrong, Spark is asked the same of that field alone.
+Most fields of a spec are valid. If `validate` refuses a field, Spark analyzes that field alone.
 """
 
 import random
@@ -14,7 +14,7 @@ from job.join_spec.spec import JoinType, spec_from_document
 from job.plan.planner import join_plan
 from tests.refusals import EXPRESSION_MESSAGES, KEY_MESSAGES
 from tests.semantics.comparison import Result
-from tests.semantics.spark_judge import SparkJudge
+from tests.semantics.spark_analyzer import SparkAnalyzer
 from tests.semantics.sql_fuzz import COLUMNS, SqlFuzz
 
 _SCHEMA = ", ".join(f"{name} {kind}" for name, kind in COLUMNS.items())
@@ -42,7 +42,7 @@ _DURATIONS = ["0 seconds", "1 ms", "10 seconds", "1 hour", "-5 seconds", "2 days
 
 
 def specs(seed: int) -> Iterator[dict[str, Any]]:
-    """Documents of specs, without end."""
+    """Documents of specs, indefinitely."""
     fuzz = _SpecFuzz(seed)
     while True:
         yield fuzz.spec()
@@ -95,7 +95,7 @@ class _SpecFuzz:
         return found
 
     def _keys(self, count: int) -> tuple[list[str], list[str]]:
-        """Mostly columns of one type on both sides."""
+        """Keys of both sides, mostly columns of one type."""
         pairs = [self._pair() for _ in range(count)]
         return [left for left, _ in pairs], [right for _, right in pairs]
 
@@ -122,14 +122,14 @@ class _SpecFuzz:
         return choose.choice(_DURATIONS) if choose.random() < 0.05 else "10 seconds"
 
 
-def compare_spec(judge: SparkJudge, document: dict[str, Any], result: Result) -> None:
+def compare_spec(analyzer: SparkAnalyzer, document: dict[str, Any], result: Result) -> None:
     try:
         plan = join_plan(spec_from_document(document), state_partitions=2)
     except SpecError as error:
         for problem in error.problems:
-            _compare_refused(judge, document, problem, result)
+            _compare_refused(analyzer, document, problem, result)
         return
-    failure = judge.dataflow_fails(plan)
+    failure = analyzer.dataflow_fails(plan)
     if failure:
         result.differences.append(f"spec {document}\n  accepted; Spark: {failure}")
     else:
@@ -137,16 +137,15 @@ def compare_spec(judge: SparkJudge, document: dict[str, Any], result: Result) ->
 
 
 def _compare_refused(
-    judge: SparkJudge, document: dict[str, Any], problem: Problem, result: Result
+    analyzer: SparkAnalyzer, document: dict[str, Any], problem: Problem, result: Result
 ) -> None:
-    """Spark is asked about the field alone. It does not know the rules of the product, e.g. that
-    state has a bound."""
+    """Spark analyzes the field alone, without rules of the product, e.g. that state has a bound."""
     key = re.fullmatch(r"(?:left|right)\.key\[(\d+)\]", problem.field)
     if key:
         left, right = (document[side]["key"][int(key[1])] for side in SIDES)
-        accepts = judge.joins_on(left, right)
+        accepts = analyzer.joins_on(left, right)
     elif (kind := _kind(problem.field)) is not None and problem.value in _texts(document):
-        accepts = judge.as_written(kind, str(problem.value)).type is not None
+        accepts = analyzer.as_written(kind, str(problem.value)).type is not None
     else:
         result.counts["fields of specs refused by a rule"] += 1
         return
@@ -166,7 +165,7 @@ def _kind(field: str) -> str | None:
 
 
 def _texts(document: dict[str, Any]) -> set[str]:
-    """The expressions of a spec that name no output column."""
+    """Expressions of a spec without output columns."""
     output, sides = document["output"], [document[side] for side in SIDES]
     texts = [*output["columns"].values(), output.get("filter"), output.get("key")]
     texts += [document["join"].get("condition"), *(side.get("filter") for side in sides)]

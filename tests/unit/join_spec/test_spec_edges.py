@@ -125,7 +125,7 @@ def test_merge_keys_share_the_settings_of_both_sides() -> None:
     assert ("clicks", "clicked_at") == (spec.right.topic, spec.right.event_time)
 
 
-def test_a_name_twice_is_refused_beside_a_merge_key() -> None:
+def test_a_name_twice_is_refused_next_to_a_merge_key() -> None:
     assert "'k' is written twice" in problems("a: &a {k: 1}\nb: {<<: *a, k: 1, k: 2}")
 
 

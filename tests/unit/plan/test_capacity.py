@@ -241,9 +241,9 @@ def test_an_invalid_heap_size_is_refused() -> None:
 
 def test_json_has_the_estimate_with_its_spread() -> None:
     made = plan(left__expected_rate=100, right__expected_rate=10)
-    told = facts(made, replace(ROOMY, cores=2))["expected_load"]
+    load = facts(made, replace(ROOMY, cores=2))["expected_load"]
 
-    assert isinstance(told, dict)
-    assert 100 * 3_620 + 800 == told["state_rows"]
-    assert {"cores": 2, "warnings": []}.items() <= told.items()
-    assert {"cores", "memory", "bytes"} == set(told["spread"])
+    assert isinstance(load, dict)
+    assert 100 * 3_620 + 800 == load["state_rows"]
+    assert {"cores": 2, "warnings": []}.items() <= load.items()
+    assert {"cores", "memory", "bytes"} == set(load["spread"])

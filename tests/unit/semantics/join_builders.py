@@ -50,7 +50,7 @@ def operator_plan(
     key_is_time: bool = False,
     state_format_version: StateFormatVersion = 4,
 ) -> JoinOperatorPlan:
-    """A join on the key within 5 seconds, unless told otherwise."""
+    """A join on the key within 5 seconds by default."""
     watermark_keys = {"left": 0, "right": 0} if key_is_time else {}
     return JoinOperatorPlan(
         join_type=join_type,

@@ -25,7 +25,7 @@ def test_result_on_which_an_expression_fails_is_reported_with_its_field():
     )
 
 
-def test_pair_on_which_the_condition_fails_is_neither_matched_nor_unmatched_in_silence():
+def test_pair_on_which_the_condition_fails_is_counted_as_neither_matched_nor_unmatched():
     for join_type in ("inner", "left_outer", "left_anti"):
         failing = plan(
             join__type=join_type,

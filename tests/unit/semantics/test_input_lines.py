@@ -238,7 +238,7 @@ def test_true_is_not_one(expected, passes):
     assert passes is run_spec_test(made, SpecTest("t", [row], [row], [expected])).passed
 
 
-def test_rows_that_are_equal_in_python_only_are_told_apart():
+def test_rows_that_are_equal_only_in_python_differ():
     made = plan(
         "key STRING, b BOOLEAN, i INT, at TIMESTAMP",
         output={"topic": "o", "columns": {"x": "cast(left.i as boolean)", "i": "right.i"}},

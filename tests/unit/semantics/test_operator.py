@@ -73,14 +73,14 @@ def test_unmatched_rows_come_out_once_the_state_watermark_has_passed(version, jo
     assert [] == push(join)
 
 
-def test_a_row_that_ever_matched_never_comes_out_beside_nulls(version):
+def test_a_matched_row_is_never_emitted_with_nulls(version):
     join = start(JoinType.FULL_OUTER, version)
 
     assert [("l", "r")] == run(join, [R("a", 1, "l")], [R("a", 1, "r")])
     assert [] == push(join)
 
 
-def test_a_row_matched_in_the_batch_that_evicts_it_does_not_come_out_beside_nulls(version):
+def test_a_row_matched_in_the_batch_that_evicts_it_is_not_emitted_with_nulls(version):
     """SPARK-26154 and SPARK-38684: all matches first, then eviction."""
     join = start(JoinType.LEFT_OUTER, version)
     run(join, [R("a", 95, "l"), R("z", 200, "")], [R("z", 200, "")])
@@ -126,7 +126,7 @@ def test_rows_that_fail_the_post_join_filter_are_not_marked_as_matched(version):
     assert [("l", None)] == push(join)
 
 
-def test_left_semi_gives_each_left_row_once_whoever_comes_first(version):
+def test_left_semi_emits_each_left_row_once_whichever_side_is_first(version):
     join = start(JoinType.LEFT_SEMI, version)
 
     left_of = lambda batch: sorted(row.left.tag for row in batch.output.rows)  # noqa: E731

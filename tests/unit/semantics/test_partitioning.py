@@ -1,4 +1,4 @@
-"""Murmur3 as Spark computes it; held against Spark itself in tests/semantics."""
+"""Murmur3 of Spark; tests/semantics compares it with Spark."""
 
 from job.evaluation.partitioning import murmur3, state_partition
 

@@ -112,7 +112,7 @@ def test_a_record_that_cannot_be_read_is_counted_with_its_reason(line, reason):
     ("recorded_at", "reason"),
     [(T, "future_event_time"), (T + 1, None), (T + 1.9, None), (None, None)],
 )
-def test_an_event_time_is_held_against_the_records_timestamp_where_it_has_one(recorded_at, reason):
+def test_an_event_time_is_compared_with_the_timestamp_of_its_record(recorded_at, reason):
     made = plan(left__max_event_time_ahead="10 seconds")
     recorded_us = None if recorded_at is None else round(recorded_at * 1000)
     record = InputRecord(row(1, 10.001), offset=0, timestamp_us=recorded_us)

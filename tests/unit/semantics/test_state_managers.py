@@ -1,4 +1,4 @@
-"""The state formats: what every one of them must do, and what tells them apart."""
+"""The state formats: their common behaviour, and their differences."""
 
 import pytest
 
@@ -105,7 +105,7 @@ def test_matching_and_removing_gives_each_value_once(manager):
     assert 0 == manager.metrics.num_keys
 
 
-def test_values_that_matched_before_are_removed_in_silence(manager):
+def test_values_that_matched_before_are_removed_without_output(manager):
     fill(manager, R("a", 1, "x"), matched=True)
 
     assert [] == join(manager, remove=True)

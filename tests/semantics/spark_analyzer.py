@@ -1,4 +1,4 @@
-"""Asks Spark whether it accepts SQL, keys and whole dataflows."""
+"""Analyzes SQL, keys and whole dataflows with Spark."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -18,14 +18,14 @@ DDL = ", ".join(f"{name} {kind}" for name, kind in COLUMNS.items())
 
 
 @dataclass(frozen=True)
-class Verdict:
+class Analysis:
     type: str | None
-    """As Spark writes it; None where the text is refused."""
+    """Type in the format of Spark. None: Spark refuses the text."""
     reason: str
 
 
-class SparkJudge:
-    """Asks Spark about SQL over empty DataFrames with a column of each type."""
+class SparkAnalyzer:
+    """Analyzes SQL over empty DataFrames with a column of each type."""
 
     def __init__(self, spark: SparkSession) -> None:
         self._records = spark.createDataFrame([], RECORDS)
@@ -43,25 +43,25 @@ class SparkJudge:
             )
         )
 
-    def as_written(self, kind: str, text: str) -> Verdict:
+    def as_written(self, kind: str, text: str) -> Analysis:
         for side in SIDES:
             text = text.replace(f"{side}.", f"`{side}`.")
-        return self._verdict(self._pairs, kind, text)
+        return self._analysis(self._pairs, kind, text)
 
-    def as_planned(self, kind: str, planned: Expression) -> Verdict:
+    def as_planned(self, kind: str, planned: Expression) -> Analysis:
         if kind != "condition":
-            return self._verdict(self._named, kind, planned.sql)
+            return self._analysis(self._named, kind, planned.sql)
         conjuncts = [f"greatest({part.sql}, false)" for part in planned.conjuncts]
-        return self._verdict(self._named, "filter", " AND ".join(conjuncts))
+        return self._analysis(self._named, "filter", " AND ".join(conjuncts))
 
-    def _verdict(self, frame: DataFrame, kind: str, text: str) -> Verdict:
+    def _analysis(self, frame: DataFrame, kind: str, text: str) -> Analysis:
         try:
             made = self._made(frame, kind, text)
             found = made.schema[0].dataType.simpleString() if kind == "column" else "boolean"
             made._jdf.queryExecution().optimizedPlan()
         except (PySparkException, Py4JJavaError) as error:
-            return Verdict(None, str(error).partition("\n")[0][:200])
-        return Verdict(found, "")
+            return Analysis(None, str(error).partition("\n")[0][:200])
+        return Analysis(found, "")
 
     def _made(self, frame: DataFrame, kind: str, text: str) -> DataFrame:
         if kind == "column":
@@ -71,7 +71,7 @@ class SparkJudge:
         return frame.where(F.expr(f"greatest(({text}), false)"))
 
     def dataflow_fails(self, plan: JoinPlan) -> str:
-        """Why Spark refuses to plan the dataflow, or to stream it; empty where it does neither."""
+        """Error of Spark when it plans or streams the dataflow; empty if there is none."""
         try:
             batch = dataflow(self._records, self._records, plan)
             batch._jdf.queryExecution().optimizedPlan()
@@ -95,7 +95,7 @@ class SparkJudge:
 
 
 def record_columns() -> list[tuple[str, str]]:
-    """Name and type of each column of Spark's Kafka source."""
+    """Name and type of the columns of Spark's Kafka source."""
     return [
         ("key", "BINARY"), ("value", "BINARY"), ("topic", "STRING"), ("partition", "INT"),
         ("offset", "BIGINT"), ("timestamp", "TIMESTAMP"), ("timestampType", "INT"),
@@ -106,7 +106,7 @@ def record_columns() -> list[tuple[str, str]]:
 RECORDS = ", ".join(f"{name} {kind}" for name, kind in record_columns())
 
 
-def with_plan_conf(spark: SparkSession) -> None:
-    """Spark SQL as the plan configures it."""
+def set_plan_conf(spark: SparkSession) -> None:
+    """Configure Spark SQL as in the plan."""
     for name in ("spark.sql.ansi.enabled", "spark.sql.mapKeyDedupPolicy"):
         spark.conf.set(name, tuning.CONF[name])
