@@ -17,6 +17,7 @@ import org.apache.spark.sql.classic.ExpressionUtils;
 import org.apache.spark.sql.streaming.OutputMode;
 import org.apache.spark.sql.streaming.TimeMode;
 import org.apache.spark.sql.types.DataType;
+import org.apache.spark.sql.types.Metadata;
 import org.apache.spark.sql.types.StructType;
 
 /** What join.py cannot do in Python. */
@@ -60,10 +61,14 @@ public final class RealTimeJoin {
     return type.sql();
   }
 
-  /** A column as Spark compares it in a join: all NaN are one value, and -0.0 is 0.0. */
+  /**
+   * A column as Spark compares it in a join: all NaN are one value, and -0.0 is 0.0. Without
+   * metadata, which can say that the column carries the watermark.
+   */
   public static Column normalized(Dataset<Row> dataset, String name) {
     Expression column = ExpressionUtils.expression(dataset.col(name));
-    return ExpressionUtils.column(NormalizeFloatingNumbers$.MODULE$.normalize(column)).as(name);
+    Expression normalized = NormalizeFloatingNumbers$.MODULE$.normalize(column);
+    return ExpressionUtils.column(normalized).as(name, Metadata.empty());
   }
 
   private static LogicalPlan optimized(Dataset<Row> dataset) {
