@@ -118,8 +118,9 @@ public final class StreamJoin extends StatefulProcessor<InternalRow, InternalRow
     long watermark = times.getCurrentWatermarkInMs();
     if (eviction == null) {
       ImplicitGroupingKeyTracker.setImplicitKey(clockKey());
-      // Reading the timers is also what creates their column family, which the index uses.
-      if (getHandle().listTimers().isEmpty()) {
+      // To read the timers creates their column family, which the index uses. Counting them reads
+      // all, at most two, and so closes RocksDB's iterator.
+      if (getHandle().listTimers().size() == 0) {
         clock.update(ExpiryIndex.START);
         index.addFence(clockKey());
         getHandle().registerTimer(watermark + 1);
