@@ -305,7 +305,9 @@ def test_query_obeys_all_commands_in_real_time(kafka: EmbeddedKafka, tmp_path: P
         assert topics.expected() == topics.results()
 
         job.ask("reset", starts={"left": "earliest", "right": "earliest"})
-        wait_for(job, lambda status: status.last_reset and status.last_reset.completed_at, "the reset")
+        wait_for(
+            job, lambda status: status.last_reset and status.last_reset.completed_at, "the reset"
+        )
         job.ask("resume")
         wait_until(
             lambda: {2} == set(topics.results().values()), START_SECONDS, "all is joined again"
