@@ -33,7 +33,7 @@ def finders(monkeypatch: pytest.MonkeyPatch) -> set[int]:
     """Threads that differ: only the first one with a restart."""
     found: set[int] = set()
 
-    def check(_: Any, case: Case) -> list[Batch]:
+    def check(_: Any, case: Case, **__: Any) -> list[Batch]:
         if has_restart(case) and (not found or threading.get_ident() in found):
             found.add(threading.get_ident())
             raise DifferenceError(f"differs\n{case}")
@@ -70,7 +70,7 @@ def test_the_case_is_said_at_once_and_raised_when_it_is_small(
 def test_what_spark_cannot_run_is_a_difference_with_its_case(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    def check(_: Any, __: Case) -> list[Batch]:
+    def check(_: Any, __: Case, **___: Any) -> list[Batch]:
         raise RuntimeError("the query ended")
 
     monkeypatch.setattr(differential, "check", check)
@@ -90,7 +90,7 @@ def test_hardly_a_case_is_like_another_and_every_join_type_is_among_them(
 ) -> None:
     seen: list[Case] = []
 
-    def check(_: Any, case: Case) -> list[Batch]:
+    def check(_: Any, case: Case, **__: Any) -> list[Batch]:
         seen.append(case)
         return []
 
