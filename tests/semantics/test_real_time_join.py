@@ -80,7 +80,7 @@ PLANTED: Mapping[str, Plant] = {
         "InputRow.java", "<= watermark", "< watermark", "late_rows|output", "interval"
     ),
     "rows_without_a_partner_forgotten": Plant(
-        "StreamJoin.java", "if (rules.padsUnmatched[side] && !row.matched) {", "if (false) {",
+        "Eviction.java", "if (rules.padsUnmatched[side] && !row.matched) {", "if (false) {",
         "output",
     ),
 }  # fmt: skip
