@@ -59,6 +59,7 @@ def join_spec(
     task: Task, checkpoint: Path, delivery: Delivery, engine: Engine = Engine.MICRO_BATCH
 ) -> str:
     delay = f"{task.workload.watermark_delay_ms} milliseconds"
+    settings = "" if engine is Engine.MICRO_BATCH else "real_time: {experimental: true}"
     return f"""\
 name: bench
 kafka:
@@ -90,5 +91,6 @@ output:
   delivery: {delivery}
 checkpoint: {checkpoint}
 engine: {engine}
+{settings}
 on_bad_record: drop
 """

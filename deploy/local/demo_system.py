@@ -106,7 +106,8 @@ def spec_file(folder: Path, engine: Engine) -> Path:
         return SPEC
     text = SPEC.read_text().replace("delivery: exactly_once", "delivery: at_least_once")
     spec = folder / SPEC.name
-    spec.write_text(f"{text.rstrip()}\nengine: {engine}\nreal_time: {{checkpoint_interval: 5s}}\n")
+    settings = "real_time: {experimental: true, checkpoint_interval: 5s}"
+    spec.write_text(f"{text.rstrip()}\nengine: {engine}\n{settings}\n")
     return spec
 
 

@@ -20,7 +20,7 @@ import json
 import uuid
 from collections.abc import Collection, Mapping
 from contextlib import suppress
-from datetime import datetime
+from datetime import UTC, datetime
 
 from pyspark.sql import SparkSession
 
@@ -195,6 +195,15 @@ class Checkpoint:
             self.folder.remove(_INTERVAL)
         else:
             self.folder.write(_INTERVAL, interval.document())
+
+    def set_uncommitted_state_aside(self) -> None:
+        """Move the state of a first interval that was cut.
+
+        Spark writes the offset log at the end of an interval, and refuses to begin the first one if
+        there is state already.
+        """
+        if not self.has_begun and self.folder.exists("query/state"):
+            self.folder.move("query/state", f"{aside_folder(datetime.now(UTC))}/state")
 
     @property
     def query_id(self) -> str:

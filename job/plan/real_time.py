@@ -24,9 +24,6 @@ CAUGHT_UP_RECORDS = 50_000
 # Further tasks than those of the join: Spark's own small jobs, and partitions added to a topic.
 _SPARE_SLOTS = 4
 
-IS_SUPPORTED = False
-"""Whether a job may run the engine."""
-
 CONF: Mapping[str, str] = MappingProxyType(
     {
         # A task hands its rows to the next stage at the latest after this; Spark's default of 50 ms
@@ -77,9 +74,13 @@ def unsupported(spec: JoinSpec) -> Iterator[Problem]:
     """What the engine of `spec` cannot run."""
     if spec.engine is not Engine.REAL_TIME:
         return
-    if not IS_SUPPORTED:
-        message = "is not supported by this version yet: use engine micro_batch"
-        yield Problem("engine", spec.engine.value, message)
+    if spec.real_time is None or not spec.real_time.experimental:
+        yield Problem(
+            "engine",
+            spec.engine.value,
+            "is experimental in this version (docs/real-time.md lists what is not tested): set "
+            "real_time: {experimental: true} to run it, or use engine micro_batch",
+        )
     for side, written in zip(SIDES, (spec.left, spec.right), strict=True):
         if written.format.has_registry:
             yield Problem(

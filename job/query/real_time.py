@@ -58,6 +58,8 @@ class Phases:
         self, spark: SparkSession, plan: JoinPlan, access: KafkaAccess, checkpoint: Checkpoint
     ) -> Iterator[RunningQuery]:
         phase, self._next = self._next, Phase.CATCH_UP
+        _log.info("phase", phase=phase.value)
+        checkpoint.set_uncommitted_state_aside()
         sizes, counts = topic_sizes(plan, access), RowCounts(spark)
         self._stats.count_rows_with(counts)
         kind = _CatchUp if phase is Phase.CATCH_UP else _Intervals
@@ -82,7 +84,6 @@ class Phases:
             yield running
 
     def _change_to(self, phase: Phase) -> None:
-        _log.info("phase", phase=phase.value)
         self._next = phase
 
 

@@ -103,7 +103,7 @@ def test_application_that_the_master_has_ended_is_begun_again(
         wait_until(is_begun_again, CLUSTER_SECONDS, "the master has enough of it")
         status = job.wait_for_offsets(left=BLOCK, right=BLOCK)
         assert status.last_failure is not None
-        assert "its cluster has" in status.last_failure.message
+        assert "its cluster ended the application" in status.last_failure.message
         assert 0 == job.terminate()
     assert list(range(BLOCK)) == pairs.numbers()
 

@@ -16,17 +16,12 @@ import pytest
 from deploy.local.kafka import EmbeddedKafka
 from job.event_time.fair_reading import FIRST_BATCH_RECORDS
 from job.join_spec.spec import JoinType
-from job.plan import real_time
 from job.plan.real_time import RECORDS_BEHIND_MAX
 from job.protocol.status import JobStatus
 from tests.integration.jobs import START_SECONDS, Job
 from tests.integration.test_dead_letters import dead_letters
 from tests.integration.topics import Sent, consume_all, produce
 from tests.polling import wait_until
-
-pytestmark = pytest.mark.skipif(
-    not real_time.IS_SUPPORTED, reason="validate refuses engine real_time"
-)
 
 # Event times below are seconds after this, epoch milliseconds.
 T0 = 1_700_000_000_000
@@ -56,7 +51,7 @@ output:
   columns: {{{columns}}}
   delivery: at_least_once
 engine: real_time
-real_time: {{checkpoint_interval: {interval}}}
+real_time: {{experimental: true, checkpoint_interval: {interval}}}
 checkpoint: {checkpoint}
 {bad_records}
 """
@@ -305,7 +300,9 @@ def test_query_obeys_all_commands_in_real_time(kafka: EmbeddedKafka, tmp_path: P
         assert topics.expected() == topics.results()
 
         job.ask("reset", starts={"left": "earliest", "right": "earliest"})
-        wait_for(job, lambda status: status.last_reset and status.last_reset.done_at, "the reset")
+        wait_for(
+            job, lambda status: status.last_reset and status.last_reset.completed_at, "the reset"
+        )
         job.ask("resume")
         wait_until(
             lambda: {2} == set(topics.results().values()), START_SECONDS, "all is joined again"

@@ -42,7 +42,13 @@ class Received:
 def produce(bootstrap_servers: str, topic: str, records: Iterable[Any]) -> None:
     """Write `records` (Sent, or plain JSON values) and wait until the broker has stored all of
     them."""
-    producer = Producer({"bootstrap.servers": bootstrap_servers, "log_level": 0})
+    producer = Producer(
+        {
+            "bootstrap.servers": bootstrap_servers,
+            "log_level": 0,
+            "queue.buffering.max.messages": 1_000_000,
+        }
+    )
     failed: list[Any] = []
     for record in records:
         sent = record if isinstance(record, Sent) else Sent(record)

@@ -47,10 +47,10 @@ def letters(
     found = (
         frame.withColumn("is_late", F.lit(late))
         .withColumn("late_watermark", F.timestamp_millis(F.lit(T0 + 1)))
-        .selectExpr(*sql.selected(made, made.left))
+        .selectExpr(*sql.with_reason(made, made.left))
         .where("dead_reason IS NOT NULL")
         .selectExpr("*", f"{sql.message(made.left)} AS dead_message")
-        .selectExpr(*sql.written(made, made.left, bytes_max=bytes_max))
+        .selectExpr(*sql.letters(made, made.left, bytes_max=bytes_max))
     )
     read = [
         dead_letter("", row.key, row.value, [(h.key, h.value) for h in row.headers])

@@ -135,7 +135,7 @@ def test_every_reason_is_counted_and_explained(side: Side) -> None:
         side.rows(*sent)
         .withColumn("is_late", F.lit(False))
         .withColumn("late_watermark", late)
-        .selectExpr(*sql.selected(side.plan, side.plan.left))
+        .selectExpr(*sql.with_reason(side.plan, side.plan.left))
         .selectExpr("dead_reason", f"{sql.message(side.plan.left)} AS said")
         .collect()
     )

@@ -363,7 +363,7 @@ def test_in_the_dataflow_a_row_matched_and_evicted_is_not_null_padded_too(spark,
         ("right", {"watermark_delay": None}, "watermark_delay"),
         ("left", {"key": []}, "key"),
         ("join", {"match_window": None}, "match_window"),
-        ("join", {"match_window": None, "unbounded_state": True}, "cannot do without"),
+        ("join", {"match_window": None, "unbounded_state": True}, "requires a bound"),
     ],
 )
 def test_the_spec_refuses_what_spark_accepts_and_should_not(part, change, named):

@@ -15,9 +15,3 @@ def single_process(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPat
 
 def _refused(*_: Any, **__: Any) -> NoReturn:
     raise AssertionError("mark this test, or its module, with pytest.mark.processes")
-
-
-@pytest.fixture(autouse=True)
-def _real_time_engine_is_supported(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Tests of its parts; the test of the refusal sets it back."""
-    monkeypatch.setattr("job.plan.real_time.IS_SUPPORTED", True)

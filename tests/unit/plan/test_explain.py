@@ -45,7 +45,7 @@ JOINS: dict[str, dict[str, Any]] = {
     },
     "real_time": {
         "engine": "real_time",
-        "real_time": {"checkpoint_interval": "30 seconds"},
+        "real_time": {"experimental": True, "checkpoint_interval": "30 seconds"},
         "join__type": "left_outer",
         "on_bad_record": None,
         "dead_letter": {"topic": "attributed.dead"},

@@ -8,11 +8,11 @@ import pytest
 from job.errors import SpecError
 from job.join_spec.engine import Engine
 from job.join_spec.spec import spec_from_yaml
-from job.plan import real_time, tuning
+from job.plan import tuning
 from job.plan.fingerprint import Change, changes, fingerprint
 from tests.unit.specs import plan, spec_yaml
 
-REAL_TIME: dict[str, Any] = {"engine": "real_time"}
+REAL_TIME: dict[str, Any] = {"engine": "real_time", "real_time": {"experimental": True}}
 
 
 def problems(**changed: Any) -> dict[str, str]:
@@ -28,7 +28,9 @@ def test_engine_is_micro_batch_unless_the_spec_names_another() -> None:
 
 def test_interval_is_a_minute_unless_the_spec_names_another() -> None:
     default = plan(**REAL_TIME).real_time
-    written = plan(**REAL_TIME, real_time={"checkpoint_interval": "5 seconds"}).real_time
+    written = plan(
+        engine="real_time", real_time={"experimental": True, "checkpoint_interval": "5 seconds"}
+    ).real_time
 
     assert default is not None
     assert timedelta(minutes=1) == default.checkpoint_interval
@@ -38,7 +40,9 @@ def test_interval_is_a_minute_unless_the_spec_names_another() -> None:
 
 @pytest.mark.parametrize("interval", ["999 milliseconds", "61 minutes"])
 def test_interval_outside_its_bounds_is_refused(interval: str) -> None:
-    found = problems(**REAL_TIME, real_time={"checkpoint_interval": interval})
+    found = problems(
+        engine="real_time", real_time={"experimental": True, "checkpoint_interval": interval}
+    )
 
     assert {"real_time.checkpoint_interval": "must be between 1 second and 1 hour"} == found
 
@@ -97,7 +101,9 @@ def test_engine_is_frozen() -> None:
 
 
 def test_interval_may_change_between_starts() -> None:
-    other = plan(**REAL_TIME, real_time={"checkpoint_interval": "5 seconds"})
+    other = plan(
+        engine="real_time", real_time={"experimental": True, "checkpoint_interval": "5 seconds"}
+    )
 
     assert [] == changes(fingerprint(plan(**REAL_TIME)), fingerprint(other))
 
@@ -117,7 +123,9 @@ def test_spark_settings_of_real_time_are_those_of_micro_batches_and_its_own() ->
     assert tuning.FROZEN_CONF.items() <= real_time.items()
 
 
-def test_engine_is_refused_as_long_as_it_is_not_supported(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(real_time, "IS_SUPPORTED", False)
+@pytest.mark.parametrize("changes", [{}, {"real_time": {}}, {"real_time": {"experimental": False}}])
+def test_experimental_engine_needs_consent(changes: dict[str, Any]) -> None:
+    found = problems(engine="real_time", **changes)
 
-    assert {"engine"} == set(problems(**REAL_TIME))
+    assert {"engine"} == set(found)
+    assert "real_time: {experimental: true}" in found["engine"]

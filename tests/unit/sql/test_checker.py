@@ -122,12 +122,12 @@ def test_what_spark_takes_is_accepted(text):
 def test_deep_nesting_is_refused_at_once(opened):
     closed = {"struct(": ")", "(": ")", "abs(": ")", "ar[": "]", "case when b then ": " end"}
     inner = "b" if opened == "not " else "n"
-    began = time.monotonic()
+    began = time.process_time()
 
     with pytest.raises(SpecError, match="nest"):
         expression(opened * 600 + inner + closed.get(opened, "") * 600, SCOPE, "f")
 
-    assert time.monotonic() - began < 2
+    assert time.process_time() - began < 2
 
 
 @pytest.mark.parametrize(
