@@ -119,6 +119,9 @@ MORE_STEPS = (
     Idle(),
     # Late at the watermark of the batch, 30,000; one millisecond later it is in time.
     Data([row(7, 30_000), row(7, 30_001)], [row(7, 30_001)]),
+    Data([row(9, 100_000)], [row(9, 100_000)]),
+    # In time by the watermark before, and expired at 90,000, the watermark of the batch.
+    Data([row(3, 40_000), row(2, 50_000)], [row(3, 41_000)]),
 )
 
 SCENARIOS = {"steps": STEPS, "more_steps": MORE_STEPS}

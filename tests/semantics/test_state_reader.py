@@ -13,7 +13,7 @@ from job.checkpoint.state_reader import StateReader
 from job.errors import CancelledError, RequestError
 from job.join_spec.expressions import Side
 from job.join_spec.spec import spec_from_yaml
-from job.plan import real_time, tuning
+from job.plan import tuning
 from job.plan.planner import join_plan
 from tests.semantics.streams import T0, Stream, record, spec_text
 
@@ -24,9 +24,7 @@ FORMAT = "spark.sql.streaming.join.stateFormatVersion"
 def state_format(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     """A format of Spark's join, or that of the real-time engine."""
     state_format: str = request.param
-    if state_format == "real_time":
-        monkeypatch.setattr(real_time, "IS_SUPPORTED", True)
-    else:
+    if state_format != "real_time":
         frozen = {**tuning.FROZEN_CONF, FORMAT: state_format}
         monkeypatch.setattr(tuning, "FROZEN_CONF", MappingProxyType(frozen))
     return state_format
