@@ -126,7 +126,7 @@ def test_avro_joins_protobuf_while_schemas_change_and_the_registry_is_away(
         job.wait_for_offsets(**shop.counts)
         assert [result(n) for n in (1, 2, 3, 4)] == shop.results()
         frozen = json.loads((tmp_path / "checkpoint" / "fingerprint.json").read_text())
-        assert str(shop.avro) != frozen["left.schema_id"]
+        assert str(shop.avro) != frozen["settings"]["left.schema_id"]
 
 
 def _schemas_change(shop: Shop) -> None:

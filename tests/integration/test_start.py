@@ -52,7 +52,7 @@ def test_spec_that_the_checkpoint_does_not_accept_is_refused_field_by_field(
         failure = job.wait_for_state("FAILED").last_failure
         assert failure is not None
         assert (
-            "join.match_window.after: frozen as 10 seconds, the spec now says 11 seconds"
+            "join.match_window.after: frozen as 10 seconds, the spec has 11 seconds"
             in failure.message
         )
         [change] = job.ask("validate", spec=job.spec_file.read_text())["result"][
