@@ -267,8 +267,9 @@ class Engine:
             self._machine.wait_until(lambda: not self._should_run(), delay)
         else:
             _log.error("query_failed", reason=str(error))
-            self._machine.become(QueryState.FAILED)
+            # Before clients see FAILED: a restart may follow at once.
             self._machine.restart_requested = False
+            self._machine.become(QueryState.FAILED)
             self._machine.wait_until(lambda: not self._should_run())
             self._resources.check_lease()
         self._machine.restart_requested = False

@@ -1,7 +1,7 @@
 """Desired and actual state of the query.
 
-Commands and signals set the desired state on their threads. The engine's thread alone sets the
-actual state; it waits here for changes.
+Commands and signals set the desired state on their threads. The engine's thread sets the actual
+state, and waits here for changes; the restart of a failed query alone sets it at once.
 """
 
 import threading
@@ -44,6 +44,9 @@ class StateMachine:
             _log.info("command", verb=verb, by=by, state=self.state.value)
             self.desired = DESIRED[verb]
             self.restart_requested = verb == "restart"
+            if self.state is QueryState.FAILED and self.desired is QueryState.RUNNING:
+                # A client that reads FAILED after this command must have read a new failure.
+                self.become(QueryState.RESTARTING)
             self._changed.notify_all()
 
     def end_job(self) -> None:

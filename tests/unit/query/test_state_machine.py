@@ -35,6 +35,17 @@ def test_restart_is_requested_until_another_command() -> None:
     assert (True, False) == (machine.stop_requested, machine.restart_requested)
 
 
+def test_failed_query_is_no_longer_failed_once_a_restart_is_accepted() -> None:
+    """Otherwise a client that waits for FAILED or RUNNING takes the old failure for a new one."""
+    machine = StateMachine()
+    machine.become(QueryState.FAILED)
+
+    with machine.accept("restart", by="ada"):
+        pass
+
+    assert QueryState.RESTARTING == machine.state
+
+
 def test_command_that_the_state_does_not_allow_changes_nothing() -> None:
     machine = StateMachine()
     machine.become(QueryState.FAILED)
