@@ -21,8 +21,8 @@ def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedKafka]:
         yield broker
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def jvm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SharedJvm]:
-    """For the jobs of a module that run one after another; see CONTRIBUTING.md."""
+    """For the jobs of a worker that run one after another; see CONTRIBUTING.md."""
     with SharedJvm(tmp_path_factory.mktemp("jvm")) as shared:
         yield shared

@@ -1,5 +1,5 @@
 """Python imports this module at its start if this folder is on PYTHONPATH. The job then connects to
-the JVM of the test module (tests/integration/jvms.py) and does not start one of its own.
+the JVM of the worker (tests/integration/jvms.py) and does not start one of its own.
 
 The job gets a new Spark session in the Spark context of that JVM. At its end it stops its queries
 and keeps Spark running. Nothing else of the job differs.
