@@ -8,8 +8,10 @@ import pytest
 
 from job.event_time.partitions import BatchRead, Partitions
 from job.join_spec.expressions import SIDES, Side
+from job.kafka.security import KafkaAccess
 from job.query import event_times
 from job.query.event_times import EventTimes
+from job.query.runtime import QueryRun
 from job.query.stats import QueryStats
 from tests.unit.specs import plan
 
@@ -35,7 +37,9 @@ class World:
         checkpoint: Any = self.checkpoint
         resources: Any = self.resources
         spark: Any = SimpleNamespace(_jvm=None)
-        self.times = EventTimes(spark, plan(), self.stats, checkpoint, resources)
+        access = KafkaAccess("localhost:9092")
+        run = QueryRun(spark, plan(), access, checkpoint, self.stats, resources)
+        self.times = EventTimes(run)
 
     def follow(self) -> None:
         running: Any = SimpleNamespace(query=None, record_failure=None)
