@@ -3,7 +3,7 @@
     python -m deploy.local.class_archive
 
 A JVM writes the archive when it ends (class data sharing, JEP 350), so the demo's join runs for a
-moment on a broker of its own. `streamjoin run` uses the archive if it is next to the jars. A JVM of
+moment on a separate broker. `streamjoin run` uses the archive if it is next to the jars. A JVM of
 another version, or with other jars, ignores it.
 """
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 ID_HEADER = "streamjoin-id"
 UNKNOWN_IDS = "unknown_schema_ids"
-"""Observed metric of a side: the schema ids that the registry did not know."""
+"""Observed metric of a side: the schema ids that the registry does not have."""
 
 _SPARK_JOIN_TYPE = {
     JoinType.INNER: "inner",

@@ -230,7 +230,7 @@ class _Planner:
             if windowed:
                 values = (*values, _late_time_of(row))
             if never_matches:
-                # Equal to null keys of its own side, so that the state counts are those of Spark,
+                # Equal to null keys of the same side, so that the state counts are those of Spark,
                 # and to no key of the other side: null = null is not true.
                 values = (*values, f"null key of {side}")
             return key_of(values)

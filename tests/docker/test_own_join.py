@@ -1,4 +1,4 @@
-"""`streamjoin.testing`, used like its users do: their spec, on containers of their own."""
+"""`streamjoin.testing`, used like its users do: their spec, in their own containers."""
 
 import os
 import re
@@ -19,7 +19,7 @@ from tests.docker.stack import ROOT
 
 GUIDE = (ROOT / "docs/simulation.md").read_text()
 HOUR = timedelta(hours=1)
-# Each test has a day of its own, later than that of the previous test: event time never goes back.
+# Each test has its own day, later than that of the previous test: event time never goes back.
 DAYS = count()
 
 

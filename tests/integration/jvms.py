@@ -1,4 +1,4 @@
-"""A JVM that the jobs of a test module use one after another: a start of its own costs most of a
+"""A JVM that the jobs of a test module use one after another: a separate start costs most of a
 short job's CPU time."""
 
 import subprocess
@@ -17,8 +17,8 @@ _END_SECONDS = 60.0
 class SharedJvm:
     """Starts with the first job that needs it, and again after `discard`.
 
-    A job on it runs as a user runs it, up to the JVM: a process of its own, a Spark session of its
-    own. What must not be shared keeps a JVM of its own: tests that kill, count or freeze processes,
+    A job on it runs as a user runs it, up to the JVM: a separate process, a separate Spark
+    session. What must not be shared keeps its own JVM: tests that kill, count or freeze processes,
     that look at the JVM itself, or that run two jobs at a time.
     """
 

@@ -1,4 +1,4 @@
-"""The job on a cluster, whose executors are processes of their own."""
+"""The job on a cluster, whose executors are separate processes."""
 
 import signal
 from collections.abc import Iterator, Mapping

@@ -147,11 +147,11 @@ UNKNOWN = """        yield Step.INIT
         raise
 """
 BUGS = {
-    "marker in a transaction of its own, after the rows": (
+    "marker in a separate transaction, after the rows": (
         WRITE,
         "        yield Step.COMMIT\n        yield Step.BEGIN\n" + WRITE,
     ),
-    "marker in a transaction of its own, before the rows": (
+    "marker in a separate transaction, before the rows": (
         "        yield Step.WRITE_ROWS\n" + WRITE,
         WRITE + "        yield Step.WRITE_ROWS\n        yield Step.COMMIT\n",
     ),

@@ -14,7 +14,7 @@ from deploy.local.demo_load import (
     bad_record,
     expected_rows,
 )
-from deploy.local.demo_sidecar import Figures, QueryAnswer, SideAnswer
+from deploy.local.demo_service import Figures, QueryAnswer, SideAnswer
 
 SHOWN_MS = 1_790_000_000_000
 RECORDS = (

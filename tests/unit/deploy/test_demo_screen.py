@@ -7,7 +7,7 @@ import pytest
 from rich.console import Console
 
 from deploy.local.demo_screen import Addresses, Snapshot, dashboard, live_screen, progress_line
-from deploy.local.demo_sidecar import BatchAnswer, Figures, QueryAnswer, SideAnswer
+from deploy.local.demo_service import BatchAnswer, Figures, QueryAnswer, SideAnswer
 
 NOW = datetime(2026, 11, 20, 12, 0, 30, tzinfo=UTC)
 WATERMARK = datetime(2026, 11, 20, 12, 0, 18, tzinfo=UTC)

@@ -50,7 +50,7 @@ def refused(**security: Any) -> str:
 
 
 def written(folder: Path, **contents: str) -> dict[str, str]:
-    """Each content in a file of its own: field → path."""
+    """Each content in a separate file: field → path."""
     for name, content in contents.items():
         (folder / name).write_text(content)
     return {name: str(folder / name) for name in contents}

@@ -1,6 +1,6 @@
 """A catch-up gives the same results in whatever batches and order the partitions are read.
 
-The condition is that no record is behind the newest earlier record of its own partition by
+The condition is that no record is behind the newest earlier record of its partition by
 `watermark_delay` or more. Exactly the delay behind is late: Spark drops `event time <= watermark`.
 """
 
