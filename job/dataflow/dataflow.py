@@ -10,7 +10,8 @@ from job.dataflow import record_sql
 from job.event_time.partitions import EVENT_TIMES
 from job.formats.schemas import UNKNOWN_SCHEMA
 from job.join_spec.durations import milliseconds
-from job.join_spec.expressions import SIDES, Side, column_name
+from job.join_spec.expressions import column_name
+from job.join_spec.sides import SIDES, Side
 from job.join_spec.spec import JoinType
 from job.kafka.security import KafkaAccess, spark_options
 from job.plan import record_checks, result_checks

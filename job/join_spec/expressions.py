@@ -16,8 +16,7 @@ from sqlglot.errors import SqlglotError
 from sqlglot.tokenizer_core import Token, TokenType
 
 from job.errors import Problem, SpecError
-from job.join_spec.sides import SIDES as SIDES
-from job.join_spec.sides import Side as Side
+from job.join_spec.sides import SIDES, Side
 from job.join_spec.value_schema import ValueSchema
 from job.sql.checker import ALLOWED_FUNCTIONS, type_of
 from job.sql.ddl import parsed_type, type_from

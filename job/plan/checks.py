@@ -12,7 +12,8 @@ from functools import reduce
 from sqlglot import exp
 
 from job.join_spec.can_fail import ColumnTypes, can_fail
-from job.join_spec.expressions import SIDES, Expression, Side
+from job.join_spec.expressions import Expression
+from job.join_spec.sides import SIDES, Side
 from job.sql.types import BOOLEAN
 
 

@@ -5,7 +5,8 @@ from collections.abc import Iterator
 from sqlglot import exp
 
 from job.errors import Problem
-from job.join_spec.expressions import SIDES, Expression
+from job.join_spec.expressions import Expression
+from job.join_spec.sides import SIDES
 from job.plan.plan import JoinPlan, SidePlan
 from job.sql.arguments import comparison_type
 from job.sql.types import STRING, SqlType

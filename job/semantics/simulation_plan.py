@@ -15,7 +15,7 @@ from job.evaluation.evaluator import Layout, compile_expression, compile_predica
 from job.evaluation.sql_nested import contains_map
 from job.evaluation.sql_types import NotExactError, SqlRuntimeError, Value
 from job.join_spec.durations import milliseconds
-from job.join_spec.expressions import SIDES, Side
+from job.join_spec.sides import SIDES, Side
 from job.join_spec.spec import JoinType
 from job.plan.checks import Condition
 from job.plan.mirrored import mirrored_filters

@@ -16,7 +16,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from job.errors import SpecError
-from job.join_spec.expressions import SIDES
+from job.join_spec.sides import SIDES
 from job.join_spec.spec import spec_from_document
 from job.plan.planner import join_plan
 from job.semantics.json_records import InputRecord

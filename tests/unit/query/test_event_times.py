@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from job.event_time.partitions import BatchRead, Partitions
-from job.join_spec.expressions import SIDES, Side
+from job.join_spec.sides import SIDES, Side
 from job.kafka.security import KafkaAccess
 from job.query import event_times
 from job.query.event_times import EventTimes

@@ -11,7 +11,7 @@ from random import Random
 import pytest
 
 from job.join_spec.durations import milliseconds
-from job.join_spec.expressions import SIDES, Side
+from job.join_spec.sides import SIDES, Side
 from job.join_spec.spec import spec_from_document
 from job.plan.plan import JoinPlan
 from job.plan.planner import join_plan
