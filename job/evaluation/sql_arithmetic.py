@@ -25,7 +25,7 @@ from job.evaluation.sql_types import (
     Value,
     bounded_decimal,
     common_type,
-    decimal_of,
+    decimal_for,
 )
 from job.evaluation.time_text import MICROS_PER_DAY
 
@@ -79,7 +79,7 @@ def _of_decimals(
     apply: Callable[..., Compiled],
 ) -> Compiled:
     """Rounds the exact result half up to the scale of the result type."""
-    kinds = [decimal_of(side.type, side.literal) for side in (left, right)]
+    kinds = [decimal_for(side.type, side.literal) for side in (left, right)]
     kind = result(*kinds)
     operands = (
         side if side.type.is_decimal else casted(side, own)

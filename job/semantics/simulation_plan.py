@@ -12,7 +12,6 @@ from sqlglot import exp
 
 from job.evaluation.compiled import Compiled, Env, Run
 from job.evaluation.evaluator import Layout, compile_expression, compile_predicate
-from job.evaluation.sql_nested import contains_map
 from job.evaluation.sql_types import NotExactError, SqlRuntimeError, Value
 from job.join_spec.durations import milliseconds
 from job.join_spec.sides import SIDES, Side
@@ -113,7 +112,7 @@ class _Planner:
             compile_expression(of_right, self._layout),
             isinstance(equality, exp.NullSafeEQ),
         )
-        if contains_map(part.left.type):
+        if not part.left.type.is_orderable:
             raise NotExactError(f"the key {of_left.sql('spark')}, a {part.left.type}")
         return part
 

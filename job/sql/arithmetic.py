@@ -1,6 +1,6 @@
 """Result types of + - * / % div and unary minus. Follows ResolveBinaryArithmetic."""
 
-from job.sql.types import (
+from job.evaluation.sql_types import (
     BIGINT,
     DATE,
     DAY,
@@ -11,8 +11,10 @@ from job.sql.types import (
     VOID,
     YEAR_MONTH,
     SqlType,
-    common_type,
     decimal_for,
+)
+from job.sql.coercion import (
+    common_type,
     product_decimal,
     quotient_decimal,
     remainder_decimal,

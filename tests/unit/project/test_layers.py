@@ -19,7 +19,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "sql": (
         "literals",
         "dialect",
-        "types",
+        "coercion",
         "type_grammar",
         "ddl",
         "arithmetic",
