@@ -3,6 +3,7 @@
 import signal
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from zlib import crc32
 
 import pytest
 
@@ -35,8 +36,9 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
 
 
 @pytest.fixture
-def pairs(kafka: EmbeddedKafka, tmp_path: Path) -> Pairs:
-    pairs = Pairs(kafka, f"cluster{abs(hash(tmp_path)) % 10**8}", tmp_path, delivery="exactly_once")
+def pairs(request: pytest.FixtureRequest, kafka: EmbeddedKafka, tmp_path: Path) -> Pairs:
+    name = f"cluster{crc32(request.node.name.encode())}"
+    pairs = Pairs(kafka, name, tmp_path, delivery="exactly_once")
     pairs.create_topics()
     return pairs
 
