@@ -1,4 +1,4 @@
-"""Types of Spark SQL and the common type of two, in ANSI mode.
+"""Types of Spark SQL, of decimal arithmetic, and the common type of two, in ANSI mode.
 
 Values have Spark's internal form: a TIMESTAMP is microseconds since the epoch, a DATE days since
 the epoch, an interval microseconds or months; numbers, strings, booleans and bytes are Python's.
@@ -163,6 +163,36 @@ def bounded_decimal(precision: int, scale: int) -> SqlType:
     return decimal_type(PRECISION_MAX, max(PRECISION_MAX - whole, min(scale, 6)))
 
 
+def wider_decimal(left: SqlType, right: SqlType) -> SqlType:
+    """DecimalPrecision.widerDecimalType: reduces the scale if not all digits fit."""
+    scale = max(left.scale, right.scale)
+    whole = max(left.precision - left.scale, right.precision - right.scale)
+    if whole + scale <= PRECISION_MAX:
+        return decimal_type(whole + scale, scale)
+    return decimal_type(PRECISION_MAX, max(min(scale, PRECISION_MAX - whole), 0))
+
+
+def sum_decimal(left: SqlType, right: SqlType) -> SqlType:
+    scale = max(left.scale, right.scale)
+    whole = max(left.precision - left.scale, right.precision - right.scale)
+    return bounded_decimal(whole + scale + 1, scale)
+
+
+def product_decimal(left: SqlType, right: SqlType) -> SqlType:
+    return bounded_decimal(left.precision + right.precision + 1, left.scale + right.scale)
+
+
+def quotient_decimal(left: SqlType, right: SqlType) -> SqlType:
+    scale = max(6, left.scale + right.precision + 1)
+    return bounded_decimal(left.precision - left.scale + right.scale + scale, scale)
+
+
+def remainder_decimal(left: SqlType, right: SqlType) -> SqlType:
+    scale = max(left.scale, right.scale)
+    whole = min(left.precision - left.scale, right.precision - right.scale)
+    return bounded_decimal(whole + scale, scale)
+
+
 @cache
 def parse_type(ddl: str) -> SqlType:
     """The type of `text` in Spark DDL; NotExactError if it is not supported."""
@@ -208,16 +238,11 @@ def _common_number(left: SqlType, right: SqlType) -> SqlType:
         return max(left, right, key=lambda kind: INT_WIDTHS[kind.name])
     if left.is_floating or right.is_floating:
         return FLOAT if left == right == FLOAT else DOUBLE
-    return wider_decimal(decimal_for(left), decimal_for(right))
-
-
-def wider_decimal(left: SqlType, right: SqlType) -> SqlType:
-    """DecimalPrecision.widerDecimalType."""
-    scale = max(left.scale, right.scale)
-    whole = max(left.precision - left.scale, right.precision - right.scale)
-    if whole + scale > PRECISION_MAX:
+    operands = decimal_for(left), decimal_for(right)
+    kind = wider_decimal(*operands)
+    if kind.scale < max(operand.scale for operand in operands):
         raise NotExactError(f"{left} and {right}, which have no common DECIMAL")
-    return decimal_type(whole + scale, scale)
+    return kind
 
 
 def _common_with_string(other: SqlType, what: str) -> SqlType:

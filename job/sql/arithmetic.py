@@ -12,16 +12,12 @@ from job.evaluation.sql_types import (
     YEAR_MONTH,
     SqlType,
     decimal_for,
-)
-from job.sql.coercion import (
-    common_type,
     product_decimal,
     quotient_decimal,
     remainder_decimal,
-    string_as,
     sum_decimal,
-    tightest,
 )
+from job.sql.coercion import common_type, string_as, tightest
 
 _DECIMALS = {
     "+": sum_decimal,

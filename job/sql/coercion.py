@@ -1,6 +1,6 @@
 """The implicit casts of Spark SQL in ANSI mode, and which casts exist.
 
-Follows AnsiTypeCoercion, Cast.canAnsiCast and DecimalPrecision of Spark 4.3.
+Follows AnsiTypeCoercion and Cast.canAnsiCast of Spark 4.3.
 """
 
 from collections.abc import Iterable
@@ -15,7 +15,6 @@ from job.evaluation.sql_types import (
     DOUBLE,
     INT,
     INT_WIDTHS,
-    PRECISION_MAX,
     SMALLINT,
     STRING,
     TIMESTAMP,
@@ -23,40 +22,9 @@ from job.evaluation.sql_types import (
     VOID,
     YEAR_MONTH,
     SqlType,
-    bounded_decimal,
     decimal_for,
-    decimal_type,
+    wider_decimal,
 )
-
-
-def wider_decimal(left: SqlType, right: SqlType) -> SqlType:
-    """DecimalPrecision.widerDecimalType: reduces the scale if not all digits fit."""
-    scale = max(left.scale, right.scale)
-    whole = max(left.precision - left.scale, right.precision - right.scale)
-    if whole + scale <= PRECISION_MAX:
-        return decimal_type(whole + scale, scale)
-    return decimal_type(PRECISION_MAX, max(min(scale, PRECISION_MAX - whole), 0))
-
-
-def sum_decimal(left: SqlType, right: SqlType) -> SqlType:
-    scale = max(left.scale, right.scale)
-    whole = max(left.precision - left.scale, right.precision - right.scale)
-    return bounded_decimal(whole + scale + 1, scale)
-
-
-def product_decimal(left: SqlType, right: SqlType) -> SqlType:
-    return bounded_decimal(left.precision + right.precision + 1, left.scale + right.scale)
-
-
-def quotient_decimal(left: SqlType, right: SqlType) -> SqlType:
-    scale = max(6, left.scale + right.precision + 1)
-    return bounded_decimal(left.precision - left.scale + right.scale + scale, scale)
-
-
-def remainder_decimal(left: SqlType, right: SqlType) -> SqlType:
-    scale = max(left.scale, right.scale)
-    whole = min(left.precision - left.scale, right.precision - right.scale)
-    return bounded_decimal(whole + scale, scale)
 
 
 def tightest(left: SqlType, right: SqlType) -> SqlType | None:
