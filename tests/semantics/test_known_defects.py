@@ -89,7 +89,7 @@ class PlainJoin:
 PUSH = ([(9, 100_000)], [(9, 100_000)])
 
 
-def test_a_full_outer_join_lets_null_keys_match_each_other(spark):
+def test_a_full_outer_join_matches_null_keys_with_each_other(spark):
     """`=` with null is not true, but Spark looks up state by the bytes of the key."""
     rows = PlainJoin(spark, f"left_k = right_k AND {WINDOW}", "full_outer").run(
         ([(None, 0)], [(None, 1)]), PUSH

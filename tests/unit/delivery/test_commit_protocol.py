@@ -38,7 +38,7 @@ def marker_(batch_id: int, fingerprint: str, query_id: str = "q") -> Marker:
 
 @settings(max_examples=SCHEDULES, deadline=None)
 @given(tape=st.binary(max_size=160), one_commit_partition=st.booleans())
-def test_each_batch_comes_out_once_whatever_the_schedule(
+def test_each_batch_is_written_once_under_every_schedule(
     tape: bytes, one_commit_partition: bool
 ) -> None:
     World(Schedule(tape), one_commit_partition=one_commit_partition).run()

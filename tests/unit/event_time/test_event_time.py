@@ -120,7 +120,7 @@ def test_event_times_survive_a_restart() -> None:
     assert KNOWN == Partitions.from_document(KNOWN.document(), offsets)
 
 
-def test_event_time_of_a_batch_that_the_checkpoint_does_not_contain_is_forgotten() -> None:
+def test_event_time_of_a_batch_that_the_checkpoint_does_not_contain_is_dropped() -> None:
     offsets: dict[Side, dict[int, int]] = {"left": {0: 5, 1: 7}, "right": {0: 4}}
 
     found = Partitions.from_document(KNOWN.document(), offsets)
