@@ -19,15 +19,32 @@ from job.join_spec.spec import JoinType
 from job.plan.real_time import RECORDS_BEHIND_MAX
 from job.protocol.status import JobStatus
 from tests.integration.jobs import START_SECONDS, Job
-from tests.integration.keyed_sides import KEYED_SIDES, T0
 from tests.integration.test_dead_letters import dead_letters
 from tests.integration.topics import Sent, consume_all, produce
 from tests.polling import wait_until
 
-SPEC = (
-    "name: rt_{name}"
-    + KEYED_SIDES
-    + """
+# Event times below are seconds after this, epoch milliseconds.
+T0 = 1_700_000_000_000
+
+SPEC = """
+name: rt_{name}
+kafka: {{bootstrap_servers: "{servers}"}}
+left:
+  topic: {name}.left
+  schema: k STRING, t TIMESTAMP, a BIGINT
+  key: [k]
+  event_time: t
+  watermark_delay: 10 seconds
+  filter: a >= 0
+right:
+  topic: {name}.right
+  schema: k STRING, t TIMESTAMP, b BIGINT
+  key: [k]
+  event_time: t
+  watermark_delay: 10 seconds
+join:
+  type: {join_type}
+  match_window: {{before: 2 seconds, after: 5 seconds}}
   condition: left.a < 100 and left.a <> right.b
 output:
   topic: {name}.out
@@ -38,7 +55,6 @@ real_time: {{experimental: true, checkpoint_interval: {interval}}}
 checkpoint: {checkpoint}
 {bad_records}
 """
-)
 
 Row = tuple[str | None, int, int]
 
@@ -206,9 +222,8 @@ def test_join_type_gives_the_rows_of_nested_loops_in_both_phases(
         results = sum(topics.expected().values())
         status = wait_for(
             job,
-            lambda status: (
-                status.totals.output_records >= results and status.totals.left.records == 12
-            ),
+            lambda status: status.totals.output_records >= results
+            and status.totals.left.records == 12,
             "the last report",
         )
         assert 0 == job.terminate()
