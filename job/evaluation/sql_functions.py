@@ -207,7 +207,7 @@ def _nanvl(_: exp.Expr, arguments: list[Compiled]) -> Compiled:
 
 def _hash(_: exp.Expr, arguments: list[Compiled]) -> Compiled:
     for argument in arguments:
-        if argument.type.element or argument.type.fields:
+        if argument.type.fields:
             raise NotExactError(f"hash() of {argument.type}")
     types = [str(argument.type).replace(" ", "") for argument in arguments]
     runs = [argument.run for argument in arguments]

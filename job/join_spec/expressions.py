@@ -16,15 +16,14 @@ from sqlglot.errors import SqlglotError
 from sqlglot.tokenizer_core import Token, TokenType
 
 from job.errors import Problem, SpecError
-from job.join_spec.sides import SIDES as SIDES
-from job.join_spec.sides import Side as Side
+from job.evaluation.sql_types import BOOLEAN, STRING, VOID, SqlType
+from job.join_spec.sides import SIDES, Side
 from job.join_spec.value_schema import ValueSchema
 from job.sql.checker import ALLOWED_FUNCTIONS, type_of
 from job.sql.ddl import parsed_type, type_from
 from job.sql.dialect import SpecSql, calls_as_written, parse
 from job.sql.literals import canonical
 from job.sql.signatures import SIGNATURES
-from job.sql.types import BOOLEAN, STRING, VOID, SqlType
 
 _DEPTH_MAX = 100
 _DEPTH_OF_TYPES_MAX = 6

@@ -9,20 +9,16 @@ import threading
 from collections.abc import Mapping
 
 import structlog
-from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from job.checkpoint.checkpoint import Checkpoint
 from job.delivery.sink import RunningQuery
 from job.event_time.fair_reading import Reading, records_max, waiting_partitions
 from job.event_time.partitions import Partitions
 from job.event_time.watermark import watermark_ms
 from job.join_spec.durations import milliseconds
 from job.join_spec.sides import SIDES, Side
-from job.plan.plan import JoinPlan
 from job.plan.tuning import MAX_OFFSETS_PER_TRIGGER
-from job.query.runtime import Resources
-from job.query.stats import QueryStats
+from job.query.runtime import QueryRun
 from job.spark.batch_read import batch_read
 from job.spark.kafka_reader import LimitedReading
 from job.spark.watermark import raise_watermark
@@ -36,32 +32,24 @@ _log = structlog.get_logger()
 class EventTimes:
     """Event times of one run of the query."""
 
-    def __init__(
-        self,
-        spark: SparkSession,
-        plan: JoinPlan,
-        stats: QueryStats,
-        checkpoint: Checkpoint,
-        resources: Resources,
-    ) -> None:
-        self._spark = spark
-        self._stats = stats
-        self._checkpoint = checkpoint
-        self._resources = resources
+    def __init__(self, run: QueryRun) -> None:
+        self._run = run
+        self._stats = run.stats
+        self._checkpoint = run.checkpoint
         self._delay_ms: dict[Side, int] = {
-            side: milliseconds(plan.side(side).watermark_delay) for side in SIDES
+            side: milliseconds(run.plan.side(side).watermark_delay) for side in SIDES
         }
         self._reading = Reading({side: frozenset() for side in SIDES}, _records_max(0))
         self._limited: LimitedReading | None = None
         self._planned_ends: dict[Side, Mapping[int, int]] = {}
         self._batches = 0
-        stats.partitions = self._written = checkpoint.partitions
+        run.stats.partitions = self._written = run.checkpoint.partitions
         self._closed = threading.Event()
         self._writing = threading.Lock()
 
     def follow(self, running: RunningQuery) -> None:
         """Limit the reading of the started query, and write the event times periodically."""
-        self._limited = LimitedReading(self._spark, self._limit, running.record_failure)
+        self._limited = LimitedReading(self._run.spark, self._limit, running.record_failure)
         try:
             self._limited.begin(running.query)
         except Exception as error:
@@ -77,7 +65,7 @@ class EventTimes:
     def batch_ended(self, query: StreamingQuery, batch_id: int) -> None:
         """Set the watermark of the next batch. Called before Spark commits this batch."""
         ends, self._planned_ends = self._planned_ends, {}
-        read = batch_read(query, self._spark, ends)
+        read = batch_read(query, self._run.spark, ends)
         before = self._stats.partitions
         after = before.after_batch(read)
         self._stats.partitions = after
@@ -131,7 +119,7 @@ class EventTimes:
     def _write(self) -> None:
         with self._writing:
             partitions = self._stats.partitions
-            if partitions is self._written or self._resources.lease_is_lost:
+            if partitions is self._written or self._run.resources.lease_is_lost:
                 return
             try:
                 self._checkpoint.partitions = partitions

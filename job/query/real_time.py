@@ -7,15 +7,14 @@ watermark of an interval is set. Results do not depend on the phase.
 """
 
 import threading
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager
 from enum import StrEnum
 
 import structlog
-from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from job.checkpoint.checkpoint import Checkpoint
 from job.dataflow.real_time import WRITTEN, interval_records, micro_batch_records
 from job.delivery.real_time_sink import dead_letter_counts, start_intervals, start_micro_batches
 from job.delivery.sink import RunningQuery, topic_sizes
@@ -23,12 +22,9 @@ from job.errors import QueryError
 from job.event_time.interval import Interval
 from job.event_time.partitions import Offsets, Partitions
 from job.join_spec.sides import SIDES, Side
-from job.kafka.security import KafkaAccess
-from job.plan.plan import JoinPlan
 from job.plan.real_time import CAUGHT_UP_RECORDS, RECORDS_BEHIND_MAX
 from job.query.event_times import EventTimes
-from job.query.runtime import Resources
-from job.query.stats import QueryStats
+from job.query.runtime import QueryRun
 from job.real_time.join import RowCounts
 from job.spark.between_batches import prevent_next_batch
 from job.spark.interval_read import ended_interval
@@ -48,26 +44,23 @@ class Phase(StrEnum):
 class Phases:
     """The phase of each run of the query. A run that was not chosen here begins with catch-up."""
 
-    def __init__(self, stats: QueryStats, resources: Resources) -> None:
-        self._stats = stats
-        self._resources = resources
+    def __init__(self) -> None:
         self._next = Phase.CATCH_UP
 
     @contextmanager
-    def start(
-        self, spark: SparkSession, plan: JoinPlan, access: KafkaAccess, checkpoint: Checkpoint
-    ) -> Iterator[RunningQuery]:
+    def start(self, run: QueryRun) -> Iterator[RunningQuery]:
+        plan, access, checkpoint = run.plan, run.access, run.checkpoint
         phase, self._next = self._next, Phase.CATCH_UP
         _log.info("phase", phase=phase.value)
         checkpoint.set_uncommitted_state_aside()
-        sizes, counts = topic_sizes(plan, access), RowCounts(spark)
-        self._stats.count_rows_with(counts)
+        sizes, counts = topic_sizes(plan, access), RowCounts(run.spark)
+        run.stats.count_rows_with(counts)
         kind = _CatchUp if phase is Phase.CATCH_UP else _Intervals
-        times = kind(spark, plan, self._stats, checkpoint, self._resources, self._change_to)
+        times = kind(run, self._change_to)
         with closing(times):
             if phase is Phase.CATCH_UP:
                 records = micro_batch_records(
-                    spark,
+                    run.spark,
                     plan,
                     access,
                     sizes,
@@ -75,10 +68,10 @@ class Phases:
                     repeats_interval=checkpoint.cut_interval is not None,
                 )
                 running = start_micro_batches(
-                    records, plan, access, checkpoint, sizes, self._stats, times.batch_ended
+                    records, plan, access, checkpoint, sizes, run.stats, times.batch_ended
                 )
             else:
-                records = interval_records(spark, plan, access, sizes, counts)
+                records = interval_records(run.spark, plan, access, sizes, counts)
                 running = start_intervals(records, plan, access, checkpoint, sizes)
             times.follow(running)
             yield running
@@ -87,19 +80,11 @@ class Phases:
         self._next = phase
 
 
-class _PlannedTimes(EventTimes):
+class _PlannedTimes(EventTimes, ABC):
     """Event times of a query whose every batch or interval is planned with a call into Python."""
 
-    def __init__(
-        self,
-        spark: SparkSession,
-        plan: JoinPlan,
-        stats: QueryStats,
-        checkpoint: Checkpoint,
-        resources: Resources,
-        change_to: Callable[[Phase], None],
-    ) -> None:
-        super().__init__(spark, plan, stats, checkpoint, resources)
+    def __init__(self, run: QueryRun, change_to: Callable[[Phase], None]) -> None:
+        super().__init__(run)
         self._change_to = change_to
         self._query: StreamingQuery | None = None
         self._starts: dict[Side, Mapping[int, int]] = {}
@@ -127,9 +112,9 @@ class _PlannedTimes(EventTimes):
             self._planned(*known)
         return super()._limit(side, starts, latest)
 
+    @abstractmethod
     def _planned(self, starts: Offsets, latest: Offsets) -> None:
         """Called with the start of the next batch and the ends of the topics."""
-        raise NotImplementedError
 
     def _release(self, side: Side) -> None:
         """No side: the next call into Python is needed."""
@@ -141,17 +126,9 @@ class _PlannedTimes(EventTimes):
 
 
 class _CatchUp(_PlannedTimes):
-    def __init__(
-        self,
-        spark: SparkSession,
-        plan: JoinPlan,
-        stats: QueryStats,
-        checkpoint: Checkpoint,
-        resources: Resources,
-        change_to: Callable[[Phase], None],
-    ) -> None:
-        super().__init__(spark, plan, stats, checkpoint, resources, change_to)
-        self._cut = checkpoint.cut_interval
+    def __init__(self, run: QueryRun, change_to: Callable[[Phase], None]) -> None:
+        super().__init__(run, change_to)
+        self._cut = run.checkpoint.cut_interval
         self._has_run = False
 
     def batch_ended(self, query: StreamingQuery, batch_id: int) -> None:
@@ -196,7 +173,7 @@ class _CatchUp(_PlannedTimes):
 class _Intervals(_PlannedTimes):
     def follow(self, running: RunningQuery) -> None:
         super().follow(running)
-        interval = LiveInterval(self._spark, running.query)
+        interval = LiveInterval(self._run.spark, running.query)
         threading.Thread(
             target=self._report, args=[interval], name="live-rows", daemon=True
         ).start()

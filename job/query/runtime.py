@@ -1,6 +1,7 @@
 """Resources of a query: a JVM with its Spark session, and the lease of the checkpoint."""
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from datetime import UTC, datetime
 
 import structlog
@@ -9,6 +10,7 @@ from pyspark.sql import SparkSession
 from job.checkpoint.checkpoint import Checkpoint
 from job.checkpoint.lease import Lease
 from job.checkpoint.maintenance import repair_logs
+from job.kafka.security import KafkaAccess
 from job.plan.plan import JoinPlan
 from job.query.stats import QueryStats
 from job.redaction import Redaction
@@ -112,3 +114,15 @@ class Resources:
         if self._jvm is not None:
             self._jvm.close()
             self._jvm = None
+
+
+@dataclass(frozen=True)
+class QueryRun:
+    """One run of the query, from its start to its end."""
+
+    spark: SparkSession
+    plan: JoinPlan
+    access: KafkaAccess
+    checkpoint: Checkpoint
+    stats: QueryStats
+    resources: Resources

@@ -13,7 +13,7 @@ from job.kafka.security import KafkaAccess
 from job.plan.plan import JoinPlan
 from job.query.event_times import EventTimes
 from job.query.real_time import Phases
-from job.query.runtime import Resources
+from job.query.runtime import QueryRun, Resources
 from job.query.stats import QueryStats
 
 
@@ -22,17 +22,18 @@ class QueryStarter:
         self._stats = stats
         self._resources = resources
         self._new_query = new_query
-        self._phases = Phases(stats, resources)
+        self._phases = Phases()
 
     @contextmanager
     def start(
         self, spark: SparkSession, plan: JoinPlan, access: KafkaAccess, checkpoint: Checkpoint
     ) -> Iterator[RunningQuery]:
+        run = QueryRun(spark, plan, access, checkpoint, self._stats, self._resources)
         if plan.real_time is not None:
-            with self._phases.start(spark, plan, access, checkpoint) as running:
+            with self._phases.start(run) as running:
                 yield running
             return
-        times = EventTimes(spark, plan, self._stats, checkpoint, self._resources)
+        times = EventTimes(run)
         with closing(times):
             running = start_query(
                 partial(kafka_dataflow, spark, plan, access),

@@ -8,9 +8,7 @@ from sqlglot import exp
 from sqlglot.errors import SqlglotError
 
 from job.evaluation.evaluator import compile_constant
-from job.evaluation.sql_types import SqlRuntimeError
-from job.sql.dialect import SpecSql, parse, shown
-from job.sql.types import (
+from job.evaluation.sql_types import (
     BIGINT,
     DOUBLE,
     INT,
@@ -18,15 +16,14 @@ from job.sql.types import (
     PRECISION_MAX,
     STRING,
     VOID,
+    SqlRuntimeError,
     SqlType,
     array_of,
-    can_store,
-    common_type,
     decimal_for,
     decimal_type,
-    string_as,
-    tightest,
 )
+from job.sql.coercion import can_store, common_type, string_as, tightest
+from job.sql.dialect import SpecSql, parse, shown
 
 Family = Literal["NUMERIC", "INTEGRAL", "DECIMAL", "ARRAY", "MAP", "ANY"]
 Input = SqlType | Family

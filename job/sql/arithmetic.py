@@ -1,6 +1,6 @@
 """Result types of + - * / % div and unary minus. Follows ResolveBinaryArithmetic."""
 
-from job.sql.types import (
+from job.evaluation.sql_types import (
     BIGINT,
     DATE,
     DAY,
@@ -11,15 +11,13 @@ from job.sql.types import (
     VOID,
     YEAR_MONTH,
     SqlType,
-    common_type,
     decimal_for,
     product_decimal,
     quotient_decimal,
     remainder_decimal,
-    string_as,
     sum_decimal,
-    tightest,
 )
+from job.sql.coercion import common_type, string_as, tightest
 
 _DECIMALS = {
     "+": sum_decimal,

@@ -10,6 +10,7 @@ from dataclasses import replace
 from sqlglot import exp
 
 from job.evaluation.sql_literals import integer_with_suffix
+from job.evaluation.sql_types import BOOLEAN, STRING, VOID, SqlType, struct_of
 from job.sql.arguments import (
     Argument,
     ArgumentError,
@@ -21,6 +22,7 @@ from job.sql.arguments import (
     take,
 )
 from job.sql.arithmetic import arithmetic_type, negated_type
+from job.sql.coercion import can_cast, common_of
 from job.sql.constants import check_constant, check_pattern, interval_type
 from job.sql.ddl import parsed_type
 from job.sql.dialect import IS_CALL, shown
@@ -31,15 +33,6 @@ from job.sql.simplification import (
     is_conditional,
     null_propagated,
     null_type,
-)
-from job.sql.types import (
-    BOOLEAN,
-    STRING,
-    VOID,
-    SqlType,
-    can_cast,
-    common_of,
-    struct_of,
 )
 
 _SIGNS: dict[type[exp.Expr], str] = {

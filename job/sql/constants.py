@@ -6,12 +6,11 @@ from sqlglot import exp
 
 from job.evaluation.evaluator import compile_constant
 from job.evaluation.intervals import interval
-from job.evaluation.sql_types import SqlRuntimeError
+from job.evaluation.sql_types import DAY, DAY_TIME, STRING, YEAR_MONTH, SqlRuntimeError, SqlType
 from job.sql.arguments import NOT_COMPUTED, Argument, ArgumentError
 from job.sql.dialect import SpecSql, parse, shown
 from job.sql.patterns import check_datetime_format, check_like, check_regex
 from job.sql.signatures import SIGNATURES
-from job.sql.types import DAY, DAY_TIME, STRING, YEAR_MONTH, SqlType
 
 _WITH_REGEX = {"rlike", "regexp_extract", "regexp_replace", "split"}
 _WITH_FORMAT = {"date_format", "to_date", "to_timestamp", "try_to_date", "try_to_timestamp"}

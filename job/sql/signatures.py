@@ -7,16 +7,7 @@ runs again must give the same rows.
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from job.sql.arguments import (
-    Accepted,
-    Argument,
-    ArgumentError,
-    Input,
-    check_comparable,
-    check_literal,
-    take,
-)
-from job.sql.types import (
+from job.evaluation.sql_types import (
     BIGINT,
     BINARY,
     BOOLEAN,
@@ -34,11 +25,18 @@ from job.sql.types import (
     SqlType,
     array_of,
     bounded_decimal,
-    can_cast,
-    common_of,
-    common_type,
     decimal_type,
 )
+from job.sql.arguments import (
+    Accepted,
+    Argument,
+    ArgumentError,
+    Input,
+    check_comparable,
+    check_literal,
+    take,
+)
+from job.sql.coercion import can_cast, common_of, common_type
 
 
 @dataclass(frozen=True)

@@ -8,11 +8,10 @@ from collections.abc import Callable
 from sqlglot import exp
 
 from job.evaluation.evaluator import compile_constant
-from job.evaluation.sql_types import SqlRuntimeError
+from job.evaluation.sql_types import VOID, SqlRuntimeError, SqlType
 from job.sql.arguments import NOT_COMPUTED
 from job.sql.dialect import SpecSql, parse
 from job.sql.signatures import SIGNATURES
-from job.sql.types import VOID, SqlType
 
 _NULL_INTOLERANT = (
     exp.Add, exp.Sub, exp.Mul, exp.Div, exp.Mod, exp.IntDiv, exp.Neg, exp.Not, exp.Cast,

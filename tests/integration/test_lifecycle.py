@@ -24,7 +24,7 @@ MANY = 30_000
 
 @pytest.fixture
 def pairs(kafka: EmbeddedKafka, tmp_path: Path, request: pytest.FixtureRequest) -> Pairs:
-    """Each test has topics of its own."""
+    """Each test has its own topics."""
     return Pairs(kafka, f"lifecycle{crc32(request.node.name.encode())}", tmp_path)
 
 

@@ -14,7 +14,7 @@ from typing import Any
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming import StreamingQuery
 
-from job.join_spec.expressions import SIDES
+from job.join_spec.sides import SIDES
 from job.real_time.join import RowCounts
 from tests.semantics import spark_runner
 from tests.semantics.join_cases import Batch, Case, Phase

@@ -8,7 +8,8 @@ from itertools import islice
 import pytest
 from pyspark.sql import SparkSession
 
-from job.join_spec.expressions import SIDES, Scope
+from job.join_spec.expressions import Scope
+from job.join_spec.sides import SIDES
 from job.join_spec.value_schema import value_schema
 from tests.refusals import REFUSALS, Refusal
 from tests.semantics import schema_fuzz, spec_differential, whole_specs

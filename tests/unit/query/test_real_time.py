@@ -9,9 +9,11 @@ from job.errors import QueryError
 from job.event_time.interval import Interval
 from job.event_time.partitions import BatchRead, Partitions
 from job.join_spec.sides import SIDES, Side
+from job.kafka.security import KafkaAccess
 from job.plan.real_time import CAUGHT_UP_RECORDS, RECORDS_BEHIND_MAX
 from job.query import event_times, real_time
 from job.query.real_time import Phase, _CatchUp, _Intervals
+from job.query.runtime import QueryRun
 from job.query.stats import QueryStats
 from job.spark.interval_read import EndedInterval
 from tests.unit.specs import plan
@@ -50,7 +52,9 @@ class World:
     def made(self, kind: Any, query: Any = None) -> Any:
         spark: Any = SimpleNamespace(_jvm=None)
         resources: Any = SimpleNamespace(lease_is_lost=False)
-        times = kind(spark, plan(), self.stats, self.checkpoint, resources, self.phases.append)
+        access = KafkaAccess("localhost:9092")
+        run = QueryRun(spark, plan(), access, self.checkpoint, self.stats, resources)
+        times = kind(run, self.phases.append)
         running: Any = SimpleNamespace(query=query or object(), record_failure=None)
         times.follow(running)
         return times

@@ -7,7 +7,9 @@ import pytest
 import sqlglot
 from sqlglot import exp
 
+from job.evaluation.compiled import Compiled
 from job.evaluation.evaluator import compile_expression, compile_predicate
+from job.evaluation.sql_nested import field
 from job.evaluation.sql_types import NotExactError, SqlRuntimeError, parse_type
 
 TYPES = {"i": "INT", "n": "BIGINT", "x": "DOUBLE", "s": "STRING", "b": "BOOLEAN", "t": "TIMESTAMP"}
@@ -87,3 +89,10 @@ def test_errors_have_sparks_names(text, condition):
 def test_what_is_not_evaluated_exactly_is_refused_by_name(text, name):
     with pytest.raises(NotExactError, match=f"(?i){name}"):
         compile_expression(tree(text), LAYOUT)
+
+
+def test_field_of_a_map_is_refused():
+    pairs = Compiled(parse_type("MAP<STRING, INT>"), lambda _: ())
+
+    with pytest.raises(NotExactError, match="the field value of MAP"):
+        field(pairs, "value")
