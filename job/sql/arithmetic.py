@@ -127,6 +127,15 @@ def _interval_result(sign: str, left: SqlType, right: SqlType) -> SqlType | None
     return YEAR_MONTH if span == YEAR_MONTH else DAY_TIME
 
 
+def type_of_string(sign: str, other: SqlType, result: SqlType) -> SqlType:
+    """The type to which Spark casts a STRING next to an operand of type `other`."""
+    if sign in {"+", "-"} and (other == TIMESTAMP or other.is_interval):
+        return TIMESTAMP
+    if sign == "-" and other == DATE:
+        return DATE
+    return DOUBLE if other.is_interval else result
+
+
 def negated_type(kind: SqlType) -> SqlType | None:
     if kind in {STRING, VOID}:
         return DOUBLE

@@ -13,9 +13,10 @@ from job.sql.arguments import (
     ArgumentError,
     Input,
     check_comparable,
-    check_literal,
+    note_cast,
     take,
 )
+from job.sql.nodes import IN_ANALYSIS
 from job.sql.types import (
     BIGINT,
     BINARY,
@@ -81,6 +82,8 @@ def _merging(*, strings: bool, least: int, ordered: bool = False) -> Signature:
             raise ArgumentError(f"{_listed(arguments)} have no type in common: cast them to one")
         if ordered and not kind.is_orderable:
             raise ArgumentError(f"{arguments[0].text} is {kind}, which Spark does not compare")
+        for argument in arguments:
+            note_cast(argument, kind)
         return kind
 
     return Signature(least, None, result, can_fail=True, null_intolerant=False)
@@ -92,7 +95,7 @@ def _listed(arguments: Sequence[Argument]) -> str:
 
 def _abs(arguments: Sequence[Argument]) -> SqlType:
     if arguments[0].type == STRING:
-        return DOUBLE
+        return take(arguments[0], DOUBLE)
     return take(arguments[0], ("NUMERIC", DAY_TIME, YEAR_MONTH), casts=False)
 
 
@@ -127,6 +130,7 @@ def _round(arguments: Sequence[Argument], accepted: Accepted = "NUMERIC") -> Sql
 def _constant(argument: Argument, what: str) -> None:
     if not argument.is_constant:
         raise ArgumentError(f"{argument.text} must be a constant: {what}")
+    argument.node.meta[IN_ANALYSIS] = True
 
 
 def _nullif(arguments: Sequence[Argument]) -> SqlType:
@@ -206,7 +210,7 @@ def _date_add(arguments: Sequence[Argument]) -> SqlType:
     take(arguments[0], DATE)
     days = arguments[1]
     if days.type == STRING:
-        check_literal(days, INT)
+        note_cast(days, INT)
     else:
         take(days, (INT, SMALLINT, TINYINT), casts=False)
     return DATE
