@@ -8,7 +8,8 @@ from collections.abc import Callable
 
 from sqlglot import exp
 
-from job.sql.arguments import comparison_type
+from job.sql.arguments import ArgumentError, comparison_type
+from job.sql.dialect import shown
 from job.sql.nodes import (
     CAST,
     IN_ANALYSIS,
@@ -21,6 +22,8 @@ from job.sql.nodes import (
     writes_cast,
 )
 from job.sql.types import BOOLEAN, INT, STRING, SqlType
+
+_NODES_MAX = 20_000
 
 
 def analyzed(tree: exp.Expr) -> list[exp.Expr]:
@@ -45,6 +48,7 @@ def analyzed(tree: exp.Expr) -> list[exp.Expr]:
 
 
 def _replacement(node: exp.Expr, parts: list[exp.Expr]) -> exp.Expr:
+    _check_size(node)
     if isinstance(node, exp.Case) and node.this is not None:
         return _searched_case(node)
     if isinstance(node, exp.NullSafeNEQ):
@@ -56,6 +60,19 @@ def _replacement(node: exp.Expr, parts: list[exp.Expr]) -> exp.Expr:
         if is_call(node, name):
             return typed(replacement(node, parts), type_of(node))
     return node
+
+
+def _check_size(node: exp.Expr) -> None:
+    """Spark copies some operands: nested in each other, they would grow exponentially."""
+    operand, times = None, 2
+    if isinstance(node, exp.Case):
+        operand, times = node.this, len(node.args["ifs"])
+    elif isinstance(node, exp.Between):
+        operand = node.this
+    elif is_call(node, "nullif", "right"):
+        operand = node
+    if operand is not None and times * sum(1 for _ in operand.walk()) > _NODES_MAX:
+        raise ArgumentError(f"{shown(node)} is nested too deep: simplify it")
 
 
 def _nested(node: exp.Expr) -> exp.Paren:

@@ -133,9 +133,12 @@ def is_conditional(node: exp.Expr) -> bool:
 
 
 def as_written(node: exp.Expr) -> str:
-    """Text of `node` without implicit casts, for messages."""
+    """Text of `node` without implicit casts and needless parentheses, for messages."""
     root = exp.Paren(this=node.copy())
-    for part in reversed(list(root.walk())):
-        if part.meta_get(IS_IMPLICIT):
+    for part in reversed(list(root.this.walk())):
+        is_nested = isinstance(part, exp.Paren) and isinstance(
+            part.this, (*_LEAVES, exp.Anonymous, exp.Cast)
+        )
+        if is_nested or part.meta_get(IS_IMPLICIT):
             part.replace(part.this)
     return shown(root.this.unnest())
