@@ -46,6 +46,7 @@ COMPUTED = {
         "left.i + 1 + (left.i + 2147483647)",
     ],
     "a part that becomes a constant": [
-        "1 / if(left.b, 0, 0)", "1 / coalesce(0, left.i)", "1 / case when true then 0 else left.i end",
+        "1 / if(left.b, 0, 0)", "1 / coalesce(0, left.i)",
+        "1 / case when true then 0 else left.i end",
     ],
 }  # fmt: skip

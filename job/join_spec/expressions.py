@@ -202,13 +202,13 @@ class Scope:
         return f"use {', '.join([*(self.outputs or {}), *columns])}"
 
 
-def expression(text: str, scope: Scope, field: str) -> Expression:
+def expression(text: str, scope: Scope, field: str, *, is_filter: bool = False) -> Expression:
     """`text` parsed, resolved and checked. SpecError with `field` if `text` is invalid."""
     try:
         plain = canonical(text)
         _check_calls(plain)
         calls = _with_named_fields(_resolved(plain, scope, calls_as_written))
-        kind = type_of(calls.transform(_physical), scope.types)
+        kind = type_of(calls.transform(_physical), scope.types, is_filter=is_filter)
         tree = _resolved(plain, scope, parse)
         _check_nodes(tree)
         return Expression(text, tree, calls, kind)
@@ -222,18 +222,19 @@ def expression(text: str, scope: Scope, field: str) -> Expression:
 
 def predicate(text: str, scope: Scope, field: str) -> Expression:
     """As `expression`, for a filter: the type must be BOOLEAN."""
-    return _boolean(text, scope, field, (BOOLEAN,))
+    return _boolean(expression(text, scope, field, is_filter=True), scope, field, (BOOLEAN,))
 
 
 def condition(text: str, scope: Scope, field: str) -> Expression:
     """As `expression`, for the ON clause: the type must be BOOLEAN, or VOID of a bare NULL."""
-    return _boolean(text, scope, field, (BOOLEAN, VOID))
+    return _boolean(expression(text, scope, field), scope, field, (BOOLEAN, VOID))
 
 
-def _boolean(text: str, scope: Scope, field: str, accepted: Sequence[SqlType]) -> Expression:
-    parsed = expression(text, scope, field)
+def _boolean(
+    parsed: Expression, scope: Scope, field: str, accepted: Sequence[SqlType]
+) -> Expression:
     if parsed.type not in accepted:
-        raise SpecError([Problem(field, text, _not_boolean(parsed.type))])
+        raise SpecError([Problem(field, parsed.text, _not_boolean(parsed.type))])
     return _with_boolean_conjuncts(parsed, scope)
 
 

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from sqlglot import exp
 
 from job.sql.arguments import ArgumentError, comparison_type
+from job.sql.arithmetic import TRY_SIGNS
 from job.sql.dialect import shown
 from job.sql.nodes import (
     CAST,
@@ -40,6 +41,8 @@ def analyzed(tree: exp.Expr) -> list[exp.Expr]:
         kind = node.meta.pop(CAST, None)
         if kind is not None:
             new = cast_to(_nested(new.copy() if new is node else new), kind)
+            if _is_tried(node):
+                new = _tried(new)
         if node.meta.pop(IN_ANALYSIS, False):
             parts.append(_nested(new.copy()))
         if new is not node:
@@ -60,6 +63,17 @@ def _replacement(node: exp.Expr, parts: list[exp.Expr]) -> exp.Expr:
         if is_call(node, name):
             return typed(replacement(node, parts), type_of(node))
     return node
+
+
+def _is_tried(operand: exp.Expr) -> bool:
+    """Whether Spark catches a failure of the operand's cast, as in try_add('a', 1)."""
+    call = operand.parent
+    is_try = isinstance(call, exp.Anonymous) and call.name.lower() in TRY_SIGNS
+    return is_try and call is not None and call.find(exp.Column) is None
+
+
+def _tried(cast: exp.Cast) -> exp.Expr:
+    return typed(exp.TryCast(this=cast.this, to=cast.args["to"], safe=True), type_of(cast))
 
 
 def _check_size(node: exp.Expr) -> None:
@@ -168,6 +182,6 @@ def _is_branch(node: exp.Expr, parent: exp.Expr) -> bool:
         return node is not parent.args["ifs"][0] and node is not parent.this
     if isinstance(parent, exp.If):
         return node is not parent.this
-    if is_call(parent, "coalesce", "nvl", "nanvl", "right"):
+    if is_call(parent, "coalesce", "nvl", "nanvl", "nullif", "right"):
         return node is not parent.expressions[0]
     return False

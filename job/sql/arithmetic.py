@@ -29,6 +29,11 @@ _DECIMALS = {
     "%": remainder_decimal,
 }
 
+TRY_SIGNS = {
+    "try_add": "+", "try_subtract": "-", "try_multiply": "*", "try_divide": "/", "try_mod": "%",
+}  # fmt: skip
+"""The functions that return NULL where the operator fails."""
+
 
 def arithmetic_type(
     sign: str, left: SqlType, right: SqlType, literals: tuple[object, object] = (None, None)

@@ -20,7 +20,7 @@ from job.sql.arguments import (
     note_cast,
     take,
 )
-from job.sql.arithmetic import arithmetic_type, negated_type, type_of_string
+from job.sql.arithmetic import TRY_SIGNS, arithmetic_type, negated_type, type_of_string
 from job.sql.constants import check_constant, check_constants, check_pattern, interval_type
 from job.sql.ddl import parsed_type
 from job.sql.dialect import IS_CALL, shown
@@ -45,15 +45,12 @@ _SIGNS: dict[type[exp.Expr], str] = {
     exp.IntDiv: "div",
 }
 _COMPARISONS = (exp.EQ, exp.NEQ, exp.LT, exp.LTE, exp.GT, exp.GTE, exp.NullSafeEQ, exp.NullSafeNEQ)
-_TRY_SIGNS = {
-    "try_add": "+", "try_subtract": "-", "try_multiply": "*", "try_divide": "/", "try_mod": "%",
-}  # fmt: skip
 _IGNORING = {"hour", "minute", "second"}
 
-ALLOWED_FUNCTIONS = frozenset({*SIGNATURES, *_TRY_SIGNS, "if", "struct", "named_struct"})
+ALLOWED_FUNCTIONS = frozenset({*SIGNATURES, *TRY_SIGNS, "if", "struct", "named_struct"})
 
 
-def type_of(tree: exp.Expr, columns: Mapping[str, SqlType]) -> SqlType:
+def type_of(tree: exp.Expr, columns: Mapping[str, SqlType], *, is_filter: bool = False) -> SqlType:
     """The type of an expression over `columns`, by their names in lower case.
 
     `tree`: parsed by `calls_as_written`; it is changed. Raises ValueError if the analysis of Spark
@@ -61,7 +58,7 @@ def type_of(tree: exp.Expr, columns: Mapping[str, SqlType]) -> SqlType:
     """
     kind = _Checker(columns).of(tree).type
     for part in analyzed(tree):
-        check_constants(part)
+        check_constants(part, is_filter=is_filter)
     return kind
 
 
@@ -314,9 +311,9 @@ class _Checker:
         if name in {"struct", "named_struct"}:
             return self._struct(name, node)
         arguments = [self.of(part) for part in node.expressions]
-        if name in _TRY_SIGNS:
+        if name in TRY_SIGNS:
             _check_arity(name, len(arguments), 2, 2)
-            return self._calculated(_TRY_SIGNS[name], arguments[0], arguments[1])
+            return self._calculated(TRY_SIGNS[name], arguments[0], arguments[1])
         signature = SIGNATURES.get(name)
         if signature is None:
             raise ArgumentError(f"{name}() is not one of the functions allowed in a spec")

@@ -8,6 +8,7 @@ from job.evaluation.intervals import interval
 from job.evaluation.sql_types import SqlRuntimeError
 from job.sql.arguments import ArgumentError
 from job.sql.dialect import SpecSql, parse
+from job.sql.filters import propagate_constants
 from job.sql.nodes import (
     IS_IMPLICIT,
     VALUE,
@@ -58,14 +59,20 @@ class _FailureError(Exception):
         """Empty: the constant is not computed here."""
 
 
-def check_constants(root: exp.Expr) -> None:
+def check_constants(root: exp.Expr, *, is_filter: bool = False) -> None:
     """ArgumentError if Spark fails to compute a constant of `root`, which comes from `analyzed`.
 
     Follows the order of Spark's optimizer, which repeats its rules until nothing changes.
+    `is_filter`: whether rows pass if `root` is true.
     """
     try:
         for _ in range(_ROUNDS_MAX):
-            changes = [propagate_nulls(root), _compute(root), simplify(root)]
+            changes = [
+                propagate_nulls(root),
+                is_filter and propagate_constants(root),
+                _compute(root),
+                simplify(root),
+            ]
             if not any(changes):
                 return
     except _FailureError as failure:
@@ -166,6 +173,8 @@ def _can_fail(node: exp.Expr) -> bool:
     if isinstance(node, exp.Anonymous):
         name = node.name.lower()
         signature = SIGNATURES.get(name)
+        if name == "try_element_at":  # only NULL for an index out of bounds
+            return operands(node)[1].name == "0"
         return signature is not None and signature.can_fail and name not in _PATTERNS_CHECKED
     if isinstance(node, exp.Cast):
         return not node.args.get("safe") and type_of(node) != STRING

@@ -26,6 +26,8 @@ VALUE = "is_value"
 _LEAVES = (exp.Literal, exp.Null, exp.Boolean, exp.Interval, exp.Column)
 _NO_OPERANDS = (exp.Identifier, exp.DataType, exp.Var)
 _DIVISIONS = (exp.Div, exp.Mod, exp.IntDiv)
+_LAST_FIRST = ("ltrim", "rtrim", "round", "get_json_object")
+"""Functions whose last argument Spark computes first: characters to remove, digits, a path."""
 _CONDITIONAL = ("coalesce", "nanvl")
 _Node = TypeVar("_Node", bound=exp.Expr)
 
@@ -77,7 +79,7 @@ def _parts(node: exp.Expr) -> Iterator[object]:
         yield from (node.this, node.args["true"], node.args.get("false"))
     elif isinstance(node, _DIVISIONS):
         yield from (node.expression, node.this)
-    elif is_call(node, "ltrim", "rtrim"):  # ltrim(characters, text)
+    elif is_call(node, *_LAST_FIRST):
         yield from reversed(node.expressions)
     else:
         parts = node.iter_expressions()

@@ -114,7 +114,7 @@ def _round(arguments: Sequence[Argument], accepted: Accepted = "NUMERIC") -> Sql
         digits: object = 0
     else:
         take(arguments[1], INT)
-        _constant(arguments[1], "the digits to keep")
+        _constant(arguments[1], "the digits to keep", has_type=kind.is_decimal)
         if accepted == "DECIMAL" and not arguments[1].type.is_integral:
             raise ArgumentError(f"{arguments[1].text} must be a whole number")
         digits = 0 if arguments[1].type == VOID else arguments[1].constant
@@ -127,10 +127,12 @@ def _round(arguments: Sequence[Argument], accepted: Accepted = "NUMERIC") -> Sql
     return decimal_type(min(whole + scale, 38), scale)
 
 
-def _constant(argument: Argument, what: str) -> None:
+def _constant(argument: Argument, what: str, *, has_type: bool = True) -> None:
+    """`has_type`: whether Spark needs the value for the types."""
     if not argument.is_constant:
         raise ArgumentError(f"{argument.text} must be a constant: {what}")
-    argument.node.meta[IN_ANALYSIS] = True
+    if has_type:
+        argument.node.meta[IN_ANALYSIS] = True
 
 
 def _nullif(arguments: Sequence[Argument]) -> SqlType:
@@ -230,6 +232,12 @@ def _regexp_replace(arguments: Sequence[Argument]) -> SqlType:
         take(argument, accepted)
     for position in arguments[3:]:
         _constant(position, "the position")
+        if position.constant is None and position.type != VOID:
+            raise ArgumentError(
+                f"{position.text} is a constant that is not computed here: write its value"
+            )
+        if isinstance(position.constant, int) and position.constant < 1:
+            raise ArgumentError(f"{position.text} must be 1 or more: the position")
     return STRING
 
 

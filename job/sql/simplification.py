@@ -15,6 +15,7 @@ from job.sql.nodes import (
     constants_of,
     is_call,
     is_null,
+    is_value,
     null_of,
     operands,
     replace,
@@ -33,6 +34,14 @@ _NULL_INTOLERANT = (
 _INTOLERANT_WITH_ONE_ARGUMENT = {
     "ceil", "floor", "to_date", "to_timestamp", "try_to_date", "try_to_timestamp",
 }  # fmt: skip
+_PUSHED = (
+    exp.Add, exp.Sub, exp.Mul, exp.Div, exp.Mod, exp.IntDiv, exp.Neg, exp.Not, exp.Cast, exp.EQ,
+    exp.NEQ, exp.LT, exp.LTE, exp.GT, exp.GTE, exp.NullSafeEQ, exp.Like, exp.RegexpLike,
+)  # fmt: skip
+_PUSHED_CALLS = (
+    "lower", "upper", "abs", "ceil", "floor", "sqrt", "sign", "year", "month", "day", "dayofweek",
+    "date_add", "date_sub", "datediff", "power", "startswith", "endswith", "contains",
+)  # fmt: skip
 Rule = Callable[[exp.Expr], exp.Expr | None]
 """The replacement of a node whose operands are simplified; None: it stays."""
 
@@ -44,7 +53,14 @@ def propagate_nulls(root: exp.Expr) -> bool:
 
 def simplify(root: exp.Expr) -> bool:
     """The rules that come after the constants are computed."""
-    rules = [_reordered, _without_connector, _without_branches, _never_different]
+    rules = [
+        _without_connector,
+        _without_branches,
+        _pushed_into_branches,
+        _never_different,
+        _reordered,
+        _field,
+    ]
     changes = [_apply(root, rule) for rule in rules]
     return any(changes)
 
@@ -185,24 +201,68 @@ def _without_branches(node: exp.Expr) -> exp.Expr | None:
 
 
 def _shorter_case(case: exp.Case) -> exp.Expr | None:
-    branches = case.args["ifs"]
-    default = case.args.get("default") or null_of(type_of(case))
-    kept = []
+    branches, default = case.args["ifs"], case.args.get("default")
+    kept: list[exp.Expr] = []
     for branch in branches:
         condition = branch.this.unnest()
-        if isinstance(condition, exp.Boolean) and condition.this:
-            default = branch.args["true"]
-            break
-        if not (is_null(condition) or isinstance(condition, exp.Boolean)):
+        is_true = isinstance(condition, exp.Boolean) and condition.this
+        if is_true and not kept:
+            first: exp.Expr = branch.args["true"].unnest()
+            return first
+        if is_true or not (is_null(condition) or isinstance(condition, exp.Boolean)):
             kept.append(branch)
-    while kept and kept[-1].args["true"].unnest() == default.unnest():
+        if is_true:
+            default = None
+            break
+    while kept and default and kept[-1].args["true"].unnest() == default.unnest():
         kept.pop()
     if not kept:
-        return default.unnest()
+        return default.unnest() if default else null_of(type_of(case))
     if len(kept) == len(branches):
         return None
-    short = exp.Case(ifs=kept, default=default.copy())
-    return typed(short, type_of(case))
+    return typed(exp.Case(ifs=kept, default=default), type_of(case))
+
+
+def _pushed_into_branches(node: exp.Expr) -> exp.Expr | None:
+    """PushFoldableIntoBranches: an operation of a CASE and a constant, in each of its branches."""
+    if not (isinstance(node, _PUSHED) or is_call(node, *_PUSHED_CALLS)) or is_value(node):
+        return None
+    constants, parts = constants_of(node), operands(node)
+    found = [index for index, part in enumerate(parts) if isinstance(part, (exp.Case, exp.If))]
+    if len(found) != 1 or sum(id(part) not in constants for part in parts) != 1:
+        return None
+    [index] = found
+    branches = parts[index].copy()
+    values = _branch_values(branches)
+    if sum(value.find(exp.Column) is not None for value in values) > 1:
+        return None
+    for value in values:
+        inner = node.copy()
+        replace(operands(inner)[index], value.copy())
+        replace(value, inner)
+    return typed(branches, type_of(node))
+
+
+def _branch_values(node: exp.Expr) -> list[exp.Expr]:
+    """The results of a CASE or an IF, which get a default if they have none."""
+    if isinstance(node, exp.If):
+        return operands(node)[1:]
+    if not node.args.get("default"):
+        node.set("default", null_of(type_of(node)))
+    results = [branch.args["true"] for branch in node.args["ifs"]]
+    return [result.unnest() for result in (*results, node.args["default"])]
+
+
+def _field(node: exp.Expr) -> exp.Expr | None:
+    """SimplifyExtractValueOps: the field of a STRUCT that the expression itself builds."""
+    if not isinstance(node, exp.Dot):
+        return None
+    [struct] = operands(node)
+    if not is_call(struct, "struct", "named_struct"):
+        return None
+    values = operands(struct)[1::2] if is_call(struct, "named_struct") else operands(struct)
+    names = [name.lower() for name, _ in type_of(struct).fields]
+    return values[names.index(node.expression.name.lower())]
 
 
 def _never_different(node: exp.Expr) -> exp.Expr | None:

@@ -29,6 +29,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
         "nullability",
         "signatures",
         "simplification",
+        "filters",
         "patterns",
         "constants",
         "checker",
