@@ -1,6 +1,6 @@
 """Expressions with a constant that fails, by the rule of Spark that decides whether it is computed.
 
-tests/unit/sql/test_constants.py: `validate` accepts HIDDEN and refuses COMPUTED.
+tests/unit/sql/test_constants.py: `validate` accepts the hidden ones and refuses the others.
 tests/semantics/test_spec_differential.py: Spark too.
 """
 
@@ -14,6 +14,7 @@ HIDDEN = {
         "nanvl(null, 'a')", "nanvl(1.0, cast('a' as double))", "date_trunc(null, 'x')",
         "date_trunc('foo', cast('a' as timestamp))", "try_divide(1, 0) + cast('q' as int)",
         "2 in (2, 1/0)", "1 between 2 and 1/0", "false and 1/0 = 1",
+        "1 / if(date_trunc('Y', timestamp'2026-01-31 12:00') is null, 1, 0)",
         "trim(cast(1/0 as string), null)", "power(cast(null as double), 1/0)",
     ],
     "IS NULL of an expression that is never NULL": [
@@ -25,7 +26,14 @@ HIDDEN = {
         "if(1/0 = 1, 1, left.i)", "nullif(1/0, left.i)", "right(left.s, 'a')",
         "if(left.b, left.i + 1 + 2147483647, 2)",
         "(left.b = true) and if(left.b or true, 1/0 = 1, false)",
+        "if(left.b, round(left.x, 'a'), 1)",
+        "nullif(left.i, nullif(left.i + cast('q' as int), 1))",
     ],
+    "the operation moves into a branch before": [
+        "if(left.b, 1, 2) + 1 + 2147483647", "1 / case when left.b then 0 when true then 0 end",
+        "if(left.b <=> left.b, 1/0, left.i) + 1",
+    ],
+    "a function that returns NULL where the operator fails": ["try_add('q', 1)"],
 }  # fmt: skip
 
 COMPUTED = {
@@ -39,7 +47,8 @@ COMPUTED = {
         "nullif(left.i + 1/0, left.i)", "1/0 between left.i and left.i",
     ],
     "an argument that decides the type": [
-        "round(null, 1/0)", "regexp_replace(null, left.s, left.s, 'a%')",
+        "round(left.p, 'a')", "regexp_replace(null, left.s, left.s, 'a%')", "round(null, 1/0)",
+        "regexp_replace(left.s, 'a', 'b', 0)",
     ],
     "the constants of a sum or a product": [
         "left.i + 1 + 2147483647", "2147483647 + left.i + 1", "left.i * 2147483647 * 2",
@@ -47,6 +56,16 @@ COMPUTED = {
     ],
     "a part that becomes a constant": [
         "1 / if(left.b, 0, 0)", "1 / coalesce(0, left.i)",
-        "1 / case when true then 0 else left.i end",
+        "1 / case when true then 0 else left.i end", "struct('q', left.i).col1 + 1",
     ],
 }  # fmt: skip
+
+FILTERS = [
+    "left.i = 0 and 1 / left.i > 1", "left.b or (left.i = 0 and 1 / left.i > 1)",
+    "left.s = 'a' and left.s + 1 = 2", "left.i = 0 and right.i = left.i and 1 / right.i > 1",
+]  # fmt: skip
+"""Filters in which Spark replaces a column by the constant that it must be equal to."""
+FILTERS_HIDDEN = [
+    "left.i = 0 and (1 / left.i) is null", "not (left.i = 0 and 1 / left.i > 1)",
+    "left.i = 0 and if(left.b, 1 / left.i > 1, false)",
+]  # fmt: skip

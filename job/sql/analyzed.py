@@ -169,7 +169,7 @@ def _is_cheap(value: exp.Expr) -> bool:
 
 
 def _in_branch(node: exp.Expr) -> bool:
-    """Whether `node` is in an operand of CASE, IF or COALESCE other than the first."""
+    """Whether `node` is in an operand that a row may not need, or that Spark copies into one."""
     while (parent := node.parent) is not None:
         if _is_branch(node, parent):
             return True
@@ -179,9 +179,10 @@ def _in_branch(node: exp.Expr) -> bool:
 
 def _is_branch(node: exp.Expr, parent: exp.Expr) -> bool:
     if isinstance(parent, exp.Case):
-        return node is not parent.args["ifs"][0] and node is not parent.this
+        branches = parent.args["ifs"]
+        return len(branches) > 1 if node is parent.this else node is not branches[0]
     if isinstance(parent, exp.If):
         return node is not parent.this
-    if is_call(parent, "coalesce", "nvl", "nanvl", "nullif", "right"):
+    if is_call(parent, "coalesce", "nvl", "nanvl", "nullif"):
         return node is not parent.expressions[0]
-    return False
+    return is_call(parent, "right")

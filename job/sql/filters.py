@@ -7,9 +7,14 @@ from collections.abc import Iterator
 
 from sqlglot import exp
 
-from job.sql.nodes import is_null, is_value, operands, replace
+from job.sql.dialect import SpecSql
+from job.sql.nodes import is_call, is_null, is_value, operands, replace, type_of
+from job.sql.types import INT_RANGES
 
-_COMPARISONS = (exp.EQ, exp.LT, exp.LTE, exp.GT, exp.GTE, exp.NullSafeEQ)
+_COMPARISONS = (
+    exp.EQ, exp.NEQ, exp.LT, exp.LTE, exp.GT, exp.GTE, exp.NullSafeEQ, exp.Like, exp.RegexpLike,
+)  # fmt: skip
+_COMPARISON_CALLS = ("startswith", "endswith", "contains")
 
 
 def propagate_constants(root: exp.Expr) -> bool:
@@ -49,10 +54,19 @@ def _equality(term: exp.Expr) -> tuple[str, exp.Expr] | None:
     if not isinstance(term, (exp.EQ, exp.NullSafeEQ)):
         return None
     left, right = operands(term)
-    column, value = (left, right) if isinstance(left, exp.Column) else (right, left)
-    if not (isinstance(column, exp.Column) and is_value(value)) or is_null(value):
+    column, value = (right, left) if is_value(left) else (left, right)
+    if not is_value(value) or is_null(value):
         return None
-    return column.sql(), value
+    if isinstance(column, exp.Cast) and _fits(value, column):  # UnwrapCastInBinaryComparison
+        [column] = operands(column)
+    return (column.sql(), value) if isinstance(column, exp.Column) else None
+
+
+def _fits(value: exp.Expr, cast: exp.Cast) -> bool:
+    """Whether the operand of `cast` can be equal to the integer `value`."""
+    low, high = INT_RANGES.get(type_of(operands(cast)[0]).name, (1, 0))
+    text = value.sql(dialect=SpecSql).rstrip("LSY")
+    return text.lstrip("-").isdigit() and low <= int(text) <= high
 
 
 def _insert(values: dict[str, exp.Expr], term: exp.Expr) -> bool:
@@ -60,7 +74,16 @@ def _insert(values: dict[str, exp.Expr], term: exp.Expr) -> bool:
     changed = False
     for column in list(term.find_all(exp.Column)):
         value = values.get(column.sql())
-        if value is not None and column.find_ancestor(*_COMPARISONS) is not None:
+        if value is not None and _is_compared(column, term):
             replace(column, value.copy())
             changed = True
     return changed
+
+
+def _is_compared(column: exp.Expr, term: exp.Expr) -> bool:
+    node = column
+    while node is not term and node.parent is not None:
+        node = node.parent
+        if isinstance(node, _COMPARISONS) or is_call(node, *_COMPARISON_CALLS):
+            return True
+    return False

@@ -118,6 +118,16 @@ def _is_typed_literal(node: exp.Expr) -> bool:
     return type(node) is exp.Cast and is_written and isinstance(node.this, exp.Literal)
 
 
+def field_of(node: exp.Dot) -> exp.Expr | None:
+    """The value of `struct(…).name`. None: the expression does not build the STRUCT itself."""
+    [struct] = operands(node)
+    if not is_call(struct, "struct", "named_struct"):
+        return None
+    values = operands(struct)[1::2] if is_call(struct, "named_struct") else operands(struct)
+    names = [name.lower() for name, _ in type_of(struct).fields]
+    return values[names.index(node.expression.name.lower())]
+
+
 def constants_of(root: exp.Expr) -> set[int]:
     """The `id` of each node without a column."""
     found: set[int] = set()

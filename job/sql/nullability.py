@@ -5,7 +5,7 @@ Spark replaces `x IS NULL` by FALSE if `x` cannot be NULL, and does not compute 
 
 from sqlglot import exp
 
-from job.sql.nodes import is_call, is_null, is_value, operands, type_of
+from job.sql.nodes import field_of, is_call, is_null, is_value, operands, type_of
 from job.sql.types import DATE, INT_WIDTHS, TIMESTAMP, SqlType, may_become_null
 
 _NEVER = (exp.Is, exp.NullSafeEQ)
@@ -30,8 +30,10 @@ def nullable(node: exp.Expr) -> bool:
         return False
     if isinstance(node, _ALWAYS) or is_call(node, *_CALLS_ALWAYS):
         return True
-    if is_call(node, "coalesce"):
+    if is_call(node, "coalesce", "greatest", "least"):
         return all(nullable(operand) for operand in operands(node))
+    if isinstance(node, exp.Dot) and (field := field_of(node)) is not None:
+        return nullable(field)
     return any(nullable(operand) for operand in _results(node)) or _may_become_null(node)
 
 
@@ -52,10 +54,10 @@ def _may_become_null(node: exp.Expr) -> bool:
         return not type_of(node).is_interval
     if isinstance(node, exp.Dot):
         return type_of(parts[0]).name == "STRUCT"
-    if isinstance(node, exp.TryCast):
-        return not _is_widened(type_of(parts[0]), type_of(node))
     if isinstance(node, exp.Cast):
-        return may_become_null(type_of(parts[0]), type_of(node))
+        source, target = type_of(parts[0]), type_of(node)
+        is_tried = bool(node.args.get("safe"))
+        return may_become_null(source, target) or (is_tried and _is_narrowed(source, target))
     for name, target in _CASTS.items():
         if is_call(node, name):
             has_format = len(parts) > 1
@@ -67,6 +69,6 @@ def _may_become_null(node: exp.Expr) -> bool:
     return False
 
 
-def _is_widened(source: SqlType, target: SqlType) -> bool:
+def _is_narrowed(source: SqlType, target: SqlType) -> bool:
     integers = source.is_integral and target.is_integral
-    return integers and INT_WIDTHS[source.name] <= INT_WIDTHS[target.name]
+    return integers and INT_WIDTHS[source.name] > INT_WIDTHS[target.name]

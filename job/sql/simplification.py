@@ -13,6 +13,7 @@ from sqlglot import exp
 from job.sql.nodes import (
     cast_to,
     constants_of,
+    field_of,
     is_call,
     is_null,
     is_value,
@@ -39,7 +40,6 @@ _PUSHED = (
     exp.NEQ, exp.LT, exp.LTE, exp.GT, exp.GTE, exp.NullSafeEQ, exp.Like, exp.RegexpLike,
 )  # fmt: skip
 _PUSHED_CALLS = (
-    "lower", "upper", "abs", "ceil", "floor", "sqrt", "sign", "year", "month", "day", "dayofweek",
     "date_add", "date_sub", "datediff", "power", "startswith", "endswith", "contains",
 )  # fmt: skip
 Rule = Callable[[exp.Expr], exp.Expr | None]
@@ -57,9 +57,10 @@ def simplify(root: exp.Expr) -> bool:
         _without_connector,
         _without_branches,
         _pushed_into_branches,
-        _never_different,
+        _simpler_comparison,
         _reordered,
         _field,
+        _as_equality,
     ]
     changes = [_apply(root, rule) for rule in rules]
     return any(changes)
@@ -225,9 +226,13 @@ def _shorter_case(case: exp.Case) -> exp.Expr | None:
 
 def _pushed_into_branches(node: exp.Expr) -> exp.Expr | None:
     """PushFoldableIntoBranches: an operation of a CASE and a constant, in each of its branches."""
-    if not (isinstance(node, _PUSHED) or is_call(node, *_PUSHED_CALLS)) or is_value(node):
-        return None
     constants, parts = constants_of(node), operands(node)
+    if is_value(node) or not (
+        isinstance(node, _PUSHED)
+        or is_call(node, *_PUSHED_CALLS)
+        or (isinstance(node, exp.Anonymous) and len(parts) == 1 and is_null_intolerant(node))
+    ):
+        return None
     found = [index for index, part in enumerate(parts) if isinstance(part, (exp.Case, exp.If))]
     if len(found) != 1 or sum(id(part) not in constants for part in parts) != 1:
         return None
@@ -255,19 +260,29 @@ def _branch_values(node: exp.Expr) -> list[exp.Expr]:
 
 def _field(node: exp.Expr) -> exp.Expr | None:
     """SimplifyExtractValueOps: the field of a STRUCT that the expression itself builds."""
-    if not isinstance(node, exp.Dot):
-        return None
-    [struct] = operands(node)
-    if not is_call(struct, "struct", "named_struct"):
-        return None
-    values = operands(struct)[1::2] if is_call(struct, "named_struct") else operands(struct)
-    names = [name.lower() for name, _ in type_of(struct).fields]
-    return values[names.index(node.expression.name.lower())]
+    return field_of(node) if isinstance(node, exp.Dot) else None
 
 
-def _never_different(node: exp.Expr) -> exp.Expr | None:
-    """SimplifyBinaryComparison: `x <=> x` is TRUE."""
-    if not isinstance(node, exp.NullSafeEQ):
+def _as_equality(node: exp.Expr) -> exp.Expr | None:
+    """OptimizeIn: an IN with one literal is an equality."""
+    if not isinstance(node, exp.In):
+        return None
+    value, *options = operands(node)
+    if not all(is_value(option) and option == options[0] for option in options):
+        return None
+    sides = [exp.Paren(this=part) for part in (value, options[0])]
+    return typed(exp.EQ(this=sides[0], expression=sides[1]), BOOLEAN)
+
+
+def _simpler_comparison(node: exp.Expr) -> exp.Expr | None:
+    """SimplifyBinaryComparison: `x <=> x` is TRUE, `x = TRUE` is `x`."""
+    if not isinstance(node, (exp.EQ, exp.NullSafeEQ)):
         return None
     left, right = operands(node)
-    return _boolean(True) if left == right else None
+    if isinstance(node, exp.NullSafeEQ):
+        return _boolean(True) if left == right else None
+    if isinstance(left, exp.Boolean):
+        left, right = right, left
+    if not isinstance(right, exp.Boolean):
+        return None
+    return left if right.this else typed(exp.Not(this=exp.Paren(this=left)), BOOLEAN)

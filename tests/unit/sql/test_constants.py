@@ -6,9 +6,9 @@ tests/semantics/test_spec_differential.py compares each of these texts with Spar
 import pytest
 
 from job.errors import SpecError
-from job.join_spec.expressions import SIDES, Scope, expression
+from job.join_spec.expressions import SIDES, Scope, expression, predicate
 from job.join_spec.value_schema import value_schema
-from tests.constants import COMPUTED, HIDDEN
+from tests.constants import COMPUTED, FILTERS, FILTERS_HIDDEN, HIDDEN
 from tests.refusals import EXPRESSION_MESSAGES
 from tests.semantics.sql_fuzz import COLUMNS
 
@@ -28,6 +28,19 @@ def test_constant_that_spark_computes_is_refused(text):
 
     [problem] = refused.value.problems
     assert not any(message in problem.message for message in EXPRESSION_MESSAGES)
+
+
+@pytest.mark.parametrize("text", FILTERS)
+def test_constant_that_a_filter_gives_to_a_column_is_computed(text):
+    assert expression(text, SCOPE, "f")
+
+    with pytest.raises(SpecError, match=r"is a constant that fails|cannot be read as"):
+        predicate(text, SCOPE, "f")
+
+
+@pytest.mark.parametrize("text", FILTERS_HIDDEN)
+def test_constant_stays_out_of_other_parts_of_a_filter(text):
+    assert predicate(text, SCOPE, "f")
 
 
 @pytest.mark.parametrize(
