@@ -226,15 +226,12 @@ def _shorter_case(case: exp.Case) -> exp.Expr | None:
 
 def _pushed_into_branches(node: exp.Expr) -> exp.Expr | None:
     """PushFoldableIntoBranches: an operation of a CASE and a constant, in each of its branches."""
-    constants, parts = constants_of(node), operands(node)
-    if is_value(node) or not (
-        isinstance(node, _PUSHED)
-        or is_call(node, *_PUSHED_CALLS)
-        or (isinstance(node, exp.Anonymous) and len(parts) == 1 and is_null_intolerant(node))
-    ):
-        return None
+    parts = operands(node)
     found = [index for index, part in enumerate(parts) if isinstance(part, (exp.Case, exp.If))]
-    if len(found) != 1 or sum(id(part) not in constants for part in parts) != 1:
+    if len(found) != 1 or is_value(node) or not _moves_into_branches(node):
+        return None
+    constants = constants_of(node)
+    if sum(id(part) not in constants for part in parts) != 1:
         return None
     [index] = found
     branches = parts[index].copy()
@@ -246,6 +243,12 @@ def _pushed_into_branches(node: exp.Expr) -> exp.Expr | None:
         replace(operands(inner)[index], value.copy())
         replace(value, inner)
     return typed(branches, type_of(node))
+
+
+def _moves_into_branches(node: exp.Expr) -> bool:
+    if isinstance(node, exp.Anonymous) and len(node.expressions) == 1:
+        return is_null_intolerant(node)
+    return isinstance(node, _PUSHED) or is_call(node, *_PUSHED_CALLS)
 
 
 def _branch_values(node: exp.Expr) -> list[exp.Expr]:
