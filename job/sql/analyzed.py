@@ -28,9 +28,9 @@ _NODES_MAX = 20_000
 
 
 def analyzed(tree: exp.Expr) -> list[exp.Expr]:
-    """Parentheses around the tree, and around each part that Spark computes before it.
+    """The parts that Spark computes first, and the tree; each in parentheses.
 
-    `tree`: its nodes have their types, and the types to which Spark casts them.
+    `tree`: `meta` of its nodes contains their types and implicit casts.
     """
     root = exp.Paren(this=tree)
     parts: list[exp.Expr] = []
@@ -152,9 +152,9 @@ _REPLACEMENTS: dict[str, Callable[[exp.Expr, list[exp.Expr]], exp.Expr]] = {
 
 
 def _shared(value: exp.Expr, parts: list[exp.Expr]) -> exp.Expr:
-    """`value`, or the column that replaces it: Spark computes an operand that it needs twice first.
+    """A column in place of `value`, which is used twice: Spark computes `value` first.
 
-    Except for constants and columns, and in a branch that a row may not need.
+    Spark copies constants and columns, and all that is in a branch which a row may not need.
     """
     if _is_cheap(value.unnest()) or _in_branch(value):
         return value

@@ -162,12 +162,12 @@ def take(argument: Argument, accepted: Accepted, *, casts: bool = True) -> SqlTy
     kind = accepted_type(argument.type, accepted, casts=casts)
     if kind is None:
         raise ArgumentError(f"{argument.text} is {argument.type}, but must be {_name(accepted)}")
-    note_cast(argument, kind)
+    record_cast(argument, kind)
     return kind
 
 
-def note_cast(argument: Argument, kind: SqlType) -> None:
-    """Keep that Spark casts the argument to `kind`, if the value of a constant depends on it."""
+def record_cast(argument: Argument, kind: SqlType) -> None:
+    """Record that Spark casts the argument to `kind`, if a constant can fail in the cast."""
     if writes_cast(argument.type, kind):
         argument.node.meta[CAST] = kind
 

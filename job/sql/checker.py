@@ -17,7 +17,7 @@ from job.sql.arguments import (
     check_comparable,
     field_type,
     literal,
-    note_cast,
+    record_cast,
     take,
 )
 from job.sql.arithmetic import TRY_SIGNS, arithmetic_type, negated_type, type_of_string
@@ -192,11 +192,11 @@ class _Checker:
             for part in (node.this, node.expression):
                 self._boolean(part, f"an operand of {type(node).__name__.upper()}")
         for part in (node.this, node.expression):
-            note_cast(self.of(part), BOOLEAN)
+            record_cast(self.of(part), BOOLEAN)
         return BOOLEAN
 
     def _not(self, node: exp.Expr) -> SqlType:
-        note_cast(self.of(node.this), BOOLEAN)
+        record_cast(self.of(node.this), BOOLEAN)
         if self.of(node.this).type != STRING:
             self._boolean(node.this, "the operand of NOT")
         return BOOLEAN
@@ -215,7 +215,7 @@ class _Checker:
         if isinstance(node.expression, exp.Boolean):
             if argument.type != STRING:
                 self._boolean(node.this, "the operand of IS TRUE")
-            note_cast(argument, BOOLEAN)
+            record_cast(argument, BOOLEAN)
         elif not isinstance(node.expression, exp.Null):
             raise ArgumentError(f"holds {shown(node)}, which a spec may not use")
         return BOOLEAN
@@ -224,7 +224,7 @@ class _Checker:
         sides = [self.of(node.this), self.of(node.expression)]
         kind = check_comparable(sides[0], sides[1], "is compared with")
         for side in sides:
-            note_cast(side, kind)
+            record_cast(side, kind)
         return BOOLEAN
 
     def _between(self, node: exp.Expr) -> SqlType:
@@ -250,7 +250,7 @@ class _Checker:
         if ordered and not kind.is_orderable:
             raise ArgumentError(f"{arguments[0].text} is {kind}, which Spark does not compare")
         for argument in arguments:
-            note_cast(argument, kind)
+            record_cast(argument, kind)
         return kind
 
     def _like(self, node: exp.Expr) -> SqlType:
@@ -303,7 +303,7 @@ class _Checker:
             )
         for string, other in ((left, right), (right, left)):
             if string.type == STRING:
-                note_cast(string, type_of_string(sign, other.type, kind))
+                record_cast(string, type_of_string(sign, other.type, kind))
         return kind
 
     def _call(self, node: exp.Anonymous) -> SqlType:

@@ -38,11 +38,11 @@ _NEVER_FAIL = (
 )  # fmt: skip
 _PATTERNS_CHECKED = {"split", "regexp_replace", "date_format"}
 _COMPUTES_ALL = ("concat", "concat_ws", "greatest", "least", "hash", "xxhash64", "struct")
-"""Functions whose arguments Spark computes all, also after one that is NULL."""
+"""Functions that compute all arguments, also after one that is NULL."""
 _FAILED = "has_failed"
-"""Key of `meta`: set for a constant that failed in a branch. Spark computes it no more."""
+"""Key of `meta`: set for a constant that failed in a branch. Spark does not compute it again."""
 _UNKNOWN = object()
-"""Value of a constant that does not fail, and is not computed here."""
+"""Value of a constant that cannot fail and that the evaluation does not support."""
 _ROUNDS_MAX = 20
 
 _NOT_COMPUTED = (ValueError, TypeError, LookupError, ArithmeticError, SqlglotError)
@@ -50,7 +50,7 @@ _NOT_COMPUTED = (ValueError, TypeError, LookupError, ArithmeticError, SqlglotErr
 
 
 class _FailureError(Exception):
-    """The constant that fails."""
+    """A constant fails, or the evaluation does not support it."""
 
     def __init__(self, node: exp.Expr, reason: str) -> None:
         super().__init__(reason)
@@ -153,7 +153,7 @@ def _value(node: exp.Expr) -> object:
 
 
 def _value_of_parts(node: exp.Expr) -> object:
-    """NULL, or unknown: the evaluation does not support `node` itself."""
+    """NULL or unknown. The evaluation does not support `node`, but perhaps its operands."""
     is_lazy = is_conditional(node) or isinstance(node, (exp.And, exp.Or, exp.In))
     hides = not is_call(node, *_COMPUTES_ALL) and not isinstance(node, (exp.DPipe, exp.Is))
     for part in operands(node):

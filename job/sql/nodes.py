@@ -1,6 +1,6 @@
-"""Nodes of an expression with the types of Spark, and what all rules of its optimizer ask of them.
+"""Nodes of a checked expression: their types and operands, for the rules of Spark's optimizer.
 
-A node contains no parentheses that matter: `operands` skips them, and `replace` adds them.
+The rules ignore parentheses: `operands` skips them, and `replace` adds them.
 """
 
 from collections.abc import Iterator
@@ -21,13 +21,13 @@ IN_ANALYSIS = "is_computed_in_analysis"
 IS_IMPLICIT = "is_implicit"
 """Key of `meta`: set for a Cast that is not in the spec."""
 VALUE = "is_value"
-"""Key of `meta`: set for a constant that is computed, and whose value is not NULL."""
+"""Key of `meta`: set for a constant that Spark has computed. Its value is not NULL."""
 
 _LEAVES = (exp.Literal, exp.Null, exp.Boolean, exp.Interval, exp.Column)
 _NO_OPERANDS = (exp.Identifier, exp.DataType, exp.Var)
 _DIVISIONS = (exp.Div, exp.Mod, exp.IntDiv)
 _LAST_FIRST = ("ltrim", "rtrim", "round", "get_json_object")
-"""Functions whose last argument Spark computes first: characters to remove, digits, a path."""
+"""Functions whose last argument Spark computes first: the text, the digits or the path."""
 _CONDITIONAL = ("coalesce", "nanvl")
 _Node = TypeVar("_Node", bound=exp.Expr)
 
@@ -58,7 +58,7 @@ def writes_cast(source: SqlType, target: SqlType) -> bool:
 
 
 def null_of(kind: SqlType) -> exp.Expr:
-    """NULL of type `kind`: a cast, so that its type can be read from its text."""
+    """NULL of type `kind`: a cast, because the SQL text must contain the type."""
     null = typed(exp.Null(), kind)
     return cast_to(null, kind) if kind.is_atomic and not kind.is_interval else null
 
@@ -103,7 +103,7 @@ def is_null(node: exp.Expr) -> bool:
 
 
 def is_value(node: exp.Expr) -> bool:
-    """Whether `node` is a literal, or a constant that is computed."""
+    """Whether `node` is a literal, or a constant that Spark has computed."""
     if isinstance(node, exp.Neg):
         return isinstance(node.this, exp.Literal) and not node.this.is_string
     is_literal = isinstance(node, _LEAVES) and not isinstance(node, exp.Column)
@@ -111,7 +111,7 @@ def is_value(node: exp.Expr) -> bool:
 
 
 def _is_typed_literal(node: exp.Expr) -> bool:
-    """DATE'…', TIMESTAMP'…' or 2L, which the parser has read."""
+    """Whether `node` is a literal with a type: DATE'…', TIMESTAMP'…' or 2L."""
     if integer_with_suffix(node) is not None:
         return True
     is_written = not (node.meta_get(IS_CALL) or node.meta_get(IS_IMPLICIT))
@@ -140,7 +140,7 @@ def constants_of(root: exp.Expr) -> set[int]:
 
 
 def is_conditional(node: exp.Expr) -> bool:
-    """Whether a row may not need an operand of `node`. AND and OR do not count for Spark."""
+    """Whether a failing constant in `node` is no error: a row may not need it."""
     return isinstance(node, (exp.Case, exp.If)) or is_call(node, *_CONDITIONAL)
 
 

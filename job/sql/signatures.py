@@ -13,7 +13,7 @@ from job.sql.arguments import (
     ArgumentError,
     Input,
     check_comparable,
-    note_cast,
+    record_cast,
     take,
 )
 from job.sql.nodes import IN_ANALYSIS
@@ -83,7 +83,7 @@ def _merging(*, strings: bool, least: int, ordered: bool = False) -> Signature:
         if ordered and not kind.is_orderable:
             raise ArgumentError(f"{arguments[0].text} is {kind}, which Spark does not compare")
         for argument in arguments:
-            note_cast(argument, kind)
+            record_cast(argument, kind)
         return kind
 
     return Signature(least, None, result, can_fail=True, null_intolerant=False)
@@ -212,7 +212,7 @@ def _date_add(arguments: Sequence[Argument]) -> SqlType:
     take(arguments[0], DATE)
     days = arguments[1]
     if days.type == STRING:
-        note_cast(days, INT)
+        record_cast(days, INT)
     else:
         take(days, (INT, SMALLINT, TINYINT), casts=False)
     return DATE
