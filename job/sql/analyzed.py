@@ -27,7 +27,11 @@ from job.sql.types import BOOLEAN, INT, STRING, SqlType
 _NODES_MAX = 20_000
 
 
-def analyzed(tree: exp.Expr) -> list[exp.Expr]:
+_Parts = list[exp.Expr] | None
+"""The operands that Spark computes first. None: it copies them, as in a filter."""
+
+
+def analyzed(tree: exp.Expr, *, is_filter: bool = False) -> list[exp.Expr]:
     """The parts that Spark computes first, and the tree; each in parentheses.
 
     `tree`: `meta` of its nodes contains their types and implicit casts.
@@ -37,7 +41,7 @@ def analyzed(tree: exp.Expr) -> list[exp.Expr]:
     for node in reversed(list(root.walk())):  # operands first
         if node is root:
             continue
-        new = _replacement(node, parts)
+        new = _replacement(node, None if is_filter else parts)
         kind = node.meta.pop(CAST, None)
         if kind is not None:
             new = cast_to(_nested(new.copy() if new is node else new), kind)
@@ -50,7 +54,7 @@ def analyzed(tree: exp.Expr) -> list[exp.Expr]:
     return [*parts, root]
 
 
-def _replacement(node: exp.Expr, parts: list[exp.Expr]) -> exp.Expr:
+def _replacement(node: exp.Expr, parts: _Parts) -> exp.Expr:
     _check_size(node)
     if isinstance(node, exp.Case) and node.this is not None:
         return _searched_case(node)
@@ -115,25 +119,25 @@ def _searched_case(case: exp.Case) -> exp.Expr:
     return case
 
 
-def _bounds(between: exp.Between, parts: list[exp.Expr]) -> exp.Expr:
+def _bounds(between: exp.Between, parts: _Parts) -> exp.Expr:
     value = _shared(between.this, parts)
     low = _compared(exp.GTE, value, between.args["low"])
     high = _compared(exp.LTE, value, between.args["high"])
     return typed(exp.And(this=_nested(low), expression=_nested(high)), BOOLEAN)
 
 
-def _nullif(call: exp.Expr, parts: list[exp.Expr]) -> exp.Expr:
+def _nullif(call: exp.Expr, parts: _Parts) -> exp.Expr:
     value, other = call.expressions
     value = _shared(value, parts)
     equal = _compared(exp.EQ, value, other)
     return exp.If(this=equal, true=exp.Null(), false=_cast(value, None))
 
 
-def _nvl(call: exp.Expr, _: list[exp.Expr]) -> exp.Expr:
+def _nvl(call: exp.Expr, _: _Parts) -> exp.Expr:
     return exp.Anonymous(this="COALESCE", expressions=call.expressions)
 
 
-def _right(call: exp.Expr, _: list[exp.Expr]) -> exp.Expr:
+def _right(call: exp.Expr, _: _Parts) -> exp.Expr:
     text, count = call.expressions
     start = typed(exp.Neg(this=_nested(count.copy())), INT)
     rest = exp.Anonymous(this="SUBSTRING", expressions=[_nested(text.copy()), start])
@@ -144,19 +148,19 @@ def _right(call: exp.Expr, _: list[exp.Expr]) -> exp.Expr:
     return exp.If(this=is_null, true=exp.Null(), false=_nested(part))
 
 
-_REPLACEMENTS: dict[str, Callable[[exp.Expr, list[exp.Expr]], exp.Expr]] = {
+_REPLACEMENTS: dict[str, Callable[[exp.Expr, _Parts], exp.Expr]] = {
     "nullif": _nullif,
     "nvl": _nvl,
     "right": _right,
 }
 
 
-def _shared(value: exp.Expr, parts: list[exp.Expr]) -> exp.Expr:
+def _shared(value: exp.Expr, parts: _Parts) -> exp.Expr:
     """A column in place of `value`, which is used twice: Spark computes `value` first.
 
     Spark copies constants and columns, and all that is in a branch which a row may not need.
     """
-    if _is_cheap(value.unnest()) or _in_branch(value):
+    if parts is None or _is_cheap(value.unnest()) or _in_branch(value):
         return value
     parts.append(exp.Paren(this=value.copy()))
     return typed(exp.column(f"_{len(parts)}"), type_of(value))

@@ -57,7 +57,7 @@ def type_of(tree: exp.Expr, columns: Mapping[str, SqlType], *, is_filter: bool =
     fails or Spark fails to compute a constant.
     """
     kind = _Checker(columns).of(tree).type
-    for part in analyzed(tree):
+    for part in analyzed(tree, is_filter=is_filter):
         check_constants(part, is_filter=is_filter)
     return kind
 
