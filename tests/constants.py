@@ -31,7 +31,8 @@ HIDDEN = {
     ],
     "the operation moves into a branch before": [
         "if(left.b, 1, 2) + 1 + 2147483647", "1 / case when left.b then 0 when true then 0 end",
-        "if(left.b <=> left.b, 1/0, left.i) + 1",
+        "if(left.b <=> left.b, 1/0, left.i) + 1", "try_add(if(left.b, 1, 2), 1) + 1 + 2147483647",
+        "if(left.b, named_struct('k', 1), named_struct('k', 2)).k + 1 + 2147483647",
     ],
     "a function that returns NULL where the operator fails": ["try_add('q', 1)"],
 }  # fmt: skip
@@ -52,7 +53,7 @@ COMPUTED = {
     ],
     "the constants of a sum or a product": [
         "left.i + 1 + 2147483647", "2147483647 + left.i + 1", "left.i * 2147483647 * 2",
-        "left.i + 1 + (left.i + 2147483647)",
+        "left.i + 1 + (left.i + 2147483647)", "(-if(left.b, 1, 2)) + 1 + 2147483647",
     ],
     "a part that becomes a constant": [
         "1 / if(left.b, 0, 0)", "1 / coalesce(0, left.i)",
@@ -63,9 +64,12 @@ COMPUTED = {
 FILTERS = [
     "left.i = 0 and 1 / left.i > 1", "left.b or (left.i = 0 and 1 / left.i > 1)",
     "left.s = 'a' and left.s + 1 = 2", "left.i = 0 and right.i = left.i and 1 / right.i > 1",
+    "left.i = 0 and array_contains(left.ai, 1 div left.i)", "left.y = 0 and 1 / left.y > 1",
+    "(left.i = 0) = true and 1 / left.i > 1", "left.i in (0) and 1 / left.i > 1",
 ]  # fmt: skip
 """Filters in which Spark replaces a column by the constant that it must be equal to."""
 FILTERS_HIDDEN = [
     "left.i = 0 and (1 / left.i) is null", "not (left.i = 0 and 1 / left.i > 1)",
-    "left.i = 0 and if(left.b, 1 / left.i > 1, false)",
+    "left.i = 0 and if(left.b, 1 / left.i > 1, false)", "left.b and (false and 1/0 = 1)",
+    "left.i = 0 and right.b and left.b = (right.n = 1 div left.i)",
 ]  # fmt: skip

@@ -19,7 +19,7 @@ from job.errors import Problem, SpecError
 from job.join_spec.sides import SIDES as SIDES
 from job.join_spec.sides import Side as Side
 from job.join_spec.value_schema import ValueSchema
-from job.sql.checker import ALLOWED_FUNCTIONS, type_of
+from job.sql.checker import ALLOWED_FUNCTIONS, kind_of, type_of
 from job.sql.ddl import parsed_type, type_from
 from job.sql.dialect import SpecSql, calls_as_written, parse
 from job.sql.literals import canonical
@@ -227,7 +227,13 @@ def predicate(text: str, scope: Scope, field: str) -> Expression:
 
 def condition(text: str, scope: Scope, field: str) -> Expression:
     """As `expression`, for the ON clause: the type must be BOOLEAN, or VOID of a bare NULL."""
-    return _boolean(expression(text, scope, field), scope, field, (BOOLEAN, VOID))
+    parsed = _boolean(expression(text, scope, field), scope, field, (BOOLEAN, VOID))
+    try:
+        for part in _split(parsed.calls):
+            type_of(part.transform(_physical), scope.types)
+    except ValueError:  # a constant that fails, next to FALSE: the dataflow evaluates each part
+        return Expression(text, exp.false(), exp.false(), BOOLEAN)
+    return parsed
 
 
 def _boolean(
@@ -246,7 +252,7 @@ def _with_boolean_conjuncts(parsed: Expression, scope: Scope) -> Expression:
     """
     tree, calls = parsed.tree.copy(), parsed.calls.copy()
     for conjunct, as_calls in list(zip(_split(tree), _split(calls), strict=True)):
-        if type_of(as_calls.transform(_physical), scope.types) == STRING:
+        if kind_of(as_calls.transform(_physical), scope.types) == STRING:
             for operand in (conjunct, as_calls):
                 operand.replace(exp.cast(operand.copy(), BOOLEAN.name, dialect=SpecSql))
     return Expression(parsed.text, tree, calls, parsed.type)

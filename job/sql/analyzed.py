@@ -58,9 +58,10 @@ def _replacement(node: exp.Expr, parts: _Parts) -> exp.Expr:
     _check_size(node)
     if isinstance(node, exp.Case) and node.this is not None:
         return _searched_case(node)
-    if isinstance(node, exp.NullSafeNEQ):
-        equal = exp.NullSafeEQ(this=node.this, expression=node.expression)
-        return typed(exp.Not(this=_nested(typed(equal, BOOLEAN))), BOOLEAN)
+    if isinstance(node, (exp.NEQ, exp.NullSafeNEQ)):
+        kind = exp.EQ if isinstance(node, exp.NEQ) else exp.NullSafeEQ
+        equal = typed(kind(this=node.this, expression=node.expression), BOOLEAN)
+        return typed(exp.Not(this=_nested(equal)), BOOLEAN)
     if isinstance(node, exp.Between):
         return _bounds(node, parts)
     for name, replacement in _REPLACEMENTS.items():
@@ -183,8 +184,7 @@ def _in_branch(node: exp.Expr) -> bool:
 
 def _is_branch(node: exp.Expr, parent: exp.Expr) -> bool:
     if isinstance(parent, exp.Case):
-        branches = parent.args["ifs"]
-        return len(branches) > 1 if node is parent.this else node is not branches[0]
+        return node is not parent.this and node is not parent.args["ifs"][0]
     if isinstance(parent, exp.If):
         return node is not parent.this
     if is_call(parent, "coalesce", "nvl", "nanvl", "nullif"):

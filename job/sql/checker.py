@@ -56,10 +56,15 @@ def type_of(tree: exp.Expr, columns: Mapping[str, SqlType], *, is_filter: bool =
     `tree`: parsed by `calls_as_written`; it is changed. Raises ValueError if the analysis of Spark
     fails or Spark fails to compute a constant.
     """
-    kind = _Checker(columns).of(tree).type
+    kind = kind_of(tree, columns)
     for part in analyzed(tree, is_filter=is_filter):
         check_constants(part, is_filter=is_filter)
     return kind
+
+
+def kind_of(tree: exp.Expr, columns: Mapping[str, SqlType]) -> SqlType:
+    """As `type_of`, but computes no constants."""
+    return _Checker(columns).of(tree).type
 
 
 class _Checker:

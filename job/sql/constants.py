@@ -34,7 +34,7 @@ _WITH_FORMAT = {"date_format", "to_date", "to_timestamp", "try_to_date", "try_to
 _NEVER_FAIL = (
     exp.Literal, exp.Null, exp.Boolean, exp.Interval, exp.Paren, exp.And, exp.Or, exp.Not, exp.Is,
     exp.DPipe, exp.Case, exp.If, exp.Trim, exp.Dot, exp.Like, exp.RegexpLike, exp.In, exp.EQ,
-    exp.NEQ, exp.LT, exp.LTE, exp.GT, exp.GTE, exp.NullSafeEQ,
+    exp.LT, exp.LTE, exp.GT, exp.GTE, exp.NullSafeEQ,
 )  # fmt: skip
 _PATTERNS_CHECKED = {"split", "regexp_replace", "date_format"}
 _COMPUTES_ALL = ("concat", "concat_ws", "greatest", "least", "hash", "xxhash64", "struct")

@@ -3,7 +3,7 @@
 The tree comes from `analyzed`, and has parentheses as its root.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from sqlglot import exp
 
@@ -12,33 +12,59 @@ from job.sql.nodes import is_call, is_null, is_value, operands, replace, type_of
 from job.sql.types import INT_RANGES
 
 _COMPARISONS = (
-    exp.EQ, exp.NEQ, exp.LT, exp.LTE, exp.GT, exp.GTE, exp.NullSafeEQ, exp.Like, exp.RegexpLike,
+    exp.EQ, exp.LT, exp.LTE, exp.GT, exp.GTE, exp.NullSafeEQ, exp.Like, exp.RegexpLike,
 )  # fmt: skip
-_COMPARISON_CALLS = ("startswith", "endswith", "contains")
+_COMPARISON_CALLS = ("startswith", "endswith", "contains", "array_contains")
 
 
 def propagate_constants(root: exp.Expr) -> bool:
-    """ConstantPropagation: a constant for each column that must be equal to it."""
+    """ConstantPropagation: a constant for each column that must be equal to it.
+
+    Spark moves each term with columns of one side to that side first. It changes no other terms.
+    """
+    terms = list(_terms(root.unnest()))
+    known = _equalities(term for term in terms if len(_sides(term)) == 1)
+    for term in terms:
+        known |= _inferred(term, known)
     changed = False
-    for conjunction in _conjunctions(root.unnest()):
-        terms = list(_terms(conjunction))
-        values = dict(found for term in terms if (found := _equality(term)) is not None)
-        for term in terms:
-            if values and _equality(term) is None:
-                changed |= _insert(values, term)
+    for term in terms:
+        if _is_of_one_side(term) and _equality(term) is None:
+            changed |= _insert(known, term) | _inside_or(term)
     return changed
 
 
-def _conjunctions(node: exp.Expr) -> Iterator[exp.Expr]:
-    """The largest parts of OR."""
-    if isinstance(node, exp.Or):
-        for operand in operands(node):
-            yield from _conjunctions(operand)
-    else:
-        yield node
-        for term in _terms(node):
-            if isinstance(term, exp.Or):
-                yield from _conjunctions(term)
+def _is_of_one_side(term: exp.Expr) -> bool:
+    """Also for an equality of an expression of each side, on which Spark joins."""
+    parts = operands(term) if isinstance(term, exp.EQ) else [term]
+    return all(len(_sides(part)) <= 1 for part in parts)
+
+
+def _sides(term: exp.Expr) -> set[str]:
+    return {column.name.partition("_")[0] for column in term.find_all(exp.Column)}
+
+
+def _inferred(term: exp.Expr, known: dict[str, exp.Expr]) -> dict[str, exp.Expr]:
+    """The constant of a column that is equal to a column with a constant."""
+    if not isinstance(term, exp.EQ):
+        return {}
+    names = [side.sql() for side in operands(term) if isinstance(side, exp.Column)]
+    pairs = [names, names[::-1]] if len(names) > 1 else []
+    return {other: known[name] for name, other in pairs if name in known and other not in known}
+
+
+def _inside_or(term: exp.Expr) -> bool:
+    """As `propagate_constants`, in each operand of OR."""
+    if not isinstance(term, exp.Or):
+        return False
+    changed = False
+    for operand in operands(term):
+        terms = list(_terms(operand))
+        known = _equalities(terms)
+        for part in terms:
+            if known and _equality(part) is None:
+                changed |= _insert(known, part)
+            changed |= _inside_or(part)
+    return changed
 
 
 def _terms(node: exp.Expr) -> Iterator[exp.Expr]:
@@ -47,6 +73,10 @@ def _terms(node: exp.Expr) -> Iterator[exp.Expr]:
             yield from _terms(operand)
     else:
         yield node
+
+
+def _equalities(terms: Iterable[exp.Expr]) -> dict[str, exp.Expr]:
+    return dict(found for term in terms if (found := _equality(term)) is not None)
 
 
 def _equality(term: exp.Expr) -> tuple[str, exp.Expr] | None:

@@ -53,6 +53,8 @@ def cast_to(node: exp.Expr, kind: SqlType) -> exp.Cast:
 
 def writes_cast(source: SqlType, target: SqlType) -> bool:
     """Whether an implicit cast is written out: a constant can fail in it."""
+    if source.name == target.name == "ARRAY":
+        return writes_cast(source.inside("element"), target.inside("element"))
     simple = all(kind.is_atomic and not kind.is_interval for kind in (source, target))
     return simple and target != STRING and source != target
 

@@ -10,6 +10,7 @@ from functools import reduce
 
 from sqlglot import exp
 
+from job.sql.arithmetic import TRY_SIGNS
 from job.sql.nodes import (
     cast_to,
     constants_of,
@@ -29,18 +30,19 @@ from job.sql.types import BOOLEAN
 
 _NULL_INTOLERANT = (
     exp.Add, exp.Sub, exp.Mul, exp.Div, exp.Mod, exp.IntDiv, exp.Neg, exp.Not, exp.Cast,
-    exp.EQ, exp.NEQ, exp.LT, exp.LTE, exp.GT, exp.GTE, exp.Like, exp.RegexpLike, exp.Dot,
-    exp.Bracket,
+    exp.EQ, exp.LT, exp.LTE, exp.GT, exp.GTE, exp.Like, exp.RegexpLike, exp.Dot, exp.Bracket,
 )  # fmt: skip
 _INTOLERANT_WITH_ONE_ARGUMENT = {
     "ceil", "floor", "to_date", "to_timestamp", "try_to_date", "try_to_timestamp",
 }  # fmt: skip
 _PUSHED = (
-    exp.Add, exp.Sub, exp.Mul, exp.Div, exp.Mod, exp.IntDiv, exp.Neg, exp.Not, exp.Cast, exp.EQ,
-    exp.NEQ, exp.LT, exp.LTE, exp.GT, exp.GTE, exp.NullSafeEQ, exp.Like, exp.RegexpLike,
+    exp.Add, exp.Sub, exp.Mul, exp.Div, exp.Mod, exp.IntDiv, exp.Cast, exp.EQ, exp.LT, exp.LTE,
+    exp.GT, exp.GTE, exp.NullSafeEQ, exp.Like, exp.RegexpLike, exp.Is, exp.Dot,
 )  # fmt: skip
 _PUSHED_CALLS = (
-    "date_add", "date_sub", "datediff", "power", "startswith", "endswith", "contains",
+    "abs", "ceil", "floor", "round", "sqrt", "sign", "power", "hex", "lower", "upper", "length",
+    "year", "month", "day", "dayofweek", "date_add", "date_sub", "datediff", "startswith",
+    "endswith", "contains",
 )  # fmt: skip
 Rule = Callable[[exp.Expr], exp.Expr | None]
 """The replacement of a node whose operands are simplified; None: it stays."""
@@ -61,6 +63,7 @@ def simplify(root: exp.Expr) -> bool:
         _reordered,
         _field,
         _as_equality,
+        _first_argument,
     ]
     changes = [_apply(root, rule) for rule in rules]
     return any(changes)
@@ -117,14 +120,9 @@ def _compared_with_null(node: exp.NullSafeEQ) -> exp.Expr | None:
 
 
 def _without_nulls(call: exp.Expr) -> exp.Expr | None:
-    """COALESCE without its NULL arguments, and without those after one that is never NULL."""
+    """COALESCE without its NULL arguments."""
     parts = operands(call)
-    left: list[exp.Expr] = []
-    for part in parts:
-        if not is_null(part):
-            left.append(part)
-        if not nullable(part):
-            break
+    left = [part for part in parts if not is_null(part)]
     if not left:
         return null_of(type_of(call))
     if len(left) == 1:
@@ -246,8 +244,8 @@ def _pushed_into_branches(node: exp.Expr) -> exp.Expr | None:
 
 
 def _moves_into_branches(node: exp.Expr) -> bool:
-    if isinstance(node, exp.Anonymous) and len(node.expressions) == 1:
-        return is_null_intolerant(node)
+    if is_call(node, *TRY_SIGNS):  # operators in Spark, but for numbers only
+        return type_of(node).is_numeric
     return isinstance(node, _PUSHED) or is_call(node, *_PUSHED_CALLS)
 
 
@@ -259,6 +257,14 @@ def _branch_values(node: exp.Expr) -> list[exp.Expr]:
         node.set("default", null_of(type_of(node)))
     results = [branch.args["true"] for branch in node.args["ifs"]]
     return [result.unnest() for result in (*results, node.args["default"])]
+
+
+def _first_argument(node: exp.Expr) -> exp.Expr | None:
+    """COALESCE whose first argument is never NULL."""
+    if not is_call(node, "coalesce"):
+        return None
+    first = operands(node)[0]
+    return None if nullable(first) else first
 
 
 def _field(node: exp.Expr) -> exp.Expr | None:

@@ -6,7 +6,7 @@ tests/semantics/test_spec_differential.py compares each of these texts with Spar
 import pytest
 
 from job.errors import SpecError
-from job.join_spec.expressions import SIDES, Scope, expression, predicate
+from job.join_spec.expressions import SIDES, Scope, condition, expression, predicate
 from job.join_spec.value_schema import value_schema
 from tests.constants import COMPUTED, FILTERS, FILTERS_HIDDEN, HIDDEN
 from tests.refusals import EXPRESSION_MESSAGES
@@ -36,6 +36,12 @@ def test_constant_that_a_filter_gives_to_a_column_is_computed(text):
 
     with pytest.raises(SpecError, match=r"is a constant that fails|cannot be read as"):
         predicate(text, SCOPE, "f")
+
+
+def test_condition_with_a_failing_constant_after_false_is_false():
+    parts = condition("left.b and (false and 1/0 = 1)", SCOPE, "f").conjuncts
+
+    assert ["FALSE"] == [part.sql for part in parts]
 
 
 @pytest.mark.parametrize("text", FILTERS_HIDDEN)
