@@ -222,9 +222,8 @@ def test_join_type_gives_the_rows_of_nested_loops_in_both_phases(
         results = sum(topics.expected().values())
         status = wait_for(
             job,
-            lambda status: (
-                status.totals.output_records >= results and status.totals.left.records == 12
-            ),
+            lambda status: status.totals.output_records >= results
+            and status.totals.left.records == 12,
             "the last report",
         )
         assert 0 == job.terminate()
