@@ -20,6 +20,7 @@ from job.join_spec.sides import SIDES as SIDES
 from job.join_spec.sides import Side as Side
 from job.join_spec.value_schema import ValueSchema
 from job.sql.checker import ALLOWED_FUNCTIONS, kind_of, type_of
+from job.sql.constants import is_false
 from job.sql.ddl import parsed_type, type_from
 from job.sql.dialect import SpecSql, calls_as_written, parse
 from job.sql.literals import canonical
@@ -227,13 +228,12 @@ def predicate(text: str, scope: Scope, field: str) -> Expression:
 
 def condition(text: str, scope: Scope, field: str) -> Expression:
     """As `expression`, for the ON clause: the type must be BOOLEAN, or VOID of a bare NULL."""
-    parsed = _boolean(expression(text, scope, field), scope, field, (BOOLEAN, VOID))
-    try:
-        for part in _split(parsed.calls):
-            type_of(part.transform(_physical), scope.types)
-    except ValueError:  # a constant that fails, next to FALSE: the dataflow evaluates each part
+    parsed = expression(text, scope, field)
+    parts = list(_split(parsed.calls))
+    if len(parts) > 1 and any(is_false(part) for part in parts):
+        # The dataflow evaluates each part, and Spark none after FALSE: another one may fail.
         return Expression(text, exp.false(), exp.false(), BOOLEAN)
-    return parsed
+    return _boolean(parsed, scope, field, (BOOLEAN, VOID))
 
 
 def _boolean(

@@ -87,6 +87,14 @@ def check_constant(node: exp.Expr) -> None:
         raise ArgumentError(_message(failure)) from None
 
 
+def is_false(node: exp.Expr) -> bool:
+    """Whether `node` is a constant with the value FALSE."""
+    try:
+        return node.find(exp.Column) is None and _value(node) is False
+    except _FailureError:
+        return False
+
+
 def _message(failure: _FailureError) -> str:
     node, text = failure.node, as_written(failure.node)
     if not failure.reason:
