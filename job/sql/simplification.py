@@ -93,10 +93,10 @@ def _null_propagated(node: exp.Expr) -> exp.Expr | None:
     found = [is_null(operand) for operand in operands(node)]
     if isinstance(node, exp.In):
         return null_of(BOOLEAN) if found[0] else None
-    return null_of(type_of(node)) if any(found) and is_null_intolerant(node) else None
+    return null_of(type_of(node)) if any(found) and _is_null_intolerant(node) else None
 
 
-def is_null_intolerant(node: exp.Expr) -> bool:
+def _is_null_intolerant(node: exp.Expr) -> bool:
     """Whether Spark replaces `node` by NULL if one of its operands is NULL."""
     if not isinstance(node, exp.Anonymous):
         return isinstance(node, _NULL_INTOLERANT)
