@@ -65,11 +65,12 @@ FILTERS = [
     "left.i = 0 and 1 / left.i > 1", "left.b or (left.i = 0 and 1 / left.i > 1)",
     "left.s = 'a' and left.s + 1 = 2", "left.i = 0 and right.i = left.i and 1 / right.i > 1",
     "left.i = 0 and array_contains(left.ai, 1 div left.i)", "left.y = 0 and 1 / left.y > 1",
-    "(left.i = 0) = true and 1 / left.i > 1", "left.i in (0) and 1 / left.i > 1",
+    "left.b and (false and 1/0 = 1)", "(left.i = 0) = true and 1 / left.i > 1",
+    "left.i in (0) and 1 / left.i > 1",
 ]  # fmt: skip
-"""Filters in which Spark replaces a column by the constant that it must be equal to."""
+"""Filters in which Spark replaces a column by its constant, or moves the terms of AND."""
 FILTERS_HIDDEN = [
     "left.i = 0 and (1 / left.i) is null", "not (left.i = 0 and 1 / left.i > 1)",
-    "left.i = 0 and if(left.b, 1 / left.i > 1, false)", "left.b and (false and 1/0 = 1)",
+    "left.i = 0 and if(left.b, 1 / left.i > 1, false)", "(false and 1/0 = 1) and left.b",
     "left.i = 0 and right.b and left.b = (right.n = 1 div left.i)",
 ]  # fmt: skip

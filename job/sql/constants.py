@@ -8,7 +8,7 @@ from job.evaluation.intervals import interval
 from job.evaluation.sql_types import SqlRuntimeError
 from job.sql.arguments import ArgumentError
 from job.sql.dialect import SpecSql, parse
-from job.sql.filters import propagate_constants
+from job.sql.filters import group_by_side, propagate_constants
 from job.sql.nodes import (
     IS_IMPLICIT,
     VALUE,
@@ -65,6 +65,8 @@ def check_constants(root: exp.Expr, *, is_filter: bool = False) -> None:
     Follows the order of Spark's optimizer, which repeats its rules until nothing changes.
     `is_filter`: whether rows pass if `root` is true.
     """
+    if is_filter:
+        group_by_side(root)
     try:
         for _ in range(_ROUNDS_MAX):
             changes = [

@@ -4,17 +4,39 @@ The tree comes from `analyzed`, and has parentheses as its root.
 """
 
 from collections.abc import Iterable, Iterator
+from functools import reduce
 
 from sqlglot import exp
 
 from job.sql.dialect import SpecSql
-from job.sql.nodes import is_call, is_null, is_value, operands, replace, type_of
-from job.sql.types import INT_RANGES
+from job.sql.nodes import is_call, is_null, is_value, operands, replace, type_of, typed
+from job.sql.types import BOOLEAN, INT_RANGES
 
 _COMPARISONS = (
     exp.EQ, exp.LT, exp.LTE, exp.GT, exp.GTE, exp.NullSafeEQ, exp.Like, exp.RegexpLike,
 )  # fmt: skip
 _COMPARISON_CALLS = ("startswith", "endswith", "contains", "array_contains")
+
+
+def group_by_side(root: exp.Expr) -> None:
+    """PushDownPredicates: the terms of the left side and constants, the right side, both sides.
+
+    `a AND (FALSE AND b)` becomes `(a AND FALSE) AND b`, so Spark computes a constant `b`.
+    """
+    terms = list(_terms(root.unnest()))
+    groups: dict[int, list[exp.Expr]] = {0: [], 1: [], 2: []}
+    for term in terms:
+        sides = _sides(term)
+        groups[2 if len(sides) > 1 else int("right" in sides)].append(term)
+    root.set("this", _all_of([_all_of(group) for group in groups.values() if group]))
+
+
+def _all_of(terms: list[exp.Expr]) -> exp.Expr:
+    def joined(left: exp.Expr, right: exp.Expr) -> exp.Expr:
+        both = exp.And(this=exp.Paren(this=left), expression=exp.Paren(this=right))
+        return typed(both, BOOLEAN)
+
+    return reduce(joined, terms)
 
 
 def propagate_constants(root: exp.Expr) -> bool:

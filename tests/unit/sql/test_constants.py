@@ -31,7 +31,7 @@ def test_constant_that_spark_computes_is_refused(text):
 
 
 @pytest.mark.parametrize("text", FILTERS)
-def test_constant_that_a_filter_gives_to_a_column_is_computed(text):
+def test_constant_that_fails_only_in_a_filter_is_refused_there(text):
     assert expression(text, SCOPE, "f")
 
     with pytest.raises(SpecError, match=r"is a constant that fails|cannot be read as"):
