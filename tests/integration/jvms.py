@@ -18,8 +18,8 @@ class SharedJvm:
     """Starts with the first job that needs it, and again after `discard`.
 
     A job on it runs as a user runs it, up to the JVM: a separate process, a separate Spark
-    session. Tests start a separate JVM if they kill the driver alone, inspect or freeze the JVM, or run
-    two jobs at a time.
+    session. Tests start a separate JVM if they kill the driver alone, inspect or freeze the JVM, or
+    run two jobs at a time.
     """
 
     def __init__(self, folder: Path) -> None:

@@ -43,6 +43,15 @@ def test_values_where_all_columns_are_null(text, expected):
     assert expected == (None if text == "try_cast('x' as int)" else value(text))
 
 
+def test_concat_computes_all_arguments_also_after_null():
+    with pytest.raises(SqlRuntimeError, match="DIVIDE_BY_ZERO"):
+        value("concat(s, 1 div i)", i=0)
+
+
+def test_date_trunc_to_no_unit_of_spark_is_null():
+    assert value("date_trunc('FORTNIGHT', t)", t=1) is None
+
+
 def test_nan_equals_itself_and_is_above_everything():
     assert value("x = x", x=math.nan)
     assert value("x > 1e308", x=math.nan)
