@@ -10,7 +10,6 @@ import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager
-from enum import StrEnum
 
 import structlog
 from pyspark.sql.streaming.query import StreamingQuery
@@ -23,6 +22,7 @@ from job.event_time.interval import Interval
 from job.event_time.partitions import Offsets, Partitions
 from job.join_spec.sides import SIDES, Side
 from job.plan.real_time import CAUGHT_UP_RECORDS, RECORDS_BEHIND_MAX
+from job.protocol.status import Phase
 from job.query.event_times import EventTimes
 from job.query.runtime import QueryRun
 from job.real_time.join import RowCounts
@@ -36,16 +36,13 @@ LIVE_SECONDS = 1.0
 _log = structlog.get_logger()
 
 
-class Phase(StrEnum):
-    CATCH_UP = "catch_up"
-    REAL_TIME = "real_time"
-
-
 class Phases:
     """The phase of each run of the query. A run that was not chosen here begins with catch-up."""
 
     def __init__(self) -> None:
         self._next = Phase.CATCH_UP
+        self.current: Phase | None = None
+        """Phase of the running query. None: no query runs."""
 
     @contextmanager
     def start(self, run: QueryRun) -> Iterator[RunningQuery]:
@@ -74,7 +71,11 @@ class Phases:
                 records = interval_records(run.spark, plan, access, sizes, counts)
                 running = start_intervals(records, plan, access, checkpoint, sizes)
             times.follow(running)
-            yield running
+            self.current = phase
+            try:
+                yield running
+            finally:
+                self.current = None
 
     def _change_to(self, phase: Phase) -> None:
         self._next = phase

@@ -11,8 +11,9 @@ from job.event_time.partitions import BatchRead, Partitions
 from job.join_spec.sides import SIDES, Side
 from job.kafka.security import KafkaAccess
 from job.plan.real_time import CAUGHT_UP_RECORDS, RECORDS_BEHIND_MAX
+from job.protocol.status import Phase
 from job.query import event_times, real_time
-from job.query.real_time import Phase, _CatchUp, _Intervals
+from job.query.real_time import _CatchUp, _Intervals
 from job.query.runtime import QueryRun
 from job.query.stats import QueryStats
 from job.spark.interval_read import EndedInterval
