@@ -102,6 +102,17 @@ public final class JoinRules implements Serializable {
     return output(null, null, letter);
   }
 
+  /** With the watermark as its last field. */
+  InternalRow deadLetterOfLateRow(InternalRow letter, long watermark) {
+    int last = deadLetterSchema.length() - 1;
+    GenericInternalRow copy = new GenericInternalRow(last + 1);
+    for (int field = 0; field < last; field++) {
+      copy.update(field, letter.get(field, deadLetterSchema.apply(field).dataType()));
+    }
+    copy.update(last, watermark * InputRow.MICROS_PER_MILLI);
+    return deadLetter(copy);
+  }
+
   private InternalRow output(InternalRow left, InternalRow right, InternalRow deadLetter) {
     InternalRow row = left == null ? new GenericInternalRow(rowSchemas[LEFT].length()) : left;
     if (!semi) {

@@ -9,7 +9,7 @@ that each class and member exists in the running version.
 | session | SparkSubmit: main; `_PYSPARK_DRIVER_CONN_INFO_PATH`; SparkContext: _gateway, _jvm, _active_spark_context, isStopped; SparkSession: _instantiatedSession | starts the JVM early, removes secrets from its output, ends it with the job; replaces a killed JVM | required |
 | stream_execution | StreamingQueryWrapper: streamingQuery; StreamExecution: awaitProgressLock, lastExecution | the running query below PySpark's StreamingQuery | required |
 | between_batches | StreamExecution: offsetLog, commitLog, state; TERMINATED$: MODULE$ | pauses and stops a query without interrupting a batch | required |
-| watermark | column metadata `spark.watermarkDelayMs`; MicroBatchExecution: watermarkTracker, noNewData, watermarkPropagator; WatermarkTracker: currentWatermark, setWatermark; WatermarkPropagator: purge | the job's own watermark | required |
+| watermark | column metadata `spark.watermarkDelayMs`; MicroBatchExecution: watermarkTracker, noNewData, watermarkPropagator; WatermarkTracker: currentWatermark, setWatermark; WatermarkPropagator: purge; TransformWithStateExec: eventTimeWatermarkForLateEvents | the job's own watermark | required |
 | observed_metrics | IncrementalExecution: observedMetrics | metrics of a batch before its commit | required |
 | batch_read | MicroBatchExecution: sources, getLatestExecutionContext; StreamExecutionContext: endOffsets, latestOffsets; KafkaMicroBatchStream: kafkaOffsetReader; JsonUtils$: partitionOffsets | offsets of a batch before its commit | required |
 | kafka_reader | KafkaMicroBatchStream: kafkaOffsetReader; KafkaOffsetReader: fetchLatestOffsets | limits how far a batch reads each partition | reads without these limits |
