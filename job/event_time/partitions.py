@@ -4,7 +4,7 @@ Times are milliseconds since 1970. Offsets are the next ones to read, as Kafka c
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Self
 
 from job.join_spec.sides import SIDES, Side
@@ -75,6 +75,11 @@ class Partitions:
             }
             for side in SIDES
         }
+
+    def with_newest(self, newest_ms: Mapping[Side, int | None]) -> "Partitions":
+        """With event times that may be newer than those known."""
+        known = {side: _newer(self.newest_ms.get(side), newest_ms.get(side)) for side in SIDES}
+        return replace(self, newest_ms={s: ms for s, ms in known.items() if ms is not None})
 
     def after_batch(self, batch: "BatchRead") -> "Partitions":
         """The partitions after one more batch."""

@@ -55,7 +55,8 @@ class World:
         resources: Any = SimpleNamespace(lease_is_lost=False)
         access = KafkaAccess("localhost:9092")
         run = QueryRun(spark, plan(), access, self.checkpoint, self.stats, resources)
-        times = kind(run, self.phases.append)
+        counts: Any = SimpleNamespace(close=lambda: None)
+        times = kind(run, counts, self.phases.append)
         running: Any = SimpleNamespace(query=query or object(), record_failure=None)
         times.follow(running)
         return times
