@@ -11,6 +11,7 @@ import pytest
 
 from deploy.local.kafka import EmbeddedKafka
 from job.dead_letters.headers import DeadLetter
+from job.protocol.status import JobStatus
 from tests.integration.jobs import BROKER_OPTIONS, START_SECONDS, Job
 from tests.integration.real_time_topics import (
     CLOSING,
@@ -41,6 +42,8 @@ def test_query_obeys_all_commands_in_the_middle_of_an_interval(
             run_id = wait_for_intervals(job).run_id
             topics.send([(command, 20, n)], [(command, 21, 50)])
             topics.wait_for_results()
+            if n == 0:
+                wait_for_live_figures(job)
             job.ask(command)
             job.wait_for_state(state)
             topics.send([(f"{command} 2", 20, n)], [(f"{command} 2", 21, 50)])
@@ -66,6 +69,33 @@ def test_query_obeys_all_commands_in_the_middle_of_an_interval(
         )
         assert 0 == job.terminate()
     assert [] == [line for line in job.log.read_text().splitlines() if is_spark_s(line)]
+
+
+def wait_for_live_figures(job: Job) -> None:
+    """One row of each side is read and joined in an interval that does not end. No batch has."""
+
+    def are_live(status: JobStatus) -> bool:
+        watermark = datetime.fromtimestamp((T0 + 10_000) / 1000, UTC)
+        return (
+            (1, 1, 1)
+            == (
+                status.totals.left.records,
+                status.totals.right.records,
+                status.totals.output_records,
+            )
+            and watermark == status.side_watermark("left")
+            and status.brokers is not None
+            and {0} == set((status.brokers.left.behind_latest or {}).values())
+        )
+
+    status = wait_for(job, are_live, "live figures")
+    assert status.last_batch is None
+    assert status.last_progress_at is not None
+    wait_for(
+        job,
+        lambda later: later.last_progress_at and later.last_progress_at > status.last_progress_at,
+        "later figures",
+    )
 
 
 def wait_for_another_run(job: Job, run_id: str | None) -> None:

@@ -36,6 +36,11 @@ JVM: list[tuple[str, str, str]] = [
     ("watermark", f"{_RUNTIME}.WatermarkTracker", "currentWatermark"),
     ("watermark", f"{_RUNTIME}.WatermarkTracker", "setWatermark"),
     ("watermark", f"{_RUNTIME}.WatermarkPropagator", "purge"),
+    (
+        "watermark",
+        f"{_EXECUTION}.streaming.operators.stateful.transformwithstate.TransformWithStateExec",
+        "eventTimeWatermarkForLateEvents",
+    ),
     ("observed_metrics", f"{_RUNTIME}.IncrementalExecution", "observedMetrics"),
     ("batch_read", _MICRO_BATCH, "sources"),
     ("batch_read", _MICRO_BATCH, "getLatestExecutionContext"),
