@@ -9,8 +9,12 @@ from typing import Any
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from job.spark.executed_join import plan_nodes
-from job.spark.stream_execution import batch_execution, progress_lock, stream_execution
+from job.spark.stream_execution import (
+    batch_execution,
+    plan_nodes,
+    progress_lock,
+    stream_execution,
+)
 
 WATERMARK_METADATA = "spark.watermarkDelayMs"
 """Key of the metadata of a column with a watermark; its value is the delay (EventTimeWatermark)."""
