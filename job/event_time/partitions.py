@@ -76,10 +76,25 @@ class Partitions:
             for side in SIDES
         }
 
-    def with_newest(self, newest_ms: Mapping[Side, int | None]) -> "Partitions":
-        """With event times that may be newer than those known."""
-        known = {side: _newer(self.newest_ms.get(side), newest_ms.get(side)) for side in SIDES}
-        return replace(self, newest_ms={s: ms for s, ms in known.items() if ms is not None})
+    def with_live(
+        self, read: Mapping[Side, int], newest_ms: Mapping[Side, int | None]
+    ) -> "Partitions":
+        """With the number of records that an interval has read so far, and their newest event time.
+
+        A side that has read as many records as its backlog had counts as read to its end.
+        """
+        newest = {side: _newer(self.newest_ms.get(side), newest_ms.get(side)) for side in SIDES}
+        left, right = (self._after_reading(side, read.get(side, 0)) for side in SIDES)
+        return Partitions(left, right, {s: ms for s, ms in newest.items() if ms is not None})
+
+    def _after_reading(self, side: Side, records: int) -> Mapping[int, Partition]:
+        partitions = self.side(side)
+        if records < sum(each.latest_offset - each.next_offset for each in partitions.values()):
+            return partitions
+        return {
+            number: replace(each, next_offset=each.latest_offset)
+            for number, each in partitions.items()
+        }
 
     def after_batch(self, batch: "BatchRead") -> "Partitions":
         """The partitions after one more batch."""

@@ -190,7 +190,7 @@ class QueryStats:
         live = self._live
         partitions = self.partitions
         if live is not None:
-            partitions = partitions.with_newest(live.newest_ms)
+            partitions = partitions.with_live(live.read, live.newest_ms)
         event_times = {side: event_time_of(partitions, side) for side in SIDES}
         return {
             side: SideEventTimes(

@@ -86,14 +86,15 @@ LIVE = LiveFigures(
 def test_newest_event_time_of_a_running_interval_is_that_of_its_side_without_a_backlog() -> None:
     stats = QueryStats()
     known = {0: Partition(next_offset=9, latest_offset=9, event_time_ms=1_000)}
-    behind = {0: Partition(next_offset=9, latest_offset=10, event_time_ms=1_000)}
     stats.partitions = Partitions(known, known, {"left": 1_000, "right": 1_000})
     stats.interval_runs(5, LIVE)
     assert FAR_AHEAD_MS == stats.event_times["left"].event_time_ms
     assert 1_000 == stats.event_times["right"].event_time_ms
 
-    stats.partitions = Partitions(behind, known, {"left": 1_000, "right": 1_000})
-    assert 1_000 == stats.event_times["left"].event_time_ms
+    for latest_offset, expected_ms in ((79, FAR_AHEAD_MS), (80, 1_000)):
+        behind = {0: Partition(9, latest_offset, event_time_ms=1_000)}
+        stats.partitions = Partitions(behind, known, {"left": 1_000, "right": 1_000})
+        assert expected_ms == stats.event_times["left"].event_time_ms
 
 
 def test_rows_of_a_running_interval_count_until_its_report_replaces_them() -> None:
