@@ -5,7 +5,7 @@ heartbeats of the executors. Private API of Spark 4.3.0, pinned by tests/integra
 test_real_time.py.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Set
 from dataclasses import dataclass
 from typing import Any
 
@@ -46,24 +46,25 @@ class LiveInterval:
         if context.batchId() != self._batch_id:
             self._metrics = _output_rows(execution.executedPlan())
             self._batch_id = context.batchId()
-        values = self._values(self._metrics[_JOIN][0])
+        values = self._values({metric for metrics in self._metrics.values() for metric in metrics})
         if values is None:
+            self._batch_id = -1  # The plan may have been replaced.
             return None
         read = {
             side: values.get(metric, 0)
             for side, metric in zip(SIDES, self._metrics[_SCAN], strict=True)
         }
-        return LiveRows(self._batch_id, read, values.get(self._metrics[_JOIN][0], 0))
+        return LiveRows(context.batchId(), read, values.get(self._metrics[_JOIN][0], 0))
 
-    def _values(self, metric: int) -> dict[int, int] | None:
-        """The metrics of the execution that has this one."""
+    def _values(self, metrics: Set[int]) -> dict[int, int] | None:
+        """The metrics of the execution that has one of these. A metric without a row is absent."""
         count = self._store.executionsCount()
         first = max(0, count - _EXECUTIONS_SEARCHED)
         executions = self._store.executionsList(first, count - first)
         for index in reversed(range(executions.size())):
             found = self._store.executionMetrics(executions.apply(index).executionId())
             values = {int(entry._1()): str(entry._2()) for entry in _each(found.iterator())}
-            if metric in values:
+            if metrics & values.keys():
                 return {
                     name: int(text.replace(",", ""))
                     for name, text in values.items()
