@@ -182,7 +182,7 @@ def test_dead_letters_idle_sides_state_and_checkpoint(kafka: EmbeddedKafka, tmp_
         explained = job.ask("explain", state={"key": ["last"], "limit": 10})["result"]
         assert 0 == job.terminate()
     assert before + Counter(unmatched) == topics.results()
-    assert "last" in explained["sentences"][0]
+    assert 1 == len(explained["left"]["rows"])
 
     spec, backup = str(job.spec_file), str(tmp_path / "backup")
     for arguments in (["verify", spec], ["backup", spec, backup], ["restore", spec, backup]):
