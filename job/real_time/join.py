@@ -9,6 +9,7 @@ processor. What each row needs to be joined is computed here, in SQL; see `_inpu
 """
 
 from collections.abc import Sequence
+from contextlib import suppress
 from functools import reduce
 from typing import Any
 
@@ -53,7 +54,8 @@ class RowCounts:
 
     def close(self) -> None:
         """No query uses the object any more."""
-        self.java.close()
+        with suppress(Exception):  # the JVM may be gone
+            self.java.close()
 
     def begin_interval(self) -> None:
         self.java.beginInterval()
