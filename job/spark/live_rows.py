@@ -64,7 +64,6 @@ class LiveInterval:
         for index in reversed(range(executions.size())):
             found = self._store.executionMetrics(executions.apply(index).executionId())
             values = {int(entry._1()): str(entry._2()) for entry in _each(found.iterator())}
-            import sys; print("DEBUG2", executions.apply(index).executionId(), metrics, len(values), {k: v for k, v in values.items() if k in metrics}, values if len(values)<40 else None, file=sys.stderr)
             if metrics & values.keys():
                 return {
                     name: int(text.replace(",", ""))
