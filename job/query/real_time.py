@@ -208,7 +208,7 @@ class _Intervals(_PlannedTimes):
         counted = {side: self._counts.in_interval(side) for side in SIDES}
         return LiveFigures(
             read=dict(rows.read),
-            written=rows.written,
+            written=self._counts.emitted_in_interval(),
             late_rows=sum(late for late, _ in counted.values()),
             newest_ms={side: newest for side, (_, newest) in counted.items()},
         )

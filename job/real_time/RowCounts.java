@@ -11,6 +11,7 @@ public final class RowCounts implements Serializable {
   final LongAccumulator[] late = new LongAccumulator[2];
   final LongAccumulator[] stored = new LongAccumulator[2];
   final LongAccumulator[] removed = new LongAccumulator[2];
+  final LongAccumulator emitted;
   final NewestTime[] newest = {new NewestTime(), new NewestTime()};
 
   private final transient SparkContext context;
@@ -26,6 +27,8 @@ public final class RowCounts implements Serializable {
       running.watch(late[side]);
       running.watch(newest[side]);
     }
+    emitted = context.longAccumulator("streamjoin.emitted");
+    running.watch(emitted);
     context.addSparkListener(running);
   }
 
@@ -46,6 +49,11 @@ public final class RowCounts implements Serializable {
   /** Late rows of the running interval, as of the last heartbeats of its tasks. */
   public long lateInInterval(int side) {
     return running.sum(late[side]);
+  }
+
+  /** Rows without dead letters, before the filter of the output. */
+  public long emittedInInterval() {
+    return running.sum(emitted);
   }
 
   /** In milliseconds since 1970. Null: no row has come yet. */

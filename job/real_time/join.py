@@ -60,6 +60,10 @@ class RowCounts:
     def begin_interval(self) -> None:
         self.java.beginInterval()
 
+    def emitted_in_interval(self) -> int:
+        """Rows that the join has emitted in the interval that runs."""
+        return int(self.java.emittedInInterval())
+
     def in_interval(self, side: Side) -> tuple[int, int | None]:
         """Late rows, and the newest event time in milliseconds, of the interval that runs, as the
         executors have last reported them."""

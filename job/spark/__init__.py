@@ -14,7 +14,7 @@ that each class and member exists in the running version.
 | batch_read | MicroBatchExecution: sources, getLatestExecutionContext; StreamExecutionContext: endOffsets, latestOffsets; KafkaMicroBatchStream: kafkaOffsetReader; JsonUtils$: partitionOffsets | offsets of a batch before its commit | required |
 | kafka_reader | KafkaMicroBatchStream: kafkaOffsetReader; KafkaOffsetReader: fetchLatestOffsets | limits how far a batch reads each partition | reads without these limits |
 | interval_read | MicroBatchExecutionContext: isCurrentBatchConstructed, previousContext; StreamExecutionContext: executionPlan, batchId | what an interval of real-time mode has read | required |
-| live_rows | SharedState: statusStore; SQLAppStatusStore: executionsCount, executionsList, executionMetrics; RealTimeStreamScanExec; TransformWithStateExec: metrics | figures while an interval runs | required |
+| live_rows | SharedState: statusStore; SQLAppStatusStore: executionsCount, executionsList, executionMetrics; RealTimeStreamScanExec: metrics | figures while an interval runs | required |
 | executed_join | StreamingSymmetricHashJoinExec: eventTimeWatermarkForLateEvents, metrics; MicroBatchScanExec: start, end | late rows and offsets of a batch before its commit | required |
 | join_input | QueryExecution: optimizedPlan; Dataset$: ofRows | rows that reach the join, to find the late ones | required |
 | arrow_types | to_arrow_type | Arrow type of a DDL type | required |
