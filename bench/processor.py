@@ -38,7 +38,7 @@ from job.real_time.join import RowCounts, real_time_join
 from job.redaction import Redaction
 from job.settings import JobSettings
 from job.spark.session import Jvm
-from job.spark.watermark import raise_watermark
+from job.spark.watermark import pass_late_watermark, raise_watermark
 
 _HOT_KEYS = 10
 _WATERMARK_DELAY_MS = 10_000
@@ -130,6 +130,8 @@ def run(
     def on_batch(batch: DataFrame, batch_id: int) -> None:
         newest = FIRST_EVENT_MS + (batch_id + 1) * per_batch
         raise_watermark(started.result(), newest - _WATERMARK_DELAY_MS)
+        if program != "native":
+            pass_late_watermark(started.result(), spark)
         results = batch.select(F.sum(F.length("value")), F.count(F.lit(1))).collect()[0][1]
         # The first batch compiles.
         if batch_id > 0:

@@ -203,7 +203,9 @@ def _query(snapshot: Snapshot) -> RenderableType:
 
 def _state(snapshot: Snapshot) -> Text:
     text = Text(snapshot.state, STYLES.get(snapshot.state, "bold"))
-    return text.append(" ready" if snapshot.is_ready else " not ready", "dim")
+    text.append(" ready" if snapshot.is_ready else " not ready", "dim")
+    phase = snapshot.figures.query.phase if snapshot.figures else None
+    return text.append(f", {phase.replace('_', ' ')}", "dim") if phase else text
 
 
 def _sample(snapshot: Snapshot, height: int) -> RenderableType:

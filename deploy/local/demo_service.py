@@ -37,6 +37,7 @@ class QueryAnswer(BaseModel):
     """The fields of GET /v1/query that the demo shows."""
 
     state: str
+    phase: str | None = None
     watermark: datetime | None
     last_batch: BatchAnswer | None
     last_failure: FailureAnswer | None

@@ -8,11 +8,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
 
 from job.dataflow import dataflow
 from job.dataflow.dataflow import ID_HEADER, count_where
 from job.dead_letters import headers as names
 from job.dead_letters import sql as dead_letter_sql
+from job.dead_letters.failure_text import BAD_RECORD, REMEDIES, UNWRITTEN_RESULT, as_sql
 from job.join_spec.expressions import column_name
 from job.join_spec.sides import SIDES
 from job.kafka.security import KafkaAccess
@@ -29,6 +31,10 @@ OUTPUT = "output"
 """Name of the metrics of the results."""
 WRITTEN = "written"
 """Name of the metrics of the dead letters: `<side>/<reason>` is a count."""
+
+# Stands in the message of a late row for the watermark, which the join inserts. No event time that
+# can be read contains it.
+_WATERMARK = "{watermark}"
 
 # What Kafka adds to a record, and our header.
 _RESULT_OVERHEAD_BYTES = 200
@@ -111,25 +117,62 @@ def records(
 def side_rows(records: DataFrame, side: SidePlan, plan: JoinPlan, sizes: Sizes) -> DataFrame:
     """As dataflow.side_rows. With a dead-letter topic, also the rows that it gets, each with its
     dead letter."""
-    if plan.dead_letter is None:
+    if plan.dead_letter is None and not plan.fails_on_bad_records:
         return dataflow.side_rows(records, side, plan, None)
-    decoded = dataflow.decoded(records, side, None, keep=dead_letter_sql.KEPT)
+    keep = dead_letter_sql.KEPT if plan.dead_letter is not None else dead_letter_sql.EXPLAINED
+    decoded = dataflow.decoded(records, side, None, keep=keep)
+    if plan.fails_on_bad_records:
+        decoded = _failing(decoded, side, plan)
     counted = dataflow.watermarked(decoded, side).observe(
         side.side, *dataflow.observed_metrics(side)
     )
-    judged = (
-        counted.selectExpr("*", "false AS is_late", "cast(null AS TIMESTAMP) AS late_watermark")
-        .selectExpr(*dead_letter_sql.with_reason(plan, side))
-        .selectExpr("*", f"{dead_letter_sql.message(side)} AS dead_message")
-    )
+    if plan.dead_letter is None:
+        return dataflow.with_window(dataflow.kept(counted, side, plan), side, plan)
+    judged = _judged(counted, side, plan).selectExpr("*", f"dead_reason IS NOT NULL AS {IS_DEAD}")
+    if plan.dead_letter.takes_late_rows:
+        judged = judged.withColumn("dead_reason", F.expr(f"coalesce(dead_reason, '{names.LATE}')"))
+    judged = judged.selectExpr("*", f"{dead_letter_sql.message(side)} AS dead_message")
     conditions = " AND ".join(f"({part})" for part in dataflow.row_conditions(side, plan))
     columns = [f"`{column_name(side.side, column.name)}`" for column in side.kept_columns]
     contents = ", ".join(dead_letter_sql.letters(plan, side, bytes_max=sizes.dead_letter_bytes_max))
-    letter = f"CASE WHEN dead_reason IS NOT NULL THEN struct({contents}) END AS {DEAD_LETTER}"
-    rows = judged.where(f"dead_reason IS NOT NULL OR ({conditions})").selectExpr(
-        *columns, position_column(side.side), letter, f"dead_reason IS NOT NULL AS {IS_DEAD}"
+    letter = f"struct({contents}, cast(null AS TIMESTAMP) AS late_watermark)"
+    rows = judged.where(f"{IS_DEAD} OR ({conditions})").selectExpr(
+        *columns,
+        position_column(side.side),
+        f"CASE WHEN dead_reason IS NOT NULL THEN {letter} END AS {DEAD_LETTER}",
+        IS_DEAD,
     )
     return dataflow.with_window(rows, side, plan)
+
+
+def _judged(rows: DataFrame, side: SidePlan, plan: JoinPlan) -> DataFrame:
+    """With `dead_reason`, and what its message needs. Which rows are late is not known yet."""
+    return rows.selectExpr(
+        "*", "false AS is_late", f"{quoted(_WATERMARK)} AS late_watermark"
+    ).selectExpr(*dead_letter_sql.with_reason(plan, side))
+
+
+def _failing(rows: DataFrame, side: SidePlan, plan: JoinPlan) -> DataFrame:
+    """The same rows. The query fails at the first bad record.
+
+    Below the observed metrics, through which Spark pushes no filter: another filter could drop the
+    bad record.
+    """
+    message = as_sql(
+        BAD_RECORD,
+        side=quoted(side.side),
+        topic=quoted(side.topic),
+        partition=f"`{column_name(side.side, 'record_partition')}`",
+        offset=f"`{column_name(side.side, 'record_offset')}`",
+        reason="dead_reason",
+        message=dead_letter_sql.message(side),
+    )
+    return _judged(rows, side, plan).where(_fails("dead_reason", message)).select(rows.columns)
+
+
+def _fails(reason: str, message: str) -> str:
+    """A condition that is true without a reason. With one, the query fails with the message."""
+    return f"CASE WHEN {reason} IS NULL THEN true ELSE raise_error({message}) END"
 
 
 def written(rows: DataFrame, plan: JoinPlan, sizes: Sizes) -> DataFrame:
@@ -149,6 +192,8 @@ def written(rows: DataFrame, plan: JoinPlan, sizes: Sizes) -> DataFrame:
         "cast(headers[0].value AS STRING) AS id",
     )
     rows = rows.observe(OUTPUT, *_result_counts())
+    if plan.fails_on_bad_records:
+        rows = rows.where(_fails("reason", _failure(rows, plan, sizes)))
     if plan.dead_letter is None:
         return rows.where("reason IS NULL").selectExpr(
             f"{quoted(plan.output.topic)} AS topic",
@@ -168,8 +213,9 @@ def results_written(observed: Mapping[str, int]) -> int:
 def _with_letters(rows: DataFrame, plan: JoinPlan, sizes: Sizes) -> DataFrame:
     assert plan.dead_letter is not None
     is_result = "NOT is_letter AND reason IS NULL"
-    message = _message(plan, sizes) if FAILED_FIELD in rows.columns else _too_large(plan, sizes)
-    headers = dead_letter_sql.result_headers(plan, ID_HEADER, message=message, size=_letter_size())
+    headers = dead_letter_sql.result_headers(
+        plan, ID_HEADER, message=_message(rows, plan, sizes), size=_letter_size()
+    )
     rows = rows.selectExpr(
         f"CASE WHEN {is_result} THEN {quoted(plan.output.topic)} "
         f"ELSE {quoted(plan.dead_letter.topic)} END AS topic",
@@ -177,7 +223,7 @@ def _with_letters(rows: DataFrame, plan: JoinPlan, sizes: Sizes) -> DataFrame:
         "WHEN reason IS NULL THEN cast(key AS BINARY) END AS key",
         f"CASE WHEN is_letter THEN {DEAD_LETTER}.value "
         "WHEN reason IS NULL THEN cast(value AS BINARY) END AS value",
-        f"CASE WHEN is_letter THEN {DEAD_LETTER}.headers "
+        f"CASE WHEN is_letter THEN {_headers()} "
         f"WHEN reason IS NULL THEN headers ELSE {headers} END AS headers",
         f"CASE WHEN is_letter THEN {DEAD_LETTER}.side WHEN reason IS NOT NULL THEN 'output' END "
         "AS side",
@@ -186,12 +232,38 @@ def _with_letters(rows: DataFrame, plan: JoinPlan, sizes: Sizes) -> DataFrame:
     return rows.observe(WRITTEN, *_letter_counts()).select("topic", "key", "value", "headers")
 
 
+def _headers() -> str:
+    """Headers of a dead letter. The message of a late row gets the watermark."""
+    watermark = f"{DEAD_LETTER}.late_watermark"
+    message = f"replace(cast(h.value AS STRING), {quoted(_WATERMARK)}, cast({watermark} AS STRING))"
+    headers = (
+        f"transform({DEAD_LETTER}.headers, h -> named_struct('key', h.key, 'value', "
+        f"CASE WHEN h.key = '{names.MESSAGE}' THEN cast({message} AS BINARY) ELSE h.value END))"
+    )
+    return f"CASE WHEN {watermark} IS NULL THEN {DEAD_LETTER}.headers ELSE {headers} END"
+
+
 def _letter_size() -> str:
     """Bytes of the value that a dead letter leaves out; 0: the result has no value."""
     return f"CASE WHEN reason = '{names.VALUE_TOO_LARGE}' THEN size ELSE 0 END"
 
 
-def _message(plan: JoinPlan, sizes: Sizes) -> str:
+def _failure(rows: DataFrame, plan: JoinPlan, sizes: Sizes) -> str:
+    remedies = " ".join(
+        f"WHEN {quoted(reason)} THEN {quoted(remedy)}" for reason, remedy in REMEDIES.items()
+    )
+    return as_sql(
+        UNWRITTEN_RESULT,
+        id="id",
+        reason="reason",
+        message=_message(rows, plan, sizes),
+        remedy=f"CASE reason {remedies} END",
+    )
+
+
+def _message(rows: DataFrame, plan: JoinPlan, sizes: Sizes) -> str:
+    if FAILED_FIELD not in rows.columns:
+        return _too_large(plan, sizes)
     fields = " ".join(
         f"WHEN {quoted(field)} THEN {quoted(text)}" for field, text in texts(plan).items()
     )

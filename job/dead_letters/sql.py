@@ -13,12 +13,13 @@ from job.plan import record_checks
 from job.plan.plan import JoinPlan, SidePlan
 from job.plan.record_checks import quoted
 
+EXPLAINED = ("text", "parsed")
+"""Columns that dataflow.decoded keeps for the message of a bad record."""
 KEPT = (
     "key AS original_key",
     "value AS original_value",
     "headers AS original_headers",
-    "text",
-    "parsed",
+    *EXPLAINED,
 )
 """Columns that dataflow.decoded keeps for dead letters."""
 

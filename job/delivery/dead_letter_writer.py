@@ -16,6 +16,7 @@ from pyspark.sql import functions as F
 from job.dataflow.dataflow import ID_HEADER, count_where, dataflow, decoded
 from job.dead_letters import headers as names
 from job.dead_letters import sql
+from job.dead_letters.failure_text import BAD_RECORD, REMEDIES, UNWRITTEN_RESULT
 from job.delivery.finished_batch import FinishedBatch
 from job.errors import BadRecordError
 from job.join_spec.sides import SIDES, Side
@@ -192,22 +193,23 @@ class DeadLetterWriter:
                 continue
             first = self._bad_records(spark, batch, side).orderBy(position_column(side)).first()
             if first is not None:
-                topic = self.plan.side(side).topic
-                raise BadRecordError(
-                    f"{side} record {topic}/{first[f'{side}_record_partition']}/"
-                    f"{first[f'{side}_record_offset']} cannot be read ({first['dead_reason']}): "
-                    f"{first['dead_message']}. To continue, set `on_bad_record: drop` or a "
-                    "dead_letter topic, then start again"
+                message = BAD_RECORD.format(
+                    side=side,
+                    topic=self.plan.side(side).topic,
+                    partition=first[f"{side}_record_partition"],
+                    offset=first[f"{side}_record_offset"],
+                    reason=first["dead_reason"],
+                    message=first["dead_message"],
                 )
-        if unwritten := self._unwritten_results(batch):
-            first_result = unwritten[0]
-            remedy = "change the expression"
-            if first_result.reason == names.VALUE_TOO_LARGE:
-                remedy = "increase the topic's max.message.bytes"
+                raise BadRecordError(message)
+        for result in self._unwritten_results(batch):
             raise BadRecordError(
-                f"the result of {first_result.id} cannot be written ({first_result.reason}): "
-                f"{first_result.message}. To continue, {remedy}, or set `on_bad_record: drop`, "
-                "then start again"
+                UNWRITTEN_RESULT.format(
+                    id=result.id,
+                    reason=result.reason,
+                    message=result.message,
+                    remedy=REMEDIES[result.reason],
+                )
             )
 
     def _compare_late_rows(self, batch: FinishedBatch, counts: Counts) -> None:

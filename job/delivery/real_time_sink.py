@@ -24,6 +24,7 @@ from job.kafka.security import KafkaAccess
 from job.plan import real_time
 from job.plan.plan import JoinPlan
 from job.spark.observed_metrics import batch_metrics
+from job.spark.watermark import pass_late_watermark
 
 _START_SECONDS = 60.0
 
@@ -70,9 +71,10 @@ def start_intervals(
 
 class _EachMicroBatch(BatchSink):
     def _deliver(self, records: DataFrame, batch_id: int) -> None:
+        query = self.query.result(_START_SECONDS)
+        pass_late_watermark(query, records.sparkSession)
         options = _options(self._plan, self._access, self._sizes)
         records.write.format("kafka").options(**options).save()
-        query = self.query.result(_START_SECONDS)
         self._listener.delivered(batch_id, results_written(batch_metrics(query, OUTPUT)), {})
         self._listener.dead_letters(dead_letter_counts(batch_metrics(query, WRITTEN)))
 

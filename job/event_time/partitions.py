@@ -4,7 +4,7 @@ Times are milliseconds since 1970. Offsets are the next ones to read, as Kafka c
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Self
 
 from job.join_spec.sides import SIDES, Side
@@ -74,6 +74,26 @@ class Partitions:
                 if partition.event_time_ms is not None
             }
             for side in SIDES
+        }
+
+    def with_live(
+        self, read: Mapping[Side, int], newest_ms: Mapping[Side, int | None]
+    ) -> "Partitions":
+        """With the number of records that an interval has read so far, and their newest event time.
+
+        A side that has read as many records as its backlog had counts as read to its end.
+        """
+        newest = {side: _newer(self.newest_ms.get(side), newest_ms.get(side)) for side in SIDES}
+        left, right = (self._after_reading(side, read.get(side, 0)) for side in SIDES)
+        return Partitions(left, right, {s: ms for s, ms in newest.items() if ms is not None})
+
+    def _after_reading(self, side: Side, records: int) -> Mapping[int, Partition]:
+        partitions = self.side(side)
+        if records < sum(each.latest_offset - each.next_offset for each in partitions.values()):
+            return partitions
+        return {
+            number: replace(each, next_offset=each.latest_offset)
+            for number, each in partitions.items()
         }
 
     def after_batch(self, batch: "BatchRead") -> "Partitions":

@@ -95,20 +95,6 @@ def unsupported(spec: JoinSpec) -> Iterator[Problem]:
             spec.output.delivery.value,
             "is not yet supported with engine real_time: set delivery: at_least_once",
         )
-    if spec.on_bad_record == "fail":
-        yield Problem(
-            "on_bad_record",
-            "fail",
-            "is not supported with engine real_time, whose results are out before the records of "
-            "an interval are counted: set on_bad_record: drop, or name a dead_letter topic",
-        )
-    if spec.on_late_row == "dead_letter":
-        yield Problem(
-            "on_late_row",
-            "dead_letter",
-            "is not yet supported with engine real_time, which counts and drops late rows: set "
-            "on_late_row: drop, or use engine micro_batch",
-        )
     if spec.join.unbounded_state:
         yield Problem(
             "join.unbounded_state",

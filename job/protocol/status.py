@@ -25,6 +25,15 @@ class QueryState(StrEnum):
     RESTARTING = "RESTARTING"
 
 
+class Phase(StrEnum):
+    """How the query of the real-time engine runs."""
+
+    CATCH_UP = "catch_up"
+    """In micro-batches: there is a backlog, or the query has just started."""
+    REAL_TIME = "real_time"
+    """In intervals of Spark's real-time mode."""
+
+
 class Failure(_Value):
     code: str
     message: str
@@ -42,6 +51,8 @@ class JobStatus(_Value):
     state_since: datetime
     watermark_delay_ms: dict[str, int]
     """Per side."""
+    phase: Phase | None = None
+    """Phase of the running query. None: the engine is micro_batch, or the query is not running."""
     idle: dict[str, bool] = {}
     """Whether event time follows the clock, per side with `idle_after`; empty unless running."""
     query_id: str | None = None

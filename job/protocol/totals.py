@@ -59,6 +59,13 @@ class SideTotals(_Value):
             }
         )
 
+    def with_live(self, records: int, newest_ms: int | None) -> Self:
+        times = (self.event_time_max_ms, newest_ms)
+        newest = max((ms for ms in times if ms is not None), default=None)
+        return self.model_copy(
+            update={"records": self.records + records, "event_time_max_ms": newest}
+        )
+
 
 class Latencies(_Value):
     """Histogram: from the Kafka timestamp of a record to the end of the batch that read it.
@@ -98,6 +105,16 @@ def _share_up_to(bound: float, shortest: float, longest: float) -> float:
     if bound >= longest:
         return 1.0
     return 0.0 if bound <= shortest else (bound - shortest) / (longest - shortest)
+
+
+class LiveFigures(_Value):
+    """Figures of an interval of real-time mode that has not ended."""
+
+    read: dict[Side, int]
+    written: int
+    late_rows: int
+    newest_ms: dict[Side, int | None]
+    """Newest event time, epoch milliseconds. None: no row has come yet."""
 
 
 class Totals(_Value):
@@ -160,15 +177,18 @@ class Totals(_Value):
         counts = {result: results.get(result, 0) for result in TRANSACTION_RESULTS}
         return self.model_copy(update={"transactions": _sums(self.transactions, counts)})
 
-    def with_live_rows(self, read: Mapping[Side, int], written: int) -> Self:
-        """With the rows of an interval that has not ended."""
-        sides: dict[str, SideTotals] = {
-            side: (of_side := getattr(self, side)).model_copy(
-                update={"records": of_side.records + count}
-            )
-            for side, count in read.items()
-        }
-        return self.model_copy(update={**sides, "output_records": self.output_records + written})
+    def with_live(self, live: LiveFigures) -> Self:
+        """With the figures of an interval that has not ended."""
+        return self.model_copy(
+            update={
+                "left": self.left.with_live(live.read.get("left", 0), live.newest_ms.get("left")),
+                "right": self.right.with_live(
+                    live.read.get("right", 0), live.newest_ms.get("right")
+                ),
+                "output_records": self.output_records + live.written,
+                "late_rows": self.late_rows + live.late_rows,
+            }
+        )
 
     def without_event_times(self) -> Self:
         """The counters without the newest event times, which belong to the old checkpoint."""

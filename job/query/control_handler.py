@@ -1,5 +1,6 @@
 """Executes the calls of the control socket, on the engine and on the statistics of the query."""
 
+import logging
 import threading
 import time
 from collections.abc import Callable
@@ -144,6 +145,7 @@ class ControlHandler:
     def _count_periodically(self) -> None:
         pause = COUNT_PAUSE_SECONDS
         latest = time.monotonic() + COUNT_LATEST_SECONDS
+        failed = False
         while not self._closed.wait(pause):
             pause = COUNT_PAUSE_SECONDS
             status = self._engine.status()
@@ -156,9 +158,12 @@ class ControlHandler:
             except StreamjoinError as error:
                 _log.debug("state_count_skipped", reason=str(error))
             except Exception as error:
-                # The query may end during the count; the next count reports a lasting failure.
-                _log.warning("state_count_failed", reason=str(error).partition("\n")[0])
+                # The query may end during the count: only the next failure is a lasting one.
+                level = logging.WARNING if failed else logging.DEBUG
+                _log.log(level, "state_count_failed", reason=str(error).partition("\n")[0])
+                failed = True
             else:
+                failed = False
                 pause = max(pause, COUNT_PAUSE_FACTOR * state_count.duration_seconds)
                 latest = time.monotonic() + pause + COUNT_LATEST_SECONDS
 

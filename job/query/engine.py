@@ -102,6 +102,7 @@ class Engine:
             watermark_delay_ms={
                 side: milliseconds(self._plan.side(side).watermark_delay) for side in SIDES
             },
+            phase=self._starter.phase,
             idle=dict(self._idle_sides.idle),
             query_id=last.query_id if last else None,
             run_id=self._run_id,

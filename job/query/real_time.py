@@ -10,7 +10,6 @@ import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager
-from enum import StrEnum
 
 import structlog
 from pyspark.sql.streaming.query import StreamingQuery
@@ -23,12 +22,14 @@ from job.event_time.interval import Interval
 from job.event_time.partitions import Offsets, Partitions
 from job.join_spec.sides import SIDES, Side
 from job.plan.real_time import CAUGHT_UP_RECORDS, RECORDS_BEHIND_MAX
+from job.protocol.status import Phase
+from job.protocol.totals import LiveFigures
 from job.query.event_times import EventTimes
 from job.query.runtime import QueryRun
 from job.real_time.join import RowCounts
 from job.spark.between_batches import prevent_next_batch
 from job.spark.interval_read import ended_interval
-from job.spark.live_rows import LiveInterval
+from job.spark.live_rows import LiveInterval, LiveRows
 from job.spark.watermark import current_watermark, raise_watermark
 
 LIVE_SECONDS = 1.0
@@ -36,16 +37,13 @@ LIVE_SECONDS = 1.0
 _log = structlog.get_logger()
 
 
-class Phase(StrEnum):
-    CATCH_UP = "catch_up"
-    REAL_TIME = "real_time"
-
-
 class Phases:
     """The phase of each run of the query. A run that was not chosen here begins with catch-up."""
 
     def __init__(self) -> None:
         self._next = Phase.CATCH_UP
+        self.current: Phase | None = None
+        """Phase of the running query. None: no query runs."""
 
     @contextmanager
     def start(self, run: QueryRun) -> Iterator[RunningQuery]:
@@ -56,8 +54,8 @@ class Phases:
         sizes, counts = topic_sizes(plan, access), RowCounts(run.spark)
         run.stats.count_rows_with(counts)
         kind = _CatchUp if phase is Phase.CATCH_UP else _Intervals
-        times = kind(run, self._change_to)
-        with closing(times):
+        times = kind(run, counts, self._change_to)
+        with closing(counts), closing(times):
             if phase is Phase.CATCH_UP:
                 records = micro_batch_records(
                     run.spark,
@@ -74,7 +72,11 @@ class Phases:
                 records = interval_records(run.spark, plan, access, sizes, counts)
                 running = start_intervals(records, plan, access, checkpoint, sizes)
             times.follow(running)
-            yield running
+            self.current = phase
+            try:
+                yield running
+            finally:
+                self.current = None
 
     def _change_to(self, phase: Phase) -> None:
         self._next = phase
@@ -83,8 +85,11 @@ class Phases:
 class _PlannedTimes(EventTimes, ABC):
     """Event times of a query whose every batch or interval is planned with a call into Python."""
 
-    def __init__(self, run: QueryRun, change_to: Callable[[Phase], None]) -> None:
+    def __init__(
+        self, run: QueryRun, counts: RowCounts, change_to: Callable[[Phase], None]
+    ) -> None:
         super().__init__(run)
+        self._counts = counts
         self._change_to = change_to
         self._query: StreamingQuery | None = None
         self._starts: dict[Side, Mapping[int, int]] = {}
@@ -126,8 +131,10 @@ class _PlannedTimes(EventTimes, ABC):
 
 
 class _CatchUp(_PlannedTimes):
-    def __init__(self, run: QueryRun, change_to: Callable[[Phase], None]) -> None:
-        super().__init__(run, change_to)
+    def __init__(
+        self, run: QueryRun, counts: RowCounts, change_to: Callable[[Phase], None]
+    ) -> None:
+        super().__init__(run, counts, change_to)
         self._cut = run.checkpoint.cut_interval
         self._has_run = False
 
@@ -171,6 +178,8 @@ class _CatchUp(_PlannedTimes):
 
 
 class _Intervals(_PlannedTimes):
+    _live_batch: int | None = None
+
     def follow(self, running: RunningQuery) -> None:
         super().follow(running)
         interval = LiveInterval(self._run.spark, running.query)
@@ -184,13 +193,25 @@ class _Intervals(_PlannedTimes):
             try:
                 rows = interval.rows()
                 if rows is not None:
-                    self._stats.interval_runs(rows.batch_id, rows.read, rows.written)
+                    self._stats.interval_runs(rows.batch_id, self._figures(rows))
             except Exception as error:
                 # The query runs on; its figures move at the end of the interval.
                 reason = str(error).partition("\n")[0]
                 if reason != failure and not self._closed.is_set():
                     _log.warning("live_rows_unknown", reason=reason)
                 failure = reason
+
+    def _figures(self, rows: LiveRows) -> LiveFigures:
+        if rows.batch_id != self._live_batch:
+            self._live_batch = rows.batch_id
+            self._counts.begin_interval()
+        counted = {side: self._counts.in_interval(side) for side in SIDES}
+        return LiveFigures(
+            read=dict(rows.read),
+            written=self._counts.emitted_in_interval(),
+            late_rows=sum(late for late, _ in counted.values()),
+            newest_ms={side: newest for side, (_, newest) in counted.items()},
+        )
 
     def _planned(self, starts: Offsets, latest: Offsets) -> None:
         """Called a second time at the end of an interval, before Spark plans the next one."""

@@ -11,6 +11,7 @@ from job.dataflow.dataflow import kafka_dataflow
 from job.delivery.sink import RunningQuery, start_query
 from job.kafka.security import KafkaAccess
 from job.plan.plan import JoinPlan
+from job.protocol.status import Phase
 from job.query.event_times import EventTimes
 from job.query.real_time import Phases
 from job.query.runtime import QueryRun, Resources
@@ -23,6 +24,11 @@ class QueryStarter:
         self._resources = resources
         self._new_query = new_query
         self._phases = Phases()
+
+    @property
+    def phase(self) -> Phase | None:
+        """Phase of the running query. None: the engine is micro_batch, or no query runs."""
+        return self._phases.current
 
     @contextmanager
     def start(

@@ -19,7 +19,7 @@ from job.join_spec.sides import SIDES, Side
 from job.protocol.progress import BatchProgress, batch_progress
 from job.protocol.reports import SideEventTimes, StateCount
 from job.protocol.status import Failure
-from job.protocol.totals import Totals
+from job.protocol.totals import LiveFigures, Totals
 from job.query.state_rows import StateRowCounter
 
 # As many as an operator scrolls through; a batch is about 4 kB of JSON.
@@ -54,7 +54,7 @@ class QueryStats:
         self._latest_offsets: dict[int, Offsets] = {}
         self._row_counter: RowCounter | None = None
         self._counted = _Counted(0, 0)
-        self._live: tuple[int, Mapping[Side, int], int] | None = None
+        self._live: LiveFigures | None = None
         self.partitions = Partitions.none()
         """What was read of each partition, up to the last delivered batch."""
 
@@ -141,19 +141,19 @@ class QueryStats:
             self._retries += 1
             return self._retries - 1
 
-    def interval_runs(self, batch_id: int, read: Mapping[Side, int], written: int) -> None:
-        """Rows of a running interval so far. The report of the interval replaces them."""
+    def interval_runs(self, batch_id: int, figures: LiveFigures) -> None:
+        """Figures of a running interval so far. The report of the interval replaces them."""
         with self._lock:
             if self._batches and batch_id <= self._batches[-1].batch_id:
                 return
-            self._live = (batch_id, read, written)
+            self._live = figures
             self._progressed()
 
     @property
     def live_rows(self) -> Mapping[Side, int]:
         """Rows that the running interval has read of each side so far."""
         live = self._live
-        return {} if live is None else live[1]
+        return {} if live is None else live.read
 
     def count_rows_with(self, counter: RowCounter) -> None:
         """Take late rows and the growth of state from a counter: the engine is real_time."""
@@ -185,8 +185,12 @@ class QueryStats:
 
     @property
     def event_times(self) -> dict[str, SideEventTimes]:
-        """Per side, after the last delivered batch. A side without a known partition is absent."""
+        """Per side, after the last delivered batch and with the rows of the running interval. A
+        side without a known partition is absent."""
+        live = self._live
         partitions = self.partitions
+        if live is not None:
+            partitions = partitions.with_live(live.read, live.newest_ms)
         event_times = {side: event_time_of(partitions, side) for side in SIDES}
         return {
             side: SideEventTimes(
@@ -201,10 +205,7 @@ class QueryStats:
     @property
     def totals(self) -> Totals:
         with self._lock:
-            if self._live is None:
-                return self._totals
-            _, read, written = self._live
-            return self._totals.with_live_rows(read, written)
+            return self._totals if self._live is None else self._totals.with_live(self._live)
 
     @property
     def offsets(self) -> Offsets | None:

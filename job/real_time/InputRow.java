@@ -13,7 +13,7 @@ final class InputRow {
   private static final int ROW_OF_LEFT = 6;
   private static final int DEAD_LETTER = 8;
 
-  private static final long MICROS_PER_MILLI = 1000;
+  static final long MICROS_PER_MILLI = 1000;
 
   private final JoinRules rules;
   private final InternalRow row;
@@ -38,6 +38,11 @@ final class InputRow {
     return row.getLong(first + LATE_AT) <= watermark * MICROS_PER_MILLI;
   }
 
+  /** In microseconds. */
+  long eventTime() {
+    return row.getLong(first + EVENT_TIME);
+  }
+
   /** False: no row of the other side can match it, whatever its values. */
   boolean isMatchable() {
     return row.getBoolean(first + IS_MATCHABLE);
@@ -59,7 +64,7 @@ final class InputRow {
   StoredRow toStore() {
     int expiresAt = first + EXPIRES_AT;
     return new StoredRow(
-        row.getLong(first + EVENT_TIME),
+        eventTime(),
         row.isNullAt(expiresAt) ? JoinRules.NEVER : row.getLong(expiresAt),
         row.getLong(first + POSITION),
         false,

@@ -91,15 +91,28 @@ public final class JoinRules implements Serializable {
   }
 
   InternalRow pair(InternalRow left, InternalRow right) {
+    counts.emitted.add(1);
     return output(left, right, null);
   }
 
   InternalRow unmatched(int side, InternalRow row) {
+    counts.emitted.add(1);
     return side == LEFT ? output(row, null, null) : output(null, row, null);
   }
 
   InternalRow deadLetter(InternalRow letter) {
     return output(null, null, letter);
+  }
+
+  /** With the watermark as its last field. */
+  InternalRow deadLetterOfLateRow(InternalRow letter, long watermark) {
+    int last = deadLetterSchema.length() - 1;
+    GenericInternalRow copy = new GenericInternalRow(last + 1);
+    for (int field = 0; field < last; field++) {
+      copy.update(field, letter.get(field, deadLetterSchema.apply(field).dataType()));
+    }
+    copy.update(last, watermark * InputRow.MICROS_PER_MILLI);
+    return deadLetter(copy);
   }
 
   private InternalRow output(InternalRow left, InternalRow right, InternalRow deadLetter) {

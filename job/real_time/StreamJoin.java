@@ -53,8 +53,9 @@ import scala.collection.Iterator;
  * time the watermark advances between two intervals only, for many rows at once: each row that arrives
  * takes a few entries of the index with it, and what is left is done at the end of the interval.
  *
- * <p>Late rows: in micro-batches Spark drops them by the watermark of the batch before, as it does for
- * its own join. In real time it drops none, and this class does, by the watermark of the interval.
+ * <p>Late rows are counted by side and dropped, or replaced by their dead letters. In micro-batches a
+ * row is late by the watermark of the batch before, as in Spark's own join, and in real time by the
+ * watermark of the interval.
  *
  * <p>Unlike Spark 4.3.0's own operator, a left semi join does not miss a match in the batch that
  * evicts one of the two rows.
@@ -78,6 +79,7 @@ public final class StreamJoin extends StatefulProcessor<InternalRow, InternalRow
   private transient ExpiryIndex index;
   private transient Eviction eviction;
   private transient ValueState<Long> clock;
+  private transient long lateWatermark;
   private transient BasePredicate condition;
   private transient JoinedRow pair;
   private transient UnsafeProjection keyProjection;
@@ -127,6 +129,7 @@ public final class StreamJoin extends StatefulProcessor<InternalRow, InternalRow
       }
       startEviction(watermark);
       ImplicitGroupingKeyTracker.setImplicitKey(key);
+      lateWatermark = rules.realTime ? watermark : LateWatermark.ofBatch();
     }
     return new KeyJoin(key, rows, watermark);
   }
@@ -235,10 +238,11 @@ public final class StreamJoin extends StatefulProcessor<InternalRow, InternalRow
         return;
       }
       int side = input.side();
-      if (rules.realTime && input.isLate(watermark)) {
+      rules.counts.newest[side].add(input.eventTime());
+      if (input.isLate(lateWatermark)) {
         rules.counts.late[side].add(1);
         if (input.hasDeadLetter()) {
-          output.add(rules.deadLetter(input.deadLetter()));
+          output.add(rules.deadLetterOfLateRow(input.deadLetter(), lateWatermark));
         }
       } else if (!input.isMatchable()) {
         if (rules.padsUnmatched[side]) {

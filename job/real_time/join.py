@@ -9,6 +9,7 @@ processor. What each row needs to be joined is computed here, in SQL; see `_inpu
 """
 
 from collections.abc import Sequence
+from contextlib import suppress
 from functools import reduce
 from typing import Any
 
@@ -51,8 +52,25 @@ class RowCounts:
         _check_processor(spark)
         self.java = _class(spark, "RowCounts")(spark.sparkContext._jsc.sc())
 
+    def close(self) -> None:
+        """No query uses the object any more."""
+        with suppress(Exception):  # the JVM may be gone
+            self.java.close()
+
+    def begin_interval(self) -> None:
+        self.java.beginInterval()
+
+    def emitted_in_interval(self) -> int:
+        """Rows that the join has emitted in the interval that runs."""
+        return int(self.java.emittedInInterval())
+
+    def in_interval(self, side: Side) -> tuple[int, int | None]:
+        """Late rows, and the newest event time in milliseconds, of the interval that runs, as the
+        executors have last reported them."""
+        index = SIDES.index(side)
+        return int(self.java.lateInInterval(index)), self.java.newestInInterval(index)
+
     def late_rows(self, side: Side) -> int:
-        """In real time. In micro-batches Spark's operator counts them, of both sides together."""
         return int(self.java.late(SIDES.index(side)))
 
     def state_rows(self, side: Side) -> int:
@@ -71,8 +89,11 @@ def real_time_join(
 ) -> DataFrame:
     """The columns of `dataflow.joined`; and DEAD_LETTER if both sides have DEAD_LETTER and IS_DEAD.
 
-    `real_time`: for a query that is started with the real-time trigger, which drops no late rows by
-    itself.
+    `real_time`: for a query that is started with the real-time trigger. In micro-batches,
+    `pass_late_watermark` is called with each batch.
+
+    A late row is counted, and emitted as its dead letter if it has one. The last field of a dead
+    letter is then the watermark.
     """
     spark = left.sparkSession
     has_letters = DEAD_LETTER in left.columns
@@ -123,7 +144,7 @@ def _input_rows(
     plan: JoinPlan,
 ) -> DataFrame:
     """One side's rows as InputRow.java reads them: the key, and behind it what is the same in all
-    joins. `late_at` carries the watermark."""
+    joins."""
     side_plan = plan.side(side)
     has_letter = DEAD_LETTER in rows.columns
     is_dead = IS_DEAD if has_letter else "false"
@@ -145,9 +166,8 @@ def _input_rows(
         *(_normalized(keyed, name) for name in names),
         F.lit(0).cast("bigint").alias(_SLOT),
         F.when(joins, SIDES.index(side)).otherwise(_OTHER).alias("side"),
-        F.when(joins, F.col(f"`{late_at}`")).alias(
-            "late_at", metadata=rows.schema[late_at].metadata
-        ),
+        # Without metadata, by which Spark would drop late rows without counting them by side.
+        F.when(joins, F.col(f"`{late_at}`")).alias("late_at", metadata={}),
         F.col(f"`{side_plan.event_time_column}`").alias("event_time", metadata={}),
         F.expr(_expires_at(side_plan, plan)).alias("expires_at"),
         F.expr(matchable).alias("matchable"),

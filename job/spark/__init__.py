@@ -9,12 +9,12 @@ that each class and member exists in the running version.
 | session | SparkSubmit: main; `_PYSPARK_DRIVER_CONN_INFO_PATH`; SparkContext: _gateway, _jvm, _active_spark_context, isStopped; SparkSession: _instantiatedSession | starts the JVM early, removes secrets from its output, ends it with the job; replaces a killed JVM | required |
 | stream_execution | StreamingQueryWrapper: streamingQuery; StreamExecution: awaitProgressLock, lastExecution | the running query below PySpark's StreamingQuery | required |
 | between_batches | StreamExecution: offsetLog, commitLog, state; TERMINATED$: MODULE$ | pauses and stops a query without interrupting a batch | required |
-| watermark | column metadata `spark.watermarkDelayMs`; MicroBatchExecution: watermarkTracker, noNewData, watermarkPropagator; WatermarkTracker: currentWatermark, setWatermark; WatermarkPropagator: purge | the job's own watermark | required |
+| watermark | column metadata `spark.watermarkDelayMs`; MicroBatchExecution: watermarkTracker, noNewData, watermarkPropagator; WatermarkTracker: currentWatermark, setWatermark; WatermarkPropagator: purge; TransformWithStateExec: eventTimeWatermarkForLateEvents | the job's own watermark | required |
 | observed_metrics | IncrementalExecution: observedMetrics | metrics of a batch before its commit | required |
 | batch_read | MicroBatchExecution: sources, getLatestExecutionContext; StreamExecutionContext: endOffsets, latestOffsets; KafkaMicroBatchStream: kafkaOffsetReader; JsonUtils$: partitionOffsets | offsets of a batch before its commit | required |
 | kafka_reader | KafkaMicroBatchStream: kafkaOffsetReader; KafkaOffsetReader: fetchLatestOffsets | limits how far a batch reads each partition | reads without these limits |
 | interval_read | MicroBatchExecutionContext: isCurrentBatchConstructed, previousContext; StreamExecutionContext: executionPlan, batchId | what an interval of real-time mode has read | required |
-| live_rows | SharedState: statusStore; SQLAppStatusStore: executionsCount, executionsList, executionMetrics; RealTimeStreamScanExec; TransformWithStateExec: metrics | figures while an interval runs | required |
+| live_rows | SharedState: statusStore; SQLAppStatusStore: executionsCount, executionsList, executionMetrics; RealTimeStreamScanExec: metrics | figures while an interval runs | required |
 | executed_join | StreamingSymmetricHashJoinExec: eventTimeWatermarkForLateEvents, metrics; MicroBatchScanExec: start, end | late rows and offsets of a batch before its commit | required |
 | join_input | QueryExecution: optimizedPlan; Dataset$: ofRows | rows that reach the join, to find the late ones | required |
 | arrow_types | to_arrow_type | Arrow type of a DDL type | required |

@@ -13,7 +13,7 @@ from typing import Any
 from pyspark.sql.streaming.query import StreamingQuery
 
 from job.join_spec.sides import SIDES, Side
-from job.spark.stream_execution import batch_execution
+from job.spark.stream_execution import batch_execution, plan_nodes
 
 Offsets = Mapping[str, Mapping[str, int]]
 """Per topic and partition, as Spark's Kafka source writes them."""
@@ -56,15 +56,6 @@ def executed_join(query: StreamingQuery) -> ExecutedJoin:
         late_rows=join.metrics().apply("numRowsDroppedByWatermark").value(),
         late_watermark_ms=watermark.get() if watermark.isDefined() else None,
     )
-
-
-def plan_nodes(plan: Any, name: str) -> Iterator[Any]:
-    """The nodes of class `name` in a plan, top-down."""
-    if plan.getClass().getSimpleName() == name:
-        yield plan
-    children = plan.children()
-    for number in range(children.size()):
-        yield from plan_nodes(children.apply(number), name)
 
 
 def _ranges(join: Any) -> Iterator[tuple[Side, OffsetRange]]:

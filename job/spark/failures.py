@@ -8,6 +8,7 @@ from py4j.protocol import Py4JJavaError, Py4JNetworkError
 from pyspark.errors import PySparkException
 
 from job.errors import (
+    BadRecordError,
     CheckpointError,
     QueryError,
     RegistryError,
@@ -49,6 +50,10 @@ _NO_CLIENT = (
     "java.lang.ClassNotFoundException: Class org.apache.hadoop.fs.",
     "org.apache.hadoop.fs.UnsupportedFileSystemException",
 )
+
+# The error of the SQL function raise_error, which no expression of a spec may call.
+_SPARK_ERROR = "org.apache.spark.SparkRuntimeException"
+_RAISED = "USER_RAISED_EXCEPTION"
 
 # Java's messages for ENOSPC and EDQUOT.
 _DISK_FULL = ("No space left on device", "Disk quota exceeded")
@@ -186,11 +191,20 @@ def _damage(causes: Sequence[Any], _: str) -> StreamjoinError | None:
     )
 
 
+def _raised(causes: Sequence[Any], _: str) -> StreamjoinError | None:
+    """A bad record of a query that fails at the first one: `raise_error` in its SQL."""
+    for cause in causes:
+        if _is_any(cause, (_SPARK_ERROR,)) and cause.getCondition() == _RAISED:
+            return BadRecordError(_shortened(str(cause.getMessageParameters()["errorMessage"])))
+    return None
+
+
 Rule = Callable[[Sequence[Any], str], StreamjoinError | None]
 
 # The first rule that matches the causes decides. An unreachable store, for example, also causes
 # a TimeoutException.
 _RULES: tuple[Rule, ...] = (
+    _raised,
     _security,
     _registry,
     _lost_offset,

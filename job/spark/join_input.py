@@ -9,7 +9,7 @@ from typing import Any
 from pyspark.sql import DataFrame
 
 from job.join_spec.sides import SIDES, Side
-from job.spark.executed_join import plan_nodes
+from job.spark.stream_execution import plan_nodes
 
 
 def join_input(joined: DataFrame, side: Side) -> DataFrame:

@@ -1,11 +1,11 @@
-"""How many rows the running interval of real-time mode has read and written so far.
+"""How many rows the running interval of real-time mode has read so far.
 
 Spark reports a batch when it has ended. The metrics of its operators arrive before that, with the
 heartbeats of the executors. Private API of Spark 4.3.0, pinned by tests/integration/
 test_real_time.py.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Set
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,7 +16,6 @@ from job.join_spec.sides import SIDES, Side
 from job.spark.stream_execution import stream_execution
 
 _SCAN = "RealTimeStreamScanExec"
-_JOIN = "TransformWithStateExec"
 # Lookups run during an interval and are executions, too.
 _EXECUTIONS_SEARCHED = 10
 
@@ -25,7 +24,6 @@ _EXECUTIONS_SEARCHED = 10
 class LiveRows:
     batch_id: int
     read: Mapping[Side, int]
-    written: int
 
 
 class LiveInterval:
@@ -35,7 +33,7 @@ class LiveInterval:
         self._store = spark._jsparkSession.sharedState().statusStore()
         self._query = query
         self._batch_id = -1
-        self._metrics: Mapping[str, list[int]] = {}
+        self._metrics: list[int] = []
 
     def rows(self) -> LiveRows | None:
         """None: no interval runs, or no executor has reported yet."""
@@ -46,24 +44,24 @@ class LiveInterval:
         if context.batchId() != self._batch_id:
             self._metrics = _output_rows(execution.executedPlan())
             self._batch_id = context.batchId()
-        values = self._values(self._metrics[_JOIN][0])
+        values = self._values(set(self._metrics))
         if values is None:
+            self._batch_id = -1  # The plan may have been replaced.
             return None
         read = {
-            side: values.get(metric, 0)
-            for side, metric in zip(SIDES, self._metrics[_SCAN], strict=True)
+            side: values.get(metric, 0) for side, metric in zip(SIDES, self._metrics, strict=True)
         }
-        return LiveRows(self._batch_id, read, values.get(self._metrics[_JOIN][0], 0))
+        return LiveRows(context.batchId(), read)
 
-    def _values(self, metric: int) -> dict[int, int] | None:
-        """The metrics of the execution that has this one."""
+    def _values(self, metrics: Set[int]) -> dict[int, int] | None:
+        """The metrics of the execution that has one of these. A metric without a row is absent."""
         count = self._store.executionsCount()
         first = max(0, count - _EXECUTIONS_SEARCHED)
         executions = self._store.executionsList(first, count - first)
         for index in reversed(range(executions.size())):
             found = self._store.executionMetrics(executions.apply(index).executionId())
             values = {int(entry._1()): str(entry._2()) for entry in _each(found.iterator())}
-            if metric in values:
+            if metrics & values.keys():
                 return {
                     name: int(text.replace(",", ""))
                     for name, text in values.items()
@@ -72,15 +70,14 @@ class LiveInterval:
         return None
 
 
-def _output_rows(plan: Any) -> dict[str, list[int]]:
-    """Ids of the metrics that count the output rows of sources and join, in the plan's order."""
-    found: dict[str, list[int]] = {_SCAN: [], _JOIN: []}
+def _output_rows(plan: Any) -> list[int]:
+    """Ids of the metrics that count the rows of the sources, in the plan's order."""
+    found: list[int] = []
     pending = [plan]
     while pending:
         node = pending.pop()
-        name = node.getClass().getSimpleName()
-        if name in found:
-            found[name].append(node.metrics().apply("numOutputRows").id())
+        if node.getClass().getSimpleName() == _SCAN:
+            found.append(node.metrics().apply("numOutputRows").id())
         children = node.children()
         pending += [children.apply(index) for index in reversed(range(children.size()))]
     return found

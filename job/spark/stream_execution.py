@@ -27,3 +27,12 @@ def progress_lock(query: StreamingQuery) -> Iterator[Any]:
         yield execution
     finally:
         lock.unlock()
+
+
+def plan_nodes(plan: Any, name: str) -> Iterator[Any]:
+    """The nodes of class `name` in a plan, top-down."""
+    if plan.getClass().getSimpleName() == name:
+        yield plan
+    children = plan.children()
+    for number in range(children.size()):
+        yield from plan_nodes(children.apply(number), name)

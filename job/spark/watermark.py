@@ -6,13 +6,20 @@ by tests/semantics/test_watermark.py.
 
 from typing import Any
 
+from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from job.spark.stream_execution import progress_lock, stream_execution
+from job.spark.stream_execution import (
+    batch_execution,
+    plan_nodes,
+    progress_lock,
+    stream_execution,
+)
 
 WATERMARK_METADATA = "spark.watermarkDelayMs"
 """Key of the metadata of a column with a watermark; its value is the delay (EventTimeWatermark)."""
 _ALL_BATCHES = 2**63 - 1
+_LATE_WATERMARK = "streamjoin.late_watermark_ms"
 
 
 def raise_watermark(query: StreamingQuery, to_ms: int) -> None:
@@ -35,6 +42,17 @@ def raise_watermark(query: StreamingQuery, to_ms: int) -> None:
 def current_watermark(query: StreamingQuery) -> int:
     """The watermark of the next batch, milliseconds since 1970; 0: there is none."""
     return int(stream_execution(query).watermarkTracker().currentWatermark())
+
+
+def pass_late_watermark(query: StreamingQuery, spark: SparkSession) -> None:
+    """Pass the watermark by which rows of the current micro-batch are late to the batch's tasks.
+
+    To be called on the query's thread, before the batch is computed. LateWatermark.java reads it.
+    """
+    processor = next(plan_nodes(batch_execution(query).executedPlan(), "TransformWithStateExec"))
+    watermark = processor.eventTimeWatermarkForLateEvents()
+    ms = watermark.get() if watermark.isDefined() else 0
+    spark.sparkContext.setLocalProperty(_LATE_WATERMARK, str(ms))
 
 
 def _forget_next_batch(execution: Any) -> None:

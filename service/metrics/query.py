@@ -1,6 +1,6 @@
 """State, failures and batches of the query."""
 
-from job.protocol.status import QueryState
+from job.protocol.status import Phase, QueryState
 from job.protocol.totals import BATCH_SECONDS_BOUNDS
 from service.freshness import live_batch
 from service.metrics.metric import Buckets, Metric, Snapshot, Value, counter, gauge, histogram
@@ -14,6 +14,11 @@ def _last_progress(snapshot: Snapshot) -> Value:
 def _durations(snapshot: Snapshot) -> Value:
     totals = snapshot.status.totals
     return Buckets(BATCH_SECONDS_BOUNDS, totals.batch_seconds_counts, totals.batch_seconds)
+
+
+def _phases(snapshot: Snapshot) -> Value:
+    current = snapshot.status.phase
+    return None if current is None else {phase.value: int(phase is current) for phase in Phase}
 
 
 def _last_input(snapshot: Snapshot) -> Value:
@@ -37,6 +42,13 @@ QUERY: tuple[Metric[Snapshot], ...] = (
         "1 for the current state of the query, 0 for the others.",
         lambda snapshot: {state.value: int(state is snapshot.status.state) for state in QueryState},
         "state",
+    ),
+    gauge(
+        "query_phase",
+        "1 for the current phase of the query, 0 for the other: catch_up in micro-batches, "
+        "real_time in intervals. Only while a query with engine real_time is running.",
+        _phases,
+        "phase",
     ),
     counter(
         "query_restarts",

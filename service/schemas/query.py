@@ -7,7 +7,7 @@ from job.join_spec.sides import Side
 from job.join_spec.start_positions import SideStartPositions
 from job.protocol.progress import BatchProgress
 from job.protocol.reports import BrokerReport, ResetReport
-from job.protocol.status import Failure, JobStatus, QueryState, utc_time
+from job.protocol.status import Failure, JobStatus, Phase, QueryState, utc_time
 from service.freshness import is_recent, live_brokers
 from service.schemas.view import View
 
@@ -148,6 +148,9 @@ class QueryView(View):
     """exactly_once or at_least_once."""
     state: QueryState
     """State of the query."""
+    phase: Phase | None
+    """catch_up: the query runs in micro-batches. real_time: in intervals of Spark's real-time mode.
+    Null if the engine is micro_batch, or if the query is not running."""
     query_id: str | None
     """Spark's id of the query; survives restarts."""
     run_id: str | None
@@ -193,6 +196,7 @@ class QueryView(View):
             join_type=status.join_type,
             delivery=status.delivery,
             state=status.state,
+            phase=status.phase,
             query_id=status.query_id,
             run_id=status.run_id,
             state_since=status.state_since,

@@ -1,12 +1,13 @@
 """Runs a case through the processor of the real-time engine, as spark_runner does through Spark's.
 
-In micro-batches, which feed both ways of it: `interval` runs the part for real time, which drops
-late rows by itself and evicts between rows, on the same batches.
+In micro-batches, which feed both ways of it: `interval` runs the part for real time, which judges
+late rows by the watermark of the batch and evicts between rows, on the same batches.
 """
 
 import shutil
 import tempfile
 from collections.abc import Sequence
+from concurrent.futures import Future
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from pyspark.sql.streaming import StreamingQuery
 
 from job.join_spec.sides import SIDES
 from job.real_time.join import RowCounts
+from job.spark.watermark import pass_late_watermark
 from tests.semantics import spark_runner
 from tests.semantics.join_cases import Batch, Case, Phase
 from tests.semantics.processor_dataflow import in_processor
@@ -51,14 +53,17 @@ class _Run(spark_runner.Run):
 
     def _start(self, on_batch: Any) -> StreamingQuery:
         left, right = (self._topics[side].records() for side in SIDES)
-        counts = RowCounts(self._spark)
+        counts, started = RowCounts(self._spark), Future[StreamingQuery]()
         of_earlier_runs = self._late[-1] if self._late else 0
 
         def count(rows: Any, batch_id: int) -> None:
+            pass_late_watermark(started.result(), self._spark)
             on_batch(rows, batch_id)
             late = sum(counts.late_rows(side) for side in SIDES)
             self._late.append(of_earlier_runs + late)
 
         rows = in_processor(left, right, self._plan, interval=self._interval, counts=counts)
         writer = rows.writeStream.foreachBatch(count).outputMode("update")
-        return writer.option("checkpointLocation", str(self._folder / "checkpoint")).start()
+        query = writer.option("checkpointLocation", str(self._folder / "checkpoint")).start()
+        started.set_result(query)
+        return query

@@ -36,6 +36,11 @@ JVM: list[tuple[str, str, str]] = [
     ("watermark", f"{_RUNTIME}.WatermarkTracker", "currentWatermark"),
     ("watermark", f"{_RUNTIME}.WatermarkTracker", "setWatermark"),
     ("watermark", f"{_RUNTIME}.WatermarkPropagator", "purge"),
+    (
+        "watermark",
+        f"{_EXECUTION}.streaming.operators.stateful.transformwithstate.TransformWithStateExec",
+        "eventTimeWatermarkForLateEvents",
+    ),
     ("observed_metrics", f"{_RUNTIME}.IncrementalExecution", "observedMetrics"),
     ("batch_read", _MICRO_BATCH, "sources"),
     ("batch_read", _MICRO_BATCH, "getLatestExecutionContext"),
@@ -66,11 +71,6 @@ JVM: list[tuple[str, str, str]] = [
     ("live_rows", f"{_EXECUTION}.ui.SQLAppStatusStore", "executionsList"),
     ("live_rows", f"{_EXECUTION}.ui.SQLAppStatusStore", "executionMetrics"),
     ("live_rows", f"{_EXECUTION}.datasources.v2.RealTimeStreamScanExec", ""),
-    (
-        "live_rows",
-        f"{_EXECUTION}.streaming.operators.stateful.transformwithstate.TransformWithStateExec",
-        "metrics",
-    ),
     ("join_input", f"{_EXECUTION}.QueryExecution", "optimizedPlan"),
     ("join_input", "org.apache.spark.sql.classic.Dataset$", "ofRows"),
     ("arrow_map", "org.apache.spark.sql.classic.Dataset", "mapInArrow"),

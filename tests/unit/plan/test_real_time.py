@@ -60,7 +60,6 @@ def test_everything_that_the_engine_cannot_run_is_refused_at_once() -> None:
         right__format="protobuf",
         schema_registry={"url": "http://localhost:8081"},
         output__delivery="exactly_once",
-        on_bad_record="fail",
         join={"type": "inner", "unbounded_state": True, "match_window": {"after": "1 hour"}},
     )
 
@@ -68,17 +67,21 @@ def test_everything_that_the_engine_cannot_run_is_refused_at_once() -> None:
         "left.format",
         "right.format",
         "output.delivery",
-        "on_bad_record",
         "join.unbounded_state",
     } == set(found)
     assert "is not yet supported with engine real_time" in found["output.delivery"]
 
 
-def test_dead_letters_of_late_rows_are_refused() -> None:
-    letters = {"on_bad_record": None, "dead_letter": {"topic": "dead"}}
-    plan(**REAL_TIME, **letters)
-
-    assert {"on_late_row"} == set(problems(**REAL_TIME, **letters, on_late_row="dead_letter"))
+@pytest.mark.parametrize(
+    "policy",
+    [
+        {"on_bad_record": "drop"},
+        {"on_bad_record": "fail"},
+        {"on_bad_record": None, "dead_letter": {"topic": "dead"}, "on_late_row": "dead_letter"},
+    ],
+)
+def test_all_policies_of_bad_records_and_late_rows_are_accepted(policy: dict[str, Any]) -> None:
+    plan(**REAL_TIME, **policy)
 
 
 def test_default_delivery_is_refused_by_its_name() -> None:

@@ -11,8 +11,9 @@ from job.event_time.partitions import BatchRead, Partitions
 from job.join_spec.sides import SIDES, Side
 from job.kafka.security import KafkaAccess
 from job.plan.real_time import CAUGHT_UP_RECORDS, RECORDS_BEHIND_MAX
+from job.protocol.status import Phase
 from job.query import event_times, real_time
-from job.query.real_time import Phase, _CatchUp, _Intervals
+from job.query.real_time import _CatchUp, _Intervals
 from job.query.runtime import QueryRun
 from job.query.stats import QueryStats
 from job.spark.interval_read import EndedInterval
@@ -54,7 +55,8 @@ class World:
         resources: Any = SimpleNamespace(lease_is_lost=False)
         access = KafkaAccess("localhost:9092")
         run = QueryRun(spark, plan(), access, self.checkpoint, self.stats, resources)
-        times = kind(run, self.phases.append)
+        counts: Any = SimpleNamespace(close=lambda: None)
+        times = kind(run, counts, self.phases.append)
         running: Any = SimpleNamespace(query=query or object(), record_failure=None)
         times.follow(running)
         return times

@@ -5,7 +5,9 @@ from collections import deque
 from threading import Thread
 
 from job.errors import BrokerError
+from job.event_time.partitions import Partition, Partitions
 from job.protocol.progress import BatchProgress
+from job.protocol.totals import LiveFigures
 from job.query.stats import BATCHES_KEPT, FAILURES_KEPT, QueryStats
 from tests.unit.protocol.test_progress import recorded
 
@@ -72,16 +74,42 @@ def test_reset_keeps_the_counters_and_forgets_offsets_and_batches() -> None:
     assert (1, 6) == (stats.totals.batches, stats.totals.left.records)
 
 
+FAR_AHEAD_MS = 4_000_000_000_000
+LIVE = LiveFigures(
+    read={"left": 70, "right": 20},
+    written=9,
+    late_rows=3,
+    newest_ms={"left": FAR_AHEAD_MS, "right": None},
+)
+
+
+def test_newest_event_time_of_a_running_interval_is_that_of_its_side_without_a_backlog() -> None:
+    stats = QueryStats()
+    known = {0: Partition(next_offset=9, latest_offset=9, event_time_ms=1_000)}
+    stats.partitions = Partitions(known, known, {"left": 1_000, "right": 1_000})
+    stats.interval_runs(5, LIVE)
+    assert FAR_AHEAD_MS == stats.event_times["left"].event_time_ms
+    assert 1_000 == stats.event_times["right"].event_time_ms
+
+    for latest_offset, expected_ms in ((79, FAR_AHEAD_MS), (80, 1_000)):
+        behind = {0: Partition(9, latest_offset, event_time_ms=1_000)}
+        stats.partitions = Partitions(behind, known, {"left": 1_000, "right": 1_000})
+        assert expected_ms == stats.event_times["left"].event_time_ms
+
+
 def test_rows_of_a_running_interval_count_until_its_report_replaces_them() -> None:
     stats = QueryStats()
     stats.batch(recorded(batchId=4))
     before = stats.totals
 
-    stats.interval_runs(5, {"left": 70, "right": 20}, 9)
+    stats.interval_runs(5, LIVE)
     live = stats.totals
     assert before.left.records + 70 == live.left.records
     assert before.right.records + 20 == live.right.records
     assert before.output_records + 9 == live.output_records
+    assert before.late_rows + 3 == live.late_rows
+    assert FAR_AHEAD_MS == live.left.event_time_max_ms
+    assert before.right.event_time_max_ms == live.right.event_time_max_ms
     assert {"left": 70, "right": 20} == stats.live_rows
 
     stats.batch(recorded(batchId=5))
@@ -94,7 +122,7 @@ def test_late_figures_of_an_interval_that_has_been_reported_are_ignored() -> Non
     stats.batch(recorded(batchId=5))
     before = stats.totals
 
-    stats.interval_runs(5, {"left": 70, "right": 20}, 9)
+    stats.interval_runs(5, LIVE)
 
     assert before == stats.totals
 

@@ -8,7 +8,7 @@ import pytest
 from job.join_spec.start_positions import StartPositions
 from job.protocol.reasons import DEAD_LETTER_REASONS, REASONS
 from job.protocol.reports import ResetReport
-from job.protocol.status import QueryState
+from job.protocol.status import Phase, QueryState
 from tests.unit.service.builders import (
     NO_BROKER,
     NOW,
@@ -27,7 +27,9 @@ NO_LETTERS = dict.fromkeys(DEAD_LETTER_REASONS, 0)
 
 
 def test_query_has_its_last_batch_lag_and_watermark(path: Path) -> None:
-    given = status_after(batch(), last_failure=NO_BROKER, brokers=just_polled())
+    given = status_after(
+        batch(), last_failure=NO_BROKER, brokers=just_polled(), phase=Phase.REAL_TIME
+    )
     with serving(path, given):
         answer = call("GET", "/v1/query", settings(path))
 
@@ -39,6 +41,7 @@ def test_query_has_its_last_batch_lag_and_watermark(path: Path) -> None:
         "join_type": "left_outer",
         "delivery": "exactly_once",
         "state": "RUNNING",
+        "phase": "real_time",
         "query_id": "query-1",
         "run_id": "run-2",
         "started_at": "2026-11-20T12:00:00Z",
@@ -107,7 +110,8 @@ def test_unknown_figures_are_null_before_the_first_batch(path: Path) -> None:
         body = call("GET", "/v1/query", settings(path)).json()
 
     unknown = {
-        "query_id", "run_id", "last_progress_at", "last_batch", "watermark", "last_failure",
+        "phase", "query_id", "run_id", "last_progress_at", "last_batch", "watermark",
+        "last_failure",
         "watermark_held_back_by", "watermark_held_back_by_partition", "state_counted_at",
         "brokers", "last_reset",
     }  # fmt: skip

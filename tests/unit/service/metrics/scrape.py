@@ -5,14 +5,17 @@ from collections.abc import Iterable
 from prometheus_client import Metric as Family
 from prometheus_client.parser import text_string_to_metric_families
 
-from job.protocol.status import JobStatus
+from job.protocol.status import JobStatus, Phase
 from service.metrics.exposition import METRICS, exposition
 from tests.unit.service.builders import NOW, batch, status_after
 
 DEFINITIONS = [metric for metrics in METRICS.values() for metric in metrics]
 NAMES = {metric.name for metric in DEFINITIONS}
 FULL = status_after(batch()).model_copy(
-    update={"totals": status_after(batch()).totals.with_failure("broker").with_restart()}
+    update={
+        "totals": status_after(batch()).totals.with_failure("broker").with_restart(),
+        "phase": Phase.CATCH_UP,
+    }
 )
 """A status for which every metric has a value."""
 

@@ -6,7 +6,7 @@ import pytest
 
 from job.protocol.reasons import REASONS
 from job.protocol.reports import BrokerReport, SideOffsets
-from job.protocol.status import QueryState
+from job.protocol.status import Phase, QueryState
 from job.protocol.totals import BATCH_SECONDS_BOUNDS, TRANSACTION_RESULTS
 from tests.unit.service.builders import (
     NOW,
@@ -19,7 +19,16 @@ from tests.unit.service.builders import (
 )
 from tests.unit.service.metrics.scrape import FULL, NAMES, names, only, samples
 
-TESTED_BELOW = ("batch_d", "batch_p", "bad_r", "dead_l", "query_state", "build", "end_to")
+TESTED_BELOW = (
+    "batch_d",
+    "batch_p",
+    "bad_r",
+    "dead_l",
+    "query_state",
+    "query_phase",
+    "build",
+    "end_to",
+)
 
 
 def test_values_are_those_of_the_status() -> None:
@@ -149,6 +158,14 @@ def test_exactly_one_state_is_one(state: QueryState) -> None:
     }
 
     assert expected == only(samples(status(state)), "query_state")
+
+
+def test_phase_is_a_metric_of_the_real_time_engine_only() -> None:
+    assert {
+        "streamjoin_query_phase{phase=catch_up}": 0,
+        "streamjoin_query_phase{phase=real_time}": 1,
+    } == only(samples(status(phase=Phase.REAL_TIME)), "query_phase")
+    assert {} == only(samples(status()), "query_phase")
 
 
 # --- Brokers

@@ -1,0 +1,29 @@
+"""The message of a query that fails at its first bad record (`on_bad_record: fail`). Pure."""
+
+from string import Formatter
+
+from job.dead_letters.headers import VALUE_TOO_LARGE
+from job.plan.record_checks import EXPRESSION_FAILED, quoted
+
+BAD_RECORD = (
+    "{side} record {topic}/{partition}/{offset} cannot be read ({reason}): {message}. To continue, "
+    "set `on_bad_record: drop` or a dead_letter topic, then start again"
+)
+UNWRITTEN_RESULT = (
+    "the result of {id} cannot be written ({reason}): {message}. To continue, {remedy}, or set "
+    "`on_bad_record: drop`, then start again"
+)
+REMEDIES = {
+    VALUE_TOO_LARGE: "increase the topic's max.message.bytes",
+    EXPRESSION_FAILED: "change the expression",
+}
+"""What allows a result to be written, by the reason why it is not."""
+
+
+def as_sql(template: str, **values: str) -> str:
+    """SQL of the text of a template. `values`: SQL of each field, not null."""
+    parts: list[str] = []
+    for text, field, _, _ in Formatter().parse(template):
+        parts += [quoted(text)] if text else []
+        parts += [values[field]] if field else []
+    return f"concat({', '.join(parts)})"

@@ -1,0 +1,196 @@
+"""Topics of a join of the real-time engine, and its rows computed by nested loops."""
+
+import json
+from collections import Counter
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from deploy.local.kafka import EmbeddedKafka
+from job.join_spec.spec import JoinType
+from job.protocol.status import JobStatus, Phase
+from tests.integration.jobs import START_SECONDS, Job
+from tests.integration.topics import consume_all, produce
+from tests.polling import wait_until
+
+# Event times below are seconds after this, epoch milliseconds.
+T0 = 1_700_000_000_000
+
+SPEC = """
+name: rt_{name}
+kafka: {{bootstrap_servers: "{servers}"}}
+left:
+  topic: {name}.left
+  schema: k STRING, t TIMESTAMP, a BIGINT
+  key: [k]
+  event_time: t
+  watermark_delay: 10 seconds
+  filter: a >= 0
+right:
+  topic: {name}.right
+  schema: k STRING, t TIMESTAMP, b BIGINT
+  key: [k]
+  event_time: t
+  watermark_delay: 10 seconds
+  {idle}
+join:
+  type: {join_type}
+  match_window: {{before: 2 seconds, after: 5 seconds}}
+  condition: left.a < 100 and left.a <> right.b
+output:
+  topic: {name}.out
+  columns: {{{columns}}}
+  delivery: at_least_once
+engine: real_time
+real_time: {{experimental: true, checkpoint_interval: {interval}}}
+checkpoint: {checkpoint}
+{bad_records}
+"""
+
+Row = tuple[str | None, int, int]
+
+
+class Topics:
+    """The topics of one test, and what was sent to them."""
+
+    def __init__(
+        self,
+        kafka: EmbeddedKafka,
+        name: str,
+        join_type: str,
+        folder: Path,
+        *,
+        interval: str = "2s",
+        partitions: int = 2,
+        idle: str = "",
+    ) -> None:
+        """`idle`: idle_after of the right side."""
+        self.kafka, self.name = kafka, name
+        self.join_type = JoinType(join_type)
+        self.sent: dict[str, list[Row]] = {"left": [], "right": []}
+        self._folder = folder
+        self.interval = interval
+        self._idle = idle
+        kafka.create_topics(
+            [f"{name}.{part}" for part in ("left", "right", "out")], partitions=partitions
+        )
+
+    def spec(self, bad_records: str = "on_bad_record: drop") -> str:
+        columns = {"k": "left.k", "lt": "left.t", "a": "left.a"}
+        if self.join_type.shows_right:
+            columns |= {"rk": "right.k", "rt": "right.t", "b": "right.b"}
+        return SPEC.format(
+            name=self.name,
+            servers=self.kafka.bootstrap_servers,
+            join_type=self.join_type,
+            columns=", ".join(f"{name}: {column}" for name, column in columns.items()),
+            checkpoint=self._folder / "checkpoint",
+            interval=self.interval,
+            idle=self._idle,
+            bad_records=bad_records,
+        )
+
+    def send(self, left: list[Row], right: list[Row]) -> None:
+        for side, rows, value in (("left", left, "a"), ("right", right, "b")):
+            self.sent[side] += rows
+            records = [{"k": k, "t": T0 + t * 1000, value: v} for k, t, v in rows]
+            produce(self.kafka.bootstrap_servers, f"{self.name}.{side}", records)
+
+    def results(self) -> Counter[str]:
+        received = consume_all(self.kafka.bootstrap_servers, f"{self.name}.out")
+        return Counter(text_of(record.value) for record in received)
+
+    def wait_for_results(self) -> None:
+        expected = set(self.expected())
+        missing = set(expected)
+
+        def all_came() -> bool:
+            missing.intersection_update(expected - set(self.results()))
+            return not missing
+
+        try:
+            wait_until(all_came, START_SECONDS, f"{len(expected)} results have come")
+        except AssertionError as error:
+            raise AssertionError(f"missing: {sorted(missing)}") from error
+
+    def expected(self) -> Counter[str]:
+        """By nested loops; rows at or after `closing` are not known to be unmatched."""
+        lefts = [row for row in self.sent["left"] if row[2] >= 0]
+        rights = self.sent["right"]
+        pairs = [
+            (left, right)
+            for left in lefts
+            for right in rights
+            if left[0] is not None
+            and left[0] == right[0]
+            and -2 <= right[1] - left[1] <= 5
+            and left[2] < 100
+            and left[2] != right[2]
+        ]
+        matched_left = {left for left, _ in pairs}
+        matched_right = {right for _, right in pairs}
+        unmatched_left = [row for row in lefts if row not in matched_left and row[1] < CLOSING_AT]
+        unmatched_right = [
+            row for row in rights if row not in matched_right and row[1] < CLOSING_AT
+        ]
+        found: list[tuple[Row | None, Row | None]] = []
+        if self.join_type not in {JoinType.LEFT_SEMI, JoinType.LEFT_ANTI}:
+            found += pairs
+        if self.join_type is JoinType.LEFT_SEMI:
+            found += [(left, None) for left in matched_left]
+        if self.join_type in {JoinType.LEFT_OUTER, JoinType.FULL_OUTER, JoinType.LEFT_ANTI}:
+            found += [(left, None) for left in unmatched_left]
+        if self.join_type in {JoinType.RIGHT_OUTER, JoinType.FULL_OUTER}:
+            found += [(None, right) for right in unmatched_right]
+        return Counter(text_of(self.result(left, right)) for left, right in found)
+
+    def result(self, left: Row | None, right: Row | None) -> dict[str, Any]:
+        value: dict[str, Any] = dict(zip(("k", "lt", "a"), _shown(left), strict=True))
+        if self.join_type.shows_right:
+            value |= dict(zip(("rk", "rt", "b"), _shown(right), strict=True))
+        return value
+
+
+# The watermark passes every window before it.
+CLOSING_AT = 1000
+CLOSING: tuple[list[Row], list[Row]] = (
+    [("closing-left", CLOSING_AT, 1)],
+    [("closing-right", CLOSING_AT, 1)],
+)
+FIRST: tuple[list[Row], list[Row]] = (
+    [("x", 20, 1), ("x", 21, 2), ("edge", 20, 1), (None, 20, 1), ("f", 20, -1), ("big", 20, 100),
+     ("same", 20, 7), ("late-partner", 24, 1)],
+    [("x", 22, 5), ("edge", 25, 5), ("edge", 18, 6), ("edge", 26, 7), ("edge", 17, 8),
+     (None, 20, 5), ("f", 20, 5), ("big", 20, 5), ("same", 20, 7), ("alone", 20, 5)],
+)  # fmt: skip
+SECOND: tuple[list[Row], list[Row]] = (
+    [("x", 16, 3), ("alone", 40, 1), ("same", 18, 8)],
+    [("late-partner", 28, 5), ("x", 23, 9), ("alone", 41, 2)],
+)
+
+
+def _shown(row: Row | None) -> tuple[str | None, str | None, int | None]:
+    if row is None:
+        return None, None, None
+    milliseconds = T0 + row[1] * 1000
+    at = datetime.fromtimestamp(milliseconds / 1000, UTC)
+    return row[0], at.strftime("%Y-%m-%dT%H:%M:%S.000Z"), row[2]
+
+
+def text_of(value: dict[str, Any]) -> str:
+    return json.dumps(value, sort_keys=True)
+
+
+def wait_for(job: Job, condition: Callable[[JobStatus], Any], what: str) -> JobStatus:
+    def reached() -> JobStatus | None:
+        status = job.status()
+        assert status is None or status.state != "FAILED", status.last_failure
+        return status if status is not None and condition(status) else None
+
+    return wait_until(reached, START_SECONDS, what)
+
+
+def wait_for_intervals(job: Job) -> JobStatus:
+    """Until the query runs in real time."""
+    return wait_for(job, lambda status: status.phase is Phase.REAL_TIME, "the query has caught up")

@@ -1,0 +1,230 @@
+"""Life of a query of the real-time engine: commands, dead letters, idle sides, an absent broker."""
+
+import json
+from collections import Counter
+from datetime import UTC, datetime
+from pathlib import Path
+from textwrap import dedent
+from typing import Any
+
+import pytest
+
+from deploy.local.kafka import EmbeddedKafka
+from job.dead_letters.headers import DeadLetter
+from job.protocol.status import JobStatus
+from tests.integration.jobs import BROKER_OPTIONS, START_SECONDS, Job
+from tests.integration.real_time_topics import (
+    CLOSING,
+    CLOSING_AT,
+    FIRST,
+    SECOND,
+    T0,
+    Topics,
+    text_of,
+    wait_for,
+    wait_for_intervals,
+)
+from tests.integration.test_dead_letters import dead_letters
+from tests.integration.topics import Sent, produce
+from tests.polling import wait_until
+
+
+def test_query_obeys_all_commands_in_the_middle_of_an_interval(
+    kafka: EmbeddedKafka, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each command cuts the interval short, and the next start repeats it."""
+    monkeypatch.setenv("STREAMJOIN_GRACE_SECONDS", "1")
+    topics = Topics(kafka, "obeys", "inner", tmp_path, interval="1h")
+    with Job(topics.spec(), tmp_path) as job:
+        for n, (command, state) in enumerate(
+            [("pause", "PAUSED"), ("stop", "STOPPED"), ("restart", "RUNNING")]
+        ):
+            run_id = wait_for_intervals(job).run_id
+            topics.send([(command, 20, n)], [(command, 21, 50)])
+            topics.wait_for_results()
+            if n == 0:
+                wait_for_live_figures(job)
+            job.ask(command)
+            job.wait_for_state(state)
+            topics.send([(f"{command} 2", 20, n)], [(f"{command} 2", 21, 50)])
+            if state != "RUNNING":
+                assert f"{command} 2" not in str(topics.results())
+                job.ask("resume")
+            wait_for_another_run(job, run_id)
+            topics.wait_for_results()
+        job.ask("stop")
+        job.wait_for_state("STOPPED")
+        assert set(topics.expected()) == set(topics.results())
+
+        before = topics.results()
+        job.ask("reset", starts={"left": "earliest", "right": "earliest"})
+        wait_for(
+            job, lambda status: status.last_reset and status.last_reset.completed_at, "the reset"
+        )
+        job.ask("resume")
+        wait_until(
+            lambda: all(topics.results()[text] > count for text, count in before.items()),
+            START_SECONDS,
+            "all is joined again",
+        )
+        assert 0 == job.terminate()
+    log = job.log.read_text().splitlines()
+    assert [] == [line for line in log if " ERROR " in line or line.startswith("\tat ")]
+
+
+def wait_for_live_figures(job: Job) -> None:
+    """One row of each side is read and joined in an interval that does not end. No batch has."""
+
+    def are_live(status: JobStatus) -> bool:
+        watermark = datetime.fromtimestamp((T0 + 10_000) / 1000, UTC)
+        return (
+            (1, 1, 1)
+            == (
+                status.totals.left.records,
+                status.totals.right.records,
+                status.totals.output_records,
+            )
+            and watermark == status.side_watermark("left")
+            and status.brokers is not None
+            and {0} == set((status.brokers.left.behind_latest or {}).values())
+        )
+
+    status = wait_for(job, are_live, "live figures")
+    assert status.last_batch is None
+    assert status.last_progress_at is not None
+    wait_for(
+        job,
+        lambda later: later.last_progress_at and later.last_progress_at > status.last_progress_at,
+        "later figures",
+    )
+
+
+def wait_for_another_run(job: Job, run_id: str | None) -> None:
+    wait_for(job, lambda status: status.run_id != run_id, "another run")
+
+
+def state_rows(job: Job, key: str) -> Any:
+    """The left rows of the key in state, as of the last interval that ended."""
+    return job.ask("state", state={"side": "left", "key": [key], "limit": 10})["result"]["rows"]
+
+
+def failed_checks(output: str) -> list[str]:
+    return [line for line in output.splitlines() if line.startswith("FAILED")]
+
+
+def test_dead_letters_idle_sides_state_and_checkpoint(kafka: EmbeddedKafka, tmp_path: Path) -> None:
+    topics = Topics(kafka, "dead", "left_outer", tmp_path, idle="idle_after: 2 seconds")
+    kafka.create_topics({"dead.letters": 1})
+    policy = """
+        dead_letter: {topic: dead.letters}
+        on_null_key: dead_letter
+        on_late_row: dead_letter
+    """
+    bad = [Sent("no json"), Sent({"k": "x"}), Sent({"k": None, "t": T0, "a": 1}), Sent(None)]
+    late = [Sent({"k": "y", "t": T0 + 20_000, "a": 1, "b": 5})]
+    bad_letters = {
+        ("left", reason): 1
+        for reason in ("malformed_json", "missing_event_time", "null_key", "tombstone")
+    }
+    late_letters = {("left", "late"): 1, ("right", "late"): 1}
+    expected: Counter[tuple[str, str]] = Counter()
+
+    def wait_for_letters(phase: str) -> None:
+        wait_until(
+            lambda: expected == Counter((letter.side, letter.reason) for letter in letters()),
+            START_SECONDS,
+            f"{phase}: {expected}",
+        )
+
+    def letters() -> list[DeadLetter]:
+        return dead_letters(kafka, "dead.letters")
+
+    def send_late() -> None:
+        for side in ("left", "right"):
+            produce(kafka.bootstrap_servers, f"dead.{side}", late)
+        expected.update(late_letters)
+
+    produce(kafka.bootstrap_servers, "dead.left", bad)
+    expected.update(bad_letters)
+    with Job(topics.spec(dedent(policy)), tmp_path) as job:
+        wait_for_letters("backlog")
+        wait_for_intervals(job)
+        produce(kafka.bootstrap_servers, "dead.left", bad)
+        expected.update(bad_letters)
+        topics.send([("y", 20, 1), ("alone", 20, 1)], [("y", 21, 5)])
+        topics.send(*CLOSING)
+        wait_for_letters("real time")
+        topics.wait_for_results()
+        send_late()
+        wait_for_letters("real time")
+        job.ask("pause")
+        job.wait_for_state("PAUSED")
+        send_late()
+        job.ask("resume")
+        wait_for_letters("catch-up")
+        status = wait_for(
+            job, lambda status: status.totals.late_rows == 4, "the late rows are counted"
+        )
+        before = topics.results()
+        assert topics.expected() == before
+
+        wait_for_intervals(job)
+        topics.send([("lonely", CLOSING_AT + 100, 1), ("last", CLOSING_AT + 2000, 2)], [])
+        unmatched = {
+            text_of(topics.result(row, None))
+            for row in [*CLOSING[0], ("lonely", CLOSING_AT + 100, 1)]
+        }
+        wait_until(
+            lambda: unmatched <= set(topics.results()), START_SECONDS, "the right side is idle"
+        )
+        assert {"right": True} == wait_for(job, lambda status: status.idle, "idle sides").idle
+        wait_for(job, lambda _: state_rows(job, "last"), "the row is committed")
+        explained = job.ask("explain", state={"key": ["last"], "limit": 10})["result"]
+        assert 0 == job.terminate()
+    assert before + Counter(unmatched) == topics.results()
+    assert 1 == len(explained["left"]["rows"])
+
+    spec, backup = str(job.spec_file), str(tmp_path / "backup")
+    for arguments in (["verify", spec], ["backup", spec, backup], ["restore", spec, backup]):
+        done = job.command("checkpoint", *arguments)
+        assert (0, []) == (done.returncode, failed_checks(done.stdout)), done.stderr
+    shown = job.command("state", spec, "--side", "left", "--key", "last")
+    [row] = [json.loads(line) for line in shown.stdout.splitlines()[1:]]
+    assert 2 == row["row"]["a"]
+    with Job(job.spec_file.read_text(), tmp_path) as job:
+        topics.send([], [("last", CLOSING_AT + 2001, 5)])
+        pair = ("last", CLOSING_AT + 2000, 2), ("last", CLOSING_AT + 2001, 5)
+        result = text_of(topics.result(*pair))
+        wait_until(lambda: topics.results()[result], START_SECONDS, "the restored row is joined")
+
+    counted = {
+        (side, reason): count
+        for side, counts in status.totals.dead_letters.items()
+        for reason, count in counts.items()
+        if count
+    }
+    assert expected == counted
+    watermark = datetime.fromtimestamp((T0 + CLOSING_AT * 1000 - 10_000) / 1000, UTC)
+    assert {
+        f"field t is not past the watermark {watermark:%Y-%m-%d %H:%M:%S} UTC: {T0 + 20_000}"
+    } == {letter.message for letter in letters() if letter.reason == "late"}
+
+
+def test_query_survives_a_broker_that_is_away(tmp_path: Path) -> None:
+    with EmbeddedKafka(tmp_path / "kafka", jvm_options=BROKER_OPTIONS) as kafka:
+        topics = Topics(kafka, "away", "full_outer", tmp_path)
+        topics.send(*FIRST)
+        with Job(topics.spec(), tmp_path) as job:
+            wait_for_intervals(job)
+            topics.send(*SECOND)
+            kafka.kill()
+            status = wait_for(job, lambda status: status.last_failure, "the query fails")
+            kafka.start()
+            topics.send(*CLOSING)
+            topics.wait_for_results()
+            assert 0 == job.terminate()
+        assert set(topics.expected()) == set(topics.results())
+
+    assert status.last_failure is not None
+    assert status.last_failure.retryable
+    assert f"lost Kafka at {kafka.bootstrap_servers}" in status.last_failure.message
