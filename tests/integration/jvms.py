@@ -43,6 +43,7 @@ class SharedJvm:
         }
 
     def _start(self, environment: dict[str, str]) -> None:
+        self.discard()  # what is left of a killed one
         connection = self._folder / "connection"
         connection.unlink(missing_ok=True)
         settings = JobSettings(driver_memory=environment["STREAMJOIN_DRIVER_MEMORY"])

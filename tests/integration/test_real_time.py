@@ -3,6 +3,7 @@
 Pins the private Spark API of job/spark/interval_read.py and job/query/real_time.py.
 """
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ from job.join_spec.spec import JoinType
 from job.plan.real_time import RECORDS_BEHIND_MAX
 from job.protocol.status import Phase
 from tests.integration.jobs import START_SECONDS, Job
+from tests.integration.jvms import SharedJvm
 from tests.integration.real_time_topics import (
     CLOSING,
     CLOSING_AT,
@@ -28,13 +30,21 @@ from tests.integration.topics import Sent, produce
 from tests.polling import wait_until
 
 
+@pytest.fixture(scope="module")
+def jvm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SharedJvm]:
+    """Its first job gives the Spark context the settings of the real-time engine, and task slots
+    for topics with two partitions."""
+    with SharedJvm(tmp_path_factory.mktemp("jvm")) as shared:
+        yield shared
+
+
 @pytest.mark.parametrize("join_type", list(JoinType))
 def test_join_type_gives_the_rows_of_nested_loops_in_both_phases(
-    join_type: JoinType, kafka: EmbeddedKafka, tmp_path: Path
+    join_type: JoinType, kafka: EmbeddedKafka, tmp_path: Path, jvm: SharedJvm
 ) -> None:
     topics = Topics(kafka, f"phases_{join_type}", join_type, tmp_path)
     topics.send(*FIRST)
-    with Job(topics.spec(), tmp_path) as job:
+    with Job(topics.spec(), tmp_path, jvm) as job:
         wait_for_intervals(job)
         topics.send(*SECOND)
         topics.send(*CLOSING)
@@ -88,10 +98,10 @@ def test_killed_interval_is_repeated_with_its_watermark(
 
 
 def test_query_changes_back_to_micro_batches_behind_a_backlog(
-    kafka: EmbeddedKafka, tmp_path: Path
+    kafka: EmbeddedKafka, tmp_path: Path, jvm: SharedJvm
 ) -> None:
     topics = Topics(kafka, "behind", "inner", tmp_path, interval="1s")
-    with Job(topics.spec(), tmp_path) as job:
+    with Job(topics.spec(), tmp_path, jvm) as job:
         wait_for_intervals(job)
         produce(
             kafka.bootstrap_servers,
@@ -106,10 +116,10 @@ def test_query_changes_back_to_micro_batches_behind_a_backlog(
 
 
 def test_query_that_fails_at_bad_records_names_the_record_in_both_phases(
-    kafka: EmbeddedKafka, tmp_path: Path
+    kafka: EmbeddedKafka, tmp_path: Path, jvm: SharedJvm
 ) -> None:
     topics = Topics(kafka, "fails", "inner", tmp_path, interval="1h", partitions=1)
-    with Job(topics.spec("on_bad_record: fail"), tmp_path) as job:
+    with Job(topics.spec("on_bad_record: fail"), tmp_path, jvm) as job:
         wait_for_intervals(job)
         produce(kafka.bootstrap_servers, "fails.right", [{"k": "x", "t": T0, "b": 1}])
         produce(kafka.bootstrap_servers, "fails.right", [Sent("no json")])
