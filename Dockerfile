@@ -80,7 +80,7 @@ FROM uv AS jars
 COPY jars.toml ./
 COPY job/__init__.py job/errors.py job/
 COPY deploy/__init__.py deploy/
-COPY deploy/local/__init__.py deploy/local/jars.py deploy/local/
+COPY deploy/local/__init__.py deploy/local/command.py deploy/local/jars.py deploy/local/
 # Mirror of Maven Central, if there is one.
 ARG MAVEN_CENTRAL
 RUN python3 -m deploy.local.jars spark compiler
@@ -100,7 +100,8 @@ COPY jars.toml ./
 COPY job/__init__.py job/errors.py job/
 COPY job/real_time job/real_time
 COPY deploy/__init__.py deploy/
-COPY deploy/local/__init__.py deploy/local/jars.py deploy/local/java.py deploy/local/processor.py deploy/local/
+COPY deploy/local/__init__.py deploy/local/command.py deploy/local/jars.py deploy/local/java.py \
+    deploy/local/processor.py deploy/local/
 COPY --from=jars /src/.jars .jars
 COPY --from=job-packages /opt/streamjoin/lib /packages
 RUN python3 -m deploy.local.processor --spark /packages/python3.*/site-packages/pyspark/jars

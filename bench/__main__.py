@@ -157,7 +157,7 @@ def main() -> int:
 
 
 def exit_code(folder: Path, run: Callable[[EmbeddedKafka], bool]) -> int:
-    """Measure a program on a broker of its own; returns whether all results were right."""
+    """Measure a program on its own broker; returns whether all results were right."""
     try:
         with EmbeddedKafka(folder, jvm_options=BROKER_JVM_OPTIONS) as kafka:
             return 0 if run(kafka) else 1

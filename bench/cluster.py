@@ -26,7 +26,7 @@ _WORKER_MEMORY = "1g"
 @dataclass(frozen=True)
 class OnCluster(Streamjoin):
     workers: int = field(kw_only=True)
-    """Each has one core, and its executor a Python of its own."""
+    """Each has one core, and its executor its own Python."""
 
     def command(self, spec: Path) -> list[str | Path]:
         return [sys.executable, "-m", "bench.cluster", spec, str(self.workers)]

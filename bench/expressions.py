@@ -24,7 +24,7 @@ from bench.processes import tree_usage
 from bench.report import machine, printed
 from deploy.local.java import java_home
 from job.dataflow.dataflow import dataflow
-from job.join_spec.expressions import SIDES, Side
+from job.join_spec.sides import SIDES, Side
 from job.join_spec.spec import spec_from_yaml
 from job.plan.plan import JoinPlan
 from job.plan.planner import join_plan

@@ -30,7 +30,7 @@ from bench.load import FIRST_EVENT_MS
 from bench.report import machine, printed
 from deploy.local.java import java_home
 from job.dataflow.dataflow import dataflow, output_records, side_rows
-from job.join_spec.expressions import SIDES
+from job.join_spec.sides import SIDES
 from job.join_spec.spec import spec_from_document
 from job.plan.plan import JoinPlan
 from job.plan.planner import join_plan

@@ -23,7 +23,7 @@ from job.settings import JobSettings, read_settings
 
 if TYPE_CHECKING:
     from job.formats.schemas import ReaderSchema
-    from job.join_spec.expressions import Side
+    from job.join_spec.sides import Side
 
 app = typer.Typer(
     no_args_is_help=True,

@@ -10,7 +10,7 @@ Value = TypeVar("Value")
 def wait_until(condition: Callable[[], Value], seconds: float, pause_seconds: float) -> Value:
     """Call `condition` until it returns a true value or `seconds` have passed.
 
-    Returns the last value: a false one means that the time is over.
+    Returns the last value. A false value: the deadline has passed.
     """
     deadline = time.monotonic() + seconds
     while not (value := condition()) and time.monotonic() < deadline:

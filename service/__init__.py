@@ -1,1 +1,1 @@
-"""The service: HTTP API, metrics and status page of a job. A process of its own, without Spark."""
+"""The service: HTTP API, metrics and status page of a job. A separate process, without Spark."""

@@ -3,7 +3,7 @@
     python -m deploy.local.class_archive
 
 A JVM writes the archive when it ends (class data sharing, JEP 350), so the demo's join runs for a
-moment on a broker of its own. `streamjoin run` uses the archive if it is next to the jars. A JVM of
+moment on a separate broker. `streamjoin run` uses the archive if it is next to the jars. A JVM of
 another version, or with other jars, ignores it.
 """
 
@@ -16,12 +16,13 @@ from pathlib import Path
 
 from confluent_kafka import Consumer, Producer
 
+from deploy.local.command import exit_code
 from deploy.local.demo_load import OUTPUT_TOPIC, TOPICS
 from deploy.local.jars import jar_folder
 from deploy.local.java import java_home
 from deploy.local.kafka import EmbeddedKafka
 from deploy.local.processes import last_lines, start_child, stop_child
-from job.errors import QueryError, StreamjoinError
+from job.errors import QueryError
 from job.spark.session import CLASS_ARCHIVE
 
 SPEC = Path(__file__).with_name("demo.yaml")
@@ -116,13 +117,7 @@ def _wait_for_a_result(bootstrap_servers: str, log: Path) -> None:
 
 
 def main() -> int:
-    try:
-        archive = make(jar_folder("spark"))
-    except StreamjoinError as error:
-        print(error, file=sys.stderr)
-        return error.exit_code
-    print(f"  {archive.stat().st_size / 1e6:.0f} MB")
-    return 0
+    return exit_code(lambda: print(f"  {make(jar_folder('spark')).stat().st_size / 1e6:.0f} MB"))
 
 
 if __name__ == "__main__":

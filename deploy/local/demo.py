@@ -20,7 +20,7 @@ from rich.console import Console
 from deploy.local.demo_check import CheckResult, check_result
 from deploy.local.demo_load import WATERMARK_DELAY_MS
 from deploy.local.demo_screen import Snapshot, live_screen, result_table, step
-from deploy.local.demo_sidecar import Figures, is_ready
+from deploy.local.demo_service import Figures, is_ready
 from deploy.local.demo_system import System, start_system
 from deploy.local.demo_topics import Feed, OutputTail, output_rows, output_tail
 from job.errors import JobUnavailableError, StreamjoinError
@@ -69,7 +69,7 @@ def demo(running: ExitStack, console: Console, seconds: int | None, engine: Engi
             deadline=time.monotonic() + CLOSING_SECONDS,
         )
     if last is None:
-        raise JobUnavailableError(f"the service at {system.addresses.sidecar} does not answer")
+        raise JobUnavailableError(f"the service at {system.addresses.service} does not answer")
     with step(console, "output topic read and compared"):
         return check_result(feed.delivered, output_rows(servers), last)
 
@@ -108,7 +108,7 @@ class Watch:
             elapsed_seconds=time.monotonic() - self.start,
             sent=self.feed.sent,
             figures=now,
-            is_ready=is_ready(self.system.addresses.sidecar),
+            is_ready=is_ready(self.system.addresses.service),
             matched=self.tail.matched,
             unmatched=self.tail.unmatched,
             newest_matched=list(self.tail.newest_matched),

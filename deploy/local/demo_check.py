@@ -17,7 +17,7 @@ from deploy.local.demo_load import (
     Side,
     expected_rows,
 )
-from deploy.local.demo_sidecar import Figures
+from deploy.local.demo_service import Figures
 
 DIFFERENCES_SHOWN = 5
 

@@ -16,7 +16,7 @@ from rich.text import Text
 
 from deploy.local.demo_check import CheckResult, Finding
 from deploy.local.demo_load import SIDES, TOPICS, Side
-from deploy.local.demo_sidecar import Figures
+from deploy.local.demo_service import Figures
 
 # Interval of progress lines without a terminal, for example in continuous integration.
 LINE_SECONDS = 5.0
@@ -40,7 +40,7 @@ STYLES = {
 
 @dataclass(frozen=True)
 class Addresses:
-    sidecar: str
+    service: str
     broker: str
     folder: str
 
@@ -237,7 +237,7 @@ def _addresses(addresses: Addresses) -> RenderableType:
     table = Table.grid(padding=(0, 2, 0, 0))
     table.add_column(style="dim", width=14)
     table.add_column(overflow="fold")
-    table.add_row("status page", f"{addresses.sidecar}/  also /v1/query  /metrics  /openapi.json")
+    table.add_row("status page", f"{addresses.service}/  also /v1/query  /metrics  /openapi.json")
     table.add_row("Kafka", f"{addresses.broker}  impressions + clicks → attributed")
     table.add_row("logs", Text.assemble(addresses.folder, ("   Ctrl-C stops everything", "dim")))
     return table

@@ -1,4 +1,4 @@
-"""The processes of the demo: broker, topics, job and sidecar, started in order and stopped in
+"""The processes of the demo: broker, topics, job and service, started in order and stopped in
 reverse."""
 
 import fcntl
@@ -18,7 +18,7 @@ from rich.console import Console
 
 from deploy.local.demo_load import OUTPUT_TOPIC, TOPICS
 from deploy.local.demo_screen import Addresses, step
-from deploy.local.demo_sidecar import Figures, figures
+from deploy.local.demo_service import Figures, figures
 from deploy.local.java import java_home
 from deploy.local.kafka import HOST, EmbeddedKafka
 from deploy.local.processes import last_lines, start_child, stop_child
@@ -28,8 +28,8 @@ from job.join_spec.engine import Engine
 RUNS = Path(__file__).parents[2] / "data" / "demo"
 SPEC = Path(__file__).with_name("demo.yaml")
 PROGRAMS = Path(sys.executable).parent
-# The sidecar's default port, then the ports after it.
-SIDECAR_PORTS = range(8080, 8180)
+# The service's default port, then the ports after it.
+SERVICE_PORTS = range(8080, 8180)
 
 PARTITIONS = 4
 # A demo that runs for days must not fill the disk: this is some hours of its records.
@@ -58,19 +58,19 @@ class Program:
 class System:
     kafka: EmbeddedKafka
     job: Program
-    sidecar: Program
+    service: Program
     addresses: Addresses
 
     def figures(self) -> Figures | None:
         """The current answer of the service; raises DemoError if the demo cannot continue."""
         if not self.kafka.is_running:
             raise BrokerError(f"the Kafka broker has ended. {_end_of(self.kafka.log)}")
-        for program in (self.job, self.sidecar):
+        for program in (self.job, self.service):
             if program.has_ended:
                 code = program.process.returncode
                 reason = f"the {program.name} has ended with exit code {code}"
                 raise QueryError(f"{reason}. {_end_of(program.log)}", retryable=False)
-        now = figures(self.addresses.sidecar)
+        now = figures(self.addresses.service)
         if now is not None and now.query.state == "FAILED":
             failure = now.query.last_failure
             reason = f"the query has FAILED: {failure.message if failure else 'no reason given'}"
@@ -93,9 +93,9 @@ def start_system(
             "job", ["streamjoin", "run", spec_file(folder, engine)], folder, environment, console
         )
     )
-    sidecar, url = _started_sidecar(running, folder, environment, console)
-    system = System(kafka, job, sidecar, Addresses(url, kafka.bootstrap_servers, str(folder)))
-    with step(console, "job and sidecar, until the query is running"):
+    service, url = _started_service(running, folder, environment, console)
+    system = System(kafka, job, service, Addresses(url, kafka.bootstrap_servers, str(folder)))
+    with step(console, "job and service, until the query is running"):
         _wait_until(lambda: _is_running(system.figures()), "the query was not running", job.log)
     return system
 
@@ -186,28 +186,28 @@ def _environment(bootstrap_servers: str, folder: Path) -> dict[str, str]:
     }
 
 
-def _started_sidecar(
+def _started_service(
     running: ExitStack, folder: Path, environment: Mapping[str, str], console: Console
 ) -> tuple[Program, str]:
-    """Start the sidecar; returns it and its address. It listens: no other run can take its port."""
+    """Start the service; returns it and its address. It listens: no other run can take its port."""
     with _one_at_a_time(RUNS):
         port = _free_port()
         there = {"STREAMJOIN_HOST": HOST, "STREAMJOIN_PORT": str(port)}
-        sidecar = running.enter_context(
-            _program("sidecar", ["streamjoin-service"], folder, {**environment, **there}, console)
+        service = running.enter_context(
+            _program("service", ["streamjoin-service"], folder, {**environment, **there}, console)
         )
         _wait_until(
-            lambda: sidecar.has_ended or not _is_free(port), "nothing listened", sidecar.log
+            lambda: service.has_ended or not _is_free(port), "nothing listened", service.log
         )
-    return sidecar, f"http://{HOST}:{port}"
+    return service, f"http://{HOST}:{port}"
 
 
 def _free_port() -> int:
-    for port in SIDECAR_PORTS:
+    for port in SERVICE_PORTS:
         if _is_free(port):
             return port
     raise SetupError(
-        f"no port is free for the sidecar between {SIDECAR_PORTS.start} and {SIDECAR_PORTS.stop}"
+        f"no port is free for the service between {SERVICE_PORTS.start} and {SERVICE_PORTS.stop}"
     )
 
 

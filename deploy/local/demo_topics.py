@@ -1,5 +1,5 @@
 """Produces the records of the demo and consumes its results. It uses neither the job nor the
-sidecar."""
+service."""
 
 import json
 import time
@@ -44,7 +44,7 @@ SAMPLE_ROWS = 20
 
 
 class Feed:
-    """Sends the load on a thread of its own, in real time, for `seconds` or until it is closed.
+    """Sends the load on a separate thread, in real time, for `seconds` or until it is closed.
     `with Feed(...) as feed:` starts and ends it.
 
     If the run has an end, it keeps the position of each record; in an endless run these would fill

@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, get_args
 
+from deploy.local.command import exit_code
 from job.errors import SetupError
 
 JarSet = Literal[
@@ -159,15 +160,13 @@ def main() -> int:
     wanted = parser.parse_args().sets or NEEDED_BY_ALL
     if unknown := set(wanted) - set(sets):
         parser.error(f"no such set: {', '.join(sorted(unknown))}")
-    try:
-        for jar_set in wanted:
-            downloaded = fetch(jar_set)
-            if downloaded:
-                print(f"  {len(downloaded)} jars for {jar_set}")
-    except SetupError as error:
-        print(error, file=sys.stderr)
-        return error.exit_code
-    return 0
+    return exit_code(lambda: _fetch_all(wanted))
+
+
+def _fetch_all(jar_sets: Iterable[JarSet]) -> None:
+    for jar_set in jar_sets:
+        if downloaded := fetch(jar_set):
+            print(f"  {len(downloaded)} jars for {jar_set}")
 
 
 if __name__ == "__main__":

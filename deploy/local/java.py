@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
+from deploy.local.command import exit_code
 from job.errors import SetupError
 
 REPOSITORY = Path(__file__).parents[2]
@@ -88,12 +89,7 @@ or from https://adoptium.net, and set JAVA_HOME to its folder. Then run `make se
 
 
 def main() -> int:
-    try:
-        print(java_home())
-    except SetupError as error:
-        print(error, file=sys.stderr)
-        return error.exit_code
-    return 0
+    return exit_code(lambda: print(java_home()))
 
 
 if __name__ == "__main__":

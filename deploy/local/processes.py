@@ -26,7 +26,7 @@ def start_child(
     """Start a command, its output appended to `log`. It is killed when this process ends, for any
     reason.
 
-    It gets a session of its own: Ctrl-C reaches only this process, which stops its children in the
+    It gets its own session: Ctrl-C reaches only this process, which stops its children in the
     right order.
     """
     words = [sys.executable, "-I", "-S", __file__, str(os.getpid()), *map(str, command)]

@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
 
+from deploy.local.command import exit_code
 from deploy.local.jars import jar_folder
 from deploy.local.java import OLDEST_RELEASE, java_home
 from job.errors import SetupError
@@ -95,12 +96,8 @@ def spark_jars() -> Path:
 def main() -> int:
     parser = argparse.ArgumentParser(description="Compile the processor of the real-time engine.")
     parser.add_argument("--spark", type=Path, help="the folder with Spark's jars")
-    try:
-        print(f"  {build(jar_folder('spark'), spark=parser.parse_args().spark).name}")
-    except SetupError as error:
-        print(error, file=sys.stderr)
-        return error.exit_code
-    return 0
+    spark = parser.parse_args().spark
+    return exit_code(lambda: print(f"  {build(jar_folder('spark'), spark=spark).name}"))
 
 
 if __name__ == "__main__":

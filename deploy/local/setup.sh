@@ -57,13 +57,13 @@ find_python() {
     fi
   done
   fail "Streamjoin needs Python 3.11 or newer, and ${PYTHON:-none of python3, python3.11 to python3.14} is${PYTHON:+ not} one.
-Install one, or say where it is:  make setup PYTHON=/path/to/python3.11
+Install one, or set its path:  make setup PYTHON=/path/to/python3.11
   Debian 12, Ubuntu 24.04 and newer:  sudo apt-get install python3 python3-venv
   Fedora, RHEL 9:                     sudo dnf install python3.12
   macOS:                              brew install python@3.12"
 }
 
-# uv installs exactly the versions of uv.lock. It gets a virtual environment of its own.
+# uv installs exactly the versions of uv.lock. It gets its own virtual environment.
 make_tools() {
   if [ -x .tools/bin/uv ] && [ "$(.tools/bin/uv --version | cut -d' ' -f2)" = "$UV_VERSION" ]; then
     return

@@ -276,7 +276,7 @@ class Checkpoint:
         self._write_replaces(self.replaced_queries, may_replace_any=True)
 
     def replace_queries(self, query_ids: Collection[str]) -> None:
-        """Record that only `query_ids` may be replaced from now on."""
+        """Add `query_ids` to the queries that may be replaced; no other query may be."""
         self._write_replaces(self.replaced_queries | set(query_ids), may_replace_any=False)
 
     def _write_replaces(self, query_ids: Collection[str], *, may_replace_any: bool) -> None:

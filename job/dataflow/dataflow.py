@@ -10,7 +10,8 @@ from job.dataflow import record_sql
 from job.event_time.partitions import EVENT_TIMES
 from job.formats.schemas import UNKNOWN_SCHEMA
 from job.join_spec.durations import milliseconds
-from job.join_spec.expressions import SIDES, Side, column_name
+from job.join_spec.expressions import column_name
+from job.join_spec.sides import SIDES, Side
 from job.join_spec.spec import JoinType
 from job.kafka.security import KafkaAccess, spark_options
 from job.plan import record_checks, result_checks
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 
 ID_HEADER = "streamjoin-id"
 UNKNOWN_IDS = "unknown_schema_ids"
-"""Observed metric of a side: the schema ids that the registry did not know."""
+"""Observed metric of a side: the schema ids that the registry does not have."""
 
 _SPARK_JOIN_TYPE = {
     JoinType.INNER: "inner",

@@ -1,7 +1,7 @@
 """From a JoinPlan to the records of the real-time engine: results, and dead letters between them.
 
 The steps are those of dataflow/, with another join. Real-time mode reads each record once, so that
-a bad record passes through the join as a row of its own, with its dead letter.
+a bad record passes through the join as a separate row, with its dead letter.
 """
 
 from collections.abc import Mapping

@@ -5,7 +5,7 @@ partition that was delivered. Each attempt reads it first, so a batch that runs 
 days later, is not written again. Correctness never depends on how a failure was classified.
 
 One query at a time owns a name: the newest marker of each transaction slot contains the id of the
-query that wrote it, and a query continues only after one of its own markers. A new query writes its
+query that wrote it, and a query continues only after a marker that it wrote. A new query writes its
 first marker with `take_over`.
 
 Pure: no Kafka, no clock. `deliver_once` yields the next step and receives the result of the step.

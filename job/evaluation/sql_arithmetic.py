@@ -23,9 +23,12 @@ from job.evaluation.sql_types import (
     SqlRuntimeError,
     SqlType,
     Value,
-    bounded_decimal,
     common_type,
-    decimal_of,
+    decimal_for,
+    product_decimal,
+    quotient_decimal,
+    remainder_decimal,
+    sum_decimal,
 )
 from job.evaluation.time_text import MICROS_PER_DAY
 
@@ -79,34 +82,13 @@ def _of_decimals(
     apply: Callable[..., Compiled],
 ) -> Compiled:
     """Rounds the exact result half up to the scale of the result type."""
-    kinds = [decimal_of(side.type, side.literal) for side in (left, right)]
+    kinds = [decimal_for(side.type, side.literal) for side in (left, right)]
     kind = result(*kinds)
     operands = (
         side if side.type.is_decimal else casted(side, own)
         for side, own in zip((left, right), kinds, strict=True)
     )
     return apply(lambda a, b: fit(function(a, b), kind), kind, *operands)
-
-
-def _sum_type(left: SqlType, right: SqlType) -> SqlType:
-    scale = max(left.scale, right.scale)
-    whole = max(left.precision - left.scale, right.precision - right.scale)
-    return bounded_decimal(whole + scale + 1, scale)
-
-
-def _product_type(left: SqlType, right: SqlType) -> SqlType:
-    return bounded_decimal(left.precision + right.precision + 1, left.scale + right.scale)
-
-
-def _quotient_type(left: SqlType, right: SqlType) -> SqlType:
-    scale = max(6, left.scale + right.precision + 1)
-    return bounded_decimal(left.precision - left.scale + right.scale + scale, scale)
-
-
-def _remainder_type(left: SqlType, right: SqlType) -> SqlType:
-    scale = max(left.scale, right.scale)
-    whole = min(left.precision - left.scale, right.precision - right.scale)
-    return bounded_decimal(whole + scale, scale)
 
 
 def _add(left: Compiled, right: Compiled) -> Compiled:
@@ -116,7 +98,7 @@ def _add(left: Compiled, right: Compiled) -> Compiled:
         return _shifted(left, right, 1)
     if left.type == right.type and left.type in {DAY_TIME, YEAR_MONTH}:
         return _of_intervals(left, right, operator.add)
-    return _of_numbers(left, right, _exact(operator.add), _sum_type, "+")
+    return _of_numbers(left, right, _exact(operator.add), sum_decimal, "+")
 
 
 def _subtract(left: Compiled, right: Compiled) -> Compiled:
@@ -126,18 +108,18 @@ def _subtract(left: Compiled, right: Compiled) -> Compiled:
         return _shifted(left, right, -1)
     if left.type == right.type and left.type in {DAY_TIME, YEAR_MONTH}:
         return _of_intervals(left, right, operator.sub)
-    return _of_numbers(left, right, _exact(operator.sub), _sum_type, "-")
+    return _of_numbers(left, right, _exact(operator.sub), sum_decimal, "-")
 
 
 def _multiply(left: Compiled, right: Compiled) -> Compiled:
-    return _of_numbers(left, right, _exact(operator.mul), _product_type, "*")
+    return _of_numbers(left, right, _exact(operator.mul), product_decimal, "*")
 
 
 def _divide(left: Compiled, right: Compiled) -> Compiled:
     """Division; a DOUBLE for integers."""
     kind = common_type(left.type, right.type, what="/")
     if kind.is_decimal:
-        return _of_decimals(left, right, _nonzero(_exact_quotient), _quotient_type, divisor_first)
+        return _of_decimals(left, right, _nonzero(_exact_quotient), quotient_decimal, divisor_first)
     if not kind.is_numeric:
         raise NotExactError(f"{left.type} / {right.type}")
     left, right = casted(left, DOUBLE), casted(right, DOUBLE)
@@ -154,7 +136,7 @@ def _integral_divide(left: Compiled, right: Compiled) -> Compiled:
 def _remainder(left: Compiled, right: Compiled) -> Compiled:
     """Remainder with the sign of the dividend, as in Java."""
     remainder = _nonzero(_java_remainder, "REMAINDER_BY_ZERO")
-    return _of_numbers(left, right, remainder, _remainder_type, "%", divisor_first)
+    return _of_numbers(left, right, remainder, remainder_decimal, "%", divisor_first)
 
 
 def _java_quotient(left: int, right: int) -> int:

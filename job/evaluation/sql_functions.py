@@ -207,7 +207,7 @@ def _nanvl(_: exp.Expr, arguments: list[Compiled]) -> Compiled:
 
 def _hash(_: exp.Expr, arguments: list[Compiled]) -> Compiled:
     for argument in arguments:
-        if argument.type.element or argument.type.fields:
+        if argument.type.fields:
             raise NotExactError(f"hash() of {argument.type}")
     types = [str(argument.type).replace(" ", "") for argument in arguments]
     runs = [argument.run for argument in arguments]
@@ -215,8 +215,14 @@ def _hash(_: exp.Expr, arguments: list[Compiled]) -> Compiled:
 
 
 def _concat(_: exp.Expr, arguments: list[Compiled]) -> Compiled:
-    texts = _strings(arguments, "concat")
-    return strict(lambda *parts: "".join(parts), STRING, *texts)
+    """Evaluates all arguments, also after one that is null."""
+    runs = [text.run for text in _strings(arguments, "concat")]
+
+    def run(env: Env) -> Value:
+        parts = [each(env) for each in runs]
+        return None if None in parts else "".join(parts)
+
+    return Compiled(STRING, run)
 
 
 def _concat_ws(_: exp.Expr, arguments: list[Compiled]) -> Compiled:

@@ -12,8 +12,8 @@ from job.evaluation.sql_types import (
     STRING,
     NotExactError,
     SqlRuntimeError,
-    SqlType,
     Value,
+    struct_of,
 )
 
 
@@ -36,11 +36,6 @@ def compare(left: Any, right: Any) -> int:
         if left_nan or right_nan:
             return left_nan - right_nan
     return int(left > right) - int(left < right)
-
-
-def contains_map(kind: SqlType) -> bool:
-    inner = [kind.element] if kind.element else [field for _, field in kind.fields]
-    return kind.name == "MAP" or any(contains_map(each) for each in inner)
 
 
 def element(node: exp.Expr, base: Compiled, index: Compiled) -> Compiled:
@@ -87,7 +82,7 @@ def _counted_from_1(*, safe: bool) -> Callable[[Sequence[Value], int], Value]:
 def field(base: Compiled, name: str) -> Compiled:
     """A field of a STRUCT, by its name without case."""
     names = [each.casefold() for each, _ in base.type.fields]
-    if name.casefold() not in names:
+    if base.type.name != "STRUCT" or name.casefold() not in names:
         raise NotExactError(f"the field {name} of {base.type}")
     index = names.index(name.casefold())
     return strict(lambda value: value[index], base.type.fields[index][1], base)
@@ -115,7 +110,7 @@ def array_contains(_: exp.Expr, arguments: list[Compiled]) -> Compiled:
 
 def struct(names: Sequence[str], values: Sequence[Compiled]) -> Compiled:
     """struct() and named_struct()."""
-    kind = SqlType("STRUCT", fields=tuple(zip(names, (v.type for v in values), strict=True)))
+    kind = struct_of(zip(names, (v.type for v in values), strict=True))
     runs = [value.run for value in values]
 
     def run(env: Env) -> Value:

@@ -164,7 +164,7 @@ def _natural(index: int) -> int:
 
 @lru_cache(maxsize=200)
 def _compiled(schema: RegisteredSchema) -> tuple[DescriptorPool, Any]:
-    """Pool with the schema and its references, and the descriptor of its own file."""
+    """Pool with the schema and its references, and the descriptor of the schema's file."""
     with TemporaryDirectory() as name, as_file(files("grpc_tools") / "_proto") as well_known:
         folder, out = Path(name).resolve(), Path(name).resolve() / "descriptors"
         for path, text in (*schema.references, (_FILE, schema.text)):

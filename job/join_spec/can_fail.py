@@ -14,7 +14,8 @@ from sqlglot import exp
 from sqlglot.errors import SqlglotError
 
 from job.evaluation.evaluator import constant_fails
-from job.join_spec.expressions import Expression, Side
+from job.join_spec.expressions import Expression
+from job.join_spec.sides import Side
 
 ColumnTypes = Mapping[tuple[Side, str], str]
 """Declared type of each column, by side and name."""

@@ -16,15 +16,15 @@ from sqlglot.errors import SqlglotError
 from sqlglot.tokenizer_core import Token, TokenType
 
 from job.errors import Problem, SpecError
-from job.join_spec.sides import SIDES as SIDES
-from job.join_spec.sides import Side as Side
+from job.evaluation.sql_types import BOOLEAN, STRING, VOID, SqlType
+from job.join_spec.sides import SIDES, Side
 from job.join_spec.value_schema import ValueSchema
-from job.sql.checker import ALLOWED_FUNCTIONS, type_of
+from job.sql.checker import ALLOWED_FUNCTIONS, kind_of, type_of
+from job.sql.constants import is_false
 from job.sql.ddl import parsed_type, type_from
 from job.sql.dialect import SpecSql, calls_as_written, parse
 from job.sql.literals import canonical
 from job.sql.signatures import SIGNATURES
-from job.sql.types import BOOLEAN, STRING, VOID, SqlType
 
 _DEPTH_MAX = 100
 _DEPTH_OF_TYPES_MAX = 6
@@ -202,13 +202,13 @@ class Scope:
         return f"use {', '.join([*(self.outputs or {}), *columns])}"
 
 
-def expression(text: str, scope: Scope, field: str) -> Expression:
+def expression(text: str, scope: Scope, field: str, *, is_filter: bool = False) -> Expression:
     """`text` parsed, resolved and checked. SpecError with `field` if `text` is invalid."""
     try:
         plain = canonical(text)
         _check_calls(plain)
         calls = _with_named_fields(_resolved(plain, scope, calls_as_written))
-        kind = type_of(calls.transform(_physical), scope.types)
+        kind = type_of(calls.transform(_physical), scope.types, is_filter=is_filter)
         tree = _resolved(plain, scope, parse)
         _check_nodes(tree)
         return Expression(text, tree, calls, kind)
@@ -222,18 +222,24 @@ def expression(text: str, scope: Scope, field: str) -> Expression:
 
 def predicate(text: str, scope: Scope, field: str) -> Expression:
     """As `expression`, for a filter: the type must be BOOLEAN."""
-    return _boolean(text, scope, field, (BOOLEAN,))
+    return _boolean(expression(text, scope, field, is_filter=True), scope, field, (BOOLEAN,))
 
 
 def condition(text: str, scope: Scope, field: str) -> Expression:
     """As `expression`, for the ON clause: the type must be BOOLEAN, or VOID of a bare NULL."""
-    return _boolean(text, scope, field, (BOOLEAN, VOID))
-
-
-def _boolean(text: str, scope: Scope, field: str, accepted: Sequence[SqlType]) -> Expression:
     parsed = expression(text, scope, field)
+    parts = list(_split(parsed.calls))
+    if len(parts) > 1 and any(is_false(part) for part in parts):
+        # The dataflow evaluates each part, and Spark none after FALSE: another one may fail.
+        return Expression(text, exp.false(), exp.false(), BOOLEAN)
+    return _boolean(parsed, scope, field, (BOOLEAN, VOID))
+
+
+def _boolean(
+    parsed: Expression, scope: Scope, field: str, accepted: Sequence[SqlType]
+) -> Expression:
     if parsed.type not in accepted:
-        raise SpecError([Problem(field, text, _not_boolean(parsed.type))])
+        raise SpecError([Problem(field, parsed.text, _not_boolean(parsed.type))])
     return _with_boolean_conjuncts(parsed, scope)
 
 
@@ -245,7 +251,7 @@ def _with_boolean_conjuncts(parsed: Expression, scope: Scope) -> Expression:
     """
     tree, calls = parsed.tree.copy(), parsed.calls.copy()
     for conjunct, as_calls in list(zip(_split(tree), _split(calls), strict=True)):
-        if type_of(as_calls.transform(_physical), scope.types) == STRING:
+        if kind_of(as_calls.transform(_physical), scope.types) == STRING:
             for operand in (conjunct, as_calls):
                 operand.replace(exp.cast(operand.copy(), BOOLEAN.name, dialect=SpecSql))
     return Expression(parsed.text, tree, calls, parsed.type)

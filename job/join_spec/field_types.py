@@ -1,4 +1,4 @@
-"""Types of the spec's fields that need a rule of their own: names, topics, expressions, rates."""
+"""Types of the spec's fields that need their own rule: names, topics, expressions, rates."""
 
 import re
 import unicodedata

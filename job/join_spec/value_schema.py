@@ -8,11 +8,11 @@ from sqlglot import exp
 from sqlglot.errors import SqlglotError
 
 from job.errors import Problem, SpecError
+from job.evaluation.sql_types import INTERVALS, STRING
 from job.sql.ddl import parsed_type, type_from
 from job.sql.dialect import SpecSql
 from job.sql.literals import canonical
 from job.sql.type_grammar import check_columns
-from job.sql.types import INTERVALS, STRING
 
 _NO_DDL = "is not Spark DDL, e.g. `id BIGINT, at TIMESTAMP`"
 _DEEPEST = 20

@@ -8,7 +8,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 
-from job.join_spec.expressions import SIDES, Side, column_name
+from job.join_spec.expressions import column_name
+from job.join_spec.sides import SIDES, Side
 from job.plan import tuning
 from job.plan.plan import JoinPlan, SidePlan
 

@@ -11,9 +11,10 @@ from functools import reduce
 
 from sqlglot import exp
 
+from job.evaluation.sql_types import BOOLEAN
 from job.join_spec.can_fail import ColumnTypes, can_fail
-from job.join_spec.expressions import SIDES, Expression, Side
-from job.sql.types import BOOLEAN
+from job.join_spec.expressions import Expression
+from job.join_spec.sides import SIDES, Side
 
 
 @dataclass(frozen=True)

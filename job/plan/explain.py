@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from datetime import timedelta
 
 from job.join_spec.durations import duration_text
-from job.join_spec.expressions import SIDES, Side
+from job.join_spec.sides import SIDES, Side
 from job.join_spec.spec import Delivery, JoinType
 from job.plan.capacity import AvailableResources, expected_load
 from job.plan.explain_load import load_facts, load_lines

@@ -5,7 +5,7 @@ from datetime import timedelta
 from textwrap import wrap
 
 from job.join_spec.durations import duration_text
-from job.join_spec.expressions import SIDES
+from job.join_spec.sides import SIDES
 from job.plan import tuning
 from job.plan.capacity import (
     MODEL,

@@ -11,7 +11,7 @@ from typing import Any
 from job.formats.schemas import schema_id_of
 from job.join_spec.durations import duration_text
 from job.join_spec.engine import Engine
-from job.join_spec.expressions import SIDES
+from job.join_spec.sides import SIDES
 from job.plan import tuning
 from job.plan.plan import JoinPlan
 

@@ -5,10 +5,11 @@ from collections.abc import Iterator
 from sqlglot import exp
 
 from job.errors import Problem
-from job.join_spec.expressions import SIDES, Expression
+from job.evaluation.sql_types import STRING, SqlType
+from job.join_spec.expressions import Expression
+from job.join_spec.sides import SIDES
 from job.plan.plan import JoinPlan, SidePlan
 from job.sql.arguments import comparison_type
-from job.sql.types import STRING, SqlType
 
 
 def key_problems(plan: JoinPlan) -> Iterator[Problem]:

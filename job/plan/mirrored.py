@@ -10,7 +10,8 @@ from collections.abc import Iterator
 
 from sqlglot import exp
 
-from job.join_spec.expressions import Expression, Side
+from job.join_spec.expressions import Expression
+from job.join_spec.sides import Side
 from job.plan.plan import JoinPlan
 
 _COMPARISONS = (exp.EQ, exp.NEQ, exp.LT, exp.LTE, exp.GT, exp.GTE)

@@ -12,9 +12,10 @@ from urllib.parse import urlsplit
 from job.formats.schemas import ReaderSchema
 from job.join_spec.durations import milliseconds
 from job.join_spec.engine import Engine
-from job.join_spec.expressions import SIDES, Expression, Side, column_name
+from job.join_spec.expressions import Expression, column_name
 from job.join_spec.registry import SchemaRegistrySpec
 from job.join_spec.security import KafkaSecurity
+from job.join_spec.sides import SIDES, Side
 from job.join_spec.spec import Delivery, Format, JoinType, MatchWindow
 from job.join_spec.start_positions import StartPositions, start_options
 from job.join_spec.value_schema import Column, ValueSchema

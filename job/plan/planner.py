@@ -11,15 +11,8 @@ from typing import TypeVar
 
 from job.errors import Problem, SpecError
 from job.formats.schemas import ReaderSchema
-from job.join_spec.expressions import (
-    SIDES,
-    Expression,
-    Scope,
-    Side,
-    condition,
-    expression,
-    predicate,
-)
+from job.join_spec.expressions import Expression, Scope, condition, expression, predicate
+from job.join_spec.sides import SIDES, Side
 from job.join_spec.spec import JoinSpec, JoinType, SideSpec
 from job.join_spec.start_positions import start_options
 from job.join_spec.value_schema import ValueSchema, refuse_other_keys, value_schema

@@ -4,7 +4,7 @@ Spark carries the position of each row through the join; result ids, dead letter
 partition and offset from it.
 """
 
-from job.join_spec.expressions import Side
+from job.join_spec.sides import Side
 
 _OFFSET_BITS = 48
 _OFFSET_MASK = (1 << _OFFSET_BITS) - 1

@@ -129,7 +129,7 @@ def batch_progress(text: str) -> BatchProgress:
 
 
 def _output_records(sink: Mapping[str, Any], observed: Mapping[str, int]) -> int:
-    """Results that were written. Spark's sink counts dead letters, too; -1: it does not know."""
+    """Results that were written. Spark's sink counts dead letters, too; -1: unknown."""
     if "records" not in observed:
         known: int = max(0, sink["numOutputRows"])
         return known

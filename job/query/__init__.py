@@ -1,1 +1,1 @@
-"""The running query: its life, and what is known of it."""
+"""Life cycle, statistics and state of the running query."""

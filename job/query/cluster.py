@@ -38,7 +38,7 @@ _log = structlog.get_logger()
 
 
 def check_is_shared(checkpoint: Folder, settings: JobSettings) -> None:
-    """Raises CheckpointError if executors would write state to a folder of their own machine."""
+    """Raises CheckpointError if executors would write state to a local folder."""
     if checkpoint.scheme == "file" and not settings.checkpoint_is_shared:
         raise CheckpointError(
             f"checkpoint {checkpoint.root} is a folder of this machine, but Spark's executors run "

@@ -54,7 +54,7 @@ class Engine:
         identity: TopicIdentity,
         jvm: Jvm,
     ) -> None:
-        """`redaction` learns each secret before its use. `jvm`: the first JVM, still starting."""
+        """Each secret is added to `redaction` before its use. `jvm`: the first, still starting."""
         self._plan = plan
         self._settings = settings
         self._redaction = redaction

@@ -32,7 +32,7 @@ _log = structlog.get_logger()
 
 
 class RowCounter(Protocol):
-    """Counts rows while the query runs; each count only grows with the rows of its own run."""
+    """Counts rows while the query runs; each count grows only with the rows of its run."""
 
     def late_rows(self, side: Side) -> int: ...
 

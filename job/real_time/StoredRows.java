@@ -74,7 +74,7 @@ final class StoredRows {
     return rows;
   }
 
-  /** The store decodes each entry into an array of its own. */
+  /** The store decodes each entry into a new array. */
   private StoredRow row(UnsafeRow entry) {
     return new StoredRow(
         entry.getLong(EVENT_TIME),

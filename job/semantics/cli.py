@@ -6,7 +6,7 @@ from pathlib import Path
 from job.errors import StreamjoinError
 from job.evaluation.sql_types import NotExactError, SqlRuntimeError
 from job.join_spec.durations import duration, milliseconds
-from job.join_spec.expressions import SIDES
+from job.join_spec.sides import SIDES
 from job.plan.plan import JoinPlan, SidePlan
 from job.semantics.json_records import InputLineError, InputRecord, records_of_jsonl
 from job.semantics.simulate import DEFAULT_BATCH_SIZE, simulate

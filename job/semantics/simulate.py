@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from job.instants import from_epoch_ms, utc_text
 from job.join_spec.durations import milliseconds
-from job.join_spec.expressions import SIDES, Side
+from job.join_spec.sides import SIDES, Side
 from job.join_spec.spec import JoinType
 from job.plan.plan import JoinPlan
 from job.plan.record_checks import EXPRESSION_FAILED

@@ -12,10 +12,9 @@ from sqlglot import exp
 
 from job.evaluation.compiled import Compiled, Env, Run
 from job.evaluation.evaluator import Layout, compile_expression, compile_predicate
-from job.evaluation.sql_nested import contains_map
 from job.evaluation.sql_types import NotExactError, SqlRuntimeError, Value
 from job.join_spec.durations import milliseconds
-from job.join_spec.expressions import SIDES, Side
+from job.join_spec.sides import SIDES, Side
 from job.join_spec.spec import JoinType
 from job.plan.checks import Condition
 from job.plan.mirrored import mirrored_filters
@@ -113,7 +112,7 @@ class _Planner:
             compile_expression(of_right, self._layout),
             isinstance(equality, exp.NullSafeEQ),
         )
-        if contains_map(part.left.type):
+        if not part.left.type.is_orderable:
             raise NotExactError(f"the key {of_left.sql('spark')}, a {part.left.type}")
         return part
 
@@ -230,7 +229,7 @@ class _Planner:
             if windowed:
                 values = (*values, _late_time_of(row))
             if never_matches:
-                # Equal to null keys of its own side, so that the state counts are those of Spark,
+                # Equal to null keys of the same side, so that the state counts are those of Spark,
                 # and to no key of the other side: null = null is not true.
                 values = (*values, f"null key of {side}")
             return key_of(values)

@@ -16,7 +16,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from job.join_spec.expressions import SIDES
+from job.join_spec.sides import SIDES
 from job.plan.plan import JoinPlan
 from job.semantics.json_records import InputLineError, records_of_jsonl
 from job.semantics.simulate import SimulatedBatch, place, simulate

@@ -1,6 +1,6 @@
 """Spark's JVM and session, causes of failures, and every use of private Spark API.
 
-One module per hook. Without the hook that is lost, the last column says what happens; "required"
+One module per hook. The last column is the effect of a missing hook; "required"
 means that Spark has no public way. tests/semantics/test_spark_internals.py checks by reflection
 that each class and member exists in the running version.
 

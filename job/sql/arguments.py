@@ -5,12 +5,8 @@ from decimal import Decimal
 from typing import Literal
 
 from sqlglot import exp
-from sqlglot.errors import SqlglotError
 
-from job.evaluation.evaluator import compile_constant
-from job.evaluation.sql_types import SqlRuntimeError
-from job.sql.dialect import SpecSql, parse, shown
-from job.sql.types import (
+from job.evaluation.sql_types import (
     BIGINT,
     DOUBLE,
     INT,
@@ -20,13 +16,12 @@ from job.sql.types import (
     VOID,
     SqlType,
     array_of,
-    can_store,
-    common_type,
     decimal_for,
     decimal_type,
-    string_as,
-    tightest,
 )
+from job.sql.coercion import can_store, common_type, string_as, tightest
+from job.sql.dialect import shown
+from job.sql.nodes import CAST, writes_cast
 
 Family = Literal["NUMERIC", "INTEGRAL", "DECIMAL", "ARRAY", "MAP", "ANY"]
 Input = SqlType | Family
@@ -55,8 +50,6 @@ class Argument:
     node: exp.Expr
     constant: object = None
     """Value of a literal. None: the argument is no literal, or NULL."""
-    is_computed: bool = False
-    """Whether Spark computes the argument, a constant, during planning."""
 
     @property
     def text(self) -> str:
@@ -166,33 +159,14 @@ def take(argument: Argument, accepted: Accepted, *, casts: bool = True) -> SqlTy
     kind = accepted_type(argument.type, accepted, casts=casts)
     if kind is None:
         raise ArgumentError(f"{argument.text} is {argument.type}, but must be {_name(accepted)}")
-    check_literal(argument, kind)
+    record_cast(argument, kind)
     return kind
 
 
-NOT_COMPUTED = (ValueError, TypeError, LookupError, ArithmeticError, SqlglotError)
-"""What the evaluation raises for an expression that it does not support."""
-
-
-def check_literal(argument: Argument, kind: SqlType) -> None:
-    """ArgumentError for a constant that Spark fails to cast to `kind`."""
-    if not _is_cast(argument, kind):
-        return
-    written = argument.node.sql(dialect=SpecSql)
-    try:
-        compile_constant(parse(f"CAST({written} AS {kind})")).run(())
-    except SqlRuntimeError:
-        raise ArgumentError(f"{argument.text} cannot be read as {kind}") from None
-    except NOT_COMPUTED:
-        if argument.type == STRING and not isinstance(argument.constant, str):
-            raise ArgumentError(
-                f"{argument.text} is a constant that is not computed here: write its value"
-            ) from None
-
-
-def _is_cast(argument: Argument, kind: SqlType) -> bool:
-    """Whether Spark casts the constant `argument` to `kind` while it plans."""
-    return argument.is_computed and argument.type not in {kind, VOID} and kind != STRING
+def record_cast(argument: Argument, kind: SqlType) -> None:
+    """Record that Spark casts the argument to `kind`, if a constant can fail in the cast."""
+    if writes_cast(argument.type, kind):
+        argument.node.meta[CAST] = kind
 
 
 def check_comparable(left: Argument, right: Argument, verb: str) -> SqlType:
@@ -203,8 +177,6 @@ def check_comparable(left: Argument, right: Argument, verb: str) -> SqlType:
             f"{left.text} ({left.type}) {verb} {right.text} ({right.type}), which Spark does not "
             "support: cast one to the type of the other"
         )
-    for argument in (left, right):
-        check_literal(argument, kind)
     if not kind.is_orderable:
         raise ArgumentError(
             f"{left.text} is {left.type}, and Spark does not compare values with a MAP: compare "

@@ -1,6 +1,6 @@
 """Result types of + - * / % div and unary minus. Follows ResolveBinaryArithmetic."""
 
-from job.sql.types import (
+from job.evaluation.sql_types import (
     BIGINT,
     DATE,
     DAY,
@@ -11,15 +11,13 @@ from job.sql.types import (
     VOID,
     YEAR_MONTH,
     SqlType,
-    common_type,
     decimal_for,
     product_decimal,
     quotient_decimal,
     remainder_decimal,
-    string_as,
     sum_decimal,
-    tightest,
 )
+from job.sql.coercion import common_type, string_as, tightest
 
 _DECIMALS = {
     "+": sum_decimal,
@@ -28,6 +26,11 @@ _DECIMALS = {
     "/": quotient_decimal,
     "%": remainder_decimal,
 }
+
+TRY_SIGNS = {
+    "try_add": "+", "try_subtract": "-", "try_multiply": "*", "try_divide": "/", "try_mod": "%",
+}  # fmt: skip
+"""The functions that return NULL where the operator fails."""
 
 
 def arithmetic_type(
@@ -125,6 +128,15 @@ def _interval_result(sign: str, left: SqlType, right: SqlType) -> SqlType | None
     if not (number.is_numeric or number in {STRING, VOID}):
         return None
     return YEAR_MONTH if span == YEAR_MONTH else DAY_TIME
+
+
+def type_of_string(sign: str, other: SqlType, result: SqlType) -> SqlType:
+    """The type to which Spark casts a STRING next to an operand of type `other`."""
+    if sign in {"+", "-"} and (other == TIMESTAMP or other.is_interval):
+        return TIMESTAMP
+    if sign == "-" and other == DATE:
+        return DATE
+    return DOUBLE if other.is_interval else result
 
 
 def negated_type(kind: SqlType) -> SqlType | None:

@@ -5,42 +5,29 @@ operands. Messages contain the problem and the fix.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 
 from sqlglot import exp
 
 from job.evaluation.sql_literals import integer_with_suffix
+from job.evaluation.sql_types import BOOLEAN, STRING, VOID, SqlType, struct_of
+from job.sql.analyzed import analyzed
 from job.sql.arguments import (
     Argument,
     ArgumentError,
     accepted_type,
     check_comparable,
-    check_literal,
     field_type,
     literal,
+    record_cast,
     take,
 )
-from job.sql.arithmetic import arithmetic_type, negated_type
-from job.sql.constants import check_constant, check_pattern, interval_type
+from job.sql.arithmetic import TRY_SIGNS, arithmetic_type, negated_type, type_of_string
+from job.sql.coercion import can_cast, common_of
+from job.sql.constants import check_constant, check_constants, check_pattern, interval_type
 from job.sql.ddl import parsed_type
 from job.sql.dialect import IS_CALL, shown
+from job.sql.nodes import typed
 from job.sql.signatures import SIGNATURES
-from job.sql.simplification import (
-    absorbed,
-    computed_operand,
-    is_conditional,
-    null_propagated,
-    null_type,
-)
-from job.sql.types import (
-    BOOLEAN,
-    STRING,
-    VOID,
-    SqlType,
-    can_cast,
-    common_of,
-    struct_of,
-)
 
 _SIGNS: dict[type[exp.Expr], str] = {
     exp.Add: "+",
@@ -51,32 +38,31 @@ _SIGNS: dict[type[exp.Expr], str] = {
     exp.IntDiv: "div",
 }
 _COMPARISONS = (exp.EQ, exp.NEQ, exp.LT, exp.LTE, exp.GT, exp.GTE, exp.NullSafeEQ, exp.NullSafeNEQ)
-_TRY_SIGNS = {
-    "try_add": "+", "try_subtract": "-", "try_multiply": "*", "try_divide": "/", "try_mod": "%",
-}  # fmt: skip
 _IGNORING = {"hour", "minute", "second"}
 
-ALLOWED_FUNCTIONS = frozenset({*SIGNATURES, *_TRY_SIGNS, "if", "struct", "named_struct"})
+ALLOWED_FUNCTIONS = frozenset({*SIGNATURES, *TRY_SIGNS, "if", "struct", "named_struct"})
 
 
-def type_of(tree: exp.Expr, columns: Mapping[str, SqlType]) -> SqlType:
+def type_of(tree: exp.Expr, columns: Mapping[str, SqlType], *, is_filter: bool = False) -> SqlType:
     """The type of an expression over `columns`, by their names in lower case.
 
-    `tree`: parsed by `calls_as_written`. Raises ValueError if the analysis of Spark fails or
-    Spark fails to compute a constant.
+    `tree`: parsed by `calls_as_written`; it is changed. Raises ValueError if the analysis of Spark
+    fails or Spark fails to compute a constant.
     """
-    checker = _Checker(columns)
-    kind = checker.of(tree).type
-    simple = null_propagated(tree, lambda node: checker.of(node).type)
-    for constants in (simple, absorbed(simple)):
-        _Checker(columns, computes_constants=True).check_constants(constants)
+    kind = kind_of(tree, columns)
+    for part in analyzed(tree, is_filter=is_filter):
+        check_constants(part, is_filter=is_filter)
     return kind
 
 
+def kind_of(tree: exp.Expr, columns: Mapping[str, SqlType]) -> SqlType:
+    """As `type_of`, but computes no constants."""
+    return _Checker(columns).of(tree).type
+
+
 class _Checker:
-    def __init__(self, columns: Mapping[str, SqlType], *, computes_constants: bool = False) -> None:
+    def __init__(self, columns: Mapping[str, SqlType]) -> None:
         self._columns = columns
-        self._computes_constants = computes_constants
         self._known: dict[int, Argument] = {}
         self._constant: dict[int, bool] = {}
         self._by_node: dict[type[exp.Expr], Callable[..., SqlType]] = {
@@ -85,7 +71,7 @@ class _Checker:
             exp.Bracket: self._bracket,
             exp.Paren: lambda node: self.of(node.this).type,
             exp.Boolean: lambda _: BOOLEAN,
-            exp.Null: null_type,
+            exp.Null: lambda _: VOID,
             exp.Interval: interval_type,
             exp.Cast: self._cast,
             exp.TryCast: self._cast,
@@ -107,11 +93,6 @@ class _Checker:
             **dict.fromkeys(_COMPARISONS, self._comparison),
         }
 
-    def check_constants(self, tree: exp.Expr) -> None:
-        """ArgumentError if Spark fails to compute a constant of `tree`, which is simplified."""
-        self.of(tree)
-        self._check_constants(tree)
-
     def of(self, node: exp.Expr) -> Argument:
         known = self._known.get(id(node))
         if known is None:
@@ -120,29 +101,17 @@ class _Checker:
 
     def _argument(self, node: exp.Expr) -> Argument:
         if isinstance(node, exp.Literal):
-            return replace(literal(node), is_computed=self._is_computed(node))
+            found = literal(node)
+            typed(node, found.type)
+            return found
         build = self._by_node.get(type(node))
         if isinstance(node, exp.Kwarg):
             raise ArgumentError(f"names the argument {node.this.name}: pass arguments by position")
         if build is None:
             raise ArgumentError(f"holds {shown(node)}, which a spec may not use")
         kind = build(node)
-        constant = self._is_constant(node)
-        computed = constant and self._is_computed(node)
-        return Argument(kind, constant, node, self._value(node), computed)
-
-    def _is_computed(self, node: exp.Expr) -> bool:
-        return self._computes_constants and not self._is_conditional(node)
-
-    def _is_conditional(self, node: exp.Expr) -> bool:
-        """Whether `node` is in a branch of CASE, IF or COALESCE, which Spark does not compute."""
-        while (parent := node.parent) is not None:
-            if is_conditional(parent) and not self._is_constant(parent):
-                computed = computed_operand(parent)
-                if node is not computed or self._is_constant(node):
-                    return True
-            node = parent
-        return False
+        typed(node, kind)
+        return Argument(kind, self._is_constant(node), node, self._value(node))
 
     def _value(self, node: exp.Expr) -> object:
         """Value of a literal, also in parentheses or with a minus; None for other nodes."""
@@ -161,20 +130,6 @@ class _Checker:
             )
             self._constant[id(node)] = known
         return known
-
-    def _check_constants(self, node: exp.Expr) -> None:
-        """Checks the largest parts without a column, except for conditional branches."""
-        if self._is_constant(node):
-            check_constant(node, self.of)
-            return
-        if is_conditional(node):
-            computed = computed_operand(node)
-            if computed is not None and not self._is_constant(computed):
-                self._check_constants(computed)
-            return
-        for child in node.iter_expressions():
-            if not isinstance(child, (exp.Identifier, exp.DataType, exp.Var)):
-                self._check_constants(child.this if isinstance(child, exp.Alias) else child)
 
     def _column(self, node: exp.Column) -> SqlType:
         first, *members = [part.name for part in node.parts]
@@ -214,7 +169,7 @@ class _Checker:
         argument = self.of(node.this)
         target = parsed_type(node.args["to"])
         if type(node) is exp.Cast and not node.meta_get(IS_CALL):  # date'...', read by the parser
-            check_constant(node, self.of)
+            check_constant(node)
         if not can_cast(argument.type, target):
             raise ArgumentError(
                 f"{argument.text} is {argument.type}, which has no cast to {target}"
@@ -235,11 +190,11 @@ class _Checker:
             for part in (node.this, node.expression):
                 self._boolean(part, f"an operand of {type(node).__name__.upper()}")
         for part in (node.this, node.expression):
-            check_literal(self.of(part), BOOLEAN)
+            record_cast(self.of(part), BOOLEAN)
         return BOOLEAN
 
     def _not(self, node: exp.Expr) -> SqlType:
-        check_literal(self.of(node.this), BOOLEAN)
+        record_cast(self.of(node.this), BOOLEAN)
         if self.of(node.this).type != STRING:
             self._boolean(node.this, "the operand of NOT")
         return BOOLEAN
@@ -258,13 +213,16 @@ class _Checker:
         if isinstance(node.expression, exp.Boolean):
             if argument.type != STRING:
                 self._boolean(node.this, "the operand of IS TRUE")
-            check_literal(argument, BOOLEAN)
+            record_cast(argument, BOOLEAN)
         elif not isinstance(node.expression, exp.Null):
             raise ArgumentError(f"holds {shown(node)}, which a spec may not use")
         return BOOLEAN
 
     def _comparison(self, node: exp.Expr) -> SqlType:
-        check_comparable(self.of(node.this), self.of(node.expression), "is compared with")
+        sides = [self.of(node.this), self.of(node.expression)]
+        kind = check_comparable(sides[0], sides[1], "is compared with")
+        for side in sides:
+            record_cast(side, kind)
         return BOOLEAN
 
     def _between(self, node: exp.Expr) -> SqlType:
@@ -277,9 +235,7 @@ class _Checker:
         arguments = [self.of(part) for part in (node.this, *node.expressions)]
         if len(arguments) == 1:
             raise ArgumentError(f"{shown(node)} has an empty list")
-        kind = self._merged(arguments, "in IN", ordered=True)
-        for argument in arguments:
-            check_literal(argument, kind)
+        self._merged(arguments, "in IN", ordered=True)
         return BOOLEAN
 
     def _merged(
@@ -291,6 +247,8 @@ class _Checker:
             raise ArgumentError(f"{listed} {where} have no type in common: cast them to one")
         if ordered and not kind.is_orderable:
             raise ArgumentError(f"{arguments[0].text} is {kind}, which Spark does not compare")
+        for argument in arguments:
+            record_cast(argument, kind)
         return kind
 
     def _like(self, node: exp.Expr) -> SqlType:
@@ -341,9 +299,9 @@ class _Checker:
                 f"{left.text} ({left.type}) {sign} {right.text} ({right.type}) cannot be computed: "
                 "cast one to the type of the other"
             )
-        for argument in (left, right):
-            if argument.type == STRING:
-                check_literal(argument, kind)
+        for string, other in ((left, right), (right, left)):
+            if string.type == STRING:
+                record_cast(string, type_of_string(sign, other.type, kind))
         return kind
 
     def _call(self, node: exp.Anonymous) -> SqlType:
@@ -351,9 +309,9 @@ class _Checker:
         if name in {"struct", "named_struct"}:
             return self._struct(name, node)
         arguments = [self.of(part) for part in node.expressions]
-        if name in _TRY_SIGNS:
+        if name in TRY_SIGNS:
             _check_arity(name, len(arguments), 2, 2)
-            return self._calculated(_TRY_SIGNS[name], arguments[0], arguments[1])
+            return self._calculated(TRY_SIGNS[name], arguments[0], arguments[1])
         signature = SIGNATURES.get(name)
         if signature is None:
             raise ArgumentError(f"{name}() is not one of the functions allowed in a spec")

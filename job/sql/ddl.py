@@ -6,9 +6,7 @@ import sqlglot
 from sqlglot import exp
 from sqlglot.errors import SqlglotError
 
-from job.sql.dialect import WRITTEN, SpecSql
-from job.sql.type_grammar import check_type
-from job.sql.types import (
+from job.evaluation.sql_types import (
     DAY,
     DAY_TIME,
     PRECISION_MAX,
@@ -20,6 +18,8 @@ from job.sql.types import (
     map_of,
     struct_of,
 )
+from job.sql.dialect import WRITTEN, SpecSql
+from job.sql.type_grammar import check_type
 
 _PARTS = {"ARRAY": 1, "MAP": 2}
 _INTERVALS = {"DAY": DAY, "DAY TO SECOND": DAY_TIME, "YEAR TO MONTH": YEAR_MONTH}

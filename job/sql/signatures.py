@@ -7,16 +7,7 @@ runs again must give the same rows.
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from job.sql.arguments import (
-    Accepted,
-    Argument,
-    ArgumentError,
-    Input,
-    check_comparable,
-    check_literal,
-    take,
-)
-from job.sql.types import (
+from job.evaluation.sql_types import (
     BIGINT,
     BINARY,
     BOOLEAN,
@@ -34,11 +25,19 @@ from job.sql.types import (
     SqlType,
     array_of,
     bounded_decimal,
-    can_cast,
-    common_of,
-    common_type,
     decimal_type,
 )
+from job.sql.arguments import (
+    Accepted,
+    Argument,
+    ArgumentError,
+    Input,
+    check_comparable,
+    record_cast,
+    take,
+)
+from job.sql.coercion import can_cast, common_of, common_type
+from job.sql.nodes import IN_ANALYSIS
 
 
 @dataclass(frozen=True)
@@ -81,6 +80,8 @@ def _merging(*, strings: bool, least: int, ordered: bool = False) -> Signature:
             raise ArgumentError(f"{_listed(arguments)} have no type in common: cast them to one")
         if ordered and not kind.is_orderable:
             raise ArgumentError(f"{arguments[0].text} is {kind}, which Spark does not compare")
+        for argument in arguments:
+            record_cast(argument, kind)
         return kind
 
     return Signature(least, None, result, can_fail=True, null_intolerant=False)
@@ -92,7 +93,7 @@ def _listed(arguments: Sequence[Argument]) -> str:
 
 def _abs(arguments: Sequence[Argument]) -> SqlType:
     if arguments[0].type == STRING:
-        return DOUBLE
+        return take(arguments[0], DOUBLE)
     return take(arguments[0], ("NUMERIC", DAY_TIME, YEAR_MONTH), casts=False)
 
 
@@ -111,7 +112,7 @@ def _round(arguments: Sequence[Argument], accepted: Accepted = "NUMERIC") -> Sql
         digits: object = 0
     else:
         take(arguments[1], INT)
-        _constant(arguments[1], "the digits to keep")
+        _constant(arguments[1], "the digits to keep", has_type=kind.is_decimal)
         if accepted == "DECIMAL" and not arguments[1].type.is_integral:
             raise ArgumentError(f"{arguments[1].text} must be a whole number")
         digits = 0 if arguments[1].type == VOID else arguments[1].constant
@@ -124,9 +125,12 @@ def _round(arguments: Sequence[Argument], accepted: Accepted = "NUMERIC") -> Sql
     return decimal_type(min(whole + scale, 38), scale)
 
 
-def _constant(argument: Argument, what: str) -> None:
+def _constant(argument: Argument, what: str, *, has_type: bool = True) -> None:
+    """`has_type`: whether Spark needs the value for the types."""
     if not argument.is_constant:
         raise ArgumentError(f"{argument.text} must be a constant: {what}")
+    if has_type:
+        argument.node.meta[IN_ANALYSIS] = True
 
 
 def _nullif(arguments: Sequence[Argument]) -> SqlType:
@@ -206,7 +210,7 @@ def _date_add(arguments: Sequence[Argument]) -> SqlType:
     take(arguments[0], DATE)
     days = arguments[1]
     if days.type == STRING:
-        check_literal(days, INT)
+        record_cast(days, INT)
     else:
         take(days, (INT, SMALLINT, TINYINT), casts=False)
     return DATE
@@ -226,6 +230,12 @@ def _regexp_replace(arguments: Sequence[Argument]) -> SqlType:
         take(argument, accepted)
     for position in arguments[3:]:
         _constant(position, "the position")
+        if position.constant is None and position.type != VOID:
+            raise ArgumentError(
+                f"{position.text} is a constant that is not computed here: write its value"
+            )
+        if isinstance(position.constant, int) and position.constant < 1:
+            raise ArgumentError(f"{position.text} must be 1 or more: the position")
     return STRING
 
 

@@ -50,7 +50,7 @@ METRICS: dict[str, tuple[Metric[Any], ...]] = {"Service": SERVICE, **JOB}
 def exposition(status: JobStatus | None, now: datetime, accept: str) -> tuple[bytes, str]:
     """Body and content type of a scrape, in the format of the Accept header. None: job is down."""
     encoder, content_type = _encoder(accept)
-    # In the older text format each creation time would be a metric of its own.
+    # In the older text format each creation time would be a separate metric.
     has_creation = content_type.startswith("application/openmetrics-text")
     registry = CollectorRegistry()
     registry.register(_StatusCollector(status, now, has_creation=has_creation))

@@ -50,7 +50,7 @@ async def validate(request: Request, job: Job) -> ValidationResult:
     """Validate the spec in the body: its problems, or its plan and what this checkpoint rejects.
 
     The status is 200 for an invalid spec too. `${VAR}` is not replaced. Validations run one at a
-    time, in a process of their own, for at most 20 s.
+    time, in a separate process, for at most 20 s.
     """
     validate_spec = JobRequest(call="validate", spec=await _spec(request))
     return await while_connected(request, job.read(validate_spec, ValidationResult))

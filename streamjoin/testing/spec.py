@@ -11,7 +11,7 @@ import yaml
 
 from job.errors import Problem, SpecError
 from job.join_spec.document import parsed
-from job.join_spec.expressions import SIDES, Side
+from job.join_spec.sides import SIDES, Side
 from job.join_spec.spec import JoinSpec, spec_from_document
 from job.join_spec.variables import filled
 from job.plan.plan import JoinPlan

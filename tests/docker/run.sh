@@ -89,7 +89,7 @@ start_engine() {
 }
 
 # Debian 12 has no Compose v2. The one of the next Debian is a single program, which needs no newer
-# libc; apt, with a list and folders of its own, checks its signature. Building it from its Go module
+# libc; apt, with a separate list and folders, checks its signature. Building it from its Go module
 # takes eight minutes.
 compose_if_missing() {
   if docker compose version >/dev/null 2>&1; then return; fi
@@ -128,7 +128,7 @@ stand_in_base() {
   # Tagged by its content: a new import would be another image, and all builds would start from scratch.
   export BASE=streamjoin-test-base:$(cksum <"$tar" | tr ' ' -)
   export KAFKA_IMAGE=streamjoin-test-kafka PROMETHEUS_IMAGE=streamjoin-test-prometheus
-  # Testcontainers uses an image of its own, which removes the containers of a killed test.
+  # Testcontainers uses another image, which removes the containers of a killed test.
   export TESTCONTAINERS_RYUK_DISABLED=true
   docker image inspect "$BASE" >/dev/null 2>&1 ||
     docker import --change "ENV SSL_CERT_FILE=$CA_INSIDE PIP_CERT=$CA_INSIDE" "$tar" "$BASE" >/dev/null

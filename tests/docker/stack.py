@@ -19,8 +19,8 @@ UP_SECONDS = 300
 
 
 class Stack:
-    """With the values of deploy/docker/example.env, on ports and with secrets of its own. A .env in
-    the folder is ignored."""
+    """With the values of deploy/docker/example.env, on its own ports and with its own secrets. A
+    .env in the folder is ignored."""
 
     def __init__(self, project: str, folder: Path) -> None:
         self.folder = folder

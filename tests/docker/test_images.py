@@ -68,7 +68,7 @@ def test_list_of_parts_names_every_python_package(built: Stack, name: str) -> No
 
 
 @pytest.mark.parametrize("name", IMAGES)
-def test_image_says_what_it_is(built: Stack, name: str) -> None:
+def test_image_has_labels_that_describe_it(built: Stack, name: str) -> None:
     labels = built.image(name)["Config"]["Labels"]
 
     assert f"Streamjoin {name}" == labels["org.opencontainers.image.title"]

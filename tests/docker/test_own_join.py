@@ -1,4 +1,4 @@
-"""`streamjoin.testing`, used like its users do: their spec, on containers of their own."""
+"""`streamjoin.testing`, used like its users do: their spec, in their own containers."""
 
 import os
 import re
@@ -19,7 +19,7 @@ from tests.docker.stack import ROOT
 
 GUIDE = (ROOT / "docs/simulation.md").read_text()
 HOUR = timedelta(hours=1)
-# Each test has a day of its own, later than that of the previous test: event time never goes back.
+# Each test has its own day, later than that of the previous test: event time never goes back.
 DAYS = count()
 
 
@@ -42,7 +42,7 @@ def clicked(ad_id: int, at: datetime) -> dict[str, Any]:
     return {"ad_id": ad_id, "clicked_at": at, "user": "ada"}
 
 
-def test_rows_come_out_joined_or_once_their_time_is_over(join: RunningJoin, noon: datetime) -> None:
+def test_rows_are_emitted_joined_or_once_they_expire(join: RunningJoin, noon: datetime) -> None:
     join.left(shown(1, noon), shown(2, noon), shown(2, noon))
     join.right(clicked(1, noon + HOUR))
     join.expect({"ad_id": 1, "user": "ada", "clicked_at": noon + HOUR})
@@ -92,7 +92,7 @@ def test_row_held_in_state_outlives_a_crash_and_matches_once(
     join.expect({"ad_id": 1, "clicked_at": noon + HOUR})
 
 
-def test_service_can_be_asked_and_commanded(join: RunningJoin, noon: datetime) -> None:
+def test_service_answers_and_executes_commands(join: RunningJoin, noon: datetime) -> None:
     assert 202 == join.http.put("/v1/query/pause").status_code
     join.left(shown(1, noon))
     with pytest.raises(AssertionError, match="not all records are read"):

@@ -27,7 +27,7 @@ def scratch(stack: Stack) -> set[str]:
     return {*stack.inside("job", "ls $SPARK_LOCAL_DIRS").split()} - {"lock"}
 
 
-def test_every_row_comes_out_joined_and_once(stack: Stack, load: Load) -> None:
+def test_every_row_is_emitted_joined_and_once(stack: Stack, load: Load) -> None:
     load.send(20)
 
     assert "" == load.wrong_rows(stack)
@@ -96,11 +96,11 @@ def test_prometheus_takes_every_alert_and_none_fires(stack: Stack) -> None:
 @pytest.mark.parametrize(
     "expression", [pytest.param(it, id=panel["title"]) for panel, it in expressions()]
 )
-def test_prometheus_takes_what_the_dashboard_asks(stack: Stack, expression: str) -> None:
+def test_prometheus_accepts_the_expressions_of_the_dashboard(stack: Stack, expression: str) -> None:
     assert "result" in prometheus(stack, "query", query=expression)
 
 
-def test_pause_holds_the_join_and_resume_lets_it_go_on(stack: Stack, load: Load) -> None:
+def test_pause_stops_the_join_and_resume_continues_it(stack: Stack, load: Load) -> None:
     with stack.service() as client:
         client.put("/v1/query/pause").raise_for_status()
         before = stack.wait_for_state("PAUSED")
@@ -119,7 +119,7 @@ def test_pause_holds_the_join_and_resume_lets_it_go_on(stack: Stack, load: Load)
     assert before["left"]["input_records"] == resting["left"]["input_records"]
 
 
-def test_job_that_is_killed_comes_back_and_loses_and_doubles_nothing(
+def test_killed_job_restarts_and_neither_loses_nor_repeats_a_result(
     stack: Stack, load: Load
 ) -> None:
     restarts = stack.container("job")["RestartCount"]
@@ -151,9 +151,7 @@ def test_killed_service_leaves_the_query_alone(stack: Stack, load: Load) -> None
     assert run == stack.query()["run_id"]
 
 
-def test_job_ends_by_itself_within_its_grace_and_goes_on_when_started(
-    stack: Stack, load: Load
-) -> None:
+def test_job_ends_within_its_grace_and_continues_when_started(stack: Stack, load: Load) -> None:
     load.send(4)
 
     stack.compose("stop", "job")

@@ -113,7 +113,7 @@ class Harness:
         self.job = self.new_job(folder)
 
     def new_job(self, folder: Path) -> FaultyJob:
-        """Another job on the same spec, in a folder of its own."""
+        """Another job on the same spec, in another folder."""
         folder.mkdir(parents=True, exist_ok=True)
         spec = _SPEC.format(name=self.name, servers=self._servers, checkpoint=self.checkpoint)
         return FaultyJob(spec, folder, self._environment)

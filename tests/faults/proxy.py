@@ -1,6 +1,6 @@
 """A TCP proxy between the job and its broker, which can cut, delay, hold and drop messages.
 
-It changes no byte: the broker has a listener of its own for it (`advertised.listeners` contains the
+It changes no byte: the broker has a separate listener for it (`advertised.listeners` contains the
 proxy's port), so that clients connect through it. It parses only the head of a request (length, api
 key, version, correlation id), and whether EndTxn commits or aborts.
 """

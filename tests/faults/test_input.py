@@ -15,7 +15,7 @@ from tests.polling import wait_until
 ROWS = 100
 
 
-def test_records_deleted_before_they_were_read_are_named_and_there_is_a_way_on(
+def test_records_deleted_before_they_were_read_are_named_with_the_way_to_continue(
     kafka: EmbeddedKafka, tmp_path: Path
 ) -> None:
     harness = Harness(kafka, "retention", tmp_path)

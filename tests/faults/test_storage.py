@@ -20,7 +20,7 @@ DISK_BYTES = 48 * 2**20
 
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """A file system of its own, if this user may mount one."""
+    """A separate file system, if this user may mount one."""
     folder = tmp_path / "disk"
     folder.mkdir()
     mount = ["/bin/mount", "-t", "tmpfs", "-o", f"size={DISK_BYTES}", "tmpfs", str(folder)]

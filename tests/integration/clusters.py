@@ -1,4 +1,4 @@
-"""A real Spark standalone cluster: a master and workers, processes with folders of their own."""
+"""A real Spark standalone cluster: a master and workers, processes with their own folders."""
 
 import os
 import re

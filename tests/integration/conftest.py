@@ -16,13 +16,13 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 
 @pytest.fixture(scope="session")
 def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedKafka]:
-    """Shared: each test has topics of its own, and no test stops or kills this broker."""
+    """Shared: each test has its own topics, and no test stops or kills this broker."""
     with EmbeddedKafka(tmp_path_factory.mktemp("kafka"), jvm_options=BROKER_OPTIONS) as broker:
         yield broker
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def jvm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SharedJvm]:
-    """For the jobs of a module that run one after another; see CONTRIBUTING.md."""
+    """For the jobs of a worker that run one after another; see CONTRIBUTING.md."""
     with SharedJvm(tmp_path_factory.mktemp("jvm")) as shared:
         yield shared

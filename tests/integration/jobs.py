@@ -42,7 +42,7 @@ class Job:
     """`with Job(spec, folder) as job:` runs `streamjoin run`; leaving it ends the process."""
 
     def __init__(self, spec: str, folder: Path, jvm: SharedJvm | None = None) -> None:
-        """`jvm`: shared with other jobs of the test module; None: the job starts its own."""
+        """`jvm`: shared with other jobs of the worker; None: the job starts its own."""
         self.spec_file = folder / "join.yaml"
         self.spec_file.write_text(spec)
         # The path of a socket may have 107 bytes, less than pytest's folders need.

@@ -1,5 +1,5 @@
-"""A JVM that the jobs of a test module use one after another: a start of its own costs most of a
-short job's CPU time."""
+"""A JVM that the jobs of a worker use one after another: its start costs most of a short job's CPU
+time."""
 
 import subprocess
 from pathlib import Path
@@ -17,9 +17,9 @@ _END_SECONDS = 60.0
 class SharedJvm:
     """Starts with the first job that needs it, and again after `discard`.
 
-    A job on it runs as a user runs it, up to the JVM: a process of its own, a Spark session of its
-    own. What must not be shared keeps a JVM of its own: tests that kill, count or freeze processes,
-    that look at the JVM itself, or that run two jobs at a time.
+    A job on it runs as a user runs it, up to the JVM: a separate process, a separate Spark
+    session. Tests start a separate JVM if they kill the driver alone, inspect or freeze the JVM, or
+    run two jobs at a time.
     """
 
     def __init__(self, folder: Path) -> None:

@@ -49,11 +49,11 @@ def wait_for(job: Job, condition: Callable[[JobStatus], Any], what: str) -> JobS
     ],
 )
 def test_uneven_backlog_is_joined_completely_although_the_job_is_killed_twice(
-    uneven: Uneven, tmp_path: Path, join_type: str, delivery: str
+    uneven: Uneven, tmp_path: Path, jvm: SharedJvm, join_type: str, delivery: str
 ) -> None:
     name, spec = uneven.spec(tmp_path, join_type, delivery)
     expected = uneven.expected(join_type)
-    with Job(spec, tmp_path) as job:
+    with Job(spec, tmp_path, jvm) as job:
 
         def has_read_all(status: JobStatus) -> bool:
             brokers = status.brokers

@@ -15,7 +15,7 @@ from tests.polling import wait_until
 
 @pytest.fixture
 def pairs(kafka: EmbeddedKafka, tmp_path: Path, request: pytest.FixtureRequest) -> Pairs:
-    pairs = Pairs(kafka, f"care{crc32(request.node.name.encode())}", tmp_path)
+    pairs = Pairs(kafka, f"checkpoint{crc32(request.node.name.encode())}", tmp_path)
     pairs.create_topics()
     return pairs
 

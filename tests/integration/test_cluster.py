@@ -1,8 +1,9 @@
-"""The job on a cluster, whose executors are processes of their own."""
+"""The job on a cluster, whose executors are separate processes."""
 
 import signal
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from zlib import crc32
 
 import pytest
 
@@ -35,8 +36,9 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
 
 
 @pytest.fixture
-def pairs(kafka: EmbeddedKafka, tmp_path: Path) -> Pairs:
-    pairs = Pairs(kafka, f"cluster{abs(hash(tmp_path)) % 10**8}", tmp_path, delivery="exactly_once")
+def pairs(request: pytest.FixtureRequest, kafka: EmbeddedKafka, tmp_path: Path) -> Pairs:
+    name = f"cluster{crc32(request.node.name.encode())}"
+    pairs = Pairs(kafka, name, tmp_path, delivery="exactly_once")
     pairs.create_topics()
     return pairs
 
@@ -58,7 +60,7 @@ def job_on(cluster: Cluster, spec: str, folder: Path, more: Mapping[str, str] = 
 POINTS = {"before_commit": 0, "after_commit": 1}
 
 
-def test_worker_killed_in_mid_batch_and_then_the_driver_lose_and_repeat_nothing(
+def test_worker_killed_during_a_batch_and_then_the_driver_lose_and_repeat_nothing(
     cluster: Cluster, pairs: Pairs, tmp_path: Path
 ) -> None:
     with job_on(cluster, pairs.spec(), tmp_path) as job:
@@ -87,12 +89,12 @@ def test_worker_killed_in_mid_batch_and_then_the_driver_lose_and_repeat_nothing(
     assert list(range(4 * BLOCK)) == pairs.numbers()
 
 
-def test_application_that_the_master_has_ended_is_begun_again(
+def test_application_that_the_master_ended_starts_again(
     cluster: Cluster, pairs: Pairs, tmp_path: Path
 ) -> None:
     cluster.have_workers(1)
 
-    def is_begun_again() -> bool:
+    def has_restarted() -> bool:
         signal_all(cluster.executors(), signal.SIGKILL)
         status = job.status()
         return status is not None and status.totals.restarts > 0
@@ -100,7 +102,7 @@ def test_application_that_the_master_has_ended_is_begun_again(
     with job_on(cluster, pairs.spec(), tmp_path) as job:
         job.wait_for_state("RUNNING", CLUSTER_SECONDS)
         pairs.produce(range(BLOCK))
-        wait_until(is_begun_again, CLUSTER_SECONDS, "the master has enough of it")
+        wait_until(has_restarted, CLUSTER_SECONDS, "the master has ended the application")
         status = job.wait_for_offsets(left=BLOCK, right=BLOCK)
         assert status.last_failure is not None
         assert "its cluster ended the application" in status.last_failure.message

@@ -16,7 +16,7 @@ from rich.console import Console
 from deploy.local.demo import report_result
 from deploy.local.demo_check import check_result
 from deploy.local.demo_load import Click, Delivered, Impression, OutputRow, expected_rows
-from deploy.local.demo_sidecar import Figures, QueryAnswer, SideAnswer
+from deploy.local.demo_service import Figures, QueryAnswer, SideAnswer
 from deploy.local.demo_topics import ID_HEADER, output_rows
 from deploy.local.kafka import EmbeddedKafka
 from tests.integration.topics import Sent, produce
@@ -53,7 +53,7 @@ def test_ctrl_c_ends_all_of_it_in_reverse_order(tmp_path: Path) -> None:
         assert 0 == run.program.wait(TIMEOUT), run.printed
 
     stops = [line.split("  ")[1] for line in run.printed.splitlines() if " stopped " in line]
-    assert ["sidecar stopped", "job stopped", "Kafka broker stopped"] == stops
+    assert ["service stopped", "job stopped", "Kafka broker stopped"] == stops
     assert "Traceback" not in run.printed
     assert_ended(children)
 
@@ -107,7 +107,7 @@ class Run:
 
     @property
     def children(self) -> dict[int, psutil.Process]:
-        """Broker, job, its JVM, sidecar."""
+        """Broker, job, its JVM, service."""
         _, *processes = tree(self.program.pid)
         assert 2 == sum(name(process) == "java" for process in processes)
         assert 4 <= len(processes)

@@ -38,7 +38,7 @@ def test_committed_records_are_read_and_aborted_ones_are_not(kafka: EmbeddedKafk
     assert ["kept 1", "kept 2", "kept 3"] == committed(kafka, "transactions", count=3)
 
 
-def test_topics_have_the_settings_asked_for(kafka: EmbeddedKafka) -> None:
+def test_topics_have_the_requested_settings(kafka: EmbeddedKafka) -> None:
     kafka.create_topics(["compacted"], config={"cleanup.policy": "compact"})
 
     resource = ConfigResource(ConfigResource.Type.TOPIC, "compacted")
@@ -47,7 +47,7 @@ def test_topics_have_the_settings_asked_for(kafka: EmbeddedKafka) -> None:
     assert "compact" == settings["cleanup.policy"].value
 
 
-def test_topics_have_the_partitions_asked_for(kafka: EmbeddedKafka) -> None:
+def test_topics_have_the_requested_partitions(kafka: EmbeddedKafka) -> None:
     kafka.create_topics({"three": 3, "five": 5})
     kafka.create_topics(["two", "too"], partitions=2)
 

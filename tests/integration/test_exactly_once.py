@@ -24,7 +24,7 @@ BLOCK = 3_000
 
 @pytest.fixture
 def pairs(kafka: EmbeddedKafka, tmp_path: Path, request: pytest.FixtureRequest) -> Pairs:
-    """Each test has topics of its own."""
+    """Each test has its own topics."""
     name = f"once{crc32(request.node.name.encode())}"
     pairs = Pairs(kafka, name, tmp_path, delivery="exactly_once")
     pairs.create_topics()

@@ -14,30 +14,13 @@ from deploy.local.kafka import EmbeddedKafka
 from job.join_spec.spec import JoinType
 from tests.integration.jobs import Job
 from tests.integration.jvms import SharedJvm
+from tests.integration.keyed_sides import KEYED_SIDES, T0
 from tests.integration.topics import consume_all, produce
 
-# Event times below are seconds after this, epoch milliseconds.
-T0 = 1_700_000_000_000
-
-SPEC = """
-name: joined_{join_type}
-kafka: {{bootstrap_servers: "{servers}"}}
-left:
-  topic: {name}.left
-  schema: k STRING, t TIMESTAMP, a BIGINT
-  key: [k]
-  event_time: t
-  watermark_delay: 10 seconds
-  filter: a >= 0
-right:
-  topic: {name}.right
-  schema: k STRING, t TIMESTAMP, b BIGINT
-  key: [k]
-  event_time: t
-  watermark_delay: 10 seconds
-join:
-  type: {join_type}
-  match_window: {{before: 2 seconds, after: 5 seconds}}
+SPEC = (
+    "name: joined_{join_type}"
+    + KEYED_SIDES
+    + """
   condition: left.a < 100 and right.b <> 13 and left.a <> right.b
 output:
   topic: {name}.out
@@ -48,6 +31,7 @@ output:
 checkpoint: {checkpoint}
 on_bad_record: drop
 """
+)
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ import pytest
 from deploy.local.kafka import EmbeddedKafka
 from job.protocol.status import JobStatus
 from job.spark.session import CLASS_ARCHIVE
-from tests.integration.jobs import START_SECONDS, STOP_SECONDS, Job
+from tests.integration.jobs import BROKER_OPTIONS, START_SECONDS, STOP_SECONDS, Job
 from tests.integration.jvms import SharedJvm
 from tests.integration.pairs import Pairs
 from tests.polling import wait_until
@@ -24,7 +24,7 @@ MANY = 30_000
 
 @pytest.fixture
 def pairs(kafka: EmbeddedKafka, tmp_path: Path, request: pytest.FixtureRequest) -> Pairs:
-    """Each test has topics of its own."""
+    """Each test has its own topics."""
     return Pairs(kafka, f"lifecycle{crc32(request.node.name.encode())}", tmp_path)
 
 
@@ -128,11 +128,11 @@ def test_paused_query_is_still_paused_after_the_job_was_killed(
 
 @pytest.mark.parametrize(("verb", "state"), [("pause", "PAUSED"), ("stop", "STOPPED")])
 def test_desired_state_survives_a_crash_during_the_last_batch(
-    verb: str, state: str, pairs: Pairs, tmp_path: Path
+    verb: str, state: str, pairs: Pairs, tmp_path: Path, jvm: SharedJvm
 ) -> None:
     pairs.delivery = "exactly_once"
     pairs.create_topics()
-    with Job(pairs.spec(), tmp_path) as job:
+    with Job(pairs.spec(), tmp_path, jvm) as job:
         pairs.produce(range(3))
         read_all(job, 3)
         # Each batch needs these processes, which now block it.
@@ -292,13 +292,15 @@ def test_killed_jvm_is_replaced(pairs: Pairs, tmp_path: Path) -> None:
     assert list(range(6)) == sorted(set(pairs.numbers()))
 
 
-def test_job_waits_for_a_broker_that_is_down_at_the_start_or_later(tmp_path: Path) -> None:
-    with EmbeddedKafka(tmp_path / "kafka") as kafka:
+def test_job_waits_for_a_broker_that_is_down_at_the_start_or_later(
+    tmp_path: Path, jvm: SharedJvm
+) -> None:
+    with EmbeddedKafka(tmp_path / "kafka", jvm_options=BROKER_OPTIONS) as kafka:
         pairs = Pairs(kafka, "outage", tmp_path)
         pairs.create_topics()
         pairs.produce(range(3))
         kafka.stop()
-        with Job(pairs.spec(), tmp_path) as job:
+        with Job(pairs.spec(), tmp_path, jvm) as job:
             failure = job.wait_for_state("RESTARTING").last_failure
             assert failure is not None
             assert "broker" == failure.code

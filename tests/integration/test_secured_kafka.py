@@ -36,7 +36,7 @@ from tests.integration.kafka_users import (
 )
 from tests.integration.pairs import Pairs
 from tests.integration.secured_kafka import LOGIN, SecuredKafka
-from tests.integration.sidecars import running_sidecar
+from tests.integration.services import running_service
 from tests.integration.token_endpoint import TokenEndpoint, token_endpoint
 from tests.processes import command_line
 from tests.unit.specs import changed
@@ -99,15 +99,15 @@ def job_answers(job: Job) -> list[str]:
     return [str(job.ask(call)) for call in ("status", "plan", "progress", "failures")]
 
 
-def answers(sidecar: httpx.Client, spec: str) -> list[str]:
+def answers(service: httpx.Client, spec: str) -> list[str]:
     """The answers to every GET call, and to a spec with an invalid field next to the password."""
-    described = sidecar.get("/openapi.json")
+    described = service.get("/openapi.json")
     looks = [path.format(side="left") for path, calls in described.json()["paths"].items()
              if "get" in calls]  # fmt: skip
-    shown = [sidecar.get(path, params={"key": "1"}).text for path in looks]
+    shown = [service.get(path, params={"key": "1"}).text for path in looks]
     yaml = {"content-type": "text/yaml"}
     validated = [
-        sidecar.post("/v1/validate", content=text, headers=yaml).text
+        service.post("/v1/validate", content=text, headers=yaml).text
         for text in (spec, changed(spec, kafka__security__protocol=SECRET))
     ]
     return [described.text, *shown, *validated]
@@ -146,19 +146,19 @@ def test_join_runs_with_only_the_rights_it_needs_and_shows_no_secret(
     pairs = pairs_of(secured, tmp_path, request, delivery)
     allow_what_the_join_needs(secured, user, pairs)
 
-    # Two of the four have a JVM of their own: its command line is checked, and OAUTHBEARER needs a
+    # Two of the four have their own JVM: its command line is checked, and OAUTHBEARER needs a
     # system property of the JVM.
     shared = jvm if login in {"PLAIN", "mutual TLS"} else None
     with (
         Job(spec_of(pairs, user), tmp_path, shared) as job,
-        running_sidecar(job.socket) as sidecar,
+        running_service(job.socket) as service,
     ):
         pairs.produce(range(3))
         job.wait_for_offsets(left=3, right=3)
         spec = job.spec_file.read_text()
-        assert_hides_secrets(*command_lines(job), *answers(sidecar.client, spec), *job_answers(job))
+        assert_hides_secrets(*command_lines(job), *answers(service.client, spec), *job_answers(job))
         assert 0 == job.terminate()
-        assert_hides_secrets(sidecar.log.read_text())
+        assert_hides_secrets(service.log.read_text())
     assert [0, 1, 2] == pairs.numbers()
     for complaint in ("brokers_unreachable", "commit_topic_not_checked"):
         assert complaint not in job.log.read_text()
@@ -177,7 +177,7 @@ def test_refused_job_runs_after_a_restart_once_its_access_is_corrected(
 
     with (
         Job(spec, tmp_path) as job,
-        running_sidecar(job.socket) as sidecar,
+        running_service(job.socket) as service,
     ):
 
         def failure_after_restart() -> str:
@@ -211,7 +211,7 @@ def test_refused_job_runs_after_a_restart_once_its_access_is_corrected(
                 f"--allow-principal 'User:grace' --operation {operation} --topic {topic}"
             ) in message
             secured.allow(user.principal, operation, topic)
-            assert_hides_secrets(*answers(sidecar.client, spec))
+            assert_hides_secrets(*answers(service.client, spec))
         restart()
         pairs.produce(range(3))
         job.wait_for_offsets(left=3, right=3)
@@ -234,14 +234,14 @@ def test_refused_job_runs_after_a_restart_once_its_access_is_corrected(
         status = job.wait_for_state("FAILED")
         assert status.last_failure is not None
         assert "security" == status.last_failure.code
-        assert_hides_secrets(*answers(sidecar.client, spec), *job_answers(job))
+        assert_hides_secrets(*answers(service.client, spec), *job_answers(job))
 
         password.write_text(WRONG)
         restart()
         pairs.produce(range(6, 9))
         job.wait_for_offsets(left=9, right=9)
         assert 0 == job.terminate()
-        assert_hides_secrets(sidecar.log.read_text())
+        assert_hides_secrets(service.log.read_text())
     assert set(range(9)) == set(pairs.numbers())
     log = job.log.read_text()
     assert_hides_secrets(log)

@@ -1,4 +1,4 @@
-"""The sidecar of a real job: its answers and its commands."""
+"""The service of a real job: its answers and its commands."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -12,7 +12,7 @@ from deploy.local.kafka import EmbeddedKafka
 from tests.integration.jobs import START_SECONDS, Job
 from tests.integration.jvms import SharedJvm
 from tests.integration.pairs import T0
-from tests.integration.sidecars import running_sidecar
+from tests.integration.services import running_service
 from tests.integration.topics import Sent, consume_all, produce
 from tests.polling import wait_until
 
@@ -66,14 +66,14 @@ def job(
 
 
 @pytest.fixture(scope="module")
-def sidecar(job: Job) -> Iterator[httpx.Client]:
-    with running_sidecar(job.socket) as sidecar:
-        yield sidecar.client
+def service(job: Job) -> Iterator[httpx.Client]:
+    with running_service(job.socket) as service:
+        yield service.client
 
 
-def samples(sidecar: httpx.Client) -> dict[str, float]:
+def samples(service: httpx.Client) -> dict[str, float]:
     """Value of each sample, by its name and labels as `name label=value …`."""
-    families = text_string_to_metric_families(sidecar.get("/metrics").text)
+    families = text_string_to_metric_families(service.get("/metrics").text)
     return {_named(sample): sample.value for family in families for sample in family.samples}
 
 
@@ -82,17 +82,17 @@ def _named(sample: Sample) -> str:
     return " ".join([sample.name, *labels])
 
 
-def query(sidecar: httpx.Client) -> dict[str, Any]:
-    answer: dict[str, Any] = sidecar.get("/v1/query").json()
+def query(service: httpx.Client) -> dict[str, Any]:
+    answer: dict[str, Any] = service.get("/v1/query").json()
     return answer
 
 
 def test_bad_records_are_counted_by_side_and_reason_and_the_query_lives(
-    sidecar: httpx.Client, kafka: EmbeddedKafka
+    service: httpx.Client, kafka: EmbeddedKafka
 ) -> None:
     counted = {
         name.removeprefix("streamjoin_bad_records_total "): value
-        for name, value in samples(sidecar).items()
+        for name, value in samples(service).items()
         if name.startswith("streamjoin_bad_records_total") and value
     }
     assert {
@@ -110,8 +110,8 @@ def test_bad_records_are_counted_by_side_and_reason_and_the_query_lives(
     )
 
 
-def test_every_record_is_counted(sidecar: httpx.Client) -> None:
-    values = samples(sidecar)
+def test_every_record_is_counted(service: httpx.Client) -> None:
+    values = samples(service)
 
     assert len(LEFTS) == values["streamjoin_input_records_total side=left"]
     assert len(RIGHTS) + 1 == values["streamjoin_input_records_total side=right"]
@@ -121,8 +121,8 @@ def test_every_record_is_counted(sidecar: httpx.Client) -> None:
     assert 0 == sum(v for name, v in values.items() if "offsets_behind_latest" in name)
 
 
-def test_operators_seven_measures_are_exported(sidecar: httpx.Client) -> None:
-    values = samples(sidecar)
+def test_operators_seven_measures_are_exported(service: httpx.Client) -> None:
+    values = samples(service)
 
     for measure in (
         "state_update_seconds_total", "state_removal_seconds_total", "state_commit_seconds_total",
@@ -134,33 +134,33 @@ def test_operators_seven_measures_are_exported(sidecar: httpx.Client) -> None:
     assert 8 == values["streamjoin_state_rows_updated_total"]
 
 
-def test_watermark_is_that_of_the_slower_side(sidecar: httpx.Client) -> None:
-    shown = query(sidecar)
+def test_watermark_is_that_of_the_slower_side(service: httpx.Client) -> None:
+    shown = query(service)
 
     assert "2023-11-14T22:14:50Z" == shown["watermark"] == shown["left"]["watermark"]
     assert "2023-11-14T22:14:55Z" == shown["right"]["watermark"]
 
 
-def test_commands_reach_the_query(sidecar: httpx.Client, job: Job) -> None:
-    assert 200 == sidecar.get("/readyz").status_code
-    assert 202 == sidecar.put("/v1/query/pause").status_code
+def test_commands_reach_the_query(service: httpx.Client, job: Job) -> None:
+    assert 200 == service.get("/readyz").status_code
+    assert 202 == service.put("/v1/query/pause").status_code
     job.wait_for_state("PAUSED")
-    assert "PAUSED" == query(sidecar)["state"]
-    assert 503 == sidecar.get("/readyz").status_code
-    assert 409 == sidecar.post("/v1/query/restart").status_code
+    assert "PAUSED" == query(service)["state"]
+    assert 503 == service.get("/readyz").status_code
+    assert 409 == service.post("/v1/query/restart").status_code
 
-    assert 202 == sidecar.put("/v1/query/resume").status_code
+    assert 202 == service.put("/v1/query/resume").status_code
     job.wait_for_state("RUNNING")
-    assert 202 == sidecar.post("/v1/query/restart").status_code
+    assert 202 == service.post("/v1/query/restart").status_code
     wait_until(
-        lambda: samples(sidecar)["streamjoin_query_restarts_total"] == 1,
+        lambda: samples(service)["streamjoin_query_restarts_total"] == 1,
         START_SECONDS,
         "the restart is counted",
     )
 
 
 def test_operator_explains_a_key_changes_offsets_and_resets(
-    sidecar: httpx.Client, job: Job, kafka: EmbeddedKafka
+    service: httpx.Client, job: Job, kafka: EmbeddedKafka
 ) -> None:
     """Explain a waiting key, read offsets, stop, change offsets, resume, and reset."""
     job.wait_for_state("RUNNING")
@@ -168,7 +168,7 @@ def test_operator_explains_a_key_changes_offsets_and_resets(
     produce(kafka.bootstrap_servers, "observed.left", [waiting])
     job.wait_for_offsets(left=len(LEFTS) + 1, right=len(RIGHTS) + 1)
 
-    explained = looked_up(sidecar, "/v1/query/explain?key=waits")
+    explained = looked_up(service, "/v1/query/explain?key=waits")
     [row] = explained["left"]["rows"]
     assert ("observed.left", False, "2023-11-14T22:15:01Z") == (
         row["topic"],
@@ -177,45 +177,47 @@ def test_operator_explains_a_key_changes_offsets_and_resets(
     )
     assert [] == explained["right"]["rows"]
     assert "It waits for a right row until the watermark passes" in "".join(explained["sentences"])
-    counted = looked_up(sidecar, "/v1/query/state")
+    counted = looked_up(service, "/v1/query/state")
     assert (2, 1, 1) == (
         counted["left"]["rows"],
         counted["left"]["unmatched_rows"],
         counted["right"]["rows"],
     )
 
-    offsets = wait_until(lambda: all_read(sidecar), START_SECONDS, "the brokers say all is read")
+    offsets = wait_until(
+        lambda: all_read(service), START_SECONDS, "the brokers report that all is read"
+    )
     read = {
         number: partition["read"] for number, partition in offsets["left"]["partitions"].items()
     }
     assert len(LEFTS) + 1 == sum(read.values())
 
-    assert 409 == patched(sidecar, left={"0": 0}).status_code
-    assert 202 == sidecar.put("/v1/query/stop").status_code
+    assert 409 == patched(service, left={"0": 0}).status_code
+    assert 202 == service.put("/v1/query/stop").status_code
     job.wait_for_state("STOPPED")
-    assert 409 == sidecar.get("/v1/query/explain?key=waits").status_code
-    assert 422 == patched(sidecar, confirm="another", left={"0": 0}).status_code
-    assert 422 == patched(sidecar, left={"0": 10_000}).status_code
-    assert 202 == patched(sidecar, left={"0": 0}).status_code
-    wait_for_reset(sidecar, {**read, "0": 0})
+    assert 409 == service.get("/v1/query/explain?key=waits").status_code
+    assert 422 == patched(service, confirm="another", left={"0": 0}).status_code
+    assert 422 == patched(service, left={"0": 10_000}).status_code
+    assert 202 == patched(service, left={"0": 0}).status_code
+    wait_for_reset(service, {**read, "0": 0})
 
-    before = query(sidecar)["run_id"]
-    assert 202 == sidecar.put("/v1/query/resume").status_code
-    wait_until(lambda: read_since(sidecar, before) == read["0"], START_SECONDS, "it is read again")
+    before = query(service)["run_id"]
+    assert 202 == service.put("/v1/query/resume").status_code
+    wait_until(lambda: read_since(service, before) == read["0"], START_SECONDS, "it is read again")
 
-    assert 202 == sidecar.put("/v1/query/stop").status_code
+    assert 202 == service.put("/v1/query/stop").status_code
     job.wait_for_state("STOPPED")
     body = {"confirm": "observed", "start": "earliest"}
-    assert 202 == sidecar.post("/v1/query/reset", json=body).status_code
-    wait_for_reset(sidecar, "earliest")
-    before = query(sidecar)["run_id"]
-    assert 202 == sidecar.put("/v1/query/resume").status_code
+    assert 202 == service.post("/v1/query/reset", json=body).status_code
+    wait_for_reset(service, "earliest")
+    before = query(service)["run_id"]
+    assert 202 == service.put("/v1/query/resume").status_code
     everything = len(LEFTS) + len(RIGHTS) + 2
-    wait_until(lambda: read_since(sidecar, before) == everything, START_SECONDS, "all is read")
+    wait_until(lambda: read_since(service, before) == everything, START_SECONDS, "all is read")
 
 
-def test_latency_is_observed_for_every_record(sidecar: httpx.Client) -> None:
-    values = samples(sidecar)
+def test_latency_is_observed_for_every_record(service: httpx.Client) -> None:
+    values = samples(service)
 
     read = sum(values[f"streamjoin_input_records_total side={side}"] for side in ("left", "right"))
     assert read == values["streamjoin_end_to_end_latency_seconds_count"]
@@ -223,67 +225,67 @@ def test_latency_is_observed_for_every_record(sidecar: httpx.Client) -> None:
 
 
 def test_spec_is_compared_with_the_checkpoint_of_the_running_query(
-    sidecar: httpx.Client, job: Job
+    service: httpx.Client, job: Job
 ) -> None:
     spec = job.spec_file.read_text()
     yaml = {"content-type": "text/yaml"}
 
-    fine = sidecar.post("/v1/validate", content=spec, headers=yaml).json()
+    fine = service.post("/v1/validate", content=spec, headers=yaml).json()
     assert ([], []) == (fine["problems"], fine["checkpoint_changes"])
     assert "Join observed" in fine["plan"]
     inner = spec.replace("type: left_outer", "type: inner")
-    [change] = sidecar.post("/v1/validate", content=inner, headers=yaml).json()[
+    [change] = service.post("/v1/validate", content=inner, headers=yaml).json()[
         "checkpoint_changes"
     ]
     assert ("left_outer", "inner") == (change["frozen"], change["wanted"])
-    wrong = sidecar.post("/v1/validate", content="name: observed", headers=yaml).json()
+    wrong = service.post("/v1/validate", content="name: observed", headers=yaml).json()
     assert "left" in {problem["field"] for problem in wrong["problems"]}
 
 
-def test_yaml_bomb_and_foreign_web_page_are_refused(sidecar: httpx.Client) -> None:
+def test_yaml_bomb_and_foreign_web_page_are_refused(service: httpx.Client) -> None:
     bomb = "a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n" + "".join(
         f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]\n" for n in range(1, 12)
     )
     plain = {"content-type": "text/plain"}
     foreign = {**plain, "origin": "https://evil.example"}
 
-    assert 403 == sidecar.post("/v1/validate", content=bomb, headers=foreign).status_code
-    [refused] = sidecar.post("/v1/validate", content=bomb, headers=plain).json()["problems"]
+    assert 403 == service.post("/v1/validate", content=bomb, headers=foreign).status_code
+    [refused] = service.post("/v1/validate", content=bomb, headers=plain).json()["problems"]
     assert "expands to more than 100,000 values" in refused["message"]
 
 
-def looked_up(sidecar: httpx.Client, url: str) -> dict[str, Any]:
-    answer = sidecar.get(url)
+def looked_up(service: httpx.Client, url: str) -> dict[str, Any]:
+    answer = service.get(url)
     assert 200 == answer.status_code, answer.text
     content: dict[str, Any] = answer.json()
     return content
 
 
-def all_read(sidecar: httpx.Client) -> dict[str, Any] | None:
+def all_read(service: httpx.Client) -> dict[str, Any] | None:
     """The offsets, once the brokers have been polled after all records were read."""
-    offsets: dict[str, Any] = sidecar.get("/v1/query/offsets").json()
+    offsets: dict[str, Any] = service.get("/v1/query/offsets").json()
     partitions = [*offsets["left"]["partitions"].values(), *offsets["right"]["partitions"].values()]
     latest = sum(partition["latest"] or 0 for partition in partitions)
     behind = sum(partition["behind_latest"] or 0 for partition in partitions)
     return offsets if (len(LEFTS) + len(RIGHTS) + 2, 0) == (latest, behind) else None
 
 
-def patched(sidecar: httpx.Client, confirm: str = "observed", **sides: Any) -> httpx.Response:
-    return sidecar.patch("/v1/query/offsets", json={"confirm": confirm, **sides})
+def patched(service: httpx.Client, confirm: str = "observed", **sides: Any) -> httpx.Response:
+    return service.patch("/v1/query/offsets", json={"confirm": confirm, **sides})
 
 
-def wait_for_reset(sidecar: httpx.Client, left: Any) -> None:
+def wait_for_reset(service: httpx.Client, left: Any) -> None:
     def done() -> bool:
-        reset = query(sidecar)["last_reset"]
+        reset = query(service)["last_reset"]
         return reset is not None and reset["left"] == left and reset["completed_at"] is not None
 
     wait_until(done, START_SECONDS, "the checkpoint is reset")
-    assert query(sidecar)["last_reset"]["error"] is None
+    assert query(service)["last_reset"]["error"] is None
 
 
-def read_since(sidecar: httpx.Client, before: str) -> int:
+def read_since(service: httpx.Client, before: str) -> int:
     """Records read by the current run, once it is another run than `before`."""
-    run_id = query(sidecar)["run_id"]
-    batches = sidecar.get("/v1/query/progress?last=100").json()["batches"]
+    run_id = query(service)["run_id"]
+    batches = service.get("/v1/query/progress?last=100").json()["batches"]
     own = (batch for batch in batches if batch["run_id"] == run_id)
     return 0 if run_id == before else sum(batch["input_records"] for batch in own)

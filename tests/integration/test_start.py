@@ -15,7 +15,7 @@ from tests.integration.pairs import Pairs
 
 @pytest.fixture
 def pairs(kafka: EmbeddedKafka, tmp_path: Path, request: pytest.FixtureRequest) -> Pairs:
-    """Each test has topics of its own."""
+    """Each test has its own topics."""
     return Pairs(kafka, f"start{crc32(request.node.name.encode())}", tmp_path)
 
 

@@ -9,7 +9,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from job.event_time.partitions import BatchRead, Partitions
 from job.event_time.watermark import watermark_ms
 from job.join_spec.durations import milliseconds
-from job.join_spec.expressions import SIDES, Side
+from job.join_spec.sides import SIDES, Side
 from job.plan.plan import JoinPlan
 from job.spark.batch_read import event_times, newest
 from job.spark.observed_metrics import batch_metrics

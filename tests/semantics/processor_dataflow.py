@@ -3,7 +3,7 @@
 from pyspark.sql import DataFrame
 
 from job.dataflow.dataflow import output_records, side_rows
-from job.join_spec.expressions import SIDES
+from job.join_spec.sides import SIDES
 from job.plan.plan import JoinPlan
 from job.real_time.join import RowCounts, real_time_join
 from job.spark.try_eval import register_try_eval

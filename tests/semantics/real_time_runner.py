@@ -15,7 +15,7 @@ from typing import Any
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming import StreamingQuery
 
-from job.join_spec.expressions import SIDES
+from job.join_spec.sides import SIDES
 from job.real_time.join import RowCounts
 from job.spark.watermark import pass_late_watermark
 from tests.semantics import spark_runner

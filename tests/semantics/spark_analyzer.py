@@ -9,7 +9,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from job.dataflow.dataflow import dataflow
-from job.join_spec.expressions import SIDES, Expression
+from job.join_spec.expressions import Expression
+from job.join_spec.sides import SIDES
 from job.plan import tuning
 from job.plan.plan import JoinPlan
 from tests.semantics.sql_fuzz import COLUMNS

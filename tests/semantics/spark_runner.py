@@ -18,7 +18,7 @@ from pyspark.sql.streaming import StreamingQuery
 
 from job.dataflow.dataflow import dataflow
 from job.event_time.partitions import Partitions
-from job.join_spec.expressions import SIDES, Side
+from job.join_spec.sides import SIDES, Side
 from job.plan.plan import JoinPlan
 from job.plan.record_checks import FAILED_FIELD
 from job.protocol.reasons import REASONS

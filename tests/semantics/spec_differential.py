@@ -15,7 +15,8 @@ from itertools import islice
 from pyspark.sql import SparkSession
 
 from job.errors import SpecError
-from job.join_spec.expressions import SIDES, Scope, condition, expression, predicate
+from job.join_spec.expressions import Scope, condition, expression, predicate
+from job.join_spec.sides import SIDES
 from job.join_spec.value_schema import value_schema
 from tests.refusals import EXPRESSION_MESSAGES
 from tests.semantics import schema_fuzz, whole_specs

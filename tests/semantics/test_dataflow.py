@@ -116,7 +116,7 @@ def test_event_time_is_compared_with_its_record_however_late_that_is_read(
     running = stream(max_ahead="1 minute")
     hour = 3600
 
-    # Both were written long before they are read; one is ahead of its own timestamp.
+    # Both were written long before they are read; one is ahead of its Kafka timestamp.
     running.feed(
         [
             record(left("in time", hour + 30), timestamp=T0 + hour * 1000),

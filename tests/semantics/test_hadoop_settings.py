@@ -27,7 +27,7 @@ def test_defaults_of_yarn_and_mapreduce_are_dropped_and_nothing_else(spark: Spar
     assert len(after) < len(before) / 2
 
 
-def test_where_settings_come_from_is_forgotten(spark: SparkSession) -> None:
+def test_origins_of_settings_are_removed(spark: SparkSession) -> None:
     trim_hadoop_conf(spark)
     # As Spark's join copies them for each plan node.
     copied = spark._jsparkSession.sessionState().newHadoopConf()

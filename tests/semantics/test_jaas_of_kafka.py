@@ -69,14 +69,14 @@ def read_by_kafka(spark: SparkSession) -> Reader:
     max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 @given(secrets=st.lists(SECRETS, min_size=3, max_size=10))
-def test_any_secret_comes_back_unchanged(read_by_kafka: Reader, secrets: list[str]) -> None:
+def test_any_secret_is_read_back_unchanged(read_by_kafka: Reader, secrets: list[str]) -> None:
     options = {f"option{number}": secret for number, secret in enumerate(secrets)}
 
     assert options == read_by_kafka(jaas(Mechanism.SCRAM_SHA_512, options))
 
 
 @pytest.mark.parametrize("secret", TROUBLE)
-def test_what_has_a_meaning_in_the_line_comes_back_unchanged(
+def test_characters_with_a_meaning_in_the_line_are_read_back_unchanged(
     read_by_kafka: Reader, secret: str
 ) -> None:
     options = {"username": "ada", "password": f"a{secret}b"}

@@ -16,7 +16,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from job.errors import SpecError
-from job.join_spec.expressions import SIDES
+from job.join_spec.sides import SIDES
 from job.join_spec.spec import spec_from_document
 from job.plan.planner import join_plan
 from job.semantics.json_records import InputRecord
@@ -89,7 +89,7 @@ class PlainJoin:
 PUSH = ([(9, 100_000)], [(9, 100_000)])
 
 
-def test_a_full_outer_join_lets_null_keys_match_each_other(spark):
+def test_a_full_outer_join_matches_null_keys_with_each_other(spark):
     """`=` with null is not true, but Spark looks up state by the bytes of the key."""
     rows = PlainJoin(spark, f"left_k = right_k AND {WINDOW}", "full_outer").run(
         ([(None, 0)], [(None, 1)]), PUSH

@@ -88,7 +88,7 @@ PLANTED: Mapping[str, Plant] = {
 
 @pytest.fixture(scope="module")
 def planted() -> None:
-    """Each bug in a package of its own, compiled together."""
+    """Each bug in a separate package, compiled together."""
     files = []
     for name, plant in PLANTED.items():
         folder = TEST_CLASSES / "sources" / name

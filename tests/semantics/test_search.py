@@ -53,7 +53,7 @@ def test_the_first_difference_ends_the_other_threads(finders: set[int]) -> None:
     assert time.monotonic() - started < differential.SHRINKING_SECONDS * 2
 
 
-def test_the_case_is_said_at_once_and_raised_when_it_is_small(
+def test_the_case_is_printed_at_once_and_raised_when_it_is_small(
     finders: set[int], capsys: pytest.CaptureFixture[str]
 ) -> None:
     with pytest.raises(DifferenceError) as raised:

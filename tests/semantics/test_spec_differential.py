@@ -8,8 +8,10 @@ from itertools import islice
 import pytest
 from pyspark.sql import SparkSession
 
-from job.join_spec.expressions import SIDES, Scope
+from job.join_spec.expressions import Scope
+from job.join_spec.sides import SIDES
 from job.join_spec.value_schema import value_schema
+from tests.constants import COMPUTED, FILTERS, FILTERS_HIDDEN, HIDDEN
 from tests.refusals import REFUSALS, Refusal
 from tests.semantics import schema_fuzz, spec_differential, whole_specs
 from tests.semantics.comparison import Result
@@ -33,6 +35,8 @@ ONCE_ACCEPTED = [
     ("column", "cast(left.s as json)"), ("column", "cast(left.s as bigint unsigned)"),
     ("column", "(1/0 = left.n) or true"), ("column", "coalesce(null, substr(left.s, 'abc'))"),
     ("column", "greatest(null, left.i + cast('q' as int))"),
+    *(("column", text) for texts in COMPUTED.values() for text in texts),
+    *(("filter", text) for text in FILTERS),
 ]  # fmt: skip
 
 # Refused by earlier versions, accepted by Spark.
@@ -42,6 +46,8 @@ ONCE_REFUSED = [
     ("condition", "(left.s and left.b) and left.u"), ("filter", "left.b and (left.s)"),
     ("column", "case when left.b then cast('abc' as int) end"),
     ("column", "case null when cast('q' as int) then 1 end"),
+    *(("column", text) for texts in HIDDEN.values() for text in texts),
+    *(("filter", text) for text in FILTERS_HIDDEN),
 ]  # fmt: skip
 
 SCHEMAS = 250

@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 
 from job.checkpoint.state_reader import StateReader
 from job.errors import CancelledError, RequestError
-from job.join_spec.expressions import Side
+from job.join_spec.sides import Side
 from job.join_spec.spec import spec_from_yaml
 from job.plan import tuning
 from job.plan.planner import join_plan

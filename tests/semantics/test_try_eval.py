@@ -87,7 +87,7 @@ def failing_case(name: str, join_type: str) -> Case:
 @pytest.mark.usefixtures("generated_code")
 @pytest.mark.parametrize("join_type", ["inner", "left_outer", "left_anti"])
 @pytest.mark.parametrize("name", FAILING)
-def test_compiled_plan_leaves_out_what_fails_as_the_specification_says(
+def test_compiled_plan_omits_failing_rows_as_the_specification_does(
     spark: SparkSession, name: str, join_type: str
 ) -> None:
     batches = differential.check(spark, failing_case(name, join_type))

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from job.errors import Problem, SpecError
-from job.join_spec.expressions import SIDES
+from job.join_spec.sides import SIDES
 from job.join_spec.spec import JoinType, spec_from_document
 from job.plan.planner import join_plan
 from tests.refusals import EXPRESSION_MESSAGES, KEY_MESSAGES

@@ -13,7 +13,7 @@ from pyspark.sql import functions as F
 
 from job.dataflow.dataflow import kafka_records
 from job.join_spec.durations import milliseconds
-from job.join_spec.expressions import Side
+from job.join_spec.sides import Side
 from job.join_spec.spec import spec_from_yaml
 from job.kafka.security import KafkaAccess
 from job.plan.plan import JoinPlan

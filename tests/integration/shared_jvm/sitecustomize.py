@@ -1,5 +1,5 @@
 """Python imports this module at its start if this folder is on PYTHONPATH. The job then connects to
-the JVM of the test module (tests/integration/jvms.py) and does not start one of its own.
+the JVM of the worker (tests/integration/jvms.py) and does not start another one.
 
 The job gets a new Spark session in the Spark context of that JVM. At its end it stops its queries
 and keeps Spark running. Nothing else of the job differs.
@@ -40,7 +40,7 @@ def replace_jvm() -> None:
             threading.Thread(target=self._forward_log, args=[redaction], daemon=True).start()
 
         def _forward_log(self, redaction: Redaction) -> None:
-            """Write the lines that the JVM logs from now on, without secrets."""
+            """Write the lines that the JVM logs after this call, without secrets."""
             with (FOLDER / "log").open() as log:
                 log.seek(0, os.SEEK_END)
                 while not self._ended.wait(POLL_SECONDS):

@@ -53,13 +53,13 @@ def test_rows_of_different_keys_do_not_match() -> None:
     assert [] == times([shown(1, 100_000)], [click(2, 100_000)])
 
 
-def test_each_pair_of_a_repeated_key_comes_out() -> None:
+def test_each_pair_of_a_repeated_key_is_emitted() -> None:
     impressions, clicks = [shown(1, 0), shown(1, 1)], [click(1, 2), click(1, 3)]
 
     assert [(1, 0, 2), (1, 0, 3), (1, 1, 2), (1, 1, 3)] == times(impressions, clicks)
 
 
-def test_impression_without_a_match_comes_out_of_the_outer_join_alone() -> None:
+def test_only_the_outer_join_emits_an_impression_without_a_match() -> None:
     impressions = [shown(1, 100_000), shown(2, 100_000), shown(3, 100_000)]
     clicks = [click(1, 99_999), click(2, 100_000), click(2, 110_001)]
 
@@ -70,7 +70,7 @@ def test_impression_without_a_match_comes_out_of_the_outer_join_alone() -> None:
     ] == list(joined(impressions, clicks, LEFT_OUTER))
 
 
-def test_after_the_closing_events_no_impression_waits_and_nothing_more_comes_out() -> None:
+def test_after_the_closing_events_no_impression_waits_and_no_more_results_follow() -> None:
     impressions, _ = events(LEFT_OUTER, 2_000)
     at = closing_time(impressions, LEFT_OUTER)
     partitions, closing_shown, closing_clicked = zip(*closing_events(at, LEFT_OUTER), strict=True)

@@ -13,7 +13,7 @@ def test_constant_follows_from_the_runs(constant: Constant) -> None:
 
 
 @pytest.mark.parametrize("constant", CONSTANTS, ids=lambda constant: constant.name)
-def test_no_run_is_further_from_the_model_than_it_says(constant: Constant) -> None:
+def test_no_run_is_further_from_the_model_than_its_stated_error(constant: Constant) -> None:
     assert [] == constant.beyond
 
 

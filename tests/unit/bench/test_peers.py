@@ -77,7 +77,7 @@ def test_peer_that_cannot_be_compiled_is_left_out(home: Path, program: JavaProgr
 
 
 @pytest.mark.usefixtures("home")
-def test_where_there_is_no_compiler_it_is_said_how_to_get_one(program: JavaProgram) -> None:
+def test_without_a_compiler_the_message_names_how_to_get_one(program: JavaProgram) -> None:
     with pytest.raises(SetupError, match="sudo apt-get install openjdk-17-jdk-headless"):
         program.prepare()
 

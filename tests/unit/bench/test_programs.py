@@ -31,7 +31,7 @@ def test_programs_take_turns() -> None:
 # Streamjoin
 
 
-def test_spec_says_what_the_workload_expects() -> None:
+def test_spec_has_the_expectations_of_the_workload() -> None:
     spec = spec_from_yaml(join_spec(TASK, Path("/checkpoint"), Delivery.EXACTLY_ONCE), {})
 
     assert ("shown", "clicked", "out") == (spec.left.topic, spec.right.topic, spec.output.topic)
@@ -112,7 +112,7 @@ def test_flink_promises_what_streamjoin_does(delivery: Delivery, guarantee: str)
     assert f"'sink.delivery-guarantee' = '{guarantee}'" in joined
 
 
-def test_flink_keeps_its_state_where_its_name_says() -> None:
+def test_flink_keeps_its_state_in_the_store_of_its_name() -> None:
     settings = flink.settings(Path("/run"), "hashmap")
 
     assert "hashmap" == settings["state.backend.type"]

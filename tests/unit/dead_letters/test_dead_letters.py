@@ -80,13 +80,13 @@ def test_headers_of_the_producer_are_not_taken_for_those_of_the_job() -> None:
         (None, [], None),
     ],
 )
-def test_only_a_note_says_that_a_letter_was_replayed(
+def test_only_a_note_marks_a_letter_as_replayed(
     value: bytes | None, headers: list[tuple[str, bytes | None]], place: str | None
 ) -> None:
     assert place == replayed_place(None, value, headers)
 
 
-def test_replayed_record_says_so_and_nothing_else_of_ours() -> None:
+def test_replayed_record_has_only_the_header_of_its_replay() -> None:
     assert [("trace", b"t"), ("trace", None), (names.REPLAYED_FROM, b"dead/0/5")] == list(
         letter().replayed_headers
     )

@@ -38,7 +38,7 @@ def marker_(batch_id: int, fingerprint: str, query_id: str = "q") -> Marker:
 
 @settings(max_examples=SCHEDULES, deadline=None)
 @given(tape=st.binary(max_size=160), one_commit_partition=st.booleans())
-def test_each_batch_comes_out_once_whatever_the_schedule(
+def test_each_batch_is_written_once_under_every_schedule(
     tape: bytes, one_commit_partition: bool
 ) -> None:
     World(Schedule(tape), one_commit_partition=one_commit_partition).run()
@@ -147,11 +147,11 @@ UNKNOWN = """        yield Step.INIT
         raise
 """
 BUGS = {
-    "marker in a transaction of its own, after the rows": (
+    "marker in a separate transaction, after the rows": (
         WRITE,
         "        yield Step.COMMIT\n        yield Step.BEGIN\n" + WRITE,
     ),
-    "marker in a transaction of its own, before the rows": (
+    "marker in a separate transaction, before the rows": (
         "        yield Step.WRITE_ROWS\n" + WRITE,
         WRITE + "        yield Step.WRITE_ROWS\n        yield Step.COMMIT\n",
     ),

@@ -48,7 +48,7 @@ def test_promtool_accepts_the_rules() -> None:
     assert f"{len(RULES)} rules found" in output
 
 
-def test_promtool_sees_each_alert_fire_and_be_silent_as_its_cases_say() -> None:
+def test_each_alert_fires_and_is_silent_in_promtool_as_in_its_cases() -> None:
     assert "SUCCESS" in promtool("test", "rules", CASES_FILE)
 
 
@@ -64,7 +64,7 @@ def test_every_alert_has_a_case_in_which_it_fires() -> None:
 
 
 @pytest.mark.parametrize("name", RULES)
-def test_alert_has_a_paragraph_that_says_what_to_do(name: str) -> None:
+def test_alert_has_a_runbook(name: str) -> None:
     file, anchor = RULES[name]["annotations"]["runbook"].split("#")
     [text] = re.findall(rf"^#### {name}\n\n(.+?)(?=^#|\Z)", RUNBOOKS, re.DOTALL | re.MULTILINE)
 

@@ -25,7 +25,7 @@ def test_driver_and_workers_have_the_checkpoint_in_common() -> None:
     assert "true" == CLUSTER["job"]["environment"]["STREAMJOIN_CHECKPOINT_IS_SHARED"]
 
 
-def test_each_has_a_folder_of_its_own_for_what_is_not_shared() -> None:
+def test_each_has_its_own_folder_for_what_is_not_shared() -> None:
     nodes = {"job": BASE["job"], **WORKERS, "spark-master": CLUSTER["spark-master"]}
 
     assert len(nodes) == len({volumes(node)["/scratch"] for node in nodes.values()})

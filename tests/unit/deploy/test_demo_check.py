@@ -14,7 +14,7 @@ from deploy.local.demo_load import (
     bad_record,
     expected_rows,
 )
-from deploy.local.demo_sidecar import Figures, QueryAnswer, SideAnswer
+from deploy.local.demo_service import Figures, QueryAnswer, SideAnswer
 
 SHOWN_MS = 1_790_000_000_000
 RECORDS = (
@@ -34,7 +34,7 @@ COUNTED = {
 }
 
 
-def test_what_had_to_come_is_right_in_any_order() -> None:
+def test_expected_rows_are_right_in_any_order() -> None:
     assert check_result(DELIVERED, OUTPUT[::-1], figures()).is_right
 
 
@@ -58,7 +58,7 @@ def test_difference_in_the_output_is_wrong(
     )
 
 
-def test_row_that_came_twice_is_right_after_a_restart() -> None:
+def test_repeated_row_is_right_after_a_restart() -> None:
     counted = figures(output_records_total=3, query_restarts_total=1)
 
     result = check_result(DELIVERED, [*OUTPUT, OUTPUT[0]], counted)
@@ -74,7 +74,7 @@ def test_unreported_counts_of_a_batch_are_right_after_a_restart() -> None:
     assert "  missing" in wrongs(check_result(DELIVERED, OUTPUT[1:], counted))
 
 
-def test_row_that_came_with_another_id_is_no_repetition() -> None:
+def test_row_with_another_id_is_no_repetition() -> None:
     again = replace(OUTPUT[0], id="impressions/9/9|")
 
     assert "  unexpected" in wrongs(

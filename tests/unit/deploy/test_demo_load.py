@@ -50,7 +50,7 @@ def test_match_has_the_columns_of_both_and_the_places_they_were_read_from() -> N
     ) == row.value
 
 
-def test_impression_without_a_click_comes_out_unmatched() -> None:
+def test_impression_without_a_click_is_emitted_unmatched() -> None:
     [row] = expected_rows(placed(Impression(7, SHOWN_MS)))
 
     assert "impressions/0/0|" == row.id
@@ -133,7 +133,7 @@ def test_longer_load_begins_with_the_shorter_one() -> None:
     assert shorter == load(seconds=6)[: len(shorter)]
 
 
-def test_records_come_in_order_of_arrival_and_no_later_than_promised() -> None:
+def test_records_are_in_order_of_arrival_and_within_the_delay() -> None:
     arrivals = [arrival for arrival, _ in load(seconds=20)]
     assert sorted(arrivals) == arrivals
 

@@ -7,7 +7,7 @@ import pytest
 from rich.console import Console
 
 from deploy.local.demo_screen import Addresses, Snapshot, dashboard, live_screen, progress_line
-from deploy.local.demo_sidecar import BatchAnswer, Figures, QueryAnswer, SideAnswer
+from deploy.local.demo_service import BatchAnswer, Figures, QueryAnswer, SideAnswer
 
 NOW = datetime(2026, 11, 20, 12, 0, 30, tzinfo=UTC)
 WATERMARK = datetime(2026, 11, 20, 12, 0, 18, tzinfo=UTC)
@@ -74,7 +74,7 @@ def test_screen_is_as_high_before_the_first_row(height: int) -> None:
     ).count("\n")
 
 
-def test_without_an_answer_it_says_so() -> None:
+def test_without_an_answer_the_screen_reports_it() -> None:
     assert "no answer" in rendered(snapshot(None), width=80, height=24)
     assert "no answer" in progress_line(snapshot(None))
 
@@ -87,7 +87,7 @@ def test_line_has_the_same_figures() -> None:
     ) == progress_line(snapshot(FIGURES))
 
 
-def test_without_a_terminal_a_line_comes_now_and_then() -> None:
+def test_without_a_terminal_a_line_is_printed_periodically() -> None:
     output = io.StringIO()
 
     with live_screen(Console(file=output, force_terminal=False, highlight=False)) as show:

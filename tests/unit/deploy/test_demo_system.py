@@ -19,7 +19,7 @@ def test_new_run_removes_the_folders_of_those_that_have_ended(tmp_path: Path) ->
         assert second.exists()
 
 
-def test_run_that_goes_on_keeps_its_folder(tmp_path: Path) -> None:
+def test_running_run_keeps_its_folder(tmp_path: Path) -> None:
     with run_folder(tmp_path) as first, run_folder(tmp_path) as second:
         assert first.exists()
         assert first.resolve() != second.resolve()

@@ -130,7 +130,7 @@ def test_corrupt_jar_is_refused_by_name_and_not_kept(maven: Maven, root: Path) -
     assert ["join-1.0.jar"] == sorted(files(root / ".jars" / "spark"))
 
 
-def test_jar_that_maven_does_not_have_is_asked_for_once(maven: Maven, root: Path) -> None:
+def test_jar_that_maven_does_not_have_is_requested_once(maven: Maven, root: Path) -> None:
     (maven.folder / STORE).unlink()
 
     with pytest.raises(SetupError, match=r"cannot download store-3\.1\.jar from .*404"):

@@ -77,7 +77,7 @@ def test_java_that_does_not_run_is_passed_over(machine: Path) -> None:
     assert good == java_home()
 
 
-def test_without_a_java_the_message_says_how_to_get_one() -> None:
+def test_without_a_java_the_message_names_how_to_get_one() -> None:
     with pytest.raises(SetupError, match="apt-get install openjdk-17-jre-headless"):
         java_home()
 

@@ -37,7 +37,7 @@ def test_last_lines_leave_out_what_an_earlier_run_wrote(tmp_path: Path) -> None:
     assert "1\n2\n3" == last_lines(log, start=len("old\n"))
 
 
-def test_child_is_asked_to_end_and_may_tidy_up(tmp_path: Path) -> None:
+def test_child_gets_sigterm_and_may_clean_up(tmp_path: Path) -> None:
     log = tmp_path / "log"
     child = start_child(["sh", "-c", "trap 'echo tidy; exit 0' TERM; " + TELL_AND_WAIT], log=log)
     wait_until(lambda: "up" in log.read_text(), TIMEOUT, "the child is up")

@@ -15,7 +15,7 @@ from job.event_time.watermark import (
     side_event_time,
     watermark_ms,
 )
-from job.join_spec.expressions import SIDES, Side
+from job.join_spec.sides import SIDES, Side
 
 DELAY_MS: dict[Side, int] = {"left": 10, "right": 10}
 
@@ -120,7 +120,7 @@ def test_event_times_survive_a_restart() -> None:
     assert KNOWN == Partitions.from_document(KNOWN.document(), offsets)
 
 
-def test_event_time_of_a_batch_that_the_checkpoint_does_not_contain_is_forgotten() -> None:
+def test_event_time_of_a_batch_that_the_checkpoint_does_not_contain_is_dropped() -> None:
     offsets: dict[Side, dict[int, int]] = {"left": {0: 5, 1: 7}, "right": {0: 4}}
 
     found = Partitions.from_document(KNOWN.document(), offsets)

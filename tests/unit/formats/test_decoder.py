@@ -66,7 +66,7 @@ def test_array_of_values_becomes_one_of_rows(decoder: Decoder) -> None:
     assert [None, None, None, "undecodable_value"] == [row["reason"] for row in rows]
 
 
-def test_own_schema_is_not_asked_for(decoder: Decoder, registry: RegistryStub) -> None:
+def test_own_schema_is_not_requested(decoder: Decoder, registry: RegistryStub) -> None:
     reasons(decoder, framed(2, written.avro(NEW, n=1, more="x")))
 
     assert [] == registry.asked
@@ -85,7 +85,7 @@ def test_value_that_does_not_decode_names_its_schema(decoder: Decoder) -> None:
     assert found.message.startswith("schema 2: not Avro of that schema")
 
 
-def test_unknown_schema_is_asked_for_once_an_array(
+def test_unknown_schema_is_requested_once_an_array(
     decoder: Decoder, registry: RegistryStub
 ) -> None:
     assert ["unknown_schema"] * 3 == reasons(decoder, *[framed(99, b"x")] * 3)

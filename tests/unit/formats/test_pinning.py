@@ -64,7 +64,7 @@ def problems(made: JoinSpec) -> dict[str, str]:
     return {problem.field: problem.message for problem in raised.value.problems}
 
 
-def test_columns_come_from_the_registry_where_none_are_written(registry: RegistryStub) -> None:
+def test_columns_are_those_of_the_registry_if_the_spec_has_none(registry: RegistryStub) -> None:
     made = plan(spec(registry))
 
     assert ("ad_id", "shown_at", "cost") == made.left.schema.names
@@ -151,7 +151,7 @@ def test_contradictory_spec_is_refused_without_its_secret(
     assert "hush" not in str(raised.value)
 
 
-def test_registry_without_a_side_that_asks_it_is_refused() -> None:
+def test_registry_that_no_side_uses_is_refused() -> None:
     with pytest.raises(SpecError, match="has a schema_registry that no side uses"):
         spec_from_yaml(spec_yaml(schema_registry={"url": "http://localhost:8081"}), {})
 
@@ -182,7 +182,7 @@ def test_newer_schema_that_reads_all_of_the_old_one_is_proven(registry: Registry
     assert [] == incompatible_changes(made, frozen)
 
 
-def test_newer_schema_that_does_not_is_refused_with_the_way_on(registry: RegistryStub) -> None:
+def test_newer_schema_that_does_not_is_refused_with_the_remedy(registry: RegistryStub) -> None:
     frozen = fingerprint(plan(spec(registry)))
     made = evolved(registry, field("more", "int"))
 

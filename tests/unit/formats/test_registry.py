@@ -35,7 +35,7 @@ def test_newest_version_of_a_subject_is_found(registry: RegistryStub) -> None:
     assert (2, 2, "AVRO") == (version, schema.id, schema.type)
 
 
-def test_schema_is_asked_for_once(registry: RegistryStub) -> None:
+def test_schema_is_requested_once(registry: RegistryStub) -> None:
     number = registry.register("s", CLICK, "PROTOBUF")
 
     found = [schema_by_id(RegistryAccess(registry.url), number) for _ in range(3)]
@@ -44,7 +44,7 @@ def test_schema_is_asked_for_once(registry: RegistryStub) -> None:
     assert [f"/schemas/ids/{number}"] == registry.asked
 
 
-def test_references_come_each_behind_those_it_mentions(registry: RegistryStub) -> None:
+def test_references_follow_those_that_they_mention(registry: RegistryStub) -> None:
     registry.register("deep", "D")
     registry.register("middle", "M", references=[{"name": "d", "subject": "deep", "version": 1}])
     both = [
@@ -58,7 +58,7 @@ def test_references_come_each_behind_those_it_mentions(registry: RegistryStub) -
     assert (("d", "D"), ("m", "M")) == schema.references
 
 
-def test_unknown_schema_is_asked_for_again(registry: RegistryStub) -> None:
+def test_unknown_schema_is_requested_again(registry: RegistryStub) -> None:
     access = RegistryAccess(registry.url)
     with pytest.raises(UnknownSchemaError, match="does not have /schemas/ids/1"):
         schema_by_id(access, 1)

@@ -70,7 +70,7 @@ def test_commit_topic_contains_only_markers(changes: dict[str, str]) -> None:
     assert "as output.commit_topic, which contains only markers" in message
 
 
-def test_all_problems_come_at_once_each_with_its_field() -> None:
+def test_all_problems_are_listed_at_once_each_with_its_field() -> None:
     text = example(
         name="Ad Attribution",
         left__event_tim="shown_at",

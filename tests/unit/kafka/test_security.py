@@ -50,7 +50,7 @@ def refused(**security: Any) -> str:
 
 
 def written(folder: Path, **contents: str) -> dict[str, str]:
-    """Each content in a file of its own: field → path."""
+    """Each content in a separate file: field → path."""
     for name, content in contents.items():
         (folder / name).write_text(content)
     return {name: str(folder / name) for name in contents}
@@ -138,7 +138,7 @@ def test_oauth_in_both_dialects() -> None:
     assert "https://idp.example.org/token" == options["kafka.sasl.oauthbearer.token.endpoint.url"]
 
 
-def test_the_token_endpoint_is_the_only_url_that_the_jvm_may_ask() -> None:
+def test_the_token_endpoint_is_the_only_url_that_the_jvm_may_request() -> None:
     flag = "-Dorg.apache.kafka.sasl.oauthbearer.allowed.urls=https://idp.example.org/token"
 
     for name in ("spark.driver.extraJavaOptions", "spark.executor.extraJavaOptions"):
@@ -293,7 +293,7 @@ def test_neither_plan_nor_model_nor_access_print_a_secret() -> None:
         assert 'a"b' not in text
 
 
-def test_the_plan_says_how_it_reaches_kafka() -> None:
+def test_the_plan_describes_the_connection_to_kafka() -> None:
     planned = plan(kafka__security={**SCRAM, "password": SECRET})
 
     assert "localhost:9092, SASL_SSL, SCRAM-SHA-512 as ada" in explained(planned)

@@ -68,7 +68,7 @@ def test_ids_are_recorded_at_the_first_start_with_that_of_the_topic_the_job_crea
     assert found == identity.begin(ACCESS, found, nothing)
 
 
-def test_topic_that_is_no_longer_used_is_forgotten(broker: Broker, identity: TopicIdentity) -> None:
+def test_topic_that_is_no_longer_used_is_removed(broker: Broker, identity: TopicIdentity) -> None:
     assert broker.ids == identity.begin(ACCESS, {"old.dead": "x", "dead": "dead-1"}, nothing)
 
 

@@ -118,7 +118,7 @@ def test_test_that_fails_ends_with_1_and_shows_the_rows(tmp_path: Path) -> None:
     assert "missing: {'ad_id': 1, 'user': 'x'}" in result.output
 
 
-def test_simulation_gives_the_output_values_alone_when_asked(tmp_path: Path) -> None:
+def test_simulation_prints_only_the_output_values_with_format_jsonl(tmp_path: Path) -> None:
     (tmp_path / "l").write_text(
         '{"ad_id":1,"shown_at":"2026-01-01T00:00:00Z","campaign":"c","cost":1.0}\nno json\n'
     )

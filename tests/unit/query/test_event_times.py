@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from job.event_time.partitions import BatchRead, Partitions
-from job.join_spec.expressions import SIDES, Side
+from job.join_spec.sides import SIDES, Side
 from job.kafka.security import KafkaAccess
 from job.query import event_times
 from job.query.event_times import EventTimes
@@ -125,7 +125,7 @@ def test_sparse_partition_does_not_run_ahead_of_a_dense_one(world: World) -> Non
     assert {0: 5} == world.times._limit("right", {0: 5}, {0: 9})
 
 
-def test_planned_ends_without_a_batch_are_forgotten(world: World) -> None:
+def test_planned_ends_without_a_batch_are_dropped(world: World) -> None:
     world.times._limit("left", {0: 0}, {0: 9_000})
     world.times._limit("left", {0: 0}, {0: 1})
     world.batch(ends(1, 1), ends(1, 1), ends(60_000, 60_000))

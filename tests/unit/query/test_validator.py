@@ -1,4 +1,4 @@
-"""Validation in a process of its own: what it answers, and that nothing of it outlives its call."""
+"""Validation in a separate process: its result, and that no process outlives its call."""
 
 import json
 import os

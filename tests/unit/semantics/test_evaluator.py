@@ -7,7 +7,9 @@ import pytest
 import sqlglot
 from sqlglot import exp
 
+from job.evaluation.compiled import Compiled
 from job.evaluation.evaluator import compile_expression, compile_predicate
+from job.evaluation.sql_nested import field
 from job.evaluation.sql_types import NotExactError, SqlRuntimeError, parse_type
 
 TYPES = {"i": "INT", "n": "BIGINT", "x": "DOUBLE", "s": "STRING", "b": "BOOLEAN", "t": "TIMESTAMP"}
@@ -39,6 +41,15 @@ def value(text, **columns):
 )  # fmt: skip
 def test_values_where_all_columns_are_null(text, expected):
     assert expected == (None if text == "try_cast('x' as int)" else value(text))
+
+
+def test_concat_computes_all_arguments_also_after_null():
+    with pytest.raises(SqlRuntimeError, match="DIVIDE_BY_ZERO"):
+        value("concat(s, 1 div i)", i=0)
+
+
+def test_date_trunc_to_no_unit_of_spark_is_null():
+    assert value("date_trunc('FORTNIGHT', t)", t=1) is None
 
 
 def test_nan_equals_itself_and_is_above_everything():
@@ -87,3 +98,10 @@ def test_errors_have_sparks_names(text, condition):
 def test_what_is_not_evaluated_exactly_is_refused_by_name(text, name):
     with pytest.raises(NotExactError, match=f"(?i){name}"):
         compile_expression(tree(text), LAYOUT)
+
+
+def test_field_of_a_map_is_refused():
+    pairs = Compiled(parse_type("MAP<STRING, INT>"), lambda _: ())
+
+    with pytest.raises(NotExactError, match="the field value of MAP"):
+        field(pairs, "value")

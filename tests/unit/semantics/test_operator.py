@@ -39,7 +39,7 @@ def test_rows_of_one_batch_meet_once(version):
     assert [("l", "r")] == run(join, [R("a", 1, "l")], [R("a", 2, "r")])
 
 
-def test_rows_of_different_batches_meet_whichever_side_comes_first(version):
+def test_rows_of_different_batches_match_in_either_order_of_the_sides(version):
     join = start(JoinType.INNER, version)
 
     assert [] == run(join, [R("a", 1, "l1")])
@@ -47,7 +47,7 @@ def test_rows_of_different_batches_meet_whichever_side_comes_first(version):
     assert [("l2", "r1")] == run(join, [R("a", 2, "l2")])
 
 
-def test_every_pair_within_the_window_comes_out_and_no_other(version):
+def test_every_pair_within_the_window_is_emitted_and_no_other(version):
     join = start(JoinType.INNER, version)
     left = [R("a", at, f"l{at}") for at in (1, 2, 10)]
     right = [R("a", at, f"r{at}") for at in (1, 6, 7)]
@@ -65,7 +65,9 @@ def test_every_pair_within_the_window_comes_out_and_no_other(version):
         (JoinType.LEFT_SEMI, []),
     ],
 )
-def test_unmatched_rows_come_out_once_the_state_watermark_has_passed(version, join_type, unmatched):
+def test_unmatched_rows_are_emitted_once_the_state_watermark_has_passed(
+    version, join_type, unmatched
+):
     join = start(join_type, version)
 
     assert [] == run(join, [R("a", 1, "l")], [R("b", 1, "r")])
@@ -103,7 +105,7 @@ def test_late_rows_are_dropped_and_counted_one_batch_after_the_watermark_moved(v
     assert ["late"] == [event.row.tag for event in seen if isinstance(event, Late)]
 
 
-def test_a_row_failing_its_sides_filter_is_not_stored_and_comes_out_at_once(version):
+def test_a_row_failing_its_sides_filter_is_not_stored_and_is_emitted_at_once(version):
     join = start(JoinType.LEFT_OUTER, version, left_filter=lambda row: row.tag != "bad")
 
     batch = join.run_batch([R("a", 1, "bad")], [R("a", 1, "r")])
@@ -135,7 +137,7 @@ def test_left_semi_emits_each_left_row_once_whichever_side_is_first(version):
     assert ["m"] == left_of(join.run_batch([R("a", 1, "m")], []))
 
 
-def test_left_semi_keeps_no_left_row_that_has_come_out(version):
+def test_left_semi_keeps_no_left_row_that_was_emitted(version):
     join = start(JoinType.LEFT_SEMI, version)
     run(join, [R("a", 1, "l")])
 
@@ -145,7 +147,7 @@ def test_left_semi_keeps_no_left_row_that_has_come_out(version):
     assert 1 == batch.output.metrics.num_removed_state_rows  # l; m was never stored
 
 
-def test_left_semi_misses_a_right_row_that_comes_in_the_batch_that_would_evict_it(version):
+def test_left_semi_misses_a_right_row_in_the_batch_that_would_evict_it(version):
     """Spark's defect, kept: right rows go first and are not stored if evictable."""
     outcomes = {}
     for join_type in (JoinType.INNER, JoinType.LEFT_SEMI):
@@ -170,7 +172,7 @@ def test_a_right_row_behind_the_state_watermark_is_not_stored_but_a_left_one_is(
     assert ["r"] == [event.row.tag for event in seen if isinstance(event, NotStored)]
 
 
-def test_a_right_row_behind_the_state_watermark_is_stored_where_eviction_makes_it_come_out(version):
+def test_a_right_row_behind_the_state_watermark_is_stored_where_eviction_emits_it(version):
     join = start(JoinType.RIGHT_OUTER, version)
     run(join, [R("x", 100, "")], [R("x", 100, "")])
 
@@ -210,7 +212,7 @@ def test_a_batch_without_data_is_due_when_the_watermark_has_moved_and_not_again(
     assert not join.needs_batch_without_data()
 
 
-def test_a_restart_keeps_state_and_watermark_and_asks_for_no_batch_by_itself(version):
+def test_a_restart_keeps_state_and_watermark_and_starts_no_batch(version):
     join = start(JoinType.LEFT_OUTER, version)
     run(join, [R("a", 1, "l"), PUSH], [R("a", 1, "r"), PUSH._replace(key="other")])
 

@@ -1,6 +1,6 @@
 """A catch-up gives the same results in whatever batches and order the partitions are read.
 
-The condition is that no record is behind the newest earlier record of its own partition by
+The condition is that no record is behind the newest earlier record of its partition by
 `watermark_delay` or more. Exactly the delay behind is late: Spark drops `event time <= watermark`.
 """
 
@@ -11,7 +11,7 @@ from random import Random
 import pytest
 
 from job.join_spec.durations import milliseconds
-from job.join_spec.expressions import SIDES, Side
+from job.join_spec.sides import SIDES, Side
 from job.join_spec.spec import spec_from_document
 from job.plan.plan import JoinPlan
 from job.plan.planner import join_plan

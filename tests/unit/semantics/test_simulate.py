@@ -12,7 +12,7 @@ from job.semantics.trace import batch_lines, trace_lines
 from tests.unit.semantics.simulations import T, plan, row, run, values
 
 
-def test_matches_come_out_at_once_and_unmatched_rows_when_the_watermark_has_passed():
+def test_matches_are_emitted_at_once_and_unmatched_rows_when_the_watermark_has_passed():
     batches = run(
         plan(),
         [row(1, 0, 7), row(2, 0, 8), row(9, 100)],
@@ -41,7 +41,7 @@ def test_both_rows_must_fall_into_one_tumbling_window():
     assert [1] == [json.loads(record.value)["k"] for record in batch.output]
 
 
-def test_a_null_key_matches_nothing_and_comes_out_unmatched_at_once():
+def test_a_null_key_matches_nothing_and_is_emitted_unmatched_at_once():
     for join_type in ("left_outer", "full_outer"):
         (batch,) = run(plan(join__type=join_type), [row(None, 0, 1)], [row(None, 0, 2)])[:1]
         assert {"k": None, "v": 1, "rv": None} in [json.loads(r.value) for r in batch.output]
@@ -73,7 +73,7 @@ def test_a_one_sided_condition_is_part_of_on_and_not_a_filter():
     assert [{"k": 1, "v": 1, "rv": None}, {"k": 1, "v": 9, "rv": 9}] == values([batch])[0]
 
 
-def test_the_output_filter_comes_after_the_join():
+def test_the_output_filter_runs_after_the_join():
     made = plan(output__filter="rv is null")
 
     assert [[], [{"k": 2, "v": 0, "rv": None}]] == values(
@@ -158,7 +158,7 @@ def test_batches_follow_markers_a_virtual_clock_or_a_size():
     assert [2, 1] == [b.records["left"] for b in run(plan(), marked)]
 
 
-def test_the_story_of_a_key_says_what_happened_when_and_why():
+def test_the_trace_of_a_key_names_each_step_its_batch_and_reason():
     made = plan()
     batches = run(made, [row(1, 0), row(2, 0), row(9, 100)], [row(1, 5), row(9, 100)])
 
@@ -179,7 +179,7 @@ def test_the_telling_names_drops_and_output():
     assert '{"k":1,"v":0,"rv":0}' in text
 
 
-def test_the_telling_says_what_goes_to_the_dead_letters_and_what_the_query_fails_at():
+def test_the_output_names_dead_letters_and_the_record_at_which_the_query_fails():
     bad, late = ["{", row(None, 100), row(1, 100), row(2, 0)], [row(1, 100)]
     everything = {
         "on_bad_record": None,
@@ -228,7 +228,7 @@ def test_jsonl_is_just_the_output_values(tmp_path):
     assert ['{"k":1,"v":0,"rv":3}'] == list(lines)
 
 
-def test_a_test_in_a_spec_passes_or_says_what_is_missing_and_what_was_not_expected():
+def test_a_test_in_a_spec_passes_or_lists_missing_and_unexpected_rows():
     rows = {"left": [{"k": 1, "t": T, "v": 5}], "right": [{"k": 1, "t": T, "v": 6}]}
     good = SpecTest("good", **rows, output=[{"k": 1, "rv": 6}])
     bad = SpecTest("bad", **rows, output=[{"k": 2}])

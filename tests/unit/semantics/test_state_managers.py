@@ -214,7 +214,7 @@ def test_format_4_scans_from_where_the_last_eviction_ended():
     assert ["2"] == [pair.value.tag for pair in evicted]
 
 
-def test_format_4_looks_only_at_the_instant_of_a_key_that_holds_the_event_time():
+def test_format_4_scans_only_the_instant_of_a_key_that_contains_the_event_time():
     manager = SymmetricHashJoinStateManagerV4("left", StateTimes(lambda key: key[0], micros))
     manager.append((7,), R(7, 99, "x"), matched=False)
 

@@ -103,7 +103,7 @@ def test_a_side_is_bounded_by_the_other_sides_watermark_and_only_if_it_has_one_i
     assert predicates.right is None  # bounded, but has no event time to evict by
 
 
-def test_a_bound_ahead_of_the_late_watermark_does_not_say_where_the_last_scan_ended():
+def test_a_bound_ahead_of_the_late_watermark_does_not_mark_the_end_of_the_last_scan():
     """Rows between the two may still come in, and must be found by the next scan (format 4)."""
     ahead = JoinCondition(BOTH, conjuncts=conjuncts("right.t >= left.t + interval 60 seconds"))
     behind = JoinCondition(BOTH, conjuncts=conjuncts("right.t >= left.t - interval 60 seconds"))

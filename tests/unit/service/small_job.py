@@ -1,4 +1,4 @@
-"""A job as a process of its own, without Spark.
+"""A job as a separate process, without Spark.
 
 `python -m tests.unit.service.small_job SOCKET [busy|conflict]`: it answers every call, or refuses
 lookups because of another lookup or because of its state.

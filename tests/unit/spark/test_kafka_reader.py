@@ -58,7 +58,7 @@ def test_without_a_limit_the_latest_offsets_are_those_of_spark() -> None:
     assert LATEST == reader(lambda *_: None).fetchLatestOffsets(Known(STARTS))
 
 
-def test_nothing_is_limited_where_spark_does_not_say_what_it_has_read() -> None:
+def test_nothing_is_limited_if_spark_does_not_report_what_it_has_read() -> None:
     def ends(*_: str) -> str:
         raise AssertionError("there is nothing to limit")
 

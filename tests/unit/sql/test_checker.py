@@ -187,7 +187,7 @@ def test_constant_key_is_accepted_where_another_equality_remains():
     assert plan(left__key=["1"], right__key=["1"], join={"type": "inner", "window": "1 hour"})
 
 
-def test_join_of_all_rows_is_possible_as_the_message_says():
+def test_join_of_all_rows_is_possible_as_the_message_proposes():
     assert plan(left__key=["length(campaign) * 0"], right__key=["length(user) * 0"])
 
 

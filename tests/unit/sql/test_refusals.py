@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from job.errors import SpecError
-from job.join_spec.expressions import SIDES, Scope, expression
+from job.join_spec.expressions import Scope, expression
+from job.join_spec.sides import SIDES
 from job.join_spec.value_schema import value_schema
 from tests.refusals import COLUMNS, REFUSALS, Refusal
 from tests.unit.specs import plan

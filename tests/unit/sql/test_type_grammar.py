@@ -3,9 +3,9 @@
 import pytest
 
 from job.errors import SpecError
+from job.evaluation.sql_types import decimal_type
 from job.join_spec.expressions import Expression, Scope, expression
 from job.join_spec.value_schema import value_schema
-from job.sql.types import decimal_type
 
 SCOPE = Scope(
     {"left": value_schema("p DECIMAL(10, 2), s STRING, b BOOLEAN, t TIMESTAMP", "schema")}

@@ -1,4 +1,4 @@
-"""A real sidecar next to a real job, started as a user starts it."""
+"""A real service next to a real job, started as a user starts it."""
 
 import json
 import os
@@ -17,14 +17,14 @@ from tests.polling import wait_until
 
 
 @dataclass(frozen=True)
-class Sidecar:
+class Service:
     client: httpx.Client
     log: Path
 
 
 @contextmanager
-def running_sidecar(socket: Path, **settings: str) -> Iterator[Sidecar]:
-    """Run the sidecar of the job on `socket`; `settings` are its variables without STREAMJOIN_, in
+def running_service(socket: Path, **settings: str) -> Iterator[Service]:
+    """Run the service of the job on `socket`; `settings` are its variables without STREAMJOIN_, in
     lower case."""
     environment = {
         **os.environ,
@@ -33,7 +33,7 @@ def running_sidecar(socket: Path, **settings: str) -> Iterator[Sidecar]:
         **{f"STREAMJOIN_{name.upper()}": value for name, value in settings.items()},
     }
     with tempfile.TemporaryDirectory(prefix="sj-") as folder:
-        log = Path(folder) / "sidecar.log"
+        log = Path(folder) / "service.log"
         with log.open("wb") as stream:
             process = subprocess.Popen(
                 [sys.executable, "-m", "service"], env=environment, stdout=stream, stderr=stream
@@ -46,9 +46,9 @@ def running_sidecar(socket: Path, **settings: str) -> Iterator[Sidecar]:
             )
 
         try:
-            url = wait_until(address, START_SECONDS, "the sidecar has logged its address")
+            url = wait_until(address, START_SECONDS, "the service has logged its address")
             with httpx.Client(base_url=url, timeout=STOP_SECONDS) as client:
-                yield Sidecar(client, log)
+                yield Service(client, log)
         finally:
             process.terminate()
             process.wait(STOP_SECONDS)

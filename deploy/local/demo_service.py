@@ -1,4 +1,4 @@
-"""Reads the state of the job from the sidecar's public HTTP API."""
+"""Reads the state of the job from the service's public HTTP API."""
 
 import http.client
 import json
@@ -12,7 +12,7 @@ from pydantic import BaseModel
 
 from deploy.local.demo_load import SIDES, Side
 
-# The sidecar itself waits a second for the job.
+# The service itself waits a second for the job.
 ANSWER_SECONDS = 3.0
 # A proxy from the environment cannot reach the loopback addresses of this machine.
 _DIRECTLY = urllib.request.build_opener(urllib.request.ProxyHandler({}))
@@ -79,7 +79,7 @@ class Figures:
 
 
 def figures(url: str) -> Figures | None:
-    """None if the sidecar, or the job behind it, does not answer."""
+    """None if the service, or the job behind it, does not answer."""
     try:
         query = QueryAnswer.model_validate_json(_got(f"{url}/v1/query"))
         return Figures(query, _samples(_got(f"{url}/metrics")))
