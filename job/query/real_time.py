@@ -221,6 +221,7 @@ class _Intervals(_PlannedTimes):
             return
         after = self._stats.partitions.after_batch(interval.read)
         self._stats.partitions = after
+        self._stats.interval_begins(starts)
         self._stats.dead_letters(dead_letter_counts(interval.observed(WRITTEN)))
         if _records_behind(after) > RECORDS_BEHIND_MAX:
             self._end_run(Phase.CATCH_UP)

@@ -141,6 +141,11 @@ class QueryStats:
             self._retries += 1
             return self._retries - 1
 
+    def interval_begins(self, offsets: Offsets) -> None:
+        """An interval of real-time mode is planned that begins with these offsets."""
+        with self._lock:
+            self._offsets = offsets
+
     def interval_runs(self, batch_id: int, figures: LiveFigures) -> None:
         """Figures of a running interval so far. The report of the interval replaces them."""
         with self._lock:

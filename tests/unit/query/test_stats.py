@@ -180,3 +180,12 @@ def test_last_batch_can_be_read_during_a_reset() -> None:
     stats._batches = ResetInBetween(stats.batches)
 
     assert stats.last_batch is not None
+
+
+def test_offsets_of_the_first_interval_are_known_while_it_runs() -> None:
+    stats = QueryStats()
+    assert stats.offsets is None
+
+    stats.interval_begins({"left": {0: 7}, "right": {0: 9}})
+
+    assert {"left": {0: 7}, "right": {0: 9}} == stats.offsets
