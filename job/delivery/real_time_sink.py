@@ -4,13 +4,10 @@ Both write at least once, by Spark's own Kafka writer, results and dead letters 
 (topic, key, value, headers).
 """
 
-from collections.abc import Mapping
-from typing import Any
-
 from pyspark.sql import DataFrame
 
 from job.checkpoint.checkpoint import Checkpoint
-from job.dataflow.real_time import OUTPUT, WRITTEN, Sizes, results_written
+from job.dataflow.real_time import OUTPUT, Sizes, results_written
 from job.delivery.sink import (
     BatchEnded,
     BatchSink,
@@ -76,18 +73,7 @@ class _EachMicroBatch(BatchSink):
         options = _options(self._plan, self._access, self._sizes)
         records.write.format("kafka").options(**options).save()
         self._listener.delivered(batch_id, results_written(batch_metrics(query, OUTPUT)), {})
-        self._listener.dead_letters(dead_letter_counts(batch_metrics(query, WRITTEN)))
 
 
 def _options(plan: JoinPlan, access: KafkaAccess, sizes: Sizes) -> dict[str, str]:
     return sink_options(plan, access, max(sizes.result_bytes_max, sizes.dead_letter_bytes_max))
-
-
-def dead_letter_counts(observed: Mapping[str, Any]) -> Mapping[tuple[str, str], int]:
-    """Dead letters by side and reason, from what the records' metrics have counted."""
-    return {
-        (side, reason): count
-        for name, count in observed.items()
-        for side, reason in [name.split("/")]
-        if count
-    }

@@ -128,6 +128,21 @@ def batch_progress(text: str) -> BatchProgress:
     )
 
 
+def dead_letters_written(text: str) -> Mapping[tuple[str, str], int]:
+    """Dead letters by side and reason, from the same JSON.
+
+    Only the real-time engine writes them in the query itself and observes them as
+    `<side>/<reason>`.
+    """
+    observed = json.loads(text).get("observedMetrics", {}).get("written", {})
+    return {
+        (side, reason): count
+        for name, count in observed.items()
+        for side, reason in [name.split("/")]
+        if count
+    }
+
+
 def _output_records(sink: Mapping[str, Any], observed: Mapping[str, int]) -> int:
     """Results that were written. Spark's sink counts dead letters, too; -1: unknown."""
     if "records" not in observed:

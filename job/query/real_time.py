@@ -14,8 +14,8 @@ from contextlib import closing, contextmanager
 import structlog
 from pyspark.sql.streaming.query import StreamingQuery
 
-from job.dataflow.real_time import WRITTEN, interval_records, micro_batch_records
-from job.delivery.real_time_sink import dead_letter_counts, start_intervals, start_micro_batches
+from job.dataflow.real_time import interval_records, micro_batch_records
+from job.delivery.real_time_sink import start_intervals, start_micro_batches
 from job.delivery.sink import RunningQuery, topic_sizes
 from job.errors import QueryError
 from job.event_time.interval import Interval
@@ -222,7 +222,6 @@ class _Intervals(_PlannedTimes):
         after = self._stats.partitions.after_batch(interval.read)
         self._stats.partitions = after
         self._stats.interval_begins(starts)
-        self._stats.dead_letters(dead_letter_counts(interval.observed(WRITTEN)))
         if _records_behind(after) > RECORDS_BEHIND_MAX:
             self._end_run(Phase.CATCH_UP)
             return

@@ -16,7 +16,7 @@ from job.errors import StreamjoinError
 from job.event_time.partitions import Partitions
 from job.event_time.watermark import event_time_of
 from job.join_spec.sides import SIDES, Side
-from job.protocol.progress import BatchProgress, batch_progress
+from job.protocol.progress import BatchProgress, batch_progress, dead_letters_written
 from job.protocol.reports import SideEventTimes, StateCount
 from job.protocol.status import Failure
 from job.protocol.totals import LiveFigures, Totals
@@ -62,6 +62,7 @@ class QueryStats:
         """A batch ended; `progress` is the JSON of its StreamingQueryProgress."""
         try:
             batch = batch_progress(progress)
+            dead_letters = dead_letters_written(progress)
         except Exception:
             # An unreadable report must not end Spark's listener thread.
             _log.exception("unreadable_progress")
@@ -73,7 +74,7 @@ class QueryStats:
             batch = _with_latest_offsets(batch, self._latest_offsets.pop(batch.batch_id, {}))
             batch = self._with_counted_rows(batch)
             self._batches.append(self._with_state_rows(batch))
-            self._totals = self._totals.plus(batch)
+            self._totals = self._totals.plus(batch).with_dead_letters(dead_letters)
             self._live = None
             self._offsets = {"left": batch.left.end_offsets, "right": batch.right.end_offsets}
             self._progressed()

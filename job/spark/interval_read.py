@@ -3,9 +3,7 @@
 Private API of Spark 4.3.0, pinned by tests/integration/test_real_time.py.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from pyspark.sql.streaming.query import StreamingQuery
 
@@ -20,11 +18,6 @@ from job.spark.stream_execution import stream_execution
 class EndedInterval:
     next_batch_id: int
     read: BatchRead
-    _execution: Any
-    """Spark's IncrementalExecution. None: no interval of this run has ended."""
-
-    def observed(self, name: str) -> Mapping[str, Any]:
-        return {} if self._execution is None else execution_metrics(self._execution, name)
 
 
 def ended_interval(query: StreamingQuery, starts: Offsets, latest: Offsets) -> EndedInterval | None:
@@ -43,4 +36,4 @@ def ended_interval(query: StreamingQuery, starts: Offsets, latest: Offsets) -> E
         side: {} if execution is None else execution_metrics(execution, side) for side in SIDES
     }
     read = BatchRead(starts, latest, event_times(observed), newest(observed))
-    return EndedInterval(context.batchId(), read, execution)
+    return EndedInterval(context.batchId(), read)

@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from job.protocol.progress import batch_progress
+from job.protocol.progress import batch_progress, dead_letters_written
 from job.protocol.reasons import REASONS
 
 RECORDED = (Path(__file__).parents[2] / "golden" / "progress.json").read_text()
@@ -78,3 +78,10 @@ def test_watermark_is_none_before_the_first_row() -> None:
 
 def test_count_unknown_to_spark_is_zero() -> None:
     assert 0 == batch_progress(recorded(sink={"numOutputRows": -1})).output_records
+
+
+def test_dead_letters_that_the_query_wrote_are_counted_by_side_and_reason() -> None:
+    observed = {"observedMetrics": {"written": {"left/tombstone": 2, "right/late": 0}}}
+
+    assert {("left", "tombstone"): 2} == dead_letters_written(json.dumps(observed))
+    assert {} == dead_letters_written("{}")
