@@ -82,7 +82,7 @@ class World:
     def _ended_interval(self, _: Any, starts: Offsets, latest: Offsets) -> EndedInterval | None:
         at = {side: {0: NOW_MS} for side in SIDES}
         read = BatchRead(starts, latest, at, dict.fromkeys(SIDES, NOW_MS))
-        return EndedInterval(8, read, None)
+        return EndedInterval(8, read)
 
 
 def both(offset: int) -> Offsets:
