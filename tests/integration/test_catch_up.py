@@ -72,7 +72,7 @@ def test_uneven_backlog_is_joined_completely_although_the_job_is_killed_twice(
 
         status = wait_for(job, has_read_all, "all is read")
         wait_until(
-            lambda: expected <= set(uneven.results(name)), START_SECONDS, "all results have come"
+            lambda: uneven.has_written(name, expected), START_SECONDS, "all results have come"
         )
     results = uneven.results(name)
 

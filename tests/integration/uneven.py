@@ -9,7 +9,7 @@ from confluent_kafka import Producer
 
 from bench.load import HOUR_MS, uneven_ms
 from deploy.local.kafka import EmbeddedKafka
-from tests.integration.topics import consume_all
+from tests.integration.topics import consume_all, count_all
 
 T0 = 1_700_000_000_000
 
@@ -145,6 +145,11 @@ class Uneven:
             "left_semi": {(n, None) for n in both},
             "left_anti": left,
         }[join_type]
+
+    def has_written(self, name: str, expected: set[tuple[int | None, int | None]]) -> bool:
+        """Whether the output topic contains `expected`. Reads it only if it has enough records."""
+        count = count_all(self.kafka.bootstrap_servers, f"{name}.out")
+        return count >= len(expected) and expected <= set(self.results(name))
 
     def results(self, name: str) -> Counter[tuple[int | None, int | None]]:
         received = consume_all(self.kafka.bootstrap_servers, f"{name}.out")
