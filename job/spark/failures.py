@@ -61,6 +61,10 @@ _DISK_FULL = ("No space left on device", "Disk quota exceeded")
 # Java's messages for EROFS and EACCES.
 _CANNOT_WRITE = ("Read-only file system", "(Permission denied)")
 
+# In real-time mode all tasks run at the same time. The task that reads the rows of a failed task
+# can fail first, and Spark then reports its error alone.
+_LOST_WRITER = ("Connection to streaming shuffle writer",)
+
 # Packages of Hadoop's clients for remote stores.
 _STORES = ("org.apache.hadoop.ipc.", "org.apache.hadoop.hdfs.", "org.apache.hadoop.fs.s3a.")
 
@@ -180,6 +184,16 @@ def _lost_kafka(causes: Sequence[Any], bootstrap_servers: str) -> StreamjoinErro
     return QueryError(f"lost Kafka at {bootstrap_servers}: {_root_message(causes)}", retryable=True)
 
 
+def _lost_writer(causes: Sequence[Any], _: str) -> StreamjoinError | None:
+    if not _has_message(causes, _LOST_WRITER):
+        return None
+    return QueryError(
+        "a task of the interval failed, and Spark reports only that its rows are missing. The log "
+        "has the cause; if it lasts, the next run fails with it",
+        retryable=True,
+    )
+
+
 def _damage(causes: Sequence[Any], _: str) -> StreamjoinError | None:
     damage = [cause for cause in causes if _has_message([cause], _DAMAGE)]
     if not damage:
@@ -214,6 +228,7 @@ _RULES: tuple[Rule, ...] = (
     _lost_worker,
     _lost_store,
     _lost_kafka,
+    _lost_writer,
     _damage,
 )
 

@@ -99,3 +99,11 @@ def test_a_checkpoint_that_cannot_be_written_has_a_remedy(reason: str) -> None:
         f"does not accept writes: FileNotFoundException: /c/offsets/.7.tmp ({reason}). Mount"
         in (str(failure))
     )
+
+
+def test_task_that_lost_the_writer_of_its_rows_is_retried_as_its_error_hides_the_cause() -> None:
+    message = "Connection to streaming shuffle writer 194 closed before termination"
+    failure = failure_of(of_java("org.apache.spark.SparkException", message), "b")
+
+    assert failure.retryable
+    assert "The log has the cause" in str(failure)
