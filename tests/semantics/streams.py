@@ -14,7 +14,7 @@ from job.join_spec.spec import spec_from_yaml
 from job.plan import tuning
 from job.plan.planner import join_plan
 from job.protocol.progress import BatchProgress, batch_progress
-from job.spark.watermark import raise_watermark
+from job.spark.watermark import pass_late_watermark, raise_watermark
 from tests.semantics.job_watermark import JobWatermark
 from tests.semantics.processor_dataflow import in_processor
 
@@ -162,6 +162,8 @@ class Stream:
 
     def _collect(self, batch: DataFrame, batch_id: int) -> None:
         del batch_id
+        if self._plan.real_time is not None:
+            pass_late_watermark(self.watermark.query.result(), self._spark)
         self._batches.append([tuple(row) for row in batch.collect()])
         self.watermark.batch_ended()
 
