@@ -7,6 +7,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -178,6 +179,16 @@ class Job:
             assert self.process.poll() is None, f"the job ended with {self.process.returncode}"
             return None
 
+    def wait_for(self, condition: Callable[[JobStatus], Any], what: str) -> JobStatus:
+        """Wait for a status on which the condition is true. The query must not fail."""
+
+        def reached() -> JobStatus | None:
+            status = self.status()
+            assert status is None or status.state != "FAILED", status.last_failure
+            return status if status is not None and condition(status) else None
+
+        return wait_until(reached, START_SECONDS, what)
+
     def wait_for_state(self, state: str, timeout: float = START_SECONDS) -> JobStatus:
         def reached() -> JobStatus | None:
             status = self.status()
@@ -210,13 +221,11 @@ class Job:
     def wait_for_offsets(self, *, left: int, right: int) -> JobStatus:
         """Wait until this many records of each topic have been read by completed batches."""
 
-        def reached() -> JobStatus | None:
-            status = self.status()
-            assert status is None or status.state != "FAILED", status.last_failure
-            last = status.last_batch if status else None
-            if last is None:
-                return None
-            read = (sum(last.left.end_offsets.values()), sum(last.right.end_offsets.values()))
-            return status if read == (left, right) else None
+        def have_been_read(status: JobStatus) -> bool:
+            last = status.last_batch
+            return last is not None and (left, right) == (
+                sum(last.left.end_offsets.values()),
+                sum(last.right.end_offsets.values()),
+            )
 
-        return wait_until(reached, START_SECONDS, f"{left} + {right} records have been read")
+        return self.wait_for(have_been_read, f"{left} + {right} records have been read")

@@ -2,7 +2,6 @@
 
 import json
 from collections import Counter
-from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -11,32 +10,15 @@ from deploy.local.kafka import EmbeddedKafka
 from job.join_spec.spec import JoinType
 from job.protocol.status import JobStatus, Phase
 from tests.integration.jobs import START_SECONDS, Job
+from tests.integration.keyed_sides import KEYED_SIDES, T0
 from tests.integration.topics import consume_all, produce
 from tests.polling import wait_until
+from tests.unit.specs import changed
 
-# Event times below are seconds after this, epoch milliseconds.
-T0 = 1_700_000_000_000
-
-SPEC = """
-name: rt_{name}
-kafka: {{bootstrap_servers: "{servers}"}}
-left:
-  topic: {name}.left
-  schema: k STRING, t TIMESTAMP, a BIGINT
-  key: [k]
-  event_time: t
-  watermark_delay: 10 seconds
-  filter: a >= 0
-right:
-  topic: {name}.right
-  schema: k STRING, t TIMESTAMP, b BIGINT
-  key: [k]
-  event_time: t
-  watermark_delay: 10 seconds
-  {idle}
-join:
-  type: {join_type}
-  match_window: {{before: 2 seconds, after: 5 seconds}}
+SPEC = (
+    "name: rt_{name}"
+    + KEYED_SIDES
+    + """
   condition: left.a < 100 and left.a <> right.b
 output:
   topic: {name}.out
@@ -47,6 +29,7 @@ real_time: {{experimental: true, checkpoint_interval: {interval}}}
 checkpoint: {checkpoint}
 {bad_records}
 """
+)
 
 Row = tuple[str | None, int, int]
 
@@ -63,15 +46,15 @@ class Topics:
         *,
         interval: str = "2s",
         partitions: int = 2,
-        idle: str = "",
+        idle_after: str | None = None,
     ) -> None:
-        """`idle`: idle_after of the right side."""
+        """`idle_after`: of the right side."""
         self.kafka, self.name = kafka, name
         self.join_type = JoinType(join_type)
         self.sent: dict[str, list[Row]] = {"left": [], "right": []}
         self._folder = folder
         self.interval = interval
-        self._idle = idle
+        self._idle_after = idle_after
         kafka.create_topics(
             [f"{name}.{part}" for part in ("left", "right", "out")], partitions=partitions
         )
@@ -80,15 +63,17 @@ class Topics:
         columns = {"k": "left.k", "lt": "left.t", "a": "left.a"}
         if self.join_type.shows_right:
             columns |= {"rk": "right.k", "rt": "right.t", "b": "right.b"}
-        return SPEC.format(
+        text = SPEC.format(
             name=self.name,
             servers=self.kafka.bootstrap_servers,
             join_type=self.join_type,
             columns=", ".join(f"{name}: {column}" for name, column in columns.items()),
             checkpoint=self._folder / "checkpoint",
             interval=self.interval,
-            idle=self._idle,
             bad_records=bad_records,
+        )
+        return (
+            text if self._idle_after is None else changed(text, right__idle_after=self._idle_after)
         )
 
     def send(self, left: list[Row], right: list[Row]) -> None:
@@ -182,15 +167,6 @@ def text_of(value: dict[str, Any]) -> str:
     return json.dumps(value, sort_keys=True)
 
 
-def wait_for(job: Job, condition: Callable[[JobStatus], Any], what: str) -> JobStatus:
-    def reached() -> JobStatus | None:
-        status = job.status()
-        assert status is None or status.state != "FAILED", status.last_failure
-        return status if status is not None and condition(status) else None
-
-    return wait_until(reached, START_SECONDS, what)
-
-
 def wait_for_intervals(job: Job) -> JobStatus:
     """Until the query runs in real time."""
-    return wait_for(job, lambda status: status.phase is Phase.REAL_TIME, "the query has caught up")
+    return job.wait_for(lambda status: status.phase is Phase.REAL_TIME, "the query has caught up")

@@ -1,9 +1,7 @@
 """A backlog with uneven partitions: no row in order is late, and the watermark advances."""
 
 import json
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 from confluent_kafka import Producer
@@ -26,15 +24,6 @@ def uneven(kafka: EmbeddedKafka) -> Uneven:
     topics.create()
     topics.close()
     return topics
-
-
-def wait_for(job: Job, condition: Callable[[JobStatus], Any], what: str) -> JobStatus:
-    def reached() -> JobStatus | None:
-        status = job.status()
-        assert status is None or status.state != "FAILED", status.last_failure
-        return status if status is not None and condition(status) else None
-
-    return wait_until(reached, START_SECONDS, what)
 
 
 @pytest.mark.parametrize(
@@ -61,8 +50,7 @@ def test_uneven_backlog_is_joined_completely_although_the_job_is_killed_twice(
             return bool(ends) and all(end and not any(end.values()) for end in ends)
 
         for _ in range(2):
-            status = wait_for(
-                job,
+            status = job.wait_for(
                 lambda status: status.totals.batches >= 1 or has_read_all(status),
                 "a batch has ended, or a slow poll has missed the last one",
             )
@@ -72,7 +60,7 @@ def test_uneven_backlog_is_joined_completely_although_the_job_is_killed_twice(
 
         # The second kill may come after the last record, and lose its event time.
         uneven.close()
-        status = wait_for(job, has_read_all, "all is read")
+        status = job.wait_for(has_read_all, "all is read")
         wait_until(
             lambda: uneven.has_written(name, expected), START_SECONDS, "all results have come"
         )
@@ -138,8 +126,7 @@ def test_watermark_advances_through_all_events_of_partitions_and_query(
         wait_until(all_came, START_SECONDS, f"{results} have come")
 
     def wait_for_watermark(at: float) -> None:
-        wait_for(
-            job,
+        job.wait_for(
             lambda status: status.last_batch and status.last_batch.watermark_ms == T0 + at * 1000,
             f"the watermark is at {at} s",
         )
@@ -179,7 +166,7 @@ def test_watermark_advances_through_all_events_of_partitions_and_query(
         wait_for_watermark(300)
         joined = [(n, n) for n in (1, 4, 5, 6, 7, 10)]
         came(*joined, (2, None), (None, 3), (None, 9))
-        times = wait_for(job, lambda status: status.event_times, "event times").event_times
+        times = job.wait_for(lambda status: status.event_times, "event times").event_times
         known = {number: (ms - T0) // 1000 for number, ms in times["left"].partitions.items()}
         # Only a sample of the records of a partition that is newer than the query is observed.
         assert {0: 300, 1: 170} == {number: at for number, at in known.items() if number < 2}
@@ -187,8 +174,8 @@ def test_watermark_advances_through_all_events_of_partitions_and_query(
         job.ask("stop")
         job.wait_for_state("STOPPED")
         job.ask("reset", starts={"left": "earliest", "right": "earliest"})
-        wait_for(
-            job, lambda status: status.last_reset and status.last_reset.completed_at, "the reset"
+        job.wait_for(
+            lambda status: status.last_reset and status.last_reset.completed_at, "the reset"
         )
         job.ask("resume")
         job.wait_for_state("RUNNING")
@@ -199,8 +186,8 @@ def test_watermark_advances_through_all_events_of_partitions_and_query(
         job.ask("stop")
         job.wait_for_state("STOPPED")
         job.ask("reset", starts={"left": {0: 3, 1: 0, 2: 0}, "right": {0: 0, 1: 2, 2: 0}})
-        wait_for(
-            job, lambda status: status.last_reset and status.last_reset.completed_at, "the reset"
+        job.wait_for(
+            lambda status: status.last_reset and status.last_reset.completed_at, "the reset"
         )
         job.ask("resume")
         job.wait_for_state("RUNNING")

@@ -15,15 +15,14 @@ from job.plan.real_time import RECORDS_BEHIND_MAX
 from job.protocol.status import Phase
 from tests.integration.jobs import START_SECONDS, Job
 from tests.integration.jvms import SharedJvm
+from tests.integration.keyed_sides import T0
 from tests.integration.real_time_topics import (
     CLOSING,
     CLOSING_AT,
     FIRST,
     SECOND,
-    T0,
     Topics,
     text_of,
-    wait_for,
     wait_for_intervals,
 )
 from tests.integration.topics import Sent, produce
@@ -51,8 +50,7 @@ def test_join_type_gives_the_rows_of_nested_loops_in_both_phases(
         topics.wait_for_results()
         # Results are visible before the interval that counts them has ended.
         results = sum(topics.expected().values())
-        status = wait_for(
-            job,
+        status = job.wait_for(
             lambda status: (
                 status.totals.output_records >= results and status.totals.left.records == 12
             ),
@@ -85,12 +83,11 @@ def test_killed_interval_is_repeated_with_its_watermark(
         job.spec_file.write_text(topics.spec())
         job.start()
         wait_until(lambda: topics.results()[pair] == 2, START_SECONDS, "the interval is repeated")
-        wait_for(
-            job,
+        job.wait_for(
             lambda status: status.last_batch and (status.last_batch.watermark_ms or 0) > T0,
             "the watermark has advanced after that",
         )
-        status = wait_for(job, lambda status: status.totals.batches > 3, "an interval has ended")
+        status = job.wait_for(lambda status: status.totals.batches > 3, "an interval has ended")
         assert 0 == job.terminate()
 
     assert topics.results()[text_of(topics.result(("x", 20, 1), None))] == 0
@@ -108,7 +105,7 @@ def test_query_changes_back_to_micro_batches_behind_a_backlog(
             "behind.left",
             ({"k": str(n), "t": T0, "a": 1} for n in range(2 * RECORDS_BEHIND_MAX)),
         )
-        wait_for(job, lambda status: status.phase is Phase.CATCH_UP, "the query catches up")
+        job.wait_for(lambda status: status.phase is Phase.CATCH_UP, "the query catches up")
         wait_for_intervals(job)
         topics.send([], [("7", 1, 5)])
         wait_until(topics.results, START_SECONDS, "the last record is joined")
