@@ -39,7 +39,13 @@ _LOOK_SECONDS = 0.5
 _EVERY = "5ms"
 # Time to attach and to write the stacks.
 _PATIENCE_SECONDS = 60.0
-_SPARKS = ("streamjoin", "streamjoin-at-least-once", "bare-spark", "no-join")
+_SPARKS = (
+    "streamjoin",
+    "streamjoin-at-least-once",
+    "streamjoin-real-time",
+    "bare-spark",
+    "no-join",
+)
 
 
 class Profiling:

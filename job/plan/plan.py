@@ -228,8 +228,8 @@ class JoinPlan:
         partitions = {"spark.sql.shuffle.partitions": str(self.state_partitions)}
         files = tuning.CHECKPOINT_CONF.get(urlsplit(self.checkpoint).scheme or "file", {})
         engine = {} if self.real_time is None else real_time.CONF
-        conf = {**tuning.CONF, **tuning.FROZEN_CONF, **files, **engine}
-        return {**conf, **partitions, **self._jvm_options()}
+        conf = {**tuning.CONF, **tuning.FROZEN_CONF, **files, **engine, **partitions}
+        return {**conf, **self._jvm_options(conf)}
 
     @property
     def engine(self) -> Engine:
@@ -240,15 +240,15 @@ class JoinPlan:
         """Tasks that run at the same time during an interval of real-time mode."""
         return real_time.slots(self.left.partitions, self.right.partitions, self.state_partitions)
 
-    def _jvm_options(self) -> Mapping[str, str]:
+    def _jvm_options(self, conf: Mapping[str, str]) -> Mapping[str, str]:
         """Kafka's Java client requests tokens only from URLs that a system property allows."""
         if self.security is None or self.security.token_endpoint is None:
             return {}
         allowed = (
             f" -Dorg.apache.kafka.sasl.oauthbearer.allowed.urls={self.security.token_endpoint}"
         )
-        names = ("spark.driver.extraJavaOptions", "spark.executor.extraJavaOptions")
-        return {name: tuning.CONF[name] + allowed for name in names}
+        names = (tuning.DRIVER_OPTIONS, tuning.EXECUTOR_OPTIONS)
+        return {name: conf[name] + allowed for name in names}
 
 
 def _starting_at(side: SidePlan, starts: StartPositions) -> SidePlan:

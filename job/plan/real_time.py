@@ -13,13 +13,25 @@ from job.errors import Problem
 from job.join_spec.engine import CHECKPOINT_INTERVAL_MIN, Engine, RealTimeSpec
 from job.join_spec.sides import SIDES
 from job.join_spec.spec import Delivery, JoinSpec
+from job.plan import tuning
 
 # Records of both topics that an interval leaves unread at most; micro-batches follow if it leaves
 # more. A second of a busy topic is less, so that the pause between two intervals is no reason.
 RECORDS_BEHIND_MAX = 200_000
+# Micro-batches also follow if it leaves more than it reads in this time. They read a backlog
+# faster: in real time a record that comes alone costs several times as much, most of all until the
+# JVM has compiled what it runs.
+BEHIND_MAX = timedelta(seconds=5)
+# Fewer unread records than this are no reason to change.
+_BEHIND_MIN_RECORDS = 5_000
+
 # Records that a micro-batch leaves unread at most if intervals follow. Less than the above: a query
 # that is between the two stays as it is.
 CAUGHT_UP_RECORDS = 50_000
+# Longest duration of that batch: the records of about this time are unread when intervals begin.
+# After some small batches intervals follow even so, because batches do not get shorter then.
+CAUGHT_UP_BATCH = timedelta(seconds=2)
+_CAUGHT_UP_BATCHES_MAX = 10
 
 # Further tasks than those of the join: Spark's own small jobs, and partitions added to a topic.
 _SPARE_SLOTS = 4
@@ -34,9 +46,25 @@ CONF: Mapping[str, str] = MappingProxyType(
         "spark.sql.streaming.realTimeMode.minBatchDuration": (
             f"{CHECKPOINT_INTERVAL_MIN // timedelta(seconds=1)}s"
         ),
+        # The optimizing compiler starts at the JVM's own number of calls. A row that comes alone
+        # takes ten times the calls of a row in a batch, and at 1,000 records/s a side the
+        # processor of 2 cores was busy for minutes.
+        tuning.DRIVER_OPTIONS: tuning.CONF[tuning.DRIVER_OPTIONS].replace(
+            f" {tuning.COMPILE_LATER}", ""
+        ),
     }
 )
 """Spark conf in addition to that of tuning.py."""
+
+CATCH_UP_CONF: Mapping[str, str] = MappingProxyType(
+    {
+        # Each run loads the state. To replay the changes of 130,000 rows took 20 s on 2 slow cores
+        # before the first result of an interval. A batch of the catch-up writes the changed files
+        # of RocksDB instead, which the interval only opens.
+        tuning.CHANGELOG: "false",
+    }
+)
+"""Spark conf of micro-batches in place of that of tuning.py."""
 
 SOURCE_OPTIONS: Mapping[str, str] = MappingProxyType(
     {
@@ -102,6 +130,25 @@ def unsupported(spec: JoinSpec) -> Iterator[Problem]:
             "is not supported with engine real_time: give join.match_window before and after, or "
             "use engine micro_batch",
         )
+
+
+def has_caught_up(unread: int, *, batch: timedelta, batches: int) -> bool:
+    """Whether intervals follow a micro-batch.
+
+    `unread`: records that it leaves of both topics. `batch`: its duration. `batches`: how many in a
+    row have left few records, with this one.
+    """
+    return unread <= CAUGHT_UP_RECORDS and (
+        batch <= CAUGHT_UP_BATCH or batches >= _CAUGHT_UP_BATCHES_MAX
+    )
+
+
+def is_behind(unread: int, *, read: int, interval: timedelta) -> bool:
+    """Whether micro-batches follow an interval that has read this many records of both topics and
+    leaves that many unread."""
+    return unread > RECORDS_BEHIND_MAX or (
+        unread > _BEHIND_MIN_RECORDS and timedelta(0) < read * BEHIND_MAX < unread * interval
+    )
 
 
 def slots(*partitions: int) -> int:

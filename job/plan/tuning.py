@@ -7,8 +7,13 @@ other. Current results: docs/benchmarks/results.md.
 from collections.abc import Mapping
 from types import MappingProxyType
 
+DRIVER_OPTIONS = "spark.driver.extraJavaOptions"
+EXECUTOR_OPTIONS = "spark.executor.extraJavaOptions"
+"""Settings with the options of the JVMs."""
+
 _STREAMING = "spark.sql.streaming."
 _ROCKSDB = f"{_STREAMING}stateStore.rocksdb."
+CHANGELOG = f"{_ROCKSDB}changelogCheckpointing.enabled"
 
 # Records read per topic and batch. Limits the memory of a batch, and the time to the first results
 # of a long backlog; 200,000 was no faster.
@@ -40,7 +45,7 @@ REQUEST_BYTES = 1_048_576
 # The optimizing compiler waits for ten times as many calls as by default. On 2 cores it slowed down
 # the first batches: a cold start has its first result after 18.8 s with this, after 22.2 s without.
 # Hot methods of a busy join reach that number of calls within seconds.
-_COMPILE_LATER = (
+COMPILE_LATER = (
     "-XX:Tier4InvocationThreshold=50000 -XX:Tier4MinInvocationThreshold=6000 "
     "-XX:Tier4CompileThreshold=150000 -XX:Tier4BackEdgeThreshold=400000"
 )
@@ -67,7 +72,7 @@ FROZEN_CONF: Mapping[str, str] = MappingProxyType(
 CONF: Mapping[str, str] = MappingProxyType(
     {
         # Commits write only the changes, not the whole store; needed to repair a corrupt snapshot.
-        f"{_ROCKSDB}changelogCheckpointing.enabled": "true",
+        CHANGELOG: "true",
         # One limit for all stores of a process; without it each store has its own.
         f"{_ROCKSDB}boundedMemoryUsage": "true",
         f"{_ROCKSDB}maxMemoryUsageMB": str(STATE_MEMORY_MB),
@@ -105,10 +110,8 @@ CONF: Mapping[str, str] = MappingProxyType(
             "(?i)secret|password|token|access[.]?key|credential|jaas|private|keystore[.]key"
         ),
         # A stop during a batch applies a regex to a long message: smaller stacks overflow.
-        "spark.driver.extraJavaOptions": (
-            f"-Xss16m -XX:+UseParallelGC {_COMPILE_LATER} {_KAFKA_RESTRICTIONS}"
-        ),
-        "spark.executor.extraJavaOptions": _KAFKA_RESTRICTIONS,
+        DRIVER_OPTIONS: f"-Xss16m -XX:+UseParallelGC {COMPILE_LATER} {_KAFKA_RESTRICTIONS}",
+        EXECUTOR_OPTIONS: _KAFKA_RESTRICTIONS,
     }
 )
 """Spark conf that may change between starts."""

@@ -7,9 +7,11 @@ watermark of an interval is set. Results do not depend on the phase.
 """
 
 import threading
+import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager
+from datetime import timedelta
 
 import structlog
 from pyspark.sql.streaming.query import StreamingQuery
@@ -21,7 +23,12 @@ from job.errors import QueryError
 from job.event_time.interval import Interval
 from job.event_time.partitions import Offsets, Partitions
 from job.join_spec.sides import SIDES, Side
-from job.plan.real_time import CAUGHT_UP_RECORDS, RECORDS_BEHIND_MAX
+from job.plan.real_time import (
+    CATCH_UP_CONF,
+    CAUGHT_UP_RECORDS,
+    has_caught_up,
+    is_behind,
+)
 from job.protocol.status import Phase
 from job.protocol.totals import LiveFigures
 from job.query.event_times import EventTimes
@@ -50,6 +57,7 @@ class Phases:
         plan, access, checkpoint = run.plan, run.access, run.checkpoint
         phase, self._next = self._next, Phase.CATCH_UP
         _log.info("phase", phase=phase.value)
+        _configure(run, phase)
         checkpoint.set_uncommitted_state_aside()
         sizes, counts = topic_sizes(plan, access), RowCounts(run.spark)
         run.stats.count_rows_with(counts)
@@ -80,6 +88,13 @@ class Phases:
 
     def _change_to(self, phase: Phase) -> None:
         self._next = phase
+
+
+def _configure(run: QueryRun, phase: Phase) -> None:
+    """Set the Spark conf that differs between the phases."""
+    for name, value in CATCH_UP_CONF.items():
+        in_phase = value if phase is Phase.CATCH_UP else run.plan.spark_conf[name]
+        run.spark.conf.set(name, in_phase)
 
 
 class _PlannedTimes(EventTimes, ABC):
@@ -137,15 +152,21 @@ class _CatchUp(_PlannedTimes):
         super().__init__(run, counts, change_to)
         self._cut = run.checkpoint.cut_interval
         self._has_run = False
+        self._planned_at = time.monotonic()
+        self._empty_plans = 0
+        self._small_batches = 0
 
     def batch_ended(self, query: StreamingQuery, batch_id: int) -> None:
         self._has_run = True
+        took = timedelta(seconds=time.monotonic() - self._planned_at)
         super().batch_ended(query, batch_id)
         after = self._stats.partitions
         is_repeated = self._forget_repeated(_next_offsets(after))
         if self._cut is not None:
             return
-        if _records_behind(after) <= CAUGHT_UP_RECORDS:
+        unread = _records_behind(after)
+        self._small_batches += unread <= CAUGHT_UP_RECORDS
+        if has_caught_up(unread, batch=took, batches=self._small_batches):
             self._end_run(Phase.REAL_TIME)
         elif is_repeated:
             self._end_run(Phase.CATCH_UP)
@@ -158,8 +179,12 @@ class _CatchUp(_PlannedTimes):
         if self._cut is not None:
             raise_watermark(self._query, self._cut.watermark_ms)
         self._forget_repeated(starts)
-        if self._cut is None and not self._has_run and starts == latest:
-            self._end_run(Phase.REAL_TIME)  # Spark plans no batch: there is nothing to read.
+        self._planned_at = time.monotonic()
+        self._empty_plans = self._empty_plans + 1 if starts == latest else 0
+        # There is nothing to read. After a batch Spark plans one more, without records, if the
+        # watermark has advanced; it has not done so if it asks a second time.
+        if self._cut is None and self._empty_plans > self._has_run:
+            self._end_run(Phase.REAL_TIME)
 
     def _forget_repeated(self, next_offsets: Offsets) -> bool:
         """Whether the cut interval is repeated by now, and was not before."""
@@ -179,6 +204,13 @@ class _CatchUp(_PlannedTimes):
 
 class _Intervals(_PlannedTimes):
     _live_batch: int | None = None
+
+    def __init__(
+        self, run: QueryRun, counts: RowCounts, change_to: Callable[[Phase], None]
+    ) -> None:
+        super().__init__(run, counts, change_to)
+        assert run.plan.real_time is not None
+        self._interval = run.plan.real_time.checkpoint_interval
 
     def follow(self, running: RunningQuery) -> None:
         super().follow(running)
@@ -219,10 +251,13 @@ class _Intervals(_PlannedTimes):
         interval = ended_interval(self._query, starts, latest)
         if interval is None:
             return
-        after = self._stats.partitions.after_batch(interval.read)
+        before = self._stats.partitions
+        after = before.after_batch(interval.read)
         self._stats.partitions = after
         self._stats.interval_begins(starts)
-        if _records_behind(after) > RECORDS_BEHIND_MAX:
+        if is_behind(
+            _records_behind(after), read=_records_read(before, after), interval=self._interval
+        ):
             self._end_run(Phase.CATCH_UP)
             return
         if (to_ms := self._watermark_ms(after)) is not None:
@@ -237,6 +272,15 @@ def _next_offsets(partitions: Partitions) -> Offsets:
         side: {number: each.next_offset for number, each in partitions.side(side).items()}
         for side in SIDES
     }
+
+
+def _records_read(before: Partitions, after: Partitions) -> int:
+    return sum(
+        each.next_offset - before.side(side)[number].next_offset
+        for side in SIDES
+        for number, each in after.side(side).items()
+        if number in before.side(side)
+    )
 
 
 def _records_behind(partitions: Partitions) -> int:

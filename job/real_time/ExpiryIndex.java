@@ -26,7 +26,7 @@ final class ExpiryIndex {
   /** Milliseconds. Beyond each watermark: the last one is at the end of year 9999. */
   private static final long NEVER_FIRED = 1L << 52;
 
-  /** Between the timers that Spark fires and the entries. */
+  /** Between the timers that Spark fires and the entries. There is one before it, too. */
   private static final long FENCE = 1L << 51;
 
   /** Before each expiry. */
@@ -69,10 +69,13 @@ final class ExpiryIndex {
 
   /**
    * Ends Spark's search for timers that are due, after each row in real time, before the entries:
-   * RocksDB keeps the removed ones for a while, and the search would read them all.
+   * RocksDB keeps the removed ones for a while, and the search would read them all. The search ends
+   * with the first timer that is not due, but its iterator is one further by then.
    */
-  void addFence(InternalRow key) {
-    store.put(entry(FENCE - NEVER_FIRED, key), nothing, FAMILY);
+  void addFences(InternalRow key) {
+    for (long at = FENCE - 1; at <= FENCE; at++) {
+      store.put(entry(at - NEVER_FIRED, key), nothing, FAMILY);
+    }
   }
 
   void add(long expiresAt, UnsafeRow key) {

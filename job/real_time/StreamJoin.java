@@ -124,7 +124,7 @@ public final class StreamJoin extends StatefulProcessor<InternalRow, InternalRow
       // all, at most two, and so closes RocksDB's iterator.
       if (getHandle().listTimers().size() == 0) {
         clock.update(ExpiryIndex.START);
-        index.addFence(clockKey());
+        index.addFences(clockKey());
         getHandle().registerTimer(watermark + 1);
       }
       startEviction(watermark);

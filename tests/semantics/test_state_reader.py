@@ -225,3 +225,30 @@ def test_spark_corrupts_the_state_when_it_rewrites_it_for_more_partitions(
     with pytest.raises(Exception, match="Invalid byte array backed UnsafeRow"):
         states.count_rows(last_batch(states), cancel=never())
     stream.stop()
+
+
+@pytest.mark.parametrize("state_format", ["real_time"], indirect=True)
+def test_two_timers_are_between_those_of_spark_and_the_index_of_expiry(
+    reader: tuple[Stream, StateReader], spark: SparkSession
+) -> None:
+    """After each row of an interval Spark searches for timers that are due. The iterator is one
+    further than the first one that is not, so one timer before the index would not end it."""
+    stream, states = reader
+    stream.feed(left=[{"k": "x", "t": T0, "a": 1}])
+
+    entries = (
+        spark.read.format("statestore")
+        .option("path", states.location)
+        .option("_readAllColumnFamilies", True)
+        .load()
+        .where("column_family_name LIKE '%timestampToKey'")
+        .collect()
+    )
+
+    # An UnsafeRow: a word of null bits, then the time.
+    [clock, before, fence, indexed] = sorted(
+        int.from_bytes(entry.key_bytes[8:16], "little") for entry in entries
+    )
+    assert (2**51 - 1, 2**51) == (before, fence)
+    assert clock < 2**50
+    assert indexed > 2**52

@@ -20,7 +20,8 @@ from job.spark.interval_read import EndedInterval
 from tests.unit.specs import plan
 
 Offsets = dict[Side, dict[int, int]]
-# The delays of the sides are 10 s and 20 s.
+# The delays of the sides are 10 s and 20 s, the interval is one minute.
+PLAN = plan(engine="real_time", real_time={"experimental": True})
 NOW_MS = 1_700_000_000_000
 
 
@@ -47,6 +48,8 @@ class World:
         monkeypatch.setattr(real_time, "ended_interval", self._ended_interval)
         monkeypatch.setattr(real_time, "prevent_next_batch", self._end)
         monkeypatch.setattr(real_time, "current_watermark", lambda _: self.watermark)
+        self.seconds = 0.0
+        monkeypatch.setattr(real_time.time, "monotonic", lambda: self.seconds)
         for module in (event_times, real_time):
             monkeypatch.setattr(module, "raise_watermark", self._raise)
 
@@ -54,7 +57,7 @@ class World:
         spark: Any = SimpleNamespace(_jvm=None)
         resources: Any = SimpleNamespace(lease_is_lost=False)
         access = KafkaAccess("localhost:9092")
-        run = QueryRun(spark, plan(), access, self.checkpoint, self.stats, resources)
+        run = QueryRun(spark, PLAN, access, self.checkpoint, self.stats, resources)
         counts: Any = SimpleNamespace(close=lambda: None)
         times = kind(run, counts, self.phases.append)
         running: Any = SimpleNamespace(query=query or object(), record_failure=None)
@@ -114,6 +117,36 @@ def test_catch_up_ends_at_once_where_there_is_nothing_to_read(
     assert ([Phase.REAL_TIME], True) == (world.phases, world.ended)
 
 
+def test_catch_up_goes_on_while_its_batches_take_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = World(monkeypatch)
+    times = world.made(_CatchUp)
+
+    for end, seconds in ((20, 9.0), (30, 1.0)):
+        world.plan_next(times, both(end - 10), both(end))
+        world.seconds += seconds
+        assert ([], False) == (world.phases, world.ended)
+        world.batch(times, both(end), both(end), NOW_MS)
+
+    assert ([Phase.REAL_TIME], True) == (world.phases, world.ended)
+
+
+def test_catch_up_ends_after_a_long_batch_if_nothing_follows(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    world = World(monkeypatch)
+    times = world.made(_CatchUp)
+    world.plan_next(times, both(10), both(20))
+    world.seconds += 9
+    world.batch(times, both(20), both(20), NOW_MS)
+
+    # Spark may plan a batch without records here.
+    world.plan_next(times, both(20), both(20))
+    assert ([], False) == (world.phases, world.ended)
+
+    world.plan_next(times, both(20), both(20))
+    assert ([Phase.REAL_TIME], True) == (world.phases, world.ended)
+
+
 def test_interval_begins_with_the_watermark_of_what_is_read_and_records_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -148,6 +181,22 @@ def test_catch_up_follows_an_interval_that_leaves_many_records(
 
     assert ([Phase.CATCH_UP], True) == (world.phases, world.ended)
     assert ([], 0) == (world.intervals, world.watermark)
+
+
+@pytest.mark.parametrize(("unread", "phases"), [(5_000, []), (5_001, [Phase.CATCH_UP])])
+def test_catch_up_follows_an_interval_that_leaves_more_than_it_reads_in_five_seconds(
+    monkeypatch: pytest.MonkeyPatch, unread: int, phases: list[Phase]
+) -> None:
+    world = World(monkeypatch)
+    times = world.made(_Intervals)
+    world.plan_next(times, both(10), both(10_000))
+    assert [] == world.phases
+
+    # 60,000 records of both topics in a minute
+    read = both(30_010)
+    world.plan_next(times, read, {"left": {0: 30_010 + unread}, "right": read["right"]})
+
+    assert phases == world.phases
 
 
 def test_watermark_of_a_cut_interval_stays_until_the_interval_is_repeated(
