@@ -19,10 +19,8 @@ def engine_lines(plan: JoinPlan, real_time: RealTimePlan) -> Iterator[Line]:
     yield "", "intervals after the watermark allows it"
     yield "backlog", "read in micro-batches, by the same query on the same checkpoint. The query"
     yield "", "starts with micro-batches, and changes to real time when a batch has read all"
-    yield (
-        "",
-        f"there was within {duration_text(CAUGHT_UP_BATCH)}. It changes back when an interval leaves",
-    )
+    within = duration_text(CAUGHT_UP_BATCH)
+    yield "", f"there was within {within}. It changes back when an interval leaves"
     yield "", f"more than {RECORDS_BEHIND_MAX:,} records unread, or more than it reads in"
     yield "", duration_text(BEHIND_MAX)
     yield "slots", "one task slot for each partition of both topics, one for each of the"
