@@ -211,6 +211,7 @@ class _Intervals(_PlannedTimes):
         super().__init__(run, counts, change_to)
         assert run.plan.real_time is not None
         self._interval = run.plan.real_time.checkpoint_interval
+        self._has_begun = False
 
     def follow(self, running: RunningQuery) -> None:
         super().follow(running)
@@ -255,11 +256,12 @@ class _Intervals(_PlannedTimes):
         after = before.after_batch(interval.read)
         self._stats.partitions = after
         self._stats.interval_begins(starts)
-        if is_behind(
-            _records_behind(after), read=_records_read(before, after), interval=self._interval
-        ):
+        unread, read = _records_behind(after), _records_read(before, after)
+        # The first interval runs in any case: a batch of the catch-up has just found few records.
+        if self._has_begun and is_behind(unread, read=read, interval=self._interval):
             self._end_run(Phase.CATCH_UP)
             return
+        self._has_begun = True
         if (to_ms := self._watermark_ms(after)) is not None:
             raise_watermark(self._query, to_ms)
         self._checkpoint.record_interval(

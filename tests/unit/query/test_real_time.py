@@ -176,11 +176,15 @@ def test_catch_up_follows_an_interval_that_leaves_many_records(
 ) -> None:
     world = World(monkeypatch)
     times = world.made(_Intervals)
+    latest = both(11 + RECORDS_BEHIND_MAX // 2)
 
-    world.plan_next(times, both(10), both(11 + RECORDS_BEHIND_MAX // 2))
+    world.plan_next(times, both(10), latest)
+    assert ([], False) == (world.phases, world.ended)
+    assert 1 == len(world.intervals)
 
+    world.plan_next(times, both(10), latest)
     assert ([Phase.CATCH_UP], True) == (world.phases, world.ended)
-    assert ([], 0) == (world.intervals, world.watermark)
+    assert 1 == len(world.intervals)
 
 
 @pytest.mark.parametrize(("unread", "phases"), [(5_000, []), (5_001, [Phase.CATCH_UP])])
