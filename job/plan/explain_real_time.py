@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from job.join_spec.durations import duration_text
 from job.plan.plan import JoinPlan
-from job.plan.real_time import BEHIND_MAX, CAUGHT_UP_BATCH, RECORDS_BEHIND_MAX, RealTimePlan
+from job.plan.real_time import CAUGHT_UP_BATCH, RECORDS_BEHIND_MAX, RealTimePlan
 
 Line = tuple[str, str]
 
@@ -21,8 +21,7 @@ def engine_lines(plan: JoinPlan, real_time: RealTimePlan) -> Iterator[Line]:
     yield "", "starts with micro-batches, and changes to real time when a batch has read all"
     within = duration_text(CAUGHT_UP_BATCH)
     yield "", f"there was within {within}. It changes back when an interval leaves"
-    yield "", f"more than {RECORDS_BEHIND_MAX:,} records unread, or more than it reads in"
-    yield "", duration_text(BEHIND_MAX)
+    yield "", f"more than {RECORDS_BEHIND_MAX:,} records unread"
     yield "slots", "one task slot for each partition of both topics, one for each of the"
     yield (
         "",

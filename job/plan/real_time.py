@@ -18,13 +18,6 @@ from job.plan import tuning
 # Records of both topics that an interval leaves unread at most; micro-batches follow if it leaves
 # more. A second of a busy topic is less, so that the pause between two intervals is no reason.
 RECORDS_BEHIND_MAX = 200_000
-# Micro-batches also follow if it leaves more than it reads in this time. They read a backlog
-# faster: in real time a record that comes alone costs several times as much, most of all until the
-# JVM has compiled what it runs.
-BEHIND_MAX = timedelta(seconds=5)
-# Fewer unread records than this are no reason to change.
-_BEHIND_MIN_RECORDS = 5_000
-
 # Records that a micro-batch leaves unread at most if intervals follow. Less than the above: a query
 # that is between the two stays as it is.
 CAUGHT_UP_RECORDS = 50_000
@@ -140,14 +133,6 @@ def has_caught_up(unread: int, *, batch: timedelta, batches: int) -> bool:
     """
     return unread <= CAUGHT_UP_RECORDS and (
         batch <= CAUGHT_UP_BATCH or batches >= _CAUGHT_UP_BATCHES_MAX
-    )
-
-
-def is_behind(unread: int, *, read: int, interval: timedelta) -> bool:
-    """Whether micro-batches follow an interval that has read this many records of both topics and
-    leaves that many unread."""
-    return unread > RECORDS_BEHIND_MAX or (
-        unread > _BEHIND_MIN_RECORDS and timedelta(0) < read * BEHIND_MAX < unread * interval
     )
 
 

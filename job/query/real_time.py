@@ -26,8 +26,8 @@ from job.join_spec.sides import SIDES, Side
 from job.plan.real_time import (
     CATCH_UP_CONF,
     CAUGHT_UP_RECORDS,
+    RECORDS_BEHIND_MAX,
     has_caught_up,
-    is_behind,
 )
 from job.protocol.status import Phase
 from job.protocol.totals import LiveFigures
@@ -204,14 +204,7 @@ class _CatchUp(_PlannedTimes):
 
 class _Intervals(_PlannedTimes):
     _live_batch: int | None = None
-
-    def __init__(
-        self, run: QueryRun, counts: RowCounts, change_to: Callable[[Phase], None]
-    ) -> None:
-        super().__init__(run, counts, change_to)
-        assert run.plan.real_time is not None
-        self._interval = run.plan.real_time.checkpoint_interval
-        self._has_begun = False
+    _has_begun = False
 
     def follow(self, running: RunningQuery) -> None:
         super().follow(running)
@@ -252,21 +245,19 @@ class _Intervals(_PlannedTimes):
         interval = ended_interval(self._query, starts, latest)
         if interval is None:
             return
-        before = self._stats.partitions
-        after = before.after_batch(interval.read)
+        after = self._stats.partitions.after_batch(interval.read)
         self._stats.partitions = after
         self._stats.interval_begins(starts)
-        unread, read = _records_behind(after), _records_read(before, after)
-        # The first interval runs in any case: a batch of the catch-up has just found few records.
-        if self._has_begun and is_behind(unread, read=read, interval=self._interval):
-            self._end_run(Phase.CATCH_UP)
-            return
-        self._has_begun = True
         if (to_ms := self._watermark_ms(after)) is not None:
             raise_watermark(self._query, to_ms)
+        # Also if the run ends here: Spark may submit the tasks before it stops.
         self._checkpoint.record_interval(
             Interval(interval.next_batch_id, current_watermark(self._query))
         )
+        # The first interval runs in any case: a batch of the catch-up has just found few records.
+        if self._has_begun and _records_behind(after) > RECORDS_BEHIND_MAX:
+            self._end_run(Phase.CATCH_UP)
+        self._has_begun = True
 
 
 def _next_offsets(partitions: Partitions) -> Offsets:
@@ -274,15 +265,6 @@ def _next_offsets(partitions: Partitions) -> Offsets:
         side: {number: each.next_offset for number, each in partitions.side(side).items()}
         for side in SIDES
     }
-
-
-def _records_read(before: Partitions, after: Partitions) -> int:
-    return sum(
-        each.next_offset - before.side(side)[number].next_offset
-        for side in SIDES
-        for number, each in after.side(side).items()
-        if number in before.side(side)
-    )
 
 
 def _records_behind(partitions: Partitions) -> int:

@@ -20,8 +20,7 @@ from job.spark.interval_read import EndedInterval
 from tests.unit.specs import plan
 
 Offsets = dict[Side, dict[int, int]]
-# The delays of the sides are 10 s and 20 s, the interval is one minute.
-PLAN = plan(engine="real_time", real_time={"experimental": True})
+# The delays of the sides are 10 s and 20 s.
 NOW_MS = 1_700_000_000_000
 
 
@@ -57,7 +56,7 @@ class World:
         spark: Any = SimpleNamespace(_jvm=None)
         resources: Any = SimpleNamespace(lease_is_lost=False)
         access = KafkaAccess("localhost:9092")
-        run = QueryRun(spark, PLAN, access, self.checkpoint, self.stats, resources)
+        run = QueryRun(spark, plan(), access, self.checkpoint, self.stats, resources)
         counts: Any = SimpleNamespace(close=lambda: None)
         times = kind(run, counts, self.phases.append)
         running: Any = SimpleNamespace(query=query or object(), record_failure=None)
@@ -184,23 +183,7 @@ def test_catch_up_follows_an_interval_that_leaves_many_records(
 
     world.plan_next(times, both(10), latest)
     assert ([Phase.CATCH_UP], True) == (world.phases, world.ended)
-    assert 1 == len(world.intervals)
-
-
-@pytest.mark.parametrize(("unread", "phases"), [(5_000, []), (5_001, [Phase.CATCH_UP])])
-def test_catch_up_follows_an_interval_that_leaves_more_than_it_reads_in_five_seconds(
-    monkeypatch: pytest.MonkeyPatch, unread: int, phases: list[Phase]
-) -> None:
-    world = World(monkeypatch)
-    times = world.made(_Intervals)
-    world.plan_next(times, both(10), both(10_000))
-    assert [] == world.phases
-
-    # 60,000 records of both topics in a minute
-    read = both(30_010)
-    world.plan_next(times, read, {"left": {0: 30_010 + unread}, "right": read["right"]})
-
-    assert phases == world.phases
+    assert 2 == len(world.intervals)
 
 
 def test_watermark_of_a_cut_interval_stays_until_the_interval_is_repeated(
