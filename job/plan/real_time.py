@@ -39,12 +39,9 @@ CONF: Mapping[str, str] = MappingProxyType(
         "spark.sql.streaming.realTimeMode.minBatchDuration": (
             f"{CHECKPOINT_INTERVAL_MIN // timedelta(seconds=1)}s"
         ),
-        # The optimizing compiler starts at the JVM's own number of calls. A row that comes alone
-        # takes ten times the calls of a row in a batch, and at 1,000 records/s a side the
-        # processor of 2 cores was busy for minutes.
-        tuning.DRIVER_OPTIONS: tuning.CONF[tuning.DRIVER_OPTIONS].replace(
-            f" {tuning.COMPILE_LATER}", ""
-        ),
+        # Without the later start of the optimizing compiler: in real time methods are called less
+        # often in a second than in a batch, and would reach its thresholds late.
+        tuning.DRIVER_OPTIONS: tuning.driver_options(),
     }
 )
 """Spark conf in addition to that of tuning.py."""
@@ -128,8 +125,8 @@ def unsupported(spec: JoinSpec) -> Iterator[Problem]:
 def has_caught_up(unread: int, *, batch: timedelta, batches: int) -> bool:
     """Whether intervals follow a micro-batch.
 
-    `unread`: records that it leaves of both topics. `batch`: its duration. `batches`: how many in a
-    row have left few records, with this one.
+    `unread`: records that it leaves of both topics. `batch`: its duration. `batches`: how many have
+    left at most CAUGHT_UP_RECORDS, with this one.
     """
     return unread <= CAUGHT_UP_RECORDS and (
         batch <= CAUGHT_UP_BATCH or batches >= _CAUGHT_UP_BATCHES_MAX

@@ -45,10 +45,17 @@ REQUEST_BYTES = 1_048_576
 # The optimizing compiler waits for ten times as many calls as by default. On 2 cores it slowed down
 # the first batches: a cold start has its first result after 18.8 s with this, after 22.2 s without.
 # Hot methods of a busy join reach that number of calls within seconds.
-COMPILE_LATER = (
+_COMPILE_LATER = (
     "-XX:Tier4InvocationThreshold=50000 -XX:Tier4MinInvocationThreshold=6000 "
     "-XX:Tier4CompileThreshold=150000 -XX:Tier4BackEdgeThreshold=400000"
 )
+
+
+def driver_options(*more: str) -> str:
+    """Options of the driver's JVM, with `more` of one engine."""
+    # A stop during a batch applies a regex to a long message: smaller stacks overflow.
+    return " ".join(["-Xss16m -XX:+UseParallelGC", *more, _KAFKA_RESTRICTIONS])
+
 
 FROZEN_CONF: Mapping[str, str] = MappingProxyType(
     {
@@ -109,8 +116,7 @@ CONF: Mapping[str, str] = MappingProxyType(
         "spark.redaction.regex": (
             "(?i)secret|password|token|access[.]?key|credential|jaas|private|keystore[.]key"
         ),
-        # A stop during a batch applies a regex to a long message: smaller stacks overflow.
-        DRIVER_OPTIONS: f"-Xss16m -XX:+UseParallelGC {COMPILE_LATER} {_KAFKA_RESTRICTIONS}",
+        DRIVER_OPTIONS: driver_options(_COMPILE_LATER),
         EXECUTOR_OPTIONS: _KAFKA_RESTRICTIONS,
     }
 )

@@ -183,7 +183,8 @@ class _CatchUp(_PlannedTimes):
         self._empty_plans = self._empty_plans + 1 if starts == latest else 0
         # There is nothing to read. After a batch Spark plans one more, without records, if the
         # watermark has advanced; it has not done so if it asks a second time.
-        if self._cut is None and self._empty_plans > self._has_run:
+        calls = 2 if self._has_run else 1
+        if self._cut is None and self._empty_plans >= calls:
             self._end_run(Phase.REAL_TIME)
 
     def _forget_repeated(self, next_offsets: Offsets) -> bool:

@@ -10,10 +10,11 @@ from job.event_time.interval import Interval
 from job.event_time.partitions import BatchRead, Partitions
 from job.join_spec.sides import SIDES, Side
 from job.kafka.security import KafkaAccess
+from job.plan import tuning
 from job.plan.real_time import CAUGHT_UP_RECORDS, RECORDS_BEHIND_MAX
 from job.protocol.status import Phase
 from job.query import event_times, real_time
-from job.query.real_time import _CatchUp, _Intervals
+from job.query.real_time import _CatchUp, _configure, _Intervals
 from job.query.runtime import QueryRun
 from job.query.stats import QueryStats
 from job.spark.interval_read import EndedInterval
@@ -72,6 +73,12 @@ class World:
         self.read = BatchRead(ends, latest, event_time, dict.fromkeys(SIDES, at_ms))
         times.batch_ended(object(), 0)
 
+    def timed_batch(self, times: Any, end: int, seconds: float) -> None:
+        """A batch that reads 10 records of each topic, and leaves none."""
+        self.plan_next(times, both(end - 10), both(end))
+        self.seconds += seconds
+        self.batch(times, both(end), both(end), NOW_MS)
+
     def _raise(self, _: Any, to_ms: int) -> None:
         self.watermark = max(self.watermark, to_ms)
 
@@ -120,13 +127,35 @@ def test_catch_up_goes_on_while_its_batches_take_long(monkeypatch: pytest.Monkey
     world = World(monkeypatch)
     times = world.made(_CatchUp)
 
-    for end, seconds in ((20, 9.0), (30, 1.0)):
-        world.plan_next(times, both(end - 10), both(end))
-        world.seconds += seconds
-        assert ([], False) == (world.phases, world.ended)
-        world.batch(times, both(end), both(end), NOW_MS)
+    world.timed_batch(times, 20, seconds=9.0)
+    assert ([], False) == (world.phases, world.ended)
 
+    world.timed_batch(times, 30, seconds=1.0)
     assert ([Phase.REAL_TIME], True) == (world.phases, world.ended)
+
+
+def test_catch_up_ends_after_ten_long_batches(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = World(monkeypatch)
+    times = world.made(_CatchUp)
+
+    for number in range(1, 10):
+        world.timed_batch(times, 10 * number, seconds=9.0)
+    assert ([], False) == (world.phases, world.ended)
+
+    world.timed_batch(times, 100, seconds=9.0)
+    assert ([Phase.REAL_TIME], True) == (world.phases, world.ended)
+
+
+@pytest.mark.parametrize(("phase", "changelog"), list(zip(Phase, ["false", "true"], strict=True)))
+def test_only_a_catch_up_writes_whole_state_files(phase: Phase, changelog: str) -> None:
+    conf: dict[str, str] = {}
+    run: Any = SimpleNamespace(
+        plan=plan(), spark=SimpleNamespace(conf=SimpleNamespace(set=conf.__setitem__))
+    )
+
+    _configure(run, phase)
+
+    assert {tuning.CHANGELOG: changelog} == conf
 
 
 def test_catch_up_ends_after_a_long_batch_if_nothing_follows(
@@ -134,9 +163,7 @@ def test_catch_up_ends_after_a_long_batch_if_nothing_follows(
 ) -> None:
     world = World(monkeypatch)
     times = world.made(_CatchUp)
-    world.plan_next(times, both(10), both(20))
-    world.seconds += 9
-    world.batch(times, both(20), both(20), NOW_MS)
+    world.timed_batch(times, 20, seconds=9.0)
 
     # Spark may plan a batch without records here.
     world.plan_next(times, both(20), both(20))
