@@ -12,6 +12,7 @@ from job.kafka.clients import (
     NewTopic,
     ResourceType,
     admin,
+    answer,
     describe_error,
     no_broker,
 )
@@ -50,7 +51,7 @@ def create_commit_topic_if_used(plan: JoinPlan, access: KafkaAccess) -> None:
 def _partitions(client: AdminClient, topic: str) -> int | None:
     topics = client.describe_topics(TopicCollection([topic]), request_timeout=ANSWER_SECONDS)
     try:
-        return len(topics[topic].result().partitions)
+        return len(answer(topics[topic]).partitions)
     except KafkaException as error:
         if error.args[0].code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
             return None
@@ -62,7 +63,7 @@ def _create(client: AdminClient, plan: JoinPlan) -> None:
     new = NewTopic(topic, _partitions_to_create(plan), config=_SETTINGS)
     created = client.create_topics([new], operation_timeout=_CREATE_SECONDS)
     try:
-        created[topic].result(_CREATE_SECONDS)
+        answer(created[topic], _CREATE_SECONDS)
     except KafkaException as error:
         if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
             raise
@@ -99,7 +100,7 @@ def _check_compaction(client: AdminClient, plan: JoinPlan) -> None:
     resource = ConfigResource(ResourceType.TOPIC, topic)
     configs = client.describe_configs([resource], request_timeout=ANSWER_SECONDS)
     try:
-        policy = configs[resource].result()["cleanup.policy"].value
+        policy = answer(configs[resource])["cleanup.policy"].value
     except KafkaException as error:
         if error.args[0].code() != KafkaError.TOPIC_AUTHORIZATION_FAILED:
             raise

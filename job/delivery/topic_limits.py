@@ -3,7 +3,7 @@
 import structlog
 from confluent_kafka import KafkaError, KafkaException
 
-from job.kafka.clients import ANSWER_SECONDS, ConfigResource, ResourceType, admin, no_broker
+from job.kafka.clients import ANSWER_SECONDS, ConfigResource, ResourceType, admin, answer, no_broker
 from job.kafka.security import KafkaAccess, librdkafka_settings
 
 _DEFAULT_BYTES = 1_048_588  # Kafka's default
@@ -21,7 +21,7 @@ def record_bytes_max(access: KafkaAccess, topic: str) -> int:
     resource = ConfigResource(ResourceType.TOPIC, topic)
     configs = client.describe_configs([resource], request_timeout=ANSWER_SECONDS)
     try:
-        return int(configs[resource].result()["max.message.bytes"].value)
+        return int(answer(configs[resource])["max.message.bytes"].value)
     except KafkaException as error:
         reason: KafkaError = error.args[0]
         if reason.code() in _UNREACHABLE or reason.retriable():

@@ -24,6 +24,7 @@ from job.kafka.clients import (
     LATEST,
     AdminClient,
     admin,
+    answer,
     describe_error,
     list_offsets,
 )
@@ -135,7 +136,7 @@ class BrokerWatch:
             group_name(self._plan), group_offsets(self._plan, read)
         )
         for future in self._admin().alter_consumer_group_offsets([group]).values():
-            future.result(ANSWER_SECONDS)
+            answer(future)
         self._committed, self._commit_error = read, None
 
     def _poll(self) -> None:

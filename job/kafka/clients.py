@@ -2,8 +2,9 @@
 of their errors."""
 
 from collections.abc import Iterable, Iterator, Mapping
+from concurrent.futures import Future
 from contextlib import closing
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from confluent_kafka import (
     Consumer,
@@ -37,6 +38,7 @@ __all__ = [
     "NewTopic",
     "ResourceType",
     "admin",
+    "answer",
     "consumer",
     "describe_error",
     "list_offsets",
@@ -44,6 +46,8 @@ __all__ = [
     "poll",
     "read_to_end",
 ]
+
+T = TypeVar("T")
 
 ANSWER_SECONDS = 10.0
 EARLIEST = OffsetSpec.earliest()  # type: ignore[no-untyped-call]
@@ -53,6 +57,19 @@ LATEST = OffsetSpec.latest()  # type: ignore[no-untyped-call]
 def admin(settings: Mapping[str, Any]) -> AdminClient:
     """`settings`: librdkafka's. Errors are raised, not logged. Raises KafkaException."""
     return AdminClient({**settings, "log_level": 0})
+
+
+def answer(request: Future[T], seconds: float = ANSWER_SECONDS) -> T:
+    """The broker's answer to a request of an AdminClient.
+
+    Raises KafkaException. Its code is _TIMED_OUT if there is no answer within `seconds`, whether
+    librdkafka reports it or not: librdkafka's own report of a timeout may come too late.
+    """
+    try:
+        return request.result(seconds)
+    except TimeoutError:
+        reason = f"no answer within {seconds:.0f} s"
+        raise KafkaException(KafkaError(KafkaError._TIMED_OUT, reason)) from None
 
 
 def consumer(settings: Mapping[str, Any], group: str) -> Consumer:
@@ -134,7 +151,7 @@ def list_offsets(
         isolation_level=isolation_level,
         request_timeout=seconds,
     )
-    return {place.partition: future.result(seconds).offset for place, future in futures.items()}
+    return {place.partition: answer(future, seconds).offset for place, future in futures.items()}
 
 
 def describe_error(error: KafkaException) -> str:

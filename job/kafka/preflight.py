@@ -11,7 +11,7 @@ from job.errors import BrokerError, SecurityError, StreamjoinError, TopicError
 from job.join_spec.security import Mechanism, Protocol
 from job.join_spec.sides import SIDES, Side
 from job.join_spec.spec import Delivery
-from job.kafka.clients import AclOperation, AdminClient, admin, describe_error, no_broker
+from job.kafka.clients import AclOperation, AdminClient, admin, answer, describe_error, no_broker
 from job.kafka.security import KafkaAccess, librdkafka_settings
 from job.plan.plan import JoinPlan
 from job.waiting import wait_until
@@ -81,7 +81,7 @@ def _findings(uses: list[TopicUse], access: KafkaAccess) -> _Findings:
     missing, denied, partitions = [], [], {}
     for use in uses:
         try:
-            found = answers[use.topic].result()
+            found = answer(answers[use.topic])
         except KafkaException as error:
             code = error.args[0].code()
             if code == KafkaError.UNKNOWN_TOPIC_OR_PART:

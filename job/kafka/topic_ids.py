@@ -16,7 +16,7 @@ from confluent_kafka import KafkaError, KafkaException, TopicCollection, Uuid
 from job.errors import CheckpointError, RetentionError, StreamjoinError
 from job.join_spec.sides import SIDES, Side
 from job.join_spec.spec import Delivery
-from job.kafka.clients import ANSWER_SECONDS, AdminClient, admin, no_broker
+from job.kafka.clients import ANSWER_SECONDS, AdminClient, admin, answer, no_broker
 from job.kafka.security import KafkaAccess, librdkafka_settings
 from job.plan.plan import JoinPlan
 
@@ -131,11 +131,13 @@ class TopicIdentity:
 
 def topics(client: AdminClient, names: Iterable[str]) -> dict[str, Topic]:
     """Each topic that exists and may be described. Raises KafkaException."""
-    answers = client.describe_topics(TopicCollection(sorted(names)), request_timeout=ANSWER_SECONDS)
+    requests = client.describe_topics(
+        TopicCollection(sorted(names)), request_timeout=ANSWER_SECONDS
+    )
     found = {}
-    for name, answer in answers.items():
+    for name, request in requests.items():
         try:
-            description = answer.result(ANSWER_SECONDS)
+            description = answer(request)
         except KafkaException as error:
             if error.args[0].code() not in _NOT_DESCRIBED:
                 raise

@@ -9,7 +9,7 @@ from concurrent.futures import Future
 from confluent_kafka import KafkaError, KafkaException
 
 from job.errors import TopicError
-from job.kafka.clients import AdminClient, NewTopic, admin, describe_error, no_broker
+from job.kafka.clients import AdminClient, NewTopic, admin, answer, describe_error, no_broker
 from job.kafka.security import KafkaAccess, kafka_access, librdkafka_settings
 from job.plan.plan import JoinPlan
 from job.waiting import wait_until
@@ -63,7 +63,7 @@ def _existing_topics(client: AdminClient, access: KafkaAccess) -> set[str]:
 def _await_creation(created: dict[str, Future[None]]) -> None:
     for name, future in created.items():
         try:
-            future.result()
+            answer(future, BROKER_SECONDS)
         except KafkaException as error:
             # Another client created it in the meantime.
             if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
