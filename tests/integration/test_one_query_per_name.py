@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -25,16 +26,27 @@ def create_pairs(kafka: EmbeddedKafka, name: str, folder: Path) -> Pairs:
     return pairs
 
 
-@pytest.mark.timeout(900)  # six starts
+@pytest.fixture
+def second_jvm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SharedJvm]:
+    """For a job that runs at the same time as the one on `jvm`."""
+    with SharedJvm(tmp_path_factory.mktemp("second-jvm")) as jvm:
+        yield jvm
+
+
+@pytest.mark.timeout(900)  # seven starts
 def test_new_checkpoint_under_an_old_name_is_refused_without_consent(
-    kafka: EmbeddedKafka, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    kafka: EmbeddedKafka,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    jvm: SharedJvm,
+    second_jvm: SharedJvm,
 ) -> None:
     pairs = create_pairs(kafka, "onename", tmp_path)
     other_folder = tmp_path / "other"
     other_folder.mkdir()
     other_spec = Pairs(kafka, "onename", other_folder, delivery="exactly_once").spec()
     checkpoint, kept = tmp_path / "checkpoint", tmp_path / "kept"
-    with Job(pairs.spec(), tmp_path) as job:
+    with Job(pairs.spec(), tmp_path, jvm) as job:
         pairs.produce(range(3))
         read_all(job, 3)
         assert 0 == job.terminate()
@@ -48,7 +60,7 @@ def test_new_checkpoint_under_an_old_name_is_refused_without_consent(
 
         job.start()
         job.wait_for_state("RUNNING")
-        with Job(other_spec, other_folder) as other:
+        with Job(other_spec, other_folder, second_jvm) as other:
             assert "results of another query were delivered under the name onename" in refusal(
                 other
             )

@@ -87,12 +87,18 @@ def shared_context(context: "SparkContext", conf: Any) -> Any:
 
 
 def leave(session: "SparkSession") -> None:
-    """Stop the queries of the session, and call this process no more."""
+    """Stop the queries of the session, and call this process no more.
+
+    A separate JVM would end now. Spark's maintenance of the state stores would continue here, and
+    write snapshots into a checkpoint that has been moved since.
+    """
     streams = session._jsparkSession.streams()
     for query in streams.active():
         query.stop()
     for listener in streams.listListeners():
         streams.removeListener(listener)
+    stores = "org.apache.spark.sql.execution.streaming.state.StateStore"
+    getattr(session._jvm, f"{stores}$").__getattr__("MODULE$").stop()
 
 
 def disconnect() -> None:
