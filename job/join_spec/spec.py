@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping
 from datetime import timedelta
 from enum import StrEnum
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal, Self, TypeVar
 
 from pydantic import (
     BaseModel,
@@ -57,6 +57,9 @@ class JoinType(StrEnum):
                 return SIDES
             case _:
                 return ()
+
+
+Model = TypeVar("Model", bound=BaseModel)
 
 
 class _Frozen(BaseModel):
@@ -370,7 +373,16 @@ def spec_from_yaml(text: str, environment: Mapping[str, str]) -> JoinSpec:
 
 def spec_from_document(document: Any) -> JoinSpec:
     """As `spec_from_yaml`, from parsed YAML."""
+    return _validated(JoinSpec, document)
+
+
+def kafka_from_document(document: Any) -> KafkaSpec:
+    """The field `kafka` of a spec, from parsed YAML. Raises SpecError with all problems."""
+    return _validated(KafkaSpec, document)
+
+
+def _validated(model: type[Model], document: Any) -> Model:
     try:
-        return JoinSpec.model_validate(document)
+        return model.model_validate(document)
     except ValidationError as error:
-        raise SpecError(problems_of(error, JoinSpec)) from error
+        raise SpecError(problems_of(error, model)) from error

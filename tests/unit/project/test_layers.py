@@ -86,6 +86,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
     ),
     "dead_letters": (),
     "semantics": (),
+    "proposal": ("sample", "columns", "choices", "spec_text", "dialog"),
     "real_time": ("processor_jar", "join"),
     "spark": (
         *("session", "lost_hooks", "hadoop_settings", "hadoop_files", "failures", "listener"),
@@ -106,6 +107,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
         *("real_time", "start", "engine", "validator", "lookup_queue", "control_handler"),
     ),
     "process": (),
+    "commands": ("spec_file", "checkpoint", "dead_letters", "init"),
     "__main__": (),
 }
 RANK = {name: rank for rank, name in enumerate(ROOMS)}

@@ -1,0 +1,1 @@
+"""Groups of `streamjoin` commands, and what all commands share."""

@@ -1,0 +1,77 @@
+"""`streamjoin checkpoint …`."""
+
+import sys
+from typing import Annotated
+
+import typer
+
+from job.commands.spec_file import SpecFile, create_plan, read_spec, report_errors
+from job.settings import JobSettings, read_settings
+
+checkpoint_commands = typer.Typer(
+    help="Maintain the checkpoint of a stopped job.", no_args_is_help=True
+)
+
+Location = Annotated[str, typer.Argument(help="Folder on any file system that Hadoop reaches.")]
+
+
+@checkpoint_commands.command("verify")
+def verify_checkpoint(spec: SpecFile) -> None:
+    """Read the whole checkpoint of a stopped job; exit 1 if it is incomplete or damaged."""
+    from job.checkpoint import cli
+
+    with report_errors(spec):
+        lines, is_well = cli.verify(create_plan(read_spec(spec)), read_settings(JobSettings))
+    sys.stdout.writelines(f"{line}\n" for line in lines)
+    raise typer.Exit(0 if is_well else 1)
+
+
+@checkpoint_commands.command("backup")
+def backup_checkpoint(spec: SpecFile, target: Location) -> None:
+    """Copy the checkpoint of a stopped job to a new folder."""
+    from job.checkpoint import cli
+
+    with report_errors(spec):
+        lines = cli.backup(create_plan(read_spec(spec)), read_settings(JobSettings), target)
+    sys.stdout.writelines(f"{line}\n" for line in lines)
+
+
+@checkpoint_commands.command("restore")
+def restore_checkpoint(
+    spec: SpecFile,
+    source: Location,
+    results_again: Annotated[
+        bool,
+        typer.Option(help="Accept an older copy: results after the copy are written again."),
+    ] = False,
+) -> None:
+    """Replace the checkpoint by a backup; the replaced checkpoint is kept in another folder."""
+    from job.checkpoint import cli
+
+    with report_errors(spec):
+        lines = cli.restore(
+            create_plan(read_spec(spec)),
+            read_settings(JobSettings),
+            source,
+            results_again=results_again,
+        )
+    sys.stdout.writelines(f"{line}\n" for line in lines)
+
+
+@checkpoint_commands.command("repair")
+def repair_checkpoint(spec: SpecFile) -> None:
+    """Remove incomplete files of a power failure, if that is safe. Each start does the same."""
+    from job.checkpoint import cli
+
+    with report_errors(spec):
+        lines = cli.repair(create_plan(read_spec(spec)), read_settings(JobSettings))
+    sys.stdout.writelines(f"{line}\n" for line in lines)
+
+
+@checkpoint_commands.command("repartition")
+def repartition_checkpoint(spec: SpecFile) -> None:
+    """Change the number of state partitions: not supported; prints the reason."""
+    from job.checkpoint import cli
+
+    with report_errors(spec):
+        cli.repartition()

@@ -1,0 +1,67 @@
+"""`streamjoin init`."""
+
+import os
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from job.commands.spec_file import report_errors
+from job.join_spec.spec import JoinType
+
+
+def init(
+    spec: Annotated[Path, typer.Argument(metavar="SPEC", help="File to write.")],
+    bootstrap_servers: Annotated[
+        str | None, typer.Option(metavar="HOST:PORT", help="Kafka brokers.")
+    ] = None,
+    security: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="YAML with the fields of kafka.security: TLS and login."),
+    ] = None,
+    left: Annotated[str | None, typer.Option(metavar="TOPIC", help="Left topic.")] = None,
+    right: Annotated[str | None, typer.Option(metavar="TOPIC", help="Right topic.")] = None,
+    left_key: Annotated[
+        str | None, typer.Option(metavar="COLUMNS", help="Key columns, separated by commas.")
+    ] = None,
+    right_key: Annotated[
+        str | None,
+        typer.Option(metavar="COLUMNS", help="Paired with those of --left-key in order."),
+    ] = None,
+    left_event_time: Annotated[str | None, typer.Option(metavar="COLUMN")] = None,
+    right_event_time: Annotated[str | None, typer.Option(metavar="COLUMN")] = None,
+    join_type: Annotated[
+        JoinType | None,
+        typer.Option("--type", help="Kind of join; inner if there are no questions."),
+    ] = None,
+    name: Annotated[str | None, typer.Option(help="Name of the join.")] = None,
+    output: Annotated[str | None, typer.Option(metavar="TOPIC", help="Output topic.")] = None,
+    questions: Annotated[
+        bool, typer.Option(help="Ask for what no option answers; otherwise use the proposals.")
+    ] = True,
+) -> None:
+    """Propose a spec for two topics with JSON values, from a sample of their records."""
+    from job.proposal.dialog import Options, ProposalError, write_spec
+
+    def ask(question: str, default: str | None) -> str:
+        if questions:
+            return str(typer.prompt(question, default=default))
+        if default is None:
+            raise ProposalError(f"{question}: has no default; set its option, or allow questions")
+        return default
+
+    options = Options(
+        bootstrap_servers=bootstrap_servers,
+        security=security,
+        left=left,
+        right=right,
+        left_key=left_key,
+        right_key=right_key,
+        left_event_time=left_event_time,
+        right_event_time=right_event_time,
+        join_type=join_type,
+        name=name,
+        output=output,
+    )
+    with report_errors(spec):
+        write_spec(spec, options, ask, typer.echo, os.environ)

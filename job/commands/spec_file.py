@@ -1,0 +1,85 @@
+"""The spec that a command works on: read, planned, and reported with its problems."""
+
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
+
+from job.errors import Problem, RegistryError, SecurityError, SpecError, StreamjoinError
+from job.join_spec.spec import JoinSpec, spec_from_yaml
+from job.join_spec.variables import variables_hidden
+from job.plan.plan import JoinPlan
+from job.plan.planner import join_plan
+from job.settings import JobSettings, read_settings
+
+if TYPE_CHECKING:
+    from job.formats.schemas import ReaderSchema
+    from job.join_spec.sides import Side
+
+SpecFile = Annotated[Path, typer.Argument(metavar="SPEC", help="YAML file of the join.")]
+RegistryUse = Literal["required", "preferred", "if_needed"]
+"""`required`: a registry that does not answer ends the command. `preferred`: if it does not answer,
+the columns in the spec are used. `if_needed`: only sides without columns in the spec are read."""
+
+
+def read_spec(path: Path) -> JoinSpec:
+    """Raises StreamjoinError if the file cannot be read, SpecError if the spec is invalid."""
+    return spec_from_yaml(_read_text(path), os.environ)
+
+
+def _read_text(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise StreamjoinError(f"cannot be read: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        message = f"is not text in UTF-8 (byte {error.start}): save the file in UTF-8"
+        raise SpecError([Problem("the file", None, message)]) from error
+
+
+def create_plan(spec: JoinSpec, registry: RegistryUse = "if_needed") -> JoinPlan:
+    """The plan of `spec` with the settings of this machine and the schemas of its registry."""
+    partitions = read_settings(JobSettings).partitions_of_new_state
+    return join_plan(spec, state_partitions=partitions, readers=_read_schemas(spec, registry))
+
+
+def _read_schemas(spec: JoinSpec, registry: RegistryUse) -> "Mapping[Side, ReaderSchema]":
+    if spec.schema_registry is None:
+        return {}
+    # Commands on JSON load no packages of other formats.
+    from job.formats.pinning import reader_schemas
+
+    try:
+        return reader_schemas(spec, only_missing=registry == "if_needed")
+    except (RegistryError, SecurityError) as error:
+        if registry != "preferred" or not (spec.left.has_columns and spec.right.has_columns):
+            raise
+        typer.echo(f"not compared with the schema registry: {error}", err=True)
+        return {}
+
+
+@contextmanager
+def report_errors(spec: Path) -> Iterator[None]:
+    """Prints a StreamjoinError without a stack trace and exits with its code.
+
+    Where a `${VAR}` of the spec was replaced, the message shows the variable, not its value.
+    """
+    try:
+        try:
+            yield
+        except SpecError:
+            # `init` reports problems of a spec that is not written yet.
+            with variables_hidden(_read_text(spec) if spec.exists() else "", os.environ):
+                raise
+    except SpecError as error:
+        count = len(error.problems)
+        typer.echo(f"{spec}: {count} problem{'s' if count > 1 else ''}", err=True)
+        for problem in error.problems:
+            typer.echo(f"  {problem}", err=True)
+        raise typer.Exit(error.exit_code) from None
+    except StreamjoinError as error:
+        typer.echo(f"{spec}: {error}", err=True)
+        raise typer.Exit(error.exit_code) from None

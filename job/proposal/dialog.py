@@ -1,0 +1,212 @@
+"""The dialog of `streamjoin init`: options, questions for what no option answers, and the file."""
+
+import re
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from job.errors import StreamjoinError
+from job.evaluation.sql_types import NotExactError, SqlRuntimeError
+from job.join_spec.document import parsed
+from job.join_spec.sides import SIDES, Side
+from job.join_spec.spec import JoinType, kafka_from_document, spec_from_yaml
+from job.join_spec.variables import filled
+from job.kafka.security import KafkaAccess, kafka_access
+from job.plan.planner import join_plan
+from job.proposal.choices import RECORD_TIMESTAMP, EventTime, event_times, key_pairs
+from job.proposal.columns import Table, table_of
+from job.proposal.sample import Sample, sample_of, topic_names
+from job.proposal.spec_text import Proposal, spec_text
+from job.semantics.simulate import simulate
+
+_SHOWN_MAX = 20
+_WIRE_FORMAT_BYTE = 0
+
+Ask = Callable[[str, str | None], str]
+"""The answer to a question with a default. Raises StreamjoinError if there are no questions and no
+default."""
+Say = Callable[[str], None]
+
+
+class ProposalError(StreamjoinError):
+    """No spec can be proposed."""
+
+    code = "proposal"
+
+
+@dataclass(frozen=True)
+class Options:
+    """What the command line answers. None: a question, or the default."""
+
+    bootstrap_servers: str | None = None
+    security: Path | None = None
+    """File with the block kafka.security."""
+    left: str | None = None
+    right: str | None = None
+    left_key: str | None = None
+    """Names of columns, separated by commas; paired with those of `right_key` in order."""
+    right_key: str | None = None
+    left_event_time: str | None = None
+    right_event_time: str | None = None
+    join_type: JoinType | None = None
+    name: str | None = None
+    output: str | None = None
+
+
+def write_spec(
+    file: Path, options: Options, ask: Ask, say: Say, environment: Mapping[str, str]
+) -> None:
+    """Propose a spec and write it. Raises StreamjoinError; then no file is written."""
+    if file.exists():
+        raise ProposalError("exists already: name another file, or remove it")
+    proposal, samples = _proposal(options, ask, say, environment)
+    text = spec_text(proposal)
+    plan = join_plan(spec_from_yaml(text, environment), state_partitions=1)
+    file.write_text(text, encoding="utf-8")
+    try:
+        batches = simulate(plan, samples["left"].records, samples["right"].records)
+    except (NotExactError, SqlRuntimeError) as error:
+        say(f"not simulated on the samples: {error}")
+    else:
+        for side in SIDES:
+            bad = sum((batch.bad_records[side] for batch in batches), start=Counter[str]())
+            reasons = ", ".join(f"{reason} {count}" for reason, count in sorted(bad.items()))
+            say(
+                f"{side}: {len(samples[side].records)} records of {samples[side].topic} read, "
+                f"{'no bad one' if not bad else f'bad: {reasons}'}"
+            )
+        say(f"the samples give {sum(len(batch.output) for batch in batches)} results")
+    say(f"wrote {file}; next: streamjoin plan {file}, streamjoin topics create {file}")
+
+
+def _proposal(
+    options: Options, ask: Ask, say: Say, environment: Mapping[str, str]
+) -> tuple[Proposal, dict[Side, Sample]]:
+    servers = options.bootstrap_servers or ask("Kafka brokers", "localhost:9092")
+    security = None if options.security is None else _text(options.security)
+    access = _access(servers, security, environment)
+    topics = _topics(options, access, ask, say)
+    samples: dict[Side, Sample] = {side: sample_of(topics[side], access) for side in SIDES}
+    tables: dict[Side, Table] = {side: _table(samples[side]) for side in SIDES}
+    for side in SIDES:
+        say(f"{side}: {len(tables[side].rows)} records, columns {', '.join(tables[side].columns)}")
+    keys = _keys(options, tables, ask)
+    times: dict[Side, EventTime] = {
+        "left": _event_time("left", options.left_event_time, tables["left"], ask),
+        "right": _event_time("right", options.right_event_time, tables["right"], ask),
+    }
+    join_type = options.join_type or _join_type(ask("Join type", JoinType.INNER.value))
+    name = options.name or ask("Name of the join", _name(topics))
+    output = options.output or ask("Output topic", _output(name, topics))
+    return Proposal(
+        name, servers, security, topics, tables, times, keys, join_type, output
+    ), samples
+
+
+def _access(servers: str, security: str | None, environment: Mapping[str, str]) -> KafkaAccess:
+    """Raises SpecError for servers or a security block that a spec cannot have."""
+    block = {} if security is None else {"security": filled(parsed(security), environment)}
+    kafka = {"bootstrap_servers": filled({"servers": servers}, environment)["servers"], **block}
+    spec = kafka_from_document(kafka)
+    return kafka_access(spec.bootstrap_servers, spec.security)
+
+
+def _text(file: Path) -> str:
+    try:
+        return file.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ProposalError(f"{file} cannot be read as text in UTF-8: {error}") from error
+
+
+def _topics(options: Options, access: KafkaAccess, ask: Ask, say: Say) -> dict[Side, str]:
+    if options.left is None or options.right is None:
+        names = topic_names(access)
+        more = f" and {len(names) - _SHOWN_MAX} more" if len(names) > _SHOWN_MAX else ""
+        say(f"topics: {', '.join(names[:_SHOWN_MAX]) or 'none'}{more}")
+    return {
+        "left": options.left or ask("Left topic", None),
+        "right": options.right or ask("Right topic", None),
+    }
+
+
+def _table(sample: Sample) -> Table:
+    table = table_of(sample.records)
+    if table.columns:
+        return table
+    first = next((record.value for record in sample.records if record.value), b"")
+    if isinstance(first, bytes) and first[:1] == bytes([_WIRE_FORMAT_BYTE]):
+        raise ProposalError(
+            f"topic {sample.topic} has values in the wire format of a schema registry, and init "
+            "reads JSON: write the spec by hand, with `format: avro` or `format: protobuf`, which "
+            "takes the columns from the registry (docs/formats.md)"
+        )
+    raise ProposalError(
+        f"topic {sample.topic} has no value that is a JSON object with fields among its newest "
+        f"{len(sample.records)} records: a join reads JSON objects, Avro or Protobuf"
+    )
+
+
+def _keys(options: Options, tables: Mapping[Side, Table], ask: Ask) -> list[tuple[str, str]]:
+    given = {"left": options.left_key, "right": options.right_key}
+    names = {
+        side: _names(text, tables[side], f"{side} key") for side in SIDES if (text := given[side])
+    }
+    pairs = [
+        pair
+        for pair in key_pairs(tables["left"], tables["right"])
+        if names.get("left", [pair.left]) == [pair.left]
+        and names.get("right", [pair.right]) == [pair.right]
+    ]
+    if "left" not in names:
+        text = ask("Key of the left side", pairs[0].left if pairs else None)
+        names["left"] = _names(text, tables["left"], "left key")
+    if "right" not in names:
+        likely = [pair.right for pair in pairs if [pair.left] == names["left"]]
+        text = ask("Key of the right side", likely[0] if likely else None)
+        names["right"] = _names(text, tables["right"], "right key")
+    if len(names["left"]) != len(names["right"]):
+        raise ProposalError(
+            f"the left key has {len(names['left'])} columns and the right key "
+            f"{len(names['right'])}: columns are paired in order, so both need the same number"
+        )
+    return list(zip(names["left"], names["right"], strict=True))
+
+
+def _names(text: str, table: Table, what: str) -> list[str]:
+    names = [name.strip() for name in text.split(",")]
+    for name in names:
+        if name not in table.columns:
+            raise ProposalError(
+                f"the {what} {name} is no column: the records have {', '.join(table.columns)}"
+            )
+    return names
+
+
+def _event_time(side: Side, chosen: str | None, table: Table, ask: Ask) -> EventTime:
+    found = {each.column: each for each in event_times(table)}
+    name = chosen or ask(f"Event time of the {side} side", next(iter(found)))
+    if name not in found:
+        raise ProposalError(
+            f"the {side} event time {name} is not possible: in every record of the sample it must "
+            "be an ISO-8601 time or epoch milliseconds, at most an hour ahead of the record's "
+            f"timestamp. Possible: {', '.join(found)}"
+            f"{'' if len(found) > 1 else f' ({RECORD_TIMESTAMP} is the timestamp in Kafka)'}"
+        )
+    return found[name]
+
+
+def _join_type(text: str) -> JoinType:
+    if text not in list(JoinType):
+        raise ProposalError(f"{text} is no join type: use {', '.join(JoinType)}")
+    return JoinType(text)
+
+
+def _name(topics: Mapping[Side, str]) -> str:
+    """A legal name of a join from the names of its topics."""
+    text = re.sub(r"[^a-z0-9]+", "_", f"{topics['left']}_{topics['right']}".lower()).strip("_")
+    return (text if text[:1].isalpha() else f"join_{text}")[:100]
+
+
+def _output(name: str, topics: Mapping[Side, str]) -> str:
+    return f"{name}.out" if name in topics.values() else name

@@ -1,0 +1,107 @@
+"""`streamjoin init` on real topics: the spec that it writes runs as it is."""
+
+import json
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Producer
+
+from deploy.local.kafka import EmbeddedKafka
+from job.kafka.clients import read_to_end
+from tests.integration.jobs import START_SECONDS, Job
+from tests.integration.jvms import SharedJvm
+
+ORDERS = 30
+
+
+@pytest.fixture(scope="module")
+def topics(kafka: EmbeddedKafka) -> str:
+    """Orders and payments, each payment 7 s after its order, and a value that is no JSON."""
+    kafka.create_topics(["init.orders", "init.payments", "init.text", "init.empty"], partitions=2)
+    producer = Producer({"bootstrap.servers": kafka.bootstrap_servers, "enable.idempotence": True})
+    start = int(time.time()) - 3_600
+    for n in range(ORDERS):
+        at = start + n
+        order = {
+            "id": n,
+            "ordered_at": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(at)),
+            "amount": n + 0.5,
+            "lines": [{"sku": f"s{n}", "count": 1}],
+            "two words": None if n else "x",
+        }
+        payment = {"order_id": n, "ts": (at + 7) * 1000, "id": f"p{n}"}
+        producer.produce("init.orders", json.dumps(order).encode(), partition=n % 2)
+        producer.produce("init.payments", json.dumps(payment).encode(), partition=n % 2)
+    producer.produce("init.payments", b"no json", partition=0)
+    producer.produce("init.text", b"no json", partition=0)
+    assert 0 == producer.flush(30)
+    return kafka.bootstrap_servers
+
+
+def init(file: Path, *options: str, answers: str = "") -> "subprocess.CompletedProcess[str]":
+    command = [sys.executable, "-m", "job", "init", str(file), *options]
+    return subprocess.run(command, input=answers, capture_output=True, text=True, timeout=60)
+
+
+def test_spec_of_the_dialog_runs_and_joins_the_topics(
+    topics: str, kafka: EmbeddedKafka, tmp_path: Path, jvm: SharedJvm
+) -> None:
+    file = tmp_path / "proposed.yaml"
+    answers = f"{topics}\ninit.orders\ninit.payments\n\n\n\n\n\npaid\npaid.out\n"
+    ended = init(file, answers=answers)
+
+    assert 0 == ended.returncode, ended.stderr
+    assert (
+        f"right: {ORDERS + 1} records of init.payments read, bad: malformed_json 1" in ended.stdout
+    )
+    assert f"the samples give {ORDERS} results" in ended.stdout
+    text = file.read_text()
+    assert "key: [id]" in text
+    assert "key: [order_id]" in text
+    assert "right - left is 7.0 s to 7.0 s" in text
+
+    kafka.create_topics(["paid.out", "paid.out.dead"])
+    spec = text.replace("./data/paid", str(tmp_path / "checkpoint"))
+    with Job(spec, tmp_path, jvm) as job:
+        job.wait_for(lambda status: status.totals.output_records >= ORDERS, "all results")
+    client = {"bootstrap.servers": topics}
+    values = [
+        json.loads(message.value() or b"")
+        for message in read_to_end(client, "paid.out", "test", START_SECONDS)
+    ]
+    assert set(range(ORDERS)) == {value["id"] for value in values}
+    [first] = [value for value in values if value["id"] == 0]
+    assert [{"sku": "s0", "count": 1}] == first["lines"]
+    assert ("x", "p0") == (first["two words"], first["right_id"])
+
+
+def test_options_answer_all_questions_and_problems_are_named(topics: str, tmp_path: Path) -> None:
+    file = tmp_path / "proposed.yaml"
+    sides = ("--bootstrap-servers", topics, "--no-questions", "--left", "init.orders")
+    for topic, problem in {
+        "init.text": "topic init.text has no value that is a JSON object",
+        "init.empty": "topic init.empty has no records",
+        "init.nope": "topic init.nope cannot be read: Broker: Unknown topic or partition",
+    }.items():
+        ended = init(file, *sides, "--right", topic)
+        assert (1, f"{file}: {problem}") == (
+            ended.returncode,
+            ended.stderr[: len(f"{file}: {problem}")],
+        )
+    ended = init(file, *sides, "--right", "init.payments", "--right-key", "nope")
+    assert "the right key nope is no column: the records have order_id, ts, id" in ended.stderr
+    ended = init(file, *sides, "--right", "init.payments", "--right-event-time", "id")
+    assert "the right event time id is not possible" in ended.stderr
+    ended = init(file, *sides, "--right", "init.payments", "--name", "not a name")
+    assert 2 == ended.returncode
+    assert "name: must begin with a letter" in ended.stderr
+    assert not file.exists()
+
+    ended = init(file, *sides, "--right", "init.payments", "--type", "left_anti")
+    assert 0 == ended.returncode, ended.stderr
+    assert "type: left_anti" in file.read_text()
+    ended = init(file, *sides, "--right", "init.payments")
+    assert "exists already: name another file" in ended.stderr

@@ -1,0 +1,91 @@
+"""What is proposed is valid, and reads every record of the sample."""
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from job.join_spec.sides import SIDES, Side
+from job.join_spec.spec import JoinType, spec_from_yaml
+from job.plan.plan import JoinPlan
+from job.plan.planner import join_plan
+from job.proposal.choices import EventTime, event_times
+from job.proposal.columns import Table, table_of
+from job.proposal.spec_text import Proposal, scalar, spec_text
+from job.semantics.simulate import simulate
+from tests.unit.proposal.samples import T0_MS, records
+
+
+def proposal(tables: dict[Side, Table], join_type: JoinType, **changed: Any) -> Proposal:
+    times: dict[Side, EventTime] = {side: event_times(tables[side])[0] for side in SIDES}
+    settings: dict[str, Any] = {
+        "name": "joined",
+        "bootstrap_servers": "localhost:9092",
+        "security": None,
+        "topics": {"left": "1.5", "right": "no"},  # a number and a boolean in YAML
+        "tables": tables,
+        "times": times,
+        "keys": [("k", "k")],
+        "join_type": join_type,
+        "output_topic": "-out",
+    }
+    return Proposal(**{**settings, **changed})
+
+
+def planned(text: str) -> JoinPlan:
+    return join_plan(spec_from_yaml(text, {}), state_partitions=2)
+
+
+JSON = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers(-(2**70), 2**70)
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text(max_size=5)
+    | st.just("2026-01-01T00:00:00Z"),
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner, max_size=3)
+    ),
+    max_leaves=6,
+)
+ROWS = st.lists(st.dictionaries(st.text(max_size=4), JSON, max_size=4), min_size=1, max_size=4)
+
+
+@settings(deadline=None)
+@given(left=ROWS, right=ROWS, join_type=st.sampled_from(JoinType))
+def test_proposed_spec_is_valid_and_reads_every_record(
+    left: list[dict[str, Any]], right: list[dict[str, Any]], join_type: JoinType
+) -> None:
+    sampled = {
+        side: records(*(json.dumps({**row, "k": 1}) for row in rows))
+        for side, rows in zip(SIDES, (left, right), strict=True)
+    }
+    tables: dict[Side, Table] = {side: table_of(sampled[side]) for side in SIDES}
+    if any("k" not in table.columns for table in tables.values()):
+        return  # a name before it differs by case alone
+    plan = planned(spec_text(proposal(tables, join_type)))
+    batches = simulate(plan, sampled["left"], sampled["right"])
+    assert [] == [drop for batch in batches for drop in batch.drops]
+
+
+def test_comments_state_what_was_found_and_security_is_kept_as_written() -> None:
+    rows = records(json.dumps({"k": 1, "at": T0_MS - 2_000, "K": 3}))
+    others = records(json.dumps({"k": 1, "at": T0_MS - 1_000}))
+    tables: dict[Side, Table] = {"left": table_of(rows), "right": table_of(others)}
+    security = "protocol: SASL_SSL\nmechanism: PLAIN\nusername: ann\npassword_file: ${SECRETS}/p\n"
+    text = spec_text(proposal(tables, JoinType.FULL_OUTER, security=security))
+    assert "    password_file: ${SECRETS}/p\n" in text
+    assert '# not in the schema, because no column can have the name: "K"' in text
+    assert "In 1 pairs of the samples, right - left is 1.0 s to 1.0 s." in text
+    assert "match_window: {before: 0 seconds, after: 10 seconds}" in text
+    assert "key: coalesce(left.k, right.k)" in text
+    assert "right_k: right.k" in text
+
+
+@pytest.mark.parametrize("text", ["no", "1.5", "a: b", "a #b", "- a", "", "null", "é", "a\nb", "{"])
+def test_scalar_is_read_as_the_same_text(text: str) -> None:
+    import yaml
+
+    assert {"x": text} == yaml.safe_load(f"x: {scalar(text)}")
