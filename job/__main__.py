@@ -191,8 +191,9 @@ def run(
     from job.process import serve
 
     with report_errors(spec):
-        document = read_spec(spec)
         settings = read_settings(JobSettings)
+    with report_errors(spec, settings.log_format):
+        document = read_spec(spec)
         if new_query:
             settings = settings.model_copy(update={"new_query": True})
         failed = serve(document, create_plan(document, registry="required"), settings)

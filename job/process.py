@@ -1,17 +1,14 @@
 """The job process: starts JVM, engine and control socket, and stops on a signal."""
 
-import logging
 import os
 import signal
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from types import FrameType
 from typing import TYPE_CHECKING
 
-import structlog
-
 from job.join_spec.spec import JoinSpec
+from job.logs import log_to_stderr
 from job.plan.explain import explained, facts
 from job.plan.plan import JoinPlan
 from job.plan.resources import available_resources
@@ -27,7 +24,7 @@ def serve(spec: JoinSpec, plan: JoinPlan, settings: JobSettings) -> bool:
     from job.spark.session import Jvm
 
     redaction = Redaction()
-    _log_to_stderr(redaction)
+    log_to_stderr(redaction, settings.log_format)
     with closing(Jvm(settings, plan.spark_conf, redaction)) as jvm:
         return run_engine(jvm, spec, plan, settings, redaction)
 
@@ -89,19 +86,3 @@ def _handle_signals(end: Callable[[], None]) -> Iterator[None]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
-
-
-def _log_to_stderr(redaction: Redaction) -> None:
-    """Log JSON lines, or readable lines on a terminal."""
-    terminal = sys.stderr.isatty()
-    structlog.configure(
-        processors=[
-            structlog.processors.add_log_level,
-            structlog.processors.TimeStamper(fmt="iso", utc=True),
-            structlog.processors.format_exc_info,
-            redaction.scrub_event,
-            structlog.dev.ConsoleRenderer() if terminal else structlog.processors.JSONRenderer(),
-        ],
-        wrapper_class=structlog.make_filtering_bound_logger(logging.INFO),
-        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
-    )

@@ -3,11 +3,13 @@
 import os
 from datetime import timedelta
 from pathlib import Path
-from typing import TypeVar
+from typing import Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from job.errors import SetupError
+
+LogFormat = Literal["auto", "json"]
 
 # Each state partition has a Spark task and a partition of the commit topic; a Kafka broker manages
 # a few thousand partitions.
@@ -47,6 +49,8 @@ class JobSettings(EnvironmentSettings):
     """Whether a new checkpoint may replace another query of the same name."""
     grace_seconds: float = Field(default=45, gt=0, le=_DAY_SECONDS)
     """How long a stop waits for the running batch before it interrupts the batch."""
+    log_format: LogFormat = "auto"
+    """`json`: every line of the log is a JSON object. `auto`: lines of the JVM are plain text."""
     restart_delay_max_seconds: float = Field(default=60, gt=0, le=_DAY_SECONDS)
     """Maximum delay between two attempts after a retryable failure."""
 

@@ -35,7 +35,7 @@ def main() -> None:
         listener = listening_socket(settings.host, settings.port)
     except SetupError as error:
         sys.exit(f"streamjoin-service: {error}")
-    log_to_stderr()
+    log_to_stderr(settings.log_format)
     serve(app, settings, listener)
 
 

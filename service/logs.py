@@ -5,8 +5,10 @@ import sys
 
 import structlog
 
+from job.settings import LogFormat
 
-def log_to_stderr() -> None:
+
+def log_to_stderr(log_format: LogFormat) -> None:
     shared: list[structlog.typing.Processor] = [
         structlog.stdlib.add_log_level,
         structlog.processors.TimeStamper(fmt="iso", utc=True),
@@ -22,7 +24,7 @@ def log_to_stderr() -> None:
             foreign_pre_chain=shared,
             processors=[
                 structlog.stdlib.ProcessorFormatter.remove_processors_meta,
-                *_renderers(terminal=sys.stderr.isatty()),
+                *_renderers(terminal=log_format == "auto" and sys.stderr.isatty()),
             ],
         )
     )

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from pydantic import ConfigDict, Field
 
-from job.settings import SOCKET, EnvironmentSettings
+from job.settings import SOCKET, EnvironmentSettings, LogFormat
 from service.health import Limits
 
 
@@ -32,6 +32,8 @@ class ServiceSettings(EnvironmentSettings):
     """Unix-domain socket of the job."""
     job_answer_seconds: float = Field(default=1.0, gt=0)
     """Timeout of a call to the job. Prometheus allows a scrape 10 s, a kubelet a probe 1 s."""
+    log_format: LogFormat = "auto"
+    """`json`: every line of the log is a JSON object, on a terminal, too."""
     lookup_seconds: float = Field(default=30.0, gt=0)
     """Timeout of state, explain and validate, including the wait for their turn."""
     progress_age_max_seconds: float = Field(default=60.0, gt=0)

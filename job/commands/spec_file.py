@@ -13,7 +13,7 @@ from job.join_spec.spec import JoinSpec, spec_from_yaml
 from job.join_spec.variables import variables_hidden
 from job.plan.plan import JoinPlan
 from job.plan.planner import join_plan
-from job.settings import JobSettings, read_settings
+from job.settings import JobSettings, LogFormat, read_settings
 
 if TYPE_CHECKING:
     from job.formats.schemas import ReaderSchema
@@ -62,7 +62,7 @@ def _read_schemas(spec: JoinSpec, registry: RegistryUse) -> "Mapping[Side, Reade
 
 
 @contextmanager
-def report_errors(spec: Path) -> Iterator[None]:
+def report_errors(spec: Path, log_format: LogFormat = "auto") -> Iterator[None]:
     """Prints a StreamjoinError without a stack trace and exits with its code.
 
     Where a `${VAR}` of the spec was replaced, the message shows the variable, not its value.
@@ -76,10 +76,19 @@ def report_errors(spec: Path) -> Iterator[None]:
                 raise
     except SpecError as error:
         count = len(error.problems)
-        typer.echo(f"{spec}: {count} problem{'s' if count > 1 else ''}", err=True)
-        for problem in error.problems:
-            typer.echo(f"  {problem}", err=True)
+        title = f"{spec}: {count} problem{'s' if count > 1 else ''}"
+        _print_errors([title, *(f"  {problem}" for problem in error.problems)], log_format)
         raise typer.Exit(error.exit_code) from None
     except StreamjoinError as error:
-        typer.echo(f"{spec}: {error}", err=True)
+        _print_errors([f"{spec}: {error}"], log_format)
         raise typer.Exit(error.exit_code) from None
+
+
+def _print_errors(lines: list[str], log_format: LogFormat) -> None:
+    if log_format == "json":
+        # Other commands import no logging.
+        from job.logs import event_line
+
+        lines = [event_line(line.strip(), "error").rstrip() for line in lines]
+    for line in lines:
+        typer.echo(line, err=True)

@@ -22,9 +22,10 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
 from job.errors import SetupError
+from job.logs import json_line
 from job.real_time.processor_jar import PROCESSOR_JAR
 from job.redaction import Redaction
-from job.settings import JobSettings
+from job.settings import JobSettings, LogFormat
 from job.waiting import wait_until
 
 if TYPE_CHECKING:
@@ -101,7 +102,7 @@ class Jvm:
         self._session: SparkSession | None = None
         self._output = threading.Thread(
             target=_forward_output,
-            args=[self._process.stdout, redaction],
+            args=[self._process.stdout, redaction, settings.log_format],
             name="jvm-log",
             daemon=True,
         )
@@ -177,11 +178,12 @@ class Jvm:
         return port, content[8 : 8 + length].decode()
 
 
-def _forward_output(output: IO[bytes], redaction: Redaction) -> None:
+def _forward_output(output: IO[bytes], redaction: Redaction, log_format: LogFormat) -> None:
     """Write the JVM's output without secrets: Spark prints the options of a source that fails."""
     with output:
         for line in output:
-            sys.stderr.write(redaction.scrubbed(line.decode(errors="replace")))
+            text = redaction.scrubbed(line.decode(errors="replace"))
+            sys.stderr.write(json_line(text) if log_format == "json" else text)
             sys.stderr.flush()
 
 
@@ -208,11 +210,20 @@ def _command(settings: JobSettings, conf: Mapping[str, str]) -> list[str]:
         *JAVA_OPTIONS,
         # Write crash reports to the log: the working folder may be read-only.
         *("-XX:+ErrorFileToStderr", "-XX:+UnlockDiagnosticVMOptions", "-XX:-DumpReplayDataOnError"),
-        f"-Dlog4j2.configurationFile={Path(__file__).with_name('log4j2.properties')}",
+        *_logging(settings),
         "org.apache.spark.deploy.SparkSubmit",
         *("--conf", f"spark.master={settings.spark_master}"),
         "pyspark-shell",
     ]
+
+
+def _logging(settings: JobSettings) -> list[str]:
+    folder = Path(__file__).parent
+    option = f"-Dlog4j2.configurationFile={folder / 'log4j2.properties'}"
+    if settings.log_format == "auto":
+        return [option]
+    layout = (folder / "log4j2-line.json").as_uri()
+    return [f"{option},{folder / 'log4j2-json.properties'}", f"-Dstreamjoin.logLine={layout}"]
 
 
 def _class_path(settings: JobSettings) -> list[str]:

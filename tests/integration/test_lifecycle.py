@@ -273,7 +273,10 @@ def test_killed_job_loses_nothing_and_repeated_results_have_the_same_id(
     assert list(range(2 * MANY + 1)) == sorted(by_id.values())
 
 
-def test_killed_jvm_is_replaced(pairs: Pairs, tmp_path: Path) -> None:
+def test_killed_jvm_is_replaced_and_every_line_of_the_log_is_json_on_request(
+    pairs: Pairs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("STREAMJOIN_LOG_FORMAT", "json")
     pairs.create_topics()
     with Job(pairs.spec(), tmp_path) as job:
         pairs.produce(range(3))
@@ -289,7 +292,11 @@ def test_killed_jvm_is_replaced(pairs: Pairs, tmp_path: Path) -> None:
         assert status.last_failure is not None
         assert "the JVM is gone" in status.last_failure.message
         assert 0 == job.terminate()
+        lines = [json.loads(line) for line in job.log.read_text().splitlines()]
     assert list(range(6)) == sorted(set(pairs.numbers()))
+    for line in lines:
+        assert {"event", "level", "timestamp"} <= line.keys()
+    assert "query_retried" in [line["event"] for line in lines]
 
 
 def test_job_waits_for_a_broker_that_is_down_at_the_start_or_later(

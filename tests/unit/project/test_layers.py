@@ -13,6 +13,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "errors": (),
     "settings": (),
     "redaction": (),
+    "logs": (),
     "instants": (),
     "waiting": (),
     "evaluation": (),

@@ -1,0 +1,43 @@
+"""Lines of Spark in the log with STREAMJOIN_LOG_FORMAT=json, of a JVM that starts as in a job."""
+
+import json
+import subprocess
+import sys
+
+# Logs a warning of a batch with an exception and a secret, and writes a line past the logger.
+PROGRAM = """
+from contextlib import closing
+from job.logs import log_to_stderr
+from job.plan.tuning import CONF
+from job.redaction import Redaction
+from job.settings import JobSettings
+from job.spark.session import Jvm
+
+settings, redaction = JobSettings(log_format="json", driver_memory="512m"), Redaction()
+redaction.add(['se"cret'])
+log_to_stderr(redaction, settings.log_format)
+with closing(Jvm(settings, CONF, redaction)) as jvm:
+    java = jvm.session(settings, {}).sparkContext._jvm
+    java.org.slf4j.MDC.put("queryId", "q1")
+    java.org.slf4j.MDC.put("batchId", "7")
+    error = java.java.lang.IllegalStateException("the cause")
+    java.org.slf4j.LoggerFactory.getLogger("org.example.Task").warn('lost se"cret', error)
+    java.System.err.println("past the logger")
+"""
+
+
+def test_each_line_is_an_object_with_the_documented_fields() -> None:
+    ended = subprocess.run(
+        [sys.executable, "-c", PROGRAM], capture_output=True, text=True, timeout=300
+    )
+    assert 0 == ended.returncode, ended.stderr
+    lines = [json.loads(line) for line in ended.stderr.splitlines()]
+    [lost] = [line for line in lines if line.get("logger") == "org.example.Task"]
+    assert "lost [redacted]" == lost["event"]
+    assert ("warn", "q1", "7") == (lost["level"], lost["query_id"], lost["batch_id"])
+    assert lost["exception"].startswith("java.lang.IllegalStateException: the cause\n")
+    assert 27 == len(lost["timestamp"])
+    assert lost["timestamp"].endswith("Z")
+    [other] = [line for line in lines if line["event"] == "past the logger"]
+    assert ("info", "jvm") == (other["level"], other["logger"])
+    assert 'se"cret' not in ended.stderr
