@@ -21,7 +21,8 @@ from bench.load import Workload
 from bench.report import printed
 from bench.running import Task
 from bench.streamjoin import join_spec
-from job.join_spec.spec import Delivery, spec_from_yaml
+from job.join_spec.output import Delivery
+from job.join_spec.spec import spec_from_yaml
 from job.plan.capacity import MODEL, row_bytes
 from job.plan.plan import JoinPlan
 from job.plan.planner import join_plan

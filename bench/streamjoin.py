@@ -10,7 +10,7 @@ from bench.running import Program, Task
 from deploy.local.java import java_home
 from deploy.local.processes import start_child
 from job.join_spec.engine import Engine
-from job.join_spec.spec import Delivery
+from job.join_spec.output import Delivery
 
 
 @dataclass(frozen=True)

@@ -18,6 +18,7 @@ from job.plan import record_checks, result_checks
 from job.plan.mirrored import mirrored_filters
 from job.plan.plan import JoinPlan, SidePlan, window_end_column
 from job.plan.position import offset_sql, partition_sql, position_column
+from job.plan.record_checks import quoted
 from job.spark.try_eval import register_try_eval
 from job.spark.watermark import WATERMARK_METADATA
 
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
     from job.formats.registry import RegistryAccess
 
 ID_HEADER = "streamjoin-id"
+TIMESTAMP = "timestamp"
+"""Column of a result with the timestamp of its record."""
 UNKNOWN_IDS = "unknown_schema_ids"
 """Observed metric of a side: the schema ids that the registry does not have."""
 
@@ -37,6 +40,9 @@ _SPARK_JOIN_TYPE = {
     # Spark has no streaming anti join (SPARK-58611): `joined` keeps the unmatched rows.
     JoinType.LEFT_ANTI: "left_outer",
 }
+
+# What Kafka adds to a record, and the name of the header with the id.
+_RESULT_OVERHEAD_BYTES = 200
 
 # Longer than the time from 1970 to the largest event time, at the end of year 9999.
 _DELAY_BEYOND_ALL_EVENT_TIMES = "4000000 days"
@@ -232,6 +238,7 @@ def joined(left: DataFrame, right: DataFrame, plan: JoinPlan) -> DataFrame:
 def output_records(rows: DataFrame, plan: JoinPlan, passed_on: str | None = None) -> DataFrame:
     """(key STRING, value STRING, headers), the columns of Spark's Kafka sink.
 
+    If results have their event time as timestamp, also `timestamp`: BIGINT, milliseconds.
     If an expression can fail on a result, also `failed_field`: the field of the spec that failed,
     with a null key and value, or null.
     `passed_on`: a column that is kept; rows where it is not null are no results, and no filter
@@ -248,6 +255,8 @@ def output_records(rows: DataFrame, plan: JoinPlan, passed_on: str | None = None
     value = F.to_json(F.struct(*columns), options)
     headers = F.expr(_headers(plan)).alias("headers")
     kept = [] if passed_on is None else [F.col(passed_on)]
+    if plan.output.has_event_time:
+        kept.append(F.expr(_event_time(plan)).alias(TIMESTAMP))
     if not plan.checks.any:
         return rows.select(key.alias("key"), value.alias("value"), headers, *kept)
     return rows.select(
@@ -260,15 +269,43 @@ def output_records(rows: DataFrame, plan: JoinPlan, passed_on: str | None = None
 
 
 def _headers(plan: JoinPlan) -> str:
-    """The id of a result: topic, partition and offset of its left and its right record.
+    """The id of a result, and the headers of the spec.
 
+    The id is topic, partition and offset of its left and its right record:
     `impressions/0/17|clicks/2/5`; the part of an absent side is empty. A repeated result has the
     same id.
     """
-    sides: tuple[Side, ...] = SIDES if plan.join_type.shows_right else ("left",)
+    sides = _shown_sides(plan)
     places = [_place(plan.side(side)) for side in sides] + ["''"] * (len(SIDES) - len(sides))
     identity = f"cast(concat_ws('|', {', '.join(places)}) AS BINARY)"
-    return f"array(named_struct('key', '{ID_HEADER}', 'value', {identity}))"
+    values = {ID_HEADER: identity} | {
+        name: f"cast(cast({result_checks.header(plan, name)} AS STRING) AS BINARY)"
+        for name in plan.output.headers
+    }
+    entries = (f"named_struct('key', {quoted(n)}, 'value', {value})" for n, value in values.items())
+    return f"array({', '.join(entries)})"
+
+
+def _event_time(plan: JoinPlan) -> str:
+    times = [f"unix_millis(`{plan.side(s).event_time_column}`)" for s in _shown_sides(plan)]
+    return f"greatest({', '.join(times)})" if len(times) > 1 else times[0]
+
+
+def _shown_sides(plan: JoinPlan) -> tuple[Side, ...]:
+    return SIDES if plan.join_type.shows_right else ("left",)
+
+
+def result_bytes(plan: JoinPlan) -> str:
+    """Size of an output record of `output_records`."""
+    names = sum(len(name.encode()) for name in plan.output.headers)
+    values = (
+        f"coalesce(octet_length(headers[{index}].value), 0)"
+        for index in range(1 + len(plan.output.headers))
+    )
+    return (
+        f"coalesce(octet_length(key), 0) + octet_length(value) + {' + '.join(values)} "
+        f"+ {names + _RESULT_OVERHEAD_BYTES}"
+    )
 
 
 def _place(side: SidePlan) -> str:

@@ -36,9 +36,6 @@ WRITTEN = "written"
 # can be read contains it.
 _WATERMARK = "{watermark}"
 
-# What Kafka adds to a record, and our header.
-_RESULT_OVERHEAD_BYTES = 200
-
 
 @dataclass(frozen=True)
 class Sizes:
@@ -178,10 +175,7 @@ def _fails(reason: str, message: str) -> str:
 def written(rows: DataFrame, plan: JoinPlan, sizes: Sizes) -> DataFrame:
     """(topic, key, value, headers) of results and dead letters, all of them counted."""
     letter = DEAD_LETTER if plan.dead_letter is not None else "null"
-    size = (
-        "coalesce(octet_length(key), 0) + octet_length(value) "
-        f"+ octet_length(headers[0].value) + {_RESULT_OVERHEAD_BYTES}"
-    )
+    size = dataflow.result_bytes(plan)
     failed = f"{FAILED_FIELD} IS NOT NULL" if FAILED_FIELD in rows.columns else "false"
     rows = rows.selectExpr(
         "*",

@@ -4,7 +4,7 @@ import structlog
 from confluent_kafka import KafkaError, KafkaException, TopicCollection
 
 from job.errors import StreamjoinError, TopicError
-from job.join_spec.spec import Delivery
+from job.join_spec.output import Delivery
 from job.kafka.clients import (
     ANSWER_SECONDS,
     AdminClient,

@@ -11,16 +11,15 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.streaming.query import StreamingQuery
 
-from job.dataflow.dataflow import UNKNOWN_IDS, count_where
+from job.dataflow.dataflow import UNKNOWN_IDS, count_where, result_bytes
 from job.join_spec.sides import Side
+from job.plan.plan import JoinPlan
 from job.plan.record_checks import FAILED_FIELD
 from job.protocol.reasons import REASONS
 from job.spark.executed_join import ExecutedJoin, executed_join
 from job.spark.observed_metrics import batch_metrics
 
 _OUTPUT = "output"
-# Bytes that Kafka and the streamjoin-id header add to a record.
-_RESULT_OVERHEAD_BYTES = 200
 
 
 @dataclass(frozen=True)
@@ -74,16 +73,13 @@ class FinishedBatch:
     observed: ObservedBatch
 
 
-def writable_results(records: DataFrame, bytes_max: int) -> DataFrame:
+def writable_results(records: DataFrame, plan: JoinPlan, bytes_max: int) -> DataFrame:
     """(key, value, headers) of the results that can be written.
 
     Counts the others and collects their ids: results larger than the output topic accepts, and
     those on which an expression fails.
     """
-    size = (
-        "coalesce(octet_length(key), 0) + octet_length(value) "
-        f"+ octet_length(headers[0].value) + {_RESULT_OVERHEAD_BYTES}"
-    )
+    size = result_bytes(plan)
     too_large = f"({size}) > {bytes_max}"
     id_of = "cast(headers[0].value AS STRING) AS id"
     counts = [F.count(F.lit(1)).alias("records")]

@@ -45,6 +45,7 @@ _LASTING = frozenset(
         KafkaError._UNKNOWN_TOPIC,
         KafkaError.CLUSTER_AUTHORIZATION_FAILED,
         KafkaError.INVALID_RECORD,
+        KafkaError.INVALID_TIMESTAMP,
         KafkaError.INVALID_TRANSACTION_TIMEOUT,
         KafkaError.MSG_SIZE_TOO_LARGE,
         KafkaError.POLICY_VIOLATION,

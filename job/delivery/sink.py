@@ -21,7 +21,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.streaming.query import StreamingQuery
 
 from job.checkpoint.checkpoint import Checkpoint
-from job.dataflow.dataflow import ID_HEADER
+from job.dataflow.dataflow import ID_HEADER, TIMESTAMP
 from job.dataflow.real_time import Sizes
 from job.delivery.commit_protocol import Batch, Result
 from job.delivery.commit_topic import dead_letter_partition
@@ -49,7 +49,7 @@ from job.delivery.transactions import (
     transactional_id,
 )
 from job.errors import CheckpointError, DeliveryError, FencedError, StreamjoinError
-from job.join_spec.spec import Delivery
+from job.join_spec.output import Delivery
 from job.kafka.security import KafkaAccess, librdkafka_settings, spark_options
 from job.plan import tuning
 from job.plan.plan import JoinPlan
@@ -136,7 +136,7 @@ def start_query(
     with ThreadPoolExecutor(1, "ownership") as threads:
         claimed = threads.submit(claim) if claim is not None else None
         writer = (
-            writable_results(records(), sizes.result_bytes_max)
+            writable_results(records(), plan, sizes.result_bytes_max)
             .writeStream.queryName(plan.name)
             .outputMode("append")
             .trigger(processingTime="0 seconds")
@@ -298,10 +298,12 @@ class _ExactlyOnce(BatchSink):
         self._listener.dead_letters(counts)
 
     def _write_results(self, records: DataFrame, batch: Batch) -> list[Report]:
+        times = [F.col(TIMESTAMP)] if self._plan.output.has_event_time else []
         rows = records.select(
             F.col("key").cast("binary"),
             F.col("value").cast("binary"),
-            F.expr("headers[0].value").alias("id"),
+            F.expr("headers[0].value").alias("id") if self.target.id_header else F.col("headers"),
+            *times,
         )
         write = Write(self.target, batch)
         return [Report(**row.asDict()) for row in map_in_arrow(rows, write, REPORT_DDL).collect()]
@@ -327,7 +329,7 @@ class _ExactlyOnce(BatchSink):
             name=self._plan.name,
             query_id=self._checkpoint.query_id,
             output_topic=output.topic,
-            id_header=ID_HEADER,
+            id_header=None if output.headers else ID_HEADER,
             commit_topic=output.commit_topic,
             transaction_timeout_seconds=tuning.TRANSACTION_TIMEOUT_SECONDS,
             record_bytes_max=self._sizes.result_bytes_max,

@@ -44,6 +44,8 @@ REPORT_FIELDS = pa.schema(
 )
 _ROOM_SECONDS = 1.0
 _MESSAGE_BYTES_MIN = 1_000  # librdkafka's minimum
+_COLUMNS_WITHOUT_TIMESTAMP = 3
+_NOW = 0  # librdkafka then sets the timestamp
 
 Headers = list[tuple[str, str | bytes | None]]
 
@@ -124,7 +126,8 @@ class Report:
 class Write:
     """The function that Spark calls in a worker with the rows of one partition.
 
-    Columns: key, value, and the record id or the headers (Target.id_header).
+    Columns: key, value, the record id or the headers (Target.id_header), and optionally the
+    timestamp in milliseconds.
     """
 
     target: Target
@@ -230,24 +233,28 @@ class Attempt:
             self._target.id_header,
         )
         for rows in self._rows:
-            columns = (column.to_pylist() for column in rows.columns)
-            for key, value, third in zip(*columns, strict=True):
+            columns = [column.to_pylist() for column in rows.columns]
+            if len(columns) == _COLUMNS_WITHOUT_TIMESTAMP:
+                columns.append([_NOW] * rows.num_rows)
+            for key, value, third, at in zip(*columns, strict=True):
                 headers = _pairs(third) if header is None else [(header, third)]
                 try:
-                    produce(topic, value, key, headers=headers)
+                    produce(topic, value, key, timestamp=at, headers=headers)
                 except BufferError:
-                    self._produce_when_queue_has_room(value, key, headers)
+                    self._produce_when_queue_has_room(value, key, at, headers)
             self.rows_written += rows.num_rows
 
     def _produce_when_queue_has_room(
-        self, value: bytes | None, key: bytes | None, headers: Headers
+        self, value: bytes | None, key: bytes | None, at: int, headers: Headers
     ) -> None:
         """Ends at the latest when message.timeout.ms of a queued record has passed: that fails the
         transaction."""
         while True:
             self._initialized.poll(_ROOM_SECONDS)
             try:
-                self._initialized.produce(self._target.output_topic, value, key, headers=headers)
+                self._initialized.produce(
+                    self._target.output_topic, value, key, timestamp=at, headers=headers
+                )
             except BufferError:
                 continue
             return

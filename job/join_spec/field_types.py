@@ -66,4 +66,11 @@ def _legible_name(name: str) -> str:
     return name
 
 
+def _free_header(name: str) -> str:
+    if name.casefold().startswith(("streamjoin-", "__streamjoin.")):
+        raise ValueError("is reserved for headers of Streamjoin: use another name")
+    return name
+
+
 ColumnName = Annotated[str, Field(max_length=255), AfterValidator(_legible_name)]
+HeaderName = Annotated[ColumnName, AfterValidator(_free_header)]

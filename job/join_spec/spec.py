@@ -11,7 +11,6 @@ from typing import Annotated, Any, Literal, Self, TypeVar
 
 from pydantic import (
     BaseModel,
-    ConfigDict,
     Field,
     ValidationError,
     field_validator,
@@ -23,7 +22,9 @@ from job.join_spec.checkpoint import checkpoint_location
 from job.join_spec.document import parsed
 from job.join_spec.durations import Delay, Duration, PositiveDuration
 from job.join_spec.engine import Engine, RealTimeSpec
-from job.join_spec.field_types import ColumnName, Expression, Name, Rate, Topic
+from job.join_spec.field_types import Expression, Name, Rate, Topic
+from job.join_spec.frozen import Frozen
+from job.join_spec.output import DeadLetterSpec, OutputSpec
 from job.join_spec.registry import SchemaRegistrySpec
 from job.join_spec.security import KafkaSecurity
 from job.join_spec.sides import SIDES, Side
@@ -62,14 +63,7 @@ class JoinType(StrEnum):
 Model = TypeVar("Model", bound=BaseModel)
 
 
-class _Frozen(BaseModel):
-    # Without hide_input_in_errors pydantic quotes the input, which may be a password.
-    model_config = ConfigDict(
-        frozen=True, extra="forbid", str_strip_whitespace=True, hide_input_in_errors=True
-    )
-
-
-class KafkaSpec(_Frozen):
+class KafkaSpec(Frozen):
     """The Kafka cluster of all topics."""
 
     bootstrap_servers: Annotated[str, Field(min_length=1)]
@@ -103,7 +97,7 @@ class Format(StrEnum):
         return self is not Format.JSON
 
 
-class SideSpec(_Frozen):
+class SideSpec(Frozen):
     """One input of the join."""
 
     topic: Topic
@@ -157,7 +151,7 @@ class SideSpec(_Frozen):
         return self
 
 
-class MatchWindow(_Frozen):
+class MatchWindow(Frozen):
     """Rows match if left - before <= right <= left + after (event times, both inclusive)."""
 
     before: Duration | None = None
@@ -175,7 +169,7 @@ class MatchWindow(_Frozen):
         return self
 
 
-class JoinConditions(_Frozen):
+class JoinConditions(Frozen):
     """Type and conditions of the join."""
 
     type: JoinType
@@ -200,52 +194,20 @@ class JoinConditions(_Frozen):
         return self
 
 
-class Delivery(StrEnum):
-    EXACTLY_ONCE = "exactly_once"
-    AT_LEAST_ONCE = "at_least_once"
-
-
-class OutputSpec(_Frozen):
-    """The results and how they are delivered."""
-
-    topic: Topic
-    """Topic of the results."""
-    key: Expression | None = None
-    """Key of the output record: an output column or an expression. Omitted: no key."""
-    columns: Annotated[dict[ColumnName, Expression], Field(min_length=1)] | None = None
-    """Output columns, each a name and an expression over `left.<column>` and `right.<column>`.
-    Omitted: all columns of both sides."""
-    filter: Expression | None = None
-    """Condition on the results. Results that fail it are dropped after the join."""
-    delivery: Delivery = Delivery.EXACTLY_ONCE
-    """Delivery guarantee. `exactly_once` requires consumers with
-    `isolation.level=read_committed`."""
-    commit_topic: Topic | None = None
-    """Topic with the commit markers of exactly-once delivery. Omitted: `<name>.commits`. The first
-    start creates it if it is missing: compacted, one partition per state partition."""
-
-
-class DeadLetterSpec(_Frozen):
-    """Where bad records are written."""
-
-    topic: Topic
-    """Topic for bad records and for results that are too large, with the reason in headers."""
-
-
-class JoinTest(_Frozen):
+class JoinTest(Frozen):
     """A test of the spec. `streamjoin test` runs it without Spark and Kafka."""
 
     name: Annotated[str, Field(min_length=1)]
     """Name of the test in the report."""
-    left: list[dict[str, Any]] = []
+    left: list[dict[str, Any]] = Field(default=[])
     """Values of left records in order, or envelopes such as `{value: …, batch: 2}`."""
-    right: list[dict[str, Any]] = []
+    right: list[dict[str, Any]] = Field(default=[])
     """Values of right records, as for `left`."""
-    output: list[dict[str, Any]] = []
+    output: list[dict[str, Any]] = Field(default=[])
     """Expected results in any order. Only the columns given here are compared."""
 
 
-class JoinSpec(_Frozen):
+class JoinSpec(Frozen):
     """A join of two Kafka topics."""
 
     name: Name
@@ -286,7 +248,7 @@ class JoinSpec(_Frozen):
     on_late_row: Literal["drop", "dead_letter"] = "drop"
     """Handling of rows behind the watermark; they are counted in each case. `drop`: they are
     dropped. `dead_letter`: they are written to the dead-letter topic."""
-    tests: list[JoinTest] = []
+    tests: list[JoinTest] = Field(default=[])
     """Tests that `streamjoin test` runs."""
 
     _check_checkpoint = field_validator("checkpoint")(checkpoint_location)

@@ -8,9 +8,9 @@ from typing import Any, Literal, NamedTuple
 from confluent_kafka import KafkaError, KafkaException, TopicCollection
 
 from job.errors import BrokerError, SecurityError, StreamjoinError, TopicError
+from job.join_spec.output import Delivery
 from job.join_spec.security import Mechanism, Protocol
 from job.join_spec.sides import SIDES, Side
-from job.join_spec.spec import Delivery
 from job.kafka.clients import AclOperation, AdminClient, admin, answer, describe_error, no_broker
 from job.kafka.security import KafkaAccess, librdkafka_settings
 from job.plan.plan import JoinPlan

@@ -14,8 +14,8 @@ import structlog
 from confluent_kafka import KafkaError, KafkaException, TopicCollection, Uuid
 
 from job.errors import CheckpointError, RetentionError, StreamjoinError
+from job.join_spec.output import Delivery
 from job.join_spec.sides import SIDES, Side
-from job.join_spec.spec import Delivery
 from job.kafka.clients import ANSWER_SECONDS, AdminClient, admin, answer, no_broker
 from job.kafka.security import KafkaAccess, librdkafka_settings
 from job.plan.plan import JoinPlan

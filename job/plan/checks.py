@@ -51,11 +51,14 @@ class ResultChecks:
     filter: Condition = Condition()
     columns: tuple[str, ...] = ()
     """Names of the output columns that can fail."""
+    headers: tuple[str, ...] = ()
+    """Names of the output headers that can fail."""
     key: bool = False
 
     @property
     def any(self) -> bool:
-        return bool(self.condition or self.filter.failing or self.columns or self.key)
+        written = self.columns or self.headers or self.key
+        return bool(self.condition or self.filter.failing or written)
 
 
 def side_checks(
@@ -77,6 +80,7 @@ def result_checks(
     condition: Expression | None,
     row_filter: Expression | None,
     columns: Mapping[str, Expression],
+    headers: Mapping[str, Expression],
     key: Expression | None,
     types: ColumnTypes,
 ) -> ResultChecks:
@@ -85,6 +89,7 @@ def result_checks(
         condition=_all(both),
         filter=_split(row_filter, types),
         columns=tuple(name for name, column in columns.items() if can_fail(column, types)),
+        headers=tuple(name for name, header in headers.items() if can_fail(header, types)),
         key=key is not None and can_fail(key, types),
     )
 

@@ -4,8 +4,9 @@ from collections.abc import Iterator
 from datetime import timedelta
 
 from job.join_spec.durations import duration_text
+from job.join_spec.output import Delivery
 from job.join_spec.sides import SIDES, Side
-from job.join_spec.spec import Delivery, JoinType
+from job.join_spec.spec import JoinType
 from job.plan.capacity import AvailableResources, expected_load
 from job.plan.explain_load import load_facts, load_lines
 from job.plan.explain_real_time import dead_letter_lines, delivery_lines, engine_lines
@@ -68,6 +69,7 @@ def facts(made: JoinPlan, resources: AvailableResources | None = None) -> dict[s
         "retention_seconds": {side: retention_seconds(side) for side in SIDES},
         "expected_load": None if load is None else load_facts(load, resources),
         "output_columns": {name: column.text for name, column in made.output.columns.items()},
+        "output_headers": {name: header.text for name, header in made.output.headers.items()},
         "spark_conf": dict(made.spark_conf),
         "source_options": {side: dict(made.side(side).source_options) for side in SIDES},
         "sink_options": dict(made.output.sink_options),
@@ -190,7 +192,11 @@ def _output(plan: JoinPlan) -> Iterator[str]:
         yield _line("filter", plan.output.filter.text)
     key = plan.output.key.text if plan.output.key else "none"
     yield _line("record key", key)
+    if plan.output.has_event_time:
+        yield _line("timestamp", "the greater event time of the two rows")
     yield _line("record header", "streamjoin-id: the same result always has the same id")
+    if plan.output.headers:
+        yield _line("more headers", ", ".join(plan.output.headers))
 
 
 def _idle_sides(plan: JoinPlan) -> Iterator[str]:

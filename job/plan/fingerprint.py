@@ -11,6 +11,7 @@ from typing import Any
 from job.formats.schemas import schema_id_of
 from job.join_spec.durations import duration_text
 from job.join_spec.engine import Engine
+from job.join_spec.output import OutputTimestamp
 from job.join_spec.sides import SIDES
 from job.plan import tuning
 from job.plan.plan import JoinPlan
@@ -56,6 +57,9 @@ def fingerprint(plan: JoinPlan) -> dict[str, str]:
         if side.reader is not None:
             settings[schema_id_of(side.side)] = str(side.reader.schema.id)
     settings["state_partitions"] = str(plan.state_partitions)
+    if plan.output.has_event_time and plan.window is not None:
+        # Spark stores the event time of a row only if the output uses it.
+        settings["output.timestamp"] = OutputTimestamp.EVENT_TIME.value
     if plan.real_time is not None:
         settings[_ENGINE] = Engine.REAL_TIME.value
     return settings | {name.split(".")[-1]: value for name, value in _formats().items()}

@@ -13,10 +13,11 @@ from job.formats.schemas import ReaderSchema
 from job.join_spec.durations import milliseconds
 from job.join_spec.engine import Engine
 from job.join_spec.expressions import Expression, column_name
+from job.join_spec.output import Delivery
 from job.join_spec.registry import SchemaRegistrySpec
 from job.join_spec.security import KafkaSecurity
 from job.join_spec.sides import SIDES, Side
-from job.join_spec.spec import Delivery, Format, JoinType, MatchWindow
+from job.join_spec.spec import Format, JoinType, MatchWindow
 from job.join_spec.start_positions import StartPositions, start_options
 from job.join_spec.value_schema import Column, ValueSchema
 from job.plan import real_time, tuning
@@ -79,6 +80,10 @@ class SidePlan:
 class OutputPlan:
     topic: str
     columns: Mapping[str, Expression]
+    headers: Mapping[str, Expression]
+    """Besides `streamjoin-id`."""
+    has_event_time: bool
+    """Whether the timestamp of a result is its event time."""
     key: Expression | None
     filter: Expression | None
     delivery: Delivery

@@ -12,6 +12,7 @@ from typing import TypeVar
 from job.errors import Problem, SpecError
 from job.formats.schemas import ReaderSchema
 from job.join_spec.expressions import Expression, Scope, condition, expression, predicate
+from job.join_spec.output import OutputTimestamp
 from job.join_spec.sides import SIDES, Side
 from job.join_spec.spec import JoinSpec, JoinType, SideSpec
 from job.join_spec.start_positions import start_options
@@ -247,11 +248,17 @@ def _output_plan(problems: _Problems, spec: JoinSpec, scope: Scope) -> OutputPla
         if parsed is not None:
             columns[name] = parsed
     named = Scope(scope.sides, outputs=columns)
+    headers = {
+        name: _optional(problems, expression, text, named, f"output.headers.{name}")
+        for name, text in written.headers.items()
+    }
     if len(columns) < len(texts):  # a filter would only repeat the problem of its column
         return None
     return OutputPlan(
         topic=written.topic,
         columns=columns,
+        headers={name: header for name, header in headers.items() if header is not None},
+        has_event_time=written.timestamp is OutputTimestamp.EVENT_TIME,
         key=_optional(problems, expression, written.key, named, "output.key"),
         filter=_optional(problems, predicate, written.filter, named, "output.filter"),
         delivery=written.delivery,
@@ -343,13 +350,16 @@ def _with_checks(plan: JoinPlan, scope: Scope) -> JoinPlan:
         for side in (plan.left, plan.right)
     )
     output = plan.output
-    checks = result_checks(plan.condition, output.filter, output.columns, output.key, types)
+    checks = result_checks(
+        plan.condition, output.filter, output.columns, output.headers, output.key, types
+    )
     return replace(plan, left=left, right=right, checks=checks)
 
 
 def _with_kept_columns(plan: JoinPlan, side: SidePlan) -> SidePlan:
     """`side` with the columns that expressions after the side filter use."""
-    shown = [*plan.output.columns.values(), plan.output.key, plan.output.filter]
+    output = plan.output
+    shown = [*output.columns.values(), *output.headers.values(), output.key, output.filter]
     used = {
         name
         for part in [*side.key, plan.condition, *shown]

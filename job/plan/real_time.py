@@ -11,8 +11,9 @@ from types import MappingProxyType
 
 from job.errors import Problem
 from job.join_spec.engine import CHECKPOINT_INTERVAL_MIN, Engine, RealTimeSpec
+from job.join_spec.output import Delivery
 from job.join_spec.sides import SIDES
-from job.join_spec.spec import Delivery, JoinSpec
+from job.join_spec.spec import JoinSpec
 from job.plan import tuning
 
 # Records of both topics that an interval leaves unread at most; micro-batches follow if it leaves

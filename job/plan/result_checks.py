@@ -45,6 +45,13 @@ def column(plan: JoinPlan, name: str) -> str:
     return f"{TRIED}.column_{plan.checks.columns.index(name)}"
 
 
+def header(plan: JoinPlan, name: str) -> str:
+    """The value of a header, from TRIED if it can fail."""
+    if name not in plan.checks.headers:
+        return plan.output.headers[name].sql
+    return f"{TRIED}.header_{plan.checks.headers.index(name)}"
+
+
 def key(plan: JoinPlan) -> str:
     """The key of a result, from TRIED if it can fail."""
     written = plan.output.key
@@ -82,6 +89,9 @@ def _members(plan: JoinPlan) -> dict[str, tuple[str, str, str]]:
     for index, name in enumerate(checks.columns):
         written = output.columns[name]
         members[f"column_{index}"] = (f"output.columns.{name}", written.text, written.sql)
+    for index, name in enumerate(checks.headers):
+        written = output.headers[name]
+        members[f"header_{index}"] = (f"output.headers.{name}", written.text, written.sql)
     if checks.key and output.key is not None:
         members["key"] = ("output.key", output.key.text, output.key.sql)
     return members

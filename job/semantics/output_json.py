@@ -40,7 +40,7 @@ def object_text(columns: Sequence[Column], values: Sequence[Value]) -> str:
 
 
 def key_text(value: Value, kind: SqlType) -> str | None:
-    """The record key: the value cast to a string."""
+    """The record key or the value of a header: the value cast to a string."""
     return None if value is None else str(cast(kind, STRING)(value))
 
 

@@ -5,7 +5,7 @@ the results and the records that do not reach the join.
 """
 
 from collections import Counter
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from job.instants import from_epoch_ms, utc_text
@@ -33,6 +33,10 @@ class OutputRecord:
     value: str
     """JSON in the format of Spark."""
     key: str | None
+    headers: Mapping[str, str | None]
+    """Besides `streamjoin-id`."""
+    timestamp_ms: int | None
+    """None: the time of writing."""
     left: InputRecord | None
     right: InputRecord | None
 
@@ -166,7 +170,7 @@ class Simulator:
 
     def _output(self, rows: Sequence[JoinedRow]) -> list[OutputRecord]:
         output = self.plan.output
-        columns = [(name, compiled.type) for name, compiled in output.columns]
+        columns = [(name, compiled.type) for name, compiled in output.columns.items()]
         anti = self.plan.join.join_type is JoinType.LEFT_ANTI
         records = []
         for row in rows:
@@ -182,8 +186,13 @@ class Simulator:
             key = output.key
             records.append(
                 OutputRecord(
-                    object_text(columns, [compiled.run(env) for _, compiled in output.columns]),
+                    object_text(columns, [each.run(env) for each in output.columns.values()]),
                     key_text(key.run(env), key.type) if key else None,
+                    {
+                        name: key_text(each.run(env), each.type)
+                        for name, each in output.headers.items()
+                    },
+                    _event_time_ms(row) if self.plan.join.output.has_event_time else None,
                     _record_of(row.left),
                     _record_of(row.right),
                 )
@@ -265,6 +274,10 @@ def _arriving(
         batches.append(PlannedBatch(*groups[number]))
         previous = number
     return batches
+
+
+def _event_time_ms(row: JoinedRow) -> int:
+    return max(each.event_time_us // 1000 for each in row if isinstance(each, DecodedRow))
 
 
 def _record_of(row: Row | None) -> InputRecord | None:

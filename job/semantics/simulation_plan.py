@@ -11,23 +11,27 @@ import sqlglot
 from sqlglot import exp
 
 from job.evaluation.compiled import Compiled, Env, Run
-from job.evaluation.evaluator import Layout, compile_expression, compile_predicate
-from job.evaluation.sql_types import NotExactError, SqlRuntimeError, Value
+from job.evaluation.evaluator import Layout, compile_expression
+from job.evaluation.sql_types import NotExactError, Value
 from job.join_spec.durations import milliseconds
 from job.join_spec.sides import SIDES, Side
 from job.join_spec.spec import JoinType
-from job.plan.checks import Condition
 from job.plan.mirrored import mirrored_filters
 from job.plan.plan import JoinPlan, window_end_column
 from job.semantics.json_records import DecodedRow, RecordDecoder
 from job.semantics.one_side_joiner import SideInput, SideRules
 from job.semantics.operator import JoinOperatorPlan, Processor
-from job.semantics.output_json import check_types
 from job.semantics.rows import JoinedRow, Key, Row, key_of
+from job.semantics.simulated_output import (
+    Predicate,
+    SimulatedOutput,
+    conjunction,
+    fails,
+    in_parts,
+    simulated_output,
+)
 from job.semantics.state_manager import StateFormatVersion
 from job.semantics.watermark_predicates import JoinCondition
-
-Predicate = Callable[[Env], bool]
 
 
 @dataclass(frozen=True)
@@ -43,17 +47,6 @@ class SimulatedSide:
     has_null_key: Callable[[DecodedRow], bool]
     late_time_us: Callable[[int], int]
     """The event time, or the end of its tumbling window."""
-
-
-@dataclass(frozen=True)
-class SimulatedOutput:
-    columns: tuple[tuple[str, Compiled], ...]
-    failed_field: Callable[[JoinedRow], str | None]
-    """The field of the spec that fails on the joined row, which is no result then. None: no field
-    fails."""
-    passes_filter: Callable[[JoinedRow], bool]
-    """Whether the row passes output.filter; True also if the filter fails with an error."""
-    key: Compiled | None
 
 
 @dataclass(frozen=True)
@@ -132,8 +125,14 @@ class _Planner:
             state_format_version=state_format_version,
             processor=processor,
         )
+        output = simulated_output(self._plan, self._layout, self._env)
         return SimulationPlan(
-            self._plan, sides["left"], sides["right"], operator, self._output(), self._env
+            self._plan,
+            sides["left"],
+            sides["right"],
+            operator,
+            output,
+            self._env,
         )
 
     def _env(self, row: JoinedRow) -> Env:
@@ -148,11 +147,13 @@ class _Planner:
 
     def _side(self, side: Side) -> SimulatedSide:
         plan = self._plan.side(side)
-        keep = self._in_parts(plan.checks.filter)
+        keep = in_parts(self._layout, plan.checks.filter)
         parts = [compile_expression(part.tree, self._layout) for part in plan.key]
         padded = SideRules(side, self._join_type).null_pads_unmatched
         mirrored = [part.tree for part in mirrored_filters(self._plan, side)]
-        before_join = self._predicate([*mirrored, *([] if padded else self._one_sided(side))])
+        before_join = conjunction(
+            self._layout, [*mirrored, *([] if padded else self._one_sided(side))]
+        )
         drops_null_keys = not self._plan.null_keys_pass or (not padded and not self._plan.null_safe)
 
         def has_null_key(row: DecodedRow) -> bool:
@@ -183,16 +184,16 @@ class _Planner:
         condition = [checks.condition.tree] if checks.condition else []
         runs: list[tuple[str, Run]] = [
             *((f"{side}.key[{index}]", key[index].run) for index in checks.keys),
-            *(("join.condition", self._predicate([tree])) for tree in condition),
+            *(("join.condition", conjunction(self._layout, [tree])) for tree in condition),
         ]
 
         def failed_field(row: DecodedRow) -> str | None:
             env = self._alone(side, row)
-            if checks.filter.failing is not None and _fails(keep, env):
+            if checks.filter.failing is not None and fails(keep, env):
                 return f"{side}.filter"
             if not runs or not keep(env):
                 return None
-            return next((field for field, run in runs if _fails(run, env)), None)
+            return next((field for field, run in runs if fails(run, env)), None)
 
         return failed_field
 
@@ -204,7 +205,7 @@ class _Planner:
 
     def _side_input(self, side: Side) -> SideInput:
         padded = SideRules(side, self._join_type).null_pads_unmatched
-        keep = self._predicate(self._one_sided(side) if padded else [])
+        keep = conjunction(self._layout, self._one_sided(side) if padded else [])
         # ON of the plan requires keys compared with `=` to be not null, so a row with a null key is
         # emitted at once, and not stored.
         never_null = [part.of(side) for part in self._key_parts if not part.null_safe]
@@ -292,64 +293,19 @@ class _Planner:
             for part in (self._plan.condition.conjuncts if self._plan.condition else ())
             if part.sql not in tried and not any(part.tree is other for other in one_sided)
         ]
-        keep = self._predicate([*self._window_conjuncts(), *both])
-        matches = self._predicate([failing.tree] if failing else [])
+        keep = conjunction(self._layout, [*self._window_conjuncts(), *both])
+        matches = conjunction(self._layout, [failing.tree] if failing else [])
 
         def matches_or_fails(row: JoinedRow) -> bool:
             """True also if the condition fails: such a pair passes the join, and is no result."""
             env = self._env(row)
-            return keep(env) and (_fails(matches, env) or matches(env))
+            return keep(env) and (fails(matches, env) or matches(env))
 
         return matches_or_fails
 
     def _one_sided(self, side: Side) -> list[exp.Expr]:
         """The conjuncts of the condition with columns of no other side."""
         return [c for c in self._conjuncts if _sides(c) <= {side}]
-
-    def _predicate(self, trees: Sequence[exp.Expr]) -> Predicate:
-        predicates = [compile_predicate(tree, self._layout) for tree in trees]
-        return lambda env: all(predicate(env) for predicate in predicates)
-
-    def _in_parts(self, condition: Condition) -> Predicate:
-        """Evaluates the part that cannot fail first; if it is not true, not the other part."""
-        parts = [part.tree for part in (condition.safe, condition.failing) if part is not None]
-        return self._predicate(parts)
-
-    def _output(self) -> SimulatedOutput:
-        written = self._plan.output
-        columns = tuple(
-            (name, compile_expression(column.tree, self._layout))
-            for name, column in written.columns.items()
-        )
-        check_types([(name, compiled.type) for name, compiled in columns])
-        keep = self._in_parts(self._plan.checks.filter)
-        key = compile_expression(written.key.tree, self._layout) if written.key else None
-
-        def passes(row: JoinedRow) -> bool:
-            env = self._env(row)
-            can_fail = self._plan.checks.filter.failing is not None
-            return (can_fail and _fails(keep, env)) or keep(env)
-
-        return SimulatedOutput(columns, self._failed_result(columns, key), passes, key)
-
-    def _failed_result(
-        self, columns: Sequence[tuple[str, Compiled]], key: Compiled | None
-    ) -> Callable[[JoinedRow], str | None]:
-        checks = self._plan.checks
-        condition = self._predicate([checks.condition.tree] if checks.condition else [])
-        runs: list[tuple[str, Run]] = [
-            *([("output.filter", self._in_parts(checks.filter))] if checks.filter.failing else []),
-            *((f"output.columns.{n}", column.run) for n, column in columns if n in checks.columns),
-            *([("output.key", key.run)] if key is not None and checks.key else []),
-        ]
-
-        def failed_field(row: JoinedRow) -> str | None:
-            env = self._env(row)
-            if row.left is not None and row.right is not None and _fails(condition, env):
-                return "join.condition"
-            return next((field for field, run in runs if _fails(run, env)), None)
-
-        return failed_field
 
 
 @dataclass(frozen=True)
@@ -362,14 +318,6 @@ class _KeyPart:
 
     def of(self, side: Side) -> Compiled:
         return self.left if side == "left" else self.right
-
-
-def _fails(run: Run, env: Env) -> bool:
-    try:
-        run(env)
-    except SqlRuntimeError:
-        return True
-    return False
 
 
 def _equality(left: exp.Expr, right: exp.Expr, *, null_safe: bool) -> exp.Binary:

@@ -23,6 +23,7 @@ SPEC = (
 output:
   topic: {name}.out
   columns: {{{columns}}}
+  headers: {{of a: left.a}}
   delivery: at_least_once
 engine: real_time
 real_time: {{experimental: true, checkpoint_interval: {interval}}}
@@ -84,6 +85,9 @@ class Topics:
 
     def results(self) -> Counter[str]:
         received = consume_all(self.kafka.bootstrap_servers, f"{self.name}.out")
+        for record in received:
+            a = record.value["a"]
+            assert record.headers["of a"] == (None if a is None else str(a))
         return Counter(text_of(record.value) for record in received)
 
     def wait_for_results(self) -> None:

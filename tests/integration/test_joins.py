@@ -5,6 +5,7 @@ Each join is stopped and started between two batches of input: no row may be mis
 
 from collections import Counter
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,8 @@ output:
   topic: {name}.out
   key: {key}
   columns: {{{columns}}}
+  headers: {{double: left.a * 2, of key: k}}
+  timestamp: event_time
   filter: {output_filter}
   delivery: exactly_once
 checkpoint: {checkpoint}
@@ -94,6 +97,13 @@ def test_join_type_gives_the_rows_of_nested_loops_across_a_restart(
     received = consume_all(servers, f"{name}.out")
     assert _counted(_nested_loops(join_type, lefts, rights)) == _counted(r.value for r in received)
     assert len(received) == len({record.result_id for record in received})
+    for record in received:
+        a, k = record.value["a"], record.value["k"]
+        headers = {"double": None if a is None else str(2 * a), "of key": k}
+        assert {"streamjoin-id": record.result_id} | headers == record.headers
+        times = [record.value.get(name) for name in ("lt", "rt")]
+        latest = max(datetime.fromisoformat(at) for at in times if at is not None)
+        assert latest.timestamp() * 1000 == record.timestamp_ms
     assert 0 == status.totals.late_rows
 
 

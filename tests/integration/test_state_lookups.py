@@ -180,10 +180,11 @@ def test_reset_keeps_the_old_checkpoint_and_reads_from_the_start_positions(
     assert 13 == len(pairs.numbers())
 
 
-def test_progress_failures_and_plan_are_answered(
+def test_progress_failures_and_plan_are_answered_and_results_have_the_headers_of_the_spec(
     pairs: Pairs, tmp_path: Path, jvm: SharedJvm
 ) -> None:
-    with Job(pairs.spec(), tmp_path, jvm) as job:
+    spec = changed(pairs.spec(), output__headers={"next": "n + 1", "none": "nullif(n, n)"})
+    with Job(spec, tmp_path, jvm) as job:
         pairs.produce(range(2))
         job.wait_for_offsets(left=2, right=2)
 
@@ -192,4 +193,11 @@ def test_progress_failures_and_plan_are_answered(
         assert [] == job.ask("failures")["result"]["failures"]
         plan = job.ask("plan")["result"]
         assert f"Join {pairs.name}" in plan["text"]
+        assert {"next": "n + 1", "none": "nullif(n, n)"} == plan["facts"]["output_headers"]
+        received = wait_until(
+            lambda: found if len(found := pairs.received()) == 2 else None, 30, "two results"
+        )
+        for record in received:
+            assert str(record.value["n"] + 1) == record.headers["next"]
+            assert record.headers["none"] is None
         assert pairs.name == plan["spec"]["name"] == plan["facts"]["name"]

@@ -32,11 +32,14 @@ class Sent:
 class Received:
     key: str | None
     value: dict[str, Any]
-    headers: Mapping[str, str]
+    headers: Mapping[str, str | None]
+    timestamp_ms: int
 
     @property
     def result_id(self) -> str:
-        return self.headers["streamjoin-id"]
+        identity = self.headers["streamjoin-id"]
+        assert identity is not None
+        return identity
 
 
 def produce(bootstrap_servers: str, topic: str, records: Iterable[Any]) -> None:
@@ -103,5 +106,13 @@ def count_all(bootstrap_servers: str, topic: str) -> int:
 
 def _received(message: Message) -> Received:
     key, value = message.key(), message.value()
-    headers = {name: content.decode() for name, content in message.headers() or ()}
-    return Received(key.decode() if key is not None else None, json.loads(value), headers)
+    headers = {
+        name: None if content is None else content.decode()
+        for name, content in message.headers() or ()
+    }
+    return Received(
+        key=key.decode() if key is not None else None,
+        value=json.loads(value),
+        headers=headers,
+        timestamp_ms=message.timestamp()[1],
+    )

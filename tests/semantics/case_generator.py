@@ -57,6 +57,7 @@ _LEFT_FAILING += [
 _RIGHT_FAILING = [{}, {}, {"rc": "cast(right.s as int) + left.v"}]
 _OUTPUT_FILTERS = ["lv > 2", "lk is not null", "ls <> 'X' or ls is null", "6 / lk > 3"]
 _OUTPUT_FILTERS += ["lk > 0 and cast(ls as int) > 5", "left.v * lk > 2"]
+_OUTPUT_HEADERS = [{"a": "lk", "b c": "left.t"}, {"a": "upper(ls)"}, {"n": "6 div left.v"}]
 _OUTPUT_KEYS = ["lk", "lk", "lk", "6 div left.v"]
 
 _PAUSES = [Idle(), Idle(), Restart(), Restart(True), Restart(True, times_lost=True)]
@@ -147,7 +148,11 @@ def _outputs(draw: st.DrawFn, join_type: str) -> dict[str, Any]:
         columns |= _RIGHT_COLUMNS | draw(st.sampled_from(_RIGHT_FAILING))
     key = draw(st.sampled_from(_OUTPUT_KEYS))
     output: dict[str, Any] = {"topic": "output", "columns": columns, "key": key}
-    output["delivery"] = "at_least_once"
+    output["delivery"] = "exactly_once"
+    if draw(st.integers(0, 3)) == 3:
+        output["timestamp"] = "event_time"
+    if draw(st.integers(0, 3)) == 3:
+        output["headers"] = draw(st.sampled_from(_OUTPUT_HEADERS))
     if draw(st.integers(0, 5)) == 5:
         output["filter"] = draw(st.sampled_from(_OUTPUT_FILTERS))
     return output

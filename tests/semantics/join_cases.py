@@ -107,7 +107,7 @@ class Batch:
 
     batch_id: int
     watermark_ms: int
-    output: Counter[tuple[str, str | None, str]]
+    output: Counter[tuple[str, str, str]]
     failed_results: Counter[tuple[str, str]]
     """Count by result id and failed field of the spec."""
     late_rows: int
@@ -216,8 +216,9 @@ def _specified_batch(plan: JoinPlan, batch: SimulatedBatch) -> Batch:
     )
 
 
-def _output(plan: JoinPlan, record: OutputRecord) -> tuple[str, str | None, str]:
-    return _id(plan, record.left, record.right), record.key, canonical(record.value)
+def _output(plan: JoinPlan, record: OutputRecord) -> tuple[str, str, str]:
+    texts = json.dumps([record.key, record.headers, record.timestamp_ms])
+    return _id(plan, record.left, record.right), texts, canonical(record.value)
 
 
 def _id(plan: JoinPlan, left: InputRecord | None, right: InputRecord | None) -> str:

@@ -16,7 +16,7 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming import StreamingQuery
 
-from job.dataflow.dataflow import dataflow
+from job.dataflow.dataflow import TIMESTAMP, dataflow
 from job.event_time.partitions import Partitions
 from job.join_spec.sides import SIDES, Side
 from job.plan.plan import JoinPlan
@@ -91,7 +91,7 @@ class Run:
         self._topics = {side: MemoryTopic(spark) for side in SIDES}
         self._partitions = Partitions.none()
         self._folder = folder
-        self._output: dict[int, Counter[tuple[str, str | None, str]]] = {}
+        self._output: dict[int, Counter[tuple[str, str, str]]] = {}
         self._failed: dict[int, Counter[tuple[str, str]]] = {}
 
     def through(self, phases: Sequence[Phase]) -> list[Batch]:
@@ -109,7 +109,7 @@ class Run:
             nonlocal running
             results = [row.asDict() for row in rows.collect()]
             self._output[batch_id] = Counter(
-                (_id(row["headers"]), row["key"], canonical(row["value"]))
+                (_id(row["headers"]), _texts(row), canonical(row["value"]))
                 for row in results
                 if row.get(FAILED_FIELD) is None
             )
@@ -159,7 +159,7 @@ def _progress(query: StreamingQuery) -> list[dict[str, Any]]:
 
 
 def _batch(
-    output: Counter[tuple[str, str | None, str]], failed: Counter[tuple[str, str]], report: Any
+    output: Counter[tuple[str, str, str]], failed: Counter[tuple[str, str]], report: Any
 ) -> Batch:
     (operator,) = report["stateOperators"]
     watermark = datetime.fromisoformat(report["eventTime"]["watermark"])
@@ -182,8 +182,16 @@ def _bad_records(report: Any, side: Side) -> Counter[str]:
 
 
 def _id(headers: Any) -> str:
-    (header,) = headers
-    return bytes(header.value).decode()
+    return bytes(headers[0].value).decode()
+
+
+def _texts(row: Any) -> str:
+    """Key, further headers and timestamp."""
+    values = {
+        header.key: None if header.value is None else bytes(header.value).decode()
+        for header in row["headers"][1:]
+    }
+    return json.dumps([row["key"], values, row.get(TIMESTAMP)])
 
 
 def conf_of(case: Case) -> dict[str, str]:

@@ -110,7 +110,7 @@ def joined(spark: SparkSession, made: JoinPlan) -> Any:
         "'ann' AS right_user",
     )
     register_try_eval(spark)
-    return writable_results(output_records(rows, made), 1_000_000)
+    return writable_results(output_records(rows, made), made, 1_000_000)
 
 
 def test_plan_without_an_expression_that_can_fail_has_no_trace_of_it(spark: SparkSession) -> None:

@@ -1,5 +1,6 @@
 """From spec to plan: derived settings, and problems that are found before the start."""
 
+import re
 from datetime import timedelta
 from typing import Any
 
@@ -119,6 +120,44 @@ def test_colliding_names_of_omitted_columns_are_refused() -> None:
     found = problems(output__columns=None)
 
     assert "both sides have ad_id" in found["output.columns"]
+
+
+def test_headers_can_use_output_columns_and_their_columns_are_kept_in_state() -> None:
+    made = plan(output__headers={"twice": "cost * 2", "by": "left.campaign", "BY": "user"})
+    assert {"twice", "by", "BY"} == made.output.headers.keys()
+    assert "campaign" in [column.name for column in made.left.kept_columns]
+    assert () == made.checks.headers
+    assert ("n",) == plan(output__headers={"n": "cast(user AS INT)"}).checks.headers
+
+
+def test_event_time_as_timestamp_needs_exactly_once_and_is_frozen_with_a_tumbling_window() -> None:
+    with pytest.raises(SpecError, match="write `delivery: exactly_once`, or leave timestamp out"):
+        plan(output__timestamp="event_time")
+    output = {"output__timestamp": "event_time", "output__delivery": "exactly_once"}
+    assert plan(**output).output.has_event_time
+    assert "output.timestamp" not in fingerprint(plan(**output))
+    tumbling = plan(**output, join={"type": "inner", "window": "1 minute"})
+    before = plan(output__delivery="exactly_once", join={"type": "inner", "window": "1 minute"})
+    [change] = changes(fingerprint(before), fingerprint(tumbling))
+    assert ("output.timestamp", "none", "event_time") == (
+        change.field,
+        change.frozen,
+        change.wanted,
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "problem"),
+    [
+        ("Streamjoin-id", "user", "is reserved for headers of Streamjoin"),
+        ("__streamjoin.errors.topic", "user", "is reserved for headers of Streamjoin"),
+        ("a", "clicks", "output.headers.a: unknown column clicks"),
+        ("", "user", "must not be empty"),
+    ],
+)
+def test_impossible_header_is_refused(name: str, text: str, problem: str) -> None:
+    with pytest.raises(SpecError, match=re.escape(problem)):
+        plan(output__headers={name: text})
 
 
 def test_output_names_that_differ_only_in_case_are_refused() -> None:

@@ -49,6 +49,8 @@ ROOMS: dict[str, tuple[str, ...]] = {
         "registry",
         "engine",
         "field_types",
+        "frozen",
+        "output",
         "spec",
         "expressions",
         "can_fail",

@@ -1,0 +1,65 @@
+"""The output of a join: results, delivery, dead letters."""
+
+from enum import StrEnum
+from typing import Annotated, Self
+
+from pydantic import Field, model_validator
+
+from job.join_spec.field_types import ColumnName, Expression, HeaderName, Topic
+from job.join_spec.frozen import Frozen
+
+
+class Delivery(StrEnum):
+    EXACTLY_ONCE = "exactly_once"
+    AT_LEAST_ONCE = "at_least_once"
+
+
+class OutputTimestamp(StrEnum):
+    PROCESSING_TIME = "processing_time"
+    EVENT_TIME = "event_time"
+
+
+class OutputSpec(Frozen):
+    """The results and how they are delivered."""
+
+    topic: Topic
+    """Topic of the results."""
+    key: Expression | None = None
+    """Key of the output record: an output column or an expression. Omitted: no key."""
+    columns: Annotated[dict[ColumnName, Expression], Field(min_length=1)] | None = None
+    """Output columns, each a name and an expression over `left.<column>` and `right.<column>`.
+    Omitted: all columns of both sides."""
+    headers: dict[HeaderName, Expression] = Field(default={})
+    """Further headers of the output record, each a name and an expression as for `columns` or over
+    output columns. The value is the text of the result; null gives a header without a value. Every
+    result also has the header `streamjoin-id`."""
+    timestamp: OutputTimestamp = OutputTimestamp.PROCESSING_TIME
+    """Timestamp of the output record. `processing_time`: when it is written. `event_time`: the
+    greater event time of the two rows, as in Kafka Streams; requires `delivery: exactly_once`."""
+    filter: Expression | None = None
+    """Condition on the results. Results that fail it are dropped after the join."""
+    delivery: Delivery = Delivery.EXACTLY_ONCE
+    """Delivery guarantee. `exactly_once` requires consumers with
+    `isolation.level=read_committed`."""
+    commit_topic: Topic | None = None
+    """Topic with the commit markers of exactly-once delivery. Omitted: `<name>.commits`. The first
+    start creates it if it is missing: compacted, one partition per state partition."""
+
+    @model_validator(mode="after")
+    def _timestamp_can_be_written(self) -> Self:
+        if self.timestamp is OutputTimestamp.EVENT_TIME and self.delivery is not (
+            Delivery.EXACTLY_ONCE
+        ):
+            raise ValueError(
+                "has `timestamp: event_time` and delivery at_least_once, whose writer, Spark's "
+                "Kafka sink, sets none: write `delivery: exactly_once`, or leave timestamp "
+                "out and write the event time as a column or header"
+            )
+        return self
+
+
+class DeadLetterSpec(Frozen):
+    """Where bad records are written."""
+
+    topic: Topic
+    """Topic for bad records and for results that are too large, with the reason in headers."""
