@@ -32,22 +32,24 @@ def init(
     right_event_time: Annotated[str | None, typer.Option(metavar="COLUMN")] = None,
     join_type: Annotated[
         JoinType | None,
-        typer.Option("--type", help="Kind of join; inner if there are no questions."),
+        typer.Option("--type", help="Kind of join; inner without prompts."),
     ] = None,
     name: Annotated[str | None, typer.Option(help="Name of the join.")] = None,
     output: Annotated[str | None, typer.Option(metavar="TOPIC", help="Output topic.")] = None,
-    questions: Annotated[
-        bool, typer.Option(help="Ask for what no option answers; otherwise use the proposals.")
+    prompts: Annotated[
+        bool, typer.Option(help="Prompt for what no option sets; otherwise use the proposals.")
     ] = True,
 ) -> None:
     """Propose a spec for two topics with JSON values, from a sample of their records."""
     from job.proposal.dialog import Options, ProposalError, write_spec
 
-    def ask(question: str, default: str | None) -> str:
-        if questions:
-            return str(typer.prompt(question, default=default))
+    def prompt(text: str, default: str | None) -> str:
+        if prompts:
+            return str(typer.prompt(text, default=default))
         if default is None:
-            raise ProposalError(f"{question}: has no default; set its option, or allow questions")
+            raise ProposalError(
+                f"{text}: has no default; set its option, or leave out --no-prompts"
+            )
         return default
 
     options = Options(
@@ -64,4 +66,4 @@ def init(
         output=output,
     )
     with report_errors(spec):
-        write_spec(spec, options, ask, typer.echo, os.environ)
+        write_spec(spec, options, prompt, typer.echo, os.environ)

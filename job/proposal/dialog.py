@@ -1,4 +1,4 @@
-"""The dialog of `streamjoin init`: options, questions for what no option answers, and the file."""
+"""The dialog of `streamjoin init`: options, prompts for what no option sets, and the file."""
 
 import re
 from collections import Counter
@@ -23,10 +23,10 @@ from job.semantics.simulate import simulate
 _SHOWN_MAX = 20
 _WIRE_FORMAT_BYTE = 0
 
-Ask = Callable[[str, str | None], str]
-"""The answer to a question with a default. Raises StreamjoinError if there are no questions and no
+Prompt = Callable[[str, str | None], str]
+"""Returns the input for a text with a default. Raises StreamjoinError without prompts and without a
 default."""
-Say = Callable[[str], None]
+Report = Callable[[str], None]
 
 
 class ProposalError(StreamjoinError):
@@ -37,7 +37,7 @@ class ProposalError(StreamjoinError):
 
 @dataclass(frozen=True)
 class Options:
-    """What the command line answers. None: a question, or the default."""
+    """The options of the command. None: a prompt, or the default."""
 
     bootstrap_servers: str | None = None
     security: Path | None = None
@@ -55,50 +55,52 @@ class Options:
 
 
 def write_spec(
-    file: Path, options: Options, ask: Ask, say: Say, environment: Mapping[str, str]
+    file: Path, options: Options, prompt: Prompt, report: Report, environment: Mapping[str, str]
 ) -> None:
     """Propose a spec and write it. Raises StreamjoinError; then no file is written."""
     if file.exists():
         raise ProposalError("exists already: name another file, or remove it")
-    proposal, samples = _proposal(options, ask, say, environment)
+    proposal, samples = _proposal(options, prompt, report, environment)
     text = spec_text(proposal)
     plan = join_plan(spec_from_yaml(text, environment), state_partitions=1)
     file.write_text(text, encoding="utf-8")
     try:
         batches = simulate(plan, samples["left"].records, samples["right"].records)
     except (NotExactError, SqlRuntimeError) as error:
-        say(f"not simulated on the samples: {error}")
+        report(f"not simulated on the samples: {error}")
     else:
         for side in SIDES:
             bad = sum((batch.bad_records[side] for batch in batches), start=Counter[str]())
             reasons = ", ".join(f"{reason} {count}" for reason, count in sorted(bad.items()))
-            say(
+            report(
                 f"{side}: {len(samples[side].records)} records of {samples[side].topic} read, "
                 f"{'no bad one' if not bad else f'bad: {reasons}'}"
             )
-        say(f"the samples give {sum(len(batch.output) for batch in batches)} results")
-    say(f"wrote {file}; next: streamjoin plan {file}, streamjoin topics create {file}")
+        report(f"the samples give {sum(len(batch.output) for batch in batches)} results")
+    report(f"wrote {file}; next: streamjoin plan {file}, streamjoin topics create {file}")
 
 
 def _proposal(
-    options: Options, ask: Ask, say: Say, environment: Mapping[str, str]
+    options: Options, prompt: Prompt, report: Report, environment: Mapping[str, str]
 ) -> tuple[Proposal, dict[Side, Sample]]:
-    servers = options.bootstrap_servers or ask("Kafka brokers", "localhost:9092")
+    servers = options.bootstrap_servers or prompt("Kafka brokers", "localhost:9092")
     security = None if options.security is None else _text(options.security)
     access = _access(servers, security, environment)
-    topics = _topics(options, access, ask, say)
+    topics = _topics(options, access, prompt, report)
     samples: dict[Side, Sample] = {side: sample_of(topics[side], access) for side in SIDES}
     tables: dict[Side, Table] = {side: _table(samples[side]) for side in SIDES}
     for side in SIDES:
-        say(f"{side}: {len(tables[side].rows)} records, columns {', '.join(tables[side].columns)}")
-    keys = _keys(options, tables, ask)
+        report(
+            f"{side}: {len(tables[side].rows)} records, columns {', '.join(tables[side].columns)}"
+        )
+    keys = _keys(options, tables, prompt)
     times: dict[Side, EventTime] = {
-        "left": _event_time("left", options.left_event_time, tables["left"], ask),
-        "right": _event_time("right", options.right_event_time, tables["right"], ask),
+        "left": _event_time("left", options.left_event_time, tables["left"], prompt),
+        "right": _event_time("right", options.right_event_time, tables["right"], prompt),
     }
-    join_type = options.join_type or _join_type(ask("Join type", JoinType.INNER.value))
-    name = options.name or ask("Name of the join", _name(topics))
-    output = options.output or ask("Output topic", _output(name, topics))
+    join_type = options.join_type or _join_type(prompt("Join type", JoinType.INNER.value))
+    name = options.name or prompt("Name of the join", _name(topics))
+    output = options.output or prompt("Output topic", _output(name, topics))
     return Proposal(
         name, servers, security, topics, tables, times, keys, join_type, output
     ), samples
@@ -119,14 +121,16 @@ def _text(file: Path) -> str:
         raise ProposalError(f"{file} cannot be read as text in UTF-8: {error}") from error
 
 
-def _topics(options: Options, access: KafkaAccess, ask: Ask, say: Say) -> dict[Side, str]:
+def _topics(
+    options: Options, access: KafkaAccess, prompt: Prompt, report: Report
+) -> dict[Side, str]:
     if options.left is None or options.right is None:
         names = topic_names(access)
         more = f" and {len(names) - _SHOWN_MAX} more" if len(names) > _SHOWN_MAX else ""
-        say(f"topics: {', '.join(names[:_SHOWN_MAX]) or 'none'}{more}")
+        report(f"topics: {', '.join(names[:_SHOWN_MAX]) or 'none'}{more}")
     return {
-        "left": options.left or ask("Left topic", None),
-        "right": options.right or ask("Right topic", None),
+        "left": options.left or prompt("Left topic", None),
+        "right": options.right or prompt("Right topic", None),
     }
 
 
@@ -147,7 +151,7 @@ def _table(sample: Sample) -> Table:
     )
 
 
-def _keys(options: Options, tables: Mapping[Side, Table], ask: Ask) -> list[tuple[str, str]]:
+def _keys(options: Options, tables: Mapping[Side, Table], prompt: Prompt) -> list[tuple[str, str]]:
     given = {"left": options.left_key, "right": options.right_key}
     names = {
         side: _names(text, tables[side], f"{side} key") for side in SIDES if (text := given[side])
@@ -159,11 +163,11 @@ def _keys(options: Options, tables: Mapping[Side, Table], ask: Ask) -> list[tupl
         and names.get("right", [pair.right]) == [pair.right]
     ]
     if "left" not in names:
-        text = ask("Key of the left side", pairs[0].left if pairs else None)
+        text = prompt("Key of the left side", pairs[0].left if pairs else None)
         names["left"] = _names(text, tables["left"], "left key")
     if "right" not in names:
         likely = [pair.right for pair in pairs if [pair.left] == names["left"]]
-        text = ask("Key of the right side", likely[0] if likely else None)
+        text = prompt("Key of the right side", likely[0] if likely else None)
         names["right"] = _names(text, tables["right"], "right key")
     if len(names["left"]) != len(names["right"]):
         raise ProposalError(
@@ -183,9 +187,9 @@ def _names(text: str, table: Table, what: str) -> list[str]:
     return names
 
 
-def _event_time(side: Side, chosen: str | None, table: Table, ask: Ask) -> EventTime:
+def _event_time(side: Side, chosen: str | None, table: Table, prompt: Prompt) -> EventTime:
     found = {each.column: each for each in event_times(table)}
-    name = chosen or ask(f"Event time of the {side} side", next(iter(found)))
+    name = chosen or prompt(f"Event time of the {side} side", next(iter(found)))
     if name not in found:
         raise ProposalError(
             f"the {side} event time {name} is not possible: in every record of the sample it must "

@@ -78,9 +78,9 @@ def test_spec_of_the_dialog_runs_and_joins_the_topics(
     assert ("x", "p0") == (first["two words"], first["right_id"])
 
 
-def test_options_answer_all_questions_and_problems_are_named(topics: str, tmp_path: Path) -> None:
+def test_options_replace_all_prompts_and_problems_are_named(topics: str, tmp_path: Path) -> None:
     file = tmp_path / "proposed.yaml"
-    sides = ("--bootstrap-servers", topics, "--no-questions", "--left", "init.orders")
+    sides = ("--bootstrap-servers", topics, "--no-prompts", "--left", "init.orders")
     for topic, problem in {
         "init.text": "topic init.text has no value that is a JSON object",
         "init.empty": "topic init.empty has no records",
