@@ -348,7 +348,7 @@ def _allowed_calls() -> frozenset[type[exp.Expr]]:
         least, most = (signature.least, signature.most or 2) if signature else (2, 3)
         for count in range(max(least, 1), most + 1):
             call = f"{name}({', '.join('abcd'[:count])})"
-            with suppress(SqlglotError):  # the parser knows no call with this number of arguments
+            with suppress(SqlglotError):  # no call has this number of arguments
                 nodes.update(type(node) for node in parse(call).walk())
     for call in ("named_struct('x', a)", "date_trunc('HOUR', a)"):
         nodes.update(type(node) for node in parse(call).walk())

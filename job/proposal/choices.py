@@ -41,7 +41,7 @@ class KeyPair:
 @dataclass(frozen=True)
 class EventTime:
     column: str
-    times: list[int | None]
+    times: list[int]
     """Microseconds since 1970 of each row of the table."""
     disorder_us: int
     """How far a row of the sample is behind an earlier row of its partition, at most."""
@@ -89,19 +89,16 @@ def event_times(table: Table) -> list[EventTime]:
     recorded = [record.timestamp_us or 0 for record in table.records]
     found: list[tuple[float, EventTime]] = []
     for name, kind in table.columns.items():
-        times = [
-            _time(value, kind, at) for value, at in zip(table.values(name), recorded, strict=True)
-        ]
-        if None in times:
+        values = zip(table.values(name), recorded, strict=True)
+        times = [at for value, other in values if (at := _time(value, kind, other)) is not None]
+        if len(times) < len(recorded):
             continue
-        distances = [
-            at - other for at, other in zip(times, recorded, strict=True) if at is not None
-        ]
+        distances = [at - other for at, other in zip(times, recorded, strict=True)]
         if max(distances) <= _HOUR:  # else future_event_time: see max_event_time_ahead
             distance = median(abs(each) for each in distances)
             found.append((distance, EventTime(name, times, _disorder(table, times))))
     likely = [each for _, each in sorted(found, key=lambda pair: pair[0])]
-    return [*likely, EventTime(RECORD_TIMESTAMP, list(recorded), _disorder(table, recorded))]
+    return [*likely, EventTime(RECORD_TIMESTAMP, recorded, _disorder(table, recorded))]
 
 
 def _time(value: Json, kind: str, recorded_us: int) -> int | None:
@@ -117,14 +114,13 @@ def _time(value: Json, kind: str, recorded_us: int) -> int | None:
         return None
 
 
-def _disorder(table: Table, times: Sequence[int | None]) -> int:
+def _disorder(table: Table, times: Sequence[int]) -> int:
     newest: dict[int, int] = {}
     behind = 0
     for record, at in zip(table.records, times, strict=True):
-        if at is not None:
-            first = newest.setdefault(record.partition, at)
-            behind = max(behind, first - at)
-            newest[record.partition] = max(first, at)
+        first = newest.setdefault(record.partition, at)
+        behind = max(behind, first - at)
+        newest[record.partition] = max(first, at)
     return behind
 
 
@@ -150,7 +146,7 @@ def _keyed(
 ) -> Iterator[tuple[tuple[str, ...], int]]:
     columns = [table.values(name) for name in names]
     for *key, at in zip(*columns, times.times, strict=True):
-        if at is not None and None not in key:
+        if None not in key:
             yield tuple(str(part) for part in key), at
 
 

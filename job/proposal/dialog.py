@@ -13,6 +13,7 @@ from job.join_spec.sides import SIDES, Side
 from job.join_spec.spec import JoinType, kafka_from_document, spec_from_yaml
 from job.join_spec.variables import filled
 from job.kafka.security import KafkaAccess, kafka_access
+from job.plan.plan import JoinPlan
 from job.plan.planner import join_plan
 from job.proposal.choices import RECORD_TIMESTAMP, EventTime, event_times, key_pairs
 from job.proposal.columns import Table, table_of
@@ -64,20 +65,25 @@ def write_spec(
     text = spec_text(proposal)
     plan = join_plan(spec_from_yaml(text, environment), state_partitions=1)
     file.write_text(text, encoding="utf-8")
+    _report_simulation(plan, samples, report)
+    report(f"wrote {file}; next: streamjoin plan {file}, streamjoin topics create {file}")
+
+
+def _report_simulation(plan: JoinPlan, samples: Mapping[Side, Sample], report: Report) -> None:
+    """The bad records of the samples and the number of results that they give."""
     try:
         batches = simulate(plan, samples["left"].records, samples["right"].records)
     except (NotExactError, SqlRuntimeError) as error:
         report(f"not simulated on the samples: {error}")
-    else:
-        for side in SIDES:
-            bad = sum((batch.bad_records[side] for batch in batches), start=Counter[str]())
-            reasons = ", ".join(f"{reason} {count}" for reason, count in sorted(bad.items()))
-            report(
-                f"{side}: {len(samples[side].records)} records of {samples[side].topic} read, "
-                f"{'no bad one' if not bad else f'bad: {reasons}'}"
-            )
-        report(f"the samples give {sum(len(batch.output) for batch in batches)} results")
-    report(f"wrote {file}; next: streamjoin plan {file}, streamjoin topics create {file}")
+        return
+    for side in SIDES:
+        bad = sum((batch.bad_records[side] for batch in batches), start=Counter[str]())
+        reasons = ", ".join(f"{reason} {count}" for reason, count in sorted(bad.items()))
+        report(
+            f"{side}: {len(samples[side].records)} records of {samples[side].topic} read, "
+            f"{'no bad one' if not bad else f'bad: {reasons}'}"
+        )
+    report(f"the samples give {sum(len(batch.output) for batch in batches)} results")
 
 
 def _proposal(

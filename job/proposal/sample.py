@@ -10,19 +10,18 @@ from job.errors import BrokerError, TopicError
 from job.kafka.clients import ANSWER_SECONDS, admin, consumer, no_broker, poll
 from job.kafka.security import KafkaAccess, librdkafka_settings
 from job.semantics.json_records import InputRecord
+from job.semantics.rows import MICROS_PER_MS
 
 RECORDS_MAX = 1_000
 """Records of a sample. Each partition has the same share."""
 
 _READ_SECONDS = 30.0
 _POLL_SECONDS = 0.5
-_MICROS_PER_MILLI = 1_000
 
 
 @dataclass(frozen=True)
 class Sample:
     topic: str
-    partitions: int
     records: list[InputRecord]
     """In the order of the offsets, one partition after another."""
 
@@ -60,7 +59,7 @@ def sample_of(topic: str, access: KafkaAccess) -> Sample:
             f"topic {topic} has no records, and columns are proposed from records: write some, or "
             "write the spec by hand (docs/tutorial.md)"
         )
-    return Sample(topic, len(numbers), records)
+    return Sample(topic, records)
 
 
 def _newest(client: Consumer, topic: str, partition: int, count: int) -> list[InputRecord]:
@@ -86,7 +85,5 @@ def _newest(client: Consumer, topic: str, partition: int, count: int) -> list[In
         _, at_ms = message.timestamp()
         value = message.value()
         assert value is None or isinstance(value, bytes)
-        records.append(
-            InputRecord(value, offset, partition, timestamp_us=at_ms * _MICROS_PER_MILLI)
-        )
+        records.append(InputRecord(value, offset, partition, timestamp_us=at_ms * MICROS_PER_MS))
     return records

@@ -1,8 +1,8 @@
 """The phases of the real-time engine: catch-up in micro-batches, and intervals in real time.
 
 A run of the query has one phase. It ends by itself when the other phase is better, and the next run
-begins on the same checkpoint. Spark asks its sources for the ends of the topics before each batch
-and each interval, on the query's own thread: that is where the phase is chosen and where the
+begins on the same checkpoint. Spark requests the ends of the topics from its sources before each
+batch and each interval, on the query's own thread: that is where the phase is chosen and where the
 watermark of an interval is set. Results do not depend on the phase.
 """
 
@@ -182,7 +182,7 @@ class _CatchUp(_PlannedTimes):
         self._planned_at = time.monotonic()
         self._empty_plans = self._empty_plans + 1 if starts == latest else 0
         # There is nothing to read. After a batch Spark plans one more, without records, if the
-        # watermark has advanced; it has not done so if it asks a second time.
+        # watermark has advanced; it has not done so if it requests the ends a second time.
         calls = 2 if self._has_run else 1
         if self._cut is None and self._empty_plans >= calls:
             self._end_run(Phase.REAL_TIME)

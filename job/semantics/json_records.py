@@ -36,8 +36,7 @@ from job.semantics.json_document import (
     without_lone_surrogates,
 )
 from job.semantics.json_values import MismatchError, members_read, reader
-
-_MICROS_PER_MILLI = 1_000
+from job.semantics.rows import MICROS_PER_MS
 
 
 @dataclass(frozen=True)
@@ -164,7 +163,7 @@ def timestamp(raw: str | None) -> int | None:
     millis = _bigint(raw)
     low, high = record_rules.TIMESTAMP_MILLIS_MIN, record_rules.TIMESTAMP_MILLIS_MAX
     if millis is not None and low <= millis <= high:
-        return millis * _MICROS_PER_MILLI
+        return millis * MICROS_PER_MS
     is_iso = all(raw[at - 1 : at] == "-" for at in record_rules.ISO_HYPHENS)
     return timestamp_of(raw) if is_iso else None
 
@@ -189,7 +188,7 @@ def _event_time_reason(written: str | None, at: int | None) -> str | None:
         is_no_such_time = _bigint(written) is not None or _ABSURD_YEAR.match(written)
         return "absurd_event_time" if is_no_such_time else "unparsable_event_time"
     above, below = record_rules.EVENT_TIME_ABOVE_MILLIS, record_rules.EVENT_TIME_BELOW_MILLIS
-    is_real = above * _MICROS_PER_MILLI < at < below * _MICROS_PER_MILLI
+    is_real = above * MICROS_PER_MS < at < below * MICROS_PER_MS
     return None if is_real else "absurd_event_time"
 
 

@@ -24,7 +24,7 @@ def ended_interval(query: StreamingQuery, starts: Offsets, latest: Offsets) -> E
     """The interval before the one that is planned; None: Spark does not plan one.
 
     `starts`: the offsets that the next interval begins with. `latest`: the ends of the topics.
-    Called on the query's thread while Spark asks for the ends of the topics. Spark does so, too,
+    Called on the query's thread while Spark requests the ends of the topics. Spark does so, too,
     when an interval has ended.
     """
     context = stream_execution(query).getLatestExecutionContext()

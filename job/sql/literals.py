@@ -1,7 +1,7 @@
 """Rewrites string literals and comments of Spark SQL so that Spark and sqlglot read the same.
 
 Spark 4 reads `''` inside a literal as one quote, joins adjacent literals, and has raw literals
-(r'...') and more escapes than sqlglot knows. sqlglot reads `'O''Brien'` as two literals.
+(r'...') and more escapes than sqlglot reads. sqlglot reads `'O''Brien'` as two literals.
 """
 
 import re
