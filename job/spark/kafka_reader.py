@@ -1,8 +1,8 @@
 """Limits how far the batches of a running query read each partition, for which Spark has no option.
 
 Before each batch Spark requests the ends of all partitions from its Kafka source, and takes a share
-of each partition up to there. While a query has a backlog, another reader replaces the source's reader
-and returns lower ends. Without a backlog Spark uses its own reader.
+of each partition up to there. While a query has a backlog, another reader replaces the source's
+reader and returns lower ends. Without a backlog Spark uses its own reader.
 
 Private API of Spark's Kafka connector 4.2.0 (KafkaMicroBatchStream, KafkaOffsetReader): see the
 package docstring. If it has changed, the query runs without these limits. The behaviour is tested
