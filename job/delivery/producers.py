@@ -23,6 +23,9 @@ SETTINGS: Mapping[str, str | int | bool] = MappingProxyType(
         "log_level": 0,  # errors are raised
         "compression.type": "lz4",
         "linger.ms": 10,
+        # As Kafka's Java client: librdkafka's default distributes keys by another hash, and results
+        # would not be in the partitions of input records with the same keys.
+        "partitioner": "murmur2_random",
         # A record that the broker has not accepted after this time fails the transaction.
         "message.timeout.ms": 60_000,
         # Bounds the memory of a worker, which waits while the queue is full.

@@ -3,6 +3,7 @@
 Each join is stopped and started between two batches of input: no row may be missing or repeated.
 """
 
+import json
 from collections import Counter
 from dataclasses import dataclass
 from datetime import datetime
@@ -17,6 +18,11 @@ from tests.integration.jobs import Job
 from tests.integration.jvms import SharedJvm
 from tests.integration.keyed_sides import KEYED_SIDES, T0
 from tests.integration.topics import consume_all, produce
+
+OUTPUT_PARTITIONS = 2
+# Compared with the Java client by tests/semantics/test_partitions_of_kafka.py.
+_JAVA_PARTITIONS = Path(__file__).parents[1] / "golden" / "java_partitions.json"
+JAVA_PARTITIONS = json.loads(_JAVA_PARTITIONS.read_text())[str(OUTPUT_PARTITIONS)]
 
 SPEC = (
     "name: joined_{join_type}"
@@ -74,7 +80,7 @@ def test_join_type_gives_the_rows_of_nested_loops_across_a_restart(
     join_type: JoinType, kafka: EmbeddedKafka, tmp_path: Path, jvm: SharedJvm
 ) -> None:
     name = f"joins.{join_type}"
-    kafka.create_topics({f"{name}.left": 3, f"{name}.right": 2, f"{name}.out": 2})
+    kafka.create_topics({f"{name}.left": 3, f"{name}.right": 2, f"{name}.out": OUTPUT_PARTITIONS})
     servers = kafka.bootstrap_servers
 
     def feed(rows: tuple[list[Left], list[Right]]) -> None:
@@ -104,6 +110,8 @@ def test_join_type_gives_the_rows_of_nested_loops_across_a_restart(
         times = [record.value.get(name) for name in ("lt", "rt")]
         latest = max(datetime.fromisoformat(at) for at in times if at is not None)
         assert latest.timestamp() * 1000 == record.timestamp_ms
+        if record.key is not None:
+            assert JAVA_PARTITIONS[record.key] == record.partition
     assert 0 == status.totals.late_rows
 
 

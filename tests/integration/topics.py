@@ -34,6 +34,7 @@ class Received:
     value: dict[str, Any]
     headers: Mapping[str, str | None]
     timestamp_ms: int
+    partition: int
 
     @property
     def result_id(self) -> str:
@@ -115,4 +116,5 @@ def _received(message: Message) -> Received:
         value=json.loads(value),
         headers=headers,
         timestamp_ms=message.timestamp()[1],
+        partition=message.partition(),
     )
