@@ -19,6 +19,13 @@ def init(
         Path | None,
         typer.Option(metavar="FILE", help="YAML with the fields of kafka.security: TLS and login."),
     ] = None,
+    schema_registry: Annotated[
+        str | None,
+        typer.Option(
+            metavar="URL|FILE",
+            help="For Avro and Protobuf: the registry, or YAML with the fields of schema_registry.",
+        ),
+    ] = None,
     left: Annotated[str | None, typer.Option(metavar="TOPIC", help="Left topic.")] = None,
     right: Annotated[str | None, typer.Option(metavar="TOPIC", help="Right topic.")] = None,
     left_key: Annotated[
@@ -40,7 +47,7 @@ def init(
         bool, typer.Option(help="Prompt for what no option sets; otherwise use the proposals.")
     ] = True,
 ) -> None:
-    """Propose a spec for two topics with JSON values, from a sample of their records."""
+    """Propose a spec for two topics, from a sample of their records."""
     from job.proposal.dialog import Options, ProposalError, write_spec
 
     def prompt(text: str, default: str | None) -> str:
@@ -55,6 +62,7 @@ def init(
     options = Options(
         bootstrap_servers=bootstrap_servers,
         security=security,
+        schema_registry=schema_registry,
         left=left,
         right=right,
         left_key=left_key,

@@ -47,7 +47,7 @@ def reader_schemas(spec: JoinSpec, *, only_missing: bool = False) -> dict[Side, 
 
 def _reader_schema(access: RegistryAccess, side: Side, written: SideSpec) -> ReaderSchema:
     subject = written.registry_subject
-    version, schema = _latest(access, side, subject)
+    version, schema = newest_schema(access, side, subject)
     if schema.type != written.format.upper():
         message = f"has type {schema.type} in the registry, and `format` is {written.format}"
         raise SpecError([Problem(f"{side}.subject", subject, message)])
@@ -63,7 +63,9 @@ def _reader_schema(access: RegistryAccess, side: Side, written: SideSpec) -> Rea
     return ReaderSchema(written.format, subject, version, schema, columns)
 
 
-def _latest(access: RegistryAccess, side: Side, subject: str) -> tuple[int, RegisteredSchema]:
+def newest_schema(access: RegistryAccess, side: Side, subject: str) -> tuple[int, RegisteredSchema]:
+    """Version and schema of a subject. Raises SpecError if it does not exist, RegistryError or
+    SecurityError if the registry does not answer."""
     try:
         return latest_schema(access, subject)
     except UnknownSchemaError as error:

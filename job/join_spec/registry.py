@@ -11,6 +11,11 @@ from pydantic import BaseModel, ConfigDict, field_validator, model_validator
 from job.join_spec.security import File, Secret, Text
 
 
+def default_subject(topic: str) -> str:
+    """The subject of Confluent's TopicNameStrategy for the values of a topic."""
+    return f"{topic}-value"
+
+
 class SchemaRegistrySpec(BaseModel):
     """A schema registry with Confluent's API."""
 

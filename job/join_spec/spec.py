@@ -25,7 +25,7 @@ from job.join_spec.engine import Engine, RealTimeSpec
 from job.join_spec.field_types import Expression, Name, Rate, Topic
 from job.join_spec.frozen import Frozen
 from job.join_spec.output import DeadLetterSpec, OutputSpec
-from job.join_spec.registry import SchemaRegistrySpec
+from job.join_spec.registry import SchemaRegistrySpec, default_subject
 from job.join_spec.security import KafkaSecurity
 from job.join_spec.sides import SIDES, Side
 from job.join_spec.start_positions import NamedStart
@@ -138,7 +138,7 @@ class SideSpec(Frozen):
     @property
     def registry_subject(self) -> str:
         """`subject`, or the one of Confluent's TopicNameStrategy."""
-        return self.subject or f"{self.topic}-value"
+        return self.subject or default_subject(self.topic)
 
     @model_validator(mode="after")
     def _fits_the_format(self) -> Self:
@@ -341,6 +341,12 @@ def spec_from_document(document: Any) -> JoinSpec:
 def kafka_from_document(document: Any) -> KafkaSpec:
     """The field `kafka` of a spec, from parsed YAML. Raises SpecError with all problems."""
     return _validated(KafkaSpec, document)
+
+
+def registry_from_document(document: Any) -> SchemaRegistrySpec:
+    """The field `schema_registry` of a spec, from parsed YAML. Raises SpecError with all
+    problems."""
+    return _validated(SchemaRegistrySpec, document)
 
 
 def _validated(model: type[Model], document: Any) -> Model:

@@ -15,7 +15,7 @@ from job.semantics.json_records import timestamp
 RECORD_TIMESTAMP = "record_timestamp"
 """The column with Kafka's timestamp of the record."""
 
-_KEY_TYPES = ("BIGINT", "STRING")
+_KEY_TYPES = ("INT", "BIGINT", "STRING")
 _KEY_WORDS = ("id", "key", "code", "number", "uuid")
 _SCORE_MIN = 1.0
 
@@ -89,6 +89,8 @@ def event_times(table: Table) -> list[EventTime]:
     recorded = [record.timestamp_us or 0 for record in table.records]
     found: list[tuple[float, EventTime]] = []
     for name, kind in table.columns.items():
+        if table.reader is not None and kind == "STRING":
+            continue  # a TIMESTAMP is not read from a registered string
         values = zip(table.values(name), recorded, strict=True)
         times = [at for value, other in values if (at := _time(value, kind, other)) is not None]
         if len(times) < len(recorded):

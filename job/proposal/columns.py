@@ -6,6 +6,7 @@ from decimal import Decimal
 
 from job.errors import SpecError
 from job.evaluation.sql_types import INT_RANGES
+from job.formats.schemas import ReaderSchema
 from job.join_spec.value_schema import refuse_other_keys, value_schema
 from job.plan.plan import RECORD_COLUMN_NAMES
 from job.semantics.json_document import Json, Members, Number, document
@@ -30,7 +31,9 @@ class Table:
     columns: dict[str, str]
     """Spark type of each column, in the order of appearance."""
     left_out: list[str] = field(default_factory=list)
-    """Names that no column can have."""
+    """Names of members that are no columns."""
+    reader: ReaderSchema | None = None
+    """The schema of the values in the registry. None: the values are JSON."""
 
     def values(self, name: str) -> list[Json]:
         return [row.get(name) for row in self.rows]
@@ -43,7 +46,7 @@ def table_of(records: Iterable[InputRecord]) -> Table:
     rows: list[Row] = [dict(members) for _, members in objects]
     table = Table([record for record, _ in objects], rows, {})
     for name in dict.fromkeys(name for row in rows for name in row):
-        kind = _declared(name, type_of(table.values(name)), table.columns)
+        kind = declarable(name, [type_of(table.values(name)), STRING], table.columns)
         if kind is None:
             table.left_out.append(name)
         else:
@@ -62,14 +65,13 @@ def quoted(name: str) -> str:
     return name if is_plain else f"`{name}`"
 
 
-def _declared(name: str, kind: str, others: Mapping[str, str]) -> str | None:
-    """The type that a column of this name can have. None: no column can have the name."""
+def declarable(name: str, kinds: Sequence[str], others: Mapping[str, str]) -> str | None:
+    """The first of `kinds` that a column of this name can have next to the other columns. None: no
+    column can have the name."""
     if name.casefold() in RECORD_COLUMN_NAMES or not _is_legible(name):
         return None
     before = schema_text(others) + ", " if others else ""
-    return next(
-        (each for each in (kind, STRING) if _is_schema(f"{before}{quoted(name)} {each}")), None
-    )
+    return next((each for each in kinds if _is_schema(f"{before}{quoted(name)} {each}")), None)
 
 
 def _is_legible(name: str) -> bool:

@@ -8,21 +8,28 @@ from pathlib import Path
 
 from job.errors import StreamjoinError
 from job.evaluation.sql_types import NotExactError, SqlRuntimeError
+from job.formats.pinning import reader_schemas
+from job.formats.registry import registry_access
 from job.join_spec.document import parsed
 from job.join_spec.sides import SIDES, Side
-from job.join_spec.spec import JoinType, kafka_from_document, spec_from_yaml
+from job.join_spec.spec import (
+    JoinType,
+    kafka_from_document,
+    registry_from_document,
+    spec_from_yaml,
+)
 from job.join_spec.variables import filled
 from job.kafka.security import KafkaAccess, kafka_access
 from job.plan.plan import JoinPlan
 from job.plan.planner import join_plan
 from job.proposal.choices import RECORD_TIMESTAMP, EventTime, event_times, key_pairs
 from job.proposal.columns import Table, table_of
+from job.proposal.registered import has_registered_schema, registered_table
 from job.proposal.sample import Sample, sample_of, topic_names
-from job.proposal.spec_text import Proposal, spec_text
+from job.proposal.spec_text import Proposal, scalar, spec_text
 from job.semantics.simulate import simulate
 
 _SHOWN_MAX = 20
-_WIRE_FORMAT_BYTE = 0
 
 Prompt = Callable[[str, str | None], str]
 """Returns the input for a text with a default. Raises StreamjoinError without prompts and without a
@@ -43,6 +50,8 @@ class Options:
     bootstrap_servers: str | None = None
     security: Path | None = None
     """File with the block kafka.security."""
+    schema_registry: str | None = None
+    """URL, or a file with the block schema_registry."""
     left: str | None = None
     right: str | None = None
     left_key: str | None = None
@@ -63,10 +72,21 @@ def write_spec(
         raise ProposalError("exists already: name another file, or remove it")
     proposal, samples = _proposal(options, prompt, report, environment)
     text = spec_text(proposal)
-    plan = join_plan(spec_from_yaml(text, environment), state_partitions=1)
+    spec = spec_from_yaml(text, environment)
+    plan = join_plan(spec, state_partitions=1, readers=reader_schemas(spec))
     file.write_text(text, encoding="utf-8")
-    _report_simulation(plan, samples, report)
+    if any(table.reader is not None for table in proposal.tables.values()):
+        _report_read(proposal, samples, report)
+    else:
+        _report_simulation(plan, samples, report)
     report(f"wrote {file}; next: streamjoin plan {file}, streamjoin topics create {file}")
+
+
+def _report_read(proposal: Proposal, samples: Mapping[Side, Sample], report: Report) -> None:
+    """`simulate` reads JSON only, so that these samples are not joined."""
+    for side in SIDES:
+        read, sample = len(proposal.tables[side].rows), samples[side]
+        report(f"{side}: {read} of {len(sample.records)} records of {sample.topic} can be read")
 
 
 def _report_simulation(plan: JoinPlan, samples: Mapping[Side, Sample], report: Report) -> None:
@@ -94,7 +114,7 @@ def _proposal(
     access = _access(servers, security, environment)
     topics = _topics(options, access, prompt, report)
     samples: dict[Side, Sample] = {side: sample_of(topics[side], access) for side in SIDES}
-    tables: dict[Side, Table] = {side: _table(samples[side]) for side in SIDES}
+    registry, tables = _tables(samples, options, prompt, environment)
     for side in SIDES:
         report(
             f"{side}: {len(tables[side].rows)} records, columns {', '.join(tables[side].columns)}"
@@ -108,7 +128,7 @@ def _proposal(
     name = options.name or prompt("Name of the join", _name(topics))
     output = options.output or prompt("Output topic", _output(name, topics))
     return Proposal(
-        name, servers, security, topics, tables, times, keys, join_type, output
+        name, servers, security, registry, topics, tables, times, keys, join_type, output
     ), samples
 
 
@@ -140,17 +160,33 @@ def _topics(
     }
 
 
-def _table(sample: Sample) -> Table:
+def _tables(
+    samples: Mapping[Side, Sample],
+    options: Options,
+    prompt: Prompt,
+    environment: Mapping[str, str],
+) -> tuple[str | None, dict[Side, Table]]:
+    """The block schema_registry, if a topic needs it, and the table of each topic."""
+    registered = {side: has_registered_schema(samples[side]) for side in SIDES}
+    if not any(registered.values()):
+        return None, {side: _json_table(samples[side]) for side in SIDES}
+    text = options.schema_registry or prompt("Schema registry, a URL", None)
+    is_url = text.startswith(("http://", "https://"))
+    block = f"url: {scalar(text)}" if is_url else _text(Path(text))
+    access = registry_access(registry_from_document(filled(parsed(block), environment)))
+    assert access is not None
+    return block, {
+        side: registered_table(samples[side], side, access)
+        if registered[side]
+        else _json_table(samples[side])
+        for side in SIDES
+    }
+
+
+def _json_table(sample: Sample) -> Table:
     table = table_of(sample.records)
     if table.columns:
         return table
-    first = next((record.value for record in sample.records if record.value), b"")
-    if isinstance(first, bytes) and first[:1] == bytes([_WIRE_FORMAT_BYTE]):
-        raise ProposalError(
-            f"topic {sample.topic} has values in the wire format of a schema registry, and init "
-            "reads JSON: write the spec by hand, with `format: avro` or `format: protobuf`, which "
-            "takes the columns from the registry (docs/formats.md)"
-        )
     raise ProposalError(
         f"topic {sample.topic} has no value that is a JSON object with fields among its newest "
         f"{len(sample.records)} records: a join reads JSON objects, Avro or Protobuf"

@@ -28,6 +28,8 @@ class Proposal:
     bootstrap_servers: str
     security: str | None
     """Text of the YAML block kafka.security."""
+    registry: str | None
+    """Text of the YAML block schema_registry."""
     topics: Mapping[Side, str]
     tables: Mapping[Side, Table]
     times: Mapping[Side, EventTime]
@@ -51,7 +53,8 @@ def spec_text(proposal: Proposal) -> str:
         f"name: {scalar(proposal.name)}",
         "kafka:",
         f"  bootstrap_servers: {scalar(proposal.bootstrap_servers)}",
-        *_security_lines(proposal.security),
+        *_block("  security:", proposal.security),
+        *_block("schema_registry:", proposal.registry),
     ]
     for side in SIDES:
         lines += [f"{side}:", *(f"  {line}" for line in _side_lines(proposal, side))]
@@ -76,10 +79,12 @@ def scalar(text: str) -> str:
     return json.dumps(text, ensure_ascii=False)
 
 
-def _security_lines(security: str | None) -> list[str]:
-    if security is None:
+def _block(name: str, text: str | None) -> list[str]:
+    """The text, indented below a name with its own indentation."""
+    if text is None:
         return []
-    return ["  security:", *(f"    {line}" for line in security.rstrip().splitlines())]
+    indent = " " * (len(name) - len(name.lstrip()) + 2)
+    return [name, *(f"{indent}{line}" for line in text.rstrip().splitlines())]
 
 
 def _side_lines(proposal: Proposal, side: Side) -> list[str]:
@@ -90,7 +95,7 @@ def _side_lines(proposal: Proposal, side: Side) -> list[str]:
     reason = f"rows of the sample are up to {disorder} s out of order"
     return [
         f"topic: {scalar(proposal.topics[side])}",
-        f"schema: {scalar(schema_text(proposal.columns(side)))}",
+        *_schema_lines(proposal, side),
         *_left_out_lines(table),
         f"key: [{key}]",
         f"event_time: {scalar(times.column)}{_event_time_comment(times)}",
@@ -98,12 +103,24 @@ def _side_lines(proposal: Proposal, side: Side) -> list[str]:
     ]
 
 
+def _schema_lines(proposal: Proposal, side: Side) -> list[str]:
+    """The columns. Those of a registered schema are left out where the registry has the same."""
+    table, columns = proposal.tables[side], proposal.columns(side)
+    schema = f"schema: {scalar(schema_text(columns))}"
+    if table.reader is None:
+        return [schema]
+    reader = table.reader
+    kind = f"format: {reader.format.value}   # subject {reader.subject}, version {reader.version}"
+    return [kind] if columns == table.columns and not table.left_out else [kind, schema]
+
+
 def _left_out_lines(table: Table) -> list[str]:
     """A comment on members of the values that cannot be columns."""
     if not table.left_out:
         return []
     names = ", ".join(json.dumps(name) for name in table.left_out)
-    return [f"# not in the schema, because no column can have the name: {names}"]
+    reason = "the name" if table.reader is None else "the name or the type"
+    return [f"# not in the schema, because no column can have {reason}: {names}"]
 
 
 def _event_time_comment(times: EventTime) -> str:

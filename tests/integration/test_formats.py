@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from deploy.local.kafka import EmbeddedKafka
 from tests.integration.apicurio import Apicurio
@@ -104,6 +105,7 @@ def test_avro_joins_protobuf_while_schemas_change_and_the_registry_is_away(
     with Job(spec, tmp_path, jvm) as job:
         shop.send("left", shop.left(shop.avro, 1))
         shop.send("right", shop.right(shop.proto, 1))
+        _init_proposes_this_join(shop, job, tmp_path / "proposed.yaml")
         job.wait_for_offsets(**shop.counts)
         assert [result(1)] == shop.results()
 
@@ -127,6 +129,23 @@ def test_avro_joins_protobuf_while_schemas_change_and_the_registry_is_away(
         assert [result(n) for n in (1, 2, 3, 4)] == shop.results()
         frozen = json.loads((tmp_path / "checkpoint" / "fingerprint.json").read_text())
         assert str(shop.avro) != frozen["settings"]["left.schema_id"]
+
+
+def _init_proposes_this_join(shop: Shop, job: Job, file: Path) -> None:
+    brokers = ("--bootstrap-servers", shop.servers, "--schema-registry", shop.registry.url)
+    ended = job.command(
+        "init", str(file), *brokers, "--left", LEFT, "--right", RIGHT, "--no-prompts"
+    )
+
+    assert 0 == ended.returncode, ended.stderr
+    assert f"left: 1 of 1 records of {LEFT} can be read" in ended.stdout
+    proposed = yaml.safe_load(file.read_text())
+    left, right = proposed["left"], proposed["right"]
+    assert {"url": shop.registry.url} == proposed["schema_registry"]
+    assert ("avro", ["n"], "at") == (left["format"], left["key"], left["event_time"])
+    assert ("protobuf", ["n"], "at") == (right["format"], right["key"], right["event_time"])
+    assert "In 1 pairs of the samples, right - left is 0.0 s to 0.0 s." in file.read_text()
+    assert 0 == job.command("validate", str(file)).returncode
 
 
 def _schemas_change(shop: Shop) -> None:

@@ -24,6 +24,7 @@ def proposal(tables: dict[Side, Table], join_type: JoinType, **changed: Any) -> 
         "name": "joined",
         "bootstrap_servers": "localhost:9092",
         "security": None,
+        "registry": None,
         "topics": {"left": "1.5", "right": "no"},  # a number and a boolean in YAML
         "tables": tables,
         "times": times,
