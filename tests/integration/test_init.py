@@ -1,6 +1,8 @@
 """`streamjoin init` on real topics: the spec that it writes runs as it is."""
 
 import json
+import os
+import re
 import subprocess
 import sys
 import time
@@ -13,14 +15,20 @@ from deploy.local.kafka import EmbeddedKafka
 from job.kafka.clients import read_to_end
 from tests.integration.jobs import START_SECONDS, Job
 from tests.integration.jvms import SharedJvm
+from tests.terminal import session
 
 ORDERS = 30
+ROOT = Path(__file__).parents[2]
+TUTORIAL = ROOT / "docs" / "tutorial.md"
+COMMAND = "$ .venv/bin/streamjoin init payments.yaml"
+# The command runs in another folder.
+PROJECT_ENVIRONMENT = {**os.environ, "PYTHONPATH": str(ROOT)}
 
 
 @pytest.fixture(scope="module")
 def topics(kafka: EmbeddedKafka) -> str:
     """Orders and payments, each payment 7 s after its order, and a value that is no JSON."""
-    kafka.create_topics(["init.orders", "init.payments", "init.text", "init.empty"], partitions=2)
+    kafka.create_topics(["shop.orders", "shop.payments", "shop.text", "shop.empty"], partitions=2)
     producer = Producer({"bootstrap.servers": kafka.bootstrap_servers, "enable.idempotence": True})
     start = int(time.time()) - 3_600
     for n in range(ORDERS):
@@ -33,32 +41,41 @@ def topics(kafka: EmbeddedKafka) -> str:
             "two words": None if n else "x",
         }
         payment = {"order_id": n, "ts": (at + 7) * 1000, "id": f"p{n}"}
-        producer.produce("init.orders", json.dumps(order).encode(), partition=n % 2)
-        producer.produce("init.payments", json.dumps(payment).encode(), partition=n % 2)
-    producer.produce("init.payments", b"no json", partition=0)
-    producer.produce("init.text", b"no json", partition=0)
+        producer.produce("shop.orders", json.dumps(order).encode(), partition=n % 2)
+        producer.produce("shop.payments", json.dumps(payment).encode(), partition=n % 2)
+    producer.produce("shop.payments", b"no json", partition=0)
+    producer.produce("shop.text", b"no json", partition=0)
     assert 0 == producer.flush(30)
     return kafka.bootstrap_servers
 
 
-def init(file: Path, *options: str, answers: str = "") -> "subprocess.CompletedProcess[str]":
+def init(file: Path, *options: str) -> "subprocess.CompletedProcess[str]":
     command = [sys.executable, "-m", "job", "init", str(file), *options]
-    return subprocess.run(command, input=answers, capture_output=True, text=True, timeout=60)
+    return subprocess.run(command, capture_output=True, text=True, timeout=60)
+
+
+def recorded_session() -> str:
+    """The output of the session in the tutorial."""
+    block = TUTORIAL.read_text().split(f"{COMMAND}\n")[1].split("```")[0]
+    return without_topics(block)
+
+
+def without_topics(text: str) -> str:
+    """Without the list of all topics, because other tests have theirs on the same broker, and
+    without blanks at the ends of lines."""
+    text = re.sub(r"^topics: .*\n", "", text, flags=re.MULTILINE)
+    return re.sub(r" +$", "", text, flags=re.MULTILINE)
 
 
 def test_spec_of_the_dialog_runs_and_joins_the_topics(
     topics: str, kafka: EmbeddedKafka, tmp_path: Path, jvm: SharedJvm
 ) -> None:
-    file = tmp_path / "proposed.yaml"
-    answers = f"{topics}\ninit.orders\ninit.payments\n\n\n\n\n\npaid\npaid.out\n"
-    ended = init(file, answers=answers)
-
-    assert 0 == ended.returncode, ended.stderr
-    assert (
-        f"right: {ORDERS + 1} records of init.payments read, bad: malformed_json 1" in ended.stdout
-    )
-    assert f"the samples give {ORDERS} results" in ended.stdout
-    text = file.read_text()
+    command = [sys.executable, "-m", "job", "init", "payments.yaml"]
+    inputs = [topics, "shop.orders", "shop.payments", "", "", "", "", "", "paid", "paid.out"]
+    code, shown = session(command, inputs, tmp_path, PROJECT_ENVIRONMENT, START_SECONDS)
+    shown = without_topics(shown.replace(topics, "localhost:9092"))
+    assert (0, recorded_session()) == (code, shown)
+    text = (tmp_path / "payments.yaml").read_text()
     assert "key: [id]" in text
     assert "key: [order_id]" in text
     assert "right - left is 7.0 s to 7.0 s" in text
@@ -80,28 +97,28 @@ def test_spec_of_the_dialog_runs_and_joins_the_topics(
 
 def test_options_replace_all_prompts_and_problems_are_named(topics: str, tmp_path: Path) -> None:
     file = tmp_path / "proposed.yaml"
-    sides = ("--bootstrap-servers", topics, "--no-prompts", "--left", "init.orders")
+    sides = ("--bootstrap-servers", topics, "--no-prompts", "--left", "shop.orders")
     for topic, problem in {
-        "init.text": "topic init.text has no value that is a JSON object",
-        "init.empty": "topic init.empty has no records",
-        "init.nope": "topic init.nope cannot be read: Broker: Unknown topic or partition",
+        "shop.text": "topic shop.text has no value that is a JSON object",
+        "shop.empty": "topic shop.empty has no records",
+        "shop.nope": "topic shop.nope cannot be read: Broker: Unknown topic or partition",
     }.items():
         ended = init(file, *sides, "--right", topic)
         assert (1, f"{file}: {problem}") == (
             ended.returncode,
             ended.stderr[: len(f"{file}: {problem}")],
         )
-    ended = init(file, *sides, "--right", "init.payments", "--right-key", "nope")
+    ended = init(file, *sides, "--right", "shop.payments", "--right-key", "nope")
     assert "the right key nope is no column: the records have order_id, ts, id" in ended.stderr
-    ended = init(file, *sides, "--right", "init.payments", "--right-event-time", "id")
+    ended = init(file, *sides, "--right", "shop.payments", "--right-event-time", "id")
     assert "the right event time id is not possible" in ended.stderr
-    ended = init(file, *sides, "--right", "init.payments", "--name", "not a name")
+    ended = init(file, *sides, "--right", "shop.payments", "--name", "not a name")
     assert 2 == ended.returncode
     assert "name: must begin with a letter" in ended.stderr
     assert not file.exists()
 
-    ended = init(file, *sides, "--right", "init.payments", "--type", "left_anti")
+    ended = init(file, *sides, "--right", "shop.payments", "--type", "left_anti")
     assert 0 == ended.returncode, ended.stderr
     assert "type: left_anti" in file.read_text()
-    ended = init(file, *sides, "--right", "init.payments")
+    ended = init(file, *sides, "--right", "shop.payments")
     assert "exists already: name another file" in ended.stderr
