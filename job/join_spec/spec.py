@@ -40,11 +40,24 @@ class JoinType(StrEnum):
     FULL_OUTER = "full_outer"
     LEFT_SEMI = "left_semi"
     LEFT_ANTI = "left_anti"
+    RIGHT_SEMI = "right_semi"
+    RIGHT_ANTI = "right_anti"
 
     @property
-    def shows_right(self) -> bool:
-        """Whether results can contain columns of the right side."""
-        return self not in {JoinType.LEFT_SEMI, JoinType.LEFT_ANTI}
+    def shown_sides(self) -> tuple[Side, ...]:
+        """Sides whose columns results can contain."""
+        only = self.semi_side or self.anti_side
+        return SIDES if only is None else (only,)
+
+    @property
+    def semi_side(self) -> Side | None:
+        """Side whose matched rows are emitted alone, each once. None: no semi join."""
+        return {JoinType.LEFT_SEMI: SIDES[0], JoinType.RIGHT_SEMI: SIDES[1]}.get(self)
+
+    @property
+    def anti_side(self) -> Side | None:
+        """Side of which only unmatched rows are emitted. None: no anti join."""
+        return {JoinType.LEFT_ANTI: SIDES[0], JoinType.RIGHT_ANTI: SIDES[1]}.get(self)
 
     @property
     def outer_sides(self) -> tuple[Side, ...]:
@@ -52,7 +65,7 @@ class JoinType(StrEnum):
         match self:
             case JoinType.LEFT_OUTER | JoinType.LEFT_ANTI:
                 return ("left",)
-            case JoinType.RIGHT_OUTER:
+            case JoinType.RIGHT_OUTER | JoinType.RIGHT_ANTI:
                 return ("right",)
             case JoinType.FULL_OUTER:
                 return SIDES

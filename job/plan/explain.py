@@ -24,6 +24,8 @@ _MATCHES = {
     JoinType.FULL_OUTER: "each pair of matching rows, as soon as both are read",
     JoinType.LEFT_SEMI: "each left row once, as soon as its first match is read",
     JoinType.LEFT_ANTI: "none: a left row with a match is dropped",
+    JoinType.RIGHT_SEMI: "each right row once, as soon as its first match is read",
+    JoinType.RIGHT_ANTI: "none: a right row with a match is dropped",
 }
 
 

@@ -139,10 +139,32 @@ class JoinPlan:
                 return False
             case JoinType.FULL_OUTER:
                 return True
-            case JoinType.RIGHT_OUTER:
+            case JoinType.RIGHT_OUTER | JoinType.RIGHT_SEMI | JoinType.RIGHT_ANTI:
                 return side == "right"
             case _:
                 return side == "left"
+
+    @property
+    def spark_join_type(self) -> str:
+        """The type of Spark's join.
+
+        Spark has no streaming anti join (SPARK-58611): it is an outer join whose matched rows are
+        dropped. Spark has no right semi join: it is a left semi join with exchanged inputs.
+        """
+        return {
+            JoinType.LEFT_ANTI: "left_outer",
+            JoinType.RIGHT_ANTI: "right_outer",
+            JoinType.RIGHT_SEMI: "left_semi",
+        }.get(self.join_type, self.join_type.value)
+
+    @property
+    def inputs(self) -> tuple[Side, Side]:
+        """The sides as left and right input of Spark's join, which reads them in this order."""
+        return ("right", "left") if self.join_type is JoinType.RIGHT_SEMI else SIDES
+
+    def input_of(self, side: Side) -> Side:
+        """The name of `side` as an input of Spark's join, and so in its state."""
+        return SIDES[self.inputs.index(side)]
 
     @property
     def readers(self) -> dict[Side, ReaderSchema]:

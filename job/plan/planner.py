@@ -236,8 +236,7 @@ def _optional(
 
 def _output_plan(problems: _Problems, spec: JoinSpec, scope: Scope) -> OutputPlan | None:
     written = spec.output
-    if not spec.join.type.shows_right:
-        scope = Scope({"left": scope.sides["left"]})
+    scope = Scope({side: scope.sides[side] for side in spec.join.type.shown_sides})
     texts = written.columns or problems.of(partial(_all_columns, scope))
     if texts is None:
         return None
@@ -326,13 +325,13 @@ def _check_state_is_bounded(problems: _Problems, spec: JoinSpec, plan: JoinPlan)
 def _check_semi_condition(problems: _Problems, plan: JoinPlan) -> None:
     """A failing pair becomes a dead letter after the join, and a semi join emits no pairs."""
     failing = plan.checks.condition
-    if plan.join_type is JoinType.LEFT_SEMI and failing is not None:
+    if plan.join_type.semi_side is not None and failing is not None:
         problems.add(
             "join.condition",
             failing.text,
-            "can fail on a pair of records (a cast, a division, an overflow), and a left_semi join "
-            "cannot report the pair: write it so that it cannot fail, e.g. with try_cast or on "
-            "DOUBLE columns",
+            "can fail on a pair of records (a cast, a division, an overflow), and a "
+            f"{plan.join_type} join cannot report the pair: write it so that it cannot fail, e.g. "
+            "with try_cast or on DOUBLE columns",
         )
 
 

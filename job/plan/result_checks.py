@@ -7,6 +7,7 @@ plan.py) and is detected here: it is not a result, but a dead letter.
 from collections.abc import Iterator
 
 from job.join_spec.expressions import Expression
+from job.join_spec.sides import OTHER_SIDE, Side
 from job.plan.plan import JoinPlan, guarded
 from job.plan.position import position_column
 from job.plan.record_checks import quoted
@@ -25,8 +26,13 @@ def filters(plan: JoinPlan) -> Iterator[str]:
         yield f"coalesce({_guarded(tried, condition.failing)}, true)"
 
 
-def condition_fails(plan: JoinPlan) -> str:
-    """Whether a joined row is a pair on which join.condition fails."""
+def is_unmatched(plan: JoinPlan, side: Side) -> str:
+    """Whether a joined row is an unmatched row of `side`, or a pair on which join.condition fails.
+    An anti join keeps the pair, so that it becomes a dead letter."""
+    return f"{position_column(OTHER_SIDE[side])} IS NULL OR {_condition_fails(plan)}"
+
+
+def _condition_fails(plan: JoinPlan) -> str:
     if plan.checks.condition is None:
         return "false"
     return f"({_IS_PAIR} AND try_eval(struct({plan.checks.condition.sql})) IS NULL)"

@@ -33,6 +33,12 @@ from job.semantics.simulated_output import (
 from job.semantics.state_manager import StateFormatVersion
 from job.semantics.watermark_predicates import JoinCondition
 
+# The job runs an anti join as an outer join, and keeps the unmatched rows.
+_OUTER_JOIN = {
+    JoinType.LEFT_ANTI: JoinType.LEFT_OUTER,
+    JoinType.RIGHT_ANTI: JoinType.RIGHT_OUTER,
+}
+
 
 @dataclass(frozen=True)
 class SimulatedSide:
@@ -81,9 +87,7 @@ class _Planner:
         self._decoders = {side: RecordDecoder(plan.side(side)) for side in SIDES}
         self._layout = _layout(self._decoders)
         self._widths = {side: len(decoder.columns) for side, decoder in self._decoders.items()}
-        # The job runs a left anti join as a left outer join, and keeps the unmatched rows.
-        anti = plan.join_type is JoinType.LEFT_ANTI
-        self._join_type = JoinType.LEFT_OUTER if anti else plan.join_type
+        self._join_type = _OUTER_JOIN.get(plan.join_type, plan.join_type)
         condition = plan.condition.conjuncts if plan.condition else ()
         self._conjuncts = [part.tree for part in condition]
         self._key_parts = self._spec_key_parts()

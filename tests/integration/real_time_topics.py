@@ -62,7 +62,7 @@ class Topics:
 
     def spec(self, bad_records: str = "on_bad_record: drop") -> str:
         columns = {"k": "left.k", "lt": "left.t", "a": "left.a"}
-        if self.join_type.shows_right:
+        if "right" in self.join_type.shown_sides:
             columns |= {"rk": "right.k", "rt": "right.t", "b": "right.b"}
         text = SPEC.format(
             name=self.name,
@@ -136,7 +136,7 @@ class Topics:
 
     def result(self, left: Row | None, right: Row | None) -> dict[str, Any]:
         value: dict[str, Any] = dict(zip(("k", "lt", "a"), _shown(left), strict=True))
-        if self.join_type.shows_right:
+        if "right" in self.join_type.shown_sides:
             value |= dict(zip(("rk", "rt", "b"), _shown(right), strict=True))
         return value
 

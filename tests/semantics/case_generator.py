@@ -17,6 +17,7 @@ SCHEMA = "k INT, g STRING, t TIMESTAMP, v INT, s STRING, d DECIMAL(6,2), at TIME
 SCHEMA += "r ARRAY<INT>, q STRUCT<a: INT, b: STRING>"
 
 JOIN_TYPES = ["inner", "left_outer", "right_outer", "full_outer", "left_semi", "left_anti"]
+JOIN_TYPES += ["right_semi", "right_anti"]
 # The last of each list fail on some records: a string that is no number, a zero, a large number.
 _KEYS = [["k"], ["k"], ["k", "g"], ["k % 2"], ["lower(g)", "k"], ["coalesce(k, 0)"], ["g"]]
 _KEYS += [["r"], ["q"], ["q.a", "k"], ["cast(s as int)"], ["k", "6 div v"]]
@@ -129,8 +130,8 @@ def _sides(draw: st.DrawFn, side: str, key: list[str]) -> dict[str, Any]:
 
 @st.composite
 def _conditions(draw: st.DrawFn, join_type: str) -> dict[str, str]:
-    # A left_semi join refuses a condition that can fail on a pair.
-    two_sided = _TWO_SIDED if join_type == "left_semi" else [*_TWO_SIDED, *_TWO_SIDED_FAILING]
+    # A semi join refuses a condition that can fail on a pair.
+    two_sided = _TWO_SIDED if join_type.endswith("_semi") else [*_TWO_SIDED, *_TWO_SIDED_FAILING]
     parts = draw(st.sampled_from([[], [], [], ["left"], ["right"], ["both"], ["left", "both"]]))
     terms = [
         draw(st.sampled_from(two_sided))
@@ -144,7 +145,7 @@ def _conditions(draw: st.DrawFn, join_type: str) -> dict[str, str]:
 @st.composite
 def _outputs(draw: st.DrawFn, join_type: str) -> dict[str, Any]:
     columns = _LEFT_COLUMNS | draw(st.sampled_from(_LEFT_FAILING))
-    if join_type not in {"left_semi", "left_anti"}:
+    if not join_type.endswith(("_semi", "_anti")):
         columns |= _RIGHT_COLUMNS | draw(st.sampled_from(_RIGHT_FAILING))
     key = draw(st.sampled_from(_OUTPUT_KEYS))
     output: dict[str, Any] = {"topic": "output", "columns": columns, "key": key}
@@ -155,6 +156,8 @@ def _outputs(draw: st.DrawFn, join_type: str) -> dict[str, Any]:
         output["headers"] = draw(st.sampled_from(_OUTPUT_HEADERS))
     if draw(st.integers(0, 5)) == 5:
         output["filter"] = draw(st.sampled_from(_OUTPUT_FILTERS))
+    if join_type in {"right_semi", "right_anti"}:
+        output = json.loads(json.dumps(output).replace("left.", "right."))
     return output
 
 

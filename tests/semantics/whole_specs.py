@@ -58,8 +58,10 @@ class _SpecFuzz:
         choose = self._random
         kind = choose.choice(list(JoinType))
         keys = self._keys(choose.randint(1, 3))
-        sql = self._sql if kind.shows_right else self._of_side["left"]
-        columns = {"c0": sql.expression(depth=choose.choice([0, 1, 1, 2])), "plain": "left.n"}
+        shown = kind.shown_sides
+        sql = self._sql if len(shown) == len(SIDES) else self._of_side[shown[0]]
+        plain = f"{shown[0]}.n"
+        columns = {"c0": sql.expression(depth=choose.choice([0, 1, 1, 2])), "plain": plain}
         output: dict[str, Any] = {"topic": "out", "columns": columns, "delivery": "at_least_once"}
         if choose.random() < 0.4:
             output["filter"] = choose.choice([sql.expression("BOOLEAN", 1), "plain > 1", "c0 = c0"])

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from job.errors import SpecError
+from job.join_spec.sides import OTHER_SIDE, Side
 from job.join_spec.spec import JoinType
 from job.plan.fingerprint import Change, changes, fingerprint
 from job.plan.plan import DeadLetterPlan
@@ -177,7 +178,7 @@ def test_key_columns_of_two_types_are_refused_with_the_cast() -> None:
 def test_join_without_both_bounds_is_refused(join_type: JoinType, window: Any) -> None:
     join = {"type": str(join_type)} | ({"match_window": window} if window else {})
 
-    assert ["join"] == list(problems(**_left_columns(join_type), join=join))
+    assert ["join"] == list(problems(**_shown_columns(join_type), join=join))
 
 
 def test_only_an_inner_join_may_have_unbounded_state() -> None:
@@ -189,9 +190,23 @@ def test_unbounded_state_with_a_bound_is_refused() -> None:
     assert ["join.unbounded_state"] == list(problems(join__unbounded_state=True))
 
 
-@pytest.mark.parametrize("join_type", ["left_semi", "left_anti"])
-def test_output_cannot_show_the_right_side_of_a_semi_or_anti_join(join_type: str) -> None:
-    assert ["output.columns.user"] == list(problems(join__type=join_type))
+@pytest.mark.parametrize(
+    ("join_type", "hidden"),
+    [
+        ("left_semi", "right"),
+        ("left_anti", "right"),
+        ("right_semi", "left"),
+        ("right_anti", "left"),
+    ],
+)
+def test_output_cannot_show_the_other_side_of_a_semi_or_anti_join(
+    join_type: str, hidden: Side
+) -> None:
+    columns = {"shown": f"{OTHER_SIDE[hidden]}.ad_id", "hidden": f"{hidden}.ad_id"}
+
+    found = problems(join__type=join_type, output__columns=columns, output__key="shown")
+
+    assert ["output.columns.hidden"] == list(found)
 
 
 def test_event_time_must_be_a_timestamp_column() -> None:
@@ -286,5 +301,5 @@ def test_settings_without_effect_on_state_may_change() -> None:
     assert [] == changes(fingerprint(plan()), fingerprint(free))
 
 
-def _left_columns(join_type: JoinType) -> dict[str, Any]:
-    return {} if join_type.shows_right else {"output__columns": {"ad_id": "left.ad_id"}}
+def _shown_columns(join_type: JoinType) -> dict[str, Any]:
+    return {"output__columns": {"ad_id": f"{join_type.shown_sides[0]}.ad_id"}}
