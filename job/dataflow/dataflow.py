@@ -191,7 +191,7 @@ def row_conditions(side: SidePlan, plan: JoinPlan) -> list[str]:
     row_filter = record_checks.row_filter(side)
     filters = [] if row_filter is None else [row_filter]
     mirrored = [part.sql for part in mirrored_filters(plan, side.side)]
-    keys = [] if plan.null_keys_pass else record_checks.key_values(side)
+    keys = [] if plan.null_keys_pass else record_checks.null_checked(side).values()
     return ["reason IS NULL", *filters, *mirrored, *(f"{value} IS NOT NULL" for value in keys)]
 
 

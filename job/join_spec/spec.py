@@ -22,7 +22,7 @@ from job.join_spec.checkpoint import checkpoint_location
 from job.join_spec.document import parsed
 from job.join_spec.durations import Delay, Duration, PositiveDuration
 from job.join_spec.engine import Engine, RealTimeSpec
-from job.join_spec.field_types import Expression, Name, Rate, Topic
+from job.join_spec.field_types import Expression, Name, NullSafety, Rate, Topic
 from job.join_spec.frozen import Frozen
 from job.join_spec.output import DeadLetterSpec, OutputSpec
 from job.join_spec.registry import SchemaRegistrySpec, default_subject
@@ -192,8 +192,9 @@ class JoinConditions(Frozen):
     `window`, or both event times in the keys."""
     window: PositiveDuration | None = None
     """Length of a tumbling window that must contain both rows. Replaces `match_window`."""
-    null_safe: bool = False
-    """Whether a null key matches a null key (`<=>` instead of `=`)."""
+    null_safe: NullSafety = False
+    """Whether a null key matches a null key (`<=>` instead of `=`). A list has one value for each
+    pair of keys, e.g. `[true, false]`."""
     condition: Expression | None = None
     """Further part of the ON clause, over `left.<column>` and `right.<column>`. An outer row that
     fails it is emitted as unmatched."""
@@ -257,7 +258,9 @@ class JoinSpec(Frozen):
     on_null_key: Literal["pass", "drop", "dead_letter"] = "pass"
     """Handling of rows with a null in their key; they are counted in each case. `pass`: a null key
     matches nothing (unless `join.null_safe`), and an outer row is emitted as unmatched. `drop`:
-    they are dropped. `dead_letter`: they are written to the dead-letter topic."""
+    they are dropped. `dead_letter`: they are written to the dead-letter topic. If `join.null_safe`
+    is a list, a null in a null-safe pair is an ordinary value: it is neither counted nor
+    handled."""
     on_late_row: Literal["drop", "dead_letter"] = "drop"
     """Handling of rows behind the watermark; they are counted in each case. `drop`: they are
     dropped. `dead_letter`: they are written to the dead-letter topic."""

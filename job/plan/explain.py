@@ -99,9 +99,9 @@ def _join(plan: JoinPlan) -> Iterator[str]:
     yield _line("type", plan.join_type.replace("_", " "))
     for side in SIDES:
         yield _line(side, _side(plan, plan.side(side)))
-    operator = "<=>" if plan.null_safe else "="
-    pairs = zip(plan.left.key, plan.right.key, strict=True)
-    yield _line("key", " and ".join(f"left {a.text} {operator} right {b.text}" for a, b in pairs))
+    pairs = zip(plan.left.key, plan.right.key, plan.null_safe, strict=True)
+    terms = (f"left {a.text} {'<=>' if safe else '='} right {b.text}" for a, b, safe in pairs)
+    yield _line("key", " and ".join(terms))
     yield _line("event times", _time_bound(plan))
     if plan.condition is not None:
         yield _line("condition", plan.condition.text)
@@ -347,11 +347,24 @@ def _dead_letters(plan: JoinPlan, topic: str) -> Iterator[str]:
 
 
 def _null_keys(plan: JoinPlan) -> str:
+    if any(plan.null_safe) and not all(plan.null_safe):
+        safe = ", ".join(
+            f"left {a.text} and right {b.text}"
+            for a, b, null_safe in zip(plan.left.key, plan.right.key, plan.null_safe, strict=True)
+            if null_safe
+        )
+        return f"{_unsafe_nulls(plan)}. Not counted in {safe}: there a null matches a null"
+    if all(plan.null_safe) and not plan.left.null_checked:
+        return "not counted; a null matches a null"
+    return _unsafe_nulls(plan)
+
+
+def _unsafe_nulls(plan: JoinPlan) -> str:
     if plan.dead_letter is not None and plan.dead_letter.takes_null_keys:
         return "counted and written to the dead-letter topic"
     if not plan.null_keys_pass:
         return "counted and dropped"
-    if plan.null_safe:
+    if all(plan.null_safe):
         return "counted; a null key matches a null key"
     outer = " or ".join(plan.join_type.outer_sides)
     tail = f"; a {outer} row with one is emitted as unmatched at once" if outer else ""

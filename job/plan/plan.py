@@ -49,6 +49,8 @@ class SidePlan:
     schema: ValueSchema
     """Columns of the value."""
     key: tuple[Expression, ...]
+    null_checked: tuple[int, ...]
+    """Indexes of the parts of the key whose nulls are counted, and handled by on_null_key."""
     event_time: str
     watermark_delay: timedelta
     max_event_time_ahead: timedelta
@@ -105,7 +107,8 @@ class JoinPlan:
     join_type: JoinType
     left: SidePlan
     right: SidePlan
-    null_safe: bool
+    null_safe: tuple[bool, ...]
+    """Per pair of keys: whether a null matches a null."""
     match_window: MatchWindow | None
     window: timedelta | None
     event_time_in_key: bool
@@ -118,7 +121,8 @@ class JoinPlan:
     checkpoint: str
     state_partitions: int
     null_keys_pass: bool
-    """Whether rows with a null key enter the join (where they match nothing, unless null_safe)."""
+    """Whether rows with a null key enter the join (where they match nothing, unless the pair is
+    null-safe)."""
     dead_letter: DeadLetterPlan | None
     """None: bad records are dropped, or the query fails."""
     fails_on_bad_records: bool
@@ -188,11 +192,13 @@ class JoinPlan:
         return " AND ".join([*self._key_terms(), *self._window_terms(), *self._condition_terms()])
 
     def _key_terms(self) -> Iterator[str]:
-        for left, right in zip(self.left.key, self.right.key, strict=True):
+        for left, right, null_safe in zip(
+            self.left.key, self.right.key, self.null_safe, strict=True
+        ):
             # With `<=>` on event times Spark would not recognize the watermark in the key. An event
             # time is never null, so `=` is equivalent.
             event_times = self.event_time_in_key and left.sql == f"`{self.left.event_time_column}`"
-            if self.null_safe and not event_times:
+            if null_safe and not event_times:
                 yield f"({left.sql}) <=> ({right.sql})"
             else:
                 yield f"({left.sql}) = ({right.sql})"

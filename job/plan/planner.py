@@ -59,6 +59,7 @@ def join_plan(
         _side_plan(problems, spec, side, schemas[side], readers.get(side)) for side in SIDES
     )
     on = _optional(problems, condition, spec.join.condition, scope, "join.condition")
+    null_safe = _null_safe(problems, spec)
     output = _output_plan(problems, spec, scope)
     if left is None or right is None or output is None or problems.found:
         raise SpecError(problems.found)
@@ -68,7 +69,7 @@ def join_plan(
         join_type=spec.join.type,
         left=left,
         right=right,
-        null_safe=spec.join.null_safe,
+        null_safe=null_safe,
         match_window=spec.join.match_window,
         window=spec.join.window,
         event_time_in_key=_event_time_in_key(spec),
@@ -174,6 +175,7 @@ def _side_plan(
         reader=reader,
         schema=schema,
         key=tuple(part for part in key if part is not None),
+        null_checked=_null_checked(spec),
         event_time=event_time,
         watermark_delay=written.watermark_delay,
         max_event_time_ahead=written.max_event_time_ahead,
@@ -220,6 +222,26 @@ def _event_time_in_key(spec: JoinSpec) -> bool:
     pairs = zip(spec.left.key, spec.right.key, strict=True)
     event_times = (spec.left.event_time.casefold(), spec.right.event_time.casefold())
     return any((left.casefold(), right.casefold()) == event_times for left, right in pairs)
+
+
+def _null_safe(problems: _Problems, spec: JoinSpec) -> tuple[bool, ...]:
+    """Per pair of keys: whether a null matches a null."""
+    written, pairs = spec.join.null_safe, len(spec.left.key)
+    if isinstance(written, bool):
+        return (written,) * pairs
+    if len(written) != pairs:
+        shown = f"[{', '.join(str(each).lower() for each in written)}]"
+        message = f"has {len(written)} entries and the keys have {pairs}: write one for each pair"
+        problems.add("join.null_safe", shown, message)
+    return written
+
+
+def _null_checked(spec: JoinSpec) -> tuple[int, ...]:
+    """Indexes of the parts of a key whose nulls are counted, and handled by on_null_key."""
+    written = spec.join.null_safe
+    if isinstance(written, bool):
+        return tuple(range(len(spec.left.key)))
+    return tuple(index for index, null_safe in enumerate(written) if not null_safe)
 
 
 def _source_options(spec: JoinSpec, topic: str) -> Mapping[str, str]:

@@ -169,7 +169,11 @@ def _input_rows(
 
 def _is_matchable(side: SidePlan, plan: JoinPlan) -> str:
     """Whether a row can match any row of the other side."""
-    not_null = [] if plan.null_safe else [f"({part.sql}) IS NOT NULL" for part in side.key]
+    not_null = [
+        f"({part.sql}) IS NOT NULL"
+        for part, null_safe in zip(side.key, plan.null_safe, strict=True)
+        if not null_safe
+    ]
     return " AND ".join([*not_null, *plan.one_sided_condition(side.side)]) or "true"
 
 

@@ -71,9 +71,10 @@ def cases(draw: st.DrawFn) -> Case:
     join_type = draw(st.sampled_from(JOIN_TYPES))
     bound, times = draw(_bounds(join_type))
     key = list(draw(st.sampled_from(_KEYS)))
-    null_safe = draw(st.booleans())
     if bound == {"event_time_in_key": True}:
         key, bound = [*key, "t"], {}
+    of_pairs = st.lists(st.booleans(), min_size=len(key), max_size=len(key))
+    null_safe = draw(st.one_of(st.booleans(), of_pairs))
     condition = draw(_conditions(join_type))
     spec = {
         "name": "generated",
@@ -83,6 +84,7 @@ def cases(draw: st.DrawFn) -> Case:
         "output": draw(_outputs(join_type)),
         "checkpoint": "./checkpoint",
         "on_bad_record": "drop",
+        "on_null_key": draw(st.sampled_from(["pass", "pass", "pass", "drop"])),
     }
     steps = draw(_steps(times))
     store = draw(st.sampled_from(STATE_STORES))

@@ -71,7 +71,7 @@ class _SpecFuzz:
         if choose.random() < 0.25:
             join["condition"] = self._sql.expression("BOOLEAN", 1)
         if choose.random() < 0.2:
-            join["null_safe"] = True
+            join["null_safe"] = choose.choice([True, [choose.random() < 0.5 for _ in keys[0]]])
         return {
             "name": "tested",
             "kafka": {"bootstrap_servers": "nowhere:1"},

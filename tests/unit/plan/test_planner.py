@@ -44,6 +44,27 @@ def test_keys_are_never_null_unless_null_safe() -> None:
     assert plan(join__null_safe=True).on.startswith("(`left_ad_id`) <=> (`right_ad_id`) AND ")
 
 
+def test_null_safety_is_set_for_each_pair_of_keys() -> None:
+    keys = {"left__key": ["ad_id", "campaign"], "right__key": ["ad_id", "user"]}
+
+    planned = plan(**keys, join__null_safe=[True, False])
+
+    assert "(`left_ad_id`) <=> (`right_ad_id`) AND " in planned.on
+    assert "(`left_campaign`) IS NOT NULL AND (`right_user`) IS NOT NULL" in planned.on
+    assert "(`left_ad_id`) IS NOT NULL" not in planned.on
+    assert (1,) == planned.left.null_checked == planned.right.null_checked
+    assert "true, false" == fingerprint(planned)["join.null_safe"]
+    assert "true" == fingerprint(plan(**keys, join__null_safe=[True, True]))["join.null_safe"]
+
+
+@pytest.mark.parametrize("null_safe", [[], [True, False]])
+def test_null_safety_of_another_number_of_pairs_is_refused(null_safe: list[bool]) -> None:
+    found = problems(join__null_safe=null_safe)
+
+    assert ["join.null_safe"] == list(found)
+    assert "write one for each pair" in found["join.null_safe"]
+
+
 def test_event_time_in_the_key_is_compared_by_equality_even_when_null_safe() -> None:
     keys = {"left__key": ["ad_id", "shown_at"], "right__key": ["ad_id", "clicked_at"]}
     planned = plan(**keys, join={"type": "inner", "null_safe": True})

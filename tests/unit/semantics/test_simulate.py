@@ -48,6 +48,17 @@ def test_a_null_key_matches_nothing_and_is_emitted_unmatched_at_once():
         assert {"left": 1, "right": 1} == batch.null_keys
 
 
+def test_null_matches_null_only_in_a_null_safe_pair():
+    keys = {"left__key": ["k", "s"], "right__key": ["k", "s"]}
+    made = plan(join__null_safe=[True, False], on_null_key="drop", **keys)
+    rows = [row(None, 0, 1, s="a"), row(1, 0, 2)]
+
+    batches = run(made, rows, rows)
+
+    assert [{"k": None, "v": 1, "rv": 1}] == values(batches)[0]
+    assert {"left": 1, "right": 1} == batches[0].null_keys
+
+
 def test_a_null_safe_key_matches_null():
     made = plan(join__null_safe=True)
 
