@@ -203,9 +203,7 @@ def with_window(rows: DataFrame, side: SidePlan, plan: JoinPlan) -> DataFrame:
     """
     if plan.window is None:
         return rows
-    length = milliseconds(plan.window)
-    event_time = f"`{side.event_time_column}`"
-    end = f"timestamp_millis((unix_millis({event_time}) div {length} + 1) * {length})"
+    end = plan.window.end_sql(f"unix_millis(`{side.event_time_column}`)")
     metadata = {WATERMARK_METADATA: milliseconds(side.watermark_delay)}
     plain = [
         F.col(f"`{name}`").alias(name, metadata={})
@@ -213,7 +211,10 @@ def with_window(rows: DataFrame, side: SidePlan, plan: JoinPlan) -> DataFrame:
         else F.col(f"`{name}`")
         for name in rows.columns
     ]
-    return rows.select(*plain, F.expr(end).alias(window_end_column(side.side), metadata=metadata))
+    return rows.select(
+        *plain,
+        F.expr(f"timestamp_millis({end})").alias(window_end_column(side.side), metadata=metadata),
+    )
 
 
 def joined(left: DataFrame, right: DataFrame, plan: JoinPlan) -> DataFrame:

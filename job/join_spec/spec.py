@@ -31,6 +31,7 @@ from job.join_spec.sides import SIDES, Side
 from job.join_spec.start_positions import NamedStart
 from job.join_spec.text import problems_of
 from job.join_spec.variables import filled, variables_hidden
+from job.join_spec.windows import TumblingWindow, WindowField
 
 
 class JoinType(StrEnum):
@@ -190,8 +191,9 @@ class JoinConditions(Frozen):
     match_window: MatchWindow | None = None
     """Allowed distance of the event times: left - before <= right <= left + after. Alternatives:
     `window`, or both event times in the keys."""
-    window: PositiveDuration | None = None
-    """Length of a tumbling window that must contain both rows. Replaces `match_window`."""
+    window: WindowField | None = None
+    """Length of a tumbling window that must contain both rows, or a mapping with `size` and
+    `offset`. Replaces `match_window`."""
     null_safe: NullSafety = False
     """Whether a null key matches a null key (`<=>` instead of `=`). A list has one value for each
     pair of keys, e.g. `[true, false]`."""
@@ -206,6 +208,12 @@ class JoinConditions(Frozen):
         if self.match_window is not None and self.window is not None:
             raise ValueError("has match_window and window: remove one of them")
         return self
+
+    @property
+    def tumbling_window(self) -> TumblingWindow | None:
+        if isinstance(self.window, timedelta):
+            return TumblingWindow(size=self.window)
+        return self.window
 
 
 class JoinTest(Frozen):

@@ -42,7 +42,7 @@ def fingerprint(plan: JoinPlan) -> dict[str, str]:
         "join.null_safe": _each(plan.null_safe),
         "join.match_window.before": _text(window.before if window else None),
         "join.match_window.after": _text(window.after if window else None),
-        "join.window": _text(plan.window),
+        "join.window": "none" if plan.window is None else str(plan.window),
         "join.condition": plan.condition.sql if plan.condition else "none",
     }
     for side in (plan.side(name) for name in SIDES):

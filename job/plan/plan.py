@@ -20,6 +20,7 @@ from job.join_spec.sides import SIDES, Side
 from job.join_spec.spec import Format, JoinType, MatchWindow
 from job.join_spec.start_positions import StartPositions, start_options
 from job.join_spec.value_schema import Column, ValueSchema
+from job.join_spec.windows import TumblingWindow
 from job.plan import real_time, tuning
 from job.plan.checks import ResultChecks, SideChecks
 from job.plan.position import position_column
@@ -110,7 +111,7 @@ class JoinPlan:
     null_safe: tuple[bool, ...]
     """Per pair of keys: whether a null matches a null."""
     match_window: MatchWindow | None
-    window: timedelta | None
+    window: TumblingWindow | None
     event_time_in_key: bool
     condition: Expression | None
     output: OutputPlan

@@ -71,7 +71,7 @@ def join_plan(
         right=right,
         null_safe=null_safe,
         match_window=spec.join.match_window,
-        window=spec.join.window,
+        window=spec.join.tumbling_window,
         event_time_in_key=_event_time_in_key(spec),
         condition=on,
         output=output,
@@ -212,8 +212,8 @@ def _retention(spec: JoinSpec, side: Side) -> timedelta | None:
     if spec.join.match_window is not None:
         window = spec.join.match_window
         return window.after if side == "left" else window.before
-    if spec.join.window is not None:
-        return spec.join.window
+    if spec.join.tumbling_window is not None:
+        return spec.join.tumbling_window.size
     return timedelta(0) if _event_time_in_key(spec) else None
 
 

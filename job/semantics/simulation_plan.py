@@ -211,8 +211,7 @@ class _Planner:
     def _late_time(self, event_time_us: int) -> int:
         if self._plan.window is None:
             return event_time_us
-        length = milliseconds(self._plan.window)
-        return (event_time_us // 1000 // length + 1) * length * 1000
+        return self._plan.window.end_ms(event_time_us // 1000) * 1000
 
     def _side_input(self, side: Side) -> SideInput:
         padded = SideRules(side, self._join_type).null_pads_unmatched

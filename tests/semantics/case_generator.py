@@ -102,16 +102,18 @@ def _bounds(draw: st.DrawFn, join_type: str) -> tuple[dict[str, Any], st.SearchS
         return {"event_time_in_key": True}, coarse
     if kind == "window":
         length = draw(st.sampled_from(["5 seconds", "500 milliseconds", "3 seconds", "1 minute"]))
-        return {"window": length}, st.one_of(fine, coarse)
+        offset = draw(st.sampled_from([None, None, "0 seconds", "1 ms", "499 ms"]))
+        window = length if offset is None else {"size": length, "offset": offset}
+        return {"window": window}, st.one_of(fine, coarse)
     if kind == "unbounded":
         side = draw(st.sampled_from(["before", "after", None]))
-        window: dict[str, Any] = {"match_window": {side: "2500 milliseconds"}} if side else {}
-        return {"unbounded_state": True, **window}, st.one_of(fine, coarse)
+        half: dict[str, Any] = {"match_window": {side: "2500 milliseconds"}} if side else {}
+        return {"unbounded_state": True, **half}, st.one_of(fine, coarse)
     before, after = draw(
         st.tuples(st.integers(-2, 4), st.integers(-2, 4)).filter(lambda pair: sum(pair) >= 0)
     )
-    window = {"before": f"{before * 2500} milliseconds", "after": f"{after * 2500} milliseconds"}
-    return {"match_window": window}, st.one_of(fine, coarse, coarse)
+    bounds = {"before": f"{before * 2500} milliseconds", "after": f"{after * 2500} milliseconds"}
+    return {"match_window": bounds}, st.one_of(fine, coarse, coarse)
 
 
 @st.composite

@@ -113,7 +113,8 @@ class _SpecFuzz:
     def _window(self) -> dict[str, Any]:
         choose = self._random
         if choose.random() < 0.2:
-            return {"window": self._duration()}
+            offset = {"size": self._duration(), "offset": self._duration()}
+            return {"window": choose.choice([self._duration(), offset])}
         bounds = {"before": self._duration(), "after": self._duration()}
         if choose.random() < 0.1:
             del bounds[choose.choice(list(bounds))]

@@ -80,6 +80,29 @@ def test_tumbling_window_joins_on_the_windows_end() -> None:
     assert timedelta(minutes=10) == planned.left.retention
 
 
+def test_tumbling_window_may_begin_later() -> None:
+    window = {"size": "10 minutes", "offset": "3 minutes"}
+    planned = plan(join={"type": "left_outer", "window": window})
+    plain, size = (
+        fingerprint(plan(join={"type": "left_outer", "window": written}))["join.window"]
+        for written in ("10 minutes", {"size": "10 minutes"})
+    )
+
+    assert timedelta(minutes=10) == planned.left.retention
+    assert "10 minutes, offset 3 minutes" == fingerprint(planned)["join.window"]
+    assert plain == size == "10 minutes"
+
+
+@pytest.mark.parametrize(
+    ("offset", "same"), [("10 minutes", "0 seconds"), ("-1 minute", "9 minutes")]
+)
+def test_offset_outside_of_the_window_is_refused(offset: str, same: str) -> None:
+    found = problems(join={"type": "inner", "window": {"size": "10 minutes", "offset": offset}})
+
+    assert ["join.window.offset"] == list(found)
+    assert f"write {same}" in found["join.window.offset"]
+
+
 def test_state_has_only_the_columns_needed_after_the_side_filter() -> None:
     planned = plan(left__filter="campaign <> 'x'", join__condition="right.user <> 'bot'")
 
