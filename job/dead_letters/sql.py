@@ -84,10 +84,13 @@ def message(side: SidePlan) -> str:
     """
     field = f"field {side.event_time}"
     shown = f"left(written_event_time, {_SHOWN_CHARS})"
-    keys = ", ".join(
-        f"CASE WHEN {value} IS NULL THEN {quoted(side.key[index].text)} END"
-        for index, value in record_checks.null_checked(side).items()
-    )
+    nulls = [
+        quoted(", "),
+        *(
+            f"CASE WHEN {value} IS NULL THEN {quoted(side.key[index].text)} END"
+            for index, value in record_checks.null_checked(side).items()
+        ),
+    ]
     ahead = duration_text(side.max_event_time_ahead)
     texts = {
         "tombstone": "'the record has no value'",
@@ -105,7 +108,7 @@ def message(side: SidePlan) -> str:
             f"concat({quoted(f'{field} is more than {ahead} ahead of the record: ')}, {shown})"
         ),
         record_checks.EXPRESSION_FAILED: record_checks.failure_message(side),
-        names.NULL_KEY: f"concat('null in the key: ', concat_ws(', ', {keys}))",
+        names.NULL_KEY: f"concat('null in the key: ', concat_ws({', '.join(nulls)}))",
         names.LATE: (
             f"concat({quoted(f'{field} is not past the watermark ')}, "
             f"cast(late_watermark AS STRING), ' UTC: ', {shown})"

@@ -23,7 +23,7 @@ def filters(plan: JoinPlan) -> Iterator[str]:
         yield condition.safe.sql
     if condition.failing is not None:
         tried = f"try_eval(coalesce({condition.failing.sql}, false))"
-        yield f"coalesce({_guarded(tried, condition.failing)}, true)"
+        yield f"coalesce({_guarded(plan, tried, condition.failing)}, true)"
 
 
 def is_unmatched(plan: JoinPlan, side: Side) -> str:
@@ -41,7 +41,7 @@ def _condition_fails(plan: JoinPlan) -> str:
 def tried(plan: JoinPlan) -> str:
     """The value of TRIED: a struct of all expressions that can fail, each evaluated once."""
     members = [f"({sql}) AS {name}" for name, (_, _, sql) in _members(plan).items()]
-    return _guarded(f"try_eval(struct({', '.join(members)}))", *plan.output.columns.values())
+    return _guarded(plan, f"try_eval(struct({', '.join(members)}))", *plan.output.columns.values())
 
 
 def column(plan: JoinPlan, name: str) -> str:
@@ -103,5 +103,7 @@ def _members(plan: JoinPlan) -> dict[str, tuple[str, str, str]]:
     return members
 
 
-def _guarded(sql: str, *parts: Expression) -> str:
-    return guarded(sql, "left" if any("left" in part.sides for part in parts) else "right")
+def _guarded(plan: JoinPlan, sql: str, *parts: Expression) -> str:
+    used = {side for part in parts for side in part.sides}
+    shown = plan.join_type.shown_sides
+    return guarded(sql, next((side for side in shown if side in used), shown[0]))

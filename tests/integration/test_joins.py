@@ -131,7 +131,7 @@ def _spec(join_type: JoinType, name: str, servers: str, folder: Path) -> str:
         number="left.a" if of_left else "right.b",
         of_key="k" if of_left else "rk",
         columns=", ".join(f"{column}: {text}" for column, text in columns.items()),
-        output_filter="coalesce(a, 0) <> 2" if of_left else "true",
+        output_filter=f"coalesce({'a' if of_left else 'b'}, 0) <> 2",
         checkpoint=folder / "checkpoint",
     )
 

@@ -37,6 +37,7 @@ JOINS: dict[str, dict[str, Any]] = {
         "join__type": "left_outer",
     },
     "left_anti": {"join__type": "left_anti", "output__columns": {"ad_id": "left.ad_id"}},
+    "right_semi": {"join__type": "right_semi", "output__columns": {"ad_id": "right.ad_id"}},
     "unbounded": {
         "left__expected_rate": 2_000,
         "right__expected_rate": 150,
