@@ -105,7 +105,7 @@ def write_records(spark: SparkSession, folder: Path, arguments: argparse.Namespa
 def joined_in(program: str, left: DataFrame, right: DataFrame, plan: JoinPlan) -> DataFrame:
     if program == "native":
         return dataflow(left, right, plan)
-    counts = RowCounts(left.sparkSession)
+    counts = RowCounts(left.sparkSession, plan)
     rows = real_time_join(
         side_rows(left, plan.left, plan, None),
         side_rows(right, plan.right, plan, None),

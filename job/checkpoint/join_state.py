@@ -12,7 +12,6 @@ from pyspark.sql import functions as F
 
 from job.errors import CheckpointError
 from job.join_spec.sides import Side
-from job.join_spec.spec import JoinType
 from job.plan.plan import JoinPlan, SidePlan, window_end_column
 from job.plan.position import position_column
 
@@ -20,7 +19,7 @@ EVENT_TIME = "__event_time_ms"
 """BIGINT, epoch milliseconds. Null: the join does not keep the event time in state."""
 POSITION = "__position"
 """BIGINT: partition and offset of the record. Null: the join does not keep it, as on the right side
-of a left_semi join."""
+of a left_semi join, or the left side of a right_semi join."""
 MATCHED = "__matched"
 """BOOLEAN. Null: the join does not keep whether the row has matched."""
 LEAVES_AFTER = "__leaves_after_ms"
@@ -69,7 +68,7 @@ def _load(
 ) -> DataFrame:
     if plan.real_time is not None:
         return _rows_of_processor(spark, plan, location, side, batch_id)
-    store = _STORES[plan.spark_conf[_FORMAT]].format(side=side)
+    store = _STORES[plan.spark_conf[_FORMAT]].format(side=plan.input_of(side))
     state = _read(spark, location, batch_id, "storeName", store)
     return state.select("value.*", "partition_id").coalesce(1)
 
@@ -82,7 +81,7 @@ def _rows_of_processor(
     # All rows that had expired at this watermark are evicted, also those in lists that have other
     # rows.
     evicted = clocks.agg(F.max("value.value").alias("evicted"))
-    entries = _read(spark, location, batch_id, "stateVarName", side).coalesce(1)
+    entries = _read(spark, location, batch_id, "stateVarName", plan.input_of(side)).coalesce(1)
     rows = (
         entries.select("key", "list_element.*", "partition_id")
         .groupBy("partition_id", "key", "position", "event_time", "expires_at")
@@ -90,7 +89,7 @@ def _rows_of_processor(
         .join(F.broadcast(evicted))
         .where("expires_at > coalesce(evicted, expires_at - 1)")
     )
-    if plan.join_type is JoinType.LEFT_SEMI:
+    if plan.join_type.semi_side is not None:
         rows = rows.where("NOT matched")  # They have been emitted, and match no other row.
     return rows.select("row.*", "matched", "partition_id")
 

@@ -11,8 +11,7 @@ from job.event_time.partitions import EVENT_TIMES
 from job.formats.schemas import UNKNOWN_SCHEMA
 from job.join_spec.durations import milliseconds
 from job.join_spec.expressions import column_name
-from job.join_spec.sides import SIDES, Side
-from job.join_spec.spec import JoinType
+from job.join_spec.sides import SIDES
 from job.kafka.security import KafkaAccess, spark_options
 from job.plan import record_checks, result_checks
 from job.plan.mirrored import mirrored_filters
@@ -30,16 +29,6 @@ TIMESTAMP = "timestamp"
 """Column of a result with the timestamp of its record."""
 UNKNOWN_IDS = "unknown_schema_ids"
 """Observed metric of a side: the schema ids that the registry does not have."""
-
-_SPARK_JOIN_TYPE = {
-    JoinType.INNER: "inner",
-    JoinType.LEFT_OUTER: "left_outer",
-    JoinType.RIGHT_OUTER: "right_outer",
-    JoinType.FULL_OUTER: "full_outer",
-    JoinType.LEFT_SEMI: "left_semi",
-    # Spark has no streaming anti join (SPARK-58611): `joined` keeps the unmatched rows.
-    JoinType.LEFT_ANTI: "left_outer",
-}
 
 # What Kafka adds to a record, and the name of the header with the id.
 _RESULT_OVERHEAD_BYTES = 200
@@ -202,7 +191,7 @@ def row_conditions(side: SidePlan, plan: JoinPlan) -> list[str]:
     row_filter = record_checks.row_filter(side)
     filters = [] if row_filter is None else [row_filter]
     mirrored = [part.sql for part in mirrored_filters(plan, side.side)]
-    keys = [] if plan.null_keys_pass else record_checks.key_values(side)
+    keys = [] if plan.null_keys_pass else record_checks.null_checked(side).values()
     return ["reason IS NULL", *filters, *mirrored, *(f"{value} IS NOT NULL" for value in keys)]
 
 
@@ -214,9 +203,7 @@ def with_window(rows: DataFrame, side: SidePlan, plan: JoinPlan) -> DataFrame:
     """
     if plan.window is None:
         return rows
-    length = milliseconds(plan.window)
-    event_time = f"`{side.event_time_column}`"
-    end = f"timestamp_millis((unix_millis({event_time}) div {length} + 1) * {length})"
+    end = plan.window.end_sql(f"unix_millis(`{side.event_time_column}`)")
     metadata = {WATERMARK_METADATA: milliseconds(side.watermark_delay)}
     plain = [
         F.col(f"`{name}`").alias(name, metadata={})
@@ -224,14 +211,18 @@ def with_window(rows: DataFrame, side: SidePlan, plan: JoinPlan) -> DataFrame:
         else F.col(f"`{name}`")
         for name in rows.columns
     ]
-    return rows.select(*plain, F.expr(end).alias(window_end_column(side.side), metadata=metadata))
+    return rows.select(
+        *plain,
+        F.expr(f"timestamp_millis({end})").alias(window_end_column(side.side), metadata=metadata),
+    )
 
 
 def joined(left: DataFrame, right: DataFrame, plan: JoinPlan) -> DataFrame:
-    rows = left.join(right, on=F.expr(plan.on), how=_SPARK_JOIN_TYPE[plan.join_type])
-    if plan.join_type is JoinType.LEFT_ANTI:
-        unmatched = f"{position_column('right')} IS NULL"
-        rows = rows.where(f"{unmatched} OR {result_checks.condition_fails(plan)}")
+    sides = {"left": left, "right": right}
+    first, second = (sides[side] for side in plan.inputs)
+    rows = first.join(second, on=F.expr(plan.on), how=plan.spark_join_type)
+    if plan.join_type.anti_side is not None:
+        rows = rows.where(result_checks.is_unmatched(plan, plan.join_type.anti_side))
     return rows
 
 
@@ -275,8 +266,8 @@ def _headers(plan: JoinPlan) -> str:
     `impressions/0/17|clicks/2/5`; the part of an absent side is empty. A repeated result has the
     same id.
     """
-    sides = _shown_sides(plan)
-    places = [_place(plan.side(side)) for side in sides] + ["''"] * (len(SIDES) - len(sides))
+    shown = plan.join_type.shown_sides
+    places = [_place(plan.side(side)) if side in shown else "''" for side in SIDES]
     identity = f"cast(concat_ws('|', {', '.join(places)}) AS BINARY)"
     values = {ID_HEADER: identity} | {
         name: f"cast(cast({result_checks.header(plan, name)} AS STRING) AS BINARY)"
@@ -287,12 +278,9 @@ def _headers(plan: JoinPlan) -> str:
 
 
 def _event_time(plan: JoinPlan) -> str:
-    times = [f"unix_millis(`{plan.side(s).event_time_column}`)" for s in _shown_sides(plan)]
+    shown = plan.join_type.shown_sides
+    times = [f"unix_millis(`{plan.side(side).event_time_column}`)" for side in shown]
     return f"greatest({', '.join(times)})" if len(times) > 1 else times[0]
-
-
-def _shown_sides(plan: JoinPlan) -> tuple[Side, ...]:
-    return SIDES if plan.join_type.shows_right else ("left",)
 
 
 def result_bytes(plan: JoinPlan) -> str:

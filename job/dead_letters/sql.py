@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from job.dead_letters import headers as names
 from job.join_spec.durations import duration_text
 from job.join_spec.expressions import column_name
+from job.join_spec.sides import SIDES
 from job.plan import record_checks
 from job.plan.plan import JoinPlan, SidePlan
 from job.plan.record_checks import quoted
@@ -83,10 +84,13 @@ def message(side: SidePlan) -> str:
     """
     field = f"field {side.event_time}"
     shown = f"left(written_event_time, {_SHOWN_CHARS})"
-    keys = ", ".join(
-        f"CASE WHEN {value} IS NULL THEN {quoted(part.text)} END"
-        for part, value in zip(side.key, record_checks.key_values(side), strict=True)
-    )
+    nulls = [
+        quoted(", "),
+        *(
+            f"CASE WHEN {value} IS NULL THEN {quoted(side.key[index].text)} END"
+            for index, value in record_checks.null_checked(side).items()
+        ),
+    ]
     ahead = duration_text(side.max_event_time_ahead)
     texts = {
         "tombstone": "'the record has no value'",
@@ -104,7 +108,7 @@ def message(side: SidePlan) -> str:
             f"concat({quoted(f'{field} is more than {ahead} ahead of the record: ')}, {shown})"
         ),
         record_checks.EXPRESSION_FAILED: record_checks.failure_message(side),
-        names.NULL_KEY: f"concat('null in the key: ', concat_ws(', ', {keys}))",
+        names.NULL_KEY: f"concat('null in the key: ', concat_ws({', '.join(nulls)}))",
         names.LATE: (
             f"concat({quoted(f'{field} is not past the watermark ')}, "
             f"cast(late_watermark AS STRING), ' UTC: ', {shown})"
@@ -116,20 +120,21 @@ def message(side: SidePlan) -> str:
 
 def _reason(plan: JoinPlan, side: SidePlan) -> str:
     """The first check that fails: decoding, filter, key, event time."""
-    null_key = " OR ".join(f"{value} IS NULL" for value in record_checks.key_values(side))
     passes = record_checks.passes(side)
     cases = ["WHEN reason IS NOT NULL THEN reason"]
     if plan.dead_letter is not None and plan.dead_letter.takes_null_keys:
-        cases.append(f"WHEN {passes} AND ({null_key}) THEN {quoted(names.NULL_KEY)}")
+        null_key = record_checks.has_null_key(side)
+        cases.append(f"WHEN {passes} AND {null_key} THEN {quoted(names.NULL_KEY)}")
     return f"CASE {' '.join(cases)} WHEN is_late THEN {quoted(names.LATE)} END"
 
 
 def result_headers(plan: JoinPlan, id_header: str, *, message: str, size: str) -> str:
     """Of a result that is not written, over its `id` and `reason`. The id names its records."""
-    place = "split(split(id, '[|]')[0], '/')"
+    side = plan.join_type.shown_sides[0]
+    place = f"split(split(id, '[|]')[{SIDES.index(side)}], '/')"
     return headers_of(
         {
-            names.TOPIC: quoted(plan.left.topic),
+            names.TOPIC: quoted(plan.side(side).topic),
             names.PARTITION: f"coalesce(try_element_at({place}, 2), '-1')",
             names.OFFSET: f"coalesce(try_element_at({place}, 3), '-1')",
             names.TIMESTAMP: "''",

@@ -145,7 +145,7 @@ class DeadLetterWriter:
         """
         sides = {name: self._records(spark, name, batch.join.ranges.get(name)) for name in SIDES}
         joined = dataflow(sides["left"], sides["right"], self.plan, self.access.registry)
-        rows = join_input(joined, side)
+        rows = join_input(joined, side, self.plan.inputs)
         side_plan = self.plan.side(side)
         at = side_plan.event_time_column if self.plan.window is None else window_end_column(side)
         return rows.where(F.col(f"`{at}`") <= _late_watermark(batch)).select(position_column(side))

@@ -98,14 +98,14 @@ def _counts(name: str, condition: str, entry: str) -> list[Column]:
     return [count_where(condition).alias(name), entries.alias(f"{name}_ids")]
 
 
-def finished_batch(query: StreamingQuery) -> FinishedBatch:
+def finished_batch(query: StreamingQuery, plan: JoinPlan) -> FinishedBatch:
     """The current batch. Call it when all rows of the batch have been computed."""
     observed = ObservedBatch(
         left=_observed_side(batch_metrics(query, "left")),
         right=_observed_side(batch_metrics(query, "right")),
         output=observed_output(query),
     )
-    return FinishedBatch(executed_join(query), observed)
+    return FinishedBatch(executed_join(query, plan.inputs), observed)
 
 
 def observed_output(query: StreamingQuery) -> ObservedOutput:

@@ -216,7 +216,7 @@ class BatchSink(FailureOfQuery, ABC):
     def _deliver(self, records: DataFrame, batch_id: int) -> None: ...
 
     def _finished(self) -> FinishedBatch:
-        return finished_batch(self.query.result(_START_SECONDS))
+        return finished_batch(self.query.result(_START_SECONDS), self._plan)
 
 
 class _AtLeastOnce(BatchSink):

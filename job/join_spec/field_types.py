@@ -4,7 +4,7 @@ import re
 import unicodedata
 from typing import Annotated, Any
 
-from pydantic import AfterValidator, BeforeValidator, Field
+from pydantic import AfterValidator, BeforeValidator, Field, TypeAdapter, ValidationError
 
 # Part of topic names, transactional ids and metric labels.
 Name = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]*$", max_length=100)]
@@ -74,3 +74,21 @@ def _free_header(name: str) -> str:
 
 ColumnName = Annotated[str, Field(max_length=255), AfterValidator(_legible_name)]
 HeaderName = Annotated[ColumnName, AfterValidator(_free_header)]
+
+
+_BOOLEAN = TypeAdapter(bool)
+
+
+def _booleans(value: Any) -> Any:
+    try:
+        if isinstance(value, list):
+            return tuple(_BOOLEAN.validate_python(each) for each in value)
+        return _BOOLEAN.validate_python(value)
+    except ValidationError:
+        raise ValueError(
+            "must be true, false, or a list with one of them for each pair of keys, e.g. "
+            "[true, false]"
+        ) from None
+
+
+NullSafety = Annotated[bool | tuple[bool, ...], BeforeValidator(_booleans)]

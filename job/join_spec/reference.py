@@ -100,9 +100,8 @@ def _row(name: str, field: dict[str, Any], part: dict[str, Any], schema: dict[st
 def _type(field: dict[str, Any], schema: dict[str, Any]) -> str:
     if "$ref" in field:
         return _type(schema["$defs"][field["$ref"].rpartition("/")[2]], schema)
-    if "anyOf" in field:
-        kinds = [_type(kind, schema) for kind in field["anyOf"] if kind.get("type") != "null"]
-        return " or ".join(kinds)
+    if forms := field.get("anyOf") or field.get("oneOf"):
+        return " or ".join(_type(form, schema) for form in forms if form.get("type") != "null")
     if "enum" in field:
         return ", ".join(f"`{value}`" for value in field["enum"])
     if field.get("type") == "array":

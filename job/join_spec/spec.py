@@ -22,7 +22,7 @@ from job.join_spec.checkpoint import checkpoint_location
 from job.join_spec.document import parsed
 from job.join_spec.durations import Delay, Duration, PositiveDuration
 from job.join_spec.engine import Engine, RealTimeSpec
-from job.join_spec.field_types import Expression, Name, Rate, Topic
+from job.join_spec.field_types import Expression, Name, NullSafety, Rate, Topic
 from job.join_spec.frozen import Frozen
 from job.join_spec.output import DeadLetterSpec, OutputSpec
 from job.join_spec.registry import SchemaRegistrySpec, default_subject
@@ -31,6 +31,7 @@ from job.join_spec.sides import SIDES, Side
 from job.join_spec.start_positions import NamedStart
 from job.join_spec.text import problems_of
 from job.join_spec.variables import filled, variables_hidden
+from job.join_spec.windows import TumblingWindow, WindowField
 
 
 class JoinType(StrEnum):
@@ -40,11 +41,24 @@ class JoinType(StrEnum):
     FULL_OUTER = "full_outer"
     LEFT_SEMI = "left_semi"
     LEFT_ANTI = "left_anti"
+    RIGHT_SEMI = "right_semi"
+    RIGHT_ANTI = "right_anti"
 
     @property
-    def shows_right(self) -> bool:
-        """Whether results can contain columns of the right side."""
-        return self not in {JoinType.LEFT_SEMI, JoinType.LEFT_ANTI}
+    def shown_sides(self) -> tuple[Side, ...]:
+        """Sides whose columns results can contain."""
+        only = self.semi_side or self.anti_side
+        return SIDES if only is None else (only,)
+
+    @property
+    def semi_side(self) -> Side | None:
+        """Side whose matched rows are emitted alone, each once. None: no semi join."""
+        return {JoinType.LEFT_SEMI: SIDES[0], JoinType.RIGHT_SEMI: SIDES[1]}.get(self)
+
+    @property
+    def anti_side(self) -> Side | None:
+        """Side of which only unmatched rows are emitted. None: no anti join."""
+        return {JoinType.LEFT_ANTI: SIDES[0], JoinType.RIGHT_ANTI: SIDES[1]}.get(self)
 
     @property
     def outer_sides(self) -> tuple[Side, ...]:
@@ -52,7 +66,7 @@ class JoinType(StrEnum):
         match self:
             case JoinType.LEFT_OUTER | JoinType.LEFT_ANTI:
                 return ("left",)
-            case JoinType.RIGHT_OUTER:
+            case JoinType.RIGHT_OUTER | JoinType.RIGHT_ANTI:
                 return ("right",)
             case JoinType.FULL_OUTER:
                 return SIDES
@@ -177,10 +191,12 @@ class JoinConditions(Frozen):
     match_window: MatchWindow | None = None
     """Allowed distance of the event times: left - before <= right <= left + after. Alternatives:
     `window`, or both event times in the keys."""
-    window: PositiveDuration | None = None
-    """Length of a tumbling window that must contain both rows. Replaces `match_window`."""
-    null_safe: bool = False
-    """Whether a null key matches a null key (`<=>` instead of `=`)."""
+    window: WindowField | None = None
+    """Length of a tumbling window that must contain both rows, or a mapping with `size` and
+    `offset`. Replaces `match_window`."""
+    null_safe: NullSafety = False
+    """Whether a null key matches a null key (`<=>` instead of `=`). A list has one value for each
+    pair of keys, e.g. `[true, false]`."""
     condition: Expression | None = None
     """Further part of the ON clause, over `left.<column>` and `right.<column>`. An outer row that
     fails it is emitted as unmatched."""
@@ -192,6 +208,12 @@ class JoinConditions(Frozen):
         if self.match_window is not None and self.window is not None:
             raise ValueError("has match_window and window: remove one of them")
         return self
+
+    @property
+    def tumbling_window(self) -> TumblingWindow | None:
+        if isinstance(self.window, timedelta):
+            return TumblingWindow(size=self.window)
+        return self.window
 
 
 class JoinTest(Frozen):
@@ -244,7 +266,9 @@ class JoinSpec(Frozen):
     on_null_key: Literal["pass", "drop", "dead_letter"] = "pass"
     """Handling of rows with a null in their key; they are counted in each case. `pass`: a null key
     matches nothing (unless `join.null_safe`), and an outer row is emitted as unmatched. `drop`:
-    they are dropped. `dead_letter`: they are written to the dead-letter topic."""
+    they are dropped. `dead_letter`: they are written to the dead-letter topic. If `join.null_safe`
+    is a list, a null in a null-safe pair is an ordinary value: it is neither counted nor
+    handled."""
     on_late_row: Literal["drop", "dead_letter"] = "drop"
     """Handling of rows behind the watermark; they are counted in each case. `drop`: they are
     dropped. `dead_letter`: they are written to the dead-letter topic."""

@@ -3,7 +3,7 @@
 import difflib
 import re
 from collections.abc import Callable
-from typing import Any
+from typing import Any, get_args
 
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
@@ -11,6 +11,8 @@ from pydantic_core import ErrorDetails
 from job.errors import Problem
 
 _VALUE_CHARS_MAX = 80
+# Parts of pydantic's paths that are no fields: validators, keys of mappings, forms of a field.
+_NO_FIELDS = {"function-after", "[key]", "[duration]", "[mapping]"}
 _PROBLEMS_MAX = 100
 # Fields that may contain a password, also below a misspelt name.
 _MAY_CONTAIN_SECRETS = {"kafka", "schema_registry", "checkpoint"}
@@ -29,7 +31,7 @@ def problems_of(error: ValidationError, model: type[BaseModel]) -> list[Problem]
 
 
 def _problem(detail: ErrorDetails, model: type[BaseModel]) -> Problem:
-    path = [part for part in detail["loc"] if part not in {"function-after", "[key]"}]
+    path = [part for part in detail["loc"] if part not in _NO_FIELDS]
     message = _MESSAGES.get(detail["type"], _plain_message)(detail)
     value = _shown(detail["input"])
     if detail["type"] == "extra_forbidden":
@@ -108,8 +110,8 @@ def fields_of(model: type[BaseModel]) -> dict[str, Any]:
 
 
 def model_in(annotation: Any) -> type[BaseModel] | None:
-    """The pydantic model in `X`, `X | None` or `list[X]`."""
-    for candidate in (annotation, *getattr(annotation, "__args__", ())):
-        if isinstance(candidate, type) and issubclass(candidate, BaseModel):
-            return candidate
-    return None
+    """The pydantic model in an annotation such as `X`, `X | None` or `list[X]`."""
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return annotation
+    inner = (model_in(part) for part in get_args(annotation))
+    return next((model for model in inner if model is not None), None)

@@ -8,8 +8,9 @@ from job.join_spec.output import Delivery
 from job.join_spec.sides import SIDES, Side
 from job.join_spec.spec import JoinType
 from job.plan.capacity import AvailableResources, expected_load
+from job.plan.explain_left_out import left_out_lines
 from job.plan.explain_load import load_facts, load_lines
-from job.plan.explain_real_time import dead_letter_lines, delivery_lines, engine_lines
+from job.plan.explain_real_time import delivery_lines, engine_lines
 from job.plan.fingerprint import fingerprint
 from job.plan.mirrored import mirrored_filters
 from job.plan.plan import JoinPlan, SidePlan
@@ -24,6 +25,8 @@ _MATCHES = {
     JoinType.FULL_OUTER: "each pair of matching rows, as soon as both are read",
     JoinType.LEFT_SEMI: "each left row once, as soon as its first match is read",
     JoinType.LEFT_ANTI: "none: a left row with a match is dropped",
+    JoinType.RIGHT_SEMI: "each right row once, as soon as its first match is read",
+    JoinType.RIGHT_ANTI: "none: a right row with a match is dropped",
 }
 
 
@@ -37,7 +40,9 @@ def explained(plan: JoinPlan, resources: AvailableResources | None = None) -> st
         **_expected_load(plan, resources),
         **_engine(plan),
         "Event time": _event_time(plan),
-        "Bad records, late rows, null keys": _left_out(plan),
+        "Bad records, late rows, null keys": (
+            _line(name, text) for name, text in left_out_lines(plan)
+        ),
         "Delivery": _delivery(plan),
         "Frozen by the checkpoint": _frozen(plan),
     }
@@ -97,9 +102,9 @@ def _join(plan: JoinPlan) -> Iterator[str]:
     yield _line("type", plan.join_type.replace("_", " "))
     for side in SIDES:
         yield _line(side, _side(plan, plan.side(side)))
-    operator = "<=>" if plan.null_safe else "="
-    pairs = zip(plan.left.key, plan.right.key, strict=True)
-    yield _line("key", " and ".join(f"left {a.text} {operator} right {b.text}" for a, b in pairs))
+    pairs = zip(plan.left.key, plan.right.key, plan.null_safe, strict=True)
+    terms = (f"left {a.text} {'<=>' if safe else '='} right {b.text}" for a, b, safe in pairs)
+    yield _line("key", " and ".join(terms))
     yield _line("event times", _time_bound(plan))
     if plan.condition is not None:
         yield _line("condition", plan.condition.text)
@@ -124,7 +129,9 @@ def _side(plan: JoinPlan, side: SidePlan) -> str:
 
 def _time_bound(plan: JoinPlan) -> str:
     if plan.window is not None:
-        return f"both in the same tumbling window of {duration_text(plan.window)}"
+        offset = plan.window.offset
+        begin = f"; windows begin {duration_text(offset)} after its multiples" if offset else ""
+        return f"both in the same tumbling window of {duration_text(plan.window.size)}{begin}"
     left, right = f"left {plan.left.event_time}", f"right {plan.right.event_time}"
     if plan.match_window is None:
         if plan.event_time_in_key:
@@ -297,63 +304,6 @@ def _ahead(side: SidePlan) -> Iterator[str]:
     ahead = duration_text(side.max_event_time_ahead)
     yield _line("", f"and up to {ahead} ahead of their record's Kafka timestamp; a record further")
     yield _line("", "ahead is a bad record (future_event_time)")
-
-
-def _left_out(plan: JoinPlan) -> Iterator[str]:
-    time = "the end of its window" if plan.window else "its event time"
-    letters = plan.dead_letter
-    outcome = (
-        "written to the dead-letter topic" if letters and letters.takes_late_rows else "dropped"
-    )
-    yield _line("late rows", f"a row is late if {time} is not after the watermark: counted")
-    yield _line("", f"and {outcome}, even if it could still match")
-    yield _line("bad records", _bad_records(plan))
-    yield _line("null keys", _null_keys(plan))
-    yield _line("too large results", _too_large(plan))
-    if letters is not None:
-        yield from _dead_letters(plan, letters.topic)
-
-
-def _bad_records(plan: JoinPlan) -> str:
-    if plan.fails_on_bad_records:
-        return "the query FAILS at the first one; the message names it"
-    outcome = "written to the dead-letter topic" if plan.dead_letter else "dropped"
-    return f"counted by side and reason, and {outcome}"
-
-
-def _too_large(plan: JoinPlan) -> str:
-    if plan.fails_on_bad_records:
-        return "the query FAILS at the first one; the message names it"
-    if plan.dead_letter is None:
-        return "counted and dropped"
-    return "counted and listed in the dead-letter topic, without their value"
-
-
-def _dead_letters(plan: JoinPlan, topic: str) -> Iterator[str]:
-    if plan.real_time is not None:
-        yield from (_line(name, text) for name, text in dead_letter_lines(topic))
-        return
-    yield _line(
-        "dead letters", f"in topic {topic}: original key, value and headers, with the reason in"
-    )
-    yield _line("", "headers __streamjoin.errors.*. A batch with a dead letter reads the")
-    yield _line("", "records of that side a second time; other batches have no overhead")
-    if plan.output.delivery is Delivery.EXACTLY_ONCE:
-        yield _line("", "Each is written once, for consumers with isolation.level=read_committed")
-    else:
-        yield _line("", "None is lost; after a failure some may be written twice")
-
-
-def _null_keys(plan: JoinPlan) -> str:
-    if plan.dead_letter is not None and plan.dead_letter.takes_null_keys:
-        return "counted and written to the dead-letter topic"
-    if not plan.null_keys_pass:
-        return "counted and dropped"
-    if plan.null_safe:
-        return "counted; a null key matches a null key"
-    outer = " or ".join(plan.join_type.outer_sides)
-    tail = f"; a {outer} row with one is emitted as unmatched at once" if outer else ""
-    return f"counted; a null key matches nothing{tail}"
 
 
 def _delivery(plan: JoinPlan) -> Iterator[str]:

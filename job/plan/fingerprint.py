@@ -39,10 +39,10 @@ def fingerprint(plan: JoinPlan) -> dict[str, str]:
     window = plan.match_window
     settings = {
         "join.type": plan.join_type.value,
-        "join.null_safe": str(plan.null_safe).lower(),
+        "join.null_safe": _each(plan.null_safe),
         "join.match_window.before": _text(window.before if window else None),
         "join.match_window.after": _text(window.after if window else None),
-        "join.window": _text(plan.window),
+        "join.window": "none" if plan.window is None else str(plan.window),
         "join.condition": plan.condition.sql if plan.condition else "none",
     }
     for side in (plan.side(name) for name in SIDES):
@@ -118,6 +118,12 @@ def _value_left_out(field: str) -> str:
 
 def _formats() -> dict[str, str]:
     return {name.removesuffix(".enabled"): value for name, value in tuning.FROZEN_CONF.items()}
+
+
+def _each(values: tuple[bool, ...]) -> str:
+    """One value if all are the same, as a boolean in the spec."""
+    shown = values[:1] if len(set(values)) == 1 else values
+    return ", ".join(str(value).lower() for value in shown)
 
 
 def _text(value: timedelta | None) -> str:

@@ -20,6 +20,7 @@ from job.join_spec.sides import SIDES, Side
 from job.join_spec.spec import Format, JoinType, MatchWindow
 from job.join_spec.start_positions import StartPositions, start_options
 from job.join_spec.value_schema import Column, ValueSchema
+from job.join_spec.windows import TumblingWindow
 from job.plan import real_time, tuning
 from job.plan.checks import ResultChecks, SideChecks
 from job.plan.position import position_column
@@ -49,6 +50,8 @@ class SidePlan:
     schema: ValueSchema
     """Columns of the value."""
     key: tuple[Expression, ...]
+    null_checked: tuple[int, ...]
+    """Indexes of the parts of the key whose nulls are counted, and handled by on_null_key."""
     event_time: str
     watermark_delay: timedelta
     max_event_time_ahead: timedelta
@@ -105,9 +108,10 @@ class JoinPlan:
     join_type: JoinType
     left: SidePlan
     right: SidePlan
-    null_safe: bool
+    null_safe: tuple[bool, ...]
+    """Per pair of keys: whether a null matches a null."""
     match_window: MatchWindow | None
-    window: timedelta | None
+    window: TumblingWindow | None
     event_time_in_key: bool
     condition: Expression | None
     output: OutputPlan
@@ -118,7 +122,8 @@ class JoinPlan:
     checkpoint: str
     state_partitions: int
     null_keys_pass: bool
-    """Whether rows with a null key enter the join (where they match nothing, unless null_safe)."""
+    """Whether rows with a null key enter the join (where they match nothing, unless the pair is
+    null-safe)."""
     dead_letter: DeadLetterPlan | None
     """None: bad records are dropped, or the query fails."""
     fails_on_bad_records: bool
@@ -139,10 +144,32 @@ class JoinPlan:
                 return False
             case JoinType.FULL_OUTER:
                 return True
-            case JoinType.RIGHT_OUTER:
+            case JoinType.RIGHT_OUTER | JoinType.RIGHT_SEMI | JoinType.RIGHT_ANTI:
                 return side == "right"
             case _:
                 return side == "left"
+
+    @property
+    def spark_join_type(self) -> str:
+        """The type of Spark's join.
+
+        Spark has no streaming anti join (SPARK-58611): it is an outer join whose matched rows are
+        dropped. Spark has no right semi join: it is a left semi join with exchanged inputs.
+        """
+        return {
+            JoinType.LEFT_ANTI: "left_outer",
+            JoinType.RIGHT_ANTI: "right_outer",
+            JoinType.RIGHT_SEMI: "left_semi",
+        }.get(self.join_type, self.join_type.value)
+
+    @property
+    def inputs(self) -> tuple[Side, Side]:
+        """The sides as left and right input of Spark's join, which reads them in this order."""
+        return ("right", "left") if self.join_type is JoinType.RIGHT_SEMI else SIDES
+
+    def input_of(self, side: Side) -> Side:
+        """The name of `side` as an input of Spark's join, and so in its state."""
+        return SIDES[self.inputs.index(side)]
 
     @property
     def readers(self) -> dict[Side, ReaderSchema]:
@@ -166,11 +193,13 @@ class JoinPlan:
         return " AND ".join([*self._key_terms(), *self._window_terms(), *self._condition_terms()])
 
     def _key_terms(self) -> Iterator[str]:
-        for left, right in zip(self.left.key, self.right.key, strict=True):
+        for left, right, null_safe in zip(
+            self.left.key, self.right.key, self.null_safe, strict=True
+        ):
             # With `<=>` on event times Spark would not recognize the watermark in the key. An event
             # time is never null, so `=` is equivalent.
             event_times = self.event_time_in_key and left.sql == f"`{self.left.event_time_column}`"
-            if self.null_safe and not event_times:
+            if null_safe and not event_times:
                 yield f"({left.sql}) <=> ({right.sql})"
             else:
                 yield f"({left.sql}) = ({right.sql})"

@@ -59,6 +59,7 @@ def join_plan(
         _side_plan(problems, spec, side, schemas[side], readers.get(side)) for side in SIDES
     )
     on = _optional(problems, condition, spec.join.condition, scope, "join.condition")
+    null_safe = _null_safe(problems, spec)
     output = _output_plan(problems, spec, scope)
     if left is None or right is None or output is None or problems.found:
         raise SpecError(problems.found)
@@ -68,9 +69,9 @@ def join_plan(
         join_type=spec.join.type,
         left=left,
         right=right,
-        null_safe=spec.join.null_safe,
+        null_safe=null_safe,
         match_window=spec.join.match_window,
-        window=spec.join.window,
+        window=spec.join.tumbling_window,
         event_time_in_key=_event_time_in_key(spec),
         condition=on,
         output=output,
@@ -174,6 +175,7 @@ def _side_plan(
         reader=reader,
         schema=schema,
         key=tuple(part for part in key if part is not None),
+        null_checked=_null_checked(spec),
         event_time=event_time,
         watermark_delay=written.watermark_delay,
         max_event_time_ahead=written.max_event_time_ahead,
@@ -210,8 +212,8 @@ def _retention(spec: JoinSpec, side: Side) -> timedelta | None:
     if spec.join.match_window is not None:
         window = spec.join.match_window
         return window.after if side == "left" else window.before
-    if spec.join.window is not None:
-        return spec.join.window
+    if spec.join.tumbling_window is not None:
+        return spec.join.tumbling_window.size
     return timedelta(0) if _event_time_in_key(spec) else None
 
 
@@ -220,6 +222,26 @@ def _event_time_in_key(spec: JoinSpec) -> bool:
     pairs = zip(spec.left.key, spec.right.key, strict=True)
     event_times = (spec.left.event_time.casefold(), spec.right.event_time.casefold())
     return any((left.casefold(), right.casefold()) == event_times for left, right in pairs)
+
+
+def _null_safe(problems: _Problems, spec: JoinSpec) -> tuple[bool, ...]:
+    """Per pair of keys: whether a null matches a null."""
+    written, pairs = spec.join.null_safe, len(spec.left.key)
+    if isinstance(written, bool):
+        return (written,) * pairs
+    if len(written) != pairs:
+        shown = f"[{', '.join(str(each).lower() for each in written)}]"
+        message = f"has {len(written)} entries and the keys have {pairs}: write one for each pair"
+        problems.add("join.null_safe", shown, message)
+    return written
+
+
+def _null_checked(spec: JoinSpec) -> tuple[int, ...]:
+    """Indexes of the parts of a key whose nulls are counted, and handled by on_null_key."""
+    written = spec.join.null_safe
+    if isinstance(written, bool):
+        return tuple(range(len(spec.left.key)))
+    return tuple(index for index, null_safe in enumerate(written) if not null_safe)
 
 
 def _source_options(spec: JoinSpec, topic: str) -> Mapping[str, str]:
@@ -236,8 +258,7 @@ def _optional(
 
 def _output_plan(problems: _Problems, spec: JoinSpec, scope: Scope) -> OutputPlan | None:
     written = spec.output
-    if not spec.join.type.shows_right:
-        scope = Scope({"left": scope.sides["left"]})
+    scope = Scope({side: scope.sides[side] for side in spec.join.type.shown_sides})
     texts = written.columns or problems.of(partial(_all_columns, scope))
     if texts is None:
         return None
@@ -326,13 +347,13 @@ def _check_state_is_bounded(problems: _Problems, spec: JoinSpec, plan: JoinPlan)
 def _check_semi_condition(problems: _Problems, plan: JoinPlan) -> None:
     """A failing pair becomes a dead letter after the join, and a semi join emits no pairs."""
     failing = plan.checks.condition
-    if plan.join_type is JoinType.LEFT_SEMI and failing is not None:
+    if plan.join_type.semi_side is not None and failing is not None:
         problems.add(
             "join.condition",
             failing.text,
-            "can fail on a pair of records (a cast, a division, an overflow), and a left_semi join "
-            "cannot report the pair: write it so that it cannot fail, e.g. with try_cast or on "
-            "DOUBLE columns",
+            "can fail on a pair of records (a cast, a division, an overflow), and a "
+            f"{plan.join_type} join cannot report the pair: write it so that it cannot fail, e.g. "
+            "with try_cast or on DOUBLE columns",
         )
 
 

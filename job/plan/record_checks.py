@@ -49,18 +49,27 @@ def row_filter(side: SidePlan) -> str | None:
     return _PASSES
 
 
-def key_values(side: SidePlan) -> list[str]:
-    """The value of each part of the key, for records that pass the filter."""
-    return [
-        f"{_key_column(index)}.value" if index in side.checks.keys else f"({part.sql})"
-        for index, part in enumerate(side.key)
-    ]
+def null_checked(side: SidePlan) -> dict[int, str]:
+    """The values of the key's parts whose nulls are counted, by index, for records that pass the
+    filter."""
+    return {
+        index: f"{_key_column(index)}.value"
+        if index in side.checks.keys
+        else f"({side.key[index].sql})"
+        for index in side.null_checked
+    }
+
+
+def has_null_key(side: SidePlan) -> str:
+    """Whether a record that passes the filter has a null that is counted in its key."""
+    nulls = [f"{value} IS NULL" for value in null_checked(side).values()]
+    return f"({' OR '.join(nulls)})" if nulls else "false"
 
 
 def counted_null_key(side: SidePlan) -> str:
-    """Whether a readable record has a null in its key."""
-    null = " OR ".join(f"{value} IS NULL" for value in key_values(side))
-    return f"{passes(side)} AND ({null})" if side.checks.keys and side.filter else f"({null})"
+    """Whether a readable record has a null that is counted in its key."""
+    null = has_null_key(side)
+    return f"{passes(side)} AND {null}" if side.checks.keys and side.filter else null
 
 
 def failure_message(side: SidePlan) -> str:

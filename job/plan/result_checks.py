@@ -7,6 +7,7 @@ plan.py) and is detected here: it is not a result, but a dead letter.
 from collections.abc import Iterator
 
 from job.join_spec.expressions import Expression
+from job.join_spec.sides import OTHER_SIDE, Side
 from job.plan.plan import JoinPlan, guarded
 from job.plan.position import position_column
 from job.plan.record_checks import quoted
@@ -22,11 +23,16 @@ def filters(plan: JoinPlan) -> Iterator[str]:
         yield condition.safe.sql
     if condition.failing is not None:
         tried = f"try_eval(coalesce({condition.failing.sql}, false))"
-        yield f"coalesce({_guarded(tried, condition.failing)}, true)"
+        yield f"coalesce({_guarded(plan, tried, condition.failing)}, true)"
 
 
-def condition_fails(plan: JoinPlan) -> str:
-    """Whether a joined row is a pair on which join.condition fails."""
+def is_unmatched(plan: JoinPlan, side: Side) -> str:
+    """Whether a joined row is an unmatched row of `side`, or a pair on which join.condition fails.
+    An anti join keeps the pair, so that it becomes a dead letter."""
+    return f"{position_column(OTHER_SIDE[side])} IS NULL OR {_condition_fails(plan)}"
+
+
+def _condition_fails(plan: JoinPlan) -> str:
     if plan.checks.condition is None:
         return "false"
     return f"({_IS_PAIR} AND try_eval(struct({plan.checks.condition.sql})) IS NULL)"
@@ -35,7 +41,7 @@ def condition_fails(plan: JoinPlan) -> str:
 def tried(plan: JoinPlan) -> str:
     """The value of TRIED: a struct of all expressions that can fail, each evaluated once."""
     members = [f"({sql}) AS {name}" for name, (_, _, sql) in _members(plan).items()]
-    return _guarded(f"try_eval(struct({', '.join(members)}))", *plan.output.columns.values())
+    return _guarded(plan, f"try_eval(struct({', '.join(members)}))", *plan.output.columns.values())
 
 
 def column(plan: JoinPlan, name: str) -> str:
@@ -97,5 +103,7 @@ def _members(plan: JoinPlan) -> dict[str, tuple[str, str, str]]:
     return members
 
 
-def _guarded(sql: str, *parts: Expression) -> str:
-    return guarded(sql, "left" if any("left" in part.sides for part in parts) else "right")
+def _guarded(plan: JoinPlan, sql: str, *parts: Expression) -> str:
+    used = {side for part in parts for side in part.sides}
+    shown = plan.join_type.shown_sides
+    return guarded(sql, next((side for side in shown if side in used), shown[0]))

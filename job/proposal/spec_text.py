@@ -169,16 +169,15 @@ def _output_lines(proposal: Proposal) -> list[str]:
 
 def _output_columns(proposal: Proposal) -> dict[str, str]:
     """All columns; those of the right side whose name the left side has begin with `right_`."""
-    columns = {name: f"left.{quoted(name)}" for name in proposal.columns("left")}
-    if not proposal.join_type.shows_right:
-        return columns
-    taken = {name.casefold() for name in columns}
-    for name in proposal.columns("right"):
-        shown = name
-        while shown.casefold() in taken:
-            shown = f"right_{shown}"
-        taken.add(shown.casefold())
-        columns[shown] = f"right.{quoted(name)}"
+    columns: dict[str, str] = {}
+    taken: set[str] = set()
+    for side in proposal.join_type.shown_sides:
+        for name in proposal.columns(side):
+            shown = name
+            while shown.casefold() in taken:
+                shown = f"{side}_{shown}"
+            taken.add(shown.casefold())
+            columns[shown] = f"{side}.{quoted(name)}"
     return columns
 
 
@@ -188,7 +187,7 @@ def _output_key(proposal: Proposal) -> str:
         f"{side}.{quoted(name)}" for side, name in zip(SIDES, proposal.keys[0], strict=True)
     )
     match proposal.join_type:
-        case JoinType.RIGHT_OUTER:
+        case JoinType.RIGHT_OUTER | JoinType.RIGHT_SEMI | JoinType.RIGHT_ANTI:
             return right
         case JoinType.FULL_OUTER:
             return f"coalesce({left}, {right})"

@@ -4,13 +4,14 @@ Pure: no Spark, no clock. Batches cross the control socket, so they are pydantic
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict
 
 from job.instants import to_epoch_ms
+from job.join_spec.sides import SIDES, Side
 from job.protocol.reasons import REASONS
 
 
@@ -95,15 +96,17 @@ class BatchProgress(_Value):
         return self.started_at + timedelta(seconds=self.duration_seconds)
 
 
-def batch_progress(text: str) -> BatchProgress:
+def batch_progress(text: str, inputs: Sequence[Side] = SIDES) -> BatchProgress:
     """Parses the JSON of a StreamingQueryProgress of Spark 4.3.0.
+
+    `inputs`: the sides in the order in which the query reads them.
 
     The integration tests compare this format with the running version.
     """
     progress = json.loads(text)
     operator = progress["stateOperators"][0]
     observed = progress.get("observedMetrics", {})
-    left, right = progress["sources"]  # in the order in which the dataflow reads them
+    sources = dict(zip(inputs, progress["sources"], strict=True))
     return BatchProgress(
         batch_id=progress["batchId"],
         query_id=progress["id"],
@@ -123,8 +126,8 @@ def batch_progress(text: str) -> BatchProgress:
         state_commit_seconds=operator["commitTimeMs"] / 1000,
         state_custom=operator["customMetrics"],
         watermark_ms=_watermark_ms(progress.get("eventTime", {}).get("watermark")),
-        left=_side_progress(observed.get("left", {}), left),
-        right=_side_progress(observed.get("right", {}), right),
+        left=_side_progress(observed.get("left", {}), sources["left"]),
+        right=_side_progress(observed.get("right", {}), sources["right"]),
     )
 
 

@@ -44,7 +44,8 @@ class StateRow(_Result):
     topic: str
     """Topic of its record."""
     partition: int | None
-    """Partition of its record. Null: the join does not keep it (right side of `left_semi`)."""
+    """Partition of its record. Null: the join does not keep it (right side of `left_semi`, left
+    side of `right_semi`)."""
     offset: int | None
     """Offset of its record. Null: as for `partition`."""
     matched: bool | None

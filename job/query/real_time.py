@@ -59,7 +59,7 @@ class Phases:
         _log.info("phase", phase=phase.value)
         _configure(run, phase)
         checkpoint.set_uncommitted_state_aside()
-        sizes, counts = topic_sizes(plan, access), RowCounts(run.spark)
+        sizes, counts = topic_sizes(plan, access), RowCounts(run.spark, plan)
         run.stats.count_rows_with(counts)
         kind = _CatchUp if phase is Phase.CATCH_UP else _Intervals
         times = kind(run, counts, self._change_to)
@@ -209,7 +209,7 @@ class _Intervals(_PlannedTimes):
 
     def follow(self, running: RunningQuery) -> None:
         super().follow(running)
-        interval = LiveInterval(self._run.spark, running.query)
+        interval = LiveInterval(self._run.spark, running.query, self._run.plan.inputs)
         threading.Thread(
             target=self._report, args=[interval], name="live-rows", daemon=True
         ).start()

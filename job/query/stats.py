@@ -5,7 +5,7 @@ Spark's listener and the engine write them on their threads; the control socket 
 
 import threading
 from collections import Counter, deque
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Protocol
@@ -41,7 +41,9 @@ class RowCounter(Protocol):
 
 
 class QueryStats:
-    def __init__(self) -> None:
+    def __init__(self, inputs: Sequence[Side] = SIDES) -> None:
+        """`inputs`: the sides in the order in which the query reads them."""
+        self._inputs = inputs
         self._lock = threading.Lock()
         self._totals = Totals()
         self._batches: deque[BatchProgress] = deque(maxlen=BATCHES_KEPT)
@@ -61,7 +63,7 @@ class QueryStats:
     def batch(self, progress: str) -> None:
         """A batch ended; `progress` is the JSON of its StreamingQueryProgress."""
         try:
-            batch = batch_progress(progress)
+            batch = batch_progress(progress, self._inputs)
             dead_letters = dead_letters_written(progress)
         except Exception:
             # An unreadable report must not end Spark's listener thread.

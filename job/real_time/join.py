@@ -20,7 +20,6 @@ from pyspark.sql.types import StructType
 from job.errors import SetupError
 from job.join_spec.durations import milliseconds
 from job.join_spec.sides import SIDES, Side
-from job.join_spec.spec import JoinType
 from job.plan import result_checks
 from job.plan.plan import JoinPlan, SidePlan, window_end_column
 from job.plan.position import position_column
@@ -41,15 +40,14 @@ _MICROSECONDS = 1000
 _SLOT_MS_MIN = 1000
 _LONG_MIN, _LONG_MAX = -(2**63), 2**63 - 1
 
-_JOIN_TYPE = {JoinType.LEFT_ANTI: "left_outer"}
-
 
 class RowCounts:
     """Rows by side, counted while the query runs. One object for each start of a query."""
 
-    def __init__(self, spark: SparkSession) -> None:
+    def __init__(self, spark: SparkSession, plan: JoinPlan) -> None:
         """SetupError if the processor was built from other sources."""
         _check_processor(spark)
+        self._inputs = plan.inputs
         self.java = _class(spark, "RowCounts")(spark.sparkContext._jsc.sc())
 
     def close(self) -> None:
@@ -67,15 +65,15 @@ class RowCounts:
     def in_interval(self, side: Side) -> tuple[int, int | None]:
         """Late rows, and the newest event time in milliseconds, of the interval that runs, as the
         executors have last reported them."""
-        index = SIDES.index(side)
+        index = self._inputs.index(side)
         return int(self.java.lateInInterval(index)), self.java.newestInInterval(index)
 
     def late_rows(self, side: Side) -> int:
-        return int(self.java.late(SIDES.index(side)))
+        return int(self.java.late(self._inputs.index(side)))
 
     def state_rows(self, side: Side) -> int:
         """By how many rows the state has grown."""
-        index = SIDES.index(side)
+        index = self._inputs.index(side)
         return int(self.java.stored(index) - self.java.removed(index))
 
 
@@ -98,16 +96,11 @@ def real_time_join(
     spark = left.sparkSession
     has_letters = DEAD_LETTER in left.columns
     letter = _type_of(left, DEAD_LETTER) if has_letters else _NO_DEAD_LETTER
-    sides = {
-        "left": left.drop(DEAD_LETTER, IS_DEAD),
-        "right": right.drop(DEAD_LETTER, IS_DEAD),
-    }
+    whole = {"left": left, "right": right}
+    sides = {side: rows.drop(DEAD_LETTER, IS_DEAD) for side, rows in whole.items()}
     types = {side: rows.schema for side, rows in sides.items()}
     keys = _keys(sides, plan)
-    rows = [
-        _input_rows(rows, side, keys[side], types, letter, plan)
-        for side, rows in zip(SIDES, (left, right), strict=True)
-    ]
+    rows = [_input_rows(whole[side], side, keys[side], types, letter, plan) for side in plan.inputs]
     union = reduce(DataFrame.union, rows)
     names = [*_key_names(keys["left"]), _SLOT]
     helper = _class(spark, "RealTimeJoin")
@@ -115,24 +108,21 @@ def real_time_join(
     rules = _class(spark, "JoinRules")(
         union.select(*names)._jdf.schema(),
         union._jdf.schema(),
-        _JOIN_TYPE.get(plan.join_type, plan.join_type.value),
+        plan.spark_join_type,
         lower,
         upper,
         slot,
         _bound_condition(plan, types, spark),
-        plan.join_type is not JoinType.LEFT_ANTI or plan.checks.condition is not None,
+        plan.join_type.anti_side is None or plan.checks.condition is not None,
         real_time,
         counts.java,
     )
     joined = DataFrame(helper.join(union._jdf, _strings(spark, names), rules), spark)
     if not has_letters:
         joined = joined.drop(DEAD_LETTER)
-    return _unmatched_only(joined, plan) if plan.join_type is JoinType.LEFT_ANTI else joined
-
-
-def _unmatched_only(rows: DataFrame, plan: JoinPlan) -> DataFrame:
-    unmatched = f"{position_column('right')} IS NULL"
-    return rows.where(f"{unmatched} OR {result_checks.condition_fails(plan)}")
+    if plan.join_type.anti_side is not None:
+        return joined.where(result_checks.is_unmatched(plan, plan.join_type.anti_side))
+    return joined
 
 
 def _input_rows(
@@ -150,12 +140,12 @@ def _input_rows(
     is_dead = IS_DEAD if has_letter else "false"
     # The expressions of a row that is not joined may fail.
     matchable = f"CASE WHEN {is_dead} THEN false ELSE {_is_matchable(side_plan, plan)} END"
-    if not _pads_unmatched(plan.join_type, side):
+    if side not in plan.join_type.outer_sides:
         rows = rows.where(f"{is_dead} OR {matchable}")
     late_at = window_end_column(side) if plan.window is not None else side_plan.event_time_column
     values = [F.col(f"`{name}`").alias(name, metadata={}) for name in types[side].names]
     structs = [
-        F.struct(*values) if each == side else F.lit(None).cast(types[each]) for each in SIDES
+        F.struct(*values) if each == side else F.lit(None).cast(types[each]) for each in plan.inputs
     ]
     names = _key_names(keys)
     joins = ~F.expr(is_dead)
@@ -165,28 +155,26 @@ def _input_rows(
     return keyed.select(
         *(_normalized(keyed, name) for name in names),
         F.lit(0).cast("bigint").alias(_SLOT),
-        F.when(joins, SIDES.index(side)).otherwise(_OTHER).alias("side"),
+        F.when(joins, plan.inputs.index(side)).otherwise(_OTHER).alias("side"),
         # Without metadata, by which Spark would drop late rows without counting them by side.
         F.when(joins, F.col(f"`{late_at}`")).alias("late_at", metadata={}),
         F.col(f"`{side_plan.event_time_column}`").alias("event_time", metadata={}),
         F.expr(_expires_at(side_plan, plan)).alias("expires_at"),
         F.expr(matchable).alias("matchable"),
         F.col(position_column(side)).alias("position"),
-        *(struct.alias(each) for struct, each in zip(structs, SIDES, strict=True)),
+        *(struct.alias(name) for struct, name in zip(structs, SIDES, strict=True)),
         F.expr(DEAD_LETTER if has_letter else f"cast(null AS {letter})").alias(DEAD_LETTER),
     )
 
 
 def _is_matchable(side: SidePlan, plan: JoinPlan) -> str:
     """Whether a row can match any row of the other side."""
-    not_null = [] if plan.null_safe else [f"({part.sql}) IS NOT NULL" for part in side.key]
+    not_null = [
+        f"({part.sql}) IS NOT NULL"
+        for part, null_safe in zip(side.key, plan.null_safe, strict=True)
+        if not null_safe
+    ]
     return " AND ".join([*not_null, *plan.one_sided_condition(side.side)]) or "true"
-
-
-def _pads_unmatched(join_type: JoinType, side: Side) -> bool:
-    if side == "left":
-        return join_type in {JoinType.LEFT_OUTER, JoinType.FULL_OUTER, JoinType.LEFT_ANTI}
-    return join_type in {JoinType.RIGHT_OUTER, JoinType.FULL_OUTER}
 
 
 def _expires_at(side: SidePlan, plan: JoinPlan) -> str:
@@ -228,6 +216,8 @@ def _window(plan: JoinPlan) -> tuple[int, int, int]:
     """The distances of event times that match, and the length of a slot, in microseconds."""
     window = plan.match_window
     before, after = (None, None) if window is None else (window.before, window.after)
+    if plan.inputs != SIDES:
+        before, after = after, before
     lower = _LONG_MIN if before is None else -milliseconds(before) * _MICROSECONDS
     upper = _LONG_MAX if after is None else milliseconds(after) * _MICROSECONDS
     if before is None or after is None:
@@ -238,7 +228,7 @@ def _window(plan: JoinPlan) -> tuple[int, int, int]:
 def _bound_condition(plan: JoinPlan, types: dict[str, StructType], spark: SparkSession) -> Any:
     if plan.pair_condition is None:
         return None
-    both = _empty(spark, [types[side] for side in SIDES])
+    both = _empty(spark, [types[side] for side in plan.inputs])
     selected = both.select(F.expr(plan.pair_condition).alias("matches"))
     return _class(spark, "RealTimeJoin").bound(selected._jdf)
 

@@ -54,7 +54,7 @@ class NotStored:
 
 @dataclass(frozen=True)
 class RemovedByMatch:
-    """A left row of a left semi join leaves the state with its first match."""
+    """A row of the side of a semi join leaves the state with its first match."""
 
     side: Side
     row: Row

@@ -20,7 +20,7 @@ from job.semantics.events import (
     RemovedByMatch,
     Stored,
 )
-from job.semantics.rows import JoinedRow, Key, Row, Side, joined
+from job.semantics.rows import JoinedRow, Key, Row, Side, joined, other
 from job.semantics.state_manager import KeyToValuePair, StateManager
 from job.semantics.state_store import StateStoreMetrics
 from job.semantics.watermark_predicates import WatermarkPredicate
@@ -40,13 +40,19 @@ class SideRules:
 
     @property
     def first_match_is_enough(self) -> bool:
-        """Whether a row of this side is emitted at most once, alone: left of a left semi join."""
-        return self.join_type is JoinType.LEFT_SEMI and self.side == "left"
+        """Whether a row of this side is emitted at most once, alone: the side of a semi join."""
+        return self.join_type.semi_side == self.side
 
     @property
     def removes_matches(self) -> bool:
-        """Whether a row of this side removes the stored rows it matches: right of left semi."""
-        return self.join_type is JoinType.LEFT_SEMI and self.side == "right"
+        """Whether a row of this side removes the stored rows it matches: the other side of a semi
+        join."""
+        return self.join_type.semi_side == other(self.side)
+
+    @property
+    def is_left_input(self) -> bool:
+        """Whether this side is the left input of Spark's join, which has no right semi join."""
+        return self.side == (self.join_type.semi_side or "left")
 
 
 @dataclass(frozen=True)
@@ -146,11 +152,13 @@ class OneSideHashJoiner:
             self._observer(NotStored(self.side, row, reason))
 
     def _is_needed_later(self, key: Key, row: Row, *, matched: bool) -> bool:
-        """True for left rows, also for one that this batch evicts: its right rows follow.
+        """True for rows of the left input, also for one that this batch evicts: rows of the right
+        input follow.
 
-        A right row that this batch evicts is stored only if its eviction emits it as unmatched.
+        A row of the right input that this batch evicts is stored only if its eviction emits it as
+        unmatched.
         """
-        if self.side == "left":
+        if self.rules.is_left_input:
             return True
         return not self._is_evictable(key, row) or (self.rules.null_pads_unmatched and not matched)
 

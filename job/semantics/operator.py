@@ -26,7 +26,7 @@ from job.join_spec.spec import JoinType
 from job.semantics.event_time import BatchWatermarks
 from job.semantics.events import Observer, ignore_event
 from job.semantics.one_side_joiner import OneSideHashJoiner, SideInput, SideRules
-from job.semantics.rows import SIDES, JoinedRow, Key, Row, Side, joined
+from job.semantics.rows import SIDES, JoinedRow, Key, Row, Side, joined, other
 from job.semantics.state_manager import (
     StateFormatVersion,
     StateManager,
@@ -49,7 +49,7 @@ interval of real time. In an interval rows are late by its own watermark."""
 
 SUPPORTED_JOIN_TYPES = frozenset({
     JoinType.INNER, JoinType.LEFT_OUTER, JoinType.RIGHT_OUTER, JoinType.FULL_OUTER,
-    JoinType.LEFT_SEMI,
+    JoinType.LEFT_SEMI, JoinType.RIGHT_SEMI,
 })  # fmt: skip
 
 
@@ -201,13 +201,21 @@ class StreamingSymmetricHashJoin:
 
         With the right side first, a left row that matches at once is not stored. But a right row
         behind the state watermark is not stored, so left rows of its batch do not match it. The
-        real-time engine finds the match.
+        real-time engine finds the match. A right semi join is a left semi join with exchanged
+        inputs.
         """
-        from_left = left.store_and_join_with_other_side(left_rows, right, late_ms)
-        from_right = right.store_and_join_with_other_side(right_rows, left, late_ms)
-        if self.plan.join_type is JoinType.LEFT_SEMI and self.plan.processor is None:
-            return [*from_right, *from_left]
-        return [*from_left, *from_right]
+        matches = {
+            "left": left.store_and_join_with_other_side(left_rows, right, late_ms),
+            "right": right.store_and_join_with_other_side(right_rows, left, late_ms),
+        }
+        return [*matches[self._first_side], *matches[other(self._first_side)]]
+
+    @property
+    def _first_side(self) -> Side:
+        """The side whose rows of a batch are joined first."""
+        semi = self.plan.join_type.semi_side or "left"
+        is_plain = self.plan.join_type.semi_side is None or self.plan.processor is not None
+        return semi if is_plain else other(semi)
 
     def _unmatched_rows(self, *joiners: OneSideHashJoiner) -> Iterator[JoinedRow]:
         """Evicts the outer side, left first, and emits its unmatched rows.
@@ -233,8 +241,8 @@ def output_schema(
     join_type: JoinType, left: Iterable[Attribute], right: Iterable[Attribute]
 ) -> list[Attribute]:
     """The columns of both sides. The columns of a side that may be null-padded become nullable."""
-    if join_type is JoinType.LEFT_SEMI:
-        return list(left)
+    if join_type.semi_side is not None:
+        return list(left if join_type.semi_side == "left" else right)
     if join_type not in SUPPORTED_JOIN_TYPES:
         raise UnsupportedJoinError(f"{OPERATOR} should not take {join_type} as the JoinType")
     left_padded = SideRules("right", join_type).null_pads_unmatched

@@ -11,7 +11,6 @@ from dataclasses import dataclass, field
 from job.instants import from_epoch_ms, utc_text
 from job.join_spec.durations import milliseconds
 from job.join_spec.sides import SIDES, Side
-from job.join_spec.spec import JoinType
 from job.plan.plan import JoinPlan
 from job.plan.record_checks import EXPRESSION_FAILED
 from job.semantics import events
@@ -171,11 +170,12 @@ class Simulator:
     def _output(self, rows: Sequence[JoinedRow]) -> list[OutputRecord]:
         output = self.plan.output
         columns = [(name, compiled.type) for name, compiled in output.columns.items()]
-        anti = self.plan.join.join_type is JoinType.LEFT_ANTI
+        shown = self.plan.join.join_type.shown_sides
+        anti = self.plan.join.join_type.anti_side is not None
         records = []
         for row in rows:
             failed = output.failed_field(row)
-            is_matched = anti and row.right is not None and failed != "join.condition"
+            is_matched = anti and None not in row and failed != "join.condition"
             if is_matched or not output.passes_filter(row):
                 continue
             if failed is not None:
@@ -192,7 +192,7 @@ class Simulator:
                         name: key_text(each.run(env), each.type)
                         for name, each in output.headers.items()
                     },
-                    _event_time_ms(row) if self.plan.join.output.has_event_time else None,
+                    _event_time_ms(row, shown) if self.plan.join.output.has_event_time else None,
                     _record_of(row.left),
                     _record_of(row.right),
                 )
@@ -276,8 +276,11 @@ def _arriving(
     return batches
 
 
-def _event_time_ms(row: JoinedRow) -> int:
-    return max(each.event_time_us // 1000 for each in row if isinstance(each, DecodedRow))
+def _event_time_ms(row: JoinedRow, sides: Sequence[Side]) -> int:
+    """The greatest event time of the rows of `sides`."""
+    rows = {"left": row.left, "right": row.right}
+    shown = (rows[side] for side in sides)
+    return max(each.event_time_us // 1000 for each in shown if isinstance(each, DecodedRow))
 
 
 def _record_of(row: Row | None) -> InputRecord | None:
@@ -304,7 +307,7 @@ def _describe(event: events.Event) -> str:
         case events.NotStored():
             return f"not stored: {event.reason}"
         case events.RemovedByMatch():
-            return "removed from state: a left semi join needs one match"
+            return "removed from state: a semi join needs one match"
         case events.Evicted():
             text = f"evicted: the state watermark ({event.predicate.on}) has reached "
             text += _ms(event.predicate.watermark_ms)

@@ -33,6 +33,12 @@ from job.semantics.simulated_output import (
 from job.semantics.state_manager import StateFormatVersion
 from job.semantics.watermark_predicates import JoinCondition
 
+# The job runs an anti join as an outer join, and keeps the unmatched rows.
+_OUTER_JOIN = {
+    JoinType.LEFT_ANTI: JoinType.LEFT_OUTER,
+    JoinType.RIGHT_ANTI: JoinType.RIGHT_OUTER,
+}
+
 
 @dataclass(frozen=True)
 class SimulatedSide:
@@ -81,18 +87,18 @@ class _Planner:
         self._decoders = {side: RecordDecoder(plan.side(side)) for side in SIDES}
         self._layout = _layout(self._decoders)
         self._widths = {side: len(decoder.columns) for side, decoder in self._decoders.items()}
-        # The job runs a left anti join as a left outer join, and keeps the unmatched rows.
-        anti = plan.join_type is JoinType.LEFT_ANTI
-        self._join_type = JoinType.LEFT_OUTER if anti else plan.join_type
+        self._join_type = _OUTER_JOIN.get(plan.join_type, plan.join_type)
         condition = plan.condition.conjuncts if plan.condition else ()
         self._conjuncts = [part.tree for part in condition]
         self._key_parts = self._spec_key_parts()
 
     def _spec_key_parts(self) -> list["_KeyPart"]:
-        keys = zip(self._plan.left.key, self._plan.right.key, strict=True)
+        plan = self._plan
         return [
-            self._key_part(_equality(left.tree, right.tree, null_safe=self._plan.null_safe))
-            for left, right in keys
+            self._key_part(_equality(left.tree, right.tree, null_safe=null_safe))
+            for left, right, null_safe in zip(
+                plan.left.key, plan.right.key, plan.null_safe, strict=True
+            )
         ]
 
     def _key_part(self, equality: exp.Binary) -> "_KeyPart":
@@ -149,30 +155,35 @@ class _Planner:
         plan = self._plan.side(side)
         keep = in_parts(self._layout, plan.checks.filter)
         parts = [compile_expression(part.tree, self._layout) for part in plan.key]
+        checked = [parts[index] for index in plan.null_checked]
+        never_null = [
+            part for part, safe in zip(parts, self._plan.null_safe, strict=True) if not safe
+        ]
         padded = SideRules(side, self._join_type).null_pads_unmatched
         mirrored = [part.tree for part in mirrored_filters(self._plan, side)]
         before_join = conjunction(
             self._layout, [*mirrored, *([] if padded else self._one_sided(side))]
         )
-        drops_null_keys = not self._plan.null_keys_pass or (not padded and not self._plan.null_safe)
+        required = [
+            *([] if self._plan.null_keys_pass else checked),
+            *([] if padded else never_null),
+        ]
 
-        def has_null_key(row: DecodedRow) -> bool:
+        def has_null(row: DecodedRow, parts: Sequence[Compiled]) -> bool:
             env = self._alone(side, row)
             # A key that can fail is not evaluated on a row that the filter drops.
             evaluated = not plan.checks.keys or keep(env)
             return evaluated and any(part.run(env) is None for part in parts)
 
         def enters_join(row: DecodedRow) -> bool:
-            return not (drops_null_keys and has_null_key(row)) and before_join(
-                self._alone(side, row)
-            )
+            return not has_null(row, required) and before_join(self._alone(side, row))
 
         return SimulatedSide(
             self._decoders[side],
             self._failed_field(side, keep, parts),
             lambda row: keep(self._alone(side, row)),
             enters_join,
-            has_null_key,
+            lambda row: has_null(row, checked),
             self._late_time,
         )
 
@@ -200,8 +211,7 @@ class _Planner:
     def _late_time(self, event_time_us: int) -> int:
         if self._plan.window is None:
             return event_time_us
-        length = milliseconds(self._plan.window)
-        return (event_time_us // 1000 // length + 1) * length * 1000
+        return self._plan.window.end_ms(event_time_us // 1000) * 1000
 
     def _side_input(self, side: Side) -> SideInput:
         padded = SideRules(side, self._join_type).null_pads_unmatched

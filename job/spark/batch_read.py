@@ -5,7 +5,7 @@ tested by tests/integration/test_catch_up.py.
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from pyspark.sql import SparkSession
@@ -20,17 +20,21 @@ OffsetsOfSide = Mapping[int, int]
 
 
 def batch_read(
-    query: StreamingQuery, spark: SparkSession, planned_ends: Mapping[Side, OffsetsOfSide]
+    query: StreamingQuery,
+    spark: SparkSession,
+    inputs: Sequence[Side],
+    planned_ends: Mapping[Side, OffsetsOfSide],
 ) -> BatchRead:
     """What the current batch has read. Call it when all rows of the batch have been computed.
 
+    `inputs`: the sides in the order of the join's inputs.
     `planned_ends`: the ends of the partitions when the batch was planned, of the sides for which
     Spark got lower ones. The ends of a batch that was planned before a crash are unknown; then the
     brokers' present ends are used, which only delays the watermark.
     """
     execution = stream_execution(query)
     observed = {side: batch_metrics(query, side) for side in SIDES}
-    streams = kafka_streams(execution)
+    streams = kafka_streams(execution, inputs)
     context = execution.getLatestExecutionContext()
     ends, latest = context.endOffsets(), context.latestOffsets()
     next_offsets = {side: offsets(ends.apply(streams[side]).json()) for side in SIDES}
@@ -42,10 +46,10 @@ def batch_read(
     return BatchRead(next_offsets, latest_offsets, event_times(observed), newest(observed))
 
 
-def kafka_streams(execution: Any) -> dict[Side, Any]:
-    """The KafkaMicroBatchStream of each side, in the order in which the dataflow reads them."""
+def kafka_streams(execution: Any, inputs: Sequence[Side]) -> dict[Side, Any]:
+    """The KafkaMicroBatchStream of each side. Spark has them in the order of the join's inputs."""
     sources = execution.sources()
-    return {side: sources.apply(number) for number, side in enumerate(SIDES)}
+    return {side: sources.apply(number) for number, side in enumerate(inputs)}
 
 
 def _latest(planned: Any, stream: Any, jvm: Any) -> OffsetsOfSide:

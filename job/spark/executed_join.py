@@ -6,13 +6,13 @@ The behaviour is tested by tests/integration/test_dead_letters.py.
 """
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from pyspark.sql.streaming.query import StreamingQuery
 
-from job.join_spec.sides import SIDES, Side
+from job.join_spec.sides import Side
 from job.spark.stream_execution import batch_execution, plan_nodes
 
 Offsets = Mapping[str, Mapping[str, int]]
@@ -46,20 +46,20 @@ class ExecutedJoin:
     """Rows of the batch were late if their event time was not after it. None: no watermark yet."""
 
 
-def executed_join(query: StreamingQuery) -> ExecutedJoin:
-    """The join of the current batch."""
+def executed_join(query: StreamingQuery, inputs: Sequence[Side]) -> ExecutedJoin:
+    """The join of the current batch. `inputs`: the sides in the order of the join's inputs."""
     plan = batch_execution(query).executedPlan()
     join = next(plan_nodes(plan, "StreamingSymmetricHashJoinExec"))
     watermark = join.eventTimeWatermarkForLateEvents()
     return ExecutedJoin(
-        ranges=dict(_ranges(join)),
+        ranges=dict(_ranges(join, inputs)),
         late_rows=join.metrics().apply("numRowsDroppedByWatermark").value(),
         late_watermark_ms=watermark.get() if watermark.isDefined() else None,
     )
 
 
-def _ranges(join: Any) -> Iterator[tuple[Side, OffsetRange]]:
-    for number, side in enumerate(SIDES):
+def _ranges(join: Any, inputs: Sequence[Side]) -> Iterator[tuple[Side, OffsetRange]]:
+    for number, side in enumerate(inputs):
         scan = next(plan_nodes(join.children().apply(number), "MicroBatchScanExec"), None)
         if scan is not None:
             start, end = (json.loads(offset.json()) for offset in (scan.start(), scan.end()))

@@ -10,7 +10,7 @@ by tests/integration/test_catch_up.py.
 """
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from py4j.protocol import Py4JJavaError
@@ -34,9 +34,15 @@ class LimitedReading:
     """Limits of one running query. All but `begin` is called on the query's own thread."""
 
     def __init__(
-        self, spark: SparkSession, limit: Limit, record_failure: Callable[[Py4JJavaError], None]
+        self,
+        spark: SparkSession,
+        inputs: Sequence[Side],
+        limit: Limit,
+        record_failure: Callable[[Py4JJavaError], None],
     ) -> None:
+        """`inputs`: the sides in the order of the join's inputs."""
         self._jvm: Any = spark._jvm
+        self._inputs = inputs
         self._limit = limit
         self._record_failure = record_failure
         self._readers: dict[Side, _ReaderField] = {}
@@ -55,7 +61,7 @@ class LimitedReading:
             wait_until(lambda: has_sources() or not query.isActive, _START_SECONDS, _POLL_SECONDS)
             if not has_sources():
                 return False
-            for side, stream in kafka_streams(execution).items():
+            for side, stream in kafka_streams(execution, self._inputs).items():
                 self._readers[side] = _ReaderField(stream)
                 self.put(side)
         return True

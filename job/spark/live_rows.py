@@ -5,14 +5,14 @@ heartbeats of the executors. Private API of Spark 4.3.0, pinned by tests/integra
 test_real_time.py.
 """
 
-from collections.abc import Iterator, Mapping, Set
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import Any
 
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from job.join_spec.sides import SIDES, Side
+from job.join_spec.sides import Side
 from job.spark.stream_execution import stream_execution
 
 _SCAN = "RealTimeStreamScanExec"
@@ -29,7 +29,9 @@ class LiveRows:
 class LiveInterval:
     """The running interval of a query."""
 
-    def __init__(self, spark: SparkSession, query: StreamingQuery) -> None:
+    def __init__(self, spark: SparkSession, query: StreamingQuery, inputs: Sequence[Side]) -> None:
+        """`inputs`: the sides in the order in which the query reads them."""
+        self._inputs = inputs
         self._store = spark._jsparkSession.sharedState().statusStore()
         self._query = query
         self._batch_id = -1
@@ -49,7 +51,8 @@ class LiveInterval:
             self._batch_id = -1  # The plan may have been replaced.
             return None
         read = {
-            side: values.get(metric, 0) for side, metric in zip(SIDES, self._metrics, strict=True)
+            side: values.get(metric, 0)
+            for side, metric in zip(self._inputs, self._metrics, strict=True)
         }
         return LiveRows(context.batchId(), read)
 

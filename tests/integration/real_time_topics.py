@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from deploy.local.kafka import EmbeddedKafka
+from job.join_spec.sides import SIDES
 from job.join_spec.spec import JoinType
 from job.protocol.status import JobStatus, Phase
 from tests.integration.jobs import START_SECONDS, Job
@@ -23,7 +24,7 @@ SPEC = (
 output:
   topic: {name}.out
   columns: {{{columns}}}
-  headers: {{of a: left.a}}
+  headers: {{number: {number}}}
   delivery: at_least_once
 engine: real_time
 real_time: {{experimental: true, checkpoint_interval: {interval}}}
@@ -33,6 +34,13 @@ checkpoint: {checkpoint}
 )
 
 Row = tuple[str | None, int, int]
+
+_COLUMNS = {
+    "left": {"k": "left.k", "lt": "left.t", "a": "left.a"},
+    "right": {"rk": "right.k", "rt": "right.t", "b": "right.b"},
+}
+_NUMBERS = {"left": "a", "right": "b"}
+"""Name of the number of each side, which is a header, too."""
 
 
 class Topics:
@@ -61,14 +69,14 @@ class Topics:
         )
 
     def spec(self, bad_records: str = "on_bad_record: drop") -> str:
-        columns = {"k": "left.k", "lt": "left.t", "a": "left.a"}
-        if self.join_type.shows_right:
-            columns |= {"rk": "right.k", "rt": "right.t", "b": "right.b"}
+        shown = self.join_type.shown_sides
+        columns = {name: text for side in shown for name, text in _COLUMNS[side].items()}
         text = SPEC.format(
             name=self.name,
             servers=self.kafka.bootstrap_servers,
             join_type=self.join_type,
             columns=", ".join(f"{name}: {column}" for name, column in columns.items()),
+            number=f"{shown[0]}.{_NUMBERS[shown[0]]}",
             checkpoint=self._folder / "checkpoint",
             interval=self.interval,
             bad_records=bad_records,
@@ -86,8 +94,8 @@ class Topics:
     def results(self) -> Counter[str]:
         received = consume_all(self.kafka.bootstrap_servers, f"{self.name}.out")
         for record in received:
-            a = record.value["a"]
-            assert record.headers["of a"] == (None if a is None else str(a))
+            number = record.value[_NUMBERS[self.join_type.shown_sides[0]]]
+            assert record.headers["number"] == (None if number is None else str(number))
         return Counter(text_of(record.value) for record in received)
 
     def wait_for_results(self) -> None:
@@ -124,21 +132,25 @@ class Topics:
             row for row in rights if row not in matched_right and row[1] < CLOSING_AT
         ]
         found: list[tuple[Row | None, Row | None]] = []
-        if self.join_type not in {JoinType.LEFT_SEMI, JoinType.LEFT_ANTI}:
+        if len(self.join_type.shown_sides) == len(SIDES):
             found += pairs
-        if self.join_type is JoinType.LEFT_SEMI:
+        if self.join_type.semi_side == "left":
             found += [(left, None) for left in matched_left]
-        if self.join_type in {JoinType.LEFT_OUTER, JoinType.FULL_OUTER, JoinType.LEFT_ANTI}:
+        if self.join_type.semi_side == "right":
+            found += [(None, right) for right in matched_right]
+        if "left" in self.join_type.outer_sides:
             found += [(left, None) for left in unmatched_left]
-        if self.join_type in {JoinType.RIGHT_OUTER, JoinType.FULL_OUTER}:
+        if "right" in self.join_type.outer_sides:
             found += [(None, right) for right in unmatched_right]
         return Counter(text_of(self.result(left, right)) for left, right in found)
 
     def result(self, left: Row | None, right: Row | None) -> dict[str, Any]:
-        value: dict[str, Any] = dict(zip(("k", "lt", "a"), _shown(left), strict=True))
-        if self.join_type.shows_right:
-            value |= dict(zip(("rk", "rt", "b"), _shown(right), strict=True))
-        return value
+        rows = {"left": left, "right": right}
+        return {
+            name: value
+            for side in self.join_type.shown_sides
+            for name, value in zip(_COLUMNS[side], _shown(rows[side]), strict=True)
+        }
 
 
 # The watermark passes every window before it.

@@ -33,7 +33,7 @@ def uneven(kafka: EmbeddedKafka) -> Uneven:
         ("left_outer", "at_least_once", 0),
         ("right_outer", "exactly_once", 2),
         ("full_outer", "at_least_once", 2),
-        ("left_semi", "at_least_once", 0),
+        ("right_semi", "at_least_once", 0),
         ("left_anti", "exactly_once", 0),
     ],
 )

@@ -33,7 +33,7 @@ output:
   topic: {name}.out
   key: {key}
   columns: {{{columns}}}
-  headers: {{double: left.a * 2, of key: k}}
+  headers: {{double: {number} * 2, of key: {of_key}}}
   timestamp: event_time
   filter: {output_filter}
   delivery: exactly_once
@@ -104,8 +104,9 @@ def test_join_type_gives_the_rows_of_nested_loops_across_a_restart(
     assert _counted(_nested_loops(join_type, lefts, rights)) == _counted(r.value for r in received)
     assert len(received) == len({record.result_id for record in received})
     for record in received:
-        a, k = record.value["a"], record.value["k"]
-        headers = {"double": None if a is None else str(2 * a), "of key": k}
+        of_left = "left" in join_type.shown_sides
+        number, k = (record.value[name] for name in (("a", "k") if of_left else ("b", "rk")))
+        headers = {"double": None if number is None else str(2 * number), "of key": k}
         assert {"streamjoin-id": record.result_id} | headers == record.headers
         times = [record.value.get(name) for name in ("lt", "rt")]
         latest = max(datetime.fromisoformat(at) for at in times if at is not None)
@@ -116,16 +117,21 @@ def test_join_type_gives_the_rows_of_nested_loops_across_a_restart(
 
 
 def _spec(join_type: JoinType, name: str, servers: str, folder: Path) -> str:
-    columns = {"k": "left.k", "lt": "left.t", "a": "left.a"}
-    if join_type.shows_right:
-        columns |= {"rk": "right.k", "rt": "right.t", "b": "right.b"}
+    of_sides = {
+        "left": {"k": "left.k", "lt": "left.t", "a": "left.a"},
+        "right": {"rk": "right.k", "rt": "right.t", "b": "right.b"},
+    }
+    columns = {k: text for side in join_type.shown_sides for k, text in of_sides[side].items()}
+    of_left = "left" in join_type.shown_sides
     return SPEC.format(
         servers=servers,
         name=name,
         join_type=join_type,
-        key="coalesce(k, rk)" if join_type.shows_right else "k",
+        key="coalesce(k, rk)" if {"k", "rk"} <= columns.keys() else next(iter(columns)),
+        number="left.a" if of_left else "right.b",
+        of_key="k" if of_left else "rk",
         columns=", ".join(f"{column}: {text}" for column, text in columns.items()),
-        output_filter="coalesce(a, 0) <> 2",
+        output_filter=f"coalesce({'a' if of_left else 'b'}, 0) <> 2",
         checkpoint=folder / "checkpoint",
     )
 
@@ -137,14 +143,17 @@ def _nested_loops(
     pairs = [(left, right) for left in lefts for right in rights if _match(left, right)]
     only_left = [(left, None) for left in lefts if left not in [pair[0] for pair in pairs]]
     only_right = [(None, right) for right in rights if right not in [pair[1] for pair in pairs]]
-    semi = [(left, None) for left in lefts if left in [pair[0] for pair in pairs]]
+    left_semi = [(left, None) for left in lefts if left in [pair[0] for pair in pairs]]
+    right_semi = [(None, right) for right in rights if right in [pair[1] for pair in pairs]]
     rows: list[tuple[Left | None, Right | None]] = {
         JoinType.INNER: pairs,
         JoinType.LEFT_OUTER: pairs + only_left,
         JoinType.RIGHT_OUTER: pairs + only_right,
         JoinType.FULL_OUTER: pairs + only_left + only_right,
-        JoinType.LEFT_SEMI: semi,
+        JoinType.LEFT_SEMI: left_semi,
         JoinType.LEFT_ANTI: only_left,
+        JoinType.RIGHT_SEMI: right_semi,
+        JoinType.RIGHT_ANTI: only_right,
     }[join_type]
     return [_output(join_type, left, right) for left, right in rows if left is None or left.a != 2]
 
@@ -156,12 +165,10 @@ def _match(left: Left, right: Right) -> bool:
 
 
 def _output(join_type: JoinType, left: Left | None, right: Right | None) -> dict[str, Any]:
-    row = {
-        "k": left and left.k,
-        "lt": left and _iso(left.t),
-        "a": left and left.a,
-    }
-    if join_type.shows_right:
+    row: dict[str, Any] = {}
+    if "left" in join_type.shown_sides:
+        row |= {"k": left and left.k, "lt": left and _iso(left.t), "a": left and left.a}
+    if "right" in join_type.shown_sides:
         row |= {"rk": right and right.k, "rt": right and _iso(right.t), "b": right and right.b}
     return row
 

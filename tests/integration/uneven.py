@@ -9,6 +9,7 @@ from confluent_kafka import Producer
 
 from bench.load import HOUR_MS, uneven_ms
 from deploy.local.kafka import EmbeddedKafka
+from job.join_spec.spec import JoinType
 from tests.integration.topics import consume_all, count_all
 
 T0 = 1_700_000_000_000
@@ -116,13 +117,13 @@ class Uneven:
         """The name of the query and its spec."""
         name = f"{self.topics}_{join_type}"
         self.kafka.create_topics([f"{name}.out"], partitions=2)
-        has_right = join_type not in ("left_semi", "left_anti")
+        shown = JoinType(join_type).shown_sides
         return name, _SPEC.format(
             name=name,
             topics=self.topics,
             servers=self.kafka.bootstrap_servers,
             join_type=join_type,
-            columns="l: left.n, r: right.n" if has_right else "l: left.n",
+            columns=", ".join(f"{side[0]}: {side}.n" for side in shown),
             delivery=delivery,
             checkpoint=folder / f"checkpoint-{join_type}",
         )
@@ -144,6 +145,7 @@ class Uneven:
             "full_outer": pairs | left | right,
             "left_semi": {(n, None) for n in both},
             "left_anti": left,
+            "right_semi": {(None, n) for n in both},
         }[join_type]
 
     def has_written(self, name: str, expected: set[tuple[int | None, int | None]]) -> bool:

@@ -17,6 +17,7 @@ SCHEMA = "k INT, g STRING, t TIMESTAMP, v INT, s STRING, d DECIMAL(6,2), at TIME
 SCHEMA += "r ARRAY<INT>, q STRUCT<a: INT, b: STRING>"
 
 JOIN_TYPES = ["inner", "left_outer", "right_outer", "full_outer", "left_semi", "left_anti"]
+JOIN_TYPES += ["right_semi", "right_anti"]
 # The last of each list fail on some records: a string that is no number, a zero, a large number.
 _KEYS = [["k"], ["k"], ["k", "g"], ["k % 2"], ["lower(g)", "k"], ["coalesce(k, 0)"], ["g"]]
 _KEYS += [["r"], ["q"], ["q.a", "k"], ["cast(s as int)"], ["k", "6 div v"]]
@@ -70,9 +71,10 @@ def cases(draw: st.DrawFn) -> Case:
     join_type = draw(st.sampled_from(JOIN_TYPES))
     bound, times = draw(_bounds(join_type))
     key = list(draw(st.sampled_from(_KEYS)))
-    null_safe = draw(st.booleans())
     if bound == {"event_time_in_key": True}:
         key, bound = [*key, "t"], {}
+    of_pairs = st.lists(st.booleans(), min_size=len(key), max_size=len(key))
+    null_safe = draw(st.one_of(st.booleans(), of_pairs))
     condition = draw(_conditions(join_type))
     spec = {
         "name": "generated",
@@ -82,6 +84,7 @@ def cases(draw: st.DrawFn) -> Case:
         "output": draw(_outputs(join_type)),
         "checkpoint": "./checkpoint",
         "on_bad_record": "drop",
+        "on_null_key": draw(st.sampled_from(["pass", "pass", "pass", "drop"])),
     }
     steps = draw(_steps(times))
     store = draw(st.sampled_from(STATE_STORES))
@@ -99,16 +102,18 @@ def _bounds(draw: st.DrawFn, join_type: str) -> tuple[dict[str, Any], st.SearchS
         return {"event_time_in_key": True}, coarse
     if kind == "window":
         length = draw(st.sampled_from(["5 seconds", "500 milliseconds", "3 seconds", "1 minute"]))
-        return {"window": length}, st.one_of(fine, coarse)
+        offset = draw(st.sampled_from([None, None, "0 seconds", "1 ms", "499 ms"]))
+        window = length if offset is None else {"size": length, "offset": offset}
+        return {"window": window}, st.one_of(fine, coarse)
     if kind == "unbounded":
         side = draw(st.sampled_from(["before", "after", None]))
-        window: dict[str, Any] = {"match_window": {side: "2500 milliseconds"}} if side else {}
-        return {"unbounded_state": True, **window}, st.one_of(fine, coarse)
+        half: dict[str, Any] = {"match_window": {side: "2500 milliseconds"}} if side else {}
+        return {"unbounded_state": True, **half}, st.one_of(fine, coarse)
     before, after = draw(
         st.tuples(st.integers(-2, 4), st.integers(-2, 4)).filter(lambda pair: sum(pair) >= 0)
     )
-    window = {"before": f"{before * 2500} milliseconds", "after": f"{after * 2500} milliseconds"}
-    return {"match_window": window}, st.one_of(fine, coarse, coarse)
+    bounds = {"before": f"{before * 2500} milliseconds", "after": f"{after * 2500} milliseconds"}
+    return {"match_window": bounds}, st.one_of(fine, coarse, coarse)
 
 
 @st.composite
@@ -129,8 +134,8 @@ def _sides(draw: st.DrawFn, side: str, key: list[str]) -> dict[str, Any]:
 
 @st.composite
 def _conditions(draw: st.DrawFn, join_type: str) -> dict[str, str]:
-    # A left_semi join refuses a condition that can fail on a pair.
-    two_sided = _TWO_SIDED if join_type == "left_semi" else [*_TWO_SIDED, *_TWO_SIDED_FAILING]
+    # A semi join refuses a condition that can fail on a pair.
+    two_sided = _TWO_SIDED if join_type.endswith("_semi") else [*_TWO_SIDED, *_TWO_SIDED_FAILING]
     parts = draw(st.sampled_from([[], [], [], ["left"], ["right"], ["both"], ["left", "both"]]))
     terms = [
         draw(st.sampled_from(two_sided))
@@ -144,7 +149,7 @@ def _conditions(draw: st.DrawFn, join_type: str) -> dict[str, str]:
 @st.composite
 def _outputs(draw: st.DrawFn, join_type: str) -> dict[str, Any]:
     columns = _LEFT_COLUMNS | draw(st.sampled_from(_LEFT_FAILING))
-    if join_type not in {"left_semi", "left_anti"}:
+    if not join_type.endswith(("_semi", "_anti")):
         columns |= _RIGHT_COLUMNS | draw(st.sampled_from(_RIGHT_FAILING))
     key = draw(st.sampled_from(_OUTPUT_KEYS))
     output: dict[str, Any] = {"topic": "output", "columns": columns, "key": key}
@@ -155,6 +160,8 @@ def _outputs(draw: st.DrawFn, join_type: str) -> dict[str, Any]:
         output["headers"] = draw(st.sampled_from(_OUTPUT_HEADERS))
     if draw(st.integers(0, 5)) == 5:
         output["filter"] = draw(st.sampled_from(_OUTPUT_FILTERS))
+    if join_type in {"right_semi", "right_anti"}:
+        output = json.loads(json.dumps(output).replace("left.", "right."))
     return output
 
 

@@ -226,9 +226,10 @@ def _id(plan: JoinPlan, left: InputRecord | None, right: InputRecord | None) -> 
         "" if found is None else f"{plan.side(side).topic}/{found.partition}/{found.offset}"
         for side, found in zip(SIDES, (left, right), strict=True)
     ]
-    if not plan.join_type.shows_right:
-        places[1] = ""
-    return "|".join(places)
+    shown = plan.join_type.shown_sides
+    return "|".join(
+        place if side in shown else "" for side, place in zip(SIDES, places, strict=True)
+    )
 
 
 def canonical(text: str) -> str:

@@ -25,5 +25,7 @@ def in_processor(
         side_rows(records, plan.side(side), plan, None)
         for side, records in zip(SIDES, (left, right), strict=True)
     )
-    joined = real_time_join(*rows, plan, real_time=interval, counts=counts or RowCounts(spark))
+    joined = real_time_join(
+        *rows, plan, real_time=interval, counts=counts or RowCounts(spark, plan)
+    )
     return output_records(joined, plan)

@@ -53,7 +53,7 @@ class _Run(spark_runner.Run):
 
     def _start(self, on_batch: Any) -> StreamingQuery:
         left, right = (self._topics[side].records() for side in SIDES)
-        counts, started = RowCounts(self._spark), Future[StreamingQuery]()
+        counts, started = RowCounts(self._spark, self._plan), Future[StreamingQuery]()
         of_earlier_runs = self._late[-1] if self._late else 0
 
         def count(rows: Any, batch_id: int) -> None:

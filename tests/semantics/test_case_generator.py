@@ -4,7 +4,7 @@ from collections import Counter
 
 from hypothesis import HealthCheck, Phase, given, settings
 
-from tests.semantics.case_generator import cases
+from tests.semantics.case_generator import JOIN_TYPES, cases
 from tests.semantics.join_cases import Case, Data, Restart, specified
 
 EXAMPLES = 300
@@ -49,5 +49,5 @@ def test_generated_cases_hold_what_joins_get_wrong() -> None:
         "partitions",
     ):
         assert seen[what] > seen["cases"] / 20, (what, seen)
-    for join_type in ("inner", "left_outer", "right_outer", "full_outer", "left_semi", "left_anti"):
+    for join_type in JOIN_TYPES:
         assert seen[join_type] > seen["cases"] / 50, (join_type, seen)

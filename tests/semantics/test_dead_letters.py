@@ -84,6 +84,16 @@ def test_good_record_is_no_letter_and_a_bad_one_keeps_its_bytes(spark: SparkSess
     assert (2, "tombstone", True) == (tombstone.offset, tombstone.reason, tombstone.is_whole)
 
 
+def test_null_of_a_null_safe_pair_is_no_letter(spark: SparkSession) -> None:
+    records = [(None, value(**{name: None}), None) for name in ("k", "it's")]
+
+    (letter,) = letters(spark, records, join__null_safe=[True, False])
+    unread = letters(spark, [*records, (None, None, None)], join__null_safe=[True, True])
+
+    assert "null in the key: `it's` + 1" == letter.message
+    assert ["tombstone"] == [each.reason for each in unread]
+
+
 @pytest.mark.parametrize(
     ("fields", "said"),
     [

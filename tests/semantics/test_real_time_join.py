@@ -165,10 +165,14 @@ EVICTED_TOGETHER = (
 )
 
 
-def test_a_left_semi_join_finds_the_match_that_its_batch_evicts(spark: SparkSession) -> None:
+@pytest.mark.parametrize("join_type", ["left_semi", "right_semi"])
+def test_a_semi_join_finds_the_match_that_its_batch_evicts(
+    spark: SparkSession, join_type: str
+) -> None:
     join = {"match_window": {"before": "0 s", "after": "5 s"}}
-    made = case("left_semi", steps=EVICTED_TOGETHER, **join)
-    del made.spec["output"]["columns"]["rv"]
+    made = case(join_type, steps=EVICTED_TOGETHER, **join)
+    shown = join_type.removesuffix("_semi")
+    made.spec["output"]["columns"] = {"k": f"{shown}.k", "v": f"{shown}.v"}
 
     batches = differential.check(spark, made, processor="batch")
 
@@ -183,11 +187,11 @@ def test_a_jar_of_other_sources_is_refused(
     monkeypatch.setattr(real_time, "sources_checksum", lambda: other)
 
     with pytest.raises(SetupError, match=r"was built from other sources .* run `make setup`"):
-        real_time.RowCounts(spark)
+        real_time.RowCounts(spark, case(steps=()).plan)
 
 
 def test_a_missing_jar_is_refused(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(real_time, "_PACKAGE", "absent")
 
     with pytest.raises(SetupError, match=r"is not on the class path: run `make setup`"):
-        real_time.RowCounts(spark)
+        real_time.RowCounts(spark, case(steps=()).plan)

@@ -11,8 +11,8 @@ from pyspark.sql import SparkSession
 
 from job.checkpoint.state_reader import StateReader
 from job.errors import CancelledError, RequestError
-from job.join_spec.sides import Side
-from job.join_spec.spec import spec_from_yaml
+from job.join_spec.sides import OTHER_SIDE, Side
+from job.join_spec.spec import JoinType, spec_from_yaml
 from job.plan import tuning
 from job.plan.planner import join_plan
 from tests.semantics.streams import T0, Stream, record, spec_text
@@ -153,21 +153,24 @@ def test_rows_of_a_tumbling_window_are_read_with_or_without_their_event_time(
 
 
 @pytest.mark.usefixtures("state_format")
-@pytest.mark.parametrize("join_type", ["left_semi", "left_anti"])
+@pytest.mark.parametrize("join_type", ["left_semi", "left_anti", "right_semi"])
 def test_rows_of_a_side_that_the_output_does_not_use_are_read(
     spark: SparkSession, tmp_path: Path, join_type: str
 ) -> None:
-    text = spec_text(join_type=join_type, columns="k: left.k")
+    [shown] = JoinType(join_type).shown_sides
+    hidden = OTHER_SIDE[shown]
+    text = spec_text(join_type=join_type, columns=f"k: {shown}.k")
     stream = Stream(spark, tmp_path, text)
-    stream.feed(right=[{"k": "x", "t": T0 + 1_000, "b": 1}])
+    value = {"k": "x", "t": T0 + 1_000, "a" if hidden == "left" else "b": 1}
+    stream.feed(**{hidden: [value]})
     plan = join_plan(spec_from_yaml(text, {}), state_partitions=1)
     states = StateReader(spark, plan, str(tmp_path / "checkpoint"))
-    answer = states.rows("right", ["x"], last_batch(states), limit=10, cancel=never())
+    answer = states.rows(hidden, ["x"], last_batch(states), limit=10, cancel=never())
     stream.stop()
 
     [row] = answer.rows
     assert (moment(1), "x") == (row.event_time, row.row["k"])
-    assert (join_type == "left_semi") == (row.offset is None)
+    assert join_type.endswith("_semi") == (row.offset is None)
 
 
 @pytest.mark.parametrize(

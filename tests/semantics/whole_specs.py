@@ -58,8 +58,10 @@ class _SpecFuzz:
         choose = self._random
         kind = choose.choice(list(JoinType))
         keys = self._keys(choose.randint(1, 3))
-        sql = self._sql if kind.shows_right else self._of_side["left"]
-        columns = {"c0": sql.expression(depth=choose.choice([0, 1, 1, 2])), "plain": "left.n"}
+        shown = kind.shown_sides
+        sql = self._sql if len(shown) == len(SIDES) else self._of_side[shown[0]]
+        plain = f"{shown[0]}.n"
+        columns = {"c0": sql.expression(depth=choose.choice([0, 1, 1, 2])), "plain": plain}
         output: dict[str, Any] = {"topic": "out", "columns": columns, "delivery": "at_least_once"}
         if choose.random() < 0.4:
             output["filter"] = choose.choice([sql.expression("BOOLEAN", 1), "plain > 1", "c0 = c0"])
@@ -69,7 +71,7 @@ class _SpecFuzz:
         if choose.random() < 0.25:
             join["condition"] = self._sql.expression("BOOLEAN", 1)
         if choose.random() < 0.2:
-            join["null_safe"] = True
+            join["null_safe"] = choose.choice([True, [choose.random() < 0.5 for _ in keys[0]]])
         return {
             "name": "tested",
             "kafka": {"bootstrap_servers": "nowhere:1"},
@@ -111,7 +113,8 @@ class _SpecFuzz:
     def _window(self) -> dict[str, Any]:
         choose = self._random
         if choose.random() < 0.2:
-            return {"window": self._duration()}
+            offset = {"size": self._duration(), "offset": self._duration()}
+            return {"window": choose.choice([self._duration(), offset])}
         bounds = {"before": self._duration(), "after": self._duration()}
         if choose.random() < 0.1:
             del bounds[choose.choice(list(bounds))]

@@ -37,6 +37,7 @@ JOINS: dict[str, dict[str, Any]] = {
         "join__type": "left_outer",
     },
     "left_anti": {"join__type": "left_anti", "output__columns": {"ad_id": "left.ad_id"}},
+    "right_semi": {"join__type": "right_semi", "output__columns": {"ad_id": "right.ad_id"}},
     "unbounded": {
         "left__expected_rate": 2_000,
         "right__expected_rate": 150,
@@ -67,6 +68,23 @@ def test_explanation_reads_as_recorded(name: str) -> None:
         recorded.write_text(text)
 
     assert recorded.read_text() == text
+
+
+def test_plan_explains_the_offset_of_a_window() -> None:
+    window = {"size": "10 minutes", "offset": "3 minutes"}
+
+    text = explained(plan(join={"type": "inner", "window": window}))
+
+    assert "tumbling window of 10 minutes; windows begin 3 minutes after its multiples" in text
+
+
+def test_plan_explains_the_nulls_of_null_safe_pairs() -> None:
+    keys = {"left__key": ["ad_id", "campaign"], "right__key": ["ad_id", "user"]}
+
+    text = explained(plan(**keys, join__null_safe=[False, True]))
+
+    assert "left ad_id = right ad_id and left campaign <=> right user" in text
+    assert "Not counted in left campaign and right user: there a null matches a null" in text
 
 
 def test_plan_explains_which_idle_side_follows_the_clock() -> None:

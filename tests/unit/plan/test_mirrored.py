@@ -8,6 +8,7 @@ from tests.unit.specs import plan
 
 
 def mirrored(side, **changes):
+    is_right_only = changes.get("join__type") in {"right_semi", "right_anti"}
     both = {
         "left__schema": "k INT, g STRING, t TIMESTAMP, v INT",
         "left__key": ["k", "g"],
@@ -15,7 +16,7 @@ def mirrored(side, **changes):
         "right__schema": "n INT, h STRING, t TIMESTAMP, v INT",
         "right__key": ["n", "h"],
         "right__event_time": "t",
-        "output__columns": {"k": "left.k"},
+        "output__columns": {"v": "right.v" if is_right_only else "left.v"},
     }
     made = plan(**{**both, **changes})
     return [part.sql for part in mirrored_filters(made, side)]
@@ -28,6 +29,8 @@ def mirrored(side, **changes):
         ("left_semi", ["`left_k` < 5"], ["`right_n` = 7"]),
         ("left_outer", [], ["`right_n` = 7"]),
         ("left_anti", [], ["`right_n` = 7"]),
+        ("right_semi", ["`left_k` < 5"], ["`right_n` = 7"]),
+        ("right_anti", ["`left_k` < 5"], []),
         ("right_outer", ["`left_k` < 5"], []),
         ("full_outer", [], []),
     ],

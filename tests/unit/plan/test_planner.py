@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from job.errors import SpecError
+from job.join_spec.sides import OTHER_SIDE, Side
 from job.join_spec.spec import JoinType
 from job.plan.fingerprint import Change, changes, fingerprint
 from job.plan.plan import DeadLetterPlan
@@ -43,6 +44,27 @@ def test_keys_are_never_null_unless_null_safe() -> None:
     assert plan(join__null_safe=True).on.startswith("(`left_ad_id`) <=> (`right_ad_id`) AND ")
 
 
+def test_null_safety_is_set_for_each_pair_of_keys() -> None:
+    keys = {"left__key": ["ad_id", "campaign"], "right__key": ["ad_id", "user"]}
+
+    planned = plan(**keys, join__null_safe=[True, False])
+
+    assert "(`left_ad_id`) <=> (`right_ad_id`) AND " in planned.on
+    assert "(`left_campaign`) IS NOT NULL AND (`right_user`) IS NOT NULL" in planned.on
+    assert "(`left_ad_id`) IS NOT NULL" not in planned.on
+    assert (1,) == planned.left.null_checked == planned.right.null_checked
+    assert "true, false" == fingerprint(planned)["join.null_safe"]
+    assert "true" == fingerprint(plan(**keys, join__null_safe=[True, True]))["join.null_safe"]
+
+
+@pytest.mark.parametrize("null_safe", [[], [True, False]])
+def test_null_safety_of_another_number_of_pairs_is_refused(null_safe: list[bool]) -> None:
+    found = problems(join__null_safe=null_safe)
+
+    assert ["join.null_safe"] == list(found)
+    assert "write one for each pair" in found["join.null_safe"]
+
+
 def test_event_time_in_the_key_is_compared_by_equality_even_when_null_safe() -> None:
     keys = {"left__key": ["ad_id", "shown_at"], "right__key": ["ad_id", "clicked_at"]}
     planned = plan(**keys, join={"type": "inner", "null_safe": True})
@@ -56,6 +78,29 @@ def test_tumbling_window_joins_on_the_windows_end() -> None:
 
     assert planned.on.endswith("window_end_left = window_end_right")
     assert timedelta(minutes=10) == planned.left.retention
+
+
+def test_tumbling_window_may_begin_later() -> None:
+    window = {"size": "10 minutes", "offset": "3 minutes"}
+    planned = plan(join={"type": "left_outer", "window": window})
+    plain, size = (
+        fingerprint(plan(join={"type": "left_outer", "window": written}))["join.window"]
+        for written in ("10 minutes", {"size": "10 minutes"})
+    )
+
+    assert timedelta(minutes=10) == planned.left.retention
+    assert "10 minutes, offset 3 minutes" == fingerprint(planned)["join.window"]
+    assert plain == size == "10 minutes"
+
+
+@pytest.mark.parametrize(
+    ("offset", "same"), [("10 minutes", "0 seconds"), ("-1 minute", "9 minutes")]
+)
+def test_offset_outside_of_the_window_is_refused(offset: str, same: str) -> None:
+    found = problems(join={"type": "inner", "window": {"size": "10 minutes", "offset": offset}})
+
+    assert ["join.window.offset"] == list(found)
+    assert f"write {same}" in found["join.window.offset"]
 
 
 def test_state_has_only_the_columns_needed_after_the_side_filter() -> None:
@@ -177,7 +222,7 @@ def test_key_columns_of_two_types_are_refused_with_the_cast() -> None:
 def test_join_without_both_bounds_is_refused(join_type: JoinType, window: Any) -> None:
     join = {"type": str(join_type)} | ({"match_window": window} if window else {})
 
-    assert ["join"] == list(problems(**_left_columns(join_type), join=join))
+    assert ["join"] == list(problems(**_shown_columns(join_type), join=join))
 
 
 def test_only_an_inner_join_may_have_unbounded_state() -> None:
@@ -189,9 +234,23 @@ def test_unbounded_state_with_a_bound_is_refused() -> None:
     assert ["join.unbounded_state"] == list(problems(join__unbounded_state=True))
 
 
-@pytest.mark.parametrize("join_type", ["left_semi", "left_anti"])
-def test_output_cannot_show_the_right_side_of_a_semi_or_anti_join(join_type: str) -> None:
-    assert ["output.columns.user"] == list(problems(join__type=join_type))
+@pytest.mark.parametrize(
+    ("join_type", "hidden"),
+    [
+        ("left_semi", "right"),
+        ("left_anti", "right"),
+        ("right_semi", "left"),
+        ("right_anti", "left"),
+    ],
+)
+def test_output_cannot_show_the_other_side_of_a_semi_or_anti_join(
+    join_type: str, hidden: Side
+) -> None:
+    columns = {"shown": f"{OTHER_SIDE[hidden]}.ad_id", "hidden": f"{hidden}.ad_id"}
+
+    found = problems(join__type=join_type, output__columns=columns, output__key="shown")
+
+    assert ["output.columns.hidden"] == list(found)
 
 
 def test_event_time_must_be_a_timestamp_column() -> None:
@@ -286,5 +345,5 @@ def test_settings_without_effect_on_state_may_change() -> None:
     assert [] == changes(fingerprint(plan()), fingerprint(free))
 
 
-def _left_columns(join_type: JoinType) -> dict[str, Any]:
-    return {} if join_type.shows_right else {"output__columns": {"ad_id": "left.ad_id"}}
+def _shown_columns(join_type: JoinType) -> dict[str, Any]:
+    return {"output__columns": {"ad_id": f"{join_type.shown_sides[0]}.ad_id"}}

@@ -60,7 +60,9 @@ class World:
         query: Any = None
         self.times.batch_ended(query, batch_id)
 
-    def _batch_read(self, _query: Any, _jvm: Any, planned: Mapping[Side, Any]) -> BatchRead:
+    def _batch_read(
+        self, _query: Any, _jvm: Any, _inputs: Any, planned: Mapping[Side, Any]
+    ) -> BatchRead:
         self.planned = dict(planned)
         return self.read
 

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from job.join_spec.sides import Side
+from job.join_spec.spec import JoinType
 from job.protocol.reports import BrokerReport, SideOffsets
 from job.protocol.results import KeyRows, StateRow
 from job.protocol.status import JobStatus, QueryState
@@ -89,10 +90,12 @@ def test_key_without_state_rows_has_the_possible_reasons() -> None:
         ("full_outer", True),
         ("left_semi", False),
         ("left_anti", True),
+        ("right_semi", False),
+        ("right_anti", False),
     ],
 )
 def test_waiting_row_is_shown_with_its_expiry_and_outcome(join_type: str, is_emitted: bool) -> None:
-    columns = {"output__columns": {"ad_id": "left.ad_id"}}
+    columns = {"output__columns": {"ad_id": f"{JoinType(join_type).shown_sides[0]}.ad_id"}}
     sentences = explained(left=[row()], join__type=join_type, **columns)
 
     outcome = (

@@ -271,9 +271,9 @@ def test_evictions_tell_the_predicate_that_caused_them(version):
     )
 
 
-@pytest.mark.parametrize("join_type", [JoinType.LEFT_ANTI])
+@pytest.mark.parametrize("join_type", [JoinType.LEFT_ANTI, JoinType.RIGHT_ANTI])
 def test_other_join_types_are_refused_in_sparks_words(version, join_type):
-    with pytest.raises(UnsupportedJoinError, match="should not take left_anti as the JoinType"):
+    with pytest.raises(UnsupportedJoinError, match=f"should not take {join_type} as the JoinType"):
         operator_plan(join_type, state_format_version=version)
 
 
@@ -291,6 +291,7 @@ def test_format_1_takes_inner_joins_only(version):  # noqa: ARG001 - the same fo
         (JoinType.RIGHT_OUTER, [("l", True), ("r", False)]),
         (JoinType.FULL_OUTER, [("l", True), ("r", True)]),
         (JoinType.LEFT_SEMI, [("l", False)]),
+        (JoinType.RIGHT_SEMI, [("r", False)]),
     ],
 )
 def test_columns_of_a_side_that_may_be_all_null_become_nullable(version, join_type, expected):  # noqa: ARG001

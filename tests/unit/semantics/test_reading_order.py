@@ -12,7 +12,7 @@ import pytest
 
 from job.join_spec.durations import milliseconds
 from job.join_spec.sides import SIDES, Side
-from job.join_spec.spec import spec_from_document
+from job.join_spec.spec import JoinType, spec_from_document
 from job.plan.plan import JoinPlan
 from job.plan.planner import join_plan
 from job.semantics import event_time
@@ -35,6 +35,7 @@ from tests.semantics.reading_orders import (
 T = 1_700_000_000_000
 EXAMPLES = 60
 JOIN_TYPES = ["inner", "left_outer", "right_outer", "full_outer", "left_semi", "left_anti"]
+JOIN_TYPES += ["right_semi", "right_anti"]
 BOUNDS = [
     {"match_window": {"before": "0 s", "after": "5 s"}},
     {"match_window": {"before": "10 s", "after": "-2500 ms"}},
@@ -50,13 +51,14 @@ def plan(join_type: str, bound: dict, left_delay: str, right_delay: str) -> Join
     key = ["k", "t"] if "event_time_in_key" in bound else ["k"]
     side = {"schema": "k INT, t TIMESTAMP, v INT", "key": key, "event_time": "t"}
     in_key = bound == {"event_time_in_key": True}
+    shown = JoinType(join_type).shown_sides[0]
     document = {
         "name": "read",
         "kafka": {"bootstrap_servers": "localhost:9092"},
         "left": {"topic": "l", **side, "watermark_delay": left_delay},
         "right": {"topic": "r", **side, "watermark_delay": right_delay, "filter": "v > 0"},
         "join": {"type": join_type, **({} if in_key else bound)},
-        "output": {"topic": "o", "columns": {"v": "left.v"}, "delivery": "at_least_once"},
+        "output": {"topic": "o", "columns": {"v": f"{shown}.v"}, "delivery": "at_least_once"},
         "checkpoint": "./checkpoint",
         "on_bad_record": "drop",
     }
@@ -93,10 +95,13 @@ def run(made: JoinPlan, order: Reading) -> list[SimulatedBatch]:
 
 
 def results(made: JoinPlan, ran: list[SimulatedBatch]) -> Counter[tuple[int | None, int | None]]:
-    """Offsets of the left and the right record; a semi join shows no right one."""
-    shows_right = made.join_type.shows_right
+    """Offsets of the left and the right record; a semi join shows one side only."""
+    shown = made.join_type.shown_sides
     return Counter(
-        (out.left and out.left.offset, out.right.offset if out.right and shows_right else None)
+        (
+            out.left.offset if out.left and "left" in shown else None,
+            out.right.offset if out.right and "right" in shown else None,
+        )
         for batch in ran
         for out in batch.output
     )

@@ -41,11 +41,31 @@ def test_both_rows_must_fall_into_one_tumbling_window():
     assert [1] == [json.loads(record.value)["k"] for record in batch.output]
 
 
+def test_windows_begin_later_by_the_offset():
+    window = {"size": "10 seconds", "offset": "3 seconds"}
+    made = plan(join__match_window=None, join__window=window, join__type="inner")
+
+    (batch,) = run(made, [row(1, 0), row(2, 0)], [row(1, 2.999), row(2, 3)], batch_size=9)[:1]
+
+    assert [1] == [json.loads(record.value)["k"] for record in batch.output]
+
+
 def test_a_null_key_matches_nothing_and_is_emitted_unmatched_at_once():
     for join_type in ("left_outer", "full_outer"):
         (batch,) = run(plan(join__type=join_type), [row(None, 0, 1)], [row(None, 0, 2)])[:1]
         assert {"k": None, "v": 1, "rv": None} in [json.loads(r.value) for r in batch.output]
         assert {"left": 1, "right": 1} == batch.null_keys
+
+
+def test_null_matches_null_only_in_a_null_safe_pair():
+    keys = {"left__key": ["k", "s"], "right__key": ["k", "s"]}
+    made = plan(join__null_safe=[True, False], on_null_key="drop", **keys)
+    rows = [row(None, 0, 1, s="a"), row(1, 0, 2)]
+
+    batches = run(made, rows, rows)
+
+    assert [{"k": None, "v": 1, "rv": 1}] == values(batches)[0]
+    assert {"left": 1, "right": 1} == batches[0].null_keys
 
 
 def test_a_null_safe_key_matches_null():
