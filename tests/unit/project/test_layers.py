@@ -91,7 +91,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
     ),
     "dead_letters": (),
     "semantics": (),
-    "proposal": ("sample", "columns", "choices", "spec_text", "dialog"),
+    "proposal": ("sample", "columns", "registered", "choices", "spec_text", "dialog"),
     "real_time": ("processor_jar", "join"),
     "spark": (
         *("session", "lost_hooks", "hadoop_settings", "hadoop_files", "failures", "listener"),
