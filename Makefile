@@ -77,5 +77,5 @@ test-docker: ready ## test images and docker-compose.yml; makes an engine and ba
 	@tests/docker/run.sh
 
 # Not in CI: the build of the API server takes longer than all other steps.
-test-kubernetes: ready ## apply deploy/k8s to a real API server; needs Go, the first build takes long
+test-kubernetes: ready ## apply deploy/k8s and deploy/helm to a real API server; needs Go and helm, the first build takes long
 	@.venv/bin/pytest tests/kubernetes

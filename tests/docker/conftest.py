@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from streamjoin.testing import Broker
+from tests.docker.kubernetes import write_schemas
 from tests.docker.load import Load
 from tests.docker.stack import Stack
 
@@ -55,6 +56,14 @@ def broker(built: Stack) -> Iterator[Broker]:  # noqa: ARG001  # for its images
 @pytest.fixture(scope="session")
 def load(stack: Stack) -> Load:
     return Load(stack.kafka)
+
+
+@pytest.fixture(scope="session")
+def schemas(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The schemas of Kubernetes' API, for `conform`."""
+    folder = tmp_path_factory.mktemp("kubernetes") / "schemas"
+    write_schemas(folder)
+    return folder
 
 
 def _refuse(reason: str) -> None:

@@ -1,6 +1,5 @@
 """deploy/k8s: the output of kustomize is valid for the API, and fits the images."""
 
-import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -9,29 +8,12 @@ import yaml
 
 from job.join_spec.spec import spec_from_yaml
 from job.plan.planner import join_plan
-from tests.docker.kubernetes import build_program, write_schemas
-from tests.docker.stack import ROOT
-
-BASE = ROOT / "deploy/k8s"
+from tests.docker.kubernetes import SPEC, conform, kustomized
 
 
 @pytest.fixture(scope="module")
 def rendered() -> str:
-    command = [build_program("kustomize"), "build", BASE]
-    return subprocess.run(command, check=True, capture_output=True, text=True).stdout
-
-
-@pytest.fixture(scope="module")
-def schemas(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("kubernetes") / "schemas"
-    write_schemas(folder)
-    return folder
-
-
-def conform(text: str, schemas: Path) -> "subprocess.CompletedProcess[str]":
-    place = f"{schemas}/{{{{ .ResourceKind }}}}{{{{ .KindSuffix }}}}.json"
-    command = [build_program("kubeconform"), "-strict", "-summary", "-schema-location", place]
-    return subprocess.run(command, input=text, capture_output=True, text=True)
+    return kustomized()
 
 
 def pod(rendered: str) -> dict[str, Any]:
@@ -61,7 +43,7 @@ def test_check_finds_a_mistake(rendered: str, schemas: Path, right: str, wrong: 
 
 
 def test_spec_of_the_manifests_can_be_planned() -> None:
-    spec = spec_from_yaml((BASE / "join.yaml").read_text(), {"KAFKA_BOOTSTRAP_SERVERS": "kafka:1"})
+    spec = spec_from_yaml(SPEC.read_text(), {"KAFKA_BOOTSTRAP_SERVERS": "kafka:1"})
 
     plan = join_plan(spec, state_partitions=4)
 

@@ -1,1 +1,1 @@
-"""deploy/k8s on a real API server: `make test-kubernetes`, not `make test`."""
+"""deploy/k8s and deploy/helm on a real API server: `make test-kubernetes`, not `make test`."""

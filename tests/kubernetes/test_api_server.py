@@ -1,6 +1,5 @@
-"""deploy/k8s on a real API server: accepted manifests, warnings, and admission of the pod."""
+"""deploy/k8s and deploy/helm on a real API server: warnings, and admission of the pod."""
 
-import subprocess
 from collections.abc import Callable, Iterator
 from copy import deepcopy
 from pathlib import Path
@@ -8,8 +7,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tests.docker.kubernetes import build_program
-from tests.docker.stack import ROOT
+from tests.docker.kubernetes import EXAMPLES, FOREIGN_KINDS, chart, kustomized, values_of
 from tests.kubernetes.api_server import ApiServer, Document
 from tests.kubernetes.build import BUILD_SECONDS, build_api_server
 
@@ -29,10 +27,19 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApiServer]:
 
 @pytest.fixture(scope="session")
 def manifests() -> dict[str, Document]:
-    """By kind, as `kubectl apply -k` would send them."""
-    command = [str(build_program("kustomize")), "build", str(ROOT / "deploy/k8s")]
-    rendered = subprocess.run(command, check=True, capture_output=True, text=True).stdout
-    return {document["kind"]: document for document in yaml.safe_load_all(rendered)}
+    return by_kind(kustomized())
+
+
+@pytest.fixture(params=[None, *EXAMPLES], ids=lambda path: path.stem if path else "kustomize")
+def rendered(request: pytest.FixtureRequest) -> dict[str, Document]:
+    """The manifests of kustomize, or of the chart with the values of an example."""
+    example: Path | None = request.param
+    return by_kind(chart(*values_of(example)) if example else kustomized())
+
+
+def by_kind(text: str) -> dict[str, Document]:
+    documents = {document["kind"]: document for document in yaml.safe_load_all(text)}
+    return {kind: document for kind, document in documents.items() if kind not in FOREIGN_KINDS}
 
 
 @pytest.fixture
@@ -55,9 +62,10 @@ def pod_of(deployment: Document) -> Document:
 
 
 def test_server_takes_every_manifest_without_a_warning(
-    server: ApiServer, manifests: dict[str, Document], namespace: str
+    server: ApiServer, rendered: dict[str, Document], namespace: str
 ) -> None:
-    for kind, document in manifests.items():
+    assert {"ConfigMap", "Deployment", "Service"} <= rendered.keys()
+    for kind, document in rendered.items():
         answer = server.apply(document, namespace)
 
         assert 201 == answer.status_code, answer.text
@@ -65,9 +73,9 @@ def test_server_takes_every_manifest_without_a_warning(
 
 
 def test_applied_again_they_change_nothing(
-    server: ApiServer, manifests: dict[str, Document], namespace: str
+    server: ApiServer, rendered: dict[str, Document], namespace: str
 ) -> None:
-    for kind, document in manifests.items():
+    for kind, document in rendered.items():
         first, second = (server.apply(document, namespace).json() for _ in range(2))
         for answered in (first, second):
             # A new volume claim is written once more, with the same content.
@@ -77,13 +85,32 @@ def test_applied_again_they_change_nothing(
 
 
 def test_pod_is_admitted_where_only_restricted_ones_are(
-    server: ApiServer, manifests: dict[str, Document], namespace: str
+    server: ApiServer, rendered: dict[str, Document], namespace: str
 ) -> None:
-    answer = server.apply(pod_of(manifests["Deployment"]), namespace)
+    pod = pod_of(rendered["Deployment"])
+    create_named_by(pod, server, namespace)
+
+    answer = server.apply(pod, namespace)
 
     assert 201 == answer.status_code, answer.text
     assert [] == answer.headers.get_list("warning")
-    assert "streamjoin-checkpoint" in answer.text
+    assert names(pod["spec"]["volumes"]) == names(answer.json()["spec"]["volumes"])
+
+
+def create_named_by(pod: Document, server: ApiServer, namespace: str) -> None:
+    """The account and the priority class of the pod, which admission looks up."""
+    if account := pod["spec"].get("serviceAccountName"):
+        metadata = {"metadata": {"name": account}}
+        answer = server.apply({"apiVersion": "v1", "kind": "ServiceAccount", **metadata}, namespace)
+        answer.raise_for_status()
+    if priority := pod["spec"].get("priorityClassName"):
+        named = {"metadata": {"name": priority}, "value": 1000}
+        group = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass"}
+        server.apply({**group, **named}).raise_for_status()
+
+
+def names(objects: list[Document]) -> list[str]:
+    return [named["name"] for named in objects]
 
 
 def unknown_field(deployment: Document) -> None:

@@ -71,6 +71,9 @@ def test_command_of_the_readme_exists(words: list[str]) -> None:
             pass
         case ["kubectl", "apply", "-k", folder]:
             assert (ROOT / folder / "kustomization.yaml").exists()
+        case ["helm", "install", _, folder, "--set-file", value]:
+            assert (ROOT / folder / "Chart.yaml").exists()
+            assert value.startswith("spec=")
         case ["kubectl", "create", "secret", "generic", name, *_]:
             assert name in (ROOT / "deploy/k8s/deployment.yaml").read_text()
         case _:

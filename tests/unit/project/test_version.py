@@ -33,6 +33,12 @@ def test_manifests_use_the_images_of_the_version() -> None:
     assert {VERSION} == {image["newTag"] for image in kustomization["images"]}
 
 
+def test_chart_has_the_version() -> None:
+    chart = yaml.safe_load((ROOT / "deploy/helm/Chart.yaml").read_text())
+
+    assert {VERSION} == {chart["version"], chart["appVersion"]}
+
+
 def test_lock_file_has_the_version() -> None:
     packages = tomllib.loads((ROOT / "uv.lock").read_text())["package"]
     [locked] = [package for package in packages if package["name"] == "streamjoin"]
