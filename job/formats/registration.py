@@ -3,7 +3,6 @@
 from dataclasses import replace
 
 from job.errors import Problem, SpecError
-from job.formats.decoder import implementation
 from job.formats.registry import RegistryAccess, find_schema, latest_schema, register_schema
 from job.formats.schemas import (
     IncompatibleError,
@@ -41,12 +40,13 @@ def registered(schema: OutputSchema, access: RegistryAccess) -> OutputSchema:
 
 def _changed_fields(schema: OutputSchema, access: RegistryAccess) -> str:
     """The fields that differ from the newest version of the subject, as far as they are known."""
+    from job.formats import avro  # loads fastavro, which takes half a second
+
     try:
         version, newest = latest_schema(access, schema.subject)
         if newest.type != schema.format.upper():
             return f" (version {version} has type {newest.type})"
         own = RegisteredSchema(0, newest.type, schema.text)
-        avro = implementation(schema.format)
         changes = [*avro.record_differences(newest, own), *avro.record_differences(own, newest)]
     except (IncompatibleError, UnknownSchemaError):
         return ""
