@@ -25,6 +25,9 @@ from typing import Any
 
 from job.errors import Problem, SpecError
 from job.evaluation.sql_types import STRING, SqlType
+from job.formats.schemas import OutputSchema
+from job.join_spec.expressions import Expression
+from job.join_spec.spec import JoinSpec
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
 _TYPES: Mapping[str, Any] = {
@@ -40,6 +43,15 @@ _TYPES: Mapping[str, Any] = {
     "DATE": {"type": "int", "logicalType": "date"},
     "TIMESTAMP": {"type": "long", "logicalType": "timestamp-micros"},
 }
+
+
+def output_schema(spec: JoinSpec, columns: Mapping[str, Expression]) -> OutputSchema | None:
+    """The schema of the results of `spec`. None: they are JSON. SpecError as in avro_schema."""
+    written = spec.output
+    if not written.value_format.has_registry:
+        return None
+    text = avro_schema(spec.name, {name: column.type for name, column in columns.items()})
+    return OutputSchema(written.value_format, written.registry_subject, written.register_, text)
 
 
 def avro_schema(name: str, columns: Mapping[str, SqlType]) -> str:

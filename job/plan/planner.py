@@ -10,8 +10,8 @@ from functools import partial
 from typing import TypeVar
 
 from job.errors import Problem, SpecError
-from job.formats.avro_schema import avro_schema
-from job.formats.schemas import OutputSchema, ReaderSchema
+from job.formats.avro_schema import output_schema
+from job.formats.schemas import ReaderSchema
 from job.join_spec.expressions import Expression, Scope, condition, expression, predicate
 from job.join_spec.output import OutputTimestamp
 from job.join_spec.sides import SIDES, Side
@@ -276,6 +276,7 @@ def _output_plan(problems: _Problems, spec: JoinSpec, scope: Scope) -> OutputPla
     }
     if len(columns) < len(texts):  # a filter would only repeat the problem of its column
         return None
+    servers = {"kafka.bootstrap.servers": spec.kafka.bootstrap_servers}
     return OutputPlan(
         topic=written.topic,
         columns=columns,
@@ -285,20 +286,9 @@ def _output_plan(problems: _Problems, spec: JoinSpec, scope: Scope) -> OutputPla
         filter=_optional(problems, predicate, written.filter, named, "output.filter"),
         delivery=written.delivery,
         commit_topic=written.commit_topic or f"{spec.name}.commits",
-        sink_options={
-            "kafka.bootstrap.servers": spec.kafka.bootstrap_servers,
-            **tuning.SINK_OPTIONS,
-        },
-        schema=problems.of(partial(_output_schema, spec, columns)),
+        sink_options={**servers, **tuning.SINK_OPTIONS},
+        schema=problems.of(partial(output_schema, spec, columns)),
     )
-
-
-def _output_schema(spec: JoinSpec, columns: Mapping[str, Expression]) -> OutputSchema | None:
-    written = spec.output
-    if not written.value_format.has_registry:
-        return None
-    text = avro_schema(spec.name, {name: column.type for name, column in columns.items()})
-    return OutputSchema(written.value_format, written.registry_subject, written.register_, text)
 
 
 def _dead_letter_plan(spec: JoinSpec) -> DeadLetterPlan | None:
