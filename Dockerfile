@@ -93,12 +93,13 @@ RUN mkdir -p /usr/share/man/man1 \
         openjdk-17-jre-headless >/dev/null \
     && rm -rf /var/lib/apt/lists/* /var/cache/apt/* /var/cache/debconf/*-old /var/log/*
 
-# The processor of the real-time engine, compiled.
+# The Java classes of the job, compiled.
 FROM java AS processor
 WORKDIR /src
 COPY jars.toml ./
 COPY job/__init__.py job/errors.py job/
 COPY job/real_time job/real_time
+COPY job/encoding job/encoding
 COPY deploy/__init__.py deploy/
 COPY deploy/local/__init__.py deploy/local/command.py deploy/local/jars.py deploy/local/java.py \
     deploy/local/processor.py deploy/local/

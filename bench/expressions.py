@@ -22,6 +22,7 @@ from rich.table import Table
 from bench.load import FIRST_EVENT_MS
 from bench.processes import tree_usage
 from bench.report import machine, printed
+from deploy.local.jars import jar_folder
 from deploy.local.java import java_home
 from job.dataflow.dataflow import dataflow
 from job.join_spec.sides import SIDES, Side
@@ -29,6 +30,7 @@ from job.join_spec.spec import spec_from_yaml
 from job.plan.plan import JoinPlan
 from job.plan.planner import join_plan
 from job.plan.tuning import CONF
+from job.real_time.processor_jar import PROCESSOR_JAR
 
 _WARM_UP_ROUNDS = 2
 _CAMPAIGNS = 1_000
@@ -92,16 +94,16 @@ def _plan(columns: dict[str, str], *, filters: bool = False, keys: bool = False)
 def main() -> int:
     arguments = _arguments()
     os.environ["JAVA_HOME"] = str(java_home())
-    spark = _session()
+    spark = spark_session()
     try:
         sides: dict[Side, DataFrame] = {
-            "left": _records(spark, "shown_at", arguments.records),
-            "right": _records(spark, "clicked_at", arguments.records),
+            "left": side_records(spark, "shown_at", arguments.records),
+            "right": side_records(spark, "clicked_at", arguments.records),
         }
         measured: dict[str, list[float]] = {name: [] for name in plans()}
         for number in range(_WARM_UP_ROUNDS + arguments.rounds):
             for name, plan in plans().items():
-                spent = _cpu_seconds(dataflow(sides["left"], sides["right"], plan))
+                spent = cpu_seconds(dataflow(sides["left"], sides["right"], plan))
                 if number >= _WARM_UP_ROUNDS:
                     measured[name].append(2 * arguments.records / spent)
     finally:
@@ -111,20 +113,21 @@ def main() -> int:
     return 0
 
 
-def _session() -> SparkSession:
+def spark_session() -> SparkSession:
     conf: dict[str, bool | float | int | str | None] = {
         **CONF,
         "spark.sql.shuffle.partitions": "1",
         "spark.sql.adaptive.enabled": "false",
         "spark.sql.autoBroadcastJoinThreshold": "-1",
         "spark.driver.memory": "2g",
+        "spark.driver.extraClassPath": str(jar_folder("spark") / PROCESSOR_JAR),
     }
     spark = SparkSession.builder.master("local[1]").config(map=conf).getOrCreate()
     spark.sparkContext.setLogLevel("OFF")
     return spark
 
 
-def _records(spark: SparkSession, event_time: str, count: int) -> DataFrame:
+def side_records(spark: SparkSession, event_time: str, count: int) -> DataFrame:
     """Records as Spark's Kafka source reads them, in memory. Row n of both sides is a pair."""
     value = (
         f"concat('{{\"ad_id\":', id, ',\"{event_time}\":', {FIRST_EVENT_MS} + id, "
@@ -142,7 +145,7 @@ def _records(spark: SparkSession, event_time: str, count: int) -> DataFrame:
     return records
 
 
-def _cpu_seconds(results: DataFrame) -> float:
+def cpu_seconds(results: DataFrame) -> float:
     """User and system time of this process and its JVM while all results are computed."""
     root = psutil.Process()
     before, _ = tree_usage(root)

@@ -18,6 +18,8 @@ class RegistryStub:
         self.headers: list[dict[str, str]] = []
         self.broken: tuple[int, str] | None = None
         """Status and body of every answer; None: it works."""
+        self.refusal: str | None = None
+        """Reason why no subject takes another version; None: each takes all."""
         self._schemas: dict[int, dict[str, Any]] = {}
         self._versions: dict[str, list[int]] = {}
         stub = self
@@ -30,6 +32,14 @@ class RegistryStub:
                 self.send_response(status)
                 if status == 302:
                     self.send_header("Location", body)
+                self.end_headers()
+                self.wfile.write(body.encode())
+
+            def do_POST(self) -> None:
+                stub.asked.append(f"POST {self.path}")
+                sent = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+                status, body = stub.broken or stub.take(self.path, sent)
+                self.send_response(status)
                 self.end_headers()
                 self.wfile.write(body.encode())
 
@@ -69,6 +79,19 @@ class RegistryStub:
             answer = {**self._schemas[number], "subject": name, "version": version, "id": number}
             return 200, json.dumps(answer)
         return 404, json.dumps({"error_code": NOT_FOUND.get(kind, 404), "message": "not found"})
+
+    def take(self, path: str, sent: dict[str, Any]) -> tuple[int, str]:
+        _, name, *rest = path.strip("/").split("/")
+        subject = unquote(name)
+        for number in self._versions.get(subject, []):
+            if self._schemas[number]["schema"] == sent["schema"]:
+                return 200, json.dumps({"id": number})
+        if not rest:
+            return 404, json.dumps({"error_code": 40403, "message": "Schema not found"})
+        if self.refusal is not None:
+            return 409, json.dumps({"error_code": 409, "message": self.refusal})
+        number = self.register(subject, sent["schema"], sent.get("schemaType", "AVRO"))
+        return 200, json.dumps({"id": number})
 
     def __enter__(self) -> Self:
         threading.Thread(target=self._server.serve_forever, args=(0.05,), daemon=True).start()

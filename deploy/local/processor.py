@@ -1,4 +1,5 @@
-"""Compiles the processor of the real-time engine. Standard library only.
+"""Compiles the Java classes of the job: the processor of the real-time engine, and the encoder of
+results in Avro. Standard library only.
 
     python -m deploy.local.processor [--spark JARS]
 
@@ -32,18 +33,18 @@ COMPILE_SECONDS = 300
 _NO_TIME = (1980, 1, 1, 0, 0, 0)
 
 
-def build(jars: Path, *, folder: Path = SOURCES, spark: Path | None = None) -> Path:
+def build(jars: Path, *, folders: Sequence[Path] = SOURCES, spark: Path | None = None) -> Path:
     """Write the jar below the folder `jars`, unless it is there; its path.
 
-    `folder`: with the sources. `spark`: the folder with Spark's jars; None: those of pyspark.
+    `folders`: with the sources. `spark`: the folder with Spark's jars; None: those of pyspark.
     """
     jar = jars / PROCESSOR_JAR
-    checksum = sources_checksum(folder)
+    checksum = sources_checksum(folders)
     if _built_from(jar) == checksum:
         return jar
     jar.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="streamjoin-") as classes:
-        compile_java(sources(folder), Path(classes), spark or spark_jars())
+        compile_java(sources(folders), Path(classes), spark or spark_jars())
         part = jar.with_suffix(".part")
         _write(part, Path(classes), checksum)
         part.replace(jar)
@@ -75,7 +76,7 @@ def compile_java(files: Sequence[Path], classes: Path, spark: Path) -> None:
         check=False,
     )
     if done.returncode != 0:
-        raise SetupError(f"the processor does not compile:\n{done.stdout}{done.stderr}")
+        raise SetupError(f"the Java classes do not compile:\n{done.stdout}{done.stderr}")
 
 
 def _write(jar: Path, classes: Path, checksum: str) -> None:
@@ -94,7 +95,7 @@ def spark_jars() -> Path:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description="Compile the processor of the real-time engine.")
+    parser = argparse.ArgumentParser(description="Compile the Java classes of the job.")
     parser.add_argument("--spark", type=Path, help="the folder with Spark's jars")
     spark = parser.parse_args().spark
     return exit_code(lambda: print(f"  {build(jar_folder('spark'), spark=spark).name}"))

@@ -20,7 +20,7 @@ main() {
   say "Java: $(cat .tools/java_home)"
   say "Jars into .jars"
   .venv/bin/python -m deploy.local.jars
-  say "The real-time engine's processor, compiled"
+  say "Java classes of the job, compiled"
   .venv/bin/python -m deploy.local.processor
   say "Classes of a join into an archive, for quicker starts (half a minute)"
   .venv/bin/python -m deploy.local.class_archive ||
@@ -32,7 +32,7 @@ main() {
 # Content hash and location of the last set-up; another value starts a new one.
 stamp() {
   pwd
-  cksum pyproject.toml uv.lock jars.toml deploy/local/setup.sh job/real_time/*.java
+  cksum pyproject.toml uv.lock jars.toml deploy/local/setup.sh job/real_time/*.java job/encoding/*.java
 }
 
 is_ready() {

@@ -7,6 +7,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from job.dataflow import record_sql
+from job.encoding.avro_column import avro_column
 from job.event_time.partitions import EVENT_TIMES
 from job.formats.schemas import UNKNOWN_SCHEMA
 from job.join_spec.durations import milliseconds
@@ -227,7 +228,9 @@ def joined(left: DataFrame, right: DataFrame, plan: JoinPlan) -> DataFrame:
 
 
 def output_records(rows: DataFrame, plan: JoinPlan, passed_on: str | None = None) -> DataFrame:
-    """(key STRING, value STRING, headers), the columns of Spark's Kafka sink.
+    """(key STRING, value, headers), the columns of Spark's Kafka sink.
+
+    The value is a STRING with JSON, or BINARY in the format of the output.
 
     If results have their event time as timestamp, also `timestamp`: BIGINT, milliseconds.
     If an expression can fail on a result, also `failed_field`: the field of the spec that failed,
@@ -240,10 +243,8 @@ def output_records(rows: DataFrame, plan: JoinPlan, passed_on: str | None = None
     if plan.checks.any:
         rows = rows.withColumn(result_checks.TRIED, F.expr(result_checks.tried(plan)))
     columns = [F.expr(result_checks.column(plan, name)).alias(name) for name in plan.output.columns]
-    # Nulls are written: an unmatched row has null in the fields of the other side.
-    options = {"timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSS'Z'", "ignoreNullFields": "false"}
     key = F.expr(result_checks.key(plan)).cast("string")
-    value = F.to_json(F.struct(*columns), options)
+    value = _value(rows, columns, plan)
     headers = F.expr(_headers(plan)).alias("headers")
     kept = [] if passed_on is None else [F.col(passed_on)]
     if plan.output.has_event_time:
@@ -257,6 +258,14 @@ def output_records(rows: DataFrame, plan: JoinPlan, passed_on: str | None = None
         F.expr(result_checks.failed_field(plan)).alias(record_checks.FAILED_FIELD),
         *kept,
     )
+
+
+def _value(rows: DataFrame, columns: list[Column], plan: JoinPlan) -> Column:
+    if plan.output.schema is not None:
+        return avro_column(rows, columns, plan.output.schema)
+    # Nulls are written: an unmatched row has null in the fields of the other side.
+    options = {"timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSS'Z'", "ignoreNullFields": "false"}
+    return F.to_json(F.struct(*columns), options)
 
 
 def _headers(plan: JoinPlan) -> str:

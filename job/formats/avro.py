@@ -53,6 +53,11 @@ def differences(writer: RegisteredSchema, reader: ReaderSchema) -> list[Differen
     return list(_differences(_record(writer), _projected(reader), "the record"))
 
 
+def record_differences(writer: RegisteredSchema, reader: RegisteredSchema) -> list[Difference]:
+    """As `differences`, for all fields of both schemas."""
+    return list(_differences(_record(writer), _record(reader), "the record"))
+
+
 def decoding(writer: RegisteredSchema, reader: ReaderSchema) -> Callable[[bytes], dict[str, Any]]:
     """A function from the bytes after the schema id to columns; TIMESTAMPs in epoch microseconds.
 

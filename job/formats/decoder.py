@@ -23,7 +23,7 @@ from job.formats.schemas import (
     UnknownSchemaError,
     UnreadableError,
 )
-from job.join_spec.spec import Format
+from job.join_spec.value_format import Format
 
 _HEADER_BYTES = 5
 

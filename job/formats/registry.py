@@ -1,6 +1,6 @@
-"""Reads schemas from a registry over Confluent's API, which Apicurio and Karapace also implement.
+"""Reads and registers schemas over Confluent's API, which Apicurio and Karapace also implement.
 
-Three GET requests with the standard library: the client in confluent-kafka adds httpx, authlib and
+Five requests with the standard library: the client in confluent-kafka adds httpx, authlib and
 four more packages, and retries on its own. Here the engine retries, and counts the retries.
 """
 
@@ -18,8 +18,14 @@ from typing import IO, Any
 from urllib.parse import quote
 
 from job.errors import RegistryError, SecurityError
-from job.formats.schemas import RegisteredSchema, UnknownSchemaError
+from job.formats.schemas import (
+    IncompatibleError,
+    OutputSchema,
+    RegisteredSchema,
+    UnknownSchemaError,
+)
 from job.join_spec.registry import SchemaRegistrySpec
+from job.join_spec.value_format import Format
 
 ANSWER_SECONDS = 10.0
 _ANSWER_BYTES_MAX = 10_000_000
@@ -27,6 +33,7 @@ _RESPONSE_CHARS_MAX = 300
 # Confluent's codes for an unknown subject, version and schema. Any other 404 does not come from the
 # registry, but for example from a proxy while the registry restarts.
 _UNKNOWN = frozenset({40401, 40402, 40403})
+_INCOMPATIBLE, _INVALID = 409, 422
 _BELOW_A_PATH = "Confluent's API may have a base path, e.g. /apis/ccompat/v7"
 
 
@@ -89,6 +96,28 @@ def schema_by_id(access: RegistryAccess, schema_id: int) -> RegisteredSchema:
     return _schema(access, schema_id, _answer(access, f"/schemas/ids/{schema_id}"))
 
 
+def register_schema(access: RegistryAccess, schema: OutputSchema) -> int:
+    """Id of the schema; a subject that has the schema gets no new version.
+
+    Raises IncompatibleError with the reason of the registry if the subject refuses the schema;
+    other errors as in latest_schema.
+    """
+    path = f"/subjects/{quote(schema.subject, safe='')}/versions"
+    return int(_answer(access, path, sent=_sent(schema), expected="id")["id"])
+
+
+def find_schema(access: RegistryAccess, schema: OutputSchema) -> int:
+    """Id of the schema in its subject. Errors as in latest_schema."""
+    path = f"/subjects/{quote(schema.subject, safe='')}"
+    return int(_answer(access, path, sent=_sent(schema), expected="id")["id"])
+
+
+def _sent(schema: OutputSchema) -> bytes:
+    # Older registries do not know schemaType, and take every schema for Avro.
+    kind = {} if schema.format is Format.AVRO else {"schemaType": schema.format.upper()}
+    return json.dumps({"schema": schema.text, **kind}).encode()
+
+
 def _schema(access: RegistryAccess, schema_id: int, answer: dict[str, Any]) -> RegisteredSchema:
     references = dict(_references(access, answer, seen=set()))
     # The registry omits schemaType for Avro.
@@ -110,8 +139,14 @@ def _references(
         yield each["name"], str(found["schema"])
 
 
-def _answer(access: RegistryAccess, path: str) -> dict[str, Any]:
-    request = urllib.request.Request(access.url + path, headers=access.headers)  # noqa: S310  # http or https, by the spec
+def _answer(
+    access: RegistryAccess, path: str, *, sent: bytes | None = None, expected: str = "schema"
+) -> dict[str, Any]:
+    """Answer to a GET request, or to a POST request with `sent`. It has the field `expected`."""
+    headers = access.headers
+    if sent is not None:
+        headers |= {"Content-Type": "application/vnd.schemaregistry.v1+json"}
+    request = urllib.request.Request(access.url + path, sent, headers)  # noqa: S310  # http or https, by the spec
     try:
         with _opener(access.ca).open(request, timeout=ANSWER_SECONDS) as response:
             content = response.read(_ANSWER_BYTES_MAX)
@@ -123,9 +158,9 @@ def _answer(access: RegistryAccess, path: str) -> dict[str, Any]:
         answer = json.loads(content)
     except ValueError:
         answer = None
-    if not isinstance(answer, dict) or "schema" not in answer:
+    if not isinstance(answer, dict) or expected not in answer:
         raise RegistryError(
-            f"schema registry {access.url} returns no schema for {path}: check "
+            f"schema registry {access.url} returns no {expected} for {path}: check "
             f"schema_registry.url. {_BELOW_A_PATH}"
         )
     return answer
@@ -154,7 +189,7 @@ def _opener(ca: str | None) -> urllib.request.OpenerDirector:
 
 def _refusal(
     access: RegistryAccess, path: str, error: urllib.error.HTTPError
-) -> RegistryError | SecurityError | UnknownSchemaError:
+) -> RegistryError | SecurityError | UnknownSchemaError | IncompatibleError:
     with error:
         response = error.read(_ANSWER_BYTES_MAX).decode(errors="replace")
     try:
@@ -164,6 +199,8 @@ def _refusal(
     response = " ".join(response.split())[:_RESPONSE_CHARS_MAX]
     if error.code == 404 and code in _UNKNOWN:
         return UnknownSchemaError(f"schema registry {access.url} does not have {path}")
+    if error.code in {_INCOMPATIBLE, _INVALID}:
+        return IncompatibleError(response)
     if error.code in {401, 403}:
         return SecurityError(
             f"schema registry {access.url} refuses {path} (HTTP {error.code}): correct "

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from job.errors import StreamjoinError
 from job.join_spec.sides import Side
-from job.join_spec.spec import Format
+from job.join_spec.value_format import Format
 from job.join_spec.value_schema import ValueSchema
 
 UNDECODABLE_VALUE = "undecodable_value"
@@ -34,6 +34,19 @@ class ReaderSchema:
     schema: RegisteredSchema
     columns: ValueSchema
     """Columns that are read from a value."""
+
+
+@dataclass(frozen=True)
+class OutputSchema:
+    """Schema with which a query writes its results."""
+
+    format: Format
+    subject: str
+    registers: bool
+    """Whether the query registers the schema. False: it only looks it up."""
+    text: str
+    id: int | None = None
+    """Id in the registry. None: the registry was not read (a job always reads it)."""
 
 
 @dataclass(frozen=True)

@@ -1,12 +1,14 @@
 """The output of a join: results, delivery, dead letters."""
 
 from enum import StrEnum
-from typing import Annotated, Self
+from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
 from job.join_spec.field_types import ColumnName, Expression, HeaderName, Topic
 from job.join_spec.frozen import Frozen
+from job.join_spec.registry import default_subject
+from job.join_spec.value_format import Format
 
 
 class Delivery(StrEnum):
@@ -24,6 +26,14 @@ class OutputSpec(Frozen):
 
     topic: Topic
     """Topic of the results."""
+    format: Literal["json", "avro"] = "json"
+    """Format of the values. Avro is written in Confluent's wire format, with a schema that follows
+    from the output columns, and needs `schema_registry`."""
+    subject: Annotated[str, Field(min_length=1)] | None = None
+    """Subject of the schema in the registry. Omitted: `<topic>-value`."""
+    register_: Annotated[bool, Field(alias="register")] = True
+    """Whether a start of the query registers the schema. `false`: the subject must already have
+    it."""
     key: Expression | None = None
     """Key of the output record: an output column or an expression. Omitted: no key."""
     columns: Annotated[dict[ColumnName, Expression], Field(min_length=1)] | None = None
@@ -44,6 +54,23 @@ class OutputSpec(Frozen):
     commit_topic: Topic | None = None
     """Topic with the commit markers of exactly-once delivery. Omitted: `<name>.commits`. The first
     start creates it if it is missing: compacted, one partition per state partition."""
+
+    @property
+    def value_format(self) -> Format:
+        return Format(self.format)
+
+    @property
+    def registry_subject(self) -> str:
+        """`subject`, or the one of Confluent's TopicNameStrategy."""
+        return self.subject or default_subject(self.topic)
+
+    @model_validator(mode="after")
+    def _fits_the_format(self) -> Self:
+        if self.value_format is Format.JSON and self.subject is not None:
+            raise ValueError("has a subject, which json does not use: remove it")
+        if self.value_format is Format.JSON and not self.register_:
+            raise ValueError("has `register: false`, which json does not use: remove it")
+        return self
 
     @model_validator(mode="after")
     def _timestamp_can_be_written(self) -> Self:

@@ -30,6 +30,7 @@ from job.join_spec.security import KafkaSecurity
 from job.join_spec.sides import SIDES, Side
 from job.join_spec.start_positions import NamedStart
 from job.join_spec.text import problems_of
+from job.join_spec.value_format import Format
 from job.join_spec.variables import filled, variables_hidden
 from job.join_spec.windows import TumblingWindow, WindowField
 
@@ -98,17 +99,6 @@ class KafkaSpec(Frozen):
             if not 1 <= int(address[1]) <= 65_535:
                 raise ValueError(f"entry {number} has a port that is not between 1 and 65535")
         return servers
-
-
-class Format(StrEnum):
-    JSON = "json"
-    AVRO = "avro"
-    PROTOBUF = "protobuf"
-
-    @property
-    def has_registry(self) -> bool:
-        """Whether values are in Confluent's wire format, with the id of their schema."""
-        return self is not Format.JSON
 
 
 class SideSpec(Frozen):
@@ -238,7 +228,7 @@ class JoinSpec(Frozen):
     kafka: KafkaSpec
     """Brokers, TLS and login."""
     schema_registry: SchemaRegistrySpec | None = None
-    """Schema registry. Required if a side has the format Avro or Protobuf."""
+    """Schema registry. Required if a side or the output has the format Avro or Protobuf."""
     left: SideSpec
     """Left input."""
     right: SideSpec
@@ -306,7 +296,8 @@ class JoinSpec(Frozen):
 
     @model_validator(mode="after")
     def _registry_where_needed(self) -> Self:
-        formats = [side.format for side in (self.left, self.right) if side.format.has_registry]
+        written = (self.left.format, self.right.format, self.output.value_format)
+        formats = [value_format for value_format in written if value_format.has_registry]
         if formats and self.schema_registry is None:
             raise ValueError(
                 f"has format {formats[0]} and no schema_registry, which it requires: write e.g. "
@@ -314,8 +305,8 @@ class JoinSpec(Frozen):
             )
         if self.schema_registry is not None and not formats:
             raise ValueError(
-                "has a schema_registry that no side uses: remove it, or set `format: avro` or "
-                "`format: protobuf` on a side"
+                "has a schema_registry that no side and no output uses: remove it, or set "
+                "`format: avro` or `format: protobuf` on a side, or `output.format: avro`"
             )
         return self
 

@@ -11,6 +11,7 @@ from job.plan.capacity import AvailableResources, expected_load
 from job.plan.explain_left_out import left_out_lines
 from job.plan.explain_load import load_facts, load_lines
 from job.plan.explain_real_time import delivery_lines, engine_lines
+from job.plan.explain_schemas import output_facts, schema_lines
 from job.plan.fingerprint import fingerprint
 from job.plan.mirrored import mirrored_filters
 from job.plan.plan import JoinPlan, SidePlan
@@ -73,6 +74,7 @@ def facts(made: JoinPlan, resources: AvailableResources | None = None) -> dict[s
         "values": {side: _values(made.side(side)) for side in SIDES},
         "retention_seconds": {side: retention_seconds(side) for side in SIDES},
         "expected_load": None if load is None else load_facts(load, resources),
+        "output": output_facts(made),
         "output_columns": {name: column.text for name, column in made.output.columns.items()},
         "output_headers": {name: header.text for name, header in made.output.headers.items()},
         "spark_conf": dict(made.spark_conf),
@@ -161,28 +163,9 @@ def _condition_sides(plan: JoinPlan) -> Iterator[str]:
 
 
 def _schemas(plan: JoinPlan) -> dict[str, Iterator[str]]:
-    """Empty if both sides are JSON."""
-    sides = [plan.side(side) for side in SIDES if plan.side(side).format.has_registry]
-    return {"Schemas": _registry_schemas(plan, sides)} if sides else {}
-
-
-def _registry_schemas(plan: JoinPlan, sides: list[SidePlan]) -> Iterator[str]:
-    for side in sides:
-        pinned = "the newest one when the job starts (the registry was not read)"
-        if side.reader is not None:
-            pinned = f"schema {side.reader.schema.id} (version {side.reader.version})"
-        yield _line(side.side, f"{side.format.capitalize()}, subject {side.subject}, {pinned}")
-        columns = ", ".join(f"{column.name} {column.type}" for column in side.schema.columns)
-        yield _line("", f"read as {columns}")
-    if plan.schema_registry is not None:
-        yield _line("registry", plan.schema_registry.url)
-    yield _line(
-        "evolution", "the job reads all records with this schema until its next start: Avro"
-    )
-    yield _line("", "by schema resolution (added fields need a default), Protobuf by field")
-    yield _line("", "numbers. A record that it cannot read is a bad record")
-    yield _line("", "(incompatible_schema). A start uses the newest version if it can read all")
-    yield _line("", "records of the previous version, and fails otherwise")
+    """Empty if all values are JSON."""
+    lines = list(schema_lines(plan))
+    return {"Schemas": (_line(name, text) for name, text in lines)} if lines else {}
 
 
 def _output(plan: JoinPlan) -> Iterator[str]:

@@ -9,7 +9,7 @@ from datetime import timedelta
 from functools import cached_property
 from urllib.parse import urlsplit
 
-from job.formats.schemas import ReaderSchema
+from job.formats.schemas import OutputSchema, ReaderSchema
 from job.join_spec.durations import milliseconds
 from job.join_spec.engine import Engine
 from job.join_spec.expressions import Expression, column_name
@@ -17,8 +17,9 @@ from job.join_spec.output import Delivery
 from job.join_spec.registry import SchemaRegistrySpec
 from job.join_spec.security import KafkaSecurity
 from job.join_spec.sides import SIDES, Side
-from job.join_spec.spec import Format, JoinType, MatchWindow
+from job.join_spec.spec import JoinType, MatchWindow
 from job.join_spec.start_positions import StartPositions, start_options
+from job.join_spec.value_format import Format
 from job.join_spec.value_schema import Column, ValueSchema
 from job.join_spec.windows import TumblingWindow
 from job.plan import real_time, tuning
@@ -93,6 +94,8 @@ class OutputPlan:
     commit_topic: str
     """Topic of the commit markers. Unused with at-least-once delivery."""
     sink_options: Mapping[str, str]
+    schema: OutputSchema | None = None
+    """None: the values are JSON."""
 
 
 @dataclass(frozen=True)

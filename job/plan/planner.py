@@ -10,6 +10,7 @@ from functools import partial
 from typing import TypeVar
 
 from job.errors import Problem, SpecError
+from job.formats.avro_schema import output_schema
 from job.formats.schemas import ReaderSchema
 from job.join_spec.expressions import Expression, Scope, condition, expression, predicate
 from job.join_spec.output import OutputTimestamp
@@ -275,6 +276,7 @@ def _output_plan(problems: _Problems, spec: JoinSpec, scope: Scope) -> OutputPla
     }
     if len(columns) < len(texts):  # a filter would only repeat the problem of its column
         return None
+    servers = {"kafka.bootstrap.servers": spec.kafka.bootstrap_servers}
     return OutputPlan(
         topic=written.topic,
         columns=columns,
@@ -284,10 +286,8 @@ def _output_plan(problems: _Problems, spec: JoinSpec, scope: Scope) -> OutputPla
         filter=_optional(problems, predicate, written.filter, named, "output.filter"),
         delivery=written.delivery,
         commit_topic=written.commit_topic or f"{spec.name}.commits",
-        sink_options={
-            "kafka.bootstrap.servers": spec.kafka.bootstrap_servers,
-            **tuning.SINK_OPTIONS,
-        },
+        sink_options={**servers, **tuning.SINK_OPTIONS},
+        schema=problems.of(partial(output_schema, spec, columns)),
     )
 
 

@@ -11,7 +11,7 @@ from job.formats.schemas import ReaderSchema
 from job.instants import EPOCH
 from job.join_spec.registry import default_subject
 from job.join_spec.sides import Side
-from job.join_spec.spec import Format
+from job.join_spec.value_format import Format
 from job.join_spec.value_schema import value_schema
 from job.proposal.columns import Row, Table, declarable, schema_text
 from job.proposal.sample import Sample

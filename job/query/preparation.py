@@ -9,6 +9,7 @@ from pyspark.sql import SparkSession
 from job.checkpoint.checkpoint import Checkpoint
 from job.delivery.commit_topic import create_commit_topic_if_used
 from job.formats.pinning import check_schema_evolution
+from job.formats.registration import registered
 from job.formats.registry import RegistryAccess
 from job.join_spec.sides import Side
 from job.kafka.retention import check_retention
@@ -50,7 +51,8 @@ class Preparation:
         access: KafkaAccess,
         partitions: "Future[dict[Side, int]]",
     ) -> JoinPlan:
-        """The plan of this run: with its state partitions, start positions and topic partitions.
+        """The plan of this run: with its state partitions, start positions and topic partitions,
+        and the id of the output schema.
 
         Raises StreamjoinError if the checkpoint, the cluster or a topic does not allow the run.
         """
@@ -68,7 +70,7 @@ class Preparation:
         self._stats.on_start(checkpoint.last_batch_id, checkpoint.offsets)
         plan = plan.reading(partitions.result())
         self._check_topics(checkpoint, plan, access)
-        return plan
+        return _with_output_schema(plan, access.registry)
 
     def _freeze_settings(self, checkpoint: Checkpoint, registry: RegistryAccess | None) -> JoinPlan:
         """The plan with the checkpoint's number of state partitions."""
@@ -98,3 +100,13 @@ class Preparation:
         if ids != recorded:
             checkpoint.topic_ids = ids
         check_retention(plan, access, checkpoint.offsets)
+
+
+def _with_output_schema(plan: JoinPlan, registry: RegistryAccess | None) -> JoinPlan:
+    """Last of all checks: only a query that starts registers its schema."""
+    if plan.output.schema is None:
+        return plan
+    assert registry is not None, "JoinSpec requires it"
+    return replace(
+        plan, output=replace(plan.output, schema=registered(plan.output.schema, registry))
+    )

@@ -46,9 +46,9 @@ class RowCounts:
 
     def __init__(self, spark: SparkSession, plan: JoinPlan) -> None:
         """SetupError if the processor was built from other sources."""
-        _check_processor(spark)
+        check_classes(spark)
         self._inputs = plan.inputs
-        self.java = _class(spark, "RowCounts")(spark.sparkContext._jsc.sc())
+        self.java = java_class(spark, "RowCounts")(spark.sparkContext._jsc.sc())
 
     def close(self) -> None:
         """No query uses the object any more."""
@@ -103,9 +103,9 @@ def real_time_join(
     rows = [_input_rows(whole[side], side, keys[side], types, letter, plan) for side in plan.inputs]
     union = reduce(DataFrame.union, rows)
     names = [*_key_names(keys["left"]), _SLOT]
-    helper = _class(spark, "RealTimeJoin")
+    helper = java_class(spark, "RealTimeJoin")
     lower, upper, slot = _window(plan)
-    rules = _class(spark, "JoinRules")(
+    rules = java_class(spark, "JoinRules")(
         union.select(*names)._jdf.schema(),
         union._jdf.schema(),
         plan.spark_join_type,
@@ -196,7 +196,7 @@ def _keys(sides: dict[str, DataFrame], plan: JoinPlan) -> dict[str, list[Column]
     """The parts of each side's key in the type as which Spark compares them."""
     both = _empty(sides["left"].sparkSession, [rows.schema for rows in sides.values()])
     keys: dict[str, list[Column]] = {side: [] for side in SIDES}
-    helper = _class(sides["left"].sparkSession, "RealTimeJoin")
+    helper = java_class(sides["left"].sparkSession, "RealTimeJoin")
     for parts in zip(plan.left.key, plan.right.key, strict=True):
         equality = both.select(F.expr(" = ".join(f"({part.sql})" for part in parts)))
         kind = helper.comparedType(equality._jdf)
@@ -230,7 +230,7 @@ def _bound_condition(plan: JoinPlan, types: dict[str, StructType], spark: SparkS
         return None
     both = _empty(spark, [types[side] for side in plan.inputs])
     selected = both.select(F.expr(plan.pair_condition).alias("matches"))
-    return _class(spark, "RealTimeJoin").bound(selected._jdf)
+    return java_class(spark, "RealTimeJoin").bound(selected._jdf)
 
 
 def _empty(spark: SparkSession, schemas: Sequence[StructType]) -> DataFrame:
@@ -240,7 +240,7 @@ def _empty(spark: SparkSession, schemas: Sequence[StructType]) -> DataFrame:
 
 
 def _normalized(rows: DataFrame, name: str) -> Column:
-    helper = _class(rows.sparkSession, "RealTimeJoin")
+    helper = java_class(rows.sparkSession, "RealTimeJoin")
     return Column(helper.normalized(rows._jdf, name))
 
 
@@ -256,21 +256,26 @@ def _strings(spark: SparkSession, values: Sequence[str]) -> Any:
     return array
 
 
-def _check_processor(spark: SparkSession) -> None:
+def check_classes(spark: SparkSession) -> None:
+    """SetupError if the Java classes of the job were built from other sources."""
     try:
-        built_from = _class(spark, "RealTimeJoin").sourcesChecksum()
+        built_from = java_class(spark, "RealTimeJoin").sourcesChecksum()
     except TypeError as error:  # Py4J takes the name of a missing class for a package.
         raise SetupError(
-            f"the processor of the real-time engine, {PROCESSOR_JAR}, is not on the class path: "
+            f"{PROCESSOR_JAR}, with the Java classes of the job, is not on the class path: "
             "run `make setup`"
         ) from error
     if built_from != sources_checksum():
         raise SetupError(
-            f"{PROCESSOR_JAR} was built from other sources than those in {SOURCES}: "
+            f"{PROCESSOR_JAR} was built from other sources than those in {_folders()}: "
             "run `make setup`"
         )
 
 
-def _class(spark: SparkSession, name: str) -> Any:
+def _folders() -> str:
+    return " and ".join(str(folder) for folder in SOURCES)
+
+
+def java_class(spark: SparkSession, name: str) -> Any:
     """By its whole name: Py4J looks for each part of a dotted name in all jars."""
     return getattr(spark._jvm, f"{_PACKAGE}.{name}")

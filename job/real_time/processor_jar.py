@@ -1,12 +1,15 @@
-"""The jar with the compiled processor, and whether it was built from these sources.
+"""The jar with the compiled Java classes, and whether it was built from these sources.
 
 Standard library only: set-up builds the jar where nothing is installed yet.
 """
 
 import hashlib
+from collections.abc import Sequence
 from pathlib import Path
 
-SOURCES = Path(__file__).parent
+_ROOM = Path(__file__).parent
+SOURCES = (_ROOM, _ROOM.with_name("encoding"))
+"""Folders with the sources: the processor of the real-time engine, the encoder of results."""
 PROCESSOR_JAR = Path("real_time") / "streamjoin-real-time.jar"
 """Its place in the folder with the jars of Spark's connector."""
 
@@ -14,13 +17,14 @@ CHECKSUM_ENTRY = "META-INF/streamjoin-sources.sha256"
 """File in the jar with the checksum of the sources that it was built from."""
 
 
-def sources(folder: Path = SOURCES) -> list[Path]:
-    return sorted(folder.glob("*.java"))
+def sources(folders: Sequence[Path] = SOURCES) -> list[Path]:
+    files = (file for folder in folders for file in folder.glob("*.java"))
+    return sorted(files, key=lambda file: file.name)
 
 
-def sources_checksum(folder: Path = SOURCES) -> str:
+def sources_checksum(folders: Sequence[Path] = SOURCES) -> str:
     digest = hashlib.sha256()
-    for file in sources(folder):
+    for file in sources(folders):
         content = file.read_bytes()
         digest.update(f"{file.name} {len(content)}\n".encode())
         digest.update(content)

@@ -65,15 +65,19 @@ class SpecAtTest:
 
 
 def _refuse_other_formats(spec: JoinSpec) -> None:
-    sides = {"left": spec.left, "right": spec.right}
+    formats = {
+        "left": spec.left.format,
+        "right": spec.right.format,
+        "output": spec.output.value_format,
+    }
     problems = [
         Problem(
             f"{name}.format",
-            side.format.value,
+            value_format.value,
             "needs a schema registry, and these containers have none: test with `format: json`",
         )
-        for name, side in sides.items()
-        if side.format.has_registry
+        for name, value_format in formats.items()
+        if value_format.has_registry
     ]
     if problems:
         raise SpecError(problems)

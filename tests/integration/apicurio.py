@@ -76,6 +76,23 @@ class Apicurio:
         with urllib.request.urlopen(request, timeout=ANSWER_SECONDS) as answer:  # noqa: S310  # http, see above
             return int(json.load(answer)["id"])
 
+    def require_compatibility(self, subject: str) -> None:
+        """New versions of `subject` must read the values of the one before."""
+        request = urllib.request.Request(
+            f"http://{HOST}:{self._port}{_API}/config/{subject}",
+            data=json.dumps({"compatibility": "BACKWARD"}).encode(),
+            headers={"Content-Type": "application/vnd.schemaregistry.v1+json"},
+            method="PUT",
+        )
+        urllib.request.urlopen(request, timeout=ANSWER_SECONDS).close()  # noqa: S310  # http, see above
+
+    def schema(self, number: int) -> dict[str, Any]:
+        """The Avro schema with this id."""
+        address = f"http://{HOST}:{self._port}{_API}/schemas/ids/{number}"
+        with urllib.request.urlopen(address, timeout=ANSWER_SECONDS) as answer:
+            schema: dict[str, Any] = json.loads(json.load(answer)["schema"])
+            return schema
+
     def freeze(self) -> None:
         self._running.send_signal(signal.SIGSTOP)
 

@@ -1,10 +1,13 @@
 """Topics of a join of the real-time engine, and its rows computed by nested loops."""
 
+import io
 import json
 from collections import Counter
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
+
+import fastavro
 
 from deploy.local.kafka import EmbeddedKafka
 from job.join_spec.sides import SIDES
@@ -14,6 +17,7 @@ from tests.integration.jobs import START_SECONDS, Job
 from tests.integration.keyed_sides import KEYED_SIDES, T0
 from tests.integration.topics import consume_all, produce
 from tests.polling import wait_until
+from tests.registry_stub import RegistryStub
 from tests.unit.specs import changed
 
 SPEC = (
@@ -56,14 +60,16 @@ class Topics:
         interval: str = "2s",
         partitions: int = 2,
         idle_after: str | None = None,
+        registry: RegistryStub | None = None,
     ) -> None:
-        """`idle_after`: of the right side."""
+        """`idle_after`: of the right side. `registry`: the results are Avro; None: JSON."""
         self.kafka, self.name = kafka, name
         self.join_type = JoinType(join_type)
         self.sent: dict[str, list[Row]] = {"left": [], "right": []}
         self._folder = folder
         self.interval = interval
         self._idle_after = idle_after
+        self._registry = registry
         kafka.create_topics(
             [f"{name}.{part}" for part in ("left", "right", "out")], partitions=partitions
         )
@@ -81,9 +87,12 @@ class Topics:
             interval=self.interval,
             bad_records=bad_records,
         )
-        return (
-            text if self._idle_after is None else changed(text, right__idle_after=self._idle_after)
-        )
+        changes: dict[str, Any] = {}
+        if self._idle_after is not None:
+            changes["right__idle_after"] = self._idle_after
+        if self._registry is not None:
+            changes |= {"schema_registry": {"url": self._registry.url}, "output__format": "avro"}
+        return changed(text, **changes) if changes else text
 
     def send(self, left: list[Row], right: list[Row]) -> None:
         for side, rows, value in (("left", left, "a"), ("right", right, "b")):
@@ -92,11 +101,23 @@ class Topics:
             produce(self.kafka.bootstrap_servers, f"{self.name}.{side}", records)
 
     def results(self) -> Counter[str]:
-        received = consume_all(self.kafka.bootstrap_servers, f"{self.name}.out")
+        decoded = json.loads if self._registry is None else self._decoded
+        received = consume_all(self.kafka.bootstrap_servers, f"{self.name}.out", decoded)
         for record in received:
             number = record.value[_NUMBERS[self.join_type.shown_sides[0]]]
             assert record.headers["number"] == (None if number is None else str(number))
         return Counter(text_of(record.value) for record in received)
+
+    def _decoded(self, value: bytes) -> dict[str, Any]:
+        assert self._registry is not None
+        number = int.from_bytes(value[1:5], "big")
+        _, answer = self._registry.answer(f"/schemas/ids/{number}")
+        schema = json.loads(json.loads(answer)["schema"])
+        row: Any = fastavro.schemaless_reader(io.BytesIO(value[5:]), schema, None)
+        return {
+            name: _time_text(part) if isinstance(part, datetime) else part
+            for name, part in row.items()
+        }
 
     def wait_for_results(self) -> None:
         expected = set(self.expected())
@@ -175,8 +196,11 @@ def _shown(row: Row | None) -> tuple[str | None, str | None, int | None]:
     if row is None:
         return None, None, None
     milliseconds = T0 + row[1] * 1000
-    at = datetime.fromtimestamp(milliseconds / 1000, UTC)
-    return row[0], at.strftime("%Y-%m-%dT%H:%M:%S.000Z"), row[2]
+    return row[0], _time_text(datetime.fromtimestamp(milliseconds / 1000, UTC)), row[2]
+
+
+def _time_text(at: datetime) -> str:
+    return at.strftime("%Y-%m-%dT%H:%M:%S.000Z")
 
 
 def text_of(value: dict[str, Any]) -> str:

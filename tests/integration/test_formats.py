@@ -1,10 +1,13 @@
 """Avro and Protobuf with broker, registry and job: schemas change, and the registry is away."""
 
+import io
 import json
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import fastavro
 import pytest
 import yaml
 
@@ -31,6 +34,7 @@ right: {{topic: {name}.right, format: protobuf, key: [n], event_time: at,
 join: {{type: inner, match_window: {{before: 1 minute, after: 1 minute}}}}
 output:
   topic: {name}.out
+  format: avro
   columns: {{n: left.n, kind: left.kind, user: right.user, at: left.at}}
 checkpoint: {checkpoint}
 dead_letter: {{topic: {name}.dead}}
@@ -81,8 +85,15 @@ class Shop:
         return framed(number, written.proto(text, n=n, at=at, user=f"u{n}", **more))
 
     def results(self) -> list[dict[str, Any]]:
-        rows = [record.value for record in consume_all(self.servers, f"{NAME}.out")]
+        records = consume_all(self.servers, f"{NAME}.out", self._result)
+        rows = [record.value for record in records]
         return sorted(rows, key=lambda row: row["n"])
+
+    def _result(self, value: bytes) -> dict[str, Any]:
+        schema = self.registry.schema(int.from_bytes(value[1:5], "big"))
+        assert 0 == value[0]
+        row: Any = fastavro.schemaless_reader(io.BytesIO(value[5:]), schema, None)
+        return dict(row)
 
     def dead(self) -> list[tuple[str, str, str]]:
         return [
@@ -92,7 +103,8 @@ class Shop:
 
 
 def result(n: int) -> dict[str, Any]:
-    return {"n": n, "kind": f"k{n}", "user": f"u{n}", "at": f"2023-11-14T22:13:20.{n:03}Z"}
+    at = datetime(2023, 11, 14, 22, 13, 20, n * 1_000, UTC)
+    return {"n": n, "kind": f"k{n}", "user": f"u{n}", "at": at}
 
 
 def test_avro_joins_protobuf_while_schemas_change_and_the_registry_is_away(
@@ -129,6 +141,23 @@ def test_avro_joins_protobuf_while_schemas_change_and_the_registry_is_away(
         assert [result(n) for n in (1, 2, 3, 4)] == shop.results()
         frozen = json.loads((tmp_path / "checkpoint" / "fingerprint.json").read_text())
         assert str(shop.avro) != frozen["settings"]["left.schema_id"]
+
+        _incompatible_output_is_refused(shop, job)
+
+
+def _incompatible_output_is_refused(shop: Shop, job: Job) -> None:
+    shop.registry.require_compatibility(f"{NAME}.out-value")
+    assert 0 == job.terminate()
+    text = job.spec_file.read_text()
+    job.spec_file.write_text(text.replace("n: left.n", "n: cast(left.n AS STRING)"))
+
+    job.start()
+    failure = job.wait_for_state("FAILED").last_failure
+
+    assert failure is not None
+    assert failure.message.startswith("output.subject: refuses the schema of the output columns")
+    assert "field n: long cannot be read as string" in failure.message
+    assert [result(n) for n in (1, 2, 3, 4)] == shop.results()
 
 
 def _init_proposes_this_join(shop: Shop, job: Job, file: Path) -> None:

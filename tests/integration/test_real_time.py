@@ -27,6 +27,7 @@ from tests.integration.real_time_topics import (
 )
 from tests.integration.topics import Sent, produce
 from tests.polling import wait_until
+from tests.registry_stub import RegistryStub
 
 
 @pytest.fixture(scope="module")
@@ -37,11 +38,23 @@ def jvm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SharedJvm]:
         yield shared
 
 
+@pytest.fixture
+def registry() -> Iterator[RegistryStub]:
+    with RegistryStub() as stub:
+        yield stub
+
+
 @pytest.mark.parametrize("join_type", list(JoinType))
 def test_join_type_gives_the_rows_of_nested_loops_in_both_phases(
-    join_type: JoinType, kafka: EmbeddedKafka, tmp_path: Path, jvm: SharedJvm
+    join_type: JoinType,
+    kafka: EmbeddedKafka,
+    tmp_path: Path,
+    jvm: SharedJvm,
+    registry: RegistryStub,
 ) -> None:
-    topics = Topics(kafka, f"phases_{join_type}", join_type, tmp_path)
+    """The results of one type are Avro."""
+    avro = registry if join_type is JoinType.FULL_OUTER else None
+    topics = Topics(kafka, f"phases_{join_type}", join_type, tmp_path, registry=avro)
     topics.send(*FIRST)
     with Job(topics.spec(), tmp_path, jvm) as job:
         wait_for_intervals(job)

@@ -1,7 +1,7 @@
 """Produces and consumes records with Kafka's own client."""
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -67,7 +67,9 @@ def produce(bootstrap_servers: str, topic: str, records: Iterable[Any]) -> None:
     assert [] == failed
 
 
-def consume_all(bootstrap_servers: str, topic: str) -> list[Received]:
+def consume_all(
+    bootstrap_servers: str, topic: str, decoded: Callable[[bytes], Any] = json.loads
+) -> list[Received]:
     """Every committed record of `topic`, from the beginning to the current end."""
     consumer = Consumer(
         {
@@ -89,7 +91,7 @@ def consume_all(bootstrap_servers: str, topic: str) -> list[Received]:
             if message.error():
                 ended += 1
             else:
-                received.append(_received(message))
+                received.append(_received(message, decoded))
     finally:
         consumer.close()
     return received
@@ -105,7 +107,7 @@ def count_all(bootstrap_servers: str, topic: str) -> int:
     return sum(end.result(READ_SECONDS).offset for end in ends.values())
 
 
-def _received(message: Message) -> Received:
+def _received(message: Message, decoded: Callable[[bytes], Any]) -> Received:
     key, value = message.key(), message.value()
     headers = {
         name: None if content is None else content.decode()
@@ -113,7 +115,7 @@ def _received(message: Message) -> Received:
     }
     return Received(
         key=key.decode() if key is not None else None,
-        value=json.loads(value),
+        value=decoded(value),
         headers=headers,
         timestamp_ms=message.timestamp()[1],
         partition=message.partition(),

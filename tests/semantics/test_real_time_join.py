@@ -147,7 +147,7 @@ def test_a_bug_planted_in_the_processor_is_caught(
 ) -> None:
     plant = PLANTED[name]
     monkeypatch.setattr(real_time, "_PACKAGE", name)
-    monkeypatch.setattr(real_time, "_check_processor", lambda _: None)
+    monkeypatch.setattr(real_time, "check_classes", lambda _: None)
 
     with pytest.raises(differential.DifferenceError, match=rf"batch \d+, ({plant.found_in}): "):
         _check_all(spark, plant.processor)

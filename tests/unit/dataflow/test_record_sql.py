@@ -7,7 +7,7 @@ import pytest
 
 from job.dataflow import record_sql
 from job.formats.schemas import OF_A_REGISTRY
-from job.join_spec.spec import Format
+from job.join_spec.value_format import Format
 from job.plan.plan import SidePlan
 from job.protocol.reasons import REASONS
 from tests.unit.specs import plan

@@ -21,28 +21,28 @@ def sources(tmp_path: Path) -> Path:
 
 
 def test_the_jar_is_the_same_wherever_it_is_built(sources: Path, tmp_path: Path) -> None:
-    first, second = (build(tmp_path / name, folder=sources, spark=tmp_path) for name in "ab")
+    first, second = (build(tmp_path / name, folders=[sources], spark=tmp_path) for name in "ab")
 
     assert first.read_bytes() == second.read_bytes()
 
 
 def test_the_jar_is_built_again_only_if_a_source_has_changed(sources: Path, tmp_path: Path) -> None:
-    jar = build(tmp_path / "jars", folder=sources, spark=tmp_path)
+    jar = build(tmp_path / "jars", folders=[sources], spark=tmp_path)
     built = jar.stat()
-    build(tmp_path / "jars", folder=sources, spark=tmp_path)
+    build(tmp_path / "jars", folders=[sources], spark=tmp_path)
     assert built == jar.stat()
 
     (sources / "Answer.java").write_text("package streamjoin; final class Answer { int is = 43; }")
-    build(tmp_path / "jars", folder=sources, spark=tmp_path)
+    build(tmp_path / "jars", folders=[sources], spark=tmp_path)
 
     assert built != jar.stat()
     with zipfile.ZipFile(jar) as archive:
-        assert sources_checksum(sources) == archive.read(CHECKSUM_ENTRY).decode()
+        assert sources_checksum([sources]) == archive.read(CHECKSUM_ENTRY).decode()
 
 
 def test_a_source_that_does_not_compile_leaves_no_jar(sources: Path, tmp_path: Path) -> None:
     (sources / "Answer.java").write_text("package streamjoin; final class Answer { int is = no; }")
 
     with pytest.raises(SetupError, match="no cannot be resolved"):
-        build(tmp_path / "jars", folder=sources, spark=tmp_path)
+        build(tmp_path / "jars", folders=[sources], spark=tmp_path)
     assert not list((tmp_path / "jars").rglob("*.jar"))

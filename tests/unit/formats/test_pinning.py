@@ -152,7 +152,7 @@ def test_contradictory_spec_is_refused_without_its_secret(
 
 
 def test_registry_that_no_side_uses_is_refused() -> None:
-    with pytest.raises(SpecError, match="has a schema_registry that no side uses"):
+    with pytest.raises(SpecError, match="has a schema_registry that no side and no output uses"):
         spec_from_yaml(spec_yaml(schema_registry={"url": "http://localhost:8081"}), {})
 
 

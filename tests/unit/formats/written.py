@@ -10,7 +10,7 @@ from job.formats import protobuf
 from job.formats.columns import all_columns
 from job.formats.decoder import implementation
 from job.formats.schemas import ReaderSchema, RegisteredSchema
-from job.join_spec.spec import Format
+from job.join_spec.value_format import Format
 from job.join_spec.value_schema import Column, ValueSchema
 
 CLICK = """syntax = "proto3";

@@ -36,6 +36,10 @@ JOINS: dict[str, dict[str, Any]] = {
         "right__expected_rate": 150,
         "join__type": "left_outer",
     },
+    "avro_results": {
+        "schema_registry": {"url": "http://localhost:8081"},
+        "output__format": "avro",
+    },
     "left_anti": {"join__type": "left_anti", "output__columns": {"ad_id": "left.ad_id"}},
     "right_semi": {"join__type": "right_semi", "output__columns": {"ad_id": "right.ad_id"}},
     "unbounded": {

@@ -51,6 +51,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
         "field_types",
         "frozen",
         "windows",
+        "value_format",
         "output",
         "spec",
         "expressions",
@@ -76,6 +77,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
         "explain_load",
         "explain_real_time",
         "explain_left_out",
+        "explain_schemas",
         "explain",
         "validation",
     ),
@@ -93,6 +95,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "semantics": (),
     "proposal": ("sample", "columns", "registered", "choices", "spec_text", "dialog"),
     "real_time": ("processor_jar", "join"),
+    "encoding": (),
     "spark": (
         *("session", "lost_hooks", "hadoop_settings", "hadoop_files", "failures", "listener"),
         *("stream_execution", "between_batches", "watermark", "observed_metrics", "batch_read"),
@@ -120,6 +123,7 @@ WITH_SPARK = {
     "dataflow.dataflow",
     "dataflow.real_time",
     "dataflow.arrow_decoder",
+    "encoding.avro_column",
     "real_time.join",
     "spark",
     "checkpoint",
@@ -131,7 +135,7 @@ WITH_SPARK = {
     "query.real_time",
     "query.start",
 }
-PRIVATE_SPARK = {"spark", "real_time"}
+PRIVATE_SPARK = {"spark", "real_time", "encoding"}
 # Of PySpark's objects, what is behind them in the JVM.
 PRIVATE_ATTRIBUTES = {"_jsq", "_jdf", "_jc", "_jsc", "_jsparkSession", "_jwrite", "_jreader"}
 # The service is in an image without Spark, librdkafka and registry client, and reads no topic.
