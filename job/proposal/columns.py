@@ -4,9 +4,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
 
+from pydantic import TypeAdapter, ValidationError
+
 from job.errors import SpecError
 from job.evaluation.sql_types import INT_RANGES
 from job.formats.schemas import ReaderSchema
+from job.join_spec.field_types import ColumnName
 from job.join_spec.value_schema import refuse_other_keys, value_schema
 from job.plan.plan import RECORD_COLUMN_NAMES
 from job.semantics.json_document import Json, Members, Number, document
@@ -15,6 +18,7 @@ from job.semantics.json_records import InputRecord
 STRING = "STRING"
 """Reads every JSON value: a number, an object or an array as its text."""
 
+_OUTPUT_COLUMN = TypeAdapter[str](ColumnName)
 _FIELDS_MAX = 200
 _DEPTH_MAX = 10
 
@@ -75,9 +79,14 @@ def declarable(name: str, kinds: Sequence[str], others: Mapping[str, str]) -> st
 
 
 def _is_legible(name: str) -> bool:
-    """Whether a spec can contain the name: YAML has no control characters, and `${` begins a
+    """Whether an output column of the spec can have the name, also behind `right_`; `${` begins a
     variable."""
-    return name.isprintable() and "${" not in name
+    try:
+        _OUTPUT_COLUMN.validate_python(f"right_{name}")
+        _OUTPUT_COLUMN.validate_python(name)
+    except ValidationError:
+        return False
+    return "${" not in name
 
 
 def _is_schema(ddl: str) -> bool:
