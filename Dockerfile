@@ -60,8 +60,8 @@ COPY pyproject.toml uv.lock ./
 RUN --mount=type=cache,target=/root/.cache/uv \
     uv export --quiet --frozen --no-dev --no-emit-project --output-file requirements.txt \
         --prune confluent-kafka --prune cryptography --prune fastavro --prune grpcio-tools \
-        --prune protobuf --prune psutil --prune pyarrow --prune pyspark --prune pyyaml \
-        --prune rich --prune sqlglot --prune typer \
+        --prune openlineage-python --prune protobuf --prune psutil --prune pyarrow \
+        --prune pyspark --prune pyyaml --prune rich --prune sqlglot --prune typer \
     && uv venv --quiet /opt/streamjoin \
     && uv pip install --quiet --require-hashes --python /opt/streamjoin -r requirements.txt
 

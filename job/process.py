@@ -8,6 +8,7 @@ from types import FrameType
 from typing import TYPE_CHECKING
 
 from job.join_spec.spec import JoinSpec
+from job.lineage.reports import RunReports
 from job.logs import log_to_stderr
 from job.plan.explain import explained, facts
 from job.plan.plan import JoinPlan
@@ -59,17 +60,27 @@ def run_engine(
         compare_topics=identity.check,
     )
     idle_sides = IdleSides(plan, stats, watch)
-    engine = Engine(plan, settings, redaction, stats, idle_sides, identity, jvm)
+    lineage = run_reports(plan, settings, redaction)
+    engine = Engine(plan, settings, redaction, stats, idle_sides, identity, jvm, lineage)
     handler = ControlHandler(engine, stats, watch, plan, answer)
     with (
         control_socket(settings.socket, handler),
         _handle_signals(engine.end),
+        closing(lineage),
         closing(watch),
         closing(handler),
     ):
         watch.start()
         handler.start()
         return engine.run() is QueryState.FAILED
+
+
+def run_reports(plan: JoinPlan, settings: JobSettings, redaction: Redaction) -> RunReports:
+    if settings.openlineage_url is None:
+        return RunReports()
+    from job.lineage.http import lineage_reporter
+
+    return lineage_reporter(plan, settings.openlineage_url, settings, redaction)
 
 
 @contextmanager

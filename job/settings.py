@@ -51,6 +51,14 @@ class JobSettings(EnvironmentSettings):
     """How long a stop waits for the running batch before it interrupts the batch."""
     log_format: LogFormat = "auto"
     """`json`: every line of the log is a JSON object. `auto`: lines of the JVM are plain text."""
+    openlineage_url: str | None = None
+    """Endpoint of the run events: `/api/v1/lineage` is appended. None: no events."""
+    openlineage_namespace: str = Field(default="streamjoin", min_length=1)
+    """Namespace of the job in the run events."""
+    openlineage_api_key_file: Path | None = None
+    """File with the API key, sent as a bearer token. None: the endpoint needs none."""
+    openlineage_interval_seconds: float = Field(default=60, ge=1, le=_DAY_SECONDS)
+    """Time between two RUNNING events."""
     restart_delay_max_seconds: float = Field(default=60, gt=0, le=_DAY_SECONDS)
     """Maximum delay between two attempts after a retryable failure."""
 

@@ -71,6 +71,8 @@ class JobStatus(_Value):
     state_count: StateCount | None = None
     """The last count of the state rows, in this run or an earlier one."""
     last_reset: ResetReport | None = None
+    lineage_events: dict[str, int] | None = None
+    """OpenLineage events since the job started, `sent` and `dropped`. None: no URL is set."""
 
     def side_totals(self, side: Side) -> SideTotals:
         return self.totals.left if side == "left" else self.totals.right

@@ -21,6 +21,7 @@ from job.join_spec.start_positions import StartPositions
 from job.kafka.preflight import check_topics
 from job.kafka.security import KafkaAccess, kafka_access
 from job.kafka.topic_ids import TopicIdentity
+from job.lineage.reports import Outcome, RunReports
 from job.plan.plan import JoinPlan
 from job.protocol.control import Verb
 from job.protocol.status import JobStatus, QueryState
@@ -53,6 +54,7 @@ class Engine:
         idle_sides: IdleSides,
         identity: TopicIdentity,
         jvm: Jvm,
+        lineage: RunReports,
     ) -> None:
         """Each secret is added to `redaction` before its use. `jvm`: the first, still starting."""
         self._plan = plan
@@ -61,6 +63,7 @@ class Engine:
         self._stats = stats
         self._idle_sides = idle_sides
         self._identity = identity
+        self._lineage = lineage
         self._started_at = datetime.now(UTC)
         self._run_id: str | None = None
         self._machine = StateMachine()
@@ -111,6 +114,7 @@ class Engine:
             last_failure=self._stats.last_failure,
             totals=self._stats.totals,
             last_reset=self._reset.report,
+            lineage_events=self._lineage.counts,
         )
 
     @property
@@ -130,6 +134,7 @@ class Engine:
             else:
                 self._run_query()
         except (SetupError, CheckpointInUseError):
+            self._lineage.end(Outcome.ABORT)
             raise
         except Exception as error:
             failure = failure_of(error, self._plan.bootstrap_servers)
@@ -161,10 +166,12 @@ class Engine:
         self._resources.check_lease()
         if self._identity.failure is not None:
             raise self._identity.failure
+        self._lineage.end(Outcome.COMPLETE)
 
     def _follow(self, running: RunningQuery, checkpoint: Checkpoint, access: KafkaAccess) -> None:
         """Pause and resume the running query until it ends or should stop."""
         self._run_id = str(running.query.runId)
+        self._lineage.start(self._run_id)
         self._machine.become(QueryState.RUNNING)
         ended = self._workers.submit(running.await_end)
         ended.add_done_callback(lambda _: self._machine.wake())
@@ -261,6 +268,7 @@ class Engine:
         self._redaction.scrub_error(error)
         self._resources.release_if_dead()
         self._stats.on_failure(error)
+        self._lineage.end(Outcome.FAIL, str(error))
         if error.retryable:
             delay = retry_delay(self._stats.count_retry(), self._settings.restart_delay_max_seconds)
             _log.warning("query_retried", reason=str(error), in_seconds=delay.total_seconds())

@@ -21,6 +21,11 @@ def _phases(snapshot: Snapshot) -> Value:
     return None if current is None else {phase.value: int(phase is current) for phase in Phase}
 
 
+def _lineage_events(snapshot: Snapshot) -> Value:
+    events = snapshot.status.lineage_events
+    return None if events is None else dict(events)
+
+
 def _last_input(snapshot: Snapshot) -> Value:
     last = live_batch(snapshot.status)
     return None if last is None else {"left": last.left.records, "right": last.right.records}
@@ -73,6 +78,13 @@ QUERY: tuple[Metric[Snapshot], ...] = (
         "Duration of each phase of the batches, in seconds; trigger_execution is the whole batch.",
         lambda snapshot: snapshot.status.totals.phase_seconds,
         "phase",
+    ),
+    counter(
+        "lineage_events",
+        "OpenLineage events by result: sent, or dropped because the endpoint did not accept them. "
+        "Absent without an endpoint.",
+        _lineage_events,
+        "result",
     ),
     gauge(
         "last_batch_input_records",

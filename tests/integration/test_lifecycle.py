@@ -1,6 +1,7 @@
 """The life cycle of a job: start, commands, failures of each of its parts, restart."""
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 from signal import SIGINT, SIGSTOP, SIGTERM
 from zlib import crc32
@@ -14,6 +15,7 @@ from job.spark.session import CLASS_ARCHIVE
 from tests.integration.jobs import BROKER_OPTIONS, START_SECONDS, STOP_SECONDS, Job
 from tests.integration.jvms import SharedJvm
 from tests.integration.pairs import Pairs
+from tests.lineage_stub import LineageStub
 from tests.polling import wait_until
 from tests.processes import command_line, has_ended, name, signal_all
 from tests.unit.specs import changed
@@ -273,8 +275,16 @@ def test_killed_job_loses_nothing_and_repeated_results_have_the_same_id(
     assert list(range(2 * MANY + 1)) == sorted(by_id.values())
 
 
+@pytest.fixture
+def endpoint(monkeypatch: pytest.MonkeyPatch) -> Iterator[LineageStub]:
+    """Receives the run events of the test's job."""
+    with LineageStub() as started:
+        monkeypatch.setenv("STREAMJOIN_OPENLINEAGE_URL", started.url)
+        yield started
+
+
 def test_killed_jvm_is_replaced_and_every_line_of_the_log_is_json_on_request(
-    pairs: Pairs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    pairs: Pairs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, endpoint: LineageStub
 ) -> None:
     monkeypatch.setenv("STREAMJOIN_LOG_FORMAT", "json")
     pairs.create_topics()
@@ -297,6 +307,10 @@ def test_killed_jvm_is_replaced_and_every_line_of_the_log_is_json_on_request(
     for line in lines:
         assert {"event", "level", "timestamp"} <= line.keys()
     assert "query_retried" in [line["event"] for line in lines]
+    assert ["START", "FAIL", "START", "COMPLETE"] == endpoint.states
+    [failed] = {event["run"]["runId"] for event in endpoint.events[:2]}
+    [completed] = {event["run"]["runId"] for event in endpoint.events[2:]}
+    assert failed != completed == status.run_id
 
 
 def test_job_waits_for_a_broker_that_is_down_at_the_start_or_later(

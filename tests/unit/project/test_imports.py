@@ -22,6 +22,7 @@ HEAVY = {
     "job.plan.explain",
     "job.process",
     "job.semantics",
+    "openlineage",
     "psutil",
     "pyarrow",
     "pydantic_settings",

@@ -109,6 +109,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
         *("log_check", "maintenance", "cli"),
     ),
     "delivery": (),
+    "lineage": ("columns", "events", "reports", "reporter", "http"),
     "query": (
         *("explain_key", "state_rows", "stats", "idleness", "cluster", "runtime", "retries"),
         *("verbs", "state_machine", "state_lookup", "reset", "preparation", "event_times"),

@@ -15,6 +15,7 @@ FULL = status_after(batch()).model_copy(
     update={
         "totals": status_after(batch()).totals.with_failure("broker").with_restart(),
         "phase": Phase.CATCH_UP,
+        "lineage_events": {"sent": 3, "dropped": 1},
     }
 )
 """A status for which every metric has a value."""

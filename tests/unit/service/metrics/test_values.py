@@ -42,6 +42,8 @@ def test_values_are_those_of_the_status() -> None:
         "streamjoin_last_batch_input_records{side=left}": 20,
         "streamjoin_last_batch_input_records{side=right}": 10,
         "streamjoin_last_batch_output_records": 30,
+        "streamjoin_lineage_events_total{result=dropped}": 1,
+        "streamjoin_lineage_events_total{result=sent}": 3,
         "streamjoin_partition_event_time_max_timestamp_seconds{partition=1,side=left}": (
             NOW_SECONDS - 2.5
         ),
