@@ -48,7 +48,7 @@ class Preparation:
         spark: SparkSession,
         checkpoint: Checkpoint,
         access: KafkaAccess,
-        partitions: "Future[dict[Side, int]]",
+        partitions: "Future[dict[Side, tuple[int, ...]]]",
     ) -> JoinPlan:
         """The plan of this run: with its state partitions, start positions and topic partitions.
 
