@@ -8,6 +8,7 @@ index * 1024 + partition. The checkpoint freezes the list, so a number never cha
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from job.errors import TopicError
 from job.join_spec.sides import SIDES, Side
 
 _PARTITION_BITS = 10
@@ -38,6 +39,11 @@ class SourceTopics:
     def number(self, topic: str, partition: int) -> int:
         if not self.are_several:
             return partition
+        if partition >= PARTITIONS_MAX:
+            raise TopicError(
+                f"topic {topic} has more than {PARTITIONS_MAX} partitions, and a side with several "
+                "topics reads at most this many of each: use one topic on the side"
+            )
         return (self.names.index(topic) << _PARTITION_BITS) + partition
 
     def place(self, number: int) -> tuple[str, int]:

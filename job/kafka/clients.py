@@ -168,6 +168,7 @@ def list_offsets_of_topics(
     return {
         topics.number(name, partition): offset
         for name, partitions in by_topic.items()
+        if partitions
         for partition, offset in list_offsets(
             client, name, partitions, which, isolation_level
         ).items()

@@ -187,13 +187,10 @@ def _input_topic_error(
         for name in plan.side(side).topics.names
         if name in changed
     )
-    counts = {side: found[plan.side(side).topics.names[0]].partitions for side in sides}
-    names_partitions = not any(plan.side(side).topics.are_several for side in SIDES)
-    if (
-        names_partitions
-        and read is not None
-        and all(max(read[side], default=0) < counts[side] for side in sides)
-    ):
+    if any(plan.side(side).topics.are_several for side in SIDES):
+        read = None  # the request would need the topic of each offset
+    counts = {} if read is None else {s: found[plan.side(s).topic].partitions for s in sides}
+    if read is not None and all(max(read[side], default=0) < counts[side] for side in sides):
         body = {side: {str(number): 0 for number in range(counts[side])} for side in sides}
         request = f"PATCH /v1/query/offsets with {json.dumps(body)}"
     else:  # offsets of partitions that no longer exist cannot be kept

@@ -2,7 +2,7 @@
 
 import pytest
 
-from job.errors import SpecError
+from job.errors import SpecError, TopicError
 from job.join_spec.source_topics import PARTITIONS_MAX, TOPICS_MAX, SourceTopics
 from job.plan.fingerprint import fingerprint, incompatible_changes
 from job.plan.position import partition_and_offset
@@ -39,6 +39,11 @@ def test_largest_number_fits_into_a_position() -> None:
     position = (number << 48) + 2**48 - 1
     assert position < 2**63
     assert (number, 2**48 - 1) == partition_and_offset(position)
+
+
+def test_partition_without_a_number_of_its_own_is_refused() -> None:
+    with pytest.raises(TopicError, match="more than 1024 partitions"):
+        TWO.number("eu", PARTITIONS_MAX)
 
 
 def test_offsets_of_spark_are_read_and_written_by_topic() -> None:
