@@ -14,7 +14,6 @@ from job.formats.schemas import ReaderSchema
 from job.join_spec.expressions import Expression, Scope, condition, expression, predicate
 from job.join_spec.output import OutputTimestamp
 from job.join_spec.sides import SIDES, Side
-from job.join_spec.source_topics import SourceTopics
 from job.join_spec.spec import JoinSpec, JoinType, SideSpec
 from job.join_spec.start_positions import start_options
 from job.join_spec.value_schema import ValueSchema, refuse_other_keys, value_schema
@@ -186,7 +185,7 @@ def _side_plan(
         retention=_retention(spec, side),
         kept_columns=(),
         reads_headers=_mentions_headers([*key, row_filter]),
-        source_options=_source_options(spec, written.source_topics),
+        source_options=_source_options(spec, written),
     )
 
 
@@ -245,10 +244,10 @@ def _null_checked(spec: JoinSpec) -> tuple[int, ...]:
     return tuple(index for index, null_safe in enumerate(written) if not null_safe)
 
 
-def _source_options(spec: JoinSpec, topics: SourceTopics) -> Mapping[str, str]:
-    starting = start_options(spec.start_from, topics)
-    servers = {"kafka.bootstrap.servers": spec.kafka.bootstrap_servers}
-    return {**servers, "subscribe": ",".join(topics.names), **starting, **tuning.SOURCE_OPTIONS}
+def _source_options(spec: JoinSpec, side: SideSpec) -> Mapping[str, str]:
+    source = {"kafka.bootstrap.servers": spec.kafka.bootstrap_servers}
+    source["subscribe"] = ",".join(side.source_topics.names)
+    return {**source, **start_options(spec.start_from, side.source_topics), **tuning.SOURCE_OPTIONS}
 
 
 def _optional(

@@ -28,7 +28,7 @@ def batch_read(
 ) -> BatchRead:
     """What the current batch has read. Call it when all rows of the batch have been computed.
 
-    `inputs`: the sides in the order of the join's inputs.
+    `topics`: those of each side, in the order of the join's inputs.
     `planned_ends`: the ends of the partitions when the batch was planned, of the sides for which
     Spark got lower ones. The ends of a batch that was planned before a crash are unknown; then the
     brokers' present ends are used, which only delays the watermark.

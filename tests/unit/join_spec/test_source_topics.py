@@ -41,7 +41,7 @@ def test_largest_number_fits_into_a_position() -> None:
     assert (number, 2**48 - 1) == partition_and_offset(position)
 
 
-def test_partition_without_a_number_of_its_own_is_refused() -> None:
+def test_partition_whose_number_is_that_of_another_topic_is_refused() -> None:
     with pytest.raises(TopicError, match="more than 1024 partitions"):
         TWO.number("eu", PARTITIONS_MAX)
 
