@@ -245,8 +245,8 @@ def _null_checked(spec: JoinSpec) -> tuple[int, ...]:
 
 
 def _source_options(spec: JoinSpec, side: SideSpec) -> Mapping[str, str]:
-    source = {"kafka.bootstrap.servers": spec.kafka.bootstrap_servers}
-    source["subscribe"] = ",".join(side.source_topics.names)
+    names = ",".join(side.source_topics.names)
+    source = {"kafka.bootstrap.servers": spec.kafka.bootstrap_servers, "subscribe": names}
     return {**source, **start_options(spec.start_from, side.source_topics), **tuning.SOURCE_OPTIONS}
 
 
