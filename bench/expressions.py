@@ -88,7 +88,7 @@ def _plan(columns: dict[str, str], *, filters: bool = False, keys: bool = False)
         "on_bad_record": "drop",
     }
     plan = join_plan(spec_from_yaml(yaml.safe_dump(document), {}), state_partitions=1)
-    return plan.reading(dict.fromkeys(SIDES, _PARTITIONS))
+    return plan.reading(dict.fromkeys(SIDES, (_PARTITIONS,)))
 
 
 def main() -> int:

@@ -13,7 +13,7 @@ from pydantic import (
 from job.errors import RequestError
 from job.join_spec.sides import SIDES, Side
 from job.join_spec.start_positions import OFFSET_MAX, NamedStart, StartPositions
-from job.protocol.reports import BrokerReport, SideOffsets
+from job.protocol.reports import SideOffsets
 from job.protocol.status import JobStatus
 from service.schemas.view import RequestBody
 
@@ -105,8 +105,14 @@ def confirm(name: str, status: JobStatus) -> None:
         raise RequestError(f"confirm: must be the name of this query, {status.name}")
 
 
-def new_offsets(request: OffsetsRequest, brokers: BrokerReport | None) -> StartPositions:
+def new_offsets(request: OffsetsRequest, status: JobStatus) -> StartPositions:
     """All partitions of both sides; RequestError if a partition or an offset does not exist."""
+    for side in status.topics:
+        raise RequestError(
+            f"the {side} side reads several topics, and offsets have no topic: use POST "
+            "/v1/query/reset with earliest, latest or a time"
+        )
+    brokers = status.brokers
     left, right = (
         _side_offsets(side, request.side(side), brokers.side(side) if brokers else None)
         for side in SIDES

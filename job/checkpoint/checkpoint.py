@@ -30,6 +30,7 @@ from job.errors import CheckpointError
 from job.event_time.interval import Interval
 from job.event_time.partitions import Partitions
 from job.join_spec.sides import SIDES, Side
+from job.join_spec.source_topics import SourceTopics
 from job.join_spec.start_positions import StartPositions
 from job.plan.fingerprint import changes, settings_of
 from job.protocol.status import QueryState
@@ -148,14 +149,17 @@ class Checkpoint:
         if text is None:
             return None
         read = dict(line.split(":", 1) for line in text.splitlines()[2:] if ":" in line)
+        offsets = {side: json.loads(read[side]) for side in SIDES}
         return {
-            side: {
-                int(partition): offset
-                for offsets in json.loads(read[side]).values()
-                for partition, offset in offsets.items()
-            }
-            for side in SIDES
+            side: self._topics_of(side, offsets[side]).numbered(offsets[side]) for side in SIDES
         }
+
+    def _topics_of(self, side: Side, offsets: Collection[str]) -> SourceTopics:
+        """The frozen topics of a side, in their order."""
+        document = read_document(self.folder, _FINGERPRINT)
+        frozen = {} if document is None else settings_of(document)
+        recorded = frozen.get(f"{side}.topic")
+        return SourceTopics(tuple(offsets)) if recorded is None else SourceTopics.parsed(recorded)
 
     @property
     def partitions(self) -> Partitions:

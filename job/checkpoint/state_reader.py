@@ -166,11 +166,14 @@ class StateReader:
 
 def _state_row(row: Row, side: SidePlan) -> StateRow:
     position = row[POSITION]
-    partition, offset = (None, None) if position is None else partition_and_offset(position)
+    topic, partition, offset = side.topic, None, None
+    if position is not None:
+        number, offset = partition_and_offset(position)
+        topic, partition = side.topics.place(number)
     return StateRow(
         row=_without_prefix(json.loads(row.row), side.side),
         event_time=_moment(row[EVENT_TIME]),
-        topic=side.topic,
+        topic=topic,
         partition=partition,
         offset=offset,
         matched=row[MATCHED],

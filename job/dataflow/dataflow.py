@@ -149,22 +149,34 @@ def observed_metrics(side: SidePlan) -> list[Column]:
 def _event_times(side: SidePlan) -> str:
     """Array of (partition, ms) with newest event times: any number per partition."""
     event_time = f"`{side.event_time_column}`"
-    partition, offset = (
-        f"`{column_name(side.side, name)}`" for name in ("record_partition", "record_offset")
-    )
-    observed = side.partitions if side.partitions <= _OBSERVED_PARTITIONS_MAX else 0
+    partition = f"`{column_name(side.side, 'record_partition')}`"
+    if side.topics.are_several:
+        partition = f"cast({partition_sql(position_column(side.side))} AS INT)"
+    offset = f"`{column_name(side.side, 'record_offset')}`"
+    observed = side.partition_numbers if side.partitions <= _OBSERVED_PARTITIONS_MAX else ()
     entry = "named_struct('partition', {}, 'ms', {})"
     each = [
         entry.format(
             number, f"unix_millis(max(CASE WHEN {partition} = {number} THEN {event_time} END))"
         )
-        for number in range(observed)
+        for number in observed
     ]
     # Sampled by a hash: offsets of records in transactions may follow a pattern.
-    is_sampled = f"{partition} >= {observed} AND pmod(xxhash64({offset}), {_SAMPLED_ONE_IN}) = 0"
+    is_sampled = (
+        f"{_is_none_of(partition, observed)}pmod(xxhash64({offset}), {_SAMPLED_ONE_IN}) = 0"
+    )
     one = entry.format(partition, f"unix_millis({event_time})")
     sampled = f"collect_set(CASE WHEN {is_sampled} THEN {one} END)"
     return f"concat(array({', '.join(each)}), {sampled})" if each else sampled
+
+
+def _is_none_of(partition: str, observed: Sequence[int]) -> str:
+    """A condition, followed by AND. Empty: there is no observed partition."""
+    if not observed:
+        return ""
+    if list(observed) == list(range(len(observed))):
+        return f"{partition} >= {len(observed)} AND "
+    return f"{partition} NOT IN ({', '.join(map(str, observed))}) AND "
 
 
 def count_where(condition: str) -> Column:
@@ -307,5 +319,7 @@ def result_bytes(plan: JoinPlan) -> str:
 
 def _place(side: SidePlan) -> str:
     position = position_column(side.side)
-    place = f"concat('{side.topic}/', {partition_sql(position)}, '/', {offset_sql(position)})"
+    number = partition_sql(position)
+    topic, partition = side.topics.topic_sql(number), side.topics.partition_sql(number)
+    place = f"concat({topic}, '/', {partition}, '/', {offset_sql(position)})"
     return f"coalesce({place}, '')"

@@ -158,7 +158,7 @@ def _failing(rows: DataFrame, side: SidePlan, plan: JoinPlan) -> DataFrame:
     message = as_sql(
         BAD_RECORD,
         side=quoted(side.side),
-        topic=quoted(side.topic),
+        topic=dead_letter_sql.topic_of_record(side),
         partition=f"`{column_name(side.side, 'record_partition')}`",
         offset=f"`{column_name(side.side, 'record_offset')}`",
         reason="dead_reason",

@@ -71,7 +71,8 @@ def typed(side: SidePlan) -> list[str]:
         f"{_value(side, column)} AS `{column_name(side.side, column.name)}`"
         for column in side.schema.columns
     ]
-    position = f"{position_sql('partition', 'offset')} AS {position_column(side.side)}"
+    number = side.topics.number_sql("topic", "partition")
+    position = f"{position_sql(number, 'offset')} AS {position_column(side.side)}"
     return [
         *columns,
         *_record_columns(side),

@@ -50,7 +50,7 @@ def replay_letters(plan: JoinPlan, selection: Selection, *, dry_run: bool) -> It
         for letter in selected:
             if not letter.can_be_replayed:
                 lines.append(f"not replayed, incomplete or a result: {_line(letter)}")
-            elif letter.topic != _source(plan, letter.side):
+            elif letter.topic not in _sources(plan, letter.side):
                 lines.append(
                     f"not replayed, from a topic that the join does not read: {_line(letter)}"
                 )
@@ -84,8 +84,8 @@ def _topic(plan: JoinPlan) -> str:
     return plan.dead_letter.topic
 
 
-def _source(plan: JoinPlan, side: str) -> str:
-    return plan.side("left" if side == "left" else "right").topic
+def _sources(plan: JoinPlan, side: str) -> tuple[str, ...]:
+    return plan.side("left" if side == "left" else "right").topics.names
 
 
 def _line(letter: DeadLetter) -> str:

@@ -12,6 +12,7 @@ from job.join_spec.expressions import column_name
 from job.join_spec.sides import SIDES
 from job.plan import record_checks
 from job.plan.plan import JoinPlan, SidePlan
+from job.plan.position import partition_sql, position_column
 from job.plan.record_checks import quoted
 
 EXPLAINED = ("text", "parsed")
@@ -52,7 +53,7 @@ def letters(plan: JoinPlan, side: SidePlan, *, bytes_max: int) -> list[str]:
     rest = f"({size}) <= {bytes_max}"
     added = headers_of(
         {
-            names.TOPIC: quoted(side.topic),
+            names.TOPIC: topic_of_record(side),
             names.PARTITION: _record(side, "record_partition"),
             names.OFFSET: _record(side, "record_offset"),
             names.TIMESTAMP: f"unix_millis({_record(side, 'record_timestamp')})",
@@ -134,7 +135,7 @@ def result_headers(plan: JoinPlan, id_header: str, *, message: str, size: str) -
     place = f"split(split(id, '[|]')[{SIDES.index(side)}], '/')"
     return headers_of(
         {
-            names.TOPIC: quoted(plan.side(side).topic),
+            names.TOPIC: _topic_of_result(plan.side(side), f"{place}[0]"),
             names.PARTITION: f"coalesce(try_element_at({place}, 2), '-1')",
             names.OFFSET: f"coalesce(try_element_at({place}, 3), '-1')",
             names.TIMESTAMP: "''",
@@ -160,6 +161,16 @@ def _mismatches(side: SidePlan) -> str:
         if column.name != side.event_time:
             parts.append(f"CASE WHEN {is_bad} THEN {quoted(f'{column.name} {column.type}')} END")
     return f"concat_ws(', ', {', '.join(parts)})" if parts else "''"
+
+
+def topic_of_record(side: SidePlan) -> str:
+    return side.topics.topic_sql(partition_sql(position_column(side.side)))
+
+
+def _topic_of_result(side: SidePlan, named: str) -> str:
+    """The topic of the side's record; without a record the first topic."""
+    first = quoted(side.topics.names[0])
+    return f"coalesce(nullif({named}, ''), {first})" if side.topics.are_several else first
 
 
 def _record(side: SidePlan, name: str) -> str:

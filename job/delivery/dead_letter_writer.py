@@ -22,7 +22,7 @@ from job.errors import BadRecordError
 from job.join_spec.sides import SIDES, Side
 from job.kafka.security import KafkaAccess, spark_options
 from job.plan.plan import JoinPlan, window_end_column
-from job.plan.position import position_column
+from job.plan.position import partition_and_offset, position_column
 from job.plan.record_checks import EXPRESSION_FAILED
 from job.plan.result_checks import texts
 from job.protocol.totals import Totals
@@ -195,7 +195,7 @@ class DeadLetterWriter:
             if first is not None:
                 message = BAD_RECORD.format(
                     side=side,
-                    topic=self.plan.side(side).topic,
+                    topic=self._topic(side, first[position_column(side)]),
                     partition=first[f"{side}_record_partition"],
                     offset=first[f"{side}_record_offset"],
                     reason=first["dead_reason"],
@@ -211,6 +211,10 @@ class DeadLetterWriter:
                     remedy=REMEDIES[result.reason],
                 )
             )
+
+    def _topic(self, side: Side, position: int) -> str:
+        number, _ = partition_and_offset(position)
+        return self.plan.side(side).topics.place(number)[0]
 
     def _compare_late_rows(self, batch: FinishedBatch, counts: Counts) -> None:
         if not (self._takes_late_rows(batch) and counts):

@@ -28,6 +28,7 @@ from job.join_spec.output import DeadLetterSpec, OutputSpec
 from job.join_spec.registry import SchemaRegistrySpec, default_subject
 from job.join_spec.security import KafkaSecurity
 from job.join_spec.sides import SIDES, Side
+from job.join_spec.source_topics import TOPICS_MAX, SourceTopics
 from job.join_spec.start_positions import NamedStart
 from job.join_spec.text import problems_of
 from job.join_spec.value_format import Format
@@ -104,13 +105,17 @@ class KafkaSpec(Frozen):
 class SideSpec(Frozen):
     """One input of the join."""
 
-    topic: Topic
-    """Topic to read."""
+    topic: Topic | None = None
+    """Topic to read. Set exactly one of `topic` and `topics`."""
+    topics: Annotated[list[Topic], Field(min_length=1, max_length=TOPICS_MAX)] | None = None
+    """Topics to read as one input: their records have one format and one schema. The checkpoint
+    freezes the list and its order. With several topics, each has at most 1024 partitions."""
     format: Format = Format.JSON
     """Format of the values. Avro and Protobuf are read in Confluent's wire format and need
     `schema_registry`."""
     subject: Annotated[str, Field(min_length=1)] | None = None
-    """Subject of the schema in the registry. Omitted: `<topic>-value`."""
+    """Subject of the schema in the registry. Omitted: `<topic>-value`. Required with several
+    topics."""
     schema_: Annotated[str | None, Field(alias="schema", min_length=1)] = None
     """Columns of the value as Spark DDL, e.g. `ad_id BIGINT, shown_at TIMESTAMP`. Required for
     JSON. Omitted for Avro and Protobuf: all fields of the schema in the registry."""
@@ -142,7 +147,27 @@ class SideSpec(Frozen):
     @property
     def registry_subject(self) -> str:
         """`subject`, or the one of Confluent's TopicNameStrategy."""
-        return self.subject or default_subject(self.topic)
+        return self.subject or default_subject(self.source_topics.names[0])
+
+    @property
+    def source_topics(self) -> SourceTopics:
+        return SourceTopics((self.topic,) if self.topic else tuple(self.topics or ()))
+
+    @model_validator(mode="after")
+    def _names_its_topics(self) -> Self:
+        if self.topic is None and self.topics is None:
+            raise ValueError("has no topic: write `topic: orders`, or `topics: [orders, returns]`")
+        if self.topic is not None and self.topics is not None:
+            raise ValueError("has topic and topics: remove one of them")
+        names = self.source_topics.names
+        if len(set(names)) < len(names):
+            raise ValueError("has the same topic twice in `topics`: remove one of them")
+        if self.source_topics.are_several and self.format.has_registry and self.subject is None:
+            raise ValueError(
+                f"has several topics and no `subject`, which {self.format} requires then: name the "
+                "subject whose schema reads the records of all topics"
+            )
+        return self
 
     @model_validator(mode="after")
     def _fits_the_format(self) -> Self:
@@ -322,7 +347,8 @@ class JoinSpec(Frozen):
     @model_validator(mode="after")
     def _topics_differ(self) -> Self:
         written = {self.output.topic} | ({self.dead_letter.topic} if self.dead_letter else set())
-        for topic in sorted(written & {self.left.topic, self.right.topic}):
+        read = {name for side in (self.left, self.right) for name in side.source_topics.names}
+        for topic in sorted(written & read):
             raise ValueError(f"reads and writes topic {topic}: use another topic for one of them")
         if self.dead_letter is not None and self.dead_letter.topic == self.output.topic:
             raise ValueError(
@@ -330,7 +356,7 @@ class JoinSpec(Frozen):
                 "one in dead_letter"
             )
         commits = self.output.commit_topic or f"{self.name}.commits"
-        if commits in written | {self.left.topic, self.right.topic}:
+        if commits in written | read:
             raise ValueError(
                 f"uses topic {commits} for records and as output.commit_topic, which contains only "
                 "markers: name another one"

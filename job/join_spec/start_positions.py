@@ -8,6 +8,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 from job.instants import to_epoch_ms
 from job.join_spec.durations import instant
+from job.join_spec.source_topics import SourceTopics
 
 # Kafka's offsets are longs.
 OFFSET_MAX = 2**63 - 1
@@ -25,7 +26,7 @@ NamedStart = Annotated[str, AfterValidator(_known_start)]
 Offset = Annotated[int, Field(ge=0, le=OFFSET_MAX)]
 Partition = Annotated[int, Field(ge=0, lt=2**31)]
 SideStartPositions = NamedStart | dict[Partition, Offset]
-"""A named start, or the next offset to read of every partition of the topic."""
+"""A named start, or the next offset to read of every partition of the side's topic."""
 
 
 class StartPositions(BaseModel):
@@ -41,10 +42,10 @@ class StartPositions(BaseModel):
         return self.left if side == "left" else self.right
 
 
-def start_options(start: SideStartPositions, topic: str) -> Mapping[str, str]:
+def start_options(start: SideStartPositions, topics: SourceTopics) -> Mapping[str, str]:
     """Options of Spark's Kafka source."""
     if not isinstance(start, str):
-        return {"startingOffsets": json.dumps({topic: {str(p): o for p, o in start.items()}})}
+        return {"startingOffsets": json.dumps(topics.by_topic(start))}
     time = instant(start)
     if time is None:
         return {"startingOffsets": start}

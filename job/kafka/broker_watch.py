@@ -18,6 +18,7 @@ from confluent_kafka import (
 )
 
 from job.join_spec.sides import SIDES, Side
+from job.join_spec.source_topics import SourceTopics
 from job.kafka.clients import (
     ANSWER_SECONDS,
     EARLIEST,
@@ -26,7 +27,7 @@ from job.kafka.clients import (
     admin,
     answer,
     describe_error,
-    list_offsets,
+    list_offsets_of_topics,
 )
 from job.plan.plan import JoinPlan
 from job.protocol.reports import BrokerReport, SideOffsets
@@ -142,10 +143,10 @@ class BrokerWatch:
     def _poll(self) -> None:
         client, polled_at = self._admin(), datetime.now(UTC)
         self._compare_topics(client)
-        ends = {side: _ends(client, self._plan.side(side).topic) for side in SIDES}
+        ends = {side: _ends(client, self._plan.side(side).topics) for side in SIDES}
         self._written = (
             polled_at,
-            {side: _written(client, self._plan.side(side).topic, ends[side][1]) for side in SIDES},
+            {side: _written(client, self._plan.side(side).topics, ends[side][1]) for side in SIDES},
         )
         if self._error is not None:
             _log.info("brokers_back")
@@ -172,21 +173,28 @@ def group_offsets(plan: JoinPlan, read: Offsets) -> list[TopicPartition]:
     offsets: dict[tuple[str, int], int] = {}
     for side in SIDES:
         for partition, offset in read[side].items():
-            place = (plan.side(side).topic, partition)
+            place = plan.side(side).topics.place(partition)
             offsets[place] = min(offset, offsets.get(place, offset))
     return [TopicPartition(*place, offset) for place, offset in offsets.items()]
 
 
-def _ends(client: AdminClient, topic: str) -> tuple[dict[int, int], dict[int, int]]:
+def _ends(client: AdminClient, topics: SourceTopics) -> tuple[dict[int, int], dict[int, int]]:
     """Per partition the earliest offset, and the offset after the last committed record."""
-    partitions = client.list_topics(topic, timeout=ANSWER_SECONDS).topics[topic].partitions
+    partitions = [
+        topics.number(name, partition)
+        for name in topics.names
+        for partition in client.list_topics(name, timeout=ANSWER_SECONDS).topics[name].partitions
+    ]
     committed = IsolationLevel.READ_COMMITTED
     earliest, latest = (
-        list_offsets(client, topic, partitions, which, committed) for which in (EARLIEST, LATEST)
+        list_offsets_of_topics(client, topics, partitions, which, committed)
+        for which in (EARLIEST, LATEST)
     )
     return earliest, latest
 
 
-def _written(client: AdminClient, topic: str, partitions: Iterable[int]) -> dict[int, int]:
+def _written(
+    client: AdminClient, topics: SourceTopics, partitions: Iterable[int]
+) -> dict[int, int]:
     """Per partition the offset after the last record, committed or not."""
-    return list_offsets(client, topic, partitions, LATEST)
+    return list_offsets_of_topics(client, topics, partitions, LATEST)

@@ -1,6 +1,6 @@
 """Checks before the query starts that the topics exist and that the job may use them."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
@@ -11,9 +11,10 @@ from job.errors import BrokerError, SecurityError, StreamjoinError, TopicError
 from job.join_spec.output import Delivery
 from job.join_spec.security import Mechanism, Protocol
 from job.join_spec.sides import SIDES, Side
+from job.join_spec.source_topics import PARTITIONS_MAX
 from job.kafka.clients import AclOperation, AdminClient, admin, answer, describe_error, no_broker
 from job.kafka.security import KafkaAccess, librdkafka_settings
-from job.plan.plan import JoinPlan
+from job.plan.plan import JoinPlan, SidePlan
 from job.waiting import wait_until
 
 # Enough for the first response of a loaded broker on a small machine.
@@ -42,11 +43,12 @@ class _Findings(NamedTuple):
     """Number of partitions of the topics that exist."""
 
 
-def check_topics(plan: JoinPlan, access: KafkaAccess) -> dict[Side, int]:
-    """Check all topics of the plan; the number of partitions of each side's topic.
+def check_topics(plan: JoinPlan, access: KafkaAccess) -> dict[Side, tuple[int, ...]]:
+    """Check all topics of the plan; the number of partitions of each topic of the sides.
 
     Raises BrokerError if no broker answers, SecurityError if the broker refuses the login or denies
-    access to a topic, TopicError if a topic does not exist.
+    access to a topic, TopicError if a topic does not exist or has too many
+    partitions.
     """
     found = _findings(_topic_uses(plan), access)
     if found.denied:
@@ -59,13 +61,30 @@ def check_topics(plan: JoinPlan, access: KafkaAccess) -> dict[Side, int]:
             f"topics do not exist on {access.bootstrap_servers}; create them with\n"
             + "\n".join(_creations(found.missing, access))
         )
-    return {side: found.partitions[plan.side(side).topic] for side in SIDES}
+    _check_partition_counts(plan, found.partitions)
+    return {
+        side: tuple(found.partitions[name] for name in plan.side(side).topics.names)
+        for side in SIDES
+    }
+
+
+def _check_partition_counts(plan: JoinPlan, partitions: Mapping[str, int]) -> None:
+    """With several topics on a side, the number of a partition has 10 bits."""
+    for side in SIDES:
+        topics = plan.side(side).topics
+        for name in topics.names if topics.are_several else ():
+            if partitions[name] > PARTITIONS_MAX:
+                raise TopicError(
+                    f"{side}.topics: topic {name} has {partitions[name]} partitions, and a side "
+                    f"with several topics reads at most {PARTITIONS_MAX} of each: use a topic "
+                    "with fewer partitions, or one topic on the side"
+                )
 
 
 def _topic_uses(plan: JoinPlan) -> list[TopicUse]:
     uses = [
-        TopicUse("left.topic", plan.left.topic, ("Read",)),
-        TopicUse("right.topic", plan.right.topic, ("Read",)),
+        *_sources(plan.left),
+        *_sources(plan.right),
         TopicUse("output.topic", plan.output.topic, ("Write",)),
     ]
     if plan.dead_letter is not None:
@@ -74,6 +93,12 @@ def _topic_uses(plan: JoinPlan) -> list[TopicUse]:
         commits = plan.output.commit_topic
         uses.append(TopicUse("output.commit_topic", commits, ("Read", "Write"), is_created=True))
     return uses
+
+
+def _sources(side: SidePlan) -> Iterator[TopicUse]:
+    for index, name in enumerate(side.topics.names):
+        field = f"topics[{index}]" if side.topics.are_several else "topic"
+        yield TopicUse(f"{side.side}.{field}", name, ("Read",))
 
 
 def _findings(uses: list[TopicUse], access: KafkaAccess) -> _Findings:

@@ -11,7 +11,14 @@ from confluent_kafka import KafkaException
 
 from job.errors import RetentionError
 from job.join_spec.sides import SIDES, Side
-from job.kafka.clients import EARLIEST, LATEST, AdminClient, admin, list_offsets, no_broker
+from job.kafka.clients import (
+    EARLIEST,
+    LATEST,
+    AdminClient,
+    admin,
+    list_offsets_of_topics,
+    no_broker,
+)
 from job.kafka.security import KafkaAccess, librdkafka_settings
 from job.plan.plan import JoinPlan
 
@@ -56,31 +63,34 @@ def check_retention(plan: JoinPlan, access: KafkaAccess, read: Offsets | None) -
     except KafkaException as error:
         raise no_broker(access, error) from error
     if gaps:
-        raise RetentionError(_describe_gaps(gaps))
+        raise RetentionError(_describe_gaps(plan, gaps))
 
 
 def _gaps(
     client: AdminClient, plan: JoinPlan, side: Side, read: Mapping[int, int]
 ) -> Iterator[Gap]:
-    topic = plan.side(side).topic
-    earliest = list_offsets(client, topic, read, EARLIEST)
-    ends = list_offsets(client, topic, read, LATEST)
-    for partition, offset in read.items():
-        if not earliest[partition] <= offset <= ends[partition]:
-            yield Gap(side, topic, partition, offset, earliest[partition], ends[partition])
+    topics = plan.side(side).topics
+    earliest = list_offsets_of_topics(client, topics, read, EARLIEST)
+    ends = list_offsets_of_topics(client, topics, read, LATEST)
+    for number, offset in read.items():
+        if not earliest[number] <= offset <= ends[number]:
+            yield Gap(side, *topics.place(number), offset, earliest[number], ends[number])
 
 
-def _describe_gaps(gaps: list[Gap]) -> str:
+def _describe_gaps(plan: JoinPlan, gaps: list[Gap]) -> str:
     lines = "\n".join(f"  {gap}" for gap in gaps)
     body = {
         side: {str(gap.partition): gap.resume_offset for gap in gaps if gap.side == side}
         for side in SIDES
         if any(gap.side == side for gap in gaps)
     }
+    request = f"PATCH /v1/query/offsets with {json.dumps(body)}"
+    if any(plan.side(side).topics.are_several for side in SIDES):
+        request = 'POST /v1/query/reset with {"start": "earliest"}'
     return (
         f"records were deleted before they were read:\n{lines}\n"
         "Retention or a user deleted them, or the topic was created again; their results would be "
         "missing silently. To continue without them: `stop`, then "
-        f"PATCH /v1/query/offsets with {json.dumps(body)} (and the query's name as `confirm`), "
-        "then `resume`. The join starts there with empty state: rows now in state are not joined"
+        f"{request} (and the query's name as `confirm`), then `resume`. The join starts there with "
+        "empty state: rows now in state are not joined"
     )

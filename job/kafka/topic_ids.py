@@ -105,7 +105,9 @@ class TopicIdentity:
             for topic, expected in self._expected.items()
             if topic in found and found[topic].id not in {None, expected}
         }
-        inputs = [side for side in SIDES if self._plan.side(side).topic in changed]
+        inputs = [
+            side for side in SIDES if changed.keys() & set(self._plan.side(side).topics.names)
+        ]
         if inputs:
             raise _input_topic_error(self._plan, inputs, changed, found, self._read())
         if (commits := self._plan.output.commit_topic) in changed:
@@ -153,7 +155,7 @@ def _text(topic_id: Uuid) -> str | None:
 
 
 def _used(plan: JoinPlan) -> set[str]:
-    used = {plan.left.topic, plan.right.topic, plan.output.topic}
+    used = {*plan.left.topics.names, *plan.right.topics.names, plan.output.topic}
     if plan.dead_letter is not None:
         used.add(plan.dead_letter.topic)
     if plan.output.delivery is Delivery.EXACTLY_ONCE:
@@ -180,9 +182,14 @@ def _input_topic_error(
     read: Offsets | None,
 ) -> RetentionError:
     lines = "\n".join(
-        f"  {side}.topic {plan.side(side).topic} {changed[plan.side(side).topic]}" for side in sides
+        f"  {side}.topic {name} {changed[name]}"
+        for side in sides
+        for name in plan.side(side).topics.names
+        if name in changed
     )
-    counts = {side: found[plan.side(side).topic].partitions for side in sides}
+    if any(plan.side(side).topics.are_several for side in SIDES):
+        read = None  # the request would need the topic of each offset
+    counts = {} if read is None else {s: found[plan.side(s).topic].partitions for s in sides}
     if read is not None and all(max(read[side], default=0) < counts[side] for side in sides):
         body = {side: {str(number): 0 for number in range(counts[side])} for side in sides}
         request = f"PATCH /v1/query/offsets with {json.dumps(body)}"

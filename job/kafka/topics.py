@@ -37,7 +37,7 @@ def create_missing_topics(plan: JoinPlan) -> list[str]:
 
 
 def _topics_of(plan: JoinPlan) -> list[str]:
-    names = [plan.left.topic, plan.right.topic, plan.output.topic]
+    names = [*plan.left.topics.names, *plan.right.topics.names, plan.output.topic]
     if plan.dead_letter:
         names.append(plan.dead_letter.topic)
     return list(dict.fromkeys(names))

@@ -1,6 +1,6 @@
 """The run events of a join, in the classes of OpenLineage's client. No network, no clock."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from datetime import datetime
 from importlib.metadata import version
 
@@ -60,9 +60,9 @@ class RunEvents:
         """One per topic: the sides of a self join share it."""
         columns: dict[str, dict[str, str]] = {}
         for side in (self._plan.left, self._plan.right):
-            of_topic = columns.setdefault(side.topic, {})
-            for column in (*side.schema.columns, *RECORD_COLUMNS):
-                of_topic[column.name] = column.type
+            found = {c.name: c.type for c in (*side.schema.columns, *RECORD_COLUMNS)}
+            for topic in side.topics.names:
+                columns.setdefault(topic, {}).update(found)
         return [
             InputDataset(*self._named(topic), facets={"schema": _schema(fields.items())})
             for topic, fields in columns.items()
@@ -80,17 +80,22 @@ class RunEvents:
     def _column_lineage(self) -> column_lineage_dataset.ColumnLineageDatasetFacet:
         return column_lineage_dataset.ColumnLineageDatasetFacet(
             fields={
-                name: column_lineage_dataset.Fields([self._input_field(source) for source in found])
+                name: column_lineage_dataset.Fields(list(self._input_fields(found)))
                 for name, found in sources_of_columns(self._plan).items()
             },
-            dataset=[self._input_field(source) for source in sources_of_rows(self._plan)],
+            dataset=list(self._input_fields(sources_of_rows(self._plan))),
         )
 
-    def _input_field(self, source: Source) -> column_lineage_dataset.InputField:
-        kind = "INDIRECT" if source.subtype in _INDIRECT else "DIRECT"
-        change = column_lineage_dataset.Transformation(kind, source.subtype, masking=False)
-        namespace, topic = self._named(self._plan.side(source.side).topic)
-        return column_lineage_dataset.InputField(namespace, topic, source.column, [change])
+    def _input_fields(
+        self, sources: Iterable[Source]
+    ) -> Iterator[column_lineage_dataset.InputField]:
+        """The column of each source, in every topic of its side."""
+        for source in sources:
+            kind = "INDIRECT" if source.subtype in _INDIRECT else "DIRECT"
+            change = column_lineage_dataset.Transformation(kind, source.subtype, masking=False)
+            for topic in self._plan.side(source.side).topics.names:
+                name = self._named(topic)
+                yield column_lineage_dataset.InputField(*name, source.column, [change])
 
     def _named(self, topic: str) -> tuple[str, str]:
         """Namespace and name of a topic. The first bootstrap server names the cluster."""

@@ -126,7 +126,8 @@ def _side(plan: JoinPlan, side: SidePlan) -> str:
     where = f", only rows with {side.filter.text}" if side.filter else ""
     mirrored = " and ".join(part.text for part in mirrored_filters(plan, side.side))
     implied = f", only rows that can match: {mirrored}" if mirrored else ""
-    return f"topic {side.topic}{where}{implied}"
+    noun = "topics" if side.topics.are_several else "topic"
+    return f"{noun} {side.topic}{where}{implied}"
 
 
 def _time_bound(plan: JoinPlan) -> str:

@@ -17,6 +17,7 @@ from job.join_spec.output import Delivery
 from job.join_spec.registry import SchemaRegistrySpec
 from job.join_spec.security import KafkaSecurity
 from job.join_spec.sides import SIDES, Side
+from job.join_spec.source_topics import SourceTopics
 from job.join_spec.spec import JoinType, MatchWindow
 from job.join_spec.start_positions import StartPositions, start_options
 from job.join_spec.value_format import Format
@@ -41,7 +42,7 @@ RECORD_COLUMN_NAMES = frozenset(column.name for column in RECORD_COLUMNS)
 @dataclass(frozen=True)
 class SidePlan:
     side: Side
-    topic: str
+    topics: SourceTopics
     format: Format
     subject: str
     """Subject of the schema in the registry. Unused for JSON."""
@@ -71,8 +72,26 @@ class SidePlan:
     """Whether an expression uses `record_headers`; reading them takes time."""
     source_options: Mapping[str, str]
     checks: SideChecks = field(default_factory=SideChecks)
-    partitions: int = 1
-    """Partitions of the topic when the query starts. 1 if the plan is only printed."""
+    partition_counts: tuple[int, ...] = (1,)
+    """Partitions of each topic when the query starts. 1 if the plan is only printed."""
+
+    @property
+    def topic(self) -> str:
+        """The topic, or all topics separated by commas."""
+        return str(self.topics)
+
+    @property
+    def partitions(self) -> int:
+        return sum(self.partition_counts)
+
+    @property
+    def partition_numbers(self) -> tuple[int, ...]:
+        """Number of each of these partitions (job/join_spec/source_topics.py)."""
+        return tuple(
+            self.topics.number(topic, partition)
+            for topic, count in zip(self.topics.names, self.partition_counts, strict=False)
+            for partition in range(count)
+        )
 
     @property
     def event_time_column(self) -> str:
@@ -180,14 +199,21 @@ class JoinPlan:
         readers = {side: self.side(side).reader for side in SIDES}
         return {side: reader for side, reader in readers.items() if reader is not None}
 
+    @property
+    def topics(self) -> Mapping[Side, SourceTopics]:
+        """Those of each side, in the order in which the query reads the sides."""
+        return {side: self.side(side).topics for side in self.inputs}
+
     def starting_at(self, starts: StartPositions) -> "JoinPlan":
         """The plan with other start positions."""
         left, right = (_starting_at(self.side(side), starts) for side in SIDES)
         return replace(self, left=left, right=right)
 
-    def reading(self, partitions: Mapping[Side, int]) -> "JoinPlan":
+    def reading(self, partitions: Mapping[Side, tuple[int, ...]]) -> "JoinPlan":
         """The plan for topics with these numbers of partitions."""
-        left, right = (replace(self.side(side), partitions=partitions[side]) for side in SIDES)
+        left, right = (
+            replace(self.side(side), partition_counts=partitions[side]) for side in SIDES
+        )
         return replace(self, left=left, right=right)
 
     @cached_property
@@ -294,7 +320,7 @@ def _starting_at(side: SidePlan, starts: StartPositions) -> SidePlan:
         for name, value in side.source_options.items()
         if not name.startswith("starting")
     }
-    options = {**others, **start_options(starts.side(side.side), side.topic)}
+    options = {**others, **start_options(starts.side(side.side), side.topics)}
     return replace(side, source_options=options)
 
 

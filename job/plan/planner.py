@@ -170,7 +170,7 @@ def _side_plan(
         return None
     return SidePlan(
         side=side,
-        topic=written.topic,
+        topics=written.source_topics,
         format=written.format,
         subject=written.registry_subject,
         reader=reader,
@@ -186,7 +186,7 @@ def _side_plan(
         retention=_retention(spec, side),
         kept_columns=(),
         reads_headers=_mentions_headers([*key, row_filter]),
-        source_options=_source_options(spec, written.topic),
+        source_options=_source_options(spec, written),
     )
 
 
@@ -245,10 +245,10 @@ def _null_checked(spec: JoinSpec) -> tuple[int, ...]:
     return tuple(index for index, null_safe in enumerate(written) if not null_safe)
 
 
-def _source_options(spec: JoinSpec, topic: str) -> Mapping[str, str]:
-    starting = start_options(spec.start_from, topic)
-    servers = {"kafka.bootstrap.servers": spec.kafka.bootstrap_servers}
-    return {**servers, "subscribe": topic, **starting, **tuning.SOURCE_OPTIONS}
+def _source_options(spec: JoinSpec, side: SideSpec) -> Mapping[str, str]:
+    names = ",".join(side.source_topics.names)
+    source = {"kafka.bootstrap.servers": spec.kafka.bootstrap_servers, "subscribe": names}
+    return {**source, **start_options(spec.start_from, side.source_topics), **tuning.SOURCE_OPTIONS}
 
 
 def _optional(

@@ -1,5 +1,8 @@
 """The position of a record in Kafka as one BIGINT: partition * 2^48 + offset.
 
+With several topics on a side, "partition" is the number that also contains the index of the topic
+(job/join_spec/source_topics.py).
+
 Spark carries the position of each row through the join; result ids, dead letters and lookups read
 partition and offset from it.
 """

@@ -101,6 +101,13 @@ def unsupported(spec: JoinSpec) -> Iterator[Problem]:
             "real_time: {experimental: true} to run it, or use engine micro_batch",
         )
     for side, written in zip(SIDES, (spec.left, spec.right), strict=True):
+        if written.source_topics.are_several:
+            yield Problem(
+                f"{side}.topics",
+                str(written.source_topics),
+                "names several topics, which engine real_time does not support: name one, or use "
+                "engine micro_batch",
+            )
         if written.format.has_registry:
             yield Problem(
                 f"{side}.format",

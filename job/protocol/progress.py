@@ -4,14 +4,15 @@ Pure: no Spark, no clock. Batches cross the control socket, so they are pydantic
 """
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from datetime import datetime, timedelta
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict
 
 from job.instants import to_epoch_ms
-from job.join_spec.sides import SIDES, Side
+from job.join_spec.sides import Side
+from job.join_spec.source_topics import ONE_TOPIC_EACH, SourceTopics
 from job.protocol.reasons import REASONS
 
 
@@ -96,17 +97,18 @@ class BatchProgress(_Value):
         return self.started_at + timedelta(seconds=self.duration_seconds)
 
 
-def batch_progress(text: str, inputs: Sequence[Side] = SIDES) -> BatchProgress:
+def batch_progress(
+    text: str, topics: Mapping[Side, SourceTopics] = ONE_TOPIC_EACH
+) -> BatchProgress:
     """Parses the JSON of a StreamingQueryProgress of Spark 4.3.0.
-
-    `inputs`: the sides in the order in which the query reads them.
+    `topics`: those of each side, in the order in which the query reads the sides.
 
     The integration tests compare this format with the running version.
     """
     progress = json.loads(text)
     operator = progress["stateOperators"][0]
     observed = progress.get("observedMetrics", {})
-    sources = dict(zip(inputs, progress["sources"], strict=True))
+    sources = dict(zip(topics, progress["sources"], strict=True))
     return BatchProgress(
         batch_id=progress["batchId"],
         query_id=progress["id"],
@@ -126,8 +128,8 @@ def batch_progress(text: str, inputs: Sequence[Side] = SIDES) -> BatchProgress:
         state_commit_seconds=operator["commitTimeMs"] / 1000,
         state_custom=operator["customMetrics"],
         watermark_ms=_watermark_ms(progress.get("eventTime", {}).get("watermark")),
-        left=_side_progress(observed.get("left", {}), sources["left"]),
-        right=_side_progress(observed.get("right", {}), sources["right"]),
+        left=_side_progress(observed.get("left", {}), sources["left"], topics["left"]),
+        right=_side_progress(observed.get("right", {}), sources["right"], topics["right"]),
     )
 
 
@@ -154,7 +156,9 @@ def _output_records(sink: Mapping[str, Any], observed: Mapping[str, int]) -> int
     return observed["records"] - observed.get("too_large", 0) - observed.get("failed", 0)
 
 
-def _side_progress(observed: Mapping[str, Any], source: Mapping[str, Any]) -> SideProgress:
+def _side_progress(
+    observed: Mapping[str, Any], source: Mapping[str, Any], topics: SourceTopics
+) -> SideProgress:
     return SideProgress(
         records=observed.get("records", 0),
         null_keys=observed.get("null_keys", 0),
@@ -162,17 +166,9 @@ def _side_progress(observed: Mapping[str, Any], source: Mapping[str, Any]) -> Si
         event_time_max_ms=observed.get("event_time_max_ms"),
         record_time_min_ms=observed.get("record_time_min_ms"),
         record_time_max_ms=observed.get("record_time_max_ms"),
-        end_offsets=_offsets(source["endOffset"]),
-        latest_offsets=_offsets(source["latestOffset"]),
+        end_offsets=topics.numbered(source["endOffset"] or {}),
+        latest_offsets=topics.numbered(source["latestOffset"] or {}),
     )
-
-
-def _offsets(by_topic: Mapping[str, Mapping[str, int]] | None) -> dict[int, int]:
-    return {
-        int(partition): offset
-        for offsets in (by_topic or {}).values()
-        for partition, offset in offsets.items()
-    }
 
 
 def _watermark_ms(text: str | None) -> int | None:

@@ -1,15 +1,20 @@
 """Status of the job: its query's state, last batch, counters, watermarks, brokers. Pure."""
 
+from collections.abc import Mapping
 from datetime import datetime
 from enum import StrEnum
+from typing import TypeVar
 
 from pydantic import BaseModel, ConfigDict
 
 from job.instants import from_epoch_ms
 from job.join_spec.sides import Side
+from job.join_spec.source_topics import SourceTopics
 from job.protocol.progress import BatchProgress
 from job.protocol.reports import BrokerReport, ResetReport, SideEventTimes, StateCount
 from job.protocol.totals import SideTotals, Totals
+
+T = TypeVar("T")
 
 
 class _Value(BaseModel):
@@ -51,6 +56,8 @@ class JobStatus(_Value):
     state_since: datetime
     watermark_delay_ms: dict[str, int]
     """Per side."""
+    topics: dict[str, list[str]] = {}
+    """Per side with several topics: their names, in the order of the spec."""
     phase: Phase | None = None
     """Phase of the running query. None: the engine is micro_batch, or the query is not running."""
     idle: dict[str, bool] = {}
@@ -76,6 +83,18 @@ class JobStatus(_Value):
 
     def side_totals(self, side: Side) -> SideTotals:
         return self.totals.left if side == "left" else self.totals.right
+
+    def partition_label(self, side: Side, number: int) -> str:
+        """The partition as users see it (SourceTopics.label)."""
+        topics = self.topics.get(side)
+        return str(number) if topics is None else SourceTopics(tuple(topics)).label(number)
+
+    def labelled(self, side: Side, by_number: Mapping[int, T] | None) -> dict[str, T] | None:
+        if by_number is None:
+            return None
+        return {
+            self.partition_label(side, number): by_number[number] for number in sorted(by_number)
+        }
 
     @property
     def watermark(self) -> datetime | None:
@@ -116,13 +135,16 @@ class JobStatus(_Value):
         return "left" if left < right else "right"
 
     @property
-    def watermark_held_back_by_partition(self) -> int | None:
-        """Partition of that side with unread records and the oldest event time.
+    def watermark_held_back_by_partition(self) -> int | str | None:
+        """Label of the partition of that side with unread records and the oldest event time.
 
         None: the side has no backlog, or no side holds the watermark back.
         """
         side = self.watermark_held_back_by
-        return None if side is None else self.slowest_partition(side)
+        number = None if side is None else self.slowest_partition(side)
+        if side is None or side not in self.topics or number is None:
+            return number
+        return self.partition_label(side, number)
 
 
 def utc_time(milliseconds: int | None) -> datetime | None:

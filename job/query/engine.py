@@ -105,6 +105,11 @@ class Engine:
             watermark_delay_ms={
                 side: milliseconds(self._plan.side(side).watermark_delay) for side in SIDES
             },
+            topics={
+                side: list(topics.names)
+                for side, topics in self._plan.topics.items()
+                if topics.are_several
+            },
             phase=self._starter.phase,
             idle=dict(self._idle_sides.idle),
             query_id=last.query_id if last else None,

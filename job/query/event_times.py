@@ -50,7 +50,7 @@ class EventTimes:
     def follow(self, running: RunningQuery) -> None:
         """Limit the reading of the started query, and write the event times periodically."""
         self._limited = LimitedReading(
-            self._run.spark, self._run.plan.inputs, self._limit, running.record_failure
+            self._run.spark, self._run.plan.topics, self._limit, running.record_failure
         )
         try:
             self._limited.begin(running.query)
@@ -67,7 +67,7 @@ class EventTimes:
     def batch_ended(self, query: StreamingQuery, batch_id: int) -> None:
         """Set the watermark of the next batch. Called before Spark commits this batch."""
         ends, self._planned_ends = self._planned_ends, {}
-        read = batch_read(query, self._run.spark, self._run.plan.inputs, ends)
+        read = batch_read(query, self._run.spark, self._run.plan.topics, ends)
         before = self._stats.partitions
         after = before.after_batch(read)
         self._stats.partitions = after

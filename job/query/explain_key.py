@@ -110,7 +110,9 @@ def _watermark_held_back(status: JobStatus) -> Iterator[str]:
 def _no_event_time(status: JobStatus, sides: list[Side]) -> str:
     partitions = {side: status.slowest_partition(side) for side in sides}
     unread = [
-        f"{side} partition {number}" for side, number in partitions.items() if number is not None
+        f"{side} partition {status.partition_label(side, number)}"
+        for side, number in partitions.items()
+        if number is not None
     ]
     if unread:
         return (

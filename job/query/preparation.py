@@ -49,7 +49,7 @@ class Preparation:
         spark: SparkSession,
         checkpoint: Checkpoint,
         access: KafkaAccess,
-        partitions: "Future[dict[Side, int]]",
+        partitions: "Future[dict[Side, tuple[int, ...]]]",
     ) -> JoinPlan:
         """The plan of this run: with its state partitions, start positions and topic partitions,
         and the id of the output schema.

@@ -5,7 +5,7 @@ Spark's listener and the engine write them on their threads; the control socket 
 
 import threading
 from collections import Counter, deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Protocol
@@ -16,6 +16,7 @@ from job.errors import StreamjoinError
 from job.event_time.partitions import Partitions
 from job.event_time.watermark import event_time_of
 from job.join_spec.sides import SIDES, Side
+from job.join_spec.source_topics import ONE_TOPIC_EACH, SourceTopics
 from job.protocol.progress import BatchProgress, batch_progress, dead_letters_written
 from job.protocol.reports import SideEventTimes, StateCount
 from job.protocol.status import Failure
@@ -41,9 +42,9 @@ class RowCounter(Protocol):
 
 
 class QueryStats:
-    def __init__(self, inputs: Sequence[Side] = SIDES) -> None:
-        """`inputs`: the sides in the order in which the query reads them."""
-        self._inputs = inputs
+    def __init__(self, topics: Mapping[Side, SourceTopics] = ONE_TOPIC_EACH) -> None:
+        """`topics`: those of each side, in the order in which the query reads the sides."""
+        self._topics = topics
         self._lock = threading.Lock()
         self._totals = Totals()
         self._batches: deque[BatchProgress] = deque(maxlen=BATCHES_KEPT)
@@ -63,7 +64,7 @@ class QueryStats:
     def batch(self, progress: str) -> None:
         """A batch ended; `progress` is the JSON of its StreamingQueryProgress."""
         try:
-            batch = batch_progress(progress, self._inputs)
+            batch = batch_progress(progress, self._topics)
             dead_letters = dead_letters_written(progress)
         except Exception:
             # An unreadable report must not end Spark's listener thread.

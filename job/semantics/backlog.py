@@ -49,7 +49,7 @@ def _slices(
     """Records of each batch, and the partitions with unread records after it."""
     rest: dict[int, list[int]] = {}
     for index, record in enumerate(records):
-        rest.setdefault(record.partition, []).append(index)
+        rest.setdefault(record.partition_of_side, []).append(index)
     while rest:
         shares = _shares({partition: len(left) for partition, left in rest.items()}, limit)
         chosen = [index for partition, left in rest.items() for index in left[: shares[partition]]]

@@ -4,8 +4,8 @@ A record has either a value for each column or one of reasons.REASONS.
 """
 
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence, Set
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from job.evaluation.sql_cast import cast
@@ -24,6 +24,7 @@ from job.evaluation.sql_types import (
 from job.evaluation.time_text import timestamp_of
 from job.join_spec import record_rules
 from job.join_spec.durations import milliseconds
+from job.join_spec.source_topics import PARTITIONS_MAX, SourceTopics
 from job.plan.plan import RECORD_COLUMNS, SidePlan
 from job.semantics.json_document import (
     Json,
@@ -51,6 +52,14 @@ class InputRecord:
     """Kafka timestamp. None: not known, and no event time is too far ahead."""
     batch: int | None = None
     """Batch that reads the record. None: the input has no batch numbers."""
+    topic: str | None = None
+    """None: the side has one topic."""
+    number: int | None = None
+    """Number of the partition among those of the side. None: the partition itself."""
+
+    @property
+    def partition_of_side(self) -> int:
+        return self.partition if self.number is None else self.number
 
 
 @dataclass(eq=False, slots=True)  # compared by identity: two records are two rows
@@ -205,17 +214,21 @@ def records_of_jsonl(
     `partition`, `offset`, `timestamp` (as an event time is written) and `batch`. There `value`
     may be an object, text (a value that is no JSON) or null (a tombstone).
 
+    If the side has several topics, an envelope may also have `topic`. Without it the record is in
+    the first topic.
+
     A line whose members are columns of the side is a value, whatever their names. A line that
     may be either is refused; `"envelope": true` in it makes it an envelope.
     """
     columns = {} if side is None else {c.name: c.type for c in side.schema.columns}
+    topics = side.topics if side is not None and side.topics.are_several else None
     records: list[InputRecord] = []
     for number, line in enumerate(lines, start=1):
         text = line.strip("\r\n")
         if not text.strip(record_rules.JSON_WHITESPACE):
             continue
         try:
-            records.append(_record(text, len(records), columns))
+            records.append(_record(text, len(records), columns, topics))
         except InputLineError as error:
             raise InputLineError(f"{unit} {number}: {error}") from None
     return records
@@ -225,16 +238,18 @@ _MARK = "envelope"
 _ENVELOPE = {"value", "key", "partition", "offset", "timestamp", "batch"}
 
 
-def _record(text: str, number: int, columns: Mapping[str, str]) -> InputRecord:
+def _record(
+    text: str, number: int, columns: Mapping[str, str], topics: SourceTopics | None
+) -> InputRecord:
     try:
         members = any_json(text)
     except ValueError:
         members = None
-    if not isinstance(members, Members) or not _is_envelope(dict(members), columns):
-        return InputRecord(text, offset=number)
+    if not isinstance(members, Members) or not _is_envelope(dict(members), columns, topics):
+        return _of_topic(InputRecord(text, offset=number), {}, topics)
     line = dict(members)
     value = line["value"]
-    return InputRecord(
+    record = InputRecord(
         value if value is None or isinstance(value, str) else compact_text(value),
         offset=_whole_number(line, "offset", number),
         partition=_whole_number(line, "partition", 0),
@@ -242,14 +257,31 @@ def _record(text: str, number: int, columns: Mapping[str, str]) -> InputRecord:
         timestamp_us=_record_timestamp(line),
         batch=_whole_number(line, "batch", None),
     )
+    return _of_topic(record, line, topics)
 
 
-def _is_envelope(line: Mapping[str, Json], columns: Mapping[str, str]) -> bool:
+def _of_topic(
+    record: InputRecord, line: Mapping[str, Json], topics: SourceTopics | None
+) -> InputRecord:
+    if topics is None:
+        return record
+    topic = line.get("topic", topics.names[0])
+    if not isinstance(topic, str) or topic not in topics.names:
+        raise InputLineError(f"`topic` must be one of {topics} (written: {_shown(topic)})")
+    if record.partition >= PARTITIONS_MAX:
+        raise InputLineError(f"`partition` must be below {PARTITIONS_MAX} with several topics")
+    return replace(record, topic=topic, number=topics.number(topic, record.partition))
+
+
+def _is_envelope(
+    line: Mapping[str, Json], columns: Mapping[str, str], topics: SourceTopics | None
+) -> bool:
     """Whether a line is an envelope; InputLineError if it may also be a value."""
+    allowed = _ENVELOPE if topics is None else _ENVELOPE | {"topic"}
     if line.get(_MARK) is True and _MARK not in columns:
-        return _is_well_marked(line)
+        return _is_well_marked(line, allowed)
     value = line.get("value", _MISSING)
-    if not set(line) <= _ENVELOPE or not isinstance(value, Members | str | None):
+    if not set(line) <= allowed or not isinstance(value, Members | str | None):
         return False
     if isinstance(value, Number):
         return False
@@ -273,11 +305,11 @@ def _is_envelope(line: Mapping[str, Json], columns: Mapping[str, str]) -> bool:
     )
 
 
-def _is_well_marked(line: Mapping[str, Json]) -> bool:
-    unknown = sorted(set(line) - _ENVELOPE - {_MARK})
+def _is_well_marked(line: Mapping[str, Json], allowed: Set[str]) -> bool:
+    unknown = sorted(set(line) - allowed - {_MARK})
     if unknown:
         raise InputLineError(
-            f"has the unknown field {unknown[0]}: an envelope has {', '.join(sorted(_ENVELOPE))}"
+            f"has the unknown field {unknown[0]}: an envelope has {', '.join(sorted(allowed))}"
         )
     if "value" not in line or not isinstance(line["value"], Members | str | None):
         raise InputLineError("needs `value` in its envelope: an object, text or null")

@@ -213,7 +213,7 @@ class Simulator:
 
 
 def _read(rows: Sequence[DecodedRow], backlog: Collection[int]) -> SideRead:
-    return SideRead([(row.record.partition, row.event_time_us) for row in rows], backlog)
+    return SideRead([(row.record.partition_of_side, row.event_time_us) for row in rows], backlog)
 
 
 def simulate(
@@ -288,8 +288,9 @@ def _record_of(row: Row | None) -> InputRecord | None:
 
 
 def place(record: InputRecord) -> str:
-    """Partition and offset of a record."""
-    return f"{record.partition}/{record.offset}"
+    """Partition and offset of a record; with several topics also the topic."""
+    within = f"{record.partition}/{record.offset}"
+    return within if record.topic is None else f"{record.topic}/{within}"
 
 
 def _describe(event: events.Event) -> str:

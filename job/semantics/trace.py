@@ -20,7 +20,7 @@ def batch_lines(plan: JoinPlan, batches: Sequence[SimulatedBatch]) -> Iterator[s
     """Input and output of each batch, and the reasons of records that did not enter the join."""
     for batch in batches:
         watermark = time_text(batch.watermarks.eviction)
-        yield f"batch {batch.batch_id} · watermark {watermark}{held_back_text(batch, ' · ')}"
+        yield f"batch {batch.batch_id} · watermark {watermark}{held_back_text(plan, batch, ' · ')}"
         for side in SIDES:
             yield f"  {side}: {batch.records[side]} records, {batch.state_rows[side]} in state"
         drops = Counter((drop.side, drop.reason, drop.field or "") for drop in batch.drops)
@@ -46,7 +46,7 @@ def trace_lines(plan: JoinPlan, batches: Sequence[SimulatedBatch], key: str) -> 
         for side, record, text in _trace_events(plan, batch):
             if reader.text(side, record) == key:
                 found = True
-                watermark = time_text(batch.watermarks.eviction) + held_back_text(batch, ", ")
+                watermark = time_text(batch.watermarks.eviction) + held_back_text(plan, batch, ", ")
                 batch_text = f"batch {batch.batch_id} (watermark {watermark})"
                 yield f"{batch_text} {side} {place(record)}: {text}"
     if not found:
@@ -105,14 +105,15 @@ class KeyReader:
         return ",".join("null" if part is None else str(part) for part in key[:parts])
 
 
-def held_back_text(batch: SimulatedBatch, separator: str) -> str:
+def held_back_text(plan: JoinPlan, batch: SimulatedBatch, separator: str) -> str:
     """The partition whose backlog holds back the watermark of `batch`; empty if none does."""
     slowest = batch.held_back_by
     if slowest is None:
         return ""
+    partition = plan.side(slowest.side).topics.label(slowest.partition)
     newest = slowest.newest_ms
     read = "no event time read yet" if newest is None else f"read to {time_text(newest)}"
-    return f"{separator}held back by {slowest.side} partition {slowest.partition}, {read}"
+    return f"{separator}held back by {slowest.side} partition {partition}, {read}"
 
 
 def time_text(watermark_ms: int) -> str:

@@ -13,6 +13,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from job.event_time.partitions import EVENT_TIMES, BatchRead, EventTimes
 from job.join_spec.sides import SIDES, Side
+from job.join_spec.source_topics import SourceTopics
 from job.spark.observed_metrics import batch_metrics
 from job.spark.stream_execution import stream_execution
 
@@ -22,25 +23,25 @@ OffsetsOfSide = Mapping[int, int]
 def batch_read(
     query: StreamingQuery,
     spark: SparkSession,
-    inputs: Sequence[Side],
+    topics: Mapping[Side, SourceTopics],
     planned_ends: Mapping[Side, OffsetsOfSide],
 ) -> BatchRead:
     """What the current batch has read. Call it when all rows of the batch have been computed.
 
-    `inputs`: the sides in the order of the join's inputs.
+    `topics`: those of each side, in the order of the join's inputs.
     `planned_ends`: the ends of the partitions when the batch was planned, of the sides for which
     Spark got lower ones. The ends of a batch that was planned before a crash are unknown; then the
     brokers' present ends are used, which only delays the watermark.
     """
     execution = stream_execution(query)
     observed = {side: batch_metrics(query, side) for side in SIDES}
-    streams = kafka_streams(execution, inputs)
+    streams = kafka_streams(execution, tuple(topics))
     context = execution.getLatestExecutionContext()
     ends, latest = context.endOffsets(), context.latestOffsets()
-    next_offsets = {side: offsets(ends.apply(streams[side]).json()) for side in SIDES}
+    next_offsets = {side: offsets(ends.apply(streams[side]).json(), topics[side]) for side in SIDES}
     latest_offsets = {
         side: planned_ends.get(side)
-        or _latest(latest.get(streams[side]), streams[side], spark._jvm)
+        or _latest(latest.get(streams[side]), streams[side], topics[side], spark._jvm)
         for side in SIDES
     }
     return BatchRead(next_offsets, latest_offsets, event_times(observed), newest(observed))
@@ -52,13 +53,13 @@ def kafka_streams(execution: Any, inputs: Sequence[Side]) -> dict[Side, Any]:
     return {side: sources.apply(number) for number, side in enumerate(inputs)}
 
 
-def _latest(planned: Any, stream: Any, jvm: Any) -> OffsetsOfSide:
+def _latest(planned: Any, stream: Any, topics: SourceTopics, jvm: Any) -> OffsetsOfSide:
     """Ends of the partitions when the batch was planned; if unknown, the present ends."""
     if planned.isDefined():
-        return offsets(planned.get().json())
+        return offsets(planned.get().json(), topics)
     no_known_offsets = getattr(jvm, "scala.Option").empty()
     latest = stream.kafkaOffsetReader().fetchLatestOffsets(no_known_offsets)
-    return offsets(json_utils(jvm).partitionOffsets(latest))
+    return offsets(json_utils(jvm).partitionOffsets(latest), topics)
 
 
 def json_utils(jvm: Any) -> Any:
@@ -84,10 +85,6 @@ def newest(observed: Mapping[Side, Mapping[str, Any]]) -> dict[Side, int]:
     return {side: ms for side, ms in times.items() if ms is not None}
 
 
-def offsets(text: str) -> dict[int, int]:
+def offsets(text: str, topics: SourceTopics) -> dict[int, int]:
     """Offset per partition, from the JSON of Spark's Kafka source: `{"impressions":{"0":17}}`."""
-    return {
-        int(number): offset
-        for partitions in json.loads(text).values()
-        for number, offset in partitions.items()
-    }
+    return topics.numbered(json.loads(text))

@@ -10,7 +10,7 @@ by tests/integration/test_catch_up.py.
 """
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from py4j.protocol import Py4JJavaError
@@ -18,6 +18,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from job.join_spec.sides import SIDES, Side
+from job.join_spec.source_topics import SourceTopics
 from job.spark.batch_read import json_utils, kafka_streams, offsets
 from job.spark.stream_execution import progress_lock
 from job.waiting import wait_until
@@ -36,13 +37,13 @@ class LimitedReading:
     def __init__(
         self,
         spark: SparkSession,
-        inputs: Sequence[Side],
+        topics: Mapping[Side, SourceTopics],
         limit: Limit,
         record_failure: Callable[[Py4JJavaError], None],
     ) -> None:
-        """`inputs`: the sides in the order of the join's inputs."""
+        """`topics`: those of each side, in the order of the join's inputs."""
+        self._topics = topics
         self._jvm: Any = spark._jvm
-        self._inputs = inputs
         self._limit = limit
         self._record_failure = record_failure
         self._readers: dict[Side, _ReaderField] = {}
@@ -61,7 +62,7 @@ class LimitedReading:
             wait_until(lambda: has_sources() or not query.isActive, _START_SECONDS, _POLL_SECONDS)
             if not has_sources():
                 return False
-            for side, stream in kafka_streams(execution, self._inputs).items():
+            for side, stream in kafka_streams(execution, tuple(self._topics)).items():
                 self._readers[side] = _ReaderField(stream)
                 self.put(side)
         return True
@@ -81,8 +82,9 @@ class LimitedReading:
 
     def _ends_of(self, side: Side) -> Callable[[str, str], str | None]:
         def ends(starts: str, latest: str) -> str | None:
-            limited = self._limit(side, offsets(starts), offsets(latest))
-            return None if limited is None else _with_offsets(latest, limited)
+            topics = self._topics[side]
+            limited = self._limit(side, offsets(starts, topics), offsets(latest, topics))
+            return None if limited is None else json.dumps(topics.by_topic(limited))
 
         return ends
 
@@ -142,12 +144,3 @@ class _Reader:
         if name.startswith("_"):
             raise AttributeError(name)
         return getattr(self._original, name)
-
-
-def _with_offsets(text: str, limited: Mapping[int, int]) -> str:
-    return json.dumps(
-        {
-            topic: {number: limited[int(number)] for number in partitions}
-            for topic, partitions in json.loads(text).items()
-        }
-    )

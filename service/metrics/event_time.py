@@ -31,8 +31,9 @@ def _side_event_times(snapshot: Snapshot) -> Value:
 
 def _partition_event_times(snapshot: Snapshot) -> Value:
     return {
-        (side, str(partition)): ms / 1000
-        for side, report in snapshot.status.event_times.items()
+        (side, snapshot.status.partition_label(side, partition)): ms / 1000
+        for side in SIDES
+        if (report := snapshot.status.event_times.get(side)) is not None
         for partition, ms in report.partitions.items()
     }
 

@@ -23,19 +23,21 @@ def _behind_latest(snapshot: Snapshot) -> Value:
     brokers = live_brokers(snapshot.status, snapshot.now)
     if brokers is None:
         return None
-    return _by_partition({side: brokers.side(side).behind_latest for side in SIDES})
+    offsets = {side: brokers.side(side).behind_latest for side in SIDES}
+    return _by_partition(snapshot, offsets)
 
 
 def _retention_headroom(snapshot: Snapshot) -> Value:
     brokers = live_brokers(snapshot.status, snapshot.now)
     if brokers is None:
         return None
-    return _by_partition({side: brokers.side(side).retention_headroom for side in SIDES})
+    offsets = {side: brokers.side(side).retention_headroom for side in SIDES}
+    return _by_partition(snapshot, offsets)
 
 
-def _by_partition(offsets: Mapping[Side, Mapping[int, int] | None]) -> Value:
+def _by_partition(snapshot: Snapshot, offsets: Mapping[Side, Mapping[int, int] | None]) -> Value:
     return {
-        (side, str(partition)): count
+        (side, snapshot.status.partition_label(side, partition)): count
         for side, partitions in offsets.items()
         for partition, count in (partitions or {}).items()
     }

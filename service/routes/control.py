@@ -68,11 +68,12 @@ async def alter_offsets(body: OffsetsRequest, job: Job, by: Controller) -> Query
     """Start a new checkpoint with empty state from these offsets. The query must be STOPPED.
 
     `left` and `right` contain the next offset to read of each partition; omitted partitions
-    continue where they were. The old checkpoint, with its state, is kept.
+    continue where they were. Refused if a side has several topics. The old checkpoint, with its
+    state, is kept.
     """
     status = await job.status()
     confirm(body.confirm, status)
-    return await _send(job, "reset", by, new_offsets(body, status.brokers))
+    return await _send(job, "reset", by, new_offsets(body, status))
 
 
 async def _send(job: Job, verb: Verb, by: str, starts: StartPositions | None = None) -> QueryView:

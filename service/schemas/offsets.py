@@ -3,8 +3,8 @@
 from datetime import datetime
 from typing import Self
 
-from job.join_spec.sides import SIDES
-from job.protocol.reports import SideEventTimes, SideOffsets
+from job.join_spec.sides import Side
+from job.protocol.reports import SideEventTimes
 from job.protocol.status import JobStatus, utc_time
 from service.schemas.view import View
 
@@ -26,12 +26,14 @@ class PartitionOffsetsView(View):
 
 class SideOffsetsView(View):
     topic: str | None
-    """Topic of the side."""
-    partitions: dict[int, PartitionOffsetsView]
-    """Offsets per partition."""
+    """Topic of the side, or its topics separated by commas."""
+    partitions: dict[str, PartitionOffsetsView]
+    """Offsets per partition; with several topics per `topic/partition`."""
 
     @classmethod
-    def of(cls, offsets: SideOffsets | None, event_times: SideEventTimes) -> Self:
+    def of(cls, side: Side, status: JobStatus) -> Self:
+        offsets = status.brokers.side(side) if status.brokers else None
+        event_times = status.event_times.get(side, SideEventTimes())
         if offsets is None:
             return cls(topic=None, partitions={})
         names = [name for name in PartitionOffsetsView.model_fields if name != "event_time"]
@@ -40,7 +42,7 @@ class SideOffsetsView(View):
         return cls(
             topic=offsets.topic,
             partitions={
-                number: PartitionOffsetsView(
+                status.partition_label(side, number): PartitionOffsetsView(
                     **{name: column.get(number) for name, column in columns.items()},
                     event_time=utc_time(event_times.partitions.get(number)),
                 )
@@ -61,11 +63,10 @@ class OffsetsView(View):
 
     @classmethod
     def of(cls, status: JobStatus) -> Self:
-        report, unknown = status.brokers, SideEventTimes()
-        times = {side: status.event_times.get(side, unknown) for side in SIDES}
+        report = status.brokers
         return cls(
             answered_at=report.answered_at if report else None,
             error=report.error if report else None,
-            left=SideOffsetsView.of(report.left if report else None, times["left"]),
-            right=SideOffsetsView.of(report.right if report else None, times["right"]),
+            left=SideOffsetsView.of("left", status),
+            right=SideOffsetsView.of("right", status),
         )

@@ -75,7 +75,7 @@ class ResetView(View):
 
 class SideView(View):
     topic: str | None
-    """Topic of the side."""
+    """Topic of the side, or its topics separated by commas."""
     input_records: int
     """Records read since the job started."""
     null_key_records: int
@@ -93,8 +93,9 @@ class SideView(View):
     idle: bool | None
     """Whether the side is idle, so that its watermark follows the clock. Null without idle_after,
     or if the query is not running."""
-    offsets_behind_latest: dict[int, int] | None
-    """Unread offsets per partition; null while the brokers are unreachable."""
+    offsets_behind_latest: dict[str, int] | None
+    """Unread offsets per partition (with several topics per `topic/partition`); null while the
+    brokers are unreachable."""
     offsets_behind_latest_total: int | None
     """Sum over the partitions."""
     state_rows: int | None
@@ -117,7 +118,7 @@ class SideView(View):
             event_time_max=utc_time(totals.event_time_max_ms),
             watermark=status.side_watermark(side),
             idle=status.idle.get(side),
-            offsets_behind_latest=behind,
+            offsets_behind_latest=status.labelled(side, behind),
             offsets_behind_latest_total=None if behind is None else sum(behind.values()),
             state_rows=count.rows if count else None,
             unmatched_rows=count.unmatched_rows if count else None,
@@ -170,9 +171,9 @@ class QueryView(View):
     watermark_held_back_by: Side | None
     """Side with the older or missing event time; null if both are equal or both missing, or if a
     side is idle."""
-    watermark_held_back_by_partition: int | None
+    watermark_held_back_by_partition: int | str | None
     """Partition of that side with unread records and the oldest event time; null if the side has no
-    backlog."""
+    backlog. With several topics `topic/partition`."""
     late_rows: int
     """Rows dropped since the job started because they were behind the watermark."""
     left: SideView

@@ -52,8 +52,9 @@ class SpecAtTest:
     @property
     def topics(self) -> list[str]:
         """Topics that must exist before the start."""
-        names = [self.plan.left.topic, self.plan.right.topic, self.plan.output.topic]
-        return [*names, *([self.plan.dead_letter.topic] if self.plan.dead_letter else [])]
+        plan = self.plan
+        names = [*plan.left.topics.names, *plan.right.topics.names, plan.output.topic]
+        return [*names, *([plan.dead_letter.topic] if plan.dead_letter else [])]
 
     @property
     def follows_clock(self) -> bool:
@@ -61,7 +62,8 @@ class SpecAtTest:
         return any(self.plan.side(side).idle_after for side in SIDES)
 
     def topic(self, side: Side) -> str:
-        return self.plan.side(side).topic
+        """Topic to which tests write; with several topics the first one."""
+        return self.plan.side(side).topics.names[0]
 
 
 def _refuse_other_formats(spec: JoinSpec) -> None:

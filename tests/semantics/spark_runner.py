@@ -87,7 +87,7 @@ def run_on_spark(spark: SparkSession, case: Case, phases: Sequence[Phase]) -> li
 class Run:
     def __init__(self, spark: SparkSession, case: Case, folder: Path) -> None:
         self._spark = spark
-        self._plan = case.plan.reading(dict.fromkeys(SIDES, _PARTITIONS))
+        self._plan = case.plan.reading(dict.fromkeys(SIDES, (_PARTITIONS,)))
         self._topics = {side: MemoryTopic(spark) for side in SIDES}
         self._partitions = Partitions.none()
         self._folder = folder

@@ -88,7 +88,7 @@ class Stream:
         for name, value in _runtime_conf().items():
             spark.conf.set(name, value)
         plan = join_plan(spec_from_yaml(text, {}), state_partitions=1)
-        self._plan = plan.reading({"left": 2, "right": 2})
+        self._plan = plan.reading({"left": (2,), "right": (2,)})
         self._query = self._started()
 
     def _started(self) -> StreamingQuery:
@@ -142,7 +142,7 @@ class Stream:
     def progress(self) -> list[BatchProgress]:
         """Progress of the last batches, newest last; without triggers that ran no batch."""
         return [
-            batch_progress(json.dumps(_plain(each)), self._plan.inputs)
+            batch_progress(json.dumps(_plain(each)), self._plan.topics)
             for each in self._query.recentProgress
             if "addBatch" in each["durationMs"]
         ]

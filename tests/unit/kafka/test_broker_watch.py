@@ -66,3 +66,10 @@ def test_group_has_one_offset_per_partition_of_a_self_join_the_smaller_one() -> 
     assert [("impressions", 0, 5), ("impressions", 1, 4), ("impressions", 2, 1)] == [
         (place.topic, place.partition, place.offset) for place in found
     ]
+
+
+def test_offsets_of_the_group_name_the_topic_of_each_partition() -> None:
+    made = plan(left__topic=None, left__topics=["eu", "us"])
+    committed = group_offsets(made, {"left": {0: 5, 1024: 7}, "right": {0: 9}})
+    places = [(place.topic, place.partition, place.offset) for place in committed]
+    assert [("eu", 0, 5), ("us", 0, 7), ("clicks", 0, 9)] == places

@@ -170,3 +170,17 @@ def test_broker_without_topic_ids_is_logged_once_and_its_topics_are_taken(
 def test_id_is_printed_as_kafka_prints_it() -> None:
     assert "AAAAAAdbzRX_________-w" == topic_ids._text(Uuid(123456789, -5))
     assert topic_ids._text(Uuid(0, 0)) is None
+
+
+def test_recreated_topic_of_several_is_named_with_a_request_that_the_service_accepts(
+    broker: Broker,
+) -> None:
+    made = plan(left__topic=None, left__topics=["impressions", "clicks"], right__topic="dead")
+    identity = TopicIdentity(made, read=lambda: {"left": {0: 5, 1024: 7}, "right": {0: 1}})
+    identity.begin(ACCESS, broker.ids, nothing)
+    broker.recreate("clicks")
+    del broker.topics["impressions"]
+    identity.check(CLIENT)
+    assert isinstance(identity.failure, RetentionError)
+    assert "left.topic clicks (topic id clicks-1" in str(identity.failure)
+    assert "POST /v1/query/reset" in str(identity.failure)

@@ -53,6 +53,17 @@ def test_event_names_run_job_and_datasets() -> None:
     assert [(KAFKA, "attributed"), (KAFKA, "dead")] == named(document["outputs"])
 
 
+def test_every_topic_of_a_side_is_an_input_with_the_columns_of_the_side() -> None:
+    document = event(left__topic=None, left__topics=["eu", "us"])
+    assert [(KAFKA, "eu"), (KAFKA, "us"), (KAFKA, "clicks")] == named(document["inputs"])
+    eu, us, _ = (each["facets"]["schema"]["fields"] for each in document["inputs"])
+    assert eu == us
+
+    facet = document["outputs"][0]["facets"]["columnLineage"]
+    topics = {each["name"] for each in facet["fields"]["ad_id"]["inputFields"]}
+    assert {"eu", "us"} == topics
+
+
 def named(datasets: list[dict[str, Any]]) -> list[tuple[str, str]]:
     return [(dataset["namespace"], dataset["name"]) for dataset in datasets]
 

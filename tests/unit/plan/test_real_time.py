@@ -112,7 +112,7 @@ def test_interval_may_change_between_starts() -> None:
 
 
 def test_each_partition_of_topics_and_state_has_a_slot() -> None:
-    few, more = plan(**REAL_TIME), plan(**REAL_TIME).reading({"left": 5, "right": 7})
+    few, more = plan(**REAL_TIME), plan(**REAL_TIME).reading({"left": (5,), "right": (7,)})
 
     assert 10 == more.slots - few.slots
     assert 5 + 7 + more.state_partitions < more.slots

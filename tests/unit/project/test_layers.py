@@ -37,6 +37,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
     ),
     "join_spec": (
         "sides",
+        "source_topics",
         "durations",
         "record_rules",
         "value_schema",

@@ -61,7 +61,7 @@ class World:
         self.times.batch_ended(query, batch_id)
 
     def _batch_read(
-        self, _query: Any, _jvm: Any, _inputs: Any, planned: Mapping[Side, Any]
+        self, _query: Any, _jvm: Any, _topics: Any, planned: Mapping[Side, Any]
     ) -> BatchRead:
         self.planned = dict(planned)
         return self.read

@@ -61,3 +61,21 @@ def test_partitions_are_unknown_before_the_first_poll_of_the_brokers(path: Path)
 
     unknown = {"topic": None, "partitions": {}}
     assert {"answered_at": None, "error": None, "left": unknown, "right": unknown} == body
+
+
+def test_partitions_of_several_topics_name_their_topic(path: Path) -> None:
+    several = SideOffsets(topic="eu, us", read={0: 5, 1024: 1}, latest={0: 5, 1024: 3})
+    topics = {"left": ["eu", "us"]}
+    brokers = just_polled().model_copy(update={"left": several})
+    with serving(path, status(brokers=brokers, topics=topics)):
+        app = settings(path)
+        body = call("GET", "/v1/query/offsets", app).json()
+        query = call("GET", "/v1/query", app).json()
+        metrics = call("GET", "/metrics", app).text
+
+    lag = {name: each["behind_latest"] for name, each in body["left"]["partitions"].items()}
+    assert {"eu/0": 0, "us/0": 2} == lag == query["left"]["offsets_behind_latest"]
+    assert {"0", "1"} == body["right"]["partitions"].keys()
+    assert 'streamjoin_offsets_behind_latest{partition="us/0",side="left"} 2' in metrics or (
+        'streamjoin_offsets_behind_latest{side="left",partition="us/0"} 2' in metrics
+    )

@@ -162,3 +162,11 @@ def test_both_sides_are_required_without_a_report_of_the_brokers(path: Path) -> 
     )
     _, job = patch(path, given, left={"0": 50}, right={"0": 60})
     assert StartPositions(left={0: 50}, right={0: 60}) == job.starts
+
+
+def test_offsets_of_a_side_with_several_topics_are_refused(path: Path) -> None:
+    several = STOPPED.model_copy(update={"topics": {"left": ["eu", "us"]}})
+    answer, job = patch(path, several, left={"0": 10})
+
+    assert "the left side reads several topics" in problem(answer)["detail"]
+    assert [] == job.commands
