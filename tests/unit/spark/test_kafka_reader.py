@@ -4,7 +4,7 @@ import json
 from types import SimpleNamespace
 from typing import Any
 
-from job.spark.kafka_reader import _Reader, _with_offsets
+from job.spark.kafka_reader import _Reader
 
 LATEST = json.dumps({"impressions": {"0": 50, "1": 70}})
 STARTS = json.dumps({"impressions": {"0": 5, "1": 7}})
@@ -46,7 +46,7 @@ def test_lower_ends_take_the_place_of_the_latest_offsets() -> None:
 
     def ends(starts: str, latest: str) -> str:
         calls.append((starts, latest))
-        return _with_offsets(latest, {0: 20, 1: 7})
+        return json.dumps({"impressions": {"0": 20, "1": 7}})
 
     found = reader(ends).fetchLatestOffsets(Known(STARTS))
 
