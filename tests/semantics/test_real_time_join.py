@@ -183,7 +183,7 @@ def test_a_jar_of_other_sources_is_refused(
     spark: SparkSession, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     (tmp_path / "StreamJoin.java").write_text("package streamjoin;")
-    other = processor_jar.sources_checksum(tmp_path)
+    other = processor_jar.sources_checksum([tmp_path])
     monkeypatch.setattr(real_time, "sources_checksum", lambda: other)
 
     with pytest.raises(SetupError, match=r"was built from other sources .* run `make setup`"):
