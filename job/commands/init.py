@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from job.commands.spec_file import report_errors
-from job.join_spec.spec import JoinType
+from job.join_spec.join_conditions import JoinType
 
 
 def init(

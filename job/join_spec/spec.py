@@ -5,8 +5,6 @@ Pure: no access to disk, clock, network or environment.
 
 import re
 from collections.abc import Mapping
-from datetime import timedelta
-from enum import StrEnum
 from typing import Annotated, Any, Literal, Self, TypeVar
 
 from pydantic import (
@@ -20,61 +18,17 @@ from pydantic import (
 from job.errors import SpecError
 from job.join_spec.checkpoint import checkpoint_location
 from job.join_spec.document import parsed
-from job.join_spec.durations import Delay, Duration, PositiveDuration
 from job.join_spec.engine import Engine, RealTimeSpec
-from job.join_spec.field_types import Expression, Name, NullSafety, Rate, Topic
+from job.join_spec.field_types import Name
 from job.join_spec.frozen import Frozen
+from job.join_spec.join_conditions import JoinConditions
 from job.join_spec.output import DeadLetterSpec, OutputSpec
-from job.join_spec.registry import SchemaRegistrySpec, default_subject
+from job.join_spec.registry import SchemaRegistrySpec
 from job.join_spec.security import KafkaSecurity
-from job.join_spec.sides import SIDES, Side
-from job.join_spec.source_topics import TOPICS_MAX, SourceTopics
+from job.join_spec.side_spec import SideSpec
 from job.join_spec.start_positions import NamedStart
 from job.join_spec.text import problems_of
-from job.join_spec.value_format import Format
 from job.join_spec.variables import filled, variables_hidden
-from job.join_spec.windows import TumblingWindow, WindowField
-
-
-class JoinType(StrEnum):
-    INNER = "inner"
-    LEFT_OUTER = "left_outer"
-    RIGHT_OUTER = "right_outer"
-    FULL_OUTER = "full_outer"
-    LEFT_SEMI = "left_semi"
-    LEFT_ANTI = "left_anti"
-    RIGHT_SEMI = "right_semi"
-    RIGHT_ANTI = "right_anti"
-
-    @property
-    def shown_sides(self) -> tuple[Side, ...]:
-        """Sides whose columns results can contain."""
-        only = self.semi_side or self.anti_side
-        return SIDES if only is None else (only,)
-
-    @property
-    def semi_side(self) -> Side | None:
-        """Side whose matched rows are emitted alone, each once. None: no semi join."""
-        return {JoinType.LEFT_SEMI: SIDES[0], JoinType.RIGHT_SEMI: SIDES[1]}.get(self)
-
-    @property
-    def anti_side(self) -> Side | None:
-        """Side of which only unmatched rows are emitted. None: no anti join."""
-        return {JoinType.LEFT_ANTI: SIDES[0], JoinType.RIGHT_ANTI: SIDES[1]}.get(self)
-
-    @property
-    def outer_sides(self) -> tuple[Side, ...]:
-        """Sides whose unmatched rows are emitted."""
-        match self:
-            case JoinType.LEFT_OUTER | JoinType.LEFT_ANTI:
-                return ("left",)
-            case JoinType.RIGHT_OUTER | JoinType.RIGHT_ANTI:
-                return ("right",)
-            case JoinType.FULL_OUTER:
-                return SIDES
-            case _:
-                return ()
-
 
 Model = TypeVar("Model", bound=BaseModel)
 
@@ -100,135 +54,6 @@ class KafkaSpec(Frozen):
             if not 1 <= int(address[1]) <= 65_535:
                 raise ValueError(f"entry {number} has a port that is not between 1 and 65535")
         return servers
-
-
-class SideSpec(Frozen):
-    """One input of the join."""
-
-    topic: Topic | None = None
-    """Topic to read. Set exactly one of `topic` and `topics`."""
-    topics: Annotated[list[Topic], Field(min_length=1, max_length=TOPICS_MAX)] | None = None
-    """Topics to read as one input: their records have one format and one schema. The checkpoint
-    freezes the list and its order. With several topics, each has at most 1024 partitions."""
-    format: Format = Format.JSON
-    """Format of the values. Avro and Protobuf are read in Confluent's wire format and need
-    `schema_registry`."""
-    subject: Annotated[str, Field(min_length=1)] | None = None
-    """Subject of the schema in the registry. Omitted: `<topic>-value`. Required with several
-    topics."""
-    schema_: Annotated[str | None, Field(alias="schema", min_length=1)] = None
-    """Columns of the value as Spark DDL, e.g. `ad_id BIGINT, shown_at TIMESTAMP`. Required for
-    JSON. Omitted for Avro and Protobuf: all fields of the schema in the registry."""
-    key: Annotated[list[Expression], Field(min_length=1)]
-    """Columns or expressions that must equal those of the other side, paired in order."""
-    event_time: Annotated[str, Field(min_length=1)]
-    """TIMESTAMP column with the event time."""
-    watermark_delay: Delay
-    """How far a row may be behind the newest event time of its side before it is late. At least
-    1 ms: with 0 Spark drops rows equal to the newest event time (apache/spark#56043)."""
-    filter: Expression | None = None
-    """Condition on the rows of this side. Rows that fail it are dropped before the join; they still
-    advance the watermark."""
-    max_event_time_ahead: PositiveDuration = timedelta(hours=1)
-    """How far an event time may be ahead of the record's Kafka timestamp. A record further ahead is
-    a bad record: it would make all following rows late."""
-    idle_after: PositiveDuration | None = None
-    """Idle timeout. With no new records and no backlog for this long, the side's event time follows
-    the clock, so that unmatched rows of the other side are emitted. Omitted: they wait for the next
-    record."""
-    expected_rate: Rate | None = None
-    """Records per second of the topic. `streamjoin plan` uses it to estimate the resources of the
-    join. It has no other effect."""
-
-    @property
-    def has_columns(self) -> bool:
-        return self.schema_ is not None
-
-    @property
-    def registry_subject(self) -> str:
-        """`subject`, or the one of Confluent's TopicNameStrategy."""
-        return self.subject or default_subject(self.source_topics.names[0])
-
-    @property
-    def source_topics(self) -> SourceTopics:
-        return SourceTopics((self.topic,) if self.topic else tuple(self.topics or ()))
-
-    @model_validator(mode="after")
-    def _names_its_topics(self) -> Self:
-        if self.topic is None and self.topics is None:
-            raise ValueError("has no topic: write `topic: orders`, or `topics: [orders, returns]`")
-        if self.topic is not None and self.topics is not None:
-            raise ValueError("has topic and topics: remove one of them")
-        names = self.source_topics.names
-        if len(set(names)) < len(names):
-            raise ValueError("has the same topic twice in `topics`: remove one of them")
-        if self.source_topics.are_several and self.format.has_registry and self.subject is None:
-            raise ValueError(
-                f"has several topics and no `subject`, which {self.format} requires then: name the "
-                "subject whose schema reads the records of all topics"
-            )
-        return self
-
-    @model_validator(mode="after")
-    def _fits_the_format(self) -> Self:
-        if self.format is Format.JSON and self.schema_ is None:
-            raise ValueError(
-                "has no `schema`, which json requires: write e.g. `schema: id BIGINT, at TIMESTAMP`"
-            )
-        if self.format is Format.JSON and self.subject is not None:
-            raise ValueError("has a subject, which json does not use: remove it")
-        return self
-
-
-class MatchWindow(Frozen):
-    """Rows match if left - before <= right <= left + after (event times, both inclusive)."""
-
-    before: Duration | None = None
-    """How far the right row may be before the left row; may be negative. Omitted: no bound."""
-    after: Duration | None = None
-    """How far the right row may be after the left row; may be negative. Omitted: no bound."""
-
-    @model_validator(mode="after")
-    def _can_match(self) -> Self:
-        if self.before is None and self.after is None:
-            raise ValueError("is empty: set before, after or both, e.g. {after: 1 hour}")
-        earliest, latest = self.before, self.after
-        if earliest is not None and latest is not None and -earliest > latest:
-            raise ValueError("is empty: before + after is negative, so no rows can match")
-        return self
-
-
-class JoinConditions(Frozen):
-    """Type and conditions of the join."""
-
-    type: JoinType
-    """Kind of join. It decides which rows are emitted."""
-    match_window: MatchWindow | None = None
-    """Allowed distance of the event times: left - before <= right <= left + after. Alternatives:
-    `window`, or both event times in the keys."""
-    window: WindowField | None = None
-    """Length of a tumbling window that must contain both rows, or a mapping with `size` and
-    `offset`. Replaces `match_window`."""
-    null_safe: NullSafety = False
-    """Whether a null key matches a null key (`<=>` instead of `=`). A list has one value for each
-    pair of keys, e.g. `[true, false]`."""
-    condition: Expression | None = None
-    """Further part of the ON clause, over `left.<column>` and `right.<column>`. An outer row that
-    fails it is emitted as unmatched."""
-    unbounded_state: bool = False
-    """Allows an inner join without bounds, whose state grows indefinitely."""
-
-    @model_validator(mode="after")
-    def _one_kind_of_window(self) -> Self:
-        if self.match_window is not None and self.window is not None:
-            raise ValueError("has match_window and window: remove one of them")
-        return self
-
-    @property
-    def tumbling_window(self) -> TumblingWindow | None:
-        if isinstance(self.window, timedelta):
-            return TumblingWindow(size=self.window)
-        return self.window
 
 
 class JoinTest(Frozen):

@@ -4,9 +4,9 @@ from collections.abc import Iterator
 from datetime import timedelta
 
 from job.join_spec.durations import duration_text
+from job.join_spec.join_conditions import JoinType
 from job.join_spec.output import Delivery
 from job.join_spec.sides import SIDES, Side
-from job.join_spec.spec import JoinType
 from job.plan.capacity import AvailableResources, expected_load
 from job.plan.explain_left_out import left_out_lines
 from job.plan.explain_load import load_facts, load_lines

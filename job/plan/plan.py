@@ -13,12 +13,12 @@ from job.formats.schemas import OutputSchema, ReaderSchema
 from job.join_spec.durations import milliseconds
 from job.join_spec.engine import Engine
 from job.join_spec.expressions import Expression, column_name
+from job.join_spec.join_conditions import JoinType, MatchWindow
 from job.join_spec.output import Delivery
 from job.join_spec.registry import SchemaRegistrySpec
 from job.join_spec.security import KafkaSecurity
 from job.join_spec.sides import SIDES, Side
 from job.join_spec.source_topics import SourceTopics
-from job.join_spec.spec import JoinType, MatchWindow
 from job.join_spec.start_positions import StartPositions, start_options
 from job.join_spec.value_format import Format
 from job.join_spec.value_schema import Column, ValueSchema

@@ -3,36 +3,33 @@
 Pure: no Spark, no broker, no registry, no clock, no environment.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from datetime import timedelta
 from functools import partial
-from typing import TypeVar
 
 from job.errors import Problem, SpecError
-from job.formats.avro_schema import output_schema
 from job.formats.schemas import ReaderSchema
 from job.join_spec.expressions import Expression, Scope, condition, expression, predicate
-from job.join_spec.output import OutputTimestamp
+from job.join_spec.join_conditions import JoinType
+from job.join_spec.side_spec import SideSpec
 from job.join_spec.sides import SIDES, Side
-from job.join_spec.spec import JoinSpec, JoinType, SideSpec
+from job.join_spec.spec import JoinSpec
 from job.join_spec.start_positions import start_options
 from job.join_spec.value_schema import ValueSchema, refuse_other_keys, value_schema
 from job.plan import tuning
 from job.plan.checks import result_checks, side_checks
 from job.plan.keys import key_problems
+from job.plan.output_planner import output_plan
 from job.plan.plan import (
     RECORD_COLUMN_NAMES,
     RECORD_COLUMNS,
     DeadLetterPlan,
     JoinPlan,
-    OutputPlan,
     SidePlan,
 )
+from job.plan.problems import Problems, optional
 from job.plan.real_time import real_time_plan, unsupported
-
-Result = TypeVar("Result")
-Parser = Callable[[str, Scope, str], Expression]
 
 _NO_STATE_BOUND = (
     "has no bound on event time, so the state would grow indefinitely: set before and after of "
@@ -48,7 +45,7 @@ def join_plan(
     `state_partitions`: number of partitions of the join state, frozen by the checkpoint.
     `readers`: schemas from the registry, by side. Other sides need `schema` in the spec.
     """
-    problems = _Problems()
+    problems = Problems()
     problems.found.extend(unsupported(spec))
     readers = readers or {}
     schemas = _schemas(problems, spec, readers)
@@ -59,9 +56,9 @@ def join_plan(
     left, right = (
         _side_plan(problems, spec, side, schemas[side], readers.get(side)) for side in SIDES
     )
-    on = _optional(problems, condition, spec.join.condition, scope, "join.condition")
+    on = optional(problems, condition, spec.join.condition, scope, "join.condition")
     null_safe = _null_safe(problems, spec)
-    output = _output_plan(problems, spec, scope)
+    output = output_plan(problems, spec, scope)
     if left is None or right is None or output is None or problems.found:
         raise SpecError(problems.found)
 
@@ -99,30 +96,12 @@ def join_plan(
     )
 
 
-class _Problems:
-    """Collects all problems, so that the user sees them at once."""
-
-    def __init__(self) -> None:
-        self.found: list[Problem] = []
-
-    def add(self, field: str, value: str | None, message: str) -> None:
-        self.found.append(Problem(field, value, message))
-
-    def of(self, make: Callable[[], Result]) -> Result | None:
-        """The result of `make`. None: it raised a SpecError, whose problems are added."""
-        try:
-            return make()
-        except SpecError as error:
-            self.found.extend(error.problems)
-            return None
-
-
 def _side_spec(spec: JoinSpec, side: Side) -> SideSpec:
     return spec.left if side == "left" else spec.right
 
 
 def _schemas(
-    problems: _Problems, spec: JoinSpec, readers: Mapping[Side, ReaderSchema]
+    problems: Problems, spec: JoinSpec, readers: Mapping[Side, ReaderSchema]
 ) -> dict[Side, ValueSchema]:
     """Schemas by side, of the sides whose schema is valid."""
     read = {side: problems.of(partial(_schema, spec, side, readers.get(side))) for side in SIDES}
@@ -152,7 +131,7 @@ def _with_record_columns(schema: ValueSchema) -> ValueSchema:
 
 
 def _side_plan(
-    problems: _Problems,
+    problems: Problems,
     spec: JoinSpec,
     side: Side,
     schema: ValueSchema,
@@ -164,7 +143,7 @@ def _side_plan(
         problems.of(partial(expression, text, scope, f"{side}.key[{index}]"))
         for index, text in enumerate(written.key)
     ]
-    row_filter = _optional(problems, predicate, written.filter, scope, f"{side}.filter")
+    row_filter = optional(problems, predicate, written.filter, scope, f"{side}.filter")
     event_time = problems.of(partial(_event_time, written.event_time, schema, f"{side}.event_time"))
     if event_time is None:
         return None
@@ -225,7 +204,7 @@ def _event_time_in_key(spec: JoinSpec) -> bool:
     return any((left.casefold(), right.casefold()) == event_times for left, right in pairs)
 
 
-def _null_safe(problems: _Problems, spec: JoinSpec) -> tuple[bool, ...]:
+def _null_safe(problems: Problems, spec: JoinSpec) -> tuple[bool, ...]:
     """Per pair of keys: whether a null matches a null."""
     written, pairs = spec.join.null_safe, len(spec.left.key)
     if isinstance(written, bool):
@@ -251,46 +230,6 @@ def _source_options(spec: JoinSpec, side: SideSpec) -> Mapping[str, str]:
     return {**source, **start_options(spec.start_from, side.source_topics), **tuning.SOURCE_OPTIONS}
 
 
-def _optional(
-    problems: _Problems, parse: Parser, text: str | None, scope: Scope, field: str
-) -> Expression | None:
-    return None if text is None else problems.of(partial(parse, text, scope, field))
-
-
-def _output_plan(problems: _Problems, spec: JoinSpec, scope: Scope) -> OutputPlan | None:
-    written = spec.output
-    scope = Scope({side: scope.sides[side] for side in spec.join.type.shown_sides})
-    texts = written.columns or problems.of(partial(_all_columns, scope))
-    if texts is None:
-        return None
-    _refuse_colliding_names(problems, texts)
-    columns: dict[str, Expression] = {}
-    for name, text in texts.items():
-        parsed = _optional(problems, expression, text, scope, f"output.columns.{name}")
-        if parsed is not None:
-            columns[name] = parsed
-    named = Scope(scope.sides, outputs=columns)
-    headers = {
-        name: _optional(problems, expression, text, named, f"output.headers.{name}")
-        for name, text in written.headers.items()
-    }
-    if len(columns) < len(texts):  # a filter would only repeat the problem of its column
-        return None
-    servers = {"kafka.bootstrap.servers": spec.kafka.bootstrap_servers}
-    return OutputPlan(
-        topic=written.topic,
-        columns=columns,
-        headers={name: header for name, header in headers.items() if header is not None},
-        has_event_time=written.timestamp is OutputTimestamp.EVENT_TIME,
-        key=_optional(problems, expression, written.key, named, "output.key"),
-        filter=_optional(problems, predicate, written.filter, named, "output.filter"),
-        delivery=written.delivery,
-        commit_topic=written.commit_topic or f"{spec.name}.commits",
-        sink_options={**servers, **tuning.SINK_OPTIONS},
-        schema=problems.of(partial(output_schema, spec, columns)),
-    )
-
-
 def _dead_letter_plan(spec: JoinSpec) -> DeadLetterPlan | None:
     if spec.dead_letter is None:
         return None
@@ -301,36 +240,7 @@ def _dead_letter_plan(spec: JoinSpec) -> DeadLetterPlan | None:
     )
 
 
-def _all_columns(scope: Scope) -> dict[str, str]:
-    """All value columns of the sides under their own names. SpecError if names collide."""
-    columns: dict[str, str] = {}
-    both: list[str] = []
-    for side, schema in scope.sides.items():
-        for name in schema.names:
-            if name in RECORD_COLUMN_NAMES:
-                continue
-            if name.casefold() in (taken.casefold() for taken in columns):
-                both.append(name)
-            columns[name] = f"{side}.`{name}`"
-    if both:
-        message = (
-            f"is required, because both sides have {', '.join(both)}: name each output column, "
-            f"e.g. columns: {{{both[0]}: left.{both[0]}, right_{both[0]}: right.{both[0]}}}"
-        )
-        raise SpecError([Problem("output.columns", None, message)])
-    return columns
-
-
-def _refuse_colliding_names(problems: _Problems, names: Mapping[str, str]) -> None:
-    seen: dict[str, str] = {}
-    for name in names:
-        first = seen.setdefault(name.casefold(), name)
-        if first != name:
-            message = f"collides with {first}, because Spark ignores case: rename one"
-            problems.add(f"output.columns.{name}", name, message)
-
-
-def _check_state_is_bounded(problems: _Problems, spec: JoinSpec, plan: JoinPlan) -> None:
+def _check_state_is_bounded(problems: Problems, spec: JoinSpec, plan: JoinPlan) -> None:
     bounded = plan.left.retention is not None and plan.right.retention is not None
     if bounded and spec.join.unbounded_state:
         problems.add("join.unbounded_state", "true", "contradicts the window: remove it")
@@ -344,7 +254,7 @@ def _check_state_is_bounded(problems: _Problems, spec: JoinSpec, plan: JoinPlan)
     problems.add("join", None, remedy)
 
 
-def _check_semi_condition(problems: _Problems, plan: JoinPlan) -> None:
+def _check_semi_condition(problems: Problems, plan: JoinPlan) -> None:
     """A failing pair becomes a dead letter after the join, and a semi join emits no pairs."""
     failing = plan.checks.condition
     if plan.join_type.semi_side is not None and failing is not None:

@@ -11,13 +11,9 @@ from job.evaluation.sql_types import NotExactError, SqlRuntimeError
 from job.formats.pinning import reader_schemas
 from job.formats.registry import registry_access
 from job.join_spec.document import parsed
+from job.join_spec.join_conditions import JoinType
 from job.join_spec.sides import SIDES, Side
-from job.join_spec.spec import (
-    JoinType,
-    kafka_from_document,
-    registry_from_document,
-    spec_from_yaml,
-)
+from job.join_spec.spec import kafka_from_document, registry_from_document, spec_from_yaml
 from job.join_spec.variables import filled
 from job.kafka.security import KafkaAccess, kafka_access
 from job.plan.plan import JoinPlan

@@ -9,8 +9,8 @@ from datetime import timedelta
 import yaml
 
 from job.join_spec.durations import duration_text
+from job.join_spec.join_conditions import JoinType
 from job.join_spec.sides import SIDES, Side
-from job.join_spec.spec import JoinType
 from job.proposal.choices import RECORD_TIMESTAMP, EventTime, distances, longer
 from job.proposal.columns import Table, quoted, schema_text
 

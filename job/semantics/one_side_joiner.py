@@ -8,7 +8,7 @@ differences.
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
-from job.join_spec.spec import JoinType
+from job.join_spec.join_conditions import JoinType
 from job.semantics.event_time import is_behind
 from job.semantics.events import (
     Evicted,

@@ -22,7 +22,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
-from job.join_spec.spec import JoinType
+from job.join_spec.join_conditions import JoinType
 from job.semantics.event_time import BatchWatermarks
 from job.semantics.events import Observer, ignore_event
 from job.semantics.one_side_joiner import OneSideHashJoiner, SideInput, SideRules

@@ -14,8 +14,8 @@ from job.evaluation.compiled import Compiled, Env, Run
 from job.evaluation.evaluator import Layout, compile_expression
 from job.evaluation.sql_types import NotExactError, Value
 from job.join_spec.durations import milliseconds
+from job.join_spec.join_conditions import JoinType
 from job.join_spec.sides import SIDES, Side
-from job.join_spec.spec import JoinType
 from job.plan.mirrored import mirrored_filters
 from job.plan.plan import JoinPlan, window_end_column
 from job.semantics.json_records import DecodedRow, RecordDecoder

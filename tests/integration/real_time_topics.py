@@ -10,8 +10,8 @@ from typing import Any
 import fastavro
 
 from deploy.local.kafka import EmbeddedKafka
+from job.join_spec.join_conditions import JoinType
 from job.join_spec.sides import SIDES
-from job.join_spec.spec import JoinType
 from job.protocol.status import JobStatus, Phase
 from tests.integration.jobs import START_SECONDS, Job
 from tests.integration.keyed_sides import KEYED_SIDES, T0

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from deploy.local.kafka import EmbeddedKafka
-from job.join_spec.spec import JoinType
+from job.join_spec.join_conditions import JoinType
 from tests.integration.jobs import Job
 from tests.integration.jvms import SharedJvm
 from tests.integration.keyed_sides import KEYED_SIDES, T0

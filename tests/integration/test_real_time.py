@@ -10,7 +10,7 @@ import pytest
 
 from deploy.local.kafka import EmbeddedKafka
 from job.event_time.fair_reading import FIRST_BATCH_RECORDS
-from job.join_spec.spec import JoinType
+from job.join_spec.join_conditions import JoinType
 from job.plan.real_time import RECORDS_BEHIND_MAX
 from job.protocol.status import Phase
 from tests.integration.jobs import START_SECONDS, Job

@@ -11,8 +11,9 @@ from pyspark.sql import SparkSession
 
 from job.checkpoint.state_reader import StateReader
 from job.errors import CancelledError, RequestError
+from job.join_spec.join_conditions import JoinType
 from job.join_spec.sides import OTHER_SIDE, Side
-from job.join_spec.spec import JoinType, spec_from_yaml
+from job.join_spec.spec import spec_from_yaml
 from job.plan import tuning
 from job.plan.planner import join_plan
 from tests.semantics.streams import T0, Stream, record, spec_text

@@ -9,8 +9,9 @@ from collections.abc import Iterator
 from typing import Any
 
 from job.errors import Problem, SpecError
+from job.join_spec.join_conditions import JoinType
 from job.join_spec.sides import SIDES
-from job.join_spec.spec import JoinType, spec_from_document
+from job.join_spec.spec import spec_from_document
 from job.plan.planner import join_plan
 from tests.refusals import EXPRESSION_MESSAGES, KEY_MESSAGES
 from tests.semantics.comparison import Result

@@ -12,8 +12,9 @@ from bench.peers import flink, kafka_streams
 from bench.programs import PROGRAMS
 from bench.running import Task
 from bench.streamjoin import join_spec
+from job.join_spec.join_conditions import JoinType
 from job.join_spec.output import Delivery
-from job.join_spec.spec import JoinType, spec_from_yaml
+from job.join_spec.spec import spec_from_yaml
 from job.plan.tuning import SINK_OPTIONS
 
 INNER, LEFT_OUTER = WORKLOADS["inner"], WORKLOADS["left_outer"]

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from job.errors import SpecError
-from job.join_spec.spec import JoinType, spec_from_yaml
+from job.join_spec.join_conditions import JoinType
+from job.join_spec.spec import spec_from_yaml
 from tests.unit.specs import changed
 
 EXAMPLE = (Path(__file__).parents[3] / "join.example.yaml").read_text()

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from job.errors import SpecError
+from job.join_spec.join_conditions import JoinType
 from job.join_spec.sides import OTHER_SIDE, Side
-from job.join_spec.spec import JoinType
 from job.plan.fingerprint import Change, changes, fingerprint
 from job.plan.plan import DeadLetterPlan
 from tests.unit.specs import plan

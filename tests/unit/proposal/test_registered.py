@@ -8,7 +8,8 @@ import pytest
 from job.errors import SpecError, StreamjoinError
 from job.formats.pinning import reader_schemas
 from job.formats.registry import RegistryAccess
-from job.join_spec.spec import JoinType, spec_from_yaml
+from job.join_spec.join_conditions import JoinType
+from job.join_spec.spec import spec_from_yaml
 from job.plan.planner import join_plan
 from job.proposal.choices import event_times
 from job.proposal.columns import Table

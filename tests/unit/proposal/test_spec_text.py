@@ -7,8 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from job.join_spec.join_conditions import JoinType
 from job.join_spec.sides import SIDES, Side
-from job.join_spec.spec import JoinType, spec_from_yaml
+from job.join_spec.spec import spec_from_yaml
 from job.plan.plan import JoinPlan
 from job.plan.planner import join_plan
 from job.proposal.choices import EventTime, event_times

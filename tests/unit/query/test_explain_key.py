@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
+from job.join_spec.join_conditions import JoinType
 from job.join_spec.sides import Side
-from job.join_spec.spec import JoinType
 from job.protocol.reports import BrokerReport, SideOffsets
 from job.protocol.results import KeyRows, StateRow
 from job.protocol.status import JobStatus, QueryState

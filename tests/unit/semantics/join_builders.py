@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 import sqlglot
 
-from job.join_spec.spec import JoinType
+from job.join_spec.join_conditions import JoinType
 from job.semantics.event_time import WatermarkTracker
 from job.semantics.events import Observer, ignore_event
 from job.semantics.one_side_joiner import SideInput

@@ -2,7 +2,7 @@
 
 import pytest
 
-from job.join_spec.spec import JoinType
+from job.join_spec.join_conditions import JoinType
 from job.semantics.events import Evicted, Late, NotStored, Stored
 from job.semantics.operator import (
     Attribute,

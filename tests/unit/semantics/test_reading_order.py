@@ -11,8 +11,9 @@ from random import Random
 import pytest
 
 from job.join_spec.durations import milliseconds
+from job.join_spec.join_conditions import JoinType
 from job.join_spec.sides import SIDES, Side
-from job.join_spec.spec import JoinType, spec_from_document
+from job.join_spec.spec import spec_from_document
 from job.plan.plan import JoinPlan
 from job.plan.planner import join_plan
 from job.semantics import event_time

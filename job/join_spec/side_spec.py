@@ -1,0 +1,91 @@
+"""An input of the join, as the spec describes it."""
+
+from datetime import timedelta
+from typing import Annotated, Self
+
+from pydantic import Field, model_validator
+
+from job.join_spec.durations import Delay, PositiveDuration
+from job.join_spec.field_types import Expression, Rate, Topic
+from job.join_spec.frozen import Frozen
+from job.join_spec.registry import default_subject
+from job.join_spec.source_topics import TOPICS_MAX, SourceTopics
+from job.join_spec.value_format import Format
+
+
+class SideSpec(Frozen):
+    """One input of the join."""
+
+    topic: Topic | None = None
+    """Topic to read. Set exactly one of `topic` and `topics`."""
+    topics: Annotated[list[Topic], Field(min_length=1, max_length=TOPICS_MAX)] | None = None
+    """Topics to read as one input: their records have one format and one schema. The checkpoint
+    freezes the list and its order. With several topics, each has at most 1024 partitions."""
+    format: Format = Format.JSON
+    """Format of the values. Avro and Protobuf are read in Confluent's wire format and need
+    `schema_registry`."""
+    subject: Annotated[str, Field(min_length=1)] | None = None
+    """Subject of the schema in the registry. Omitted: `<topic>-value`. Required with several
+    topics."""
+    schema_: Annotated[str | None, Field(alias="schema", min_length=1)] = None
+    """Columns of the value as Spark DDL, e.g. `ad_id BIGINT, shown_at TIMESTAMP`. Required for
+    JSON. Omitted for Avro and Protobuf: all fields of the schema in the registry."""
+    key: Annotated[list[Expression], Field(min_length=1)]
+    """Columns or expressions that must equal those of the other side, paired in order."""
+    event_time: Annotated[str, Field(min_length=1)]
+    """TIMESTAMP column with the event time."""
+    watermark_delay: Delay
+    """How far a row may be behind the newest event time of its side before it is late. At least
+    1 ms: with 0 Spark drops rows equal to the newest event time (apache/spark#56043)."""
+    filter: Expression | None = None
+    """Condition on the rows of this side. Rows that fail it are dropped before the join; they still
+    advance the watermark."""
+    max_event_time_ahead: PositiveDuration = timedelta(hours=1)
+    """How far an event time may be ahead of the record's Kafka timestamp. A record further ahead is
+    a bad record: it would make all following rows late."""
+    idle_after: PositiveDuration | None = None
+    """Idle timeout. With no new records and no backlog for this long, the side's event time follows
+    the clock, so that unmatched rows of the other side are emitted. Omitted: they wait for the next
+    record."""
+    expected_rate: Rate | None = None
+    """Records per second of the topic. `streamjoin plan` uses it to estimate the resources of the
+    join. It has no other effect."""
+
+    @property
+    def has_columns(self) -> bool:
+        return self.schema_ is not None
+
+    @property
+    def registry_subject(self) -> str:
+        """`subject`, or the one of Confluent's TopicNameStrategy."""
+        return self.subject or default_subject(self.source_topics.names[0])
+
+    @property
+    def source_topics(self) -> SourceTopics:
+        return SourceTopics((self.topic,) if self.topic else tuple(self.topics or ()))
+
+    @model_validator(mode="after")
+    def _names_its_topics(self) -> Self:
+        if self.topic is None and self.topics is None:
+            raise ValueError("has no topic: write `topic: orders`, or `topics: [orders, returns]`")
+        if self.topic is not None and self.topics is not None:
+            raise ValueError("has topic and topics: remove one of them")
+        names = self.source_topics.names
+        if len(set(names)) < len(names):
+            raise ValueError("has the same topic twice in `topics`: remove one of them")
+        if self.source_topics.are_several and self.format.has_registry and self.subject is None:
+            raise ValueError(
+                f"has several topics and no `subject`, which {self.format} requires then: name the "
+                "subject whose schema reads the records of all topics"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _fits_the_format(self) -> Self:
+        if self.format is Format.JSON and self.schema_ is None:
+            raise ValueError(
+                "has no `schema`, which json requires: write e.g. `schema: id BIGINT, at TIMESTAMP`"
+            )
+        if self.format is Format.JSON and self.subject is not None:
+            raise ValueError("has a subject, which json does not use: remove it")
+        return self

@@ -1,0 +1,76 @@
+"""Creates the plan of the output record. Pure."""
+
+from collections.abc import Mapping
+from functools import partial
+
+from job.errors import Problem, SpecError
+from job.formats.avro_schema import output_schema
+from job.join_spec.expressions import Expression, Scope, expression, predicate
+from job.join_spec.output import OutputTimestamp
+from job.join_spec.spec import JoinSpec
+from job.plan import tuning
+from job.plan.plan import RECORD_COLUMN_NAMES, OutputPlan
+from job.plan.problems import Problems, optional
+
+
+def output_plan(problems: Problems, spec: JoinSpec, scope: Scope) -> OutputPlan | None:
+    written = spec.output
+    scope = Scope({side: scope.sides[side] for side in spec.join.type.shown_sides})
+    texts = written.columns or problems.of(partial(_all_columns, scope))
+    if texts is None:
+        return None
+    _refuse_colliding_names(problems, texts)
+    columns: dict[str, Expression] = {}
+    for name, text in texts.items():
+        parsed = optional(problems, expression, text, scope, f"output.columns.{name}")
+        if parsed is not None:
+            columns[name] = parsed
+    named = Scope(scope.sides, outputs=columns)
+    headers = {
+        name: optional(problems, expression, text, named, f"output.headers.{name}")
+        for name, text in written.headers.items()
+    }
+    if len(columns) < len(texts):  # a filter would only repeat the problem of its column
+        return None
+    servers = {"kafka.bootstrap.servers": spec.kafka.bootstrap_servers}
+    return OutputPlan(
+        topic=written.topic,
+        columns=columns,
+        headers={name: header for name, header in headers.items() if header is not None},
+        has_event_time=written.timestamp is OutputTimestamp.EVENT_TIME,
+        key=optional(problems, expression, written.key, named, "output.key"),
+        filter=optional(problems, predicate, written.filter, named, "output.filter"),
+        delivery=written.delivery,
+        commit_topic=written.commit_topic or f"{spec.name}.commits",
+        sink_options={**servers, **tuning.SINK_OPTIONS},
+        schema=problems.of(partial(output_schema, spec, columns)),
+    )
+
+
+def _all_columns(scope: Scope) -> dict[str, str]:
+    """All value columns of the sides under their own names. SpecError if names collide."""
+    columns: dict[str, str] = {}
+    both: list[str] = []
+    for side, schema in scope.sides.items():
+        for name in schema.names:
+            if name in RECORD_COLUMN_NAMES:
+                continue
+            if name.casefold() in (taken.casefold() for taken in columns):
+                both.append(name)
+            columns[name] = f"{side}.`{name}`"
+    if both:
+        message = (
+            f"is required, because both sides have {', '.join(both)}: name each output column, "
+            f"e.g. columns: {{{both[0]}: left.{both[0]}, right_{both[0]}: right.{both[0]}}}"
+        )
+        raise SpecError([Problem("output.columns", None, message)])
+    return columns
+
+
+def _refuse_colliding_names(problems: Problems, names: Mapping[str, str]) -> None:
+    seen: dict[str, str] = {}
+    for name in names:
+        first = seen.setdefault(name.casefold(), name)
+        if first != name:
+            message = f"collides with {first}, because Spark ignores case: rename one"
+            problems.add(f"output.columns.{name}", name, message)
