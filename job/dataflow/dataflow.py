@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from job.dataflow import record_sql
+from job.change.replay import Replay
+from job.dataflow import record_sql, replay_sql
 from job.encoding.avro_column import avro_column
 from job.event_time.partitions import EVENT_TIMES
 from job.formats.schemas import UNKNOWN_SCHEMA
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
 ID_HEADER = "streamjoin-id"
 TIMESTAMP = "timestamp"
 """Column of a result with the timestamp of its record."""
+KEPT_BACK = "kept_back"
+"""Observed metrics of the results that are kept back after the replay."""
 UNKNOWN_IDS = "unknown_schema_ids"
 """Observed metric of a side: the schema ids that the registry does not have."""
 
@@ -44,7 +47,9 @@ _OBSERVED_PARTITIONS_MAX = 16
 _SAMPLED_ONE_IN = 64
 
 
-def kafka_dataflow(spark: SparkSession, plan: JoinPlan, access: KafkaAccess) -> DataFrame:
+def kafka_dataflow(
+    spark: SparkSession, plan: JoinPlan, access: KafkaAccess, replay: Replay | None = None
+) -> DataFrame:
     """(key, value, headers) records of `plan`, read from its topics.
 
     Each side has as many tasks as can run at once, so a task may read several partitions. Each task
@@ -53,7 +58,7 @@ def kafka_dataflow(spark: SparkSession, plan: JoinPlan, access: KafkaAccess) -> 
     """
     tasks = max(plan.state_partitions, spark.sparkContext.defaultParallelism)
     left, right = (kafka_records(spark, plan.side(side), access).coalesce(tasks) for side in SIDES)
-    return dataflow(left, right, plan, access.registry)
+    return dataflow(left, right, plan, access.registry, replay)
 
 
 def kafka_records(spark: SparkSession, side: SidePlan, access: KafkaAccess) -> DataFrame:
@@ -67,13 +72,32 @@ def dataflow(
     right_records: DataFrame,
     plan: JoinPlan,
     registry: "RegistryAccess | None" = None,
+    replay: Replay | None = None,
 ) -> DataFrame:
-    """As `kafka_dataflow`, for two streams with the columns of Spark's Kafka source."""
+    """As `kafka_dataflow`, for two streams with the columns of Spark's Kafka source.
+
+    `replay`: what the query reads again of the one that it replaces. None: it replaces none.
+    """
     if plan.checks.any:
         register_try_eval(left_records.sparkSession)
     left = side_rows(left_records, plan.left, plan, registry)
     right = side_rows(right_records, plan.right, plan, registry)
-    return output_records(joined(left, right, plan), plan)
+    if replay is None:
+        return output_records(joined(left, right, plan), plan)
+    left, right = (
+        rows.where(replay_sql.was_not_late(replay, plan, side))
+        for side, rows in zip(SIDES, (left, right), strict=True)
+    )
+    return output_records(without_kept_back(joined(left, right, plan), plan, replay), plan)
+
+
+def without_kept_back(rows: DataFrame, plan: JoinPlan, replay: Replay) -> DataFrame:
+    """Without the results that the old query has emitted, which are counted."""
+    kept_back = replay_sql.kept_back(replay, plan)
+    if kept_back is None:
+        return rows
+    counted = rows.observe(KEPT_BACK, count_where(kept_back).alias("results"))
+    return counted.where(f"NOT ({kept_back})")
 
 
 def side_rows(
