@@ -87,16 +87,21 @@ def prepare_new(checkpoint: Checkpoint, replay: Replay) -> None:
 
     Raises CheckpointError if the folder contains a query.
     """
-    if checkpoint.has_begun or checkpoint.fingerprint is not None:
-        raise CheckpointError(
-            f"`checkpoint` {checkpoint.folder.root} of the new spec contains a query: set a folder "
-            "that is empty or does not exist"
-        )
+    check_is_new(checkpoint)
     # First: with this file alone the new query is refused.
     write_document(checkpoint.folder, CHANGE, replay.document())
     starts = StartPositions(left=dict(replay.starts["left"]), right=dict(replay.starts["right"]))
     checkpoint.start_at(starts)
     checkpoint.replace_queries([replay.old_query_id])
+
+
+def check_is_new(checkpoint: Checkpoint) -> None:
+    """Raises CheckpointError if the folder contains a query."""
+    if checkpoint.has_begun or checkpoint.fingerprint is not None:
+        raise CheckpointError(
+            f"`checkpoint` {checkpoint.folder.root} of the new spec contains a query: set a folder "
+            "that is empty or does not exist"
+        )
 
 
 def hand_over(old: Checkpoint, new: Checkpoint) -> None:

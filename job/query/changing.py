@@ -57,44 +57,53 @@ def change(old: JoinPlan, new: JoinPlan, settings: JobSettings) -> ChangePlan | 
     Raises StreamjoinError if the change is refused; then the old query may start again.
     """
     compared(old, new)
-    _stop_job(old, settings)
     with _both(old, new, settings) as (old_checkpoint, new_checkpoint):
-        successor = changes.successor(old_checkpoint)
-        if successor == new_checkpoint.folder.root:
+        if changes.successor(old_checkpoint) == new_checkpoint.folder.root:
             return None
+        # Everything that can be refused is refused before the old query stops.
         changes.check_not_changed(old_checkpoint)
-        made = _planned(old, new, old_checkpoint)
-        access = _access(new)
-        _check_batch_is_complete(old, old_checkpoint, access)
-        changes.prepare_new(new_checkpoint, made.replay)
-        add_missing_partitions(new, access)
-        changes.hand_over(old_checkpoint, new_checkpoint)
+        changes.check_is_new(new_checkpoint)
+        _planned(old, new, old_checkpoint)
+        _stop_job(old, settings)
+        with leased(old_checkpoint), leased(new_checkpoint):
+            changes.check_not_changed(old_checkpoint)
+            made = _planned(old, new, old_checkpoint)
+            access = _access(new)
+            _check_batch_is_complete(old, old_checkpoint, access)
+            changes.prepare_new(new_checkpoint, made.replay)
+            add_missing_partitions(new, access)
+            changes.hand_over(old_checkpoint, new_checkpoint)
     return made
 
 
 def undo(old: JoinPlan, new: JoinPlan, settings: JobSettings) -> None:
     """Let the old query start again. Raises ConflictError once the new one may have delivered."""
-    _stop_job(new, settings)
     with _both(old, new, settings) as (old_checkpoint, new_checkpoint):
-        successor = changes.successor(old_checkpoint)
-        if successor != new_checkpoint.folder.root:
+        if changes.successor(old_checkpoint) != new_checkpoint.folder.root:
             raise ConflictError(
                 f"{old_checkpoint.folder.root} was not changed to {new_checkpoint.folder.root}: "
                 "there is nothing to undo",
                 allowed=[],
             )
-        if changes.has_delivered(new_checkpoint):
-            raise ConflictError(
-                f"the query of {new_checkpoint.folder.root} has begun to deliver results after the "
-                "cut, so the old query would deliver them again. To return to the old spec, change "
-                "from the new spec to the old one, with another `checkpoint`",
-                allowed=[],
-            )
-        if new_checkpoint.folder.exists("query/metadata"):
-            old_checkpoint.replace_queries([new_checkpoint.query_id])
-            # The markers of the old query may be overwritten; its last batch has ended.
-            old_checkpoint.end_exactly_once()
-        changes.take_back(old_checkpoint)
+        _check_undelivered(new_checkpoint)
+        _stop_job(new, settings)
+        with leased(old_checkpoint), leased(new_checkpoint):
+            _check_undelivered(new_checkpoint)
+            if new_checkpoint.folder.exists("query/metadata"):
+                old_checkpoint.replace_queries([new_checkpoint.query_id])
+                # The markers of the old query may be overwritten; its last batch has ended.
+                old_checkpoint.end_exactly_once()
+            changes.take_back(old_checkpoint)
+
+
+def _check_undelivered(new: Checkpoint) -> None:
+    if changes.has_delivered(new):
+        raise ConflictError(
+            f"the query of {new.folder.root} has begun to deliver results after the cut, so the "
+            "old query would deliver them again. To return to the old spec, change from the new "
+            "spec to the old one, with another `checkpoint`",
+            allowed=[],
+        )
 
 
 @contextmanager
@@ -102,9 +111,7 @@ def _both(
     old: JoinPlan, new: JoinPlan, settings: JobSettings
 ) -> Iterator[tuple[Checkpoint, Checkpoint]]:
     with view_checkpoint(old, settings) as opened:
-        new_checkpoint = Checkpoint(opened.spark, new.checkpoint)
-        with leased(opened.checkpoint), leased(new_checkpoint):
-            yield opened.checkpoint, new_checkpoint
+        yield opened.checkpoint, Checkpoint(opened.spark, new.checkpoint)
 
 
 def _planned(old: JoinPlan, new: JoinPlan, checkpoint: Checkpoint) -> ChangePlan:

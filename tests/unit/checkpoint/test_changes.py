@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
 import pytest
@@ -76,7 +76,9 @@ class World:
         self.disk = Disk()
         monkeypatch.setattr(changes, "Checkpoint", lambda _, root: self.checkpoint(root))
         monkeypatch.setattr(changing, "_both", self._both)
-        monkeypatch.setattr(changing, "_stop_job", lambda *_: None)
+        self.stopped = 0
+        monkeypatch.setattr(changing, "leased", lambda _: nullcontext())
+        monkeypatch.setattr(changing, "_stop_job", self._stop_job)
         monkeypatch.setattr(changing, "_planned", lambda *_: self.planned)
         monkeypatch.setattr(changing, "_access", lambda _: None)
         monkeypatch.setattr(changing, "add_missing_partitions", lambda *_: None)
@@ -94,6 +96,9 @@ class World:
     @contextmanager
     def _both(self, *_: object) -> Iterator[tuple[Checkpoint, Checkpoint]]:
         yield self.checkpoint("file:/old"), self.checkpoint("file:/new")
+
+    def _stop_job(self, *_: object) -> None:
+        self.stopped += 1
 
     def log(self, root: str, batch_id: int, ends: tuple[int, int], watermark_ms: int) -> None:
         """A batch that has ended."""
@@ -143,6 +148,7 @@ def world(monkeypatch: pytest.MonkeyPatch) -> World:
 def test_change_hands_over_once(world: World) -> None:
     assert world.change() is world.planned
     assert world.change() is None
+    assert 1 == world.stopped  # the repetition does not stop the new query
 
     new = world.checkpoint("file:/new")
     assert ["file:/new"] == world.startable()
@@ -211,6 +217,7 @@ def test_new_checkpoint_with_a_query_is_refused(world: World) -> None:
 
     with pytest.raises(CheckpointError, match="contains a query"):
         world.change()
+    assert 0 == world.stopped
     assert ["file:/old"] == world.startable()
 
 
