@@ -51,7 +51,7 @@ def explained(plan: JoinPlan, resources: AvailableResources | None = None) -> st
 
 
 def _engine(plan: JoinPlan) -> dict[str, Iterator[str]]:
-    """Nothing where the engine is micro_batch."""
+    """The section of the real-time engine. Empty: the engine is micro_batch."""
     if plan.real_time is None:
         return {}
     lines = engine_lines(plan, plan.real_time)

@@ -277,7 +277,7 @@ class JoinPlan:
 
     @property
     def pair_condition(self) -> str | None:
-        """The part of the condition over both sides. None: there is none."""
+        """The part of the condition over both sides. None: no part mentions both."""
         parts = self.condition.conjuncts if self.condition else ()
         terms = [
             f"coalesce({part.sql}, false)"

@@ -49,7 +49,7 @@ class Outcome:
 
 
 def run_spec_test(plan: JoinPlan, test: SpecTest) -> Outcome:
-    """Runs one test. InputLineError for a row that is no record."""
+    """Runs one test. InputLineError for a row that is not a record."""
     left, right = (
         records_of_jsonl(
             [_json(row, f"test {test.name!r}, {side} row {n}") for n, row in enumerate(rows, 1)],
