@@ -70,7 +70,7 @@ def _refuse_other_formats(spec: JoinSpec) -> None:
     formats = {
         "left": spec.left.format,
         "right": spec.right.format,
-        "output": spec.output.value_format,
+        "output": spec.output.format,
     }
     problems = [
         Problem(
