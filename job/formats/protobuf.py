@@ -86,7 +86,10 @@ def message_differences(writer: RegisteredSchema, reader: RegisteredSchema) -> l
 
 
 def renumbered(before: RegisteredSchema, after: RegisteredSchema) -> list[str]:
-    """Numbers of fields of the first message that another field has in `after`, as text."""
+    """Numbers of fields of the first message that no field or another one has in `after`, as text.
+
+    A number that no field has could be the number of another one in a later version.
+    """
     return list(_renumbered(_message(before, (0,)), _message(after, (0,))))
 
 
@@ -294,11 +297,11 @@ def _differences(
 
 
 def _renumbered(before: Descriptor, after: Descriptor, within: str = "") -> Iterator[str]:
-    for field in after.fields:
-        old = before.fields_by_number.get(field.number)
-        if old is None:
-            continue
-        if old.name != field.name:
+    for old in before.fields:
+        field = after.fields_by_number.get(old.number)
+        if field is None:
+            yield f"number {old.number} is {within}{old.name}, which is missing"
+        elif old.name != field.name:
             yield f"number {field.number} is {within}{old.name}, not {within}{field.name}"
         elif old.message_type is not None and field.message_type is not None:
             inner = f"{within}{field.name}."

@@ -44,10 +44,10 @@ def registered(schema: OutputSchema, access: RegistryAccess) -> OutputSchema:
 
 
 def _check_numbers(schema: OutputSchema, access: RegistryAccess) -> None:
-    """Refuse a number of a field that another field has in the newest version of the subject.
+    """Refuse the schema if a number of the subject's newest version is free or has another name.
 
-    Registries accept it if the types are equal. A consumer that reads by numbers would then read
-    the value of one column as another. Raises SpecError; other errors as in latest_schema.
+    Registries accept another name if the type is equal. A consumer that reads by numbers would then
+    read the value of one column as another. Raises SpecError; other errors as in latest_schema.
     """
     from job.formats import protobuf  # loads protoc
 
@@ -61,7 +61,8 @@ def _check_numbers(schema: OutputSchema, access: RegistryAccess) -> None:
     if changes:
         message = (
             f"has other fields in version {version}: {'; '.join(changes)}. Fields are numbered in "
-            f"the order of {_source(schema)}: {_remedy(schema)}, with new ones at the end"
+            f"the order of {_source(schema)}: add new ones at the end, write a removed one as "
+            f"cast(NULL AS …), or use another {'topic' if schema.is_key else '`output.subject`'}"
         )
         raise _refusal(schema, message)
 

@@ -45,8 +45,8 @@ def _output_lines(plan: JoinPlan) -> Iterator[Line]:
         yield "", "A start fails if the subject refuses the schema"
         return
     yield "", "follows from the output columns, which are numbered in their order: add columns at"
-    yield "", "the end. A start fails if the newest version of the subject has another name at a"
-    yield "", "number, or if the subject refuses the schema"
+    yield "", "the end, and keep a removed one as cast(NULL AS …). A start fails if a number of the"
+    yield "", "newest version is missing or has another name, or if the subject refuses the schema"
     if any(kind.holds("ARRAY") or kind.holds("MAP") for _, kind in schema.columns):
         yield "", "Protobuf has no null for an array, a map or a value in them: the array or map"
         yield "", "is empty, the value is the default of its type"

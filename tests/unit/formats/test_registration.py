@@ -105,8 +105,11 @@ def test_protobuf_schema_is_registered_with_its_type(registry: RegistryStub) -> 
 @pytest.mark.parametrize(
     ("columns", "change"),
     [
-        ([("b", STRING)], "number 1 is a, not b"),
-        ([("b", STRING), ("a", STRING)], "number 1 is a, not b; number 2 is b, not a"),
+        ([("a", STRING), ("b", STRING)], "number 3 is c, which is missing"),
+        (
+            [("b", STRING), ("a", STRING), ("c", struct_of([("x", STRING)]))],
+            "number 1 is a, not b; number 2 is b, not a",
+        ),
         (
             [("a", STRING), ("b", STRING), ("c", struct_of([("y", STRING)]))],
             "number 1 is c.x, not c.y",
