@@ -11,7 +11,8 @@
 | TIMESTAMP | google.protobuf.Timestamp |
 | ARRAY, MAP<STRING, …>, STRUCT | repeated, map, message |
 
-The fields of a message are numbered from 1 in the order of the columns. Each field that is not
+The fields of a message are numbered from 1 in the order of the columns, so that the schema follows
+from the spec alone; registration.py refuses a change of numbers. Each field that is not
 repeated or a map is optional, so that a null differs from the default. ProtobufEncoder.java writes
 the values.
 """
