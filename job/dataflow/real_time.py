@@ -12,6 +12,7 @@ from pyspark.sql import functions as F
 
 from job.dataflow import dataflow
 from job.dataflow.dataflow import ID_HEADER, count_where
+from job.dataflow.output_columns import PARTITION
 from job.dead_letters import headers as names
 from job.dead_letters import sql as dead_letter_sql
 from job.dead_letters.failure_text import BAD_RECORD, REMEDIES, UNWRITTEN_RESULT, as_sql
@@ -173,7 +174,8 @@ def _fails(reason: str, message: str) -> str:
 
 
 def written(rows: DataFrame, plan: JoinPlan, sizes: Sizes) -> DataFrame:
-    """(topic, key, value, headers) of results and dead letters, all of them counted."""
+    """(topic, key, value, headers) of results and dead letters, all of them counted. If results
+    have a `partition`, that column, too."""
     letter = DEAD_LETTER if plan.dead_letter is not None else "null"
     size = dataflow.result_bytes(plan)
     failed = f"{FAILED_FIELD} IS NOT NULL" if FAILED_FIELD in rows.columns else "false"
@@ -194,8 +196,13 @@ def written(rows: DataFrame, plan: JoinPlan, sizes: Sizes) -> DataFrame:
             "cast(key AS BINARY) AS key",
             "value",
             "headers",
+            *_optional_columns(rows),
         )
     return _with_letters(rows, plan, sizes)
+
+
+def _optional_columns(rows: DataFrame) -> list[str]:
+    return [PARTITION] if PARTITION in rows.columns else []
 
 
 def results_written(observed: Mapping[str, int]) -> int:
@@ -222,8 +229,9 @@ def _with_letters(rows: DataFrame, plan: JoinPlan, sizes: Sizes) -> DataFrame:
         f"CASE WHEN is_letter THEN {DEAD_LETTER}.side WHEN reason IS NOT NULL THEN 'output' END "
         "AS side",
         f"CASE WHEN is_letter THEN {DEAD_LETTER}.reason ELSE reason END AS reason",
+        *(f"CASE WHEN {is_result} THEN {name} END AS {name}" for name in _optional_columns(rows)),
     )
-    return rows.observe(WRITTEN, *_letter_counts()).select("topic", "key", "value", "headers")
+    return rows.observe(WRITTEN, *_letter_counts()).drop("side", "reason")
 
 
 def _headers() -> str:

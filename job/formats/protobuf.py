@@ -80,6 +80,19 @@ def differences(writer: RegisteredSchema, reader: ReaderSchema) -> list[Differen
     return list(_differences(_message(writer, (0,)), _message(reader.schema, (0,)), reader))
 
 
+def message_differences(writer: RegisteredSchema, reader: RegisteredSchema) -> list[Difference]:
+    """Reasons why the first message of `reader` cannot read that of `writer`."""
+    return list(_differences(_message(writer, (0,)), _message(reader, (0,)), None))
+
+
+def renumbered(before: RegisteredSchema, after: RegisteredSchema) -> list[str]:
+    """Numbers of fields of the first message that no field or another one has in `after`, as text.
+
+    A number that no field has could be the number of another one in a later version.
+    """
+    return list(_renumbered(_message(before, (0,)), _message(after, (0,))))
+
+
 def decoding(writer: RegisteredSchema, reader: ReaderSchema) -> Callable[[bytes], dict[str, Any]]:
     """A function from the bytes after the schema id to columns; TIMESTAMPs in epoch microseconds.
 
@@ -281,6 +294,18 @@ def _differences(
         elif field.message_type is not None:
             inner = f"{within}{field.name}."
             yield from _differences(source.message_type, field.message_type, None, inner)
+
+
+def _renumbered(before: Descriptor, after: Descriptor, within: str = "") -> Iterator[str]:
+    for old in before.fields:
+        field = after.fields_by_number.get(old.number)
+        if field is None:
+            yield f"number {old.number} is {within}{old.name}, which is missing"
+        elif old.name != field.name:
+            yield f"number {field.number} is {within}{old.name}, not {within}{field.name}"
+        elif old.message_type is not None and field.message_type is not None:
+            inner = f"{within}{field.name}."
+            yield from _renumbered(old.message_type, field.message_type, inner)
 
 
 def _describe_type(field: FieldDescriptor) -> str:

@@ -1,20 +1,19 @@
 """Topics of a join of the real-time engine, and its rows computed by nested loops."""
 
-import io
 import json
 from collections import Counter
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-import fastavro
-
 from deploy.local.kafka import EmbeddedKafka
 from job.join_spec.join_conditions import JoinType
 from job.join_spec.sides import SIDES
+from job.join_spec.value_format import Format
 from job.protocol.status import JobStatus, Phase
+from tests.encoded_values import read, schema_id
 from tests.integration.jobs import START_SECONDS, Job
-from tests.integration.keyed_sides import KEYED_SIDES, T0
+from tests.integration.keyed_sides import JAVA_PARTITIONS, KEYED_SIDES, OUTPUT_PARTITIONS, T0
 from tests.integration.topics import consume_all, produce
 from tests.polling import wait_until
 from tests.registry_stub import RegistryStub
@@ -28,6 +27,8 @@ SPEC = (
 output:
   topic: {name}.out
   columns: {{{columns}}}
+  key: {number}
+  partition_by: {key_column}
   headers: {{number: {number}}}
   delivery: at_least_once
 engine: real_time
@@ -44,7 +45,9 @@ _COLUMNS = {
     "right": {"rk": "right.k", "rt": "right.t", "b": "right.b"},
 }
 _NUMBERS = {"left": "a", "right": "b"}
-"""Name of the number of each side, which is a header, too."""
+"""Name of the number of each side, which is a header and the key, too."""
+_KEYS = {"left": "k", "right": "rk"}
+"""Name of the key of each side, which chooses the partition."""
 
 
 class Topics:
@@ -61,15 +64,17 @@ class Topics:
         partitions: int = 2,
         idle_after: str | None = None,
         registry: RegistryStub | None = None,
+        output_format: Format = Format.JSON,
     ) -> None:
-        """`idle_after`: of the right side. `registry`: the results are Avro; None: JSON."""
+        """`idle_after`: of the right side. `registry`: used if the format needs it."""
         self.kafka, self.name = kafka, name
         self.join_type = JoinType(join_type)
         self.sent: dict[str, list[Row]] = {"left": [], "right": []}
         self._folder = folder
         self.interval = interval
+        self._partitions = partitions
         self._idle_after = idle_after
-        self._registry = registry
+        self._registry, self._format = registry, output_format
         kafka.create_topics(
             [f"{name}.{part}" for part in ("left", "right", "out")], partitions=partitions
         )
@@ -82,6 +87,7 @@ class Topics:
             servers=self.kafka.bootstrap_servers,
             join_type=self.join_type,
             columns=", ".join(f"{name}: {column}" for name, column in columns.items()),
+            key_column=_KEYS[shown[0]],
             number=f"{shown[0]}.{_NUMBERS[shown[0]]}",
             checkpoint=self._folder / "checkpoint",
             interval=self.interval,
@@ -90,8 +96,9 @@ class Topics:
         changes: dict[str, Any] = {}
         if self._idle_after is not None:
             changes["right__idle_after"] = self._idle_after
-        if self._registry is not None:
-            changes |= {"schema_registry": {"url": self._registry.url}, "output__format": "avro"}
+        if self._format.has_registry and self._registry is not None:
+            changes |= {"schema_registry": {"url": self._registry.url}}
+            changes |= {"output__format": self._format.value}
         return changed(text, **changes) if changes else text
 
     def send(self, left: list[Row], right: list[Row]) -> None:
@@ -101,19 +108,22 @@ class Topics:
             produce(self.kafka.bootstrap_servers, f"{self.name}.{side}", records)
 
     def results(self) -> Counter[str]:
-        decoded = json.loads if self._registry is None else self._decoded
+        decoded = self._decoded if self._format.has_registry else json.loads
         received = consume_all(self.kafka.bootstrap_servers, f"{self.name}.out", decoded)
+        shown = self.join_type.shown_sides[0]
         for record in received:
-            number = record.value[_NUMBERS[self.join_type.shown_sides[0]]]
-            assert record.headers["number"] == (None if number is None else str(number))
+            number = record.value[_NUMBERS[shown]]
+            text = None if number is None else str(number)
+            assert (text, text) == (record.headers["number"], record.key)
+            key = record.value[_KEYS[shown]]
+            if self._partitions == OUTPUT_PARTITIONS and key in JAVA_PARTITIONS:
+                assert JAVA_PARTITIONS[key] == record.partition
         return Counter(text_of(record.value) for record in received)
 
     def _decoded(self, value: bytes) -> dict[str, Any]:
         assert self._registry is not None
-        number = int.from_bytes(value[1:5], "big")
-        _, answer = self._registry.answer(f"/schemas/ids/{number}")
-        schema = json.loads(json.loads(answer)["schema"])
-        row: Any = fastavro.schemaless_reader(io.BytesIO(value[5:]), schema, None)
+        _, answer = self._registry.answer(f"/schemas/ids/{schema_id(value)}")
+        row = read(value, self._format, json.loads(answer)["schema"])
         return {
             name: _time_text(part) if isinstance(part, datetime) else part
             for name, part in row.items()
