@@ -57,6 +57,7 @@ def run_engine(
         plan,
         settings=lambda: librdkafka_settings(kafka_access(plan.bootstrap_servers, plan.security)),
         read=lambda: stats.offsets,
+        topics=lambda: stats.topics,
         compare_topics=identity.check,
     )
     idle_sides = IdleSides(plan, stats, watch)

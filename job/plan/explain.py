@@ -127,6 +127,8 @@ def _side(plan: JoinPlan, side: SidePlan) -> str:
     mirrored = " and ".join(part.text for part in mirrored_filters(plan, side.side))
     implied = f", only rows that can match: {mirrored}" if mirrored else ""
     noun = "topics" if side.topics.are_several else "topic"
+    if side.topics.pattern is not None:
+        noun = "topics that match"
     return f"{noun} {side.topic}{where}{implied}"
 
 

@@ -204,6 +204,22 @@ class JoinPlan:
         """Those of each side, in the order in which the query reads the sides."""
         return {side: self.side(side).topics for side in self.inputs}
 
+    @property
+    def has_topic_patterns(self) -> bool:
+        return any(self.side(side).topics.pattern is not None for side in SIDES)
+
+    def with_topics(self, topics: Mapping[Side, SourceTopics]) -> "JoinPlan":
+        """The plan with the topics that a start has found for its patterns."""
+        left, right = (
+            replace(
+                self.side(side),
+                topics=topics[side],
+                source_options={**self.side(side).source_options, **subscription(topics[side])},
+            )
+            for side in SIDES
+        )
+        return replace(self, left=left, right=right)
+
     def starting_at(self, starts: StartPositions) -> "JoinPlan":
         """The plan with other start positions."""
         left, right = (_starting_at(self.side(side), starts) for side in SIDES)
@@ -322,6 +338,11 @@ def _starting_at(side: SidePlan, starts: StartPositions) -> SidePlan:
     }
     options = {**others, **start_options(starts.side(side.side), side.topics)}
     return replace(side, source_options=options)
+
+
+def subscription(topics: SourceTopics) -> Mapping[str, str]:
+    """Option of Spark's Kafka source."""
+    return {"subscribe": ",".join(topics.names)}
 
 
 def window_end_column(side: Side) -> str:

@@ -27,6 +27,7 @@ from job.plan.plan import (
     DeadLetterPlan,
     JoinPlan,
     SidePlan,
+    subscription,
 )
 from job.plan.problems import Problems, optional
 from job.plan.real_time import real_time_plan, unsupported
@@ -225,9 +226,9 @@ def _null_checked(spec: JoinSpec) -> tuple[int, ...]:
 
 
 def _source_options(spec: JoinSpec, side: SideSpec) -> Mapping[str, str]:
-    names = ",".join(side.source_topics.names)
-    source = {"kafka.bootstrap.servers": spec.kafka.bootstrap_servers, "subscribe": names}
-    return {**source, **start_options(spec.start_from, side.source_topics), **tuning.SOURCE_OPTIONS}
+    topics = side.source_topics
+    source = {"kafka.bootstrap.servers": spec.kafka.bootstrap_servers, **subscription(topics)}
+    return {**source, **start_options(spec.start_from, topics), **tuning.SOURCE_OPTIONS}
 
 
 def _dead_letter_plan(spec: JoinSpec) -> DeadLetterPlan | None:

@@ -18,6 +18,8 @@ class SideOffsets(_Report):
     """Offsets per partition of a topic. None: unknown."""
 
     topic: str
+    new_topics: list[str] = []
+    """Topics that match the side's topic_pattern and were created after the start of the query."""
     read: dict[int, int] | None = None
     """Next offset to read, after the last batch."""
     earliest: dict[int, int] | None = None

@@ -76,6 +76,9 @@ class ResetView(View):
 class SideView(View):
     topic: str | None
     """Topic of the side, or its topics separated by commas."""
+    new_topics: list[str]
+    """Topics that match `topic_pattern` and were created after the start of the query. A restart
+    reads them."""
     input_records: int
     """Records read since the job started."""
     null_key_records: int
@@ -111,6 +114,7 @@ class SideView(View):
         behind = brokers.side(side).behind_latest if brokers else None
         return cls(
             topic=status.brokers.side(side).topic if status.brokers else None,
+            new_topics=status.brokers.side(side).new_topics if status.brokers else [],
             input_records=totals.records,
             null_key_records=totals.null_keys,
             bad_records=totals.bad_records,

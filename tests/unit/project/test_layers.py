@@ -91,6 +91,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
         "security",
         "clients",
         "topics",
+        "topic_patterns",
         "preflight",
         "retention",
         "topic_ids",

@@ -63,6 +63,7 @@ def test_query_has_its_last_batch_lag_and_watermark(path: Path) -> None:
         "late_rows": 2,
         "left": {
             "topic": "impressions",
+            "new_topics": [],
             "input_records": 20,
             "null_key_records": 1,
             "bad_records": {**NOT_BAD, "malformed_json": 3},
@@ -77,6 +78,7 @@ def test_query_has_its_last_batch_lag_and_watermark(path: Path) -> None:
         },
         "right": {
             "topic": "clicks",
+            "new_topics": [],
             "input_records": 10,
             "null_key_records": 0,
             "bad_records": {**NOT_BAD, "malformed_json": 3},
