@@ -45,7 +45,7 @@ def run_engine(
     from job.query.idleness import IdleSides
     from job.query.stats import QueryStats
 
-    stats = QueryStats(plan.topics)
+    stats = QueryStats(plan.topics, plan.deduplicated)
     resources = available_resources(settings, plan, cores=os.cpu_count() or 1)
     answer = PlanResult(
         text=explained(plan, resources),

@@ -5,6 +5,7 @@ from typing import Annotated, Self
 
 from pydantic import Field, model_validator
 
+from job.join_spec.deduplication import DeduplicationSpec
 from job.join_spec.durations import Delay, PositiveDuration
 from job.join_spec.field_types import Expression, Rate, Topic, TopicPattern
 from job.join_spec.frozen import Frozen
@@ -44,6 +45,9 @@ class SideSpec(Frozen):
     filter: Expression | None = None
     """Condition on the rows of this side. Rows that fail it are dropped before the join; they still
     advance the watermark."""
+    deduplicate: DeduplicationSpec | None = None
+    """Rows that the side drops before the join because they are copies of an earlier row. The
+    checkpoint freezes it."""
     max_event_time_ahead: PositiveDuration = timedelta(hours=1)
     """How far an event time may be ahead of the record's Kafka timestamp. A record further ahead is
     a bad record: it would make all following rows late."""

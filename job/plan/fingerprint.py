@@ -55,6 +55,8 @@ def fingerprint(plan: JoinPlan) -> dict[str, str]:
             f"{side.side}.watermark_delay": duration_text(side.watermark_delay),
             f"{side.side}.state_columns": columns,
         }
+        if side.deduplication is not None:
+            settings[f"{side.side}.deduplicate"] = side.deduplication.frozen
         if side.reader is not None:
             settings[schema_id_of(side.side)] = str(side.reader.schema.id)
     settings["state_partitions"] = str(plan.state_partitions)

@@ -108,6 +108,13 @@ def unsupported(spec: JoinSpec) -> Iterator[Problem]:
                 "reads several topics, which engine real_time does not support: name one in "
                 f"{side}.topic, or use engine micro_batch",
             )
+        if written.deduplicate is not None:
+            yield Problem(
+                f"{side}.deduplicate",
+                ", ".join(written.deduplicate.by),
+                "is not supported with engine real_time, which runs no stateful operator before "
+                "the join: use engine micro_batch",
+            )
         if written.format.has_registry:
             yield Problem(
                 f"{side}.format",

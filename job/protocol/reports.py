@@ -102,15 +102,18 @@ class SideCount(_Report):
     """Rows without a match so far. Null: the join does not store which rows have matched."""
     partitions: list[PartitionCount]
     """The same per state partition."""
+    stored_ids: int | None = None
+    """Ids that `deduplicate` has in state. Null: the side is not deduplicated."""
 
     @classmethod
-    def of(cls, partitions: list[PartitionCount]) -> Self:
+    def of(cls, partitions: list[PartitionCount], stored_ids: int | None = None) -> Self:
         unmatched = [part.unmatched_rows for part in partitions]
         known = [rows for rows in unmatched if rows is not None]
         return cls(
             rows=sum(part.rows for part in partitions),
             unmatched_rows=sum(known) if len(known) == len(unmatched) else None,
             partitions=partitions,
+            stored_ids=stored_ids,
         )
 
 

@@ -5,7 +5,7 @@ Spark's listener and the engine write them on their threads; the control socket 
 
 import threading
 from collections import Counter, deque
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Protocol
@@ -42,7 +42,13 @@ class RowCounter(Protocol):
 
 
 class QueryStats:
-    def __init__(self, topics: Mapping[Side, SourceTopics] = ONE_TOPIC_EACH) -> None:
+    def __init__(
+        self,
+        topics: Mapping[Side, SourceTopics] = ONE_TOPIC_EACH,
+        deduplicated: Sequence[Side] = (),
+    ) -> None:
+        """`deduplicated`: sides that drop copies of rows, in the order of `topics`."""
+        self._deduplicated = deduplicated
         self.topics = topics
         """Those of each side, in the order in which the query reads the sides. `on_start` adds
         those that the start has found for a topic_pattern."""
@@ -65,7 +71,7 @@ class QueryStats:
     def batch(self, progress: str) -> None:
         """A batch ended; `progress` is the JSON of its StreamingQueryProgress."""
         try:
-            batch = batch_progress(progress, self.topics)
+            batch = batch_progress(progress, self.topics, self._deduplicated)
             dead_letters = dead_letters_written(progress)
         except Exception:
             # An unreadable report must not end Spark's listener thread.

@@ -39,6 +39,7 @@ def test_self_join_several_topics_and_foreign_key_join_are_among_them() -> None:
         ("orders", "orders"),
         (["orders_eu", "orders_us"], "payments"),
         ("orders_.*", "payments"),
+        ("orders", "payments"),
         ("impressions", "ads"),
     ]
     assert expected == topics
