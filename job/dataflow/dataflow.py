@@ -17,6 +17,7 @@ from job.join_spec.sides import SIDES
 from job.join_spec.value_format import KeyFormat
 from job.kafka.security import KafkaAccess, spark_options
 from job.plan import record_checks, result_checks
+from job.plan.deduplication import id_columns
 from job.plan.mirrored import mirrored_filters
 from job.plan.plan import JoinPlan, SidePlan, window_end_column
 from job.plan.position import offset_sql, partition_sql, position_column
@@ -91,7 +92,7 @@ def side_rows(
     """
     rows = watermarked(decoded(records, side, registry), side)
     counted = rows.observe(side.side, *observed_metrics(side))
-    return with_window(kept(counted, side, plan), side, plan)
+    return deduplicated(with_window(kept(counted, side, plan), side, plan), side, plan)
 
 
 def decoded(
@@ -200,7 +201,8 @@ def kept(rows: DataFrame, side: SidePlan, plan: JoinPlan) -> DataFrame:
     for condition in row_conditions(side, plan):
         rows = rows.where(condition)
     columns = [f"`{column_name(side.side, column.name)}`" for column in side.kept_columns]
-    return rows.selectExpr(*columns, position_column(side.side))
+    ids = [f"{sql} AS {name}" for name, sql in id_columns(side).items()]
+    return rows.selectExpr(*columns, position_column(side.side), *ids)
 
 
 def row_conditions(side: SidePlan, plan: JoinPlan) -> list[str]:
@@ -232,6 +234,31 @@ def with_window(rows: DataFrame, side: SidePlan, plan: JoinPlan) -> DataFrame:
         *plain,
         F.expr(f"timestamp_millis({end})").alias(window_end_column(side.side), metadata=metadata),
     )
+
+
+def deduplicated(rows: DataFrame, side: SidePlan, plan: JoinPlan) -> DataFrame:
+    """The rows without copies, by Spark's own operator.
+
+    The operator drops rows behind the watermark, counts them as late, and stores each id until the
+    watermark is `within` after the time of its first row. It reads this time from the metadata of
+    the watermark column.
+    """
+    if side.deduplication is None:
+        return rows
+    time = side.event_time_column if plan.window is None else window_end_column(side.side)
+    ids = list(id_columns(side))
+    # An id that is the event time must not be a second watermark column.
+    metadata: dict[str, dict[str, int]] = {
+        time: {WATERMARK_METADATA: milliseconds(side.deduplication.within)},
+        **{name: {} for name in ids},
+    }
+    timed = [
+        F.col(f"`{name}`").alias(name, metadata=metadata[name])
+        if name in metadata
+        else F.col(f"`{name}`")
+        for name in rows.columns
+    ]
+    return rows.select(*timed).dropDuplicatesWithinWatermark(ids).drop(*ids)
 
 
 def joined(left: DataFrame, right: DataFrame, plan: JoinPlan) -> DataFrame:

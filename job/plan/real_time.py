@@ -103,10 +103,17 @@ def unsupported(spec: JoinSpec) -> Iterator[Problem]:
     for side, written in zip(SIDES, (spec.left, spec.right), strict=True):
         if written.source_topics.are_several:
             yield Problem(
-                f"{side}.topics",
+                f"{side}.{'topics' if written.topic_pattern is None else 'topic_pattern'}",
                 str(written.source_topics),
-                "names several topics, which engine real_time does not support: name one, or use "
-                "engine micro_batch",
+                "reads several topics, which engine real_time does not support: name one in "
+                f"{side}.topic, or use engine micro_batch",
+            )
+        if written.deduplicate is not None:
+            yield Problem(
+                f"{side}.deduplicate",
+                ", ".join(written.deduplicate.by),
+                "is not supported with engine real_time, which runs no stateful operator before "
+                "the join: use engine micro_batch",
             )
         if written.format.has_registry:
             yield Problem(
