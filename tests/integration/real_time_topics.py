@@ -15,9 +15,11 @@ from job.join_spec.sides import SIDES
 from job.protocol.status import JobStatus, Phase
 from tests.integration.jobs import START_SECONDS, Job
 from tests.integration.keyed_sides import KEYED_SIDES, T0
-from tests.integration.topics import consume_all, produce
+from tests.integration.topics import Sent, consume_all, produce
 from tests.polling import wait_until
 from tests.registry_stub import RegistryStub
+from tests.unit.formats import written
+from tests.unit.formats.written import field, framed, record
 from tests.unit.specs import changed
 
 SPEC = (
@@ -36,6 +38,11 @@ checkpoint: {checkpoint}
 {bad_records}
 """
 )
+
+_AVRO = record(field("k", ["null", "string"]), field("t", "long"), field("a", "long"))
+_PROTO = """syntax = "proto3";
+message Right { optional string k = 1; int64 t = 2; int64 b = 3; }
+"""
 
 Row = tuple[str | None, int, int]
 
@@ -62,7 +69,8 @@ class Topics:
         idle_after: str | None = None,
         registry: RegistryStub | None = None,
     ) -> None:
-        """`idle_after`: of the right side. `registry`: the results are Avro; None: JSON."""
+        """`idle_after`: of the right side. `registry`: left rows and results are Avro, right rows
+        Protobuf; None: JSON."""
         self.kafka, self.name = kafka, name
         self.join_type = JoinType(join_type)
         self.sent: dict[str, list[Row]] = {"left": [], "right": []}
@@ -70,6 +78,10 @@ class Topics:
         self.interval = interval
         self._idle_after = idle_after
         self._registry = registry
+        self._schema_ids: dict[str, int] = {}
+        if registry is not None:
+            self._schema_ids["left"] = registry.register(f"{name}.left-value", _AVRO)
+            self._schema_ids["right"] = registry.register(f"{name}.right-value", _PROTO, "PROTOBUF")
         kafka.create_topics(
             [f"{name}.{part}" for part in ("left", "right", "out")], partitions=partitions
         )
@@ -91,22 +103,35 @@ class Topics:
         if self._idle_after is not None:
             changes["right__idle_after"] = self._idle_after
         if self._registry is not None:
-            changes |= {"schema_registry": {"url": self._registry.url}, "output__format": "avro"}
+            changes |= {
+                "schema_registry": {"url": self._registry.url},
+                "left__format": "avro",
+                "right__format": "protobuf",
+                "output__format": "avro",
+            }
         return changed(text, **changes) if changes else text
 
     def send(self, left: list[Row], right: list[Row]) -> None:
         for side, rows, value in (("left", left, "a"), ("right", right, "b")):
             self.sent[side] += rows
-            records = [{"k": k, "t": T0 + t * 1000, value: v} for k, t, v in rows]
+            records = [self._value(side, k=k, t=T0 + t * 1000, **{value: v}) for k, t, v in rows]
             produce(self.kafka.bootstrap_servers, f"{self.name}.{side}", records)
+
+    def _value(self, side: str, **row: Any) -> Any:
+        if self._registry is None:
+            return row
+        if side == "left":
+            return Sent(framed(self._schema_ids[side], written.avro(_AVRO, **row)))
+        present = {name: value for name, value in row.items() if value is not None}
+        return Sent(framed(self._schema_ids[side], written.proto(_PROTO, **present)))
 
     def results(self) -> Counter[str]:
         decoded = json.loads if self._registry is None else self._decoded
         received = consume_all(self.kafka.bootstrap_servers, f"{self.name}.out", decoded)
-        for record in received:
-            number = record.value[_NUMBERS[self.join_type.shown_sides[0]]]
-            assert record.headers["number"] == (None if number is None else str(number))
-        return Counter(text_of(record.value) for record in received)
+        for each in received:
+            number = each.value[_NUMBERS[self.join_type.shown_sides[0]]]
+            assert each.headers["number"] == (None if number is None else str(number))
+        return Counter(text_of(each.value) for each in received)
 
     def _decoded(self, value: bytes) -> dict[str, Any]:
         assert self._registry is not None

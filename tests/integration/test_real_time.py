@@ -52,7 +52,7 @@ def test_join_type_gives_the_rows_of_nested_loops_in_both_phases(
     jvm: SharedJvm,
     registry: RegistryStub,
 ) -> None:
-    """The results of one type are Avro."""
+    """One type reads Avro and Protobuf, and writes Avro."""
     avro = registry if join_type is JoinType.FULL_OUTER else None
     topics = Topics(kafka, f"phases_{join_type}", join_type, tmp_path, registry=avro)
     topics.send(*FIRST)
