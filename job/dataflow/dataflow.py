@@ -8,8 +8,10 @@ from pyspark.sql import functions as F
 
 from job.dataflow import record_sql
 from job.dataflow.output_columns import PARTITION, TIMESTAMP
+from job.encoding.decoded_column import decoded_column
 from job.encoding.encoded_column import encoded_column
 from job.event_time.partitions import EVENT_TIMES
+from job.formats.decoder import Decoder
 from job.formats.schemas import UNKNOWN_SCHEMA
 from job.join_spec.durations import milliseconds
 from job.join_spec.expressions import column_name
@@ -108,10 +110,11 @@ def decoded(
     as unknown.
     """
     if side.format.has_registry:
-        # A join of JSON does not import Arrow.
-        from job.dataflow.arrow_decoder import decoded_value
-
-        records = records.withColumn(record_sql.DECODED, decoded_value(side, registry, unknown_ids))
+        assert side.reader is not None, "the job has pinned the schema"
+        assert registry is not None, "a side with a registry has access to it"
+        decoder, kind = Decoder(side.reader, registry), record_sql.decoded_type(side)
+        value = decoded_column(records.sparkSession, decoder, kind, unknown_ids)
+        records = records.withColumn(record_sql.DECODED, value)
     read = [record_sql.parsed(side), record_sql.restored(side)]
     steps = [*read, [*record_sql.typed(side), *keep], record_sql.classified(side)]
     if side.checks.any:

@@ -115,13 +115,6 @@ def unsupported(spec: JoinSpec) -> Iterator[Problem]:
                 "is not supported with engine real_time, which runs no stateful operator before "
                 "the join: use engine micro_batch",
             )
-        if written.format.has_registry:
-            yield Problem(
-                f"{side}.format",
-                written.format.value,
-                "is not supported with engine real_time, which runs no Python code on records: "
-                "use format json, or engine micro_batch",
-            )
     if spec.output.delivery is Delivery.EXACTLY_ONCE:
         yield Problem(
             "output.delivery",

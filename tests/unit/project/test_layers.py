@@ -109,17 +109,10 @@ ROOMS: dict[str, tuple[str, ...]] = {
         *("session", "lost_hooks", "hadoop_settings", "hadoop_files", "failures", "listener"),
         *("stream_execution", "between_batches", "watermark", "observed_metrics", "batch_read"),
         *("interval_read", "live_rows"),
-        *("kafka_reader", "executed_join", "join_input", "arrow_types", "arrow_map", "executors"),
+        *("kafka_reader", "executed_join", "join_input", "arrow_map", "executors"),
         *("try_eval", "kafka_partitioner"),
     ),
-    "dataflow": (
-        "output_columns",
-        "written_numbers",
-        "record_sql",
-        "arrow_decoder",
-        "dataflow",
-        "real_time",
-    ),
+    "dataflow": ("output_columns", "written_numbers", "record_sql", "dataflow", "real_time"),
     "checkpoint": (
         *("documents", "folder", "checkpoint", "lease", "join_state", "state_reader"),
         *("log_check", "maintenance", "cli"),
@@ -139,7 +132,7 @@ RANK = {name: rank for rank, name in enumerate(ROOMS)}
 WITH_SPARK = {
     "dataflow.dataflow",
     "dataflow.real_time",
-    "dataflow.arrow_decoder",
+    "encoding.decoded_column",
     "encoding.encoded_column",
     "real_time.join",
     "spark",
