@@ -40,6 +40,20 @@ def _problems(old: JoinPlan, new: JoinPlan) -> Iterator[Problem]:
             "checkpoint", new.checkpoint, "is the folder of the old query: set another folder"
         )
     for side in SIDES:
+        if old.deduplicated or new.deduplicated:
+            yield Problem(
+                f"{side}.deduplicate",
+                None,
+                "is not possible in a change: the ids that the old query has stored are not "
+                "carried over, so copies of earlier rows would be joined. Start with empty state: "
+                "`streamjoin run SPEC --new-query`",
+            )
+        if old.has_topic_patterns or new.has_topic_patterns:
+            yield Problem(
+                f"{side}.topic_pattern",
+                None,
+                "is not possible in a change: list the topics in `topics`",
+            )
         if old.side(side).topics != new.side(side).topics:
             yield Problem(
                 f"{side}.topic",
@@ -191,4 +205,5 @@ def _output(plan: JoinPlan) -> tuple[object, ...]:
     output = plan.output
     shown = [(name, part.sql) for name, part in {**output.columns, **output.headers}.items()]
     conditions = [None if part is None else part.sql for part in (output.key, output.filter)]
-    return output.topic, tuple(shown), tuple(conditions), output.schema is None
+    formats = (output.schema is None, output.key_schema is None)
+    return output.topic, tuple(shown), tuple(conditions), formats

@@ -35,7 +35,7 @@ from job.event_time.partitions import Partitions
 from job.join_spec.sides import SIDES, Side
 from job.join_spec.source_topics import SourceTopics
 from job.join_spec.start_positions import StartPositions
-from job.plan.fingerprint import changes, settings_of
+from job.plan.fingerprint import changes, frozen_topics, settings_of
 from job.protocol.status import QueryState
 
 _FINGERPRINT = "fingerprint.json"
@@ -165,9 +165,7 @@ class Checkpoint:
         document = read_document(self.folder, _FINGERPRINT)
         frozen = {} if document is None else settings_of(document)
         return {
-            side: SourceTopics.parsed(topics)
-            for side in SIDES
-            if (topics := frozen.get(f"{side}.topic")) is not None
+            side: topics for side in SIDES if (topics := frozen_topics(frozen, side)) is not None
         }
 
     @property

@@ -9,7 +9,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from job.change.replay import Replay, ReplayPhase
 from job.checkpoint.checkpoint import Checkpoint
-from job.dataflow.dataflow import KEPT_BACK
+from job.dataflow.replayed import KEPT_BACK
 from job.delivery.finished_batch import observed_output
 from job.errors import CheckpointError
 from job.spark.observed_metrics import batch_metrics

@@ -25,6 +25,8 @@ def refusals(old: dict[str, Any], new: dict[str, Any]) -> list[str]:
         ({}, {"checkpoint": "/checkpoints/tested"}, "checkpoint"),
         ({}, {"left__topic": "others"}, "left.topic"),
         ({}, {"join": {"type": "inner", "unbounded_state": True}}, "join"),
+        ({}, {"left__deduplicate": {"by": ["ad_id"], "within": "1 minute"}}, "left.deduplicate"),
+        ({}, {"right__topic": None, "right__topic_pattern": "clicks_.*"}, "right.topic_pattern"),
         ({"output__delivery": "exactly_once"}, {"output__commit_topic": "other"},
          "output.commit_topic"),
         ({"join__type": "left_outer", "join__condition": "left.cost > 1"},
