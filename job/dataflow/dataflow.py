@@ -8,8 +8,10 @@ from pyspark.sql import functions as F
 
 from job.dataflow import record_sql
 from job.dataflow.output_columns import PARTITION, TIMESTAMP
+from job.encoding.decoded_column import decoded_column
 from job.encoding.encoded_column import encoded_column
 from job.event_time.partitions import EVENT_TIMES
+from job.formats.decoder import Decoder
 from job.formats.schemas import UNKNOWN_SCHEMA
 from job.join_spec.durations import milliseconds
 from job.join_spec.expressions import column_name
@@ -17,6 +19,7 @@ from job.join_spec.sides import SIDES
 from job.join_spec.value_format import KeyFormat
 from job.kafka.security import KafkaAccess, spark_options
 from job.plan import record_checks, result_checks
+from job.plan.deduplication import id_columns
 from job.plan.mirrored import mirrored_filters
 from job.plan.plan import JoinPlan, SidePlan, window_end_column
 from job.plan.position import offset_sql, partition_sql, position_column
@@ -91,7 +94,7 @@ def side_rows(
     """
     rows = watermarked(decoded(records, side, registry), side)
     counted = rows.observe(side.side, *observed_metrics(side))
-    return with_window(kept(counted, side, plan), side, plan)
+    return deduplicated(with_window(kept(counted, side, plan), side, plan), side, plan)
 
 
 def decoded(
@@ -107,10 +110,11 @@ def decoded(
     as unknown.
     """
     if side.format.has_registry:
-        # A join of JSON does not import Arrow.
-        from job.dataflow.arrow_decoder import decoded_value
-
-        records = records.withColumn(record_sql.DECODED, decoded_value(side, registry, unknown_ids))
+        assert side.reader is not None, "the job has pinned the schema"
+        assert registry is not None, "a side with a registry has access to it"
+        decoder, kind = Decoder(side.reader, registry), record_sql.decoded_type(side)
+        value = decoded_column(records.sparkSession, decoder, kind, unknown_ids)
+        records = records.withColumn(record_sql.DECODED, value)
     read = [record_sql.parsed(side), record_sql.restored(side)]
     steps = [*read, [*record_sql.typed(side), *keep], record_sql.classified(side)]
     if side.checks.any:
@@ -200,7 +204,8 @@ def kept(rows: DataFrame, side: SidePlan, plan: JoinPlan) -> DataFrame:
     for condition in row_conditions(side, plan):
         rows = rows.where(condition)
     columns = [f"`{column_name(side.side, column.name)}`" for column in side.kept_columns]
-    return rows.selectExpr(*columns, position_column(side.side))
+    ids = [f"{sql} AS {name}" for name, sql in id_columns(side).items()]
+    return rows.selectExpr(*columns, position_column(side.side), *ids)
 
 
 def row_conditions(side: SidePlan, plan: JoinPlan) -> list[str]:
@@ -232,6 +237,31 @@ def with_window(rows: DataFrame, side: SidePlan, plan: JoinPlan) -> DataFrame:
         *plain,
         F.expr(f"timestamp_millis({end})").alias(window_end_column(side.side), metadata=metadata),
     )
+
+
+def deduplicated(rows: DataFrame, side: SidePlan, plan: JoinPlan) -> DataFrame:
+    """The rows without copies, by Spark's own operator.
+
+    The operator drops rows behind the watermark, counts them as late, and stores each id until the
+    watermark is `within` after the time of its first row. It reads this time from the metadata of
+    the watermark column.
+    """
+    if side.deduplication is None:
+        return rows
+    time = side.event_time_column if plan.window is None else window_end_column(side.side)
+    ids = list(id_columns(side))
+    # An id that is the event time must not be a second watermark column.
+    metadata: dict[str, dict[str, int]] = {
+        time: {WATERMARK_METADATA: milliseconds(side.deduplication.within)},
+        **{name: {} for name in ids},
+    }
+    timed = [
+        F.col(f"`{name}`").alias(name, metadata=metadata[name])
+        if name in metadata
+        else F.col(f"`{name}`")
+        for name in rows.columns
+    ]
+    return rows.select(*timed).dropDuplicatesWithinWatermark(ids).drop(*ids)
 
 
 def joined(left: DataFrame, right: DataFrame, plan: JoinPlan) -> DataFrame:

@@ -106,6 +106,8 @@ def _topic_uses(plan: JoinPlan) -> list[TopicUse]:
 def _sources(side: SidePlan) -> Iterator[TopicUse]:
     for index, name in enumerate(side.topics.names):
         field = f"topics[{index}]" if side.topics.are_several else "topic"
+        if side.topics.pattern is not None:
+            field = "topic_pattern"
         yield TopicUse(f"{side.side}.{field}", name, ("Read",))
 
 

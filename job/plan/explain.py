@@ -9,6 +9,7 @@ from job.join_spec.output import Delivery
 from job.join_spec.sides import SIDES, Side
 from job.join_spec.value_format import KeyFormat
 from job.plan.capacity import AvailableResources, expected_load
+from job.plan.explain_deduplication import stored_id_lines
 from job.plan.explain_left_out import left_out_lines
 from job.plan.explain_load import load_facts, load_lines
 from job.plan.explain_real_time import delivery_lines, engine_lines
@@ -52,7 +53,7 @@ def explained(plan: JoinPlan, resources: AvailableResources | None = None) -> st
 
 
 def _engine(plan: JoinPlan) -> dict[str, Iterator[str]]:
-    """Nothing where the engine is micro_batch."""
+    """The section of the real-time engine. Empty: the engine is micro_batch."""
     if plan.real_time is None:
         return {}
     lines = engine_lines(plan, plan.real_time)
@@ -129,7 +130,10 @@ def _side(plan: JoinPlan, side: SidePlan) -> str:
     mirrored = " and ".join(part.text for part in mirrored_filters(plan, side.side))
     implied = f", only rows that can match: {mirrored}" if mirrored else ""
     noun = "topics" if side.topics.are_several else "topic"
-    return f"{noun} {side.topic}{where}{implied}"
+    if side.topics.pattern is not None:
+        noun = "topics that match"
+    copies = f", without copies by {side.deduplication}" if side.deduplication else ""
+    return f"{noun} {side.topic}{where}{implied}{copies}"
 
 
 def _time_bound(plan: JoinPlan) -> str:
@@ -228,6 +232,8 @@ def _state(plan: JoinPlan) -> Iterator[str]:
     for side in SIDES:
         columns = ", ".join(column.name for column in plan.side(side).kept_columns)
         yield _line(f"  {side}", columns)
+    for side in plan.deduplicated:
+        yield from (_line(name, text) for name, text in stored_id_lines(plan, side))
     yield _line("stored in", f"RocksDB, {plan.state_partitions} partitions, {plan.checkpoint}")
     missing = [side for side in SIDES if plan.side(side).expected_rate is None]
     if missing:

@@ -22,7 +22,7 @@ class SimulatedOutput:
     headers: Mapping[str, Compiled]
     key: Compiled | None
     failed_field: Callable[[JoinedRow], str | None]
-    """The field of the spec that fails on the joined row, which is no result then. None: no field
+    """Field of the spec that fails on the joined row, which is not a result then. None: no field
     fails."""
     passes_filter: Callable[[JoinedRow], bool]
     """Whether the row passes output.filter; True also if the filter fails with an error."""

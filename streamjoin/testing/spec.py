@@ -42,6 +42,7 @@ class SpecAtTest:
         document = filled(document, environment)
         spec = spec_from_document(document)
         _refuse_other_formats(spec)
+        _refuse_topic_patterns(spec)
         # Variables are filled already: escape every remaining `${`.
         text = re.sub(r"\$(?=\{)", "$$", yaml.safe_dump(document, sort_keys=False))
         return cls(
@@ -65,6 +66,21 @@ class SpecAtTest:
     def topic(self, side: Side) -> str:
         """Topic to which tests write; with several topics the first one."""
         return self.plan.side(side).topics.names[0]
+
+
+def _refuse_topic_patterns(spec: JoinSpec) -> None:
+    patterns = {"left": spec.left.topic_pattern, "right": spec.right.topic_pattern}
+    problems = [
+        Problem(
+            f"{side}.topic_pattern",
+            pattern,
+            "names no topic that the containers could create: test with `topic` or `topics`",
+        )
+        for side, pattern in patterns.items()
+        if pattern is not None
+    ]
+    if problems:
+        raise SpecError(problems)
 
 
 def _refuse_other_formats(spec: JoinSpec) -> None:

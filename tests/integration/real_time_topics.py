@@ -14,9 +14,11 @@ from job.protocol.status import JobStatus, Phase
 from tests.encoded_values import read, schema_id
 from tests.integration.jobs import START_SECONDS, Job
 from tests.integration.keyed_sides import JAVA_PARTITIONS, KEYED_SIDES, OUTPUT_PARTITIONS, T0
-from tests.integration.topics import consume_all, produce
+from tests.integration.topics import Sent, consume_all, produce
 from tests.polling import wait_until
 from tests.registry_stub import RegistryStub
+from tests.unit.formats import written
+from tests.unit.formats.written import field, framed, record
 from tests.unit.specs import changed
 
 SPEC = (
@@ -37,6 +39,11 @@ checkpoint: {checkpoint}
 {bad_records}
 """
 )
+
+_AVRO = record(field("k", ["null", "string"]), field("t", "long"), field("a", "long"))
+_PROTO = """syntax = "proto3";
+message Right { optional string k = 1; int64 t = 2; int64 b = 3; }
+"""
 
 Row = tuple[str | None, int, int]
 
@@ -66,7 +73,8 @@ class Topics:
         registry: RegistryStub | None = None,
         output_format: Format = Format.JSON,
     ) -> None:
-        """`idle_after`: of the right side. `registry`: used if the format needs it."""
+        """`idle_after`: of the right side. `output_format`: with a registry, left rows are Avro and
+        right rows Protobuf; otherwise they are JSON. `registry`: used if the format needs it."""
         self.kafka, self.name = kafka, name
         self.join_type = JoinType(join_type)
         self.sent: dict[str, list[Row]] = {"left": [], "right": []}
@@ -74,7 +82,13 @@ class Topics:
         self.interval = interval
         self._partitions = partitions
         self._idle_after = idle_after
-        self._registry, self._format = registry, output_format
+        self._format = output_format
+        self._registry = registry if output_format.has_registry else None
+        self._schema_ids: dict[str, int] = {}
+        if self._registry is not None:
+            register = self._registry.register
+            self._schema_ids["left"] = register(f"{name}.left-value", _AVRO)
+            self._schema_ids["right"] = register(f"{name}.right-value", _PROTO, "PROTOBUF")
         kafka.create_topics(
             [f"{name}.{part}" for part in ("left", "right", "out")], partitions=partitions
         )
@@ -96,29 +110,41 @@ class Topics:
         changes: dict[str, Any] = {}
         if self._idle_after is not None:
             changes["right__idle_after"] = self._idle_after
-        if self._format.has_registry and self._registry is not None:
-            changes |= {"schema_registry": {"url": self._registry.url}}
-            changes |= {"output__format": self._format.value}
+        if self._registry is not None:
+            changes |= {
+                "schema_registry": {"url": self._registry.url},
+                "left__format": "avro",
+                "right__format": "protobuf",
+                "output__format": self._format.value,
+            }
         return changed(text, **changes) if changes else text
 
     def send(self, left: list[Row], right: list[Row]) -> None:
         for side, rows, value in (("left", left, "a"), ("right", right, "b")):
             self.sent[side] += rows
-            records = [{"k": k, "t": T0 + t * 1000, value: v} for k, t, v in rows]
+            records = [self._value(side, k=k, t=T0 + t * 1000, **{value: v}) for k, t, v in rows]
             produce(self.kafka.bootstrap_servers, f"{self.name}.{side}", records)
+
+    def _value(self, side: str, **row: Any) -> Any:
+        if self._registry is None:
+            return row
+        if side == "left":
+            return Sent(framed(self._schema_ids[side], written.avro(_AVRO, **row)))
+        present = {name: value for name, value in row.items() if value is not None}
+        return Sent(framed(self._schema_ids[side], written.proto(_PROTO, **present)))
 
     def results(self) -> Counter[str]:
         decoded = self._decoded if self._format.has_registry else json.loads
         received = consume_all(self.kafka.bootstrap_servers, f"{self.name}.out", decoded)
         shown = self.join_type.shown_sides[0]
-        for record in received:
-            number = record.value[_NUMBERS[shown]]
+        for result in received:
+            number = result.value[_NUMBERS[shown]]
             text = None if number is None else str(number)
-            assert (text, text) == (record.headers["number"], record.key)
-            key = record.value[_KEYS[shown]]
+            assert (text, text) == (result.headers["number"], result.key)
+            key = result.value[_KEYS[shown]]
             if self._partitions == OUTPUT_PARTITIONS and key in JAVA_PARTITIONS:
-                assert JAVA_PARTITIONS[key] == record.partition
-        return Counter(text_of(record.value) for record in received)
+                assert JAVA_PARTITIONS[key] == result.partition
+        return Counter(text_of(result.value) for result in received)
 
     def _decoded(self, value: bytes) -> dict[str, Any]:
         assert self._registry is not None

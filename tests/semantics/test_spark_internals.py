@@ -110,7 +110,6 @@ PYTHON = [
     ("session", "pyspark.context", "SparkContext._active_spark_context"),
     ("session", "pyspark.sql", "SparkSession._instantiatedSession"),
     ("listener", "pyspark.java_gateway", "ensure_callback_server_started"),
-    ("arrow_types", "pyspark.sql.pandas.types", "to_arrow_type"),
     ("arrow_map", "pyspark.sql.udf", "UserDefinedFunction"),
     ("arrow_map", "pyspark.util", "PythonEvalType.SQL_MAP_ARROW_ITER_UDF"),
 ]
