@@ -23,6 +23,7 @@ from job.checkpoint.join_state import (
     POSITION,
     STATE_PARTITION,
     join_state,
+    stored_ids,
 )
 from job.errors import CancelledError, RequestError
 from job.instants import from_epoch_ms
@@ -74,13 +75,17 @@ class StateReader:
         started = time.monotonic()
         with self._cancellable(cancel):
             left, right = (self._counts(side, batch_id) for side in SIDES)
+            ids = {side: self._id_count(side, batch_id) for side in self.plan.deduplicated}
         return StateCount(
             batch_id=batch_id,
             counted_at=datetime.now(UTC),
             duration_seconds=time.monotonic() - started,
-            left=SideCount.of(left),
-            right=SideCount.of(right),
+            left=SideCount.of(left, ids.get("left")),
+            right=SideCount.of(right, ids.get("right")),
         )
+
+    def _id_count(self, side: Side, batch_id: int) -> int:
+        return stored_ids(self.spark, self.plan, self.location, side, batch_id).count()
 
     def _counts(self, side: Side, batch_id: int) -> list[PartitionCount]:
         counts = (
