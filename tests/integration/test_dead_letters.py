@@ -10,14 +10,13 @@ from typing import Any
 from zlib import crc32
 
 import pytest
-from confluent_kafka import Consumer, TopicPartition
 
 from deploy.local.kafka import EmbeddedKafka
-from job.dead_letters.headers import DeadLetter, dead_letter
+from job.dead_letters.headers import DeadLetter
 from tests.integration.jobs import Job
 from tests.integration.jvms import SharedJvm
 from tests.integration.test_exactly_once import Failpoint
-from tests.integration.topics import READ_SECONDS, Sent, consume_all, produce
+from tests.integration.topics import Sent, consume_all, dead_letters, produce
 from tests.unit.specs import changed
 
 T0 = 1_700_000_000_000
@@ -91,38 +90,6 @@ class Letters:
 
     def dead(self) -> list[DeadLetter]:
         return dead_letters(self.kafka, f"{self.name}.dead")
-
-
-def dead_letters(kafka: EmbeddedKafka, topic: str) -> list[DeadLetter]:
-    """Every committed record of a topic with one partition."""
-    consumer = Consumer(
-        {
-            "bootstrap.servers": kafka.bootstrap_servers,
-            "group.id": "reads-dead",
-            "enable.auto.commit": False,
-            "enable.partition.eof": True,
-            "isolation.level": "read_committed",
-            "log_level": 0,
-        }
-    )
-    letters = []
-    try:
-        consumer.assign([TopicPartition(topic, 0, 0)])
-        while True:
-            message = consumer.poll(READ_SECONDS)
-            assert message is not None
-            if message.error():
-                return letters
-            letter = dead_letter(
-                f"{topic}/0/{message.offset()}",
-                message.key(),
-                message.value(),
-                message.headers() or [],
-            )
-            if letter is not None:  # otherwise the marker of a replay
-                letters.append(letter)
-    finally:
-        consumer.close()
 
 
 @pytest.fixture
