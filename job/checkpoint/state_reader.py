@@ -49,7 +49,7 @@ class StateReader:
     ) -> KeyRows:
         """The rows with a key, given as the text of its parts, oldest event time first.
 
-        Raises RequestError if `key` is no key of the side, CancelledError once `cancel` is set.
+        Raises RequestError if `key` is not a key of the side, CancelledError once `cancel` is set.
         """
         started = time.monotonic()
         side_plan = self.plan.side(side)
@@ -124,7 +124,7 @@ class StateReader:
             if not self._is_value(text, kind):
                 raise RequestError(
                     f"the key part {part.text} has type {kind.simpleString().upper()}, and "
-                    f"{text!r} is no such value: give it as the job writes it"
+                    f"{text!r} is not a value of this type: write it as the results do"
                 )
         return reduce(
             operator.and_,

@@ -20,7 +20,7 @@ from job.join_spec.security import KafkaSecurity
 from job.join_spec.sides import SIDES, Side
 from job.join_spec.source_topics import SourceTopics
 from job.join_spec.start_positions import StartPositions, start_options
-from job.join_spec.value_format import Format
+from job.join_spec.value_format import Format, KeyFormat
 from job.join_spec.value_schema import Column, ValueSchema
 from job.join_spec.windows import TumblingWindow
 from job.plan import real_time, tuning
@@ -123,6 +123,9 @@ class OutputPlan:
     has_event_time: bool
     """Whether the timestamp of a result is its event time."""
     key: Expression | None
+    key_format: KeyFormat
+    partition_by: Expression | None
+    """Value that chooses the partition. None: the key chooses it."""
     filter: Expression | None
     delivery: Delivery
     commit_topic: str
@@ -130,6 +133,11 @@ class OutputPlan:
     sink_options: Mapping[str, str]
     schema: OutputSchema | None = None
     """None: the values are JSON."""
+    key_schema: OutputSchema | None = None
+    """None: the keys are text or JSON, or there are none."""
+    partitions: int = 1
+    """Partitions of the topic when the query starts, which only `partition_by` uses. 1 if the plan
+    is only printed."""
 
 
 @dataclass(frozen=True)
@@ -317,7 +325,7 @@ class JoinPlan:
 
     @property
     def pair_condition(self) -> str | None:
-        """The part of the condition over both sides. None: there is none."""
+        """The part of the condition over both sides. None: no part mentions both."""
         parts = self.condition.conjuncts if self.condition else ()
         terms = [
             f"coalesce({part.sql}, false)"

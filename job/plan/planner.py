@@ -291,7 +291,13 @@ def _with_checks(plan: JoinPlan, scope: Scope) -> JoinPlan:
     )
     output = plan.output
     checks = result_checks(
-        plan.condition, output.filter, output.columns, output.headers, output.key, types
+        plan.condition,
+        output.filter,
+        output.columns,
+        output.headers,
+        output.key,
+        output.partition_by,
+        types,
     )
     return replace(plan, left=left, right=right, checks=checks)
 
@@ -307,7 +313,8 @@ def _column_types(scope: Scope) -> ColumnTypes:
 def _with_kept_columns(plan: JoinPlan, side: SidePlan) -> SidePlan:
     """`side` with the columns that expressions after the side filter use."""
     output = plan.output
-    shown = [*output.columns.values(), *output.headers.values(), output.key, output.filter]
+    record = [output.key, output.partition_by, output.filter]
+    shown = [*output.columns.values(), *output.headers.values(), *record]
     used = {
         name
         for part in [*side.key, plan.condition, *shown]

@@ -102,7 +102,7 @@ class JobStatus(_Value):
 
     @property
     def watermark(self) -> datetime | None:
-        """The query's watermark during the last batch. None: there is none yet."""
+        """The query's watermark during the last batch. None: no batch has ended yet."""
         return None if self.last_batch is None else utc_time(self.last_batch.watermark_ms)
 
     def side_watermark(self, side: Side) -> datetime | None:

@@ -11,8 +11,9 @@ from job.delivery.commit_topic import create_commit_topic_if_used
 from job.formats.pinning import check_schema_evolution
 from job.formats.registration import registered
 from job.formats.registry import RegistryAccess
+from job.formats.schemas import OutputSchema
 from job.join_spec.sides import Side
-from job.kafka.preflight import check_topics
+from job.kafka.preflight import check_topics, partition_count
 from job.kafka.retention import check_added_topics, check_retention
 from job.kafka.security import KafkaAccess
 from job.kafka.topic_ids import TopicIdentity
@@ -54,7 +55,7 @@ class Preparation:
         partitions: "Future[dict[Side, tuple[int, ...]]]",
     ) -> JoinPlan:
         """The plan of this run: with its state partitions, start positions and topic partitions,
-        and the id of the output schema.
+        the partitions of the output topic, and the ids of the output schemas.
 
         Raises StreamjoinError if the checkpoint, the cluster or a topic does not allow the run.
         """
@@ -77,7 +78,10 @@ class Preparation:
         if not plan.has_topic_patterns:
             plan = plan.reading(partitions.result())
         self._check_topics(checkpoint, plan, access)
-        return _with_output_schema(plan, access.registry)
+        if plan.output.partition_by is not None:
+            count = partition_count(plan.output.topic, access)
+            plan = replace(plan, output=replace(plan.output, partitions=count))
+        return _with_output_schemas(plan, access.registry)
 
     def _with_found_topics(self, checkpoint: Checkpoint, access: KafkaAccess) -> JoinPlan:
         """The plan with the topics of its patterns and the numbers of their partitions.
@@ -125,11 +129,15 @@ class Preparation:
         check_retention(plan, access, checkpoint.offsets)
 
 
-def _with_output_schema(plan: JoinPlan, registry: RegistryAccess | None) -> JoinPlan:
-    """Last of all checks: only a query that starts registers its schema."""
-    if plan.output.schema is None:
-        return plan
-    assert registry is not None, "JoinSpec requires it"
-    return replace(
-        plan, output=replace(plan.output, schema=registered(plan.output.schema, registry))
-    )
+def _with_output_schemas(plan: JoinPlan, registry: RegistryAccess | None) -> JoinPlan:
+    """Last of all checks: only a query that starts registers its schemas."""
+
+    def with_id(schema: OutputSchema | None) -> OutputSchema | None:
+        if schema is None:
+            return None
+        assert registry is not None, "JoinSpec requires it"
+        return registered(schema, registry)
+
+    output = plan.output
+    key_schema, schema = with_id(output.key_schema), with_id(output.schema)
+    return replace(plan, output=replace(output, key_schema=key_schema, schema=schema))

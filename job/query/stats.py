@@ -134,7 +134,7 @@ class QueryStats:
             self._state_rows.on_start(last_batch_id)
 
     def on_state_count(self, state_count: StateCount) -> None:
-        """The rows in state were counted in the checkpoint."""
+        """Take over the number of state rows that was counted in the checkpoint."""
         with self._lock:
             self._state_rows.set_count(state_count.batch_id, state_count.rows)
             batches = [self._with_state_rows(batch) for batch in self._batches]

@@ -87,7 +87,7 @@ class SimulatedBatch:
     null_keys: dict[Side, int]
     failed_results: list[FailedResult]
     held_back_by: HeldBack | None = None
-    """The partition whose backlog holds back the watermark of this batch. None: none does."""
+    """The partition whose backlog holds back the watermark of this batch. None: no partition."""
 
 
 @dataclass

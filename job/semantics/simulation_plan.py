@@ -336,7 +336,7 @@ class _Planner:
         matches = conjunction(self._layout, [failing.tree] if failing else [])
 
         def matches_or_fails(row: JoinedRow) -> bool:
-            """True also if the condition fails: such a pair passes the join, and is no result."""
+            """True also if the condition fails: such a pair passes the join but is not a result."""
             env = self._env(row)
             return keep(env) and (fails(matches, env) or matches(env))
 

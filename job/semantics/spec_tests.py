@@ -50,7 +50,7 @@ class Outcome:
 
 
 def run_spec_test(plan: JoinPlan, test: SpecTest) -> Outcome:
-    """Runs one test. InputLineError for a row that is no record."""
+    """Runs one test. InputLineError for a row that is not a record."""
     lines = {
         side: [_json(row, f"test {test.name!r}, {side} row {n}") for n, row in enumerate(rows, 1)]
         for side, rows in zip(SIDES, (test.left, test.right), strict=True)

@@ -18,7 +18,7 @@ SCHEMA += "r ARRAY<INT>, q STRUCT<a: INT, b: STRING>"
 
 JOIN_TYPES = ["inner", "left_outer", "right_outer", "full_outer", "left_semi", "left_anti"]
 JOIN_TYPES += ["right_semi", "right_anti"]
-# The last of each list fail on some records: a string that is no number, a zero, a large number.
+# The last of each list fail on some records: a string that is not a number, a zero, a large number.
 _KEYS = [["k"], ["k"], ["k", "g"], ["k % 2"], ["lower(g)", "k"], ["coalesce(k, 0)"], ["g"]]
 _KEYS += [["r"], ["q"], ["q.a", "k"], ["cast(s as int)"], ["k", "6 div v"]]
 _FILTERS = ["v > 0", "s <> 'x'", "v % 2 = 0 or s is null", "v > 1000", "s like 'a%'", "d < 1.5"]
