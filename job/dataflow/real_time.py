@@ -6,12 +6,14 @@ a bad record passes through the join as a separate row, with its dead letter.
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from job.dataflow import dataflow
 from job.dataflow.dataflow import ID_HEADER, count_where
+from job.dataflow.output_columns import PARTITION
 from job.dead_letters import headers as names
 from job.dead_letters import sql as dead_letter_sql
 from job.dead_letters.failure_text import BAD_RECORD, REMEDIES, UNWRITTEN_RESULT, as_sql
@@ -26,6 +28,9 @@ from job.plan.result_checks import texts
 from job.protocol.totals import Totals
 from job.real_time.join import DEAD_LETTER, IS_DEAD, RowCounts, real_time_join
 from job.spark.try_eval import register_try_eval
+
+if TYPE_CHECKING:
+    from job.formats.registry import RegistryAccess
 
 OUTPUT = "output"
 """Name of the metrics of the results."""
@@ -55,7 +60,7 @@ def interval_records(
         dataflow.kafka_records(spark, _reading(plan.side(side), plan, options), access)
         for side in SIDES
     )
-    return records(left, right, plan, sizes, counts, real_time=True)
+    return records(left, right, plan, sizes, counts, access.registry, real_time=True)
 
 
 def micro_batch_records(
@@ -77,7 +82,7 @@ def micro_batch_records(
         dataflow.kafka_records(spark, _reading(plan.side(side), plan, {}), access).coalesce(tasks)
         for side in SIDES
     )
-    return records(left, right, plan, sizes, counts, real_time=repeats_interval)
+    return records(left, right, plan, sizes, counts, access.registry, real_time=repeats_interval)
 
 
 def _reading(side: SidePlan, plan: JoinPlan, options: Mapping[str, str | None]) -> SidePlan:
@@ -96,6 +101,7 @@ def records(
     plan: JoinPlan,
     sizes: Sizes,
     counts: RowCounts,
+    registry: "RegistryAccess | None" = None,
     *,
     real_time: bool,
 ) -> DataFrame:
@@ -103,7 +109,7 @@ def records(
     if plan.checks.any:
         register_try_eval(left_records.sparkSession)
     left, right = (
-        side_rows(of_side, plan.side(side), plan, sizes)
+        side_rows(of_side, plan.side(side), plan, sizes, registry)
         for side, of_side in zip(SIDES, (left_records, right_records), strict=True)
     )
     rows = real_time_join(left, right, plan, real_time=real_time, counts=counts)
@@ -111,13 +117,19 @@ def records(
     return written(dataflow.output_records(rows, plan, passed_on), plan, sizes)
 
 
-def side_rows(records: DataFrame, side: SidePlan, plan: JoinPlan, sizes: Sizes) -> DataFrame:
+def side_rows(
+    records: DataFrame,
+    side: SidePlan,
+    plan: JoinPlan,
+    sizes: Sizes,
+    registry: "RegistryAccess | None",
+) -> DataFrame:
     """As dataflow.side_rows. With a dead-letter topic, also the rows that it gets, each with its
     dead letter."""
     if plan.dead_letter is None and not plan.fails_on_bad_records:
-        return dataflow.side_rows(records, side, plan, None)
+        return dataflow.side_rows(records, side, plan, registry)
     keep = dead_letter_sql.KEPT if plan.dead_letter is not None else dead_letter_sql.EXPLAINED
-    decoded = dataflow.decoded(records, side, None, keep=keep)
+    decoded = dataflow.decoded(records, side, registry, keep=keep)
     if plan.fails_on_bad_records:
         decoded = _failing(decoded, side, plan)
     counted = dataflow.watermarked(decoded, side).observe(
@@ -173,7 +185,8 @@ def _fails(reason: str, message: str) -> str:
 
 
 def written(rows: DataFrame, plan: JoinPlan, sizes: Sizes) -> DataFrame:
-    """(topic, key, value, headers) of results and dead letters, all of them counted."""
+    """(topic, key, value, headers) of results and dead letters, all of them counted. If results
+    have a `partition`, that column, too."""
     letter = DEAD_LETTER if plan.dead_letter is not None else "null"
     size = dataflow.result_bytes(plan)
     failed = f"{FAILED_FIELD} IS NOT NULL" if FAILED_FIELD in rows.columns else "false"
@@ -194,8 +207,13 @@ def written(rows: DataFrame, plan: JoinPlan, sizes: Sizes) -> DataFrame:
             "cast(key AS BINARY) AS key",
             "value",
             "headers",
+            *_optional_columns(rows),
         )
     return _with_letters(rows, plan, sizes)
+
+
+def _optional_columns(rows: DataFrame) -> list[str]:
+    return [PARTITION] if PARTITION in rows.columns else []
 
 
 def results_written(observed: Mapping[str, int]) -> int:
@@ -222,8 +240,9 @@ def _with_letters(rows: DataFrame, plan: JoinPlan, sizes: Sizes) -> DataFrame:
         f"CASE WHEN is_letter THEN {DEAD_LETTER}.side WHEN reason IS NOT NULL THEN 'output' END "
         "AS side",
         f"CASE WHEN is_letter THEN {DEAD_LETTER}.reason ELSE reason END AS reason",
+        *(f"CASE WHEN {is_result} THEN {name} END AS {name}" for name in _optional_columns(rows)),
     )
-    return rows.observe(WRITTEN, *_letter_counts()).select("topic", "key", "value", "headers")
+    return rows.observe(WRITTEN, *_letter_counts()).drop("side", "reason")
 
 
 def _headers() -> str:
