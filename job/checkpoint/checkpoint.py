@@ -181,24 +181,22 @@ class Checkpoint:
     def cut_interval(self) -> Interval | None:
         """The interval of real-time mode that the query has to repeat. None: no interval was cut.
 
-        An interval whose offsets are in Spark's offset log has ended, and Spark itself repeats what
-        was not committed of it.
+        Spark may have planned the interval, or batches that repeat it, without committing them:
+        they run again, with the rule of the interval for late rows.
         """
         document = self.folder.read(_INTERVAL)
         if document is None:
             return None
         interval = Interval.from_document(document)
-        last = self.last_batch_id
-        is_planned = self.folder.text(f"query/offsets/{interval.batch_id}") is not None
-        is_cut = interval.batch_id > (-1 if last is None else last) and not is_planned
-        return interval if is_cut or interval.repeat_until is not None else None
+        last, offsets = self.last_batch_id, self.offsets
+        if last is None or interval.batch_id > last:
+            return interval
+        is_over = interval.repeat_until is None or interval.is_repeated(offsets or {})
+        return None if is_over else interval
 
-    def record_interval(self, interval: Interval | None) -> None:
-        """None: no interval has begun since the last batch."""
-        if interval is None:
-            self.folder.remove(_INTERVAL)
-        else:
-            self.folder.write(_INTERVAL, interval.document())
+    def record_interval(self, interval: Interval) -> None:
+        """Replaces the record of an interval that is committed or repeated."""
+        self.folder.write(_INTERVAL, interval.document())
 
     def set_uncommitted_state_aside(self) -> None:
         """Move the state of a first interval that was cut.

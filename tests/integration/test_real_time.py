@@ -54,7 +54,11 @@ def test_join_type_gives_the_rows_of_nested_loops_in_both_phases(
 ) -> None:
     """The results of one type are Avro."""
     avro = registry if join_type is JoinType.FULL_OUTER else None
-    topics = Topics(kafka, f"phases_{join_type}", join_type, tmp_path, registry=avro)
+    topics = Topics(
+        *(kafka, f"phases_{join_type}", join_type, tmp_path),
+        registry=avro,
+        delivery="exactly_once",
+    )
     topics.send(*FIRST)
     with Job(topics.spec(), tmp_path, jvm) as job:
         wait_for_intervals(job)
