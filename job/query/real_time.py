@@ -56,6 +56,8 @@ class Phases:
     def start(self, run: QueryRun) -> Iterator[RunningQuery]:
         plan, access, checkpoint = run.plan, run.access, run.checkpoint
         phase, self._next = self._next, Phase.CATCH_UP
+        if not checkpoint.is_committed:
+            phase = Phase.CATCH_UP  # the run before failed while Spark committed its last batch
         _log.info("phase", phase=phase.value)
         _configure(run, phase)
         checkpoint.set_uncommitted_state_aside()
@@ -107,6 +109,8 @@ class _PlannedTimes(EventTimes, ABC):
         self._counts = counts
         self._change_to = change_to
         self._query: StreamingQuery | None = None
+        self._cut = run.checkpoint.cut_interval
+        """The interval that is repeated. None: there is none, or nothing of it is left."""
         self._starts: dict[Side, Mapping[int, int]] = {}
         self._latest: dict[Side, Mapping[int, int]] = {}
 
@@ -150,7 +154,6 @@ class _CatchUp(_PlannedTimes):
         self, run: QueryRun, counts: RowCounts, change_to: Callable[[Phase], None]
     ) -> None:
         super().__init__(run, counts, change_to)
-        self._cut = run.checkpoint.cut_interval
         self._has_run = False
         self._planned_at = time.monotonic()
         self._empty_plans = 0
@@ -161,8 +164,9 @@ class _CatchUp(_PlannedTimes):
         took = timedelta(seconds=time.monotonic() - self._planned_at)
         super().batch_ended(query, batch_id)
         after = self._stats.partitions
-        is_repeated = self._forget_repeated(_next_offsets(after))
-        if self._cut is not None:
+        is_repeating = self._is_repeating(_next_offsets(after))
+        is_repeated = self._cut is not None and not is_repeating
+        if is_repeating:
             return
         unread = _records_behind(after)
         self._small_batches += unread <= CAUGHT_UP_RECORDS
@@ -178,29 +182,21 @@ class _CatchUp(_PlannedTimes):
             self._checkpoint.record_interval(self._cut)
         if self._cut is not None:
             raise_watermark(self._query, self._cut.watermark_ms)
-        self._forget_repeated(starts)
         self._planned_at = time.monotonic()
         self._empty_plans = self._empty_plans + 1 if starts == latest else 0
         # There is nothing to read. After a batch Spark plans one more, without records, if the
         # watermark has advanced; it has not done so if it requests the ends a second time.
         calls = 2 if self._has_run else 1
-        if self._cut is None and self._empty_plans >= calls:
+        if self._empty_plans >= calls and not self._is_repeating(starts):
             self._end_run(Phase.REAL_TIME)
-
-    def _forget_repeated(self, next_offsets: Offsets) -> bool:
-        """Whether the cut interval is repeated by now, and was not before."""
-        is_repeated = self._cut is not None and self._cut.is_repeated(next_offsets)
-        if is_repeated:
-            self._cut = None
-            self._checkpoint.record_interval(None)
-        return is_repeated
 
     def _watermark_ms(self, partitions: Partitions) -> int | None:
         """None while a cut interval is repeated: its watermark stays."""
-        is_repeating = self._cut is not None and not self._cut.is_repeated(
-            _next_offsets(partitions)
-        )
+        is_repeating = self._is_repeating(_next_offsets(partitions))
         return None if is_repeating else super()._watermark_ms(partitions)
+
+    def _is_repeating(self, next_offsets: Offsets) -> bool:
+        return self._cut is not None and not self._cut.is_repeated(next_offsets)
 
 
 class _Intervals(_PlannedTimes):
@@ -251,6 +247,10 @@ class _Intervals(_PlannedTimes):
         self._stats.interval_begins(starts)
         if (to_ms := self._watermark_ms(after)) is not None:
             raise_watermark(self._query, to_ms)
+        if self._cut is not None:
+            # A cut interval that had read nothing: it may have written the rows that had expired.
+            raise_watermark(self._query, self._cut.watermark_ms)
+            self._cut = None
         # Also if the run ends here: Spark may submit the tasks before it stops.
         self._checkpoint.record_interval(
             Interval(interval.next_batch_id, current_watermark(self._query))
