@@ -251,6 +251,7 @@ class Engine:
 
     def _rest(self, state: QueryState) -> None:
         """Stay paused or stopped, without a running query, until another state is desired."""
+        self._starter.forget_phase()
         machine = self._machine
         if machine.state is not state:
             self._resources.checkpoint().desired_state = state
@@ -272,6 +273,7 @@ class Engine:
 
     def _fail(self, error: StreamjoinError) -> None:
         """Wait for the next retry or, if the error is permanent, for a command."""
+        self._starter.forget_phase()
         # Spark's error messages contain the options of a source.
         self._redaction.scrub_error(error)
         self._resources.release_if_dead()
