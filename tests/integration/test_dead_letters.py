@@ -239,6 +239,7 @@ JOINS: dict[str, dict[str, Any]] = {
         "join__condition": "left.pad <> 'a' AND right.pad <> 'b' AND left.pad <= right.pad",
         "output__filter": "n % 5 <> 0 AND right_pad <> 'd'",
         "left__filter": "n % 7 <> 0",
+        "right__deduplicate": {"by": ["n", "pad"], "within": "1 minute"},
     },
     "left_outer": {
         "join__type": "left_outer",
@@ -249,6 +250,8 @@ JOINS: dict[str, dict[str, Any]] = {
     "full_outer": {
         "join": {"type": "full_outer", "window": "20 seconds", "condition": "left.pad <> 'a'"},
         "right__filter": "pad <> 'c'",
+        "left__deduplicate": {"by": ["n"], "within": "1 minute"},
+        "right__deduplicate": {"by": ["n", "pad"], "within": "5 seconds"},
         "on_null_key": "pass",
     },
 }
@@ -274,6 +277,9 @@ def test_late_rows_are_those_that_spark_counts(
     assert status.totals.late_rows == len(late)
     assert len(late) == len({(letter.topic, letter.offset) for letter in late})
     assert "late_rows_differ" not in job.log.read_text()
+    for side in ("left", "right"):
+        has_copies = status.side_totals(side).duplicates > 0
+        assert has_copies == (f"{side}__deduplicate" in JOINS[join])
 
 
 def generated(chance: random.Random, at: float) -> dict[str, Any]:

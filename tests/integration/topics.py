@@ -30,7 +30,8 @@ class Sent:
 
 @dataclass(frozen=True)
 class Received:
-    key: str | None
+    key: Any
+    """Text, or what the key is decoded to."""
     value: dict[str, Any]
     headers: Mapping[str, str | None]
     timestamp_ms: int
@@ -68,7 +69,10 @@ def produce(bootstrap_servers: str, topic: str, records: Iterable[Any]) -> None:
 
 
 def consume_all(
-    bootstrap_servers: str, topic: str, decoded: Callable[[bytes], Any] = json.loads
+    bootstrap_servers: str,
+    topic: str,
+    decoded: Callable[[bytes], Any] = json.loads,
+    decoded_key: Callable[[bytes], Any] = bytes.decode,
 ) -> list[Received]:
     """Every committed record of `topic`, from the beginning to the current end."""
     consumer = Consumer(
@@ -91,7 +95,7 @@ def consume_all(
             if message.error():
                 ended += 1
             else:
-                received.append(_received(message, decoded))
+                received.append(_received(message, decoded, decoded_key))
     finally:
         consumer.close()
     return received
@@ -107,14 +111,16 @@ def count_all(bootstrap_servers: str, topic: str) -> int:
     return sum(end.result(READ_SECONDS).offset for end in ends.values())
 
 
-def _received(message: Message, decoded: Callable[[bytes], Any]) -> Received:
+def _received(
+    message: Message, decoded: Callable[[bytes], Any], decoded_key: Callable[[bytes], Any]
+) -> Received:
     key, value = message.key(), message.value()
     headers = {
         name: None if content is None else content.decode()
         for name, content in message.headers() or ()
     }
     return Received(
-        key=key.decode() if key is not None else None,
+        key=decoded_key(key) if key is not None else None,
         value=decoded(value),
         headers=headers,
         timestamp_ms=message.timestamp()[1],
