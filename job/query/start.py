@@ -30,13 +30,17 @@ class QueryStarter:
         """Phase of the running query. None: the engine is micro_batch, or no query runs."""
         return self._phases.current
 
+    def forget_phase(self) -> None:
+        """The query is stopped or has failed: its next run does not follow at once."""
+        self._phases.forget()
+
     @contextmanager
     def start(
         self, spark: SparkSession, plan: JoinPlan, access: KafkaAccess, checkpoint: Checkpoint
     ) -> Iterator[RunningQuery]:
         run = QueryRun(spark, plan, access, checkpoint, self._stats, self._resources)
         if plan.real_time is not None:
-            with self._phases.start(run) as running:
+            with self._phases.start(run, new_query=self._new_query) as running:
                 yield running
             return
         times = EventTimes(run)
