@@ -36,7 +36,7 @@ class QueryStarter:
     ) -> Iterator[RunningQuery]:
         run = QueryRun(spark, plan, access, checkpoint, self._stats, self._resources)
         if plan.real_time is not None:
-            with self._phases.start(run) as running:
+            with self._phases.start(run, new_query=self._new_query) as running:
                 yield running
             return
         times = EventTimes(run)

@@ -29,7 +29,7 @@ output:
   topic: {name}.out
   columns: {{{columns}}}
   headers: {{number: {number}}}
-  delivery: at_least_once
+  delivery: {delivery}
 engine: real_time
 real_time: {{experimental: true, checkpoint_interval: {interval}}}
 checkpoint: {checkpoint}
@@ -61,6 +61,7 @@ class Topics:
         partitions: int = 2,
         idle_after: str | None = None,
         registry: RegistryStub | None = None,
+        delivery: str = "at_least_once",
     ) -> None:
         """`idle_after`: of the right side. `registry`: the results are Avro; None: JSON."""
         self.kafka, self.name = kafka, name
@@ -70,6 +71,7 @@ class Topics:
         self.interval = interval
         self._idle_after = idle_after
         self._registry = registry
+        self._delivery = delivery
         kafka.create_topics(
             [f"{name}.{part}" for part in ("left", "right", "out")], partitions=partitions
         )
@@ -86,6 +88,7 @@ class Topics:
             checkpoint=self._folder / "checkpoint",
             interval=self.interval,
             bad_records=bad_records,
+            delivery=self._delivery,
         )
         changes: dict[str, Any] = {}
         if self._idle_after is not None:

@@ -99,7 +99,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "dead_letters": (),
     "semantics": (),
     "proposal": ("sample", "columns", "registered", "choices", "spec_text", "dialog"),
-    "real_time": ("processor_jar", "join"),
+    "real_time": ("processor_jar", "join", "transactions"),
     "encoding": (),
     "spark": (
         *("session", "lost_hooks", "hadoop_settings", "hadoop_files", "failures", "listener"),
@@ -131,6 +131,7 @@ WITH_SPARK = {
     "dataflow.arrow_decoder",
     "encoding.avro_column",
     "real_time.join",
+    "real_time.transactions",
     "spark",
     "checkpoint",
     "delivery",
