@@ -5,26 +5,54 @@ It follows query/real_time.py and Spark, and performs the steps of the protocol 
 """
 
 from collections.abc import Generator, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Any
+from types import ModuleType
+from typing import Any, Protocol
 
 from job.delivery import commit_protocol
-from job.delivery.commit_protocol import Batch, NotDeliveredError
+from job.delivery.commit_protocol import Batch, Marker, NotDeliveredError
 from job.delivery.interval_protocol import (
     INTERVAL,
-    Opening,
-    Slot,
+    Part,
+    SlotContent,
     Step,
     WriteMarker,
     WritePart,
     WriteRows,
 )
-from tests.unit.delivery.broker_model import Handle, Record, Transaction, read_to_the_end
-from tests.unit.delivery.interval_join import DELAY, Offsets, Row, State
-from tests.unit.delivery.interval_world import QUERY, SLOTS, Recorded, World
+from tests.unit.delivery.broker_model import (
+    Broker,
+    Handle,
+    Log,
+    Record,
+    Transaction,
+    read_to_the_end,
+)
+from tests.unit.delivery.interval_checkpoint import Checkpoint, Recorded
+from tests.unit.delivery.interval_join import DELAY, JoinType, Offsets, Row, State
+from tests.unit.delivery.schedules import QUERY, Schedule
 
+SLOTS = 2
 _EXECUTORS = 2
 _ALL = 1_000
+
+
+class Surroundings(Protocol):
+    """What a driver needs of the world."""
+
+    schedule: Schedule
+    protocol: ModuleType
+    broker: Broker
+    output: list[Log]
+    commits: list[Log]
+    topics: tuple[list[Row], list[Row]]
+    join_type: JoinType
+    driver_bug: str | None
+    is_exactly_once: bool
+
+    def checkpoint_of(self, driver: object) -> Checkpoint:
+        """Raises NotDeliveredError for a driver that has lost the lease."""
 
 
 @dataclass(eq=False)
@@ -43,7 +71,7 @@ class Task:
 
 
 class Driver:
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: Surroundings) -> None:
         self._world = world
         self._schedule = world.schedule
         self._handles: dict[tuple[int, int], Handle] = {}
@@ -61,17 +89,16 @@ class Driver:
             yield from self._intervals()
 
     @property
-    def _checkpoint(self) -> Any:
-        """To be written by the driver that has the lease only."""
-        if self._world.driver is not self and hasattr(self._world, "driver"):
-            raise NotDeliveredError("the lease is lost")
-        return self._world.checkpoint
+    def _checkpoint(self) -> Checkpoint:
+        return self._world.checkpoint_of(self)
 
     def _has(self, bug: str) -> bool:
         return self._world.driver_bug == bug
 
     def _begin_run(self) -> Iterator[None]:
-        self._slots = [[Slot() for _ in range(_EXECUTORS)] for _ in range(SLOTS)]
+        self._slots = [
+            [self._world.protocol.Slot() for _ in range(_EXECUTORS)] for _ in range(SLOTS)
+        ]
         self._cut: Recorded | None = self._checkpoint.cut
         self._repeats = None if self._cut is None else self._cut.batch_id
         if self._has("an ended interval is repeated by the rule of micro-batches"):
@@ -124,7 +151,7 @@ class Driver:
         if starts == latest and (self._cut is not None or self._schedule.choose() % 2):
             return False
         ends = tuple(
-            min(end, start + self._schedule.choose() % 4 + (self._schedule.is_over * _ALL))
+            min(end, start + self._schedule.choose() % 3 + self._schedule.is_over * _ALL)
             for start, end in zip(starts, latest, strict=True)
         )
         checkpoint.planned[batch_id] = (ends, self._tracked)
@@ -140,7 +167,9 @@ class Driver:
                 task = self._task(batch_id, slot, late, watermark)
                 task.end = ends
                 try:
-                    yield from self._deliver(Opening(batch, self._repeats, attempt == 0), task)
+                    yield from self._deliver(
+                        self._world.protocol.Opening(batch, self._repeats, attempt == 0), task
+                    )
                     break
                 except NotDeliveredError:
                     if attempt or self._schedule.choose() % 2:
@@ -176,7 +205,10 @@ class Driver:
     def _interval(self, batch_id: int, watermark: int) -> Iterator[None]:
         batch = Batch(batch_id, INTERVAL, self._checkpoint.since or 0, QUERY)
         tasks = [self._task(batch_id, slot, watermark, watermark) for slot in range(SLOTS)]
-        running = [self._deliver(Opening(batch, self._repeats), task) for task in tasks]
+        running = [
+            self._deliver(self._world.protocol.Opening(batch, self._repeats), task)
+            for task in tasks
+        ]
         while running:
             choice = self._schedule.choose()
             if tasks[0].end is None and (choice >= 245 or self._schedule.is_over):
@@ -204,8 +236,8 @@ class Driver:
         state = checkpoint.states.get((batch_id - 1, slot), State(self._world.join_type))
         return Task(slot, state.copy(), checkpoint.offsets, late, watermark)
 
-    def _deliver(self, opening: Opening, task: Task) -> Iterator[None]:
-        executor = self._schedule.choose() % 16 == 1
+    def _deliver(self, opening: Any, task: Task) -> Iterator[None]:
+        executor = int(self._schedule.choose() % 5 == 1)
         if not self._is_exactly_once:
             while not task.is_over:
                 yield
@@ -236,11 +268,11 @@ class Driver:
         world, log = self._world, self._world.commits[task.slot]
         match step:
             case Step.PEEK_SLOT:
-                return world.content(task.slot, log.committed())
+                return slot_content(log.committed())
             case Step.READ_SLOT:
                 if world.schedule.is_over:
                     world.broker.write_control_records()
-                return world.content(task.slot, read_to_the_end(log))
+                return slot_content(read_to_the_end(log))
             case Step.INIT:
                 self._init(executor, task.slot)
             case Step.BEGIN if (executor, task.slot) not in self._handles:
@@ -250,6 +282,7 @@ class Driver:
             case Step.DROP_ROWS:
                 while not task.is_over:
                     self._take_rows(task)
+                    yield
             case WriteRows(ids=ids):
                 for row_id in ids:
                     self._produce(executor, task.slot, world.output[task.slot], row_id)
@@ -260,10 +293,8 @@ class Driver:
                 return self._end(executor, task.slot)
             case Step.ABORT:
                 if self._schedule.choose() % 2:
-                    try:
+                    with suppress(NotDeliveredError):
                         world.broker.end(self._handles[executor, task.slot], "aborted")
-                    except NotDeliveredError:
-                        pass
         return None
 
     def _take_rows(self, task: Task) -> list[str]:
@@ -339,8 +370,11 @@ class Driver:
         return len(left), len(right)
 
 
+def slot_content(records: list[Any]) -> SlotContent:
+    markers = [record for record in records if isinstance(record, Marker)]
+    parts = tuple(record for record in records if isinstance(record, Part))
+    return SlotContent(markers[-1] if markers else None, parts)
+
+
 def _moved(position: Offsets, side: int, end: int) -> Offsets:
     return (end, position[1]) if side == 0 else (position[0], end)
-
-
-__all__ = ["Driver", "Row"]

@@ -1,7 +1,7 @@
 """A stream-stream join in a few lines, for the model of the real-time engine.
 
-Rows of a key match if their event times differ by at most WINDOW. A row is late if its event time is
-not past the watermark, and expires once the watermark passes the end of its match window.
+Rows of a key match if their event times differ by at most WINDOW. A row is late if its event time
+is not past the watermark, and expires once the watermark passes the end of its match window.
 """
 
 from collections import Counter

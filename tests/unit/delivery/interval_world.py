@@ -1,12 +1,11 @@
 """The topics, the broker and the checkpoint of a query of the real-time engine, under a schedule.
 
-As schedules.py: a schedule is a string of bytes, each of which chooses what happens next and whether
-it fails. Once it is used up nothing fails, and the run must end well.
+As schedules.py: a schedule is a string of bytes, each of which chooses what happens next and
+whether it fails. Once it is used up nothing fails, and the run must end well.
 """
 
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
 from types import ModuleType
 from typing import Any
 
@@ -18,80 +17,14 @@ from job.delivery.commit_protocol import (
     ProducerFencedError,
     TakenOverError,
 )
-from job.delivery.interval_protocol import SlotContent
 from tests.unit.delivery.broker_model import Broker, Log
-from tests.unit.delivery.interval_join import FAR, JoinType, Offsets, Row, State, expected
+from tests.unit.delivery.interval_checkpoint import Checkpoint
+from tests.unit.delivery.interval_driver import SLOTS, Driver
+from tests.unit.delivery.interval_join import FAR, SIDES, JoinType, Row, expected
 from tests.unit.delivery.schedules import Schedule, ViolationError
 
-SLOTS = 2
 ROWS = 14
-QUERY = "q"
 _STEPS_TO_THE_END = 4_000
-
-
-@dataclass(frozen=True)
-class Recorded:
-    """The checkpoint's record of an interval (event_time/interval.py)."""
-
-    batch_id: int
-    watermark: int
-    repeat_until: Offsets | None = None
-
-    def is_repeated(self, offsets: Offsets) -> bool:
-        return self.repeat_until is not None and all(
-            offset >= end for offset, end in zip(offsets, self.repeat_until, strict=True)
-        )
-
-
-@dataclass
-class Checkpoint:
-    planned: dict[int, tuple[Offsets, int]] = field(default_factory=dict)
-    """Spark's offset log: end offsets and watermark of a batch."""
-    committed: dict[int, int] = field(default_factory=dict)
-    """Spark's commit log: watermark of the batch after it."""
-    states: dict[tuple[int, int], State] = field(default_factory=dict)
-    """State after a batch, by batch and slot."""
-    recorded: Recorded | None = None
-    newest: tuple[int, int] = (0, 0)
-    """Newest event time by side; a crash may lose the last ones."""
-    since: int | None = 0
-
-    def copy(self) -> "Checkpoint":
-        copied = replace(self)
-        for name in ("planned", "committed", "states"):
-            setattr(copied, name, dict(getattr(self, name)))
-        return copied
-
-    @property
-    def last(self) -> int:
-        return max(self.committed, default=-1)
-
-    @property
-    def offsets(self) -> Offsets:
-        return self.planned[self.last][0] if self.committed else (0, 0)
-
-    def watermark(self, batch_id: int) -> int:
-        """Of a batch that was planned."""
-        return self.planned[batch_id][1] if batch_id in self.planned else 0
-
-    @property
-    def tracked(self) -> int:
-        """The watermark with which Spark starts."""
-        return max(self.watermark(self.last), self.committed.get(self.last, 0))
-
-    @property
-    def cut(self) -> Recorded | None:
-        """As Checkpoint.cut_interval."""
-        recorded = self.recorded
-        if recorded is None:
-            return None
-        if recorded.batch_id > self.last:
-            ended = self.planned.get(recorded.batch_id)
-            if recorded.repeat_until is None and ended is not None:
-                return replace(recorded, repeat_until=ended[0])
-            return recorded
-        is_over = recorded.repeat_until is None or recorded.is_repeated(self.offsets)
-        return None if is_over else recorded
 
 
 class World:
@@ -108,8 +41,6 @@ class World:
         has_zombies: bool = True,
         changes_delivery: bool = False,
     ) -> None:
-        from tests.unit.delivery.interval_driver import Driver
-
         self.schedule, self.protocol = schedule, protocol
         self.join_type: JoinType = join_type
         self.driver_bug = driver_bug
@@ -122,10 +53,14 @@ class World:
         self.topics: tuple[list[Row], list[Row]] = ([], [])
         self.checkpoint = Checkpoint()
         self.is_exactly_once = True
-        self._driver_type = Driver
         self._zombies: list[Driver] = []
         self._lives: dict[Driver, Iterator[None]] = {}
         self.driver = self._new_driver()
+
+    def checkpoint_of(self, driver: object) -> Checkpoint:
+        if driver is not self.driver:
+            raise NotDeliveredError("the lease is lost")
+        return self.checkpoint
 
     def run(self) -> None:
         self.run_schedule()
@@ -134,15 +69,14 @@ class World:
 
     def run_schedule(self) -> None:
         while not self.schedule.is_over:
-            self._turn(self.schedule.choose())
+            self.turn()
 
     def finish(self) -> None:
         """Until every row has expired; nothing fails any more."""
         while len(self.topics[0]) + len(self.topics[1]) < ROWS:
             self._append(len(self.topics[0]) * 37)
-        for topic, side in zip(self.topics, ("left", "right"), strict=True):
-            at = FAR if side == "left" else 2 * FAR
-            topic.append(Row(side, len(topic), 0, at))  # type: ignore[arg-type]
+        for topic, side, at in zip(self.topics, SIDES, (FAR, 2 * FAR), strict=True):
+            topic.append(Row(side, len(topic), 0, at))
         self._zombies = []
         self.is_exactly_once = True
         self.driver = self._new_driver()
@@ -166,13 +100,8 @@ class World:
     def results(self) -> Counter[str]:
         return Counter(row_id for log in self.output for row_id in log.committed())
 
-    def content(self, slot: int, records: list[Any]) -> SlotContent:
-        markers = [record for record in records if isinstance(record, Marker)]
-        parts = tuple(record for record in records if not isinstance(record, Marker))
-        return SlotContent(markers[-1] if markers else None, parts)
-
-    def _turn(self, choice: int) -> None:
-        match choice:
+    def turn(self) -> None:
+        match choice := self.schedule.choose():
             case _ if 140 <= choice < 205 and self._zombies:
                 self._step(self._zombies[choice % len(self._zombies)])
             case _ if choice < 205:
@@ -205,15 +134,11 @@ class World:
         if count < ROWS:
             at = max(1, 1 + count // 2 + (choice // 4) % 8 - 3)
             is_bad = choice // 32 == 7
-            name = "left" if side == 0 else "right"
-            topic.append(Row(name, len(topic), choice // 2 % SLOTS, at, is_bad))  # type: ignore[arg-type]
+            topic.append(Row(SIDES[side], len(topic), choice // 2 % SLOTS, at, is_bad))
 
-    def _step(self, driver: Any) -> None:
+    def _step(self, driver: Driver) -> None:
         try:
             next(self._lives[driver])
-            return
-        except StopIteration:
-            pass
         except (DisagreementError, TakenOverError) as error:
             if driver is self.driver:
                 raise ViolationError(f"false alarm: {error}") from error
@@ -222,15 +147,17 @@ class World:
                 raise ViolationError("the query has fenced itself") from error
         except NotDeliveredError:
             pass
+        else:
+            return
         if driver is self.driver:
             self.driver = self._new_driver()
         else:
             self._zombies.remove(driver)
 
-    def _new_driver(self) -> Any:
+    def _new_driver(self) -> Driver:
         if self.changes_delivery and self.schedule.choose() % 3 == 0:
             self.is_exactly_once = not self.is_exactly_once
-        driver = self._driver_type(self)
+        driver = Driver(self)
         self._lives[driver] = driver.live()
         return driver
 
@@ -240,9 +167,7 @@ def compact(log: Log) -> None:
     end = log.last_stable_offset
     stable = log.records[:end]
     newest = {
-        _key(record.payload): record
-        for record in stable
-        if record.transaction.state == "committed"
+        _key(record.payload): record for record in stable if record.transaction.state == "committed"
     }
     kept = set(map(id, newest.values()))
     log.records = [record for record in stable if id(record) in kept] + log.records[end:]
