@@ -120,11 +120,10 @@ class _PlannedTimes(EventTimes, ABC):
         super().__init__(run)
         self._counts = counts
         self._delivery = delivery
-        # Everything that follows a recorded interval has at least its watermark, also if there is
-        # nothing to repeat: rows that have expired by it may have been emitted as unmatched.
-        self._cut = run.checkpoint.cut_interval
         self._change_to = change_to
         self._query: StreamingQuery | None = None
+        self._cut = run.checkpoint.cut_interval
+        """The interval that is repeated. None: there is none, or nothing of it is left."""
         self._starts: dict[Side, Mapping[int, int]] = {}
         self._latest: dict[Side, Mapping[int, int]] = {}
 
@@ -172,7 +171,6 @@ class _CatchUp(_PlannedTimes):
         change_to: Callable[[Phase], None],
     ) -> None:
         super().__init__(run, counts, delivery, change_to)
-        self._repeats_interval = self._cut is not None
         self._has_run = False
         self._planned_at = time.monotonic()
         self._empty_plans = 0
@@ -183,15 +181,15 @@ class _CatchUp(_PlannedTimes):
         took = timedelta(seconds=time.monotonic() - self._planned_at)
         super().batch_ended(query, batch_id)
         after = self._stats.partitions
-        self._forget_repeated(_next_offsets(after))
-        if self._cut is not None:
+        is_repeating = self._is_repeating(_next_offsets(after))
+        is_repeated = self._cut is not None and not is_repeating
+        if is_repeating:
             return
         unread = _records_behind(after)
         self._small_batches += unread <= CAUGHT_UP_RECORDS
         if has_caught_up(unread, batch=took, batches=self._small_batches):
             self._end_run(Phase.REAL_TIME)
-        elif self._repeats_interval:
-            # The next run has the rule of micro-batches for late rows.
+        elif is_repeated:
             self._end_run(Phase.CATCH_UP)
 
     def _planned(self, starts: Offsets, latest: Offsets) -> None:
@@ -201,26 +199,21 @@ class _CatchUp(_PlannedTimes):
             self._checkpoint.record_interval(self._cut)
         if self._cut is not None:
             raise_watermark(self._query, self._cut.watermark_ms)
-        self._forget_repeated(starts)
         self._planned_at = time.monotonic()
         self._empty_plans = self._empty_plans + 1 if starts == latest else 0
         # There is nothing to read. After a batch Spark plans one more, without records, if the
         # watermark has advanced; it has not done so if it requests the ends a second time.
         calls = 2 if self._has_run else 1
-        if self._cut is None and self._empty_plans >= calls:
+        if self._empty_plans >= calls and not self._is_repeating(starts):
             self._end_run(Phase.REAL_TIME)
-
-    def _forget_repeated(self, next_offsets: Offsets) -> None:
-        """The record stays until Spark has committed the batch that completes the repetition."""
-        if self._cut is not None and self._cut.is_repeated(next_offsets):
-            self._cut = None
 
     def _watermark_ms(self, partitions: Partitions) -> int | None:
         """None while a cut interval is repeated: its watermark stays."""
-        is_repeating = self._cut is not None and not self._cut.is_repeated(
-            _next_offsets(partitions)
-        )
+        is_repeating = self._is_repeating(_next_offsets(partitions))
         return None if is_repeating else super()._watermark_ms(partitions)
+
+    def _is_repeating(self, next_offsets: Offsets) -> bool:
+        return self._cut is not None and not self._cut.is_repeated(next_offsets)
 
 
 class _Intervals(_PlannedTimes):
@@ -280,11 +273,12 @@ class _Intervals(_PlannedTimes):
         self._stats.partitions = after
         self._stats.interval_begins(starts)
         self._count_transactions()
-        if self._cut is not None:
-            raise_watermark(self._query, self._cut.watermark_ms)
-            self._cut = None
         if (to_ms := self._watermark_ms(after)) is not None:
             raise_watermark(self._query, to_ms)
+        if self._cut is not None:
+            # A cut interval that had read nothing: it may have written the rows that had expired.
+            raise_watermark(self._query, self._cut.watermark_ms)
+            self._cut = None
         # Also if the run ends here: Spark may submit the tasks before it stops.
         self._checkpoint.record_interval(
             Interval(interval.next_batch_id, current_watermark(self._query))

@@ -6,6 +6,7 @@ import java.util.List;
 import java.util.Map;
 import java.util.concurrent.ExecutionException;
 import java.util.concurrent.TimeUnit;
+import java.util.function.Supplier;
 import org.apache.kafka.clients.admin.Admin;
 import org.apache.kafka.clients.admin.OffsetSpec;
 import org.apache.kafka.clients.consumer.ConsumerConfig;
@@ -17,10 +18,15 @@ import org.apache.kafka.common.errors.InterruptException;
 import org.apache.kafka.common.errors.TimeoutException;
 import org.apache.kafka.common.serialization.ByteArrayDeserializer;
 
-/** Reads the committed records of a partition of the commit topic, once from its beginning. */
+/** Reads the committed records of a partition of the commit topic, once to its end. */
 final class CommitPartition implements AutoCloseable {
   private static final Duration READ = Duration.ofSeconds(30);
   private static final Duration POLL = Duration.ofMillis(500);
+
+  /** Offsets before the end that are read first, and how many times as many are read next. */
+  private static final long TAIL = 1_000;
+
+  private static final long TAIL_GROWTH = 30;
 
   private final TopicPartition partition;
   private final Map<String, Object> client;
@@ -34,19 +40,33 @@ final class CommitPartition implements AutoCloseable {
     settings.put(ConsumerConfig.ENABLE_AUTO_COMMIT_CONFIG, false);
     settings.put(ConsumerConfig.DEFAULT_API_TIMEOUT_MS_CONFIG, (int) READ.toMillis());
     settings.put(ConsumerConfig.FETCH_MAX_WAIT_MS_CONFIG, 10);
+    // Records that compaction has removed at the beginning.
+    settings.put(ConsumerConfig.AUTO_OFFSET_RESET_CONFIG, "earliest");
     ByteArrayDeserializer bytes = new ByteArrayDeserializer();
     consumer = new KafkaConsumer<>(settings, bytes, bytes);
     consumer.assign(List.of(partition));
-    consumer.seekToBeginning(List.of(partition));
-  }
-
-  /** Up to the first open transaction. May miss records that are being committed. */
-  void readCommitted(DeliveredParts parts) {
-    readUntil(consumer.endOffsets(List.of(partition)).get(partition), parts);
   }
 
   /**
-   * Everything that is in the partition at the time of the call. TimeoutException if an open
+   * What is needed of the records up to the first open transaction. May miss records that are being
+   * committed. Most of the partition is what Kafka has not compacted yet: it is read from its end on.
+   */
+  DeliveredParts readCommitted(Supplier<DeliveredParts> nothing) {
+    long end = consumer.endOffsets(List.of(partition)).get(partition);
+    long tail = TAIL;
+    while (true) {
+      DeliveredParts parts = nothing.get();
+      consumer.seek(partition, Math.max(0, end - tail));
+      readUntil(end, parts);
+      if (tail >= end || parts.isComplete()) {
+        return parts;
+      }
+      tail *= TAIL_GROWTH;
+    }
+  }
+
+  /**
+   * Everything else that is in the partition at the time of the call. TimeoutException if an open
    * transaction of any producer hides some of it.
    */
   void readToTheEnd(DeliveredParts parts) {

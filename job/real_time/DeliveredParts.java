@@ -54,6 +54,9 @@ public final class DeliveredParts {
   private long newestBatch = NO_BATCH;
   private String newestFingerprint;
 
+  /** The oldest batch of this query that has a marker among the records. */
+  private long oldestBatch = Long.MAX_VALUE;
+
   /** The newest interval of this query that has a part. */
   private long newestParts = NO_BATCH;
 
@@ -91,6 +94,9 @@ public final class DeliveredParts {
       newestQuery = marker.get("query_id").textValue();
       newestBatch = marker.get("batch_id").longValue();
       newestFingerprint = marker.get("fingerprint").textValue();
+      if (newestQuery.equals(queryId)) {
+        oldestBatch = Math.min(oldestBatch, newestBatch);
+      }
     } else if (key.startsWith(partPrefix)) {
       readPart(Integer.parseInt(key.substring(partPrefix.length())), parsed(value));
     }
@@ -108,6 +114,14 @@ public final class DeliveredParts {
         ids.add(id.textValue());
       }
     }
+  }
+
+  /**
+   * Whether earlier records change nothing: what the run computes again was written after a marker
+   * that was read.
+   */
+  public boolean isComplete() {
+    return oldestBatch < Math.min(recovered(), batchId);
   }
 
   /**

@@ -140,17 +140,9 @@ final class TransactionSlot {
 
   /** Fences all other producers of the slot, and reads what they have delivered. */
   private void open() {
-    DeliveredParts parts =
-        new DeliveredParts(
-            target.name,
-            partition,
-            target.queryId,
-            batchId,
-            fingerprint,
-            target.since,
-            target.repeats);
+    DeliveredParts parts;
     try (CommitPartition read = new CommitPartition(target.client, target.commitTopic, partition)) {
-      read.readCommitted(parts);
+      parts = read.readCommitted(this::nothingDelivered);
       // A job that was replaced ends here, without fencing the one that replaced it.
       isSkipped = parts.isDecided();
       if (isSkipped) {
@@ -162,6 +154,17 @@ final class TransactionSlot {
     isSkipped = parts.isDelivered();
     delivered = parts.ids();
     nextPart = Math.max(nextPart, parts.nextPart());
+  }
+
+  private DeliveredParts nothingDelivered() {
+    return new DeliveredParts(
+        target.name,
+        partition,
+        target.queryId,
+        batchId,
+        fingerprint,
+        target.since,
+        target.repeats);
   }
 
   private void replaceProducer() {

@@ -139,6 +139,35 @@ def test_java_decides_as_the_specification_on_generated_records(spark: SparkSess
     assert {"disagreement", "taken_over", "delivered", "new", "recovered", True, False} == outcomes
 
 
+def history(chance: random.Random) -> tuple[Opening, list[Record]]:
+    """Batches and intervals as a query writes them one after another; the last one may be cut."""
+    records: list[Record] = [Marker(NO_BATCH, "", "q")]
+    batches = chance.randrange(1, 5)
+    for batch_id in range(batches):
+        is_interval = chance.random() < 0.6
+        if is_interval:
+            numbers = range(chance.randrange(4))
+            records += [Part("q", batch_id, n, frozenset({f"{batch_id}|{n}"})) for n in numbers]
+        if batch_id < batches - 1 or chance.random() < 0.5:
+            records.append(Marker(batch_id, INTERVAL if is_interval else "f", "q"))
+    repeats = chance.choice([None, batches - 1])
+    batch_id = batches - 1 if repeats is not None else chance.choice([batches - 1, batches])
+    fingerprint = chance.choice(["f", INTERVAL])
+    return Opening(Batch(batch_id, fingerprint, 0, "q"), repeats), records
+
+
+def test_end_of_a_partition_is_enough_if_it_is_complete(spark: SparkSession) -> None:
+    complete = 0
+    for number in range(150):
+        opening, records = history(random.Random(number))
+        for first in range(len(records)):
+            parts = in_java(spark, opening, records[first:])
+            if parts.isComplete():
+                complete += 1
+                assert specified(opening, records) == java_outcome(parts), (opening, records, first)
+    assert complete > 150
+
+
 def _kind(outcome: Outcome) -> object:
     match outcome:
         case Refused(kind=kind):

@@ -30,7 +30,7 @@ class World:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, *, cut: Interval | None = None) -> None:
         self.stats = QueryStats()
-        self.intervals: list[Interval | None] = []
+        self.intervals: list[Interval] = []
         self.watermark = 0
         self.phases: list[Phase] = []
         self.ended = False
@@ -231,22 +231,8 @@ def test_watermark_of_a_cut_interval_stays_until_the_interval_is_repeated(
     world.batch(times, both(20), both(20), NOW_MS)
     assert NOW_MS - 20_000 == world.watermark
     assert [Phase.REAL_TIME] == world.phases
-    # Spark has not committed the batch: it would run again with the rule of the interval.
+    # Spark has not committed the batch yet.
     assert [Interval(7, 5_000, both(20))] == world.intervals
-
-
-def test_interval_that_was_cut_and_read_nothing_keeps_its_watermark(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """Rows that have expired by it may have been emitted as unmatched."""
-    world = World(monkeypatch, cut=Interval(8, NOW_MS + 5_000, both(10)))
-
-    world.plan_next(world.made(_CatchUp), both(10), both(10))
-    assert [Phase.REAL_TIME] == world.phases
-    world.watermark = 0
-    world.plan_next(world.made(_Intervals), both(10), both(10))
-
-    assert [Interval(8, NOW_MS + 5_000)] == world.intervals
 
 
 def test_transactions_of_an_interval_are_counted_at_its_end(
@@ -276,7 +262,20 @@ def test_ends_of_a_repetition_that_is_cut_itself_stay(monkeypatch: pytest.Monkey
     world.plan_next(times, both(15), both(90))
     world.batch(times, both(20), both(20), NOW_MS)
 
-    assert [] == world.intervals
+    assert ([], [Phase.REAL_TIME]) == (world.intervals, world.phases)
+
+
+def test_intervals_follow_if_nothing_of_the_cut_interval_is_left(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    world = World(monkeypatch, cut=Interval(8, NOW_MS))
+    world.plan_next(world.made(_CatchUp), both(10), both(10))
+    assert ([Phase.REAL_TIME], True) == (world.phases, world.ended)
+
+    # Event times that were lost with the crash would give an earlier watermark.
+    world.watermark = 0
+    world.plan_next(world.made(_Intervals), both(10), both(12))
+    assert Interval(8, NOW_MS) == world.intervals[-1]
 
 
 def test_query_does_not_run_without_the_calls_of_spark(monkeypatch: pytest.MonkeyPatch) -> None:
