@@ -30,11 +30,11 @@ SKIPPED = """        yield Step.DROP_ROWS
 
 # The text that stands in interval_protocol.py, its replacement, and a schedule that shows the bug.
 PROTOCOL_BUGS: dict[str, tuple[str, str, int]] = {
-    "rows that are out are written again": ("if row_id not in known.ids)", ")", 0),
+    "rows that are out are written again": ("if row_id not in known.ids)", ")", 1),
     "marker of an interval means that the repetition has nothing to write": (
         "if not is_of_this_interval and is_delivered(batch, marker)",
         "if is_delivered(batch, marker)",
-        0,
+        2,
     ),
     "marker of a micro-batch is ignored": (SKIPPED, "        pass\n", 0),
     "slot is read before the others are fenced": (
@@ -43,7 +43,7 @@ PROTOCOL_BUGS: dict[str, tuple[str, str, int]] = {
     yield Step.INIT
     return opened(opening, found)
 """,
-        0,
+        4,
     ),
     "ids in a separate transaction, after the rows": (
         WRITE,
@@ -58,51 +58,51 @@ PROTOCOL_BUGS: dict[str, tuple[str, str, int]] = {
     "only the newest part counts": (
         "[part for part in own if part.batch_id == opening.recovered]",
         "[part for part in own if part.batch_id == opening.recovered][-1:]",
-        0,
+        4,
     ),
     "parts count for the first batch of a repetition only": (
         "return self.batch.batch_id if self.repeats is None else self.repeats",
         "return self.batch.batch_id",
-        0,
+        5,
     ),
     "ids are forgotten after the first batch of a run": (
         "known = Opened(ids=slot.ids)",
         "known = Opened()",
-        0,
+        3,
     ),
     "no marker for an interval that ends without rows": (
         MARKER,
         MARKER.replace("is_last:", "is_last and ids:"),
-        0,
+        1,
     ),
     "producer is kept although another executor has written": (
         "self.ended == opening.batch.batch_id - 1",
         "self.ended is not None",
-        0,
+        18,
     ),
     "producer is kept although another executor has begun the batch": (
         " and opening.is_first_attempt",
         "",
-        0,
+        216,
     ),
     "transaction follows a commit that was sent twice": (
         "        if was_sent_twice:\n            raise UnavailableError",
         "        if False:\n            raise UnavailableError",
-        0,
+        255,
     ),
     "batch follows a commit that was sent twice": (
         "None if was_sent_twice else batch.batch_id",
         "batch.batch_id",
-        0,
+        233,
     ),
 }
 
 # As named in interval_driver.py, and a schedule that shows the bug.
 DRIVER_BUGS: dict[str, int] = {
-    "an ended interval is repeated by the rule of micro-batches": 0,
-    "ends recorded before fencing": 0,
-    "record removed before the commit": 0,
-    "earlier watermark after a cut interval": 0,
+    "an ended interval is repeated by the rule of micro-batches": 427,
+    "ends recorded before fencing": 3_881,
+    "record removed before the commit": 310,
+    "earlier watermark after a cut interval": 1_882,
 }
 
 
