@@ -1,6 +1,6 @@
-"""CPU time of the formats of results: rows per CPU-second of JSON and of Avro.
+"""CPU time of the formats of results: rows per CPU-second of JSON, Avro and Protobuf.
 
-python -m bench.output_format                          200,000 results, 5 rounds, 2 minutes
+python -m bench.output_format                          200,000 results, 5 rounds, 3 minutes
 python -m bench.output_format --records 50000 --rounds 3
 
 Runs the last step of the dataflow, output_records, as a batch on one core, on joined rows in
@@ -61,7 +61,7 @@ _SPEC = {
 def main() -> int:
     arguments = _arguments()
     os.environ["JAVA_HOME"] = str(java_home())
-    plans = {"JSON": _plan(), "Avro": _plan(format="avro")}
+    plans = {"JSON": _plan(), "Avro": _plan(format="avro"), "Protobuf": _plan(format="protobuf")}
     spark = spark_session()
     try:
         plan = plans["JSON"]

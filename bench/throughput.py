@@ -121,7 +121,7 @@ def _figures(
 
     results = row_set(rows())
     if not results.count:
-        raise StreamjoinError("no results")
+        raise StreamjoinError("the output topic contains no results: see the log of the program")
     moments = sorted(appended)
     first, tenth, nine_tenths, last = (
         moments[int((len(moments) - 1) * share)] / 1_000 for share in (0, 0.1, 0.9, 1)

@@ -45,7 +45,7 @@ def run_engine(
     from job.query.idleness import IdleSides
     from job.query.stats import QueryStats
 
-    stats = QueryStats(plan.topics)
+    stats = QueryStats(plan.topics, plan.deduplicated)
     resources = available_resources(settings, plan, cores=os.cpu_count() or 1)
     answer = PlanResult(
         text=explained(plan, resources),
@@ -57,6 +57,7 @@ def run_engine(
         plan,
         settings=lambda: librdkafka_settings(kafka_access(plan.bootstrap_servers, plan.security)),
         read=lambda: stats.offsets,
+        topics=lambda: stats.topics,
         compare_topics=identity.check,
     )
     idle_sides = IdleSides(plan, stats, watch)

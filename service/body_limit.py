@@ -35,7 +35,7 @@ class BodyLimit:
 
 
 def _declared_bytes(request: Request) -> int:
-    """0 without the header; `_limited` counts the bytes as they arrive."""
+    """Content-Length. 0: no such header; `_limited` counts the bytes as they arrive."""
     header = request.headers.get("content-length", "")
     return int(header) if header.isdecimal() else 0
 

@@ -194,7 +194,7 @@ def _error(error: CallError) -> Exception:
 
 
 def _expiry_note(request: Request) -> str:
-    """Empty unless it is a command: a command cannot be revoked, but it expires."""
+    """Note that a command expires: it cannot be revoked. Empty: the request is not a command."""
     if request.call not in get_args(Verb):
         return ""
     return f". If {request.call} is not executed yet, it has expired and will not be"

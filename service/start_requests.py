@@ -109,7 +109,7 @@ def new_offsets(request: OffsetsRequest, status: JobStatus) -> StartPositions:
     """All partitions of both sides; RequestError if a partition or an offset does not exist."""
     for side in status.topics:
         raise RequestError(
-            f"the {side} side reads several topics, and offsets have no topic: use POST "
+            f"the {side} side can read several topics, and offsets have no topic: use POST "
             "/v1/query/reset with earliest, latest or a time"
         )
     brokers = status.brokers

@@ -42,7 +42,7 @@ REFUSALS = (
     Refusal(
         "TIMESTAMP_NTZ, TIMESTAMP_LTZ, TIME, CHAR, VARCHAR, VARIANT, VOID, GEOMETRY, GEOGRAPHY, "
         "collations",
-        "column", "cast(left.s as string collate UNICODE)", "is no type that a spec may use",
+        "column", "cast(left.s as string collate UNICODE)", "is not a type that a spec may use",
     ),
     Refusal(
         "constants that `validate` does not compute",
@@ -126,6 +126,6 @@ REFUSALS = (
 EXPRESSION_MESSAGES = tuple(refusal.message for refusal in REFUSALS if refusal.kind == "column")
 SCHEMA_MESSAGES = tuple(
     refusal.message for refusal in REFUSALS
-    if refusal.kind == "schema" or refusal.message == "is no type that a spec may use"
+    if refusal.kind == "schema" or refusal.message == "is not a type that a spec may use"
 )  # fmt: skip
 KEY_MESSAGES = tuple(refusal.message for refusal in REFUSALS if refusal.kind == "key")

@@ -202,7 +202,7 @@ def _damaged(good: Row, event_time: str, reason: str) -> bytes | None:
             return _json({**good.fields, event_time: YEAR_10000_MS})
         case "future_event_time":
             return _json({**good.fields, event_time: good.event_time_ms + DAY_MS})
-    raise ValueError(f"no such reason: {reason}")
+    raise ValueError(f"unknown reason: {reason}")
 
 
 def _of_one_ad(ad_id: int, shown_at_ms: int, dice: Random) -> Iterator[Record]:
@@ -251,7 +251,7 @@ def _partners(
 
 
 def _is_match(impression: Impression, right: Record) -> bool:
-    """The ON clause. Null in SQL (a null key, a null user) is no match."""
+    """The ON clause. Null in SQL (a null key, a null user) is not a match."""
     return (
         isinstance(right, Click)
         and impression.ad_id is not None

@@ -219,7 +219,7 @@ def _reader(bootstrap_servers: str, topic: str) -> Iterator[tuple[Consumer, list
             "enable.auto.commit": False,
             "isolation.level": "read_committed",
             "enable.partition.eof": True,
-            # The broker may end first when the demo stops: this is no error.
+            # The broker may end first when the demo stops: this is not an error.
             "log_level": 0,
         }
     )

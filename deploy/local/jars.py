@@ -159,7 +159,7 @@ def main() -> int:
     parser.add_argument("sets", nargs="*", metavar="set", help=f"one of: {', '.join(sets)}")
     wanted = parser.parse_args().sets or NEEDED_BY_ALL
     if unknown := set(wanted) - set(sets):
-        parser.error(f"no such set: {', '.join(sorted(unknown))}")
+        parser.error(f"unknown set: {', '.join(sorted(unknown))}")
     return exit_code(lambda: _fetch_all(wanted))
 
 

@@ -1,5 +1,5 @@
-"""Compiles the Java classes of the job: the processor of the real-time engine, and the encoder of
-results in Avro. Standard library only.
+"""Compiles the Java classes of the job: the processor of the real-time engine, and the decoders and
+encoders of values. Standard library only.
 
     python -m deploy.local.processor [--spark JARS]
 

@@ -33,7 +33,7 @@ from job.event_time.partitions import Offsets, Partitions
 from job.join_spec.sides import SIDES, Side
 from job.join_spec.source_topics import SourceTopics
 from job.join_spec.start_positions import StartPositions
-from job.plan.fingerprint import changes, settings_of
+from job.plan.fingerprint import changes, frozen_topics, settings_of
 from job.protocol.status import QueryState
 
 _FINGERPRINT = "fingerprint.json"
@@ -172,8 +172,7 @@ class Checkpoint:
         """The frozen topics of a side, in their order."""
         document = read_document(self.folder, _FINGERPRINT)
         frozen = {} if document is None else settings_of(document)
-        recorded = frozen.get(f"{side}.topic")
-        return SourceTopics(tuple(offsets)) if recorded is None else SourceTopics.parsed(recorded)
+        return frozen_topics(frozen, side) or SourceTopics(tuple(offsets))
 
     @property
     def partitions(self) -> Partitions:

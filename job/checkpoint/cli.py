@@ -16,7 +16,7 @@ from job.checkpoint.maintenance import check_logs, create_backup, repair_logs, r
 from job.checkpoint.state_reader import StateReader
 from job.errors import CheckpointError, StreamjoinError
 from job.join_spec.sides import SIDES, Side
-from job.plan.fingerprint import incompatible_changes
+from job.plan.fingerprint import incompatible_changes, recorded_topics
 from job.plan.plan import JoinPlan
 from job.protocol.results import StateRow
 from job.redaction import Redaction
@@ -123,7 +123,7 @@ def state(plan: JoinPlan, settings: JobSettings, side: Side, key: list[str]) -> 
         batch_id = opened.checkpoint.last_batch_id
         if batch_id is None:
             raise CheckpointError(f"{opened.folder.root} contains no state: no batch has ended")
-        reader = StateReader(opened.spark, plan, opened.checkpoint.query_location)
+        reader = _reader(plan, opened)
         never = threading.Event()
         if key:
             answer = reader.rows(side, key, batch_id, limit=1_000, cancel=never)
@@ -170,12 +170,18 @@ def _state(plan: JoinPlan, opened: OpenCheckpoint) -> tuple[str, bool]:
     batch_id = opened.checkpoint.last_batch_id
     if batch_id is None:
         return "state: empty, no batch has ended", True
-    reader = StateReader(opened.spark, plan, opened.checkpoint.query_location)
+    reader = _reader(plan, opened)
     try:
         counts = reader.count_rows(batch_id, cancel=threading.Event())
     except Exception as error:
         return f"state: cannot be read: {str(error).splitlines()[0]}", False
     return f"state: {counts.rows:,} rows read after batch {batch_id}", True
+
+
+def _reader(plan: JoinPlan, opened: OpenCheckpoint) -> StateReader:
+    checkpoint = opened.checkpoint
+    plan = plan.with_topics(recorded_topics(plan, checkpoint.fingerprint))
+    return StateReader(opened.spark, plan, checkpoint.query_location)
 
 
 def _row(row: StateRow) -> str:

@@ -63,6 +63,17 @@ def join_state(
     )
 
 
+def stored_ids(
+    spark: SparkSession, plan: JoinPlan, location: str, side: Side, batch_id: int
+) -> DataFrame:
+    """The ids that the deduplication of a side has in state after a batch.
+
+    Spark numbers the stateful operators of a plan from its root: the join has 0.
+    """
+    operator_id = 1 + plan.deduplicated.index(side)
+    return _read(spark, location, batch_id, "operatorId", str(operator_id)).coalesce(1)
+
+
 def _load(
     spark: SparkSession, plan: JoinPlan, location: str, side: Side, batch_id: int
 ) -> DataFrame:

@@ -47,7 +47,8 @@ def repair_logs(folder: Folder, now: datetime) -> list[str]:
         log, number = name.split("/")
         folder.remove(f"query/{log}/.{number}.crc")
     if "offsets/0" in found.repairable and folder.exists("query/state"):
-        # No batch has ended, so this state belongs to none. Spark requires none before batch 0.
+        # No batch has ended, so this state belongs to no batch. Spark requires an empty
+        # state before batch 0.
         folder.move("query/state", f"{aside}/state")
     return [f"query/{name}" for name in found.repairable]
 
@@ -88,7 +89,7 @@ def restore_backup(
     """
     manifest = read_document(source, MANIFEST)
     if manifest is None:
-        raise CheckpointError(f"{source.root} is no backup: it has no {MANIFEST}")
+        raise CheckpointError(f"{source.root} is not a backup: it has no {MANIFEST}")
     files: dict[str, int] = manifest["files"]
     present = source.sizes()
     wrong = [name for name, size in files.items() if present.get(name) != size]

@@ -23,6 +23,7 @@ from job.checkpoint.join_state import (
     POSITION,
     STATE_PARTITION,
     join_state,
+    stored_ids,
 )
 from job.errors import CancelledError, RequestError
 from job.instants import from_epoch_ms
@@ -48,7 +49,7 @@ class StateReader:
     ) -> KeyRows:
         """The rows with a key, given as the text of its parts, oldest event time first.
 
-        Raises RequestError if `key` is no key of the side, CancelledError once `cancel` is set.
+        Raises RequestError if `key` is not a key of the side, CancelledError once `cancel` is set.
         """
         started = time.monotonic()
         side_plan = self.plan.side(side)
@@ -74,13 +75,17 @@ class StateReader:
         started = time.monotonic()
         with self._cancellable(cancel):
             left, right = (self._counts(side, batch_id) for side in SIDES)
+            ids = {side: self._id_count(side, batch_id) for side in self.plan.deduplicated}
         return StateCount(
             batch_id=batch_id,
             counted_at=datetime.now(UTC),
             duration_seconds=time.monotonic() - started,
-            left=SideCount.of(left),
-            right=SideCount.of(right),
+            left=SideCount.of(left, ids.get("left")),
+            right=SideCount.of(right, ids.get("right")),
         )
+
+    def _id_count(self, side: Side, batch_id: int) -> int:
+        return stored_ids(self.spark, self.plan, self.location, side, batch_id).count()
 
     def _counts(self, side: Side, batch_id: int) -> list[PartitionCount]:
         counts = (
@@ -119,7 +124,7 @@ class StateReader:
             if not self._is_value(text, kind):
                 raise RequestError(
                     f"the key part {part.text} has type {kind.simpleString().upper()}, and "
-                    f"{text!r} is no such value: give it as the job writes it"
+                    f"{text!r} is not a value of this type: write it as the results do"
                 )
         return reduce(
             operator.and_,

@@ -7,18 +7,24 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from job.dataflow import record_sql
-from job.encoding.avro_column import avro_column
+from job.dataflow.output_columns import PARTITION, TIMESTAMP
+from job.encoding.decoded_column import decoded_column
+from job.encoding.encoded_column import encoded_column
 from job.event_time.partitions import EVENT_TIMES
+from job.formats.decoder import Decoder
 from job.formats.schemas import UNKNOWN_SCHEMA
 from job.join_spec.durations import milliseconds
 from job.join_spec.expressions import column_name
 from job.join_spec.sides import SIDES
+from job.join_spec.value_format import KeyFormat
 from job.kafka.security import KafkaAccess, spark_options
 from job.plan import record_checks, result_checks
+from job.plan.deduplication import id_columns
 from job.plan.mirrored import mirrored_filters
 from job.plan.plan import JoinPlan, SidePlan, window_end_column
 from job.plan.position import offset_sql, partition_sql, position_column
 from job.plan.record_checks import quoted
+from job.spark.kafka_partitioner import partition_for_key
 from job.spark.try_eval import register_try_eval
 from job.spark.watermark import WATERMARK_METADATA
 
@@ -26,13 +32,14 @@ if TYPE_CHECKING:
     from job.formats.registry import RegistryAccess
 
 ID_HEADER = "streamjoin-id"
-TIMESTAMP = "timestamp"
-"""Column of a result with the timestamp of its record."""
 UNKNOWN_IDS = "unknown_schema_ids"
 """Observed metric of a side: the schema ids that the registry does not have."""
 
 # What Kafka adds to a record, and the name of the header with the id.
 _RESULT_OVERHEAD_BYTES = 200
+
+# Nulls are written: an unmatched row has null in the fields of the other side.
+_JSON_OPTIONS = {"timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSS'Z'", "ignoreNullFields": "false"}
 
 # Longer than the time from 1970 to the largest event time, at the end of year 9999.
 _DELAY_BEYOND_ALL_EVENT_TIMES = "4000000 days"
@@ -87,7 +94,7 @@ def side_rows(
     """
     rows = watermarked(decoded(records, side, registry), side)
     counted = rows.observe(side.side, *observed_metrics(side))
-    return with_window(kept(counted, side, plan), side, plan)
+    return deduplicated(with_window(kept(counted, side, plan), side, plan), side, plan)
 
 
 def decoded(
@@ -103,10 +110,11 @@ def decoded(
     as unknown.
     """
     if side.format.has_registry:
-        # A join of JSON does not import Arrow.
-        from job.dataflow.arrow_decoder import decoded_value
-
-        records = records.withColumn(record_sql.DECODED, decoded_value(side, registry, unknown_ids))
+        assert side.reader is not None, "the job has pinned the schema"
+        assert registry is not None, "a side with a registry has access to it"
+        decoder, kind = Decoder(side.reader, registry), record_sql.decoded_type(side)
+        value = decoded_column(records.sparkSession, decoder, kind, unknown_ids)
+        records = records.withColumn(record_sql.DECODED, value)
     read = [record_sql.parsed(side), record_sql.restored(side)]
     steps = [*read, [*record_sql.typed(side), *keep], record_sql.classified(side)]
     if side.checks.any:
@@ -196,7 +204,8 @@ def kept(rows: DataFrame, side: SidePlan, plan: JoinPlan) -> DataFrame:
     for condition in row_conditions(side, plan):
         rows = rows.where(condition)
     columns = [f"`{column_name(side.side, column.name)}`" for column in side.kept_columns]
-    return rows.selectExpr(*columns, position_column(side.side))
+    ids = [f"{sql} AS {name}" for name, sql in id_columns(side).items()]
+    return rows.selectExpr(*columns, position_column(side.side), *ids)
 
 
 def row_conditions(side: SidePlan, plan: JoinPlan) -> list[str]:
@@ -230,6 +239,31 @@ def with_window(rows: DataFrame, side: SidePlan, plan: JoinPlan) -> DataFrame:
     )
 
 
+def deduplicated(rows: DataFrame, side: SidePlan, plan: JoinPlan) -> DataFrame:
+    """The rows without copies, by Spark's own operator.
+
+    The operator drops rows behind the watermark, counts them as late, and stores each id until the
+    watermark is `within` after the time of its first row. It reads this time from the metadata of
+    the watermark column.
+    """
+    if side.deduplication is None:
+        return rows
+    time = side.event_time_column if plan.window is None else window_end_column(side.side)
+    ids = list(id_columns(side))
+    # An id that is the event time must not be a second watermark column.
+    metadata: dict[str, dict[str, int]] = {
+        time: {WATERMARK_METADATA: milliseconds(side.deduplication.within)},
+        **{name: {} for name in ids},
+    }
+    timed = [
+        F.col(f"`{name}`").alias(name, metadata=metadata[name])
+        if name in metadata
+        else F.col(f"`{name}`")
+        for name in rows.columns
+    ]
+    return rows.select(*timed).dropDuplicatesWithinWatermark(ids).drop(*ids)
+
+
 def joined(left: DataFrame, right: DataFrame, plan: JoinPlan) -> DataFrame:
     sides = {"left": left, "right": right}
     first, second = (sides[side] for side in plan.inputs)
@@ -240,11 +274,12 @@ def joined(left: DataFrame, right: DataFrame, plan: JoinPlan) -> DataFrame:
 
 
 def output_records(rows: DataFrame, plan: JoinPlan, passed_on: str | None = None) -> DataFrame:
-    """(key STRING, value, headers), the columns of Spark's Kafka sink.
+    """(key, value, headers), the columns of Spark's Kafka sink.
 
-    The value is a STRING with JSON, or BINARY in the format of the output.
+    Key and value are STRING with text or JSON, or BINARY with the id of a schema.
 
     If results have their event time as timestamp, also `timestamp`: BIGINT, milliseconds.
+    If the spec has output.partition_by, also `partition`: INT.
     If an expression can fail on a result, also `failed_field`: the field of the spec that failed,
     with a null key and value, or null.
     `passed_on`: a column that is kept; rows where it is not null are no results, and no filter
@@ -255,12 +290,14 @@ def output_records(rows: DataFrame, plan: JoinPlan, passed_on: str | None = None
     if plan.checks.any:
         rows = rows.withColumn(result_checks.TRIED, F.expr(result_checks.tried(plan)))
     columns = [F.expr(result_checks.column(plan, name)).alias(name) for name in plan.output.columns]
-    key = F.expr(result_checks.key(plan)).cast("string")
+    key = _key(rows, plan)
     value = _value(rows, columns, plan)
     headers = F.expr(_headers(plan)).alias("headers")
     kept = [] if passed_on is None else [F.col(passed_on)]
     if plan.output.has_event_time:
         kept.append(F.expr(_event_time(plan)).alias(TIMESTAMP))
+    if plan.output.partition_by is not None:
+        kept.append(_partition(plan).alias(PARTITION))
     if not plan.checks.any:
         return rows.select(key.alias("key"), value.alias("value"), headers, *kept)
     return rows.select(
@@ -272,12 +309,30 @@ def output_records(rows: DataFrame, plan: JoinPlan, passed_on: str | None = None
     )
 
 
+def _key(rows: DataFrame, plan: JoinPlan) -> Column:
+    key, schema = F.expr(result_checks.key(plan)), plan.output.key_schema
+    if schema is not None:
+        assert plan.output.key is not None, "only a key has a schema"
+        columns = [key.alias(name) for name, _ in schema.columns]
+        if plan.output.key.type.name == "STRUCT":
+            columns = [key.getField(name).alias(name) for name, _ in schema.columns]
+        return F.when(key.isNotNull(), encoded_column(rows, columns, schema))
+    if plan.output.key_format is KeyFormat.JSON:
+        # to_json takes no plain values: the key is the only element of an array, without brackets.
+        listed = F.to_json(F.array(key), _JSON_OPTIONS)
+        return F.when(key.isNotNull(), F.substr(listed, F.lit(2), F.length(listed) - 2))
+    return key.cast("string")
+
+
 def _value(rows: DataFrame, columns: list[Column], plan: JoinPlan) -> Column:
     if plan.output.schema is not None:
-        return avro_column(rows, columns, plan.output.schema)
-    # Nulls are written: an unmatched row has null in the fields of the other side.
-    options = {"timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSS'Z'", "ignoreNullFields": "false"}
-    return F.to_json(F.struct(*columns), options)
+        return encoded_column(rows, columns, plan.output.schema)
+    return F.to_json(F.struct(*columns), _JSON_OPTIONS)
+
+
+def _partition(plan: JoinPlan) -> Column:
+    chooses = F.expr(f"cast(cast({result_checks.partition_by(plan)} AS STRING) AS BINARY)")
+    return partition_for_key(chooses, plan.output.partitions)
 
 
 def _headers(plan: JoinPlan) -> str:

@@ -6,12 +6,14 @@ a bad record passes through the join as a separate row, with its dead letter.
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from job.dataflow import dataflow
 from job.dataflow.dataflow import ID_HEADER, count_where
+from job.dataflow.output_columns import PARTITION, TIMESTAMP
 from job.dead_letters import headers as names
 from job.dead_letters import sql as dead_letter_sql
 from job.dead_letters.failure_text import BAD_RECORD, REMEDIES, UNWRITTEN_RESULT, as_sql
@@ -25,8 +27,11 @@ from job.plan.record_checks import EXPRESSION_FAILED, FAILED_FIELD, quoted
 from job.plan.result_checks import texts
 from job.protocol.totals import Totals
 from job.real_time.join import DEAD_LETTER, IS_DEAD, RowCounts, real_time_join
-from job.real_time.transactions import COLUMNS, ID, TIMESTAMP
+from job.real_time.transactions import COLUMNS, ID
 from job.spark.try_eval import register_try_eval
+
+if TYPE_CHECKING:
+    from job.formats.registry import RegistryAccess
 
 OUTPUT = "output"
 """Name of the metrics of the results."""
@@ -56,7 +61,7 @@ def interval_records(
         dataflow.kafka_records(spark, _reading(plan.side(side), plan, options), access)
         for side in SIDES
     )
-    return records(left, right, plan, sizes, counts, real_time=True)
+    return records(left, right, plan, sizes, counts, access.registry, real_time=True)
 
 
 def micro_batch_records(
@@ -78,7 +83,7 @@ def micro_batch_records(
         dataflow.kafka_records(spark, _reading(plan.side(side), plan, {}), access).coalesce(tasks)
         for side in SIDES
     )
-    return records(left, right, plan, sizes, counts, real_time=repeats_interval)
+    return records(left, right, plan, sizes, counts, access.registry, real_time=repeats_interval)
 
 
 def _reading(side: SidePlan, plan: JoinPlan, options: Mapping[str, str | None]) -> SidePlan:
@@ -97,6 +102,7 @@ def records(
     plan: JoinPlan,
     sizes: Sizes,
     counts: RowCounts,
+    registry: "RegistryAccess | None" = None,
     *,
     real_time: bool,
 ) -> DataFrame:
@@ -104,7 +110,7 @@ def records(
     if plan.checks.any:
         register_try_eval(left_records.sparkSession)
     left, right = (
-        side_rows(of_side, plan.side(side), plan, sizes)
+        side_rows(of_side, plan.side(side), plan, sizes, registry)
         for side, of_side in zip(SIDES, (left_records, right_records), strict=True)
     )
     rows = real_time_join(left, right, plan, real_time=real_time, counts=counts)
@@ -112,13 +118,19 @@ def records(
     return written(dataflow.output_records(rows, plan, passed_on), plan, sizes)
 
 
-def side_rows(records: DataFrame, side: SidePlan, plan: JoinPlan, sizes: Sizes) -> DataFrame:
+def side_rows(
+    records: DataFrame,
+    side: SidePlan,
+    plan: JoinPlan,
+    sizes: Sizes,
+    registry: "RegistryAccess | None",
+) -> DataFrame:
     """As dataflow.side_rows. With a dead-letter topic, also the rows that it gets, each with its
     dead letter."""
     if plan.dead_letter is None and not plan.fails_on_bad_records:
-        return dataflow.side_rows(records, side, plan, None)
+        return dataflow.side_rows(records, side, plan, registry)
     keep = dead_letter_sql.KEPT if plan.dead_letter is not None else dead_letter_sql.EXPLAINED
-    decoded = dataflow.decoded(records, side, None, keep=keep)
+    decoded = dataflow.decoded(records, side, registry, keep=keep)
     if plan.fails_on_bad_records:
         decoded = _failing(decoded, side, plan)
     counted = dataflow.watermarked(decoded, side).observe(
@@ -198,9 +210,15 @@ def written(rows: DataFrame, plan: JoinPlan, sizes: Sizes) -> DataFrame:
             "cast(value AS BINARY) AS value",
             "headers",
             ID,
-            _timestamp(plan),
+            f"{_optional(rows, TIMESTAMP, 'BIGINT')} AS {TIMESTAMP}",
+            f"{_optional(rows, PARTITION, 'INT')} AS {PARTITION}",
         )
     return _with_letters(rows, plan, sizes)
+
+
+def _optional(rows: DataFrame, name: str, kind: str) -> str:
+    """A column that only some specs give to results, or null."""
+    return name if name in rows.columns else f"cast(null AS {kind})"
 
 
 def results_written(observed: Mapping[str, int]) -> int:
@@ -229,13 +247,10 @@ def _with_letters(rows: DataFrame, plan: JoinPlan, sizes: Sizes) -> DataFrame:
         f"CASE WHEN is_letter THEN {DEAD_LETTER}.reason ELSE reason END AS reason",
         f"CASE WHEN is_letter THEN {DEAD_LETTER}.id WHEN reason IS NULL THEN id "
         f"ELSE concat(id, '/', reason) END AS {ID}",
-        f"CASE WHEN {is_result} THEN {_timestamp(plan)} END AS {TIMESTAMP}",
+        f"CASE WHEN {is_result} THEN {_optional(rows, TIMESTAMP, 'BIGINT')} END AS {TIMESTAMP}",
+        f"CASE WHEN {is_result} THEN {_optional(rows, PARTITION, 'INT')} END AS {PARTITION}",
     )
     return rows.observe(WRITTEN, *_letter_counts()).select(*COLUMNS)
-
-
-def _timestamp(plan: JoinPlan) -> str:
-    return TIMESTAMP if plan.output.has_event_time else f"cast(null AS BIGINT) AS {TIMESTAMP}"
 
 
 def _headers() -> str:

@@ -2,7 +2,7 @@
 
 Spark's from_json turns unreadable values into nulls. Here every record has either its columns or
 one of reasons.REASONS. This module only builds SQL text; semantics/ follows the same rules.
-formats/decoder.py decodes Avro and Protobuf in Python; the later steps are the same.
+encoding/ decodes Avro and Protobuf; the later steps are the same.
 """
 
 from collections.abc import Iterator
@@ -29,7 +29,7 @@ _JSON_OPTIONS += "'allowSingleQuotes','false','allowNonNumericNumbers','false')"
 MALFORMED_JSON = "malformed_json"
 
 DECODED = "decoded"
-"""Column with the result of formats/decoder.py for the value of a record."""
+"""Column with the decoded value of a record."""
 
 
 def decoded_type(side: SidePlan) -> str:

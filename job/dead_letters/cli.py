@@ -8,6 +8,7 @@ from job.dead_letters.headers import DeadLetter
 from job.dead_letters.replay import letters, replay
 from job.errors import RequestError
 from job.instants import from_epoch_ms, utc_text
+from job.join_spec.source_topics import SourceTopics
 from job.kafka.security import KafkaAccess, kafka_access
 from job.plan.plan import JoinPlan
 from job.protocol.reasons import DEAD_LETTER_REASONS, RESULT_REASONS
@@ -50,7 +51,7 @@ def replay_letters(plan: JoinPlan, selection: Selection, *, dry_run: bool) -> It
         for letter in selected:
             if not letter.can_be_replayed:
                 lines.append(f"not replayed, incomplete or a result: {_line(letter)}")
-            elif letter.topic not in _sources(plan, letter.side):
+            elif not _source(plan, letter.side).matches(letter.topic):
                 lines.append(
                     f"not replayed, from a topic that the join does not read: {_line(letter)}"
                 )
@@ -84,8 +85,8 @@ def _topic(plan: JoinPlan) -> str:
     return plan.dead_letter.topic
 
 
-def _sources(plan: JoinPlan, side: str) -> tuple[str, ...]:
-    return plan.side("left" if side == "left" else "right").topics.names
+def _source(plan: JoinPlan, side: str) -> SourceTopics:
+    return plan.side("left" if side == "left" else "right").topics
 
 
 def _line(letter: DeadLetter) -> str:

@@ -104,7 +104,7 @@ def dead_letter(
 
 
 def replayed_place(key: bytes | None, value: bytes | None, headers: Headers) -> str | None:
-    """Place of the letter that this record marks as replayed. None: the record is no such mark."""
+    """Place of the letter that this record marks as replayed. None: the record marks no letter."""
     if key is None and value is None and [name for name, _ in headers] == [REPLAYED]:
         return _text(headers[0][1])
     return None

@@ -37,7 +37,7 @@ _KEPT_NAME = (
 
 
 def with_reason(plan: JoinPlan, side: SidePlan) -> list[str]:
-    """All columns, and `dead_reason`: null for a record that is no dead letter."""
+    """All columns, and `dead_reason`: null for a record that is not a dead letter."""
     return ["*", f"{_reason(plan, side)} AS dead_reason"]
 
 

@@ -13,7 +13,7 @@ import structlog
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from job.dataflow.dataflow import ID_HEADER, count_where, dataflow, decoded
+from job.dataflow.dataflow import ID_HEADER, count_where, dataflow, decoded, side_rows
 from job.dead_letters import headers as names
 from job.dead_letters import sql
 from job.dead_letters.failure_text import BAD_RECORD, REMEDIES, UNWRITTEN_RESULT
@@ -141,11 +141,16 @@ class DeadLetterWriter:
         """Positions of the rows that Spark has dropped as late.
 
         Spark counts late rows among those that reach the join, after the filters that its optimizer
-        moves below the join. So the same optimizer plans the same join here.
+        moves below the join. So the same optimizer plans the same join here. A deduplicated side
+        counts them before it drops copies, above which Spark moves no filter.
         """
         sides = {name: self._records(spark, name, batch.join.ranges.get(name)) for name in SIDES}
-        joined = dataflow(sides["left"], sides["right"], self.plan, self.access.registry)
-        rows = join_input(joined, side, self.plan.inputs)
+        plan = self.plan.without_deduplication()
+        if self.plan.side(side).deduplication is None:
+            joined = dataflow(sides["left"], sides["right"], plan, self.access.registry)
+            rows = join_input(joined, side, plan.inputs)
+        else:
+            rows = side_rows(sides[side], plan.side(side), plan, self.access.registry)
         side_plan = self.plan.side(side)
         at = side_plan.event_time_column if self.plan.window is None else window_end_column(side)
         return rows.where(F.col(f"`{at}`") <= _late_watermark(batch)).select(position_column(side))

@@ -20,7 +20,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.streaming.query import StreamingQuery
 
 from job.checkpoint.checkpoint import Checkpoint
-from job.dataflow.dataflow import TIMESTAMP
+from job.dataflow.output_columns import PARTITION, TIMESTAMP
 from job.dataflow.real_time import Sizes
 from job.delivery.commit_protocol import Batch, Result
 from job.delivery.dead_letter_writer import (
@@ -304,12 +304,12 @@ class _ExactlyOnce(BatchSink):
         self._listener.dead_letters(counts)
 
     def _write_results(self, records: DataFrame, batch: Batch) -> list[Report]:
-        times = [F.col(TIMESTAMP)] if self._plan.output.has_event_time else []
+        optional = [F.col(name) for name in (TIMESTAMP, PARTITION) if name in records.columns]
         rows = records.select(
             F.col("key").cast("binary"),
             F.col("value").cast("binary"),
             F.expr("headers[0].value").alias("id") if self.target.id_header else F.col("headers"),
-            *times,
+            *optional,
         )
         write = Write(self.target, batch)
         return [Report(**row.asDict()) for row in map_in_arrow(rows, write, REPORT_DDL).collect()]

@@ -14,6 +14,7 @@ import pyarrow as pa
 from confluent_kafka import KafkaException, Producer
 from pyspark import TaskContext
 
+from job.dataflow.output_columns import PARTITION, TIMESTAMP
 from job.delivery import producers
 from job.delivery.commit_protocol import (
     AbortedError,
@@ -43,9 +44,10 @@ REPORT_FIELDS = pa.schema(
     ]
 )
 _ROOM_SECONDS = 1.0
+_COLUMNS = 3  # key, value, id or headers
 _MESSAGE_BYTES_MIN = 1_000  # librdkafka's minimum
-_COLUMNS_WITHOUT_TIMESTAMP = 3
 _NOW = 0  # librdkafka then sets the timestamp
+_BY_KEY = -1  # librdkafka then chooses the partition by the key
 
 Headers = list[tuple[str, str | bytes | None]]
 
@@ -126,8 +128,8 @@ class Report:
 class Write:
     """The function that Spark calls in a worker with the rows of one partition.
 
-    Columns: key, value, the record id or the headers (Target.id_header), and optionally the
-    timestamp in milliseconds.
+    Columns: key, value, the record id or the headers (Target.id_header), and optionally TIMESTAMP,
+    in milliseconds, and PARTITION, which may be null.
     """
 
     target: Target
@@ -233,19 +235,18 @@ class Attempt:
             self._target.id_header,
         )
         for rows in self._rows:
-            columns = [column.to_pylist() for column in rows.columns]
-            if len(columns) == _COLUMNS_WITHOUT_TIMESTAMP:
-                columns.append([_NOW] * rows.num_rows)
-            for key, value, third, at in zip(*columns, strict=True):
+            columns = [column.to_pylist() for column in rows.columns[:_COLUMNS]]
+            columns += [_optional(rows, TIMESTAMP, _NOW), _optional(rows, PARTITION, _BY_KEY)]
+            for key, value, third, at, number in zip(*columns, strict=True):
                 headers = _pairs(third) if header is None else [(header, third)]
                 try:
-                    produce(topic, value, key, timestamp=at, headers=headers)
+                    produce(topic, value, key, number, timestamp=at, headers=headers)
                 except BufferError:
-                    self._produce_when_queue_has_room(value, key, at, headers)
+                    self._produce_when_queue_has_room(value, key, number, at, headers)
             self.rows_written += rows.num_rows
 
     def _produce_when_queue_has_room(
-        self, value: bytes | None, key: bytes | None, at: int, headers: Headers
+        self, value: bytes | None, key: bytes | None, partition: int, at: int, headers: Headers
     ) -> None:
         """Ends at the latest when message.timeout.ms of a queued record has passed: that fails the
         transaction."""
@@ -253,7 +254,12 @@ class Attempt:
             self._initialized.poll(_ROOM_SECONDS)
             try:
                 self._initialized.produce(
-                    self._target.output_topic, value, key, timestamp=at, headers=headers
+                    self._target.output_topic,
+                    value,
+                    key,
+                    partition,
+                    timestamp=at,
+                    headers=headers,
                 )
             except BufferError:
                 continue
@@ -276,6 +282,13 @@ class Attempt:
     def _drop_rows(self) -> None:
         for _ in self._rows:
             pass
+
+
+def _optional(rows: pa.RecordBatch, name: str, default: int) -> list[int]:
+    """The values of a column, with `default` for nulls, or if there is no such column."""
+    if name not in rows.schema.names:
+        return [default] * rows.num_rows
+    return [default if value is None else value for value in rows.column(name).to_pylist()]
 
 
 def _pairs(headers: list[dict[str, Any]]) -> Headers:

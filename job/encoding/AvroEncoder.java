@@ -2,7 +2,6 @@ package streamjoin;
 
 import java.io.ByteArrayOutputStream;
 import java.io.IOException;
-import java.io.Serializable;
 import java.io.UncheckedIOException;
 import java.nio.ByteBuffer;
 import java.util.List;
@@ -11,29 +10,25 @@ import org.apache.avro.LogicalTypes;
 import org.apache.avro.Schema;
 import org.apache.avro.io.BinaryEncoder;
 import org.apache.avro.io.EncoderFactory;
-import org.apache.spark.sql.Column;
 import org.apache.spark.sql.catalyst.InternalRow;
-import org.apache.spark.sql.catalyst.expressions.Literal;
 import org.apache.spark.sql.catalyst.expressions.SpecializedGetters;
-import org.apache.spark.sql.catalyst.expressions.objects.Invoke;
 import org.apache.spark.sql.catalyst.util.ArrayData;
 import org.apache.spark.sql.catalyst.util.MapData;
-import org.apache.spark.sql.classic.ExpressionUtils;
 import org.apache.spark.sql.types.*;
 
 /**
- * Encodes a row in Confluent's wire format: a byte 0, the id of the schema, and an Avro record. Each
- * field, element and value of a map is a union of null and its type.
+ * Encodes a row as an Avro record. Each field, element and value of a map is a union of null and its
+ * type. If the schema is not a record, the only field of the row is encoded, which is not null.
  */
-public final class AvroEncoder implements Serializable {
+public final class AvroEncoder extends ValueEncoder {
   private final int schemaId;
   private final String schema;
   private final StructType type;
   private transient ByteArrayOutputStream bytes;
   private transient BinaryEncoder out;
-  private transient Writer record;
+  private transient FieldWriter value;
 
-  /** IllegalArgumentException if rows of `type` are not records of `schema`. */
+  /** IllegalArgumentException if rows of `type` are not values of `schema`. */
   public AvroEncoder(int schemaId, String schema, StructType type) {
     this.schemaId = schemaId;
     this.schema = schema;
@@ -41,29 +36,15 @@ public final class AvroEncoder implements Serializable {
     prepare();
   }
 
-  /** `row`, a struct of the encoder's type, as a column of bytes. */
-  public Column encoded(Column row) {
-    return ExpressionUtils.column(
-        new Invoke(
-            Literal.fromObject(this, new ObjectType(AvroEncoder.class)),
-            "encode",
-            DataTypes.BinaryType,
-            InternalRows.seq(List.of(ExpressionUtils.expression(row))),
-            InternalRows.seq(List.of()),
-            true,
-            true,
-            true));
-  }
-
-  /** Called by the expression. */
+  @Override
   public byte[] encode(InternalRow row) {
-    if (record == null) {
+    if (value == null) {
       prepare();
     }
     bytes.reset();
     try {
-      out.writeFixed(ByteBuffer.allocate(5).put((byte) 0).putInt(schemaId).array());
-      record.write(row, out);
+      out.writeFixed(ByteBuffer.allocate(HEADER_BYTES).put((byte) 0).putInt(schemaId).array());
+      value.write(row, 0, out);
       out.flush();
     } catch (IOException error) {
       throw new UncheckedIOException(error);
@@ -74,7 +55,14 @@ public final class AvroEncoder implements Serializable {
   private void prepare() {
     bytes = new ByteArrayOutputStream(256);
     out = EncoderFactory.get().binaryEncoder(bytes, null);
-    record = new Writer(type, new Schema.Parser().parse(schema));
+    Schema parsed = new Schema.Parser().parse(schema);
+    if (parsed.getType() == Schema.Type.RECORD) {
+      Writer record = new Writer(type, parsed);
+      value = (row, index, written) -> record.write((InternalRow) row, written);
+    } else {
+      check(type.length() == 1, type, parsed);
+      value = notNull(type.apply(0).dataType(), parsed);
+    }
   }
 
   /** Writes the fields of a row. */

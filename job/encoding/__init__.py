@@ -1,1 +1,2 @@
-"""Results in Avro: the encoder in Java, compiled by `make setup`, and its use as a Spark column."""
+"""Values in Confluent's wire format as Spark columns: decoders of records and encoders of results
+in Java, compiled by `make setup`."""

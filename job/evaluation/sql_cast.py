@@ -284,5 +284,5 @@ def _bad_input(text: str, target: SqlType) -> SqlRuntimeError:
 
 def _number(value: Value) -> int | float | Decimal:
     if not isinstance(value, (int, float, Decimal)):
-        raise TypeError(f"{value!r} is no number")
+        raise TypeError(f"{value!r} is not a number")
     return value

@@ -32,8 +32,8 @@ def constant(kind: SqlType, value: Value) -> Compiled:
 
 
 SUFFIX = "suffix"
-"""Key of `meta`: suffix of `2L`. sqlglot parses CAST(2 AS BIGINT), which is no literal in decimal
-arithmetic."""
+"""Key of `meta`: suffix of `2L`. sqlglot parses CAST(2 AS BIGINT), which is not a literal in
+decimal arithmetic."""
 
 
 def integer_with_suffix(node: exp.Expr) -> int | None:

@@ -113,7 +113,7 @@ def _year_month_day(match: re.Match[str]) -> tuple[int, int, int]:
 
 
 def _offset_seconds(zone: str | None) -> int | None:
-    """Seconds east of UTC, as ZoneId.of; None: there is no such zone."""
+    """Seconds east of UTC, as ZoneId.of; None: unknown zone."""
     zone = (zone or "Z").strip("".join(map(chr, range(33))))
     # getZoneId: the forms +h:mm and +hh:m of Spark 2.
     zone = re.sub(r"([+-])([0-9]):", r"\g<1>0\2:", zone, count=1)

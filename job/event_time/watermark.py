@@ -49,7 +49,7 @@ def event_time_of(partitions: Partitions, side: Side) -> SideEventTime:
 
 
 def watermark_ms(partitions: Partitions, delay_ms: Mapping[Side, int]) -> int | None:
-    """None: a side does not let the watermark advance."""
+    """The watermark of the next batch. None: a side does not let the watermark advance."""
     watermarks = []
     for side in SIDES:
         event_time = event_time_of(partitions, side).ms

@@ -1,4 +1,4 @@
 """Avro and Protobuf values in Confluent's wire format: columns of a schema, decoding of values.
 
-Does not import Spark: dataflow/arrow_decoder.py passes Arrow arrays to decoder.py on the executors.
+Does not import Spark: encoding/ decodes and encodes in the JVM, with what decoder.py prepares.
 """

@@ -64,9 +64,7 @@ def decoding(writer: RegisteredSchema, reader: ReaderSchema) -> Callable[[bytes]
     The function raises UnreadableError or IncompatibleError for a value. decoding() raises
     IncompatibleError if no value can be read.
     """
-    certain = [each.message for each in differences(writer, reader) if each.is_certain]
-    if certain:
-        raise IncompatibleError("; ".join(certain))
+    _check_differences(writer, reader)
     written = _bare(_record(writer))
     read = None if writer == reader.schema else fastavro.parse_schema(_bare(_projected(reader)))
     parsed = fastavro.parse_schema(written)
@@ -87,6 +85,25 @@ def decoding(writer: RegisteredSchema, reader: ReaderSchema) -> Callable[[bytes]
         return row  # type: ignore[no-any-return]  # a record
 
     return decoded
+
+
+def prepared(writer: RegisteredSchema, reader: ReaderSchema) -> dict[str, Any]:
+    """What AvroReader.java needs to read values of `writer`.
+
+    Raises IncompatibleError if no value can be read.
+    """
+    _check_differences(writer, reader)
+    return {
+        "writer": _defined_once(_record(writer), set()),
+        "reader": _defined_once(_projected(reader), set()),
+        "micros": dict(_times(reader)),
+    }
+
+
+def _check_differences(writer: RegisteredSchema, reader: ReaderSchema) -> None:
+    certain = [each.message for each in differences(writer, reader) if each.is_certain]
+    if certain:
+        raise IncompatibleError("; ".join(certain))
 
 
 def _times(reader: ReaderSchema) -> list[tuple[str, int]]:
@@ -142,29 +159,36 @@ def _projected(reader: ReaderSchema) -> dict[str, Any]:
     return {**record, "fields": taken}
 
 
-def _bare(schema: Any, seen: set[str] | None = None) -> Any:
-    """Schema for fastavro: each named type defined once, without logical types except decimal.
+def _bare(schema: Any) -> Any:
+    """Schema for fastavro: without logical types except decimal.
 
     Timestamps stay numbers, which is faster than datetime and supports years after 9999.
     """
-    seen = set() if seen is None else seen
+    return _defined_once(schema, set(), keeps=frozenset({"decimal"}))
+
+
+def _defined_once(schema: Any, seen: set[str], *, keeps: frozenset[str] | None = None) -> Any:
+    """Schema with each named type defined at its first use. `keeps`: logical types; None: all."""
     if isinstance(schema, list):
-        return [_bare(branch, seen) for branch in schema]
+        return [_defined_once(branch, seen, keeps=keeps) for branch in schema]
     if isinstance(schema, str):
         return schema
     if (name := schema.get("name")) is not None:
         if name in seen:
             return name
         seen.add(name)
-    bare = {
-        name: value for name, value in schema.items() if name != "logicalType" or value == "decimal"
-    }
+    once = dict(schema)
+    if keeps is not None and once.get("logicalType") not in keeps:
+        once.pop("logicalType", None)
     for part in ("items", "values"):
-        if part in bare:
-            bare[part] = _bare(bare[part], seen)
-    if "fields" in bare:
-        bare["fields"] = [{**field, "type": _bare(field["type"], seen)} for field in bare["fields"]]
-    return bare
+        if part in once:
+            once[part] = _defined_once(once[part], seen, keeps=keeps)
+    if "fields" in once:
+        once["fields"] = [
+            {**field, "type": _defined_once(field["type"], seen, keeps=keeps)}
+            for field in once["fields"]
+        ]
+    return once
 
 
 def _not_null(schema: Any) -> Any:

@@ -1,16 +1,16 @@
-"""Decodes the values of a side into rows, or into a reason. Runs on the executors.
+"""Decodes values in Confluent's wire format: a byte 0, the schema's id as 4 bytes (big-endian), for
+Protobuf the indexes of the message, then the value.
 
-Confluent's wire format: a byte 0, the schema's id as 4 bytes (big-endian), for Protobuf the indexes
-of the message, then the value.
+The job decodes in the JVM (encoding/), with what `answer` returns for a schema. `streamjoin init`
+decodes a sample in Python.
 """
 
+import json
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
-from functools import lru_cache
-from typing import Any, Protocol
+from dataclasses import dataclass
+from typing import Any, Protocol, TypeVar
 
-import pyarrow as pa
-
+from job.errors import RegistryError, SecurityError
 from job.formats.registry import RegistryAccess, schema_by_id
 from job.formats.schemas import (
     INCOMPATIBLE_SCHEMA,
@@ -28,6 +28,7 @@ from job.join_spec.value_format import Format
 _HEADER_BYTES = 5
 
 Decode = Callable[[bytes], dict[str, Any]]
+_Prepared = TypeVar("_Prepared")
 
 
 class Implementation(Protocol):
@@ -36,6 +37,7 @@ class Implementation(Protocol):
     def fields(self, schema: RegisteredSchema) -> dict[str, str | None]: ...
     def differences(self, writer: RegisteredSchema, reader: ReaderSchema) -> list[Difference]: ...
     def decoding(self, writer: RegisteredSchema, reader: ReaderSchema) -> Decode: ...
+    def prepared(self, writer: RegisteredSchema, reader: ReaderSchema) -> dict[str, Any]: ...
 
 
 def implementation(kind: Format) -> Implementation:
@@ -63,18 +65,9 @@ class Decoded:
 class Decoder:
     reader: ReaderSchema
     access: RegistryAccess
-    unknown_ids: frozenset[int] = field(default_factory=frozenset)
-    """Schema ids to treat as unknown, because they were unknown when the batch was first read."""
-
-    def __call__(self, values: pa.Array, row: pa.DataType) -> pa.Array:
-        """Decode each value into a struct of type `row` with the fields of Decoded.
-
-        Raises RegistryError or SecurityError if the registry is needed and does not answer.
-        """
-        decoded = list(self.decoded(values.to_pylist()))
-        return pa.array([each.__dict__ for each in decoded], row)
 
     def decoded(self, values: Iterable[bytes | None]) -> Iterable[Decoded]:
+        """Raises RegistryError or SecurityError if the registry is needed and does not answer."""
         decoders: dict[int, Decode | Decoded] = {}
         for value in values:
             if value is None:
@@ -86,18 +79,25 @@ class Decoder:
                 continue
             schema_id = int.from_bytes(value[1:_HEADER_BYTES], "big")
             if schema_id not in decoders:  # an unknown id is requested once per call
-                decoders[schema_id] = self._decode_or_reason(schema_id)
+                decoders[schema_id] = _decode(self, schema_id)
             decode = decoders[schema_id]
             yield decode if isinstance(decode, Decoded) else _decoded(decode, schema_id, value)
 
-    def _decode_or_reason(self, schema_id: int) -> "Decode | Decoded":
-        unknown = f"schema {schema_id} is not in the schema registry {self.access.url}"
-        if schema_id in self.unknown_ids:
-            return Decoded(UNKNOWN_SCHEMA, unknown, schema_id)
+    def answer(self, schema_id: int) -> str:
+        """What an executor needs for the values of a schema, as JSON (KnownSchema.java): how it
+        reads them, or why it cannot read any, or why the registry does not answer."""
         try:
-            return _decode(self.access, self.reader, schema_id)
-        except UnknownSchemaError:
-            return Decoded(UNKNOWN_SCHEMA, unknown, schema_id)
+            found = _prepared(self, schema_id, implementation(self.reader.format).prepared)
+        except (RegistryError, SecurityError) as error:
+            refuses_login = isinstance(error, SecurityError)
+            return json.dumps({"failure": str(error), "refuses_login": refuses_login})
+        if isinstance(found, Decoded):
+            lasts = found.reason != UNKNOWN_SCHEMA
+            found = {"reason": found.reason, "message": found.message, "lasts": lasts}
+        return json.dumps(found)
+
+    def unknown(self, schema_id: int) -> str:
+        return f"schema {schema_id} is not in the schema registry {self.access.url}"
 
 
 def _decoded(decode: Decode, schema_id: int, value: bytes) -> Decoded:
@@ -109,16 +109,27 @@ def _decoded(decode: Decode, schema_id: int, value: bytes) -> Decoded:
         return Decoded(INCOMPATIBLE_SCHEMA, f"schema {schema_id}: {error}", schema_id)
 
 
-@lru_cache(maxsize=1_000)
-def _decode(access: RegistryAccess, reader: ReaderSchema, schema_id: int) -> Decode | Decoded:
-    """Decoder for the values of a schema, or the reason why none can be read. Cached."""
-    is_readers = schema_id == reader.schema.id
-    writer = reader.schema if is_readers else schema_by_id(access, schema_id)
+def _decode(decoder: Decoder, schema_id: int) -> Decode | Decoded:
+    return _prepared(decoder, schema_id, implementation(decoder.reader.format).decoding)
+
+
+def _prepared(
+    decoder: Decoder,
+    schema_id: int,
+    prepare: Callable[[RegisteredSchema, ReaderSchema], _Prepared],
+) -> _Prepared | Decoded:
+    """`prepare` called with the schema, or the reason why none of its values can be read."""
+    reader = decoder.reader
+    try:
+        is_readers = schema_id == reader.schema.id
+        writer = reader.schema if is_readers else schema_by_id(decoder.access, schema_id)
+    except UnknownSchemaError:
+        return Decoded(UNKNOWN_SCHEMA, decoder.unknown(schema_id), schema_id)
     if writer.type != reader.schema.type:
         message = f"schema {schema_id} has type {writer.type}, expected {reader.schema.type}"
         return Decoded(INCOMPATIBLE_SCHEMA, message, schema_id)
     try:
-        return implementation(reader.format).decoding(writer, reader)
+        return prepare(writer, reader)
     except IncompatibleError as error:
         message = f"schema {schema_id} cannot be read with schema {reader.schema.id}: {error}"
         return Decoded(INCOMPATIBLE_SCHEMA, message, schema_id)

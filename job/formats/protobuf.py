@@ -4,6 +4,7 @@ A schema in the registry is a .proto file, which protoc (grpcio-tools) compiles 
 the file has several messages, the first one is read.
 """
 
+from base64 import b64encode
 from collections.abc import Callable, Iterator
 from functools import lru_cache
 from importlib.resources import as_file, files
@@ -80,6 +81,19 @@ def differences(writer: RegisteredSchema, reader: ReaderSchema) -> list[Differen
     return list(_differences(_message(writer, (0,)), _message(reader.schema, (0,)), reader))
 
 
+def message_differences(writer: RegisteredSchema, reader: RegisteredSchema) -> list[Difference]:
+    """Reasons why the first message of `reader` cannot read that of `writer`."""
+    return list(_differences(_message(writer, (0,)), _message(reader, (0,)), None))
+
+
+def renumbered(before: RegisteredSchema, after: RegisteredSchema) -> list[str]:
+    """Numbers of fields of the first message that no field or another one has in `after`, as text.
+
+    A number that no field has could be the number of another one in a later version.
+    """
+    return list(_renumbered(_message(before, (0,)), _message(after, (0,))))
+
+
 def decoding(writer: RegisteredSchema, reader: ReaderSchema) -> Callable[[bytes], dict[str, Any]]:
     """A function from the bytes after the schema id to columns; TIMESTAMPs in epoch microseconds.
 
@@ -95,10 +109,7 @@ def decoding(writer: RegisteredSchema, reader: ReaderSchema) -> Callable[[bytes]
 
     @lru_cache(maxsize=100)
     def refusal(indexes: tuple[int, ...]) -> str:
-        written = _message(writer, indexes)
-        if written.full_name != wanted.full_name:
-            return f"is a {written.full_name}, expected {wanted.full_name}"
-        return "; ".join(each.message for each in _differences(written, wanted, reader))
+        return _refusal(_message(writer, indexes), wanted, reader)
 
     def decoded(payload: bytes) -> dict[str, Any]:
         indexes, start = message_indexes(payload)
@@ -112,6 +123,40 @@ def decoding(writer: RegisteredSchema, reader: ReaderSchema) -> Callable[[bytes]
         return {name: get(message) for name, get in getters}
 
     return decoded
+
+
+def prepared(writer: RegisteredSchema, reader: ReaderSchema) -> dict[str, Any]:
+    """What ProtobufReader.java needs to read values of `writer`.
+
+    Raises IncompatibleError if no value can be read.
+    """
+    wanted = _message(reader.schema, (0,))
+    _, files = _compiled(reader.schema)
+    refusals = {
+        " ".join(map(str, indexes)): _refusal(_message(writer, indexes), wanted, reader)
+        for indexes in _all_indexes(_compiled(writer)[1].file[-1].message_type, ())
+    }
+    micros = {
+        column.name: MICROS_A_MILLI
+        for column in reader.columns.columns
+        if column.type == "TIMESTAMP" and wanted.fields_by_name[column.name].message_type is None
+    }
+    encoded = b64encode(files.SerializeToString()).decode()
+    return {"files": encoded, "refusals": refusals, "micros": micros}
+
+
+def _all_indexes(messages: Any, within: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
+    """Indexes of messages and of those that are nested in them."""
+    for number, message in enumerate(messages):
+        yield (*within, number)
+        yield from _all_indexes(message.nested_type, (*within, number))
+
+
+def _refusal(written: Descriptor, wanted: Descriptor, reader: ReaderSchema) -> str:
+    """Why values of the message `written` cannot be read. Empty: they can."""
+    if written.full_name != wanted.full_name:
+        return f"is a {written.full_name}, expected {wanted.full_name}"
+    return "; ".join(each.message for each in _differences(written, wanted, reader))
 
 
 def message_indexes(payload: bytes) -> tuple[tuple[int, ...], int]:
@@ -143,7 +188,8 @@ def _varint(payload: bytes, at: int) -> tuple[int, int]:
 
 
 def _message(schema: RegisteredSchema, indexes: tuple[int, ...]) -> Descriptor:
-    pool, described = _compiled(schema)
+    pool, files = _compiled(schema)
+    described = files.file[-1]
     try:
         found: Any = described.message_type[_natural(indexes[0])]
         name = f"{described.package}.{found.name}" if described.package else found.name
@@ -163,8 +209,8 @@ def _natural(index: int) -> int:
 
 
 @lru_cache(maxsize=200)
-def _compiled(schema: RegisteredSchema) -> tuple[DescriptorPool, Any]:
-    """Pool with the schema and its references, and the descriptor of the schema's file."""
+def _compiled(schema: RegisteredSchema) -> tuple[DescriptorPool, FileDescriptorSet]:
+    """Pool with the schema and its references, and their descriptors; the schema's file is last."""
     with TemporaryDirectory() as name, as_file(files("grpc_tools") / "_proto") as well_known:
         folder, out = Path(name).resolve(), Path(name).resolve() / "descriptors"
         for path, text in (*schema.references, (_FILE, schema.text)):
@@ -180,11 +226,11 @@ def _compiled(schema: RegisteredSchema) -> tuple[DescriptorPool, Any]:
             raise IncompatibleError(
                 f"schema {schema.id} cannot be compiled: protoc printed the reason"
             )
-        described = FileDescriptorSet.FromString(out.read_bytes())
+        compiled = FileDescriptorSet.FromString(out.read_bytes())
     pool = DescriptorPool()
-    for file in described.file:
+    for file in compiled.file:
         pool.AddSerializedFile(file.SerializeToString())
-    return pool, described.file[-1]
+    return pool, compiled
 
 
 def _sql_type_or_none(field: FieldDescriptor) -> str | None:
@@ -281,6 +327,18 @@ def _differences(
         elif field.message_type is not None:
             inner = f"{within}{field.name}."
             yield from _differences(source.message_type, field.message_type, None, inner)
+
+
+def _renumbered(before: Descriptor, after: Descriptor, within: str = "") -> Iterator[str]:
+    for old in before.fields:
+        field = after.fields_by_number.get(old.number)
+        if field is None:
+            yield f"number {old.number} is {within}{old.name}, which is missing"
+        elif old.name != field.name:
+            yield f"number {field.number} is {within}{old.name}, not {within}{field.name}"
+        elif old.message_type is not None and field.message_type is not None:
+            inner = f"{within}{field.name}."
+            yield from _renumbered(old.message_type, field.message_type, inner)
 
 
 def _describe_type(field: FieldDescriptor) -> str:

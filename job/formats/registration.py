@@ -1,15 +1,18 @@
-"""Registers the schema of the results, or looks it up, for the id that each value begins with."""
+"""Registers the schemas of the results, or looks them up: values and keys begin with their ids."""
 
+from collections.abc import Callable
 from dataclasses import replace
 
 from job.errors import Problem, SpecError
 from job.formats.registry import RegistryAccess, find_schema, latest_schema, register_schema
 from job.formats.schemas import (
+    Difference,
     IncompatibleError,
     OutputSchema,
     RegisteredSchema,
     UnknownSchemaError,
 )
+from job.join_spec.value_format import Format
 
 
 def registered(schema: OutputSchema, access: RegistryAccess) -> OutputSchema:
@@ -18,37 +21,93 @@ def registered(schema: OutputSchema, access: RegistryAccess) -> OutputSchema:
     Raises SpecError if the subject refuses or lacks the schema, RegistryError or SecurityError if
     the registry does not answer.
     """
+    if schema.format is Format.PROTOBUF and schema.registers:
+        _check_numbers(schema, access)
     try:
         if schema.registers:
             return replace(schema, id=register_schema(access, schema))
         return replace(schema, id=find_schema(access, schema))
     except IncompatibleError as error:
         message = (
-            f"refuses the schema of the output columns{_changed_fields(schema, access)}. The "
-            f"registry answers: {error}. Keep the types of the columns, set another "
-            "`output.subject`, or change the compatibility of the subject"
+            f"refuses the schema of {_source(schema)}{_changed_fields(schema, access)}. The "
+            f"registry answers: {error}. {_remedy(schema)}, or change the compatibility of the "
+            "subject"
         )
-        raise SpecError([Problem("output.subject", schema.subject, message)]) from None
+        raise _refusal(schema, message) from None
     except UnknownSchemaError:
         message = (
-            f"does not have the schema of the output columns in schema registry {access.url}"
+            f"does not have the schema of {_source(schema)} in schema registry {access.url}"
             f"{_changed_fields(schema, access)}, and `output.register` is false: register the "
             "schema that `streamjoin plan` shows, or omit `register`"
         )
-        raise SpecError([Problem("output.subject", schema.subject, message)]) from None
+        raise _refusal(schema, message) from None
 
 
-def _changed_fields(schema: OutputSchema, access: RegistryAccess) -> str:
-    """The fields that differ from the newest version of the subject, as far as they are known."""
-    from job.formats import avro  # loads fastavro, which takes half a second
+def _check_numbers(schema: OutputSchema, access: RegistryAccess) -> None:
+    """Refuse the schema if a number of the subject's newest version is free or has another name.
+
+    Registries accept another name if the type is equal. A consumer that reads by numbers would then
+    read the value of one column as another. Raises SpecError; other errors as in latest_schema.
+    """
+    from job.formats import protobuf  # loads protoc
 
     try:
         version, newest = latest_schema(access, schema.subject)
         if newest.type != schema.format.upper():
+            return
+        changes = protobuf.renumbered(newest, _own(newest, schema))
+    except (IncompatibleError, UnknownSchemaError):
+        return
+    if changes:
+        message = (
+            f"has other fields in version {version}: {'; '.join(changes)}. Fields are numbered in "
+            f"the order of {_source(schema)}: add new ones at the end, write a removed one as "
+            f"cast(NULL AS …), or use another {'topic' if schema.is_key else '`output.subject`'}"
+        )
+        raise _refusal(schema, message)
+
+
+def _refusal(schema: OutputSchema, message: str) -> SpecError:
+    field = "output.key_format" if schema.is_key else "output.subject"
+    return SpecError([Problem(field, schema.subject, message)])
+
+
+def _source(schema: OutputSchema) -> str:
+    return "output.key" if schema.is_key else "the output columns"
+
+
+def _remedy(schema: OutputSchema) -> str:
+    if schema.is_key:
+        return "Keep the type of output.key, use another topic"
+    return "Keep the types of the columns, set another `output.subject`"
+
+
+def _own(newest: RegisteredSchema, schema: OutputSchema) -> RegisteredSchema:
+    return RegisteredSchema(0, newest.type, schema.text)
+
+
+def _changed_fields(schema: OutputSchema, access: RegistryAccess) -> str:
+    """The fields that differ from the newest version of the subject, as far as they are known."""
+    try:
+        version, newest = latest_schema(access, schema.subject)
+        if newest.type != schema.format.upper():
             return f" (version {version} has type {newest.type})"
-        own = RegisteredSchema(0, newest.type, schema.text)
-        changes = [*avro.record_differences(newest, own), *avro.record_differences(own, newest)]
+        compare, own = _comparison(schema.format), _own(newest, schema)
+        changes = [*compare(newest, own), *compare(own, newest)]
     except (IncompatibleError, UnknownSchemaError):
         return ""
     messages = dict.fromkeys(change.message for change in changes)
     return f" (compared with version {version}: {'; '.join(messages)})" if messages else ""
+
+
+def _comparison(
+    used: Format,
+) -> Callable[[RegisteredSchema, RegisteredSchema], list[Difference]]:
+    """Import the module on first use: both take half a second."""
+    if used is Format.AVRO:
+        from job.formats import avro
+
+        return avro.record_differences
+    from job.formats import protobuf
+
+    return protobuf.message_differences

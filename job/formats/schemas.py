@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from job.errors import StreamjoinError
+from job.evaluation.sql_types import SqlType
 from job.join_spec.sides import Side
 from job.join_spec.value_format import Format
 from job.join_spec.value_schema import ValueSchema
@@ -38,13 +39,16 @@ class ReaderSchema:
 
 @dataclass(frozen=True)
 class OutputSchema:
-    """Schema with which a query writes its results."""
+    """Schema with which a query writes the values or the keys of its results."""
 
     format: Format
     subject: str
     registers: bool
     """Whether the query registers the schema. False: it only looks it up."""
     text: str
+    columns: tuple[tuple[str, SqlType], ...]
+    """Names and types of the columns that are encoded."""
+    is_key: bool = False
     id: int | None = None
     """Id in the registry. None: the registry was not read (a job always reads it)."""
 

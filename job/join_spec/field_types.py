@@ -33,6 +33,21 @@ def _legal_topic(topic: str) -> str:
 Topic = Annotated[str, AfterValidator(_legal_topic)]
 
 
+def _regular_expression(pattern: str) -> str:
+    try:
+        re.compile(pattern)
+    except re.error as error:
+        raise ValueError(
+            f"is not a regular expression ({error}): write one of Python's, e.g. orders_.*"
+        ) from error
+    return pattern
+
+
+TopicPattern = Annotated[
+    str, Field(min_length=1, max_length=1_000), AfterValidator(_regular_expression)
+]
+
+
 # Beyond any Kafka cluster; larger rates would overflow the estimates.
 _RATE_MAX = 1_000_000_000
 

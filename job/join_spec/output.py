@@ -1,14 +1,14 @@
 """The output of a join: results, delivery, dead letters."""
 
 from enum import StrEnum
-from typing import Annotated, Literal, Self
+from typing import Annotated, Self
 
 from pydantic import Field, model_validator
 
 from job.join_spec.field_types import ColumnName, Expression, HeaderName, Topic
 from job.join_spec.frozen import Frozen
-from job.join_spec.registry import default_subject
-from job.join_spec.value_format import Format
+from job.join_spec.registry import default_subject, key_subject
+from job.join_spec.value_format import Format, KeyFormat
 
 
 class Delivery(StrEnum):
@@ -26,16 +26,22 @@ class OutputSpec(Frozen):
 
     topic: Topic
     """Topic of the results."""
-    format: Literal["json", "avro"] = "json"
-    """Format of the values. Avro is written in Confluent's wire format, with a schema that follows
-    from the output columns, and needs `schema_registry`."""
+    format: Format = Format.JSON
+    """Format of the values. Avro and Protobuf are written in Confluent's wire format, with a schema
+    that follows from the output columns, and need `schema_registry`."""
     subject: Annotated[str, Field(min_length=1)] | None = None
     """Subject of the schema in the registry. Omitted: `<topic>-value`."""
     register_: Annotated[bool, Field(alias="register")] = True
-    """Whether a start of the query registers the schema. `false`: the subject must already have
-    it."""
+    """Whether a start of the query registers the schemas of value and key. `false`: the subjects
+    must already have them."""
     key: Expression | None = None
     """Key of the output record: an output column or an expression. Omitted: no key."""
+    key_format: KeyFormat = KeyFormat.STRING
+    """Format of the key. `string`: its text. The schema of `avro` and `protobuf` has the subject
+    `<topic>-key`."""
+    partition_by: Expression | None = None
+    """Value whose text chooses the partition in place of the key, by the partitioner of Kafka's
+    clients: an output column or an expression. Omitted, or null: the key chooses it."""
     columns: Annotated[dict[ColumnName, Expression], Field(min_length=1)] | None = None
     """Output columns, each a name and an expression over `left.<column>` and `right.<column>`.
     Omitted: all columns of both sides."""
@@ -56,20 +62,32 @@ class OutputSpec(Frozen):
     start creates it if it is missing: compacted, one partition per state partition."""
 
     @property
-    def value_format(self) -> Format:
-        return Format(self.format)
-
-    @property
     def registry_subject(self) -> str:
         """`subject`, or the one of Confluent's TopicNameStrategy."""
         return self.subject or default_subject(self.topic)
 
+    @property
+    def key_registry_subject(self) -> str:
+        return key_subject(self.topic)
+
+    @property
+    def formats_with_registry(self) -> list[Format]:
+        """Those of value and key, of the two that have a schema."""
+        value = self.format if self.format.has_registry else None
+        return [each for each in (value, self.key_format.with_registry) if each is not None]
+
     @model_validator(mode="after")
     def _fits_the_format(self) -> Self:
-        if self.value_format is Format.JSON and self.subject is not None:
+        if self.format is Format.JSON and self.subject is not None:
             raise ValueError("has a subject, which json does not use: remove it")
-        if self.value_format is Format.JSON and not self.register_:
-            raise ValueError("has `register: false`, which json does not use: remove it")
+        if not self.register_ and not self.formats_with_registry:
+            raise ValueError(
+                "has `register: false`, and neither format nor key_format has a schema: remove it"
+            )
+        if self.key is None and self.key_format is not KeyFormat.STRING:
+            raise ValueError(
+                f"has key_format {self.key_format} and no key: set `key`, or remove key_format"
+            )
         return self
 
     @model_validator(mode="after")

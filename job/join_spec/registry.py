@@ -16,6 +16,11 @@ def default_subject(topic: str) -> str:
     return f"{topic}-value"
 
 
+def key_subject(topic: str) -> str:
+    """The subject of Confluent's TopicNameStrategy for the keys of a topic."""
+    return f"{topic}-key"
+
+
 class SchemaRegistrySpec(BaseModel):
     """A schema registry with Confluent's API."""
 

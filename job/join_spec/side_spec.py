@@ -5,8 +5,9 @@ from typing import Annotated, Self
 
 from pydantic import Field, model_validator
 
+from job.join_spec.deduplication import DeduplicationSpec
 from job.join_spec.durations import Delay, PositiveDuration
-from job.join_spec.field_types import Expression, Rate, Topic
+from job.join_spec.field_types import Expression, Rate, Topic, TopicPattern
 from job.join_spec.frozen import Frozen
 from job.join_spec.registry import default_subject
 from job.join_spec.source_topics import TOPICS_MAX, SourceTopics
@@ -17,16 +18,20 @@ class SideSpec(Frozen):
     """One input of the join."""
 
     topic: Topic | None = None
-    """Topic to read. Set exactly one of `topic` and `topics`."""
+    """Topic to read. Set exactly one of `topic`, `topics` and `topic_pattern`."""
     topics: Annotated[list[Topic], Field(min_length=1, max_length=TOPICS_MAX)] | None = None
     """Topics to read as one input: their records have one format and one schema. The checkpoint
     freezes the list and its order. With several topics, each has at most 1024 partitions."""
+    topic_pattern: TopicPattern | None = None
+    """Regular expression in Python's syntax that must match the whole name of a topic. The side
+    reads all topics that match when the query starts, as with `topics`; a restart adds new ones.
+    Topics that the join writes and topics whose names begin with `__` are left out."""
     format: Format = Format.JSON
     """Format of the values. Avro and Protobuf are read in Confluent's wire format and need
     `schema_registry`."""
     subject: Annotated[str, Field(min_length=1)] | None = None
     """Subject of the schema in the registry. Omitted: `<topic>-value`. Required with several
-    topics."""
+    topics or a `topic_pattern`."""
     schema_: Annotated[str | None, Field(alias="schema", min_length=1)] = None
     """Columns of the value as Spark DDL, e.g. `ad_id BIGINT, shown_at TIMESTAMP`. Required for
     JSON. Omitted for Avro and Protobuf: all fields of the schema in the registry."""
@@ -40,6 +45,9 @@ class SideSpec(Frozen):
     filter: Expression | None = None
     """Condition on the rows of this side. Rows that fail it are dropped before the join; they still
     advance the watermark."""
+    deduplicate: DeduplicationSpec | None = None
+    """Rows that the side drops before the join because they are copies of an earlier row. The
+    checkpoint freezes it."""
     max_event_time_ahead: PositiveDuration = timedelta(hours=1)
     """How far an event time may be ahead of the record's Kafka timestamp. A record further ahead is
     a bad record: it would make all following rows late."""
@@ -58,25 +66,32 @@ class SideSpec(Frozen):
     @property
     def registry_subject(self) -> str:
         """`subject`, or the one of Confluent's TopicNameStrategy."""
-        return self.subject or default_subject(self.source_topics.names[0])
+        return self.subject or default_subject(str(self.source_topics))
 
     @property
     def source_topics(self) -> SourceTopics:
-        return SourceTopics((self.topic,) if self.topic else tuple(self.topics or ()))
+        names = (self.topic,) if self.topic else tuple(self.topics or ())
+        return SourceTopics(names, self.topic_pattern)
 
     @model_validator(mode="after")
     def _names_its_topics(self) -> Self:
-        if self.topic is None and self.topics is None:
-            raise ValueError("has no topic: write `topic: orders`, or `topics: [orders, returns]`")
-        if self.topic is not None and self.topics is not None:
-            raise ValueError("has topic and topics: remove one of them")
+        written = [
+            name for name in ("topic", "topics", "topic_pattern") if getattr(self, name) is not None
+        ]
+        if not written:
+            raise ValueError(
+                "has no topic: write `topic: orders`, `topics: [orders, returns]` or "
+                "`topic_pattern: orders_.*`"
+            )
+        if len(written) > 1:
+            raise ValueError(f"has {' and '.join(written)}: keep one of them")
         names = self.source_topics.names
         if len(set(names)) < len(names):
             raise ValueError("has the same topic twice in `topics`: remove one of them")
         if self.source_topics.are_several and self.format.has_registry and self.subject is None:
             raise ValueError(
-                f"has several topics and no `subject`, which {self.format} requires then: name the "
-                "subject whose schema reads the records of all topics"
+                f"has several topics or a topic_pattern and no `subject`, which {self.format} then "
+                "requires: name the subject whose schema reads the records of all topics"
             )
         return self
 

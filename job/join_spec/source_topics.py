@@ -1,12 +1,14 @@
 """The topics of one side, and one number for each of their partitions.
 
 Positions, offsets and event times are kept by this number. With one topic it is the number of the
-partition in Kafka; with several it also contains the index of the topic in the list of the spec:
-index * 1024 + partition. The checkpoint freezes the list, so a number never changes. Pure.
+partition in Kafka; with several it also contains the index of the topic in the list of the side:
+index * 1024 + partition. The checkpoint freezes the list, so a number never changes. A pattern can
+only append topics. Pure.
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+import re
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, replace
 
 from job.errors import TopicError
 from job.join_spec.sides import SIDES, Side
@@ -23,9 +25,12 @@ _SEPARATOR = ", "
 @dataclass(frozen=True)
 class SourceTopics:
     names: tuple[str, ...]
+    """With a pattern: the topics that a start has found. Empty: no start has looked for them."""
+    pattern: str | None = None
+    """Regular expression of the side's `topic_pattern`. None: the spec names the topics."""
 
     def __str__(self) -> str:
-        return _SEPARATOR.join(self.names)
+        return _SEPARATOR.join(self.names) or self.pattern or ""
 
     @classmethod
     def parsed(cls, text: str) -> "SourceTopics":
@@ -34,7 +39,29 @@ class SourceTopics:
 
     @property
     def are_several(self) -> bool:
-        return len(self.names) > 1
+        """Whether the number of a partition contains the index of its topic. With a pattern it
+        always does, because a topic may be added."""
+        return len(self.names) > 1 or self.pattern is not None
+
+    def matches(self, topic: str) -> bool:
+        """Whether the side reads a topic of this name."""
+        if self.pattern is None:
+            return topic in self.names
+        return re.fullmatch(self.pattern, topic) is not None
+
+    def recorded(self, names: Collection[str]) -> "SourceTopics":
+        """With the topics in a checkpoint that match the pattern, in their order."""
+        return replace(self, names=tuple(name for name in names if self.matches(name)))
+
+    def with_added(self, found: Collection[str]) -> "SourceTopics":
+        """With more topics of the pattern, after those that the side has."""
+        names = (*self.names, *sorted(set(found) - set(self.names)))
+        if len(names) > TOPICS_MAX:
+            raise TopicError(
+                f"{len(names)} topics match topic_pattern {self.pattern}, and a side reads at most "
+                f"{TOPICS_MAX}: narrow the pattern"
+            )
+        return replace(self, names=names)
 
     def number(self, topic: str, partition: int) -> int:
         if not self.are_several:

@@ -146,8 +146,8 @@ class JoinSpec(Frozen):
 
     @model_validator(mode="after")
     def _registry_where_needed(self) -> Self:
-        written = (self.left.format, self.right.format, self.output.value_format)
-        formats = [value_format for value_format in written if value_format.has_registry]
+        sides = [side.format for side in (self.left, self.right) if side.format.has_registry]
+        formats = [*sides, *self.output.formats_with_registry]
         if formats and self.schema_registry is None:
             raise ValueError(
                 f"has format {formats[0]} and no schema_registry, which it requires: write e.g. "
@@ -156,7 +156,7 @@ class JoinSpec(Frozen):
         if self.schema_registry is not None and not formats:
             raise ValueError(
                 "has a schema_registry that no side and no output uses: remove it, or set "
-                "`format: avro` or `format: protobuf` on a side, or `output.format: avro`"
+                "`format: avro` or `format: protobuf` on a side or in output"
             )
         return self
 

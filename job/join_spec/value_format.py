@@ -12,3 +12,17 @@ class Format(StrEnum):
     def has_registry(self) -> bool:
         """Whether values are in Confluent's wire format, with the id of their schema."""
         return self is not Format.JSON
+
+
+class KeyFormat(StrEnum):
+    """Formats of the keys of results."""
+
+    STRING = "string"
+    JSON = "json"
+    AVRO = "avro"
+    PROTOBUF = "protobuf"
+
+    @property
+    def with_registry(self) -> Format | None:
+        """The format in which a key begins with the id of its schema. None: it has no schema."""
+        return Format(self.value) if self in {KeyFormat.AVRO, KeyFormat.PROTOBUF} else None

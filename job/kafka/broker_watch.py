@@ -29,6 +29,7 @@ from job.kafka.clients import (
     describe_error,
     list_offsets_of_topics,
 )
+from job.kafka.topic_patterns import matching_topics
 from job.plan.plan import JoinPlan
 from job.protocol.reports import BrokerReport, SideOffsets
 
@@ -38,6 +39,7 @@ POLL_SECONDS = 5.0
 _log = structlog.get_logger()
 
 Offsets = Mapping[Side, Mapping[int, int]]
+Topics = Mapping[Side, SourceTopics]
 
 
 class BrokerWatch:
@@ -48,19 +50,22 @@ class BrokerWatch:
         plan: JoinPlan,
         settings: Callable[[], Mapping[str, str]],
         read: Callable[[], Offsets | None],
+        topics: Callable[[], Topics],
         compare_topics: Callable[[AdminClient], None],
     ) -> None:
         """`settings`: librdkafka's, read again after each failure. `read`: next offsets to read.
-        `compare_topics`: called first in each poll.
+        `topics`: those of each side. `compare_topics`: called first in each poll.
         """
         self._plan = plan
         self._settings = settings
         self._read = read
+        self._topics = topics
         self._compare_topics = compare_topics
         self._client: AdminClient | None = None
         self._committed: Offsets | None = None
         self._ends: dict[Side, tuple[dict[int, int], dict[int, int]]] = {}
         self._written: tuple[datetime, Offsets] | None = None
+        self._new_topics: Mapping[Side, list[str]] = {}
         self._answered_at: datetime | None = None
         self._error: str | None = None
         self._commit_error: str | None = None
@@ -97,7 +102,8 @@ class BrokerWatch:
     def _side(self, side: Side) -> SideOffsets:
         read, ends = self._read(), self._ends.get(side)
         return SideOffsets(
-            topic=self._plan.side(side).topic,
+            topic=str(self._topics()[side]),
+            new_topics=self._new_topics.get(side, []),
             read=None if read is None else dict(read[side]),
             earliest=ends[0] if ends else None,
             latest=ends[1] if ends else None,
@@ -134,23 +140,36 @@ class BrokerWatch:
         if read is None or read == self._committed:
             return
         group = ConsumerGroupTopicPartitions(
-            group_name(self._plan), group_offsets(self._plan, read)
+            group_name(self._plan), group_offsets(self._topics(), read)
         )
         for future in self._admin().alter_consumer_group_offsets([group]).values():
             answer(future)
         self._committed, self._commit_error = read, None
 
     def _poll(self) -> None:
-        client, polled_at = self._admin(), datetime.now(UTC)
+        client, polled_at, topics = self._admin(), datetime.now(UTC), self._topics()
         self._compare_topics(client)
-        ends = {side: _ends(client, self._plan.side(side).topics) for side in SIDES}
+        ends = {side: _ends(client, topics[side]) for side in SIDES}
         self._written = (
             polled_at,
-            {side: _written(client, self._plan.side(side).topics, ends[side][1]) for side in SIDES},
+            {side: _written(client, topics[side], ends[side][1]) for side in SIDES},
         )
+        self._find_new_topics(client, topics)
         if self._error is not None:
             _log.info("brokers_back")
         self._ends, self._answered_at, self._error = ends, datetime.now(UTC), None
+
+    def _find_new_topics(self, client: AdminClient, topics: Topics) -> None:
+        """Find the topics of a pattern that a restart would add to those of the run."""
+        if not any(of_side.names for of_side in topics.values() if of_side.pattern is not None):
+            return
+        found = matching_topics(client, self._plan)
+        new = {side: sorted(found[side] - set(topics[side].names)) for side in found}
+        for side, names in new.items():
+            if names and names != self._new_topics.get(side):
+                reason = "they match topic_pattern; a restart of the query reads them"
+                _log.warning("topics_not_read", side=side, topics=names, reason=reason)
+        self._new_topics = new
 
 
 def _try(step: Callable[[], None], failed: Callable[[str], None]) -> None:
@@ -164,7 +183,7 @@ def group_name(plan: JoinPlan) -> str:
     return f"streamjoin-{plan.name}"
 
 
-def group_offsets(plan: JoinPlan, read: Offsets) -> list[TopicPartition]:
+def group_offsets(topics: Topics, read: Offsets) -> list[TopicPartition]:
     """Next offset to read of each partition, one entry per partition.
 
     In a self join both sides read the same partitions: the entry is the smaller offset, so the lag
@@ -173,7 +192,7 @@ def group_offsets(plan: JoinPlan, read: Offsets) -> list[TopicPartition]:
     offsets: dict[tuple[str, int], int] = {}
     for side in SIDES:
         for partition, offset in read[side].items():
-            place = plan.side(side).topics.place(partition)
+            place = topics[side].place(partition)
             offsets[place] = min(offset, offsets.get(place, offset))
     return [TopicPartition(*place, offset) for place, offset in offsets.items()]
 

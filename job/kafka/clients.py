@@ -96,7 +96,7 @@ def poll(client: Consumer, seconds: float) -> Message | None:
     """The next record, or the event _PARTITION_EOF.
 
     None: neither came within `seconds`, or librdkafka retries after an error. Other errors are
-    raised as KafkaException. A missing ACL for the group is no error: the group is not used.
+    raised as KafkaException. A missing ACL for the group is not an error: the group is not used.
     """
     message = client.poll(seconds)
     error = None if message is None else message.error()

@@ -68,6 +68,14 @@ def check_topics(plan: JoinPlan, access: KafkaAccess) -> dict[Side, tuple[int, .
     }
 
 
+def partition_count(topic: str, access: KafkaAccess) -> int:
+    """Number of partitions of a topic that `check_topics` has checked. Raises BrokerError."""
+    try:
+        return len(answer(_answers({topic}, access)[topic]).partitions)
+    except KafkaException as error:
+        raise no_broker(access, error) from error
+
+
 def _check_partition_counts(plan: JoinPlan, partitions: Mapping[str, int]) -> None:
     """With several topics on a side, the number of a partition has 10 bits."""
     for side in SIDES:
@@ -98,6 +106,8 @@ def _topic_uses(plan: JoinPlan) -> list[TopicUse]:
 def _sources(side: SidePlan) -> Iterator[TopicUse]:
     for index, name in enumerate(side.topics.names):
         field = f"topics[{index}]" if side.topics.are_several else "topic"
+        if side.topics.pattern is not None:
+            field = "topic_pattern"
         yield TopicUse(f"{side.side}.{field}", name, ("Read",))
 
 

@@ -11,6 +11,7 @@ from confluent_kafka import KafkaException
 
 from job.errors import RetentionError
 from job.join_spec.sides import SIDES, Side
+from job.join_spec.source_topics import SourceTopics
 from job.kafka.clients import (
     EARLIEST,
     LATEST,
@@ -55,15 +56,38 @@ def check_retention(plan: JoinPlan, access: KafkaAccess, read: Offsets | None) -
 
     Raises RetentionError with each lost range of offsets, or BrokerError if no broker answers.
     """
-    if read is None:
-        return
+    if read is not None and (gaps := _all_gaps(plan, access, read)):
+        raise RetentionError(_describe_gaps(plan, gaps))
+
+
+def check_added_topics(
+    plan: JoinPlan, before: Mapping[Side, SourceTopics], access: KafkaAccess
+) -> None:
+    """Check that the topics which a start adds to those `before` still have their first records.
+
+    Spark reads an added topic from offset 0. Raises RetentionError or BrokerError.
+    """
+    added = {
+        side: {
+            number: 0
+            for number in plan.side(side).partition_numbers
+            if topics.place(number)[0] not in before[side].names
+        }
+        for side, topics in plan.topics.items()
+    }
+    if gaps := _all_gaps(plan, access, added):
+        raise RetentionError(
+            f"{_describe_gaps(plan, gaps)}. Or start without the topic: with a "
+            f"{gaps[0].side}.topic_pattern that does not match it, e.g. (?!{gaps[0].topic}$)…"
+        )
+
+
+def _all_gaps(plan: JoinPlan, access: KafkaAccess, read: Offsets) -> list[Gap]:
     client = admin(librdkafka_settings(access))
     try:
-        gaps = [gap for side in SIDES for gap in _gaps(client, plan, side, read[side])]
+        return [gap for side in SIDES for gap in _gaps(client, plan, side, read[side])]
     except KafkaException as error:
         raise no_broker(access, error) from error
-    if gaps:
-        raise RetentionError(_describe_gaps(plan, gaps))
 
 
 def _gaps(

@@ -47,21 +47,28 @@ class TopicIdentity:
         self.failure: StreamjoinError | None = None
         """Why the running query must end. None: its topics are unchanged."""
         self._plan = plan
+        """Until the first `begin` without the topics of its patterns."""
         self._read = read
         self._lock = threading.Lock()
         self._expected: dict[str, str] = {}
         self._has_warned = False
 
     def begin(
-        self, access: KafkaAccess, recorded: Mapping[str, str], create: Callable[[], None]
+        self,
+        plan: JoinPlan,
+        access: KafkaAccess,
+        recorded: Mapping[str, str],
+        create: Callable[[], None],
     ) -> Mapping[str, str]:
         """Compare the topics with the ids `recorded` in the checkpoint; return the ids to record.
 
-        `create` creates the topics that the job creates itself; they are recorded, too. Raises
-        RetentionError (input topic), CheckpointError (commit topic) or BrokerError.
+        `plan`: that of the run, with all its topics. `create` creates the topics that the job
+        creates itself; they are recorded, too. Raises RetentionError (input topic),
+        CheckpointError (commit topic) or BrokerError.
         """
         with self._lock:
             self.failure = None
+            self._plan = plan
             client = _client(access)
             used = _used(self._plan)
             self._expected = {topic: recorded[topic] for topic in recorded if topic in used}

@@ -36,10 +36,15 @@ class RunEvents:
     def __init__(self, plan: JoinPlan, namespace: str) -> None:
         set_producer(PRODUCER)
         self._plan = plan
+        self._namespace = namespace
         job_type = job_type_job.JobTypeJobFacet("STREAMING", "STREAMJOIN", jobType="QUERY")
         self._job = Job(namespace, plan.name, facets={"jobType": job_type})
         self._inputs = self._input_datasets()
         self._outputs = self._output_datasets()
+
+    def of(self, plan: JoinPlan) -> "RunEvents":
+        """The same for a run with other topics: those of a topic_pattern."""
+        return RunEvents(plan, self._namespace)
 
     def event(self, state: str, run_id: str, at: datetime, failure: str | None = None) -> RunEvent:
         """`state`: a name of RunState. `failure`: the message of a failed run."""

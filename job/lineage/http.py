@@ -39,7 +39,7 @@ def lineage_reporter(
 
 
 def _checked(url: str) -> str:
-    """Raises SetupError without the URL: it may contain a password."""
+    """`url`. The message of its SetupError omits the URL, which may contain a password."""
     parts = urlsplit(url)
     if parts.scheme not in {"http", "https"} or not parts.hostname or "@" in parts.netloc:
         raise SetupError(

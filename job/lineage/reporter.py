@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Protocol
 import structlog
 
 from job.lineage.reports import Outcome, RunReports
+from job.plan.plan import JoinPlan
 from job.redaction import Redaction
 
 if TYPE_CHECKING:
@@ -61,7 +62,8 @@ class LineageReporter(RunReports):
         with self._lock:
             return {result: self._results[result] for result in ("sent", "dropped")}
 
-    def start(self, run_id: str) -> None:
+    def start(self, run_id: str, plan: JoinPlan) -> None:
+        self._events = self._events.of(plan)
         self._put(self._events.event("START", run_id, datetime.now(UTC)))
         self._run_id = run_id
 

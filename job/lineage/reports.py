@@ -2,6 +2,8 @@
 
 from enum import StrEnum
 
+from job.plan.plan import JoinPlan
+
 
 class Outcome(StrEnum):
     """How a run ended, in OpenLineage's words."""
@@ -19,8 +21,8 @@ class RunReports:
         """Events per result. None: lineage is off."""
         return None
 
-    def start(self, run_id: str) -> None:
-        """A run of the query started."""
+    def start(self, run_id: str, plan: JoinPlan) -> None:
+        """A run of the query started. `plan`: with the topics that it reads."""
 
     def end(self, outcome: Outcome, failure: str | None = None) -> None:
         """The started run ended; without one nothing is reported. `failure`: its message."""

@@ -54,10 +54,11 @@ class ResultChecks:
     headers: tuple[str, ...] = ()
     """Names of the output headers that can fail."""
     key: bool = False
+    partition_by: bool = False
 
     @property
     def any(self) -> bool:
-        written = self.columns or self.headers or self.key
+        written = self.columns or self.headers or self.key or self.partition_by
         return bool(self.condition or self.filter.failing or written)
 
 
@@ -82,6 +83,7 @@ def result_checks(
     columns: Mapping[str, Expression],
     headers: Mapping[str, Expression],
     key: Expression | None,
+    partition_by: Expression | None,
     types: ColumnTypes,
 ) -> ResultChecks:
     both = [part for part in _failing(condition, types) if _side_of(part) is None]
@@ -91,6 +93,7 @@ def result_checks(
         columns=tuple(name for name, column in columns.items() if can_fail(column, types)),
         headers=tuple(name for name, header in headers.items() if can_fail(header, types)),
         key=key is not None and can_fail(key, types),
+        partition_by=partition_by is not None and can_fail(partition_by, types),
     )
 
 

@@ -7,11 +7,13 @@ from job.join_spec.durations import duration_text
 from job.join_spec.join_conditions import JoinType
 from job.join_spec.output import Delivery
 from job.join_spec.sides import SIDES, Side
+from job.join_spec.value_format import KeyFormat
 from job.plan.capacity import AvailableResources, expected_load
+from job.plan.explain_deduplication import stored_id_lines
 from job.plan.explain_left_out import left_out_lines
 from job.plan.explain_load import load_facts, load_lines
 from job.plan.explain_real_time import at_least_once_lines, engine_lines, transaction_lines
-from job.plan.explain_schemas import output_facts, schema_lines
+from job.plan.explain_schemas import key_facts, output_facts, schema_lines
 from job.plan.fingerprint import fingerprint
 from job.plan.mirrored import mirrored_filters
 from job.plan.plan import JoinPlan, SidePlan
@@ -51,7 +53,7 @@ def explained(plan: JoinPlan, resources: AvailableResources | None = None) -> st
 
 
 def _engine(plan: JoinPlan) -> dict[str, Iterator[str]]:
-    """Nothing where the engine is micro_batch."""
+    """The section of the real-time engine. Empty: the engine is micro_batch."""
     if plan.real_time is None:
         return {}
     lines = engine_lines(plan, plan.real_time)
@@ -75,6 +77,7 @@ def facts(made: JoinPlan, resources: AvailableResources | None = None) -> dict[s
         "retention_seconds": {side: retention_seconds(side) for side in SIDES},
         "expected_load": None if load is None else load_facts(load, resources),
         "output": output_facts(made),
+        "output_key": key_facts(made),
         "output_columns": {name: column.text for name, column in made.output.columns.items()},
         "output_headers": {name: header.text for name, header in made.output.headers.items()},
         "spark_conf": dict(made.spark_conf),
@@ -127,7 +130,10 @@ def _side(plan: JoinPlan, side: SidePlan) -> str:
     mirrored = " and ".join(part.text for part in mirrored_filters(plan, side.side))
     implied = f", only rows that can match: {mirrored}" if mirrored else ""
     noun = "topics" if side.topics.are_several else "topic"
-    return f"{noun} {side.topic}{where}{implied}"
+    if side.topics.pattern is not None:
+        noun = "topics that match"
+    copies = f", without copies by {side.deduplication}" if side.deduplication else ""
+    return f"{noun} {side.topic}{where}{implied}{copies}"
 
 
 def _time_bound(plan: JoinPlan) -> str:
@@ -182,7 +188,13 @@ def _output(plan: JoinPlan) -> Iterator[str]:
     if plan.output.filter is not None:
         yield _line("filter", plan.output.filter.text)
     key = plan.output.key.text if plan.output.key else "none"
-    yield _line("record key", key)
+    key_format = plan.output.key_format
+    shown = "" if key_format is KeyFormat.STRING else f", format {key_format.value}"
+    yield _line("record key", f"{key}{shown}")
+    if plan.output.partition_by is not None:
+        chosen = f"{plan.output.partition_by.text}, by the partitioner of Kafka's clients"
+        yield _line("partition", f"chosen by the text of {chosen}")
+        yield _line("", "for the number of partitions at the start; null: the key chooses it")
     if plan.output.has_event_time:
         yield _line("timestamp", "the greater event time of the two rows")
     yield _line("record header", "streamjoin-id: the same result always has the same id")
@@ -220,6 +232,8 @@ def _state(plan: JoinPlan) -> Iterator[str]:
     for side in SIDES:
         columns = ", ".join(column.name for column in plan.side(side).kept_columns)
         yield _line(f"  {side}", columns)
+    for side in plan.deduplicated:
+        yield from (_line(name, text) for name, text in stored_id_lines(plan, side))
     yield _line("stored in", f"RocksDB, {plan.state_partitions} partitions, {plan.checkpoint}")
     missing = [side for side in SIDES if plan.side(side).expected_rate is None]
     if missing:

@@ -1,8 +1,11 @@
 """The part of the explanation that is about schemas of a registry: pairs of a name and a line."""
 
 from collections.abc import Iterator
+from enum import StrEnum
 
+from job.formats.schemas import OutputSchema
 from job.join_spec.sides import SIDES
+from job.join_spec.value_format import Format
 from job.plan.plan import JoinPlan
 
 Line = tuple[str, str]
@@ -30,21 +33,45 @@ def schema_lines(plan: JoinPlan) -> Iterator[Line]:
 
 
 def _output_lines(plan: JoinPlan) -> Iterator[Line]:
+    if plan.output.key_schema is not None:
+        yield from _schema_lines("record keys", plan.output.key_schema)
+        yield "", "follows from output.key. A start fails if the subject refuses the schema"
     schema = plan.output.schema
     if schema is None:
         return
+    yield from _schema_lines("results", schema)
+    if schema.format is Format.AVRO:
+        yield "", "follows from the output columns; every field is nullable, with the default null."
+        yield "", "A start fails if the subject refuses the schema"
+        return
+    yield "", "follows from the output columns, which are numbered in their order: add columns at"
+    yield "", "the end, and keep a removed one as cast(NULL AS …). A start fails if a number of the"
+    yield "", "newest version is missing or has another name, or if the subject refuses the schema"
+    if any(kind.holds("ARRAY") or kind.holds("MAP") for _, kind in schema.columns):
+        yield "", "Protobuf has no null for an array, a map or a value in them: the array or map"
+        yield "", "is empty, the value is the default of its type"
+
+
+def _schema_lines(name: str, schema: OutputSchema) -> Iterator[Line]:
     action = "registered at each start" if schema.registers else "must have this schema"
-    yield "results", f"{schema.format.capitalize()}, subject {schema.subject}, {action}"
-    yield "", schema.text
-    yield "", "follows from the output columns; every field is nullable, with the default null."
-    yield "", "A start fails if the subject refuses the schema"
+    yield name, f"{schema.format.capitalize()}, subject {schema.subject}, {action}"
+    for line in schema.text.splitlines():
+        yield "", line
 
 
 def output_facts(plan: JoinPlan) -> dict[str, object]:
     """The format of the results as JSON values."""
-    schema = plan.output.schema
+    return _facts(plan.output.schema, Format.JSON)
+
+
+def key_facts(plan: JoinPlan) -> dict[str, object]:
+    """The format of the keys of the results as JSON values."""
+    return _facts(plan.output.key_schema, plan.output.key_format)
+
+
+def _facts(schema: OutputSchema | None, format_without_schema: StrEnum) -> dict[str, object]:
     if schema is None:
-        return {"format": "json"}
+        return {"format": format_without_schema.value}
     return {
         "format": schema.format.value,
         "subject": schema.subject,

@@ -12,7 +12,8 @@ from job.formats.schemas import schema_id_of
 from job.join_spec.durations import duration_text
 from job.join_spec.engine import Engine
 from job.join_spec.output import OutputTimestamp
-from job.join_spec.sides import SIDES
+from job.join_spec.sides import SIDES, Side
+from job.join_spec.source_topics import SourceTopics
 from job.plan import tuning
 from job.plan.plan import JoinPlan
 
@@ -48,12 +49,14 @@ def fingerprint(plan: JoinPlan) -> dict[str, str]:
     for side in (plan.side(name) for name in SIDES):
         columns = ", ".join(f"{column.name} {column.type}" for column in side.kept_columns)
         settings |= {
-            f"{side.side}.topic": side.topic,
+            _topic_field(side.side): side.topic,
             f"{side.side}.key": ", ".join(part.sql for part in side.key),
             f"{side.side}.event_time": side.event_time,
             f"{side.side}.watermark_delay": duration_text(side.watermark_delay),
             f"{side.side}.state_columns": columns,
         }
+        if side.deduplication is not None:
+            settings[f"{side.side}.deduplicate"] = side.deduplication.frozen
         if side.reader is not None:
             settings[schema_id_of(side.side)] = str(side.reader.schema.id)
     settings["state_partitions"] = str(plan.state_partitions)
@@ -80,7 +83,39 @@ def incompatible_changes(plan: JoinPlan, frozen: Mapping[str, str]) -> list[Chan
     """
     ids = [schema_id_of(side) for side in SIDES if frozen.get(schema_id_of(side))]
     kept = {name: frozen[name] for name in ("state_partitions", *ids)}
-    return changes(frozen, {**fingerprint(plan), **kept})
+    return changes(frozen, {**fingerprint(plan.with_topics(recorded_topics(plan, frozen))), **kept})
+
+
+def recorded_topics(plan: JoinPlan, frozen: Mapping[str, str] | None) -> dict[Side, SourceTopics]:
+    """The topics of each side; those of a pattern as far as the checkpoint has them."""
+    recorded = {side: frozen_topics(frozen or {}, side) for side in SIDES}
+    return {
+        side: topics
+        if topics.pattern is None or (known := recorded[side]) is None
+        else topics.recorded(known.names)
+        for side, topics in plan.topics.items()
+    }
+
+
+def frozen_topics(frozen: Mapping[str, str], side: Side) -> SourceTopics | None:
+    """None: there is no checkpoint, or it has the format 0."""
+    text = frozen.get(_topic_field(side))
+    return None if text is None else SourceTopics.parsed(text)
+
+
+def with_added_topics(frozen: Mapping[str, str], plan: JoinPlan) -> dict[str, str]:
+    """`frozen` with the topics that a start of `plan` has added for its patterns."""
+    added: dict[str, str] = {}
+    for side, topics in plan.topics.items():
+        known = frozen_topics(frozen, side)
+        if topics.pattern is not None and known is not None:
+            begins_with_them = topics.names[: len(known.names)] == known.names
+            added |= {_topic_field(side): str(topics)} if begins_with_them else {}
+    return {**frozen, **added}
+
+
+def _topic_field(side: Side) -> str:
+    return f"{side}.topic"
 
 
 def changes(frozen: Mapping[str, str], wanted: Mapping[str, str]) -> list[Change]:

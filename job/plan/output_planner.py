@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from functools import partial
 
 from job.errors import Problem, SpecError
-from job.formats.avro_schema import output_schema
+from job.formats.output_schemas import key_schema, value_schema
 from job.join_spec.expressions import Expression, Scope, expression, predicate
 from job.join_spec.output import OutputTimestamp
 from job.join_spec.spec import JoinSpec
@@ -32,18 +32,24 @@ def output_plan(problems: Problems, spec: JoinSpec, scope: Scope) -> OutputPlan 
     }
     if len(columns) < len(texts):  # a filter would only repeat the problem of its column
         return None
+    key = optional(problems, expression, written.key, named, "output.key")
     servers = {"kafka.bootstrap.servers": spec.kafka.bootstrap_servers}
     return OutputPlan(
         topic=written.topic,
         columns=columns,
         headers={name: header for name, header in headers.items() if header is not None},
         has_event_time=written.timestamp is OutputTimestamp.EVENT_TIME,
-        key=optional(problems, expression, written.key, named, "output.key"),
+        key=key,
+        key_format=written.key_format,
+        partition_by=optional(
+            problems, expression, written.partition_by, named, "output.partition_by"
+        ),
         filter=optional(problems, predicate, written.filter, named, "output.filter"),
         delivery=written.delivery,
         commit_topic=written.commit_topic or f"{spec.name}.commits",
         sink_options={**servers, **tuning.SINK_OPTIONS},
-        schema=problems.of(partial(output_schema, spec, columns)),
+        schema=problems.of(partial(value_schema, spec, columns)),
+        key_schema=None if key is None else problems.of(partial(key_schema, spec, key)),
     )
 
 

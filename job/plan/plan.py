@@ -10,7 +10,7 @@ from functools import cached_property
 from urllib.parse import urlsplit
 
 from job.formats.schemas import OutputSchema, ReaderSchema
-from job.join_spec.durations import milliseconds
+from job.join_spec.durations import duration_text, milliseconds
 from job.join_spec.engine import Engine
 from job.join_spec.expressions import Expression, column_name
 from job.join_spec.join_conditions import JoinType, MatchWindow
@@ -20,7 +20,7 @@ from job.join_spec.security import KafkaSecurity
 from job.join_spec.sides import SIDES, Side
 from job.join_spec.source_topics import SourceTopics
 from job.join_spec.start_positions import StartPositions, start_options
-from job.join_spec.value_format import Format
+from job.join_spec.value_format import Format, KeyFormat
 from job.join_spec.value_schema import Column, ValueSchema
 from job.join_spec.windows import TumblingWindow
 from job.plan import real_time, tuning
@@ -37,6 +37,19 @@ RECORD_COLUMNS = (
     Column("record_headers", "MAP<STRING, STRING>"),
 )
 RECORD_COLUMN_NAMES = frozenset(column.name for column in RECORD_COLUMNS)
+
+
+@dataclass(frozen=True)
+class Deduplication:
+    by: tuple[Expression, ...]
+    within: timedelta
+
+    def __str__(self) -> str:
+        return f"{', '.join(part.text for part in self.by)} within {duration_text(self.within)}"
+
+    @property
+    def frozen(self) -> str:
+        return f"{', '.join(part.sql for part in self.by)} within {duration_text(self.within)}"
 
 
 @dataclass(frozen=True)
@@ -72,6 +85,8 @@ class SidePlan:
     """Whether an expression uses `record_headers`; reading them takes time."""
     source_options: Mapping[str, str]
     checks: SideChecks = field(default_factory=SideChecks)
+    deduplication: Deduplication | None = None
+    """None: every row enters the join."""
     partition_counts: tuple[int, ...] = (1,)
     """Partitions of each topic when the query starts. 1 if the plan is only printed."""
 
@@ -108,6 +123,9 @@ class OutputPlan:
     has_event_time: bool
     """Whether the timestamp of a result is its event time."""
     key: Expression | None
+    key_format: KeyFormat
+    partition_by: Expression | None
+    """Value that chooses the partition. None: the key chooses it."""
     filter: Expression | None
     delivery: Delivery
     commit_topic: str
@@ -115,6 +133,11 @@ class OutputPlan:
     sink_options: Mapping[str, str]
     schema: OutputSchema | None = None
     """None: the values are JSON."""
+    key_schema: OutputSchema | None = None
+    """None: the keys are text or JSON, or there are none."""
+    partitions: int = 1
+    """Partitions of the topic when the query starts, which only `partition_by` uses. 1 if the plan
+    is only printed."""
 
 
 @dataclass(frozen=True)
@@ -204,6 +227,31 @@ class JoinPlan:
         """Those of each side, in the order in which the query reads the sides."""
         return {side: self.side(side).topics for side in self.inputs}
 
+    @property
+    def deduplicated(self) -> tuple[Side, ...]:
+        """The sides with `deduplicate`, in the order in which the query reads the sides."""
+        return tuple(side for side in self.inputs if self.side(side).deduplication is not None)
+
+    def without_deduplication(self) -> "JoinPlan":
+        left, right = (replace(self.side(side), deduplication=None) for side in SIDES)
+        return replace(self, left=left, right=right)
+
+    @property
+    def has_topic_patterns(self) -> bool:
+        return any(self.side(side).topics.pattern is not None for side in SIDES)
+
+    def with_topics(self, topics: Mapping[Side, SourceTopics]) -> "JoinPlan":
+        """The plan with the topics that a start has found for its patterns."""
+        left, right = (
+            replace(
+                self.side(side),
+                topics=topics[side],
+                source_options={**self.side(side).source_options, **subscription(topics[side])},
+            )
+            for side in SIDES
+        )
+        return replace(self, left=left, right=right)
+
     def starting_at(self, starts: StartPositions) -> "JoinPlan":
         """The plan with other start positions."""
         left, right = (_starting_at(self.side(side), starts) for side in SIDES)
@@ -277,7 +325,7 @@ class JoinPlan:
 
     @property
     def pair_condition(self) -> str | None:
-        """The part of the condition over both sides. None: there is none."""
+        """The part of the condition over both sides. None: no part mentions both."""
         parts = self.condition.conjuncts if self.condition else ()
         terms = [
             f"coalesce({part.sql}, false)"
@@ -322,6 +370,11 @@ def _starting_at(side: SidePlan, starts: StartPositions) -> SidePlan:
     }
     options = {**others, **start_options(starts.side(side.side), side.topics)}
     return replace(side, source_options=options)
+
+
+def subscription(topics: SourceTopics) -> Mapping[str, str]:
+    """Option of Spark's Kafka source."""
+    return {"subscribe": ",".join(topics.names)}
 
 
 def window_end_column(side: Side) -> str:

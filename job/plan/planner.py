@@ -10,6 +10,7 @@ from functools import partial
 
 from job.errors import Problem, SpecError
 from job.formats.schemas import ReaderSchema
+from job.join_spec.can_fail import ColumnTypes
 from job.join_spec.expressions import Expression, Scope, condition, expression, predicate
 from job.join_spec.join_conditions import JoinType
 from job.join_spec.side_spec import SideSpec
@@ -19,14 +20,17 @@ from job.join_spec.start_positions import start_options
 from job.join_spec.value_schema import ValueSchema, refuse_other_keys, value_schema
 from job.plan import tuning
 from job.plan.checks import result_checks, side_checks
+from job.plan.deduplication import deduplication_problems
 from job.plan.keys import key_problems
 from job.plan.output_planner import output_plan
 from job.plan.plan import (
     RECORD_COLUMN_NAMES,
     RECORD_COLUMNS,
     DeadLetterPlan,
+    Deduplication,
     JoinPlan,
     SidePlan,
+    subscription,
 )
 from job.plan.problems import Problems, optional
 from job.plan.real_time import real_time_plan, unsupported
@@ -85,6 +89,7 @@ def join_plan(
     )
     plan = _with_checks(plan, scope)
     problems.found.extend(key_problems(plan))
+    problems.found.extend(deduplication_problems(plan, _column_types(scope)))
     _check_state_is_bounded(problems, spec, plan)
     _check_semi_condition(problems, plan)
     if problems.found:
@@ -144,6 +149,11 @@ def _side_plan(
         for index, text in enumerate(written.key)
     ]
     row_filter = optional(problems, predicate, written.filter, scope, f"{side}.filter")
+    copies = written.deduplicate
+    by = [
+        problems.of(partial(expression, text, scope, f"{side}.deduplicate.by[{index}]"))
+        for index, text in enumerate(copies.by if copies else ())
+    ]
     event_time = problems.of(partial(_event_time, written.event_time, schema, f"{side}.event_time"))
     if event_time is None:
         return None
@@ -164,8 +174,11 @@ def _side_plan(
         filter=row_filter,
         retention=_retention(spec, side),
         kept_columns=(),
-        reads_headers=_mentions_headers([*key, row_filter]),
+        reads_headers=_mentions_headers([*key, row_filter, *by]),
         source_options=_source_options(spec, written),
+        deduplication=None
+        if copies is None
+        else Deduplication(tuple(part for part in by if part is not None), copies.within),
     )
 
 
@@ -225,9 +238,9 @@ def _null_checked(spec: JoinSpec) -> tuple[int, ...]:
 
 
 def _source_options(spec: JoinSpec, side: SideSpec) -> Mapping[str, str]:
-    names = ",".join(side.source_topics.names)
-    source = {"kafka.bootstrap.servers": spec.kafka.bootstrap_servers, "subscribe": names}
-    return {**source, **start_options(spec.start_from, side.source_topics), **tuning.SOURCE_OPTIONS}
+    topics = side.source_topics
+    source = {"kafka.bootstrap.servers": spec.kafka.bootstrap_servers, **subscription(topics)}
+    return {**source, **start_options(spec.start_from, topics), **tuning.SOURCE_OPTIONS}
 
 
 def _dead_letter_plan(spec: JoinSpec) -> DeadLetterPlan | None:
@@ -268,11 +281,7 @@ def _check_semi_condition(problems: Problems, plan: JoinPlan) -> None:
 
 
 def _with_checks(plan: JoinPlan, scope: Scope) -> JoinPlan:
-    types = {
-        (side, column.name): column.type
-        for side, schema in scope.sides.items()
-        for column in schema.columns
-    }
+    types = _column_types(scope)
     left, right = (
         replace(
             side,
@@ -282,15 +291,30 @@ def _with_checks(plan: JoinPlan, scope: Scope) -> JoinPlan:
     )
     output = plan.output
     checks = result_checks(
-        plan.condition, output.filter, output.columns, output.headers, output.key, types
+        plan.condition,
+        output.filter,
+        output.columns,
+        output.headers,
+        output.key,
+        output.partition_by,
+        types,
     )
     return replace(plan, left=left, right=right, checks=checks)
+
+
+def _column_types(scope: Scope) -> ColumnTypes:
+    return {
+        (side, column.name): column.type
+        for side, schema in scope.sides.items()
+        for column in schema.columns
+    }
 
 
 def _with_kept_columns(plan: JoinPlan, side: SidePlan) -> SidePlan:
     """`side` with the columns that expressions after the side filter use."""
     output = plan.output
-    shown = [*output.columns.values(), *output.headers.values(), output.key, output.filter]
+    record = [output.key, output.partition_by, output.filter]
+    shown = [*output.columns.values(), *output.headers.values(), *record]
     used = {
         name
         for part in [*side.key, plan.condition, *shown]

@@ -18,7 +18,7 @@ from job.join_spec.spec import JoinSpec
 from job.plan import tuning
 
 # Records of both topics that an interval leaves unread at most; micro-batches follow if it leaves
-# more. A second of a busy topic is less, so that the pause between two intervals is no reason.
+# more. A second of a busy topic is less, so that the pause between two intervals is not a reason.
 RECORDS_BEHIND_MAX = 200_000
 # Records that a micro-batch leaves unread at most if intervals follow. Less than the above: a query
 # that is between the two stays as it is.
@@ -117,17 +117,17 @@ def unsupported(spec: JoinSpec) -> Iterator[Problem]:
     for side, written in zip(SIDES, (spec.left, spec.right), strict=True):
         if written.source_topics.are_several:
             yield Problem(
-                f"{side}.topics",
+                f"{side}.{'topics' if written.topic_pattern is None else 'topic_pattern'}",
                 str(written.source_topics),
-                "names several topics, which engine real_time does not support: name one, or use "
-                "engine micro_batch",
+                "reads several topics, which engine real_time does not support: name one in "
+                f"{side}.topic, or use engine micro_batch",
             )
-        if written.format.has_registry:
+        if written.deduplicate is not None:
             yield Problem(
-                f"{side}.format",
-                written.format.value,
-                "is not supported with engine real_time, which runs no Python code on records: "
-                "use format json, or engine micro_batch",
+                f"{side}.deduplicate",
+                ", ".join(written.deduplicate.by),
+                "is not supported with engine real_time, which runs no stateful operator before "
+                "the join: use engine micro_batch",
             )
     settings = spec.real_time or RealTimeSpec()
     if spec.output.delivery is Delivery.AT_LEAST_ONCE and settings.has_commit_interval:

@@ -66,6 +66,13 @@ def key(plan: JoinPlan) -> str:
     return f"{TRIED}.key" if plan.checks.key else written.sql
 
 
+def partition_by(plan: JoinPlan) -> str:
+    """The value that chooses the partition of a result, from TRIED if it can fail."""
+    written = plan.output.partition_by
+    assert written is not None, "the caller checks it"
+    return f"{TRIED}.partition_by" if plan.checks.partition_by else written.sql
+
+
 def failed_field(plan: JoinPlan) -> str:
     """The field of the spec that fails on a result. Null: none fails."""
     fields = [
@@ -100,6 +107,9 @@ def _members(plan: JoinPlan) -> dict[str, tuple[str, str, str]]:
         members[f"header_{index}"] = (f"output.headers.{name}", written.text, written.sql)
     if checks.key and output.key is not None:
         members["key"] = ("output.key", output.key.text, output.key.sql)
+    if checks.partition_by and output.partition_by is not None:
+        written = output.partition_by
+        members["partition_by"] = ("output.partition_by", written.text, written.sql)
     return members
 
 

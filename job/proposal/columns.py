@@ -64,7 +64,7 @@ def schema_text(columns: Mapping[str, str]) -> str:
 
 
 def quoted(name: str) -> str:
-    """The name as SQL: in backquotes, unless it is a plain word that is no keyword."""
+    """The name as SQL: in backquotes, unless it is a plain word that is not a keyword."""
     is_plain = name.isascii() and name.isidentifier() and _is_schema(f"{name} {STRING}")
     return name if is_plain else f"`{name}`"
 

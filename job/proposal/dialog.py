@@ -220,7 +220,7 @@ def _names(text: str, table: Table, what: str) -> list[str]:
     for name in names:
         if name not in table.columns:
             raise ProposalError(
-                f"the {what} {name} is no column: the records have {', '.join(table.columns)}"
+                f"the {what} {name} is not a column: the records have {', '.join(table.columns)}"
             )
     return names
 
@@ -240,7 +240,7 @@ def _event_time(side: Side, chosen: str | None, table: Table, prompt: Prompt) ->
 
 def _join_type(text: str) -> JoinType:
     if text not in list(JoinType):
-        raise ProposalError(f"{text} is no join type: use {', '.join(JoinType)}")
+        raise ProposalError(f"{text} is not a join type: use {', '.join(JoinType)}")
     return JoinType(text)
 
 

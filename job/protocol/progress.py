@@ -4,7 +4,7 @@ Pure: no Spark, no clock. Batches cross the control socket, so they are pydantic
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -32,6 +32,8 @@ class SideProgress(_Value):
     """Oldest Kafka record timestamp in this batch, epoch milliseconds."""
     record_time_max_ms: int | None = None
     """Newest Kafka record timestamp in this batch, epoch milliseconds."""
+    duplicates: int = 0
+    """Rows of this batch that the side dropped as copies."""
     end_offsets: dict[int, int]
     """Next offset to read, per partition."""
     latest_offsets: dict[int, int]
@@ -98,15 +100,24 @@ class BatchProgress(_Value):
 
 
 def batch_progress(
-    text: str, topics: Mapping[Side, SourceTopics] = ONE_TOPIC_EACH
+    text: str,
+    topics: Mapping[Side, SourceTopics] = ONE_TOPIC_EACH,
+    deduplicated: Sequence[Side] = (),
 ) -> BatchProgress:
     """Parses the JSON of a StreamingQueryProgress of Spark 4.3.0.
     `topics`: those of each side, in the order in which the query reads the sides.
+    `deduplicated`: sides with an operator that drops copies, in the same order.
 
     The integration tests compare this format with the running version.
     """
     progress = json.loads(text)
-    operator = progress["stateOperators"][0]
+    # The operators of the plan from its root: the join, then those below it.
+    operators = progress["stateOperators"]
+    operator = operators[0]
+    duplicates = {
+        side: below["customMetrics"].get("numDroppedDuplicateRows", 0)
+        for side, below in zip(deduplicated, operators[1:], strict=True)
+    }
     observed = progress.get("observedMetrics", {})
     sources = dict(zip(topics, progress["sources"], strict=True))
     return BatchProgress(
@@ -119,17 +130,17 @@ def batch_progress(
         output_records=_output_records(progress["sink"], observed.get("output", {})),
         too_large_results=observed.get("output", {}).get("too_large", 0),
         failed_results=observed.get("output", {}).get("failed", 0),
-        late_rows=operator["numRowsDroppedByWatermark"],
+        late_rows=_sum(operators, "numRowsDroppedByWatermark"),
         state_rows_updated=operator["numRowsUpdated"],
         state_rows_removed=operator["numRowsRemoved"],
-        state_memory_bytes=operator["memoryUsedBytes"],
-        state_update_seconds=operator["allUpdatesTimeMs"] / 1000,
-        state_removal_seconds=operator["allRemovalsTimeMs"] / 1000,
-        state_commit_seconds=operator["commitTimeMs"] / 1000,
+        state_memory_bytes=_sum(operators, "memoryUsedBytes"),
+        state_update_seconds=_sum(operators, "allUpdatesTimeMs") / 1000,
+        state_removal_seconds=_sum(operators, "allRemovalsTimeMs") / 1000,
+        state_commit_seconds=_sum(operators, "commitTimeMs") / 1000,
         state_custom=operator["customMetrics"],
         watermark_ms=_watermark_ms(progress.get("eventTime", {}).get("watermark")),
-        left=_side_progress(observed.get("left", {}), sources["left"], topics["left"]),
-        right=_side_progress(observed.get("right", {}), sources["right"], topics["right"]),
+        left=_side_progress("left", observed, sources, topics, duplicates),
+        right=_side_progress("right", observed, sources, topics, duplicates),
     )
 
 
@@ -156,18 +167,28 @@ def _output_records(sink: Mapping[str, Any], observed: Mapping[str, int]) -> int
     return observed["records"] - observed.get("too_large", 0) - observed.get("failed", 0)
 
 
+def _sum(operators: Sequence[Mapping[str, Any]], name: str) -> int:
+    return sum(operator[name] for operator in operators)
+
+
 def _side_progress(
-    observed: Mapping[str, Any], source: Mapping[str, Any], topics: SourceTopics
+    side: Side,
+    all_observed: Mapping[str, Any],
+    sources: Mapping[Side, Mapping[str, Any]],
+    topics: Mapping[Side, SourceTopics],
+    duplicates: Mapping[Side, int],
 ) -> SideProgress:
+    observed, source = all_observed.get(side, {}), sources[side]
     return SideProgress(
+        duplicates=duplicates.get(side, 0),
         records=observed.get("records", 0),
         null_keys=observed.get("null_keys", 0),
         bad_records={reason: observed.get(reason, 0) for reason in REASONS},
         event_time_max_ms=observed.get("event_time_max_ms"),
         record_time_min_ms=observed.get("record_time_min_ms"),
         record_time_max_ms=observed.get("record_time_max_ms"),
-        end_offsets=topics.numbered(source["endOffset"] or {}),
-        latest_offsets=topics.numbered(source["latestOffset"] or {}),
+        end_offsets=topics[side].numbered(source["endOffset"] or {}),
+        latest_offsets=topics[side].numbered(source["latestOffset"] or {}),
     )
 
 

@@ -18,6 +18,8 @@ class SideOffsets(_Report):
     """Offsets per partition of a topic. None: unknown."""
 
     topic: str
+    new_topics: list[str] = []
+    """Topics that match the side's topic_pattern and were created after the start of the query."""
     read: dict[int, int] | None = None
     """Next offset to read, after the last batch."""
     earliest: dict[int, int] | None = None
@@ -100,15 +102,18 @@ class SideCount(_Report):
     """Rows without a match so far. Null: the join does not store which rows have matched."""
     partitions: list[PartitionCount]
     """The same per state partition."""
+    stored_ids: int | None = None
+    """Ids that `deduplicate` has in state. Null: the side is not deduplicated."""
 
     @classmethod
-    def of(cls, partitions: list[PartitionCount]) -> Self:
+    def of(cls, partitions: list[PartitionCount], stored_ids: int | None = None) -> Self:
         unmatched = [part.unmatched_rows for part in partitions]
         known = [rows for rows in unmatched if rows is not None]
         return cls(
             rows=sum(part.rows for part in partitions),
             unmatched_rows=sum(known) if len(known) == len(unmatched) else None,
             partitions=partitions,
+            stored_ids=stored_ids,
         )
 
 

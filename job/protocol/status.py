@@ -57,7 +57,8 @@ class JobStatus(_Value):
     watermark_delay_ms: dict[str, int]
     """Per side."""
     topics: dict[str, list[str]] = {}
-    """Per side with several topics: their names, in the order of the spec."""
+    """Per side with several topics or a topic_pattern: their names, in the order of the spec, or
+    in the order in which the starts have found them."""
     phase: Phase | None = None
     """Phase of the running query. None: the engine is micro_batch, or the query is not running."""
     idle: dict[str, bool] = {}
@@ -87,7 +88,10 @@ class JobStatus(_Value):
     def partition_label(self, side: Side, number: int) -> str:
         """The partition as users see it (SourceTopics.label)."""
         topics = self.topics.get(side)
-        return str(number) if topics is None else SourceTopics(tuple(topics)).label(number)
+        if topics is None:
+            return str(number)
+        topic, partition = SourceTopics(tuple(topics)).place(number)
+        return f"{topic}/{partition}"
 
     def labelled(self, side: Side, by_number: Mapping[int, T] | None) -> dict[str, T] | None:
         if by_number is None:
@@ -98,7 +102,7 @@ class JobStatus(_Value):
 
     @property
     def watermark(self) -> datetime | None:
-        """The query's watermark during the last batch. None: there is none yet."""
+        """The query's watermark during the last batch. None: no batch has ended yet."""
         return None if self.last_batch is None else utc_time(self.last_batch.watermark_ms)
 
     def side_watermark(self, side: Side) -> datetime | None:

@@ -43,6 +43,7 @@ class _Value(BaseModel):
 class SideTotals(_Value):
     records: int = 0
     null_keys: int = 0
+    duplicates: int = 0
     bad_records: dict[str, int] = dict.fromkeys(REASONS, 0)
     """Per reason, including zeros."""
     event_time_max_ms: int | None = None
@@ -54,6 +55,7 @@ class SideTotals(_Value):
             update={
                 "records": self.records + progress.records,
                 "null_keys": self.null_keys + progress.null_keys,
+                "duplicates": self.duplicates + progress.duplicates,
                 "bad_records": _sums(self.bad_records, progress.bad_records),
                 "event_time_max_ms": max((ms for ms in times if ms is not None), default=None),
             }

@@ -107,7 +107,7 @@ class Engine:
             },
             topics={
                 side: list(topics.names)
-                for side, topics in self._plan.topics.items()
+                for side, topics in self._stats.topics.items()
                 if topics.are_several
             },
             phase=self._starter.phase,
@@ -127,9 +127,14 @@ class Engine:
         """Settings frozen in the checkpoint. None: no checkpoint, or it is not read yet."""
         return self._preparation.frozen
 
+    @property
+    def _plan_of_run(self) -> JoinPlan:
+        """The plan with the topics that the last start has found."""
+        return self._plan.with_topics(self._stats.topics)
+
     def state_reader(self) -> tuple[StateReader, int]:
         """A reader and the last batch that ended. Raises ConflictError if there is no state."""
-        return state_reader(self._plan, self._resources, self._machine.state)
+        return state_reader(self._plan_of_run, self._resources, self._machine.state)
 
     def _approach_desired_state(self) -> None:
         """Run the query until it ends, or wait while it should be paused or stopped."""
@@ -176,7 +181,7 @@ class Engine:
     def _follow(self, running: RunningQuery, checkpoint: Checkpoint, access: KafkaAccess) -> None:
         """Pause and resume the running query until it ends or should stop."""
         self._run_id = str(running.query.runId)
-        self._lineage.start(self._run_id)
+        self._lineage.start(self._run_id, self._plan_of_run)
         self._machine.become(QueryState.RUNNING)
         ended = self._workers.submit(running.await_end)
         ended.add_done_callback(lambda _: self._machine.wake())
@@ -251,6 +256,7 @@ class Engine:
 
     def _rest(self, state: QueryState) -> None:
         """Stay paused or stopped, without a running query, until another state is desired."""
+        self._starter.forget_phase()
         machine = self._machine
         if machine.state is not state:
             self._resources.checkpoint().desired_state = state
@@ -272,6 +278,7 @@ class Engine:
 
     def _fail(self, error: StreamjoinError) -> None:
         """Wait for the next retry or, if the error is permanent, for a command."""
+        self._starter.forget_phase()
         # Spark's error messages contain the options of a source.
         self._redaction.scrub_error(error)
         self._resources.release_if_dead()

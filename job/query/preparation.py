@@ -11,11 +11,14 @@ from job.delivery.commit_topic import create_commit_topic_if_used
 from job.formats.pinning import check_schema_evolution
 from job.formats.registration import registered
 from job.formats.registry import RegistryAccess
+from job.formats.schemas import OutputSchema
 from job.join_spec.sides import Side
-from job.kafka.retention import check_retention
+from job.kafka.preflight import check_topics, partition_count
+from job.kafka.retention import check_added_topics, check_retention
 from job.kafka.security import KafkaAccess
 from job.kafka.topic_ids import TopicIdentity
-from job.plan.fingerprint import fingerprint
+from job.kafka.topic_patterns import with_matching_topics
+from job.plan.fingerprint import fingerprint, recorded_topics, with_added_topics
 from job.plan.plan import JoinPlan
 from job.query.cluster import (
     check_executors,
@@ -52,13 +55,17 @@ class Preparation:
         partitions: "Future[dict[Side, tuple[int, ...]]]",
     ) -> JoinPlan:
         """The plan of this run: with its state partitions, start positions and topic partitions,
-        and the id of the output schema.
+        the partitions of the output topic, and the ids of the output schemas.
 
         Raises StreamjoinError if the checkpoint, the cluster or a topic does not allow the run.
         """
         if self._settings.is_on_cluster:
             check_is_shared(checkpoint.folder, self._settings)
-        plan = self._freeze_settings(checkpoint, access.registry)
+        plan = self._plan
+        if plan.has_topic_patterns:
+            partitions.result()  # the brokers answer and accept the login
+            plan = self._with_found_topics(checkpoint, access)
+        plan = self._freeze_settings(plan, checkpoint, access.registry)
         if self._settings.is_on_cluster:
             wait_for_executors(spark, plan.state_partitions)
             check_executors(spark, checkpoint.folder)
@@ -67,20 +74,40 @@ class Preparation:
         spark.conf.set("spark.sql.shuffle.partitions", plan.state_partitions)
         if (starts := checkpoint.start_positions) is not None:
             plan = plan.starting_at(starts)
-        self._stats.on_start(checkpoint.last_batch_id, checkpoint.offsets)
-        plan = plan.reading(partitions.result())
+        self._stats.on_start(checkpoint.last_batch_id, checkpoint.offsets, plan.topics)
+        if not plan.has_topic_patterns:
+            plan = plan.reading(partitions.result())
         self._check_topics(checkpoint, plan, access)
-        return _with_output_schema(plan, access.registry)
+        if plan.output.partition_by is not None:
+            count = partition_count(plan.output.topic, access)
+            plan = replace(plan, output=replace(plan.output, partitions=count))
+        return _with_output_schemas(plan, access.registry)
 
-    def _freeze_settings(self, checkpoint: Checkpoint, registry: RegistryAccess | None) -> JoinPlan:
+    def _with_found_topics(self, checkpoint: Checkpoint, access: KafkaAccess) -> JoinPlan:
+        """The plan with the topics of its patterns and the numbers of their partitions.
+
+        All checks of an added topic come before the checkpoint freezes it, so that a topic that is
+        refused can be excluded from the pattern.
+        """
+        plan = with_matching_topics(self._plan, self.frozen, access)
+        plan = plan.reading(check_topics(plan, access))
+        if checkpoint.has_begun:
+            check_added_topics(plan, recorded_topics(self._plan, self.frozen), access)
+        return plan
+
+    def _freeze_settings(
+        self, plan: JoinPlan, checkpoint: Checkpoint, registry: RegistryAccess | None
+    ) -> JoinPlan:
         """The plan with the checkpoint's number of state partitions."""
-        frozen, plan = self.frozen, self._plan
+        frozen = self.frozen
         if frozen is None and self._settings.is_on_cluster:
             check_partitions_are_chosen(self._settings)
         if frozen is not None and self._settings.state_partitions is None:
             plan = replace(plan, state_partitions=int(frozen["state_partitions"]))
         if frozen is not None and registry is not None:
             frozen = check_schema_evolution(frozen, plan.readers, registry)
+        if frozen is not None:
+            frozen = with_added_topics(frozen, plan)
         checkpoint.freeze(frozen, fingerprint(plan))
         self.frozen = fingerprint(plan)
         return plan
@@ -95,18 +122,22 @@ class Preparation:
         """
         recorded = checkpoint.topic_ids
         ids = self._identity.begin(
-            access, recorded, lambda: create_commit_topic_if_used(plan, access)
+            plan, access, recorded, lambda: create_commit_topic_if_used(plan, access)
         )
         if ids != recorded:
             checkpoint.topic_ids = ids
         check_retention(plan, access, checkpoint.offsets)
 
 
-def _with_output_schema(plan: JoinPlan, registry: RegistryAccess | None) -> JoinPlan:
-    """Last of all checks: only a query that starts registers its schema."""
-    if plan.output.schema is None:
-        return plan
-    assert registry is not None, "JoinSpec requires it"
-    return replace(
-        plan, output=replace(plan.output, schema=registered(plan.output.schema, registry))
-    )
+def _with_output_schemas(plan: JoinPlan, registry: RegistryAccess | None) -> JoinPlan:
+    """Last of all checks: only a query that starts registers its schemas."""
+
+    def with_id(schema: OutputSchema | None) -> OutputSchema | None:
+        if schema is None:
+            return None
+        assert registry is not None, "JoinSpec requires it"
+        return registered(schema, registry)
+
+    output = plan.output
+    key_schema, schema = with_id(output.key_schema), with_id(output.schema)
+    return replace(plan, output=replace(output, key_schema=key_schema, schema=schema))

@@ -96,6 +96,10 @@ class Phases:
             finally:
                 self.current = None
 
+    def forget(self) -> None:
+        """The next run does not follow at once: it begins with catch-up."""
+        self._next = Phase.CATCH_UP
+
     def _change_to(self, phase: Phase) -> None:
         self._next = phase
 

@@ -30,6 +30,10 @@ class QueryStarter:
         """Phase of the running query. None: the engine is micro_batch, or no query runs."""
         return self._phases.current
 
+    def forget_phase(self) -> None:
+        """The query is stopped or has failed: its next run does not follow at once."""
+        self._phases.forget()
+
     @contextmanager
     def start(
         self, spark: SparkSession, plan: JoinPlan, access: KafkaAccess, checkpoint: Checkpoint

@@ -5,7 +5,7 @@ Spark's listener and the engine write them on their threads; the control socket 
 
 import threading
 from collections import Counter, deque
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Protocol
@@ -42,9 +42,16 @@ class RowCounter(Protocol):
 
 
 class QueryStats:
-    def __init__(self, topics: Mapping[Side, SourceTopics] = ONE_TOPIC_EACH) -> None:
-        """`topics`: those of each side, in the order in which the query reads the sides."""
-        self._topics = topics
+    def __init__(
+        self,
+        topics: Mapping[Side, SourceTopics] = ONE_TOPIC_EACH,
+        deduplicated: Sequence[Side] = (),
+    ) -> None:
+        """`deduplicated`: sides that drop copies of rows, in the order of `topics`."""
+        self._deduplicated = deduplicated
+        self.topics = topics
+        """Those of each side, in the order in which the query reads the sides. `on_start` adds
+        those that the start has found for a topic_pattern."""
         self._lock = threading.Lock()
         self._totals = Totals()
         self._batches: deque[BatchProgress] = deque(maxlen=BATCHES_KEPT)
@@ -64,7 +71,7 @@ class QueryStats:
     def batch(self, progress: str) -> None:
         """A batch ended; `progress` is the JSON of its StreamingQueryProgress."""
         try:
-            batch = batch_progress(progress, self._topics)
+            batch = batch_progress(progress, self.topics, self._deduplicated)
             dead_letters = dead_letters_written(progress)
         except Exception:
             # An unreadable report must not end Spark's listener thread.
@@ -119,14 +126,20 @@ class QueryStats:
             self._batches.clear()
             self._totals = self._totals.without_event_times()
 
-    def on_start(self, last_batch_id: int | None, offsets: Offsets | None) -> None:
+    def on_start(
+        self,
+        last_batch_id: int | None,
+        offsets: Offsets | None,
+        topics: Mapping[Side, SourceTopics],
+    ) -> None:
         """The query starts from this state of the checkpoint. None: no batch has ended yet."""
         with self._lock:
+            self.topics = topics
             self._offsets = offsets
             self._state_rows.on_start(last_batch_id)
 
     def on_state_count(self, state_count: StateCount) -> None:
-        """The rows in state were counted in the checkpoint."""
+        """Take over the number of state rows that was counted in the checkpoint."""
         with self._lock:
             self._state_rows.set_count(state_count.batch_id, state_count.rows)
             batches = [self._with_state_rows(batch) for batch in self._batches]

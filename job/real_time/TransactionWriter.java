@@ -25,6 +25,7 @@ public final class TransactionWriter extends ForeachWriter<InternalRow> {
   private static final int HEADERS = 3;
   private static final int ID = 4;
   private static final int TIMESTAMP = 5;
+  private static final int PARTITION = 6;
 
   private final DeliveryTarget target;
   private final String fingerprint;
@@ -100,7 +101,7 @@ public final class TransactionWriter extends ForeachWriter<InternalRow> {
   private static ProducerRecord<byte[], byte[]> record(InternalRow row) {
     return new ProducerRecord<>(
         row.getUTF8String(TOPIC).toString(),
-        null,
+        row.isNullAt(PARTITION) ? null : row.getInt(PARTITION),
         row.isNullAt(TIMESTAMP) ? null : row.getLong(TIMESTAMP),
         row.isNullAt(KEY) ? null : row.getBinary(KEY),
         row.isNullAt(VALUE) ? null : row.getBinary(VALUE),

@@ -9,7 +9,7 @@ from pathlib import Path
 
 _ROOM = Path(__file__).parent
 SOURCES = (_ROOM, _ROOM.with_name("encoding"))
-"""Folders with the sources: the processor of the real-time engine, the encoder of results."""
+"""Folders with the sources: the processor of the real-time engine, decoders and encoders."""
 PROCESSOR_JAR = Path("real_time") / "streamjoin-real-time.jar"
 """Its place in the folder with the jars of Spark's connector."""
 

@@ -19,10 +19,10 @@ from job.join_spec.durations import milliseconds
 from job.real_time.join import check_classes, java_class
 
 ID = "id"
-TIMESTAMP = "timestamp"
-COLUMNS = ("topic", "key", "value", "headers", ID, TIMESTAMP)
+COLUMNS = ("topic", "key", "value", "headers", ID, "timestamp", "partition")
 """Columns of a record, as TransactionWriter.java reads them. ID is the same if the row is computed
-again. TIMESTAMP is BIGINT in milliseconds; null: the time at which the record is written."""
+again. The timestamp is in milliseconds; null: the time at which the record is written. The
+partition is null if the key chooses it."""
 
 _NO_INTERVAL = -1
 

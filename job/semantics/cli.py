@@ -10,6 +10,7 @@ from job.join_spec.sides import SIDES
 from job.plan.plan import JoinPlan, SidePlan
 from job.semantics.json_records import InputLineError, InputRecord, records_of_jsonl
 from job.semantics.simulate import DEFAULT_BATCH_SIZE, simulate
+from job.semantics.simulated_topics import with_named_topics
 from job.semantics.spec_tests import Outcome, SpecTest, run_spec_test
 from job.semantics.trace import batch_lines, trace_lines
 
@@ -31,9 +32,10 @@ def simulation_lines(
     as_jsonl: bool = False,
 ) -> Iterator[str]:
     """Output of `simulate`: each batch, the trace of one key, or only the output values."""
-    records = [
-        _records(path, plan.side(side)) for side, path in zip(SIDES, (left, right), strict=True)
-    ]
+    paths = dict(zip(SIDES, (left, right), strict=True))
+    lines = {side: _lines(path) for side, path in paths.items()}
+    plan = with_named_topics(plan, lines)
+    records = [_records(paths[side], lines[side], plan.side(side)) for side in SIDES]
     trigger_ms = None if trigger is None else _trigger_ms(trigger)
     try:
         batches = simulate(plan, *records, batch_size=batch_size, trigger_ms=trigger_ms)
@@ -77,17 +79,24 @@ def _trigger_ms(text: str) -> int:
     return length
 
 
-def _records(path: Path, side: SidePlan) -> list[InputRecord]:
+def _lines(path: Path) -> list[str]:
+    # Only a newline ends a line: JSON text may contain other line separators of Unicode.
+    return _text(path).split("\n")
+
+
+def _records(path: Path, lines: list[str], side: SidePlan) -> list[InputRecord]:
     try:
-        text = path.read_bytes().decode("utf-8-sig")
+        return records_of_jsonl(lines, side)
+    except InputLineError as error:
+        raise SimulationError(f"{path}, {error}") from error
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_bytes().decode("utf-8-sig")
     except OSError as error:
         raise SimulationError(f"{path} cannot be read: {error.strerror}") from error
     except UnicodeDecodeError as error:
         raise SimulationError(
             f"{path} is not UTF-8 at byte {error.start + 1}: save it as UTF-8"
         ) from error
-    try:
-        # Only a newline ends a line: JSON text may contain other line separators of Unicode.
-        return records_of_jsonl(text.split("\n"), side)
-    except InputLineError as error:
-        raise SimulationError(f"{path}, {error}") from error

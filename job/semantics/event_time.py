@@ -81,7 +81,7 @@ class WatermarkTracker:
 
     @property
     def held_back_by(self) -> HeldBack | None:
-        """The partition of the slower side whose backlog lowers the watermark. None: none does."""
+        """Partition of the slower side whose backlog lowers the watermark. None: no partition."""
         side = min(SIDES, key=lambda each: _or_lowest(self.side_watermark_ms(each)))
         slowest = side_event_time(self._partitions.side(side)).held_back_by
         if slowest is None:

@@ -18,6 +18,22 @@ class Late:
 
 
 @dataclass(frozen=True)
+class Duplicate:
+    """Dropped before the join: a copy of an earlier row of its side."""
+
+    side: Side
+    row: Row
+
+
+@dataclass(frozen=True)
+class CannotMatch:
+    """Dropped between deduplication and join, by filters that Spark moves below the join."""
+
+    side: Side
+    row: Row
+
+
+@dataclass(frozen=True)
 class FailedPreJoinFilter:
     """Not stored: no row of the other side can match it."""
 
@@ -70,9 +86,10 @@ class Evicted:
     null_padded: bool
 
 
-Event: TypeAlias = (
+OfJoin: TypeAlias = (
     Late | FailedPreJoinFilter | Matched | Stored | NotStored | RemovedByMatch | Evicted
 )
+Event: TypeAlias = OfJoin | Duplicate | CannotMatch
 Observer: TypeAlias = Callable[[Event], None]
 
 

@@ -202,7 +202,7 @@ def _event_time_reason(written: str | None, at: int | None) -> str | None:
 
 
 class InputLineError(ValueError):
-    """A line or row that is no record. The message contains the line, the problem and the fix."""
+    """A line or row that is not a record. The message contains line, problem and fix."""
 
 
 def records_of_jsonl(
@@ -212,7 +212,7 @@ def records_of_jsonl(
 
     A line is the value of a record; or an envelope: an object of `value` and any of `key`,
     `partition`, `offset`, `timestamp` (as an event time is written) and `batch`. There `value`
-    may be an object, text (a value that is no JSON) or null (a tombstone).
+    may be an object, text (a value that is not JSON) or null (a tombstone).
 
     If the side has several topics, an envelope may also have `topic`. Without it the record is in
     the first topic.

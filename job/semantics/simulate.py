@@ -78,13 +78,16 @@ class SimulatedBatch:
     drops: list[Drop]
     trace: list[TraceEvent]
     state_rows: dict[Side, int]
+    duplicates: Counter[Side]
+    stored_ids: dict[Side, int]
+    """Ids in state, of the sides with `deduplicate`."""
     metrics: OperatorMetrics
     records: dict[Side, int]
     bad_records: dict[Side, Counter[str]]
     null_keys: dict[Side, int]
     failed_results: list[FailedResult]
     held_back_by: HeldBack | None = None
-    """The partition whose backlog holds back the watermark of this batch. None: none does."""
+    """The partition whose backlog holds back the watermark of this batch. None: no partition."""
 
 
 @dataclass
@@ -97,6 +100,7 @@ class _BatchLog:
         default_factory=lambda: {side: Counter() for side in SIDES}
     )
     null_keys: dict[Side, int] = field(default_factory=lambda: dict.fromkeys(SIDES, 0))
+    duplicates: Counter[Side] = field(default_factory=Counter)
     failed_results: list[FailedResult] = field(default_factory=list)
 
 
@@ -107,7 +111,8 @@ class Simulator:
         self.plan = plan
         delays = {side: milliseconds(plan.join.side(side).watermark_delay) for side in SIDES}
         self._log = _BatchLog()
-        self._query = JoinQuery(plan.operator, WatermarkTracker(delays), self._note)
+        tracker = WatermarkTracker(delays)
+        self._query = JoinQuery(plan.operator, tracker, self._note, plan.deduplication)
 
     def run_batch(self, planned: PlannedBatch) -> SimulatedBatch:
         self._log = _BatchLog()
@@ -124,6 +129,8 @@ class Simulator:
             drops=self._log.drops,
             trace=self._log.trace,
             state_rows={s: self._query.operator.states[s].metrics.num_keys for s in SIDES},
+            duplicates=self._log.duplicates,
+            stored_ids={s: each.stored_ids for s, each in self._query.deduplicators.items()},
             metrics=batch.output.metrics,
             records={side: len(records[side]) for side in SIDES},
             bad_records=self._log.bad_records,
@@ -159,13 +166,17 @@ class Simulator:
                 self._log.null_keys[side] += 1
             if not plan.passes_filter(row):
                 self._log.drops.append(Drop(side, row.record, f"fails {side}.filter"))
-            elif not plan.enters_join(row):
-                null = plan.has_null_key(row)
-                reason = "null_key" if null else "cannot match"
-                self._log.drops.append(Drop(side, row.record, reason))
+            elif not plan.passes_job_filters(row) or not (
+                side in self.plan.deduplication or plan.enters_join(row)
+            ):
+                self._log.drops.append(self._unmatchable(side, row))
             else:
                 entering.append(row)
         return entering
+
+    def _unmatchable(self, side: Side, row: DecodedRow) -> Drop:
+        null = self.plan.side(side).has_null_key(row)
+        return Drop(side, row.record, "null_key" if null else "cannot match")
 
     def _output(self, rows: Sequence[JoinedRow]) -> list[OutputRecord]:
         output = self.plan.output
@@ -204,6 +215,13 @@ class Simulator:
         record = event.row.record
         if isinstance(event, events.Late):
             self._log.drops.append(Drop(event.side, record, "late"))
+        if isinstance(event, events.Duplicate):
+            self._log.duplicates[event.side] += 1
+            self._log.drops.append(Drop(event.side, record, "duplicate"))
+            return
+        if isinstance(event, events.CannotMatch):
+            self._log.drops.append(self._unmatchable(event.side, event.row))
+            return
         self._log.trace.append(TraceEvent(event.side, record, _describe(event)))
         if isinstance(event, events.Matched):
             assert isinstance(event.stored, DecodedRow)
@@ -293,7 +311,7 @@ def place(record: InputRecord) -> str:
     return within if record.topic is None else f"{record.topic}/{within}"
 
 
-def _describe(event: events.Event) -> str:
+def _describe(event: events.OfJoin) -> str:
     match event:
         case events.Late():
             return f"dropped: late, the watermark had reached {_ms(event.watermark_ms)}"

@@ -22,7 +22,7 @@ class SimulatedOutput:
     headers: Mapping[str, Compiled]
     key: Compiled | None
     failed_field: Callable[[JoinedRow], str | None]
-    """The field of the spec that fails on the joined row, which is no result then. None: no field
+    """Field of the spec that fails on the joined row, which is not a result then. None: no field
     fails."""
     passes_filter: Callable[[JoinedRow], bool]
     """Whether the row passes output.filter; True also if the filter fails with an error."""
@@ -39,7 +39,9 @@ def simulated_output(
     check_types([(name, compiled.type) for name, compiled in columns.items()])
     keep = in_parts(layout, plan.checks.filter)
     key = compile_expression(plan.output.key.tree, layout) if plan.output.key else None
-    failing = _failing(plan, layout, columns, headers, key)
+    by = plan.output.partition_by
+    partition_by = compile_expression(by.tree, layout) if by else None
+    failing = _failing(plan, layout, columns, headers, {"key": key, "partition_by": partition_by})
     condition = conjunction(layout, [plan.checks.condition.tree] if plan.checks.condition else [])
 
     def passes(row: JoinedRow) -> bool:
@@ -61,7 +63,7 @@ def _failing(
     layout: Layout,
     columns: Mapping[str, Compiled],
     headers: Mapping[str, Compiled],
-    key: Compiled | None,
+    others: Mapping[str, Compiled | None],
 ) -> dict[str, Run]:
     """Expressions that can fail, by the field of the spec, in the order of result_checks."""
     checks = plan.checks
@@ -70,8 +72,10 @@ def _failing(
         runs["output.filter"] = in_parts(layout, checks.filter)
     runs |= {f"output.columns.{name}": columns[name].run for name in checks.columns}
     runs |= {f"output.headers.{name}": headers[name].run for name in checks.headers}
-    if key is not None and checks.key:
-        runs["output.key"] = key.run
+    for name, can_fail in (("key", checks.key), ("partition_by", checks.partition_by)):
+        compiled = others[name]
+        if compiled is not None and can_fail:
+            runs[f"output.{name}"] = compiled.run
     return runs
 
 

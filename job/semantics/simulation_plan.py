@@ -4,7 +4,7 @@ Follows dataflow.py and Spark's optimizer, in their order. A row that fails a fi
 is not counted as late; a row that fails a filter in the join is.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import sqlglot
@@ -18,10 +18,11 @@ from job.join_spec.join_conditions import JoinType
 from job.join_spec.sides import SIDES, Side
 from job.plan.mirrored import mirrored_filters
 from job.plan.plan import JoinPlan, window_end_column
+from job.semantics.deduplication import DeduplicationPlan
 from job.semantics.json_records import DecodedRow, RecordDecoder
 from job.semantics.one_side_joiner import SideInput, SideRules
 from job.semantics.operator import JoinOperatorPlan, Processor
-from job.semantics.rows import JoinedRow, Key, Row, key_of
+from job.semantics.rows import MICROS_PER_MS, JoinedRow, Key, Row, key_of
 from job.semantics.simulated_output import (
     Predicate,
     SimulatedOutput,
@@ -47,9 +48,12 @@ class SimulatedSide:
     """The field of the spec that fails on the row, a bad record then. None: no field fails."""
     passes_filter: Callable[[DecodedRow], bool]
     """The filter of the side."""
+    passes_job_filters: Callable[[DecodedRow], bool]
+    """Filters of the job before deduplication: null keys, and mirrored filters of the other side
+    (plan.mirrored)."""
     enters_join: Callable[[DecodedRow], bool]
-    """Filters of the job before the join: null keys, one-sided conditions of an inner side, and
-    mirrored filters of the other side (plan.mirrored)."""
+    """Filters that Spark moves below the join: null keys and one-sided conditions of an inner
+    side."""
     has_null_key: Callable[[DecodedRow], bool]
     late_time_us: Callable[[int], int]
     """The event time, or the end of its tumbling window."""
@@ -63,6 +67,8 @@ class SimulationPlan:
     operator: JoinOperatorPlan
     output: SimulatedOutput
     env: Callable[[JoinedRow], Env]
+    deduplication: Mapping[Side, DeduplicationPlan]
+    """Of the sides that have one."""
 
     def side(self, side: Side) -> SimulatedSide:
         return self.left if side == "left" else self.right
@@ -139,6 +145,7 @@ class _Planner:
             operator,
             output,
             self._env,
+            {side: self._deduplication(side, sides[side]) for side in self._plan.deduplicated},
         )
 
     def _env(self, row: JoinedRow) -> Env:
@@ -160,20 +167,21 @@ class _Planner:
             part for part, safe in zip(parts, self._plan.null_safe, strict=True) if not safe
         ]
         padded = SideRules(side, self._join_type).null_pads_unmatched
-        mirrored = [part.tree for part in mirrored_filters(self._plan, side)]
-        before_join = conjunction(
-            self._layout, [*mirrored, *([] if padded else self._one_sided(side))]
+        mirrored = conjunction(
+            self._layout, [part.tree for part in mirrored_filters(self._plan, side)]
         )
-        required = [
-            *([] if self._plan.null_keys_pass else checked),
-            *([] if padded else never_null),
-        ]
+        before_join = conjunction(self._layout, [] if padded else self._one_sided(side))
+        not_null = [] if self._plan.null_keys_pass else checked
+        required = [] if padded else never_null
 
         def has_null(row: DecodedRow, parts: Sequence[Compiled]) -> bool:
             env = self._alone(side, row)
             # A key that can fail is not evaluated on a row that the filter drops.
             evaluated = not plan.checks.keys or keep(env)
             return evaluated and any(part.run(env) is None for part in parts)
+
+        def passes_job_filters(row: DecodedRow) -> bool:
+            return not has_null(row, not_null) and mirrored(self._alone(side, row))
 
         def enters_join(row: DecodedRow) -> bool:
             return not has_null(row, required) and before_join(self._alone(side, row))
@@ -182,10 +190,31 @@ class _Planner:
             self._decoders[side],
             self._failed_field(side, keep, parts),
             lambda row: keep(self._alone(side, row)),
+            passes_job_filters,
             enters_join,
             lambda row: has_null(row, checked),
             self._late_time,
         )
+
+    def _deduplication(self, side: Side, simulated: SimulatedSide) -> DeduplicationPlan:
+        deduplication = self._plan.side(side).deduplication
+        assert deduplication is not None, "the caller names the sides that have one"
+        parts = [compile_expression(part.tree, self._layout) for part in deduplication.by]
+
+        def id_of(row: Row) -> Key:
+            assert isinstance(row, DecodedRow)
+            env, record = self._alone(side, row), row.record
+            values = tuple(part.run(env) for part in parts)
+            # As the last of plan.deduplication.id_columns: such a row is never a copy.
+            place = (record.partition_of_side, record.offset) if None in values else None
+            return (*values, place)
+
+        def enters_join(row: Row) -> bool:
+            assert isinstance(row, DecodedRow)
+            return simulated.enters_join(row)
+
+        within_us = milliseconds(deduplication.within) * MICROS_PER_MS
+        return DeduplicationPlan(id_of, _late_time_of, within_us, enters_join)
 
     def _failed_field(
         self, side: Side, keep: Predicate, key: Sequence[Compiled]
@@ -307,7 +336,7 @@ class _Planner:
         matches = conjunction(self._layout, [failing.tree] if failing else [])
 
         def matches_or_fails(row: JoinedRow) -> bool:
-            """True also if the condition fails: such a pair passes the join, and is no result."""
+            """True also if the condition fails: such a pair passes the join but is not a result."""
             env = self._env(row)
             return keep(env) and (fails(matches, env) or matches(env))
 

@@ -20,6 +20,7 @@ from job.join_spec.sides import SIDES
 from job.plan.plan import JoinPlan
 from job.semantics.json_records import InputLineError, records_of_jsonl
 from job.semantics.simulate import SimulatedBatch, place, simulate
+from job.semantics.simulated_topics import with_named_topics
 from job.semantics.trace import DROPPED, failed_text, outcome
 
 Row = Mapping[str, Any]
@@ -49,14 +50,15 @@ class Outcome:
 
 
 def run_spec_test(plan: JoinPlan, test: SpecTest) -> Outcome:
-    """Runs one test. InputLineError for a row that is no record."""
-    left, right = (
-        records_of_jsonl(
-            [_json(row, f"test {test.name!r}, {side} row {n}") for n, row in enumerate(rows, 1)],
-            plan.side(side),
-            unit=f"test {test.name!r}, {side} row",
-        )
+    """Runs one test. InputLineError for a row that is not a record."""
+    lines = {
+        side: [_json(row, f"test {test.name!r}, {side} row {n}") for n, row in enumerate(rows, 1)]
         for side, rows in zip(SIDES, (test.left, test.right), strict=True)
+    }
+    plan = with_named_topics(plan, lines)
+    left, right = (
+        records_of_jsonl(lines[side], plan.side(side), unit=f"test {test.name!r}, {side} row")
+        for side in SIDES
     )
     batches = simulate(plan, left, right)
     unexpected = [json.loads(record.value) for batch in batches for record in batch.output]

@@ -1,7 +1,7 @@
 """DataFrame.mapInArrow without pandas, which PySpark imports there and does not use.
 
 Private API of PySpark 4.3.0: see the package docstring. pandas is not installed, so the public
-method is no fallback.
+method is not a fallback.
 """
 
 from collections.abc import Callable, Iterator

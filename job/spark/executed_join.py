@@ -42,6 +42,7 @@ class ExecutedJoin:
     ranges: Mapping[Side, OffsetRange]
     """What the batch has read. A side without new offsets is missing."""
     late_rows: int
+    """Also those that a deduplication below the join has dropped."""
     late_watermark_ms: int | None
     """Rows of the batch were late if their event time was not after it. None: no watermark yet."""
 
@@ -53,7 +54,10 @@ def executed_join(query: StreamingQuery, inputs: Sequence[Side]) -> ExecutedJoin
     watermark = join.eventTimeWatermarkForLateEvents()
     return ExecutedJoin(
         ranges=dict(_ranges(join, inputs)),
-        late_rows=join.metrics().apply("numRowsDroppedByWatermark").value(),
+        late_rows=sum(
+            node.metrics().apply("numRowsDroppedByWatermark").value()
+            for node in [join, *plan_nodes(plan, "StreamingDeduplicateWithinWatermarkExec")]
+        ),
         late_watermark_ms=watermark.get() if watermark.isDefined() else None,
     )
 

@@ -1,6 +1,5 @@
 """Why a query failed, in words, and whether a retry may help."""
 
-import re
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -82,8 +81,8 @@ _SECURITY = (
     "org.apache.kafka.common.errors.AuthorizationException",
 )
 
-# An error that formats/registry.py has raised in a Python worker.
-_REGISTRY = re.compile(r"^job\.errors\.(RegistryError|SecurityError): (.*)$", re.MULTILINE)
+# An error of formats/registry.py, on an executor that needs a schema.
+_REGISTRY = ("streamjoin.RegistryException",)
 
 
 def failure_of(error: Exception, bootstrap_servers: str) -> StreamjoinError:
@@ -124,9 +123,9 @@ def _security(causes: Sequence[Any], bootstrap_servers: str) -> StreamjoinError 
 
 def _registry(causes: Sequence[Any], _: str) -> StreamjoinError | None:
     for cause in causes:
-        if match := _REGISTRY.search(str(cause.getMessage())):
-            kind = RegistryError if match[1] == "RegistryError" else SecurityError
-            return kind(_shortened(match[2]))
+        if _is_any(cause, _REGISTRY):
+            kind = SecurityError if cause.refusesLogin() else RegistryError
+            return kind(_shortened(str(cause.getMessage())))
     return None
 
 

@@ -49,7 +49,7 @@ class Argument:
     is_constant: bool
     node: exp.Expr
     constant: object = None
-    """Value of a literal. None: the argument is no literal, or NULL."""
+    """Value of a literal. None: the argument is not a literal, or NULL."""
 
     @property
     def text(self) -> str:
@@ -94,7 +94,7 @@ def field_type(kind: SqlType, name: str, text: str) -> SqlType:
     found = [inner for field, inner in kind.fields if field.lower() == name.lower()]
     if not found:
         known = ", ".join(field for field, _ in kind.fields)
-        raise ArgumentError(f"{name} is no field of {text}; its fields are {known}")
+        raise ArgumentError(f"{name} is not a field of {text}; its fields are {known}")
     if len(found) > 1:
         raise ArgumentError(f"{text} has two fields {name}")
     return found[0]

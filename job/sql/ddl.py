@@ -36,11 +36,11 @@ _READ = {
 
 
 def type_from(ddl: str) -> SqlType:
-    """The type of e.g. `STRUCT<city: STRING>`; ValueError if it is no type that a spec may use."""
+    """The type of e.g. `STRUCT<city: STRING>`. ValueError for a type that a spec may not use."""
     try:
         tree = sqlglot.parse_one(ddl, into=exp.DataType, dialect=SpecSql)
     except SqlglotError as error:
-        raise ValueError(f"{ddl} is no type") from error
+        raise ValueError(f"{ddl} is not a type") from error
     return parsed_type(tree)
 
 
@@ -55,11 +55,11 @@ def parsed_type(tree: exp.Expr) -> SqlType:
 def _type(tree: exp.Expr) -> SqlType:
     text = tree.sql(dialect=SpecSql)
     if tree.this not in _READ and not isinstance(tree.this, exp.Interval):
-        raise ValueError(f"{text} is no type that a spec may use")
+        raise ValueError(f"{text} is not a type that a spec may use")
     name, params = re.match(r"\w*", text.upper())[0], tree.expressions  # type: ignore[index]
     if name in SIMPLE_TYPES:
         if params or text.upper() != name:
-            raise ValueError(f"{text} is no type of Spark: write {name}")
+            raise ValueError(f"{text} is not a type of Spark: write {name}")
         return SIMPLE_TYPES[name]
     if name == "DECIMAL":
         return _decimal(text, params)
@@ -69,13 +69,13 @@ def _type(tree: exp.Expr) -> SqlType:
         return _container(name, text, params)
     if name == "INTERVAL" and (span := text.upper().removeprefix("INTERVAL ")) in _INTERVALS:
         return _INTERVALS[span]
-    raise ValueError(f"{text} is no type that a spec may use")
+    raise ValueError(f"{text} is not a type that a spec may use")
 
 
 def _decimal(text: str, params: list[exp.Expr]) -> SqlType:
     numbers = [param.sql() for param in params]
     if not all(number.isdecimal() for number in numbers) or len(numbers) > len(("p", "s")):
-        raise ValueError(f"{text} is no type of Spark: write e.g. DECIMAL(10, 2)")
+        raise ValueError(f"{text} is not a type of Spark: write e.g. DECIMAL(10, 2)")
     precision, scale = (*map(int, numbers), *(10, 0)[len(numbers) :])
     if precision > PRECISION_MAX:
         raise ValueError(f"{text} has too many digits: at most {PRECISION_MAX}")

@@ -65,7 +65,7 @@ class _TypesAsWritten(SparkParser):
 
 
 def _date_trunc(arguments: list[exp.Expr]) -> exp.Expr:
-    """sqlglot parses a column as the name of a unit, and Y as YEAR, which is no unit of Spark."""
+    """sqlglot parses a column as the name of a unit, and Y as YEAR, not a unit of Spark."""
     if arguments and not isinstance(arguments[0], exp.Literal):
         return exp.Anonymous(this="DATE_TRUNC", expressions=arguments)
     built: exp.Expr = SparkParser.FUNCTIONS["DATE_TRUNC"](arguments)

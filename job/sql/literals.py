@@ -92,7 +92,7 @@ def _character(escape: re.Match[str]) -> str:
     if digits:
         code = int(digits, 16)
         if code > 0x10FFFF:
-            raise ValueError(f"has {escape.group()}, which is no Unicode character")
+            raise ValueError(f"has {escape.group()}, which is not a Unicode character")
         return chr(code)
     if escape["octal"]:
         return chr(int(escape["octal"], 8))

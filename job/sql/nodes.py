@@ -33,7 +33,7 @@ _Node = TypeVar("_Node", bound=exp.Expr)
 
 
 def type_of(node: exp.Expr) -> SqlType:
-    """The type that the checker found. VOID: `node` is no operand."""
+    """The type that the checker found. VOID: `node` is not an operand."""
     kind = node.unnest().meta_get(TYPE)
     return kind if isinstance(kind, SqlType) else VOID
 
@@ -142,7 +142,7 @@ def constants_of(root: exp.Expr) -> set[int]:
 
 
 def is_conditional(node: exp.Expr) -> bool:
-    """Whether a failing constant in `node` is no error: a row may not need it."""
+    """Whether a failing constant in `node` is not an error: a row may not need it."""
     return isinstance(node, (exp.Case, exp.If)) or is_call(node, *_CONDITIONAL)
 
 

@@ -38,7 +38,7 @@ _SUPPORTED = (
 
 
 def check_type(text: str) -> None:
-    """ValueError if `text` is no type in Spark's grammar, or one that a spec may not use.
+    """ValueError if `text` is not a type in Spark's grammar, or one that a spec may not use.
 
     `text`: in the form of `literals.canonical`, also for `check_columns`.
     """
@@ -84,9 +84,9 @@ class _Reader:
             return
         before, rest = self._tokens[self._at - 1], self._ahead
         if rest == "[":
-            raise ValueError(f"{before}[] is no type of Spark: write ARRAY<{before}>")
+            raise ValueError(f"{before}[] is not a type of Spark: write ARRAY<{before}>")
         if rest.isidentifier():
-            raise ValueError(f"{before} {rest} is no type of Spark: remove {rest}")
+            raise ValueError(f"{before} {rest} is not a type of Spark: remove {rest}")
         raise _broken(f"remove {rest}")
 
     def with_quoted_names(self) -> str:
@@ -119,7 +119,7 @@ class _Reader:
         if name in {"", ">", ","}:
             raise _broken("it has no columns, or no column after a comma")
         if not re.fullmatch(r"\w+", name, re.ASCII) or _NUMBER_LITERAL.fullmatch(name):
-            raise _broken(f"{name} is no name: write `{name}` with backquotes, or rename it")
+            raise _broken(f"{name} is not a name: write `{name}` with backquotes, or rename it")
         self._names.add(self._at - 1)
         return name
 
@@ -138,12 +138,12 @@ class _Reader:
         elif name not in _PLAIN:
             raise ValueError(_unknown(name))
         elif self._ahead == "(":
-            raise ValueError(f"{name}(…) is no type of Spark: write {name}")
+            raise ValueError(f"{name}(…) is not a type of Spark: write {name}")
         elif name == "STRING" and self._ahead.upper() == "COLLATE":
-            raise ValueError("STRING COLLATE is no type that a spec may use: write STRING")
+            raise ValueError("STRING COLLATE is not a type that a spec may use: write STRING")
         elif name == "TIMESTAMP" and self._ahead.upper() in {"WITH", "WITHOUT"}:
             zone = f"{name} {self._ahead.upper()} …"
-            raise ValueError(f"{zone} is no type that a spec may use: write {name}")
+            raise ValueError(f"{zone} is not a type that a spec may use: write {name}")
 
     def _key_and_value(self) -> None:
         self.type()
@@ -175,7 +175,7 @@ class _Reader:
         example = "INTERVAL DAY TO SECOND"
         for _ in range(2):
             if self._next().upper() not in _SPANS:
-                raise ValueError(f"INTERVAL is no type that a spec may use: write {example}")
+                raise ValueError(f"INTERVAL is not a type that a spec may use: write {example}")
             if not self._take("TO"):
                 return
         raise ValueError(f"INTERVAL has TO twice: write e.g. {example}")
@@ -196,7 +196,7 @@ def _unknown(name: str) -> str:
     if not name.isidentifier():
         return str(_broken(f"expected a type, found {name or 'nothing'}"))
     if name in _UNSUPPORTED:
-        return f"{name} is no type that a spec may use: write {_UNSUPPORTED[name]}"
+        return f"{name} is not a type that a spec may use: write {_UNSUPPORTED[name]}"
     if name in _FOREIGN:
-        return f"{name} is no type of Spark: write {_FOREIGN[name]}"
-    return f"{name} is no type of Spark: write {_SUPPORTED}"
+        return f"{name} is not a type of Spark: write {_FOREIGN[name]}"
+    return f"{name} is not a type of Spark: write {_SUPPORTED}"

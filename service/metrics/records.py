@@ -11,6 +11,10 @@ def _input(snapshot: Snapshot) -> Value:
     return {side: snapshot.status.side_totals(side).records for side in SIDES}
 
 
+def _duplicates(snapshot: Snapshot) -> Value:
+    return {side: snapshot.status.side_totals(side).duplicates for side in SIDES}
+
+
 def _null_keys(snapshot: Snapshot) -> Value:
     return {side: snapshot.status.side_totals(side).null_keys for side in SIDES}
 
@@ -57,6 +61,7 @@ RECORDS: tuple[Metric[Snapshot], ...] = (
         "reason",
     ),
     counter("null_key_records", "Records with a null in their key.", _null_keys, "side"),
+    counter("duplicate_rows", "Rows dropped by `deduplicate` of the side.", _duplicates, "side"),
     counter(
         "dead_letter_records",
         "Records written to the dead-letter topic, by reason.",

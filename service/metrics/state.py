@@ -23,6 +23,14 @@ def _unmatched_rows(snapshot: Snapshot) -> Value:
     return {side: rows for side, rows in unmatched.items() if rows is not None}
 
 
+def _stored_ids(snapshot: Snapshot) -> Value:
+    count = snapshot.status.state_count
+    if count is None:
+        return None
+    stored = {side: count.side(side).stored_ids for side in SIDES}
+    return {side: ids for side, ids in stored.items() if ids is not None}
+
+
 def _counted_at(snapshot: Snapshot) -> Value:
     count = snapshot.status.state_count
     return None if count is None else count.counted_at.timestamp()
@@ -61,6 +69,12 @@ STATE: tuple[Metric[Snapshot], ...] = (
         "Rows in join state without a match at the last count; only sides whose unmatched rows the "
         "join type emits.",
         _unmatched_rows,
+        "side",
+    ),
+    gauge(
+        "state_count_stored_ids",
+        "Ids that `deduplicate` has in state at the last count; only sides that have it.",
+        _stored_ids,
         "side",
     ),
     gauge(

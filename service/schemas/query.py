@@ -76,10 +76,18 @@ class ResetView(View):
 class SideView(View):
     topic: str | None
     """Topic of the side, or its topics separated by commas."""
+    new_topics: list[str]
+    """Topics that match `topic_pattern` and were created after the start of the query. A restart
+    reads them."""
     input_records: int
     """Records read since the job started."""
     null_key_records: int
     """Records with a null in their key."""
+    duplicate_rows: int
+    """Rows dropped by `deduplicate`."""
+    stored_ids: int | None
+    """Ids that `deduplicate` had in state at the last count, `state_counted_at`. Null also without
+    `deduplicate`."""
     bad_records: dict[str, int]
     """Records that could not be read, per reason."""
     dead_letter_records: dict[str, int]
@@ -111,8 +119,11 @@ class SideView(View):
         behind = brokers.side(side).behind_latest if brokers else None
         return cls(
             topic=status.brokers.side(side).topic if status.brokers else None,
+            new_topics=status.brokers.side(side).new_topics if status.brokers else [],
             input_records=totals.records,
             null_key_records=totals.null_keys,
+            duplicate_rows=totals.duplicates,
+            stored_ids=count.stored_ids if count else None,
             bad_records=totals.bad_records,
             dead_letter_records=status.totals.dead_letters[side],
             event_time_max=utc_time(totals.event_time_max_ms),

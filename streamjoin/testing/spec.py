@@ -13,6 +13,7 @@ from job.errors import Problem, SpecError
 from job.join_spec.document import parsed
 from job.join_spec.sides import SIDES, Side
 from job.join_spec.spec import JoinSpec, spec_from_document
+from job.join_spec.value_format import Format
 from job.join_spec.variables import filled
 from job.plan.plan import JoinPlan
 from job.plan.planner import join_plan
@@ -41,6 +42,7 @@ class SpecAtTest:
         document = filled(document, environment)
         spec = spec_from_document(document)
         _refuse_other_formats(spec)
+        _refuse_topic_patterns(spec)
         # Variables are filled already: escape every remaining `${`.
         text = re.sub(r"\$(?=\{)", "$$", yaml.safe_dump(document, sort_keys=False))
         return cls(
@@ -66,17 +68,33 @@ class SpecAtTest:
         return self.plan.side(side).topics.names[0]
 
 
+def _refuse_topic_patterns(spec: JoinSpec) -> None:
+    patterns = {"left": spec.left.topic_pattern, "right": spec.right.topic_pattern}
+    problems = [
+        Problem(
+            f"{side}.topic_pattern",
+            pattern,
+            "names no topic that the containers could create: test with `topic` or `topics`",
+        )
+        for side, pattern in patterns.items()
+        if pattern is not None
+    ]
+    if problems:
+        raise SpecError(problems)
+
+
 def _refuse_other_formats(spec: JoinSpec) -> None:
     formats = {
-        "left": spec.left.format,
-        "right": spec.right.format,
-        "output": spec.output.value_format,
+        "left.format": spec.left.format,
+        "right.format": spec.right.format,
+        "output.format": spec.output.format,
+        "output.key_format": spec.output.key_format.with_registry or Format.JSON,
     }
     problems = [
         Problem(
-            f"{name}.format",
+            name,
             value_format.value,
-            "needs a schema registry, and these containers have none: test with `format: json`",
+            "needs a schema registry, and these containers have none: test with json",
         )
         for name, value_format in formats.items()
         if value_format.has_registry

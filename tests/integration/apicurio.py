@@ -86,12 +86,11 @@ class Apicurio:
         )
         urllib.request.urlopen(request, timeout=ANSWER_SECONDS).close()  # noqa: S310  # http, see above
 
-    def schema(self, number: int) -> dict[str, Any]:
-        """The Avro schema with this id."""
+    def schema(self, number: int) -> str:
+        """The text of the schema with this id."""
         address = f"http://{HOST}:{self._port}{_API}/schemas/ids/{number}"
         with urllib.request.urlopen(address, timeout=ANSWER_SECONDS) as answer:
-            schema: dict[str, Any] = json.loads(json.load(answer)["schema"])
-            return schema
+            return str(json.load(answer)["schema"])
 
     def freeze(self) -> None:
         self._running.send_signal(signal.SIGSTOP)

@@ -1,7 +1,15 @@
 """The inputs and the match window that the tests of all join types share."""
 
+import json
+from pathlib import Path
+
 # Event times are seconds after this, epoch milliseconds.
 T0 = 1_700_000_000_000
+OUTPUT_PARTITIONS = 2
+# Compared with the Java client by tests/semantics/test_partitions_of_kafka.py.
+_JAVA_PARTITIONS = Path(__file__).parents[1] / "golden" / "java_partitions.json"
+JAVA_PARTITIONS = json.loads(_JAVA_PARTITIONS.read_text())[str(OUTPUT_PARTITIONS)]
+"""Partition of an output topic with OUTPUT_PARTITIONS, by key."""
 
 KEYED_SIDES = """
 kafka: {{bootstrap_servers: "{servers}"}}

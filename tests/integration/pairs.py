@@ -2,13 +2,19 @@
 
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 from deploy.local.kafka import EmbeddedKafka
-from tests.integration.topics import Received, consume_all, count_all, produce
+from tests.integration.topics import Received, Sent, consume_all, count_all, produce
+from tests.registry_stub import RegistryStub
+from tests.unit.formats import written
+from tests.unit.formats.written import field, framed, record
+from tests.unit.specs import changed
 
 # Event times are this many milliseconds after 1970, plus the number.
 T0 = 1_700_000_000_000
 
+_AVRO = record(field("n", "long"), field("t", "long"))
 _SPEC = """
 name: {name}
 kafka: {{bootstrap_servers: "{servers}"}}
@@ -42,12 +48,17 @@ class Pairs:
         *,
         delivery: str = "at_least_once",
         checkpoint: str | None = None,
+        registry: RegistryStub | None = None,
     ) -> None:
-        """`checkpoint`: location if it is not in the folder, e.g. hdfs://…"""
+        """`checkpoint`: location if it is not in the folder, e.g. hdfs://… `registry`: left values
+        are Avro; None: JSON."""
         self.kafka = kafka
         self.name = name
         self.delivery = delivery
         self._checkpoint = checkpoint or folder / "checkpoint"
+        self._registry = registry
+        if registry is not None:
+            self._schema_id = registry.register(f"{name}.left-value", _AVRO)
 
     def create_topics(self) -> None:
         self.kafka.create_topics(
@@ -55,7 +66,7 @@ class Pairs:
         )
 
     def spec(self, *, after: str = "10 seconds", join_type: str = "inner") -> str:
-        return _SPEC.format(
+        text = _SPEC.format(
             join_type=join_type,
             name=self.name,
             servers=self.kafka.bootstrap_servers,
@@ -63,11 +74,17 @@ class Pairs:
             checkpoint=self._checkpoint,
             delivery=self.delivery,
         )
+        if self._registry is None:
+            return text
+        return changed(text, schema_registry={"url": self._registry.url}, left__format="avro")
 
     def produce(self, numbers: Iterable[int]) -> None:
         rows = [{"n": number, "t": T0 + number} for number in numbers]
-        for side in ("left", "right"):
-            produce(self.kafka.bootstrap_servers, f"{self.name}.{side}", rows)
+        left: list[Any] = rows
+        if self._registry is not None:
+            left = [Sent(framed(self._schema_id, written.avro(_AVRO, **row))) for row in rows]
+        produce(self.kafka.bootstrap_servers, f"{self.name}.left", left)
+        produce(self.kafka.bootstrap_servers, f"{self.name}.right", rows)
 
     def received(self) -> list[Received]:
         return consume_all(self.kafka.bootstrap_servers, f"{self.name}.out")

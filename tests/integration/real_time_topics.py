@@ -1,23 +1,24 @@
 """Topics of a join of the real-time engine, and its rows computed by nested loops."""
 
-import io
 import json
 from collections import Counter
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-import fastavro
-
 from deploy.local.kafka import EmbeddedKafka
 from job.join_spec.join_conditions import JoinType
 from job.join_spec.sides import SIDES
+from job.join_spec.value_format import Format
 from job.protocol.status import JobStatus, Phase
+from tests.encoded_values import read, schema_id
 from tests.integration.jobs import START_SECONDS, Job
-from tests.integration.keyed_sides import KEYED_SIDES, T0
-from tests.integration.topics import consume_all, produce
+from tests.integration.keyed_sides import JAVA_PARTITIONS, KEYED_SIDES, OUTPUT_PARTITIONS, T0
+from tests.integration.topics import Sent, consume_all, produce
 from tests.polling import wait_until
 from tests.registry_stub import RegistryStub
+from tests.unit.formats import written
+from tests.unit.formats.written import field, framed, record
 from tests.unit.specs import changed
 
 SPEC = (
@@ -28,6 +29,8 @@ SPEC = (
 output:
   topic: {name}.out
   columns: {{{columns}}}
+  key: {number}
+  partition_by: {key_column}
   headers: {{number: {number}}}
   delivery: {delivery}
 engine: real_time
@@ -37,6 +40,11 @@ checkpoint: {checkpoint}
 """
 )
 
+_AVRO = record(field("k", ["null", "string"]), field("t", "long"), field("a", "long"))
+_PROTO = """syntax = "proto3";
+message Right { optional string k = 1; int64 t = 2; int64 b = 3; }
+"""
+
 Row = tuple[str | None, int, int]
 
 _COLUMNS = {
@@ -44,7 +52,9 @@ _COLUMNS = {
     "right": {"rk": "right.k", "rt": "right.t", "b": "right.b"},
 }
 _NUMBERS = {"left": "a", "right": "b"}
-"""Name of the number of each side, which is a header, too."""
+"""Name of the number of each side, which is a header and the key, too."""
+_KEYS = {"left": "k", "right": "rk"}
+"""Name of the key of each side, which chooses the partition."""
 
 
 class Topics:
@@ -61,16 +71,25 @@ class Topics:
         partitions: int = 2,
         idle_after: str | None = None,
         registry: RegistryStub | None = None,
+        output_format: Format = Format.JSON,
         delivery: str = "at_least_once",
     ) -> None:
-        """`idle_after`: of the right side. `registry`: the results are Avro; None: JSON."""
+        """`idle_after`: of the right side. `output_format`: with a registry, left rows are Avro and
+        right rows Protobuf; otherwise they are JSON. `registry`: used if the format needs it."""
         self.kafka, self.name = kafka, name
         self.join_type = JoinType(join_type)
         self.sent: dict[str, list[Row]] = {"left": [], "right": []}
         self._folder = folder
         self.interval = interval
+        self._partitions = partitions
         self._idle_after = idle_after
-        self._registry = registry
+        self._format = output_format
+        self._registry = registry if output_format.has_registry else None
+        self._schema_ids: dict[str, int] = {}
+        if self._registry is not None:
+            register = self._registry.register
+            self._schema_ids["left"] = register(f"{name}.left-value", _AVRO)
+            self._schema_ids["right"] = register(f"{name}.right-value", _PROTO, "PROTOBUF")
         self._delivery = delivery
         kafka.create_topics(
             [f"{name}.{part}" for part in ("left", "right", "out")], partitions=partitions
@@ -84,6 +103,7 @@ class Topics:
             servers=self.kafka.bootstrap_servers,
             join_type=self.join_type,
             columns=", ".join(f"{name}: {column}" for name, column in columns.items()),
+            key_column=_KEYS[shown[0]],
             number=f"{shown[0]}.{_NUMBERS[shown[0]]}",
             checkpoint=self._folder / "checkpoint",
             interval=self.interval,
@@ -94,29 +114,45 @@ class Topics:
         if self._idle_after is not None:
             changes["right__idle_after"] = self._idle_after
         if self._registry is not None:
-            changes |= {"schema_registry": {"url": self._registry.url}, "output__format": "avro"}
+            changes |= {
+                "schema_registry": {"url": self._registry.url},
+                "left__format": "avro",
+                "right__format": "protobuf",
+                "output__format": self._format.value,
+            }
         return changed(text, **changes) if changes else text
 
     def send(self, left: list[Row], right: list[Row]) -> None:
         for side, rows, value in (("left", left, "a"), ("right", right, "b")):
             self.sent[side] += rows
-            records = [{"k": k, "t": T0 + t * 1000, value: v} for k, t, v in rows]
+            records = [self._value(side, k=k, t=T0 + t * 1000, **{value: v}) for k, t, v in rows]
             produce(self.kafka.bootstrap_servers, f"{self.name}.{side}", records)
 
+    def _value(self, side: str, **row: Any) -> Any:
+        if self._registry is None:
+            return row
+        if side == "left":
+            return Sent(framed(self._schema_ids[side], written.avro(_AVRO, **row)))
+        present = {name: value for name, value in row.items() if value is not None}
+        return Sent(framed(self._schema_ids[side], written.proto(_PROTO, **present)))
+
     def results(self) -> Counter[str]:
-        decoded = json.loads if self._registry is None else self._decoded
+        decoded = self._decoded if self._format.has_registry else json.loads
         received = consume_all(self.kafka.bootstrap_servers, f"{self.name}.out", decoded)
-        for record in received:
-            number = record.value[_NUMBERS[self.join_type.shown_sides[0]]]
-            assert record.headers["number"] == (None if number is None else str(number))
-        return Counter(text_of(record.value) for record in received)
+        shown = self.join_type.shown_sides[0]
+        for result in received:
+            number = result.value[_NUMBERS[shown]]
+            text = None if number is None else str(number)
+            assert (text, text) == (result.headers["number"], result.key)
+            key = result.value[_KEYS[shown]]
+            if self._partitions == OUTPUT_PARTITIONS and key in JAVA_PARTITIONS:
+                assert JAVA_PARTITIONS[key] == result.partition
+        return Counter(text_of(result.value) for result in received)
 
     def _decoded(self, value: bytes) -> dict[str, Any]:
         assert self._registry is not None
-        number = int.from_bytes(value[1:5], "big")
-        _, answer = self._registry.answer(f"/schemas/ids/{number}")
-        schema = json.loads(json.loads(answer)["schema"])
-        row: Any = fastavro.schemaless_reader(io.BytesIO(value[5:]), schema, None)
+        _, answer = self._registry.answer(f"/schemas/ids/{schema_id(value)}")
+        row = read(value, self._format, json.loads(answer)["schema"])
         return {
             name: _time_text(part) if isinstance(part, datetime) else part
             for name, part in row.items()

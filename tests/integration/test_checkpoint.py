@@ -48,7 +48,10 @@ def empty(path: Path) -> None:
     path.touch()
 
 
-def test_second_job_on_a_checkpoint_ends_and_names_the_first(pairs: Pairs, tmp_path: Path) -> None:
+def test_checkpoint_in_use_is_refused_to_a_second_job_and_to_commands(
+    pairs: Pairs, tmp_path: Path
+) -> None:
+    """`repartition` is refused without a job, too."""
     other_folder = tmp_path / "other"
     other_folder.mkdir()
     with Job(pairs.spec(), tmp_path) as first, Job(pairs.spec(), other_folder) as second:
@@ -65,6 +68,14 @@ def test_second_job_on_a_checkpoint_ends_and_names_the_first(pairs: Pairs, tmp_p
 
         pairs.produce(range(3))
         winner.wait_for_offsets(left=3, right=3)
+        spec = str(winner.spec_file)
+        refused = winner.command("checkpoint", "backup", spec, str(tmp_path / "backup"))
+        assert 1 == refused.returncode
+        assert f"process {winner.process.pid} on" in refused.stderr
+        assert "Traceback" not in refused.stderr
+    refused = winner.command("checkpoint", "repartition", spec)
+    assert 1 == refused.returncode
+    assert "cannot be changed" in refused.stderr
     assert [0, 1, 2] == pairs.numbers()
 
 
@@ -86,31 +97,24 @@ def test_frozen_job_ends_after_its_thaw_if_it_has_a_successor(pairs: Pairs, tmp_
     assert [0, 1, 2, 3, 4, 5] == pairs.numbers()
 
 
-@pytest.mark.parametrize("log", ["offsets", "commits"])
-def test_next_start_repairs_a_log_file_that_a_power_failure_left_empty(
-    pairs: Pairs, tmp_path: Path, log: str, jvm: SharedJvm
-) -> None:
-    pairs.produce(range(3))
-    run_until_read(pairs, tmp_path, 3, jvm)
-    query = tmp_path / "checkpoint" / "query"
-    if log == "offsets":
-        remove(newest(query / "commits"))  # the batch had not ended yet
-    empty(newest(query / log))
-
-    with Job(pairs.spec(), tmp_path, jvm) as job:
-        pairs.produce(range(3, 6))
-        job.wait_for_offsets(left=6, right=6)
-        assert "checkpoint_repaired" in job.log.read_text()
-    assert {0, 1, 2, 3, 4, 5} == set(pairs.numbers())
-
-
-def test_damage_of_a_committed_batch_is_refused_with_the_remedy(
+def test_next_start_repairs_logs_after_a_power_failure_and_refuses_other_damage(
     pairs: Pairs, tmp_path: Path, jvm: SharedJvm
 ) -> None:
     pairs.produce(range(3))
-    run_until_read(pairs, tmp_path, 3, jvm)
-    empty(newest(tmp_path / "checkpoint" / "query" / "offsets"))
+    job = run_until_read(pairs, tmp_path, 3, jvm)
+    query = tmp_path / "checkpoint" / "query"
+    for count, log in ((6, "offsets"), (9, "commits")):
+        if log == "offsets":
+            remove(newest(query / "commits"))  # the batch had not ended yet
+        empty(newest(query / log))
+        job.log.unlink()
+        pairs.produce(range(count - 3, count))
+        job = run_until_read(pairs, tmp_path, count, jvm)
+        assert "checkpoint_repaired" in job.log.read_text(), log
+    assert set(range(9)) == set(pairs.numbers())
 
+    # A committed batch.
+    empty(newest(query / "offsets"))
     with Job(pairs.spec(), tmp_path, jvm) as job:
         failure = job.wait_for_state("FAILED").last_failure
         assert failure is not None
@@ -150,21 +154,6 @@ def test_checkpoint_is_verified_backed_up_restored_and_read(
         pairs.produce(range(3, 6))
         again.wait_for_offsets(left=6, right=6)
     assert [0, 1, 2, 3, 4, 5] == pairs.numbers()
-
-
-def test_checkpoint_in_use_is_refused_and_repartitioning_is_refused_with_the_reason(
-    pairs: Pairs, tmp_path: Path
-) -> None:
-    with Job(pairs.spec(), tmp_path) as job:
-        pairs.produce(range(3))
-        job.wait_for_offsets(left=3, right=3)
-        refused = job.command("checkpoint", "backup", str(job.spec_file), str(tmp_path / "b"))
-        assert 1 == refused.returncode
-        assert f"process {job.process.pid} on" in refused.stderr
-        assert "Traceback" not in refused.stderr
-    refused = job.command("checkpoint", "repartition", str(job.spec_file))
-    assert 1 == refused.returncode
-    assert "cannot be changed" in refused.stderr
 
 
 def _wrong(output: str) -> list[str]:

@@ -14,6 +14,7 @@ from tests.integration.jobs import START_SECONDS
 from tests.integration.pairs import Pairs
 from tests.polling import wait_until
 from tests.processes import has_ended, signal_all
+from tests.registry_stub import RegistryStub
 
 BLOCK = 1_000
 # Two executors start in addition to the driver's JVM.
@@ -36,11 +37,13 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
 
 
 @pytest.fixture
-def pairs(request: pytest.FixtureRequest, kafka: EmbeddedKafka, tmp_path: Path) -> Pairs:
+def pairs(request: pytest.FixtureRequest, kafka: EmbeddedKafka, tmp_path: Path) -> Iterator[Pairs]:
+    """Its left values are Avro: executors get the schema from the driver."""
     name = f"cluster{crc32(request.node.name.encode())}"
-    pairs = Pairs(kafka, name, tmp_path, delivery="exactly_once")
-    pairs.create_topics()
-    return pairs
+    with RegistryStub() as registry:
+        pairs = Pairs(kafka, name, tmp_path, delivery="exactly_once", registry=registry)
+        pairs.create_topics()
+        yield pairs
 
 
 def job_on(cluster: Cluster, spec: str, folder: Path, more: Mapping[str, str] = {}) -> FaultyJob:

@@ -18,10 +18,20 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # its own re-
 
 from deploy.local.kafka import EmbeddedKafka
 from job.errors import BrokerError, TopicError
+from tests.integration.jobs import BROKER_OPTIONS
 from tests.polling import wait_until
 from tests.processes import has_ended
 
 TIMEOUT = 60.0
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a broker that has run, for tests of later starts."""
+    folder = tmp_path_factory.mktemp("formatted")
+    with EmbeddedKafka(folder, jvm_options=BROKER_OPTIONS) as kafka:
+        kafka.create_topics({"kept": 2})
+    return folder
 
 
 def test_committed_records_are_read_and_aborted_ones_are_not(kafka: EmbeddedKafka) -> None:
@@ -75,26 +85,23 @@ def test_topic_nobody_created_does_not_appear(kafka: EmbeddedKafka) -> None:
     assert "misspelt" not in topics(kafka)
 
 
-@pytest.mark.parametrize("end", ["stop", "kill"])
-def test_broker_started_again_has_its_port_and_its_records(tmp_path: Path, end: str) -> None:
-    with EmbeddedKafka(tmp_path) as kafka:
+def test_broker_started_again_has_its_port_and_its_records_and_its_death_is_noticed(
+    folder: Path,
+) -> None:
+    with EmbeddedKafka(folder, jvm_options=BROKER_OPTIONS) as kafka:
         address = kafka.bootstrap_servers
-        kafka.create_topics({"kept": 2})
-        produce(kafka, "kept", ["before"])
+        produce(kafka, "kept", ["first"])
+        for end, value in ((kafka.stop, "after a stop"), (kafka.kill, "after a kill")):
+            end()
+            assert not kafka.is_running
+            kafka.start()
 
-        getattr(kafka, end)()
-        assert not kafka.is_running
-        kafka.start()
-
-        assert address == kafka.bootstrap_servers
-        assert 2 == len(topics(kafka)["kept"].partitions)
-        produce(kafka, "kept", ["after"])
-        assert ["after", "before"] == sorted(committed(kafka, "kept", count=2))
-
-
-def test_broker_killed_by_others_is_noticed(tmp_path: Path) -> None:
-    with EmbeddedKafka(tmp_path) as kafka:
-        assert kafka.is_running
+            assert address == kafka.bootstrap_servers
+            assert 2 == len(topics(kafka)["kept"].partitions)
+            produce(kafka, "kept", [value])
+        assert ["after a kill", "after a stop", "first"] == sorted(
+            committed(kafka, "kept", count=3)
+        )
 
         os.kill(kafka.pid, signal.SIGKILL)
 
@@ -106,11 +113,11 @@ def test_broker_killed_by_others_is_noticed(tmp_path: Path) -> None:
 
 
 def test_broker_that_cannot_start_shows_the_end_of_its_log(
-    kafka: EmbeddedKafka, tmp_path: Path
+    kafka: EmbeddedKafka, folder: Path
 ) -> None:
     # The port is taken by a broker that would answer: it must not be mistaken for the new one.
     taken = int(kafka.bootstrap_servers.rpartition(":")[2])
-    unlucky = EmbeddedKafka(tmp_path, port=taken)
+    unlucky = EmbeddedKafka(folder, port=taken, jvm_options=BROKER_OPTIONS)
 
     with pytest.raises(BrokerError, match=r"(?s)has ended.*Address already in use"):
         unlucky.start()
@@ -119,10 +126,8 @@ def test_broker_that_cannot_start_shows_the_end_of_its_log(
     assert kafka.is_running
 
 
-def test_broker_that_is_not_ready_in_time_is_given_up_and_ended(tmp_path: Path) -> None:
-    with EmbeddedKafka(tmp_path):
-        pass
-    slow = EmbeddedKafka(tmp_path, jvm_options=["-Xint"])
+def test_broker_that_is_not_ready_in_time_is_given_up_and_ended(folder: Path) -> None:
+    slow = EmbeddedKafka(folder, jvm_options=["-Xint"])
 
     with pytest.raises(BrokerError, match="was not ready in time \\(broker\\)"):
         slow.start(timeout_seconds=0.5)
@@ -133,7 +138,7 @@ def test_broker_that_is_not_ready_in_time_is_given_up_and_ended(tmp_path: Path) 
 def test_first_start_that_was_cut_off_leaves_nothing_in_the_way_of_the_next(
     tmp_path: Path,
 ) -> None:
-    kafka = EmbeddedKafka(tmp_path)
+    kafka = EmbeddedKafka(tmp_path, jvm_options=BROKER_OPTIONS)
     with pytest.raises(BrokerError, match="cannot format"):
         kafka.start(timeout_seconds=0.05)
 
@@ -144,11 +149,11 @@ def test_first_start_that_was_cut_off_leaves_nothing_in_the_way_of_the_next(
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux ends a child with its parent")
-def test_broker_dies_with_a_killed_parent(tmp_path: Path) -> None:
+def test_broker_dies_with_a_killed_parent(folder: Path) -> None:
     program = f"""
 import pathlib
 from deploy.local.kafka import EmbeddedKafka
-with EmbeddedKafka(pathlib.Path({str(tmp_path)!r})) as kafka:
+with EmbeddedKafka(pathlib.Path({str(folder)!r})) as kafka:
     print(kafka.pid, flush=True)
     kafka.wait()
 """
@@ -164,12 +169,13 @@ with EmbeddedKafka(pathlib.Path({str(tmp_path)!r})) as kafka:
 
 @pytest.mark.parametrize("end", [signal.SIGINT, signal.SIGTERM])
 def test_broker_in_the_foreground_prints_its_address_and_ends_on_a_signal(
-    tmp_path: Path, end: signal.Signals
+    folder: Path, end: signal.Signals
 ) -> None:
-    address = EmbeddedKafka(tmp_path).bootstrap_servers
+    address = EmbeddedKafka(folder).bootstrap_servers
     port = address.rpartition(":")[2]
     with subprocess.Popen(
-        [sys.executable, "-m", "deploy.local.kafka", "--folder", str(tmp_path), "--port", port],
+        [sys.executable, "-m", "deploy.local.kafka", "--folder", str(folder), "--port", port],
+        env={**os.environ, "JDK_JAVA_OPTIONS": "-XX:TieredStopAtLevel=1"},
         stdout=subprocess.PIPE,
         text=True,
     ) as program:

@@ -209,10 +209,12 @@ def test_topic_with_an_open_transaction_is_not_read_to_its_end(
 ) -> None:
     topics = Topics(kafka, "open_transaction", tmp_path)
     read = {"left": {0: 0, 1: 0}, "right": {0: 0, 1: 0}}
+    plan = join_plan(spec_from_yaml(topics.spec, {}), state_partitions=1)
     watch = BrokerWatch(
-        join_plan(spec_from_yaml(topics.spec, {}), state_partitions=1),
+        plan,
         settings=lambda: {"bootstrap.servers": kafka.bootstrap_servers},
         read=lambda: read,
+        topics=lambda: plan.topics,
         compare_topics=lambda _: None,
     )
     watch.start()

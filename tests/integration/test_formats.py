@@ -1,29 +1,45 @@
-"""Avro and Protobuf with broker, registry and job: schemas change, and the registry is away."""
+"""Avro and Protobuf with broker, registry and job: schemas change, and the registry is away.
 
-import io
+Results are read by Confluent's own deserializers.
+"""
+
 import json
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-import fastavro
 import pytest
 import yaml
+from confluent_kafka.schema_registry import SchemaRegistryClient
+from confluent_kafka.schema_registry.avro import AvroDeserializer
+from confluent_kafka.schema_registry.protobuf import ProtobufDeserializer
+from confluent_kafka.serialization import MessageField, SerializationContext
 
 from deploy.local.kafka import EmbeddedKafka
+from job.errors import SpecError
+from job.evaluation.sql_types import BIGINT, BOOLEAN, STRING, SqlType, struct_of
+from job.formats import proto_schema
+from job.formats.registration import registered
+from job.formats.registry import RegistryAccess
+from job.formats.schemas import OutputSchema
+from job.join_spec.value_format import Format
+from tests.encoded_values import message_class, plain, schema_id
 from tests.integration.apicurio import Apicurio
 from tests.integration.jobs import START_SECONDS, Job
 from tests.integration.jvms import SharedJvm
-from tests.integration.test_dead_letters import dead_letters
-from tests.integration.topics import Sent, consume_all, produce
+from tests.integration.topics import Sent, consume_all, dead_letters, produce
 from tests.polling import wait_until
 from tests.unit.formats import written
 from tests.unit.formats.written import field, framed, record
+from tests.unit.specs import changed
 
 T0 = 1_700_000_000_000
+_PARTS = MessageField.VALUE, MessageField.KEY
 NAME = "formats"
-LEFT, RIGHT, DEAD = (f"{NAME}.{part}" for part in ("left", "right", "dead"))
+LEFT, RIGHT, OUT, PROTO_OUT, DEAD = (
+    f"{NAME}.{part}" for part in ("left", "right", "out", "proto", "dead")
+)
 _SPEC = """
 name: {name}
 kafka: {{bootstrap_servers: "{servers}"}}
@@ -35,6 +51,8 @@ join: {{type: inner, match_window: {{before: 1 minute, after: 1 minute}}}}
 output:
   topic: {name}.out
   format: avro
+  key: n
+  key_format: avro
   columns: {{n: left.n, kind: left.kind, user: right.user, at: left.at}}
 checkpoint: {checkpoint}
 dead_letter: {{topic: {name}.dead}}
@@ -69,7 +87,7 @@ class Shop:
         self.servers, self.registry = kafka.bootstrap_servers, registry
         self.kafka = kafka
         self.counts = {"left": 0, "right": 0}
-        kafka.create_topics([LEFT, RIGHT, f"{NAME}.out", DEAD], partitions=1)
+        kafka.create_topics([LEFT, RIGHT, OUT, PROTO_OUT, DEAD], partitions=1)
         self.avro = registry.register(f"{LEFT}-value", _AVRO)
         self.proto = registry.register(f"{RIGHT}-value", _CLICK, "PROTOBUF")
 
@@ -85,15 +103,26 @@ class Shop:
         return framed(number, written.proto(text, n=n, at=at, user=f"u{n}", **more))
 
     def results(self) -> list[dict[str, Any]]:
-        records = consume_all(self.servers, f"{NAME}.out", self._result)
-        rows = [record.value for record in records]
-        return sorted(rows, key=lambda row: row["n"])
+        """Those in Avro."""
+        value, key = (SerializationContext(OUT, part) for part in _PARTS)
+        with SchemaRegistryClient({"url": self.registry.url}) as client:
+            read = AvroDeserializer(client)
+            records = consume_all(
+                self.servers, OUT, lambda data: read(data, value), lambda data: read(data, key)
+            )
+        assert [record.value["n"] for record in records] == [record.key for record in records]
+        return sorted((record.value for record in records), key=lambda row: row["n"])
 
-    def _result(self, value: bytes) -> dict[str, Any]:
-        schema = self.registry.schema(int.from_bytes(value[1:5], "big"))
-        assert 0 == value[0]
-        row: Any = fastavro.schemaless_reader(io.BytesIO(value[5:]), schema, None)
-        return dict(row)
+    def proto_results(self) -> list[tuple[dict[str, Any], dict[str, Any]]]:
+        """Keys and values of those in Protobuf."""
+        records = consume_all(self.servers, PROTO_OUT, self._message, self._message)
+        return [(record.key, record.value) for record in records]
+
+    def _message(self, data: bytes) -> dict[str, Any]:
+        kind = message_class(self.registry.schema(schema_id(data)))
+        read = ProtobufDeserializer(kind, {"use.deprecated.format": False})
+        row: dict[str, Any] = plain(read(data, SerializationContext(PROTO_OUT, _PARTS[0])))
+        return row
 
     def dead(self) -> list[tuple[str, str, str]]:
         return [
@@ -132,22 +161,29 @@ def test_avro_joins_protobuf_while_schemas_change_and_the_registry_is_away(
         assert [result(1), result(2), result(3)] == shop.results()
         assert len(bad) == len(shop.dead())
 
-        # The newest schema has changed, and reads all records of the first one.
+        # The newest schema has changed, and reads all records of the first one. The results go to
+        # another topic, in another format.
         assert 0 == job.terminate()
+        avro_spec = job.spec_file.read_text()
+        protobuf = {"topic": PROTO_OUT, "format": "protobuf", "key_format": "protobuf"}
+        job.spec_file.write_text(
+            changed(avro_spec, **{f"output__{name}": value for name, value in protobuf.items()})
+        )
         job.start()
         shop.send("left", shop.left(shop.avro, 4))
         shop.send("right", shop.right(shop.proto, 4))
         job.wait_for_offsets(**shop.counts)
-        assert [result(n) for n in (1, 2, 3, 4)] == shop.results()
+        assert [({"key": 4}, result(4))] == shop.proto_results()
         frozen = json.loads((tmp_path / "checkpoint" / "fingerprint.json").read_text())
         assert str(shop.avro) != frozen["settings"]["left.schema_id"]
 
+        assert 0 == job.terminate()
+        job.spec_file.write_text(avro_spec)
         _incompatible_output_is_refused(shop, job)
 
 
 def _incompatible_output_is_refused(shop: Shop, job: Job) -> None:
-    shop.registry.require_compatibility(f"{NAME}.out-value")
-    assert 0 == job.terminate()
+    shop.registry.require_compatibility(f"{OUT}-value")
     text = job.spec_file.read_text()
     job.spec_file.write_text(text.replace("n: left.n", "n: cast(left.n AS STRING)"))
 
@@ -157,7 +193,25 @@ def _incompatible_output_is_refused(shop: Shop, job: Job) -> None:
     assert failure is not None
     assert failure.message.startswith("output.subject: refuses the schema of the output columns")
     assert "field n: long cannot be read as string" in failure.message
-    assert [result(n) for n in (1, 2, 3, 4)] == shop.results()
+    assert [result(n) for n in (1, 2, 3)] == shop.results()
+
+
+def test_incompatible_protobuf_is_refused_by_the_registry(registry: Apicurio) -> None:
+    access = RegistryAccess(registry.url)
+
+    def register(*columns: tuple[str, SqlType]) -> int | None:
+        text = proto_schema.record_schema("tested", columns)
+        return registered(OutputSchema(Format.PROTOBUF, "p", True, text, columns), access).id
+
+    first = register(("a", BIGINT), ("b", struct_of([("x", STRING)])))
+    registry.require_compatibility("p")
+    assert first == register(("a", BIGINT), ("b", struct_of([("x", STRING)])))
+    assert first != register(("a", BIGINT), ("b", struct_of([("x", STRING)])), ("c", BOOLEAN))
+
+    with pytest.raises(SpecError, match=r"field a \(1\): int64 cannot be read as string"):
+        register(("a", STRING), ("b", struct_of([("x", STRING)])), ("c", BOOLEAN))
+    with pytest.raises(SpecError, match="number 2 is b, not c"):
+        register(("a", BIGINT), ("c", BOOLEAN))
 
 
 def _init_proposes_this_join(shop: Shop, job: Job, file: Path) -> None:

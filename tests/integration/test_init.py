@@ -27,7 +27,7 @@ PROJECT_ENVIRONMENT = {**os.environ, "PYTHONPATH": str(ROOT)}
 
 @pytest.fixture(scope="module")
 def topics(kafka: EmbeddedKafka) -> str:
-    """Orders and payments, each payment 7 s after its order, and a value that is no JSON."""
+    """Orders and payments, each payment 7 s after its order, and a value that is not JSON."""
     kafka.create_topics(["shop.orders", "shop.payments", "shop.text", "shop.empty"], partitions=2)
     producer = Producer({"bootstrap.servers": kafka.bootstrap_servers, "enable.idempotence": True})
     start = int(time.time()) - 3_600
@@ -109,7 +109,7 @@ def test_options_replace_all_prompts_and_problems_are_named(topics: str, tmp_pat
             ended.stderr[: len(f"{file}: {problem}")],
         )
     ended = init(file, *sides, "--right", "shop.payments", "--right-key", "nope")
-    assert "the right key nope is no column: the records have order_id, ts, id" in ended.stderr
+    assert "the right key nope is not a column: the records have order_id, ts, id" in ended.stderr
     ended = init(file, *sides, "--right", "shop.payments", "--right-event-time", "id")
     assert "the right event time id is not possible" in ended.stderr
     ended = init(file, *sides, "--right", "shop.payments", "--name", "not a name")

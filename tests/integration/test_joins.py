@@ -3,8 +3,8 @@
 Each join is stopped and started between two batches of input: no row may be missing or repeated.
 """
 
-import json
 from collections import Counter
+from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -16,13 +16,8 @@ from deploy.local.kafka import EmbeddedKafka
 from job.join_spec.join_conditions import JoinType
 from tests.integration.jobs import Job
 from tests.integration.jvms import SharedJvm
-from tests.integration.keyed_sides import KEYED_SIDES, T0
+from tests.integration.keyed_sides import JAVA_PARTITIONS, KEYED_SIDES, OUTPUT_PARTITIONS, T0
 from tests.integration.topics import consume_all, produce
-
-OUTPUT_PARTITIONS = 2
-# Compared with the Java client by tests/semantics/test_partitions_of_kafka.py.
-_JAVA_PARTITIONS = Path(__file__).parents[1] / "golden" / "java_partitions.json"
-JAVA_PARTITIONS = json.loads(_JAVA_PARTITIONS.read_text())[str(OUTPUT_PARTITIONS)]
 
 SPEC = (
     "name: joined_{join_type}"
@@ -32,6 +27,7 @@ SPEC = (
 output:
   topic: {name}.out
   key: {key}
+  partition_by: {partition_by}
   columns: {{{columns}}}
   headers: {{double: {number} * 2, of key: {of_key}}}
   timestamp: event_time
@@ -111,8 +107,9 @@ def test_join_type_gives_the_rows_of_nested_loops_across_a_restart(
         times = [record.value.get(name) for name in ("lt", "rt")]
         latest = max(datetime.fromisoformat(at) for at in times if at is not None)
         assert latest.timestamp() * 1000 == record.timestamp_ms
-        if record.key is not None:
-            assert JAVA_PARTITIONS[record.key] == record.partition
+        partitioned = k if join_type is JoinType.INNER else record.key
+        if partitioned is not None:
+            assert JAVA_PARTITIONS[partitioned] == record.partition
     assert 0 == status.totals.late_rows
 
 
@@ -127,13 +124,21 @@ def _spec(join_type: JoinType, name: str, servers: str, folder: Path) -> str:
         servers=servers,
         name=name,
         join_type=join_type,
-        key="coalesce(k, rk)" if {"k", "rk"} <= columns.keys() else next(iter(columns)),
+        key=_key(join_type, columns),
         number="left.a" if of_left else "right.b",
         of_key="k" if of_left else "rk",
         columns=", ".join(f"{column}: {text}" for column, text in columns.items()),
+        partition_by="k" if join_type is JoinType.INNER else "null",
         output_filter=f"coalesce({'a' if of_left else 'b'}, 0) <> 2",
         checkpoint=folder / "checkpoint",
     )
+
+
+def _key(join_type: JoinType, columns: Collection[str]) -> str:
+    """Of one type, the key is not what chooses the partition."""
+    if join_type is JoinType.INNER:
+        return "a"
+    return "coalesce(k, rk)" if {"k", "rk"} <= set(columns) else next(iter(columns))
 
 
 def _nested_loops(

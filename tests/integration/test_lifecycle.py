@@ -109,56 +109,40 @@ def test_pause_keeps_the_jvm_and_stop_frees_it_and_neither_repeats_a_result(
     assert list(range(9)) == pairs.numbers()
 
 
-def test_paused_query_is_still_paused_after_the_job_was_killed(
-    pairs: Pairs, tmp_path: Path
-) -> None:
-    pairs.create_topics()
-    with Job(pairs.spec(), tmp_path) as job:
-        job.wait_for_state("RUNNING")
-        job.ask("pause")
-        job.wait_for_state("PAUSED")
-        [jvm] = jvms(job)
-        jvm.suspend()  # it cannot end by itself: a JVM may hang in the libraries it unloads
-        job.kill()
-        wait_until(lambda: not jvm.is_running(), STOP_SECONDS, "the orphaned JVM has ended")
-
-        job.start()
-        job.wait_for_state("PAUSED")
-        answer = job.ask("validate", spec=pairs.spec(after="11 seconds"))["result"]
-        assert ["join.match_window.after"] == fields(answer["checkpoint_changes"])
-
-
-@pytest.mark.parametrize(("verb", "state"), [("pause", "PAUSED"), ("stop", "STOPPED")])
 def test_desired_state_survives_a_crash_during_the_last_batch(
-    verb: str, state: str, pairs: Pairs, tmp_path: Path, jvm: SharedJvm
+    pairs: Pairs, tmp_path: Path, jvm: SharedJvm
 ) -> None:
     pairs.delivery = "exactly_once"
     pairs.create_topics()
     with Job(pairs.spec(), tmp_path, jvm) as job:
         pairs.produce(range(3))
         read_all(job, 3)
-        # Each batch needs these processes, which now block it.
-        signal_all(
-            [process for process in job.tree if "pyspark.daemon" in command_line(process)], SIGSTOP
-        )
-        pairs.produce(range(3, 6))
-        wait_until(lambda: batch_is_running(tmp_path), START_SECONDS, "a batch is running")
+        for count, verb, state in ((6, "pause", "PAUSED"), (9, "stop", "STOPPED")):
+            # Each batch needs these processes, which now block it.
+            signal_all(
+                [process for process in job.tree if "pyspark.daemon" in command_line(process)],
+                SIGSTOP,
+            )
+            pairs.produce(range(count - 3, count))
+            wait_until(lambda: batch_is_running(tmp_path), START_SECONDS, "a batch is running")
 
-        job.ask(verb)
-        wait_until(
-            lambda: desired_state(tmp_path) == state, START_SECONDS, "the desired state is stored"
-        )
-        now = job.status()
-        assert now is not None
-        assert "RUNNING" == now.state
-        job.kill_tree()
+            job.ask(verb)
+            wait_until(
+                lambda state=state: desired_state(tmp_path) == state,
+                START_SECONDS,
+                "the desired state is stored",
+            )
+            now = job.status()
+            assert now is not None
+            assert "RUNNING" == now.state
+            job.kill_tree()
 
-        job.start()
-        job.wait_for_state(state)
-        job.ask("resume")
-        read_all(job, 6)
+            job.start()
+            job.wait_for_state(state)
+            job.ask("resume")
+            read_all(job, count)
         assert 0 == job.terminate()
-    assert list(range(6)) == pairs.numbers()
+    assert list(range(9)) == pairs.numbers()
 
 
 def test_resume_while_the_brokers_are_away_is_kept(
@@ -180,7 +164,7 @@ def test_resume_while_the_brokers_are_away_is_kept(
         job.wait_for_state("RESTARTING")
 
 
-def test_jvm_that_is_killed_while_paused_is_replaced_and_the_query_is_still_paused(
+def test_query_is_still_paused_after_its_jvm_was_killed_and_after_the_job_was_killed(
     pairs: Pairs, tmp_path: Path
 ) -> None:
     pairs.create_topics()
@@ -191,12 +175,21 @@ def test_jvm_that_is_killed_while_paused_is_replaced_and_the_query_is_still_paus
         [jvm] = jvms(job)
         jvm.kill()
 
-        def replaced() -> bool:
+        def replaced() -> psutil.Process | None:
             status = job.status()
             paused = status is not None and status.state == "PAUSED"
-            return paused and jvms(job) not in ([], [jvm])
+            others = [process for process in jvms(job) if process != jvm]
+            return others[0] if paused and others else None
 
-        wait_until(replaced, START_SECONDS, "the query is paused in another JVM")
+        successor = wait_until(replaced, START_SECONDS, "the query is paused in another JVM")
+        successor.suspend()  # it cannot end by itself: a JVM may hang in the libraries it unloads
+        job.kill()
+        wait_until(lambda: not successor.is_running(), STOP_SECONDS, "the orphaned JVM has ended")
+
+        job.start()
+        job.wait_for_state("PAUSED")
+        answer = job.ask("validate", spec=pairs.spec(after="11 seconds"))["result"]
+        assert ["join.match_window.after"] == fields(answer["checkpoint_changes"])
         pairs.produce(range(3))
         job.ask("resume")
         read_all(job, 3)

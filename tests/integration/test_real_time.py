@@ -11,6 +11,7 @@ import pytest
 from deploy.local.kafka import EmbeddedKafka
 from job.event_time.fair_reading import FIRST_BATCH_RECORDS
 from job.join_spec.join_conditions import JoinType
+from job.join_spec.value_format import Format
 from job.plan.real_time import RECORDS_BEHIND_MAX
 from job.protocol.status import Phase
 from tests.integration.jobs import START_SECONDS, Job
@@ -38,6 +39,9 @@ def jvm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SharedJvm]:
         yield shared
 
 
+_FORMATS = {JoinType.FULL_OUTER: Format.AVRO, JoinType.LEFT_OUTER: Format.PROTOBUF}
+
+
 @pytest.fixture
 def registry() -> Iterator[RegistryStub]:
     with RegistryStub() as stub:
@@ -52,11 +56,11 @@ def test_join_type_gives_the_rows_of_nested_loops_in_both_phases(
     jvm: SharedJvm,
     registry: RegistryStub,
 ) -> None:
-    """The results of one type are Avro."""
-    avro = registry if join_type is JoinType.FULL_OUTER else None
+    """Two types read Avro and Protobuf. One of them writes Avro, the other Protobuf."""
     topics = Topics(
         *(kafka, f"phases_{join_type}", join_type, tmp_path),
-        registry=avro,
+        registry=registry,
+        output_format=_FORMATS.get(join_type, Format.JSON),
         delivery="exactly_once",
     )
     topics.send(*FIRST)

@@ -21,8 +21,7 @@ from tests.integration.real_time_topics import (
     text_of,
     wait_for_intervals,
 )
-from tests.integration.test_dead_letters import dead_letters
-from tests.integration.topics import Sent, produce
+from tests.integration.topics import Sent, dead_letters, produce
 from tests.polling import wait_until
 
 

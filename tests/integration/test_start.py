@@ -39,11 +39,23 @@ def test_missing_topics_are_named_and_a_restart_runs_once_they_exist(
     assert [0, 1, 2] == pairs.numbers()
 
 
-def test_spec_that_the_checkpoint_does_not_accept_is_refused_field_by_field(
+def test_second_job_on_a_socket_is_refused_and_each_field_that_the_checkpoint_does_not_accept(
     pairs: Pairs, tmp_path: Path, jvm: SharedJvm
 ) -> None:
     pairs.create_topics()
     with Job(pairs.spec(), tmp_path, jvm) as job:
+        job.wait_for_state("RUNNING")
+        second = subprocess.run(
+            [sys.executable, "-m", "job", "run", str(job.spec_file)],
+            env={"STREAMJOIN_SOCKET": str(job.socket)},
+            capture_output=True,
+            text=True,
+            timeout=START_SECONDS,
+            check=False,
+        )
+        assert 1 == second.returncode
+        assert f"another job serves on STREAMJOIN_SOCKET {job.socket}" in second.stderr
+        assert "Traceback" not in second.stderr
         job.wait_for_state("RUNNING")
         assert 0 == job.terminate()
 
@@ -65,24 +77,6 @@ def test_spec_that_the_checkpoint_does_not_accept_is_refused_field_by_field(
         } == change
         # The exit code reports the failure, too.
         assert 1 == job.terminate()
-
-
-def test_second_job_on_a_socket_is_refused(pairs: Pairs, tmp_path: Path, jvm: SharedJvm) -> None:
-    pairs.create_topics()
-    with Job(pairs.spec(), tmp_path, jvm) as job:
-        job.wait_for_state("RUNNING")
-        second = subprocess.run(
-            [sys.executable, "-m", "job", "run", str(job.spec_file)],
-            env={"STREAMJOIN_SOCKET": str(job.socket)},
-            capture_output=True,
-            text=True,
-            timeout=START_SECONDS,
-            check=False,
-        )
-        assert 1 == second.returncode
-        assert f"another job serves on STREAMJOIN_SOCKET {job.socket}" in second.stderr
-        assert "Traceback" not in second.stderr
-        job.wait_for_state("RUNNING")
 
 
 @pytest.mark.parametrize(

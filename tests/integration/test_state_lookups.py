@@ -114,30 +114,6 @@ def test_topic_joined_with_itself_gives_each_pair_once_and_its_lag_is_visible(
     assert "offsets_not_committed" not in job.log.read_text()
 
 
-def test_offsets_are_reported_with_those_of_the_brokers_and_committed_to_the_group(
-    pairs: Pairs, tmp_path: Path, jvm: SharedJvm
-) -> None:
-    with Job(pairs.spec(), tmp_path, jvm) as job:
-        pairs.produce(range(10))
-        job.wait_for_offsets(left=10, right=10)
-        wait_until(lambda: committed(pairs) == 20, START_SECONDS, "the group has the offsets")
-
-        job.ask("pause")
-        job.wait_for_state("PAUSED")
-        pairs.produce(range(10, 15))
-
-        def behind() -> JobStatus | None:
-            status = job.status()
-            left = status.brokers.left.behind_latest if status and status.brokers else None
-            return status if left is not None and sum(left.values()) == 5 else None
-
-        status = wait_until(behind, START_SECONDS, "the lag grows while the query is paused")
-        assert status.brokers is not None
-        headroom = status.brokers.right.retention_headroom
-        assert headroom is not None
-        assert 10 == sum(headroom.values())
-
-
 def test_reset_keeps_the_old_checkpoint_and_reads_from_the_start_positions(
     pairs: Pairs, tmp_path: Path, jvm: SharedJvm
 ) -> None:
@@ -180,24 +156,40 @@ def test_reset_keeps_the_old_checkpoint_and_reads_from_the_start_positions(
     assert 13 == len(pairs.numbers())
 
 
-def test_progress_failures_and_plan_are_answered_and_results_have_the_headers_of_the_spec(
+def test_offsets_progress_failures_and_plan_are_reported_and_results_have_the_headers_of_the_spec(
     pairs: Pairs, tmp_path: Path, jvm: SharedJvm
 ) -> None:
     spec = changed(pairs.spec(), output__headers={"next": "n + 1", "none": "nullif(n, n)"})
     with Job(spec, tmp_path, jvm) as job:
-        pairs.produce(range(2))
-        job.wait_for_offsets(left=2, right=2)
+        pairs.produce(range(10))
+        job.wait_for_offsets(left=10, right=10)
+        wait_until(lambda: committed(pairs) == 20, START_SECONDS, "the group has the offsets")
 
         batches = job.ask("progress")["result"]["batches"]
-        assert 2 == sum(batch["left"]["records"] for batch in batches)
+        assert 10 == sum(batch["left"]["records"] for batch in batches)
         assert [] == job.ask("failures")["result"]["failures"]
         plan = job.ask("plan")["result"]
         assert f"Join {pairs.name}" in plan["text"]
         assert {"next": "n + 1", "none": "nullif(n, n)"} == plan["facts"]["output_headers"]
         received = wait_until(
-            lambda: found if len(found := pairs.received()) == 2 else None, 30, "two results"
+            lambda: found if len(found := pairs.received()) == 10 else None, 30, "ten results"
         )
         for record in received:
             assert str(record.value["n"] + 1) == record.headers["next"]
             assert record.headers["none"] is None
         assert pairs.name == plan["spec"]["name"] == plan["facts"]["name"]
+
+        job.ask("pause")
+        job.wait_for_state("PAUSED")
+        pairs.produce(range(10, 15))
+
+        def behind() -> JobStatus | None:
+            status = job.status()
+            left = status.brokers.left.behind_latest if status and status.brokers else None
+            return status if left is not None and sum(left.values()) == 5 else None
+
+        status = wait_until(behind, START_SECONDS, "the lag grows while the query is paused")
+        assert status.brokers is not None
+        headroom = status.brokers.right.retention_headroom
+        assert headroom is not None
+        assert 10 == sum(headroom.values())

@@ -8,6 +8,9 @@ from typing import Any
 from confluent_kafka import Consumer, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
+from deploy.local.kafka import EmbeddedKafka
+from job.dead_letters.headers import DeadLetter, dead_letter
+
 READ_SECONDS = 30.0
 
 
@@ -30,7 +33,8 @@ class Sent:
 
 @dataclass(frozen=True)
 class Received:
-    key: str | None
+    key: Any
+    """Text, or what the key is decoded to."""
     value: dict[str, Any]
     headers: Mapping[str, str | None]
     timestamp_ms: int
@@ -68,7 +72,10 @@ def produce(bootstrap_servers: str, topic: str, records: Iterable[Any]) -> None:
 
 
 def consume_all(
-    bootstrap_servers: str, topic: str, decoded: Callable[[bytes], Any] = json.loads
+    bootstrap_servers: str,
+    topic: str,
+    decoded: Callable[[bytes], Any] = json.loads,
+    decoded_key: Callable[[bytes], Any] = bytes.decode,
 ) -> list[Received]:
     """Every committed record of `topic`, from the beginning to the current end."""
     consumer = Consumer(
@@ -91,10 +98,42 @@ def consume_all(
             if message.error():
                 ended += 1
             else:
-                received.append(_received(message, decoded))
+                received.append(_received(message, decoded, decoded_key))
     finally:
         consumer.close()
     return received
+
+
+def dead_letters(kafka: EmbeddedKafka, topic: str) -> list[DeadLetter]:
+    """Every committed record of a topic with one partition."""
+    consumer = Consumer(
+        {
+            "bootstrap.servers": kafka.bootstrap_servers,
+            "group.id": "reads-dead",
+            "enable.auto.commit": False,
+            "enable.partition.eof": True,
+            "isolation.level": "read_committed",
+            "log_level": 0,
+        }
+    )
+    letters = []
+    try:
+        consumer.assign([TopicPartition(topic, 0, 0)])
+        while True:
+            message = consumer.poll(READ_SECONDS)
+            assert message is not None
+            if message.error():
+                return letters
+            letter = dead_letter(
+                f"{topic}/0/{message.offset()}",
+                message.key(),
+                message.value(),
+                message.headers() or [],
+            )
+            if letter is not None:  # otherwise the marker of a replay
+                letters.append(letter)
+    finally:
+        consumer.close()
 
 
 def count_all(bootstrap_servers: str, topic: str) -> int:
@@ -107,14 +146,16 @@ def count_all(bootstrap_servers: str, topic: str) -> int:
     return sum(end.result(READ_SECONDS).offset for end in ends.values())
 
 
-def _received(message: Message, decoded: Callable[[bytes], Any]) -> Received:
+def _received(
+    message: Message, decoded: Callable[[bytes], Any], decoded_key: Callable[[bytes], Any]
+) -> Received:
     key, value = message.key(), message.value()
     headers = {
         name: None if content is None else content.decode()
         for name, content in message.headers() or ()
     }
     return Received(
-        key=key.decode() if key is not None else None,
+        key=decoded_key(key) if key is not None else None,
         value=decoded(value),
         headers=headers,
         timestamp_ms=message.timestamp()[1],

@@ -18,7 +18,7 @@ SCHEMA += "r ARRAY<INT>, q STRUCT<a: INT, b: STRING>"
 
 JOIN_TYPES = ["inner", "left_outer", "right_outer", "full_outer", "left_semi", "left_anti"]
 JOIN_TYPES += ["right_semi", "right_anti"]
-# The last of each list fail on some records: a string that is no number, a zero, a large number.
+# The last of each list fail on some records: a string that is not a number, a zero, a large number.
 _KEYS = [["k"], ["k"], ["k", "g"], ["k % 2"], ["lower(g)", "k"], ["coalesce(k, 0)"], ["g"]]
 _KEYS += [["r"], ["q"], ["q.a", "k"], ["cast(s as int)"], ["k", "6 div v"]]
 _FILTERS = ["v > 0", "s <> 'x'", "v % 2 = 0 or s is null", "v > 1000", "s like 'a%'", "d < 1.5"]
@@ -26,6 +26,7 @@ _FILTERS += ["k = 1", "k > 0 and v < 4", "g = 'a'", "k in (0, 2)", "k is not nul
 _FILTERS += ["k between 1 and 2", "k % 2 = 0", "g like 'a%' or k = 2", "k = v"]
 _FILTERS += ["at > timestamp'2023-11-14 22:13:30'", "cast(v as double) / 2 >= 1"]
 _FILTERS += ["cast(s as int) > 5", "6 / v > 2 and k <> 2", "s = 'a' or cast(s as int) > 5"]
+_IDS = [["k"], ["v"], ["k", "v"], ["g", "lower(s)"], ["t"], ["d"], ["k is null", "at"]]
 _ONE_SIDED = [
     "{0}.v <> 3",
     "{0}.s is not null",
@@ -129,6 +130,11 @@ def _sides(draw: st.DrawFn, side: str, key: list[str]) -> dict[str, Any]:
     }
     if draw(st.integers(0, 3)) == 3:
         written["filter"] = draw(st.sampled_from(_FILTERS))
+    if draw(st.integers(0, 3)) == 3:
+        written["deduplicate"] = {
+            "by": draw(st.sampled_from(_IDS)),
+            "within": draw(st.sampled_from(["1 millisecond", "2500 milliseconds", "1 minute"])),
+        }
     return written
 
 

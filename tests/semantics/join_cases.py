@@ -114,6 +114,8 @@ class Batch:
     state_rows: int
     updated_rows: int
     removed_rows: int
+    duplicates: dict[Side, int]
+    stored_ids: dict[Side, int]
     bad_records: dict[Side, Counter[str]]
 
 
@@ -212,6 +214,8 @@ def _specified_batch(plan: JoinPlan, batch: SimulatedBatch) -> Batch:
         state_rows=batch.metrics.num_total_state_rows,
         updated_rows=batch.metrics.num_updated_state_rows,
         removed_rows=batch.metrics.num_removed_state_rows,
+        duplicates={side: batch.duplicates[side] for side in plan.deduplicated},
+        stored_ids=batch.stored_ids,
         bad_records=batch.bad_records,
     )
 

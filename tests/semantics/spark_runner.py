@@ -129,7 +129,7 @@ class Run:
             try:
                 query.processAllAvailable()
                 return [
-                    _batch(self._output[p["batchId"]], self._failed[p["batchId"]], p)
+                    _batch(self._plan, self._output[p["batchId"]], self._failed[p["batchId"]], p)
                     for p in _progress(query)
                 ]
             finally:
@@ -159,19 +159,28 @@ def _progress(query: StreamingQuery) -> list[dict[str, Any]]:
 
 
 def _batch(
-    output: Counter[tuple[str, str, str]], failed: Counter[tuple[str, str]], report: Any
+    plan: JoinPlan,
+    output: Counter[tuple[str, str, str]],
+    failed: Counter[tuple[str, str]],
+    report: Any,
 ) -> Batch:
-    (operator,) = report["stateOperators"]
+    operator, *others = report["stateOperators"]
+    deduplications = dict(zip(plan.deduplicated, others, strict=True))
     watermark = datetime.fromisoformat(report["eventTime"]["watermark"])
     return Batch(
         batch_id=report["batchId"],
         watermark_ms=round(watermark.timestamp() * 1000),
         output=output,
         failed_results=failed,
-        late_rows=operator["numRowsDroppedByWatermark"],
+        late_rows=sum(each["numRowsDroppedByWatermark"] for each in report["stateOperators"]),
         state_rows=operator["numRowsTotal"],
         updated_rows=operator["numRowsUpdated"],
         removed_rows=operator["numRowsRemoved"],
+        duplicates={
+            side: each["customMetrics"]["numDroppedDuplicateRows"]
+            for side, each in deduplications.items()
+        },
+        stored_ids={side: each["numRowsTotal"] for side, each in deduplications.items()},
         bad_records={side: _bad_records(report, side) for side in SIDES},
     )
 

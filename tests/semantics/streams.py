@@ -142,7 +142,7 @@ class Stream:
     def progress(self) -> list[BatchProgress]:
         """Progress of the last batches, newest last; without triggers that ran no batch."""
         return [
-            batch_progress(json.dumps(_plain(each)), self._plan.topics)
+            batch_progress(json.dumps(_plain(each)), self._plan.topics, self._plan.deduplicated)
             for each in self._query.recentProgress
             if "addBatch" in each["durationMs"]
         ]

@@ -6,11 +6,11 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 
 RECORDED = Path(__file__).parents[1] / "golden" / "java_partitions.json"
-_PARTITIONER = "org.apache.kafka.clients.producer.internals.BuiltInPartitioner"
+PARTITIONER = "org.apache.kafka.clients.producer.internals.BuiltInPartitioner"
 
 
 def test_recorded_partitions_are_those_of_the_java_client(spark: SparkSession):
-    partition_for_key = getattr(spark._jvm, _PARTITIONER).partitionForKey
+    partition_for_key = getattr(spark._jvm, PARTITIONER).partitionForKey
     recorded = json.loads(RECORDED.read_text())
 
     assert recorded == {

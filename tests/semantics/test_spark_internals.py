@@ -74,6 +74,13 @@ JVM: list[tuple[str, str, str]] = [
     ("join_input", f"{_EXECUTION}.QueryExecution", "optimizedPlan"),
     ("join_input", "org.apache.spark.sql.classic.Dataset$", "ofRows"),
     ("arrow_map", "org.apache.spark.sql.classic.Dataset", "mapInArrow"),
+    (
+        "kafka_partitioner",
+        "org.apache.kafka.clients.producer.internals.BuiltInPartitioner",
+        "partitionForKey",
+    ),
+    ("kafka_partitioner", "org.apache.spark.sql.catalyst.expressions.objects.StaticInvoke", ""),
+    ("kafka_partitioner", "org.apache.spark.sql.classic.ExpressionUtils", "expression"),
     ("try_eval", "org.apache.spark.sql.catalyst.expressions.TryEval", ""),
     ("try_eval", "org.apache.spark.sql.catalyst.analysis.FunctionRegistryBase$", "build"),
     (
@@ -103,7 +110,6 @@ PYTHON = [
     ("session", "pyspark.context", "SparkContext._active_spark_context"),
     ("session", "pyspark.sql", "SparkSession._instantiatedSession"),
     ("listener", "pyspark.java_gateway", "ensure_callback_server_started"),
-    ("arrow_types", "pyspark.sql.pandas.types", "to_arrow_type"),
     ("arrow_map", "pyspark.sql.udf", "UserDefinedFunction"),
     ("arrow_map", "pyspark.util", "PythonEvalType.SQL_MAP_ARROW_ITER_UDF"),
 ]

@@ -1,8 +1,8 @@
 """From bytes on the wire to rows, or to a reason: with whichever schema they were written."""
 
+import json
 from collections.abc import Iterator
 
-import pyarrow as pa
 import pytest
 
 from job.errors import RegistryError
@@ -15,14 +15,6 @@ from tests.unit.formats.written import CLICK, field, framed, reader, record
 
 OLD = record(field("n", "int"))
 NEW = record(field("n", "long"), field("more", "string", default="none"))
-ROW = pa.struct(
-    {
-        "reason": pa.string(),
-        "message": pa.string(),
-        "schema_id": pa.int64(),
-        "columns": pa.struct({"n": pa.int64(), "more": pa.string()}),
-    }
-)
 
 
 @pytest.fixture
@@ -50,7 +42,7 @@ def reasons(decoder: Decoder, *values: bytes | None) -> list[str | None]:
     return found
 
 
-def test_array_of_values_becomes_one_of_rows(decoder: Decoder) -> None:
+def test_values_become_rows(decoder: Decoder) -> None:
     values = [
         framed(2, written.avro(NEW, n=2**40, more="x")),
         None,
@@ -58,12 +50,12 @@ def test_array_of_values_becomes_one_of_rows(decoder: Decoder) -> None:
         b"garbage",
     ]
 
-    rows = decoder(pa.array(values, pa.binary()), ROW).to_pylist()
+    rows = list(decoder.decoded(values))
 
     assert [{"n": 2**40, "more": "x"}, None, {"n": 7, "more": "none"}, None] == [
-        row["columns"] for row in rows
+        row.columns for row in rows
     ]
-    assert [None, None, None, "undecodable_value"] == [row["reason"] for row in rows]
+    assert [None, None, None, "undecodable_value"] == [row.reason for row in rows]
 
 
 def test_own_schema_is_not_requested(decoder: Decoder, registry: RegistryStub) -> None:
@@ -85,21 +77,46 @@ def test_value_that_does_not_decode_names_its_schema(decoder: Decoder) -> None:
     assert found.message.startswith("schema 2: not Avro of that schema")
 
 
-def test_unknown_schema_is_requested_once_an_array(
-    decoder: Decoder, registry: RegistryStub
-) -> None:
+def test_unknown_schema_is_requested_once_a_call(decoder: Decoder, registry: RegistryStub) -> None:
     assert ["unknown_schema"] * 3 == reasons(decoder, *[framed(99, b"x")] * 3)
 
     assert ["/schemas/ids/99"] == registry.asked
 
 
-def test_schema_that_was_unknown_stays_so_where_that_is_wanted(decoder: Decoder) -> None:
-    again = Decoder(decoder.reader, decoder.access, frozenset({1}))
+def test_answer_to_an_executor_has_both_schemas(decoder: Decoder) -> None:
+    answer = json.loads(decoder.answer(1))
 
-    assert ["unknown_schema", None] == [
-        *reasons(again, framed(1, written.avro(OLD, n=7))),
-        *reasons(decoder, framed(1, written.avro(OLD, n=7))),
-    ]
+    assert {**OLD, "name": "shop.Impression"} == answer["writer"]
+    assert ["n", "more"] == [each["name"] for each in answer["reader"]["fields"]]
+
+
+def test_answer_of_an_unknown_schema_does_not_last(
+    decoder: Decoder, registry: RegistryStub
+) -> None:
+    answer = json.loads(decoder.answer(99))
+
+    assert ("unknown_schema", False) == (answer["reason"], answer["lasts"])
+    assert answer["message"] == f"schema 99 is not in the schema registry {registry.url}"
+    number = registry.register("t", OLD)
+    assert "writer" in json.loads(decoder.answer(number))
+
+
+def test_answer_of_an_incompatible_schema_lasts(decoder: Decoder) -> None:
+    answer = json.loads(decoder.answer(4))
+
+    assert ("incompatible_schema", True) == (answer["reason"], answer["lasts"])
+
+
+@pytest.mark.parametrize(("status", "refuses_login"), [(503, False), (401, True)])
+def test_answer_names_the_failure_of_the_registry(
+    decoder: Decoder, registry: RegistryStub, status: int, refuses_login: bool
+) -> None:
+    registry.broken = (status, "")
+
+    answer = json.loads(decoder.answer(1))
+
+    assert refuses_login == answer["refuses_login"]
+    assert f"HTTP {status}" in answer["failure"]
 
 
 @pytest.mark.parametrize(

@@ -2,14 +2,15 @@
 
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pytest
 
 from job.errors import RegistryError, SecurityError, SpecError
-from job.evaluation.sql_types import DOUBLE, STRING, SqlType
-from job.formats.avro_schema import avro_schema
+from job.evaluation.sql_types import BIGINT, DOUBLE, STRING, SqlType, struct_of
+from job.formats import avro_schema, proto_schema
 from job.formats.registration import registered
-from job.formats.registry import RegistryAccess
+from job.formats.registry import RegistryAccess, latest_schema
 from job.formats.schemas import OutputSchema
 from job.join_spec.value_format import Format
 from tests.registry_stub import RegistryStub
@@ -23,7 +24,14 @@ def registry() -> Iterator[RegistryStub]:
 
 
 def schema(*, registers: bool = True, cost: SqlType = DOUBLE) -> OutputSchema:
-    return OutputSchema(Format.AVRO, "out/value", registers, avro_schema("tested", {"cost": cost}))
+    columns = (("cost", cost),)
+    text = avro_schema.record_schema("tested", columns)
+    return OutputSchema(Format.AVRO, "out/value", registers, text, columns)
+
+
+def proto(*columns: tuple[str, SqlType], is_key: bool = False) -> OutputSchema:
+    text = proto_schema.record_schema("tested", columns)
+    return OutputSchema(Format.PROTOBUF, "out/value", True, text, columns, is_key)
 
 
 def refusal(stub: RegistryStub, wanted: OutputSchema) -> str:
@@ -45,7 +53,8 @@ def test_schema_is_registered_once(registry: RegistryStub) -> None:
 
 def test_schema_is_only_looked_up_without_register(registry: RegistryStub) -> None:
     number = registry.register("out/value", json.loads(schema().text))
-    wanted = OutputSchema(Format.AVRO, "out/value", False, json.dumps(json.loads(schema().text)))
+    text = json.dumps(json.loads(schema().text))
+    wanted = replace(schema(registers=False), text=text)
 
     assert number == registered(wanted, RegistryAccess(registry.url)).id
     assert ["POST /subjects/out%2Fvalue"] == registry.asked
@@ -81,6 +90,55 @@ def test_subject_with_another_type_of_schema_is_named(registry: RegistryStub) ->
     registry.refusal = "no"
 
     assert "(version 1 has type PROTOBUF)" in refusal(registry, schema())
+
+
+def test_protobuf_schema_is_registered_with_its_type(registry: RegistryStub) -> None:
+    access = RegistryAccess(registry.url)
+    first = registered(proto(("a", STRING)), access)
+    added = registered(proto(("a", STRING), ("b", BIGINT)), access)
+
+    assert (1, 2) == (first.id, added.id)
+    _, newest = latest_schema(access, "out/value")
+    assert "PROTOBUF" == newest.type
+
+
+@pytest.mark.parametrize(
+    ("columns", "change"),
+    [
+        ([("a", STRING), ("b", STRING)], "number 3 is c, which is missing"),
+        (
+            [("b", STRING), ("a", STRING), ("c", struct_of([("x", STRING)]))],
+            "number 1 is a, not b; number 2 is b, not a",
+        ),
+        (
+            [("a", STRING), ("b", STRING), ("c", struct_of([("y", STRING)]))],
+            "number 1 is c.x, not c.y",
+        ),
+    ],
+)
+def test_protobuf_field_that_gets_the_number_of_another_is_refused_by_name(
+    registry: RegistryStub, columns: list[tuple[str, SqlType]], change: str
+) -> None:
+    before = proto(("a", STRING), ("b", STRING), ("c", struct_of([("x", STRING)])))
+    registered(before, RegistryAccess(registry.url))
+
+    message = refusal(registry, proto(*columns))
+
+    assert message.startswith(f"has other fields in version 1: {change}. Fields are numbered")
+    assert "POST" not in registry.asked[-1]
+
+
+def test_incompatible_protobuf_key_is_refused_with_the_field(registry: RegistryStub) -> None:
+    registered(proto(("key", STRING)), RegistryAccess(registry.url))
+    registry.refusal = "no"
+
+    with pytest.raises(SpecError) as raised:
+        registered(proto(("key", BIGINT), is_key=True), RegistryAccess(registry.url))
+
+    [problem] = raised.value.problems
+    assert "output.key_format" == problem.field
+    assert problem.message.startswith("refuses the schema of output.key (compared with version 1:")
+    assert "field key (1): string cannot be read as int64" in problem.message
 
 
 @pytest.mark.parametrize(

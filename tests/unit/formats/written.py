@@ -6,6 +6,7 @@ from typing import Any
 
 import fastavro
 
+from job.formats import avro as avro_format
 from job.formats import protobuf
 from job.formats.columns import all_columns
 from job.formats.decoder import implementation
@@ -51,6 +52,11 @@ def reader(schema: RegisteredSchema, *columns: Column) -> ReaderSchema:
     fields = implementation(kind).fields(schema)
     taken = ValueSchema(columns) if columns else all_columns(fields, "left", "s")
     return ReaderSchema(kind, "s", 1, schema, taken)
+
+
+def bare_fields(schema: dict[str, Any]) -> list[dict[str, Any]]:
+    """Its fields without logical types: the values of a time are numbers."""
+    return list(avro_format._bare(schema)["fields"])
 
 
 def avro(schema: dict[str, Any], **row: Any) -> bytes:

@@ -137,11 +137,11 @@ def test_condition_must_be_true_or_false(text: str) -> None:
         ("a", "is not Spark DDL"),
         ("a INT NOT NULL", "has NOT NULL: remove it"),
         ("a INT)", "is not Spark DDL"),
-        ("a FOO", "FOO is no type of Spark"),
+        ("a FOO", "FOO is not a type of Spark"),
         ("", "is not Spark DDL"),
         ("a ARRAY<TIMESTAMP>", "declare it BIGINT or STRING"),
         ("a STRUCT<b: TIMESTAMP>", "declare it BIGINT or STRING"),
-        ("a INTERVAL", "is no type that a spec may use"),
+        ("a INTERVAL", "is not a type that a spec may use"),
     ],
 )
 def test_schema_that_cannot_be_read_is_refused(ddl: str, word: str) -> None:

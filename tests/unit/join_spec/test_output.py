@@ -42,9 +42,27 @@ def test_plan_as_json_contains_the_schema() -> None:
     ("changes", "message"),
     [
         ({"output__format": "avro"}, "has format avro and no schema_registry"),
-        ({**REGISTRY, "output__format": "protobuf"}, "output.format: must be one of"),
+        ({**REGISTRY, "output__format": "csv"}, "output.format: must be one of"),
         ({"output__subject": "s"}, "output: has a subject, which json does not use"),
-        ({"output__register": False}, "output: has `register: false`, which json does not use"),
+        ({"output__register": False}, "output: has `register: false`, and neither format nor"),
+        ({"output__key_format": "json"}, "output: has key_format json and no key"),
+        (
+            {"output__key": "ad_id", "output__key_format": "avro"},
+            "has format avro and no schema_registry",
+        ),
+        (
+            {**REGISTRY, "output__key": "date '2026-01-31'", "output__key_format": "protobuf"},
+            "output.key: is DATE, which Protobuf does not have",
+        ),
+        ({"output__partition_by": "left.nothing"}, "output.partition_by: unknown column"),
+        (
+            {
+                **REGISTRY,
+                "output__format": "protobuf",
+                "output__columns": {"a_b": "left.ad_id", "ab": "left.cost"},
+            },
+            "output.columns.ab: has the same name in Protobuf as a_b",
+        ),
         (
             {
                 **REGISTRY,
@@ -62,6 +80,38 @@ def test_output_that_cannot_be_written_is_refused_by_name(
         plan(**changes)
 
     assert message in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("key", "key_format", "text"),
+    [
+        ("ad_id", "avro", '"long"'),
+        (
+            "named_struct('id', ad_id)",
+            "avro",
+            '"name":"tested_key","fields":[{"name":"id","type":["null","long"],"default":null}]',
+        ),
+        ("user", "protobuf", "message TestedKey {\n  optional string key = 1;\n}"),
+        (
+            "named_struct('id', ad_id)",
+            "protobuf",
+            "message TestedKey {\n  optional int64 id = 1;\n}",
+        ),
+    ],
+)
+def test_schema_of_the_keys_follows_from_the_key(key: str, key_format: str, text: str) -> None:
+    output = plan(**REGISTRY, output__key=key, output__key_format=key_format).output
+
+    assert output.schema is None
+    assert output.key_schema is not None
+    assert ("attributed-key", True) == (output.key_schema.subject, output.key_schema.is_key)
+    assert text in output.key_schema.text
+
+
+def test_columns_of_partition_by_are_kept_for_the_output() -> None:
+    made = plan(output__partition_by="left.campaign")
+
+    assert "campaign" in [column.name for column in made.left.kept_columns]
 
 
 def test_registry_that_only_the_output_uses_is_accepted() -> None:

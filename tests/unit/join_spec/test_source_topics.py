@@ -63,6 +63,26 @@ def test_topics_are_read_by_one_source() -> None:
     [
         ({"left__topic": None}, "has no topic"),
         ({"left__topics": ["eu"]}, "has topic and topics"),
+        ({"left__topic_pattern": "eu.*"}, "has topic and topic_pattern"),
+        ({"left__topic": None, "left__topic_pattern": "eu("}, "is not a regular expression"),
+        (
+            {
+                "left__topic": None,
+                "left__topic_pattern": "eu.*",
+                "left__format": "avro",
+                "schema_registry": {"url": "http://localhost:8081"},
+            },
+            "no `subject`",
+        ),
+        (
+            {
+                "left__topic": None,
+                "left__topic_pattern": "eu.*",
+                "engine": "real_time",
+                "real_time": {"experimental": True},
+            },
+            "left.topic_pattern",
+        ),
         ({"left__topic": None, "left__topics": ["eu", "eu"]}, "same topic twice"),
         ({"left__topic": None, "left__topics": ["eu", "attributed"]}, "reads and writes"),
         ({"left__topic": None, "left__topics": []}, "left.topics"),

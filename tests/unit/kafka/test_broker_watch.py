@@ -14,7 +14,13 @@ class Watch(BrokerWatch):
     """A watch whose two steps fail on request."""
 
     def __init__(self, *, poll: bool, commit: bool) -> None:
-        super().__init__(plan(), settings=dict, read=lambda: None, compare_topics=lambda _: None)
+        super().__init__(
+            plan(),
+            settings=dict,
+            read=lambda: None,
+            topics=lambda: plan().topics,
+            compare_topics=lambda _: None,
+        )
         self.polls = 0
         self.commits = 0
         self._fails = (poll, commit)
@@ -61,7 +67,7 @@ def test_nothing_is_committed_while_the_brokers_are_unreachable() -> None:
 
 def test_group_has_one_offset_per_partition_of_a_self_join_the_smaller_one() -> None:
     read = {"left": {0: 5, 1: 7}, "right": {0: 6, 1: 4, 2: 1}}
-    found = group_offsets(plan(right__topic="impressions"), read)
+    found = group_offsets(plan(right__topic="impressions").topics, read)
 
     assert [("impressions", 0, 5), ("impressions", 1, 4), ("impressions", 2, 1)] == [
         (place.topic, place.partition, place.offset) for place in found
@@ -70,6 +76,6 @@ def test_group_has_one_offset_per_partition_of_a_self_join_the_smaller_one() -> 
 
 def test_offsets_of_the_group_name_the_topic_of_each_partition() -> None:
     made = plan(left__topic=None, left__topics=["eu", "us"])
-    committed = group_offsets(made, {"left": {0: 5, 1024: 7}, "right": {0: 9}})
+    committed = group_offsets(made.topics, {"left": {0: 5, 1024: 7}, "right": {0: 9}})
     places = [(place.topic, place.partition, place.offset) for place in committed]
     assert [("eu", 0, 5), ("us", 0, 7), ("clicks", 0, 9)] == places

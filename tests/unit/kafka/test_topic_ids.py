@@ -62,14 +62,16 @@ def test_ids_are_recorded_at_the_first_start_with_that_of_the_topic_the_job_crea
     broker: Broker, identity: TopicIdentity
 ) -> None:
     commits = broker.topics.pop("tested.commits")
-    found = identity.begin(ACCESS, {}, lambda: broker.topics.update({"tested.commits": commits}))
+    found = identity.begin(
+        PLAN, ACCESS, {}, lambda: broker.topics.update({"tested.commits": commits})
+    )
 
     assert broker.ids == found
-    assert found == identity.begin(ACCESS, found, nothing)
+    assert found == identity.begin(PLAN, ACCESS, found, nothing)
 
 
 def test_topic_that_is_no_longer_used_is_removed(broker: Broker, identity: TopicIdentity) -> None:
-    assert broker.ids == identity.begin(ACCESS, {"old.dead": "x", "dead": "dead-1"}, nothing)
+    assert broker.ids == identity.begin(PLAN, ACCESS, {"old.dead": "x", "dead": "dead-1"}, nothing)
 
 
 def test_input_that_was_created_again_is_refused_with_the_request_that_helps(
@@ -78,7 +80,7 @@ def test_input_that_was_created_again_is_refused_with_the_request_that_helps(
     recorded = broker.ids
     broker.recreate("clicks")
     with pytest.raises(RetentionError) as refusal:
-        identity.begin(ACCESS, recorded, nothing)
+        identity.begin(PLAN, ACCESS, recorded, nothing)
     for text in (
         "right.topic clicks (topic id clicks-1 in the checkpoint, clicks-2 on the broker)",
         'PATCH /v1/query/offsets with {"right": {"0": 0, "1": 0}}',
@@ -87,7 +89,7 @@ def test_input_that_was_created_again_is_refused_with_the_request_that_helps(
 
     broker.recreate("clicks", partitions=1)
     with pytest.raises(RetentionError, match="POST /v1/query/reset"):
-        identity.begin(ACCESS, recorded, nothing)
+        identity.begin(PLAN, ACCESS, recorded, nothing)
 
 
 @pytest.mark.parametrize("is_there", [True, False], ids=["created again", "deleted"])
@@ -104,19 +106,19 @@ def test_commit_topic_that_was_deleted_is_refused_before_another_is_created(
         raise AssertionError("the commit topic must not be created")
 
     with pytest.raises(CheckpointError, match=r"tested\.commits was deleted.*at_least_once"):
-        identity.begin(ACCESS, recorded, create)
+        identity.begin(PLAN, ACCESS, recorded, create)
 
 
 @pytest.mark.parametrize("topic", ["dead", "attributed"])
 def test_recreated_topic_that_is_only_written_is_logged_once_and_recorded(
     broker: Broker, identity: TopicIdentity, topic: str
 ) -> None:
-    recorded = identity.begin(ACCESS, broker.ids, nothing)
+    recorded = identity.begin(PLAN, ACCESS, broker.ids, nothing)
     broker.recreate(topic)
     with structlog.testing.capture_logs() as logs:
         identity.check(CLIENT)
         identity.check(CLIENT)
-        assert broker.ids == identity.begin(ACCESS, recorded, nothing)
+        assert broker.ids == identity.begin(PLAN, ACCESS, recorded, nothing)
 
     assert identity.failure is None
     assert [("topic_recreated", topic)] * 2 == [(log["event"], log["topic"]) for log in logs]
@@ -126,7 +128,7 @@ def test_topic_that_is_created_again_while_the_query_runs_or_rests_is_a_failure(
     broker: Broker, identity: TopicIdentity
 ) -> None:
     identity.check(CLIENT)  # before the first start there is nothing to compare with
-    identity.begin(ACCESS, {}, nothing)
+    identity.begin(PLAN, ACCESS, {}, nothing)
     identity.check(CLIENT)
     assert identity.failure is None
     assert identity.is_unchanged(ACCESS)
@@ -135,7 +137,7 @@ def test_topic_that_is_created_again_while_the_query_runs_or_rests_is_a_failure(
     identity.check(CLIENT)
     assert isinstance(identity.failure, RetentionError)
 
-    identity.begin(ACCESS, {}, nothing)  # after a reset
+    identity.begin(PLAN, ACCESS, {}, nothing)  # after a reset
     assert identity.failure is None
     broker.recreate("impressions", partitions=3)
     broker.topics["impressions"] = Topic("impressions-3", 3)
@@ -146,7 +148,7 @@ def test_topic_that_is_created_again_while_the_query_runs_or_rests_is_a_failure(
 def test_paused_query_is_not_resumed_while_no_broker_answers(
     broker: Broker, identity: TopicIdentity
 ) -> None:
-    identity.begin(ACCESS, {}, nothing)
+    identity.begin(PLAN, ACCESS, {}, nothing)
     broker.is_away = True
 
     assert not identity.is_unchanged(ACCESS)
@@ -159,8 +161,8 @@ def test_broker_without_topic_ids_is_logged_once_and_its_topics_are_taken(
     recorded = broker.ids
     broker.topics = {name: Topic(None, 2) for name in NAMES}
     with structlog.testing.capture_logs() as logs:
-        assert {} == identity.begin(ACCESS, {}, nothing)
-        assert recorded == identity.begin(ACCESS, recorded, nothing)
+        assert {} == identity.begin(PLAN, ACCESS, {}, nothing)
+        assert recorded == identity.begin(PLAN, ACCESS, recorded, nothing)
         identity.check(CLIENT)
 
     assert identity.failure is None
@@ -177,7 +179,7 @@ def test_recreated_topic_of_several_is_named_with_a_request_that_the_service_acc
 ) -> None:
     made = plan(left__topic=None, left__topics=["impressions", "clicks"], right__topic="dead")
     identity = TopicIdentity(made, read=lambda: {"left": {0: 5, 1024: 7}, "right": {0: 1}})
-    identity.begin(ACCESS, broker.ids, nothing)
+    identity.begin(made, ACCESS, broker.ids, nothing)
     broker.recreate("clicks")
     del broker.topics["impressions"]
     identity.check(CLIENT)

@@ -27,6 +27,7 @@ pytestmark = pytest.mark.timeout(60)
 FIRST = "0190d5a1-7a6c-7000-8000-000000000001"
 SECOND = "0190d5a1-7a6c-7000-8000-000000000002"
 SECONDS = 20.0
+PLAN = plan()
 
 
 @pytest.fixture
@@ -39,14 +40,14 @@ def reporter_to(
     url: str, redaction: Redaction | None = None, **settings: object
 ) -> LineageReporter:
     fields = JobSettings.model_validate({"openlineage_url": url, **settings})
-    return lineage_reporter(plan(), url, fields, redaction or Redaction())
+    return lineage_reporter(PLAN, url, fields, redaction or Redaction())
 
 
 def test_runs_are_reported_in_order(endpoint: LineageStub) -> None:
     with closing(reporter_to(endpoint.url)) as reporter:
-        reporter.start(FIRST)
+        reporter.start(FIRST, PLAN)
         reporter.end(Outcome.FAIL, "no broker")
-        reporter.start(SECOND)
+        reporter.start(SECOND, PLAN)
         reporter.end(Outcome.COMPLETE)
 
     assert ["START", "FAIL", "START", "COMPLETE"] == endpoint.states
@@ -58,7 +59,7 @@ def test_runs_are_reported_in_order(endpoint: LineageStub) -> None:
 def test_end_without_a_run_is_not_reported(endpoint: LineageStub) -> None:
     with closing(reporter_to(endpoint.url)) as reporter:
         reporter.end(Outcome.FAIL, "topic is missing")
-        reporter.start(FIRST)
+        reporter.start(FIRST, PLAN)
         reporter.end(Outcome.ABORT)
         reporter.end(Outcome.COMPLETE)
 
@@ -70,7 +71,7 @@ def test_running_is_repeated_until_the_run_ends(endpoint: LineageStub) -> None:
     with closing(reporter_to(endpoint.url)) as made:
         events, transport = made._events, made._transport
     with closing(LineageReporter(events, transport, Redaction(), interval)) as reporter:
-        reporter.start(FIRST)
+        reporter.start(FIRST, PLAN)
         wait_until(lambda: endpoint.states.count("RUNNING") >= 2, SECONDS, "RUNNING is repeated")
         reporter.end(Outcome.COMPLETE)
         wait_until(lambda: "COMPLETE" in endpoint.states, SECONDS, "the run ended")
@@ -89,7 +90,7 @@ def test_hanging_endpoint_delays_neither_the_query_nor_the_stop(
 
     began = time.monotonic()
     for _ in range(module.QUEUED_MAX):
-        reporter.start(FIRST)
+        reporter.start(FIRST, PLAN)
         reporter.end(Outcome.COMPLETE)
     reporter.close()
 
@@ -107,11 +108,11 @@ def test_hanging_endpoint_delays_neither_the_query_nor_the_stop(
 def test_refused_events_are_counted_and_logged_once(endpoint: LineageStub, status: int) -> None:
     endpoint.status = status
     with capture_logs() as logs, closing(reporter_to(endpoint.url)) as reporter:
-        reporter.start(FIRST)
+        reporter.start(FIRST, PLAN)
         reporter.end(Outcome.COMPLETE)
         wait_until(lambda: reporter.counts["dropped"] == 2, SECONDS, "both are refused")
         endpoint.status = 201
-        reporter.start(SECOND)
+        reporter.start(SECOND, PLAN)
         wait_until(lambda: reporter.counts["sent"] == 1, SECONDS, "the endpoint accepts again")
 
     assert ["lineage_events_dropped"] == [line["event"] for line in logs]
@@ -122,7 +123,7 @@ def test_endpoint_that_is_down_drops_events() -> None:
     with LineageStub() as stopped:
         pass
     with closing(reporter_to(stopped.url)) as reporter:
-        reporter.start(FIRST)
+        reporter.start(FIRST, PLAN)
         wait_until(lambda: reporter.counts["dropped"] == 1, SECONDS, "the event is dropped")
 
 
@@ -133,10 +134,10 @@ def test_key_is_sent_and_secrets_are_removed_from_failures(
     key.write_text("open sesame\n")
     redaction = Redaction()
     with closing(reporter_to(endpoint.url, redaction, openlineage_api_key_file=key)) as reporter:
-        reporter.start(FIRST)
+        reporter.start(FIRST, PLAN)
         reporter.end(Outcome.FAIL, "password hunter2, key open sesame")
         redaction.add(["hunter2"])
-        reporter.start(SECOND)
+        reporter.start(SECOND, PLAN)
         reporter.end(Outcome.FAIL, "password hunter2, key open sesame")
 
     assert "Bearer open sesame" == endpoint.headers[0]["Authorization"]
@@ -146,7 +147,7 @@ def test_key_is_sent_and_secrets_are_removed_from_failures(
 
 def test_endpoint_may_have_a_path(endpoint: LineageStub) -> None:
     with closing(reporter_to(f"{endpoint.url}/base")) as reporter:
-        reporter.start(FIRST)
+        reporter.start(FIRST, PLAN)
         wait_until(lambda: reporter.counts["dropped"] == 1, SECONDS, "it is not at the root")
 
 

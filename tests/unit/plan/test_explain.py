@@ -36,6 +36,14 @@ JOINS: dict[str, dict[str, Any]] = {
         "right__expected_rate": 150,
         "join__type": "left_outer",
     },
+    "protobuf_results": {
+        "schema_registry": {"url": "http://localhost:8081"},
+        "output__format": "protobuf",
+        "output__columns": {"ad_id": "left.ad_id", "users": "split(right.user, ',')"},
+        "output__key": "ad_id",
+        "output__key_format": "avro",
+        "output__partition_by": "left.campaign",
+    },
     "avro_results": {
         "schema_registry": {"url": "http://localhost:8081"},
         "output__format": "avro",

@@ -28,12 +28,18 @@ def test_pattern_passes_its_own_tests(pattern: dict[str, object]) -> None:
 
 def test_self_join_several_topics_and_foreign_key_join_are_among_them() -> None:
     topics = [
-        (pattern["left"].get("topic", pattern["left"].get("topics")), pattern["right"]["topic"])
+        (
+            next(left[name] for name in ("topic", "topics", "topic_pattern") if name in left),
+            pattern["right"]["topic"],
+        )
         for pattern in PATTERNS
+        for left in [pattern["left"]]
     ]
     expected = [
         ("orders", "orders"),
         (["orders_eu", "orders_us"], "payments"),
+        ("orders_.*", "payments"),
+        ("orders", "payments"),
         ("impressions", "ads"),
     ]
     assert expected == topics

@@ -14,7 +14,7 @@ from job.plan import tuning
 from job.plan.real_time import CAUGHT_UP_RECORDS, RECORDS_BEHIND_MAX
 from job.protocol.status import Phase
 from job.query import event_times, real_time
-from job.query.real_time import _CatchUp, _configure, _Intervals
+from job.query.real_time import Phases, _CatchUp, _configure, _Intervals
 from job.query.runtime import QueryRun
 from job.query.stats import QueryStats
 from job.spark.interval_read import EndedInterval
@@ -233,6 +233,16 @@ def test_watermark_of_a_cut_interval_stays_until_the_interval_is_repeated(
     assert [Phase.REAL_TIME] == world.phases
     # Spark has not committed the batch yet.
     assert [Interval(7, 5_000, both(20))] == world.intervals
+
+
+def test_phase_that_was_chosen_is_forgotten_when_the_query_rests() -> None:
+    """The new query after a reset has not claimed its name yet, and may have a backlog."""
+    phases = Phases()
+    phases._change_to(Phase.REAL_TIME)
+
+    phases.forget()
+
+    assert Phase.CATCH_UP is phases._next
 
 
 def test_transactions_of_an_interval_are_counted_at_its_end(

@@ -6,6 +6,7 @@ from threading import Thread
 
 from job.errors import BrokerError
 from job.event_time.partitions import Partition, Partitions
+from job.join_spec.source_topics import ONE_TOPIC_EACH
 from job.protocol.progress import BatchProgress
 from job.protocol.totals import LiveFigures
 from job.query.stats import BATCHES_KEPT, FAILURES_KEPT, QueryStats
@@ -142,7 +143,7 @@ class Counter:
 
 def test_late_rows_and_state_of_the_real_time_engine_are_those_of_its_counter() -> None:
     stats, counter = QueryStats(), Counter()
-    stats.on_start(None, None)
+    stats.on_start(None, None, ONE_TOPIC_EACH)
     stats.count_rows_with(counter)
     by_spark = json.loads(recorded())["stateOperators"][0]["numRowsDroppedByWatermark"]
 
@@ -155,7 +156,7 @@ def test_late_rows_and_state_of_the_real_time_engine_are_those_of_its_counter() 
 
 def test_counter_of_the_next_run_begins_at_zero() -> None:
     stats = QueryStats()
-    stats.on_start(None, None)
+    stats.on_start(None, None, ONE_TOPIC_EACH)
     for batch_id in range(2):
         counter = Counter()
         stats.count_rows_with(counter)

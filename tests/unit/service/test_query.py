@@ -63,8 +63,11 @@ def test_query_has_its_last_batch_lag_and_watermark(path: Path) -> None:
         "late_rows": 2,
         "left": {
             "topic": "impressions",
+            "new_topics": [],
             "input_records": 20,
             "null_key_records": 1,
+            "duplicate_rows": 3,
+            "stored_ids": 90,
             "bad_records": {**NOT_BAD, "malformed_json": 3},
             "dead_letter_records": NO_LETTERS,
             "event_time_max": "2026-11-20T11:59:57.500000Z",
@@ -77,8 +80,11 @@ def test_query_has_its_last_batch_lag_and_watermark(path: Path) -> None:
         },
         "right": {
             "topic": "clicks",
+            "new_topics": [],
             "input_records": 10,
             "null_key_records": 0,
+            "duplicate_rows": 0,
+            "stored_ids": None,
             "bad_records": {**NOT_BAD, "malformed_json": 3},
             "dead_letter_records": NO_LETTERS,
             "event_time_max": "2026-11-20T11:59:56Z",
@@ -118,8 +124,11 @@ def test_unknown_figures_are_null_before_the_first_batch(path: Path) -> None:
     assert unknown == {name for name, value in body.items() if value is None}
     assert {
         "topic": None,
+        "new_topics": [],
         "input_records": 0,
         "null_key_records": 0,
+        "duplicate_rows": 0,
+        "stored_ids": None,
         "bad_records": NOT_BAD,
         "dead_letter_records": NO_LETTERS,
         "event_time_max": None,

@@ -19,18 +19,18 @@ def of(text: str) -> Expression:
 @pytest.mark.parametrize(
     ("kind", "message"),
     [
-        ("INT8", "INT8 is no type of Spark: write BIGINT"),
-        ("TEXT", "TEXT is no type of Spark: write STRING"),
-        ("NUMBER", "NUMBER is no type of Spark: write DECIMAL(10, 2)"),
-        ("DOUBLE PRECISION", "DOUBLE PRECISION is no type of Spark: remove PRECISION"),
-        ("INT[]", "INT[] is no type of Spark: write ARRAY<INT>"),
+        ("INT8", "INT8 is not a type of Spark: write BIGINT"),
+        ("TEXT", "TEXT is not a type of Spark: write STRING"),
+        ("NUMBER", "NUMBER is not a type of Spark: write DECIMAL(10, 2)"),
+        ("DOUBLE PRECISION", "DOUBLE PRECISION is not a type of Spark: remove PRECISION"),
+        ("INT[]", "INT[] is not a type of Spark: write ARRAY<INT>"),
         ("ARRAY(INT)", "write e.g. ARRAY<INT>"),
         ("INT,", "no column after a comma"),
         ("STRUCT<x: INT,>", "no column after a comma"),
-        ("VARCHAR(5)", "VARCHAR is no type that a spec may use: write STRING"),
-        ("TIME", "TIME is no type that a spec may use: write STRING"),
-        ("TIMESTAMP_NTZ", "TIMESTAMP_NTZ is no type that a spec may use: write TIMESTAMP"),
-        ("STRING COLLATE UNICODE", "STRING COLLATE is no type that a spec may use: write STRING"),
+        ("VARCHAR(5)", "VARCHAR is not a type that a spec may use: write STRING"),
+        ("TIME", "TIME is not a type that a spec may use: write STRING"),
+        ("TIMESTAMP_NTZ", "TIMESTAMP_NTZ is not a type that a spec may use: write TIMESTAMP"),
+        ("STRING COLLATE x", "STRING COLLATE is not a type that a spec may use: write STRING"),
     ],
 )
 def test_types_that_are_none_of_spark_are_refused_by_name(kind: str, message: str) -> None:
@@ -47,7 +47,7 @@ def test_casts_to_types_that_are_none_of_spark_are_refused(kind: str) -> None:
 
 
 def test_collation_is_refused_by_its_name() -> None:
-    with pytest.raises(SpecError, match="STRING COLLATE is no type that a spec may use"):
+    with pytest.raises(SpecError, match="STRING COLLATE is not a type that a spec may use"):
         of("cast(left.s as string collate UNICODE)")
 
 

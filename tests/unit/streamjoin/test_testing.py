@@ -89,6 +89,13 @@ def test_format_that_needs_a_registry_is_refused(tmp_path: Path) -> None:
 
     with pytest.raises(SpecError, match=r"left\.format: needs a schema registry"):
         at_test(tmp_path, left__format="avro", schema_registry=registry)
+    with pytest.raises(SpecError, match=r"output\.key_format: needs a schema registry"):
+        at_test(
+            tmp_path,
+            output__key="ad_id",
+            output__key_format="protobuf",
+            schema_registry=registry,
+        )
 
 
 def test_topics_are_those_that_the_spec_names(tmp_path: Path) -> None:

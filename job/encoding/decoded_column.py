@@ -1,0 +1,56 @@
+"""Values of a side as a Spark column, decoded by ValueDecoder.java.
+
+In Java and not by Spark's from_avro: it takes one writer schema for all values, knows no schema
+ids, and gives no reason for a value that it cannot read.
+"""
+
+import json
+from collections.abc import Collection
+from hashlib import sha256
+from uuid import uuid4
+
+from pyspark.java_gateway import ensure_callback_server_started
+from pyspark.sql import Column, SparkSession
+from pyspark.sql import functions as F
+
+from job.formats.decoder import Decoder
+from job.real_time.join import check_classes, java_class
+
+# Jobs can share a JVM, and must not share what their registries returned.
+_PROCESS = uuid4().hex
+
+
+def decoded_column(
+    spark: SparkSession, decoder: Decoder, ddl: str, unknown_ids: Collection[int]
+) -> Column:
+    """The decoded column `value`: a struct with the fields `ddl`.
+
+    `unknown_ids`: schema ids to treat as unknown, because they were unknown when the batch was
+    first read. SetupError if the Java classes were built from other sources.
+    """
+    check_classes(spark)
+    # The same name for the same decoder: executors keep what they looked up.
+    name = f"{_PROCESS}-{sha256(repr(decoder).encode()).hexdigest()}"
+    install_lookup(spark, name, decoder)
+    unknown = {number: decoder.unknown(number) for number in unknown_ids}
+    java = java_class(spark, "ValueDecoder")(name, ddl, json.dumps(unknown))
+    return Column(java.decoded(F.col("value")._jc))
+
+
+def install_lookup(spark: SparkSession, name: str, decoder: Decoder) -> None:
+    """Answer the executors that ask for schemas by `name`."""
+    ensure_callback_server_started(spark.sparkContext._gateway)  # type: ignore[no-untyped-call]  # PySpark's
+    java_class(spark, "SchemaLookups").install(name, _Lookup(decoder))
+
+
+class _Lookup:
+    """Implements streamjoin.SchemaLookup."""
+
+    class Java:
+        implements = ("streamjoin.SchemaLookup",)
+
+    def __init__(self, decoder: Decoder) -> None:
+        self._decoder = decoder
+
+    def answer(self, schema_id: int) -> str:
+        return self._decoder.answer(schema_id)

@@ -1,0 +1,75 @@
+"""The topics that match the `topic_pattern` of a side, at the start of the query."""
+
+from collections.abc import Mapping
+
+import structlog
+from confluent_kafka import KafkaException
+
+from job.errors import TopicError
+from job.join_spec.sides import SIDES, Side
+from job.kafka.clients import ANSWER_SECONDS, AdminClient, admin, no_broker
+from job.kafka.security import KafkaAccess, librdkafka_settings
+from job.plan.fingerprint import recorded_topics
+from job.plan.plan import JoinPlan
+
+# Kafka's internal topics, and by convention those of tools.
+_INTERNAL = "__"
+
+_log = structlog.get_logger()
+
+
+def with_matching_topics(
+    plan: JoinPlan, frozen: Mapping[str, str] | None, access: KafkaAccess
+) -> JoinPlan:
+    """The plan with the topics of its patterns: first those of the checkpoint, in their order.
+
+    `frozen`: settings of the checkpoint; None: there is none. Raises TopicError if no topic
+    matches, if too many do, or if a topic of the checkpoint is missing; BrokerError.
+    """
+    try:
+        found = matching_topics(admin(librdkafka_settings(access)), plan)
+    except KafkaException as error:
+        raise no_broker(access, error) from error
+    topics = recorded_topics(plan, frozen)
+    for side, names in found.items():
+        known = topics[side]
+        topics[side] = known.with_added(names)
+        if missing := set(known.names) - names:
+            raise TopicError(_missing(side, sorted(missing), access))
+        if not names:
+            raise TopicError(
+                f"{side}.topic_pattern: no topic on {access.bootstrap_servers} matches "
+                f"{known.pattern}: create one, or correct the pattern. The pattern must match the "
+                "whole name, and the job must be allowed to describe the topic"
+            )
+        if added := topics[side].names[len(known.names) :]:
+            _log.info("topics_added", side=side, topics=added, reason=f"they match {known.pattern}")
+    return plan.with_topics(topics)
+
+
+def matching_topics(client: AdminClient, plan: JoinPlan) -> dict[Side, set[str]]:
+    """Per side with a pattern, the topics that match. Raises KafkaException."""
+    written = {plan.output.topic, plan.output.commit_topic}
+    if plan.dead_letter is not None:
+        written.add(plan.dead_letter.topic)
+    names = {
+        name
+        for name in client.list_topics(timeout=ANSWER_SECONDS).topics
+        if name not in written and not name.startswith(_INTERNAL)
+    }
+    return {
+        side: {name for name in names if plan.side(side).topics.matches(name)}
+        for side in SIDES
+        if plan.side(side).topics.pattern is not None
+    }
+
+
+def _missing(side: Side, topics: list[str], access: KafkaAccess) -> str:
+    return (
+        f"{side}.topic_pattern: the query has read {', '.join(topics)}, and "
+        f"{access.bootstrap_servers} has no such topic, or the job may not describe it: grant "
+        "Describe on it. If the topic was deleted, its unread records are lost; to continue with "
+        'the other topics: `stop`, then POST /v1/query/reset with {"start": "earliest"} (and the '
+        "query's name as `confirm`), then `resume`. The join starts again with empty state: rows "
+        "now waiting in state are not joined"
+    )

@@ -1,0 +1,54 @@
+"""The ids by which a side drops copies of rows, as SQL, and their checks.
+
+A copy is dropped after the filters of the side, so that the state contains only ids of rows that
+can enter the join. A copy has the values of its original, and so the same result of a filter.
+"""
+
+from collections.abc import Iterator
+
+from job.errors import Problem
+from job.join_spec.can_fail import ColumnTypes, can_fail
+from job.join_spec.sides import SIDES, Side
+from job.plan.plan import JoinPlan, SidePlan
+from job.plan.position import position_column
+
+# Types whose equal values have equal bytes in state.
+_TYPES = frozenset({
+    "STRING", "BOOLEAN", "TINYINT", "SMALLINT", "INT", "BIGINT", "DECIMAL", "DATE", "TIMESTAMP",
+    "BINARY",
+})  # fmt: skip
+
+
+def id_columns(side: SidePlan) -> dict[str, str]:
+    """Columns of a row's id, as SQL by name. Empty: the side is not deduplicated.
+
+    The last column makes the id of a row with a null unique, so that it is never a copy.
+    """
+    if side.deduplication is None:
+        return {}
+    parts = [f"({part.sql})" for part in side.deduplication.by]
+    is_null = " OR ".join(f"{part} IS NULL" for part in parts)
+    unique = f"CASE WHEN {is_null} THEN {position_column(side.side)} END"
+    return {_name(side.side, index): sql for index, sql in enumerate([*parts, unique])}
+
+
+def deduplication_problems(plan: JoinPlan, types: ColumnTypes) -> Iterator[Problem]:
+    for side in (plan.side(name) for name in SIDES):
+        for index, part in enumerate(side.deduplication.by if side.deduplication else ()):
+            field = f"{side.side}.deduplicate.by[{index}]"
+            if part.type.name not in _TYPES:
+                message = (
+                    f"is {part.type}, whose equal values Spark does not always store as equal "
+                    "bytes: use columns of text, whole numbers, decimals or times"
+                )
+                yield Problem(field, part.text, message)
+            elif can_fail(part, types):
+                message = (
+                    "can fail on a record (a cast, a division, an overflow): write it so that it "
+                    "cannot fail, e.g. with try_cast"
+                )
+                yield Problem(field, part.text, message)
+
+
+def _name(side: Side, index: int) -> str:
+    return f"__{side}_id_{index}"

@@ -1,0 +1,26 @@
+"""Lines of `streamjoin plan` about the ids that a deduplicated side stores."""
+
+from collections.abc import Iterator
+
+from job.join_spec.durations import duration_text
+from job.join_spec.sides import Side
+from job.plan.plan import JoinPlan
+
+
+def stored_id_lines(plan: JoinPlan, side: Side) -> Iterator[tuple[str, str]]:
+    """(name, text) of each line. A name that is empty continues the line before."""
+    of_side = plan.side(side)
+    deduplication = of_side.deduplication
+    assert deduplication is not None, "the caller names the sides that have one"
+    names = ", ".join(part.text for part in deduplication.by)
+    within = deduplication.within
+    time = "the end of its window" if plan.window else of_side.event_time
+    yield (f"ids of {side}", f"{names}: kept until the watermark is {duration_text(within)} after")
+    yield ("", f"{time} of the first row. A row with a stored id is counted and dropped,")
+    yield ("", "not a dead letter; a late row is counted as late. A row with a null id is")
+    yield ("", "never a copy. Each batch scans all stored ids")
+    if of_side.expected_rate is not None:
+        longest = max(plan.left.watermark_delay, plan.right.watermark_delay)
+        size = plan.window.size if plan.window else within * 0
+        ids = of_side.expected_rate * (within + size + longest).total_seconds()
+        yield ("", f"At {of_side.expected_rate:,g} rows/s up to {ids:,.0f} ids")
