@@ -26,6 +26,9 @@ What the driver has to do, because correctness depends on it:
 - Before it records how far a cut interval is repeated, it fences the producers of all slots: the
   writers of the interval may still run, and a record that they read later would be repeated with a
   later watermark, by which it may be late.
+  Not covered yet: a writer of the interval that opens its slot only after the fence, in a driver
+  that has lost its lease. It can write rows of records that are read after the recorded ends. To
+  refuse it, the fence has to leave a record in the slot, with a number that each opening compares.
 - No batch or interval that follows a recorded interval has an earlier watermark than the recorded
   one, also if there was nothing to repeat.
 
