@@ -13,6 +13,7 @@ import org.apache.kafka.clients.producer.ProducerRecord;
 import org.apache.kafka.common.KafkaException;
 import org.apache.kafka.common.Metric;
 import org.apache.kafka.common.MetricName;
+import org.apache.spark.TaskContext;
 
 /**
  * The transactional producer of one state partition, kept over the batches of a run.
@@ -116,7 +117,9 @@ final class TransactionSlot {
         && failure == null
         && !isDiscarded
         && target.run.equals(other.run)
-        && endedBatch + 1 == nextBatch;
+        && endedBatch + 1 == nextBatch
+        // Another executor may have begun the batch, and fenced this producer.
+        && TaskContext.get().attemptNumber() == 0;
   }
 
   private synchronized void beginBatch(
@@ -153,7 +156,7 @@ final class TransactionSlot {
     }
     isSkipped = parts.isDelivered();
     delivered = parts.ids();
-    nextPart = Math.max(nextPart, parts.nextPart());
+    nextPart = parts.nextPart();
   }
 
   private DeliveredParts nothingDelivered() {
@@ -279,7 +282,9 @@ final class TransactionSlot {
       return false;
     }
     if (isDoubtful) {
-      open();
+      // A new producer would fence a job that has taken over meanwhile.
+      throw new DeliveryFailure(
+          "unavailable", batchId, partition, "a connection was closed during a commit", true);
     }
     producer.beginTransaction();
     openedAt = System.nanoTime();
