@@ -104,7 +104,7 @@ def spec_file(folder: Path, engine: Engine) -> Path:
     """The demo's spec, with the changes that the engine needs."""
     if engine is Engine.MICRO_BATCH:
         return SPEC
-    text = SPEC.read_text().replace("delivery: exactly_once", "delivery: at_least_once")
+    text = SPEC.read_text()
     spec = folder / SPEC.name
     settings = "real_time: {experimental: true, checkpoint_interval: 5s}"
     spec.write_text(f"{text.rstrip()}\nengine: {engine}\n{settings}\n")

@@ -266,7 +266,9 @@ class EmbeddedKafka:
             except KafkaException:
                 pass  # not up yet
             time.sleep(PAUSE_SECONDS)
-        raise BrokerError(self._report(f"was not ready in time ({what})"))
+        raise BrokerError(
+            self._report(f"was not ready in time ({what}); retry if the machine is busy")
+        )
 
     def _report(self, trouble: str) -> str:
         end = last_lines(self.log, start=self._log_start)

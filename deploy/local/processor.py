@@ -44,7 +44,7 @@ def build(jars: Path, *, folders: Sequence[Path] = SOURCES, spark: Path | None =
         return jar
     jar.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="streamjoin-") as classes:
-        compile_java(sources(folders), Path(classes), spark or spark_jars())
+        compile_java(sources(folders), Path(classes), [spark or spark_jars(), jars])
         part = jar.with_suffix(".part")
         _write(part, Path(classes), checksum)
         part.replace(jar)
@@ -59,14 +59,15 @@ def _built_from(jar: Path) -> str | None:
         return None
 
 
-def compile_java(files: Sequence[Path], classes: Path, spark: Path) -> None:
-    """Write the classes into the folder `classes`."""
+def compile_java(files: Sequence[Path], classes: Path, libraries: Sequence[Path]) -> None:
+    """Write the classes into the folder `classes`. `libraries`: folders with jars."""
+    used = sorted(jar for folder in libraries for jar in folder.glob("*.jar"))
     (compiler,) = jar_folder("compiler").glob("ecj-*.jar")
     done = subprocess.run(
         [
             java_home() / "bin" / "java",
             *("-jar", compiler, f"-{OLDEST_RELEASE}", "-nowarn", "-encoding", "UTF-8"),
-            *("-classpath", ":".join(str(jar) for jar in sorted(spark.glob("*.jar")))),
+            *("-classpath", ":".join(map(str, used))),
             *("-d", classes),
             *files,
         ],

@@ -22,6 +22,7 @@ import json
 import uuid
 from collections.abc import Collection, Mapping
 from contextlib import suppress
+from dataclasses import replace
 from datetime import UTC, datetime
 
 from pyspark.sql import SparkSession
@@ -31,7 +32,7 @@ from job.checkpoint.documents import read_document, write_document
 from job.checkpoint.folder import Folder
 from job.errors import CheckpointError
 from job.event_time.interval import Interval
-from job.event_time.partitions import Partitions
+from job.event_time.partitions import Offsets, Partitions
 from job.join_spec.sides import SIDES, Side
 from job.join_spec.source_topics import SourceTopics
 from job.join_spec.start_positions import StartPositions
@@ -50,6 +51,7 @@ CHANGE = "change.json"
 ASIDE = "aside-"
 """Prefix of the folders with files that a reset, a restore or a repair has moved."""
 
+_NO_BATCH = -1
 _DESIRABLE = {QueryState.RUNNING, QueryState.PAUSED, QueryState.STOPPED}
 
 
@@ -142,15 +144,26 @@ class Checkpoint:
     @property
     def last_batch_id(self) -> int | None:
         """The last batch that ended. None: no batch has ended."""
-        names = self.folder.names("query/commits")
+        return self._newest_batch("commits")
+
+    def _newest_batch(self, log: str) -> int | None:
+        names = self.folder.names(f"query/{log}")
         return max((int(name) for name in names if name.isdecimal()), default=None)
 
     @property
-    def offsets(self) -> dict[Side, dict[int, int]] | None:
+    def is_committed(self) -> bool:
+        """Whether Spark has committed every batch that it has planned."""
+        return self._newest_batch("offsets") == self.last_batch_id
+
+    @property
+    def offsets(self) -> Offsets | None:
         """Next offset to read per side and partition, after the last batch that ended."""
-        batch_id = self.last_batch_id
-        batch = None if batch_id is None else self.batch(batch_id)
-        return None if batch is None else {side: dict(batch.ends[side]) for side in SIDES}
+        last = self.last_batch_id
+        return None if last is None else self._offsets_after(last)
+
+    def _offsets_after(self, batch_id: int) -> Offsets | None:
+        batch = self.batch(batch_id)
+        return None if batch is None else batch.ends
 
     def batch(self, batch_id: int) -> PlannedBatch | None:
         """What a batch reads, from Spark's offset log. None: the log does not contain it."""
@@ -186,26 +199,31 @@ class Checkpoint:
 
     @property
     def cut_interval(self) -> Interval | None:
-        """The interval of real-time mode that the query has to repeat. None: no interval was cut.
+        """The interval of real-time mode that the query has to repeat. None: there is none.
 
-        An interval whose offsets are in Spark's offset log has ended, and Spark itself repeats what
-        was not committed of it.
+        Its repetition is over when Spark has committed it: a batch that runs again does so with
+        the rule for late rows of its first run.
         """
         document = self.folder.read(_INTERVAL)
         if document is None:
             return None
         interval = Interval.from_document(document)
         last = self.last_batch_id
-        is_planned = self.folder.text(f"query/offsets/{interval.batch_id}") is not None
-        is_cut = interval.batch_id > (-1 if last is None else last) and not is_planned
-        return interval if is_cut or interval.repeat_until is not None else None
+        if interval.batch_id > (_NO_BATCH if last is None else last):
+            if interval.repeat_until is not None:
+                return interval
+            # Spark has planned, and repeats, exactly what an interval has read that has ended.
+            return replace(interval, repeat_until=self._offsets_after(interval.batch_id))
+        offsets = self.offsets
+        is_over = interval.repeat_until is None or (
+            offsets is not None and interval.is_repeated(offsets)
+        )
+        return None if is_over else interval
 
-    def record_interval(self, interval: Interval | None) -> None:
-        """None: no interval has begun since the last batch."""
-        if interval is None:
-            self.folder.remove(_INTERVAL)
-        else:
-            self.folder.write(_INTERVAL, interval.document())
+    def record_interval(self, interval: Interval) -> None:
+        """Replace the record of the interval before. To be called before a row of it is written,
+        and once nothing of the interval before is left to repeat."""
+        self.folder.write(_INTERVAL, interval.document())
 
     def set_uncommitted_state_aside(self) -> None:
         """Move the state of a first interval that was cut.

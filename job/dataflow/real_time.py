@@ -13,7 +13,7 @@ from pyspark.sql import functions as F
 
 from job.dataflow import dataflow
 from job.dataflow.dataflow import ID_HEADER, count_where
-from job.dataflow.output_columns import PARTITION
+from job.dataflow.output_columns import PARTITION, TIMESTAMP
 from job.dead_letters import headers as names
 from job.dead_letters import sql as dead_letter_sql
 from job.dead_letters.failure_text import BAD_RECORD, REMEDIES, UNWRITTEN_RESULT, as_sql
@@ -27,6 +27,7 @@ from job.plan.record_checks import EXPRESSION_FAILED, FAILED_FIELD, quoted
 from job.plan.result_checks import texts
 from job.protocol.totals import Totals
 from job.real_time.join import DEAD_LETTER, IS_DEAD, RowCounts, real_time_join
+from job.real_time.transactions import COLUMNS, ID
 from job.spark.try_eval import register_try_eval
 
 if TYPE_CHECKING:
@@ -54,7 +55,7 @@ class Sizes:
 def interval_records(
     spark: SparkSession, plan: JoinPlan, access: KafkaAccess, sizes: Sizes, counts: RowCounts
 ) -> DataFrame:
-    """(topic, key, value, headers), read without a limit and by one task for each partition."""
+    """The COLUMNS of records, read without a limit and by one task for each partition."""
     options: dict[str, str | None] = {"maxOffsetsPerTrigger": None, **SOURCE_OPTIONS}
     left, right = (
         dataflow.kafka_records(spark, _reading(plan.side(side), plan, options), access)
@@ -72,7 +73,7 @@ def micro_batch_records(
     *,
     repeats_interval: bool,
 ) -> DataFrame:
-    """(topic, key, value, headers), read in micro-batches.
+    """The COLUMNS of records, read in micro-batches.
 
     `repeats_interval`: a row is late by the watermark of its batch, as in an interval. Spark itself
     compares with the watermark of the batch before.
@@ -144,7 +145,9 @@ def side_rows(
     conditions = " AND ".join(f"({part})" for part in dataflow.row_conditions(side, plan))
     columns = [f"`{column_name(side.side, column.name)}`" for column in side.kept_columns]
     contents = ", ".join(dead_letter_sql.letters(plan, side, bytes_max=sizes.dead_letter_bytes_max))
-    letter = f"struct({contents}, cast(null AS TIMESTAMP) AS late_watermark)"
+    # The same when the record is read again.
+    identity = f"concat({quoted(side.side)}, '/', {position_column(side.side)}, '/', dead_reason)"
+    letter = f"struct({contents}, {identity} AS {ID}, cast(null AS TIMESTAMP) AS late_watermark)"
     rows = judged.where(f"{IS_DEAD} OR ({conditions})").selectExpr(
         *columns,
         position_column(side.side),
@@ -185,8 +188,7 @@ def _fails(reason: str, message: str) -> str:
 
 
 def written(rows: DataFrame, plan: JoinPlan, sizes: Sizes) -> DataFrame:
-    """(topic, key, value, headers) of results and dead letters, all of them counted. If results
-    have a `partition`, that column, too."""
+    """The COLUMNS of results and dead letters, all of them counted."""
     letter = DEAD_LETTER if plan.dead_letter is not None else "null"
     size = dataflow.result_bytes(plan)
     failed = f"{FAILED_FIELD} IS NOT NULL" if FAILED_FIELD in rows.columns else "false"
@@ -205,15 +207,18 @@ def written(rows: DataFrame, plan: JoinPlan, sizes: Sizes) -> DataFrame:
         return rows.where("reason IS NULL").selectExpr(
             f"{quoted(plan.output.topic)} AS topic",
             "cast(key AS BINARY) AS key",
-            "value",
+            "cast(value AS BINARY) AS value",
             "headers",
-            *_optional_columns(rows),
+            ID,
+            f"{_optional(rows, TIMESTAMP, 'BIGINT')} AS {TIMESTAMP}",
+            f"{_optional(rows, PARTITION, 'INT')} AS {PARTITION}",
         )
     return _with_letters(rows, plan, sizes)
 
 
-def _optional_columns(rows: DataFrame) -> list[str]:
-    return [PARTITION] if PARTITION in rows.columns else []
+def _optional(rows: DataFrame, name: str, kind: str) -> str:
+    """A column that only some specs give to results, or null."""
+    return name if name in rows.columns else f"cast(null AS {kind})"
 
 
 def results_written(observed: Mapping[str, int]) -> int:
@@ -240,9 +245,12 @@ def _with_letters(rows: DataFrame, plan: JoinPlan, sizes: Sizes) -> DataFrame:
         f"CASE WHEN is_letter THEN {DEAD_LETTER}.side WHEN reason IS NOT NULL THEN 'output' END "
         "AS side",
         f"CASE WHEN is_letter THEN {DEAD_LETTER}.reason ELSE reason END AS reason",
-        *(f"CASE WHEN {is_result} THEN {name} END AS {name}" for name in _optional_columns(rows)),
+        f"CASE WHEN is_letter THEN {DEAD_LETTER}.id WHEN reason IS NULL THEN id "
+        f"ELSE concat(id, '/', reason) END AS {ID}",
+        f"CASE WHEN {is_result} THEN {_optional(rows, TIMESTAMP, 'BIGINT')} END AS {TIMESTAMP}",
+        f"CASE WHEN {is_result} THEN {_optional(rows, PARTITION, 'INT')} END AS {PARTITION}",
     )
-    return rows.observe(WRITTEN, *_letter_counts()).drop("side", "reason")
+    return rows.observe(WRITTEN, *_letter_counts()).select(*COLUMNS)
 
 
 def _headers() -> str:

@@ -16,7 +16,7 @@ from collections.abc import Callable, Collection, Generator
 from dataclasses import dataclass
 from enum import StrEnum, auto
 
-_START_AGAIN = (
+START_AGAIN = (
     "name another folder in `checkpoint` and start with --new-query (rows now waiting in state are "
     "then not joined, and results may be delivered again)"
 )
@@ -170,7 +170,7 @@ def take_over(claim: Marker, replaces: Collection[str]) -> Generator[Step, Marke
     def is_owned(marker: Marker | None) -> bool:
         if marker is None or marker.query_id in replaces:
             return False
-        _check_owner(claim.query_id, marker)
+        check_owner(claim.query_id, marker)
         return True
 
     # No producer is fenced unless the query may own the slot.
@@ -213,7 +213,7 @@ def is_not_before(batch: Batch, marker: Marker) -> bool:
     return marker.batch_id >= batch.batch_id or marker.query_id != batch.query_id
 
 
-def _check_owner(query_id: str, marker: Marker) -> None:
+def check_owner(query_id: str, marker: Marker) -> None:
     if marker.query_id != query_id:
         raise TakenOverError(
             f"the newest marker is that of query {marker.query_id}, and this is query {query_id}"
@@ -227,20 +227,20 @@ def is_delivered(batch: Batch, marker: Marker | None) -> bool:
     is that of another query.
     """
     if marker is not None:
-        _check_owner(batch.query_id, marker)
+        check_owner(batch.query_id, marker)
     newest = NO_BATCH if marker is None else marker.batch_id
     if newest > batch.batch_id:
         raise DisagreementError(
             f"the next batch of the checkpoint is {batch.batch_id}, but batch {newest} was already "
             "delivered: the checkpoint is an older copy. Restore the newest copy, or "
-            f"{_START_AGAIN}"
+            f"{START_AGAIN}"
         )
     if marker is not None and newest == batch.batch_id:
         if marker.fingerprint != batch.fingerprint:
             raise DisagreementError(
                 f"batch {batch.batch_id} was delivered from other input offsets than those in the "
                 "checkpoint: the checkpoint was changed, or copied and run twice. Restore the copy "
-                f"that delivered the batch, or {_START_AGAIN}"
+                f"that delivered the batch, or {START_AGAIN}"
             )
         return True
     if batch.batch_id > batch.since and newest != batch.batch_id - 1:
@@ -249,7 +249,7 @@ def is_delivered(batch: Batch, marker: Marker | None) -> bool:
             f"batch {batch.batch_id - 1} was delivered, but its marker is missing (the commit "
             f"topic {found}): the topic may have been deleted or renamed. Restore it. To continue "
             "without it, run with `delivery: at_least_once` until a batch has ended (its results "
-            f"may be delivered twice), then with exactly_once again; or {_START_AGAIN}"
+            f"may be delivered twice), then with exactly_once again; or {START_AGAIN}"
         )
     return False
 

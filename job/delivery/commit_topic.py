@@ -23,7 +23,7 @@ from job.plan.plan import JoinPlan
 _CREATE_SECONDS = 30.0
 
 # Kafka compacts closed segments only. A batch writes two records per partition: a segment holds
-# those of about a day.
+# those of about a day. An interval writes the ids of its results, too: of some million.
 _SETTINGS = {"cleanup.policy": "compact", "segment.bytes": str(16 * 2**20)}
 
 _log = structlog.get_logger()

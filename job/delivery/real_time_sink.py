@@ -1,24 +1,23 @@
 """Starts the query of the real-time engine, in micro-batches or in intervals of real-time mode.
 
-Both write at least once, by Spark's own Kafka writer, results and dead letters in one stream of
-(topic, key, value, headers).
+Both write results and dead letters in one stream of records; real_time_delivery.py has the ways.
 """
 
 from pyspark.sql import DataFrame
 
 from job.checkpoint.checkpoint import Checkpoint
 from job.dataflow.real_time import OUTPUT, Sizes, results_written
+from job.delivery.real_time_delivery import RealTimeDelivery
 from job.delivery.sink import (
     BatchEnded,
     BatchSink,
     DeliveryListener,
     FailureOfQuery,
     RunningQuery,
-    sink_options,
 )
+from job.errors import StreamjoinError
 from job.join_spec.durations import milliseconds
 from job.kafka.security import KafkaAccess
-from job.plan import real_time
 from job.plan.plan import JoinPlan
 from job.spark.observed_metrics import batch_metrics
 from job.spark.watermark import pass_late_watermark
@@ -32,11 +31,11 @@ def start_micro_batches(
     access: KafkaAccess,
     checkpoint: Checkpoint,
     sizes: Sizes,
+    delivery: RealTimeDelivery,
     listener: DeliveryListener,
     ended: BatchEnded,
 ) -> RunningQuery:
-    checkpoint.end_exactly_once()
-    sink = _EachMicroBatch(plan, access, sizes, listener, ended)
+    sink = _EachMicroBatch(plan, access, sizes, delivery, listener, ended)
     query = (
         records.writeStream.queryName(plan.name)
         .outputMode("update")
@@ -50,30 +49,50 @@ def start_micro_batches(
 
 
 def start_intervals(
-    records: DataFrame, plan: JoinPlan, access: KafkaAccess, checkpoint: Checkpoint, sizes: Sizes
+    records: DataFrame, plan: JoinPlan, checkpoint: Checkpoint, delivery: RealTimeDelivery
 ) -> RunningQuery:
     assert plan.real_time is not None
     interval_ms = milliseconds(plan.real_time.checkpoint_interval)
     query = (
-        records.writeStream.queryName(plan.name)
+        delivery.interval_writer(records)
+        .queryName(plan.name)
         .outputMode("update")
         .trigger(realTime=f"{interval_ms} milliseconds")  # type: ignore[call-overload]  # new in 4.3
         .option("checkpointLocation", checkpoint.query_location)
-        .format("kafka")
-        .options(**{**_options(plan, access, sizes), **real_time.SINK_OPTIONS})
         .start()
     )
-    return RunningQuery(query, FailureOfQuery(plan), has_intervals=True)
+    failure = _FailureOfIntervals(plan, delivery)
+    return RunningQuery(query, failure, has_intervals=True, can_be_cut=delivery.can_be_cut)
+
+
+class _FailureOfIntervals(FailureOfQuery):
+    def __init__(self, plan: JoinPlan, delivery: RealTimeDelivery) -> None:
+        super().__init__(plan)
+        self._delivery = delivery
+
+    def explained(self, error: Exception) -> StreamjoinError | None:
+        return self._delivery.explained(error)
 
 
 class _EachMicroBatch(BatchSink):
+    def __init__(
+        self,
+        plan: JoinPlan,
+        access: KafkaAccess,
+        sizes: Sizes,
+        delivery: RealTimeDelivery,
+        listener: DeliveryListener,
+        ended: BatchEnded,
+    ) -> None:
+        super().__init__(plan, access, sizes, listener, ended)
+        self._delivery = delivery
+
+    def explained(self, error: Exception) -> StreamjoinError | None:
+        return self._delivery.explained(error)
+
     def _deliver(self, records: DataFrame, batch_id: int) -> None:
         query = self.query.result(_START_SECONDS)
         pass_late_watermark(query, records.sparkSession)
-        options = _options(self._plan, self._access, self._sizes)
-        records.write.format("kafka").options(**options).save()
-        self._listener.delivered(batch_id, results_written(batch_metrics(query, OUTPUT)), {})
-
-
-def _options(plan: JoinPlan, access: KafkaAccess, sizes: Sizes) -> dict[str, str]:
-    return sink_options(plan, access, max(sizes.result_bytes_max, sizes.dead_letter_bytes_max))
+        self._delivery.write_batch(records, batch_id)
+        computed = results_written(batch_metrics(query, OUTPUT))
+        self._listener.delivered(batch_id, *self._delivery.delivered(computed))

@@ -5,7 +5,6 @@ the rows of each state partition in a transaction (transactions.py), and collect
 Dead letters follow the rows of a batch, before Spark commits the batch.
 """
 
-import hashlib
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
@@ -22,16 +21,21 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from job.change.replay import Replay
 from job.checkpoint.checkpoint import Checkpoint
-from job.dataflow.dataflow import ID_HEADER
 from job.dataflow.output_columns import PARTITION, TIMESTAMP
 from job.dataflow.real_time import Sizes
 from job.delivery.commit_protocol import Batch, Result
-from job.delivery.commit_topic import dead_letter_partition
 from job.delivery.dead_letter_writer import (
     Counts,
     DeadLetterWriter,
     counts_of,
     with_counts,
+)
+from job.delivery.exactly_once import (
+    claim_name,
+    dead_letter_slot,
+    delivery_error,
+    delivery_target,
+    input_fingerprint,
 )
 from job.delivery.finished_batch import (
     FinishedBatch,
@@ -40,20 +44,16 @@ from job.delivery.finished_batch import (
     writable_results,
 )
 from job.delivery.kept_back import KeptBack
-from job.delivery.ownership import ensure_ownership
 from job.delivery.topic_limits import record_bytes_max
 from job.delivery.transactions import (
     REPORT_DDL,
     Report,
-    Target,
-    TransactionSlot,
     Write,
     slot_of,
-    transactional_id,
 )
-from job.errors import CheckpointError, DeliveryError, FencedError, StreamjoinError
+from job.errors import DeliveryError, StreamjoinError
 from job.join_spec.output import Delivery
-from job.kafka.security import KafkaAccess, librdkafka_settings, spark_options
+from job.kafka.security import KafkaAccess, spark_options
 from job.plan import tuning
 from job.plan.plan import JoinPlan
 from job.spark.arrow_map import map_in_arrow
@@ -84,6 +84,9 @@ class RunningQuery:
     _sink: "FailureOfQuery"
     has_intervals: bool = False
     """Whether the query runs in intervals of real-time mode, in which it cannot be paused."""
+    can_be_cut: bool = False
+    """Whether the query can be stopped at any moment: what the next start repeats is not written
+    again."""
 
     def await_end(self) -> None:
         """Block until the query has ended. Raises the failure of the query."""
@@ -95,9 +98,10 @@ class RunningQuery:
         """Raise the sink's failure instead of the query's, which has it only as text."""
         try:
             yield
-        except Exception:
-            if self._sink.failure is not None:
-                raise self._sink.failure from None
+        except Exception as error:
+            failure = self._sink.failure or self._sink.explained(error)
+            if failure is not None:
+                raise failure from None
             raise
 
     def record_failure(self, error: Py4JJavaError) -> None:
@@ -134,12 +138,7 @@ def start_query(
         since = checkpoint.begin_exactly_once()
         checkpoint.ensure_query_id()
         sink = _ExactlyOnce(plan, access, sizes, listener, batch_ended, checkpoint, since)
-        claim = partial(
-            ensure_ownership,
-            *(sink.target, checkpoint, dead_letter_slot(plan)),
-            since=since,
-            new_query=new_query,
-        )
+        claim = partial(claim_name, plan, sink.target, checkpoint, since=since, new_query=new_query)
     with ThreadPoolExecutor(1, "ownership") as threads:
         claimed = threads.submit(claim) if claim is not None else None
         writer = (
@@ -176,7 +175,11 @@ class FailureOfQuery:
         self._plan = plan
 
     def record_failure(self, error: Py4JJavaError) -> None:
-        self.failure = failure_of(error, self._plan.bootstrap_servers)
+        self.failure = self.explained(error) or failure_of(error, self._plan.bootstrap_servers)
+
+    def explained(self, _: Exception) -> StreamjoinError | None:
+        """The failure of a writer in the JVM. None: `error` is another one."""
+        return None
 
 
 class BatchSink(FailureOfQuery, ABC):
@@ -276,7 +279,9 @@ class _ExactlyOnce(BatchSink):
         super().__init__(plan, access, sizes, listener, batch_ended)
         self._checkpoint = checkpoint
         self._since = since
-        self.target = self._make_target()
+        self.target = delivery_target(
+            plan, access, checkpoint, record_bytes_max=sizes.result_bytes_max
+        )
 
     def _deliver(self, records: DataFrame, batch_id: int) -> None:
         batch = self._batch(batch_id)
@@ -303,7 +308,7 @@ class _ExactlyOnce(BatchSink):
             reports = map_in_arrow(rows, Write(target, alone, slot), REPORT_DDL)
             (report,) = (Report(**row.asDict()) for row in reports.collect())
             if report.message is not None:
-                raise self._error(batch.batch_id, report, target, slot)
+                raise delivery_error(batch.batch_id, report, target, slot)
             return {} if report.result == Result.SKIPPED else counts_of(reports)
 
         finished = self._finished()
@@ -322,31 +327,8 @@ class _ExactlyOnce(BatchSink):
         return [Report(**row.asDict()) for row in map_in_arrow(rows, write, REPORT_DDL).collect()]
 
     def _batch(self, batch_id: int) -> Batch:
-        """The batch with the fingerprint of its input: offsets, watermark, time of the batch.
-
-        Spark writes them to the offset log before the batch begins, and reads them from there when
-        the batch runs again.
-        """
-        text = self._checkpoint.planned_batch(batch_id)
-        return Batch(
-            batch_id,
-            hashlib.sha256(text.encode()).hexdigest()[:32],
-            self._since,
-            self.target.query_id,
-        )
-
-    def _make_target(self) -> Target:
-        output = self._plan.output
-        return Target(
-            client=tuple(librdkafka_settings(self._access).items()),
-            name=self._plan.name,
-            query_id=self._checkpoint.query_id,
-            output_topic=output.topic,
-            id_header=None if output.headers else ID_HEADER,
-            commit_topic=output.commit_topic,
-            transaction_timeout_seconds=tuning.TRANSACTION_TIMEOUT_SECONDS,
-            record_bytes_max=self._sizes.result_bytes_max,
-        )
+        fingerprint = input_fingerprint(self._checkpoint, batch_id)
+        return Batch(batch_id, fingerprint, self._since, self.target.query_id)
 
     def _report_delivery(self, batch_id: int, reports: list[Report]) -> None:
         results = Counter(report.result for report in reports)
@@ -363,37 +345,8 @@ class _ExactlyOnce(BatchSink):
         failed = [report for report in reports if report.message is not None]
         if failed:
             worst = self._worst(failed)
-            raise self._error(batch_id, worst, self.target, slot_of(worst.partition))
+            raise delivery_error(batch_id, worst, self.target, slot_of(worst.partition))
 
     def _worst(self, failed: list[Report]) -> Report:
         """The failure to raise: one that a retry does not fix, if there is one."""
         return min(failed, key=lambda report: (report.retryable, report.partition))
-
-    def _error(
-        self, batch_id: int, report: Report, target: Target, slot: TransactionSlot
-    ) -> StreamjoinError:
-        if report.result == "disagreement":
-            return CheckpointError(
-                f"checkpoint and commit topic {target.commit_topic} disagree: {report.message}"
-            )
-        if report.result == "taken_over":
-            return FencedError(
-                f"another query has taken over the name {target.name} in the commit topic "
-                f"{target.commit_topic}: {report.message}. Two queries of one name cannot both "
-                "run: end one of the jobs, or change the `name` of this one"
-            )
-        identity = transactional_id(self._plan.name, slot.name)
-        if report.result == "fenced":
-            return FencedError(
-                f"another job has taken over this query: it now writes as {identity}. Two jobs of "
-                f"one name cannot both run: end one of them, and `restart` the other"
-            )
-        return DeliveryError(
-            f"batch {batch_id} could not be delivered to {target.output_topic} as {identity} "
-            f"({report.result}): {report.message}",
-            retryable=report.retryable,
-        )
-
-
-def dead_letter_slot(plan: JoinPlan) -> TransactionSlot:
-    return TransactionSlot("dead-letters", dead_letter_partition(plan))

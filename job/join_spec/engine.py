@@ -11,8 +11,12 @@ from job.join_spec.durations import PositiveDuration
 # Spark refuses shorter intervals (spark.sql.streaming.realTimeMode.minBatchDuration, which the plan
 # sets to this).
 CHECKPOINT_INTERVAL_MIN = timedelta(seconds=1)
-# A crash repeats the results of up to one interval.
+# A crash repeats up to one interval.
 CHECKPOINT_INTERVAL_MAX = timedelta(hours=1)
+# A commit takes several milliseconds on an idle machine.
+COMMIT_INTERVAL_MIN = timedelta(milliseconds=5)
+# Far below the timeout of a transaction.
+COMMIT_INTERVAL_MAX = timedelta(minutes=1)
 
 
 class Engine(StrEnum):
@@ -23,6 +27,12 @@ class Engine(StrEnum):
 def _supported_interval(value: timedelta) -> timedelta:
     if not CHECKPOINT_INTERVAL_MIN <= value <= CHECKPOINT_INTERVAL_MAX:
         raise ValueError("must be between 1 second and 1 hour")
+    return value
+
+
+def _supported_commit_interval(value: timedelta) -> timedelta:
+    if not COMMIT_INTERVAL_MIN <= value <= COMMIT_INTERVAL_MAX:
+        raise ValueError("must be between 5 milliseconds and 1 minute")
     return value
 
 
@@ -37,5 +47,15 @@ class RealTimeSpec(BaseModel):
     checkpoint_interval: Annotated[PositiveDuration, AfterValidator(_supported_interval)] = (
         timedelta(minutes=1)
     )
-    """Time between two commits of state and offsets. Longer: fewer pauses, more results repeated
-    after a crash, later unmatched rows."""
+    """Time between two commits of state and offsets. Longer: fewer pauses, more to repeat after a
+    crash, later unmatched rows."""
+    commit_interval: Annotated[PositiveDuration, AfterValidator(_supported_commit_interval)] = (
+        timedelta(milliseconds=50)
+    )
+    """Time between two transactions of a state partition: the longest time that a result waits with
+    `delivery: exactly_once`. Shorter: lower latency, more load on the brokers."""
+
+    @property
+    def has_commit_interval(self) -> bool:
+        """Whether the spec sets it."""
+        return "commit_interval" in self.model_fields_set

@@ -12,7 +12,7 @@ from job.plan.capacity import AvailableResources, expected_load
 from job.plan.explain_deduplication import stored_id_lines
 from job.plan.explain_left_out import left_out_lines
 from job.plan.explain_load import load_facts, load_lines
-from job.plan.explain_real_time import delivery_lines, engine_lines
+from job.plan.explain_real_time import at_least_once_lines, engine_lines, transaction_lines
 from job.plan.explain_schemas import key_facts, output_facts, schema_lines
 from job.plan.fingerprint import fingerprint
 from job.plan.mirrored import mirrored_filters
@@ -309,7 +309,7 @@ def _delivery(plan: JoinPlan) -> Iterator[str]:
         yield from _exactly_once(plan)
         return
     if plan.real_time is not None:
-        yield from (_line(name, text) for name, text in delivery_lines(plan.real_time))
+        yield from (_line(name, text) for name, text in at_least_once_lines(plan.real_time))
         return
     yield _line(
         "at least once", "no result is lost; after a failure some may be written twice, with"
@@ -323,10 +323,7 @@ def _exactly_once(plan: JoinPlan) -> Iterator[str]:
         "exactly once", "each result is written once, also after failures, for consumers that"
     )
     yield _line("", "set isolation.level=read_committed (not the default of the Java client)")
-    yield _line(
-        "transactions", f"one per batch and state partition ({plan.state_partitions}); they become"
-    )
-    yield _line("", "visible one after another")
+    yield from _transactions(plan)
     yield _line("transactional.id", f"streamjoin-{plan.name}-<partition>")
     yield _line(
         "commit topic", f"{plan.output.commit_topic}: markers of committed batches. Compacted;"
@@ -336,6 +333,16 @@ def _exactly_once(plan: JoinPlan) -> Iterator[str]:
         "timeout", f"a transaction open for longer than {timeout} is aborted and retried. After"
     )
     yield _line("", "a crash without restart, consumers wait this long")
+
+
+def _transactions(plan: JoinPlan) -> Iterator[str]:
+    if plan.real_time is not None:
+        yield from (_line(name, text) for name, text in transaction_lines(plan, plan.real_time))
+        return
+    yield _line(
+        "transactions", f"one per batch and state partition ({plan.state_partitions}); they become"
+    )
+    yield _line("", "visible one after another")
 
 
 def _frozen(plan: JoinPlan) -> Iterator[str]:

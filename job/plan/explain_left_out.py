@@ -40,7 +40,7 @@ def _too_large(plan: JoinPlan) -> str:
 
 def _dead_letters(plan: JoinPlan, topic: str) -> Iterator[tuple[str, str]]:
     if plan.real_time is not None:
-        yield from dead_letter_lines(topic)
+        yield from dead_letter_lines(topic, plan.output.delivery)
         return
     yield ("dead letters", f"in topic {topic}: original key, value and headers, with the reason in")
     yield ("", "headers __streamjoin.errors.*. A batch with a dead letter reads the")

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 
 from job.join_spec.durations import duration_text
+from job.join_spec.output import Delivery
 from job.plan.plan import JoinPlan
 from job.plan.real_time import CAUGHT_UP_BATCH, RECORDS_BEHIND_MAX, RealTimePlan
 
@@ -28,17 +29,35 @@ def engine_lines(plan: JoinPlan, real_time: RealTimePlan) -> Iterator[Line]:
         f"{plan.state_partitions} state partitions, and some more, all at the same time. With a",
     )
     yield "", "local master the job sets them; a cluster must have as many cores"
+    yield from _stop_lines(plan.output.delivery)
+
+
+def _stop_lines(delivery: Delivery) -> Iterator[Line]:
+    if delivery is Delivery.EXACTLY_ONCE:
+        yield "stop or restart", "interrupts the interval at once, and so does pause. The next"
+        yield "", "start repeats the interval without the results that are written"
+        return
     yield "stop or restart", "waits for the end of the interval, at most STREAMJOIN_GRACE_SECONDS,"
     yield "", "and so does pause. The next start repeats an interval that is cut short"
 
 
-def delivery_lines(real_time: RealTimePlan) -> Iterator[Line]:
+def transaction_lines(plan: JoinPlan, real_time: RealTimePlan) -> Iterator[Line]:
+    interval = duration_text(real_time.commit_interval)
+    yield "transactions", f"one per state partition ({plan.state_partitions}) after at most"
+    yield "", f"{interval}, if there are results, and one at the end of an interval or a"
+    yield "", "batch of the backlog. A result is visible when its transaction is committed"
+
+
+def at_least_once_lines(real_time: RealTimePlan) -> Iterator[Line]:
     interval = duration_text(real_time.checkpoint_interval)
     yield "at least once", "no result is lost. A crash, or a stop that cuts an interval short,"
     yield "", f"repeats the results of up to {interval}, with the same streamjoin-id"
 
 
-def dead_letter_lines(topic: str) -> Iterator[Line]:
+def dead_letter_lines(topic: str, delivery: Delivery) -> Iterator[Line]:
     yield "dead letters", f"into topic {topic}: key, value and headers as they were, and what"
     yield "", "was wrong in headers __streamjoin.errors.*. They are written with the results."
-    yield "", "None is lost; after a failure some may come twice"
+    if delivery is Delivery.EXACTLY_ONCE:
+        yield "", "Each is written once, for consumers with isolation.level=read_committed"
+    else:
+        yield "", "None is lost; after a failure some may come twice"

@@ -10,6 +10,7 @@ from datetime import timedelta
 from types import MappingProxyType
 
 from job.errors import Problem
+from job.join_spec.durations import duration_text
 from job.join_spec.engine import CHECKPOINT_INTERVAL_MIN, Engine, RealTimeSpec
 from job.join_spec.output import Delivery
 from job.join_spec.sides import SIDES
@@ -76,9 +77,22 @@ SINK_OPTIONS: Mapping[str, str] = MappingProxyType(
 """Options of Spark's Kafka sink during an interval, in place of those of tuning.py."""
 
 
+TRANSACTION_OPTIONS: Mapping[str, str] = MappingProxyType(
+    {
+        # A commit sends what waits. Until then a partition's rows share a request.
+        "kafka.linger.ms": "20",
+        # A record that the broker has not accepted after this time fails the transaction.
+        "kafka.delivery.timeout.ms": "60000",
+    }
+)
+"""Options of the producers of exactly-once delivery, in place of those of tuning.py."""
+
+
 @dataclass(frozen=True)
 class RealTimePlan:
     checkpoint_interval: timedelta
+    commit_interval: timedelta
+    """Unused with at-least-once delivery."""
 
 
 def real_time_plan(spec: JoinSpec) -> RealTimePlan | None:
@@ -86,7 +100,7 @@ def real_time_plan(spec: JoinSpec) -> RealTimePlan | None:
     if spec.engine is not Engine.REAL_TIME:
         return None
     settings = spec.real_time or RealTimeSpec()
-    return RealTimePlan(settings.checkpoint_interval)
+    return RealTimePlan(settings.checkpoint_interval, settings.commit_interval)
 
 
 def unsupported(spec: JoinSpec) -> Iterator[Problem]:
@@ -115,11 +129,13 @@ def unsupported(spec: JoinSpec) -> Iterator[Problem]:
                 "is not supported with engine real_time, which runs no stateful operator before "
                 "the join: use engine micro_batch",
             )
-    if spec.output.delivery is Delivery.EXACTLY_ONCE:
+    settings = spec.real_time or RealTimeSpec()
+    if spec.output.delivery is Delivery.AT_LEAST_ONCE and settings.has_commit_interval:
         yield Problem(
-            "output.delivery",
-            spec.output.delivery.value,
-            "is not yet supported with engine real_time: set delivery: at_least_once",
+            "real_time.commit_interval",
+            duration_text(settings.commit_interval),
+            "is not used with delivery at_least_once, which writes each result at once: leave it "
+            "out, or use delivery exactly_once",
         )
     if spec.join.unbounded_state:
         yield Problem(

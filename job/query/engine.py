@@ -36,7 +36,7 @@ from job.query.state_machine import StateMachine
 from job.query.stats import QueryStats
 from job.redaction import Redaction
 from job.settings import JobSettings
-from job.spark.between_batches import pause_between_batches, stop_gracefully
+from job.spark.between_batches import pause_between_batches, stop_at_once, stop_gracefully
 from job.spark.failures import failure_of
 from job.spark.session import Jvm
 from job.spark.watermark import raise_watermark
@@ -247,13 +247,17 @@ class Engine:
         if self._machine.desired is QueryState.STOPPED and not self._resources.lease_is_lost:
             checkpoint.desired_state = QueryState.STOPPED
         with running.raising_failure():
-            stop_gracefully(running.query, self._settings.grace)
+            if running.can_be_cut:
+                stop_at_once(running.query)
+            else:
+                stop_gracefully(running.query, self._settings.grace)
         if self._machine.restart_requested:
             self._machine.restart_requested = False
             self._count_restart()
 
     def _rest(self, state: QueryState) -> None:
         """Stay paused or stopped, without a running query, until another state is desired."""
+        self._starter.forget_phase()
         machine = self._machine
         if machine.state is not state:
             self._resources.checkpoint().desired_state = state
@@ -275,6 +279,7 @@ class Engine:
 
     def _fail(self, error: StreamjoinError) -> None:
         """Wait for the next retry or, if the error is permanent, for a command."""
+        self._starter.forget_phase()
         # Spark's error messages contain the options of a source.
         self._redaction.scrub_error(error)
         self._resources.release_if_dead()

@@ -10,13 +10,14 @@ import threading
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from datetime import timedelta
 
 import structlog
 from pyspark.sql.streaming.query import StreamingQuery
 
 from job.dataflow.real_time import interval_records, micro_batch_records
+from job.delivery.real_time_delivery import RealTimeDelivery, real_time_delivery
 from job.delivery.real_time_sink import start_intervals, start_micro_batches
 from job.delivery.sink import RunningQuery, topic_sizes
 from job.errors import QueryError
@@ -53,17 +54,25 @@ class Phases:
         """Phase of the running query. None: no query runs."""
 
     @contextmanager
-    def start(self, run: QueryRun) -> Iterator[RunningQuery]:
+    def start(self, run: QueryRun, *, new_query: bool) -> Iterator[RunningQuery]:
         plan, access, checkpoint = run.plan, run.access, run.checkpoint
         phase, self._next = self._next, Phase.CATCH_UP
+        if not checkpoint.is_committed:
+            phase = Phase.CATCH_UP  # the run before failed while Spark committed its last batch
         _log.info("phase", phase=phase.value)
         _configure(run, phase)
         checkpoint.set_uncommitted_state_aside()
-        sizes, counts = topic_sizes(plan, access), RowCounts(run.spark, plan)
+        sizes = topic_sizes(plan, access)
+        delivery = real_time_delivery(
+            *(run.spark, plan, access, checkpoint, sizes),
+            follows_catch_up=phase is Phase.REAL_TIME,
+            new_query=new_query,
+        )
+        counts = RowCounts(run.spark, plan)
         run.stats.count_rows_with(counts)
         kind = _CatchUp if phase is Phase.CATCH_UP else _Intervals
-        times = kind(run, counts, self._change_to)
-        with closing(counts), closing(times):
+        times = kind(run, counts, delivery, self._change_to)
+        with closing(counts), closing(delivery), closing(times):
             if phase is Phase.CATCH_UP:
                 records = micro_batch_records(
                     run.spark,
@@ -74,17 +83,22 @@ class Phases:
                     repeats_interval=checkpoint.cut_interval is not None,
                 )
                 running = start_micro_batches(
-                    records, plan, access, checkpoint, sizes, run.stats, times.batch_ended
+                    *(records, plan, access, checkpoint, sizes, delivery),
+                    *(run.stats, times.batch_ended),
                 )
             else:
                 records = interval_records(run.spark, plan, access, sizes, counts)
-                running = start_intervals(records, plan, access, checkpoint, sizes)
+                running = start_intervals(records, plan, checkpoint, delivery)
             times.follow(running)
             self.current = phase
             try:
                 yield running
             finally:
                 self.current = None
+
+    def forget(self) -> None:
+        """The next run does not follow at once: it begins with catch-up."""
+        self._next = Phase.CATCH_UP
 
     def _change_to(self, phase: Phase) -> None:
         self._next = phase
@@ -101,12 +115,19 @@ class _PlannedTimes(EventTimes, ABC):
     """Event times of a query whose every batch or interval is planned with a call into Python."""
 
     def __init__(
-        self, run: QueryRun, counts: RowCounts, change_to: Callable[[Phase], None]
+        self,
+        run: QueryRun,
+        counts: RowCounts,
+        delivery: RealTimeDelivery,
+        change_to: Callable[[Phase], None],
     ) -> None:
         super().__init__(run)
         self._counts = counts
+        self._delivery = delivery
         self._change_to = change_to
         self._query: StreamingQuery | None = None
+        self._cut = run.checkpoint.cut_interval
+        """The interval that is repeated. None: there is none, or nothing of it is left."""
         self._starts: dict[Side, Mapping[int, int]] = {}
         self._latest: dict[Side, Mapping[int, int]] = {}
 
@@ -147,10 +168,13 @@ class _PlannedTimes(EventTimes, ABC):
 
 class _CatchUp(_PlannedTimes):
     def __init__(
-        self, run: QueryRun, counts: RowCounts, change_to: Callable[[Phase], None]
+        self,
+        run: QueryRun,
+        counts: RowCounts,
+        delivery: RealTimeDelivery,
+        change_to: Callable[[Phase], None],
     ) -> None:
-        super().__init__(run, counts, change_to)
-        self._cut = run.checkpoint.cut_interval
+        super().__init__(run, counts, delivery, change_to)
         self._has_run = False
         self._planned_at = time.monotonic()
         self._empty_plans = 0
@@ -161,8 +185,9 @@ class _CatchUp(_PlannedTimes):
         took = timedelta(seconds=time.monotonic() - self._planned_at)
         super().batch_ended(query, batch_id)
         after = self._stats.partitions
-        is_repeated = self._forget_repeated(_next_offsets(after))
-        if self._cut is not None:
+        is_repeating = self._is_repeating(_next_offsets(after))
+        is_repeated = self._cut is not None and not is_repeating
+        if is_repeating:
             return
         unread = _records_behind(after)
         self._small_batches += unread <= CAUGHT_UP_RECORDS
@@ -178,34 +203,36 @@ class _CatchUp(_PlannedTimes):
             self._checkpoint.record_interval(self._cut)
         if self._cut is not None:
             raise_watermark(self._query, self._cut.watermark_ms)
-        self._forget_repeated(starts)
         self._planned_at = time.monotonic()
         self._empty_plans = self._empty_plans + 1 if starts == latest else 0
         # There is nothing to read. After a batch Spark plans one more, without records, if the
         # watermark has advanced; it has not done so if it requests the ends a second time.
         calls = 2 if self._has_run else 1
-        if self._cut is None and self._empty_plans >= calls:
+        if self._empty_plans >= calls and not self._is_repeating(starts):
             self._end_run(Phase.REAL_TIME)
-
-    def _forget_repeated(self, next_offsets: Offsets) -> bool:
-        """Whether the cut interval is repeated by now, and was not before."""
-        is_repeated = self._cut is not None and self._cut.is_repeated(next_offsets)
-        if is_repeated:
-            self._cut = None
-            self._checkpoint.record_interval(None)
-        return is_repeated
 
     def _watermark_ms(self, partitions: Partitions) -> int | None:
         """None while a cut interval is repeated: its watermark stays."""
-        is_repeating = self._cut is not None and not self._cut.is_repeated(
-            _next_offsets(partitions)
-        )
+        is_repeating = self._is_repeating(_next_offsets(partitions))
         return None if is_repeating else super()._watermark_ms(partitions)
+
+    def _is_repeating(self, next_offsets: Offsets) -> bool:
+        return self._cut is not None and not self._cut.is_repeated(next_offsets)
 
 
 class _Intervals(_PlannedTimes):
     _live_batch: int | None = None
     _has_begun = False
+
+    def close(self) -> None:
+        super().close()
+        with suppress(Exception):  # the JVM may be gone
+            self._count_transactions()
+
+    def _count_transactions(self) -> None:
+        """Those of the tasks that have ended."""
+        _, results = self._delivery.delivered(0)
+        self._stats.transactions(results)
 
     def follow(self, running: RunningQuery) -> None:
         super().follow(running)
@@ -249,8 +276,13 @@ class _Intervals(_PlannedTimes):
         after = self._stats.partitions.after_batch(interval.read)
         self._stats.partitions = after
         self._stats.interval_begins(starts)
+        self._count_transactions()
         if (to_ms := self._watermark_ms(after)) is not None:
             raise_watermark(self._query, to_ms)
+        if self._cut is not None:
+            # A cut interval that had read nothing: it may have written the rows that had expired.
+            raise_watermark(self._query, self._cut.watermark_ms)
+            self._cut = None
         # Also if the run ends here: Spark may submit the tasks before it stops.
         self._checkpoint.record_interval(
             Interval(interval.next_batch_id, current_watermark(self._query))

@@ -32,6 +32,10 @@ class QueryStarter:
         """Phase of the running query. None: the engine is micro_batch, or no query runs."""
         return self._phases.current
 
+    def forget_phase(self) -> None:
+        """The query is stopped or has failed: its next run does not follow at once."""
+        self._phases.forget()
+
     @contextmanager
     def start(
         self, spark: SparkSession, plan: JoinPlan, access: KafkaAccess, checkpoint: Checkpoint
@@ -40,7 +44,7 @@ class QueryStarter:
         replay = read_replay(checkpoint)
         if plan.real_time is not None:
             assert replay is None, "comparison.py refuses it"
-            with self._phases.start(run) as running:
+            with self._phases.start(run, new_query=self._new_query) as running:
                 yield running
             return
         times = EventTimes(run) if replay is None else ReplayingTimes(run, replay)

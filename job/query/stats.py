@@ -100,6 +100,11 @@ class QueryStats:
             self._delivered[batch_id] += rows
             self._totals = self._totals.with_transactions(results)
 
+    def transactions(self, results: Mapping[str, int]) -> None:
+        """Transactions of an interval ended, by result."""
+        with self._lock:
+            self._totals = self._totals.with_transactions(results)
+
     def planned(self, batch_id: int, latest: Offsets) -> None:
         """`latest`: the latest offsets of a planned batch, where Spark received lower ones."""
         with self._lock:

@@ -5,10 +5,12 @@ import java.util.List;
 import org.apache.spark.sql.Encoder;
 import org.apache.spark.sql.Row;
 import org.apache.spark.sql.catalyst.InternalRow;
+import org.apache.spark.sql.catalyst.analysis.Analyzer;
 import org.apache.spark.sql.catalyst.analysis.GetColumnByOrdinal;
 import org.apache.spark.sql.catalyst.encoders.AgnosticEncoder;
 import org.apache.spark.sql.catalyst.encoders.ExpressionEncoder;
 import org.apache.spark.sql.catalyst.encoders.RowEncoder;
+import org.apache.spark.sql.catalyst.expressions.Attribute;
 import org.apache.spark.sql.catalyst.expressions.BoundReference;
 import org.apache.spark.sql.catalyst.expressions.CreateNamedStruct;
 import org.apache.spark.sql.catalyst.expressions.Expression;
@@ -33,14 +35,9 @@ public final class InternalRows {
   private InternalRows() {}
 
   public static Encoder<InternalRow> encoder(StructType schema) {
-    List<Expression> written = new ArrayList<>();
     List<Expression> read = new ArrayList<>();
-    Expression row = new BoundReference(0, schema, false);
     for (int i = 0; i < schema.length(); i++) {
-      String name = schema.apply(i).name();
-      written.add(Literal.create(name, DataTypes.StringType));
-      written.add(new GetStructField(row, i, Option.apply(name)));
-      read.add(Literal.create(name, DataTypes.StringType));
+      read.add(Literal.create(schema.apply(i).name(), DataTypes.StringType));
       read.add(new GetColumnByOrdinal(i, schema.apply(i).dataType()));
     }
     // Spark copies a struct that an encoder decodes field by field, but not an object.
@@ -55,15 +52,49 @@ public final class InternalRows {
             true,
             true,
             Option.empty());
-    // The encoder's own description of its objects: of it, Spark uses the schema here.
-    @SuppressWarnings("unchecked")
-    AgnosticEncoder<InternalRow> description =
-        (AgnosticEncoder<InternalRow>) (AgnosticEncoder<?>) rowEncoder(schema);
-    return new ExpressionEncoder<>(description, new CreateNamedStruct(seq(written)), decoded);
+    return new ExpressionEncoder<>(description(schema), written(schema), decoded);
   }
 
-  private static AgnosticEncoder<Row> rowEncoder(StructType schema) {
-    return RowEncoder.encoderFor(schema);
+  /** An encoder of state that StoredRows reads and writes. Only its schema is used. */
+  static Encoder<InternalRow> schemaOnly(StructType schema) {
+    return new SchemaOnly(schema);
+  }
+
+  /**
+   * Does not resolve itself: Spark's analyzer would run in each task, before the first row of an
+   * interval, for each list of the state.
+   */
+  private static final class SchemaOnly extends ExpressionEncoder<InternalRow> {
+    SchemaOnly(StructType schema) {
+      super(
+          description(schema),
+          written(schema),
+          Literal.create(null, new ObjectType(InternalRow.class)));
+    }
+
+    @Override
+    public ExpressionEncoder<InternalRow> resolveAndBind(
+        Seq<Attribute> attributes, Analyzer analyzer) {
+      return this;
+    }
+  }
+
+  /** The encoder's own description of its objects: of it, Spark uses the schema here. */
+  @SuppressWarnings("unchecked")
+  private static AgnosticEncoder<InternalRow> description(StructType schema) {
+    AgnosticEncoder<Row> rows = RowEncoder.encoderFor(schema);
+    return (AgnosticEncoder<InternalRow>) (AgnosticEncoder<?>) rows;
+  }
+
+  private static CreateNamedStruct written(StructType schema) {
+    List<Expression> fields = new ArrayList<>();
+    Expression row = new BoundReference(0, schema, false);
+    for (int i = 0; i < schema.length(); i++) {
+      String name = schema.apply(i).name();
+      fields.add(Literal.create(name, DataTypes.StringType));
+      fields.add(new GetStructField(row, i, Option.apply(name)));
+    }
+    return new CreateNamedStruct(seq(fields));
   }
 
   /** Called by the decoding expression. */

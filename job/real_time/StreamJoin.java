@@ -94,7 +94,7 @@ public final class StreamJoin extends StatefulProcessor<InternalRow, InternalRow
     List<ListState<InternalRow>> lists = new ArrayList<>();
     for (int side = LEFT; side <= RIGHT; side++) {
       StructType entry = StoredRows.entrySchema(rules.rowSchemas[side]);
-      lists.add(handle.getListState(SIDES[side], InternalRows.encoder(entry), TTLConfig.NONE()));
+      lists.add(handle.getListState(SIDES[side], InternalRows.schemaOnly(entry), TTLConfig.NONE()));
     }
     clock = handle.getValueState("clock", Encoders.LONG(), TTLConfig.NONE());
     if (!(handle instanceof StatefulProcessorHandleImpl)) {

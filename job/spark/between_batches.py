@@ -37,6 +37,12 @@ def stop_gracefully(query: StreamingQuery, grace: timedelta) -> None:
     query.stop()
 
 
+def stop_at_once(query: StreamingQuery) -> None:
+    """Stop the query, and interrupt its current batch."""
+    prevent_next_batch(query)
+    query.stop()
+
+
 class Pause:
     """A query that is paused between two batches."""
 

@@ -100,6 +100,12 @@ def failure_of(error: Exception, bootstrap_servers: str) -> StreamjoinError:
     return known or QueryError(_root_message(causes), retryable=False)
 
 
+def cause_of_class(error: Exception, name: str) -> Any:
+    """The first cause of the Java class `name`, or of a subclass. None: there is none."""
+    causes = _causes(_throwable(error))
+    return next((cause for cause in causes if _is_any(cause, (name,))), None)
+
+
 def _root_message(causes: Sequence[Any]) -> str:
     root = causes[-1]
     return _shortened(f"{root.getClass().getSimpleName()}: {root.getMessage()}")

@@ -5,7 +5,7 @@ heartbeats of the executors. Private API of Spark 4.3.0, pinned by tests/integra
 test_real_time.py.
 """
 
-from collections.abc import Iterator, Mapping, Sequence, Set
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -34,7 +34,7 @@ class LiveInterval:
         self._inputs = inputs
         self._store = spark._jsparkSession.sharedState().statusStore()
         self._query = query
-        self._batch_id = -1
+        self._planned: Any = None
         self._metrics: list[int] = []
 
     def rows(self) -> LiveRows | None:
@@ -43,32 +43,26 @@ class LiveInterval:
         execution = context.executionPlan()
         if execution is None:
             return None
-        if context.batchId() != self._batch_id:
+        # Not again in each second: the plan has thirty nodes, and each call of py4j costs time.
+        if not execution.equals(self._planned):
+            self._planned = execution
             self._metrics = _output_rows(execution.executedPlan())
-            self._batch_id = context.batchId()
-        values = self._values(set(self._metrics))
-        if values is None:
-            self._batch_id = -1  # The plan may have been replaced.
-            return None
-        read = {
-            side: values.get(metric, 0)
-            for side, metric in zip(self._inputs, self._metrics, strict=True)
-        }
-        return LiveRows(context.batchId(), read)
+        read = self._read()
+        return None if read is None else LiveRows(context.batchId(), read)
 
-    def _values(self, metrics: Set[int]) -> dict[int, int] | None:
-        """The metrics of the execution that has one of these. A metric without a row is absent."""
+    def _read(self) -> dict[Side, int] | None:
+        """Rows of each side, of the execution that has one of the metrics. A metric without a row
+        is absent."""
         count = self._store.executionsCount()
         first = max(0, count - _EXECUTIONS_SEARCHED)
         executions = self._store.executionsList(first, count - first)
         for index in reversed(range(executions.size())):
-            found = self._store.executionMetrics(executions.apply(index).executionId())
-            values = {int(entry._1()): str(entry._2()) for entry in _each(found.iterator())}
-            if metrics & values.keys():
+            texts = self._store.executionMetrics(executions.apply(index).executionId())
+            found = [texts.get(metric) for metric in self._metrics]
+            if any(text.isDefined() for text in found):
                 return {
-                    name: int(text.replace(",", ""))
-                    for name, text in values.items()
-                    if text.replace(",", "").isdecimal()
+                    side: int(text.get().replace(",", "")) if text.isDefined() else 0
+                    for side, text in zip(self._inputs, found, strict=True)
                 }
         return None
 
@@ -84,8 +78,3 @@ def _output_rows(plan: Any) -> list[int]:
         children = node.children()
         pending += [children.apply(index) for index in reversed(range(children.size()))]
     return found
-
-
-def _each(iterator: Any) -> Iterator[Any]:
-    while iterator.hasNext():
-        yield iterator.next()

@@ -32,7 +32,7 @@ output:
   key: {number}
   partition_by: {key_column}
   headers: {{number: {number}}}
-  delivery: at_least_once
+  delivery: {delivery}
 engine: real_time
 real_time: {{experimental: true, checkpoint_interval: {interval}}}
 checkpoint: {checkpoint}
@@ -72,6 +72,7 @@ class Topics:
         idle_after: str | None = None,
         registry: RegistryStub | None = None,
         output_format: Format = Format.JSON,
+        delivery: str = "at_least_once",
     ) -> None:
         """`idle_after`: of the right side. `output_format`: with a registry, left rows are Avro and
         right rows Protobuf; otherwise they are JSON. `registry`: used if the format needs it."""
@@ -89,6 +90,7 @@ class Topics:
             register = self._registry.register
             self._schema_ids["left"] = register(f"{name}.left-value", _AVRO)
             self._schema_ids["right"] = register(f"{name}.right-value", _PROTO, "PROTOBUF")
+        self._delivery = delivery
         kafka.create_topics(
             [f"{name}.{part}" for part in ("left", "right", "out")], partitions=partitions
         )
@@ -106,6 +108,7 @@ class Topics:
             checkpoint=self._folder / "checkpoint",
             interval=self.interval,
             bad_records=bad_records,
+            delivery=self._delivery,
         )
         changes: dict[str, Any] = {}
         if self._idle_after is not None:

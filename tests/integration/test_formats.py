@@ -28,8 +28,7 @@ from tests.encoded_values import message_class, plain, schema_id
 from tests.integration.apicurio import Apicurio
 from tests.integration.jobs import START_SECONDS, Job
 from tests.integration.jvms import SharedJvm
-from tests.integration.test_dead_letters import dead_letters
-from tests.integration.topics import Sent, consume_all, produce
+from tests.integration.topics import Sent, consume_all, dead_letters, produce
 from tests.polling import wait_until
 from tests.unit.formats import written
 from tests.unit.formats.written import field, framed, record

@@ -8,6 +8,9 @@ from typing import Any
 from confluent_kafka import Consumer, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
+from deploy.local.kafka import EmbeddedKafka
+from job.dead_letters.headers import DeadLetter, dead_letter
+
 READ_SECONDS = 30.0
 
 
@@ -99,6 +102,38 @@ def consume_all(
     finally:
         consumer.close()
     return received
+
+
+def dead_letters(kafka: EmbeddedKafka, topic: str) -> list[DeadLetter]:
+    """Every committed record of a topic with one partition."""
+    consumer = Consumer(
+        {
+            "bootstrap.servers": kafka.bootstrap_servers,
+            "group.id": "reads-dead",
+            "enable.auto.commit": False,
+            "enable.partition.eof": True,
+            "isolation.level": "read_committed",
+            "log_level": 0,
+        }
+    )
+    letters = []
+    try:
+        consumer.assign([TopicPartition(topic, 0, 0)])
+        while True:
+            message = consumer.poll(READ_SECONDS)
+            assert message is not None
+            if message.error():
+                return letters
+            letter = dead_letter(
+                f"{topic}/0/{message.offset()}",
+                message.key(),
+                message.value(),
+                message.headers() or [],
+            )
+            if letter is not None:  # otherwise the marker of a replay
+                letters.append(letter)
+    finally:
+        consumer.close()
 
 
 def count_all(bootstrap_servers: str, topic: str) -> int:

@@ -10,7 +10,8 @@ from job.checkpoint.checkpoint import Checkpoint
 from job.checkpoint.folder import Folder
 from job.checkpoint.lease import Lease
 from job.checkpoint.maintenance import MANIFEST, create_backup
-from job.event_time.partitions import Partitions
+from job.event_time.interval import Interval
+from job.event_time.partitions import Offsets, Partitions
 from job.join_spec.start_positions import StartPositions
 from job.protocol.status import QueryState
 
@@ -64,3 +65,53 @@ def test_files_of_format_0_are_read(spark: SparkSession, tmp_path: Path) -> None
     checkpoint.freeze(checkpoint.fingerprint, {"state_partitions": "2"})
     written = json.loads((tmp_path / "fingerprint.json").read_text())
     assert {"format": 1, "settings": {"state_partitions": "2"}} == written
+
+
+def test_interval_is_repeated_until_spark_has_committed_what_it_has_read(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    checkpoint = Checkpoint(spark, str(tmp_path))
+    checkpoint.freeze(None, {"left.topic": "l", "right.topic": "r"})
+    assert (None, True) == (checkpoint.cut_interval, checkpoint.is_committed)
+    _plan(tmp_path, 6, 10)
+    _commit(tmp_path, 6)
+    interval = Interval(7, 5_000)
+    checkpoint.record_interval(interval)
+    assert (interval, True) == (checkpoint.cut_interval, checkpoint.is_committed)
+
+    # It has ended: Spark runs exactly this input again.
+    _plan(tmp_path, 7, 20)
+    assert (Interval(7, 5_000, _both(20)), False) == (
+        checkpoint.cut_interval,
+        checkpoint.is_committed,
+    )
+    _commit(tmp_path, 7)
+    assert (None, True) == (checkpoint.cut_interval, checkpoint.is_committed)
+
+    # It was cut: micro-batches read up to the recorded ends.
+    repeated = Interval(8, 5_000, _both(40))
+    checkpoint.record_interval(repeated)
+    for batch_id, end in ((8, 30), (9, 40)):
+        assert repeated == checkpoint.cut_interval
+        _plan(tmp_path, batch_id, end)
+        assert (repeated, False) == (checkpoint.cut_interval, checkpoint.is_committed)
+        _commit(tmp_path, batch_id)
+    assert (None, True) == (checkpoint.cut_interval, checkpoint.is_committed)
+
+
+def _both(offset: int) -> Offsets:
+    return {"left": {0: offset}, "right": {0: offset}}
+
+
+def _plan(checkpoint: Path, batch_id: int, end: int) -> None:
+    lines = ("v1", "{}", f'left:{{"l":{{"0":{end}}}}}', f'right:{{"r":{{"0":{end}}}}}')
+    _write(checkpoint / "query" / "offsets" / str(batch_id), "\n".join(lines))
+
+
+def _commit(checkpoint: Path, batch_id: int) -> None:
+    _write(checkpoint / "query" / "commits" / str(batch_id), "v1\n{}")
+
+
+def _write(file: Path, text: str) -> None:
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(text)

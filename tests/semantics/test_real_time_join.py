@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
+from deploy.local.jars import jar_folder
 from deploy.local.processor import compile_java, spark_jars
 from job.errors import SetupError
 from job.real_time import join as real_time
@@ -101,7 +102,7 @@ def planted() -> None:
             file = folder / source.name
             file.write_text(re.sub(r"^package .*;", f"package {name};", text, flags=re.MULTILINE))
             files.append(file)
-    compile_java(files, TEST_CLASSES, spark_jars())
+    compile_java(files, TEST_CLASSES, [spark_jars(), jar_folder("spark")])
 
 
 # Slots are as long as the window is, five seconds, and begin at multiples of it. Row 4 of the left

@@ -89,7 +89,7 @@ CLAIM = """    yield Step.INIT
 BUGS: dict[str, tuple[Case, str, str]] = {
     "owner not checked when a claim is written": (
         rivals,
-        "        _check_owner(claim.query_id, marker)\n",
+        "        check_owner(claim.query_id, marker)\n",
         "        return False\n",
     ),
     "owner read before the others are fenced": (

@@ -64,6 +64,13 @@ JOINS: dict[str, dict[str, Any]] = {
         "dead_letter": {"topic": "attributed.dead"},
         "on_null_key": "dead_letter",
     },
+    "real_time_exactly_once": {
+        "engine": "real_time",
+        "real_time": {"experimental": True},
+        "output__delivery": "exactly_once",
+        "on_bad_record": None,
+        "dead_letter": {"topic": "attributed.dead"},
+    },
     "event_time_in_key": {
         "left__key": ["ad_id", "shown_at"],
         "right__key": ["ad_id", "clicked_at"],

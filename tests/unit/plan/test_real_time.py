@@ -56,12 +56,10 @@ def test_real_time_settings_of_the_other_engine_are_refused() -> None:
 def test_everything_that_the_engine_cannot_run_is_refused_at_once() -> None:
     found = problems(
         **REAL_TIME,
-        output__delivery="exactly_once",
         join={"type": "inner", "unbounded_state": True, "match_window": {"after": "1 hour"}},
     )
 
-    assert {"output.delivery", "join.unbounded_state"} == set(found)
-    assert "is not yet supported with engine real_time" in found["output.delivery"]
+    assert {"join.unbounded_state"} == set(found)
 
 
 @pytest.mark.parametrize(
@@ -76,11 +74,40 @@ def test_all_policies_of_bad_records_and_late_rows_are_accepted(policy: dict[str
     plan(**REAL_TIME, **policy)
 
 
-def test_default_delivery_is_refused_by_its_name() -> None:
-    found = problems(**REAL_TIME, output__delivery=None)
+def test_commit_interval_is_50_milliseconds_unless_the_spec_names_another() -> None:
+    default, written = (
+        plan(
+            engine="real_time",
+            real_time={"experimental": True, **settings},
+            output__delivery="exactly_once",
+        ).real_time
+        for settings in ({}, {"commit_interval": "20 milliseconds"})
+    )
 
-    assert {"output.delivery": found["output.delivery"]} == found
-    assert "set delivery: at_least_once" in found["output.delivery"]
+    assert default is not None
+    assert timedelta(milliseconds=50) == default.commit_interval
+    assert written is not None
+    assert timedelta(milliseconds=20) == written.commit_interval
+
+
+@pytest.mark.parametrize("interval", ["4 milliseconds", "61 seconds"])
+def test_commit_interval_outside_its_bounds_is_refused(interval: str) -> None:
+    found = problems(
+        engine="real_time", real_time={"experimental": True, "commit_interval": interval}
+    )
+
+    expected = {"real_time.commit_interval": "must be between 5 milliseconds and 1 minute"}
+    assert expected == found
+
+
+def test_commit_interval_without_transactions_is_refused() -> None:
+    found = problems(
+        engine="real_time",
+        real_time={"experimental": True, "commit_interval": "50 milliseconds"},
+        output__delivery="at_least_once",
+    )
+
+    assert "is not used with delivery at_least_once" in found["real_time.commit_interval"]
 
 
 def test_micro_batches_are_refused_nothing() -> None:

@@ -108,7 +108,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "dead_letters": (),
     "semantics": (),
     "proposal": ("sample", "columns", "registered", "choices", "spec_text", "dialog"),
-    "real_time": ("processor_jar", "join"),
+    "real_time": ("processor_jar", "join", "transactions"),
     "encoding": (),
     "spark": (
         *("session", "lost_hooks", "hadoop_settings", "hadoop_files", "failures", "listener"),
@@ -154,6 +154,7 @@ WITH_SPARK = {
     "encoding.decoded_column",
     "encoding.encoded_column",
     "real_time.join",
+    "real_time.transactions",
     "spark",
     "checkpoint",
     "delivery",

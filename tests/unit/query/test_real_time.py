@@ -14,7 +14,7 @@ from job.plan import tuning
 from job.plan.real_time import CAUGHT_UP_RECORDS, RECORDS_BEHIND_MAX
 from job.protocol.status import Phase
 from job.query import event_times, real_time
-from job.query.real_time import _CatchUp, _configure, _Intervals
+from job.query.real_time import Phases, _CatchUp, _configure, _Intervals
 from job.query.runtime import QueryRun
 from job.query.stats import QueryStats
 from job.spark.interval_read import EndedInterval
@@ -30,7 +30,7 @@ class World:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, *, cut: Interval | None = None) -> None:
         self.stats = QueryStats()
-        self.intervals: list[Interval | None] = []
+        self.intervals: list[Interval] = []
         self.watermark = 0
         self.phases: list[Phase] = []
         self.ended = False
@@ -59,7 +59,8 @@ class World:
         access = KafkaAccess("localhost:9092")
         run = QueryRun(spark, plan(), access, self.checkpoint, self.stats, resources)
         counts: Any = SimpleNamespace(close=lambda: None)
-        times = kind(run, counts, self.phases.append)
+        delivery: Any = SimpleNamespace(delivered=lambda _: (0, {"committed": 3}))
+        times = kind(run, counts, delivery, self.phases.append)
         running: Any = SimpleNamespace(query=query or object(), record_failure=None)
         times.follow(running)
         return times
@@ -229,8 +230,29 @@ def test_watermark_of_a_cut_interval_stays_until_the_interval_is_repeated(
 
     world.batch(times, both(20), both(20), NOW_MS)
     assert NOW_MS - 20_000 == world.watermark
-    assert [Interval(7, 5_000, both(20)), None] == world.intervals
     assert [Phase.REAL_TIME] == world.phases
+    # Spark has not committed the batch yet.
+    assert [Interval(7, 5_000, both(20))] == world.intervals
+
+
+def test_phase_that_was_chosen_is_forgotten_when_the_query_rests() -> None:
+    """The new query after a reset has not claimed its name yet, and may have a backlog."""
+    phases = Phases()
+    phases._change_to(Phase.REAL_TIME)
+
+    phases.forget()
+
+    assert Phase.CATCH_UP is phases._next
+
+
+def test_transactions_of_an_interval_are_counted_at_its_end(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    world = World(monkeypatch)
+
+    world.plan_next(world.made(_Intervals), both(10), both(12))
+
+    assert 3 == world.stats.totals.transactions["committed"]
 
 
 def test_run_that_repeats_an_interval_ends_with_the_repetition(
@@ -250,7 +272,20 @@ def test_ends_of_a_repetition_that_is_cut_itself_stay(monkeypatch: pytest.Monkey
     world.plan_next(times, both(15), both(90))
     world.batch(times, both(20), both(20), NOW_MS)
 
-    assert [None] == world.intervals
+    assert ([], [Phase.REAL_TIME]) == (world.intervals, world.phases)
+
+
+def test_intervals_follow_if_nothing_of_the_cut_interval_is_left(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    world = World(monkeypatch, cut=Interval(8, NOW_MS))
+    world.plan_next(world.made(_CatchUp), both(10), both(10))
+    assert ([Phase.REAL_TIME], True) == (world.phases, world.ended)
+
+    # Event times that were lost with the crash would give an earlier watermark.
+    world.watermark = 0
+    world.plan_next(world.made(_Intervals), both(10), both(12))
+    assert Interval(8, NOW_MS) == world.intervals[-1]
 
 
 def test_query_does_not_run_without_the_calls_of_spark(monkeypatch: pytest.MonkeyPatch) -> None:

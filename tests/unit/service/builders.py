@@ -151,6 +151,7 @@ def batch(**fields: Any) -> BatchProgress:
             "right": side(
                 records=10,
                 null_keys=0,
+                duplicates=0,
                 event_time_max_ms=round(NOW_SECONDS * 1000) - 4_000,
                 end_offsets={0: 98, 1: 105},
             ),
@@ -164,6 +165,7 @@ def side(**fields: Any) -> SideProgress:
         **{
             "records": 20,
             "null_keys": 1,
+            "duplicates": 3,
             "bad_records": {"malformed_json": 3, "tombstone": 0},
             "event_time_max_ms": round(NOW_SECONDS * 1000) - 2_500,
             "end_offsets": {0: 90, 1: 100},
@@ -213,7 +215,7 @@ def state_count(**fields: Any) -> StateCount:
             "batch_id": 7,
             "counted_at": NOW,
             "duration_seconds": 0.75,
-            "left": SideCount.of([part(0, 100, 30), part(1, 60, 12)]),
+            "left": SideCount.of([part(0, 100, 30), part(1, 60, 12)], stored_ids=90),
             "right": SideCount.of([part(0, 150, None), part(1, 90, None)]),
             **fields,
         }

@@ -168,5 +168,5 @@ def test_offsets_of_a_side_with_several_topics_are_refused(path: Path) -> None:
     several = STOPPED.model_copy(update={"topics": {"left": ["eu", "us"]}})
     answer, job = patch(path, several, left={"0": 10})
 
-    assert "the left side reads several topics" in problem(answer)["detail"]
+    assert "the left side can read several topics" in problem(answer)["detail"]
     assert [] == job.commands

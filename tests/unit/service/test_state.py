@@ -58,6 +58,7 @@ def test_rows_are_counted_by_side_and_partition(path: Path) -> None:
             {"partition": 0, "rows": 100, "unmatched_rows": 30, "event_time_min": oldest},
             {"partition": 1, "rows": 60, "unmatched_rows": 12, "event_time_min": oldest},
         ],
+        "stored_ids": 90,
     } == body["left"]
     assert (240, None) == (body["right"]["rows"], body["right"]["unmatched_rows"])
 

@@ -1,0 +1,106 @@
+"""What exactly-once delivery of both engines has in common: the identity of a query in the commit
+topic, the input of a batch, and failures in words. Runs on the driver.
+"""
+
+import hashlib
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+
+from confluent_kafka import KafkaException
+
+from job.checkpoint.checkpoint import Checkpoint
+from job.dataflow.dataflow import ID_HEADER
+from job.delivery import producers
+from job.delivery.commit_topic import dead_letter_partition
+from job.delivery.ownership import ensure_ownership
+from job.delivery.transactions import Report, Target, TransactionSlot, slot_of, transactional_id
+from job.errors import CheckpointError, DeliveryError, FencedError, StreamjoinError
+from job.kafka.clients import describe_error
+from job.kafka.security import KafkaAccess, librdkafka_settings
+from job.plan import tuning
+from job.plan.plan import JoinPlan
+
+_THREADS = 8
+
+
+def delivery_target(
+    plan: JoinPlan, access: KafkaAccess, checkpoint: Checkpoint, *, record_bytes_max: int
+) -> Target:
+    output = plan.output
+    return Target(
+        client=tuple(librdkafka_settings(access).items()),
+        name=plan.name,
+        query_id=checkpoint.query_id,
+        output_topic=output.topic,
+        id_header=None if output.headers else ID_HEADER,
+        commit_topic=output.commit_topic,
+        transaction_timeout_seconds=tuning.TRANSACTION_TIMEOUT_SECONDS,
+        record_bytes_max=record_bytes_max,
+    )
+
+
+def claim_name(
+    plan: JoinPlan, target: Target, checkpoint: Checkpoint, *, since: int, new_query: bool
+) -> None:
+    """Make the query the only one that delivers under its name. Raises as `ensure_ownership`."""
+    ensure_ownership(target, checkpoint, dead_letter_slot(plan), since=since, new_query=new_query)
+
+
+def fence_slots(plan: JoinPlan, target: Target) -> None:
+    """Fence the producers of all state partitions: their transactions are decided afterwards."""
+    init = partial(_fence, target)
+    with ThreadPoolExecutor(_THREADS, "fencing") as threads:
+        list(threads.map(init, range(plan.state_partitions)))
+
+
+def _fence(target: Target, partition: int) -> None:
+    settings = target.producer_settings(slot_of(partition))
+    try:
+        producers.init_producer(settings, target.commit_topic)
+    except KafkaException as error:
+        raise DeliveryError(
+            f"the producers of the previous run, {settings['transactional.id']}, could not be "
+            f"fenced: {describe_error(error)}",
+            retryable=not producers.is_lasting(error.args[0]),
+        ) from error
+
+
+def input_fingerprint(checkpoint: Checkpoint, batch_id: int) -> str:
+    """Fingerprint of the input of a planned batch: offsets, watermark, time of the batch.
+
+    Spark writes them to the offset log before the batch begins, and reads them from there when
+    the batch runs again.
+    """
+    text = checkpoint.planned_batch(batch_id)
+    return hashlib.sha256(text.encode()).hexdigest()[:32]
+
+
+def dead_letter_slot(plan: JoinPlan) -> TransactionSlot:
+    return TransactionSlot("dead-letters", dead_letter_partition(plan))
+
+
+def delivery_error(
+    batch_id: int, report: Report, target: Target, slot: TransactionSlot
+) -> StreamjoinError:
+    """The failure of `report` for users."""
+    if report.result == "disagreement":
+        return CheckpointError(
+            f"checkpoint and commit topic {target.commit_topic} disagree: {report.message}"
+        )
+    if report.result == "taken_over":
+        return FencedError(
+            f"another query has taken over the name {target.name} in the commit topic "
+            f"{target.commit_topic}: {report.message}. Two queries of one name cannot both "
+            "run: end one of the jobs, or change the `name` of this one"
+        )
+    identity = transactional_id(target.name, slot.name)
+    if report.result == "fenced":
+        return FencedError(
+            f"another job has taken over this query: it now writes as {identity}. Two jobs of "
+            f"one name cannot both run: end one of them, and `restart` the other"
+        )
+    return DeliveryError(
+        f"batch {batch_id} could not be delivered to {target.output_topic} as {identity} "
+        f"({report.result}): {report.message}",
+        retryable=report.retryable,
+    )

@@ -1,0 +1,290 @@
+"""The commit protocol of one state partition in the real-time engine: an executable specification.
+
+An interval writes rows before Spark knows how far the interval reads, so it writes many small
+transactions. Each contains, besides the rows, their ids: a *part* in the commit topic. The last
+transaction contains the marker of the interval. An interval that was cut short is repeated by
+micro-batches, or by an interval if there is nothing to read. The repetition runs with the watermark
+of the interval, so it computes the rows of the interval again, and perhaps more. It does not write
+the rows whose ids are in a part.
+
+    interval 7       rows 1-3, part 0 | rows 4-5, part 1 | ...            | rows, part 9, marker 7
+    cut and repeated rows 1-3, part 0 | rows 4-5, part 1 |
+                     micro-batch 7    | the other rows, marker 7 with the fingerprint of its offsets
+
+A micro-batch has fixed input offsets and a fixed watermark: it writes one transaction, as in
+commit_protocol.py, and its marker decides whether it is delivered. The marker of an interval does
+not: the repetition may read more.
+
+A producer is kept from batch to batch as long as each of its transactions has ended without doubt.
+Otherwise the slot is opened again: all other producers are fenced, then what they have delivered is
+read.
+
+What the driver has to do, because correctness depends on it:
+
+- It records an interval, with its watermark, before a row of it can be written, and a record is
+  replaced only once Spark has committed the interval and everything that repeats it.
+- Before it records how far a cut interval is repeated, it fences the producers of all slots: the
+  writers of the interval may still run, and a record that they read later would be repeated with a
+  later watermark, by which it may be late.
+  Not covered yet: a writer of the interval that opens its slot only after the fence, in a driver
+  that has lost its lease. It can write rows of records that are read after the recorded ends. To
+  refuse it, the fence has to leave a record in the slot, with a number that each opening compares.
+- No batch or interval that follows a recorded interval has an earlier watermark than the recorded
+  one, also if there was nothing to repeat.
+
+Pure: no Kafka, no clock. DeliveredParts.java and the writer in job/real_time/ run it; tests compare
+both, and explore this module on a modelled broker and a modelled Spark.
+"""
+
+from collections.abc import Generator, Sequence
+from dataclasses import dataclass
+from enum import StrEnum, auto
+from typing import Any
+
+from job.delivery.commit_protocol import (
+    START_AGAIN,
+    AbortedError,
+    Batch,
+    DisagreementError,
+    Marker,
+    Result,
+    UnavailableError,
+    check_owner,
+    is_delivered,
+    is_not_before,
+)
+
+INTERVAL = "interval"
+"""Fingerprint of an interval and of its marker: an interval has no fixed input offsets."""
+
+
+@dataclass(frozen=True)
+class Part:
+    """Record of the commit topic: the ids of rows that one transaction of an interval contains."""
+
+    query_id: str
+    batch_id: int
+    """The interval."""
+    number: int
+    """The transactions of an interval in a slot have numbers from 0. The key of the record contains
+    the number, so compaction keeps as many parts as the longest interval has."""
+    ids: frozenset[str]
+
+
+@dataclass(frozen=True)
+class SlotContent:
+    """What the commit topic contains of a slot."""
+
+    marker: Marker | None
+    """The newest one."""
+    parts: tuple[Part, ...] = ()
+
+
+@dataclass(frozen=True)
+class Opening:
+    """The batch or the interval with which a slot is opened."""
+
+    batch: Batch
+    """The fingerprint of an interval is INTERVAL."""
+    repeats: int | None = None
+    """Batch id of the recorded interval that the run repeats. None: the run repeats none."""
+    is_first_attempt: bool = True
+    """False: Spark runs a task of the batch again in the same run of the query."""
+
+    @property
+    def is_interval(self) -> bool:
+        return self.batch.fingerprint == INTERVAL
+
+    @property
+    def recovered(self) -> int:
+        """The interval whose parts contain rows that the run computes again.
+
+        That of the opened batch itself if the run repeats none: the task of an interval can run
+        again.
+        """
+        return self.batch.batch_id if self.repeats is None else self.repeats
+
+    @property
+    def newest_interval(self) -> int:
+        """The newest interval that can have begun, by what the checkpoint has recorded."""
+        if self.is_interval or self.repeats is not None:
+            return self.recovered
+        return self.batch.batch_id - 1
+
+
+@dataclass(frozen=True)
+class Opened:
+    """What is known of a slot after all other producers were fenced."""
+
+    is_delivered: bool = False
+    """Whether the micro-batch is delivered. Its rows are computed and dropped."""
+    ids: frozenset[str] = frozenset()
+    """Rows that are out, and may be computed again by this batch or a later one of the run."""
+    next_part: int = 0
+    """Number of the next part. Later than those of the recovered parts, which must stay."""
+
+
+def opened(opening: Opening, content: SlotContent) -> Opened:
+    """The decision. Raises DisagreementError or TakenOverError if the slot may not be written."""
+    batch, marker = opening.batch, content.marker
+    if marker is not None:
+        check_owner(batch.query_id, marker)
+    own = [part for part in content.parts if part.query_id == batch.query_id]
+    _check_intervals(opening, marker, own)
+    is_of_this_interval = marker is not None and (
+        marker.batch_id == batch.batch_id and marker.fingerprint == INTERVAL
+    )
+    if not is_of_this_interval and is_delivered(batch, marker):
+        return Opened(is_delivered=True)
+    recovered = [part for part in own if part.batch_id == opening.recovered]
+    return Opened(
+        ids=frozenset(row_id for part in recovered for row_id in part.ids),
+        next_part=max((part.number + 1 for part in recovered), default=0),
+    )
+
+
+def is_decided(opening: Opening, content: SlotContent) -> bool:
+    """Whether the batch is delivered by what a reader finds before producers are fenced.
+
+    Raises as `opened` if the slot may not be written whatever else it contains. So the job that was
+    replaced ends without fencing the one that replaced it.
+    """
+    marker, batch = content.marker, opening.batch
+    if marker is None or not is_not_before(batch, marker):
+        return False
+    return opened(opening, content).is_delivered
+
+
+def _check_intervals(opening: Opening, marker: Marker | None, parts: list[Part]) -> None:
+    """Raises DisagreementError if an interval has begun that the checkpoint does not contain."""
+    begun = [part.batch_id for part in parts]
+    if marker is not None and marker.fingerprint == INTERVAL:
+        begun.append(marker.batch_id)
+    newest = max(begun, default=-1)
+    if newest > opening.newest_interval:
+        raise DisagreementError(
+            f"the next batch of the checkpoint is {opening.batch.batch_id}, but results of "
+            f"interval {newest} were already delivered: the checkpoint is an older copy. Restore "
+            f"the newest copy, or {START_AGAIN}"
+        )
+
+
+@dataclass
+class Slot:
+    """What the executor of a state partition keeps between the batches of a run."""
+
+    ended: int | None = None
+    """The last batch, if all its transactions have ended without doubt. None: the slot must be
+    opened."""
+    ids: frozenset[str] = frozenset()
+
+    def continues_with(self, opening: Opening) -> bool:
+        """Whether the producer of the batch before is still the only one. Another executor may have
+        written batches in between, or have begun this one."""
+        return self.ended == opening.batch.batch_id - 1 and opening.is_first_attempt
+
+
+class Step(StrEnum):
+    PEEK_SLOT = auto()
+    """Return the SlotContent that is committed. May miss records that are being committed."""
+    READ_SLOT = auto()
+    """Return the SlotContent. Reads everything that was in the partition when the step began."""
+    INIT = auto()
+    """Create a producer and fence all others of the slot: their transactions are then decided."""
+    TAKE_ROWS = auto()
+    """Return the ids of the next rows, and whether they are the last ones of the batch. In an
+    interval: wait for rows until the commit interval is over."""
+    BEGIN = auto()
+    COMMIT = auto()
+    """Return whether a connection of the producer was closed meanwhile. Then the request was sent
+    again, and the first one may arrive later: it would commit what is written by then of the next
+    transaction (KIP-890, which Kafka's client implements from 4.0 on)."""
+    ABORT = auto()
+    """Best effort: so that readers need not wait for the next INIT."""
+    DROP_ROWS = auto()
+    """Compute the rows without writing them: Spark commits the state after the last one."""
+
+
+@dataclass(frozen=True)
+class WriteRows:
+    ids: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class WritePart:
+    part: Part
+
+
+@dataclass(frozen=True)
+class WriteMarker:
+    marker: Marker
+
+
+AnyStep = Step | WriteRows | WritePart | WriteMarker
+
+
+def deliver(opening: Opening, slot: Slot) -> Generator[AnyStep, Any, Result]:
+    """Yields the next step, and receives its result.
+
+    The caller throws the NotDeliveredError of a step that fails. The run then ends: Spark reruns
+    the batch in the next run of the query, and the next opening decides what is out.
+    """
+    batch = opening.batch
+    known = Opened(ids=slot.ids)
+    if not slot.continues_with(opening):
+        known = yield from _open(opening)
+    slot.ended, slot.ids = None, known.ids
+    if known.is_delivered:
+        yield Step.DROP_ROWS
+        return Result.SKIPPED
+    write = _write_interval if opening.is_interval else _write_micro_batch
+    try:
+        was_sent_twice = yield from write(batch, known)
+    except AbortedError:
+        yield Step.ABORT
+        raise
+    slot.ended = None if was_sent_twice else batch.batch_id
+    return Result.COMMITTED
+
+
+def _open(opening: Opening) -> Generator[AnyStep, Any, Opened]:
+    if is_decided(opening, (yield Step.PEEK_SLOT)):
+        return Opened(is_delivered=True)
+    yield Step.INIT
+    return opened(opening, (yield Step.READ_SLOT))
+
+
+def _write_micro_batch(batch: Batch, known: Opened) -> Generator[AnyStep, Any, bool]:
+    yield Step.BEGIN
+    is_last = False
+    while not is_last:
+        ids, is_last = yield Step.TAKE_ROWS
+        yield WriteRows(_new(ids, known))
+    yield WriteMarker(batch.marker)
+    was_sent_twice: bool = yield Step.COMMIT
+    return was_sent_twice
+
+
+def _write_interval(batch: Batch, known: Opened) -> Generator[AnyStep, Any, bool]:
+    number, was_sent_twice, is_last = known.next_part, False, False
+    while not is_last:
+        taken, is_last = yield Step.TAKE_ROWS
+        ids = _new(taken, known)
+        if not ids and not is_last:
+            continue
+        if was_sent_twice:
+            raise UnavailableError("a connection to the broker was closed during a commit")
+        yield Step.BEGIN
+        if ids:
+            yield WriteRows(ids)
+            yield WritePart(Part(batch.query_id, batch.batch_id, number, frozenset(ids)))
+            number += 1
+        if is_last:
+            yield WriteMarker(batch.marker)
+        was_sent_twice = yield Step.COMMIT
+    return was_sent_twice
+
+
+def _new(ids: Sequence[str], known: Opened) -> tuple[str, ...]:
+    """Rows that are not out yet."""
+    return tuple(row_id for row_id in ids if row_id not in known.ids)

@@ -1,0 +1,176 @@
+"""How the real-time engine writes one run of the query: at least once, or exactly once.
+
+Records are one stream of results and dead letters. At least once uses Spark's Kafka sink. Exactly
+once passes the records to Java classes on the executors (real_time/transactions.py), in
+micro-batches and in intervals; interval_protocol.py has the rules.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from datetime import timedelta
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.readwriter import DataStreamWriter
+
+from job.checkpoint.checkpoint import Checkpoint
+from job.dataflow.real_time import Sizes
+from job.delivery.commit_protocol import Result
+from job.delivery.exactly_once import (
+    claim_name,
+    delivery_error,
+    delivery_target,
+    fence_slots,
+    input_fingerprint,
+)
+from job.delivery.sink import sink_options
+from job.delivery.transactions import Report, Target, slot_of
+from job.errors import StreamjoinError
+from job.join_spec.output import Delivery
+from job.kafka.security import KafkaAccess, spark_options
+from job.plan import real_time, tuning
+from job.plan.plan import JoinPlan
+from job.real_time.transactions import Identity, Transactions
+from job.spark.failures import cause_of_class
+
+_FAILURE = "streamjoin.DeliveryFailure"
+_PREFIX = "kafka."
+"""Of the options of Kafka's clients in Spark's sources and sinks."""
+
+
+class RealTimeDelivery(ABC):
+    """Writes the records of one run."""
+
+    can_be_cut: bool
+    """Whether a batch or an interval can be cut short without writing its results twice."""
+
+    @abstractmethod
+    def write_batch(self, records: DataFrame, batch_id: int) -> None: ...
+
+    @abstractmethod
+    def interval_writer(self, records: DataFrame) -> DataStreamWriter: ...
+
+    def delivered(self, computed: int) -> tuple[int, Mapping[str, int]]:
+        """Results written since the last call, and transactions by result. `computed`: results of
+        the micro-batch."""
+        return computed, {}
+
+    def explained(self, _: Exception) -> StreamjoinError | None:
+        """The failure of the delivery. None: `error` is another one."""
+        return None
+
+    @abstractmethod
+    def close(self) -> None:
+        """The run has ended."""
+
+
+def real_time_delivery(
+    spark: SparkSession,
+    plan: JoinPlan,
+    access: KafkaAccess,
+    checkpoint: Checkpoint,
+    sizes: Sizes,
+    *,
+    follows_catch_up: bool,
+    new_query: bool,
+) -> RealTimeDelivery:
+    """Prepares the checkpoint and the commit topic for the delivery of the plan.
+
+    `follows_catch_up`: the run before has prepared the commit topic. `new_query`: the user agrees
+    to replace another query of the same name.
+    """
+    assert plan.real_time is not None
+    options = sink_options(plan, access, max(sizes.result_bytes_max, sizes.dead_letter_bytes_max))
+    if plan.output.delivery is Delivery.AT_LEAST_ONCE:
+        checkpoint.end_exactly_once()
+        return _AtLeastOnce(options)
+    since = checkpoint.begin_exactly_once()
+    checkpoint.ensure_query_id()
+    target = delivery_target(plan, access, checkpoint, record_bytes_max=0)
+    cut = checkpoint.cut_interval
+    if not follows_catch_up:
+        claim_name(plan, target, checkpoint, since=since, new_query=new_query)
+    if cut is not None and cut.repeat_until is None:
+        # The writers of the interval may still run. What they read after the ends of the topics are
+        # recorded would be repeated with a later watermark.
+        fence_slots(plan, target)
+    transactions = Transactions(
+        spark,
+        Identity(
+            plan.name,
+            target.query_id,
+            plan.output.topic,
+            plan.output.commit_topic,
+            since=since,
+            repeats=None if cut is None or follows_catch_up else cut.batch_id,
+        ),
+        {"bootstrap.servers": plan.bootstrap_servers, **_client(spark_options(access))},
+        _client({**options, **real_time.TRANSACTION_OPTIONS}),
+        commit_interval=plan.real_time.commit_interval,
+        timeout=timedelta(seconds=tuning.TRANSACTION_TIMEOUT_SECONDS),
+    )
+    return _ExactlyOnce(checkpoint, target, transactions)
+
+
+class _AtLeastOnce(RealTimeDelivery):
+    can_be_cut = False
+
+    def __init__(self, options: Mapping[str, str]) -> None:
+        self._options = options
+
+    def write_batch(self, records: DataFrame, _: int) -> None:
+        records.write.format("kafka").options(**self._options).save()
+
+    def interval_writer(self, records: DataFrame) -> DataStreamWriter:
+        options = {**self._options, **real_time.SINK_OPTIONS}
+        return records.writeStream.format("kafka").options(**options)
+
+    def close(self) -> None:
+        """Spark closes its producers."""
+
+
+class _ExactlyOnce(RealTimeDelivery):
+    can_be_cut = True
+
+    def __init__(self, checkpoint: Checkpoint, target: Target, transactions: Transactions) -> None:
+        self._checkpoint = checkpoint
+        self._target = target
+        self._transactions = transactions
+
+    def write_batch(self, records: DataFrame, batch_id: int) -> None:
+        fingerprint = input_fingerprint(self._checkpoint, batch_id)
+        self._transactions.write_batch(records, batch_id, fingerprint)
+
+    def interval_writer(self, records: DataFrame) -> DataStreamWriter:
+        return self._transactions.interval_writer(records)
+
+    def delivered(self, _: int) -> tuple[int, Mapping[str, int]]:
+        delivered = self._transactions.delivered()
+        return delivered.results, {
+            Result.COMMITTED.value: delivered.committed,
+            Result.SKIPPED.value: delivered.skipped,
+        }
+
+    def explained(self, error: Exception) -> StreamjoinError | None:
+        failure = cause_of_class(error, _FAILURE)
+        if failure is None:
+            return None
+        report = Report(
+            failure.partition(),
+            failure.kind(),
+            rows=0,
+            message=failure.getMessage(),
+            retryable=failure.isRetryable(),
+        )
+        return delivery_error(failure.batchId(), report, self._target, slot_of(failure.partition()))
+
+    def close(self) -> None:
+        self._transactions.close()
+
+
+def _client(options: Mapping[str, str]) -> dict[str, str]:
+    """Settings of Kafka's clients, from options of Spark."""
+    return {
+        name.removeprefix(_PREFIX): value
+        for name, value in options.items()
+        if name.startswith(_PREFIX)
+    }

@@ -1,0 +1,256 @@
+package streamjoin;
+
+import com.fasterxml.jackson.core.JsonProcessingException;
+import com.fasterxml.jackson.databind.JsonNode;
+import com.fasterxml.jackson.databind.ObjectMapper;
+import com.fasterxml.jackson.databind.node.ArrayNode;
+import com.fasterxml.jackson.databind.node.ObjectNode;
+import java.io.IOException;
+import java.io.UncheckedIOException;
+import java.nio.charset.StandardCharsets;
+import java.util.HashSet;
+import java.util.Set;
+
+/**
+ * Decides, from the records of a state partition in the commit topic, what a batch may write.
+ *
+ * <p>The rules, and the reasons for them, are in job/delivery/interval_protocol.py.
+ */
+public final class DeliveredParts {
+  /** Fingerprint of an interval and of its marker. */
+  public static final String INTERVAL = "interval";
+
+  private static final ObjectMapper JSON = new ObjectMapper();
+  private static final int FORMAT = 1;
+  private static final long NO_BATCH = -1;
+  private static final String START_AGAIN =
+      "name another folder in `checkpoint` and start with --new-query (rows now waiting in state are "
+          + "then not joined, and results may be delivered again)";
+
+  /** The slot may not be written. */
+  public static final class Refusal extends RuntimeException {
+    private final String kind;
+
+    Refusal(String kind, String message) {
+      super(message);
+      this.kind = kind;
+    }
+
+    /** "disagreement" or "taken_over". */
+    public String kind() {
+      return kind;
+    }
+  }
+
+  private final String markerKey;
+  private final String partPrefix;
+  private final String queryId;
+  private final long batchId;
+  private final String fingerprint;
+  private final long since;
+  private final Long repeats;
+
+  private String newestQuery;
+  private long newestBatch = NO_BATCH;
+  private String newestFingerprint;
+
+  /** The oldest batch of this query that has a marker among the records. */
+  private long oldestBatch = Long.MAX_VALUE;
+
+  /** The newest interval of this query that has a part. */
+  private long newestParts = NO_BATCH;
+
+  private final Set<String> ids = new HashSet<>();
+  private int nextPart;
+
+  /**
+   * @param slot number of the state partition
+   * @param fingerprint of the input offsets of a micro-batch; INTERVAL for an interval
+   * @param since first batch of the checkpoint that is delivered exactly once
+   * @param repeats batch id of the recorded interval that the run repeats; null: it repeats none
+   */
+  public DeliveredParts(
+      String name,
+      int slot,
+      String queryId,
+      long batchId,
+      String fingerprint,
+      long since,
+      Long repeats) {
+    markerKey = markerKey(name, slot);
+    partPrefix = markerKey + "/";
+    this.queryId = queryId;
+    this.batchId = batchId;
+    this.fingerprint = fingerprint;
+    this.since = since;
+    this.repeats = repeats;
+  }
+
+  /** Takes the next committed record of the slot's partition, in the order of the offsets. */
+  public void read(byte[] recordKey, byte[] value) {
+    String key = recordKey == null ? "" : new String(recordKey, StandardCharsets.UTF_8);
+    if (key.equals(markerKey)) {
+      JsonNode marker = parsed(value);
+      newestQuery = marker.get("query_id").textValue();
+      newestBatch = marker.get("batch_id").longValue();
+      newestFingerprint = marker.get("fingerprint").textValue();
+      if (newestQuery.equals(queryId)) {
+        oldestBatch = Math.min(oldestBatch, newestBatch);
+      }
+    } else if (key.startsWith(partPrefix)) {
+      readPart(Integer.parseInt(key.substring(partPrefix.length())), parsed(value));
+    }
+  }
+
+  private void readPart(int number, JsonNode part) {
+    if (!part.get("query_id").textValue().equals(queryId)) {
+      return;
+    }
+    long interval = part.get("batch_id").longValue();
+    newestParts = Math.max(newestParts, interval);
+    if (interval == recovered()) {
+      nextPart = Math.max(nextPart, number + 1);
+      for (JsonNode id : part.get("ids")) {
+        ids.add(id.textValue());
+      }
+    }
+  }
+
+  /**
+   * Whether earlier records change nothing: what the run computes again was written after a marker
+   * that was read.
+   */
+  public boolean isComplete() {
+    return oldestBatch < Math.min(recovered(), batchId);
+  }
+
+  /**
+   * Whether the batch is delivered, by what was read before other producers are fenced. False: not
+   * known yet. Throws a Refusal if the slot may not be written whatever else its partition contains.
+   */
+  public boolean isDecided() {
+    return newestQuery != null
+        && (newestBatch >= batchId || !newestQuery.equals(queryId))
+        && isDelivered();
+  }
+
+  /**
+   * Whether the micro-batch is delivered: then its rows are dropped. To be called once all records
+   * were read, after other producers were fenced. Throws a Refusal if the slot may not be written.
+   */
+  public boolean isDelivered() {
+    if (newestQuery != null && !newestQuery.equals(queryId)) {
+      throw new Refusal(
+          "taken_over",
+          "the newest marker is that of query " + newestQuery + ", and this is query " + queryId);
+    }
+    checkIntervals();
+    if (newestBatch > batchId) {
+      throw disagreement(
+          "the next batch of the checkpoint is %d, but batch %d was already delivered: the "
+              + "checkpoint is an older copy. Restore the newest copy, or %s",
+          batchId, newestBatch, START_AGAIN);
+    }
+    if (newestQuery != null && newestBatch == batchId) {
+      if (INTERVAL.equals(newestFingerprint)) {
+        return false;
+      }
+      if (!newestFingerprint.equals(fingerprint)) {
+        throw disagreement(
+            "batch %d was delivered from other input offsets than those in the checkpoint: the "
+                + "checkpoint was changed, or copied and run twice. Restore the copy that delivered "
+                + "the batch, or %s",
+            batchId, START_AGAIN);
+      }
+      return true;
+    }
+    if (batchId > since && newestBatch != batchId - 1) {
+      throw disagreement(
+          "batch %d was delivered, but its marker is missing (the commit topic %s): the topic may "
+              + "have been deleted or renamed. Restore it. To continue without it, run with "
+              + "`delivery: at_least_once` until a batch has ended (its results may be delivered "
+              + "twice), then with exactly_once again; or %s",
+          batchId - 1,
+          newestBatch == NO_BATCH ? "has no marker" : "ends with batch " + newestBatch,
+          START_AGAIN);
+    }
+    return false;
+  }
+
+  private void checkIntervals() {
+    boolean isInterval = INTERVAL.equals(newestFingerprint);
+    long newest = isInterval ? Math.max(newestParts, newestBatch) : newestParts;
+    if (newest > newestInterval()) {
+      throw disagreement(
+          "the next batch of the checkpoint is %d, but results of interval %d were already "
+              + "delivered: the checkpoint is an older copy. Restore the newest copy, or %s",
+          batchId, newest, START_AGAIN);
+    }
+  }
+
+  /** The newest interval that can have begun, by what the checkpoint has recorded. */
+  private long newestInterval() {
+    return INTERVAL.equals(fingerprint) || repeats != null ? recovered() : batchId - 1;
+  }
+
+  /** The interval whose parts contain rows that the run computes again. */
+  private long recovered() {
+    return repeats == null ? batchId : repeats;
+  }
+
+  /** Rows that are out. The run may compute them again, in this batch or a later one. */
+  public Set<String> ids() {
+    return ids;
+  }
+
+  /** Number of the next part. The parts that were read must stay: they have smaller numbers. */
+  public int nextPart() {
+    return nextPart;
+  }
+
+  public static String markerKey(String name, int slot) {
+    return name + "/" + slot;
+  }
+
+  public static String partKey(String name, int slot, int number) {
+    return markerKey(name, slot) + "/" + number;
+  }
+
+  public static byte[] marker(String queryId, long batchId, String fingerprint) {
+    return bytes(record(queryId, batchId).put("fingerprint", fingerprint));
+  }
+
+  public static byte[] part(String queryId, long batchId, Iterable<String> ids) {
+    ObjectNode part = record(queryId, batchId);
+    ArrayNode list = part.putArray("ids");
+    ids.forEach(list::add);
+    return bytes(part);
+  }
+
+  private static ObjectNode record(String queryId, long batchId) {
+    return JSON.createObjectNode()
+        .put("format", FORMAT)
+        .put("query_id", queryId)
+        .put("batch_id", batchId);
+  }
+
+  private static byte[] bytes(JsonNode record) {
+    try {
+      return JSON.writeValueAsBytes(record);
+    } catch (JsonProcessingException e) {
+      throw new UncheckedIOException(e);
+    }
+  }
+
+  private static JsonNode parsed(byte[] value) {
+    try {
+      return JSON.readTree(value);
+    } catch (IOException e) {
+      throw new UncheckedIOException(e);
+    }
+  }
+
+  private static Refusal disagreement(String message, Object... values) {
+    return new Refusal("disagreement", String.format(message, values));
+  }
+}

@@ -1,0 +1,90 @@
+package streamjoin;
+
+import org.apache.kafka.common.KafkaException;
+import org.apache.kafka.common.errors.AuthenticationException;
+import org.apache.kafka.common.errors.AuthorizationException;
+import org.apache.kafka.common.errors.InvalidConfigurationException;
+import org.apache.kafka.common.errors.InvalidProducerEpochException;
+import org.apache.kafka.common.errors.InvalidTopicException;
+import org.apache.kafka.common.errors.PolicyViolationException;
+import org.apache.kafka.common.errors.ProducerFencedException;
+import org.apache.kafka.common.errors.RecordTooLargeException;
+import org.apache.kafka.common.errors.RetriableException;
+
+/** Why a partition could not be delivered; the kinds are those of a Report in job/delivery/. */
+public final class DeliveryFailure extends RuntimeException {
+  private static final String ABORTED = "aborted";
+  private static final String FENCED = "fenced";
+
+  private final String kind;
+  private final long batchId;
+  private final int partition;
+  private final boolean isRetryable;
+
+  DeliveryFailure(String kind, long batchId, int partition, String message, boolean isRetryable) {
+    super(message);
+    this.kind = kind;
+    this.batchId = batchId;
+    this.partition = partition;
+    this.isRetryable = isRetryable;
+  }
+
+  public String kind() {
+    return kind;
+  }
+
+  public long batchId() {
+    return batchId;
+  }
+
+  public int partition() {
+    return partition;
+  }
+
+  public boolean isRetryable() {
+    return isRetryable;
+  }
+
+  /**
+   * Errors of the connection, of a login and of an ACL stay as they are: failures.py knows them.
+   *
+   * @param isOverdue whether the coordinator has aborted the transaction at its timeout, and fenced
+   *     its producer
+   */
+  static RuntimeException of(
+      KafkaException error, long batchId, int partition, boolean isOverdue) {
+    if (has(error, ProducerFencedException.class, InvalidProducerEpochException.class)) {
+      return isOverdue
+          ? new DeliveryFailure(
+              ABORTED, batchId, partition, "the transaction was open for longer than its timeout", true)
+          : new DeliveryFailure(FENCED, batchId, partition, error.getMessage(), false);
+    }
+    if (has(
+        error,
+        AuthenticationException.class,
+        AuthorizationException.class,
+        RetriableException.class)) {
+      return error;
+    }
+    boolean isLasting =
+        has(
+            error,
+            InvalidConfigurationException.class,
+            InvalidTopicException.class,
+            PolicyViolationException.class,
+            RecordTooLargeException.class);
+    Throwable cause = error.getCause() == null ? error : error.getCause();
+    return new DeliveryFailure(ABORTED, batchId, partition, cause.getMessage(), !isLasting);
+  }
+
+  private static boolean has(Throwable error, Class<?>... kinds) {
+    for (Throwable cause = error; cause != null; cause = cause.getCause()) {
+      for (Class<?> kind : kinds) {
+        if (kind.isInstance(cause)) {
+          return true;
+        }
+      }
+    }
+    return false;
+  }
+}

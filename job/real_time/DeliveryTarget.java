@@ -1,0 +1,99 @@
+package streamjoin;
+
+import java.io.Serializable;
+import java.util.HashMap;
+import java.util.Map;
+import java.util.concurrent.TimeUnit;
+import org.apache.kafka.clients.producer.KafkaProducer;
+import org.apache.kafka.clients.producer.ProducerConfig;
+import org.apache.kafka.common.serialization.ByteArraySerializer;
+import org.apache.spark.SparkContext;
+import org.apache.spark.util.LongAccumulator;
+
+/** The topics of one run of the query and its identity: transactions.py derives them from the plan. */
+public final class DeliveryTarget implements Serializable {
+  /** Of all of Kafka's clients, with secrets. */
+  final Map<String, Object> client;
+
+  private final Map<String, Object> producer;
+  final String run;
+  final String name;
+  final String queryId;
+  final String outputTopic;
+  final String commitTopic;
+
+  /** First batch of the checkpoint that is delivered exactly once. */
+  final long since;
+
+  /** The recorded interval that the run repeats. Null: there is none. */
+  final Long repeats;
+
+  final long commitIntervalNanos;
+  final long transactionTimeoutNanos;
+
+  /** Transactions, and micro-batches of a partition that an earlier attempt has delivered. */
+  final LongAccumulator committed;
+
+  final LongAccumulator skipped;
+
+  /** Results without dead letters. */
+  final LongAccumulator results;
+
+  /** `repeats`: negative if there is none. */
+  public DeliveryTarget(
+      SparkContext context,
+      Map<String, String> client,
+      Map<String, String> producer,
+      String run,
+      String name,
+      String queryId,
+      String outputTopic,
+      String commitTopic,
+      long since,
+      long repeats,
+      long commitIntervalMs,
+      long transactionTimeoutMs) {
+    this.client = new HashMap<>(client);
+    this.producer = new HashMap<>(producer);
+    this.run = run;
+    this.name = name;
+    this.queryId = queryId;
+    this.outputTopic = outputTopic;
+    this.commitTopic = commitTopic;
+    this.since = since;
+    this.repeats = repeats < 0 ? null : repeats;
+    commitIntervalNanos = TimeUnit.MILLISECONDS.toNanos(commitIntervalMs);
+    transactionTimeoutNanos = TimeUnit.MILLISECONDS.toNanos(transactionTimeoutMs);
+    committed = context.longAccumulator("streamjoin.committed");
+    skipped = context.longAccumulator("streamjoin.skipped");
+    results = context.longAccumulator("streamjoin.results");
+  }
+
+  /** That of transactions.py in job/delivery/. */
+  String transactionalId(int partition) {
+    return "streamjoin-" + name + "-" + partition;
+  }
+
+  KafkaProducer<byte[], byte[]> newProducer(int partition) {
+    Map<String, Object> settings = new HashMap<>(client);
+    settings.putAll(producer);
+    settings.put(ProducerConfig.TRANSACTIONAL_ID_CONFIG, transactionalId(partition));
+    settings.put(
+        ProducerConfig.TRANSACTION_TIMEOUT_CONFIG,
+        (int) TimeUnit.NANOSECONDS.toMillis(transactionTimeoutNanos));
+    ByteArraySerializer bytes = new ByteArraySerializer();
+    return new KafkaProducer<>(settings, bytes, bytes);
+  }
+
+  public long committed() {
+    return committed.value();
+  }
+
+  public long skipped() {
+    return skipped.value();
+  }
+
+  public long results() {
+    return results.value();
+  }
+}

@@ -1,0 +1,362 @@
+package streamjoin;
+
+import java.nio.charset.StandardCharsets;
+import java.time.Duration;
+import java.util.ArrayList;
+import java.util.HashMap;
+import java.util.List;
+import java.util.Map;
+import java.util.Set;
+import java.util.concurrent.TimeUnit;
+import org.apache.kafka.clients.producer.KafkaProducer;
+import org.apache.kafka.clients.producer.ProducerRecord;
+import org.apache.kafka.common.KafkaException;
+import org.apache.kafka.common.Metric;
+import org.apache.kafka.common.MetricName;
+import org.apache.spark.TaskContext;
+
+/**
+ * The transactional producer of one state partition, kept over the batches of a run.
+ *
+ * <pre>
+ *   task of the partition   write  write      write ...                        end
+ *   transactions            | rows, part 0 |  | rows, part 1 |   (no rows)     | rows, part 2, marker |
+ *   thread of the slot                     commit           commit
+ * </pre>
+ *
+ * <p>The rules are in job/delivery/interval_protocol.py. A micro-batch writes one transaction.
+ */
+final class TransactionSlot {
+  private static final Map<String, TransactionSlot> SLOTS = new HashMap<>();
+
+  /** Kafka accepts records of 1 MB by default, and the ids compress well. */
+  private static final int PART_CHARS_MAX = 250_000;
+
+  /** To complete or abort what is open: until then, readers do not see what follows it. */
+  private static final Duration CLOSE = Duration.ofSeconds(5);
+
+  private final int partition;
+  private final Thread thread = new Thread(this::commitWhenDue);
+
+  /** That of the batch: its accumulators count for the task. */
+  private DeliveryTarget target;
+
+  private KafkaProducer<byte[], byte[]> producer;
+  private Metric closedConnections;
+
+  /** Whether a request to commit may have been sent twice, and arrive again. */
+  private boolean isDoubtful;
+
+  /** Rows that are out and were not computed again yet. */
+  private Set<String> delivered;
+
+  private long batchId;
+  private String fingerprint;
+  private boolean isSkipped;
+
+  /** Null while the batch is being written: then another task must not continue it. */
+  private Long endedBatch;
+
+  private boolean isOpen;
+  private long openedAt;
+  private long dueAt = System.nanoTime();
+  private final List<String> ids = new ArrayList<>();
+  private int idChars;
+  private int nextPart;
+
+  private RuntimeException failure;
+  private volatile boolean isDiscarded;
+
+  private TransactionSlot(DeliveryTarget target, int partition) {
+    this.target = target;
+    this.partition = partition;
+    thread.setName(target.transactionalId(partition));
+    thread.setDaemon(true);
+  }
+
+  /** The slot for a batch: that of the batch before if nothing else can have written since. */
+  static TransactionSlot begin(
+      DeliveryTarget target, int partition, long batchId, String fingerprint) {
+    String key = target.transactionalId(partition);
+    TransactionSlot slot;
+    TransactionSlot before;
+    synchronized (SLOTS) {
+      before = SLOTS.get(key);
+      slot = before;
+      if (before == null || !before.continuesWith(target, batchId)) {
+        slot = new TransactionSlot(target, partition);
+        slot.thread.start();
+        SLOTS.put(key, slot);
+      }
+    }
+    if (before != null && before != slot) {
+      before.discard();
+    }
+    slot.beginBatch(target, batchId, fingerprint);
+    return slot;
+  }
+
+  /** Discards the slots of a run in this JVM, and waits until their transactions are ended. */
+  static void discardAll(String run) {
+    List<TransactionSlot> slots = new ArrayList<>();
+    synchronized (SLOTS) {
+      SLOTS.values().removeIf(slot -> slot.target.run.equals(run) && slots.add(slot));
+    }
+    slots.forEach(TransactionSlot::discard);
+    try {
+      for (TransactionSlot slot : slots) {
+        slot.thread.join(CLOSE.toMillis());
+      }
+    } catch (InterruptedException e) {
+      Thread.currentThread().interrupt();
+    }
+  }
+
+  private synchronized boolean continuesWith(DeliveryTarget other, long nextBatch) {
+    return endedBatch != null
+        && failure == null
+        && !isDiscarded
+        && target.run.equals(other.run)
+        && endedBatch + 1 == nextBatch
+        // Another executor may have begun the batch, and fenced this producer.
+        && TaskContext.get().attemptNumber() == 0;
+  }
+
+  private synchronized void beginBatch(
+      DeliveryTarget target, long batchId, String fingerprint) {
+    endedBatch = null;
+    this.target = target;
+    this.batchId = batchId;
+    this.fingerprint = fingerprint;
+    isSkipped = false;
+    nextPart = 0;
+    try {
+      if (producer == null || isDoubtful) {
+        open();
+      }
+    } catch (RuntimeException e) {
+      failure = failureOf(e);
+      discard();
+      throw failure;
+    }
+  }
+
+  /** Fences all other producers of the slot, and reads what they have delivered. */
+  private void open() {
+    DeliveredParts parts;
+    try (CommitPartition read = new CommitPartition(target.client, target.commitTopic, partition)) {
+      parts = read.readCommitted(this::nothingDelivered);
+      // A job that was replaced ends here, without fencing the one that replaced it.
+      isSkipped = parts.isDecided();
+      if (isSkipped) {
+        return;
+      }
+      replaceProducer();
+      read.readToTheEnd(parts);
+    }
+    isSkipped = parts.isDelivered();
+    delivered = parts.ids();
+    nextPart = parts.nextPart();
+  }
+
+  private DeliveredParts nothingDelivered() {
+    return new DeliveredParts(
+        target.name,
+        partition,
+        target.queryId,
+        batchId,
+        fingerprint,
+        target.since,
+        target.repeats);
+  }
+
+  private void replaceProducer() {
+    if (producer != null) {
+      producer.close(Duration.ZERO);
+    }
+    producer = target.newProducer(partition);
+    closedConnections = metric("connection-close-total");
+    isDoubtful = false;
+    producer.initTransactions();
+  }
+
+  private Metric metric(String name) {
+    for (Map.Entry<MetricName, ? extends Metric> entry : producer.metrics().entrySet()) {
+      MetricName metric = entry.getKey();
+      if (metric.name().equals(name) && metric.group().equals("producer-metrics")) {
+        return entry.getValue();
+      }
+    }
+    throw new IllegalStateException("Kafka's producer has no metric " + name);
+  }
+
+  /** Whether the row is out, written by an earlier attempt. */
+  synchronized boolean isDelivered(String id) {
+    return isSkipped || (!delivered.isEmpty() && delivered.remove(id));
+  }
+
+  synchronized void write(ProducerRecord<byte[], byte[]> row, String id) {
+    checkNotFailed();
+    try {
+      boolean isFirst = begin();
+      producer.send(row);
+      if (row.topic().equals(target.outputTopic)) {
+        target.results.add(1);
+      }
+      if (!isInterval()) {
+        return;
+      }
+      addId(id);
+      if (isFirst) {
+        notifyAll();
+      } else if (System.nanoTime() >= dueAt) {
+        commit(); // While rows come without a pause, the thread may wait for this lock for long.
+      }
+    } catch (RuntimeException e) {
+      throw failed(e);
+    }
+  }
+
+  /** Commits the last transaction of the batch, with its marker. */
+  synchronized void end() {
+    checkNotFailed();
+    try {
+      if (isSkipped) {
+        target.skipped.add(1);
+      } else {
+        begin();
+        byte[] marker = DeliveredParts.marker(target.queryId, batchId, fingerprint);
+        sendPart();
+        send(DeliveredParts.markerKey(target.name, partition), marker);
+        commit();
+      }
+      endedBatch = batchId;
+    } catch (RuntimeException e) {
+      throw failed(e);
+    }
+  }
+
+  /** Ends the slot, at once. Its thread aborts what is open. */
+  void discard() {
+    isDiscarded = true;
+    thread.interrupt();
+  }
+
+  private void commitWhenDue() {
+    try {
+      awaitDiscard();
+    } catch (InterruptedException e) {
+      // The slot is discarded.
+    } finally {
+      closeProducer();
+    }
+  }
+
+  private synchronized void awaitDiscard() throws InterruptedException {
+    while (!isDiscarded) {
+      long left = dueAt - System.nanoTime();
+      if (!isOpen || !isInterval() || failure != null) {
+        wait();
+      } else if (left > 0) {
+        TimeUnit.NANOSECONDS.timedWait(this, left);
+      } else {
+        try {
+          commit();
+        } catch (RuntimeException e) {
+          failed(e); // The task throws it with its next row.
+        }
+      }
+    }
+  }
+
+  private void closeProducer() {
+    KafkaProducer<byte[], byte[]> last = producer;
+    if (last != null) {
+      last.close(CLOSE);
+    }
+  }
+
+  /** Begins a transaction if none is open; whether it has. */
+  private boolean begin() {
+    if (isOpen) {
+      return false;
+    }
+    if (isDoubtful) {
+      // A new producer would fence a job that has taken over meanwhile.
+      throw new DeliveryFailure(
+          "unavailable", batchId, partition, "a connection was closed during a commit", true);
+    }
+    producer.beginTransaction();
+    openedAt = System.nanoTime();
+    isOpen = true;
+    return true;
+  }
+
+  private void addId(String id) {
+    ids.add(id);
+    idChars += id.length();
+    if (idChars > PART_CHARS_MAX) {
+      sendPart();
+    }
+  }
+
+  private void sendPart() {
+    if (ids.isEmpty()) {
+      return;
+    }
+    String key = DeliveredParts.partKey(target.name, partition, nextPart++);
+    send(key, DeliveredParts.part(target.queryId, batchId, ids));
+    ids.clear();
+    idChars = 0;
+  }
+
+  private void send(String key, byte[] value) {
+    byte[] keyBytes = key.getBytes(StandardCharsets.UTF_8);
+    producer.send(new ProducerRecord<>(target.commitTopic, partition, keyBytes, value));
+  }
+
+  private void commit() {
+    long begunAt = System.nanoTime();
+    sendPart();
+    Object closedBefore = closedConnections.metricValue();
+    producer.commitTransaction();
+    // If a connection was closed, the client may have sent its request again on another one, and the
+    // first one may arrive later: it would commit the beginning of the next transaction (KIP-890,
+    // which the client implements from 4.0 on).
+    isDoubtful = !closedConnections.metricValue().equals(closedBefore);
+    isOpen = false;
+    dueAt = begunAt + target.commitIntervalNanos;
+    target.committed.add(1);
+  }
+
+  private boolean isInterval() {
+    return fingerprint.equals(DeliveredParts.INTERVAL);
+  }
+
+  private void checkNotFailed() {
+    if (failure != null) {
+      throw failure;
+    }
+    if (isDiscarded) {
+      throw new IllegalStateException("the run of this task has ended");
+    }
+  }
+
+  private RuntimeException failed(RuntimeException error) {
+    failure = failureOf(error);
+    return failure;
+  }
+
+  private RuntimeException failureOf(RuntimeException error) {
+    if (error instanceof DeliveredParts.Refusal) {
+      DeliveredParts.Refusal refusal = (DeliveredParts.Refusal) error;
+      return new DeliveryFailure(refusal.kind(), batchId, partition, refusal.getMessage(), false);
+    }
+    if (!(error instanceof KafkaException)) {
+      return error;
+    }
+    boolean isOverdue =
+        isOpen && System.nanoTime() - openedAt >= target.transactionTimeoutNanos;
+    return DeliveryFailure.of((KafkaException) error, batchId, partition, isOverdue);
+  }
+}

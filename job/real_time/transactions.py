@@ -1,0 +1,111 @@
+"""Writes records in transactions of Kafka on the executors, without Python: TransactionWriter.java.
+
+    results, dead letters -- TransactionWriter -- TransactionSlot -- one producer for each partition
+
+A transaction contains what is committed together: results, dead letters, and their ids or the
+marker of their batch in the commit topic.
+"""
+
+import uuid
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import timedelta
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.readwriter import DataStreamWriter
+
+from job.join_spec.durations import milliseconds
+from job.real_time.join import check_classes, java_class
+
+ID = "id"
+COLUMNS = ("topic", "key", "value", "headers", ID, "timestamp", "partition")
+"""Columns of a record, as TransactionWriter.java reads them. ID is the same if the row is computed
+again. The timestamp is in milliseconds; null: the time at which the record is written. The
+partition is null if the key chooses it."""
+
+_NO_INTERVAL = -1
+
+
+@dataclass(frozen=True)
+class Identity:
+    """The topics of the query, and what the query is called in the commit topic."""
+
+    name: str
+    query_id: str
+    output_topic: str
+    commit_topic: str
+    since: int
+    """First batch of the checkpoint that is delivered exactly once."""
+    repeats: int | None
+    """Batch id of the recorded interval that the run repeats. None: there is none."""
+
+
+@dataclass(frozen=True)
+class Delivered:
+    results: int
+    """Results without dead letters."""
+    committed: int
+    """Transactions."""
+    skipped: int
+    """Partitions of micro-batches that an earlier attempt had delivered."""
+
+
+class Transactions:
+    """Those of one run of the query."""
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        identity: Identity,
+        client: Mapping[str, str],
+        producer: Mapping[str, str],
+        *,
+        commit_interval: timedelta,
+        timeout: timedelta,
+    ) -> None:
+        """`client`: settings of all of Kafka's clients, with secrets. `producer`: further settings
+        of the producers. SetupError if the writer was built from other sources."""
+        check_classes(spark)
+        self._spark = spark
+        self._run = str(uuid.uuid4())
+        self._target = java_class(spark, "DeliveryTarget")(
+            spark.sparkContext._jsc.sc(),
+            dict(client),
+            dict(producer),
+            self._run,
+            *(identity.name, identity.query_id, identity.output_topic, identity.commit_topic),
+            identity.since,
+            _NO_INTERVAL if identity.repeats is None else identity.repeats,
+            milliseconds(commit_interval),
+            milliseconds(timeout),
+        )
+        self._writer = java_class(spark, "TransactionWriter")
+        self._counted = Delivered(0, 0, 0)
+
+    def write_batch(self, records: DataFrame, batch_id: int, fingerprint: str) -> None:
+        """Write a micro-batch. `fingerprint`: of its input offsets."""
+        self._writer.write(records._jdf, self._target, batch_id, fingerprint)
+
+    def interval_writer(self, records: DataFrame) -> DataStreamWriter:
+        """The writer of a query whose batches are intervals."""
+        rows = DataFrame(self._writer.records(records._jdf), self._spark)
+        writer = rows.writeStream
+        writer._jwrite.foreach(self._writer.ofIntervals(self._target))
+        return writer
+
+    def delivered(self) -> Delivered:
+        """What ended tasks have delivered since the last call."""
+        before = self._counted
+        target = self._target
+        now = self._counted = Delivered(target.results(), target.committed(), target.skipped())
+        return Delivered(
+            now.results - before.results,
+            now.committed - before.committed,
+            now.skipped - before.skipped,
+        )
+
+    def close(self) -> None:
+        """Close the producers in this JVM. What they have not committed is aborted."""
+        with suppress(Exception):  # the JVM may be gone
+            self._writer.endRun(self._run)

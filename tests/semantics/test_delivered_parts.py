@@ -1,0 +1,199 @@
+"""DeliveredParts.java decides as the specification in interval_protocol.py."""
+
+import json
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+from py4j.protocol import Py4JJavaError
+from pyspark.sql import SparkSession
+
+from job.delivery.commit_protocol import (
+    NO_BATCH,
+    Batch,
+    DisagreementError,
+    Marker,
+    TakenOverError,
+)
+from job.delivery.interval_protocol import (
+    INTERVAL,
+    Opened,
+    Opening,
+    Part,
+    SlotContent,
+    is_decided,
+    opened,
+)
+from job.delivery.markers import encoded, marker_key
+from job.real_time.join import java_class
+
+NAME = "joined"
+SLOT = 3
+CASES = 1_500
+KINDS = {DisagreementError: "disagreement", TakenOverError: "taken_over"}
+
+
+@dataclass(frozen=True)
+class Refused:
+    kind: str
+    message: str
+
+
+Outcome = Opened | bool | Refused
+Record = Marker | Part
+
+
+def key(record: Record) -> bytes:
+    marker = marker_key(NAME, str(SLOT))
+    return marker if isinstance(record, Marker) else marker + f"/{record.number}".encode()
+
+
+def value(record: Record) -> bytes:
+    if isinstance(record, Marker):
+        return encoded(record)
+    return json.dumps(
+        {
+            "format": 1,
+            "query_id": record.query_id,
+            "batch_id": record.batch_id,
+            "ids": sorted(record.ids),
+        }
+    ).encode()
+
+
+def content(records: Sequence[Record]) -> SlotContent:
+    markers = [record for record in records if isinstance(record, Marker)]
+    parts = tuple(record for record in records if isinstance(record, Part))
+    return SlotContent(markers[-1] if markers else None, parts)
+
+
+def specified(opening: Opening, records: Sequence[Record]) -> tuple[Outcome, Outcome]:
+    def outcome(decide: Any) -> Outcome:
+        try:
+            decided: Outcome = decide(opening, content(records))
+        except (DisagreementError, TakenOverError) as error:
+            return Refused(KINDS[type(error)], str(error))
+        return decided
+
+    return outcome(is_decided), outcome(opened)
+
+
+def in_java(spark: SparkSession, opening: Opening, records: Sequence[Record]) -> Any:
+    batch = opening.batch
+    arguments = (batch.query_id, batch.batch_id, batch.fingerprint, batch.since, opening.repeats)
+    parts = java_class(spark, "DeliveredParts")(NAME, SLOT, *arguments)
+    # Records of other joins, and of another slot with the same first digit.
+    foreign = [marker_key("other", "3"), marker_key(NAME, "31"), marker_key(NAME, "31") + b"/7"]
+    for other in foreign:
+        parts.read(other, b"{}")
+    for record in records:
+        parts.read(key(record), value(record))
+    return parts
+
+
+def java_outcome(parts: Any) -> tuple[Outcome, Outcome]:
+    def outcome(decide: Any) -> Outcome:
+        try:
+            decided: bool = decide()
+        except Py4JJavaError as error:
+            refusal = error.java_exception
+            return Refused(str(refusal.kind()), str(refusal.getMessage()))
+        return decided
+
+    first, second = outcome(parts.isDecided), outcome(parts.isDelivered)
+    if second is False:
+        second = Opened(ids=frozenset(parts.ids()), next_part=parts.nextPart())
+    return first, Opened(is_delivered=True) if second is True else second
+
+
+def generated(chance: random.Random) -> tuple[Opening, list[Record]]:
+    """Mostly what a slot can contain, so that each decision is made in many cases."""
+    next_batch = chance.randrange(4)
+    is_interval = chance.random() < 0.4
+    fingerprint = INTERVAL if is_interval else chance.choice(["f", "g"])
+    repeats = next_batch - chance.randrange(2) if chance.random() < 0.5 else None
+    since = chance.choice([0, 0, next_batch])
+    opening = Opening(Batch(next_batch, fingerprint, since, "q"), repeats)
+    records: list[Record] = []
+    for _ in range(chance.randrange(7)):
+        query = chance.choices(["q", "other"], [9, 1])[0]
+        batch_id = next_batch + chance.choices([-2, -1, 0, 1], [2, 6, 4, 1])[0]
+        if chance.random() < 0.5:
+            ids = {f'a/0/{chance.randrange(9)}|Grüße/"1/2' for _ in range(chance.randrange(4))}
+            records.append(Part(query, batch_id, chance.randrange(3), frozenset(ids)))
+        else:
+            kind = chance.choices([fingerprint, "f", INTERVAL], [6, 2, 3])[0]
+            records.append(Marker(max(batch_id, NO_BATCH), kind, query))
+    return opening, records
+
+
+def test_java_decides_as_the_specification_on_generated_records(spark: SparkSession) -> None:
+    outcomes = set()
+    for number in range(CASES):
+        opening, records = generated(random.Random(number))
+        expected = specified(opening, records)
+        assert expected == java_outcome(in_java(spark, opening, records)), (opening, records)
+        outcomes |= {_kind(outcome) for outcome in expected}
+    assert {"disagreement", "taken_over", "delivered", "new", "recovered", True, False} == outcomes
+
+
+def history(chance: random.Random) -> tuple[Opening, list[Record]]:
+    """Batches and intervals as a query writes them one after another; the last one may be cut."""
+    records: list[Record] = [Marker(NO_BATCH, "", "q")]
+    batches = chance.randrange(1, 5)
+    for batch_id in range(batches):
+        is_interval = chance.random() < 0.6
+        if is_interval:
+            numbers = range(chance.randrange(4))
+            records += [Part("q", batch_id, n, frozenset({f"{batch_id}|{n}"})) for n in numbers]
+        if batch_id < batches - 1 or chance.random() < 0.5:
+            records.append(Marker(batch_id, INTERVAL if is_interval else "f", "q"))
+    repeats = chance.choice([None, batches - 1])
+    batch_id = batches - 1 if repeats is not None else chance.choice([batches - 1, batches])
+    fingerprint = chance.choice(["f", INTERVAL])
+    return Opening(Batch(batch_id, fingerprint, 0, "q"), repeats), records
+
+
+def test_end_of_a_partition_is_enough_if_it_is_complete(spark: SparkSession) -> None:
+    complete = 0
+    for number in range(150):
+        opening, records = history(random.Random(number))
+        for first in range(len(records)):
+            parts = in_java(spark, opening, records[first:])
+            if parts.isComplete():
+                complete += 1
+                assert specified(opening, records) == java_outcome(parts), (opening, records, first)
+    assert complete > 150
+
+
+def _kind(outcome: Outcome) -> object:
+    match outcome:
+        case Refused(kind=kind):
+            return kind
+        case Opened(is_delivered=True):
+            return "delivered"
+        case Opened(ids=ids):
+            return "recovered" if ids else "new"
+    return outcome
+
+
+@pytest.mark.parametrize(
+    "record",
+    [Marker(7, "f", "q"), Marker(7, INTERVAL, "q"), Part("q", 7, 12, frozenset({"a|b", "ü|"}))],
+)
+def test_java_writes_the_records_that_the_specification_names(
+    spark: SparkSession, record: Record
+) -> None:
+    java = java_class(spark, "DeliveredParts")
+    if isinstance(record, Marker):
+        written = java.marker(record.query_id, record.batch_id, record.fingerprint)
+        assert key(record).decode() == java.markerKey(NAME, SLOT)
+    else:
+        ids = spark._jvm.java.util.ArrayList()  # type: ignore[union-attr]
+        for row_id in sorted(record.ids):
+            ids.add(row_id)
+        written = java.part(record.query_id, record.batch_id, ids)
+        assert key(record).decode() == java.partKey(NAME, SLOT, record.number)
+    assert json.loads(value(record)) == json.loads(bytes(written))

@@ -1,0 +1,41 @@
+"""Explores schedules of the model of intervals.
+
+python -m tests.unit.delivery.explore_intervals [--schedules 100000] [--from 0]
+python -m tests.unit.delivery.explore_intervals --bugs   # the first schedule that shows each
+"""
+
+import argparse
+import sys
+import time
+
+from tests.unit.delivery.interval_bugs import DRIVER_BUGS, PROTOCOL_BUGS, shown, violation
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description="Explore the protocol of intervals.")
+    parser.add_argument("--schedules", type=int, default=100_000)
+    parser.add_argument("--from", type=int, default=0, dest="first")
+    parser.add_argument("--bugs", action="store_true")
+    options = parser.parse_args()
+    numbers = range(options.first, options.first + options.schedules)
+    if options.bugs:
+        for bug in (*PROTOCOL_BUGS, *DRIVER_BUGS):
+            _write(f"{shown(bug, iter(numbers))}  {bug}")
+        return 0
+    began, wrong = time.process_time(), 0
+    for number in numbers:
+        if (text := violation(number)) is not None:
+            wrong += 1
+            _write(f"schedule {number}: {text}")
+    seconds = time.process_time() - began
+    _write(f"{len(numbers)} schedules, {wrong} of them wrong, {seconds:.0f} CPU-seconds")
+    return 1 if wrong else 0
+
+
+def _write(line: str) -> None:
+    sys.stdout.write(f"{line}\n")
+    sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

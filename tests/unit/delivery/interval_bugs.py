@@ -1,0 +1,152 @@
+"""Bugs that are planted in the protocol of intervals and in its driver, and the search for
+schedules that show them."""
+
+import inspect
+import random
+import sys
+import types
+from collections.abc import Iterator
+from types import ModuleType
+
+from job.delivery import interval_protocol
+from tests.unit.delivery.interval_world import World
+from tests.unit.delivery.schedules import Schedule, ViolationError
+
+TAPE_MAX = 1_800
+# What is compared by type must be the same in each mutant.
+_SHARED = ("Part", "SlotContent", "Step", "WriteRows", "WritePart", "WriteMarker")
+
+OPENING = """    yield Step.INIT
+    return opened(opening, (yield Step.READ_SLOT))
+"""
+WRITE = """            yield WriteRows(ids)
+            yield WritePart("""
+MARKER = """        if is_last:
+            yield WriteMarker(batch.marker)
+"""
+SKIPPED = """        yield Step.DROP_ROWS
+        return Result.SKIPPED
+"""
+
+# The text that stands in interval_protocol.py, its replacement, and a schedule that shows the bug.
+PROTOCOL_BUGS: dict[str, tuple[str, str, int]] = {
+    "rows that are out are written again": ("if row_id not in known.ids)", ")", 1),
+    "marker of an interval means that the repetition has nothing to write": (
+        "if not is_of_this_interval and is_delivered(batch, marker)",
+        "if is_delivered(batch, marker)",
+        2,
+    ),
+    "marker of a micro-batch is ignored": (SKIPPED, "        pass\n", 0),
+    "slot is read before the others are fenced": (
+        OPENING,
+        """    found = yield Step.READ_SLOT
+    yield Step.INIT
+    return opened(opening, found)
+""",
+        4,
+    ),
+    "ids in a separate transaction, after the rows": (
+        WRITE,
+        WRITE.replace(
+            "            yield WritePart(",
+            """            yield Step.COMMIT
+            yield Step.BEGIN
+            yield WritePart(""",
+        ),
+        0,
+    ),
+    "only the newest part counts": (
+        "[part for part in own if part.batch_id == opening.recovered]",
+        "[part for part in own if part.batch_id == opening.recovered][-1:]",
+        4,
+    ),
+    "parts count for the first batch of a repetition only": (
+        "return self.batch.batch_id if self.repeats is None else self.repeats",
+        "return self.batch.batch_id",
+        5,
+    ),
+    "ids are forgotten after the first batch of a run": (
+        "known = Opened(ids=slot.ids)",
+        "known = Opened()",
+        3,
+    ),
+    "no marker for an interval that ends without rows": (
+        MARKER,
+        MARKER.replace("is_last:", "is_last and ids:"),
+        1,
+    ),
+    "producer is kept although another executor has written": (
+        "self.ended == opening.batch.batch_id - 1",
+        "self.ended is not None",
+        18,
+    ),
+    "producer is kept although another executor has begun the batch": (
+        " and opening.is_first_attempt",
+        "",
+        216,
+    ),
+    "transaction follows a commit that was sent twice": (
+        "        if was_sent_twice:\n            raise UnavailableError",
+        "        if False:\n            raise UnavailableError",
+        255,
+    ),
+    "batch follows a commit that was sent twice": (
+        "None if was_sent_twice else batch.batch_id",
+        "batch.batch_id",
+        233,
+    ),
+}
+
+# As named in interval_driver.py, and a schedule that shows the bug.
+DRIVER_BUGS: dict[str, int] = {
+    "an ended interval is repeated by the rule of micro-batches": 427,
+    "ends recorded before fencing": 3_881,
+    "record removed before the commit": 310,
+    "earlier watermark after a cut interval": 1_882,
+}
+
+
+def shown(bug: str, numbers: Iterator[int]) -> int | None:
+    """The first of these schedules that shows the bug. None: all of them hold."""
+    protocol = interval_protocol if bug in DRIVER_BUGS else mutant(*PROTOCOL_BUGS[bug][:2])
+    driver_bug = bug if bug in DRIVER_BUGS else None
+    return next((n for n in numbers if violation(n, protocol, driver_bug) is not None), None)
+
+
+def violation(
+    number: int, protocol: ModuleType = interval_protocol, driver_bug: str | None = None
+) -> str | None:
+    """What is wrong after the schedule of this number. None: all is right."""
+    try:
+        world(number, protocol, driver_bug).run()
+    except ViolationError as error:
+        return str(error)
+    return None
+
+
+def world(
+    number: int, protocol: ModuleType = interval_protocol, driver_bug: str | None = None
+) -> World:
+    return World(
+        schedule(number),
+        protocol,
+        join_type="left_semi" if number % 2 else "full_outer",
+        driver_bug=driver_bug,
+        has_zombies=number % 3 > 0,
+    )
+
+
+def schedule(number: int) -> Schedule:
+    chance = random.Random(number)
+    return Schedule(chance.randbytes(chance.randrange(TAPE_MAX)))
+
+
+def mutant(old: str, new: str) -> ModuleType:
+    source = inspect.getsource(interval_protocol)
+    assert 1 == source.count(old), "the code no longer holds the place of the bug: plant it again"
+    module = types.ModuleType("interval_mutant")
+    sys.modules[module.__name__] = module  # dataclasses look for their module
+    exec(compile(source.replace(old, new), "mutant", "exec"), module.__dict__)  # noqa: S102  # our own source
+    for name in _SHARED:
+        setattr(module, name, getattr(interval_protocol, name))
+    return module

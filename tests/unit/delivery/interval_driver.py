@@ -1,0 +1,380 @@
+"""A driver of the real-time engine on the modelled broker: runs, micro-batches, intervals.
+
+It follows query/real_time.py and Spark, and performs the steps of the protocol under test. With a
+`driver_bug` of the world it leaves out one of the rules that interval_protocol.py has for drivers.
+"""
+
+from collections.abc import Generator, Iterator
+from contextlib import suppress
+from dataclasses import dataclass, field
+from types import ModuleType
+from typing import Any, Protocol
+
+from job.delivery import commit_protocol
+from job.delivery.commit_protocol import Batch, Marker, NotDeliveredError
+from job.delivery.interval_protocol import (
+    INTERVAL,
+    Part,
+    SlotContent,
+    Step,
+    WriteMarker,
+    WritePart,
+    WriteRows,
+)
+from tests.unit.delivery.broker_model import (
+    Broker,
+    Handle,
+    Log,
+    Record,
+    Transaction,
+    read_to_the_end,
+)
+from tests.unit.delivery.interval_checkpoint import Checkpoint, Recorded
+from tests.unit.delivery.interval_join import DELAY, JoinType, Offsets, Row, State
+from tests.unit.delivery.schedules import QUERY, Schedule
+
+SLOTS = 2
+_EXECUTORS = 2
+_ALL = 1_000
+
+
+class Surroundings(Protocol):
+    """What a driver needs of the world."""
+
+    schedule: Schedule
+    protocol: ModuleType
+    broker: Broker
+    output: list[Log]
+    commits: list[Log]
+    topics: tuple[list[Row], list[Row]]
+    join_type: JoinType
+    driver_bug: str | None
+    is_exactly_once: bool
+
+    def checkpoint_of(self, driver: object) -> Checkpoint:
+        """Raises NotDeliveredError for a driver that has lost the lease."""
+
+
+@dataclass(eq=False)
+class Task:
+    """The rows of one batch in one slot. `late` and `watermark` are watermarks."""
+
+    slot: int
+    state: State
+    position: Offsets
+    late: int
+    watermark: int
+    end: Offsets | None = None
+    """None: the interval has no end yet."""
+    is_over: bool = False
+    emitted: list[str] = field(default_factory=list)
+
+
+class Driver:
+    def __init__(self, world: Surroundings) -> None:
+        self._world = world
+        self._schedule = world.schedule
+        self._handles: dict[tuple[int, int], Handle] = {}
+        self._is_exactly_once = world.is_exactly_once
+
+    def live(self) -> Iterator[None]:
+        """A step at a time; raises what ended it."""
+        yield
+        if not self._is_exactly_once:
+            self._checkpoint.since = None
+        elif self._checkpoint.since is None:
+            self._checkpoint.since = self._checkpoint.last + 1
+        while True:
+            yield from self._catch_up()
+            yield from self._intervals()
+
+    @property
+    def _checkpoint(self) -> Checkpoint:
+        return self._world.checkpoint_of(self)
+
+    def _has(self, bug: str) -> bool:
+        return self._world.driver_bug == bug
+
+    def _begin_run(self) -> Iterator[None]:
+        self._slots = [
+            [self._world.protocol.Slot() for _ in range(_EXECUTORS)] for _ in range(SLOTS)
+        ]
+        self._cut: Recorded | None = self._checkpoint.cut
+        self._repeats = None if self._cut is None else self._cut.batch_id
+        if self._has("an ended interval is repeated by the rule of micro-batches"):
+            recorded, planned = self._checkpoint.recorded, self._checkpoint.planned
+            if self._cut and recorded.repeat_until is None and recorded.batch_id in planned:
+                self._cut = None
+        self._tracked = self._checkpoint.tracked
+        self._newest = self._checkpoint.newest
+        yield from ()
+
+    def _fence(self) -> Iterator[None]:
+        """Before the ends of the repetition are recorded."""
+        for slot in range(SLOTS):
+            yield
+            self._init(0, slot)
+
+    # Micro-batches
+
+    def _catch_up(self) -> Iterator[None]:
+        """Runs of micro-batches, until intervals follow."""
+        yield from self._begin_run()
+        needs_ends = self._cut is not None and self._cut.repeat_until is None
+        if needs_ends and self._is_exactly_once and not self._has("ends recorded before fencing"):
+            yield from self._fence()
+        while True:
+            yield
+            batch_id = self._checkpoint.last + 1
+            if batch_id not in self._checkpoint.planned and not self._plan(batch_id):
+                return
+            yield from self._micro_batch(batch_id)
+            offsets = self._checkpoint.offsets
+            if self._cut is not None and self._cut.is_repeated(offsets):
+                if self._schedule.choose() % 2:
+                    return
+                yield from self._begin_run()
+            elif self._cut is None and self._schedule.choose() % 4 == 0:
+                return
+
+    def _plan(self, batch_id: int) -> bool:
+        """False: there is nothing to read."""
+        checkpoint = self._checkpoint
+        starts, latest = checkpoint.offsets, self._latest()
+        if self._cut is not None:
+            if self._cut.repeat_until is None:
+                self._cut = Recorded(self._cut.batch_id, self._cut.watermark, latest)
+                checkpoint.recorded = self._cut
+            self._tracked = max(self._tracked, self._cut.watermark)
+        if starts == latest and self._tracked <= checkpoint.watermark(batch_id - 1):
+            return False
+        if starts == latest and (self._cut is not None or self._schedule.choose() % 2):
+            return False
+        ends = tuple(
+            min(end, start + self._schedule.choose() % 3 + self._schedule.is_over * _ALL)
+            for start, end in zip(starts, latest, strict=True)
+        )
+        checkpoint.planned[batch_id] = (ends, self._tracked)
+        return True
+
+    def _micro_batch(self, batch_id: int) -> Iterator[None]:
+        checkpoint = self._checkpoint
+        ends, watermark = checkpoint.planned[batch_id]
+        late = watermark if self._cut is not None else checkpoint.watermark(batch_id - 1)
+        batch = Batch(batch_id, f"{ends}@{watermark}", checkpoint.since or 0, QUERY)
+        for slot in range(SLOTS):
+            for attempt in range(2):
+                task = self._task(batch_id, slot, late, watermark)
+                task.end = ends
+                try:
+                    yield from self._deliver(
+                        self._world.protocol.Opening(batch, self._repeats, attempt == 0), task
+                    )
+                    break
+                except NotDeliveredError:
+                    if attempt or self._schedule.choose() % 2:
+                        raise
+        yield
+        self._read_to(ends)
+        is_repeating = self._cut is not None and not self._cut.is_repeated(ends)
+        if not is_repeating:
+            self._tracked = max(self._tracked, self._watermark())
+        if self._has("record removed before the commit") and self._cut and not is_repeating:
+            self._checkpoint.recorded = None
+            yield
+        self._commit(batch_id)
+        self._write_event_times()
+
+    # Intervals
+
+    def _intervals(self) -> Iterator[None]:
+        yield from self._begin_run()
+        while True:
+            yield
+            batch_id = self._checkpoint.last + 1
+            self._tracked = max(self._tracked, self._watermark())
+            if self._cut is not None and not self._has("earlier watermark after a cut interval"):
+                self._tracked = max(self._tracked, self._cut.watermark)
+            self._checkpoint.recorded = Recorded(batch_id, self._tracked)
+            yield
+            yield from self._interval(batch_id, self._tracked)
+            self._cut, self._repeats = None, None
+            if self._schedule.choose() % 4 == 0:
+                return
+
+    def _interval(self, batch_id: int, watermark: int) -> Iterator[None]:
+        batch = Batch(batch_id, INTERVAL, self._checkpoint.since or 0, QUERY)
+        tasks = [self._task(batch_id, slot, watermark, watermark) for slot in range(SLOTS)]
+        running = [
+            self._deliver(self._world.protocol.Opening(batch, self._repeats), task)
+            for task in tasks
+        ]
+        while running:
+            choice = self._schedule.choose()
+            if tasks[0].end is None and (choice >= 245 or self._schedule.is_over):
+                ends = self._latest()
+                for task in tasks:
+                    task.end = ends
+            one = running[choice % len(running)]
+            try:
+                next(one)
+            except StopIteration:
+                running.remove(one)
+            yield
+        end = tasks[0].end
+        assert end is not None
+        self._read_to(end)
+        self._checkpoint.planned[batch_id] = (end, watermark)
+        yield
+        self._commit(batch_id)
+        self._write_event_times()
+
+    # What both have
+
+    def _task(self, batch_id: int, slot: int, late: int, watermark: int) -> Task:
+        checkpoint = self._checkpoint
+        state = checkpoint.states.get((batch_id - 1, slot), State(self._world.join_type))
+        return Task(slot, state.copy(), checkpoint.offsets, late, watermark)
+
+    def _deliver(self, opening: Any, task: Task) -> Iterator[None]:
+        executor = int(self._schedule.choose() % 5 == 1)
+        if not self._is_exactly_once:
+            while not task.is_over:
+                yield
+                for row_id in self._take_rows(task):
+                    landed = Transaction("committed", landed=True)
+                    self._world.output[task.slot].records.append(Record(row_id, landed))
+        else:
+            steps = self._world.protocol.deliver(opening, self._slots[task.slot][executor])
+            yield from self._perform_all(steps, executor, task)
+        self._checkpoint.states[opening.batch.batch_id, task.slot] = task.state
+
+    def _perform_all(self, steps: Any, executor: int, task: Task) -> Iterator[None]:
+        reply: Any = None
+        failure: NotDeliveredError | None = None
+        while True:
+            try:
+                step = steps.send(reply) if failure is None else steps.throw(failure)
+            except StopIteration:
+                return
+            reply = failure = None
+            try:
+                reply = yield from self._perform(step, executor, task)
+            except NotDeliveredError as error:
+                failure = error
+
+    def _perform(self, step: Any, executor: int, task: Task) -> Generator[None, None, Any]:
+        yield
+        world, log = self._world, self._world.commits[task.slot]
+        match step:
+            case Step.PEEK_SLOT:
+                return slot_content(log.committed())
+            case Step.READ_SLOT:
+                if world.schedule.is_over:
+                    world.broker.write_control_records()
+                return slot_content(read_to_the_end(log))
+            case Step.INIT:
+                self._init(executor, task.slot)
+            case Step.BEGIN if (executor, task.slot) not in self._handles:
+                self._init(executor, task.slot)
+            case Step.TAKE_ROWS:
+                return tuple(self._take_rows(task)), task.is_over
+            case Step.DROP_ROWS:
+                while not task.is_over:
+                    self._take_rows(task)
+                    yield
+            case WriteRows(ids=ids):
+                for row_id in ids:
+                    self._produce(executor, task.slot, world.output[task.slot], row_id)
+                    yield
+            case WritePart(part=record) | WriteMarker(marker=record):
+                self._produce(executor, task.slot, log, record)
+            case Step.COMMIT:
+                return self._end(executor, task.slot)
+            case Step.ABORT:
+                if self._schedule.choose() % 2:
+                    with suppress(NotDeliveredError):
+                        world.broker.end(self._handles[executor, task.slot], "aborted")
+        return None
+
+    def _take_rows(self, task: Task) -> list[str]:
+        """Reads some rows of each side, and evicts some. The last rows: reads and evicts all."""
+        is_interval, ids = task.late == task.watermark, []
+        for side, topic in enumerate(self._world.topics):
+            start = task.position[side]
+            end = len(topic) if task.end is None else task.end[side]
+            if task.end is None:
+                end = min(end, start + self._schedule.choose() % 3)
+            for row in topic[start:end]:
+                if row.slot == task.slot:
+                    if is_interval:
+                        ids += task.state.evict(task.watermark, self._schedule.choose() % 2)
+                    ids += task.state.take(row, task.late)
+            task.position = _moved(task.position, side, end)
+        if task.end is not None:
+            ids += task.state.evict(task.watermark, _ALL)
+            task.is_over = True
+        return ids
+
+    def _init(self, executor: int, slot: int) -> None:
+        if 255 <= (choice := self._schedule.choose()):
+            raise commit_protocol.UnavailableError("no answer")
+        self._handles[executor, slot] = self._world.broker.init(f"id-{slot}")
+        if 253 <= choice:
+            raise commit_protocol.UnavailableError("the answer was lost")
+
+    def _produce(self, executor: int, slot: int, log: Any, payload: Any) -> None:
+        if 254 <= self._schedule.choose():
+            raise commit_protocol.AbortedError("not taken", retryable=True)
+        self._world.broker.produce(self._handles[executor, slot], log, payload)
+
+    def _end(self, executor: int, slot: int) -> bool:
+        """Whether the request was sent twice."""
+        broker, handle = self._world.broker, self._handles[executor, slot]
+        choice = self._schedule.choose()
+        is_twice = 226 <= choice < 246
+        if is_twice:  # the first one is late, the second one is answered
+            broker.delay(handle, "committed")
+        elif 246 <= choice < 248:
+            raise commit_protocol.UnknownOutcomeError("the request was lost")
+        elif 248 <= choice < 252:
+            broker.delay(handle, "committed")
+            raise commit_protocol.UnknownOutcomeError("the request is late")
+        broker.end(handle, "committed")
+        if 252 <= choice:
+            raise commit_protocol.UnknownOutcomeError("the answer was lost")
+        return is_twice
+
+    def _commit(self, batch_id: int) -> None:
+        if self._checkpoint.last != batch_id - 1:
+            raise NotDeliveredError("another driver has written this commit")
+        self._checkpoint.committed[batch_id] = self._tracked
+
+    def _read_to(self, ends: Offsets) -> None:
+        times = [
+            max([newest, *(row.event_time for row in topic[:end] if not row.is_bad)])
+            for newest, topic, end in zip(self._newest, self._world.topics, ends, strict=True)
+        ]
+        self._newest = (times[0], times[1])
+
+    def _watermark(self) -> int:
+        return max(0, min(self._newest) - DELAY)
+
+    def _write_event_times(self) -> None:
+        """A crash loses those that were not written yet."""
+        if self._schedule.is_over or self._schedule.choose() % 2:
+            self._checkpoint.newest = self._newest
+
+    def _latest(self) -> Offsets:
+        left, right = self._world.topics
+        return len(left), len(right)
+
+
+def slot_content(records: list[Any]) -> SlotContent:
+    markers = [record for record in records if isinstance(record, Marker)]
+    parts = tuple(record for record in records if isinstance(record, Part))
+    return SlotContent(markers[-1] if markers else None, parts)
+
+
+def _moved(position: Offsets, side: int, end: int) -> Offsets:
+    return (end, position[1]) if side == 0 else (position[0], end)

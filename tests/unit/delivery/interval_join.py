@@ -1,0 +1,113 @@
+"""A stream-stream join in a few lines, for the model of the real-time engine.
+
+Rows of a key match if their event times differ by at most WINDOW. A row is late if its event time
+is not past the watermark, and expires once the watermark passes the end of its match window.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Literal
+
+Side = Literal["left", "right"]
+SIDES: tuple[Side, Side] = ("left", "right")
+Offsets = tuple[int, int]
+"""Next offset of each side; a topic has one partition here."""
+
+JoinType = Literal["full_outer", "left_semi"]
+WINDOW = 2
+DELAY = 1
+FAR = 1_000
+"""Event times from here on belong to rows that only advance the watermark."""
+
+
+@dataclass(frozen=True)
+class Row:
+    side: Side
+    offset: int
+    slot: int
+    """State partition. All rows of a slot have one key."""
+    event_time: int
+    is_bad: bool = False
+
+    @property
+    def place(self) -> str:
+        return f"{self.side[0]}{self.offset}"
+
+    def matches(self, other: "Row") -> bool:
+        return abs(self.event_time - other.event_time) <= WINDOW
+
+    def is_late(self, watermark: int) -> bool:
+        return self.event_time <= watermark
+
+    def has_expired(self, watermark: int) -> bool:
+        return self.event_time + WINDOW <= watermark
+
+
+def result_id(left: Row | None, right: Row | None) -> str:
+    return "|".join("" if row is None else row.place for row in (left, right))
+
+
+def letter_id(row: Row) -> str:
+    return f"dead/{row.place}"
+
+
+@dataclass
+class State:
+    """Rows in the state of one slot, and the places of those that have matched."""
+
+    join_type: JoinType
+    rows: list[Row] = field(default_factory=list)
+    matched: set[str] = field(default_factory=set)
+
+    def copy(self) -> "State":
+        return replace(self, rows=list(self.rows), matched=set(self.matched))
+
+    def take(self, row: Row, late_watermark: int) -> list[str]:
+        """Ids of what a new row emits."""
+        if row.is_bad or row.is_late(late_watermark):
+            return [letter_id(row)]
+        partners = [other for other in self.rows if other.side != row.side and row.matches(other)]
+        self.rows.append(row)
+        emitted = []
+        for other in partners:
+            left, right = (row, other) if row.side == "left" else (other, row)
+            if self.join_type == "full_outer":
+                emitted.append(result_id(left, right))
+            elif left.place not in self.matched:
+                emitted.append(result_id(left, None))
+            self.matched |= {left.place, right.place}
+        return emitted
+
+    def evict(self, watermark: int, count: int) -> list[str]:
+        """Remove up to `count` expired rows. Ids of the unmatched ones."""
+        expired = [row for row in self.rows if row.has_expired(watermark)][:count]
+        self.rows = [row for row in self.rows if row not in expired]
+        if self.join_type == "left_semi":
+            return []
+        return [unmatched_id(row) for row in expired if row.place not in self.matched]
+
+
+def unmatched_id(row: Row) -> str:
+    return result_id(row, None) if row.side == "left" else result_id(None, row)
+
+
+def expected(rows: Iterable[Row], letters: set[str], join_type: JoinType) -> Counter[str]:
+    """What has to be out if the rows with these letters, and no others, were late or bad."""
+    joined = [row for row in rows if letter_id(row) not in letters and row.event_time < FAR]
+    out = Counter(letters)
+    for left, right in _pairs(joined):
+        out[result_id(left, right if join_type == "full_outer" else None)] += 1
+    if join_type == "left_semi":
+        return Counter(dict.fromkeys(out, 1))
+    matched = {row.place for pair in _pairs(joined) for row in pair}
+    return out + Counter(unmatched_id(row) for row in joined if row.place not in matched)
+
+
+def _pairs(rows: Sequence[Row]) -> list[tuple[Row, Row]]:
+    return [
+        (left, right)
+        for left in rows
+        for right in rows
+        if (left.side, right.side) == SIDES and left.slot == right.slot and left.matches(right)
+    ]

@@ -1,0 +1,177 @@
+"""The topics, the broker and the checkpoint of a query of the real-time engine, under a schedule.
+
+As schedules.py: a schedule is a string of bytes, each of which chooses what happens next and
+whether it fails. Once it is used up nothing fails, and the run must end well.
+"""
+
+from collections import Counter
+from collections.abc import Iterator
+from types import ModuleType
+from typing import Any
+
+from job.delivery import interval_protocol
+from job.delivery.commit_protocol import (
+    DisagreementError,
+    Marker,
+    NotDeliveredError,
+    ProducerFencedError,
+    TakenOverError,
+)
+from tests.unit.delivery.broker_model import Broker, Log
+from tests.unit.delivery.interval_checkpoint import Checkpoint
+from tests.unit.delivery.interval_driver import SLOTS, Driver
+from tests.unit.delivery.interval_join import FAR, SIDES, JoinType, Row, expected
+from tests.unit.delivery.schedules import Schedule, ViolationError
+
+ROWS = 14
+_STEPS_TO_THE_END = 4_000
+
+
+class World:
+    """One query. All drivers but the last are zombies: their executors write, their checkpoint
+    writes fail, because they have lost the lease."""
+
+    def __init__(
+        self,
+        schedule: Schedule,
+        protocol: ModuleType = interval_protocol,
+        *,
+        join_type: JoinType = "full_outer",
+        driver_bug: str | None = None,
+        has_zombies: bool = True,
+        changes_delivery: bool = False,
+    ) -> None:
+        self.schedule, self.protocol = schedule, protocol
+        self.join_type: JoinType = join_type
+        self.driver_bug = driver_bug
+        self.changes_delivery = changes_delivery
+        self._max_zombies = 2 if has_zombies else 0
+        self._has_rivals = False
+        self.broker = Broker()
+        self.output = [Log() for _ in range(SLOTS)]
+        self.commits = [Log() for _ in range(SLOTS)]
+        self.topics: tuple[list[Row], list[Row]] = ([], [])
+        self.checkpoint = Checkpoint()
+        self.is_exactly_once = True
+        self._zombies: list[Driver] = []
+        self._lives: dict[Driver, Iterator[None]] = {}
+        self.driver = self._new_driver()
+
+    def checkpoint_of(self, driver: object) -> Checkpoint:
+        if driver is not self.driver:
+            raise NotDeliveredError("the lease is lost")
+        return self.checkpoint
+
+    def run(self) -> None:
+        self.run_schedule()
+        self.finish()
+        self.check()
+
+    def run_schedule(self) -> None:
+        while not self.schedule.is_over:
+            self.turn()
+
+    def finish(self) -> None:
+        """Until every row has expired; nothing fails any more."""
+        while len(self.topics[0]) + len(self.topics[1]) < ROWS:
+            self._append(len(self.topics[0]) * 37)
+        for topic, side, at in zip(self.topics, SIDES, (FAR, 2 * FAR), strict=True):
+            topic.append(Row(side, len(topic), 0, at))
+        self._zombies = []
+        self.is_exactly_once = True
+        self.driver = self._new_driver()
+        for _ in range(_STEPS_TO_THE_END):
+            if self.checkpoint.watermark(self.checkpoint.last) >= FAR - 1:
+                return
+            self._step(self.driver)
+        raise ViolationError("nothing is in the way, and it does not come to an end")
+
+    def check(self) -> None:
+        self.broker.settle()
+        out = self.results()
+        letters = {row_id for row_id in out if row_id.startswith("dead/")}
+        rows = [row for topic in self.topics for row in topic]
+        wanted = expected(rows, letters, self.join_type)
+        if self.changes_delivery:  # a row may be out twice
+            out = Counter(dict.fromkeys(out, 1))
+        if wanted != out:
+            raise ViolationError(f"missing: {wanted - out}, too many: {out - wanted}")
+
+    def results(self) -> Counter[str]:
+        return Counter(row_id for log in self.output for row_id in log.committed())
+
+    def turn(self) -> None:
+        match choice := self.schedule.choose():
+            case _ if 140 <= choice < 205 and self._zombies:
+                self._step(self._zombies[choice % len(self._zombies)])
+            case _ if choice < 205:
+                self._step(self.driver)
+            case _ if choice < 232:
+                self._append(self.schedule.choose())
+            case _ if choice < 236:
+                self.broker.write_control_records()
+            case _ if choice < 247:
+                self.broker.deliver_delayed(choice)
+            case _ if choice < 250:
+                compact(self.commits[choice % SLOTS])
+            case _:
+                self._disturb(self.schedule.choose())
+
+    def _disturb(self, choice: int) -> None:
+        if choice < 20:
+            self._has_rivals = True
+            self.broker.time_out(choice)
+            return
+        if choice >= 130 and len(self._zombies) < self._max_zombies:
+            self._has_rivals = True
+            self._zombies.append(self.driver)  # it is stopped, and wakes up later
+        self.driver = self._new_driver()
+
+    def _append(self, choice: int) -> None:
+        """A record of one of the topics; its event time is about that of the records before."""
+        side = choice % 2
+        topic, count = self.topics[side], len(self.topics[0]) + len(self.topics[1])
+        if count < ROWS:
+            at = max(1, 1 + count // 2 + (choice // 4) % 8 - 3)
+            is_bad = choice // 32 == 7
+            topic.append(Row(SIDES[side], len(topic), choice // 2 % SLOTS, at, is_bad))
+
+    def _step(self, driver: Driver) -> None:
+        try:
+            next(self._lives[driver])
+        except (DisagreementError, TakenOverError) as error:
+            if driver is self.driver:
+                raise ViolationError(f"false alarm: {error}") from error
+        except ProducerFencedError as error:
+            if driver is self.driver and not self._has_rivals:
+                raise ViolationError("the query has fenced itself") from error
+        except NotDeliveredError:
+            pass
+        else:
+            return
+        if driver is self.driver:
+            self.driver = self._new_driver()
+        else:
+            self._zombies.remove(driver)
+
+    def _new_driver(self) -> Driver:
+        if self.changes_delivery and self.schedule.choose() % 3 == 0:
+            self.is_exactly_once = not self.is_exactly_once
+        driver = Driver(self)
+        self._lives[driver] = driver.live()
+        return driver
+
+
+def compact(log: Log) -> None:
+    """Kafka keeps the newest committed record of each key, and removes aborted ones."""
+    end = log.last_stable_offset
+    stable = log.records[:end]
+    newest = {
+        _key(record.payload): record for record in stable if record.transaction.state == "committed"
+    }
+    kept = set(map(id, newest.values()))
+    log.records = [record for record in stable if id(record) in kept] + log.records[end:]
+
+
+def _key(record: Any) -> object:
+    return "marker" if isinstance(record, Marker) else record.number

@@ -1,0 +1,245 @@
+"""Each row of an interval is out once, however often the interval is cut, whatever fails."""
+
+import random
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from job.delivery.commit_protocol import (
+    NO_BATCH,
+    Batch,
+    DisagreementError,
+    Marker,
+    ProducerFencedError,
+    Result,
+    TakenOverError,
+    UnavailableError,
+)
+from job.delivery.interval_protocol import (
+    INTERVAL,
+    Opened,
+    Opening,
+    Part,
+    Slot,
+    SlotContent,
+    Step,
+    WriteMarker,
+    WritePart,
+    WriteRows,
+    deliver,
+    opened,
+)
+from tests.unit.delivery.interval_bugs import (
+    DRIVER_BUGS,
+    PROTOCOL_BUGS,
+    schedule,
+    shown,
+    violation,
+    world,
+)
+from tests.unit.delivery.interval_driver import SLOTS
+from tests.unit.delivery.interval_world import World
+from tests.unit.delivery.schedules import ViolationError
+
+# `python -m tests.unit.delivery.explore_intervals` explores 100,000.
+SCHEDULES = 600
+# Searched from the schedule that showed the bug when it was planted.
+SCHEDULES_FOR_A_BUG = 3_000
+
+
+def test_each_row_is_out_once_under_every_schedule() -> None:
+    wrong = {number: text for number in range(SCHEDULES) if (text := violation(number))}
+    assert {} == wrong
+
+
+def test_no_row_is_lost_and_no_start_refused_if_the_delivery_changes_both_ways() -> None:
+    for number in range(SCHEDULES // 4):
+        World(schedule(number), has_zombies=False, changes_delivery=True).run()
+
+
+@pytest.mark.parametrize("bug", PROTOCOL_BUGS)
+def test_bug_in_the_protocol_is_seen(bug: str) -> None:
+    first = PROTOCOL_BUGS[bug][2]
+    assert shown(bug, iter(range(first, first + SCHEDULES_FOR_A_BUG))) is not None
+
+
+@pytest.mark.parametrize("bug", DRIVER_BUGS)
+def test_bug_in_the_driver_is_seen(bug: str) -> None:
+    first = DRIVER_BUGS[bug]
+    assert shown(bug, iter(range(first, first + SCHEDULES_FOR_A_BUG))) is not None
+
+
+def test_older_copy_of_the_checkpoint_is_refused_or_repeats_nothing() -> None:
+    refused = 0
+    for number in range(SCHEDULES // 4):
+        model = world(number)
+        copies = []
+        while not model.schedule.is_over:
+            copies.append(model.checkpoint.copy())
+            model.turn()
+        model.checkpoint = random.Random(number).choice(copies or [model.checkpoint])
+        text = failure_of(model)
+        if text is not None:
+            assert "is an older copy" in text or "from other input offsets" in text
+            refused += 1
+            assert 1 == max(model.results().values(), default=1)
+    assert refused > SCHEDULES // 20
+
+
+def failure_of(model: World) -> str | None:
+    try:
+        model.finish()
+        model.check()
+    except ViolationError as error:
+        model.broker.settle()
+        return str(error)
+    return None
+
+
+def test_query_writes_nothing_after_another_one_has_taken_over_its_name() -> None:
+    for number in range(SCHEDULES // 8):
+        model = world(number)
+        model.run_schedule()
+        for slot in range(SLOTS):
+            handle = model.broker.init(f"id-{slot}")
+            claim = Marker(NO_BATCH, "", "other")
+            model.broker.produce(handle, model.commits[slot], claim)
+            model.broker.end(handle, "committed")
+        model.broker.write_control_records()
+        results = model.results()
+        with pytest.raises(ViolationError, match="the newest marker is that of query other"):
+            model.finish()
+        model.broker.settle()
+        assert results == model.results()
+
+
+def part(batch_id: int, number: int, *ids: str, query: str = "q") -> Part:
+    return Part(query, batch_id, number, frozenset(ids))
+
+
+def opening(batch_id: int, fingerprint: str = INTERVAL, repeats: int | None = None) -> Opening:
+    return Opening(Batch(batch_id, fingerprint, 0, "q"), repeats)
+
+
+BEFORE = Marker(6, INTERVAL, "q")
+
+
+@pytest.mark.parametrize(
+    ("opening_", "marker", "parts", "decision"),
+    [
+        (opening(0), None, (), Opened()),
+        (opening(7), BEFORE, (part(6, 0, "a"),), Opened()),
+        (opening(7, "f"), BEFORE, (part(6, 0, "a"),), Opened()),
+        # The interval was cut: its rows are out, also after it has ended in this slot.
+        (opening(7, "f", 7), BEFORE, (part(7, 0, "a"), part(6, 1)), Opened(ids=frozenset("a"))),
+        (
+            opening(7, "f", 7),
+            Marker(7, INTERVAL, "q"),
+            (part(7, 0, "a"),),
+            Opened(ids=frozenset("a")),
+        ),
+        # A later micro-batch of the repetition.
+        (opening(8, "f", 7), Marker(7, "f7", "q"), (part(7, 0, "a"),), Opened(ids=frozenset("a"))),
+        (opening(7, "f", 7), Marker(7, "f", "q"), (part(7, 0, "a"),), Opened(is_delivered=True)),
+        # The interval begins again: what is out is out, and its parts stay.
+        (opening(7), BEFORE, (part(7, 4, "a"), part(7, 5, "b")), Opened(False, frozenset("ab"), 6)),
+        (opening(7), BEFORE, (part(7, 4, "a", query="other"),), Opened()),
+    ],
+)
+def test_slot_is_opened_with_the_rows_that_are_out(
+    opening_: Opening, marker: Marker | None, parts: tuple[Part, ...], decision: Opened
+) -> None:
+    found = opened(opening_, SlotContent(marker, parts))
+    assert (decision.is_delivered, decision.ids) == (found.is_delivered, found.ids)
+    if opening_.is_interval:
+        assert decision.next_part == found.next_part
+
+
+@pytest.mark.parametrize(
+    ("opening_", "marker", "parts"),
+    [
+        (opening(7, "f"), BEFORE, (part(7, 0),)),  # no interval 7 is recorded
+        (opening(7, "f"), Marker(7, INTERVAL, "q"), ()),
+        (opening(7), BEFORE, (part(8, 0),)),
+        (opening(7, "f", 7), BEFORE, (part(8, 0),)),
+        (opening(8, "f", 7), Marker(7, "f7", "q"), (part(8, 0),)),
+        (opening(7), Marker(8, "f", "q"), ()),
+    ],
+)
+def test_interval_that_the_checkpoint_does_not_contain_is_refused(
+    opening_: Opening, marker: Marker, parts: tuple[Part, ...]
+) -> None:
+    with pytest.raises(DisagreementError, match="the checkpoint is an older copy"):
+        opened(opening_, SlotContent(marker, parts))
+
+
+def test_interval_after_a_micro_batch_of_the_same_id_is_refused() -> None:
+    with pytest.raises(DisagreementError, match="from other input offsets"):
+        opened(opening(7), SlotContent(Marker(7, "f", "q")))
+
+
+def steps_of(
+    opening_: Opening,
+    slot: Slot,
+    content: SlotContent,
+    taken: Sequence[tuple[tuple[str, ...], bool]],
+    *,
+    sent_twice: bool = False,
+) -> list[Any]:
+    """The steps of a delivery that takes these rows."""
+    rows, steps = iter(taken), []
+    running = deliver(opening_, slot)
+    reply: Any = None
+    while True:
+        try:
+            steps.append(step := running.send(reply))
+        except StopIteration as end:
+            return [*steps, end.value]
+        replies = {Step.PEEK_SLOT: content, Step.READ_SLOT: content, Step.COMMIT: sent_twice}
+        reply = next(rows) if step is Step.TAKE_ROWS else replies.get(step)
+
+
+def test_undisturbed_interval_takes_the_steps_in_this_order() -> None:
+    slot, batch = Slot(), opening(7)
+    taken = [(("a", "b"), False), ((), False), (("c",), True)]
+    opens = [Step.PEEK_SLOT, Step.INIT, Step.READ_SLOT]
+    writes = [
+        Step.TAKE_ROWS,
+        *(Step.BEGIN, WriteRows(("a", "b")), WritePart(part(7, 0, "a", "b")), Step.COMMIT),
+        *(Step.TAKE_ROWS, Step.TAKE_ROWS),
+        *(Step.BEGIN, WriteRows(("c",)), WritePart(part(7, 1, "c"))),
+        *(WriteMarker(Marker(7, INTERVAL, "q")), Step.COMMIT),
+        Result.COMMITTED,
+    ]
+    assert opens + writes == steps_of(batch, slot, SlotContent(BEFORE), taken)
+    # The next interval keeps the producer, and its parts replace those of this one.
+    last = steps_of(opening(8), slot, SlotContent(None), [(("d",), True)])
+    assert WritePart(part(8, 0, "d")) in last
+    assert Step.INIT not in last
+
+
+def test_interval_ends_before_a_transaction_follows_a_commit_that_was_sent_twice() -> None:
+    slot, content = Slot(), SlotContent(BEFORE)
+    with pytest.raises(UnavailableError):
+        steps_of(opening(7), slot, content, [(("a",), False), (("b",), True)], sent_twice=True)
+    assert slot.ended is None
+    # The last commit of an interval decides the interval; the next one opens the slot again.
+    steps_of(opening(7), slot, content, [(("a",), True)], sent_twice=True)
+    assert slot.ended is None
+
+
+def test_query_that_was_replaced_ends_before_it_fences_the_other_one() -> None:
+    running = deliver(opening(7), Slot())
+    assert Step.PEEK_SLOT is next(running)
+    with pytest.raises(TakenOverError):
+        running.send(SlotContent(Marker(NO_BATCH, "", "other")))
+
+
+def test_failed_delivery_leaves_a_slot_that_is_opened_again() -> None:
+    slot = Slot(ended=6)
+    running = deliver(opening(7), slot)
+    assert Step.TAKE_ROWS is next(running)
+    with pytest.raises(ProducerFencedError):
+        running.throw(ProducerFencedError())
+    assert Slot() == slot
