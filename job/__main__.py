@@ -12,6 +12,7 @@ from typing import Annotated, Literal
 
 import typer
 
+from job.commands.change import change
 from job.commands.checkpoint import checkpoint_commands
 from job.commands.dead_letters import dead_letter_commands
 from job.commands.init import init
@@ -25,6 +26,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 app.command()(init)
+app.command()(change)
 app.add_typer(checkpoint_commands, name="checkpoint")
 app.add_typer(dead_letter_commands, name="dead-letters")
 topic_commands = typer.Typer(help="Create the topics of a spec.", no_args_is_help=True)

@@ -8,6 +8,8 @@
                                       its name in the commit topic
     <checkpoint>/interval.json        last interval of real-time mode that began
     <checkpoint>/replaces.json        queries that this one may replace in the commit topic
+    <checkpoint>/change.json          what the query reads again of the query that it replaces
+    <checkpoint>/changed.json         the checkpoint that continues this one (both: changes.py)
     <checkpoint>/topics.json          Kafka's id of each topic that the query uses
     <checkpoint>/lease.json           the job that uses the checkpoint (lease.py)
     <checkpoint>/query/               Spark's own files: offsets, commits, state
@@ -25,6 +27,7 @@ from datetime import UTC, datetime
 
 from pyspark.sql import SparkSession
 
+from job.change.cut import PlannedBatch
 from job.checkpoint.documents import read_document, write_document
 from job.checkpoint.folder import Folder
 from job.errors import CheckpointError
@@ -44,6 +47,7 @@ _TOPICS = "topics.json"
 _REPLACES = "replaces.json"
 _EVENT_TIMES = "event_times.json"
 _INTERVAL = "interval.json"
+CHANGE = "change.json"
 ASIDE = "aside-"
 """Prefix of the folders with files that a reset, a restore or a repair has moved."""
 
@@ -114,6 +118,10 @@ class Checkpoint:
             {name: value for name, value in document.items() if name != "format"}
         )
 
+    def start_at(self, positions: StartPositions) -> None:
+        """Set where the first start of this checkpoint reads from."""
+        write_document(self.folder, _START_POSITIONS, positions.model_dump(mode="json"))
+
     @property
     def topic_ids(self) -> Mapping[str, str]:
         """Kafka's id by topic. Empty: no batch was planned yet, or an earlier version that recorded
@@ -154,25 +162,24 @@ class Checkpoint:
         return None if last is None else self._offsets_after(last)
 
     def _offsets_after(self, batch_id: int) -> Offsets | None:
-        """Next offsets after a batch, from the offset log. None: the log has no such batch.
+        batch = self.batch(batch_id)
+        return None if batch is None else batch.ends
 
-        The log has a line with its version, one with metadata, then one per source with its name:
-        `left:{"impressions":{"0":17}}` (OffsetSeqLog of Spark 4.3.0).
-        """
+    def batch(self, batch_id: int) -> PlannedBatch | None:
+        """What a batch reads, from Spark's offset log. None: the log does not contain it."""
         text = self.folder.text(f"query/offsets/{batch_id}")
         if text is None:
             return None
-        read = dict(line.split(":", 1) for line in text.splitlines()[2:] if ":" in line)
-        offsets = {side: json.loads(read[side]) for side in SIDES}
-        return {
-            side: self._topics_of(side, offsets[side]).numbered(offsets[side]) for side in SIDES
-        }
+        return PlannedBatch.from_log(batch_id, text, self.source_topics)
 
-    def _topics_of(self, side: Side, offsets: Collection[str]) -> SourceTopics:
-        """The frozen topics of a side, in their order."""
+    @property
+    def source_topics(self) -> Mapping[Side, SourceTopics]:
+        """The frozen topics of each side, in their order."""
         document = read_document(self.folder, _FINGERPRINT)
         frozen = {} if document is None else settings_of(document)
-        return frozen_topics(frozen, side) or SourceTopics(tuple(offsets))
+        return {
+            side: topics for side in SIDES if (topics := frozen_topics(frozen, side)) is not None
+        }
 
     @property
     def partitions(self) -> Partitions:
@@ -312,11 +319,12 @@ class Checkpoint:
         first: Spark uses it only if there is no checkpoint, so a crash leaves either the old
         checkpoint in use, or a new one with the right start.
         """
-        write_document(self.folder, _START_POSITIONS, positions.model_dump(mode="json"))
+        self.start_at(positions)
         self.allow_replacing_any_query()
         self.folder.remove(EXACTLY_ONCE)
         self.folder.remove(_EVENT_TIMES)
         self.folder.remove(_INTERVAL)
+        self.folder.remove(CHANGE)
         if not self.folder.exists("query"):
             return None
         aside = aside_folder(now)

@@ -14,7 +14,7 @@ from job.checkpoint.folder import Folder
 from job.checkpoint.lease import Lease
 from job.checkpoint.maintenance import check_logs, create_backup, repair_logs, restore_backup
 from job.checkpoint.state_reader import StateReader
-from job.errors import CheckpointError, StreamjoinError
+from job.errors import CheckpointError
 from job.join_spec.sides import SIDES, Side
 from job.plan.fingerprint import incompatible_changes, recorded_topics
 from job.plan.plan import JoinPlan
@@ -23,13 +23,6 @@ from job.redaction import Redaction
 from job.settings import JobSettings
 from job.spark.failures import failure_of
 from job.spark.session import Jvm
-
-_KEEP_STATE_PARTITIONS = (
-    "the number of state partitions cannot be changed: Spark 4.3.0 can rewrite a checkpoint, but "
-    "corrupts the join's state format 4 (the rewritten state cannot be read). For another number "
-    "set STREAMJOIN_STATE_PARTITIONS and another folder in `checkpoint`, and start with empty "
-    "state; rows now in state are then not joined"
-)
 
 
 @dataclass(frozen=True)
@@ -43,22 +36,34 @@ class OpenCheckpoint:
 
 
 @contextmanager
-def open_checkpoint(plan: JoinPlan, settings: JobSettings) -> Iterator[OpenCheckpoint]:
-    """Takes the lease: raises CheckpointInUseError while a job runs."""
+def view_checkpoint(plan: JoinPlan, settings: JobSettings) -> Iterator[OpenCheckpoint]:
+    """For reading only: a job may run on the checkpoint."""
     jvm = Jvm(settings, plan.spark_conf, Redaction())
     try:
         spark = jvm.session(settings, plan.spark_conf)
-        checkpoint = Checkpoint(spark, plan.checkpoint)
-        lease = Lease(checkpoint.folder, lost=lambda: None)
-        lease.take()
-        try:
-            yield OpenCheckpoint(spark, checkpoint)
-        finally:
-            lease.release()
+        yield OpenCheckpoint(spark, Checkpoint(spark, plan.checkpoint))
     except Py4JJavaError as error:
         raise failure_of(error, plan.bootstrap_servers) from error
     finally:
         jvm.close()
+
+
+@contextmanager
+def open_checkpoint(plan: JoinPlan, settings: JobSettings) -> Iterator[OpenCheckpoint]:
+    """Takes the lease: raises CheckpointInUseError while a job runs."""
+    with view_checkpoint(plan, settings) as opened, leased(opened.checkpoint):
+        yield opened
+
+
+@contextmanager
+def leased(checkpoint: Checkpoint) -> Iterator[None]:
+    """Raises CheckpointInUseError while a job runs on the checkpoint."""
+    lease = Lease(checkpoint.folder, lost=lambda: None)
+    lease.take()
+    try:
+        yield
+    finally:
+        lease.release()
 
 
 def verify(plan: JoinPlan, settings: JobSettings) -> tuple[list[str], bool]:
@@ -111,10 +116,6 @@ def repair(plan: JoinPlan, settings: JobSettings) -> list[str]:
     with open_checkpoint(plan, settings) as opened:
         names = repair_logs(opened.folder, datetime.now(UTC))
     return [f"{name} was empty and was moved aside" for name in names] or ["nothing to repair"]
-
-
-def repartition() -> None:
-    raise StreamjoinError(_KEEP_STATE_PARTITIONS)
 
 
 def state(plan: JoinPlan, settings: JobSettings, side: Side, key: list[str]) -> list[str]:

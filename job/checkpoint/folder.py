@@ -22,7 +22,7 @@ class Folder:
     """Paths are relative to the root, with slashes."""
 
     def __init__(self, spark: SparkSession, location: str) -> None:
-        self._spark = spark
+        self.spark = spark
         if not urlsplit(location).scheme:  # otherwise Hadoop would use fs.defaultFS
             location = f"file:{Path(location).absolute()}"
         path = hadoop_path(spark, location)
@@ -84,8 +84,8 @@ class Folder:
         """
         for _ in range(_READS_MAX - 1):
             with suppress(Py4JJavaError):
-                return read_text(self._spark, self._files, self._path(name))
-        return read_text(self._spark, self._files, self._path(name))
+                return read_text(self.spark, self._files, self._path(name))
+        return read_text(self.spark, self._files, self._path(name))
 
     def write(self, name: str, document: Mapping[str, Any]) -> None:
         """Replace the file atomically: a crash leaves the old file or the new one."""
@@ -101,14 +101,14 @@ class Folder:
         if self.scheme == "file":
             self._replace(Path(path.toUri().getPath()), content)
             return
-        temporary = hadoop_path(self._spark, path.getParent(), self._temporary(path.getName()))
+        temporary = hadoop_path(self.spark, path.getParent(), self._temporary(path.getName()))
         stream = self._files.create(temporary, True)
         try:
             stream.write(content)
             stream.hsync()
         finally:
             stream.close()
-        rename_over(self._spark, self._files, temporary, path)
+        rename_over(self.spark, self._files, temporary, path)
 
     def _replace(self, file: Path, content: bytearray) -> None:
         """Write without Hadoop's checksum, a second file that is renamed after the first: a kill in
@@ -142,7 +142,7 @@ class Folder:
     def copy_to(self, name: str, other: "Folder", target: str) -> None:
         """Copy a file or a folder, also to another file system."""
         path, target_path = self._path(name), other._path(target)
-        if not copy(self._spark, self._files, path, other._files, target_path):
+        if not copy(self.spark, self._files, path, other._files, target_path):
             raise CheckpointError(
                 f"{self.path(name)} cannot be copied to {other.path(target)}: check the write "
                 "permissions and the free space, then try again"
@@ -152,10 +152,10 @@ class Folder:
         """The path without symbolic links: Hadoop's local file system treats a link as a file."""
         if path.toUri().getScheme() != "file":
             return path
-        return hadoop_path(self._spark, f"file:{Path(path.toUri().getPath()).resolve()}")
+        return hadoop_path(self.spark, f"file:{Path(path.toUri().getPath()).resolve()}")
 
     def _path(self, name: str) -> Any:
-        return hadoop_path(self._spark, self._root, name)
+        return hadoop_path(self.spark, self._root, name)
 
 
 def _files(found: Any, prefix: str) -> Iterator[tuple[str, int]]:

@@ -1,6 +1,7 @@
 """`streamjoin checkpoint …`."""
 
 import sys
+from dataclasses import replace
 from typing import Annotated
 
 import typer
@@ -69,9 +70,14 @@ def repair_checkpoint(spec: SpecFile) -> None:
 
 
 @checkpoint_commands.command("repartition")
-def repartition_checkpoint(spec: SpecFile) -> None:
-    """Change the number of state partitions: not supported; prints the reason."""
-    from job.checkpoint import cli
+def repartition_checkpoint(spec: SpecFile, target: Location) -> None:
+    """Continue the join in a new folder with STREAMJOIN_STATE_PARTITIONS state partitions."""
+    from job.query import changing
 
     with report_errors(spec):
-        cli.repartition()
+        plan = create_plan(read_spec(spec), registry="required")
+        changing.change(plan, replace(plan, checkpoint=target), read_settings(JobSettings))
+    typer.echo(
+        f"{plan.state_partitions} state partitions in {target}: set `checkpoint` in {spec} to this "
+        "folder, then start with `streamjoin run`"
+    )

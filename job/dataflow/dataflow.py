@@ -6,8 +6,10 @@ from typing import TYPE_CHECKING
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from job.change.replay import Replay
 from job.dataflow import record_sql
 from job.dataflow.output_columns import PARTITION, TIMESTAMP
+from job.dataflow.replayed import without_kept_back, without_late_rows
 from job.encoding.decoded_column import decoded_column
 from job.encoding.encoded_column import encoded_column
 from job.event_time.partitions import EVENT_TIMES
@@ -51,7 +53,9 @@ _OBSERVED_PARTITIONS_MAX = 16
 _SAMPLED_ONE_IN = 64
 
 
-def kafka_dataflow(spark: SparkSession, plan: JoinPlan, access: KafkaAccess) -> DataFrame:
+def kafka_dataflow(
+    spark: SparkSession, plan: JoinPlan, access: KafkaAccess, replay: Replay | None = None
+) -> DataFrame:
     """(key, value, headers) records of `plan`, read from its topics.
 
     Each side has as many tasks as can run at once, so a task may read several partitions. Each task
@@ -60,7 +64,7 @@ def kafka_dataflow(spark: SparkSession, plan: JoinPlan, access: KafkaAccess) -> 
     """
     tasks = max(plan.state_partitions, spark.sparkContext.defaultParallelism)
     left, right = (kafka_records(spark, plan.side(side), access).coalesce(tasks) for side in SIDES)
-    return dataflow(left, right, plan, access.registry)
+    return dataflow(left, right, plan, access.registry, replay)
 
 
 def kafka_records(spark: SparkSession, side: SidePlan, access: KafkaAccess) -> DataFrame:
@@ -74,13 +78,20 @@ def dataflow(
     right_records: DataFrame,
     plan: JoinPlan,
     registry: "RegistryAccess | None" = None,
+    replay: Replay | None = None,
 ) -> DataFrame:
-    """As `kafka_dataflow`, for two streams with the columns of Spark's Kafka source."""
+    """As `kafka_dataflow`, for two streams with the columns of Spark's Kafka source.
+
+    `replay`: what the query reads again of the one that it replaces. None: it replaces none.
+    """
     if plan.checks.any:
         register_try_eval(left_records.sparkSession)
     left = side_rows(left_records, plan.left, plan, registry)
     right = side_rows(right_records, plan.right, plan, registry)
-    return output_records(joined(left, right, plan), plan)
+    if replay is None:
+        return output_records(joined(left, right, plan), plan)
+    left, right = without_late_rows(left, right, plan, replay)
+    return output_records(without_kept_back(joined(left, right, plan), plan, replay), plan)
 
 
 def side_rows(

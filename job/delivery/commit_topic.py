@@ -9,6 +9,7 @@ from job.kafka.clients import (
     ANSWER_SECONDS,
     AdminClient,
     ConfigResource,
+    NewPartitions,
     NewTopic,
     ResourceType,
     admin,
@@ -44,6 +45,25 @@ def create_commit_topic_if_used(plan: JoinPlan, access: KafkaAccess) -> None:
             return
         _check_partitions(partitions, plan)
         _check_compaction(client, plan)
+    except KafkaException as error:
+        raise _refusal(error, plan, access) from error
+
+
+def add_missing_partitions(plan: JoinPlan, access: KafkaAccess) -> None:
+    """Give an existing commit topic the partitions that `plan` needs.
+
+    Safe while the topic has markers: each slot has its own partition, by its number.
+    """
+    if plan.output.delivery is not Delivery.EXACTLY_ONCE:
+        return
+    client = admin(librdkafka_settings(access))
+    topic, needed = plan.output.commit_topic, _partitions_to_create(plan)
+    try:
+        partitions = _partitions(client, topic)
+        if partitions is not None and partitions < needed:
+            added = client.create_partitions([NewPartitions(topic, needed)])
+            answer(added[topic], _CREATE_SECONDS)
+            _log.info("commit_topic_extended", topic=topic, partitions=needed)
     except KafkaException as error:
         raise _refusal(error, plan, access) from error
 

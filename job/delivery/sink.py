@@ -19,6 +19,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.streaming.query import StreamingQuery
 
+from job.change.replay import Replay
 from job.checkpoint.checkpoint import Checkpoint
 from job.dataflow.output_columns import PARTITION, TIMESTAMP
 from job.dataflow.real_time import Sizes
@@ -42,6 +43,7 @@ from job.delivery.finished_batch import (
     observed_output,
     writable_results,
 )
+from job.delivery.kept_back import KeptBack
 from job.delivery.topic_limits import record_bytes_max
 from job.delivery.transactions import (
     REPORT_DDL,
@@ -68,6 +70,8 @@ class DeliveryListener(Protocol):
         """`rows`: rows of the batch that were written. `results`: transactions by result."""
 
     def dead_letters(self, counts: Counts) -> None: ...
+
+    def kept_back(self, results: int) -> None: ...
 
 
 BatchEnded = Callable[[StreamingQuery, int], None]
@@ -114,12 +118,14 @@ def start_query(
     batch_ended: BatchEnded,
     *,
     new_query: bool,
+    replay: Replay | None = None,
 ) -> RunningQuery:
     """Start a query that writes `records` to the output topic with the delivery of the plan.
 
     `records` builds the dataflow. It runs while a first start claims its name in the commit topic:
     each takes about two seconds. The commit topic of exactly-once delivery must exist. `new_query`:
-    the user agrees to replace another query of the same name.
+    the user agrees to replace another query of the same name. `replay`: what the query reads again
+    of the one that it replaces.
     """
     sizes = topic_sizes(plan, access)
     sink: BatchSink
@@ -144,6 +150,7 @@ def start_query(
         )
         if claimed is not None:
             claimed.result()
+    sink.kept_back = KeptBack(checkpoint, replay)
     query = writer.foreachBatch(sink).start()
     sink.query.set_result(query)
     return RunningQuery(query, sink)
@@ -192,6 +199,7 @@ class BatchSink(FailureOfQuery, ABC):
         self._sizes = sizes
         self._listener = listener
         self._batch_ended = batch_ended
+        self.kept_back = KeptBack()
         self._dead_letters = DeadLetterWriter(
             plan, access, sizes.dead_letter_bytes_max, sizes.result_bytes_max
         )
@@ -203,8 +211,10 @@ class BatchSink(FailureOfQuery, ABC):
         the join's state, and a second execution would load the state again.
         """
         try:
-            self._deliver(records, batch_id)
-            self._batch_ended(self.query.result(_START_SECONDS), batch_id)
+            self._deliver(self.kept_back.left_of(records, batch_id), batch_id)
+            query = self.query.result(_START_SECONDS)
+            self._listener.kept_back(self.kept_back.results(query))
+            self._batch_ended(query, batch_id)
         except Py4JJavaError as error:
             self.record_failure(error)
             raise  # unchanged: Spark searches its text for the sign that the query was stopped
@@ -214,7 +224,8 @@ class BatchSink(FailureOfQuery, ABC):
 
     @property
     def _has_dead_letters(self) -> bool:
-        return self._plan.dead_letter is not None or self._plan.fails_on_bad_records
+        uses = self._plan.dead_letter is not None or self._plan.fails_on_bad_records
+        return uses and not self.kept_back.has_whole_batch
 
     @abstractmethod
     def _deliver(self, records: DataFrame, batch_id: int) -> None: ...
@@ -229,7 +240,8 @@ class _AtLeastOnce(BatchSink):
     def _deliver(self, records: DataFrame, batch_id: int) -> None:
         self._write(records, self._plan.output.topic, self._sizes.result_bytes_max)
         output = observed_output(self.query.result(_START_SECONDS))
-        self._listener.delivered(batch_id, output.written, {})
+        written = 0 if self.kept_back.has_whole_batch else output.written
+        self._listener.delivered(batch_id, written, {})
         if self._has_dead_letters:
             spark, finished = records.sparkSession, self._finished()
             counts = self._dead_letters.write_batch(spark, finished, self._write_dead_letters)

@@ -18,6 +18,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # its own re-
     AclOperation,
     AdminClient,
     ConfigResource,
+    NewPartitions,
     NewTopic,
     OffsetSpec,
     ResourceType,
@@ -36,10 +37,12 @@ __all__ = [
     "AclOperation",
     "AdminClient",
     "ConfigResource",
+    "NewPartitions",
     "NewTopic",
     "ResourceType",
     "admin",
     "answer",
+    "at_time",
     "consumer",
     "describe_error",
     "list_offsets",
@@ -54,6 +57,12 @@ T = TypeVar("T")
 ANSWER_SECONDS = 10.0
 EARLIEST = OffsetSpec.earliest()  # type: ignore[no-untyped-call]
 LATEST = OffsetSpec.latest()  # type: ignore[no-untyped-call]
+
+
+def at_time(ms: int) -> OffsetSpec:
+    """The first offset with a timestamp at or after `ms`, milliseconds since 1970."""
+    spec: OffsetSpec = OffsetSpec.for_timestamp(max(0, ms))
+    return spec
 
 
 def admin(settings: Mapping[str, Any]) -> AdminClient:
@@ -147,7 +156,10 @@ def list_offsets(
     isolation_level: IsolationLevel = IsolationLevel.READ_UNCOMMITTED,
     seconds: float = ANSWER_SECONDS,
 ) -> dict[int, int]:
-    """Offset of each partition: `which` is EARLIEST or LATEST. Raises KafkaException."""
+    """Offset of each partition: `which` is EARLIEST, LATEST or `at_time`. Raises KafkaException.
+
+    -1: the partition has no record at that time or later.
+    """
     futures = client.list_offsets(
         {TopicPartition(topic, number): which for number in partitions},
         isolation_level=isolation_level,

@@ -139,6 +139,19 @@ class StateCount(_Report):
         return self.left if side == "left" else self.right
 
 
+class ChangeReport(_Report):
+    """The replay after a change of the join: what the query reads again."""
+
+    old_checkpoint: str
+    """Checkpoint of the query that this one replaces."""
+    phase: str
+    """`reading`, `taking_over`, `over`: until it is over, no result is emitted."""
+    records: int
+    """Records that are read again. The counts of input records contain them."""
+    records_left: int
+    """Records of them that are not read yet."""
+
+
 class ResetReport(_Report):
     """The last reset."""
 

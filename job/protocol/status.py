@@ -11,7 +11,7 @@ from job.instants import from_epoch_ms
 from job.join_spec.sides import Side
 from job.join_spec.source_topics import SourceTopics
 from job.protocol.progress import BatchProgress
-from job.protocol.reports import BrokerReport, ResetReport, SideEventTimes, StateCount
+from job.protocol.reports import BrokerReport, ChangeReport, ResetReport, SideEventTimes, StateCount
 from job.protocol.totals import SideTotals, Totals
 
 T = TypeVar("T")
@@ -79,6 +79,8 @@ class JobStatus(_Value):
     state_count: StateCount | None = None
     """The last count of the state rows, in this run or an earlier one."""
     last_reset: ResetReport | None = None
+    change: ChangeReport | None = None
+    """None: the query replaces no other one."""
     lineage_events: dict[str, int] | None = None
     """OpenLineage events since the job started, `sent` and `dropped`. None: no URL is set."""
 

@@ -128,6 +128,8 @@ class Totals(_Value):
     output_records: int = 0
     too_large_results: int = 0
     failed_results: int = 0
+    kept_back_results: int = 0
+    """Results that an earlier query has written (job/change/)."""
     late_rows: int = 0
     state_rows_updated: int = 0
     state_rows_removed: int = 0
@@ -178,6 +180,9 @@ class Totals(_Value):
     def with_transactions(self, results: Mapping[str, int]) -> Self:
         counts = {result: results.get(result, 0) for result in TRANSACTION_RESULTS}
         return self.model_copy(update={"transactions": _sums(self.transactions, counts)})
+
+    def with_kept_back(self, results: int) -> Self:
+        return self.model_copy(update={"kept_back_results": self.kept_back_results + results})
 
     def with_live(self, live: LiveFigures) -> Self:
         """With the figures of an interval that has not ended."""

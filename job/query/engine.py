@@ -119,6 +119,7 @@ class Engine:
             last_failure=self._stats.last_failure,
             totals=self._stats.totals,
             last_reset=self._reset.report,
+            change=self._stats.change,
             lineage_events=self._lineage.counts,
         )
 

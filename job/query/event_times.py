@@ -7,6 +7,7 @@ has the watermark of its first run.
 
 import threading
 from collections.abc import Mapping
+from contextlib import AbstractContextManager, nullcontext
 
 import structlog
 from pyspark.sql.streaming.query import StreamingQuery
@@ -47,18 +48,25 @@ class EventTimes:
         self._closed = threading.Event()
         self._writing = threading.Lock()
 
+    def starting(self) -> AbstractContextManager[None]:
+        """The query is started inside this context."""
+        return nullcontext()
+
     def follow(self, running: RunningQuery) -> None:
         """Limit the reading of the started query, and write the event times periodically."""
-        self._limited = LimitedReading(
-            self._run.spark, self._run.plan.topics, self._limit, running.record_failure
-        )
         try:
-            self._limited.begin(running.query)
+            self._begin_limits(running)
         except Exception as error:
             # Without limits Spark reads all partitions at once; the results are the same.
             self._limited = None
             _log.exception("reading_not_limited", reason=str(error).partition("\n")[0])
         threading.Thread(target=self._write_periodically, name="event-times", daemon=True).start()
+
+    def _begin_limits(self, running: RunningQuery) -> None:
+        self._limited = LimitedReading(
+            self._run.spark, self._run.plan.topics, self._limit, running.record_failure
+        )
+        self._limited.begin(running.query)
 
     def close(self) -> None:
         self._closed.set()

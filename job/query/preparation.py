@@ -6,8 +6,11 @@ from dataclasses import replace
 
 from pyspark.sql import SparkSession
 
+from job.change.replay import Replay
+from job.checkpoint.changes import check_not_changed, replay_to_run
 from job.checkpoint.checkpoint import Checkpoint
 from job.delivery.commit_topic import create_commit_topic_if_used
+from job.event_time.partitions import Offsets
 from job.formats.pinning import check_schema_evolution
 from job.formats.registration import registered
 from job.formats.registry import RegistryAccess
@@ -59,6 +62,8 @@ class Preparation:
 
         Raises StreamjoinError if the checkpoint, the cluster or a topic does not allow the run.
         """
+        check_not_changed(checkpoint)
+        replay = replay_to_run(checkpoint)
         if self._settings.is_on_cluster:
             check_is_shared(checkpoint.folder, self._settings)
         plan = self._plan
@@ -77,7 +82,7 @@ class Preparation:
         self._stats.on_start(checkpoint.last_batch_id, checkpoint.offsets, plan.topics)
         if not plan.has_topic_patterns:
             plan = plan.reading(partitions.result())
-        self._check_topics(checkpoint, plan, access)
+        self._check_topics(checkpoint, plan, access, replay)
         if plan.output.partition_by is not None:
             count = partition_count(plan.output.topic, access)
             plan = replace(plan, output=replace(plan.output, partitions=count))
@@ -112,7 +117,13 @@ class Preparation:
         self.frozen = fingerprint(plan)
         return plan
 
-    def _check_topics(self, checkpoint: Checkpoint, plan: JoinPlan, access: KafkaAccess) -> None:
+    def _check_topics(
+        self,
+        checkpoint: Checkpoint,
+        plan: JoinPlan,
+        access: KafkaAccess,
+        replay: Replay | None,
+    ) -> None:
         """Check that the topics are those of the checkpoint and still have its unread records.
 
         Records the ids of topics that the checkpoint does not contain, and creates the commit
@@ -121,12 +132,15 @@ class Preparation:
         CheckpointError, TopicError or BrokerError.
         """
         recorded = checkpoint.topic_ids
+        read: Offsets | None = checkpoint.offsets
+        if replay is not None:
+            recorded, read = recorded or replay.topic_ids, read or replay.starts
         ids = self._identity.begin(
             plan, access, recorded, lambda: create_commit_topic_if_used(plan, access)
         )
-        if ids != recorded:
+        if ids != checkpoint.topic_ids:
             checkpoint.topic_ids = ids
-        check_retention(plan, access, checkpoint.offsets)
+        check_retention(plan, access, read)
 
 
 def _with_output_schemas(plan: JoinPlan, registry: RegistryAccess | None) -> JoinPlan:

@@ -6,6 +6,7 @@ from functools import partial
 
 from pyspark.sql import SparkSession
 
+from job.checkpoint.changes import read_replay
 from job.checkpoint.checkpoint import Checkpoint
 from job.dataflow.dataflow import kafka_dataflow
 from job.delivery.sink import RunningQuery, start_query
@@ -14,6 +15,7 @@ from job.plan.plan import JoinPlan
 from job.protocol.status import Phase
 from job.query.event_times import EventTimes
 from job.query.real_time import Phases
+from job.query.replaying import ReplayingTimes
 from job.query.runtime import QueryRun, Resources
 from job.query.stats import QueryStats
 
@@ -39,20 +41,24 @@ class QueryStarter:
         self, spark: SparkSession, plan: JoinPlan, access: KafkaAccess, checkpoint: Checkpoint
     ) -> Iterator[RunningQuery]:
         run = QueryRun(spark, plan, access, checkpoint, self._stats, self._resources)
+        replay = read_replay(checkpoint)
         if plan.real_time is not None:
+            assert replay is None, "comparison.py refuses it"
             with self._phases.start(run, new_query=self._new_query) as running:
                 yield running
             return
-        times = EventTimes(run)
+        times = EventTimes(run) if replay is None else ReplayingTimes(run, replay)
         with closing(times):
-            running = start_query(
-                partial(kafka_dataflow, spark, plan, access),
-                plan,
-                access,
-                checkpoint,
-                self._stats,
-                times.batch_ended,
-                new_query=self._new_query,
-            )
+            with times.starting():
+                running = start_query(
+                    partial(kafka_dataflow, spark, plan, access, replay),
+                    plan,
+                    access,
+                    checkpoint,
+                    self._stats,
+                    times.batch_ended,
+                    new_query=self._new_query,
+                    replay=replay,
+                )
             times.follow(running)
             yield running

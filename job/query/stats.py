@@ -18,7 +18,7 @@ from job.event_time.watermark import event_time_of
 from job.join_spec.sides import SIDES, Side
 from job.join_spec.source_topics import ONE_TOPIC_EACH, SourceTopics
 from job.protocol.progress import BatchProgress, batch_progress, dead_letters_written
-from job.protocol.reports import SideEventTimes, StateCount
+from job.protocol.reports import ChangeReport, SideEventTimes, StateCount
 from job.protocol.status import Failure
 from job.protocol.totals import LiveFigures, Totals
 from job.query.state_rows import StateRowCounter
@@ -67,6 +67,8 @@ class QueryStats:
         self._live: LiveFigures | None = None
         self.partitions = Partitions.none()
         """What was read of each partition, up to the last delivered batch."""
+        self.change: ChangeReport | None = None
+        """Progress of the replay. None: the query replaces no other one."""
 
     def batch(self, progress: str) -> None:
         """A batch ended; `progress` is the JSON of its StreamingQueryProgress."""
@@ -113,6 +115,11 @@ class QueryStats:
         with self._lock:
             self._totals = self._totals.with_dead_letters(counts)
 
+    def kept_back(self, results: int) -> None:
+        """Results that the query which this one replaces has written."""
+        with self._lock:
+            self._totals = self._totals.with_kept_back(results)
+
     def idle(self) -> None:
         """Spark reports that there was no new data."""
         with self._lock:
@@ -121,7 +128,7 @@ class QueryStats:
     def on_reset(self) -> None:
         """Forget offsets, event times and batches of the old checkpoint."""
         with self._lock:
-            self._offsets = None
+            self._offsets = self.change = None
             self.partitions = Partitions.none()
             self._batches.clear()
             self._totals = self._totals.without_event_times()

@@ -48,12 +48,14 @@ class LimitedReading:
         self._record_failure = record_failure
         self._readers: dict[Side, _ReaderField] = {}
 
-    def begin(self, query: StreamingQuery) -> bool:
-        """Limit the batches from the first one on. False: the query has ended meanwhile.
+    def begin(self, query: StreamingQuery, locked: Callable[[], None] = lambda: None) -> bool:
+        """Limit the next batches. False: the query has ended meanwhile.
 
-        Spark plans batches under its progress lock: none is planned before this returns.
+        Spark plans batches under its progress lock: none is planned between the call of `locked`
+        and the return.
         """
         with progress_lock(query) as execution:
+            locked()
 
             def has_sources() -> bool:
                 sources = execution.sources()

@@ -54,6 +54,11 @@ RECORDS: tuple[Metric[Snapshot], ...] = (
         lambda snapshot: snapshot.status.totals.late_rows,
     ),
     counter(
+        "kept_back_results",
+        "Results that were not written after a change, because the old query has written them.",
+        lambda snapshot: snapshot.status.totals.kept_back_results,
+    ),
+    counter(
         "bad_records",
         "Bad records by reason; side `output`: results that could not be written.",
         _bad,

@@ -6,7 +6,7 @@ from typing import Any, Self
 from job.join_spec.sides import Side
 from job.join_spec.start_positions import SideStartPositions
 from job.protocol.progress import BatchProgress
-from job.protocol.reports import BrokerReport, ResetReport
+from job.protocol.reports import BrokerReport, ChangeReport, ResetReport
 from job.protocol.status import Failure, JobStatus, Phase, QueryState, utc_time
 from service.freshness import is_recent, live_brokers
 from service.schemas.view import View
@@ -71,6 +71,21 @@ class ResetView(View):
     def of(cls, report: ResetReport) -> Self:
         fields = report.model_dump(exclude={"starts"})
         return cls(**fields, left=report.starts.left, right=report.starts.right)
+
+
+class ChangeView(View):
+    old_checkpoint: str
+    """Checkpoint of the query that this one replaces."""
+    phase: str
+    """`reading`, `taking_over`, `over`: until it is over, no result is emitted."""
+    records: int
+    """Records that are read again; `input_records` contains them."""
+    records_left: int
+    """Records of them that are not read yet."""
+
+    @classmethod
+    def of(cls, report: ChangeReport) -> Self:
+        return cls(**report.model_dump())
 
 
 class SideView(View):
@@ -197,6 +212,8 @@ class QueryView(View):
     """Answer of the brokers to the job's last poll; null before the first poll."""
     last_reset: ResetView | None
     """The last reset or change of offsets."""
+    change: ChangeView | None
+    """What the query reads again after a change of the join; null if it replaces no other query."""
     last_failure: FailureView | None
     """The last failure since the job started."""
 
@@ -225,6 +242,7 @@ class QueryView(View):
             state_counted_at=status.state_count.counted_at if status.state_count else None,
             brokers=BrokersView.of(status.brokers, now) if status.brokers else None,
             last_reset=ResetView.of(status.last_reset) if status.last_reset else None,
+            change=ChangeView.of(status.change) if status.change else None,
             last_failure=FailureView.of(status.last_failure) if status.last_failure else None,
         )
 

@@ -92,6 +92,18 @@ JVM: list[tuple[str, str, str]] = [
     ("listener", "org.apache.spark.sql.streaming.PythonStreamingQueryListener", "onQueryProgress"),
     ("listener", "org.apache.spark.sql.streaming.StreamingQueryProgress", "json"),
     (
+        "before_first_batch",
+        "org.apache.spark.sql.streaming.PythonStreamingQueryListenerWrapper",
+        "",
+    ),
+    ("before_first_batch", "org.apache.spark.sql.streaming.StreamingQueryManager", "addListener"),
+    (
+        "before_first_batch",
+        "org.apache.spark.sql.streaming.StreamingQueryManager",
+        "removeListener",
+    ),
+    ("before_first_batch", "org.apache.spark.sql.streaming.StreamingQueryManager", "get"),
+    (
         "hadoop_settings",
         "org.apache.spark.deploy.SparkHadoopUtil",
         "appendS3AndSparkHadoopHiveConfigurations",

@@ -38,8 +38,8 @@ class World:
         resources: Any = self.resources
         spark: Any = SimpleNamespace(_jvm=None)
         access = KafkaAccess("localhost:9092")
-        run = QueryRun(spark, plan(), access, checkpoint, self.stats, resources)
-        self.times = EventTimes(run)
+        self.run = QueryRun(spark, plan(), access, checkpoint, self.stats, resources)
+        self.times = EventTimes(self.run)
 
     def follow(self) -> None:
         running: Any = SimpleNamespace(query=None, record_failure=None)

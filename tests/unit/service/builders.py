@@ -16,6 +16,7 @@ from job.protocol.control import Request, Verb, control_socket
 from job.protocol.progress import BatchProgress, SideProgress
 from job.protocol.reports import (
     BrokerReport,
+    ChangeReport,
     PartitionCount,
     SideCount,
     SideEventTimes,
@@ -96,7 +97,7 @@ def status(state: QueryState = QueryState.RUNNING, **fields: Any) -> JobStatus:
 
 def status_after(*batches: BatchProgress, **fields: Any) -> JobStatus:
     """Status of a query after these batches, the last one just now."""
-    totals = Totals()
+    totals = Totals(kept_back_results=3)
     for done in batches:
         totals = totals.plus(done)
     last = batches[-1]
@@ -107,6 +108,9 @@ def status_after(*batches: BatchProgress, **fields: Any) -> JobStatus:
         "last_batch": last,
         "last_progress_at": NOW,
         "totals": totals,
+        "change": ChangeReport(
+            old_checkpoint="file:/old", phase="reading", records=9, records_left=4
+        ),
         "brokers": broker_report(),
         "state_count": state_count(),
         "event_times": {

@@ -102,6 +102,12 @@ def test_query_has_its_last_batch_lag_and_watermark(path: Path) -> None:
             "error": None,
         },
         "last_reset": None,
+        "change": {
+            "old_checkpoint": "file:/old",
+            "phase": "reading",
+            "records": 9,
+            "records_left": 4,
+        },
         "last_failure": {
             "code": "broker",
             "message": "no broker answers at localhost:9092",
@@ -119,7 +125,7 @@ def test_unknown_figures_are_null_before_the_first_batch(path: Path) -> None:
         "phase", "query_id", "run_id", "last_progress_at", "last_batch", "watermark",
         "last_failure",
         "watermark_held_back_by", "watermark_held_back_by_partition", "state_counted_at",
-        "brokers", "last_reset",
+        "brokers", "last_reset", "change",
     }  # fmt: skip
     assert unknown == {name for name, value in body.items() if value is None}
     assert {

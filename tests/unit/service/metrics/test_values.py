@@ -72,6 +72,7 @@ def test_values_are_those_of_the_status() -> None:
         "streamjoin_job_up": 1,
         "streamjoin_last_progress_timestamp_seconds": NOW_SECONDS,
         "streamjoin_late_rows_total": 2,
+        "streamjoin_kept_back_results_total": 3,
         "streamjoin_duplicate_rows_total{side=left}": 3,
         "streamjoin_duplicate_rows_total{side=right}": 0,
         "streamjoin_null_key_records_total{side=left}": 1,

@@ -1,0 +1,209 @@
+"""What a change of the spec means for results near the cut, and which changes are refused. Pure."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from job.change.replay import Expired
+from job.errors import Problem, SpecError
+from job.join_spec.durations import duration_text, milliseconds
+from job.join_spec.output import Delivery
+from job.join_spec.sides import SIDES, Side
+from job.plan.fingerprint import Change, changes, fingerprint
+from job.plan.plan import JoinPlan
+
+_PAIRS = ("join.match_window", "join.window", "join.condition", "join.null_safe", "left.key")
+
+
+@dataclass(frozen=True)
+class Comparison:
+    changes: tuple[Change, ...]
+    """Changed settings of the state. Empty: the state means the same under both specs."""
+    meanings: tuple[str, ...]
+    """Sentences about results near the cut."""
+    expired: tuple[Expired, ...]
+
+
+def compared(old: JoinPlan, new: JoinPlan) -> Comparison:
+    """Raises SpecError with every change that cannot be made, by its field in the new spec."""
+    problems = list(_problems(old, new))
+    if problems:
+        raise SpecError(problems)
+    found = tuple(changes(fingerprint(old), fingerprint(new)))
+    return Comparison(found, tuple(_meanings(old, new, found)), tuple(_expired(old, new)))
+
+
+def _problems(old: JoinPlan, new: JoinPlan) -> Iterator[Problem]:
+    if old.name != new.name:
+        yield Problem("name", new.name, f"must stay {old.name}: the name connects both queries")
+    if old.checkpoint == new.checkpoint:
+        yield Problem(
+            "checkpoint", new.checkpoint, "is the folder of the old query: set another folder"
+        )
+    for side in SIDES:
+        if old.deduplicated or new.deduplicated:
+            yield Problem(
+                f"{side}.deduplicate",
+                None,
+                "is not possible in a change: the ids that the old query has stored are not "
+                "carried over, so copies of earlier rows would be joined. Start with empty state: "
+                "`streamjoin run SPEC --new-query`",
+            )
+        if old.has_topic_patterns or new.has_topic_patterns:
+            yield Problem(
+                f"{side}.topic_pattern",
+                None,
+                "is not possible in a change: list the topics in `topics`",
+            )
+        if old.side(side).topics != new.side(side).topics:
+            yield Problem(
+                f"{side}.topic",
+                new.side(side).topic,
+                f"must stay {old.side(side).topic}: positions in another topic mean other records. "
+                "A join of other topics is a new join",
+            )
+        if new.side(side).retention is None:
+            yield Problem(
+                "join",
+                None,
+                "has no bound on event time, so every record would have to be read again: set "
+                "join.match_window or join.window, or start with `streamjoin run SPEC --new-query`",
+            )
+    both_exact = old.output.delivery is new.output.delivery is Delivery.EXACTLY_ONCE
+    if both_exact and old.output.commit_topic != new.output.commit_topic:
+        yield Problem(
+            "output.commit_topic",
+            new.output.commit_topic,
+            f"must stay {old.output.commit_topic}: the old query is fenced there",
+        )
+    for plan, which in ((old, "old"), (new, "new")):
+        if plan.real_time is not None:
+            yield Problem(
+                "engine", "real_time", f"of the {which} spec: a change needs engine micro_batch"
+            )
+    yield from _problems_of_unmatched_rows(old, new)
+
+
+def _problems_of_unmatched_rows(old: JoinPlan, new: JoinPlan) -> Iterator[Problem]:
+    for side in _outer_in_both(old, new):
+        if _emits_at_once(old, side) and _emission(old, side) != _emission(new, side):
+            yield Problem(
+                "join.condition",
+                None,
+                f"the old query has emitted some {side} rows as unmatched at once, because of "
+                f"their key or of a condition on {side} alone. Which ones is not known under "
+                "another key, condition or on_null_key: keep these fields, or start with "
+                "`streamjoin run SPEC --new-query`",
+            )
+        if _is_kept_longer(old, new, side) and old.side(side).event_time != (
+            new.side(side).event_time
+        ):
+            yield Problem(
+                f"{side}.event_time",
+                new.side(side).event_time,
+                f"must stay {old.side(side).event_time} if rows are kept longer: it decides which "
+                "unmatched rows the old query has emitted",
+            )
+
+
+def _outer_in_both(old: JoinPlan, new: JoinPlan) -> list[Side]:
+    return [side for side in old.join_type.outer_sides if side in new.join_type.outer_sides]
+
+
+def _emits_at_once(plan: JoinPlan, side: Side) -> bool:
+    """Whether unmatched rows of `side` can be emitted before they expire."""
+    has_null_keys = plan.null_keys_pass and not all(plan.null_safe)
+    return has_null_keys or bool(plan.one_sided_condition(side))
+
+
+def _emission(plan: JoinPlan, side: Side) -> tuple[object, ...]:
+    """What decides whether an unmatched row of `side` is emitted at once."""
+    keys = tuple(part.sql for part in plan.side(side).key)
+    return keys, plan.null_safe, plan.null_keys_pass, tuple(plan.one_sided_condition(side))
+
+
+def _expired(old: JoinPlan, new: JoinPlan) -> Iterator[Expired]:
+    for side in _outer_in_both(old, new):
+        if _is_kept_longer(old, new, side):
+            if old.window is not None:
+                window = (milliseconds(old.window.size), milliseconds(old.window.offset))
+                yield Expired(side, window_ms=window)
+            else:
+                yield Expired(side, kept_ms=_kept_ms(old, side))
+
+
+def _is_kept_longer(old: JoinPlan, new: JoinPlan, side: Side) -> bool:
+    """Whether a row can have expired under the old spec and not under the new one."""
+    if old.window is not None or new.window is not None:
+        return old.window != new.window
+    return _kept_ms(old, side) < _kept_ms(new, side)
+
+
+def _kept_ms(plan: JoinPlan, side: Side) -> int:
+    """How long after its event time a row of `side` expires (with a match window)."""
+    retention = plan.side(side).retention
+    assert retention is not None, "an outer side has a bound"
+    return milliseconds(retention) - (1 if plan.event_time_in_key else 0)
+
+
+def _meanings(old: JoinPlan, new: JoinPlan, found: tuple[Change, ...]) -> Iterator[str]:
+    fields = {change.field for change in found}
+    results = {name for name in fields if name not in {"state_partitions", "engine"}}
+    if not results and _output(old) == _output(new):
+        yield "The results are the same as without the change."
+        return
+    if any(name.startswith((*_PAIRS, "right.key")) for name in fields):
+        yield (
+            "Pairs of which at least one record comes after the cut follow the new spec, also if "
+            "their other record comes before the cut. Pairs of two records before the cut are not "
+            "emitted: the old query has emitted those of the old spec, and those that only the new "
+            "spec gives are kept back."
+        )
+    if "join.type" in fields:
+        yield (
+            f"Records after the cut are joined as {new.join_type} instead of {old.join_type}; so "
+            "are records before the cut that have not expired."
+        )
+        yield from _meanings_of_unmatched_rows(old, new)
+    for side in _outer_in_both(old, new):
+        if _is_kept_longer(old, new, side):
+            yield (
+                f"{side.capitalize()} rows that the old query has emitted as unmatched are not "
+                "emitted as unmatched again. They can still match a record after the cut, and "
+                "the pair is emitted then."
+            )
+    for side in SIDES:
+        if f"{side}.watermark_delay" in fields:
+            yield (
+                f"The watermark stays where it was at the cut; with the new {side}.watermark_delay "
+                f"of {duration_text(new.side(side).watermark_delay)} it advances once the event "
+                "times allow it."
+            )
+        if _filter(old, side) != _filter(new, side):
+            yield (
+                f"{side}.filter decides again about records before the cut that have not expired: "
+                "those that only the new filter keeps can match records after the cut."
+            )
+    if _output(old) != _output(new):
+        yield "Results after the cut have the new output; those before it stay as they are."
+
+
+def _meanings_of_unmatched_rows(old: JoinPlan, new: JoinPlan) -> Iterator[str]:
+    before, after = old.join_type.outer_sides, new.join_type.outer_sides
+    for side in SIDES:
+        if side in after and side not in before:
+            yield f"Unmatched {side} rows before the cut are emitted if they expire after the cut."
+        if side in before and side not in after:
+            yield f"Unmatched {side} rows that had not expired at the cut are not emitted any more."
+
+
+def _filter(plan: JoinPlan, side: Side) -> str | None:
+    row_filter = plan.side(side).filter
+    return None if row_filter is None else row_filter.sql
+
+
+def _output(plan: JoinPlan) -> tuple[object, ...]:
+    output = plan.output
+    shown = [(name, part.sql) for name, part in {**output.columns, **output.headers}.items()]
+    conditions = [None if part is None else part.sql for part in (output.key, output.filter)]
+    formats = (output.schema is None, output.key_schema is None)
+    return output.topic, tuple(shown), tuple(conditions), formats

@@ -1,0 +1,116 @@
+"""The plan of a change in words and as JSON. Pure."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from job.change.comparison import Comparison
+from job.change.replay import Replay
+from job.instants import from_epoch_ms, utc_text
+from job.join_spec.sides import SIDES, Side
+from job.plan.plan import JoinPlan
+
+# Of a local job on one core (docs/benchmarks/results.md); a replay emits no results.
+_RECORDS_PER_CORE_SECOND = 18_000
+# Start of the new job up to its first batch.
+_START_SECONDS = 10
+
+
+def explained(
+    new: JoinPlan,
+    comparison: Comparison,
+    replay: Replay,
+    needed_ms: Mapping[Side, int],
+    *,
+    cores: int,
+) -> str:
+    facts_ = facts(new, comparison, replay, needed_ms, cores=cores)
+    return "\n".join(_lines(new, comparison, replay, facts_))
+
+
+def facts(
+    new: JoinPlan,
+    comparison: Comparison,
+    replay: Replay,
+    needed_ms: Mapping[Side, int],
+    *,
+    cores: int,
+) -> dict[str, Any]:
+    return {
+        "changes": [
+            {"field": change.field, "old": change.frozen, "new": change.wanted}
+            for change in comparison.changes
+        ],
+        "meaning": list(comparison.meanings),
+        "cut": {
+            "batch_id": replay.old_batch_id,
+            "watermark": _time(replay.watermark_ms),
+            "offsets": _offsets(new, replay.ends),
+        },
+        "read_again": {
+            side: {
+                "from": _time(needed_ms[side]) if replay.watermark_ms else None,
+                "start_offsets": _offsets(new, replay.starts)[side],
+                "records": sum(
+                    end - replay.starts[side][number] for number, end in replay.ends[side].items()
+                ),
+            }
+            for side in SIDES
+        },
+        "records": replay.records,
+        "seconds": round(
+            _START_SECONDS + replay.records / (_RECORDS_PER_CORE_SECOND * max(cores, 1))
+        ),
+    }
+
+
+def _lines(
+    new: JoinPlan, comparison: Comparison, replay: Replay, found: Mapping[str, Any]
+) -> Iterator[str]:
+    yield "What changes"
+    if not comparison.changes:
+        yield "  nothing that the state depends on"
+    for change in comparison.changes:
+        yield f"  {change.field}: {change.frozen} -> {change.wanted}"
+    yield "\nWhat this means for results near the cut"
+    for meaning in comparison.meanings:
+        yield f"  {meaning}"
+    watermark = found["cut"]["watermark"] or "none yet"
+    yield f"\nThe cut: after batch {replay.old_batch_id}, watermark {watermark}"
+    yield "\nWhat the new query reads again, to build its state"
+    for side in SIDES:
+        again = found["read_again"][side]
+        since = f" since {again['from']}" if again["from"] else ""
+        yield f"  {new.side(side).topic}: {again['records']:,} records{since}"
+        for place, start in again["start_offsets"].items():
+            yield f"    {place}: offset {start} to {found['cut']['offsets'][side][place]}"
+    yield f"  about {found['seconds']} s, the start of the job included"
+    yield "\nWhat is kept back"
+    yield "  results and dead letters of records before the cut: the old query has written them"
+    yield from _expired(replay)
+    yield "\nWhat stays"
+    yield f"  the old checkpoint, {replay.old_checkpoint}: `--undo` returns to it"
+    yield "  until the new query delivers"
+
+
+def _expired(replay: Replay) -> Iterator[str]:
+    for each in replay.expired:
+        yield (
+            f"  unmatched {each.side} rows before the cut that had expired under the old spec, "
+            "although the new spec keeps them longer"
+        )
+
+
+def _offsets(
+    plan: JoinPlan, offsets: Mapping[Side, Mapping[int, int]]
+) -> dict[Side, dict[str, int]]:
+    return {
+        side: {
+            plan.side(side).topics.label(number): offsets[side][number]
+            for number in sorted(offsets[side])
+        }
+        for side in SIDES
+    }
+
+
+def _time(ms: int) -> str | None:
+    return utc_text(from_epoch_ms(ms)) if ms > 0 else None

@@ -1,0 +1,182 @@
+"""The replay: how the new query reads again what the old one has read. Pure.
+
+The new query reads from `starts` to `ends`, where the old query has stopped, without a watermark:
+no row is late, and nothing is evicted. Then it continues with the watermark of the old query.
+
+1. READING: up to the ends, without the last record.
+2. TAKING_OVER: the last record, with the watermark of the old query. This batch evicts the rows
+   that the old query has evicted. It needs a record, because Spark runs no batch without one after
+   a restart, and it must have no new record, because no row is late in it.
+3. OVER: the query reads on.
+
+All results of the first two phases lie before the cut: the old query has written them, or they
+could only come from an incomplete past. They are kept back.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any, Self
+
+from job.change.cut import LateBelow, PlannedBatch
+from job.event_time.partitions import Offsets, Partitions
+from job.join_spec.sides import SIDES, Side
+
+
+class ReplayPhase(StrEnum):
+    READING = "reading"
+    TAKING_OVER = "taking_over"
+    OVER = "over"
+
+
+@dataclass(frozen=True)
+class Expired:
+    """Unmatched rows of a side that the old query has emitted, and that the new one still stores.
+
+    One of the two is set.
+    """
+
+    side: Side
+    kept_ms: int | None = None
+    """With a match window: a row had expired once the watermark was more than this after it."""
+    window_ms: tuple[int, int] | None = None
+    """Size and offset of the old tumbling window."""
+
+
+@dataclass(frozen=True)
+class Replay:
+    old_checkpoint: str
+    old_query_id: str
+    old_batch_id: int
+    starts: Offsets
+    ends: Offsets
+    """The cut."""
+    watermark_ms: int
+    """Watermark of the old query's last batch. 0: it had none."""
+    next_watermark_ms: int
+    event_times: Mapping[str, Any]
+    """Document of the event times that the old query has read."""
+    late: tuple[LateBelow, ...] = ()
+    """Which rows were late in the old query. They are not read again."""
+    expired: tuple[Expired, ...] = ()
+    topic_ids: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def reading_ends(self) -> Offsets:
+        """The ends of the first phase: one partition, read last, keeps its last record."""
+        side, number = self._last_partition
+        ends = {name: dict(self.ends[name]) for name in SIDES}
+        ends[side][number] -= 1
+        return ends
+
+    @property
+    def _last_partition(self) -> tuple[Side, int]:
+        sizes = {
+            (side, number): end - self.starts[side][number]
+            for side in SIDES
+            for number, end in self.ends[side].items()
+        }
+        return max(sizes, key=lambda place: sizes[place])
+
+    @property
+    def records(self) -> int:
+        """Records that are read again."""
+        return self.left_to_read(None)
+
+    def left_to_read(self, read: Offsets | None) -> int:
+        """Records of the replay that are not read yet. `read`: next offsets; None: no batch."""
+        next_offsets = self.starts if read is None else read
+        return sum(
+            max(0, end - next_offsets[side].get(number, 0))
+            for side in SIDES
+            for number, end in self.ends[side].items()
+        )
+
+    def phase(self, read: Offsets | None) -> ReplayPhase:
+        """The phase after a batch. `read`: next offsets; None: no batch has ended."""
+        if read is None or not _has_reached(read, self.reading_ends):
+            return ReplayPhase.READING
+        return ReplayPhase.OVER if _has_reached(read, self.ends) else ReplayPhase.TAKING_OVER
+
+    def readable(
+        self, phase: ReplayPhase, side: Side, latest: Mapping[int, int]
+    ) -> Mapping[int, int]:
+        """How far the next batch may read a side. A partition that was added after the cut is read
+        after the replay."""
+        if phase is ReplayPhase.OVER:
+            return latest
+        ends = self.reading_ends if phase is ReplayPhase.READING else self.ends
+        return ends[side]
+
+    def keeps_back(self, batch: PlannedBatch) -> bool:
+        """Whether the results of a batch lie before the cut. Depends only on Spark's offset log, so
+        a batch that runs again is treated the same."""
+        return _has_reached(self.ends, batch.ends) and batch.watermark_ms <= self.watermark_ms
+
+    def partitions(self, read: Offsets) -> Partitions:
+        """The partitions with the event times of the old query."""
+        return Partitions.from_document(self.event_times, read)
+
+    def document(self) -> dict[str, Any]:
+        """The JSON document that `from_document` reads."""
+        return {
+            "old_checkpoint": self.old_checkpoint,
+            "old_query_id": self.old_query_id,
+            "old_batch_id": self.old_batch_id,
+            "starts": _written(self.starts),
+            "ends": _written(self.ends),
+            "watermark_ms": self.watermark_ms,
+            "next_watermark_ms": self.next_watermark_ms,
+            "event_times": dict(self.event_times),
+            "late": [
+                {"ends": _written(late.ends), "watermark_ms": late.watermark_ms}
+                for late in self.late
+            ],
+            "expired": [
+                {"side": each.side, "kept_ms": each.kept_ms, "window_ms": each.window_ms}
+                for each in self.expired
+            ],
+            "topic_ids": dict(self.topic_ids),
+        }
+
+    @classmethod
+    def from_document(cls, document: Mapping[str, Any]) -> Self:
+        return cls(
+            old_checkpoint=document["old_checkpoint"],
+            old_query_id=document["old_query_id"],
+            old_batch_id=document["old_batch_id"],
+            starts=_read(document["starts"]),
+            ends=_read(document["ends"]),
+            watermark_ms=document["watermark_ms"],
+            next_watermark_ms=document["next_watermark_ms"],
+            event_times=document["event_times"],
+            late=tuple(
+                LateBelow(_read(late["ends"]), int(late["watermark_ms"]))
+                for late in document["late"]
+            ),
+            expired=tuple(_expired(each) for each in document["expired"]),
+            topic_ids=document["topic_ids"],
+        )
+
+
+def _expired(document: Mapping[str, Any]) -> Expired:
+    window = document["window_ms"]
+    return Expired(
+        document["side"],
+        None if document["kept_ms"] is None else int(document["kept_ms"]),
+        None if window is None else (int(window[0]), int(window[1])),
+    )
+
+
+def _has_reached(read: Offsets, ends: Offsets) -> bool:
+    return all(
+        read[side].get(number, 0) >= end for side in SIDES for number, end in ends[side].items()
+    )
+
+
+def _written(offsets: Offsets) -> dict[str, dict[str, int]]:
+    return {side: {str(n): int(offset) for n, offset in offsets[side].items()} for side in SIDES}
+
+
+def _read(offsets: Mapping[str, Mapping[str, int]]) -> Offsets:
+    return {side: {int(n): int(offset) for n, offset in offsets[side].items()} for side in SIDES}

@@ -1,0 +1,120 @@
+"""From where the new query reads each partition again. Pure.
+
+The new query needs the rows that have not expired at the watermark of the cut, and the rows that
+these may have matched: a row that had a partner is not unmatched. A record's event time is at most
+`max_event_time_ahead` after its timestamp in Kafka, so Kafka finds them by timestamp.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import timedelta
+
+from job.change.cut import Cut
+from job.errors import RetentionError
+from job.event_time.partitions import Offsets
+from job.instants import from_epoch_ms
+from job.join_spec.durations import milliseconds
+from job.join_spec.sides import OTHER_SIDE, SIDES, Side
+from job.plan.plan import JoinPlan
+
+# The replay ends with a batch that reads one record, so at least one batch must come before it.
+_RECORDS_MIN = 2
+
+
+@dataclass(frozen=True)
+class KnownOffsets:
+    """Offsets of the partitions of a side in Kafka."""
+
+    earliest: Mapping[int, int]
+    at_time: Mapping[int, int]
+    """First offset with a timestamp at or after the time; missing: the partition has none."""
+
+
+def reach(plan: JoinPlan, side: Side) -> timedelta:
+    """How long before the watermark a row of `side` can matter to the join."""
+    own, other = plan.side(side).retention, plan.side(OTHER_SIDE[side]).retention
+    assert own is not None, "comparison.py refuses unbounded state"
+    assert other is not None
+    if plan.match_window is None or not plan.marks_matched(OTHER_SIDE[side]):
+        return max(own, timedelta(0))
+    return max(own + other, timedelta(0))
+
+
+def needed_from_ms(old: JoinPlan, new: JoinPlan, watermark_ms: int) -> dict[Side, int]:
+    """Per side the record timestamp from which records are needed."""
+    return {
+        side: watermark_ms - milliseconds(reach(new, side) + _ahead(old, new, side))
+        for side in SIDES
+    }
+
+
+def _ahead(old: JoinPlan, new: JoinPlan, side: Side) -> timedelta:
+    return max(old.side(side).max_event_time_ahead, new.side(side).max_event_time_ahead)
+
+
+def start_offsets(
+    new: JoinPlan, cut: Cut, needed_ms: Mapping[Side, int], known: Mapping[Side, KnownOffsets]
+) -> Offsets:
+    """The start offset of every partition of the cut.
+
+    Raises RetentionError if Kafka has deleted records that may be needed.
+    """
+    starts: dict[Side, dict[int, int]] = {side: {} for side in SIDES}
+    lost = []
+    for side in SIDES:
+        needed_event_time_ms = cut.watermark_ms - milliseconds(reach(new, side))
+        for number, end in cut.ends[side].items():
+            first = cut.first_offsets[side].get(number, 0)
+            # Without a watermark nothing has expired yet.
+            at_time = known[side].at_time.get(number, end) if cut.watermark_ms else first
+            start = max(first, min(at_time, end))
+            earliest = known[side].earliest[number]
+            newest_ms = _newest_ms(cut, side, number)
+            is_past = newest_ms is not None and newest_ms < needed_event_time_ms
+            if start <= earliest and earliest > first and not is_past:
+                topic, partition = new.side(side).topics.place(number)
+                lost.append(
+                    f"{topic} partition {partition}: begins at offset {earliest}, and records "
+                    f"since {from_epoch_ms(needed_ms[side]):%Y-%m-%dT%H:%M:%SZ} are needed"
+                )
+            starts[side][number] = max(start, min(earliest, end))
+    if lost:
+        raise RetentionError(
+            "Kafka may have deleted records that the new query needs:\n  "
+            + "\n  ".join(lost)
+            + "\nTheir results would be missing or repeated silently. Keep the records for longer "
+            "(retention.ms of the topic) than the windows of the join need, and repeat the change "
+            "once Kafka has them; or start with empty state: `streamjoin run SPEC --new-query`"
+        )
+    return _with_a_minimum(starts, cut, known)
+
+
+def _newest_ms(cut: Cut, side: Side, number: int) -> int | None:
+    """Newest event time of a partition up to the cut. None: the document is older than the cut."""
+    entry = cut.event_times.get(side, {}).get(str(number))
+    if entry is None or entry["offset"] != cut.ends[side][number]:
+        return None
+    return int(entry["event_time_ms"])
+
+
+def _with_a_minimum(
+    starts: dict[Side, dict[int, int]], cut: Cut, known: Mapping[Side, KnownOffsets]
+) -> Offsets:
+    """`starts`, moved back until at least two records are read again."""
+    missing = _RECORDS_MIN - sum(
+        end - starts[side][number] for side in SIDES for number, end in cut.ends[side].items()
+    )
+    for side in SIDES:
+        for number in starts[side]:
+            first = cut.first_offsets[side].get(number, 0)
+            room = starts[side][number] - max(known[side].earliest[number], first)
+            moved = max(0, min(missing, room))
+            starts[side][number] -= moved
+            missing -= moved
+    if missing > 0:
+        raise RetentionError(
+            f"Kafka has fewer than {_RECORDS_MIN} of the records that the old query has read, so "
+            "its state cannot be built again. Start with empty state: `streamjoin run SPEC "
+            "--new-query`"
+        )
+    return starts

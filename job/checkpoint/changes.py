@@ -1,0 +1,160 @@
+"""The files of a change: from the checkpoint of the old query to that of the new one.
+
+    <new>/change.json     what the new query reads again (job/change/replay.py)
+    <old>/changed.json    the new checkpoint: the change is made
+
+changed.json is the only step that counts. Until it is written, the old query may start and the new
+one may not; after it, the new one may start and the old one may not. So a crash at any point leaves
+one query that may run, and the command can be repeated.
+"""
+
+import json
+from collections.abc import Iterator
+
+from job.change.cut import Cut, PlannedBatch, late_by_batch
+from job.change.replay import Replay, ReplayPhase
+from job.checkpoint.checkpoint import CHANGE, Checkpoint
+from job.checkpoint.documents import read_document, write_document
+from job.errors import CheckpointError
+from job.event_time.partitions import Offsets
+from job.join_spec.sides import SIDES, Side
+from job.join_spec.start_positions import StartPositions
+
+_CHANGED = "changed.json"
+
+
+def read_cut(checkpoint: Checkpoint) -> Cut:
+    """The cut after the last batch that ended. Raises CheckpointError if there is none."""
+    folder = checkpoint.folder
+    last = checkpoint.last_batch_id
+    if last is None:
+        raise CheckpointError(
+            f"{folder.root} has no batch that ended, so there is nothing to carry over: start the "
+            "new spec with `streamjoin run SPEC`"
+        )
+    batches = list(_batches(checkpoint, last))
+    commit = (folder.text(f"query/commits/{last}") or "").splitlines()
+    event_times = checkpoint.partitions.document()
+    return Cut(
+        query_id=checkpoint.query_id,
+        batch=batches[-1],
+        next_watermark_ms=int(json.loads(commit[1])["nextBatchWatermarkMs"]),
+        first_offsets=_first_offsets(checkpoint),
+        late=late_by_batch(batches),
+        event_times=event_times,
+        topic_ids=checkpoint.topic_ids,
+    )
+
+
+def _batches(checkpoint: Checkpoint, last: int) -> Iterator[PlannedBatch]:
+    """The consecutive batches up to `last` that Spark's offset log still contains."""
+    numbers = {int(name) for name in checkpoint.folder.names("query/offsets") if name.isdecimal()}
+    first = last
+    while first - 1 in numbers:
+        first -= 1
+    for batch_id in range(first, last + 1):
+        batch = checkpoint.batch(batch_id)
+        assert batch is not None, "the offset log contains each batch that ended"
+        yield batch
+
+
+def _first_offsets(checkpoint: Checkpoint) -> Offsets:
+    """Where the query began. Spark's Kafka source records it: a byte 0, a line with the version,
+    then JSON (KafkaSourceInitialOffsetWriter of the connector 4.2.0)."""
+    topics = checkpoint.source_topics
+    first: dict[Side, dict[int, int]] = {}
+    for side in SIDES:
+        text = checkpoint.folder.text(f"query/sources/{side}/0")
+        if text is None:
+            raise CheckpointError(
+                f"the checkpoint is damaged: {checkpoint.folder.path(f'query/sources/{side}/0')} "
+                "with the first offsets is missing. Restore a backup (`streamjoin checkpoint "
+                "restore`)"
+            )
+        first[side] = topics[side].numbered(json.loads(text.splitlines()[-1]))
+    return first
+
+
+def uncommitted_batch(checkpoint: Checkpoint) -> int | None:
+    """The batch that was planned and has not ended. None: there is none."""
+    names = checkpoint.folder.names("query/offsets")
+    planned = max((int(name) for name in names if name.isdecimal()), default=None)
+    return None if planned == checkpoint.last_batch_id else planned
+
+
+def prepare_new(checkpoint: Checkpoint, replay: Replay) -> None:
+    """Write what the new query reads again. It cannot start before `hand_over`.
+
+    Raises CheckpointError if the folder contains a query.
+    """
+    check_is_new(checkpoint)
+    # First: with this file alone the new query is refused.
+    write_document(checkpoint.folder, CHANGE, replay.document())
+    starts = StartPositions(left=dict(replay.starts["left"]), right=dict(replay.starts["right"]))
+    checkpoint.start_at(starts)
+    checkpoint.replace_queries([replay.old_query_id])
+
+
+def check_is_new(checkpoint: Checkpoint) -> None:
+    """Raises CheckpointError if the folder contains a query."""
+    if checkpoint.has_begun or checkpoint.fingerprint is not None:
+        raise CheckpointError(
+            f"`checkpoint` {checkpoint.folder.root} of the new spec contains a query: set a folder "
+            "that is empty or does not exist"
+        )
+
+
+def hand_over(old: Checkpoint, new: Checkpoint) -> None:
+    write_document(old.folder, _CHANGED, {"checkpoint": new.folder.root})
+
+
+def take_back(old: Checkpoint) -> None:
+    old.folder.remove(_CHANGED)
+
+
+def successor(checkpoint: Checkpoint) -> str | None:
+    """The checkpoint that continues this one. None: the query of this one may start."""
+    document = read_document(checkpoint.folder, _CHANGED)
+    return None if document is None else str(document["checkpoint"])
+
+
+def check_not_changed(checkpoint: Checkpoint) -> None:
+    """Raises CheckpointError if another checkpoint continues this one."""
+    if (continued_in := successor(checkpoint)) is not None:
+        raise CheckpointError(
+            f"the query of {checkpoint.folder.root} was changed: {continued_in} continues it. "
+            "Start the new spec with `streamjoin run`; or, while it has delivered nothing, go back "
+            "with `streamjoin change OLD_SPEC NEW_SPEC --undo`"
+        )
+
+
+def read_replay(checkpoint: Checkpoint) -> Replay | None:
+    """What the query reads again. None: it replaces no other one."""
+    document = read_document(checkpoint.folder, CHANGE)
+    return None if document is None else Replay.from_document(document)
+
+
+def replay_to_run(checkpoint: Checkpoint) -> Replay | None:
+    """As `read_replay`. Raises CheckpointError if the old query has not been handed over."""
+    replay = read_replay(checkpoint)
+    if replay is None:
+        return None
+    old = Checkpoint(checkpoint.folder.spark, replay.old_checkpoint)
+    if successor(old) != checkpoint.folder.root:
+        raise CheckpointError(
+            f"the change from {replay.old_checkpoint} to {checkpoint.folder.root} is not complete, "
+            "or was undone: run `streamjoin change OLD_SPEC NEW_SPEC`, or start the old spec"
+        )
+    return replay
+
+
+def has_delivered(checkpoint: Checkpoint) -> bool:
+    """Whether the query has planned a batch whose results are not kept back."""
+    replay = read_replay(checkpoint)
+    if replay is None:
+        return checkpoint.has_begun
+    if replay.phase(checkpoint.offsets) is not ReplayPhase.OVER:
+        return False
+    names = checkpoint.folder.names("query/offsets")
+    batch = checkpoint.batch(max(int(name) for name in names if name.isdecimal()))
+    return batch is not None and not replay.keeps_back(batch)

@@ -1,0 +1,63 @@
+"""SQL of a change: rows that are not read again, and results that are kept back. Only text.
+
+Positions are those of job/plan/position.py, so an offset per partition is one comparison.
+"""
+
+from collections.abc import Mapping, Sequence
+
+from job.change.cut import LateBelow
+from job.change.replay import Expired, Replay
+from job.join_spec.sides import OTHER_SIDE, Side
+from job.plan.plan import JoinPlan, window_end_column
+from job.plan.position import partition_sql, position_column, position_sql
+
+
+def was_not_late(replay: Replay, plan: JoinPlan, side: Side) -> str:
+    """Condition on a row of `side`: the old query has not dropped it as late.
+
+    A row is late by its event time, or by the end of its tumbling window.
+    """
+    if not any(late.watermark_ms for late in replay.late):
+        return "true"
+    time = plan.side(side).event_time_column
+    if plan.window is not None:
+        time = window_end_column(side)
+    watermark = _watermark(side, replay.late)
+    return f"coalesce(unix_millis(`{time}`) > {watermark}, true)"
+
+
+def _watermark(side: Side, late: Sequence[LateBelow]) -> str:
+    """The watermark by which a row was late. Null: no old batch has read the row."""
+    cases = " ".join(
+        f"WHEN {_is_before(side, each.ends[side])} THEN {each.watermark_ms}" for each in late
+    )
+    return f"CASE {cases} END"
+
+
+def kept_back(replay: Replay, plan: JoinPlan) -> str | None:
+    """Condition on a result: the old query has emitted it as unmatched. None: no result is."""
+    terms = [_was_emitted(replay, plan, expired) for expired in replay.expired]
+    return " OR ".join(terms) or None
+
+
+def _was_emitted(replay: Replay, plan: JoinPlan, expired: Expired) -> str:
+    side = expired.side
+    event_time = f"unix_millis(`{plan.side(side).event_time_column}`)"
+    if expired.window_ms is not None:
+        size, offset = expired.window_ms
+        leaves_after = f"({event_time} - pmod({event_time} - {offset}, {size}) + {size} - 1)"
+    else:
+        leaves_after = f"({event_time} + {expired.kept_ms})"
+    return (
+        f"({position_column(OTHER_SIDE[side])} IS NULL "
+        f"AND coalesce({_is_before(side, replay.ends[side])}, false) "
+        f"AND {leaves_after} < {replay.watermark_ms})"
+    )
+
+
+def _is_before(side: Side, ends: Mapping[int, int]) -> str:
+    position = position_column(side)
+    cases = " ".join(
+        f"WHEN {number} THEN {position_sql(str(number), str(end))}" for number, end in ends.items()
+    )
+    return f"{position} < CASE {partition_sql(position)} {cases} ELSE -1 END"

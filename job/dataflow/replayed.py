@@ -1,0 +1,30 @@
+"""The dataflow of a query that replaces another one (job/change/replay.py)."""
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from job.change.replay import Replay
+from job.dataflow import replay_sql
+from job.plan.plan import JoinPlan
+
+KEPT_BACK = "kept_back"
+"""Observed metrics of the results that are kept back after the replay."""
+
+
+def without_late_rows(
+    left: DataFrame, right: DataFrame, plan: JoinPlan, replay: Replay
+) -> tuple[DataFrame, DataFrame]:
+    """Without the rows that the old query has dropped as late."""
+    return (
+        left.where(replay_sql.was_not_late(replay, plan, "left")),
+        right.where(replay_sql.was_not_late(replay, plan, "right")),
+    )
+
+
+def without_kept_back(rows: DataFrame, plan: JoinPlan, replay: Replay) -> DataFrame:
+    """Without the results that the old query has emitted, which are counted."""
+    kept_back = replay_sql.kept_back(replay, plan)
+    if kept_back is None:
+        return rows
+    counted = F.expr(f"count(CASE WHEN {kept_back} THEN 1 END)").alias("results")
+    return rows.observe(KEPT_BACK, counted).where(f"NOT ({kept_back})")

@@ -1,0 +1,54 @@
+"""Results that are kept back after a change: an earlier query has written them.
+
+During the replay (job/change/replay.py) they are all results of a batch, and no dead letters are
+written. Later the dataflow drops some unmatched rows.
+"""
+
+from pyspark.sql import DataFrame
+from pyspark.sql.streaming.query import StreamingQuery
+
+from job.change.replay import Replay, ReplayPhase
+from job.checkpoint.checkpoint import Checkpoint
+from job.dataflow.replayed import KEPT_BACK
+from job.delivery.finished_batch import observed_output
+from job.errors import CheckpointError
+from job.spark.observed_metrics import batch_metrics
+
+
+class KeptBack:
+    def __init__(self, checkpoint: Checkpoint | None = None, replay: Replay | None = None) -> None:
+        """`replay` None: the query replaces no other one."""
+        self.has_whole_batch = False
+        """Whether all results of the current batch are kept back."""
+        self._checkpoint = checkpoint
+        self._replay = replay
+        self._drops_rows = replay is not None and bool(replay.expired)
+
+    def left_of(self, records: DataFrame, batch_id: int) -> DataFrame:
+        """What is delivered of the current batch: everything, or nothing."""
+        self.has_whole_batch = self._contains(batch_id)
+        # The rows are computed. Spark would drop a plan below a filter that is always false, and
+        # the join would not be executed.
+        return records.where("spark_partition_id() < 0") if self.has_whole_batch else records
+
+    def results(self, query: StreamingQuery) -> int:
+        """The number of results of the current batch that are kept back."""
+        dropped = batch_metrics(query, KEPT_BACK).get("results", 0) if self._drops_rows else 0
+        return int(dropped) + (observed_output(query).results if self.has_whole_batch else 0)
+
+    def _contains(self, batch_id: int) -> bool:
+        if self._replay is None or self._checkpoint is None:
+            return False
+        batch = self._checkpoint.batch(batch_id)
+        assert batch is not None, "Spark writes it before it begins the batch"
+        if self._replay.keeps_back(batch):
+            return True
+        if self._replay.phase(self._checkpoint.offsets) is not ReplayPhase.OVER:
+            raise CheckpointError(
+                f"batch {batch_id} was planned beyond the cut before the replay was over, so its "
+                "results could repeat those of the old query. Nothing of it is written. Undo the "
+                "change with `streamjoin change OLD_SPEC NEW_SPEC --undo`, then repeat it with "
+                "another `checkpoint`"
+            )
+        self._replay = None  # no later batch is
+        return False

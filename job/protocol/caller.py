@@ -1,0 +1,32 @@
+"""Calls the job's control socket from a command. The service has its own, asynchronous client."""
+
+import socket
+from pathlib import Path
+
+from job.errors import JobUnavailableError
+from job.protocol.control import Request, Response
+from job.protocol.status import JobStatus
+
+_ANSWER_SECONDS = 10.0
+
+
+def running_job(path: Path) -> JobStatus | None:
+    """The status of the job that serves on `path`. None: no job does."""
+    try:
+        return call(path, Request(call="status", by="streamjoin")).status
+    except (FileNotFoundError, ConnectionRefusedError):
+        return None
+
+
+def call(path: Path, request: Request) -> Response:
+    """Raises JobUnavailableError if the job refuses the call, OSError if no job answers."""
+    with socket.socket(socket.AF_UNIX) as connection:
+        connection.settimeout(_ANSWER_SECONDS)
+        connection.connect(str(path))
+        connection.sendall(request.model_dump_json().encode() + b"\n")
+        response = Response.model_validate_json(connection.makefile().readline())
+    if response.error is not None:
+        raise JobUnavailableError(
+            f"the job on {path} refuses {request.call}: {response.error.message}"
+        )
+    return response

@@ -1,0 +1,135 @@
+"""Runs the replay after a change: limits the reading, and takes over the watermark.
+
+The rules are in job/change/replay.py.
+
+The watermark is written into Spark's commit log with each batch, and the phase follows from the
+offsets: a restart continues the replay where it was.
+"""
+
+from collections.abc import Mapping
+from concurrent.futures import Future
+from contextlib import AbstractContextManager
+
+import structlog
+from py4j.protocol import Py4JJavaError
+from pyspark.sql.streaming.query import StreamingQuery
+
+from job.change.replay import Replay, ReplayPhase
+from job.delivery.sink import RunningQuery
+from job.errors import QueryError
+from job.event_time.partitions import BatchRead, Offsets, Partitions
+from job.join_spec.sides import SIDES, Side
+from job.protocol.reports import ChangeReport
+from job.query.event_times import EventTimes
+from job.query.runtime import QueryRun
+from job.spark.batch_read import batch_read
+from job.spark.before_first_batch import BeforeFirstBatch
+from job.spark.kafka_reader import LimitedReading
+from job.spark.watermark import raise_watermark
+
+# The first batch may be planned before the query is followed.
+_START_SECONDS = 60.0
+
+_log = structlog.get_logger()
+
+
+class ReplayingTimes(EventTimes):
+    """Event times of a query that replaces another one. After the replay as any other query."""
+
+    def __init__(self, run: QueryRun, replay: Replay) -> None:
+        super().__init__(run)
+        self._replay = replay
+        self._latest: dict[Side, Mapping[int, int]] = {}
+        read = run.checkpoint.offsets
+        self._phase = replay.phase(read)
+        self._read = self._stats.partitions
+        """Partitions during the replay. Those of the statistics would raise the watermark."""
+        if read is None or self._phase is not ReplayPhase.OVER:
+            self._stats.partitions = self._written = Partitions.none()
+        elif not any(self._read.event_times.values()):  # a crash has lost the file
+            self._stats.partitions = replay.partitions(read)
+        self._first: BeforeFirstBatch | None = None
+        self._running: Future[RunningQuery] = Future()
+        self._report(read)
+
+    def starting(self) -> AbstractContextManager[None]:
+        """The first batch is limited, also if Spark plans it before the query is followed."""
+        if self._phase is ReplayPhase.OVER:
+            return super().starting()
+        self._limited = LimitedReading(
+            self._run.spark, self._run.plan.topics, self._limit, self._record_failure
+        )
+        self._first = BeforeFirstBatch(self._run.spark, self._limited.begin)
+        return self._first.active()
+
+    def follow(self, running: RunningQuery) -> None:
+        self._running.set_result(running)
+        super().follow(running)
+        if self._limited is None and self._phase is not ReplayPhase.OVER:
+            running.query.stop()
+            raise QueryError(
+                "Spark's Kafka source accepts no call into Python while it plans (the log has the "
+                "reason), which a changed query needs to read up to the cut",
+                retryable=False,
+            )
+
+    def _begin_limits(self, running: RunningQuery) -> None:
+        if self._first is None:
+            super()._begin_limits(running)
+        else:
+            self._first.wait()
+
+    def _record_failure(self, error: Py4JJavaError) -> None:
+        self._running.result(_START_SECONDS).record_failure(error)
+
+    def batch_ended(self, query: StreamingQuery, batch_id: int) -> None:
+        if self._phase is ReplayPhase.OVER:
+            super().batch_ended(query, batch_id)
+            return
+        ends, self._planned_ends = self._planned_ends, {}
+        latest, self._latest = self._latest, {}
+        read = batch_read(query, self._run.spark, self._run.plan.topics, ends)
+        before, self._read = self._read, self._read.after_batch(read)
+        self._phase = self._replay.phase(read.next_offsets)
+        if latest:
+            self._stats.planned(batch_id, latest)
+        self._report(read.next_offsets)
+        if self._phase is ReplayPhase.OVER:
+            before = self._stats.partitions
+            self._stats.partitions = self._taken_over(read.next_offsets, latest)
+            _log.info("replay_ended", batch_id=batch_id, records=self._replay.records)
+            raise_watermark(query, self._replay.next_watermark_ms)
+            self._limit_next_batch(before, self._stats.partitions)
+            return
+        if self._phase is ReplayPhase.TAKING_OVER:
+            raise_watermark(query, self._replay.watermark_ms)
+        self._limit_next_batch(before, self._read)
+
+    def _taken_over(self, read: Offsets, latest: Mapping[Side, Mapping[int, int]]) -> Partitions:
+        ends = {side: latest.get(side, read[side]) for side in SIDES}
+        nothing: dict[Side, dict[int, int]] = {side: {} for side in SIDES}
+        return self._replay.partitions(read).after_batch(BatchRead(read, ends, nothing, {}))
+
+    def _limit(
+        self, side: Side, starts: Mapping[int, int], latest: Mapping[int, int]
+    ) -> Mapping[int, int] | None:
+        if self._phase is ReplayPhase.OVER:
+            return super()._limit(side, starts, latest)
+        readable = self._replay.readable(self._phase, side, latest)
+        self._latest[side] = latest
+        # The ends of the replay count as the ends of the topics: otherwise a partition that is read
+        # to the cut would hold the other ones back.
+        self._planned_ends[side] = readable
+        return self._reading.ends(side, starts, readable) or readable
+
+    def _release(self, side: Side) -> None:
+        if self._phase is ReplayPhase.OVER:
+            super()._release(side)
+
+    def _report(self, read: Offsets | None) -> None:
+        self._stats.change = ChangeReport(
+            old_checkpoint=self._replay.old_checkpoint,
+            phase=self._phase.value,
+            records=self._replay.records,
+            records_left=self._replay.left_to_read(read),
+        )

@@ -1,0 +1,94 @@
+"""Runs code between the start of a query and its first batch, for which Spark has no public call.
+
+Spark starts the thread of a query and returns; the first batch may be planned before the caller
+acquires the progress lock. Spark calls onQueryStarted on the query's thread, before its first
+batch, and waits for it. There another thread acquires the lock.
+
+Private API of Spark and PySpark 4.3.0: see the package docstring. The behaviour is tested by
+tests/integration/test_change.py.
+"""
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from pyspark.sql import SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+
+_LOCK_SECONDS = 60.0
+
+Locked = Callable[[], None]
+Action = Callable[[StreamingQuery, Locked], object]
+"""Acquires the progress lock of the query and calls the second argument; Spark then continues up to
+the lock."""
+
+
+class BeforeFirstBatch:
+    """The action on one query that starts inside `active`."""
+
+    def __init__(self, spark: SparkSession, action: Action) -> None:
+        self._spark = spark
+        self._action = action
+        self._done = threading.Event()
+        self._failure: Exception | None = None
+
+    @contextmanager
+    def active(self) -> Iterator[None]:
+        streams: Any = self._spark._jsparkSession.streams()
+        jvm: Any = self._spark._jvm
+        listener = jvm.org.apache.spark.sql.streaming.PythonStreamingQueryListenerWrapper(
+            _StartListener(self._run)
+        )
+        streams.addListener(listener)
+        try:
+            yield
+        finally:
+            streams.removeListener(listener)
+
+    def wait(self) -> None:
+        """Wait for the end of the action. Raises its failure."""
+        if not self._done.wait(_LOCK_SECONDS):
+            raise TimeoutError("Spark has not reported the start of the query")
+        if self._failure is not None:
+            raise self._failure
+
+    def _run(self, query_id: str) -> None:
+        """Return once the action has acquired the lock, or has failed."""
+        locked = threading.Event()
+
+        def act() -> None:
+            try:
+                found = self._spark._jsparkSession.streams().get(query_id)
+                self._action(StreamingQuery(found), locked.set)
+            except Exception as error:
+                self._failure = error
+            finally:
+                self._done.set()
+                locked.set()
+
+        # Another thread: a lock that the query's own thread holds would not stop that thread.
+        threading.Thread(target=act, name="before-first-batch", daemon=True).start()
+        locked.wait(_LOCK_SECONDS)
+
+
+class _StartListener:
+    """Implements org.apache.spark.sql.streaming.PythonStreamingQueryListener, hence the names."""
+
+    class Java:
+        implements = ("org.apache.spark.sql.streaming.PythonStreamingQueryListener",)
+
+    def __init__(self, run: Callable[[str], None]) -> None:
+        self._run = run
+
+    def onQueryStarted(self, event: Any) -> None:  # noqa: N802
+        self._run(event.id().toString())
+
+    def onQueryProgress(self, event: Any) -> None:  # noqa: N802
+        """Not used."""
+
+    def onQueryIdle(self, event: Any) -> None:  # noqa: N802
+        """Not used."""
+
+    def onQueryTerminated(self, event: Any) -> None:  # noqa: N802
+        """Not used."""

@@ -1,0 +1,80 @@
+"""What a change means, and which changes are refused."""
+
+from typing import Any
+
+import pytest
+
+from job.change.comparison import compared
+from job.change.replay import Expired
+from job.errors import SpecError
+from tests.unit.specs import plan
+
+NEW = {"checkpoint": "/checkpoints/new"}
+
+
+def refusals(old: dict[str, Any], new: dict[str, Any]) -> list[str]:
+    with pytest.raises(SpecError) as refused:
+        compared(plan(**old), plan(**{**old, **NEW, **new}))
+    return [problem.field for problem in refused.value.problems]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "field"),
+    [
+        ({}, {"name": "other"}, "name"),
+        ({}, {"checkpoint": "/checkpoints/tested"}, "checkpoint"),
+        ({}, {"left__topic": "others"}, "left.topic"),
+        ({}, {"join": {"type": "inner", "unbounded_state": True}}, "join"),
+        ({}, {"left__deduplicate": {"by": ["ad_id"], "within": "1 minute"}}, "left.deduplicate"),
+        ({}, {"right__topic": None, "right__topic_pattern": "clicks_.*"}, "right.topic_pattern"),
+        ({"output__delivery": "exactly_once"}, {"output__commit_topic": "other"},
+         "output.commit_topic"),
+        ({"join__type": "left_outer", "join__condition": "left.cost > 1"},
+         {"join__condition": "left.cost > 2"}, "join.condition"),
+        ({"join__type": "left_outer", "on_null_key": "pass"}, {"on_null_key": "drop"},
+         "join.condition"),
+    ],
+)  # fmt: skip
+def test_change_that_cannot_be_made_is_refused_by_name(
+    old: dict[str, Any], new: dict[str, Any], field: str
+) -> None:
+    assert field in refusals(old, new)
+
+
+def test_change_of_partitions_alone_means_nothing() -> None:
+    comparison = compared(plan(), plan(**NEW))
+
+    assert (("The results are the same as without the change.",), ()) == (
+        comparison.meanings,
+        comparison.expired,
+    )
+
+
+def test_rows_that_the_old_query_has_emitted_are_not_emitted_again() -> None:
+    old = plan(join__type="full_outer")
+    longer = {"before": "1 minute", "after": "2 hours"}
+    new = plan(join__type="full_outer", join__match_window=longer, **NEW)
+    shorter = compared(new, plan(join__type="full_outer", checkpoint="/checkpoints/third"))
+
+    comparison = compared(old, new)
+
+    assert (Expired("left", kept_ms=3_600_000),) == comparison.expired
+    assert () == shorter.expired
+    assert any(text.startswith("Left rows that the old query") for text in comparison.meanings)
+    assert any("Pairs of two records before the cut" in text for text in comparison.meanings)
+
+
+def test_rows_of_other_windows_are_not_emitted_again() -> None:
+    old = plan(join={"type": "left_outer", "window": "5 minutes"})
+    new = plan(join={"type": "left_outer", "window": "1 hour"}, **NEW)
+
+    assert (Expired("left", window_ms=(300_000, 0)),) == compared(old, new).expired
+
+
+def test_new_unmatched_rows_are_explained() -> None:
+    comparison = compared(plan(), plan(join__type="left_outer", **NEW))
+
+    assert (
+        "Unmatched left rows before the cut are emitted if they expire after the cut."
+        in comparison.meanings
+    )

@@ -1,0 +1,108 @@
+"""Phases of the replay, and which batches are kept back."""
+
+import json
+from dataclasses import replace
+
+import pytest
+
+from job.change.cut import LateBelow, PlannedBatch, late_by_batch
+from job.change.replay import Expired, Replay, ReplayPhase
+from job.event_time.partitions import Offsets
+from job.join_spec.source_topics import SourceTopics
+
+REPLAY = Replay(
+    old_checkpoint="file:/old",
+    old_query_id="4711",
+    old_batch_id=7,
+    starts={"left": {0: 10, 1: 5}, "right": {0: 3}},
+    ends={"left": {0: 20, 1: 5}, "right": {0: 6}},
+    watermark_ms=60_000,
+    next_watermark_ms=61_000,
+    event_times={"format": 1, "left": {"0": {"offset": 20, "event_time_ms": 90_000}}, "right": {}},
+    late=(LateBelow({"left": {0: 15, 1: 5}, "right": {0: 6}}, 50_000),),
+    expired=(Expired("left", kept_ms=5_000), Expired("right", window_ms=(60_000, 0))),
+    topic_ids={"impressions": "abc"},
+)
+
+
+def offsets(left: int, right: int) -> Offsets:
+    return {"left": {0: left, 1: 5}, "right": {0: right}}
+
+
+def batch(left: int, right: int, watermark_ms: int) -> PlannedBatch:
+    return PlannedBatch(1, offsets(left, right), watermark_ms)
+
+
+@pytest.mark.parametrize(
+    ("read", "phase", "left_to_read"),
+    [
+        (None, ReplayPhase.READING, 13),
+        (offsets(10, 6), ReplayPhase.READING, 10),
+        (offsets(18, 6), ReplayPhase.READING, 2),
+        (offsets(19, 5), ReplayPhase.READING, 2),
+        (offsets(19, 6), ReplayPhase.TAKING_OVER, 1),
+        (offsets(20, 6), ReplayPhase.OVER, 0),
+        (offsets(99, 99), ReplayPhase.OVER, 0),
+    ],
+)
+def test_phase_follows_from_the_offsets(
+    read: Offsets | None, phase: ReplayPhase, left_to_read: int
+) -> None:
+    assert (phase, left_to_read) == (REPLAY.phase(read), REPLAY.left_to_read(read))
+
+
+def test_last_record_is_left_for_the_batch_that_takes_over() -> None:
+    latest = {0: 99, 1: 99, 2: 7}
+
+    assert {0: 19, 1: 5} == REPLAY.readable(ReplayPhase.READING, "left", latest)
+    assert {0: 6} == REPLAY.readable(ReplayPhase.READING, "right", {0: 99})
+    assert {0: 20, 1: 5} == REPLAY.readable(ReplayPhase.TAKING_OVER, "left", latest)
+    assert latest == REPLAY.readable(ReplayPhase.OVER, "left", latest)
+
+
+@pytest.mark.parametrize(
+    ("planned", "is_kept_back"),
+    [
+        (batch(15, 6, 0), True),
+        (batch(20, 6, 60_000), True),
+        (batch(20, 6, 60_001), False),  # without records, with a later watermark
+        (batch(21, 6, 60_000), False),
+        (batch(20, 7, 60_000), False),
+    ],
+)
+def test_batches_up_to_the_cut_are_kept_back(planned: PlannedBatch, is_kept_back: bool) -> None:
+    assert is_kept_back == REPLAY.keeps_back(planned)
+
+
+def test_partition_added_after_the_cut_is_no_part_of_the_replay() -> None:
+    beyond = PlannedBatch(1, {"left": {0: 20, 1: 5, 2: 1}, "right": {0: 6}}, 60_000)
+
+    assert not REPLAY.keeps_back(beyond)
+
+
+def test_document_is_read_back() -> None:
+    assert REPLAY == Replay.from_document(json.loads(json.dumps(REPLAY.document())))
+    without = replace(REPLAY, late=(), expired=())
+    assert without == Replay.from_document(json.loads(json.dumps(without.document())))
+
+
+def test_rows_are_late_by_the_watermark_of_the_batch_before() -> None:
+    watermarks = [0, 0, 30_000, 30_000, 40_000]
+    batches = [
+        PlannedBatch(number, offsets(number + 1, 0), ms) for number, ms in enumerate(watermarks)
+    ]
+
+    assert [(3, 0), (5, 30_000)] == [
+        (late.ends["left"][0], late.watermark_ms) for late in late_by_batch(batches)
+    ]
+
+
+def test_planned_batch_is_read_from_the_offset_log_of_spark() -> None:
+    log = (
+        'v2\n{"batchWatermarkMs":42,"conf":{}}\nleft:{"a":{"0":2},"b":{"1":3}}\nright:{"c":{"0":1}}'
+    )
+    topics = {"left": SourceTopics(("a", "b")), "right": SourceTopics(("c",))}
+
+    assert PlannedBatch(
+        3, {"left": {0: 2, 1024 + 1: 3}, "right": {0: 1}}, 42
+    ) == PlannedBatch.from_log(3, log, topics)  # type: ignore[arg-type]

@@ -1,0 +1,116 @@
+"""From where a changed query reads again."""
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from job.change.cut import Cut, PlannedBatch
+from job.change.start_offsets import KnownOffsets, needed_from_ms, reach, start_offsets
+from job.errors import RetentionError
+from job.event_time.partitions import Offsets
+from tests.unit.specs import plan
+
+MINUTE, HOUR = timedelta(minutes=1), timedelta(hours=1)
+WATERMARK_MS = 100 * 3_600_000
+
+
+def cut(ends: Offsets, first: int = 0, watermark_ms: int = WATERMARK_MS, **more: Any) -> Cut:
+    firsts = {side: dict.fromkeys(ends[side], first) for side in ends}
+    batch = PlannedBatch(7, ends, watermark_ms)
+    return Cut("4711", batch, watermark_ms, firsts, (), more.get("event_times", {}))
+
+
+def known(earliest: int, at_time: int | None) -> KnownOffsets:
+    return KnownOffsets({0: earliest}, {} if at_time is None else {0: at_time})
+
+
+def starts(of_cut: Cut, left: KnownOffsets, right: KnownOffsets | None = None) -> tuple[int, int]:
+    new = plan()
+    found = start_offsets(
+        new, of_cut, needed_from_ms(new, new, WATERMARK_MS), {"left": left, "right": right or left}
+    )
+    return found["left"][0], found["right"][0]
+
+
+ENDS: Offsets = {"left": {0: 90}, "right": {0: 80}}
+
+
+@pytest.mark.parametrize(
+    ("changes", "left", "right"),
+    [
+        # left - 1 minute <= right <= left + 1 hour
+        ({"join__type": "inner"}, HOUR, MINUTE),
+        # An unmatched left row needs the right rows that it has matched.
+        ({"join__type": "left_outer"}, HOUR, HOUR + MINUTE),
+        (
+            {"join__type": "right_anti", "output__columns": {"user": "right.user"}},
+            HOUR + MINUTE,
+            MINUTE,
+        ),
+        (
+            {"join__type": "left_semi", "output__columns": {"cost": "left.cost"}},
+            HOUR,
+            HOUR + MINUTE,
+        ),
+        ({"join__type": "full_outer"}, HOUR + MINUTE, HOUR + MINUTE),
+        ({"join": {"type": "full_outer", "window": "5 minutes"}}, 5 * MINUTE, 5 * MINUTE),
+    ],
+)
+def test_rows_matter_until_they_and_their_partners_have_expired(
+    changes: dict[str, Any], left: timedelta, right: timedelta
+) -> None:
+    joined = plan(**changes)
+
+    assert (left, right) == (reach(joined, "left"), reach(joined, "right"))
+
+
+def test_records_may_be_older_than_their_event_time() -> None:
+    old, new = plan(left__max_event_time_ahead="2 hours"), plan()
+
+    assert {
+        "left": WATERMARK_MS - 3 * 3_600_000,
+        "right": WATERMARK_MS - 3_600_000 - 60_000,
+    } == needed_from_ms(old, new, WATERMARK_MS)
+
+
+def test_partitions_start_at_the_first_record_that_can_matter() -> None:
+    assert (40, 30) == starts(cut(ENDS), known(0, 40), known(0, 30))
+
+
+def test_idle_partition_starts_at_the_cut() -> None:
+    assert (40, 80) == starts(cut(ENDS), known(0, 40), known(0, None))
+    assert (40, 80) == starts(cut(ENDS), known(0, 40), known(0, 99))  # after the cut
+
+
+def test_nothing_is_read_that_the_old_query_has_not_read() -> None:
+    assert (50, 50) == starts(cut(ENDS, first=50), known(0, 40))
+
+
+def test_everything_is_read_again_while_there_is_no_watermark() -> None:
+    assert (5, 5) == starts(cut(ENDS, first=5, watermark_ms=0), known(0, 40))
+
+
+def test_two_records_are_always_read_again() -> None:
+    assert (88, 80) == starts(cut(ENDS), known(0, None))
+    assert (89, 79) == starts(cut(ENDS), known(89, None), known(0, None))
+    with pytest.raises(RetentionError, match="fewer than 2 of the records"):
+        starts(cut({"left": {0: 1}, "right": {0: 0}}), known(0, None))
+
+
+@pytest.mark.parametrize(("earliest", "at_time"), [(20, 20), (90, None)])
+def test_deleted_records_are_refused(earliest: int, at_time: int | None) -> None:
+    with pytest.raises(
+        RetentionError, match=f"impressions partition 0: begins at offset {earliest}"
+    ):
+        starts(cut(ENDS), known(earliest, at_time), known(0, 30))
+
+
+def test_deleted_records_of_the_time_before_are_not_needed() -> None:
+    assert (40, 30) == starts(cut(ENDS), known(20, 40), known(20, 30))
+    # The partition is empty, and its newest event time has expired.
+    times = {"left": {"0": {"offset": 90, "event_time_ms": WATERMARK_MS - 3_600_001}}}
+    assert (90, 30) == starts(cut(ENDS, event_times=times), known(90, None), known(0, 30))
+    times["left"]["0"]["offset"] = 89  # later records are unknown
+    with pytest.raises(RetentionError):
+        starts(cut(ENDS, event_times=times), known(90, None), known(0, 30))

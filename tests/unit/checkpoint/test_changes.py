@@ -1,0 +1,243 @@
+"""Files of a change: which query may start after a crash at each write, and the way back."""
+
+import json
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
+from typing import Any
+
+import pytest
+
+from job.change.comparison import compared
+from job.checkpoint import changes
+from job.checkpoint.checkpoint import Checkpoint
+from job.errors import CheckpointError, ConflictError
+from job.query import changing
+from job.query.changing import ChangePlan
+from job.settings import JobSettings
+from tests.unit.change.test_replay import REPLAY
+from tests.unit.specs import plan
+
+OLD, NEW = plan(), plan(checkpoint="/checkpoints/new")
+
+
+class CrashError(Exception):
+    """The process was killed."""
+
+
+class Disk:
+    """Both checkpoint folders. A write or removal crashes before or after it takes effect."""
+
+    def __init__(self) -> None:
+        self.files: dict[str, Any] = {}
+        self.crash_at: tuple[int, str] | None = None
+        self.writes = 0
+
+    def change(self, apply: Callable[[], object]) -> None:
+        self.writes += 1
+        if self.crash_at == (self.writes, "before"):
+            raise CrashError
+        apply()
+        if self.crash_at == (self.writes, "after"):
+            raise CrashError
+
+
+class Folder:
+    """job/checkpoint/folder.py, in memory."""
+
+    def __init__(self, disk: Disk, root: str) -> None:
+        self.root, self.spark, self._disk = root, None, disk
+
+    def path(self, name: str) -> str:
+        return f"{self.root}/{name}"
+
+    def read(self, name: str) -> Any:
+        return self._disk.files.get(self.path(name))
+
+    def text(self, name: str) -> str | None:
+        document = self.read(name)
+        return document if document is None or isinstance(document, str) else json.dumps(document)
+
+    def exists(self, name: str) -> bool:
+        return any(file.startswith(self.path(name)) for file in self._disk.files)
+
+    def names(self, name: str) -> list[str]:
+        start = self.path(name) + "/"
+        return [file.removeprefix(start) for file in self._disk.files if file.startswith(start)]
+
+    def write(self, name: str, document: Any) -> None:
+        self._disk.change(lambda: self._disk.files.update({self.path(name): document}))
+
+    def remove(self, name: str) -> None:
+        self._disk.change(lambda: self._disk.files.pop(self.path(name), None))
+
+
+class World:
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.disk = Disk()
+        monkeypatch.setattr(changes, "Checkpoint", lambda _, root: self.checkpoint(root))
+        monkeypatch.setattr(changing, "_both", self._both)
+        self.stopped = 0
+        monkeypatch.setattr(changing, "leased", lambda _: nullcontext())
+        monkeypatch.setattr(changing, "_stop_job", self._stop_job)
+        monkeypatch.setattr(changing, "_planned", lambda *_: self.planned)
+        monkeypatch.setattr(changing, "_access", lambda _: None)
+        monkeypatch.setattr(changing, "add_missing_partitions", lambda *_: None)
+        self.planned = ChangePlan(compared(OLD, NEW), REPLAY, {})
+        self.disk.files["file:/old/query/metadata"] = {"id": "4711"}
+        for batch_id in range(8):
+            self.log("file:/old", batch_id, (20, 6), 60_000)
+
+    def checkpoint(self, root: str) -> Checkpoint:
+        made = object.__new__(Checkpoint)
+        folder: Any = Folder(self.disk, root)
+        made.folder = folder
+        return made
+
+    @contextmanager
+    def _both(self, *_: object) -> Iterator[tuple[Checkpoint, Checkpoint]]:
+        yield self.checkpoint("file:/old"), self.checkpoint("file:/new")
+
+    def _stop_job(self, *_: object) -> None:
+        self.stopped += 1
+
+    def log(self, root: str, batch_id: int, ends: tuple[int, int], watermark_ms: int) -> None:
+        """A batch that has ended."""
+        text = (
+            f'v2\n{{"batchWatermarkMs":{watermark_ms}}}\n'
+            f'left:{{"a":{{"0":{ends[0]},"1":5}}}}\nright:{{"b":{{"0":{ends[1]}}}}}'
+        )
+        self.disk.files[f"{root}/query/offsets/{batch_id}"] = text
+        self.disk.files[f"{root}/query/commits/{batch_id}"] = "v2\n{}"
+
+    def change(self) -> ChangePlan | None:
+        return changing.change(OLD, NEW, JobSettings())
+
+    def undo(self) -> None:
+        changing.undo(OLD, NEW, JobSettings())
+
+    def crash(self, action: Callable[[], object], write: int, when: str) -> bool:
+        """Whether the action was killed at that write."""
+        self.disk.writes, self.disk.crash_at = 0, (write, when)
+        try:
+            action()
+        except CrashError:
+            return True
+        finally:
+            self.disk.crash_at = None
+        return False
+
+    def startable(self) -> list[str]:
+        """The checkpoints whose query may start."""
+        return [root for root in ("file:/old", "file:/new") if self._may_start(root)]
+
+    def _may_start(self, root: str) -> bool:
+        checkpoint = self.checkpoint(root)
+        try:
+            changes.check_not_changed(checkpoint)
+            replay = changes.replay_to_run(checkpoint)
+        except CheckpointError:
+            return False
+        return root == "file:/old" or replay is not None
+
+
+@pytest.fixture
+def world(monkeypatch: pytest.MonkeyPatch) -> World:
+    return World(monkeypatch)
+
+
+def test_change_hands_over_once(world: World) -> None:
+    assert world.change() is world.planned
+    assert world.change() is None
+    assert 1 == world.stopped  # the repetition does not stop the new query
+
+    new = world.checkpoint("file:/new")
+    assert ["file:/new"] == world.startable()
+    assert REPLAY == changes.read_replay(new)
+    assert frozenset({"4711"}) == new.replaced_queries
+    starts = new.start_positions
+    assert starts is not None
+    assert REPLAY.starts == {"left": starts.left, "right": starts.right}
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_crash_at_any_write_leaves_one_query_and_a_repetition_finishes(
+    monkeypatch: pytest.MonkeyPatch, when: str
+) -> None:
+    seen = []
+    for write in range(1, 20):
+        world = World(monkeypatch)
+        was_killed = world.crash(world.change, write, when)
+        seen.append(world.startable())
+        assert 1 == len(seen[-1])
+        world.change()
+        assert ["file:/new"] == world.startable()
+        if not was_killed:
+            break
+    assert not was_killed
+    assert ["file:/old"] in seen
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_crash_during_the_way_back_leaves_one_query(
+    monkeypatch: pytest.MonkeyPatch, when: str
+) -> None:
+    for write in range(1, 20):
+        world = World(monkeypatch)
+        world.change()
+        world.disk.files["file:/new/query/metadata"] = {"id": "4712"}
+        was_killed = world.crash(world.undo, write, when)
+        assert 1 == len(world.startable())
+        if ["file:/new"] == world.startable():
+            world.undo()
+        assert ["file:/old"] == world.startable()
+        old = world.checkpoint("file:/old")
+        assert frozenset({"4712"}) == old.replaced_queries
+        if not was_killed:
+            break
+    assert not was_killed
+
+
+def test_way_back_ends_once_the_new_query_has_begun_to_deliver(world: World) -> None:
+    with pytest.raises(ConflictError, match="nothing to undo"):
+        world.undo()
+    world.change()
+    world.disk.files["file:/new/query/metadata"] = {"id": "4712"}
+    world.log("file:/new", 0, (19, 6), 0)
+    world.log("file:/new", 1, (20, 6), 60_000)
+    assert not changes.has_delivered(world.checkpoint("file:/new"))
+
+    world.log("file:/new", 2, (20, 6), 61_000)
+    with pytest.raises(ConflictError, match="has begun to deliver"):
+        world.undo()
+
+
+def test_new_checkpoint_with_a_query_is_refused(world: World) -> None:
+    world.log("file:/new", 0, (1, 1), 0)
+    world.disk.files["file:/new/fingerprint.json"] = {"format": 1, "settings": {}}
+
+    with pytest.raises(CheckpointError, match="contains a query"):
+        world.change()
+    assert 0 == world.stopped
+    assert ["file:/old"] == world.startable()
+
+
+def test_cut_is_read_from_the_logs_of_spark(world: World) -> None:
+    for side, text in (("left", '{"a":{"0":3,"1":5}}'), ("right", '{"b":{"0":0}}')):
+        world.disk.files[f"file:/old/query/sources/{side}/0"] = f"\0v1\n{text}"
+    world.disk.files["file:/old/fingerprint.json"] = {
+        "format": 1,
+        "settings": {"left.topic": "a", "right.topic": "b"},
+    }
+    world.disk.files["file:/old/query/commits/7"] = 'v2\n{"nextBatchWatermarkMs":61000}'
+    world.log("file:/old", 6, (15, 6), 50_000)
+    del world.disk.files["file:/old/query/offsets/2"]
+    world.disk.files["file:/old/query/offsets/8"] = world.disk.files["file:/old/query/offsets/7"]
+    old = world.checkpoint("file:/old")
+
+    cut = changes.read_cut(old)
+
+    assert (7, 60_000, 61_000) == (cut.batch.batch_id, cut.watermark_ms, cut.next_watermark_ms)
+    assert {"left": {0: 20, 1: 5}, "right": {0: 6}} == cut.ends
+    assert {"left": {0: 3, 1: 5}, "right": {0: 0}} == cut.first_offsets
+    assert [0, 60_000, 50_000] == [late.watermark_ms for late in cut.late]
+    assert 8 == changes.uncommitted_batch(old)

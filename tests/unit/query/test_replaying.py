@@ -1,0 +1,146 @@
+"""The replay of a changed query, without Spark: limits, watermark, and what comes after it."""
+
+from contextlib import nullcontext
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from job.change.replay import Replay
+from job.errors import QueryError
+from job.event_time.partitions import Partitions
+from job.query import replaying
+from job.query.replaying import ReplayingTimes
+from tests.unit.query.test_event_times import World, ends
+
+REPLAY = Replay(
+    old_checkpoint="file:/old",
+    old_query_id="4711",
+    old_batch_id=7,
+    starts=ends(10, 10),
+    ends=ends(20, 16),
+    watermark_ms=60_000,
+    next_watermark_ms=61_000,
+    event_times={
+        "format": 1,
+        "left": {"0": {"offset": 20, "event_time_ms": 71_000}},
+        "right": {"0": {"offset": 16, "event_time_ms": 85_000}},
+    },
+)
+LATEST = {0: 99}
+
+
+class Replaying(World):
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, read: Any = None) -> None:
+        super().__init__(monkeypatch)
+        monkeypatch.setattr(replaying, "batch_read", self._batch_read)
+        monkeypatch.setattr(replaying, "raise_watermark", lambda _, ms: self.watermarks.append(ms))
+        monkeypatch.setattr(replaying, "LimitedReading", lambda *_: self)
+        monkeypatch.setattr(replaying, "BeforeFirstBatch", self._before_first_batch)
+        self.checkpoint.offsets = read
+        self.times = ReplayingTimes(self.run, REPLAY)
+
+    def _before_first_batch(self, _spark: Any, action: Any) -> Any:
+        """As the one in job/spark, without another thread."""
+        return SimpleNamespace(active=nullcontext, wait=lambda: action(None))
+
+    def follow(self) -> None:
+        with self.times.starting():
+            super().follow()
+
+    def limits(self) -> tuple[int | None, int | None]:
+        """How far Spark may read both sides."""
+        found = (
+            self.times._limit(side, self.read.next_offsets.get(side, {0: 10}), LATEST)
+            for side in ("left", "right")
+        )
+        left, right = (None if limit is None else limit[0] for limit in found)
+        return left, right
+
+
+def test_replay_reads_to_the_cut_and_then_takes_the_watermark_over(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    world = Replaying(monkeypatch)
+    world.follow()
+    assert (19, 16) == world.limits()
+
+    world.batch(ends(15, 16), ends(19, 16), ends(70_000, 90_000), batch_id=0)
+    assert [] == world.watermarks
+    assert (19, 16) == world.limits()
+
+    world.batch(ends(19, 16), ends(19, 16), ends(71_000, 85_000), batch_id=1)
+    assert [60_000] == world.watermarks
+    assert Partitions.none() == world.stats.partitions
+    assert (20, 16) == world.limits()
+
+    world.batch(ends(20, 16), ends(20, 16), ends(71_000, 85_000), batch_id=2)
+    assert [60_000, 61_000] == world.watermarks
+    assert ends(71_000, 85_000) == world.stats.partitions.event_times
+    assert world.stats.partitions.has_backlog
+    assert (None, None) == world.limits()
+
+    world.batch(ends(99, 99), ends(99, 99), ends(99_000, 99_000), batch_id=3)
+    assert [60_000, 61_000, 79_000] == world.watermarks  # the delays are 10 s and 20 s
+
+
+@pytest.mark.parametrize(
+    ("read", "limits"), [((15, 16), (19, 16)), ((19, 16), (20, 16)), ((20, 16), (None, None))]
+)
+def test_restart_continues_the_replay(
+    monkeypatch: pytest.MonkeyPatch, read: tuple[int, int], limits: tuple[int, int]
+) -> None:
+    world = Replaying(monkeypatch, ends(*read))
+    world.follow()
+
+    assert limits == world.limits()
+    report = world.stats.change
+    assert report is not None
+    assert (16, 36 - sum(read)) == (report.records, report.records_left)
+
+
+def test_restart_after_the_replay_knows_the_event_times_of_the_old_query(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    world = Replaying(monkeypatch, ends(20, 16))
+
+    assert ends(71_000, 85_000) == world.stats.partitions.event_times
+
+
+def test_query_that_cannot_be_limited_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: Any) -> None:
+        raise RuntimeError("no such field")
+
+    stopped: list[bool] = []
+    query = SimpleNamespace(stop=lambda: stopped.append(True))
+    running: Any = SimpleNamespace(query=query, record_failure=None)
+    world = Replaying(monkeypatch)
+    monkeypatch.setattr(world, "begin", fail)
+    world.times.starting()
+    with pytest.raises(QueryError, match="read up to the cut"):
+        world.times.follow(running)
+    assert [True] == stopped
+
+    over = Replaying(monkeypatch, ends(20, 16))
+    monkeypatch.setattr(over, "begin", fail)
+    over.times.follow(running)  # after the replay the limits decide nothing
+
+
+def test_partition_at_the_cut_holds_no_other_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its records after the cut are not read yet, and its event time is the oldest one."""
+    world = Replaying(monkeypatch)
+    world.follow()
+    world.limits()
+
+    world.batch(ends(15, 16), ends(19, 16), ends(9_000_000, 10_000), batch_id=0)
+
+    assert (19, 16) == world.limits()
+
+
+def test_event_times_are_not_written_during_the_replay(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = Replaying(monkeypatch)
+    written = world.checkpoint.partitions
+    world.batch(ends(15, 16), ends(19, 16), ends(70_000, 90_000), batch_id=0)
+    world.times.close()
+
+    assert written is world.checkpoint.partitions
