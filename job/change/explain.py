@@ -9,9 +9,9 @@ from job.instants import from_epoch_ms, utc_text
 from job.join_spec.sides import SIDES, Side
 from job.plan.plan import JoinPlan
 
-# Of a local job on one core (docs/benchmarks/results.md); a replay emits no results.
+# Rate of a local job on one core (docs/benchmarks/results.md). A replay emits no results.
 _RECORDS_PER_CORE_SECOND = 18_000
-# Start of the new job up to its first batch.
+# From the start of the new job to its first batch.
 _START_SECONDS = 10
 
 
@@ -68,7 +68,7 @@ def _lines(
 ) -> Iterator[str]:
     yield "What changes"
     if not comparison.changes:
-        yield "  nothing that the state depends on"
+        yield "  no setting that the state depends on"
     for change in comparison.changes:
         yield f"  {change.field}: {change.frozen} -> {change.wanted}"
     yield "\nWhat this means for results near the cut"
@@ -95,7 +95,7 @@ def _lines(
 def _expired(replay: Replay) -> Iterator[str]:
     for each in replay.expired:
         yield (
-            f"  unmatched {each.side} rows before the cut that had expired under the old spec, "
+            f"  unmatched {each.side} rows before the cut that had expired with the old spec, "
             "although the new spec keeps them longer"
         )
 
