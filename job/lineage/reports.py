@@ -22,7 +22,7 @@ class RunReports:
         return None
 
     def start(self, run_id: str, plan: JoinPlan) -> None:
-        """A run of the query started. `plan`: with the topics that it reads."""
+        """A run of the query started. `plan`: the plan with the topics that the run reads."""
 
     def end(self, outcome: Outcome, failure: str | None = None) -> None:
         """The started run ended; without one nothing is reported. `failure`: its message."""

@@ -77,11 +77,11 @@ class ChangeView(View):
     old_checkpoint: str
     """Checkpoint of the query that this one replaces."""
     phase: str
-    """`reading`, `taking_over`, `over`: until it is over, no result is emitted."""
+    """`reading`, `taking_over` or `over`. Until `over`, results are kept back."""
     records: int
-    """Records that are read again; `input_records` contains them."""
+    """Records that are read again. `input_records` includes them."""
     records_left: int
-    """Records of them that are not read yet."""
+    """Records of the replay that are not read yet."""
 
     @classmethod
     def of(cls, report: ChangeReport) -> Self:
@@ -93,16 +93,16 @@ class SideView(View):
     """Topic of the side, or its topics separated by commas."""
     new_topics: list[str]
     """Topics that match `topic_pattern` and were created after the start of the query. A restart
-    reads them."""
+    of the query reads them."""
     input_records: int
     """Records read since the job started."""
     null_key_records: int
     """Records with a null in their key."""
     duplicate_rows: int
-    """Rows dropped by `deduplicate`."""
+    """Rows dropped as copies of an earlier row (`deduplicate`)."""
     stored_ids: int | None
-    """Ids that `deduplicate` had in state at the last count, `state_counted_at`. Null also without
-    `deduplicate`."""
+    """Ids in the state of `deduplicate` at the last count, `state_counted_at`. Null before the
+    first count, and without `deduplicate`."""
     bad_records: dict[str, int]
     """Records that could not be read, per reason."""
     dead_letter_records: dict[str, int]

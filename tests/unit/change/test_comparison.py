@@ -61,7 +61,7 @@ def test_rows_that_the_old_query_has_emitted_are_not_emitted_again() -> None:
     assert (Expired("left", kept_ms=3_600_000),) == comparison.expired
     assert () == shorter.expired
     assert any(text.startswith("Left rows that the old query") for text in comparison.meanings)
-    assert any("Pairs of two records before the cut" in text for text in comparison.meanings)
+    assert any("A pair of two records before the cut" in text for text in comparison.meanings)
 
 
 def test_rows_of_other_windows_are_not_emitted_again() -> None:

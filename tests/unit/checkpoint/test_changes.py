@@ -198,7 +198,7 @@ def test_crash_during_the_way_back_leaves_one_query(
 
 
 def test_way_back_ends_once_the_new_query_has_begun_to_deliver(world: World) -> None:
-    with pytest.raises(ConflictError, match="nothing to undo"):
+    with pytest.raises(ConflictError, match="no change to undo"):
         world.undo()
     world.change()
     world.disk.files["file:/new/query/metadata"] = {"id": "4712"}
