@@ -1,4 +1,4 @@
-"""What a change means, and which changes are refused."""
+"""Effects of a change, and changes that are refused."""
 
 from typing import Any
 
@@ -41,7 +41,7 @@ def test_change_that_cannot_be_made_is_refused_by_name(
     assert field in refusals(old, new)
 
 
-def test_change_of_partitions_alone_means_nothing() -> None:
+def test_change_of_partitions_alone_has_no_effect_on_results() -> None:
     comparison = compared(plan(), plan(**NEW))
 
     assert (("The results are the same as without the change.",), ()) == (

@@ -1,4 +1,4 @@
-"""The replay of a changed query, without Spark: limits, watermark, and what comes after it."""
+"""The replay of a changed query, without Spark: limits, watermark, and the end of the replay."""
 
 from contextlib import nullcontext
 from types import SimpleNamespace
@@ -41,7 +41,7 @@ class Replaying(World):
         self.times = ReplayingTimes(self.run, REPLAY)
 
     def _before_first_batch(self, _spark: Any, action: Any) -> Any:
-        """As the one in job/spark, without another thread."""
+        """Like BeforeFirstBatch of job/spark, without another thread."""
         return SimpleNamespace(active=nullcontext, wait=lambda: action(None))
 
     def follow(self) -> None:
@@ -49,7 +49,7 @@ class Replaying(World):
             super().follow()
 
     def limits(self) -> tuple[int | None, int | None]:
-        """How far Spark may read both sides."""
+        """End offsets up to which Spark may read both sides."""
         found = (
             self.times._limit(side, self.read.next_offsets.get(side, {0: 10}), LATEST)
             for side in ("left", "right")
@@ -99,7 +99,7 @@ def test_restart_continues_the_replay(
     assert (16, 36 - sum(read)) == (report.records, report.records_left)
 
 
-def test_restart_after_the_replay_knows_the_event_times_of_the_old_query(
+def test_restart_after_the_replay_has_the_event_times_of_the_old_query(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     world = Replaying(monkeypatch, ends(20, 16))
@@ -127,7 +127,8 @@ def test_query_that_cannot_be_limited_ends(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_partition_at_the_cut_holds_no_other_back(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its records after the cut are not read yet, and its event time is the oldest one."""
+    """The records of the partition after the cut are not read yet, and its event time is the
+    oldest."""
     world = Replaying(monkeypatch)
     world.follow()
     world.limits()
