@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from job.change.replay import Expired
 from job.errors import Problem, SpecError
 from job.join_spec.durations import duration_text, milliseconds
+from job.join_spec.expressions import Expression
 from job.join_spec.output import Delivery
 from job.join_spec.sides import SIDES, Side
 from job.plan.fingerprint import Change, changes, fingerprint
@@ -149,7 +150,8 @@ def _kept_ms(plan: JoinPlan, side: Side) -> int:
 def _meanings(old: JoinPlan, new: JoinPlan, found: tuple[Change, ...]) -> Iterator[str]:
     fields = {change.field for change in found}
     results = {name for name in fields if name not in {"state_partitions", "engine"}}
-    if not results and _output(old) == _output(new):
+    read = [field for field, value in _reading(old).items() if _reading(new)[field] != value]
+    if not results and not read and _output(old) == _output(new):
         yield "The results are the same as without the change."
         return
     if any(name.startswith((*_PAIRS, "right.key")) for name in fields):
@@ -178,11 +180,11 @@ def _meanings(old: JoinPlan, new: JoinPlan, found: tuple[Change, ...]) -> Iterat
                 f"advance with the new {side}.watermark_delay of "
                 f"{duration_text(new.side(side).watermark_delay)}."
             )
-        if _filter(old, side) != _filter(new, side):
-            yield (
-                f"The new {side}.filter applies to records before the cut that have not expired: "
-                "records that only the new filter keeps can match records after the cut."
-            )
+    for field in read:
+        yield (
+            f"The new {field} applies to records before the cut that have not expired: records "
+            "that only the new spec accepts can match records after the cut."
+        )
     if _output(old) != _output(new):
         yield "Results after the cut follow the new output. Results before the cut do not change."
 
@@ -196,14 +198,37 @@ def _meanings_of_unmatched_rows(old: JoinPlan, new: JoinPlan) -> Iterator[str]:
             yield f"Unmatched {side} rows that had not expired at the cut are not emitted any more."
 
 
-def _filter(plan: JoinPlan, side: Side) -> str | None:
-    row_filter = plan.side(side).filter
-    return None if row_filter is None else row_filter.sql
+def _reading(plan: JoinPlan) -> dict[str, object]:
+    """Settings outside of the fingerprint that decide which records enter the join, by field."""
+    sides = {side: plan.side(side) for side in SIDES}
+    return {
+        **{f"{side}.filter": _sql(of_side.filter) for side, of_side in sides.items()},
+        **{
+            f"{side}.max_event_time_ahead": of_side.max_event_time_ahead
+            for side, of_side in sides.items()
+        },
+        "on_null_key": plan.null_keys_pass,
+    }
 
 
 def _output(plan: JoinPlan) -> tuple[object, ...]:
+    """Settings of the output that change results. The delivery does not."""
     output = plan.output
-    shown = [(name, part.sql) for name, part in {**output.columns, **output.headers}.items()]
-    conditions = [None if part is None else part.sql for part in (output.key, output.filter)]
-    formats = (output.schema is None, output.key_schema is None)
-    return output.topic, tuple(shown), tuple(conditions), formats
+    shown = [
+        (name, part.sql)
+        for parts in (output.columns, output.headers)
+        for name, part in parts.items()
+    ]
+    optional = [_sql(part) for part in (output.key, output.partition_by, output.filter)]
+    schemas = [
+        None if schema is None else (schema.format, schema.text)
+        for schema in (output.schema, output.key_schema)
+    ]
+    return (
+        (output.topic, output.key_format, output.has_event_time, len(output.columns)),
+        *(shown, optional, schemas),
+    )
+
+
+def _sql(expression: Expression | None) -> str | None:
+    return None if expression is None else expression.sql

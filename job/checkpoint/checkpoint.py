@@ -110,7 +110,7 @@ class Checkpoint:
 
     @property
     def start_positions(self) -> StartPositions | None:
-        """Where the first start of this checkpoint reads from. None: `start_from` of the spec."""
+        """Offsets from which the first start reads. None: `start_from` of the spec."""
         document = read_document(self.folder, _START_POSITIONS)
         if document is None:
             return None
@@ -184,7 +184,7 @@ class Checkpoint:
 
     @property
     def partitions(self) -> Partitions:
-        """What was read of the partitions up to the last batch that ended.
+        """Offsets and event times read of the partitions, up to the last batch that ended.
 
         The event times are lower bounds. A partition has none if its entry in the file is missing,
         or if the file cannot be read: then the watermark waits for records of the partition.

@@ -220,7 +220,7 @@ def kept(rows: DataFrame, side: SidePlan, plan: JoinPlan) -> DataFrame:
 
 
 def row_conditions(side: SidePlan, plan: JoinPlan) -> list[str]:
-    """What a row must fulfil to go into the join, in the order of evaluation."""
+    """Conditions of a row that enters the join, in the order of evaluation."""
     row_filter = record_checks.row_filter(side)
     filters = [] if row_filter is None else [row_filter]
     mirrored = [part.sql for part in mirrored_filters(plan, side.side)]

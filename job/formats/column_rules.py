@@ -15,7 +15,7 @@ class ColumnRules:
     """Name in messages."""
     name: re.Pattern[str]
     name_rule: str
-    """How to write a name, for messages."""
+    """Rule for names, in messages."""
     atomic_types: Collection[str]
     """Names of the SQL types without element types that the format has."""
     nests_collections: bool

@@ -1,4 +1,4 @@
-"""What the engine reports about its runs. This class reports nothing; `reporter` replaces it."""
+"""Reports of the engine about its runs. This class reports nothing; `reporter` replaces it."""
 
 from enum import StrEnum
 
@@ -6,7 +6,7 @@ from job.plan.plan import JoinPlan
 
 
 class Outcome(StrEnum):
-    """How a run ended, in OpenLineage's words."""
+    """End of a run, in OpenLineage's words."""
 
     COMPLETE = "COMPLETE"
     """By a command or the end of the job."""

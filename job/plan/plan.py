@@ -224,7 +224,7 @@ class JoinPlan:
 
     @property
     def topics(self) -> Mapping[Side, SourceTopics]:
-        """Those of each side, in the order in which the query reads the sides."""
+        """Topics of each side, in the order in which the query reads the sides."""
         return {side: self.side(side).topics for side in self.inputs}
 
     @property

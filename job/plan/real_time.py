@@ -1,4 +1,4 @@
-"""What `engine: real_time` adds to a plan, and what it refuses.
+"""Plan of `engine: real_time`, and specs that the engine refuses.
 
 Spark's real-time mode runs all stages of a long batch, an interval, at the same time and passes
 each row on when it arrives. A backlog is read in micro-batches on the same checkpoint.
@@ -105,7 +105,7 @@ def real_time_plan(spec: JoinSpec) -> RealTimePlan | None:
 
 
 def unsupported(spec: JoinSpec) -> Iterator[Problem]:
-    """What the engine of `spec` cannot run."""
+    """Problems of a spec that its engine cannot run."""
     if spec.engine is not Engine.REAL_TIME:
         return
     if spec.real_time is None or not spec.real_time.experimental:

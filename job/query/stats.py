@@ -66,7 +66,7 @@ class QueryStats:
         self._counted = _Counted(0, 0)
         self._live: LiveFigures | None = None
         self.partitions = Partitions.none()
-        """What was read of each partition, up to the last delivered batch."""
+        """Offsets and event times read of each partition, up to the last delivered batch."""
         self.change: ChangeReport | None = None
         """Progress of the replay. None: the query replaces no other query."""
 

@@ -40,7 +40,7 @@ class OffsetRange:
 @dataclass(frozen=True)
 class ExecutedJoin:
     ranges: Mapping[Side, OffsetRange]
-    """What the batch has read. A side without new offsets is missing."""
+    """Offsets that the batch has read. A side without new offsets is missing."""
     late_rows: int
     """Includes rows that a deduplication below the join has dropped."""
     late_watermark_ms: int | None

@@ -1,4 +1,4 @@
-"""Why a query failed, in words, and whether a retry may help."""
+"""Causes of failures of a query as errors, and whether a retry may help."""
 
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any

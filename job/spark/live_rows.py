@@ -1,4 +1,4 @@
-"""How many rows the running interval of real-time mode has read so far.
+"""Number of rows that the running interval of real-time mode has read.
 
 Spark reports a batch when it has ended. The metrics of its operators arrive before that, with the
 heartbeats of the executors. Private API of Spark 4.3.0, pinned by tests/integration/

@@ -213,7 +213,7 @@ class QueryView(View):
     last_reset: ResetView | None
     """The last reset or change of offsets."""
     change: ChangeView | None
-    """What the query reads again after a change of the join; null if it replaces no other query."""
+    """Replay after a change of the join. Null: the query replaces no other query."""
     last_failure: FailureView | None
     """The last failure since the job started."""
 

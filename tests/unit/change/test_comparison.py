@@ -50,6 +50,30 @@ def test_change_of_partitions_alone_has_no_effect_on_results() -> None:
     )
 
 
+_AVRO = {"schema_registry": {"url": "http://localhost:8081"}, "output__format": "avro"}
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "meaning"),
+    [
+        ({}, {"left__filter": "cost > 5"}, "The new left.filter"),
+        ({}, {"right__max_event_time_ahead": "2 hours"}, "The new right.max_event_time_ahead"),
+        ({}, {"on_null_key": "drop"}, "The new on_null_key"),
+        (_AVRO, {"output__format": "protobuf"}, "Results after the cut"),
+        ({"output__key": "ad_id"}, {"output__key_format": "json"}, "Results after the cut"),
+        ({}, {"output__partition_by": "left.ad_id"}, "Results after the cut"),
+        ({"output__delivery": "exactly_once"}, {"output__timestamp": "event_time"},
+         "Results after the cut"),
+    ],
+)  # fmt: skip
+def test_change_outside_of_the_state_is_explained(
+    old: dict[str, Any], new: dict[str, Any], meaning: str
+) -> None:
+    (text,) = compared(plan(**old), plan(**{**old, **NEW, **new})).meanings
+
+    assert text.startswith(meaning)
+
+
 def test_rows_that_the_old_query_has_emitted_are_not_emitted_again() -> None:
     old = plan(join__type="full_outer")
     longer = {"before": "1 minute", "after": "2 hours"}
