@@ -100,9 +100,9 @@ def test_reading_of_a_topic_on_one_side_is_not_that_of_the_other_side(tmp_path: 
 
 
 def test_single_row_is_a_difference_if_a_common_result_comes_after_it(tmp_path: Path) -> None:
-    early, late, common = unmatched(1), unmatched(2), pair(9, 9)
+    first, early, common, late = pair(8, 8), unmatched(1), pair(9, 9), unmatched(2)
 
-    comparison = compared(tmp_path, [early, common, late], [common])
+    comparison = compared(tmp_path, [first, early, common, late], [first, common])
 
     assert {"only_first": 1, "newer_first": 1} == counts(comparison)
     assert [early[0]] == ids(comparison, Kind.ONLY_FIRST)
