@@ -178,6 +178,7 @@ def test_change_of_state_partitions_gives_the_results_of_one_run(
         assert 0 == new.terminate()
 
     assert facts["records"] < sum(counts)
+    assert (0, 2) == (facts["possibly_late_records"], facts["late_rows_of_the_job"])
     assert status.change is not None
     assert ("over", 0) == (status.change.phase, status.change.records_left)
     assert 2 == status.totals.late_rows
