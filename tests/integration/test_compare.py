@@ -52,7 +52,7 @@ class Outputs:
 
     def counts(self, *options: str) -> dict[str, int]:
         """Those that are not 0."""
-        counts = json.loads(self.compare("--json", *options).output)["counts"]
+        counts = json.loads(self.compare("--json", *options).stdout)["counts"]
         return {kind: count for kind, count in counts.items() if count}
 
 
@@ -78,7 +78,7 @@ def test_outputs_are_compared_by_id_up_to_their_ends(kafka: EmbeddedKafka, tmp_p
 
     outputs.write([outputs.pair(5), outputs.pair(6, 0, "key 6")], [Sent({"k": 0})])
     differ = outputs.compare("--json")
-    facts = json.loads(differ.output)
+    facts = json.loads(differ.stdout)
     assert (1, False) == (differ.exit_code, facts["equal"])
     assert 1 == facts["second"]["without_id"]
     assert {
