@@ -65,7 +65,7 @@ class Cut:
     topic_ids: Mapping[str, str] = field(default_factory=dict)
     """Kafka's ids of the topics of the old query."""
     late_unknown_before: Offsets = field(default_factory=lambda: {side: {} for side in SIDES})
-    """Whether a row before these offsets was late is unknown: `late` does not contain it."""
+    """Offsets before which late rows are not detected: `late` does not contain these rows."""
 
     @property
     def ends(self) -> Offsets:

@@ -18,7 +18,7 @@ _START_SECONDS = 10
 def explained(
     new: JoinPlan, comparison: Comparison, replay: Replay, found: Mapping[str, Any]
 ) -> str:
-    """`found`: what `facts` returns."""
+    """`found`: the result of `facts`."""
     return "\n".join(_lines(new, comparison, replay, found))
 
 
@@ -31,7 +31,7 @@ def facts(
     cores: int,
     late_rows: int | None,
 ) -> dict[str, Any]:
-    """`late_rows`: those that the running job has counted. None: no job answers."""
+    """`late_rows`: number of late rows that the running job has counted. None: no job answers."""
     return {
         "changes": [
             {"field": change.field, "old": change.frozen, "new": change.wanted}
@@ -95,14 +95,14 @@ def _lines(
 
 def _late_rows(found: Mapping[str, Any]) -> Iterator[str]:
     if not found["possibly_late_records"]:
-        yield "  rows that were late in the old query are not joined by the new one"
+        yield "  the new query joins no rows that were late in the old query"
         return
     yield (
-        f"  whether {found['possibly_late_records']:,} of the records that are read again were "
-        "late is unknown:"
+        f"  {found['possibly_late_records']:,} of the records that are read again may have been "
+        "late in the old query:"
     )
-    yield "  their watermarks are not in Spark's log, or event time or window change. Those that"
-    yield "  were late can match records after the cut"
+    yield "  Spark's log does not contain their watermarks, or the event time or window changes."
+    yield "  Late records among them can match records after the cut"
     if (counted := found["late_rows_of_the_job"]) is not None:
         yield f"  the running job has counted {counted:,} late rows since its start"
 

@@ -75,6 +75,7 @@ def change(
         )
         if possibly_late := changed.replay.possibly_late_records:
             typer.echo(
-                f"whether {possibly_late:,} of them were late is unknown: see docs/changing.md"
+                f"{possibly_late:,} of them may have been late in the old query: see "
+                "docs/changing.md"
             )
     typer.echo(f"start the new query with `streamjoin run {new_spec}`")
