@@ -38,7 +38,7 @@ class Workload:
     """A click matches from its impression's event time until this much later."""
     watermark_delay_ms: int = 10_000
     events_per_second: int = 1_000
-    """Of event time, on each side."""
+    """Rows per second of event time, on each side."""
     out_of_order_ms: int = 5_000
     """The largest delay of an event. Below the watermark delay: no row is ever late."""
     partitions: int = 4

@@ -1,1 +1,1 @@
-"""How the service is deployed."""
+"""Deployment of job and service."""

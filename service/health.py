@@ -29,11 +29,11 @@ class Limits:
 
 class Check(View):
     name: CheckName
-    """What is checked."""
+    """Name of the check."""
     ok: bool
     """Whether the check passes."""
     detail: str
-    """What the check found."""
+    """Result of the check."""
 
 
 class Health(View):

@@ -23,7 +23,7 @@ def schema_id(value: bytes) -> int:
 
 
 def read(value: bytes, used: Format, schema: str) -> Any:
-    """The content of `value`. Of a message a dictionary, with None for fields that are not set."""
+    """The content of `value`. A message is a dictionary, with None for fields that are not set."""
     content = value[HEADER_BYTES:]
     if used is Format.AVRO:
         source = io.BytesIO(content)

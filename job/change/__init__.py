@@ -1,1 +1,1 @@
-"""A change of a join: from the checkpoint of the old query to a new one. Pure."""
+"""A change of a join: a new query continues an old one on another checkpoint. Pure."""

@@ -1,4 +1,4 @@
-"""What a change of the spec means for results near the cut, and which changes are refused. Pure."""
+"""Effects of a changed spec on results near the cut, and changes that are refused. Pure."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from job.change.replay import Expired
 from job.errors import Problem, SpecError
 from job.join_spec.durations import duration_text, milliseconds
+from job.join_spec.expressions import Expression
 from job.join_spec.output import Delivery
 from job.join_spec.sides import SIDES, Side
 from job.plan.fingerprint import Change, changes, fingerprint
@@ -17,14 +18,14 @@ _PAIRS = ("join.match_window", "join.window", "join.condition", "join.null_safe"
 @dataclass(frozen=True)
 class Comparison:
     changes: tuple[Change, ...]
-    """Changed settings of the state. Empty: the state means the same under both specs."""
+    """Changed settings that the state depends on. Empty: the state has the same meaning in both."""
     meanings: tuple[str, ...]
-    """Sentences about results near the cut."""
+    """Sentences about the effects on results near the cut."""
     expired: tuple[Expired, ...]
 
 
 def compared(old: JoinPlan, new: JoinPlan) -> Comparison:
-    """Raises SpecError with every change that cannot be made, by its field in the new spec."""
+    """Raises SpecError with each field of the new spec whose change is not possible."""
     problems = list(_problems(old, new))
     if problems:
         raise SpecError(problems)
@@ -58,15 +59,16 @@ def _problems(old: JoinPlan, new: JoinPlan) -> Iterator[Problem]:
             yield Problem(
                 f"{side}.topic",
                 new.side(side).topic,
-                f"must stay {old.side(side).topic}: positions in another topic mean other records. "
-                "A join of other topics is a new join",
+                f"must stay {old.side(side).topic}: the same offset in another topic is another "
+                "record. Start a join of other topics with another `name`",
             )
         if new.side(side).retention is None:
             yield Problem(
                 "join",
                 None,
-                "has no bound on event time, so every record would have to be read again: set "
-                "join.match_window or join.window, or start with `streamjoin run SPEC --new-query`",
+                "has no bound on event time, so the new query would have to read every record "
+                "again: set join.match_window or join.window, or start with `streamjoin run SPEC "
+                "--new-query`",
             )
     both_exact = old.output.delivery is new.output.delivery is Delivery.EXACTLY_ONCE
     if both_exact and old.output.commit_topic != new.output.commit_topic:
@@ -90,9 +92,9 @@ def _problems_of_unmatched_rows(old: JoinPlan, new: JoinPlan) -> Iterator[Proble
                 "join.condition",
                 None,
                 f"the old query has emitted some {side} rows as unmatched at once, because of "
-                f"their key or of a condition on {side} alone. Which ones is not known under "
-                "another key, condition or on_null_key: keep these fields, or start with "
-                "`streamjoin run SPEC --new-query`",
+                f"their key or a condition on {side} alone. With another key, condition or "
+                "on_null_key the new query cannot detect these rows: keep these fields, or start "
+                "with `streamjoin run SPEC --new-query`",
             )
         if _is_kept_longer(old, new, side) and old.side(side).event_time != (
             new.side(side).event_time
@@ -100,8 +102,8 @@ def _problems_of_unmatched_rows(old: JoinPlan, new: JoinPlan) -> Iterator[Proble
             yield Problem(
                 f"{side}.event_time",
                 new.side(side).event_time,
-                f"must stay {old.side(side).event_time} if rows are kept longer: it decides which "
-                "unmatched rows the old query has emitted",
+                f"must stay {old.side(side).event_time} if the new spec keeps rows longer: the "
+                "event time decides which unmatched rows the old query has emitted",
             )
 
 
@@ -116,7 +118,7 @@ def _emits_at_once(plan: JoinPlan, side: Side) -> bool:
 
 
 def _emission(plan: JoinPlan, side: Side) -> tuple[object, ...]:
-    """What decides whether an unmatched row of `side` is emitted at once."""
+    """Settings that decide whether an unmatched row of `side` is emitted at once."""
     keys = tuple(part.sql for part in plan.side(side).key)
     return keys, plan.null_safe, plan.null_keys_pass, tuple(plan.one_sided_condition(side))
 
@@ -132,14 +134,14 @@ def _expired(old: JoinPlan, new: JoinPlan) -> Iterator[Expired]:
 
 
 def _is_kept_longer(old: JoinPlan, new: JoinPlan, side: Side) -> bool:
-    """Whether a row can have expired under the old spec and not under the new one."""
+    """Whether a row can have expired with the old spec and not with the new one."""
     if old.window is not None or new.window is not None:
         return old.window != new.window
     return _kept_ms(old, side) < _kept_ms(new, side)
 
 
 def _kept_ms(plan: JoinPlan, side: Side) -> int:
-    """How long after its event time a row of `side` expires (with a match window)."""
+    """Milliseconds from the event time of a row of `side` to its expiry. Needs a match window."""
     retention = plan.side(side).retention
     assert retention is not None, "an outer side has a bound"
     return milliseconds(retention) - (1 if plan.event_time_in_key else 0)
@@ -148,43 +150,43 @@ def _kept_ms(plan: JoinPlan, side: Side) -> int:
 def _meanings(old: JoinPlan, new: JoinPlan, found: tuple[Change, ...]) -> Iterator[str]:
     fields = {change.field for change in found}
     results = {name for name in fields if name not in {"state_partitions", "engine"}}
-    if not results and _output(old) == _output(new):
+    read = [field for field, value in _reading(old).items() if _reading(new)[field] != value]
+    if not results and not read and _output(old) == _output(new):
         yield "The results are the same as without the change."
         return
     if any(name.startswith((*_PAIRS, "right.key")) for name in fields):
         yield (
-            "Pairs of which at least one record comes after the cut follow the new spec, also if "
-            "their other record comes before the cut. Pairs of two records before the cut are not "
-            "emitted: the old query has emitted those of the old spec, and those that only the new "
-            "spec gives are kept back."
+            "A pair with at least one record after the cut follows the new spec, even if its other "
+            "record is before the cut. A pair of two records before the cut is not emitted again. "
+            "If only the new spec gives such a pair, it is kept back."
         )
     if "join.type" in fields:
         yield (
-            f"Records after the cut are joined as {new.join_type} instead of {old.join_type}; so "
-            "are records before the cut that have not expired."
+            f"Records after the cut, and records before the cut that have not expired, are joined "
+            f"as {new.join_type} instead of {old.join_type}."
         )
         yield from _meanings_of_unmatched_rows(old, new)
     for side in _outer_in_both(old, new):
         if _is_kept_longer(old, new, side):
             yield (
                 f"{side.capitalize()} rows that the old query has emitted as unmatched are not "
-                "emitted as unmatched again. They can still match a record after the cut, and "
-                "the pair is emitted then."
+                "emitted as unmatched again. If such a row matches a record after the cut, the "
+                "pair is emitted."
             )
     for side in SIDES:
         if f"{side}.watermark_delay" in fields:
             yield (
-                f"The watermark stays where it was at the cut; with the new {side}.watermark_delay "
-                f"of {duration_text(new.side(side).watermark_delay)} it advances once the event "
-                "times allow it."
+                f"The watermark stays at its value of the cut until the event times allow it to "
+                f"advance with the new {side}.watermark_delay of "
+                f"{duration_text(new.side(side).watermark_delay)}."
             )
-        if _filter(old, side) != _filter(new, side):
-            yield (
-                f"{side}.filter decides again about records before the cut that have not expired: "
-                "those that only the new filter keeps can match records after the cut."
-            )
+    for field in read:
+        yield (
+            f"The new {field} applies to records before the cut that have not expired: records "
+            "that only the new spec accepts can match records after the cut."
+        )
     if _output(old) != _output(new):
-        yield "Results after the cut have the new output; those before it stay as they are."
+        yield "Results after the cut follow the new output. Results before the cut do not change."
 
 
 def _meanings_of_unmatched_rows(old: JoinPlan, new: JoinPlan) -> Iterator[str]:
@@ -196,14 +198,37 @@ def _meanings_of_unmatched_rows(old: JoinPlan, new: JoinPlan) -> Iterator[str]:
             yield f"Unmatched {side} rows that had not expired at the cut are not emitted any more."
 
 
-def _filter(plan: JoinPlan, side: Side) -> str | None:
-    row_filter = plan.side(side).filter
-    return None if row_filter is None else row_filter.sql
+def _reading(plan: JoinPlan) -> dict[str, object]:
+    """Settings outside of the fingerprint that decide which records enter the join, by field."""
+    sides = {side: plan.side(side) for side in SIDES}
+    return {
+        **{f"{side}.filter": _sql(of_side.filter) for side, of_side in sides.items()},
+        **{
+            f"{side}.max_event_time_ahead": of_side.max_event_time_ahead
+            for side, of_side in sides.items()
+        },
+        "on_null_key": plan.null_keys_pass,
+    }
 
 
 def _output(plan: JoinPlan) -> tuple[object, ...]:
+    """Settings of the output that change results. The delivery does not."""
     output = plan.output
-    shown = [(name, part.sql) for name, part in {**output.columns, **output.headers}.items()]
-    conditions = [None if part is None else part.sql for part in (output.key, output.filter)]
-    formats = (output.schema is None, output.key_schema is None)
-    return output.topic, tuple(shown), tuple(conditions), formats
+    shown = [
+        (name, part.sql)
+        for parts in (output.columns, output.headers)
+        for name, part in parts.items()
+    ]
+    optional = [_sql(part) for part in (output.key, output.partition_by, output.filter)]
+    schemas = [
+        None if schema is None else (schema.format, schema.text)
+        for schema in (output.schema, output.key_schema)
+    ]
+    return (
+        (output.topic, output.key_format, output.has_event_time, len(output.columns)),
+        *(shown, optional, schemas),
+    )
+
+
+def _sql(expression: Expression | None) -> str | None:
+    return None if expression is None else expression.sql

@@ -1,7 +1,7 @@
-"""The cut: where the old query has stopped. Pure.
+"""The cut: the offsets and the watermark at which the old query has stopped. Pure.
 
-Spark's logs contain it. Batch N reads up to the offsets in `offsets/N` and evicts rows with the
-watermark in `offsets/N`; a row of batch N is late by the watermark of batch N - 1.
+Spark's logs contain the cut. Batch N reads up to the offsets in `offsets/N` and evicts rows with
+the watermark in `offsets/N`. The watermark of batch N - 1 decides which rows of batch N are late.
 """
 
 import json
@@ -20,15 +20,15 @@ class PlannedBatch:
 
     batch_id: int
     ends: Offsets
-    """The first offsets that the batch does not read."""
+    """Next offsets to read after the batch."""
     watermark_ms: int
     """0: there is no watermark yet."""
 
     @classmethod
     def from_log(cls, batch_id: int, text: str, topics: Mapping[Side, SourceTopics]) -> Self:
-        """`text`: a line with the version, one with metadata, then one per source with its name:
-        `left:{"impressions":{"0":17}}` (OffsetSeqLog of Spark 4.3.0).
-        `topics`: a side that is missing has one topic."""
+        """`text`: a line with the version, a line with metadata, then a line for each source with
+        its name: `left:{"impressions":{"0":17}}` (OffsetSeqLog of Spark 4.3.0).
+        `topics`: a missing side has one topic."""
         _, metadata, *sources = text.splitlines()
         read = dict(line.split(":", 1) for line in sources if ":" in line)
         offsets = {side: json.loads(read[side]) for side in SIDES}
@@ -41,7 +41,7 @@ class PlannedBatch:
 
 @dataclass(frozen=True)
 class LateBelow:
-    """Rows that an old batch has read: those up to a watermark were late."""
+    """Rows that an old batch has read, and the watermark up to which these rows were late."""
 
     ends: Offsets
     watermark_ms: int
@@ -49,22 +49,23 @@ class LateBelow:
 
 @dataclass(frozen=True)
 class Cut:
-    """The last batch of the old query, and what is known of the batches before it."""
+    """The last batch of the old query, and the late rows of the batches before it."""
 
     query_id: str
     batch: PlannedBatch
     next_watermark_ms: int
     """Watermark that the next batch would have had."""
     first_offsets: Offsets
-    """Where the old query began to read."""
+    """Start offsets of the old query."""
     late: tuple[LateBelow, ...]
-    """In the order of the batches. An entry applies to the rows from the ends of the one before."""
+    """In the order of the batches. An entry applies to the rows after the ends of the entry
+    before."""
     event_times: Mapping[str, Any]
-    """Document of the event times that the old query has read (event_time/partitions.py)."""
+    """Document with the event times that the old query has read (event_time/partitions.py)."""
     topic_ids: Mapping[str, str] = field(default_factory=dict)
     """Kafka's ids of the topics of the old query."""
     late_unknown_before: Offsets = field(default_factory=lambda: {side: {} for side in SIDES})
-    """Whether a row before these offsets was late is unknown: `late` does not contain it."""
+    """Offsets before which late rows are not detected: `late` does not contain these rows."""
 
     @property
     def ends(self) -> Offsets:
@@ -72,13 +73,13 @@ class Cut:
 
     @property
     def watermark_ms(self) -> int:
-        """Rows that had expired at this watermark are evicted and emitted. 0: there is none."""
+        """Rows that had expired at this watermark are evicted and emitted. 0: no watermark yet."""
         return self.batch.watermark_ms
 
 
 def late_by_batch(batches: Sequence[PlannedBatch]) -> tuple[LateBelow, ...]:
-    """From consecutive batches, oldest first. Spark keeps only the last ones: of rows before them
-    it is not known whether they were late, and the entry without a watermark applies to them."""
+    """`batches`: consecutive batches, oldest first. Spark's log contains only the last ones. Late
+    rows before these batches are not detected: the entry without a watermark applies to them."""
     late: list[LateBelow] = []
     watermark_ms = 0
     for batch in batches:

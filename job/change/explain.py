@@ -9,16 +9,16 @@ from job.instants import from_epoch_ms, utc_text
 from job.join_spec.sides import SIDES, Side
 from job.plan.plan import JoinPlan
 
-# Of a local job on one core (docs/benchmarks/results.md); a replay emits no results.
+# Rate of a local job on one core (docs/benchmarks/results.md). A replay emits no results.
 _RECORDS_PER_CORE_SECOND = 18_000
-# Start of the new job up to its first batch.
+# From the start of the new job to its first batch.
 _START_SECONDS = 10
 
 
 def explained(
     new: JoinPlan, comparison: Comparison, replay: Replay, found: Mapping[str, Any]
 ) -> str:
-    """`found`: what `facts` returns."""
+    """`found`: the result of `facts`."""
     return "\n".join(_lines(new, comparison, replay, found))
 
 
@@ -31,7 +31,7 @@ def facts(
     cores: int,
     late_rows: int | None,
 ) -> dict[str, Any]:
-    """`late_rows`: those that the running job has counted. None: no job answers."""
+    """`late_rows`: number of late rows that the running job has counted. None: no job answers."""
     return {
         "changes": [
             {"field": change.field, "old": change.frozen, "new": change.wanted}
@@ -67,7 +67,7 @@ def _lines(
 ) -> Iterator[str]:
     yield "What changes"
     if not comparison.changes:
-        yield "  nothing that the state depends on"
+        yield "  no setting that the state depends on"
     for change in comparison.changes:
         yield f"  {change.field}: {change.frozen} -> {change.wanted}"
     yield "\nWhat this means for results near the cut"
@@ -95,14 +95,14 @@ def _lines(
 
 def _late_rows(found: Mapping[str, Any]) -> Iterator[str]:
     if not found["possibly_late_records"]:
-        yield "  rows that were late in the old query are not joined by the new one"
+        yield "  the new query joins no rows that were late in the old query"
         return
     yield (
-        f"  whether {found['possibly_late_records']:,} of the records that are read again were "
-        "late is unknown:"
+        f"  {found['possibly_late_records']:,} of the records that are read again may have been "
+        "late in the old query:"
     )
-    yield "  their watermarks are not in Spark's log, or event time or window change. Those that"
-    yield "  were late can match records after the cut"
+    yield "  Spark's log does not contain their watermarks, or the event time or window changes."
+    yield "  Late records among them can match records after the cut"
     if (counted := found["late_rows_of_the_job"]) is not None:
         yield f"  the running job has counted {counted:,} late rows since its start"
 
@@ -110,7 +110,7 @@ def _late_rows(found: Mapping[str, Any]) -> Iterator[str]:
 def _expired(replay: Replay) -> Iterator[str]:
     for each in replay.expired:
         yield (
-            f"  unmatched {each.side} rows before the cut that had expired under the old spec, "
+            f"  unmatched {each.side} rows before the cut that had expired with the old spec, "
             "although the new spec keeps them longer"
         )
 

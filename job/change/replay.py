@@ -1,16 +1,17 @@
-"""The replay: how the new query reads again what the old one has read. Pure.
+"""The replay: the new query reads records of the old query again, to build its state. Pure.
 
-The new query reads from `starts` to `ends`, where the old query has stopped, without a watermark:
-no row is late, and nothing is evicted. Then it continues with the watermark of the old query.
+The new query reads from `starts` to `ends`, the offsets at which the old query has stopped. It has
+no watermark meanwhile: no row is late, and nothing is evicted. Then it continues with the watermark
+of the old query.
 
-1. READING: up to the ends, without the last record.
-2. TAKING_OVER: the last record, with the watermark of the old query. This batch evicts the rows
-   that the old query has evicted. It needs a record, because Spark runs no batch without one after
-   a restart, and it must have no new record, because no row is late in it.
-3. OVER: the query reads on.
+1. READING: the query reads up to the ends, without the last record.
+2. TAKING_OVER: the query reads the last record, with the watermark of the old query. This batch
+   evicts the rows that the old query has evicted. It needs a record, because after a restart Spark
+   runs no batch without one. The record must not be new, because no row is late in this batch.
+3. OVER: the query reads the records after the cut.
 
-All results of the first two phases lie before the cut: the old query has written them, or they
-could only come from an incomplete past. They are kept back.
+All results of the first two phases are before the cut and are kept back: the old query has written
+them, or the incomplete input causes them.
 """
 
 from collections.abc import Mapping, Sequence
@@ -31,14 +32,15 @@ class ReplayPhase(StrEnum):
 
 @dataclass(frozen=True)
 class Expired:
-    """Unmatched rows of a side that the old query has emitted, and that the new one still stores.
+    """Unmatched rows of a side that the old query has emitted and the new query still stores.
 
-    One of the two is set.
+    Either `kept_ms` or `window_ms` is set.
     """
 
     side: Side
     kept_ms: int | None = None
-    """With a match window: a row had expired once the watermark was more than this after it."""
+    """With a match window: a row had expired once the watermark was more than this time after its
+    event time."""
     window_ms: tuple[int, int] | None = None
     """Size and offset of the old tumbling window."""
 
@@ -52,12 +54,12 @@ class Replay:
     ends: Offsets
     """The cut."""
     watermark_ms: int
-    """Watermark of the old query's last batch. 0: it had none."""
+    """Watermark of the old query's last batch. 0: no watermark yet."""
     next_watermark_ms: int
     event_times: Mapping[str, Any]
-    """Document of the event times that the old query has read."""
+    """Document with the event times that the old query has read."""
     late: tuple[LateBelow, ...] = ()
-    """Which rows were late in the old query. They are not read again."""
+    """Rows that were late in the old query. The new query drops them."""
     expired: tuple[Expired, ...] = ()
     topic_ids: Mapping[str, str] = field(default_factory=dict)
     late_unknown_before: Offsets = field(default_factory=lambda: {side: {} for side in SIDES})
@@ -74,7 +76,7 @@ class Replay:
 
     @property
     def reading_ends(self) -> Offsets:
-        """The ends of the first phase: one partition, read last, keeps its last record."""
+        """The ends of the first phase: the last record of one partition is left to read."""
         side, number = self._last_partition
         ends = {name: dict(self.ends[name]) for name in SIDES}
         ends[side][number] -= 1
@@ -95,7 +97,8 @@ class Replay:
         return self.left_to_read(None)
 
     def left_to_read(self, read: Offsets | None) -> int:
-        """Records of the replay that are not read yet. `read`: next offsets; None: no batch."""
+        """Records of the replay that are not read yet. `read`: next offsets. None: no batch has
+        ended."""
         next_offsets = self.starts if read is None else read
         return sum(
             max(0, end - next_offsets[side].get(number, 0))
@@ -104,7 +107,7 @@ class Replay:
         )
 
     def phase(self, read: Offsets | None) -> ReplayPhase:
-        """The phase after a batch. `read`: next offsets; None: no batch has ended."""
+        """The phase after a batch. `read`: next offsets. None: no batch has ended."""
         if read is None or not _has_reached(read, self.reading_ends):
             return ReplayPhase.READING
         return ReplayPhase.OVER if _has_reached(read, self.ends) else ReplayPhase.TAKING_OVER
@@ -112,16 +115,16 @@ class Replay:
     def readable(
         self, phase: ReplayPhase, side: Side, latest: Mapping[int, int]
     ) -> Mapping[int, int]:
-        """How far the next batch may read a side. A partition that was added after the cut is read
-        after the replay."""
+        """End offsets up to which the next batch may read a side. A partition that was added after
+        the cut is read after the replay."""
         if phase is ReplayPhase.OVER:
             return latest
         ends = self.reading_ends if phase is ReplayPhase.READING else self.ends
         return ends[side]
 
     def keeps_back(self, batch: PlannedBatch) -> bool:
-        """Whether the results of a batch lie before the cut. Depends only on Spark's offset log, so
-        a batch that runs again is treated the same."""
+        """Whether the results of a batch are before the cut. Depends only on Spark's offset log, so
+        the result is the same when a batch runs again."""
         return _has_reached(self.ends, batch.ends) and batch.watermark_ms <= self.watermark_ms
 
     def partitions(self, read: Offsets) -> Partitions:

@@ -1,8 +1,9 @@
-"""From where the new query reads each partition again. Pure.
+"""Offsets from which the new query reads each partition again. Pure.
 
-The new query needs the rows that have not expired at the watermark of the cut, and the rows that
-these may have matched: a row that had a partner is not unmatched. A record's event time is at most
-`max_event_time_ahead` after its timestamp in Kafka, so Kafka finds them by timestamp.
+The new query needs the rows that have not expired at the watermark of the cut. It also needs the
+possible partners of these rows, because a row that had a partner is not unmatched. The event time
+of a record is at most `max_event_time_ahead` after its Kafka timestamp, so Kafka finds the records
+by timestamp.
 """
 
 from collections.abc import Mapping
@@ -17,7 +18,7 @@ from job.join_spec.durations import milliseconds
 from job.join_spec.sides import OTHER_SIDE, SIDES, Side
 from job.plan.plan import JoinPlan
 
-# The replay ends with a batch that reads one record, so at least one batch must come before it.
+# The last batch of the replay reads one record, and at least one batch runs before it.
 _RECORDS_MIN = 2
 
 
@@ -27,11 +28,11 @@ class KnownOffsets:
 
     earliest: Mapping[int, int]
     at_time: Mapping[int, int]
-    """First offset with a timestamp at or after the time; missing: the partition has none."""
+    """First offset with a timestamp at or after the time. A partition without one is missing."""
 
 
 def reach(plan: JoinPlan, side: Side) -> timedelta:
-    """How long before the watermark a row of `side` can matter to the join."""
+    """Longest time before the watermark of a row of `side` that the state depends on."""
     own, other = plan.side(side).retention, plan.side(OTHER_SIDE[side]).retention
     assert own is not None, "comparison.py refuses unbounded state"
     assert other is not None
@@ -41,7 +42,7 @@ def reach(plan: JoinPlan, side: Side) -> timedelta:
 
 
 def needed_from_ms(old: JoinPlan, new: JoinPlan, watermark_ms: int) -> dict[Side, int]:
-    """Per side the record timestamp from which records are needed."""
+    """Kafka timestamp of each side from which records are needed."""
     return {
         side: watermark_ms - milliseconds(reach(new, side) + _ahead(old, new, side))
         for side in SIDES
@@ -65,7 +66,7 @@ def start_offsets(
         needed_event_time_ms = cut.watermark_ms - milliseconds(reach(new, side))
         for number, end in cut.ends[side].items():
             first = cut.first_offsets[side].get(number, 0)
-            # Without a watermark nothing has expired yet.
+            # Without a watermark no row has expired.
             at_time = known[side].at_time.get(number, end) if cut.watermark_ms else first
             start = max(first, min(at_time, end))
             earliest = known[side].earliest[number]
@@ -82,15 +83,16 @@ def start_offsets(
         raise RetentionError(
             "Kafka may have deleted records that the new query needs:\n  "
             + "\n  ".join(lost)
-            + "\nTheir results would be missing or repeated silently. Keep the records for longer "
-            "(retention.ms of the topic) than the windows of the join need, and repeat the change "
-            "once Kafka has them; or start with empty state: `streamjoin run SPEC --new-query`"
+            + "\nResults would be missing or repeated silently. Increase retention.ms of the topic "
+            "beyond the windows of the join, and repeat the change once Kafka has the records; or "
+            "start with empty state: `streamjoin run SPEC --new-query`"
         )
     return _with_a_minimum(starts, cut, known)
 
 
 def _newest_ms(cut: Cut, side: Side, number: int) -> int | None:
-    """Newest event time of a partition up to the cut. None: the document is older than the cut."""
+    """Newest event time of a partition up to the cut. None: the document of the event times is
+    older than the cut."""
     entry = cut.event_times.get(side, {}).get(str(number))
     if entry is None or entry["offset"] != cut.ends[side][number]:
         return None

@@ -1,11 +1,10 @@
-"""The files of a change: from the checkpoint of the old query to that of the new one.
+"""The files of a change, in the checkpoints of the old and the new query.
 
-    <new>/change.json     what the new query reads again (job/change/replay.py)
-    <old>/changed.json    the new checkpoint: the change is made
+    <new>/change.json     the replay of the new query (job/change/replay.py)
+    <old>/changed.json    the folder of the new checkpoint
 
-changed.json is the only step that counts. Until it is written, the old query may start and the new
-one may not; after it, the new one may start and the old one may not. So a crash at any point leaves
-one query that may run, and the command can be repeated.
+Until changed.json is written, only the old query can start. Afterwards only the new query can
+start. So after a crash at any point exactly one query can start, and the command can be repeated.
 """
 
 import json
@@ -29,7 +28,7 @@ def read_cut(checkpoint: Checkpoint) -> Cut:
     last = checkpoint.last_batch_id
     if last is None:
         raise CheckpointError(
-            f"{folder.root} has no batch that ended, so there is nothing to carry over: start the "
+            f"{folder.root} has no batch that ended, so there is no state to continue: start the "
             "new spec with `streamjoin run SPEC`"
         )
     batches = list(_batches(checkpoint, last))
@@ -62,8 +61,8 @@ def _batches(checkpoint: Checkpoint, last: int) -> Iterator[PlannedBatch]:
 
 
 def _first_offsets(checkpoint: Checkpoint) -> Offsets:
-    """Where the query began. Spark's Kafka source records it: a byte 0, a line with the version,
-    then JSON (KafkaSourceInitialOffsetWriter of the connector 4.2.0)."""
+    """Start offsets of the query, from the file of Spark's Kafka source: a byte 0, a line with the
+    version, then JSON (KafkaSourceInitialOffsetWriter of the connector 4.2.0)."""
     topics = checkpoint.source_topics
     first: dict[Side, dict[int, int]] = {}
     for side in SIDES:
@@ -79,19 +78,19 @@ def _first_offsets(checkpoint: Checkpoint) -> Offsets:
 
 
 def uncommitted_batch(checkpoint: Checkpoint) -> int | None:
-    """The batch that was planned and has not ended. None: there is none."""
+    """The batch that was planned and has not ended. None: the last planned batch has ended."""
     names = checkpoint.folder.names("query/offsets")
     planned = max((int(name) for name in names if name.isdecimal()), default=None)
     return None if planned == checkpoint.last_batch_id else planned
 
 
 def prepare_new(checkpoint: Checkpoint, replay: Replay) -> None:
-    """Write what the new query reads again. It cannot start before `hand_over`.
+    """Write the replay of the new query, which cannot start before `hand_over`.
 
     Raises CheckpointError if the folder contains a query.
     """
     check_is_new(checkpoint)
-    # First: with this file alone the new query is refused.
+    # This file first: while the checkpoint contains it, a start is refused until `hand_over`.
     write_document(checkpoint.folder, CHANGE, replay.document())
     starts = StartPositions(left=dict(replay.starts["left"]), right=dict(replay.starts["right"]))
     checkpoint.start_at(starts)
@@ -108,10 +107,12 @@ def check_is_new(checkpoint: Checkpoint) -> None:
 
 
 def hand_over(old: Checkpoint, new: Checkpoint) -> None:
+    """Make the change effective."""
     write_document(old.folder, _CHANGED, {"checkpoint": new.folder.root})
 
 
 def take_back(old: Checkpoint) -> None:
+    """Undo `hand_over`."""
     old.folder.remove(_CHANGED)
 
 
@@ -126,19 +127,19 @@ def check_not_changed(checkpoint: Checkpoint) -> None:
     if (continued_in := successor(checkpoint)) is not None:
         raise CheckpointError(
             f"the query of {checkpoint.folder.root} was changed: {continued_in} continues it. "
-            "Start the new spec with `streamjoin run`; or, while it has delivered nothing, go back "
-            "with `streamjoin change OLD_SPEC NEW_SPEC --undo`"
+            "Start the new spec with `streamjoin run`; or, if it has delivered nothing, return to "
+            "the old spec with `streamjoin change OLD_SPEC NEW_SPEC --undo`"
         )
 
 
 def read_replay(checkpoint: Checkpoint) -> Replay | None:
-    """What the query reads again. None: it replaces no other one."""
+    """The replay of the query. None: the query replaces no other one."""
     document = read_document(checkpoint.folder, CHANGE)
     return None if document is None else Replay.from_document(document)
 
 
 def replay_to_run(checkpoint: Checkpoint) -> Replay | None:
-    """As `read_replay`. Raises CheckpointError if the old query has not been handed over."""
+    """As `read_replay`. Raises CheckpointError if the change is not complete or was undone."""
     replay = read_replay(checkpoint)
     if replay is None:
         return None

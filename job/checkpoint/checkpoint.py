@@ -8,8 +8,8 @@
                                       its name in the commit topic
     <checkpoint>/interval.json        last interval of real-time mode that began
     <checkpoint>/replaces.json        queries that this one may replace in the commit topic
-    <checkpoint>/change.json          what the query reads again of the query that it replaces
-    <checkpoint>/changed.json         the checkpoint that continues this one (both: changes.py)
+    <checkpoint>/change.json          replay of the records of the query that this one replaces
+    <checkpoint>/changed.json         checkpoint that continues this one (both files: changes.py)
     <checkpoint>/topics.json          Kafka's id of each topic that the query uses
     <checkpoint>/lease.json           the job that uses the checkpoint (lease.py)
     <checkpoint>/query/               Spark's own files: offsets, commits, state
@@ -110,7 +110,7 @@ class Checkpoint:
 
     @property
     def start_positions(self) -> StartPositions | None:
-        """Where the first start of this checkpoint reads from. None: `start_from` of the spec."""
+        """Offsets from which the first start reads. None: `start_from` of the spec."""
         document = read_document(self.folder, _START_POSITIONS)
         if document is None:
             return None
@@ -119,7 +119,7 @@ class Checkpoint:
         )
 
     def start_at(self, positions: StartPositions) -> None:
-        """Set where the first start of this checkpoint reads from."""
+        """Set the offsets from which the first start reads."""
         write_document(self.folder, _START_POSITIONS, positions.model_dump(mode="json"))
 
     @property
@@ -166,7 +166,8 @@ class Checkpoint:
         return None if batch is None else batch.ends
 
     def batch(self, batch_id: int) -> PlannedBatch | None:
-        """What a batch reads, from Spark's offset log. None: the log does not contain it."""
+        """The input of a batch, from Spark's offset log. None: the log does not contain the
+        batch."""
         text = self.folder.text(f"query/offsets/{batch_id}")
         if text is None:
             return None
@@ -183,7 +184,7 @@ class Checkpoint:
 
     @property
     def partitions(self) -> Partitions:
-        """What was read of the partitions up to the last batch that ended.
+        """Offsets and event times read of the partitions, up to the last batch that ended.
 
         The event times are lower bounds. A partition has none if its entry in the file is missing,
         or if the file cannot be read: then the watermark waits for records of the partition.
@@ -199,10 +200,10 @@ class Checkpoint:
 
     @property
     def cut_interval(self) -> Interval | None:
-        """The interval of real-time mode that the query has to repeat. None: there is none.
+        """The interval of real-time mode that the query has to repeat. None: no interval.
 
-        Its repetition is over when Spark has committed it: a batch that runs again does so with
-        the rule for late rows of its first run.
+        The repetition is over once Spark has committed it, because a batch that runs again uses the
+        rule for late rows of its first run.
         """
         document = self.folder.read(_INTERVAL)
         if document is None:
@@ -212,7 +213,8 @@ class Checkpoint:
         if interval.batch_id > (_NO_BATCH if last is None else last):
             if interval.repeat_until is not None:
                 return interval
-            # Spark has planned, and repeats, exactly what an interval has read that has ended.
+            # If the interval has ended, the offset log contains its ends, and Spark repeats it
+            # exactly.
             return replace(interval, repeat_until=self._offsets_after(interval.batch_id))
         offsets = self.offsets
         is_over = interval.repeat_until is None or (
@@ -221,8 +223,8 @@ class Checkpoint:
         return None if is_over else interval
 
     def record_interval(self, interval: Interval) -> None:
-        """Replace the record of the interval before. To be called before a row of it is written,
-        and once nothing of the interval before is left to repeat."""
+        """Replace the record of the previous interval. Called before a row of `interval` is
+        written, and once the previous interval needs no repetition."""
         self.folder.write(_INTERVAL, interval.document())
 
     def set_uncommitted_state_aside(self) -> None:

@@ -37,7 +37,7 @@ class OpenCheckpoint:
 
 @contextmanager
 def view_checkpoint(plan: JoinPlan, settings: JobSettings) -> Iterator[OpenCheckpoint]:
-    """For reading only: a job may run on the checkpoint."""
+    """Opens the checkpoint for reading: a job may run on it."""
     jvm = Jvm(settings, plan.spark_conf, Redaction())
     try:
         spark = jvm.session(settings, plan.spark_conf)

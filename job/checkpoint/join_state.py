@@ -68,7 +68,7 @@ def stored_ids(
 ) -> DataFrame:
     """The ids that the deduplication of a side has in state after a batch.
 
-    Spark numbers the stateful operators of a plan from its root: the join has 0.
+    Spark numbers the stateful operators of a plan from its root: the join has the number 0.
     """
     operator_id = 1 + plan.deduplicated.index(side)
     return _read(spark, location, batch_id, "operatorId", str(operator_id)).coalesce(1)

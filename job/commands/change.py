@@ -26,19 +26,21 @@ def change(
     as_json: Annotated[bool, typer.Option("--json", help="With --plan: print JSON.")] = False,
     undo: Annotated[
         bool,
-        typer.Option(help="Return to the old query, while the new one has delivered nothing."),
+        typer.Option(help="Return to the old query, if the new one has delivered nothing."),
     ] = False,
 ) -> None:
     """Change a join without losing or repeating a result.
 
-    Stops the old query and prepares the checkpoint of the new one, which reads again from Kafka
-    what it needs. Then `streamjoin run NEW_SPEC` continues.
+    Stops the old query and prepares the checkpoint of the new one. Then `streamjoin run NEW_SPEC`
+    reads the records again that its state needs, and continues.
     """
     with report_errors(old_spec):
         old = create_plan(read_spec(old_spec), registry="required")
         settings = read_settings(JobSettings)
         if (as_json and not only_plan) or (only_plan and undo):
-            raise RequestError("invalid options: --json needs --plan, and --undo excludes --plan")
+            raise RequestError(
+                "invalid options: --json requires --plan, and --undo excludes --plan"
+            )
     with report_errors(new_spec):
         new = create_plan(read_spec(new_spec), registry="required")
         # Spark is imported only here.
@@ -73,6 +75,7 @@ def change(
         )
         if possibly_late := changed.replay.possibly_late_records:
             typer.echo(
-                f"whether {possibly_late:,} of them were late is unknown: see docs/changing.md"
+                f"{possibly_late:,} of them may have been late in the old query: see "
+                "docs/changing.md"
             )
     typer.echo(f"start the new query with `streamjoin run {new_spec}`")

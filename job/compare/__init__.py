@@ -1,1 +1,1 @@
-"""`streamjoin compare`: how the results of two queries of one join differ."""
+"""`streamjoin compare`: differences between the results of two queries of one join."""

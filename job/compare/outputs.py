@@ -1,6 +1,6 @@
 """Reads the output topics of two specs and compares their results.
 
-The specs must join the same input topics: a result is known by the positions of its records.
+The specs must join the same input topics, because the positions of its records identify a result.
 """
 
 from collections.abc import Iterator, Mapping
@@ -112,7 +112,7 @@ def _span(plan: JoinPlan, since_ms: int | None, until_ms: int | None) -> Span:
 
 
 def _input_partitions(plan: JoinPlan, client: AdminClient) -> dict[str, list[int]]:
-    """Of each input topic. Raises TopicError if one does not exist."""
+    """Partitions of each input topic. Raises TopicError if a topic does not exist."""
     found = client.list_topics(timeout=ANSWER_SECONDS).topics
     names = {name for side in SIDES for name in plan.side(side).topics.names}
     names |= {name for name in found for side in SIDES if plan.side(side).topics.matches(name)}
@@ -183,13 +183,13 @@ def _messages(plan: JoinPlan, access: KafkaAccess, since_ms: int | None) -> Iter
 
 
 def _starts(client: AdminClient, topic: str, ms: int) -> dict[int, int]:
-    """Where to begin to read. -1: the partition has no record at that time or later."""
+    """Start offsets. -1: the partition has no record at that time or later."""
     partitions = client.list_topics(topic, ANSWER_SECONDS).topics[topic].partitions
     return list_offsets(client, topic, partitions, at_time(ms))
 
 
 def _result_id(message: Message) -> str | None:
-    """None: there is no such header."""
+    """Value of the header. None: the record has no such header."""
     content = dict(message.headers() or ()).get(ID_HEADER)
     return content.decode(errors="replace") if isinstance(content, bytes) else None
 

@@ -1,4 +1,4 @@
-"""A comparison in words and as JSON. Pure."""
+"""Text and JSON of a comparison. Pure."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -21,7 +21,7 @@ _WORDS = {
 
 @dataclass(frozen=True)
 class OutputRead:
-    """What was read of an output topic."""
+    """Counts of the records of an output topic."""
 
     topic: str
     results: int

@@ -33,7 +33,7 @@ class ContentReader:
         self.as_bytes = 0
         """Contents that could not be decoded and are compared as bytes."""
         self.reason: str | None = None
-        """Why the first of them could not be decoded. None: there is none."""
+        """Reason why the first of them could not be decoded. None: all were decoded."""
         self._registry = registry
         self._decoders: dict[int, Callable[[bytes], Any] | str] = {}
 
@@ -68,7 +68,8 @@ class ContentReader:
         return decode(content[HEADER_BYTES:])
 
     def _decoder(self, number: int) -> Callable[[bytes], Any] | str:
-        """A function from the bytes after the schema id, or why there is none."""
+        """A function from the bytes after the schema id, or the reason why the schema cannot be
+        used."""
         assert self._registry is not None  # JoinSpec requires it
         try:
             schema = schema_by_id(self._registry, number)

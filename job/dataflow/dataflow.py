@@ -82,7 +82,7 @@ def dataflow(
 ) -> DataFrame:
     """As `kafka_dataflow`, for two streams with the columns of Spark's Kafka source.
 
-    `replay`: what the query reads again of the one that it replaces. None: it replaces none.
+    `replay`: the replay after a change. None: the query replaces no other query.
     """
     if plan.checks.any:
         register_try_eval(left_records.sparkSession)
@@ -220,7 +220,7 @@ def kept(rows: DataFrame, side: SidePlan, plan: JoinPlan) -> DataFrame:
 
 
 def row_conditions(side: SidePlan, plan: JoinPlan) -> list[str]:
-    """What a row must fulfil to go into the join, in the order of evaluation."""
+    """Conditions of a row that enters the join, in the order of evaluation."""
     row_filter = record_checks.row_filter(side)
     filters = [] if row_filter is None else [row_filter]
     mirrored = [part.sql for part in mirrored_filters(plan, side.side)]
@@ -251,17 +251,17 @@ def with_window(rows: DataFrame, side: SidePlan, plan: JoinPlan) -> DataFrame:
 
 
 def deduplicated(rows: DataFrame, side: SidePlan, plan: JoinPlan) -> DataFrame:
-    """The rows without copies, by Spark's own operator.
+    """The rows without copies.
 
-    The operator drops rows behind the watermark, counts them as late, and stores each id until the
-    watermark is `within` after the time of its first row. It reads this time from the metadata of
-    the watermark column.
+    Spark's operator drops late rows and counts them, and stores the id of a row until the watermark
+    is `within` after the time of the row. It reads `within` from the metadata of the watermark
+    column.
     """
     if side.deduplication is None:
         return rows
     time = side.event_time_column if plan.window is None else window_end_column(side.side)
     ids = list(id_columns(side))
-    # An id that is the event time must not be a second watermark column.
+    # If an id is the event time, its column must not be a second watermark column.
     metadata: dict[str, dict[str, int]] = {
         time: {WATERMARK_METADATA: milliseconds(side.deduplication.within)},
         **{name: {} for name in ids},
@@ -329,7 +329,8 @@ def _key(rows: DataFrame, plan: JoinPlan) -> Column:
             columns = [key.getField(name).alias(name) for name, _ in schema.columns]
         return F.when(key.isNotNull(), encoded_column(rows, columns, schema))
     if plan.output.key_format is KeyFormat.JSON:
-        # to_json takes no plain values: the key is the only element of an array, without brackets.
+        # to_json takes no plain values: the key becomes the only element of an array, and its
+        # brackets are removed.
         listed = F.to_json(F.array(key), _JSON_OPTIONS)
         return F.when(key.isNotNull(), F.substr(listed, F.lit(2), F.length(listed) - 2))
     return key.cast("string")

@@ -76,8 +76,8 @@ def micro_batch_records(
 ) -> DataFrame:
     """The COLUMNS of records, read in micro-batches.
 
-    `repeats_interval`: a row is late by the watermark of its batch, as in an interval. Spark itself
-    compares with the watermark of the batch before.
+    `repeats_interval`: the watermark of the batch decides which rows are late, as in an interval.
+    Spark itself uses the watermark of the previous batch.
     """
     tasks = max(plan.state_partitions, spark.sparkContext.defaultParallelism)
     left, right = (
@@ -146,7 +146,7 @@ def side_rows(
     conditions = " AND ".join(f"({part})" for part in dataflow.row_conditions(side, plan))
     columns = [f"`{column_name(side.side, column.name)}`" for column in side.kept_columns]
     contents = ", ".join(dead_letter_sql.letters(plan, side, bytes_max=sizes.dead_letter_bytes_max))
-    # The same when the record is read again.
+    # The identity is the same when the record is read again.
     identity = f"concat({quoted(side.side)}, '/', {position_column(side.side)}, '/', dead_reason)"
     letter = f"struct({contents}, {identity} AS {ID}, cast(null AS TIMESTAMP) AS late_watermark)"
     rows = judged.where(f"{IS_DEAD} OR ({conditions})").selectExpr(
@@ -189,7 +189,7 @@ def _fails(reason: str, message: str) -> str:
 
 
 def written(rows: DataFrame, plan: JoinPlan, sizes: Sizes) -> DataFrame:
-    """The COLUMNS of results and dead letters, all of them counted."""
+    """The COLUMNS of results and dead letters, which are all counted."""
     letter = DEAD_LETTER if plan.dead_letter is not None else "null"
     size = dataflow.result_bytes(plan)
     failed = f"{FAILED_FIELD} IS NOT NULL" if FAILED_FIELD in rows.columns else "false"
@@ -218,7 +218,7 @@ def written(rows: DataFrame, plan: JoinPlan, sizes: Sizes) -> DataFrame:
 
 
 def _optional(rows: DataFrame, name: str, kind: str) -> str:
-    """A column that only some specs give to results, or null."""
+    """A column that only some specs add to results, or null."""
     return name if name in rows.columns else f"cast(null AS {kind})"
 
 

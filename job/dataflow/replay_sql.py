@@ -1,6 +1,7 @@
-"""SQL of a change: rows that are not read again, and results that are kept back. Only text.
+"""SQL of a change, as text: late rows of the old query, and results that are kept back.
 
-Positions are those of job/plan/position.py, so an offset per partition is one comparison.
+Positions are those of job/plan/position.py, so that one comparison checks the offset of a
+partition.
 """
 
 from collections.abc import Mapping, Sequence
@@ -13,9 +14,9 @@ from job.plan.position import partition_sql, position_column, position_sql
 
 
 def was_not_late(replay: Replay, plan: JoinPlan, side: Side) -> str:
-    """Condition on a row of `side`: the old query has not dropped it as late.
+    """Condition on a row of `side`: the old query has not dropped the row as late.
 
-    A row is late by its event time, or by the end of its tumbling window.
+    The event time of a row, or the end of its tumbling window, decides whether it is late.
     """
     if not any(late.watermark_ms for late in replay.late):
         return "true"
@@ -27,7 +28,7 @@ def was_not_late(replay: Replay, plan: JoinPlan, side: Side) -> str:
 
 
 def _watermark(side: Side, late: Sequence[LateBelow]) -> str:
-    """The watermark by which a row was late. Null: no old batch has read the row."""
+    """The watermark up to which a row was late. Null: no old batch has read the row."""
     cases = " ".join(
         f"WHEN {_is_before(side, each.ends[side])} THEN {each.watermark_ms}" for each in late
     )
@@ -35,7 +36,8 @@ def _watermark(side: Side, late: Sequence[LateBelow]) -> str:
 
 
 def kept_back(replay: Replay, plan: JoinPlan) -> str | None:
-    """Condition on a result: the old query has emitted it as unmatched. None: no result is."""
+    """Condition on a result: the old query has emitted it as unmatched. None: no result is kept
+    back."""
     terms = [_was_emitted(replay, plan, expired) for expired in replay.expired]
     return " OR ".join(terms) or None
 

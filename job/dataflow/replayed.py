@@ -8,13 +8,13 @@ from job.dataflow import replay_sql
 from job.plan.plan import JoinPlan
 
 KEPT_BACK = "kept_back"
-"""Observed metrics of the results that are kept back after the replay."""
+"""Name of the observed metrics of results that are kept back after the replay."""
 
 
 def without_late_rows(
     left: DataFrame, right: DataFrame, plan: JoinPlan, replay: Replay
 ) -> tuple[DataFrame, DataFrame]:
-    """Without the rows that the old query has dropped as late."""
+    """The rows without those that the old query has dropped as late."""
     return (
         left.where(replay_sql.was_not_late(replay, plan, "left")),
         right.where(replay_sql.was_not_late(replay, plan, "right")),
@@ -22,7 +22,7 @@ def without_late_rows(
 
 
 def without_kept_back(rows: DataFrame, plan: JoinPlan, replay: Replay) -> DataFrame:
-    """Without the results that the old query has emitted, which are counted."""
+    """The results without those that the old query has emitted as unmatched. These are counted."""
     kept_back = replay_sql.kept_back(replay, plan)
     if kept_back is None:
         return rows

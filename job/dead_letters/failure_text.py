@@ -17,7 +17,7 @@ REMEDIES = {
     VALUE_TOO_LARGE: "increase the topic's max.message.bytes",
     EXPRESSION_FAILED: "change the expression",
 }
-"""What allows a result to be written, by the reason why it is not."""
+"""Remedy for a result that is not written, by the reason."""
 
 
 def as_sql(template: str, **values: str) -> str:

@@ -22,8 +22,9 @@ from job.plan.plan import JoinPlan
 
 _CREATE_SECONDS = 30.0
 
-# Kafka compacts closed segments only. A batch writes two records per partition: a segment holds
-# those of about a day. An interval writes the ids of its results, too: of some million.
+# Kafka compacts closed segments only. A batch writes two records per partition: a segment contains
+# those of about a day. An interval also writes the ids of its results: a segment contains some
+# million.
 _SETTINGS = {"cleanup.policy": "compact", "segment.bytes": str(16 * 2**20)}
 
 _log = structlog.get_logger()
@@ -50,9 +51,9 @@ def create_commit_topic_if_used(plan: JoinPlan, access: KafkaAccess) -> None:
 
 
 def add_missing_partitions(plan: JoinPlan, access: KafkaAccess) -> None:
-    """Give an existing commit topic the partitions that `plan` needs.
+    """Add the partitions that `plan` needs to an existing commit topic.
 
-    Safe while the topic has markers: each slot has its own partition, by its number.
+    Existing markers stay valid, because the number of a slot is the number of its partition.
     """
     if plan.output.delivery is not Delivery.EXACTLY_ONCE:
         return

@@ -142,8 +142,8 @@ class DeadLetterWriter:
         """Positions of the rows that Spark has dropped as late.
 
         Spark counts late rows among those that reach the join, after the filters that its optimizer
-        moves below the join. So the same optimizer plans the same join here. A deduplicated side
-        counts them before it drops copies, above which Spark moves no filter.
+        moves below the join. So the same optimizer plans the same join here. On a deduplicated side
+        Spark counts late rows before it drops copies, and moves no filter below that operator.
         """
         sides = {name: self._records(spark, name, batch.join.ranges.get(name)) for name in SIDES}
         plan = self.plan.without_deduplication()

@@ -1,5 +1,5 @@
-"""What exactly-once delivery of both engines has in common: the identity of a query in the commit
-topic, the input of a batch, and failures in words. Runs on the driver.
+"""Exactly-once delivery, for both engines: the identity of a query in the commit topic, the
+fingerprint of a batch, and failures as errors for users. Runs on the driver.
 """
 
 import hashlib
@@ -42,12 +42,14 @@ def delivery_target(
 def claim_name(
     plan: JoinPlan, target: Target, checkpoint: Checkpoint, *, since: int, new_query: bool
 ) -> None:
-    """Make the query the only one that delivers under its name. Raises as `ensure_ownership`."""
+    """Make the query the only one that delivers under its name. Raises the errors of
+    `ensure_ownership`."""
     ensure_ownership(target, checkpoint, dead_letter_slot(plan), since=since, new_query=new_query)
 
 
 def fence_slots(plan: JoinPlan, target: Target) -> None:
-    """Fence the producers of all state partitions: their transactions are decided afterwards."""
+    """Fence the producers of all state partitions. Their transactions are then committed or
+    aborted."""
     init = partial(_fence, target)
     with ThreadPoolExecutor(_THREADS, "fencing") as threads:
         list(threads.map(init, range(plan.state_partitions)))
@@ -66,7 +68,7 @@ def _fence(target: Target, partition: int) -> None:
 
 
 def input_fingerprint(checkpoint: Checkpoint, batch_id: int) -> str:
-    """Fingerprint of the input of a planned batch: offsets, watermark, time of the batch.
+    """Fingerprint of the input of a planned batch: offsets, watermark and time of the batch.
 
     Spark writes them to the offset log before the batch begins, and reads them from there when
     the batch runs again.

@@ -1,7 +1,7 @@
-"""Results that are kept back after a change: an earlier query has written them.
+"""Keeps back results that the old query has written before a change.
 
-During the replay (job/change/replay.py) they are all results of a batch, and no dead letters are
-written. Later the dataflow drops some unmatched rows.
+During the replay (job/change/replay.py) it keeps back all results and dead letters of a batch.
+After the replay the dataflow drops the unmatched rows that the old query has emitted.
 """
 
 from pyspark.sql import DataFrame
@@ -25,10 +25,10 @@ class KeptBack:
         self._drops_rows = replay is not None and bool(replay.expired)
 
     def left_of(self, records: DataFrame, batch_id: int) -> DataFrame:
-        """What is delivered of the current batch: everything, or nothing."""
+        """The records of the current batch that are delivered: all or none."""
         self.has_whole_batch = self._contains(batch_id)
-        # The rows are computed. Spark would drop a plan below a filter that is always false, and
-        # the join would not be executed.
+        # The filter does not look constant to Spark: below a filter that is always false, Spark
+        # would not execute the join.
         return records.where("spark_partition_id() < 0") if self.has_whole_batch else records
 
     def results(self, query: StreamingQuery) -> int:
@@ -40,15 +40,15 @@ class KeptBack:
         if self._replay is None or self._checkpoint is None:
             return False
         batch = self._checkpoint.batch(batch_id)
-        assert batch is not None, "Spark writes it before it begins the batch"
+        assert batch is not None, "Spark writes the offset log before it begins the batch"
         if self._replay.keeps_back(batch):
             return True
         if self._replay.phase(self._checkpoint.offsets) is not ReplayPhase.OVER:
             raise CheckpointError(
-                f"batch {batch_id} was planned beyond the cut before the replay was over, so its "
-                "results could repeat those of the old query. Nothing of it is written. Undo the "
+                f"batch {batch_id} reads beyond the cut before the replay has ended, so its "
+                "results could repeat those of the old query. None of them is written. Undo the "
                 "change with `streamjoin change OLD_SPEC NEW_SPEC --undo`, then repeat it with "
                 "another `checkpoint`"
             )
-        self._replay = None  # no later batch is
+        self._replay = None  # All later batches are after the cut.
         return False

@@ -64,7 +64,7 @@ def _old_key(key: bytes) -> OldKey:
 
 @dataclass
 class _ReadPartition:
-    """What was read of a partition of the commit topic."""
+    """Content of a partition of the commit topic."""
 
     next_offset: int
     markers: dict[bytes, bytes]

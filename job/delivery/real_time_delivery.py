@@ -1,8 +1,9 @@
-"""How the real-time engine writes one run of the query: at least once, or exactly once.
+"""Writes the records of one run of the real-time engine: at least once, or exactly once.
 
-Records are one stream of results and dead letters. At least once uses Spark's Kafka sink. Exactly
-once passes the records to Java classes on the executors (real_time/transactions.py), in
-micro-batches and in intervals; interval_protocol.py has the rules.
+Results and dead letters are one stream of records. At-least-once delivery uses Spark's Kafka sink.
+Exactly-once delivery passes the records to Java classes on the executors
+(real_time/transactions.py), in micro-batches and in intervals. The rules are in
+interval_protocol.py.
 """
 
 from abc import ABC, abstractmethod
@@ -34,14 +35,14 @@ from job.spark.failures import cause_of_class
 
 _FAILURE = "streamjoin.DeliveryFailure"
 _PREFIX = "kafka."
-"""Of the options of Kafka's clients in Spark's sources and sinks."""
+"""Prefix of the options for Kafka's clients in Spark's sources and sinks."""
 
 
 class RealTimeDelivery(ABC):
     """Writes the records of one run."""
 
     can_be_cut: bool
-    """Whether a batch or an interval can be cut short without writing its results twice."""
+    """Whether a stop can cut a batch or an interval short without repeated results."""
 
     @abstractmethod
     def write_batch(self, records: DataFrame, batch_id: int) -> None: ...
@@ -50,17 +51,17 @@ class RealTimeDelivery(ABC):
     def interval_writer(self, records: DataFrame) -> DataStreamWriter: ...
 
     def delivered(self, computed: int) -> tuple[int, Mapping[str, int]]:
-        """Results written since the last call, and transactions by result. `computed`: results of
-        the micro-batch."""
+        """Results written and transactions by outcome, both since the last call. `computed`:
+        results of the micro-batch."""
         return computed, {}
 
     def explained(self, _: Exception) -> StreamjoinError | None:
-        """The failure of the delivery. None: `error` is another one."""
+        """The failure of the delivery as an error for users. None: the delivery did not fail."""
         return None
 
     @abstractmethod
     def close(self) -> None:
-        """The run has ended."""
+        """Called when the run has ended."""
 
 
 def real_time_delivery(
@@ -75,8 +76,8 @@ def real_time_delivery(
 ) -> RealTimeDelivery:
     """Prepares the checkpoint and the commit topic for the delivery of the plan.
 
-    `follows_catch_up`: the run before has prepared the commit topic. `new_query`: the user agrees
-    to replace another query of the same name.
+    `follows_catch_up`: the previous run has prepared the commit topic. `new_query`: the user
+    agrees to replace another query of the same name.
     """
     assert plan.real_time is not None
     options = sink_options(plan, access, max(sizes.result_bytes_max, sizes.dead_letter_bytes_max))
@@ -90,8 +91,8 @@ def real_time_delivery(
     if not follows_catch_up:
         claim_name(plan, target, checkpoint, since=since, new_query=new_query)
     if cut is not None and cut.repeat_until is None:
-        # The writers of the interval may still run. What they read after the ends of the topics are
-        # recorded would be repeated with a later watermark.
+        # The writers of the interval may still run. If they read records after the ends of the
+        # topics are recorded, these records would be repeated with a later watermark.
         fence_slots(plan, target)
     transactions = Transactions(
         spark,
@@ -125,7 +126,7 @@ class _AtLeastOnce(RealTimeDelivery):
         return records.writeStream.format("kafka").options(**options)
 
     def close(self) -> None:
-        """Spark closes its producers."""
+        """Does nothing: Spark closes its producers."""
 
 
 class _ExactlyOnce(RealTimeDelivery):
@@ -168,7 +169,7 @@ class _ExactlyOnce(RealTimeDelivery):
 
 
 def _client(options: Mapping[str, str]) -> dict[str, str]:
-    """Settings of Kafka's clients, from options of Spark."""
+    """Settings of Kafka's clients from Spark options."""
     return {
         name.removeprefix(_PREFIX): value
         for name, value in options.items()

@@ -1,6 +1,6 @@
 """Starts the query of the real-time engine, in micro-batches or in intervals of real-time mode.
 
-Both write results and dead letters in one stream of records; real_time_delivery.py has the ways.
+Both write results and dead letters as one stream of records, with real_time_delivery.py.
 """
 
 from pyspark.sql import DataFrame

@@ -85,8 +85,7 @@ class RunningQuery:
     has_intervals: bool = False
     """Whether the query runs in intervals of real-time mode, in which it cannot be paused."""
     can_be_cut: bool = False
-    """Whether the query can be stopped at any moment: what the next start repeats is not written
-    again."""
+    """Whether the query can be stopped at any moment without repeated results."""
 
     def await_end(self) -> None:
         """Block until the query has ended. Raises the failure of the query."""
@@ -124,8 +123,8 @@ def start_query(
 
     `records` builds the dataflow. It runs while a first start claims its name in the commit topic:
     each takes about two seconds. The commit topic of exactly-once delivery must exist. `new_query`:
-    the user agrees to replace another query of the same name. `replay`: what the query reads again
-    of the one that it replaces.
+    the user agrees to replace another query of the same name. `replay`: the replay after a
+    change. None: the query replaces no other query.
     """
     sizes = topic_sizes(plan, access)
     sink: BatchSink
@@ -178,7 +177,8 @@ class FailureOfQuery:
         self.failure = self.explained(error) or failure_of(error, self._plan.bootstrap_servers)
 
     def explained(self, _: Exception) -> StreamjoinError | None:
-        """The failure of a writer in the JVM. None: `error` is another one."""
+        """The failure of a writer in the JVM as an error for users. None: the failure is another
+        one."""
         return None
 
 

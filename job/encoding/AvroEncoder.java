@@ -17,8 +17,9 @@ import org.apache.spark.sql.catalyst.util.MapData;
 import org.apache.spark.sql.types.*;
 
 /**
- * Encodes a row as an Avro record. Each field, element and value of a map is a union of null and its
- * type. If the schema is not a record, the only field of the row is encoded, which is not null.
+ * Encodes a row as an Avro record. Each field, element and value of a map is a union of null and
+ * its type. If the schema is not a record, the row has one field, which is not null, and its value
+ * is encoded.
  */
 public final class AvroEncoder extends ValueEncoder {
   private final int schemaId;
@@ -28,7 +29,7 @@ public final class AvroEncoder extends ValueEncoder {
   private transient BinaryEncoder out;
   private transient FieldWriter value;
 
-  /** IllegalArgumentException if rows of `type` are not values of `schema`. */
+  /** Throws IllegalArgumentException if rows of `type` are not values of `schema`. */
   public AvroEncoder(int schemaId, String schema, StructType type) {
     this.schemaId = schemaId;
     this.schema = schema;
@@ -166,7 +167,7 @@ public final class AvroEncoder extends ValueEncoder {
         return (values, index, out) -> out.writeDouble(values.getDouble(index));
       case STRING:
         check(type instanceof StringType, type, schema);
-        // A STRING from bytes may be invalid UTF-8, which readers of Avro refuse.
+        // A STRING that was cast from bytes may be invalid UTF-8, which Avro readers reject.
         return (values, index, out) ->
             out.writeBytes(values.getUTF8String(index).makeValid().getBytes());
       default:

@@ -6,11 +6,11 @@ import org.apache.avro.Schema;
 import org.apache.spark.unsafe.types.UTF8String;
 
 /**
- * Bytes in Avro's binary encoding, from the first to the last. Lengths are compared with the bytes
- * that are left before anything is allocated, as Avro's own decoder does not.
+ * Reads bytes in Avro's binary encoding in order. Unlike Avro's own decoder it compares each length
+ * with the number of remaining bytes before it allocates memory.
  */
 final class AvroInput {
-  /** Of a block, above the bytes that are left: items such as null take no bytes. */
+  /** Items of a block beyond the number of remaining bytes. Items such as null take no bytes. */
   private static final int EMPTY_ITEMS_MAX = 1_000_000;
 
   private final byte[] bytes;
@@ -57,7 +57,7 @@ final class AvroInput {
     return Double.longBitsToDouble(Long.reverseBytes(ByteBuffer.wrap(bytes).getLong(take(8))));
   }
 
-  /** Of a union's branch or an enum's symbol. */
+  /** Index of a union's branch or an enum's symbol, below `end`. */
   int readIndex(int end) {
     long index = readLong();
     if (index < 0 || index >= end) {
@@ -83,7 +83,7 @@ final class AvroInput {
     return text;
   }
 
-  /** Number of items in the next block of an array or a map; 0: it has ended. */
+  /** Number of items in the next block of an array or a map. 0: the array or map has ended. */
   long readBlock() {
     long count = readLong();
     if (count < 0) {
@@ -96,7 +96,7 @@ final class AvroInput {
     return count;
   }
 
-  /** Pass over a value of the schema. */
+  /** Skips a value of the schema. */
   void skip(Schema schema) {
     switch (schema.getType()) {
       case NULL:

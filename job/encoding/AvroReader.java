@@ -28,8 +28,9 @@ import org.apache.spark.unsafe.types.UTF8String;
  * Reads Avro values of a writer schema into the columns of a reader schema, by Avro's schema
  * resolution. Named types match by their names without namespace.
  *
- * <p>Not Avro's GenericDatumReader: it allocates what a corrupt length claims, resolves
- * timestamp-millis as timestamp-micros, and makes objects that Spark's rows cannot hold.
+ * <p>Avro's GenericDatumReader is not used: it allocates the memory that a corrupt length claims,
+ * resolves timestamp-millis as timestamp-micros, and returns objects that Spark's rows cannot
+ * contain.
  */
 final class AvroReader implements ValueReader {
   private static final Set<String> CHECKED =
@@ -86,7 +87,7 @@ final class AvroReader implements ValueReader {
     Object read(AvroInput in);
   }
 
-  /** Reads the fields of a record in the order of its writer. */
+  /** Reads the fields of a record in the order of the writer schema. */
   private static final class RecordReader implements FieldReader {
     private final Schema writer;
     private final FieldReader[] readers;
@@ -101,7 +102,7 @@ final class AvroReader implements ValueReader {
       defaults = new Object[columns];
     }
 
-    /** `micros`: microseconds per unit of a timestamp. 0: the field is none. */
+    /** `micros`: microseconds per unit of a timestamp. 0: the field is not a timestamp. */
     void add(Schema.Field field, int index, DataType type, long micros) {
       Schema.Field source = writer.getField(field.name());
       for (String alias : field.aliases()) {
@@ -197,7 +198,7 @@ final class AvroReader implements ValueReader {
     }
   }
 
-  /** The schema or the branch of it that reads values of `writer`. Null: there is none. */
+  /** `reader`, or its branch, that can read values of `writer`. Null: none can. */
   private static Schema matching(Schema writer, Schema reader) {
     for (Schema branch : reader.isUnion() ? reader.getTypes() : List.of(reader)) {
       if (matches(writer, branch)) {

@@ -1,6 +1,9 @@
 package streamjoin;
 
-/** Timestamps as microseconds since 1970. A result outside of BIGINT is clamped, as in times.py. */
+/**
+ * Converts timestamps to microseconds since 1970. A result outside BIGINT is clamped, as in
+ * times.py.
+ */
 final class EpochMicros {
   private static final long MICROS_PER_SECOND = 1_000_000;
   private static final int NANOS_PER_MICRO = 1_000;

@@ -10,14 +10,16 @@ import java.util.Map;
 import org.apache.spark.sql.types.StructType;
 import org.apache.spark.unsafe.types.UTF8String;
 
-/** A schema of the registry: how its values are read, or the reason why none can be read. */
+/**
+ * A schema of the registry, with the reader of its values or the reason why no value can be read.
+ */
 final class KnownSchema {
-  /** A schema that is not in the registry may be registered later. */
+  /** Time until an unknown schema is looked up again: it may be registered later. */
   private static final long UNKNOWN_NANOS = 1_000_000_000L;
   private static final int SHARED_MAX = 1_000;
   private static final ObjectMapper JSON = new ObjectMapper();
 
-  /** Of this executor, by lookup and id: the schema of an id never changes. */
+  /** Schemas of this executor by lookup and id. The schema of an id never changes. */
   private static final Map<String, KnownSchema> SHARED =
       Collections.synchronizedMap(
           new LinkedHashMap<>(16, 0.75f, true) {
@@ -27,9 +29,9 @@ final class KnownSchema {
             }
           });
 
-  /** Null: there is a reason. */
+  /** Null: no value can be read. */
   final ValueReader reader;
-  /** Null: there is a reader. */
+  /** Reason of the bad records. Null: there is a reader. */
   final UTF8String reason;
   final UTF8String message;
   private final boolean lasts;
@@ -53,7 +55,7 @@ final class KnownSchema {
     return !lasts && System.nanoTime() - knownAt > UNKNOWN_NANOS;
   }
 
-  /** Schemas that stay unknown. `messages`: a JSON object with the message of each id. */
+  /** Schemas that stay unknown. `messages`: a JSON object from schema id to message. */
   static Map<Long, KnownSchema> unknown(String messages) {
     Map<Long, KnownSchema> schemas = new HashMap<>();
     for (Map.Entry<String, JsonNode> each : parsed(messages).properties()) {
@@ -63,7 +65,7 @@ final class KnownSchema {
     return schemas;
   }
 
-  /** RegistryException if the registry is needed and does not answer. */
+  /** Throws RegistryException if the schema is not known yet and the registry does not answer. */
   static KnownSchema lookedUp(String lookup, long id, StructType columns) {
     String name = lookup + " " + id;
     KnownSchema schema = SHARED.get(name);

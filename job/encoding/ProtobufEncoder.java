@@ -11,8 +11,8 @@ import org.apache.spark.sql.types.*;
  * Encodes a row as a Protobuf message, the first one of its schema. The fields of a message are
  * numbered from 1 in the order of the columns (job/formats/proto_schema.py).
  *
- * <p>A field that is null is left out, as is an array or map that is null or empty. Protobuf has no
- * null within arrays and maps: a null there is the default of its type.
+ * <p>A field that is null is omitted, and so is an array or map that is null or empty. Protobuf has
+ * no null within arrays and maps: a null is encoded as the default of its type.
  */
 public final class ProtobufEncoder extends ValueEncoder {
   private static final long MICROS_A_SECOND = 1_000_000;
@@ -23,9 +23,9 @@ public final class ProtobufEncoder extends ValueEncoder {
   private transient WireBuffer out;
   private transient MessageWriter message;
 
-  /** IllegalArgumentException if Protobuf has no type for a column. */
+  /** Throws IllegalArgumentException if Protobuf has no type for a column. */
   public ProtobufEncoder(int schemaId, StructType type) {
-    // After the id of the schema, a byte 0 stands for the first message.
+    // The byte 0 after the id of the schema selects the first message.
     this.header = ByteBuffer.allocate(HEADER_BYTES + 1).put((byte) 0).putInt(schemaId).array();
     this.type = type;
     prepare();
@@ -92,7 +92,7 @@ public final class ProtobufEncoder extends ValueEncoder {
     };
   }
 
-  /** Numbers and booleans are packed into one field, as is the default of Protobuf 3. */
+  /** Numbers and booleans are packed into one field, the default of Protobuf 3. */
   private static FieldWriter array(int number, DataType type) {
     int wireType = wireType(type);
     Value element = valueOrDefault(type);
@@ -150,7 +150,7 @@ public final class ProtobufEncoder extends ValueEncoder {
     return isVarint ? WireBuffer.VARINT : WireBuffer.BYTES;
   }
 
-  /** For a null, the default: 0 in the number of bytes of the type, or no bytes. */
+  /** Writes a null as the default of its type: 0 in the width of the type, or an empty value. */
   private static Value valueOrDefault(DataType type) {
     Value value = value(type);
     int wireType = wireType(type);
@@ -190,7 +190,7 @@ public final class ProtobufEncoder extends ValueEncoder {
       return (values, index, out) -> out.fixed64(Double.doubleToLongBits(values.getDouble(index)));
     }
     if (type instanceof StringType) {
-      // A STRING from bytes may be invalid UTF-8, which readers of Protobuf refuse.
+      // A STRING that was cast from bytes may be invalid UTF-8, which Protobuf readers reject.
       return (values, index, out) ->
           out.bytes(values.getUTF8String(index).makeValid().getBytes());
     }
@@ -206,7 +206,7 @@ public final class ProtobufEncoder extends ValueEncoder {
     throw new IllegalArgumentException("Protobuf has no type for Spark's " + type.sql());
   }
 
-  /** google.protobuf.Timestamp: seconds, and nanoseconds after them. */
+  /** google.protobuf.Timestamp: seconds since 1970 and the remaining nanoseconds. */
   private static Value timestamp() {
     WireBuffer inner = new WireBuffer();
     return (values, index, out) -> {

@@ -28,8 +28,8 @@ import org.sparkproject.spark_core.protobuf.InvalidProtocolBufferException;
 import org.sparkproject.spark_core.protobuf.Message;
 
 /**
- * Reads Protobuf values by the message of the job's schema: fields match by their numbers. With the
- * copy of Google's library that Spark contains.
+ * Reads Protobuf values with the message of the job's schema: fields match by their numbers. Uses
+ * the copy of Google's library that Spark contains.
  */
 final class ProtobufReader implements ValueReader {
   private static final BigInteger TWO_TO_64 = BigInteger.ONE.shiftLeft(Long.SIZE);
@@ -37,7 +37,9 @@ final class ProtobufReader implements ValueReader {
 
   private final Descriptor message;
   private final FieldReader[] readers;
-  /** By the indexes of a message, e.g. "0 1": why it cannot be read. Empty: it can. */
+  /**
+   * Reason why a message cannot be read, by its indexes, e.g. "0 1". Empty text: it can be read.
+   */
   private final Map<String, String> refusals = new HashMap<>();
 
   private ProtobufReader(Descriptor message, JsonNode prepared, StructType columns) {
@@ -66,7 +68,7 @@ final class ProtobufReader implements ValueReader {
   private static Descriptor found(FileDescriptorSet files)
       throws DescriptorValidationException {
     Map<String, FileDescriptor> built = new HashMap<>();
-    for (FileDescriptorProto file : files.getFileList()) { // a file follows those that it imports
+    for (FileDescriptorProto file : files.getFileList()) { // a file follows its imports
       FileDescriptor[] imports =
           file.getDependencyList().stream().map(built::get).toArray(FileDescriptor[]::new);
       built.put(file.getName(), FileDescriptor.buildFrom(file, imports));
@@ -97,7 +99,7 @@ final class ProtobufReader implements ValueReader {
     return row(read, readers);
   }
 
-  /** Indexes of the message in its file, as zigzag varints: their number, then each of them. */
+  /** Indexes of the message in its file, as zigzag varints: the count, then each index. */
   private static final class Indexes {
     final String path;
     int end;
@@ -148,7 +150,7 @@ final class ProtobufReader implements ValueReader {
     return new GenericInternalRow(row);
   }
 
-  /** `micros`: microseconds per unit of a number that is read as a timestamp. 0: it is none. */
+  /** `micros`: microseconds per unit of a timestamp. 0: the field is not a timestamp. */
   private static FieldReader field(FieldDescriptor field, DataType type, long micros) {
     if (field.isMapField()) {
       return map(field, ((MapType) type).valueType());
@@ -229,7 +231,7 @@ final class ProtobufReader implements ValueReader {
     return Decimal.apply(new BigDecimal(number), 20, 0);
   }
 
-  /** As Protobuf's JSON: a number without a name in this schema stays a number. */
+  /** As in Protobuf's JSON, a number without a name in this schema stays a number. */
   private static Converter symbol(FieldDescriptor field) {
     Map<Integer, UTF8String> names = new HashMap<>();
     for (EnumValueDescriptor each : field.getEnumType().getValues()) {

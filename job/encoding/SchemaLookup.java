@@ -2,6 +2,9 @@ package streamjoin;
 
 /** Implemented in Python, on the driver: job/encoding/decoded_column.py. */
 public interface SchemaLookup {
-  /** What ValueReader needs for values of a schema, as JSON: see job/formats/lookup.py. */
+  /**
+   * A JSON object with the input of ValueReader for a schema, or a reason: see
+   * job/formats/decoder.py.
+   */
   String answer(long schemaId);
 }

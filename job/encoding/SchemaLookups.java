@@ -14,12 +14,12 @@ import scala.runtime.AbstractPartialFunction;
 import scala.runtime.BoxedUnit;
 
 /**
- * Looks schemas up on the driver: executors send the id of a schema over Spark's RPC. So only the
- * driver needs the registry, its login, and the rules that compare schemas.
+ * Looks up schemas on the driver. Executors send the id of a schema over Spark's RPC, so that only
+ * the driver needs access to the registry, its login, and the rules that compare schemas.
  */
 public final class SchemaLookups {
   private static final String ENDPOINT = "streamjoin-schemas";
-  /** Lookups at the same time. One waits up to the deadline of the registry's client. */
+  /** Concurrent lookups. A lookup can take until the deadline of the registry's client. */
   private static final int THREADS = 4;
 
   private static final Map<String, SchemaLookup> LOOKUPS = new ConcurrentHashMap<>();
@@ -27,7 +27,7 @@ public final class SchemaLookups {
 
   private SchemaLookups() {}
 
-  /** On the driver. `name`: of all lookups, also of those of other jobs in this JVM. */
+  /** Runs on the driver. `name`: unique among the lookups of all jobs in this JVM. */
   public static synchronized void install(String name, SchemaLookup lookup) {
     LOOKUPS.put(name, lookup);
     RpcEnv rpc = SparkEnv.get().rpcEnv();
@@ -37,14 +37,14 @@ public final class SchemaLookups {
     }
   }
 
-  /** On an executor. */
+  /** Runs on an executor. */
   static String answer(String name, long schemaId) {
     SparkEnv env = SparkEnv.get();
     RpcEndpointRef driver = RpcUtils.makeDriverRef(ENDPOINT, env.conf(), env.rpcEnv());
     return driver.askSync(name + " " + schemaId, ClassTag$.MODULE$.apply(String.class));
   }
 
-  /** Has separate threads: Spark's own messages do not wait for the registry. */
+  /** Has separate threads, so that Spark's own messages do not wait for the registry. */
   private static final class Endpoint implements IsolatedRpcEndpoint {
     private final RpcEnv rpc;
 

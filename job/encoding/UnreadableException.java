@@ -1,6 +1,6 @@
 package streamjoin;
 
-/** A value cannot be decoded. Without a stack trace, which costs more than a record. */
+/** A value cannot be decoded. Has no stack trace: it would cost more than a record. */
 final class UnreadableException extends RuntimeException {
   UnreadableException(String message) {
     super(message, null, false, false);

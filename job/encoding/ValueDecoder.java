@@ -15,8 +15,9 @@ import org.apache.spark.sql.types.StructType;
 import org.apache.spark.unsafe.types.UTF8String;
 
 /**
- * Decodes values in Confluent's wire format into rows of (reason, message, schema_id, columns): a
- * byte 0, the id of the schema as 4 bytes, then the payload. A value without columns has a reason.
+ * Decodes values in Confluent's wire format (a byte 0, the id of the schema as 4 bytes, the
+ * payload) into rows of (reason, message, schema_id, columns). Either `reason` or `columns` is
+ * null.
  */
 public final class ValueDecoder implements Serializable {
   private static final int HEADER_BYTES = 5;
@@ -32,8 +33,8 @@ public final class ValueDecoder implements Serializable {
   private transient Map<Long, KnownSchema> schemas;
 
   /**
-   * `lookup`: its name in SchemaLookups. `ddl`: of the rows. `unknown`: a JSON object with the
-   * schema ids that are taken for unknown, and the message of each.
+   * `lookup`: name of the lookup in SchemaLookups. `ddl`: type of the rows. `unknown`: a JSON
+   * object from the schema ids that count as unknown to their messages.
    */
   public ValueDecoder(String lookup, String ddl, String unknown) {
     this.lookup = lookup;
@@ -54,7 +55,7 @@ public final class ValueDecoder implements Serializable {
             true));
   }
 
-  /** Called by the expression. */
+  /** Called by the expression in `decoded`. */
   public InternalRow decode(byte[] value) {
     if (value.length < HEADER_BYTES || value[0] != 0) {
       return row(UNDECODABLE, NO_HEADER, null, null);

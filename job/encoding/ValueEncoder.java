@@ -10,11 +10,13 @@ import org.apache.spark.sql.classic.ExpressionUtils;
 import org.apache.spark.sql.types.DataTypes;
 import org.apache.spark.sql.types.ObjectType;
 
-/** Encodes rows of one type in Confluent's wire format: a byte 0, the id of the schema, the value. */
+/**
+ * Encodes rows of one type in Confluent's wire format: a byte 0, the id of the schema, the value.
+ */
 public abstract class ValueEncoder implements Serializable {
   static final int HEADER_BYTES = 5;
 
-  /** Called by the expression. */
+  /** Called by the expression in `encoded`. */
   public abstract byte[] encode(InternalRow row);
 
   /** `row`, a struct of the encoder's type, as a column of bytes. */

@@ -30,7 +30,7 @@ final class WireBuffer {
     varint((long) field << 3 | wireType);
   }
 
-  /** A negative number takes ten bytes, also in an int32. */
+  /** A negative number takes 10 bytes, also in an int32. */
   void varint(long value) {
     reserve(VARINT_BYTES_MAX);
     long rest = value;
@@ -59,13 +59,13 @@ final class WireBuffer {
     raw(value, value.length);
   }
 
-  /** The length of `value`, and its bytes. */
+  /** Writes the length of `value`, then its bytes. */
   void bytes(byte[] value) {
     varint(value.length);
     raw(value, value.length);
   }
 
-  /** The length of `value`, and its bytes. */
+  /** Writes the length of `value`, then its bytes. */
   void bytes(WireBuffer value) {
     varint(value.length);
     raw(value.bytes, value.length);

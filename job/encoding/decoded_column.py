@@ -1,7 +1,7 @@
 """Values of a side as a Spark column, decoded by ValueDecoder.java.
 
-In Java and not by Spark's from_avro: it takes one writer schema for all values, knows no schema
-ids, and gives no reason for a value that it cannot read.
+Spark's from_avro is not used: it takes one writer schema for all values, does not read schema ids,
+and returns no reason for a value that it cannot read.
 """
 
 import json
@@ -16,7 +16,7 @@ from pyspark.sql import functions as F
 from job.formats.decoder import Decoder
 from job.real_time.join import check_classes, java_class
 
-# Jobs can share a JVM, and must not share what their registries returned.
+# Jobs can share a JVM, but must not share schemas: their registries may differ.
 _PROCESS = uuid4().hex
 
 
@@ -25,11 +25,11 @@ def decoded_column(
 ) -> Column:
     """The decoded column `value`: a struct with the fields `ddl`.
 
-    `unknown_ids`: schema ids to treat as unknown, because they were unknown when the batch was
-    first read. SetupError if the Java classes were built from other sources.
+    `unknown_ids`: schema ids that were unknown when the batch was first read, and count as unknown
+    again. Raises SetupError if the Java classes were built from other sources.
     """
     check_classes(spark)
-    # The same name for the same decoder: executors keep what they looked up.
+    # Equal decoders have equal names, so that executors reuse the schemas that they have looked up.
     name = f"{_PROCESS}-{sha256(repr(decoder).encode()).hexdigest()}"
     install_lookup(spark, name, decoder)
     unknown = {number: decoder.unknown(number) for number in unknown_ids}
@@ -38,7 +38,7 @@ def decoded_column(
 
 
 def install_lookup(spark: SparkSession, name: str, decoder: Decoder) -> None:
-    """Answer the executors that ask for schemas by `name`."""
+    """Return schemas to executors, by the `name` of the lookup."""
     ensure_callback_server_started(spark.sparkContext._gateway)  # type: ignore[no-untyped-call]  # PySpark's
     java_class(spark, "SchemaLookups").install(name, _Lookup(decoder))
 

@@ -1,7 +1,7 @@
 """Columns as values in Avro or Protobuf, encoded by AvroEncoder.java and ProtobufEncoder.java.
 
-In Java and not by Spark's to_avro and to_protobuf, whose modules are not among pyspark's jars and
-not on Maven Central for this version.
+Spark's to_avro and to_protobuf are not used: their modules are not among pyspark's jars, and not on
+Maven Central for this version.
 """
 
 from collections.abc import Sequence
@@ -19,8 +19,8 @@ from job.real_time.join import check_classes, java_class
 def encoded_column(rows: DataFrame, columns: Sequence[Column], schema: OutputSchema) -> Column:
     """`columns` of `rows` as values in Confluent's wire format.
 
-    SetupError if the Java classes were built from other sources. ValueError if the columns do not
-    have the types of the schema.
+    Raises SetupError if the Java classes were built from other sources, ValueError if the columns
+    do not have the types of the schema.
     """
     check_classes(rows.sparkSession)
     selected = rows.select(*columns)

@@ -14,7 +14,8 @@ from job.event_time.partitions import Partitions
 from job.join_spec.sides import SIDES, Side
 
 FIRST_BATCH_RECORDS = 2_000
-"""Of each side. A batch of this size takes a JVM that has just started about a second."""
+"""Records of each side. A batch of this size takes about a second on a JVM that has just
+started."""
 # 2,000, 24,000, then Spark's limit. Each additional batch costs a JVM that has just started about a
 # second. A larger step lets uneven partitions drift further apart before the first of them waits:
 # 276,000 rows in state with this one, 250,000 with 4 and 400,000 with 50 (two partitions of 150,000
@@ -47,7 +48,7 @@ class Reading:
 
     waiting: Mapping[Side, Set[int]]
     records_max: int | None
-    """Of each side. None: Spark's own limit alone counts."""
+    """Records of each side. None: only Spark's own limit applies."""
 
     @property
     def is_limited(self) -> bool:

@@ -1,4 +1,4 @@
-"""What a query has read of each partition of both topics, in offsets and in event time. Pure.
+"""Offsets and event times that a query has read of each partition of both topics. Pure.
 
 Times are milliseconds since 1970. Offsets are the next ones to read, as Kafka counts them.
 """
@@ -36,10 +36,10 @@ class Partition:
 
 @dataclass(frozen=True)
 class BatchRead:
-    """What one batch has read of both sides."""
+    """Offsets and event times that one batch has read of both sides."""
 
     next_offsets: Offsets
-    """Of every partition."""
+    """Next offset to read of every partition."""
     latest_offsets: Offsets
     """The ends of the partitions when the batch was planned."""
     event_times: EventTimes

@@ -88,7 +88,7 @@ def decoding(writer: RegisteredSchema, reader: ReaderSchema) -> Callable[[bytes]
 
 
 def prepared(writer: RegisteredSchema, reader: ReaderSchema) -> dict[str, Any]:
-    """What AvroReader.java needs to read values of `writer`.
+    """The input of AvroReader.java for values of `writer`.
 
     Raises IncompatibleError if no value can be read.
     """

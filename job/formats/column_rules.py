@@ -1,4 +1,4 @@
-"""Which columns a format with schemas can hold: the rules that Avro and Protobuf share."""
+"""Rules for the columns that a format with schemas can contain, for Avro and Protobuf."""
 
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator
@@ -15,13 +15,13 @@ class ColumnRules:
     """Name in messages."""
     name: re.Pattern[str]
     name_rule: str
-    """How to write a name, for messages."""
+    """Rule for names, in messages."""
     atomic_types: Collection[str]
-    """Names of the SQL types that the format has, of those without element types."""
+    """Names of the SQL types without element types that the format has."""
     nests_collections: bool
     """Whether an element of an array, or a value of a map, can be an array or map."""
     names_taken: Callable[[str, SqlType], Collection[str]]
-    """The names that a field takes in its record. No two fields can take the same."""
+    """The names that a field takes in its record. No two fields can take the same name."""
 
     def problems(self, columns: Columns) -> Iterator[tuple[str, str]]:
         """Each problem as the name of a column, and a message."""
@@ -76,7 +76,7 @@ class ColumnRules:
                 )
 
     def _collisions(self, fields: Columns) -> Iterator[tuple[str, str]]:
-        """Names of a field, and of a later one that takes the same name."""
+        """Names of a field and of a later field that takes the same name."""
         taken: dict[str, str] = {}
         for name, kind in fields:
             names = self.names_taken(name, kind)

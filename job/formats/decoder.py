@@ -1,8 +1,8 @@
 """Decodes values in Confluent's wire format: a byte 0, the schema's id as 4 bytes (big-endian), for
 Protobuf the indexes of the message, then the value.
 
-The job decodes in the JVM (encoding/), with what `answer` returns for a schema. `streamjoin init`
-decodes a sample in Python.
+The job decodes in the JVM (encoding/), with the JSON object of `answer` for a schema. `streamjoin
+init` decodes a sample in Python.
 """
 
 import json
@@ -43,7 +43,8 @@ class Implementation(Protocol):
 
 
 def implementation(kind: Format) -> Implementation:
-    """Import the module on first use: both take half a second, which a join of JSON saves."""
+    """Import the module on first use: each takes half a second, which a join of JSON topics
+    saves."""
     if kind is Format.AVRO:
         from job.formats import avro
 
@@ -92,8 +93,8 @@ class Decoder:
             yield decode if isinstance(decode, Decoded) else _decoded(decode, number, value)
 
     def answer(self, schema_id: int) -> str:
-        """What an executor needs for the values of a schema, as JSON (KnownSchema.java): how it
-        reads them, or why it cannot read any, or why the registry does not answer."""
+        """A JSON object for an executor (KnownSchema.java): the input of the reader of a schema,
+        the reason why no value can be read, or the failure of the registry."""
         try:
             found = _prepared(self, schema_id, implementation(self.reader.format).prepared)
         except (RegistryError, SecurityError) as error:
@@ -126,7 +127,7 @@ def _prepared(
     schema_id: int,
     prepare: Callable[[RegisteredSchema, ReaderSchema], _Prepared],
 ) -> _Prepared | Decoded:
-    """`prepare` called with the schema, or the reason why none of its values can be read."""
+    """The result of `prepare` for the schema, or the reason why no value can be read."""
     reader = decoder.reader
     try:
         is_readers = schema_id == reader.schema.id

@@ -24,7 +24,8 @@ class _Implementation(Protocol):
 
 
 def value_schema(spec: JoinSpec, columns: Mapping[str, Expression]) -> OutputSchema | None:
-    """None: the values are JSON. SpecError with every column that the format cannot hold."""
+    """None: the values are JSON. Raises SpecError with every column that the format cannot
+    contain."""
     written = spec.output
     if not written.format.has_registry:
         return None
@@ -40,7 +41,7 @@ def value_schema(spec: JoinSpec, columns: Mapping[str, Expression]) -> OutputSch
 
 
 def key_schema(spec: JoinSpec, key: Expression) -> OutputSchema | None:
-    """None: the keys are text or JSON. SpecError if the format cannot hold the key."""
+    """None: the keys are text or JSON. Raises SpecError if the format cannot contain the key."""
     written = spec.output
     key_format = written.key_format.with_registry
     if key_format is None:

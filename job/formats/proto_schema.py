@@ -12,9 +12,9 @@
 | ARRAY, MAP<STRING, …>, STRUCT | repeated, map, message |
 
 The fields of a message are numbered from 1 in the order of the columns, so that the schema follows
-from the spec alone; registration.py refuses a change of numbers. Each field that is not
-repeated or a map is optional, so that a null differs from the default. ProtobufEncoder.java writes
-the values.
+from the spec alone. registration.py refuses a change of numbers. Each field is optional unless it
+is repeated or a map, so that a null differs from the default. ProtobufEncoder.java writes the
+values.
 """
 
 import re
@@ -48,9 +48,9 @@ def record_schema(name: str, columns: Columns) -> str:
 
 
 def _names_taken(name: str, kind: SqlType) -> set[str]:
-    """Names of a field, and of the message that Protobuf or this module defines for it.
+    """Names of a field, and of the message that Protobuf or this module defines for the field.
 
-    Without case and _: Protobuf derives names of methods and names in JSON from the name.
+    In lower case and without _, because Protobuf derives method names and JSON names from a name.
     """
     names = {name}
     if kind.name == "MAP":

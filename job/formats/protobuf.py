@@ -82,14 +82,14 @@ def differences(writer: RegisteredSchema, reader: ReaderSchema) -> list[Differen
 
 
 def message_differences(writer: RegisteredSchema, reader: RegisteredSchema) -> list[Difference]:
-    """Reasons why the first message of `reader` cannot read that of `writer`."""
+    """Reasons why the first message of `reader` cannot read the first message of `writer`."""
     return list(_differences(_message(writer, (0,)), _message(reader, (0,)), None))
 
 
 def renumbered(before: RegisteredSchema, after: RegisteredSchema) -> list[str]:
-    """Numbers of fields of the first message that no field or another one has in `after`, as text.
+    """Field numbers of the first message that are missing or have another name in `after`, as text.
 
-    A number that no field has could be the number of another one in a later version.
+    A later version could give a missing number to another field.
     """
     return list(_renumbered(_message(before, (0,)), _message(after, (0,))))
 
@@ -126,7 +126,7 @@ def decoding(writer: RegisteredSchema, reader: ReaderSchema) -> Callable[[bytes]
 
 
 def prepared(writer: RegisteredSchema, reader: ReaderSchema) -> dict[str, Any]:
-    """What ProtobufReader.java needs to read values of `writer`.
+    """The input of ProtobufReader.java for values of `writer`.
 
     Raises IncompatibleError if no value can be read.
     """
@@ -146,14 +146,14 @@ def prepared(writer: RegisteredSchema, reader: ReaderSchema) -> dict[str, Any]:
 
 
 def _all_indexes(messages: Any, within: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
-    """Indexes of messages and of those that are nested in them."""
+    """Indexes of messages and of their nested messages."""
     for number, message in enumerate(messages):
         yield (*within, number)
         yield from _all_indexes(message.nested_type, (*within, number))
 
 
 def _refusal(written: Descriptor, wanted: Descriptor, reader: ReaderSchema) -> str:
-    """Why values of the message `written` cannot be read. Empty: they can."""
+    """Reason why values of the message `written` cannot be read. Empty: they can be read."""
     if written.full_name != wanted.full_name:
         return f"is a {written.full_name}, expected {wanted.full_name}"
     return "; ".join(each.message for each in _differences(written, wanted, reader))

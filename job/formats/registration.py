@@ -1,4 +1,4 @@
-"""Registers the schemas of the results, or looks them up: values and keys begin with their ids."""
+"""Registers the schemas of the results, or looks them up. Values and keys begin with their ids."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -44,10 +44,11 @@ def registered(schema: OutputSchema, access: RegistryAccess) -> OutputSchema:
 
 
 def _check_numbers(schema: OutputSchema, access: RegistryAccess) -> None:
-    """Refuse the schema if a number of the subject's newest version is free or has another name.
+    """Refuse the schema if a number of the subject's newest version is missing or has another name.
 
     Registries accept another name if the type is equal. A consumer that reads by numbers would then
-    read the value of one column as another. Raises SpecError; other errors as in latest_schema.
+    read the value of one column as another column. Raises SpecError and the errors of
+    latest_schema.
     """
     from job.formats import protobuf  # loads protoc
 
@@ -61,7 +62,7 @@ def _check_numbers(schema: OutputSchema, access: RegistryAccess) -> None:
     if changes:
         message = (
             f"has other fields in version {version}: {'; '.join(changes)}. Fields are numbered in "
-            f"the order of {_source(schema)}: add new ones at the end, write a removed one as "
+            f"the order of {_source(schema)}: add new fields at the end, write a removed field as "
             f"cast(NULL AS …), or use another {'topic' if schema.is_key else '`output.subject`'}"
         )
         raise _refusal(schema, message)
@@ -103,7 +104,7 @@ def _changed_fields(schema: OutputSchema, access: RegistryAccess) -> str:
 def _comparison(
     used: Format,
 ) -> Callable[[RegisteredSchema, RegisteredSchema], list[Difference]]:
-    """Import the module on first use: both take half a second."""
+    """Import the module on first use: each takes half a second."""
     if used is Format.AVRO:
         from job.formats import avro
 

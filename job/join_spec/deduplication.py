@@ -1,4 +1,4 @@
-"""Deduplication of a side before the join, as the spec describes it."""
+"""Settings of the deduplication of a side."""
 
 from typing import Annotated
 
@@ -16,6 +16,6 @@ class DeduplicationSpec(Frozen):
     """Columns or expressions that identify an event, e.g. `event_id`. Rows that agree in all of
     them are copies. A row with a null in one of them is never a copy."""
     within: PositiveDuration
-    """Distance of the event times within which copies are detected. The job stores each id until
-    the watermark is this long after the event time of its first row; with `join.window`, after the
-    end of its window."""
+    """Largest distance of the event times of two copies. The job stores the id of a row until the
+    watermark is this long after the event time of the row; with `join.window`, after the end of its
+    window."""

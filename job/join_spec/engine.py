@@ -11,7 +11,7 @@ from job.join_spec.durations import PositiveDuration
 # Spark refuses shorter intervals (spark.sql.streaming.realTimeMode.minBatchDuration, which the plan
 # sets to this).
 CHECKPOINT_INTERVAL_MIN = timedelta(seconds=1)
-# A crash repeats up to one interval.
+# After a crash up to one interval is repeated.
 CHECKPOINT_INTERVAL_MAX = timedelta(hours=1)
 # A commit takes several milliseconds on an idle machine.
 COMMIT_INTERVAL_MIN = timedelta(milliseconds=5)
@@ -47,8 +47,8 @@ class RealTimeSpec(BaseModel):
     checkpoint_interval: Annotated[PositiveDuration, AfterValidator(_supported_interval)] = (
         timedelta(minutes=1)
     )
-    """Time between two commits of state and offsets. Longer: fewer pauses, more to repeat after a
-    crash, later unmatched rows."""
+    """Time between two commits of state and offsets. Longer: fewer pauses, more records to
+    repeat after a crash, later unmatched rows."""
     commit_interval: Annotated[PositiveDuration, AfterValidator(_supported_commit_interval)] = (
         timedelta(milliseconds=50)
     )
@@ -57,5 +57,5 @@ class RealTimeSpec(BaseModel):
 
     @property
     def has_commit_interval(self) -> bool:
-        """Whether the spec sets it."""
+        """Whether the spec sets `commit_interval`."""
         return "commit_interval" in self.model_fields_set

@@ -38,7 +38,7 @@ def _regular_expression(pattern: str) -> str:
         re.compile(pattern)
     except re.error as error:
         raise ValueError(
-            f"is not a regular expression ({error}): write one of Python's, e.g. orders_.*"
+            f"is not a regular expression ({error}): use Python's syntax, e.g. orders_.*"
         ) from error
     return pattern
 

@@ -37,11 +37,11 @@ class OutputSpec(Frozen):
     key: Expression | None = None
     """Key of the output record: an output column or an expression. Omitted: no key."""
     key_format: KeyFormat = KeyFormat.STRING
-    """Format of the key. `string`: its text. The schema of `avro` and `protobuf` has the subject
-    `<topic>-key`."""
+    """Format of the key. `string`: the text of the key. `avro` and `protobuf`: the subject of the
+    schema is `<topic>-key`."""
     partition_by: Expression | None = None
-    """Value whose text chooses the partition in place of the key, by the partitioner of Kafka's
-    clients: an output column or an expression. Omitted, or null: the key chooses it."""
+    """Output column or expression whose text chooses the partition instead of the key, with the
+    partitioner of Kafka's Java client. Omitted, or null: the key chooses the partition."""
     columns: Annotated[dict[ColumnName, Expression], Field(min_length=1)] | None = None
     """Output columns, each a name and an expression over `left.<column>` and `right.<column>`.
     Omitted: all columns of both sides."""
@@ -72,7 +72,7 @@ class OutputSpec(Frozen):
 
     @property
     def formats_with_registry(self) -> list[Format]:
-        """Those of value and key, of the two that have a schema."""
+        """Formats of value and key that have a schema."""
         value = self.format if self.format.has_registry else None
         return [each for each in (value, self.key_format.with_registry) if each is not None]
 

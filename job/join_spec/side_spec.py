@@ -24,8 +24,8 @@ class SideSpec(Frozen):
     freezes the list and its order. With several topics, each has at most 1024 partitions."""
     topic_pattern: TopicPattern | None = None
     """Regular expression in Python's syntax that must match the whole name of a topic. The side
-    reads all topics that match when the query starts, as with `topics`; a restart adds new ones.
-    Topics that the join writes and topics whose names begin with `__` are left out."""
+    reads all topics that match when the query starts, as with `topics`; a restart adds new topics.
+    Topics that the join writes and topics whose names begin with `__` are ignored."""
     format: Format = Format.JSON
     """Format of the values. Avro and Protobuf are read in Confluent's wire format and need
     `schema_registry`."""
@@ -46,8 +46,8 @@ class SideSpec(Frozen):
     """Condition on the rows of this side. Rows that fail it are dropped before the join; they still
     advance the watermark."""
     deduplicate: DeduplicationSpec | None = None
-    """Rows that the side drops before the join because they are copies of an earlier row. The
-    checkpoint freezes it."""
+    """Copies of an earlier row, which the side drops before the join. The checkpoint freezes this
+    setting."""
     max_event_time_ahead: PositiveDuration = timedelta(hours=1)
     """How far an event time may be ahead of the record's Kafka timestamp. A record further ahead is
     a bad record: it would make all following rows late."""

@@ -25,7 +25,8 @@ _SEPARATOR = ", "
 @dataclass(frozen=True)
 class SourceTopics:
     names: tuple[str, ...]
-    """With a pattern: the topics that a start has found. Empty: no start has looked for them."""
+    """With a pattern: the topics that a start has found. Empty: no start has searched for
+    topics."""
     pattern: str | None = None
     """Regular expression of the side's `topic_pattern`. None: the spec names the topics."""
 
@@ -39,8 +40,8 @@ class SourceTopics:
 
     @property
     def are_several(self) -> bool:
-        """Whether the number of a partition contains the index of its topic. With a pattern it
-        always does, because a topic may be added."""
+        """Whether the number of a partition contains the index of its topic. With a pattern always,
+        because a topic may be added."""
         return len(self.names) > 1 or self.pattern is not None
 
     def matches(self, topic: str) -> bool:
@@ -50,11 +51,11 @@ class SourceTopics:
         return re.fullmatch(self.pattern, topic) is not None
 
     def recorded(self, names: Collection[str]) -> "SourceTopics":
-        """With the topics in a checkpoint that match the pattern, in their order."""
+        """The side with the topics of a checkpoint that match the pattern, in their order."""
         return replace(self, names=tuple(name for name in names if self.matches(name)))
 
     def with_added(self, found: Collection[str]) -> "SourceTopics":
-        """With more topics of the pattern, after those that the side has."""
+        """The side with added topics of the pattern, after its existing topics."""
         names = (*self.names, *sorted(set(found) - set(self.names)))
         if len(names) > TOPICS_MAX:
             raise TopicError(

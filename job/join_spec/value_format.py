@@ -24,5 +24,5 @@ class KeyFormat(StrEnum):
 
     @property
     def with_registry(self) -> Format | None:
-        """The format in which a key begins with the id of its schema. None: it has no schema."""
+        """The format of a key that begins with the id of its schema. None: keys have no schema."""
         return Format(self.value) if self in {KeyFormat.AVRO, KeyFormat.PROTOBUF} else None

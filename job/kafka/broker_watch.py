@@ -54,7 +54,7 @@ class BrokerWatch:
         compare_topics: Callable[[AdminClient], None],
     ) -> None:
         """`settings`: librdkafka's, read again after each failure. `read`: next offsets to read.
-        `topics`: those of each side. `compare_topics`: called first in each poll.
+        `topics`: the topics of each side. `compare_topics`: called first in each poll.
         """
         self._plan = plan
         self._settings = settings
@@ -160,7 +160,7 @@ class BrokerWatch:
         self._ends, self._answered_at, self._error = ends, datetime.now(UTC), None
 
     def _find_new_topics(self, client: AdminClient, topics: Topics) -> None:
-        """Find the topics of a pattern that a restart would add to those of the run."""
+        """Find the matching topics of patterns that a restart would add."""
         if not any(of_side.names for of_side in topics.values() if of_side.pattern is not None):
             return
         found = matching_topics(client, self._plan)

@@ -60,7 +60,7 @@ LATEST = OffsetSpec.latest()  # type: ignore[no-untyped-call]
 
 
 def at_time(ms: int) -> OffsetSpec:
-    """The first offset with a timestamp at or after `ms`, milliseconds since 1970."""
+    """First offset with a timestamp at or after `ms`, milliseconds since 1970."""
     spec: OffsetSpec = OffsetSpec.for_timestamp(max(0, ms))
     return spec
 

@@ -17,7 +17,7 @@ from job.plan.plan import JoinPlan
 def known_offsets(
     plan: JoinPlan, access: KafkaAccess, ends: Offsets, from_ms: Mapping[Side, int]
 ) -> dict[Side, KnownOffsets]:
-    """Of the partitions in `ends`. Raises BrokerError if no broker answers."""
+    """The offsets of the partitions in `ends`. Raises BrokerError if no broker answers."""
     client = admin(librdkafka_settings(access))
     known = {}
     try:
@@ -36,7 +36,7 @@ def known_offsets(
 def added_partitions(
     plan: JoinPlan, access: KafkaAccess, ends: Offsets, counts: Mapping[Side, tuple[int, ...]]
 ) -> Offsets:
-    """The beginning of each partition that the old query has not read yet."""
+    """First offset of each partition that the old query has not read."""
     client = admin(librdkafka_settings(access))
     added: dict[Side, Mapping[int, int]] = {}
     for side in SIDES:
@@ -69,8 +69,8 @@ def check_same_topics(plan: JoinPlan, access: KafkaAccess, recorded: Mapping[str
     )
     if other:
         raise RetentionError(
-            f"input topics are not those that the old query has read: {', '.join(other)} (their "
-            "topic id differs from the one in the old checkpoint). The records of the deleted "
-            "topics cannot be read again: check kafka.bootstrap_servers, or start with empty "
-            "state: `streamjoin run SPEC --new-query`"
+            f"input topics were created again: {', '.join(other)} (the topic id differs from the "
+            "one in the old checkpoint). The records of the deleted topics cannot be read again: "
+            "check kafka.bootstrap_servers, or start with empty state: `streamjoin run SPEC "
+            "--new-query`"
         )

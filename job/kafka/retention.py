@@ -63,7 +63,7 @@ def check_retention(plan: JoinPlan, access: KafkaAccess, read: Offsets | None) -
 def check_added_topics(
     plan: JoinPlan, before: Mapping[Side, SourceTopics], access: KafkaAccess
 ) -> None:
-    """Check that the topics which a start adds to those `before` still have their first records.
+    """Check that the topics that a start adds to `before` still have their first records.
 
     Spark reads an added topic from offset 0. Raises RetentionError or BrokerError.
     """
@@ -77,7 +77,7 @@ def check_added_topics(
     }
     if gaps := _all_gaps(plan, access, added):
         raise RetentionError(
-            f"{_describe_gaps(plan, gaps)}. Or start without the topic: with a "
+            f"{_describe_gaps(plan, gaps)}. Or start without the topic: set a "
             f"{gaps[0].side}.topic_pattern that does not match it, e.g. (?!{gaps[0].topic}$)…"
         )
 

@@ -47,7 +47,7 @@ class TopicIdentity:
         self.failure: StreamjoinError | None = None
         """Why the running query must end. None: its topics are unchanged."""
         self._plan = plan
-        """Until the first `begin` without the topics of its patterns."""
+        """Until the first call of `begin`, without the topics of patterns."""
         self._read = read
         self._lock = threading.Lock()
         self._expected: dict[str, str] = {}
@@ -62,7 +62,7 @@ class TopicIdentity:
     ) -> Mapping[str, str]:
         """Compare the topics with the ids `recorded` in the checkpoint; return the ids to record.
 
-        `plan`: that of the run, with all its topics. `create` creates the topics that the job
+        `plan`: the plan of the run, with all its topics. `create` creates the topics that the job
         creates itself; they are recorded, too. Raises RetentionError (input topic),
         CheckpointError (commit topic) or BrokerError.
         """

@@ -12,7 +12,7 @@ from job.kafka.security import KafkaAccess, librdkafka_settings
 from job.plan.fingerprint import recorded_topics
 from job.plan.plan import JoinPlan
 
-# Kafka's internal topics, and by convention those of tools.
+# Prefix of Kafka's internal topics, and by convention of topics of tools.
 _INTERNAL = "__"
 
 _log = structlog.get_logger()
@@ -21,10 +21,11 @@ _log = structlog.get_logger()
 def with_matching_topics(
     plan: JoinPlan, frozen: Mapping[str, str] | None, access: KafkaAccess
 ) -> JoinPlan:
-    """The plan with the topics of its patterns: first those of the checkpoint, in their order.
+    """The plan with the topics of its patterns: first the topics of the checkpoint, in their order.
 
-    `frozen`: settings of the checkpoint; None: there is none. Raises TopicError if no topic
-    matches, if too many do, or if a topic of the checkpoint is missing; BrokerError.
+    `frozen`: settings of the checkpoint. None: there is no checkpoint. Raises TopicError if no
+    topic matches, if too many topics match, or if a topic of the checkpoint is missing;
+    BrokerError.
     """
     try:
         found = matching_topics(admin(librdkafka_settings(access)), plan)
@@ -40,7 +41,7 @@ def with_matching_topics(
             raise TopicError(
                 f"{side}.topic_pattern: no topic on {access.bootstrap_servers} matches "
                 f"{known.pattern}: create one, or correct the pattern. The pattern must match the "
-                "whole name, and the job must be allowed to describe the topic"
+                "whole name, and the job needs the right to describe the topic"
             )
         if added := topics[side].names[len(known.names) :]:
             _log.info("topics_added", side=side, topics=added, reason=f"they match {known.pattern}")
@@ -48,7 +49,7 @@ def with_matching_topics(
 
 
 def matching_topics(client: AdminClient, plan: JoinPlan) -> dict[Side, set[str]]:
-    """Per side with a pattern, the topics that match. Raises KafkaException."""
+    """The topics that match, for each side with a pattern. Raises KafkaException."""
     written = {plan.output.topic, plan.output.commit_topic}
     if plan.dead_letter is not None:
         written.add(plan.dead_letter.topic)

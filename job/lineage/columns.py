@@ -1,4 +1,4 @@
-"""Which columns of the topics each output column depends on. Pure."""
+"""Columns of the topics that each output column depends on. Pure."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass

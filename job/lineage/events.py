@@ -43,7 +43,7 @@ class RunEvents:
         self._outputs = self._output_datasets()
 
     def of(self, plan: JoinPlan) -> "RunEvents":
-        """The same for a run with other topics: those of a topic_pattern."""
+        """The events of a run with the topics of `plan`, which include those of a topic_pattern."""
         return RunEvents(plan, self._namespace)
 
     def event(self, state: str, run_id: str, at: datetime, failure: str | None = None) -> RunEvent:

@@ -31,7 +31,7 @@ _log = structlog.get_logger()
 
 
 class Transport(Protocol):
-    """Of OpenLineage's client."""
+    """Interface of OpenLineage's client."""
 
     def emit(self, event: "RunEvent") -> object: ...
 

@@ -1,4 +1,4 @@
-"""What the engine reports about its runs. This class reports nothing; `reporter` replaces it."""
+"""Reports of the engine about its runs. This class reports nothing; `reporter` replaces it."""
 
 from enum import StrEnum
 
@@ -6,7 +6,7 @@ from job.plan.plan import JoinPlan
 
 
 class Outcome(StrEnum):
-    """How a run ended, in OpenLineage's words."""
+    """End of a run, in OpenLineage's words."""
 
     COMPLETE = "COMPLETE"
     """By a command or the end of the job."""
@@ -22,7 +22,7 @@ class RunReports:
         return None
 
     def start(self, run_id: str, plan: JoinPlan) -> None:
-        """A run of the query started. `plan`: with the topics that it reads."""
+        """A run of the query started. `plan`: the plan with the topics that the run reads."""
 
     def end(self, outcome: Outcome, failure: str | None = None) -> None:
         """The started run ended; without one nothing is reported. `failure`: its message."""

@@ -1,7 +1,7 @@
-"""The ids by which a side drops copies of rows, as SQL, and their checks.
+"""Ids by which a side drops copies of rows: their SQL and their checks.
 
-A copy is dropped after the filters of the side, so that the state contains only ids of rows that
-can enter the join. A copy has the values of its original, and so the same result of a filter.
+The side drops copies after its filters, so that the state contains only ids of rows that can enter
+the join. A copy has the same values as its original, so a filter gives the same result for both.
 """
 
 from collections.abc import Iterator

@@ -194,7 +194,7 @@ def _output(plan: JoinPlan) -> Iterator[str]:
     if plan.output.partition_by is not None:
         chosen = f"{plan.output.partition_by.text}, by the partitioner of Kafka's clients"
         yield _line("partition", f"chosen by the text of {chosen}")
-        yield _line("", "for the number of partitions at the start; null: the key chooses it")
+        yield _line("", "for the number of partitions at the start; null: the key chooses")
     if plan.output.has_event_time:
         yield _line("timestamp", "the greater event time of the two rows")
     yield _line("record header", "streamjoin-id: the same result always has the same id")
@@ -329,6 +329,8 @@ def _exactly_once(plan: JoinPlan) -> Iterator[str]:
         "commit topic", f"{plan.output.commit_topic}: markers of committed batches. Compacted;"
     )
     yield _line("", "created at the first start if it is missing. Never delete it")
+    if plan.real_time is not None:
+        yield _line("", "It also contains the ids of the results of the last intervals")
     yield _line(
         "timeout", f"a transaction open for longer than {timeout} is aborted and retried. After"
     )

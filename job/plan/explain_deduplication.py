@@ -8,17 +8,17 @@ from job.plan.plan import JoinPlan
 
 
 def stored_id_lines(plan: JoinPlan, side: Side) -> Iterator[tuple[str, str]]:
-    """(name, text) of each line. A name that is empty continues the line before."""
+    """(name, text) of each line. An empty name continues the previous line."""
     of_side = plan.side(side)
     deduplication = of_side.deduplication
-    assert deduplication is not None, "the caller names the sides that have one"
+    assert deduplication is not None, "the caller passes a deduplicated side"
     names = ", ".join(part.text for part in deduplication.by)
     within = deduplication.within
     time = "the end of its window" if plan.window else of_side.event_time
     yield (f"ids of {side}", f"{names}: kept until the watermark is {duration_text(within)} after")
-    yield ("", f"{time} of the first row. A row with a stored id is counted and dropped,")
-    yield ("", "not a dead letter; a late row is counted as late. A row with a null id is")
-    yield ("", "never a copy. Each batch scans all stored ids")
+    yield ("", f"{time} of the first row. A row with a stored id is counted and dropped")
+    yield ("", "without a dead letter. A late row is counted as late. A row with a null id")
+    yield ("", "is never a copy. Each batch scans all stored ids")
     if of_side.expected_rate is not None:
         longest = max(plan.left.watermark_delay, plan.right.watermark_delay)
         size = plan.window.size if plan.window else within * 0

@@ -5,24 +5,24 @@ from collections.abc import Iterator
 from job.join_spec.durations import duration_text
 from job.join_spec.output import Delivery
 from job.plan.plan import JoinPlan
-from job.plan.real_time import CAUGHT_UP_BATCH, RECORDS_BEHIND_MAX, RealTimePlan
+from job.plan.real_time import CAUGHT_UP_BATCH, CAUGHT_UP_RECORDS, RECORDS_BEHIND_MAX, RealTimePlan
 
 Line = tuple[str, str]
 
 
 def engine_lines(plan: JoinPlan, real_time: RealTimePlan) -> Iterator[Line]:
     interval = duration_text(real_time.checkpoint_interval)
-    yield "engine", "real_time: Spark passes each row on as it comes, without waiting for a batch"
+    yield "engine", "real_time: Spark processes each row on arrival, without waiting for a batch"
     yield "interval", f"{interval}: state and offsets are committed at the end of each interval."
     yield "", "Results of the interval are visible before that. Between two intervals no"
     yield "", "record is read for some hundred milliseconds"
     yield "watermark", "advances between two intervals: an unmatched row is emitted up to two"
     yield "", "intervals after the watermark allows it"
     yield "backlog", "read in micro-batches, by the same query on the same checkpoint. The query"
-    yield "", "starts with micro-batches, and changes to real time when a batch has read all"
+    yield "", "starts with micro-batches. It changes to real time when a batch takes at most"
     within = duration_text(CAUGHT_UP_BATCH)
-    yield "", f"there was within {within}. It changes back when an interval leaves"
-    yield "", f"more than {RECORDS_BEHIND_MAX:,} records unread"
+    yield "", f"{within} and leaves at most {CAUGHT_UP_RECORDS:,} records unread, and changes back"
+    yield "", f"when an interval leaves more than {RECORDS_BEHIND_MAX:,} records unread"
     yield "slots", "one task slot for each partition of both topics, one for each of the"
     yield (
         "",
@@ -35,7 +35,7 @@ def engine_lines(plan: JoinPlan, real_time: RealTimePlan) -> Iterator[Line]:
 def _stop_lines(delivery: Delivery) -> Iterator[Line]:
     if delivery is Delivery.EXACTLY_ONCE:
         yield "stop or restart", "interrupts the interval at once, and so does pause. The next"
-        yield "", "start repeats the interval without the results that are written"
+        yield "", "start repeats the interval without the results that are already written"
         return
     yield "stop or restart", "waits for the end of the interval, at most STREAMJOIN_GRACE_SECONDS,"
     yield "", "and so does pause. The next start repeats an interval that is cut short"
@@ -43,9 +43,9 @@ def _stop_lines(delivery: Delivery) -> Iterator[Line]:
 
 def transaction_lines(plan: JoinPlan, real_time: RealTimePlan) -> Iterator[Line]:
     interval = duration_text(real_time.commit_interval)
-    yield "transactions", f"one per state partition ({plan.state_partitions}) after at most"
-    yield "", f"{interval}, if there are results, and one at the end of an interval or a"
-    yield "", "batch of the backlog. A result is visible when its transaction is committed"
+    yield "transactions", f"one per state partition ({plan.state_partitions}) every {interval} if"
+    yield "", "there are results, and one at the end of an interval or of a batch of the"
+    yield "", "backlog. A result is visible when its transaction is committed"
 
 
 def at_least_once_lines(real_time: RealTimePlan) -> Iterator[Line]:
@@ -60,4 +60,4 @@ def dead_letter_lines(topic: str, delivery: Delivery) -> Iterator[Line]:
     if delivery is Delivery.EXACTLY_ONCE:
         yield "", "Each is written once, for consumers with isolation.level=read_committed"
     else:
-        yield "", "None is lost; after a failure some may come twice"
+        yield "", "None is lost; after a failure some may be written twice"

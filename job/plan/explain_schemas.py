@@ -45,11 +45,12 @@ def _output_lines(plan: JoinPlan) -> Iterator[Line]:
         yield "", "A start fails if the subject refuses the schema"
         return
     yield "", "follows from the output columns, which are numbered in their order: add columns at"
-    yield "", "the end, and keep a removed one as cast(NULL AS …). A start fails if a number of the"
-    yield "", "newest version is missing or has another name, or if the subject refuses the schema"
+    yield "", "the end, and keep a removed column as cast(NULL AS …). A start fails if a number of"
+    yield "", "the newest version is missing or has another name, or if the subject refuses the"
+    yield "", "schema"
     if any(kind.holds("ARRAY") or kind.holds("MAP") for _, kind in schema.columns):
-        yield "", "Protobuf has no null for an array, a map or a value in them: the array or map"
-        yield "", "is empty, the value is the default of its type"
+        yield "", "Protobuf has no null for arrays, maps and their values: a null array or map"
+        yield "", "becomes empty, and a null value becomes the default of its type"
 
 
 def _schema_lines(name: str, schema: OutputSchema) -> Iterator[Line]:

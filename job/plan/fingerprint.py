@@ -87,7 +87,7 @@ def incompatible_changes(plan: JoinPlan, frozen: Mapping[str, str]) -> list[Chan
 
 
 def recorded_topics(plan: JoinPlan, frozen: Mapping[str, str] | None) -> dict[Side, SourceTopics]:
-    """The topics of each side; those of a pattern as far as the checkpoint has them."""
+    """The topics of each side. A side with a pattern has the topics of the checkpoint."""
     recorded = {side: frozen_topics(frozen or {}, side) for side in SIDES}
     return {
         side: topics
@@ -98,7 +98,7 @@ def recorded_topics(plan: JoinPlan, frozen: Mapping[str, str] | None) -> dict[Si
 
 
 def frozen_topics(frozen: Mapping[str, str], side: Side) -> SourceTopics | None:
-    """None: there is no checkpoint, or it has the format 0."""
+    """The topics of a side in a checkpoint. None: no checkpoint exists, or it has the format 0."""
     text = frozen.get(_topic_field(side))
     return None if text is None else SourceTopics.parsed(text)
 

@@ -125,7 +125,7 @@ class OutputPlan:
     key: Expression | None
     key_format: KeyFormat
     partition_by: Expression | None
-    """Value that chooses the partition. None: the key chooses it."""
+    """Value that chooses the partition. None: the key chooses the partition."""
     filter: Expression | None
     delivery: Delivery
     commit_topic: str
@@ -134,10 +134,10 @@ class OutputPlan:
     schema: OutputSchema | None = None
     """None: the values are JSON."""
     key_schema: OutputSchema | None = None
-    """None: the keys are text or JSON, or there are none."""
+    """None: the keys are text or JSON, or results have no key."""
     partitions: int = 1
-    """Partitions of the topic when the query starts, which only `partition_by` uses. 1 if the plan
-    is only printed."""
+    """Number of partitions of the topic when the query starts, for `partition_by`. 1 before the
+    start."""
 
 
 @dataclass(frozen=True)
@@ -224,7 +224,7 @@ class JoinPlan:
 
     @property
     def topics(self) -> Mapping[Side, SourceTopics]:
-        """Those of each side, in the order in which the query reads the sides."""
+        """Topics of each side, in the order in which the query reads the sides."""
         return {side: self.side(side).topics for side in self.inputs}
 
     @property
@@ -373,7 +373,7 @@ def _starting_at(side: SidePlan, starts: StartPositions) -> SidePlan:
 
 
 def subscription(topics: SourceTopics) -> Mapping[str, str]:
-    """Option of Spark's Kafka source."""
+    """Option of Spark's Kafka source that names its topics."""
     return {"subscribe": ",".join(topics.names)}
 
 

@@ -1,7 +1,7 @@
-"""What `engine: real_time` adds to a plan, and what it refuses.
+"""Plan of `engine: real_time`, and specs that the engine refuses.
 
 Spark's real-time mode runs all stages of a long batch, an interval, at the same time and passes
-each row on as it comes. A backlog is read in micro-batches on the same checkpoint.
+each row on when it arrives. A backlog is read in micro-batches on the same checkpoint.
 """
 
 from collections.abc import Iterator, Mapping
@@ -17,14 +17,14 @@ from job.join_spec.sides import SIDES
 from job.join_spec.spec import JoinSpec
 from job.plan import tuning
 
-# Records of both topics that an interval leaves unread at most; micro-batches follow if it leaves
-# more. A second of a busy topic is less, so that the pause between two intervals is not a reason.
+# Most records of both topics that an interval may leave unread; otherwise micro-batches follow. A
+# busy topic receives fewer records in a second, so the pause between two intervals is not a reason.
 RECORDS_BEHIND_MAX = 200_000
-# Records that a micro-batch leaves unread at most if intervals follow. Less than the above: a query
-# that is between the two stays as it is.
+# Most records that a micro-batch may leave unread if intervals follow. Smaller than the number
+# above, so that the query does not change back and forth.
 CAUGHT_UP_RECORDS = 50_000
 # Longest duration of that batch: the records of about this time are unread when intervals begin.
-# After some small batches intervals follow even so, because batches do not get shorter then.
+# After ten such batches intervals follow even if they took longer, because they do not get shorter.
 CAUGHT_UP_BATCH = timedelta(seconds=2)
 _CAUGHT_UP_BATCHES_MAX = 10
 
@@ -79,9 +79,9 @@ SINK_OPTIONS: Mapping[str, str] = MappingProxyType(
 
 TRANSACTION_OPTIONS: Mapping[str, str] = MappingProxyType(
     {
-        # A commit sends what waits. Until then a partition's rows share a request.
+        # A commit sends all waiting records. Until then the records of a partition share a request.
         "kafka.linger.ms": "20",
-        # A record that the broker has not accepted after this time fails the transaction.
+        # A record that the broker does not accept within this time fails the transaction.
         "kafka.delivery.timeout.ms": "60000",
     }
 )
@@ -92,7 +92,8 @@ TRANSACTION_OPTIONS: Mapping[str, str] = MappingProxyType(
 class RealTimePlan:
     checkpoint_interval: timedelta
     commit_interval: timedelta
-    """Unused with at-least-once delivery."""
+    """Longest time until the transaction of a result is committed. At-least-once delivery does not
+    use it."""
 
 
 def real_time_plan(spec: JoinSpec) -> RealTimePlan | None:
@@ -104,7 +105,7 @@ def real_time_plan(spec: JoinSpec) -> RealTimePlan | None:
 
 
 def unsupported(spec: JoinSpec) -> Iterator[Problem]:
-    """What the engine of `spec` cannot run."""
+    """Problems of a spec that its engine cannot run."""
     if spec.engine is not Engine.REAL_TIME:
         return
     if spec.real_time is None or not spec.real_time.experimental:
@@ -119,7 +120,7 @@ def unsupported(spec: JoinSpec) -> Iterator[Problem]:
             yield Problem(
                 f"{side}.{'topics' if written.topic_pattern is None else 'topic_pattern'}",
                 str(written.source_topics),
-                "reads several topics, which engine real_time does not support: name one in "
+                "reads several topics, which engine real_time does not support: set one topic in "
                 f"{side}.topic, or use engine micro_batch",
             )
         if written.deduplicate is not None:
@@ -134,8 +135,8 @@ def unsupported(spec: JoinSpec) -> Iterator[Problem]:
         yield Problem(
             "real_time.commit_interval",
             duration_text(settings.commit_interval),
-            "is not used with delivery at_least_once, which writes each result at once: leave it "
-            "out, or use delivery exactly_once",
+            "is not used with delivery at_least_once, which writes each result at once: remove the "
+            "field, or use delivery exactly_once",
         )
     if spec.join.unbounded_state:
         yield Problem(
@@ -149,8 +150,8 @@ def unsupported(spec: JoinSpec) -> Iterator[Problem]:
 def has_caught_up(unread: int, *, batch: timedelta, batches: int) -> bool:
     """Whether intervals follow a micro-batch.
 
-    `unread`: records that it leaves of both topics. `batch`: its duration. `batches`: how many have
-    left at most CAUGHT_UP_RECORDS, with this one.
+    `unread`: records of both topics that the batch leaves unread. `batch`: duration of the batch.
+    `batches`: number of batches that have left at most CAUGHT_UP_RECORDS, including this one.
     """
     return unread <= CAUGHT_UP_RECORDS and (
         batch <= CAUGHT_UP_BATCH or batches >= _CAUGHT_UP_BATCHES_MAX

@@ -67,7 +67,7 @@ def key(plan: JoinPlan) -> str:
 
 
 def partition_by(plan: JoinPlan) -> str:
-    """The value that chooses the partition of a result, from TRIED if it can fail."""
+    """The value that chooses the partition of a result, from TRIED if the expression can fail."""
     written = plan.output.partition_by
     assert written is not None, "the caller checks it"
     return f"{TRIED}.partition_by" if plan.checks.partition_by else written.sql

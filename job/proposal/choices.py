@@ -44,7 +44,7 @@ class EventTime:
     times: list[int]
     """Microseconds since 1970 of each row of the table."""
     disorder_us: int
-    """How far a row of the sample is behind an earlier row of its partition, at most."""
+    """Largest distance of a row of the sample behind an earlier row of its partition."""
 
 
 def key_pairs(left: Table, right: Table) -> list[KeyPair]:
@@ -129,7 +129,7 @@ def _disorder(table: Table, times: Sequence[int]) -> int:
 def distances(
     left: Table, right: Table, keys: Sequence[tuple[str, str]], times: tuple[EventTime, EventTime]
 ) -> list[int]:
-    """Of each right row with a left row of the same key: right minus left event time, in
+    """Distances of right rows to left rows of the same key: right minus left event time, in
     microseconds, for the nearest such left row."""
     by_key: dict[tuple[str, ...], list[int]] = defaultdict(list)
     for key, at in _keyed(left, [name for name, _ in keys], times[0]):

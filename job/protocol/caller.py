@@ -11,7 +11,7 @@ _ANSWER_SECONDS = 10.0
 
 
 def running_job(path: Path) -> JobStatus | None:
-    """The status of the job that serves on `path`. None: no job does."""
+    """The status of the job that serves on `path`. None: no job serves there."""
     try:
         return call(path, Request(call="status", by="streamjoin")).status
     except (FileNotFoundError, ConnectionRefusedError):

@@ -111,7 +111,7 @@ def batch_progress(
     The integration tests compare this format with the running version.
     """
     progress = json.loads(text)
-    # The operators of the plan from its root: the join, then those below it.
+    # The operators of the plan from its root: the join, then the operators below it.
     operators = progress["stateOperators"]
     operator = operators[0]
     duplicates = {

@@ -140,19 +140,19 @@ class StateCount(_Report):
 
 
 class ChangeReport(_Report):
-    """The replay after a change of the join: what the query reads again."""
+    """The replay after a change of the join."""
 
     old_checkpoint: str
     """Checkpoint of the query that this one replaces."""
     phase: str
-    """`reading`, `taking_over`, `over`: until it is over, no result is emitted."""
+    """`reading`, `taking_over` or `over`. Until `over`, results are kept back."""
     records: int
-    """Records that are read again. The counts of input records contain them."""
+    """Records that are read again. The counts of input records include them."""
     records_left: int
-    """Records of them that are not read yet."""
+    """Records of the replay that are not read yet."""
     possibly_late_records: int = 0
-    """Records of them that may have been late in the old query, which is unknown: their rows are
-    joined."""
+    """Records of the replay that may have been late in the old query, which is not detected: their
+    rows are joined."""
 
 
 class ResetReport(_Report):

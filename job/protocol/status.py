@@ -57,8 +57,8 @@ class JobStatus(_Value):
     watermark_delay_ms: dict[str, int]
     """Per side."""
     topics: dict[str, list[str]] = {}
-    """Per side with several topics or a topic_pattern: their names, in the order of the spec, or
-    in the order in which the starts have found them."""
+    """Names of the topics of each side with several topics or a topic_pattern, in the order of the
+    spec, or in the order in which the starts have found them."""
     phase: Phase | None = None
     """Phase of the running query. None: the engine is micro_batch, or the query is not running."""
     idle: dict[str, bool] = {}
@@ -80,7 +80,7 @@ class JobStatus(_Value):
     """The last count of the state rows, in this run or an earlier one."""
     last_reset: ResetReport | None = None
     change: ChangeReport | None = None
-    """None: the query replaces no other one."""
+    """Progress of the replay. None: the query replaces no other query."""
     lineage_events: dict[str, int] | None = None
     """OpenLineage events since the job started, `sent` and `dropped`. None: no URL is set."""
 

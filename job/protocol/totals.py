@@ -129,7 +129,7 @@ class Totals(_Value):
     too_large_results: int = 0
     failed_results: int = 0
     kept_back_results: int = 0
-    """Results that an earlier query has written (job/change/)."""
+    """Results that are kept back, because the old query has written them (job/change/)."""
     late_rows: int = 0
     state_rows_updated: int = 0
     state_rows_removed: int = 0

@@ -1,8 +1,7 @@
-"""`streamjoin change`: from the old query to a new one on another checkpoint.
+"""`streamjoin change`: a new query continues the old one on another checkpoint.
 
-The old query stops between two batches. What the new one reads again is written into its
-checkpoint, then the old checkpoint is handed over. `streamjoin run` with the new spec does the
-rest.
+The old query stops between two batches. The command writes the replay into the new checkpoint, then
+hands over the old checkpoint. `streamjoin run` with the new spec runs the replay.
 """
 
 from collections.abc import Iterator
@@ -33,7 +32,7 @@ from job.settings import JobSettings
 from job.waiting import wait_until
 
 _POLL_SECONDS = 0.2
-# A stop waits for the batch, and interrupts it after the grace period.
+# Beyond the grace period, after which a stop interrupts the batch.
 _STOP_SECONDS_MORE = 60.0
 
 
@@ -47,7 +46,7 @@ class ChangePlan:
 
 
 def plan_change(old: JoinPlan, new: JoinPlan, settings: JobSettings) -> ChangePlan:
-    """What a change would do now. The old query may run."""
+    """The plan of a change at this moment. The old query may run."""
     compared(old, new)
     with view_checkpoint(old, settings) as opened:
         made = _planned(old, new, opened.checkpoint)
@@ -58,15 +57,15 @@ def plan_change(old: JoinPlan, new: JoinPlan, settings: JobSettings) -> ChangePl
 
 
 def change(old: JoinPlan, new: JoinPlan, settings: JobSettings) -> ChangePlan | None:
-    """Make the change. None: it was made before.
+    """Make the change. None: the change was made before.
 
-    Raises StreamjoinError if the change is refused; then the old query may start again.
+    Raises StreamjoinError if the change is refused. The old query can then start again.
     """
     compared(old, new)
     with _both(old, new, settings) as (old_checkpoint, new_checkpoint):
         if changes.successor(old_checkpoint) == new_checkpoint.folder.root:
             return None
-        # Everything that can be refused is refused before the old query stops.
+        # All checks come before the old query stops.
         changes.check_not_changed(old_checkpoint)
         changes.check_is_new(new_checkpoint)
         _planned(old, new, old_checkpoint)
@@ -83,12 +82,13 @@ def change(old: JoinPlan, new: JoinPlan, settings: JobSettings) -> ChangePlan | 
 
 
 def undo(old: JoinPlan, new: JoinPlan, settings: JobSettings) -> None:
-    """Let the old query start again. Raises ConflictError once the new one may have delivered."""
+    """Allow the old query to start again. Raises ConflictError if the new query may have delivered
+    results."""
     with _both(old, new, settings) as (old_checkpoint, new_checkpoint):
         if changes.successor(old_checkpoint) != new_checkpoint.folder.root:
             raise ConflictError(
-                f"{old_checkpoint.folder.root} was not changed to {new_checkpoint.folder.root}: "
-                "there is nothing to undo",
+                f"{new_checkpoint.folder.root} does not continue {old_checkpoint.folder.root}, so "
+                "there is no change to undo: check OLD_SPEC and NEW_SPEC",
                 allowed=[],
             )
         _check_undelivered(new_checkpoint)
@@ -97,7 +97,8 @@ def undo(old: JoinPlan, new: JoinPlan, settings: JobSettings) -> None:
             _check_undelivered(new_checkpoint)
             if new_checkpoint.folder.exists("query/metadata"):
                 old_checkpoint.replace_queries([new_checkpoint.query_id])
-                # The markers of the old query may be overwritten; its last batch has ended.
+                # The new query may have overwritten the markers of the old one, whose last batch
+                # has ended.
                 old_checkpoint.end_exactly_once()
             changes.take_back(old_checkpoint)
 
@@ -167,7 +168,7 @@ def _frozen(old: JoinPlan, checkpoint: Checkpoint) -> JoinPlan:
 
 
 def _has_same_event_times(old: JoinPlan, new: JoinPlan) -> bool:
-    """Whether a row is late by the same time under both specs."""
+    """Whether the same time decides in both specs whether a row is late."""
     return old.window == new.window and all(
         old.side(side).event_time == new.side(side).event_time for side in SIDES
     )
@@ -181,7 +182,7 @@ def _input_ids(plan: JoinPlan, cut: Cut) -> dict[str, str]:
 def _check_batch_is_complete(old: JoinPlan, checkpoint: Checkpoint, access: KafkaAccess) -> None:
     """Raises ConflictError if a batch was interrupted after it had delivered some of its results.
 
-    With at-least-once delivery its results may be delivered twice, as after each interruption.
+    With at-least-once delivery the results of the batch may be delivered twice, as after any crash.
     """
     batch_id = changes.uncommitted_batch(checkpoint)
     if batch_id is None or old.output.delivery is not Delivery.EXACTLY_ONCE:
@@ -192,14 +193,14 @@ def _check_batch_is_complete(old: JoinPlan, checkpoint: Checkpoint, access: Kafk
         marker = reader.newest(partition, marker_key(name, str(partition)), to_the_end=True)
         if marker is not None and marker.batch_id >= batch_id:
             raise ConflictError(
-                f"the old query was interrupted in batch {batch_id}, of which some results are "
-                "delivered: start the old job, `stop` it, then repeat the change",
+                f"the old query was interrupted in batch {batch_id} after it had delivered some "
+                "results: start the old job, `stop` it, then repeat the change",
                 allowed=[],
             )
 
 
 def _stop_job(plan: JoinPlan, settings: JobSettings) -> None:
-    """Stop the query of the job on the control socket, if it is the one of `plan`."""
+    """Stop the query of the job on the control socket, if it has the name of `plan`."""
     status = running_job(settings.socket)
     if status is None or status.name != plan.name or status.state is QueryState.STOPPED:
         return

@@ -49,7 +49,7 @@ class EventTimes:
         self._writing = threading.Lock()
 
     def starting(self) -> AbstractContextManager[None]:
-        """The query is started inside this context."""
+        """Context in which the query is started."""
         return nullcontext()
 
     def follow(self, running: RunningQuery) -> None:

@@ -144,7 +144,8 @@ class Preparation:
 
 
 def _with_output_schemas(plan: JoinPlan, registry: RegistryAccess | None) -> JoinPlan:
-    """Last of all checks: only a query that starts registers its schemas."""
+    """The plan with the ids of the output schemas. The last step before the start, because only a
+    query that starts registers its schemas."""
 
     def with_id(schema: OutputSchema | None) -> OutputSchema | None:
         if schema is None:

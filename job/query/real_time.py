@@ -1,9 +1,9 @@
 """The phases of the real-time engine: catch-up in micro-batches, and intervals in real time.
 
-A run of the query has one phase. It ends by itself when the other phase is better, and the next run
-begins on the same checkpoint. Spark requests the ends of the topics from its sources before each
-batch and each interval, on the query's own thread: that is where the phase is chosen and where the
-watermark of an interval is set. Results do not depend on the phase.
+A run of the query has one phase. The run ends when the other phase is better, and the next run
+begins on the same checkpoint. Before each batch and each interval, Spark requests the ends of the
+topics from its sources on the query's thread. During this call the job chooses the phase and sets
+the watermark of an interval. Results do not depend on the phase.
 """
 
 import threading
@@ -46,7 +46,7 @@ _log = structlog.get_logger()
 
 
 class Phases:
-    """The phase of each run of the query. A run that was not chosen here begins with catch-up."""
+    """The phase of each run of the query. After a stop or a failure, a run begins with catch-up."""
 
     def __init__(self) -> None:
         self._next = Phase.CATCH_UP
@@ -58,7 +58,7 @@ class Phases:
         plan, access, checkpoint = run.plan, run.access, run.checkpoint
         phase, self._next = self._next, Phase.CATCH_UP
         if not checkpoint.is_committed:
-            phase = Phase.CATCH_UP  # the run before failed while Spark committed its last batch
+            phase = Phase.CATCH_UP  # The previous run failed while Spark committed its last batch.
         _log.info("phase", phase=phase.value)
         _configure(run, phase)
         checkpoint.set_uncommitted_state_aside()
@@ -97,7 +97,7 @@ class Phases:
                 self.current = None
 
     def forget(self) -> None:
-        """The next run does not follow at once: it begins with catch-up."""
+        """Begin the next run with catch-up."""
         self._next = Phase.CATCH_UP
 
     def _change_to(self, phase: Phase) -> None:
@@ -112,7 +112,7 @@ def _configure(run: QueryRun, phase: Phase) -> None:
 
 
 class _PlannedTimes(EventTimes, ABC):
-    """Event times of a query whose every batch or interval is planned with a call into Python."""
+    """Event times of a query that calls into Python whenever Spark plans a batch or an interval."""
 
     def __init__(
         self,
@@ -127,7 +127,7 @@ class _PlannedTimes(EventTimes, ABC):
         self._change_to = change_to
         self._query: StreamingQuery | None = None
         self._cut = run.checkpoint.cut_interval
-        """The interval that is repeated. None: there is none, or nothing of it is left."""
+        """The interval that the run repeats. None: no interval, or its repetition is complete."""
         self._starts: dict[Side, Mapping[int, int]] = {}
         self._latest: dict[Side, Mapping[int, int]] = {}
 
@@ -158,7 +158,7 @@ class _PlannedTimes(EventTimes, ABC):
         """Called with the start of the next batch and the ends of the topics."""
 
     def _release(self, side: Side) -> None:
-        """No side: the next call into Python is needed."""
+        """Releases no side: the job needs the next call into Python."""
 
     def _end_run(self, phase: Phase) -> None:
         assert self._query is not None
@@ -205,14 +205,14 @@ class _CatchUp(_PlannedTimes):
             raise_watermark(self._query, self._cut.watermark_ms)
         self._planned_at = time.monotonic()
         self._empty_plans = self._empty_plans + 1 if starts == latest else 0
-        # There is nothing to read. After a batch Spark plans one more, without records, if the
-        # watermark has advanced; it has not done so if it requests the ends a second time.
+        # No records are unread. If the watermark has advanced, Spark plans one more batch, without
+        # records. If it requests the ends a second time, it has planned no such batch.
         calls = 2 if self._has_run else 1
         if self._empty_plans >= calls and not self._is_repeating(starts):
             self._end_run(Phase.REAL_TIME)
 
     def _watermark_ms(self, partitions: Partitions) -> int | None:
-        """None while a cut interval is repeated: its watermark stays."""
+        """None while a cut interval is repeated, because its watermark stays."""
         is_repeating = self._is_repeating(_next_offsets(partitions))
         return None if is_repeating else super()._watermark_ms(partitions)
 
@@ -230,7 +230,7 @@ class _Intervals(_PlannedTimes):
             self._count_transactions()
 
     def _count_transactions(self) -> None:
-        """Those of the tasks that have ended."""
+        """Count the transactions of the tasks that have ended."""
         _, results = self._delivery.delivered(0)
         self._stats.transactions(results)
 
@@ -249,7 +249,7 @@ class _Intervals(_PlannedTimes):
                 if rows is not None:
                     self._stats.interval_runs(rows.batch_id, self._figures(rows))
             except Exception as error:
-                # The query runs on; its figures move at the end of the interval.
+                # The query continues; its figures change at the end of the interval.
                 reason = str(error).partition("\n")[0]
                 if reason != failure and not self._closed.is_set():
                     _log.warning("live_rows_unknown", reason=reason)
@@ -280,10 +280,10 @@ class _Intervals(_PlannedTimes):
         if (to_ms := self._watermark_ms(after)) is not None:
             raise_watermark(self._query, to_ms)
         if self._cut is not None:
-            # A cut interval that had read nothing: it may have written the rows that had expired.
+            # The cut interval had read no records, but may have written rows that had expired.
             raise_watermark(self._query, self._cut.watermark_ms)
             self._cut = None
-        # Also if the run ends here: Spark may submit the tasks before it stops.
+        # Also if the run ends here, because Spark may submit the tasks before it stops.
         self._checkpoint.record_interval(
             Interval(interval.next_batch_id, current_watermark(self._query))
         )

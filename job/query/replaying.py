@@ -1,9 +1,7 @@
-"""Runs the replay after a change: limits the reading, and takes over the watermark.
+"""Runs the replay after a change: limits each batch, and sets the watermark of the old query.
 
-The rules are in job/change/replay.py.
-
-The watermark is written into Spark's commit log with each batch, and the phase follows from the
-offsets: a restart continues the replay where it was.
+The rules are in job/change/replay.py. Spark writes the watermark into its commit log with each
+batch, and the phase follows from the offsets, so that a restart continues the replay.
 """
 
 from collections.abc import Mapping
@@ -27,14 +25,14 @@ from job.spark.before_first_batch import BeforeFirstBatch
 from job.spark.kafka_reader import LimitedReading
 from job.spark.watermark import raise_watermark
 
-# The first batch may be planned before the query is followed.
+# Spark may plan the first batch before `follow`.
 _START_SECONDS = 60.0
 
 _log = structlog.get_logger()
 
 
 class ReplayingTimes(EventTimes):
-    """Event times of a query that replaces another one. After the replay as any other query."""
+    """Event times of a query that replaces another one. After the replay as in any other query."""
 
     def __init__(self, run: QueryRun, replay: Replay) -> None:
         super().__init__(run)
@@ -43,7 +41,8 @@ class ReplayingTimes(EventTimes):
         read = run.checkpoint.offsets
         self._phase = replay.phase(read)
         self._read = self._stats.partitions
-        """Partitions during the replay. Those of the statistics would raise the watermark."""
+        """Partitions during the replay, separate from the statistics, which would raise the
+        watermark."""
         if read is None or self._phase is not ReplayPhase.OVER:
             self._stats.partitions = self._written = Partitions.none()
         elif not any(self._read.event_times.values()):  # a crash has lost the file
@@ -56,7 +55,7 @@ class ReplayingTimes(EventTimes):
             _log.warning("late_rows_unknown", records=possibly_late)
 
     def starting(self) -> AbstractContextManager[None]:
-        """The first batch is limited, also if Spark plans it before the query is followed."""
+        """Limits the first batch even if Spark plans it before `follow`."""
         if self._phase is ReplayPhase.OVER:
             return super().starting()
         self._limited = LimitedReading(
@@ -120,8 +119,8 @@ class ReplayingTimes(EventTimes):
             return super()._limit(side, starts, latest)
         readable = self._replay.readable(self._phase, side, latest)
         self._latest[side] = latest
-        # The ends of the replay count as the ends of the topics: otherwise a partition that is read
-        # to the cut would hold the other ones back.
+        # The ends of the replay count as the ends of the topics. Otherwise a partition that is read
+        # to the cut would hold the others back.
         self._planned_ends[side] = readable
         return self._reading.ends(side, starts, readable) or readable
 

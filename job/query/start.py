@@ -33,7 +33,7 @@ class QueryStarter:
         return self._phases.current
 
     def forget_phase(self) -> None:
-        """The query is stopped or has failed: its next run does not follow at once."""
+        """Called when the query is stopped or has failed: its next run begins with catch-up."""
         self._phases.forget()
 
     @contextmanager
@@ -43,7 +43,7 @@ class QueryStarter:
         run = QueryRun(spark, plan, access, checkpoint, self._stats, self._resources)
         replay = read_replay(checkpoint)
         if plan.real_time is not None:
-            assert replay is None, "comparison.py refuses it"
+            assert replay is None, "comparison.py refuses engine real_time"
             with self._phases.start(run, new_query=self._new_query) as running:
                 yield running
             return

@@ -50,8 +50,8 @@ class QueryStats:
         """`deduplicated`: sides that drop copies of rows, in the order of `topics`."""
         self._deduplicated = deduplicated
         self.topics = topics
-        """Those of each side, in the order in which the query reads the sides. `on_start` adds
-        those that the start has found for a topic_pattern."""
+        """Topics of each side, in the order in which the query reads the sides. `on_start` sets
+        them with the topics that the start has found for a topic_pattern."""
         self._lock = threading.Lock()
         self._totals = Totals()
         self._batches: deque[BatchProgress] = deque(maxlen=BATCHES_KEPT)
@@ -66,9 +66,9 @@ class QueryStats:
         self._counted = _Counted(0, 0)
         self._live: LiveFigures | None = None
         self.partitions = Partitions.none()
-        """What was read of each partition, up to the last delivered batch."""
+        """Offsets and event times read of each partition, up to the last delivered batch."""
         self.change: ChangeReport | None = None
-        """Progress of the replay. None: the query replaces no other one."""
+        """Progress of the replay. None: the query replaces no other query."""
 
     def batch(self, progress: str) -> None:
         """A batch ended; `progress` is the JSON of its StreamingQueryProgress."""
@@ -116,7 +116,7 @@ class QueryStats:
             self._totals = self._totals.with_dead_letters(counts)
 
     def kept_back(self, results: int) -> None:
-        """Results that the query which this one replaces has written."""
+        """Results of a batch are kept back, because the old query has written them."""
         with self._lock:
             self._totals = self._totals.with_kept_back(results)
 

@@ -6,13 +6,13 @@ import java.util.NoSuchElementException;
 import org.apache.spark.sql.catalyst.InternalRow;
 import scala.collection.AbstractIterator;
 
-/** Output rows, made some at a time. Empty unless `fill` is overridden. */
+/** Output rows that `fill` adds, some at a time. Without an override of `fill`: no rows. */
 class Buffered extends AbstractIterator<InternalRow> {
   private final List<InternalRow> buffer = new ArrayList<>();
   private int next;
   private boolean ended;
 
-  /** Adds rows, perhaps none. False: these were the last ones. */
+  /** Adds zero or more rows to `output`. False: there are no further rows. */
   boolean fill(List<InternalRow> output) {
     return false;
   }

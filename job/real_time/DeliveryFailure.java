@@ -11,7 +11,7 @@ import org.apache.kafka.common.errors.ProducerFencedException;
 import org.apache.kafka.common.errors.RecordTooLargeException;
 import org.apache.kafka.common.errors.RetriableException;
 
-/** Why a partition could not be delivered; the kinds are those of a Report in job/delivery/. */
+/** Reason why a partition was not delivered. The kinds are those of Report in job/delivery/. */
 public final class DeliveryFailure extends RuntimeException {
   private static final String ABORTED = "aborted";
   private static final String FENCED = "fenced";
@@ -46,10 +46,11 @@ public final class DeliveryFailure extends RuntimeException {
   }
 
   /**
-   * Errors of the connection, of a login and of an ACL stay as they are: failures.py knows them.
+   * The failure for an error of a producer. Errors of the connection, of a login and of an ACL are
+   * returned unchanged: failures.py classifies them.
    *
-   * @param isOverdue whether the coordinator has aborted the transaction at its timeout, and fenced
-   *     its producer
+   * @param isOverdue whether the transaction was open for longer than its timeout, so that the
+   *     coordinator has aborted it and fenced its producer
    */
   static RuntimeException of(
       KafkaException error, long batchId, int partition, boolean isOverdue) {

@@ -18,13 +18,16 @@ final class Eviction {
   private final ExpiryIndex index;
   private final long watermark;
 
-  /** All before it has been evicted. */
+  /** Expiry in milliseconds. All entries before it have been evicted. */
   private long from;
 
   private boolean isAllRead;
   private final Queue<ExpiryIndex.Entry> expired = new ArrayDeque<>();
 
-  /** Lists with several entries among `expired`: the first one is for all. */
+  /**
+   * Lists that have been evicted. A list may have several entries in `expired`: the first one
+   * evicts it.
+   */
   private final Set<UnsafeRow> evicted = new HashSet<>();
 
   Eviction(JoinRules rules, StoredRows[] stored, ExpiryIndex index, long from, long watermark) {
@@ -35,7 +38,7 @@ final class Eviction {
     this.watermark = watermark;
   }
 
-  /** Takes up to `count` entries of the index. False: none are left. */
+  /** Evicts up to `count` entries of the index. False: no entry is left. */
   boolean evict(int count, List<InternalRow> output) {
     for (int i = 0; i < count; i++) {
       if (expired.isEmpty() && !read()) {

@@ -15,21 +15,23 @@ import org.apache.spark.sql.types.StructType;
 import scala.Option;
 
 /**
- * Which list has a row that expires, in the order of expiry.
+ * Index of the lists by the time at which a row of the list expires.
  *
  * <p>The entries are in the column family of Spark's event time timers, so far in the future that
- * Spark never fires them. Spark fires all timers that are due before the next row: with an interval
- * of a minute, for seconds. The processor takes as many entries at a time as it wants. An entry costs
- * one put. A timer costs a look-up and two puts.
+ * Spark never fires them. Timers do not suffice: Spark fires all timers that are due before it
+ * processes the next row, which takes seconds with an interval of a minute. The processor chooses
+ * how many entries it evicts at a time. An entry costs one put, a timer a lookup and two puts.
  */
 final class ExpiryIndex {
-  /** Milliseconds. Beyond each watermark: the last one is at the end of year 9999. */
+  /**
+   * Milliseconds that are added to each expiry. Beyond any watermark: the last one is in year 9999.
+   */
   private static final long NEVER_FIRED = 1L << 52;
 
-  /** Between the timers that Spark fires and the entries. There is one before it, too. */
+  /** Second of two timers between the timers that Spark fires and the entries. */
   private static final long FENCE = 1L << 51;
 
-  /** Before each expiry. */
+  /** Start of a scan of all entries. */
   static final long START = FENCE + 1 - NEVER_FIRED;
 
   private static final String FAMILY =
@@ -56,7 +58,7 @@ final class ExpiryIndex {
             .copy();
   }
 
-  /** A list of rows of which one expires. */
+  /** Key of a list and the expiry of one of its rows. */
   static final class Entry {
     final long expiresAt;
     final UnsafeRow key;
@@ -68,9 +70,10 @@ final class ExpiryIndex {
   }
 
   /**
-   * Ends Spark's search for timers that are due, after each row in real time, before the entries:
-   * RocksDB keeps the removed ones for a while, and the search would read them all. The search ends
-   * with the first timer that is not due, but its iterator is one further by then.
+   * Adds two timers before the entries. In real time Spark searches for due timers after each row,
+   * up to the first timer that is not due. Without the two timers the search would read all removed
+   * entries, which RocksDB keeps for a while. There are two because Spark's iterator reads one
+   * timer ahead.
    */
   void addFences(InternalRow key) {
     for (long at = FENCE - 1; at <= FENCE; at++) {
@@ -87,8 +90,8 @@ final class ExpiryIndex {
   }
 
   /**
-   * The first entries from `from` on that have expired at `watermark`, at most `count`. A scan from
-   * the beginning reads what RocksDB keeps of removed entries.
+   * The first `count` entries from `from` on that have expired at `watermark`. A scan from the
+   * beginning would read the removed entries that RocksDB still keeps.
    */
   List<Entry> expired(long from, long watermark, int count) {
     List<Entry> found = new ArrayList<>();

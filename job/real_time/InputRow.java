@@ -29,7 +29,7 @@ final class InputRow {
     return row.getInt(first + SIDE);
   }
 
-  /** False: it is a dead letter. */
+  /** Whether the row belongs to a side. False: the row is a dead letter. */
   boolean isOfASide() {
     return side() <= JoinRules.RIGHT;
   }
@@ -38,12 +38,12 @@ final class InputRow {
     return row.getLong(first + LATE_AT) <= watermark * MICROS_PER_MILLI;
   }
 
-  /** In microseconds. */
+  /** Microseconds since 1970. */
   long eventTime() {
     return row.getLong(first + EVENT_TIME);
   }
 
-  /** False: no row of the other side can match it, whatever its values. */
+  /** False: no row of the other side can match this row, for example because a key is null. */
   boolean isMatchable() {
     return row.getBoolean(first + IS_MATCHABLE);
   }

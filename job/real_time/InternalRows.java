@@ -27,9 +27,9 @@ import scala.jdk.javaapi.CollectionConverters;
 /**
  * An encoder whose objects are Spark's internal rows.
  *
- * <p>Encoders.row converts each value to an external one and back: it costs a fifth of the join's CPU
- * time, and the order of a map's entries. This encoder passes the rows on. A row that it decodes is
- * valid until the next one is decoded.
+ * <p>Encoders.row converts each value to an external value and back. The conversion takes a fifth
+ * of the join's CPU time and loses the order of a map's entries. This encoder converts nothing. A
+ * decoded row is valid until the next row is decoded.
  */
 public final class InternalRows {
   private InternalRows() {}
@@ -55,14 +55,14 @@ public final class InternalRows {
     return new ExpressionEncoder<>(description(schema), written(schema), decoded);
   }
 
-  /** An encoder of state that StoredRows reads and writes. Only its schema is used. */
+  /** An encoder for state that StoredRows reads and writes. Spark uses only its schema. */
   static Encoder<InternalRow> schemaOnly(StructType schema) {
     return new SchemaOnly(schema);
   }
 
   /**
-   * Does not resolve itself: Spark's analyzer would run in each task, before the first row of an
-   * interval, for each list of the state.
+   * Is not resolved. Otherwise Spark's analyzer would run in each task for each list of the state,
+   * before the first row of an interval.
    */
   private static final class SchemaOnly extends ExpressionEncoder<InternalRow> {
     SchemaOnly(StructType schema) {
@@ -79,7 +79,7 @@ public final class InternalRows {
     }
   }
 
-  /** The encoder's own description of its objects: of it, Spark uses the schema here. */
+  /** Spark's description of the encoded objects. Only its schema is used. */
   @SuppressWarnings("unchecked")
   private static AgnosticEncoder<InternalRow> description(StructType schema) {
     AgnosticEncoder<Row> rows = RowEncoder.encoderFor(schema);

@@ -7,15 +7,15 @@ import org.apache.spark.sql.catalyst.expressions.GenericInternalRow;
 import org.apache.spark.sql.catalyst.expressions.JoinedRow;
 import org.apache.spark.sql.types.StructType;
 
-/** What the processor knows of a join: join.py derives it from the JoinPlan. */
+/** Rules of the join for the processor. join.py derives them from the JoinPlan. */
 public final class JoinRules implements Serializable {
   static final int LEFT = 0;
   static final int RIGHT = 1;
 
-  /** Expiry of a row that stays. */
+  /** Expiry of a row that never expires. */
   static final long NEVER = Long.MAX_VALUE;
 
-  /** Of the dataflow's rows: key columns and the slot, which is the last one. */
+  /** Key columns of the rows of the dataflow. The last column is the slot. */
   final StructType keySchema;
 
   final StructType[] rowSchemas = new StructType[2];
@@ -31,10 +31,12 @@ public final class JoinRules implements Serializable {
   /** Length of a slot in microseconds. 0: all rows of a key are in one slot. */
   final long slotLength;
 
-  /** The part of ON over both sides, bound to the columns of left and right. Null: there is none. */
+  /**
+   * The part of ON with columns of both sides, bound to left and right. Null: ON has no such part.
+   */
   final Expression condition;
 
-  /** False: only unmatched rows are wanted. */
+  /** Whether pairs are emitted. False in an anti join. */
   final boolean emitsPairs;
 
   final boolean realTime;
@@ -67,12 +69,12 @@ public final class JoinRules implements Serializable {
     this.counts = counts;
   }
 
-  /** When a stored row gives its list an entry in the index. */
+  /** Expiry in milliseconds with which a stored row adds its list to the index. */
   long indexedAt(int side, long slot, StoredRow row) {
     if (isIndexedByRow(side)) {
       return row.expiresAt;
     }
-    // The list is removed as a whole: once the last row that it can hold has expired.
+    // The list is removed as a whole, once the last possible row of its slot has expired.
     long end = (Math.floorDiv(slot, 2) + 1) * slotLength;
     return row.expiresAt + ceilMillis(end) - ceilMillis(row.eventTime);
   }
@@ -104,7 +106,7 @@ public final class JoinRules implements Serializable {
     return output(null, null, letter);
   }
 
-  /** With the watermark as its last field. */
+  /** The dead letter of a late row, with the watermark as its last field. */
   InternalRow deadLetterOfLateRow(InternalRow letter, long watermark) {
     int last = deadLetterSchema.length() - 1;
     GenericInternalRow copy = new GenericInternalRow(last + 1);
@@ -124,12 +126,12 @@ public final class JoinRules implements Serializable {
     return new JoinedRow(row, new GenericInternalRow(new Object[] {deadLetter}));
   }
 
-  /** Whether state says of rows of this side that they have matched. */
+  /** Whether state records that rows of this side have matched. */
   boolean marksMatched(int side) {
     return padsUnmatched[side] || (semi && side == LEFT);
   }
 
-  /** The first slot, of rows of `side`, that can hold a match for a row of the other side. */
+  /** The first slot of `side` that can contain a match for a row of the other side. */
   long firstSlot(int side, long otherTime) {
     return slot(side, otherTime + (side == RIGHT ? lower : -upper));
   }

@@ -2,9 +2,9 @@ package streamjoin;
 
 import org.apache.spark.TaskContext;
 
-/** The watermark by which rows of a micro-batch are late: that of the batch before. */
+/** The watermark that decides which rows of a micro-batch are late: that of the batch before. */
 final class LateWatermark {
-  /** Local property of the batch's jobs, in milliseconds since 1970. The driver sets it. */
+  /** Local property of the Spark jobs of a batch, set by the driver, in milliseconds since 1970. */
   private static final String PROPERTY = "streamjoin.late_watermark_ms";
 
   private LateWatermark() {}

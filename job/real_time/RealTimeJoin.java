@@ -20,11 +20,11 @@ import org.apache.spark.sql.types.DataType;
 import org.apache.spark.sql.types.Metadata;
 import org.apache.spark.sql.types.StructType;
 
-/** What join.py cannot do in Python. */
+/** Steps of join.py that need Scala or Catalyst classes. */
 public final class RealTimeJoin {
   private RealTimeJoin() {}
 
-  /** The columns of left, right (but for a left semi join) and `dead_letter`. */
+  /** Columns of left, of right (except in a left semi join) and `dead_letter`. */
   public static Dataset<Row> join(Dataset<Row> rows, String[] keys, JoinRules rules) {
     Column[] columns = Arrays.stream(keys).map(rows::col).toArray(Column[]::new);
     return rows.groupBy(columns)
@@ -45,7 +45,7 @@ public final class RealTimeJoin {
     }
   }
 
-  /** The only column of `dataset`, bound to the columns of what it is selected from. */
+  /** The only column of `dataset`, bound to the columns of its input. */
   public static Expression bound(Dataset<Row> dataset) {
     Project project = (Project) optimized(dataset);
     Expression column = (Expression) project.projectList().iterator().next();
@@ -62,8 +62,8 @@ public final class RealTimeJoin {
   }
 
   /**
-   * A column as Spark compares it in a join: all NaN are one value, and -0.0 is 0.0. Without
-   * metadata, which can say that the column carries the watermark.
+   * A column as Spark compares it in a join: all NaN are one value, and -0.0 is 0.0. The result has
+   * no metadata: the metadata would mark the column as the watermark.
    */
   public static Column normalized(Dataset<Row> dataset, String name) {
     Expression column = ExpressionUtils.expression(dataset.col(name));

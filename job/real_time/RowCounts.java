@@ -4,7 +4,7 @@ import java.io.Serializable;
 import org.apache.spark.SparkContext;
 import org.apache.spark.util.LongAccumulator;
 
-/** Counts of rows by side, which executors add to and the driver reads. */
+/** Counts of rows by side. Executors add to them, the driver reads them. */
 public final class RowCounts implements Serializable {
   private static final String[] SIDES = {"left", "right"};
 
@@ -32,7 +32,7 @@ public final class RowCounts implements Serializable {
     context.addSparkListener(running);
   }
 
-  /** Of accumulators, as Spark's events name them. */
+  /** Name of an accumulator in Spark's events. */
   public static String name(String count, int side) {
     return "streamjoin." + count + "." + SIDES[side];
   }
@@ -41,7 +41,7 @@ public final class RowCounts implements Serializable {
     context.removeSparkListener(running);
   }
 
-  /** To be called when an interval begins. */
+  /** Called when an interval begins. */
   public void beginInterval() {
     running.forget();
   }
@@ -51,12 +51,15 @@ public final class RowCounts implements Serializable {
     return running.sum(late[side]);
   }
 
-  /** Rows without dead letters, before the filter of the output. */
+  /** Rows that the join has emitted in the running interval, before output.filter. */
   public long emittedInInterval() {
     return running.sum(emitted);
   }
 
-  /** In milliseconds since 1970. Null: no row has come yet. */
+  /**
+   * Newest event time in the running interval, in milliseconds since 1970. Null: no row has
+   * arrived.
+   */
   public Long newestInInterval(int side) {
     long micros = running.max(newest[side]);
     return micros == NewestTime.NONE ? null : Math.floorDiv(micros, InputRow.MICROS_PER_MILLI);

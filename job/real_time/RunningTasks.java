@@ -12,17 +12,18 @@ import scala.collection.immutable.Seq;
 
 /**
  * Values of accumulators in tasks that have not ended, from the heartbeats of the executors. Spark
- * adds a task to an accumulator when the task ends: in real time, at the end of the interval.
+ * adds the value of a task to an accumulator only when the task ends, in real time with the
+ * interval.
  */
 final class RunningTasks extends SparkListener {
-  /** By id of the accumulator and by task. */
+  /** Values by id of the accumulator and by task. */
   private final Map<Long, Map<Object, Long>> values = new ConcurrentHashMap<>();
 
   void watch(AccumulatorV2<?, ?> accumulator) {
     values.put(accumulator.id(), new ConcurrentHashMap<>());
   }
 
-  /** To be called when an interval begins: ended tasks are not removed. */
+  /** Called when an interval begins, because ended tasks are not removed. */
   void forget() {
     values.values().forEach(Map::clear);
   }

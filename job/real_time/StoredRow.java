@@ -2,15 +2,15 @@ package streamjoin;
 
 import org.apache.spark.sql.catalyst.InternalRow;
 
-/** A row of one side, in state or on its way into it. */
+/** A row of one side that is in state or enters it. */
 final class StoredRow {
-  /** Microseconds. */
+  /** Microseconds since 1970. */
   final long eventTime;
 
-  /** The first watermark, in milliseconds, with which no row to come can match this one. */
+  /** The first watermark, in milliseconds, at which no later row can match this row. */
   final long expiresAt;
 
-  /** Partition and offset in Kafka. */
+  /** Partition and offset in Kafka, as one number. */
   final long position;
 
   final InternalRow row;
@@ -24,7 +24,7 @@ final class StoredRow {
     this.row = row;
   }
 
-  /** One that stays valid when the next row is read. */
+  /** A copy that stays valid when the next row is read. */
   StoredRow copy() {
     return new StoredRow(eventTime, expiresAt, position, matched, row.copy());
   }

@@ -18,9 +18,9 @@ import scala.collection.Iterator;
 /**
  * The rows of one side in state: a list for each key and slot, to which entries are only appended.
  *
- * <p>An entry is a row, or says that the row at its position has matched. The lists are those of
- * Spark's ListState, and its reader reads them. ListState itself counts a list's entries, at the cost
- * of a look-up for each row; this class does not.
+ * <p>An entry is a row, or a mark that the row at its position has matched. The lists have the
+ * format of Spark's ListState, so that Spark's state reader reads them. ListState counts the
+ * entries of a list, which takes a lookup for each row. This class does not count them.
  */
 final class StoredRows {
   private static final int EVENT_TIME = 0;

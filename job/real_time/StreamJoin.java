@@ -28,7 +28,7 @@ import org.apache.spark.sql.types.StructType;
 import scala.collection.Iterator;
 
 /**
- * Spark's stream-stream join as a stateful processor, which runs in real time and in micro-batches.
+ * Spark's stream-stream join as a stateful processor that runs in real time and in micro-batches.
  *
  * <pre>
  *   a row of the left side                                          state of one partition
@@ -42,20 +42,21 @@ import scala.collection.Iterator;
  *   pairs, unmatched rows
  * </pre>
  *
- * <p>The rows of a key are kept in slots: a slot is a list of the rows of one side whose event times
- * are in one range. A probe is a look-up for each slot that can hold a match, at most two if the match
- * window is shorter than a slot, however many rows the key has. A list is only appended to. That a
- * stored row has matched is another entry of its list.
+ * <p>The rows of a key are stored in slots. A slot is a list of the rows of one side whose event
+ * times are in one range. A probe reads each slot that can contain a match: at most two slots if
+ * the match window is shorter than a slot, however many rows the key has. Entries are only appended
+ * to a list. If a stored row matches, another entry of the list records the match.
  *
- * <p>A row expires with the first watermark with which no row to come can match it. An unmatched row
- * of an outer side is emitted then. A list is removed once all of its rows have expired. In
- * micro-batches that happens at the end of the batch, as in StreamingSymmetricHashJoinExec. In real
- * time the watermark advances between two intervals only, for many rows at once: each row that arrives
- * takes a few entries of the index with it, and what is left is done at the end of the interval.
+ * <p>A row expires at the first watermark at which no later row can match it. An unmatched row of
+ * an outer side is then emitted. A list is removed once all of its rows have expired. In
+ * micro-batches the processor evicts at the end of the batch, as StreamingSymmetricHashJoinExec
+ * does. In real time the watermark advances only between two intervals, so that many rows expire at
+ * once: with each row that arrives the processor evicts a few entries of the index, and the rest at
+ * the end of the interval.
  *
- * <p>Late rows are counted by side and dropped, or replaced by their dead letters. In micro-batches a
- * row is late by the watermark of the batch before, as in Spark's own join, and in real time by the
- * watermark of the interval.
+ * <p>Late rows are counted by side and dropped, or replaced by their dead letters. In micro-batches
+ * the watermark of the previous batch decides which rows are late, as in Spark's own join. In real
+ * time the watermark of the interval decides.
  *
  * <p>Unlike Spark 4.3.0's own operator, a left semi join does not miss a match in the batch that
  * evicts one of the two rows.
@@ -65,12 +66,12 @@ public final class StreamJoin extends StatefulProcessor<InternalRow, InternalRow
   private static final int RIGHT = JoinRules.RIGHT;
   private static final String[] SIDES = {"left", "right"};
 
-  /** Entries of the index taken with each row in real time. A row adds at most one. */
+  /** Entries of the index evicted with each row in real time. A row adds at most one entry. */
   private static final int EVICTED_WITH_EACH_ROW = 4;
 
   private static final int EVICTED_AT_ONCE = 1000;
 
-  /** Slot of the key under which a partition keeps its clock. */
+  /** Slot of the key with the clock of a partition: the watermark of the last eviction. */
   private static final long CLOCK_SLOT = Long.MIN_VALUE;
 
   private final JoinRules rules;
@@ -98,7 +99,7 @@ public final class StreamJoin extends StatefulProcessor<InternalRow, InternalRow
     }
     clock = handle.getValueState("clock", Encoders.LONG(), TTLConfig.NONE());
     if (!(handle instanceof StatefulProcessorHandleImpl)) {
-      return; // The driver calls this, too, for the schema of the state.
+      return; // The driver also calls this method, for the schema of the state.
     }
     stored = new StoredRows[SIDES.length];
     for (int side = LEFT; side <= RIGHT; side++) {
@@ -120,8 +121,8 @@ public final class StreamJoin extends StatefulProcessor<InternalRow, InternalRow
     long watermark = times.getCurrentWatermarkInMs();
     if (eviction == null) {
       ImplicitGroupingKeyTracker.setImplicitKey(clockKey());
-      // To read the timers creates their column family, which the index uses. Counting them reads
-      // all, at most two, and so closes RocksDB's iterator.
+      // The read of the timers creates their column family, which the index uses. `size` reads all
+      // timers, at most two, and so closes RocksDB's iterator.
       if (getHandle().listTimers().size() == 0) {
         clock.update(ExpiryIndex.START);
         index.addFences(clockKey());
@@ -135,8 +136,8 @@ public final class StreamJoin extends StatefulProcessor<InternalRow, InternalRow
   }
 
   /**
-   * Spark calls this for the clock of the partition once the watermark has advanced: at the end of a
-   * batch and of an interval, and in real time after the first row of the interval, too.
+   * Spark calls this method for the clock of the partition once the watermark has advanced: at the
+   * end of a batch or an interval, and in real time also after the first row of the interval.
    */
   @Override
   public Iterator<InternalRow> handleExpiredTimer(
@@ -146,8 +147,8 @@ public final class StreamJoin extends StatefulProcessor<InternalRow, InternalRow
       startEviction(watermark);
     }
     if (!isDataProcessed()) {
-      // The timer to come is before those that Spark has fired in this interval: it looks for it
-      // at the end of the interval only.
+      // The new timer is before the timers that Spark has fired in this interval, so Spark finds
+      // it only at the end of the interval.
       long before = watermark - 1;
       getHandle().registerTimer(timer.getExpiryTimeInMs() == before ? before - 1 : before);
       return new Buffered();
@@ -165,7 +166,7 @@ public final class StreamJoin extends StatefulProcessor<InternalRow, InternalRow
     };
   }
 
-  /** With the key of the clock. */
+  /** The implicit key must be the key of the clock. */
   private void startEviction(long watermark) {
     eviction = new Eviction(rules, stored, index, clock.get(), watermark);
   }
@@ -189,16 +190,16 @@ public final class StreamJoin extends StatefulProcessor<InternalRow, InternalRow
         && (condition == null || condition.eval(pair.apply(left.row, right.row)));
   }
 
-  /** Joins the rows of one key that have arrived: a batch's, or one in real time. */
+  /** Joins the rows of one key that have arrived: all rows of a batch, or one row in real time. */
   private final class KeyJoin extends Buffered {
     private final GenericInternalRow key;
     private final Iterator<InternalRow> rows;
     private final long watermark;
 
-    /** Lists that were read, by slot. */
+    /** Lists that have been read, by slot. */
     private final Map<Long, List<StoredRow>> lists = new HashMap<>();
 
-    /** Rows that have expired before they came: only rows of the same batch can match them. */
+    /** Rows that had expired when they arrived. Only rows of the same batch can match them. */
     private final List<List<StoredRow>> expired = List.of(new ArrayList<>(), new ArrayList<>());
 
     private boolean ended;

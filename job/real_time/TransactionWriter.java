@@ -15,8 +15,8 @@ import org.apache.spark.sql.catalyst.InternalRow;
 import org.apache.spark.sql.catalyst.util.ArrayData;
 
 /**
- * Writes results and dead letters in transactions of Kafka: the rows of an interval in many small
- * ones, those of a micro-batch in one. Spark calls it for each state partition.
+ * Writes results and dead letters in Kafka transactions: the rows of an interval in many small
+ * transactions, the rows of a micro-batch in one. Spark calls the writer for each state partition.
  */
 public final class TransactionWriter extends ForeachWriter<InternalRow> {
   private static final int TOPIC = 0;
@@ -40,17 +40,17 @@ public final class TransactionWriter extends ForeachWriter<InternalRow> {
     return new TransactionWriter(target, DeliveredParts.INTERVAL);
   }
 
-  /** As an encoder of internal rows decodes them. */
+  /** `records` as Spark's internal rows. */
   public static Dataset<InternalRow> records(Dataset<Row> records) {
     return records.as(InternalRows.encoder(records.schema()));
   }
 
-  /** Discards what is kept of a run in this JVM. */
+  /** Discards the transaction slots of a run in this JVM. */
   public static void endRun(String run) {
     TransactionSlot.discardAll(run);
   }
 
-  /** Writes a micro-batch. `fingerprint`: of its input offsets. */
+  /** Writes a micro-batch. `fingerprint`: the fingerprint of its input offsets. */
   public static void write(
       Dataset<Row> records, DeliveryTarget target, long batchId, String fingerprint) {
     records(records)

@@ -1,7 +1,7 @@
 """StreamingDeduplicateWithinWatermarkExec: drops rows whose id is in state, before the join.
 
-A row behind the watermark is dropped first, as late. The state has, for each id, the time at which
-it expires: `within` after the time of the row that stored it.
+The operator first drops late rows. The state contains the expiry of each id: `within` after the
+time of the row that stored the id.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -19,7 +19,7 @@ class DeduplicationPlan:
     """Event time, or the end of its window, in microseconds."""
     within_us: int
     enters_join: Callable[[Row], bool]
-    """Filters that Spark moves below the join, and not below the deduplication."""
+    """Filters that Spark moves below the join, but not below the deduplication."""
 
 
 class Deduplicator:
@@ -31,7 +31,7 @@ class Deduplicator:
         self._observer = observer
         self._expires_at: dict[Key, int] = {}
         self.late_rows = 0
-        """Of the last batch."""
+        """Late rows of the last batch."""
 
     @property
     def stored_ids(self) -> int:

@@ -19,7 +19,7 @@ class Late:
 
 @dataclass(frozen=True)
 class Duplicate:
-    """Dropped before the join: a copy of an earlier row of its side."""
+    """A row was dropped before the join, because it is a copy of an earlier row of its side."""
 
     side: Side
     row: Row
@@ -27,7 +27,8 @@ class Duplicate:
 
 @dataclass(frozen=True)
 class CannotMatch:
-    """Dropped between deduplication and join, by filters that Spark moves below the join."""
+    """A row was dropped between deduplication and join, by a filter that Spark moves below the
+    join."""
 
     side: Side
     row: Row

@@ -30,7 +30,7 @@ class JoinQuery:
         observer: Observer = ignore_event,
         deduplication: Mapping[Side, DeduplicationPlan] | None = None,
     ) -> None:
-        """`deduplication`: of the sides that have one."""
+        """`deduplication`: plans of the deduplicated sides."""
         self.operator = StreamingSymmetricHashJoin(plan, observer)
         self.deduplicators = {
             side: Deduplicator(side, of_side, observer)
@@ -90,7 +90,7 @@ class JoinQuery:
         self._just_restarted = True
 
     def _with_late_rows(self, output: OperatorOutput) -> OperatorOutput:
-        """With the late rows that a deduplication has dropped."""
+        """The output with the late rows that a deduplication has dropped."""
         late = sum(each.late_rows for each in self.deduplicators.values())
         dropped = output.metrics.num_dropped_by_watermark + late
         return replace(output, metrics=replace(output.metrics, num_dropped_by_watermark=dropped))

@@ -80,7 +80,7 @@ class SimulatedBatch:
     state_rows: dict[Side, int]
     duplicates: Counter[Side]
     stored_ids: dict[Side, int]
-    """Ids in state, of the sides with `deduplicate`."""
+    """Number of ids in state of each side with `deduplicate`."""
     metrics: OperatorMetrics
     records: dict[Side, int]
     bad_records: dict[Side, Counter[str]]

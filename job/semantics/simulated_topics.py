@@ -1,4 +1,4 @@
-"""The topics of a side with a `topic_pattern` in a simulation: those that the records name."""
+"""Topics of a side with a `topic_pattern` in a simulation: the topics of its records."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -10,9 +10,9 @@ from job.semantics.json_document import Members, any_json
 
 
 def with_named_topics(plan: JoinPlan, lines: Mapping[Side, Sequence[str]]) -> JoinPlan:
-    """The plan with the topics that `lines` name, as the lines of a JSONL file.
+    """The plan with the topics in `lines`, the lines of a JSONL file.
 
-    A record without a topic is in the first one, which has the pattern for a name.
+    A record without a topic is in the first topic, whose name is the pattern.
     """
     topics = {
         side: topics if topics.pattern is None else _named(topics, topics.pattern, lines[side])

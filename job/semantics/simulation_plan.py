@@ -68,7 +68,7 @@ class SimulationPlan:
     output: SimulatedOutput
     env: Callable[[JoinedRow], Env]
     deduplication: Mapping[Side, DeduplicationPlan]
-    """Of the sides that have one."""
+    """Plans of the deduplicated sides."""
 
     def side(self, side: Side) -> SimulatedSide:
         return self.left if side == "left" else self.right
@@ -198,14 +198,14 @@ class _Planner:
 
     def _deduplication(self, side: Side, simulated: SimulatedSide) -> DeduplicationPlan:
         deduplication = self._plan.side(side).deduplication
-        assert deduplication is not None, "the caller names the sides that have one"
+        assert deduplication is not None, "the caller passes a deduplicated side"
         parts = [compile_expression(part.tree, self._layout) for part in deduplication.by]
 
         def id_of(row: Row) -> Key:
             assert isinstance(row, DecodedRow)
             env, record = self._alone(side, row), row.record
             values = tuple(part.run(env) for part in parts)
-            # As the last of plan.deduplication.id_columns: such a row is never a copy.
+            # As in the last column of plan.deduplication.id_columns: such a row is never a copy.
             place = (record.partition_of_side, record.offset) if None in values else None
             return (*values, place)
 

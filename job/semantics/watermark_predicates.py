@@ -1,4 +1,5 @@
-"""Which state can be evicted. Ports StreamingSymmetricHashJoinHelper and StreamingJoinHelper.
+"""Bounds of the state that can be evicted. Ports StreamingSymmetricHashJoinHelper and
+StreamingJoinHelper.
 
 Three cases for each side, as in the class comment of StreamingSymmetricHashJoinExec:
 

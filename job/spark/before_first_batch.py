@@ -1,8 +1,8 @@
 """Runs code between the start of a query and its first batch, for which Spark has no public call.
 
-Spark starts the thread of a query and returns; the first batch may be planned before the caller
-acquires the progress lock. Spark calls onQueryStarted on the query's thread, before its first
-batch, and waits for it. There another thread acquires the lock.
+Spark starts the thread of a query and returns, so that it may plan the first batch before the
+caller acquires the progress lock. Before the first batch, Spark calls onQueryStarted on the query's
+thread and waits for its return. During this call another thread acquires the lock.
 
 Private API of Spark and PySpark 4.3.0: see the package docstring. The behaviour is tested by
 tests/integration/test_change.py.
@@ -20,12 +20,12 @@ _LOCK_SECONDS = 60.0
 
 Locked = Callable[[], None]
 Action = Callable[[StreamingQuery, Locked], object]
-"""Acquires the progress lock of the query and calls the second argument; Spark then continues up to
-the lock."""
+"""Acquires the progress lock of the query, then calls the second argument. Spark then continues up
+to the lock."""
 
 
 class BeforeFirstBatch:
-    """The action on one query that starts inside `active`."""
+    """Runs an action on the query that starts inside `active`."""
 
     def __init__(self, spark: SparkSession, action: Action) -> None:
         self._spark = spark
@@ -47,7 +47,7 @@ class BeforeFirstBatch:
             streams.removeListener(listener)
 
     def wait(self) -> None:
-        """Wait for the end of the action. Raises its failure."""
+        """Wait for the end of the action. Raises the failure of the action."""
         if not self._done.wait(_LOCK_SECONDS):
             raise TimeoutError("Spark has not reported the start of the query")
         if self._failure is not None:
@@ -67,7 +67,7 @@ class BeforeFirstBatch:
                 self._done.set()
                 locked.set()
 
-        # Another thread: a lock that the query's own thread holds would not stop that thread.
+        # On another thread: a lock that the query's own thread holds would not block that thread.
         threading.Thread(target=act, name="before-first-batch", daemon=True).start()
         locked.wait(_LOCK_SECONDS)
 

@@ -40,9 +40,9 @@ class OffsetRange:
 @dataclass(frozen=True)
 class ExecutedJoin:
     ranges: Mapping[Side, OffsetRange]
-    """What the batch has read. A side without new offsets is missing."""
+    """Offsets that the batch has read. A side without new offsets is missing."""
     late_rows: int
-    """Also those that a deduplication below the join has dropped."""
+    """Includes rows that a deduplication below the join has dropped."""
     late_watermark_ms: int | None
     """Rows of the batch were late if their event time was not after it. None: no watermark yet."""
 

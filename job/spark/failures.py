@@ -1,4 +1,4 @@
-"""Why a query failed, in words, and whether a retry may help."""
+"""Causes of failures of a query as errors, and whether a retry may help."""
 
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -81,7 +81,7 @@ _SECURITY = (
     "org.apache.kafka.common.errors.AuthorizationException",
 )
 
-# An error of formats/registry.py, on an executor that needs a schema.
+# A failure of formats/registry.py, on an executor that needs a schema.
 _REGISTRY = ("streamjoin.RegistryException",)
 
 
@@ -101,7 +101,7 @@ def failure_of(error: Exception, bootstrap_servers: str) -> StreamjoinError:
 
 
 def cause_of_class(error: Exception, name: str) -> Any:
-    """The first cause of the Java class `name`, or of a subclass. None: there is none."""
+    """The first cause of the Java class `name` or a subclass. None: no cause has this class."""
     causes = _causes(_throwable(error))
     return next((cause for cause in causes if _is_any(cause, (name,))), None)
 

@@ -1,4 +1,4 @@
-"""What an interval of real-time mode has read, when Spark plans the next one.
+"""Offsets that an interval of real-time mode has read, when Spark plans the next interval.
 
 Private API of Spark 4.3.0, pinned by tests/integration/test_real_time.py.
 """

@@ -16,8 +16,8 @@ _TYPES = "org.apache.spark.sql.types.DataTypes"
 
 
 def partition_for_key(key: Column, partitions: int) -> Column:
-    """INT: the partition for `key`, a BINARY, in a topic with this many partitions. Null for
-    null."""
+    """INT: the partition for `key`, a BINARY, in a topic with `partitions` partitions. Null for a
+    null key."""
     spark = SparkSession.active()
     jvm: Any = spark._jvm
     expressions, to_seq = getattr(jvm, _EXPRESSIONS), jvm.PythonUtils.toSeq
@@ -28,7 +28,7 @@ def partition_for_key(key: Column, partitions: int) -> Column:
         "partitionForKey",
         to_seq(arguments),
         to_seq([]),
-        True,  # null for null
+        True,  # null for a null key
         True,
         True,
         getattr(jvm, "scala.Option").empty(),
@@ -37,5 +37,5 @@ def partition_for_key(key: Column, partitions: int) -> Column:
 
 
 def _class_loader(jvm: Any) -> Any:
-    """The loader of the connector's jars."""
+    """The class loader of the connector's jars."""
     return jvm.java.lang.Thread.currentThread().getContextClassLoader()

@@ -49,10 +49,10 @@ class LimitedReading:
         self._readers: dict[Side, _ReaderField] = {}
 
     def begin(self, query: StreamingQuery, locked: Callable[[], None] = lambda: None) -> bool:
-        """Limit the next batches. False: the query has ended meanwhile.
+        """Limit the next batches. False: the query has ended.
 
-        Spark plans batches under its progress lock: none is planned between the call of `locked`
-        and the return.
+        Spark plans batches under its progress lock, so it plans no batch between the call of
+        `locked` and the return.
         """
         with progress_lock(query) as execution:
             locked()

@@ -1,4 +1,4 @@
-"""How many rows the running interval of real-time mode has read so far.
+"""Number of rows that the running interval of real-time mode has read.
 
 Spark reports a batch when it has ended. The metrics of its operators arrive before that, with the
 heartbeats of the executors. Private API of Spark 4.3.0, pinned by tests/integration/
@@ -43,7 +43,7 @@ class LiveInterval:
         execution = context.executionPlan()
         if execution is None:
             return None
-        # Not again in each second: the plan has thirty nodes, and each call of py4j costs time.
+        # Once for each plan: it has thirty nodes, and each call of py4j costs time.
         if not execution.equals(self._planned):
             self._planned = execution
             self._metrics = _output_rows(execution.executedPlan())
@@ -51,8 +51,8 @@ class LiveInterval:
         return None if read is None else LiveRows(context.batchId(), read)
 
     def _read(self) -> dict[Side, int] | None:
-        """Rows of each side, of the execution that has one of the metrics. A metric without a row
-        is absent."""
+        """Rows of each side, from the execution that has one of the metrics. Spark omits a metric
+        without a row."""
         count = self._store.executionsCount()
         first = max(0, count - _EXECUTIONS_SEARCHED)
         executions = self._store.executionsList(first, count - first)

@@ -53,7 +53,7 @@ _UNKNOWN = object()
 _ROUNDS_MAX = 20
 
 _NOT_COMPUTED = (ValueError, TypeError, LookupError, ArithmeticError, SqlglotError)
-"""What the evaluation raises for an expression that it does not support."""
+"""Errors of the evaluation for an expression that it does not support."""
 
 
 class _FailureError(Exception):

@@ -24,7 +24,7 @@ Number = int | float
 
 @dataclass(frozen=True)
 class Snapshot:
-    """What the job's metrics are read from."""
+    """Source of the job's metrics."""
 
     status: JobStatus
     now: datetime

@@ -55,7 +55,7 @@ RECORDS: tuple[Metric[Snapshot], ...] = (
     ),
     counter(
         "kept_back_results",
-        "Results that were not written after a change, because the old query has written them.",
+        "Results kept back after a change of the join, because the old query has written them.",
         lambda snapshot: snapshot.status.totals.kept_back_results,
     ),
     counter(
@@ -66,7 +66,12 @@ RECORDS: tuple[Metric[Snapshot], ...] = (
         "reason",
     ),
     counter("null_key_records", "Records with a null in their key.", _null_keys, "side"),
-    counter("duplicate_rows", "Rows dropped by `deduplicate` of the side.", _duplicates, "side"),
+    counter(
+        "duplicate_rows",
+        "Rows dropped as copies of an earlier row (`deduplicate`).",
+        _duplicates,
+        "side",
+    ),
     counter(
         "dead_letter_records",
         "Records written to the dead-letter topic, by reason.",

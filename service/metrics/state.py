@@ -73,7 +73,7 @@ STATE: tuple[Metric[Snapshot], ...] = (
     ),
     gauge(
         "state_count_stored_ids",
-        "Ids that `deduplicate` has in state at the last count; only sides that have it.",
+        "Ids of rows in the state of `deduplicate` at the last count; only deduplicated sides.",
         _stored_ids,
         "side",
     ),

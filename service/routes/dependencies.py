@@ -1,4 +1,4 @@
-"""What several routes share: the job client, the settings, and the errors in OpenAPI."""
+"""Dependencies of several routes: the job client, the settings, and the errors in OpenAPI."""
 
 import asyncio
 from collections.abc import Coroutine

@@ -77,14 +77,14 @@ class ChangeView(View):
     old_checkpoint: str
     """Checkpoint of the query that this one replaces."""
     phase: str
-    """`reading`, `taking_over`, `over`: until it is over, no result is emitted."""
+    """`reading`, `taking_over` or `over`. Until `over`, results are kept back."""
     records: int
-    """Records that are read again; `input_records` contains them."""
+    """Records that are read again. `input_records` includes them."""
     records_left: int
-    """Records of them that are not read yet."""
+    """Records of the replay that are not read yet."""
     possibly_late_records: int
-    """Records of them that may have been late in the old query, which is unknown: their rows are
-    joined."""
+    """Records of the replay that may have been late in the old query, which is not detected: their
+    rows are joined."""
 
     @classmethod
     def of(cls, report: ChangeReport) -> Self:
@@ -96,16 +96,16 @@ class SideView(View):
     """Topic of the side, or its topics separated by commas."""
     new_topics: list[str]
     """Topics that match `topic_pattern` and were created after the start of the query. A restart
-    reads them."""
+    of the query reads them."""
     input_records: int
     """Records read since the job started."""
     null_key_records: int
     """Records with a null in their key."""
     duplicate_rows: int
-    """Rows dropped by `deduplicate`."""
+    """Rows dropped as copies of an earlier row (`deduplicate`)."""
     stored_ids: int | None
-    """Ids that `deduplicate` had in state at the last count, `state_counted_at`. Null also without
-    `deduplicate`."""
+    """Ids in the state of `deduplicate` at the last count, `state_counted_at`. Null before the
+    first count, and without `deduplicate`."""
     bad_records: dict[str, int]
     """Records that could not be read, per reason."""
     dead_letter_records: dict[str, int]
@@ -216,7 +216,7 @@ class QueryView(View):
     last_reset: ResetView | None
     """The last reset or change of offsets."""
     change: ChangeView | None
-    """What the query reads again after a change of the join; null if it replaces no other query."""
+    """Replay after a change of the join. Null: the query replaces no other query."""
     last_failure: FailureView | None
     """The last failure since the job started."""
 

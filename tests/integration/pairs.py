@@ -50,8 +50,8 @@ class Pairs:
         checkpoint: str | None = None,
         registry: RegistryStub | None = None,
     ) -> None:
-        """`checkpoint`: location if it is not in the folder, e.g. hdfs://… `registry`: left values
-        are Avro; None: JSON."""
+        """`checkpoint`: location outside of the folder, e.g. hdfs://… `registry`: left values are
+        Avro. None: JSON."""
         self.kafka = kafka
         self.name = name
         self.delivery = delivery

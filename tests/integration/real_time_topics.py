@@ -52,7 +52,7 @@ _COLUMNS = {
     "right": {"rk": "right.k", "rt": "right.t", "b": "right.b"},
 }
 _NUMBERS = {"left": "a", "right": "b"}
-"""Name of the number of each side, which is a header and the key, too."""
+"""Name of the number of each side, which is also a header and the key."""
 _KEYS = {"left": "k", "right": "rk"}
 """Name of the key of each side, which chooses the partition."""
 
@@ -74,8 +74,9 @@ class Topics:
         output_format: Format = Format.JSON,
         delivery: str = "at_least_once",
     ) -> None:
-        """`idle_after`: of the right side. `output_format`: with a registry, left rows are Avro and
-        right rows Protobuf; otherwise they are JSON. `registry`: used if the format needs it."""
+        """`idle_after`: set on the right side. `output_format`: if the format has a registry, left
+        rows are Avro and right rows Protobuf; otherwise both are JSON. `registry`: used if the
+        format has one."""
         self.kafka, self.name = kafka, name
         self.join_type = JoinType(join_type)
         self.sent: dict[str, list[Row]] = {"left": [], "right": []}

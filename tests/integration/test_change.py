@@ -1,4 +1,4 @@
-"""A change of the join while it runs: the old and the new query together give each result once."""
+"""A change of a running join: the old and the new query together deliver each result once."""
 
 import json
 import time
@@ -54,7 +54,7 @@ class Row:
 
 Rows = tuple[list[Row], list[Row]]
 
-# Every row of this batch expires before the cut, and lies before what is read again.
+# Every row of this batch expires before the cut, and is not read again.
 PAST: Rows = (
     [Row("past", 1), Row("past alone", 1)],
     [Row("past", 1), Row("past other", 1)],
@@ -64,7 +64,7 @@ BEFORE: Rows = (
     [Row("expired", 25), Row("matched early", 31), Row("waits", 38), Row("pair", 38), Row("z", 45)],
     [Row("matched early", 30), Row("waits too", 40), Row("pair", 39), Row("z", 45)],
 )
-# Behind the watermark of 35. They would not have expired in a query that reads them again.
+# Rows behind the watermark of 35. In a query that reads them again they would not have expired.
 LATE: Rows = ([Row("late", 34)], [Row("late too", 35)])
 AFTER: Rows = (
     [Row("waits too", 39), Row("pair", 37), Row("new", 36), Row("late too", 36)],
@@ -128,7 +128,7 @@ class Topics:
         assert 0 == producer.flush(START_SECONDS)
 
 
-# The other types are these with other sides, for the code of a change. A run takes two jobs.
+# For the code of a change, the other types are the same with exchanged sides. A run takes two jobs.
 @pytest.mark.parametrize(
     "join_type", [JoinType.INNER, JoinType.FULL_OUTER, JoinType.LEFT_SEMI, JoinType.LEFT_ANTI]
 )
@@ -207,7 +207,7 @@ def _result(value: Mapping[str, str | None]) -> tuple[str | None, ...]:
 def _expected(
     join_type: JoinType, lefts: Iterable[Row], rights: Iterable[Row]
 ) -> Counter[tuple[str | None, ...]]:
-    """Nested loops."""
+    """The expected results, by nested loops."""
     lefts, rights = list(lefts), list(rights)
     pairs = [
         (left, right)

@@ -38,7 +38,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
 
 @pytest.fixture
 def pairs(request: pytest.FixtureRequest, kafka: EmbeddedKafka, tmp_path: Path) -> Iterator[Pairs]:
-    """Its left values are Avro: executors get the schema from the driver."""
+    """The left values are Avro: executors request the schema from the driver."""
     name = f"cluster{crc32(request.node.name.encode())}"
     with RegistryStub() as registry:
         pairs = Pairs(kafka, name, tmp_path, delivery="exactly_once", registry=registry)

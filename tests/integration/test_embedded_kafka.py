@@ -27,7 +27,7 @@ TIMEOUT = 60.0
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder of a broker that has run, for tests of later starts."""
+    """The folder of a broker that has run before, for tests of later starts."""
     folder = tmp_path_factory.mktemp("formatted")
     with EmbeddedKafka(folder, jvm_options=BROKER_OPTIONS) as kafka:
         kafka.create_topics({"kept": 2})

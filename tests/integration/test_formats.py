@@ -1,4 +1,4 @@
-"""Avro and Protobuf with broker, registry and job: schemas change, and the registry is away.
+"""Avro and Protobuf with broker, registry and job: schemas change, and the registry is unreachable.
 
 Results are read by Confluent's own deserializers.
 """
@@ -103,7 +103,7 @@ class Shop:
         return framed(number, written.proto(text, n=n, at=at, user=f"u{n}", **more))
 
     def results(self) -> list[dict[str, Any]]:
-        """Those in Avro."""
+        """The results in Avro."""
         value, key = (SerializationContext(OUT, part) for part in _PARTS)
         with SchemaRegistryClient({"url": self.registry.url}) as client:
             read = AvroDeserializer(client)
@@ -114,7 +114,7 @@ class Shop:
         return sorted((record.value for record in records), key=lambda row: row["n"])
 
     def proto_results(self) -> list[tuple[dict[str, Any], dict[str, Any]]]:
-        """Keys and values of those in Protobuf."""
+        """Keys and values of the results in Protobuf."""
         records = consume_all(self.servers, PROTO_OUT, self._message, self._message)
         return [(record.key, record.value) for record in records]
 

@@ -135,7 +135,7 @@ def _spec(join_type: JoinType, name: str, servers: str, folder: Path) -> str:
 
 
 def _key(join_type: JoinType, columns: Collection[str]) -> str:
-    """Of one type, the key is not what chooses the partition."""
+    """For one type, another value than the key chooses the partition."""
     if join_type is JoinType.INNER:
         return "a"
     return "coalesce(k, rk)" if {"k", "rk"} <= set(columns) else next(iter(columns))

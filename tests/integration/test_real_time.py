@@ -56,7 +56,7 @@ def test_join_type_gives_the_rows_of_nested_loops_in_both_phases(
     jvm: SharedJvm,
     registry: RegistryStub,
 ) -> None:
-    """Two types read Avro and Protobuf. One of them writes Avro, the other Protobuf."""
+    """Two types read Avro and Protobuf. One type writes Avro, the other Protobuf."""
     topics = Topics(
         *(kafka, f"phases_{join_type}", join_type, tmp_path),
         registry=registry,

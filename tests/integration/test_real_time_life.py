@@ -28,8 +28,8 @@ from tests.polling import wait_until
 def test_query_obeys_all_commands_in_the_middle_of_an_interval(
     kafka: EmbeddedKafka, tmp_path: Path
 ) -> None:
-    """Each command cuts the interval short at once. The next start repeats it without the results
-    that are out."""
+    """Each command cuts the interval short at once. The next start repeats the interval without the
+    results that are delivered."""
     topics = Topics(kafka, "obeys", "inner", tmp_path, interval="1h", delivery="exactly_once")
     with Job(topics.spec(), tmp_path) as job:
         for n, (command, state) in enumerate(

@@ -1,4 +1,4 @@
-"""A side that reads the topics which match a pattern: new topics are added by a restart."""
+"""A side reads the topics that match a pattern, and a restart adds new topics."""
 
 import json
 from pathlib import Path
@@ -70,7 +70,7 @@ def test_new_topic_of_a_pattern_is_reported_and_read_after_a_restart(
         status = job.wait_for_offsets(left=1, right=0)
         assert {"left": ["pattern.lus"]} == status.topics
 
-        # Its name is before that of the first topic, whose partitions keep their numbers.
+        # The name is before that of the first topic, whose partitions keep their numbers.
         kafka.create_topics(["pattern.leu"], partitions=2)
         send("leu", 1, 2)
         producer.flush()

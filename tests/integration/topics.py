@@ -34,7 +34,7 @@ class Sent:
 @dataclass(frozen=True)
 class Received:
     key: Any
-    """Text, or what the key is decoded to."""
+    """Text, or the decoded key."""
     value: dict[str, Any]
     headers: Mapping[str, str | None]
     timestamp_ms: int

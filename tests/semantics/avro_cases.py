@@ -1,4 +1,4 @@
-"""Random Avro schemas, later versions of them, and values."""
+"""Random Avro schemas, their later versions, and values."""
 
 import copy
 import random

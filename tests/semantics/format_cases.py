@@ -1,4 +1,4 @@
-"""A schema, another version of it that reads its values, and values."""
+"""A schema, another version of the schema that reads its values, and values."""
 
 import random
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ class FormatCase:
     writer: Any
     reader: Any
     valid: list[bytes]
-    """Values as they follow the id of the schema."""
+    """Values without the id of the schema."""
     corrupt: list[bytes]
 
 

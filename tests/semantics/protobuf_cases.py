@@ -1,4 +1,4 @@
-"""Random Protobuf messages, later versions of them, and values."""
+"""Random Protobuf messages, their later versions, and values."""
 
 import random
 from typing import Any
@@ -23,7 +23,7 @@ _KINDS = (
     *(f"google.protobuf.{kind}Value" for kind in ("Int64", "UInt64", "String", "Bool", "Bytes")),
 )
 _WIDER = {"int32": "int64", "sint32": "sint64", "uint32": "uint64", "string": "bytes"}
-# Of the first message in two spellings, of another one, of a nested one, and of none.
+# Indexes of the first message in two spellings, of another message, of a nested message, of none.
 _INDEXES = (b"\0", b"\0", b"\x02\0", b"\x02\x02", b"\x04\0\0", b"\x02\x08")
 _FIELDS, _VALUES = 8, 4
 _FILE = """syntax = "proto3";

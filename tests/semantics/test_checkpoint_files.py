@@ -79,7 +79,7 @@ def test_interval_is_repeated_until_spark_has_committed_what_it_has_read(
     checkpoint.record_interval(interval)
     assert (interval, True) == (checkpoint.cut_interval, checkpoint.is_committed)
 
-    # It has ended: Spark runs exactly this input again.
+    # The interval has ended: Spark runs exactly this input again.
     _plan(tmp_path, 7, 20)
     assert (Interval(7, 5_000, _both(20)), False) == (
         checkpoint.cut_interval,
@@ -88,7 +88,7 @@ def test_interval_is_repeated_until_spark_has_committed_what_it_has_read(
     _commit(tmp_path, 7)
     assert (None, True) == (checkpoint.cut_interval, checkpoint.is_committed)
 
-    # It was cut: micro-batches read up to the recorded ends.
+    # The interval was cut: micro-batches read up to the recorded ends.
     repeated = Interval(8, 5_000, _both(40))
     checkpoint.record_interval(repeated)
     for batch_id, end in ((8, 30), (9, 40)):

@@ -39,7 +39,7 @@ def registry() -> Iterator[RegistryStub]:
 def decoder_of(
     registry: RegistryStub, writer: Any, newest: Any, kind: str = "AVRO"
 ) -> tuple[Decoder, int]:
-    """It reads by the schema `newest`; and the id of the schema `writer`."""
+    """A decoder that reads with the schema `newest`, and the id of the schema `writer`."""
     subject = f"s{next(_NUMBERS)}"
     number = registry.register(subject, writer, kind)
     registry.register(subject, newest, kind)
@@ -93,7 +93,7 @@ def test_random_values_are_those_that_python_decodes(
         try:
             decoder, number = decoder_of(registry, case.writer, case.reader, case.type)
         except SpecError:
-            continue  # it has a type that no column can have
+            continue  # the schema has a type that no column can have
         values = [framed(number, payload) for payload in (*case.valid, *case.corrupt)]
         expected = [expected_of(each, decoder) for each in decoder.decoded(values)]
         rows = decoded(spark, decoder, *values)

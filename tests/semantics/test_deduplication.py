@@ -55,7 +55,7 @@ def test_copy_in_the_same_a_later_and_a_restarted_batch_is_dropped_and_counted(
 
     assert ["y"] == keys(stream.feed([row("x", 100, "1"), row("y", 101, "2")], [row("y", 101)]))
     assert 1 == duplicates(stream)
-    # Rows of the join alone: ids are no rows.
+    # Rows of the join only: ids are not rows.
     assert [2] == [batch.state_rows_updated for batch in stream.progress() if batch.input_records]
 
 

@@ -109,7 +109,7 @@ def java_outcome(parts: Any) -> tuple[Outcome, Outcome]:
 
 
 def generated(chance: random.Random) -> tuple[Opening, list[Record]]:
-    """Mostly what a slot can contain, so that each decision is made in many cases."""
+    """Records that are mostly valid in a slot, so that each decision is made in many cases."""
     next_batch = chance.randrange(4)
     is_interval = chance.random() < 0.4
     fingerprint = INTERVAL if is_interval else chance.choice(["f", "g"])
@@ -140,7 +140,7 @@ def test_java_decides_as_the_specification_on_generated_records(spark: SparkSess
 
 
 def history(chance: random.Random) -> tuple[Opening, list[Record]]:
-    """Batches and intervals as a query writes them one after another; the last one may be cut."""
+    """Consecutive batches and intervals of a query. The last one may be cut."""
     records: list[Record] = [Marker(NO_BATCH, "", "q")]
     batches = chance.randrange(1, 5)
     for batch_id in range(batches):

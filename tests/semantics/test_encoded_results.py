@@ -137,7 +137,7 @@ def test_each_type_is_read_as_it_was_written(
 
 
 @pytest.mark.parametrize("used", [Format.AVRO, Format.PROTOBUF])
-def test_text_that_is_no_utf_8_is_written_as_text(spark: SparkSession, used: Format) -> None:
+def test_text_that_is_not_utf_8_is_written_as_text(spark: SparkSession, used: Format) -> None:
     schema = schema_of(used, text="STRING")
 
     [value] = encoded(spark.sql("SELECT cast(X'41FF' AS STRING) AS text"), schema)

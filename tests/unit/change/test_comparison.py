@@ -1,4 +1,4 @@
-"""What a change means, and which changes are refused."""
+"""Effects of a change, and changes that are refused."""
 
 from typing import Any
 
@@ -41,13 +41,37 @@ def test_change_that_cannot_be_made_is_refused_by_name(
     assert field in refusals(old, new)
 
 
-def test_change_of_partitions_alone_means_nothing() -> None:
+def test_change_of_partitions_alone_has_no_effect_on_results() -> None:
     comparison = compared(plan(), plan(**NEW))
 
     assert (("The results are the same as without the change.",), ()) == (
         comparison.meanings,
         comparison.expired,
     )
+
+
+_AVRO = {"schema_registry": {"url": "http://localhost:8081"}, "output__format": "avro"}
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "meaning"),
+    [
+        ({}, {"left__filter": "cost > 5"}, "The new left.filter"),
+        ({}, {"right__max_event_time_ahead": "2 hours"}, "The new right.max_event_time_ahead"),
+        ({}, {"on_null_key": "drop"}, "The new on_null_key"),
+        (_AVRO, {"output__format": "protobuf"}, "Results after the cut"),
+        ({"output__key": "ad_id"}, {"output__key_format": "json"}, "Results after the cut"),
+        ({}, {"output__partition_by": "left.ad_id"}, "Results after the cut"),
+        ({"output__delivery": "exactly_once"}, {"output__timestamp": "event_time"},
+         "Results after the cut"),
+    ],
+)  # fmt: skip
+def test_change_outside_of_the_state_is_explained(
+    old: dict[str, Any], new: dict[str, Any], meaning: str
+) -> None:
+    (text,) = compared(plan(**old), plan(**{**old, **NEW, **new})).meanings
+
+    assert text.startswith(meaning)
 
 
 def test_rows_that_the_old_query_has_emitted_are_not_emitted_again() -> None:
@@ -61,7 +85,7 @@ def test_rows_that_the_old_query_has_emitted_are_not_emitted_again() -> None:
     assert (Expired("left", kept_ms=3_600_000),) == comparison.expired
     assert () == shorter.expired
     assert any(text.startswith("Left rows that the old query") for text in comparison.meanings)
-    assert any("Pairs of two records before the cut" in text for text in comparison.meanings)
+    assert any("A pair of two records before the cut" in text for text in comparison.meanings)
 
 
 def test_rows_of_other_windows_are_not_emitted_again() -> None:

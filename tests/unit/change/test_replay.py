@@ -1,4 +1,4 @@
-"""Phases of the replay, and which batches are kept back."""
+"""Phases of the replay, and batches that are kept back."""
 
 import json
 from dataclasses import replace

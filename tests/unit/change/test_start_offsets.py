@@ -1,4 +1,4 @@
-"""From where a changed query reads again."""
+"""Offsets from which a changed query reads again."""
 
 from datetime import timedelta
 from typing import Any
@@ -83,7 +83,7 @@ def test_idle_partition_starts_at_the_cut() -> None:
     assert (40, 80) == starts(cut(ENDS), known(0, 40), known(0, 99))  # after the cut
 
 
-def test_nothing_is_read_that_the_old_query_has_not_read() -> None:
+def test_replay_begins_at_the_first_offset_of_the_old_query() -> None:
     assert (50, 50) == starts(cut(ENDS, first=50), known(0, 40))
 
 

@@ -1,4 +1,4 @@
-"""Files of a change: which query may start after a crash at each write, and the way back."""
+"""Files of a change: the query that can start after a crash at each write, and the undo."""
 
 import json
 from collections.abc import Callable, Iterator
@@ -178,9 +178,7 @@ def test_crash_at_any_write_leaves_one_query_and_a_repetition_finishes(
 
 
 @pytest.mark.parametrize("when", ["before", "after"])
-def test_crash_during_the_way_back_leaves_one_query(
-    monkeypatch: pytest.MonkeyPatch, when: str
-) -> None:
+def test_crash_during_an_undo_leaves_one_query(monkeypatch: pytest.MonkeyPatch, when: str) -> None:
     for write in range(1, 20):
         world = World(monkeypatch)
         world.change()
@@ -197,8 +195,8 @@ def test_crash_during_the_way_back_leaves_one_query(
     assert not was_killed
 
 
-def test_way_back_ends_once_the_new_query_has_begun_to_deliver(world: World) -> None:
-    with pytest.raises(ConflictError, match="nothing to undo"):
+def test_undo_is_refused_once_the_new_query_has_begun_to_deliver(world: World) -> None:
+    with pytest.raises(ConflictError, match="no change to undo"):
         world.undo()
     world.change()
     world.disk.files["file:/new/query/metadata"] = {"id": "4712"}

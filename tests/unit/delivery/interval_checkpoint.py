@@ -29,7 +29,7 @@ class Checkpoint:
     """State after a batch, by batch and slot."""
     recorded: Recorded | None = None
     newest: tuple[int, int] = (0, 0)
-    """Newest event time by side; a crash may lose the last ones."""
+    """Newest event time of each side. A crash may lose the last ones."""
     since: int | None = 0
 
     def copy(self) -> "Checkpoint":
@@ -47,7 +47,7 @@ class Checkpoint:
         return self.planned[self.last][0] if self.committed else (0, 0)
 
     def watermark(self, batch_id: int) -> int:
-        """Of a batch that was planned."""
+        """The watermark of a planned batch."""
         return self.planned[batch_id][1] if batch_id in self.planned else 0
 
     @property

@@ -18,7 +18,7 @@ JoinType = Literal["full_outer", "left_semi"]
 WINDOW = 2
 DELAY = 1
 FAR = 1_000
-"""Event times from here on belong to rows that only advance the watermark."""
+"""First event time of rows that only advance the watermark."""
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ def letter_id(row: Row) -> str:
 
 @dataclass
 class State:
-    """Rows in the state of one slot, and the places of those that have matched."""
+    """Rows in the state of one slot, and the places of rows that have matched."""
 
     join_type: JoinType
     rows: list[Row] = field(default_factory=list)
@@ -64,7 +64,7 @@ class State:
         return replace(self, rows=list(self.rows), matched=set(self.matched))
 
     def take(self, row: Row, late_watermark: int) -> list[str]:
-        """Ids of what a new row emits."""
+        """Ids of the records that a new row emits."""
         if row.is_bad or row.is_late(late_watermark):
             return [letter_id(row)]
         partners = [other for other in self.rows if other.side != row.side and row.matches(other)]
@@ -80,7 +80,7 @@ class State:
         return emitted
 
     def evict(self, watermark: int, count: int) -> list[str]:
-        """Remove up to `count` expired rows. Ids of the unmatched ones."""
+        """Remove up to `count` expired rows. Returns the ids of the unmatched rows."""
         expired = [row for row in self.rows if row.has_expired(watermark)][:count]
         self.rows = [row for row in self.rows if row not in expired]
         if self.join_type == "left_semi":
@@ -93,7 +93,7 @@ def unmatched_id(row: Row) -> str:
 
 
 def expected(rows: Iterable[Row], letters: set[str], join_type: JoinType) -> Counter[str]:
-    """What has to be out if the rows with these letters, and no others, were late or bad."""
+    """Ids that must be delivered if exactly the rows with these letters were late or bad."""
     joined = [row for row in rows if letter_id(row) not in letters and row.event_time < FAR]
     out = Counter(letters)
     for left, right in _pairs(joined):

@@ -1,7 +1,7 @@
 """The topics, the broker and the checkpoint of a query of the real-time engine, under a schedule.
 
-As schedules.py: a schedule is a string of bytes, each of which chooses what happens next and
-whether it fails. Once it is used up nothing fails, and the run must end well.
+As in schedules.py, a schedule is a string of bytes. Each byte chooses the next step and whether it
+fails. After the last byte nothing fails, and the run must end without an error.
 """
 
 from collections import Counter
@@ -28,8 +28,8 @@ _STEPS_TO_THE_END = 4_000
 
 
 class World:
-    """One query. All drivers but the last are zombies: their executors write, their checkpoint
-    writes fail, because they have lost the lease."""
+    """One query. All drivers except the last are zombies: their executors write, but their writes
+    to the checkpoint fail, because they have lost the lease."""
 
     def __init__(
         self,
@@ -72,7 +72,7 @@ class World:
             self.turn()
 
     def finish(self) -> None:
-        """Until every row has expired; nothing fails any more."""
+        """Run until every row has expired. Nothing fails."""
         while len(self.topics[0]) + len(self.topics[1]) < ROWS:
             self._append(len(self.topics[0]) * 37)
         for topic, side, at in zip(self.topics, SIDES, (FAR, 2 * FAR), strict=True):
@@ -84,7 +84,7 @@ class World:
             if self.checkpoint.watermark(self.checkpoint.last) >= FAR - 1:
                 return
             self._step(self.driver)
-        raise ViolationError("nothing is in the way, and it does not come to an end")
+        raise ViolationError("the query does not end although nothing fails")
 
     def check(self) -> None:
         self.broker.settle()
@@ -92,7 +92,7 @@ class World:
         letters = {row_id for row_id in out if row_id.startswith("dead/")}
         rows = [row for topic in self.topics for row in topic]
         wanted = expected(rows, letters, self.join_type)
-        if self.changes_delivery:  # a row may be out twice
+        if self.changes_delivery:  # a row may be delivered twice
             out = Counter(dict.fromkeys(out, 1))
         if wanted != out:
             raise ViolationError(f"missing: {wanted - out}, too many: {out - wanted}")
@@ -124,11 +124,11 @@ class World:
             return
         if choice >= 130 and len(self._zombies) < self._max_zombies:
             self._has_rivals = True
-            self._zombies.append(self.driver)  # it is stopped, and wakes up later
+            self._zombies.append(self.driver)  # the process is suspended, and continues later
         self.driver = self._new_driver()
 
     def _append(self, choice: int) -> None:
-        """A record of one of the topics; its event time is about that of the records before."""
+        """Append a record to one of the topics, with an event time near that of earlier records."""
         side = choice % 2
         topic, count = self.topics[side], len(self.topics[0]) + len(self.topics[1])
         if count < ROWS:
@@ -163,7 +163,7 @@ class World:
 
 
 def compact(log: Log) -> None:
-    """Kafka keeps the newest committed record of each key, and removes aborted ones."""
+    """Keep the newest committed record of each key and remove aborted records, as Kafka does."""
     end = log.last_stable_offset
     stable = log.records[:end]
     newest = {

@@ -85,7 +85,7 @@ class World:
         for partition in range(PARTITIONS):
             expected = [row for n in range(BATCHES) for row in rows(partition, n)]
             if expected != (found := self.output[partition].committed()):
-                raise ViolationError(f"{found} came out instead of {expected}")
+                raise ViolationError(f"{found} was delivered instead of {expected}")
         if self.marks_empty_batches:
             for partition in range(PARTITIONS):
                 found = [marker.batch_id for marker in self.markers(partition)]

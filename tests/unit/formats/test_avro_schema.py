@@ -95,7 +95,7 @@ def test_column_that_avro_cannot_hold_is_refused_by_name(
 
 
 @pytest.mark.parametrize("kind", [*SIMPLE_TYPES.values(), array_of(struct_of([("a", STRING)]))])
-def test_value_that_is_no_struct_has_a_valid_schema(kind: SqlType) -> None:
+def test_value_that_is_not_a_struct_has_a_valid_schema(kind: SqlType) -> None:
     fastavro.parse_schema(json.loads(plain_schema(kind)))
 
 

@@ -1,4 +1,4 @@
-"""The Protobuf schema of the output columns: one that protoc compiles, or a refusal by name."""
+"""The Protobuf schema of the output columns: protoc compiles it, or the column is refused."""
 
 import pytest
 from hypothesis import given

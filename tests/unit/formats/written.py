@@ -55,7 +55,7 @@ def reader(schema: RegisteredSchema, *columns: Column) -> ReaderSchema:
 
 
 def bare_fields(schema: dict[str, Any]) -> list[dict[str, Any]]:
-    """Its fields without logical types: the values of a time are numbers."""
+    """The fields without logical types, so that times are numbers."""
     return list(avro_format._bare(schema)["fields"])
 
 

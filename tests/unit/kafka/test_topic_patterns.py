@@ -1,4 +1,4 @@
-"""Topics of a `topic_pattern`: which ones a start reads, in which order, and what it refuses."""
+"""Topics of a `topic_pattern`: the topics that a start reads, their order, and refusals."""
 
 from types import SimpleNamespace
 
@@ -35,7 +35,7 @@ def found(made: JoinPlan, frozen: JoinPlan | None = None) -> tuple[str, ...]:
 
 
 @pytest.mark.usefixtures("broker")
-def test_topics_that_the_join_writes_and_internal_topics_are_left_out() -> None:
+def test_topics_that_the_join_writes_and_internal_topics_are_ignored() -> None:
     made = of_pattern(".*", dead_letter={"topic": "dead"}, on_bad_record=None)
     assert ("clicks",) == found(made)
 

@@ -1,4 +1,4 @@
-"""`deduplicate`: what the spec accepts, the ids as SQL, the plan in words, the checkpoint."""
+"""`deduplicate`: checks of the spec, the ids as SQL, the text of the plan, the checkpoint."""
 
 import pytest
 
@@ -53,12 +53,12 @@ def test_length_must_be_positive(within: str) -> None:
         deduplicated("e", within=within)
 
 
-def test_real_time_engine_refuses_it() -> None:
+def test_real_time_engine_refuses_deduplication() -> None:
     with pytest.raises(SpecError, match=r"left\.deduplicate.*not supported with engine real_time"):
         deduplicated("e", engine="real_time", real_time={"experimental": True})
 
 
-def test_checkpoint_freezes_it() -> None:
+def test_checkpoint_freezes_deduplication() -> None:
     frozen = fingerprint(deduplicated("e"))
     assert "`left_e` within 10 minutes" == frozen["left.deduplicate"]
     for other in (deduplicated("ad_id"), deduplicated("e", within="1 minute"), plan()):

@@ -10,7 +10,7 @@ PAGE = ROOT / "docs" / "contributing" / "writing.md"
 FOLDERS = ("job", "service", "streamjoin", "deploy", "bench", "docs", "tests", ".ci")
 FILES = ("README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "SECURITY.md", "Makefile", "Dockerfile",
          "docker-compose.yml", "mkdocs.yml", "pyproject.toml", "join.example.yaml")  # fmt: skip
-KINDS = {".py", ".md", ".yml", ".yaml", ".html", ".js", ".css", ".sh", ".toml", ".env", ""}
+KINDS = {".py", ".java", ".md", ".yml", ".yaml", ".html", ".js", ".css", ".sh", ".toml", ".env", ""}
 
 
 def avoided_words() -> list[str]:

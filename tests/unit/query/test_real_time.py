@@ -235,7 +235,7 @@ def test_watermark_of_a_cut_interval_stays_until_the_interval_is_repeated(
     assert [Interval(7, 5_000, both(20))] == world.intervals
 
 
-def test_phase_that_was_chosen_is_forgotten_when_the_query_rests() -> None:
+def test_query_that_was_stopped_begins_with_catch_up() -> None:
     """The new query after a reset has not claimed its name yet, and may have a backlog."""
     phases = Phases()
     phases._change_to(Phase.REAL_TIME)

@@ -1,4 +1,4 @@
-"""The replay of a changed query, without Spark: limits, watermark, and what comes after it."""
+"""The replay of a changed query, without Spark: limits, watermark, and the end of the replay."""
 
 from contextlib import nullcontext
 from types import SimpleNamespace
@@ -43,7 +43,7 @@ class Replaying(World):
         self.times = ReplayingTimes(self.run, REPLAY)
 
     def _before_first_batch(self, _spark: Any, action: Any) -> Any:
-        """As the one in job/spark, without another thread."""
+        """Like BeforeFirstBatch of job/spark, without another thread."""
         return SimpleNamespace(active=nullcontext, wait=lambda: action(None))
 
     def follow(self) -> None:
@@ -51,7 +51,7 @@ class Replaying(World):
             super().follow()
 
     def limits(self) -> tuple[int | None, int | None]:
-        """How far Spark may read both sides."""
+        """End offsets up to which Spark may read both sides."""
         found = (
             self.times._limit(side, self.read.next_offsets.get(side, {0: 10}), LATEST)
             for side in ("left", "right")
@@ -113,7 +113,7 @@ def test_records_that_may_have_been_late_are_reported_and_logged_until_they_are_
     assert logged == [log["records"] for log in logs if log["event"] == "late_rows_unknown"]
 
 
-def test_restart_after_the_replay_knows_the_event_times_of_the_old_query(
+def test_restart_after_the_replay_has_the_event_times_of_the_old_query(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     world = Replaying(monkeypatch, ends(20, 16))
@@ -141,7 +141,8 @@ def test_query_that_cannot_be_limited_ends(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_partition_at_the_cut_holds_no_other_back(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its records after the cut are not read yet, and its event time is the oldest one."""
+    """The records of the partition after the cut are not read yet, and its event time is the
+    oldest."""
     world = Replaying(monkeypatch)
     world.follow()
     world.limits()
