@@ -28,6 +28,8 @@ What the driver has to do, because correctness depends on it:
   a record that they read later would be repeated with a later watermark, by which it may be late.
   The fence commits its number in each slot. A writer that opens its slot only after the fence, in a
   driver that has lost its lease, finds a number greater than that of its run, and writes nothing.
+  A run reads its number before the rest of the checkpoint: if another job replaces the run
+  meanwhile, the number of the run is the smaller one.
 - No batch or interval that follows a recorded interval has an earlier watermark than the recorded
   one, also if there was nothing to repeat.
 

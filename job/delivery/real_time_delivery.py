@@ -83,7 +83,7 @@ def real_time_delivery(
     if plan.output.delivery is Delivery.AT_LEAST_ONCE:
         checkpoint.end_exactly_once()
         return _AtLeastOnce(options)
-    # Read before all that another job may change: a job that loses its lease has an older number.
+    # Before the rest of the checkpoint: a run that is replaced meanwhile has the smaller number.
     fence = checkpoint.fence
     since = checkpoint.begin_exactly_once()
     checkpoint.ensure_query_id()

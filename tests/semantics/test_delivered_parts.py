@@ -207,7 +207,7 @@ def _kind(outcome: Outcome) -> object:
     [Marker(7, "f", "q"), Marker(7, INTERVAL, "q"), Part("q", 7, 12, frozenset({"a|b", "ü|"}))],
 )
 def test_java_writes_the_records_that_the_specification_names(
-    spark: SparkSession, record: Record
+    spark: SparkSession, record: Marker | Part
 ) -> None:
     java = java_class(spark, "DeliveredParts")
     if isinstance(record, Marker):
