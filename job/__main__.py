@@ -14,6 +14,7 @@ import typer
 
 from job.commands.change import change
 from job.commands.checkpoint import checkpoint_commands
+from job.commands.compare import compare
 from job.commands.dead_letters import dead_letter_commands
 from job.commands.init import init
 from job.commands.spec_file import SpecFile, create_plan, read_spec, report_errors
@@ -27,6 +28,7 @@ app = typer.Typer(
 )
 app.command()(init)
 app.command()(change)
+app.command()(compare)
 app.add_typer(checkpoint_commands, name="checkpoint")
 app.add_typer(dead_letter_commands, name="dead-letters")
 topic_commands = typer.Typer(help="Create the topics of a spec.", no_args_is_help=True)

@@ -63,6 +63,8 @@ class Cut:
     """Document of the event times that the old query has read (event_time/partitions.py)."""
     topic_ids: Mapping[str, str] = field(default_factory=dict)
     """Kafka's ids of the topics of the old query."""
+    late_unknown_before: Offsets = field(default_factory=lambda: {side: {} for side in SIDES})
+    """Whether a row before these offsets was late is unknown: `late` does not contain it."""
 
     @property
     def ends(self) -> Offsets:

@@ -16,15 +16,10 @@ _START_SECONDS = 10
 
 
 def explained(
-    new: JoinPlan,
-    comparison: Comparison,
-    replay: Replay,
-    needed_ms: Mapping[Side, int],
-    *,
-    cores: int,
+    new: JoinPlan, comparison: Comparison, replay: Replay, found: Mapping[str, Any]
 ) -> str:
-    facts_ = facts(new, comparison, replay, needed_ms, cores=cores)
-    return "\n".join(_lines(new, comparison, replay, facts_))
+    """`found`: what `facts` returns."""
+    return "\n".join(_lines(new, comparison, replay, found))
 
 
 def facts(
@@ -34,7 +29,9 @@ def facts(
     needed_ms: Mapping[Side, int],
     *,
     cores: int,
+    late_rows: int | None,
 ) -> dict[str, Any]:
+    """`late_rows`: those that the running job has counted. None: no job answers."""
     return {
         "changes": [
             {"field": change.field, "old": change.frozen, "new": change.wanted}
@@ -57,6 +54,8 @@ def facts(
             for side in SIDES
         },
         "records": replay.records,
+        "possibly_late_records": replay.possibly_late_records,
+        "late_rows_of_the_job": late_rows,
         "seconds": round(
             _START_SECONDS + replay.records / (_RECORDS_PER_CORE_SECOND * max(cores, 1))
         ),
@@ -87,9 +86,25 @@ def _lines(
     yield "\nWhat is kept back"
     yield "  results and dead letters of records before the cut: the old query has written them"
     yield from _expired(replay)
+    yield "\nLate rows"
+    yield from _late_rows(found)
     yield "\nWhat stays"
     yield f"  the old checkpoint, {replay.old_checkpoint}: `--undo` returns to it"
     yield "  until the new query delivers"
+
+
+def _late_rows(found: Mapping[str, Any]) -> Iterator[str]:
+    if not found["possibly_late_records"]:
+        yield "  rows that were late in the old query are not joined by the new one"
+        return
+    yield (
+        f"  whether {found['possibly_late_records']:,} of the records that are read again were "
+        "late is unknown:"
+    )
+    yield "  their watermarks are not in Spark's log, or event time or window change. Those that"
+    yield "  were late can match records after the cut"
+    if (counted := found["late_rows_of_the_job"]) is not None:
+        yield f"  the running job has counted {counted:,} late rows since its start"
 
 
 def _expired(replay: Replay) -> Iterator[str]:

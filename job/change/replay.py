@@ -13,12 +13,12 @@ All results of the first two phases lie before the cut: the old query has writte
 could only come from an incomplete past. They are kept back.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Self
 
-from job.change.cut import LateBelow, PlannedBatch
+from job.change.cut import LateBelow, PlannedBatch, late_by_batch
 from job.event_time.partitions import Offsets, Partitions
 from job.join_spec.sides import SIDES, Side
 
@@ -60,6 +60,17 @@ class Replay:
     """Which rows were late in the old query. They are not read again."""
     expired: tuple[Expired, ...] = ()
     topic_ids: Mapping[str, str] = field(default_factory=dict)
+    late_unknown_before: Offsets = field(default_factory=lambda: {side: {} for side in SIDES})
+    """Rows before these offsets are read again, also those that were late in the old query."""
+
+    @property
+    def possibly_late_records(self) -> int:
+        """Records that are read again although they may have been late in the old query."""
+        return sum(
+            max(0, min(end, self.ends[side].get(number, 0)) - self.starts[side].get(number, end))
+            for side in SIDES
+            for number, end in self.late_unknown_before[side].items()
+        )
 
     @property
     def reading_ends(self) -> Offsets:
@@ -137,6 +148,7 @@ class Replay:
                 for each in self.expired
             ],
             "topic_ids": dict(self.topic_ids),
+            "late_unknown_before": _written(self.late_unknown_before),
         }
 
     @classmethod
@@ -156,7 +168,26 @@ class Replay:
             ),
             expired=tuple(_expired(each) for each in document["expired"]),
             topic_ids=document["topic_ids"],
+            late_unknown_before=_read(document["late_unknown_before"]),
         )
+
+
+def late_rows(
+    batches: Sequence[PlannedBatch], first_offsets: Offsets, earlier: Replay | None
+) -> tuple[tuple[LateBelow, ...], Offsets]:
+    """Which rows were late in a query, and the offsets before which that is unknown.
+
+    `batches`: those that Spark's log still contains. `earlier`: the replay of the query itself,
+    whose own batches have dropped no row as late. None: it replaced no other one.
+    """
+    late, oldest = late_by_batch(batches), batches[0]
+    is_known = oldest.watermark_ms == 0  # also of all batches before it, so no row was late
+    if earlier is None:
+        return late, first_offsets if is_known else oldest.ends
+    is_known = is_known or _has_reached(earlier.ends, oldest.ends)
+    after = [each for each in late if not _has_reached(earlier.ends, each.ends)]
+    unknown_before = earlier.late_unknown_before if is_known else oldest.ends
+    return (*earlier.late, *after), unknown_before
 
 
 def _expired(document: Mapping[str, Any]) -> Expired:

@@ -11,8 +11,8 @@ one query that may run, and the command can be repeated.
 import json
 from collections.abc import Iterator
 
-from job.change.cut import Cut, PlannedBatch, late_by_batch
-from job.change.replay import Replay, ReplayPhase
+from job.change.cut import Cut, PlannedBatch
+from job.change.replay import Replay, ReplayPhase, late_rows
 from job.checkpoint.checkpoint import CHANGE, Checkpoint
 from job.checkpoint.documents import read_document, write_document
 from job.errors import CheckpointError
@@ -35,14 +35,17 @@ def read_cut(checkpoint: Checkpoint) -> Cut:
     batches = list(_batches(checkpoint, last))
     commit = (folder.text(f"query/commits/{last}") or "").splitlines()
     event_times = checkpoint.partitions.document()
+    first_offsets = _first_offsets(checkpoint)
+    late, late_unknown_before = late_rows(batches, first_offsets, read_replay(checkpoint))
     return Cut(
         query_id=checkpoint.query_id,
         batch=batches[-1],
         next_watermark_ms=int(json.loads(commit[1])["nextBatchWatermarkMs"]),
-        first_offsets=_first_offsets(checkpoint),
-        late=late_by_batch(batches),
+        first_offsets=first_offsets,
+        late=late,
         event_times=event_times,
         topic_ids=checkpoint.topic_ids,
+        late_unknown_before=late_unknown_before,
     )
 
 

@@ -52,11 +52,15 @@ def change(
         cores = os.cpu_count() or 1
         if only_plan:
             made = changing.plan_change(old, new, settings)
-            parts = (new, made.comparison, made.replay, made.needed_ms)
+            found = facts(
+                *(new, made.comparison, made.replay, made.needed_ms),
+                cores=cores,
+                late_rows=made.late_rows,
+            )
             typer.echo(
-                json.dumps(facts(*parts, cores=cores), indent=2)
+                json.dumps(found, indent=2)
                 if as_json
-                else explained(*parts, cores=cores)
+                else explained(new, made.comparison, made.replay, found)
             )
             return
         changed = changing.change(old, new, settings)
@@ -67,4 +71,8 @@ def change(
             f"the old query has stopped after batch {changed.replay.old_batch_id}; the new one "
             f"reads {changed.replay.records:,} records again"
         )
+        if possibly_late := changed.replay.possibly_late_records:
+            typer.echo(
+                f"whether {possibly_late:,} of them were late is unknown: see docs/changing.md"
+            )
     typer.echo(f"start the new query with `streamjoin run {new_spec}`")

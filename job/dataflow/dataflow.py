@@ -26,6 +26,7 @@ from job.plan.mirrored import mirrored_filters
 from job.plan.plan import JoinPlan, SidePlan, window_end_column
 from job.plan.position import offset_sql, partition_sql, position_column
 from job.plan.record_checks import quoted
+from job.plan.result_id import ID_HEADER
 from job.spark.kafka_partitioner import partition_for_key
 from job.spark.try_eval import register_try_eval
 from job.spark.watermark import WATERMARK_METADATA
@@ -33,7 +34,6 @@ from job.spark.watermark import WATERMARK_METADATA
 if TYPE_CHECKING:
     from job.formats.registry import RegistryAccess
 
-ID_HEADER = "streamjoin-id"
 UNKNOWN_IDS = "unknown_schema_ids"
 """Observed metric of a side: the schema ids that the registry does not have."""
 
@@ -347,12 +347,7 @@ def _partition(plan: JoinPlan) -> Column:
 
 
 def _headers(plan: JoinPlan) -> str:
-    """The id of a result, and the headers of the spec.
-
-    The id is topic, partition and offset of its left and its right record:
-    `impressions/0/17|clicks/2/5`; the part of an absent side is empty. A repeated result has the
-    same id.
-    """
+    """The id of a result (job/plan/result_id.py), and the headers of the spec."""
     shown = plan.join_type.shown_sides
     places = [_place(plan.side(side)) if side in shown else "''" for side in SIDES]
     identity = f"cast(concat_ws('|', {', '.join(places)}) AS BINARY)"

@@ -12,7 +12,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from job.dataflow import dataflow
-from job.dataflow.dataflow import ID_HEADER, count_where
+from job.dataflow.dataflow import count_where
 from job.dataflow.output_columns import PARTITION, TIMESTAMP
 from job.dead_letters import headers as names
 from job.dead_letters import sql as dead_letter_sql
@@ -25,6 +25,7 @@ from job.plan.position import position_column
 from job.plan.real_time import SOURCE_OPTIONS
 from job.plan.record_checks import EXPRESSION_FAILED, FAILED_FIELD, quoted
 from job.plan.result_checks import texts
+from job.plan.result_id import ID_HEADER
 from job.protocol.totals import Totals
 from job.real_time.join import DEAD_LETTER, IS_DEAD, RowCounts, real_time_join
 from job.real_time.transactions import COLUMNS, ID

@@ -13,7 +13,7 @@ import structlog
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from job.dataflow.dataflow import ID_HEADER, count_where, dataflow, decoded, side_rows
+from job.dataflow.dataflow import count_where, dataflow, decoded, side_rows
 from job.dead_letters import headers as names
 from job.dead_letters import sql
 from job.dead_letters.failure_text import BAD_RECORD, REMEDIES, UNWRITTEN_RESULT
@@ -25,6 +25,7 @@ from job.plan.plan import JoinPlan, window_end_column
 from job.plan.position import partition_and_offset, position_column
 from job.plan.record_checks import EXPRESSION_FAILED
 from job.plan.result_checks import texts
+from job.plan.result_id import ID_HEADER
 from job.protocol.totals import Totals
 from job.spark.executed_join import OffsetRange
 from job.spark.join_input import join_input

@@ -9,7 +9,6 @@ from functools import partial
 from confluent_kafka import KafkaException
 
 from job.checkpoint.checkpoint import Checkpoint
-from job.dataflow.dataflow import ID_HEADER
 from job.delivery import producers
 from job.delivery.commit_topic import dead_letter_partition
 from job.delivery.interval_protocol import Fence
@@ -21,6 +20,7 @@ from job.kafka.clients import describe_error
 from job.kafka.security import KafkaAccess, librdkafka_settings
 from job.plan import tuning
 from job.plan.plan import JoinPlan
+from job.plan.result_id import ID_HEADER
 
 _THREADS = 8
 

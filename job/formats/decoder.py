@@ -25,7 +25,9 @@ from job.formats.schemas import (
 )
 from job.join_spec.value_format import Format
 
-_HEADER_BYTES = 5
+HEADER_BYTES = 5
+"""Bytes before the value, or before the message indexes of Protobuf."""
+NO_SCHEMA_ID = "does not begin with a byte 0 and the 4 of a schema's id"
 
 Decode = Callable[[bytes], dict[str, Any]]
 _Prepared = TypeVar("_Prepared")
@@ -61,6 +63,13 @@ class Decoded:
     columns: dict[str, Any] | None = None
 
 
+def schema_id(value: bytes) -> int | None:
+    """Id of the schema of a value. None: the value is not in the wire format."""
+    if len(value) < HEADER_BYTES or value[0] != 0:
+        return None
+    return int.from_bytes(value[1:HEADER_BYTES], "big")
+
+
 @dataclass(frozen=True)
 class Decoder:
     reader: ReaderSchema
@@ -73,15 +82,14 @@ class Decoder:
             if value is None:
                 yield Decoded()
                 continue
-            if len(value) < _HEADER_BYTES or value[0] != 0:
-                message = "does not begin with a byte 0 and the 4 of a schema's id"
-                yield Decoded(UNDECODABLE_VALUE, message)
+            number = schema_id(value)
+            if number is None:
+                yield Decoded(UNDECODABLE_VALUE, NO_SCHEMA_ID)
                 continue
-            schema_id = int.from_bytes(value[1:_HEADER_BYTES], "big")
-            if schema_id not in decoders:  # an unknown id is requested once per call
-                decoders[schema_id] = _decode(self, schema_id)
-            decode = decoders[schema_id]
-            yield decode if isinstance(decode, Decoded) else _decoded(decode, schema_id, value)
+            if number not in decoders:  # an unknown id is requested once per call
+                decoders[number] = _decode(self, number)
+            decode = decoders[number]
+            yield decode if isinstance(decode, Decoded) else _decoded(decode, number, value)
 
     def answer(self, schema_id: int) -> str:
         """What an executor needs for the values of a schema, as JSON (KnownSchema.java): how it
@@ -102,7 +110,7 @@ class Decoder:
 
 def _decoded(decode: Decode, schema_id: int, value: bytes) -> Decoded:
     try:
-        return Decoded(schema_id=schema_id, columns=decode(value[_HEADER_BYTES:]))
+        return Decoded(schema_id=schema_id, columns=decode(value[HEADER_BYTES:]))
     except UnreadableError as error:
         return Decoded(UNDECODABLE_VALUE, f"schema {schema_id}: {error}", schema_id)
     except IncompatibleError as error:

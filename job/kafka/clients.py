@@ -117,10 +117,15 @@ def poll(client: Consumer, seconds: float) -> Message | None:
 
 
 def read_to_end(
-    settings: Mapping[str, Any], topic: str, group: str, seconds: float
+    settings: Mapping[str, Any],
+    topic: str,
+    group: str,
+    seconds: float,
+    starts: Mapping[int, int] | None = None,
 ) -> Iterator[Message]:
     """The committed records of a topic up to its present end, one partition after another.
 
+    `starts`: first offset of partitions; -1: their ends. The others are read from the beginning.
     Raises KafkaException, or BrokerError if no record arrives for `seconds`.
     """
     with closing(consumer(settings, group)) as client:
@@ -128,7 +133,8 @@ def read_to_end(
         if found.error is not None:
             raise KafkaException(found.error)
         for partition in sorted(found.partitions):
-            yield from _read_partition(client, TopicPartition(topic, partition, 0), seconds)
+            start = TopicPartition(topic, partition, (starts or {}).get(partition, 0))
+            yield from _read_partition(client, start, seconds)
 
 
 def _read_partition(client: Consumer, start: TopicPartition, seconds: float) -> Iterator[Message]:

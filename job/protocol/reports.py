@@ -150,6 +150,9 @@ class ChangeReport(_Report):
     """Records that are read again. The counts of input records contain them."""
     records_left: int
     """Records of them that are not read yet."""
+    possibly_late_records: int = 0
+    """Records of them that may have been late in the old query, which is unknown: their rows are
+    joined."""
 
 
 class ResetReport(_Report):

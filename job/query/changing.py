@@ -42,13 +42,19 @@ class ChangePlan:
     comparison: Comparison
     replay: Replay
     needed_ms: dict[Side, int]
+    late_rows: int | None = None
+    """Late rows that the running job has counted since its start. None: it does not answer."""
 
 
 def plan_change(old: JoinPlan, new: JoinPlan, settings: JobSettings) -> ChangePlan:
     """What a change would do now. The old query may run."""
     compared(old, new)
     with view_checkpoint(old, settings) as opened:
-        return _planned(old, new, opened.checkpoint)
+        made = _planned(old, new, opened.checkpoint)
+    job = running_job(settings.socket)
+    if job is None or job.name != old.name:
+        return made
+    return replace(made, late_rows=job.totals.late_rows)
 
 
 def change(old: JoinPlan, new: JoinPlan, settings: JobSettings) -> ChangePlan | None:
@@ -123,6 +129,7 @@ def _planned(old: JoinPlan, new: JoinPlan, checkpoint: Checkpoint) -> ChangePlan
     needed_ms = needed_from_ms(old, new, cut.watermark_ms)
     known = known_offsets(new, access, cut.ends, needed_ms)
     starts = start_offsets(new, cut, needed_ms, known)
+    knows_late_rows = _has_same_event_times(old, new)
     added = added_partitions(new, access, cut.ends, check_topics(new, access))
     replay = Replay(
         old_checkpoint=checkpoint.folder.root,
@@ -133,7 +140,8 @@ def _planned(old: JoinPlan, new: JoinPlan, checkpoint: Checkpoint) -> ChangePlan
         watermark_ms=cut.watermark_ms,
         next_watermark_ms=cut.next_watermark_ms,
         event_times=cut.event_times,
-        late=cut.late if _has_same_event_times(old, new) else (),
+        late=cut.late if knows_late_rows else (),
+        late_unknown_before=cut.late_unknown_before if knows_late_rows else cut.ends,
         expired=comparison.expired,
         topic_ids=_input_ids(new, cut),
     )

@@ -51,6 +51,9 @@ class ReplayingTimes(EventTimes):
         self._first: BeforeFirstBatch | None = None
         self._running: Future[RunningQuery] = Future()
         self._report(read)
+        possibly_late = replay.possibly_late_records
+        if possibly_late and self._phase is not ReplayPhase.OVER:
+            _log.warning("late_rows_unknown", records=possibly_late)
 
     def starting(self) -> AbstractContextManager[None]:
         """The first batch is limited, also if Spark plans it before the query is followed."""
@@ -132,4 +135,5 @@ class ReplayingTimes(EventTimes):
             phase=self._phase.value,
             records=self._replay.records,
             records_left=self._replay.left_to_read(read),
+            possibly_late_records=self._replay.possibly_late_records,
         )

@@ -82,6 +82,9 @@ class ChangeView(View):
     """Records that are read again; `input_records` contains them."""
     records_left: int
     """Records of them that are not read yet."""
+    possibly_late_records: int
+    """Records of them that may have been late in the old query, which is unknown: their rows are
+    joined."""
 
     @classmethod
     def of(cls, report: ChangeReport) -> Self:

@@ -35,7 +35,7 @@ right:
   max_event_time_ahead: 1 second
 join: {{type: {join_type}, match_window: {{before: 2 seconds, after: 5 seconds}}}}
 output:
-  topic: {name}.out
+  topic: {output}
   columns: {{{columns}}}
   delivery: exactly_once
 checkpoint: {checkpoint}
@@ -91,9 +91,19 @@ class Topics:
         self.name = name
         self.servers = kafka.bootstrap_servers
         self._join_type = join_type
-        kafka.create_topics({f"{name}.left": 2, f"{name}.right": 2, f"{name}.out": 2})
+        self.output = f"{name}.out"
+        self.new_output = self.output
+        if join_type is JoinType.FULL_OUTER:
+            self.new_output = f"{name}.out.new"
+        topics = (f"{name}.left", f"{name}.right", *self.outputs)
+        kafka.create_topics(topics, partitions=2)
 
-    def spec(self, folder: Path) -> str:
+    @property
+    def outputs(self) -> set[str]:
+        """The output topics of the old and the new query."""
+        return {self.output, self.new_output}
+
+    def spec(self, folder: Path, output: str) -> str:
         columns = {
             f"{side}_{field}": f"{side}.{field}"
             for side in self._join_type.shown_sides
@@ -101,6 +111,7 @@ class Topics:
         }
         return SPEC.format(
             name=self.name,
+            output=output,
             servers=self.servers,
             join_type=self._join_type,
             columns=", ".join(f"{name}: {text}" for name, text in columns.items()),
@@ -128,7 +139,8 @@ def test_change_of_state_partitions_gives_the_results_of_one_run(
     folders = [tmp_path / "old", tmp_path / "new"]
     for folder in folders:
         folder.mkdir()
-    old_spec, new_spec = (topics.spec(folder) for folder in folders)
+    old_spec = topics.spec(folders[0], topics.output)
+    new_spec = topics.spec(folders[1], topics.new_output)
     counts = [0, 0]
 
     def feed(job: Job, rows: Rows) -> None:
@@ -166,15 +178,26 @@ def test_change_of_state_partitions_gives_the_results_of_one_run(
         assert 0 == new.terminate()
 
     assert facts["records"] < sum(counts)
+    assert (0, 2) == (facts["possibly_late_records"], facts["late_rows_of_the_job"])
     assert status.change is not None
     assert ("over", 0) == (status.change.phase, status.change.records_left)
     assert 2 == status.totals.late_rows
-    received = consume_all(topics.servers, f"{topics.name}.out")
+    received = [
+        record for output in topics.outputs for record in consume_all(topics.servers, output)
+    ]
     lefts, rights = ([*of[0], *of[1], *of[2]] for of in zip(PAST, BEFORE, AFTER, strict=True))
     assert _expected(join_type, lefts, rights) == Counter(
         _result(record.value) for record in received
     )
     assert len(received) == len({record.result_id for record in received})
+    if topics.output != topics.new_output:
+        compared = new.command("compare", *specs, "--until", "2100-01-01T00:00:00Z", "--json")
+        counts_by_kind = json.loads(compared.stdout)["counts"]
+        only = [counts_by_kind.pop(kind) for kind in ("only_first", "only_second")]
+        # No result of the old query is repeated by the new one.
+        assert (1, {0}) == (compared.returncode, set(counts_by_kind.values()))
+        assert len(received) == sum(only)
+        assert all(only)
 
 
 def _result(value: Mapping[str, str | None]) -> tuple[str | None, ...]:

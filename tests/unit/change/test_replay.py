@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from job.change.cut import LateBelow, PlannedBatch, late_by_batch
-from job.change.replay import Expired, Replay, ReplayPhase
+from job.change.replay import Expired, Replay, ReplayPhase, late_rows
 from job.event_time.partitions import Offsets
 from job.join_spec.source_topics import SourceTopics
 
@@ -22,6 +22,7 @@ REPLAY = Replay(
     late=(LateBelow({"left": {0: 15, 1: 5}, "right": {0: 6}}, 50_000),),
     expired=(Expired("left", kept_ms=5_000), Expired("right", window_ms=(60_000, 0))),
     topic_ids={"impressions": "abc"},
+    late_unknown_before={"left": {0: 12, 1: 5}, "right": {0: 3}},
 )
 
 
@@ -84,6 +85,55 @@ def test_document_is_read_back() -> None:
     assert REPLAY == Replay.from_document(json.loads(json.dumps(REPLAY.document())))
     without = replace(REPLAY, late=(), expired=())
     assert without == Replay.from_document(json.loads(json.dumps(without.document())))
+
+
+def test_records_that_are_read_again_may_have_been_late_before_the_log() -> None:
+    assert 2 == REPLAY.possibly_late_records
+    assert 0 == replace(REPLAY, late_unknown_before=REPLAY.starts).possibly_late_records
+    # Also those after the cut are no part of the replay.
+    beyond: Offsets = {"left": {0: 99, 1: 99, 2: 4}, "right": {0: 99}}
+    assert REPLAY.records == replace(REPLAY, late_unknown_before=beyond).possibly_late_records
+
+
+def batches(first: int, *watermarks_ms: int) -> list[PlannedBatch]:
+    """Consecutive batches, each with one left record."""
+    return [
+        PlannedBatch(number, offsets(number + 1, 0), ms)
+        for number, ms in enumerate(watermarks_ms, first)
+    ]
+
+
+FIRST: Offsets = {"left": {0: 0}, "right": {0: 0}}
+
+
+@pytest.mark.parametrize(
+    ("in_log", "unknown_before"),
+    [
+        (batches(0, 0, 30_000), FIRST),
+        (batches(7, 0, 30_000), FIRST),  # without a watermark no row was late
+        (batches(7, 20_000, 30_000), offsets(8, 0)),
+    ],
+)
+def test_lateness_is_unknown_before_the_second_batch_of_the_log(
+    in_log: list[PlannedBatch], unknown_before: Offsets
+) -> None:
+    assert (late_by_batch(in_log), unknown_before) == late_rows(in_log, FIRST, None)
+
+
+def test_rows_that_were_late_before_an_earlier_change_stay_late() -> None:
+    """Its own replay, up to offset 20, has dropped none as late."""
+    replayed = [
+        PlannedBatch(0, offsets(19, 6), 0),
+        PlannedBatch(1, offsets(20, 6), 60_000),
+        PlannedBatch(2, offsets(25, 6), 61_000),
+        PlannedBatch(3, offsets(27, 6), 62_000),
+    ]
+    later = (LateBelow(offsets(25, 6), 60_000), LateBelow(offsets(27, 6), 61_000))
+
+    expected = ((*REPLAY.late, *later), REPLAY.late_unknown_before)
+    assert expected == late_rows(replayed, REPLAY.starts, REPLAY)
+    assert expected == late_rows(replayed[1:], REPLAY.starts, REPLAY)
+    assert offsets(25, 6) == late_rows(replayed[2:], REPLAY.starts, REPLAY)[1]
 
 
 def test_rows_are_late_by_the_watermark_of_the_batch_before() -> None:

@@ -72,6 +72,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
         "real_time",
         "checks",
         "position",
+        "result_id",
         "plan",
         "mirrored",
         "deduplication",
@@ -106,6 +107,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
         "known_offsets",
     ),
     "dead_letters": (),
+    "compare": ("span", "values", "results", "report", "outputs"),
     "semantics": (),
     "proposal": ("sample", "columns", "registered", "choices", "spec_text", "dialog"),
     "real_time": ("processor_jar", "join", "transactions"),
@@ -143,7 +145,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
         "changing",
     ),
     "process": (),
-    "commands": ("spec_file", "change", "checkpoint", "dead_letters", "init"),
+    "commands": ("spec_file", "change", "compare", "checkpoint", "dead_letters", "init"),
     "__main__": (),
 }
 RANK = {name: rank for rank, name in enumerate(ROOMS)}

@@ -5,6 +5,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import structlog
 
 from job.change.replay import Replay
 from job.errors import QueryError
@@ -26,6 +27,7 @@ REPLAY = Replay(
         "left": {"0": {"offset": 20, "event_time_ms": 71_000}},
         "right": {"0": {"offset": 16, "event_time_ms": 85_000}},
     },
+    late_unknown_before=ends(13, 10),
 )
 LATEST = {0: 99}
 
@@ -97,6 +99,18 @@ def test_restart_continues_the_replay(
     report = world.stats.change
     assert report is not None
     assert (16, 36 - sum(read)) == (report.records, report.records_left)
+
+
+@pytest.mark.parametrize(("read", "logged"), [(None, [3]), (ends(15, 16), [3]), (ends(20, 16), [])])
+def test_records_that_may_have_been_late_are_reported_and_logged_until_they_are_read(
+    monkeypatch: pytest.MonkeyPatch, read: Any, logged: list[int]
+) -> None:
+    with structlog.testing.capture_logs() as logs:
+        world = Replaying(monkeypatch, read)
+
+    assert world.stats.change is not None
+    assert 3 == world.stats.change.possibly_late_records
+    assert logged == [log["records"] for log in logs if log["event"] == "late_rows_unknown"]
 
 
 def test_restart_after_the_replay_knows_the_event_times_of_the_old_query(

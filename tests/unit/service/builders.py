@@ -109,7 +109,11 @@ def status_after(*batches: BatchProgress, **fields: Any) -> JobStatus:
         "last_progress_at": NOW,
         "totals": totals,
         "change": ChangeReport(
-            old_checkpoint="file:/old", phase="reading", records=9, records_left=4
+            old_checkpoint="file:/old",
+            phase="reading",
+            records=9,
+            records_left=4,
+            possibly_late_records=2,
         ),
         "brokers": broker_report(),
         "state_count": state_count(),

@@ -107,6 +107,7 @@ def test_query_has_its_last_batch_lag_and_watermark(path: Path) -> None:
             "phase": "reading",
             "records": 9,
             "records_left": 4,
+            "possibly_late_records": 2,
         },
         "last_failure": {
             "code": "broker",

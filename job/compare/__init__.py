@@ -1,0 +1,1 @@
+"""`streamjoin compare`: how the results of two queries of one join differ."""

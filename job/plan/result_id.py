@@ -1,0 +1,38 @@
+"""The id of a result: the places of its records in Kafka. Pure.
+
+`impressions/0/17|clicks/2/5`: topic, partition and offset of the left and of the right record. The
+part of an absent side is empty. A repeated result has the same id.
+"""
+
+import re
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from job.join_spec.sides import SIDES, Side
+
+ID_HEADER = "streamjoin-id"
+"""Header of an output record."""
+
+_PLACE = re.compile(r"([A-Za-z0-9._-]+)/([0-9]+)/([0-9]+)")
+
+
+class Place(NamedTuple):
+    topic: str
+    partition: int
+    offset: int
+
+
+def places(result_id: str) -> Mapping[Side, Place] | None:
+    """The record of each side that the result has. None: the text is not an id."""
+    parts = result_id.split("|")
+    if len(parts) != len(SIDES) or not any(parts):
+        return None
+    found: dict[Side, Place] = {}
+    for side, part in zip(SIDES, parts, strict=True):
+        if not part:
+            continue
+        if (match := _PLACE.fullmatch(part)) is None:
+            return None
+        topic, partition, offset = match.groups()
+        found[side] = Place(topic, int(partition), int(offset))
+    return found
