@@ -7,6 +7,7 @@
     <checkpoint>/exactly_once.json    first batch delivered exactly once, and whether the query owns
                                       its name in the commit topic
     <checkpoint>/interval.json        last interval of real-time mode that began
+    <checkpoint>/fence.json           number of the newest fence of the query's producers
     <checkpoint>/replaces.json        queries that this one may replace in the commit topic
     <checkpoint>/change.json          replay of the records of the query that this one replaces
     <checkpoint>/changed.json         checkpoint that continues this one (both files: changes.py)
@@ -47,6 +48,7 @@ _TOPICS = "topics.json"
 _REPLACES = "replaces.json"
 _EVENT_TIMES = "event_times.json"
 _INTERVAL = "interval.json"
+_FENCE = "fence.json"
 CHANGE = "change.json"
 ASIDE = "aside-"
 """Prefix of the folders with files that a reset, a restore or a repair has moved."""
@@ -226,6 +228,18 @@ class Checkpoint:
         """Replace the record of the previous interval. Called before a row of `interval` is
         written, and once the previous interval needs no repetition."""
         self.folder.write(_INTERVAL, interval.document())
+
+    @property
+    def fence(self) -> int:
+        """Number of the newest fence of the query's producers. 0: there was none."""
+        document = read_document(self.folder, _FENCE)
+        return 0 if document is None else int(document["number"])
+
+    def increment_fence(self) -> int:
+        """The number of the next fence. To be called before it, so that no two fences have one."""
+        number = self.fence + 1
+        write_document(self.folder, _FENCE, {"number": number})
+        return number
 
     def set_uncommitted_state_aside(self) -> None:
         """Move the state of a first interval that was cut.

@@ -11,6 +11,8 @@ from confluent_kafka import KafkaException
 from job.checkpoint.checkpoint import Checkpoint
 from job.delivery import producers
 from job.delivery.commit_topic import dead_letter_partition
+from job.delivery.interval_protocol import Fence
+from job.delivery.markers import encoded_fence, fence_key
 from job.delivery.ownership import ensure_ownership
 from job.delivery.transactions import Report, Target, TransactionSlot, slot_of, transactional_id
 from job.errors import CheckpointError, DeliveryError, FencedError, StreamjoinError
@@ -47,18 +49,23 @@ def claim_name(
     ensure_ownership(target, checkpoint, dead_letter_slot(plan), since=since, new_query=new_query)
 
 
-def fence_slots(plan: JoinPlan, target: Target) -> None:
+def fence_slots(plan: JoinPlan, target: Target, number: int) -> None:
     """Fence the producers of all state partitions. Their transactions are then committed or
-    aborted."""
-    init = partial(_fence, target)
+    aborted, and runs with a smaller fence number do not write any more."""
+    fence = partial(_fence, target, Fence(target.query_id, number))
     with ThreadPoolExecutor(_THREADS, "fencing") as threads:
-        list(threads.map(init, range(plan.state_partitions)))
+        list(threads.map(fence, range(plan.state_partitions)))
 
 
-def _fence(target: Target, partition: int) -> None:
-    settings = target.producer_settings(slot_of(partition))
+def _fence(target: Target, fence: Fence, partition: int) -> None:
+    """As `fence_slot` in interval_protocol.py."""
+    slot, topic = slot_of(partition), target.commit_topic
+    settings = target.producer_settings(slot)
     try:
-        producers.init_producer(settings, target.commit_topic)
+        producer = producers.init_producer(settings, topic)
+        producer.begin_transaction()
+        producer.produce(topic, encoded_fence(fence), fence_key(target.name, slot.name), partition)
+        producer.commit_transaction(producers.COMMIT_SECONDS)
     except KafkaException as error:
         raise DeliveryError(
             f"the producers of the previous run, {settings['transactional.id']}, could not be "

@@ -23,12 +23,13 @@ What the driver has to do, because correctness depends on it:
 
 - It records an interval, with its watermark, before a row of it can be written, and a record is
   replaced only once Spark has committed the interval and everything that repeats it.
-- Before it records how far a cut interval is repeated, it fences the producers of all slots: the
-  writers of the interval may still run, and a record that they read later would be repeated with a
-  later watermark, by which it may be late.
-  Not covered yet: a writer of the interval that opens its slot only after the fence, in a driver
-  that has lost its lease. It can write rows of records that are read after the recorded ends. To
-  refuse it, the fence has to leave a record in the slot, with a number that each opening compares.
+- Before it records how far a cut interval is repeated, it increments the fence number in the
+  checkpoint, and fences the producers of all slots: the writers of the interval may still run, and
+  a record that they read later would be repeated with a later watermark, by which it may be late.
+  The fence commits its number in each slot. A writer that opens its slot only after the fence, in a
+  driver that has lost its lease, finds a number greater than that of its run, and writes nothing.
+  A run reads its number before the rest of the checkpoint: if another job replaces the run
+  meanwhile, the number of the run is the smaller one.
 - No batch or interval that follows a recorded interval has an earlier watermark than the recorded
   one, also if there was nothing to repeat.
 
@@ -72,12 +73,22 @@ class Part:
 
 
 @dataclass(frozen=True)
+class Fence:
+    """Record of the commit topic: runs of the query with a smaller number may not write."""
+
+    query_id: str
+    number: int
+    """Counts the fences of the query from 1."""
+
+
+@dataclass(frozen=True)
 class SlotContent:
     """What the commit topic contains of a slot."""
 
     marker: Marker | None
     """The newest one."""
     parts: tuple[Part, ...] = ()
+    fences: tuple[Fence, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -88,6 +99,8 @@ class Opening:
     """The fingerprint of an interval is INTERVAL."""
     repeats: int | None = None
     """Batch id of the recorded interval that the run repeats. None: the run repeats none."""
+    fence: int = 0
+    """Fence number of the run: that of the checkpoint when the run began. 0: there was no fence."""
     is_first_attempt: bool = True
     """False: Spark runs a task of the batch again in the same run of the query."""
 
@@ -127,8 +140,7 @@ class Opened:
 def opened(opening: Opening, content: SlotContent) -> Opened:
     """The decision. Raises DisagreementError or TakenOverError if the slot may not be written."""
     batch, marker = opening.batch, content.marker
-    if marker is not None:
-        check_owner(batch.query_id, marker)
+    _check_run(opening, content)
     own = [part for part in content.parts if part.query_id == batch.query_id]
     _check_intervals(opening, marker, own)
     is_of_this_interval = marker is not None and (
@@ -149,10 +161,27 @@ def is_decided(opening: Opening, content: SlotContent) -> bool:
     Raises as `opened` if the slot may not be written whatever else it contains. So the job that was
     replaced ends without fencing the one that replaced it.
     """
+    _check_run(opening, content)
     marker, batch = content.marker, opening.batch
     if marker is None or not is_not_before(batch, marker):
         return False
     return opened(opening, content).is_delivered
+
+
+def _check_run(opening: Opening, content: SlotContent) -> None:
+    """Raises TakenOverError or DisagreementError if another query, or a later run of this one, has
+    replaced the run."""
+    query_id = opening.batch.query_id
+    if content.marker is not None:
+        check_owner(query_id, content.marker)
+    own = [fence.number for fence in content.fences if fence.query_id == query_id]
+    newest = max(own, default=0)
+    if newest > opening.fence:
+        raise DisagreementError(
+            f"the commit topic has fence {newest} of the query, and this run began with fence "
+            f"{opening.fence}: another job runs the query, or the checkpoint is an older copy. End "
+            f"the other job, or restore the newest copy, or {START_AGAIN}"
+        )
 
 
 def _check_intervals(opening: Opening, marker: Marker | None, parts: list[Part]) -> None:
@@ -175,7 +204,7 @@ class Slot:
 
     ended: int | None = None
     """The last batch, if all its transactions have ended without doubt. None: the slot must be
-    opened."""
+    opened, also after a batch that was skipped."""
     ids: frozenset[str] = frozenset()
 
     def continues_with(self, opening: Opening) -> bool:
@@ -220,7 +249,20 @@ class WriteMarker:
     marker: Marker
 
 
-AnyStep = Step | WriteRows | WritePart | WriteMarker
+@dataclass(frozen=True)
+class WriteFence:
+    fence: Fence
+
+
+AnyStep = Step | WriteRows | WritePart | WriteMarker | WriteFence
+
+
+def fence_slot(fence: Fence) -> Generator[AnyStep, Any, None]:
+    """Yields as `deliver`. Afterwards only runs with this number, or a later one, write."""
+    yield Step.INIT
+    yield Step.BEGIN
+    yield WriteFence(fence)
+    yield Step.COMMIT
 
 
 def deliver(opening: Opening, slot: Slot) -> Generator[AnyStep, Any, Result]:

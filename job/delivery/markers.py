@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from confluent_kafka import KafkaException, Message, TopicPartition
 
 from job.delivery.commit_protocol import Marker, UnavailableError
+from job.delivery.interval_protocol import Fence
 from job.delivery.producers import is_lasting
 from job.kafka.clients import LATEST, admin, consumer, describe_error, list_offsets, poll
 
@@ -26,6 +27,10 @@ _TAIL_RECORDS = 64
 def marker_key(name: str, slot: str) -> bytes:
     """All queries of a name share the key: the newest marker is that of the owner of the slot."""
     return f"{name}/{slot}".encode()
+
+
+def fence_key(name: str, slot: str) -> bytes:
+    return marker_key(name, slot) + b"/fence"
 
 
 @dataclass(frozen=True)
@@ -49,6 +54,11 @@ def encoded(marker: Marker) -> bytes:
             "fingerprint": marker.fingerprint,
         }
     ).encode()
+
+
+def encoded_fence(fence: Fence) -> bytes:
+    content = {"format": 1, "query_id": fence.query_id, "number": fence.number}
+    return json.dumps(content).encode()
 
 
 def decoded(key: bytes, value: bytes) -> Marker:

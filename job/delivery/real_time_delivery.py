@@ -84,6 +84,8 @@ def real_time_delivery(
     if plan.output.delivery is Delivery.AT_LEAST_ONCE:
         checkpoint.end_exactly_once()
         return _AtLeastOnce(options)
+    # Before the rest of the checkpoint: a run that is replaced meanwhile has the smaller number.
+    fence = checkpoint.fence
     since = checkpoint.begin_exactly_once()
     checkpoint.ensure_query_id()
     target = delivery_target(plan, access, checkpoint, record_bytes_max=0)
@@ -93,7 +95,8 @@ def real_time_delivery(
     if cut is not None and cut.repeat_until is None:
         # The writers of the interval may still run. If they read records after the ends of the
         # topics are recorded, these records would be repeated with a later watermark.
-        fence_slots(plan, target)
+        fence = checkpoint.increment_fence()
+        fence_slots(plan, target, fence)
     transactions = Transactions(
         spark,
         Identity(
@@ -103,6 +106,7 @@ def real_time_delivery(
             plan.output.commit_topic,
             since=since,
             repeats=None if cut is None or follows_catch_up else cut.batch_id,
+            fence=fence,
         ),
         {"bootstrap.servers": plan.bootstrap_servers, **_client(spark_options(access))},
         _client({**options, **real_time.TRANSACTION_OPTIONS}),

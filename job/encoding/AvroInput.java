@@ -10,11 +10,14 @@ import org.apache.spark.unsafe.types.UTF8String;
  * with the number of remaining bytes before it allocates memory.
  */
 final class AvroInput {
-  /** Items of a block beyond the number of remaining bytes. Items such as null take no bytes. */
+  /** Items of a value beyond the number of its bytes. Items such as null take no bytes. */
   private static final int EMPTY_ITEMS_MAX = 1_000_000;
 
   private final byte[] bytes;
   private int at;
+
+  /** Of all blocks so far: many small blocks of empty items would take as long as a large one. */
+  private long items;
 
   AvroInput(byte[] bytes, int at) {
     this.bytes = bytes;
@@ -90,9 +93,11 @@ final class AvroInput {
       count = -count;
       readLong(); // the size of the block in bytes
     }
-    if (count < 0 || count > remaining() + (long) EMPTY_ITEMS_MAX) {
-      throw new UnreadableException("a block has " + count + " items");
+    long itemsMax = bytes.length + (long) EMPTY_ITEMS_MAX;
+    if (count < 0 || count > itemsMax - items) {
+      throw new UnreadableException("the arrays and maps have more than " + itemsMax + " items");
     }
+    items += count;
     return count;
   }
 

@@ -111,6 +111,9 @@ final class ProtobufReader implements ValueReader {
         path = "0";
         return;
       }
+      if (count < 0) {
+        throw new UnreadableException("the number of message indexes is negative");
+      }
       if (count > value.length) {
         throw new UnreadableException(TRUNCATED);
       }

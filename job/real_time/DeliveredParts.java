@@ -44,11 +44,13 @@ public final class DeliveredParts {
 
   private final String markerKey;
   private final String partPrefix;
+  private final String fenceKey;
   private final String queryId;
   private final long batchId;
   private final String fingerprint;
   private final long since;
   private final Long repeats;
+  private final long fence;
 
   private String newestQuery;
   private long newestBatch = NO_BATCH;
@@ -60,6 +62,8 @@ public final class DeliveredParts {
   /** The newest interval of this query that has a part. */
   private long newestParts = NO_BATCH;
 
+  private long newestFence;
+
   private final Set<String> ids = new HashSet<>();
   private int nextPart;
 
@@ -68,6 +72,7 @@ public final class DeliveredParts {
    * @param fingerprint of the input offsets of a micro-batch; INTERVAL for an interval
    * @param since first batch of the checkpoint that is delivered exactly once
    * @param repeats batch id of the recorded interval that the run repeats; null: it repeats none
+   * @param fence fence number of the run; 0: there was no fence
    */
   public DeliveredParts(
       String name,
@@ -76,14 +81,17 @@ public final class DeliveredParts {
       long batchId,
       String fingerprint,
       long since,
-      Long repeats) {
+      Long repeats,
+      long fence) {
     markerKey = markerKey(name, slot);
     partPrefix = markerKey + "/";
+    fenceKey = fenceKey(name, slot);
     this.queryId = queryId;
     this.batchId = batchId;
     this.fingerprint = fingerprint;
     this.since = since;
     this.repeats = repeats;
+    this.fence = fence;
   }
 
   /** Takes the next committed record of the slot's partition, in the order of the offsets. */
@@ -97,8 +105,16 @@ public final class DeliveredParts {
       if (newestQuery.equals(queryId)) {
         oldestBatch = Math.min(oldestBatch, newestBatch);
       }
+    } else if (key.equals(fenceKey)) {
+      readFence(parsed(value));
     } else if (key.startsWith(partPrefix)) {
       readPart(Integer.parseInt(key.substring(partPrefix.length())), parsed(value));
+    }
+  }
+
+  private void readFence(JsonNode read) {
+    if (read.get("query_id").textValue().equals(queryId)) {
+      newestFence = Math.max(newestFence, read.get("number").longValue());
     }
   }
 
@@ -129,9 +145,8 @@ public final class DeliveredParts {
    * known yet. Throws a Refusal if the slot may not be written whatever else its partition contains.
    */
   public boolean isDecided() {
-    return newestQuery != null
-        && (newestBatch >= batchId || !newestQuery.equals(queryId))
-        && isDelivered();
+    checkRun();
+    return newestQuery != null && newestBatch >= batchId && isDelivered();
   }
 
   /**
@@ -139,11 +154,7 @@ public final class DeliveredParts {
    * were read, after other producers were fenced. Throws a Refusal if the slot may not be written.
    */
   public boolean isDelivered() {
-    if (newestQuery != null && !newestQuery.equals(queryId)) {
-      throw new Refusal(
-          "taken_over",
-          "the newest marker is that of query " + newestQuery + ", and this is query " + queryId);
-    }
+    checkRun();
     checkIntervals();
     if (newestBatch > batchId) {
       throw disagreement(
@@ -175,6 +186,21 @@ public final class DeliveredParts {
           START_AGAIN);
     }
     return false;
+  }
+
+  private void checkRun() {
+    if (newestQuery != null && !newestQuery.equals(queryId)) {
+      throw new Refusal(
+          "taken_over",
+          "the newest marker is that of query " + newestQuery + ", and this is query " + queryId);
+    }
+    if (newestFence > fence) {
+      throw disagreement(
+          "the commit topic has fence %d of the query, and this run began with fence %d: another "
+              + "job runs the query, or the checkpoint is an older copy. End the other job, or "
+              + "restore the newest copy, or %s",
+          newestFence, fence, START_AGAIN);
+    }
   }
 
   private void checkIntervals() {
@@ -214,6 +240,10 @@ public final class DeliveredParts {
 
   public static String partKey(String name, int slot, int number) {
     return markerKey(name, slot) + "/" + number;
+  }
+
+  public static String fenceKey(String name, int slot) {
+    return markerKey(name, slot) + "/fence";
   }
 
   public static byte[] marker(String queryId, long batchId, String fingerprint) {

@@ -58,7 +58,7 @@ public final class DeliveryFailure extends RuntimeException {
       return isOverdue
           ? new DeliveryFailure(
               ABORTED, batchId, partition, "the transaction was open for longer than its timeout", true)
-          : new DeliveryFailure(FENCED, batchId, partition, error.getMessage(), false);
+          : new DeliveryFailure(FENCED, batchId, partition, text(error), false);
     }
     if (has(
         error,
@@ -75,7 +75,12 @@ public final class DeliveryFailure extends RuntimeException {
             PolicyViolationException.class,
             RecordTooLargeException.class);
     Throwable cause = error.getCause() == null ? error : error.getCause();
-    return new DeliveryFailure(ABORTED, batchId, partition, cause.getMessage(), !isLasting);
+    return new DeliveryFailure(ABORTED, batchId, partition, text(cause), !isLasting);
+  }
+
+  /** Some errors of Kafka's client have no message. */
+  private static String text(Throwable error) {
+    return error.getMessage() == null ? error.getClass().getSimpleName() : error.getMessage();
   }
 
   private static boolean has(Throwable error, Class<?>... kinds) {

@@ -28,6 +28,9 @@ public final class DeliveryTarget implements Serializable {
   /** The recorded interval that the run repeats. Null: there is none. */
   final Long repeats;
 
+  /** Fence number of the run. */
+  final long fence;
+
   final long commitIntervalNanos;
   final long transactionTimeoutNanos;
 
@@ -51,6 +54,7 @@ public final class DeliveryTarget implements Serializable {
       String commitTopic,
       long since,
       long repeats,
+      long fence,
       long commitIntervalMs,
       long transactionTimeoutMs) {
     this.client = new HashMap<>(client);
@@ -62,6 +66,7 @@ public final class DeliveryTarget implements Serializable {
     this.commitTopic = commitTopic;
     this.since = since;
     this.repeats = repeats < 0 ? null : repeats;
+    this.fence = fence;
     commitIntervalNanos = TimeUnit.MILLISECONDS.toNanos(commitIntervalMs);
     transactionTimeoutNanos = TimeUnit.MILLISECONDS.toNanos(transactionTimeoutMs);
     committed = context.longAccumulator("streamjoin.committed");

@@ -2,7 +2,9 @@ package streamjoin;
 
 import java.nio.charset.StandardCharsets;
 import java.time.Duration;
+import java.util.ArrayDeque;
 import java.util.ArrayList;
+import java.util.Deque;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
@@ -28,6 +30,11 @@ import org.apache.spark.TaskContext;
  */
 final class TransactionSlot {
   private static final Map<String, TransactionSlot> SLOTS = new HashMap<>();
+
+  /** The last runs that have ended. A task of them may still begin. */
+  private static final Deque<String> ENDED_RUNS = new ArrayDeque<>();
+
+  private static final int ENDED_RUNS_MAX = 100;
 
   /** Kafka accepts records of 1 MB by default, and the ids compress well. */
   private static final int PART_CHARS_MAX = 250_000;
@@ -81,6 +88,9 @@ final class TransactionSlot {
     TransactionSlot slot;
     TransactionSlot before;
     synchronized (SLOTS) {
+      if (ENDED_RUNS.contains(target.run)) {
+        throw runHasEnded();
+      }
       before = SLOTS.get(key);
       slot = before;
       if (before == null || !before.continuesWith(target, batchId)) {
@@ -96,10 +106,17 @@ final class TransactionSlot {
     return slot;
   }
 
-  /** Discards the slots of a run in this JVM, and waits until their transactions are ended. */
+  /**
+   * Discards the slots of a run in this JVM, and waits until their transactions are ended. Tasks of
+   * the run open no slot afterwards.
+   */
   static void discardAll(String run) {
     List<TransactionSlot> slots = new ArrayList<>();
     synchronized (SLOTS) {
+      ENDED_RUNS.addLast(run);
+      if (ENDED_RUNS.size() > ENDED_RUNS_MAX) {
+        ENDED_RUNS.removeFirst();
+      }
       SLOTS.values().removeIf(slot -> slot.target.run.equals(run) && slots.add(slot));
     }
     slots.forEach(TransactionSlot::discard);
@@ -124,6 +141,8 @@ final class TransactionSlot {
 
   private synchronized void beginBatch(
       DeliveryTarget target, long batchId, String fingerprint) {
+    checkNotFailed();
+    boolean isKept = producer != null && !isDoubtful && !isSkipped;
     endedBatch = null;
     this.target = target;
     this.batchId = batchId;
@@ -131,7 +150,7 @@ final class TransactionSlot {
     isSkipped = false;
     nextPart = 0;
     try {
-      if (producer == null || isDoubtful) {
+      if (!isKept) {
         open();
       }
     } catch (RuntimeException e) {
@@ -151,6 +170,7 @@ final class TransactionSlot {
       if (isSkipped) {
         return;
       }
+      checkNotFailed(); // The run may have ended meanwhile: its successor must not be fenced.
       replaceProducer();
       read.readToTheEnd(parts);
     }
@@ -167,7 +187,8 @@ final class TransactionSlot {
         batchId,
         fingerprint,
         target.since,
-        target.repeats);
+        target.repeats,
+        target.fence);
   }
 
   private void replaceProducer() {
@@ -338,8 +359,12 @@ final class TransactionSlot {
       throw failure;
     }
     if (isDiscarded) {
-      throw new IllegalStateException("the run of this task has ended");
+      throw runHasEnded();
     }
+  }
+
+  private static IllegalStateException runHasEnded() {
+    return new IllegalStateException("the run of this task has ended");
   }
 
   private RuntimeException failed(RuntimeException error) {

@@ -39,6 +39,8 @@ class Identity:
     """First batch of the checkpoint that is delivered exactly once."""
     repeats: int | None
     """Batch id of the recorded interval that the run repeats. None: there is none."""
+    fence: int
+    """Fence number of the run. 0: there was no fence."""
 
 
 @dataclass(frozen=True)
@@ -77,6 +79,7 @@ class Transactions:
             *(identity.name, identity.query_id, identity.output_topic, identity.commit_topic),
             identity.since,
             _NO_INTERVAL if identity.repeats is None else identity.repeats,
+            identity.fence,
             milliseconds(commit_interval),
             milliseconds(timeout),
         )

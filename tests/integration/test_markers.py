@@ -5,12 +5,17 @@ from collections.abc import Iterator
 from zlib import crc32
 
 import pytest
-from confluent_kafka import Producer
+from confluent_kafka import KafkaException, Producer
 
 from deploy.local.kafka import EmbeddedKafka
 from job.delivery import markers
 from job.delivery.commit_protocol import Marker, UnavailableError
-from job.delivery.markers import MarkerReader, encoded, marker_key
+from job.delivery.exactly_once import fence_slots
+from job.delivery.markers import MarkerReader, encoded, fence_key, marker_key
+from job.delivery.transactions import Target, slot_of
+from tests.integration.topics import consume_all
+from tests.polling import wait_until
+from tests.unit.specs import plan
 
 SECONDS = 30.0
 KEY = marker_key("query", "0")
@@ -109,3 +114,31 @@ def test_marker_hidden_by_an_open_transaction_is_an_error(
     monkeypatch.undo()
     other.producer.abort_transaction(SECONDS)
     assert Marker(1, "f", "q") == reader.newest(0, KEY, to_the_end=True)
+
+
+def test_fence_is_committed_in_each_slot_and_ends_the_transactions_before_it(
+    kafka: EmbeddedKafka,
+) -> None:
+    bootstrap, topic = kafka.bootstrap_servers, "fenced.commits"
+    kafka.create_topics([topic], partitions=3, config={"cleanup.policy": "compact"})
+    client = (("bootstrap.servers", bootstrap),)
+    target = Target(client, "fenced", "q", "out", None, topic, 300, 0)
+    before = Producer(target.producer_settings(slot_of(1)))
+    before.init_transactions(SECONDS)
+    before.begin_transaction()
+    before.produce(topic, b"{}", b"of an open transaction", 1)
+    before.flush(SECONDS)
+
+    fence_slots(plan(name="fenced"), target, 3)
+
+    with pytest.raises(KafkaException):
+        before.commit_transaction(SECONDS)
+    (records,) = wait_until(
+        lambda: [found for found in [consume_all(bootstrap, topic)] if len(found) >= 2],
+        SECONDS,
+        "both fences are visible",
+    )
+    fence = {"format": 1, "query_id": "q", "number": 3}
+    keys = [fence_key("fenced", str(slot)).decode() for slot in range(2)]
+    found = sorted((record.partition, record.key, record.value) for record in records)
+    assert [(0, keys[0], fence), (1, keys[1], fence)] == found

@@ -184,6 +184,8 @@ GARBAGE = {
     b"\x0e\x00\x00\xfe\xff\xff\xff\x0f": "length 2147483647, and 0 bytes are left",
     b"\x0e\x00\x00\x01": "length -1, and 0 bytes are left",
     b"\xff" * 12: "a number has more than 10 bytes",
+    # Blocks of 1,000,000 nulls.
+    b"\x0e\x00" + b"\x80\x89\x7a" * 3: "items",
 }
 
 

@@ -19,6 +19,7 @@ from job.delivery.commit_protocol import (
 )
 from job.delivery.interval_protocol import (
     INTERVAL,
+    Fence,
     Opened,
     Opening,
     Part,
@@ -26,7 +27,7 @@ from job.delivery.interval_protocol import (
     is_decided,
     opened,
 )
-from job.delivery.markers import encoded, marker_key
+from job.delivery.markers import encoded, encoded_fence, fence_key, marker_key
 from job.real_time.join import java_class
 
 NAME = "joined"
@@ -42,10 +43,12 @@ class Refused:
 
 
 Outcome = Opened | bool | Refused
-Record = Marker | Part
+Record = Marker | Part | Fence
 
 
 def key(record: Record) -> bytes:
+    if isinstance(record, Fence):
+        return fence_key(NAME, str(SLOT))
     marker = marker_key(NAME, str(SLOT))
     return marker if isinstance(record, Marker) else marker + f"/{record.number}".encode()
 
@@ -53,6 +56,8 @@ def key(record: Record) -> bytes:
 def value(record: Record) -> bytes:
     if isinstance(record, Marker):
         return encoded(record)
+    if isinstance(record, Fence):
+        return encoded_fence(record)
     return json.dumps(
         {
             "format": 1,
@@ -66,7 +71,8 @@ def value(record: Record) -> bytes:
 def content(records: Sequence[Record]) -> SlotContent:
     markers = [record for record in records if isinstance(record, Marker)]
     parts = tuple(record for record in records if isinstance(record, Part))
-    return SlotContent(markers[-1] if markers else None, parts)
+    fences = tuple(record for record in records if isinstance(record, Fence))
+    return SlotContent(markers[-1] if markers else None, parts, fences)
 
 
 def specified(opening: Opening, records: Sequence[Record]) -> tuple[Outcome, Outcome]:
@@ -82,11 +88,13 @@ def specified(opening: Opening, records: Sequence[Record]) -> tuple[Outcome, Out
 
 def in_java(spark: SparkSession, opening: Opening, records: Sequence[Record]) -> Any:
     batch = opening.batch
-    arguments = (batch.query_id, batch.batch_id, batch.fingerprint, batch.since, opening.repeats)
-    parts = java_class(spark, "DeliveredParts")(NAME, SLOT, *arguments)
+    arguments = (batch.query_id, batch.batch_id, batch.fingerprint, batch.since)
+    parts = java_class(spark, "DeliveredParts")(
+        NAME, SLOT, *arguments, opening.repeats, opening.fence
+    )
     # Records of other joins, and of another slot with the same first digit.
     foreign = [marker_key("other", "3"), marker_key(NAME, "31"), marker_key(NAME, "31") + b"/7"]
-    for other in foreign:
+    for other in (*foreign, fence_key("other", "3"), fence_key(NAME, "31")):
         parts.read(other, b"{}")
     for record in records:
         parts.read(key(record), value(record))
@@ -115,12 +123,16 @@ def generated(chance: random.Random) -> tuple[Opening, list[Record]]:
     fingerprint = INTERVAL if is_interval else chance.choice(["f", "g"])
     repeats = next_batch - chance.randrange(2) if chance.random() < 0.5 else None
     since = chance.choice([0, 0, next_batch])
-    opening = Opening(Batch(next_batch, fingerprint, since, "q"), repeats)
+    opening = Opening(
+        Batch(next_batch, fingerprint, since, "q"), repeats, fence=chance.randrange(3)
+    )
     records: list[Record] = []
     for _ in range(chance.randrange(7)):
         query = chance.choices(["q", "other"], [9, 1])[0]
         batch_id = next_batch + chance.choices([-2, -1, 0, 1], [2, 6, 4, 1])[0]
-        if chance.random() < 0.5:
+        if chance.random() < 0.1:
+            records.append(Fence(query, 1 + chance.randrange(3)))
+        elif chance.random() < 0.5:
             ids = {f'a/0/{chance.randrange(9)}|Grüße/"1/2' for _ in range(chance.randrange(4))}
             records.append(Part(query, batch_id, chance.randrange(3), frozenset(ids)))
         else:
@@ -136,15 +148,20 @@ def test_java_decides_as_the_specification_on_generated_records(spark: SparkSess
         expected = specified(opening, records)
         assert expected == java_outcome(in_java(spark, opening, records)), (opening, records)
         outcomes |= {_kind(outcome) for outcome in expected}
-    assert {"disagreement", "taken_over", "delivered", "new", "recovered", True, False} == outcomes
+    refused = {"disagreement", "fenced", "taken_over"}
+    assert {*refused, "delivered", "new", "recovered", True, False} == outcomes
 
 
 def history(chance: random.Random) -> tuple[Opening, list[Record]]:
-    """Consecutive batches and intervals of a query. The last one may be cut."""
+    """Consecutive batches and intervals of a query. The last one may be cut, and another run may
+    have fenced the run of the opening."""
     records: list[Record] = [Marker(NO_BATCH, "", "q")]
-    batches = chance.randrange(1, 5)
+    batches, fence = chance.randrange(1, 5), 0
     for batch_id in range(batches):
         is_interval = chance.random() < 0.6
+        if chance.random() < 0.3:
+            fence += 1
+            records.append(Fence("q", fence))
         if is_interval:
             numbers = range(chance.randrange(4))
             records += [Part("q", batch_id, n, frozenset({f"{batch_id}|{n}"})) for n in numbers]
@@ -153,7 +170,11 @@ def history(chance: random.Random) -> tuple[Opening, list[Record]]:
     repeats = chance.choice([None, batches - 1])
     batch_id = batches - 1 if repeats is not None else chance.choice([batches - 1, batches])
     fingerprint = chance.choice(["f", INTERVAL])
-    return Opening(Batch(batch_id, fingerprint, 0, "q"), repeats), records
+    if chance.random() < 0.3:
+        records.append(Fence("q", fence + 1))
+        if chance.random() < 0.5:
+            records.append(Marker(batch_id, fingerprint, "q"))
+    return Opening(Batch(batch_id, fingerprint, 0, "q"), repeats, fence), records
 
 
 def test_end_of_a_partition_is_enough_if_it_is_complete(spark: SparkSession) -> None:
@@ -170,6 +191,8 @@ def test_end_of_a_partition_is_enough_if_it_is_complete(spark: SparkSession) -> 
 
 def _kind(outcome: Outcome) -> object:
     match outcome:
+        case Refused("disagreement", message) if "this run began with fence" in message:
+            return "fenced"
         case Refused(kind=kind):
             return kind
         case Opened(is_delivered=True):
@@ -184,7 +207,7 @@ def _kind(outcome: Outcome) -> object:
     [Marker(7, "f", "q"), Marker(7, INTERVAL, "q"), Part("q", 7, 12, frozenset({"a|b", "ü|"}))],
 )
 def test_java_writes_the_records_that_the_specification_names(
-    spark: SparkSession, record: Record
+    spark: SparkSession, record: Marker | Part
 ) -> None:
     java = java_class(spark, "DeliveredParts")
     if isinstance(record, Marker):

@@ -1,6 +1,7 @@
 """Explores schedules of the model of intervals.
 
 python -m tests.unit.delivery.explore_intervals [--schedules 100000] [--from 0]
+python -m tests.unit.delivery.explore_intervals --late-tasks   # each has a task of a cut interval
 python -m tests.unit.delivery.explore_intervals --bugs   # the first schedule that shows each
 """
 
@@ -8,13 +9,20 @@ import argparse
 import sys
 import time
 
-from tests.unit.delivery.interval_bugs import DRIVER_BUGS, PROTOCOL_BUGS, shown, violation
+from tests.unit.delivery.interval_bugs import (
+    DRIVER_BUGS,
+    PROTOCOL_BUGS,
+    shown,
+    violation,
+    violation_of_a_late_task,
+)
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description="Explore the protocol of intervals.")
     parser.add_argument("--schedules", type=int, default=100_000)
     parser.add_argument("--from", type=int, default=0, dest="first")
+    parser.add_argument("--late-tasks", action="store_true")
     parser.add_argument("--bugs", action="store_true")
     options = parser.parse_args()
     numbers = range(options.first, options.first + options.schedules)
@@ -22,9 +30,10 @@ def main() -> int:
         for bug in (*PROTOCOL_BUGS, *DRIVER_BUGS):
             _write(f"{shown(bug, iter(numbers))}  {bug}")
         return 0
+    explored = violation_of_a_late_task if options.late_tasks else violation
     began, wrong = time.process_time(), 0
     for number in numbers:
-        if (text := violation(number)) is not None:
+        if (text := explored(number)) is not None:
             wrong += 1
             _write(f"schedule {number}: {text}")
     seconds = time.process_time() - began

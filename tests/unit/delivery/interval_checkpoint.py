@@ -31,6 +31,8 @@ class Checkpoint:
     newest: tuple[int, int] = (0, 0)
     """Newest event time of each side. A crash may lose the last ones."""
     since: int | None = 0
+    fence: int = 0
+    """Number of the newest fence."""
 
     def copy(self) -> "Checkpoint":
         copied = replace(self)

@@ -14,9 +14,11 @@ from job.delivery import commit_protocol
 from job.delivery.commit_protocol import Batch, Marker, NotDeliveredError
 from job.delivery.interval_protocol import (
     INTERVAL,
+    Fence,
     Part,
     SlotContent,
     Step,
+    WriteFence,
     WriteMarker,
     WritePart,
     WriteRows,
@@ -99,6 +101,7 @@ class Driver:
         self._slots = [
             [self._world.protocol.Slot() for _ in range(_EXECUTORS)] for _ in range(SLOTS)
         ]
+        self._fence_number = self._checkpoint.fence
         self._cut: Recorded | None = self._checkpoint.cut
         self._repeats = None if self._cut is None else self._cut.batch_id
         if self._has("an ended interval is repeated by the rule of micro-batches"):
@@ -111,9 +114,15 @@ class Driver:
 
     def _fence(self) -> Iterator[None]:
         """Before the ends of the repetition are recorded."""
+        checkpoint = self._checkpoint
+        if not self._has("fence has the number of the one before"):
+            checkpoint.fence += 1
+        yield
+        self._fence_number = checkpoint.fence
+        fence = Fence(QUERY, self._fence_number)
         for slot in range(SLOTS):
-            yield
-            self._init(0, slot)
+            task = self._task(checkpoint.last + 1, slot, 0, 0)
+            yield from self._perform_all(self._world.protocol.fence_slot(fence), 0, task)
 
     # Micro-batches
 
@@ -167,9 +176,7 @@ class Driver:
                 task = self._task(batch_id, slot, late, watermark)
                 task.end = ends
                 try:
-                    yield from self._deliver(
-                        self._world.protocol.Opening(batch, self._repeats, attempt == 0), task
-                    )
+                    yield from self._deliver(self._opening(batch, attempt == 0), task)
                     break
                 except NotDeliveredError:
                     if attempt or self._schedule.choose() % 2:
@@ -205,10 +212,7 @@ class Driver:
     def _interval(self, batch_id: int, watermark: int) -> Iterator[None]:
         batch = Batch(batch_id, INTERVAL, self._checkpoint.since or 0, QUERY)
         tasks = [self._task(batch_id, slot, watermark, watermark) for slot in range(SLOTS)]
-        running = [
-            self._deliver(self._world.protocol.Opening(batch, self._repeats), task)
-            for task in tasks
-        ]
+        running = [self._deliver(self._opening(batch), task) for task in tasks]
         while running:
             choice = self._schedule.choose()
             if tasks[0].end is None and (choice >= 245 or self._schedule.is_over):
@@ -235,6 +239,11 @@ class Driver:
         checkpoint = self._checkpoint
         state = checkpoint.states.get((batch_id - 1, slot), State(self._world.join_type))
         return Task(slot, state.copy(), checkpoint.offsets, late, watermark)
+
+    def _opening(self, batch: Batch, is_first_attempt: bool = True) -> Any:
+        return self._world.protocol.Opening(
+            batch, self._repeats, self._fence_number, is_first_attempt
+        )
 
     def _deliver(self, opening: Any, task: Task) -> Iterator[None]:
         executor = int(self._schedule.choose() % 5 == 1)
@@ -287,7 +296,7 @@ class Driver:
                 for row_id in ids:
                     self._produce(executor, task.slot, world.output[task.slot], row_id)
                     yield
-            case WritePart(part=record) | WriteMarker(marker=record):
+            case WritePart(part=record) | WriteMarker(marker=record) | WriteFence(fence=record):
                 self._produce(executor, task.slot, log, record)
             case Step.COMMIT:
                 return self._end(executor, task.slot)
@@ -373,7 +382,8 @@ class Driver:
 def slot_content(records: list[Any]) -> SlotContent:
     markers = [record for record in records if isinstance(record, Marker)]
     parts = tuple(record for record in records if isinstance(record, Part))
-    return SlotContent(markers[-1] if markers else None, parts)
+    fences = tuple(record for record in records if isinstance(record, Fence))
+    return SlotContent(markers[-1] if markers else None, parts, fences)
 
 
 def _moved(position: Offsets, side: int, end: int) -> Offsets:

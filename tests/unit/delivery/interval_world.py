@@ -5,20 +5,20 @@ fails. After the last byte nothing fails, and the run must end without an error.
 """
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from types import ModuleType
 from typing import Any
 
 from job.delivery import interval_protocol
 from job.delivery.commit_protocol import (
     DisagreementError,
-    Marker,
     NotDeliveredError,
     ProducerFencedError,
     TakenOverError,
 )
+from job.delivery.interval_protocol import Part
 from tests.unit.delivery.broker_model import Broker, Log
-from tests.unit.delivery.interval_checkpoint import Checkpoint
+from tests.unit.delivery.interval_checkpoint import Checkpoint, Recorded
 from tests.unit.delivery.interval_driver import SLOTS, Driver
 from tests.unit.delivery.interval_join import FAR, SIDES, JoinType, Row, expected
 from tests.unit.delivery.schedules import Schedule, ViolationError
@@ -70,6 +70,35 @@ class World:
     def run_schedule(self) -> None:
         while not self.schedule.is_over:
             self.turn()
+
+    def run_with_a_late_task(self) -> None:
+        """Tasks of a cut interval open their slots only after the next driver has fenced all slots
+        and recorded how far the interval is repeated."""
+        choose = self.schedule.choose
+        for _ in range(ROWS // 2):
+            self._append(choose())
+        self._step_until(lambda cut: cut is not None)
+        self._step(self.driver)  # Spark submits the tasks
+        zombie, self.driver = self.driver, self._new_driver()
+        self._zombies.append(zombie)
+        self._has_rivals = True
+        self._step_until(lambda cut: cut is not None and cut.repeat_until is not None)
+        for _ in range(ROWS // 2):
+            self._append(choose())
+        if choose() % 2:
+            self.broker.write_control_records()
+        for _ in range(choose()):
+            if self._zombies:
+                self._step(zombie)
+        self.finish()
+        self.check()
+
+    def _step_until(self, is_met: Callable[[Recorded | None], bool]) -> None:
+        for _ in range(_STEPS_TO_THE_END):
+            if is_met(self.checkpoint.cut):
+                return
+            self._step(self.driver)
+        raise AssertionError("the driver begins no interval")
 
     def finish(self) -> None:
         """Run until every row has expired. Nothing fails."""
@@ -174,4 +203,4 @@ def compact(log: Log) -> None:
 
 
 def _key(record: Any) -> object:
-    return "marker" if isinstance(record, Marker) else record.number
+    return record.number if isinstance(record, Part) else type(record)

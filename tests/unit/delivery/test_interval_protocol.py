@@ -18,24 +18,29 @@ from job.delivery.commit_protocol import (
 )
 from job.delivery.interval_protocol import (
     INTERVAL,
+    Fence,
     Opened,
     Opening,
     Part,
     Slot,
     SlotContent,
     Step,
+    WriteFence,
     WriteMarker,
     WritePart,
     WriteRows,
     deliver,
+    fence_slot,
     opened,
 )
 from tests.unit.delivery.interval_bugs import (
     DRIVER_BUGS,
+    FENCE_BUGS,
     PROTOCOL_BUGS,
     schedule,
     shown,
     violation,
+    violation_of_a_late_task,
     world,
 )
 from tests.unit.delivery.interval_driver import SLOTS
@@ -46,6 +51,7 @@ from tests.unit.delivery.schedules import ViolationError
 SCHEDULES = 600
 # Searched from the schedule that showed the bug when it was planted.
 SCHEDULES_FOR_A_BUG = 3_000
+LATE_TASKS = 200
 
 
 def test_each_row_is_out_once_under_every_schedule() -> None:
@@ -68,6 +74,16 @@ def test_bug_in_the_protocol_is_seen(bug: str) -> None:
 def test_bug_in_the_driver_is_seen(bug: str) -> None:
     first = DRIVER_BUGS[bug]
     assert shown(bug, iter(range(first, first + SCHEDULES_FOR_A_BUG))) is not None
+
+
+def test_task_that_opens_its_slot_after_the_fence_writes_nothing() -> None:
+    wrong = {n: text for n in range(LATE_TASKS) if (text := violation_of_a_late_task(n))}
+    assert {} == wrong
+
+
+@pytest.mark.parametrize("bug", FENCE_BUGS)
+def test_bug_in_the_fence_is_seen(bug: str) -> None:
+    assert any(violation_of_a_late_task(number, bug) for number in range(LATE_TASKS))
 
 
 def test_older_copy_of_the_checkpoint_is_refused_or_repeats_nothing() -> None:
@@ -118,8 +134,10 @@ def part(batch_id: int, number: int, *ids: str, query: str = "q") -> Part:
     return Part(query, batch_id, number, frozenset(ids))
 
 
-def opening(batch_id: int, fingerprint: str = INTERVAL, repeats: int | None = None) -> Opening:
-    return Opening(Batch(batch_id, fingerprint, 0, "q"), repeats)
+def opening(
+    batch_id: int, fingerprint: str = INTERVAL, repeats: int | None = None, *, fence: int = 0
+) -> Opening:
+    return Opening(Batch(batch_id, fingerprint, 0, "q"), repeats, fence)
 
 
 BEFORE = Marker(6, INTERVAL, "q")
@@ -145,6 +163,8 @@ BEFORE = Marker(6, INTERVAL, "q")
         # The interval begins again: what is out is out, and its parts stay.
         (opening(7), BEFORE, (part(7, 4, "a"), part(7, 5, "b")), Opened(False, frozenset("ab"), 6)),
         (opening(7), BEFORE, (part(7, 4, "a", query="other"),), Opened()),
+        # A topic of a version that wrote no fences.
+        (opening(7, fence=1), BEFORE, (), Opened()),
     ],
 )
 def test_slot_is_opened_with_the_rows_that_are_out(
@@ -177,6 +197,39 @@ def test_interval_that_the_checkpoint_does_not_contain_is_refused(
 def test_interval_after_a_micro_batch_of_the_same_id_is_refused() -> None:
     with pytest.raises(DisagreementError, match="from other input offsets"):
         opened(opening(7), SlotContent(Marker(7, "f", "q")))
+
+
+# That of the run with fence 2, and an earlier one that arrived later.
+FENCED = SlotContent(BEFORE, fences=(Fence("q", 2), Fence("q", 1), Fence("other", 9)))
+
+
+@pytest.mark.parametrize("fingerprint", [INTERVAL, "f"])
+def test_run_that_began_before_a_fence_ends_before_it_fences_the_successor(
+    fingerprint: str,
+) -> None:
+    running = deliver(opening(7, fingerprint, fence=1), Slot())
+    assert Step.PEEK_SLOT is next(running)
+    with pytest.raises(DisagreementError, match="this run began with fence 1"):
+        running.send(FENCED)
+
+
+def test_fence_that_is_visible_only_after_the_others_are_fenced_ends_the_run() -> None:
+    running = deliver(opening(7, fence=1), Slot())
+    assert Step.PEEK_SLOT is next(running)
+    assert Step.INIT is running.send(SlotContent(BEFORE))
+    assert Step.READ_SLOT is next(running)
+    with pytest.raises(DisagreementError, match="another job runs the query"):
+        running.send(FENCED)
+
+
+@pytest.mark.parametrize("fence", [2, 3])
+def test_run_that_began_with_the_newest_fence_or_fences_next_is_opened(fence: int) -> None:
+    assert Opened() == opened(opening(7, fence=fence), FENCED)
+
+
+def test_fence_is_committed_in_the_slot_by_the_only_producer() -> None:
+    fence = Fence("q", 3)
+    assert [Step.INIT, Step.BEGIN, WriteFence(fence), Step.COMMIT] == list(fence_slot(fence))
 
 
 def steps_of(
@@ -227,6 +280,15 @@ def test_interval_ends_before_a_transaction_follows_a_commit_that_was_sent_twice
     # The last commit of an interval decides the interval; the next one opens the slot again.
     steps_of(opening(7), slot, content, [(("a",), True)], sent_twice=True)
     assert slot.ended is None
+
+
+def test_batch_after_a_skipped_one_opens_the_slot() -> None:
+    slot, content = Slot(), SlotContent(Marker(7, "f", "q"))
+    assert [Step.PEEK_SLOT, Step.DROP_ROWS, Result.SKIPPED] == steps_of(
+        opening(7, "f"), slot, content, []
+    )
+    steps = steps_of(opening(8), slot, content, [((), True)])
+    assert [Step.PEEK_SLOT, Step.INIT, Step.READ_SLOT] == steps[:3]
 
 
 def test_query_that_was_replaced_ends_before_it_fences_the_other_one() -> None:
