@@ -74,6 +74,11 @@ final class TransactionSlot {
   private RuntimeException failure;
   private volatile boolean isDiscarded;
 
+  private final Object ending = new Object();
+
+  /** Whether the thread closes the producer, so that an interrupt would only disturb it. */
+  private boolean isClosing;
+
   private TransactionSlot(DeliveryTarget target, int partition) {
     this.target = target;
     this.partition = partition;
@@ -259,8 +264,12 @@ final class TransactionSlot {
 
   /** Ends the slot, at once. Its thread aborts what is open. */
   void discard() {
-    isDiscarded = true;
-    thread.interrupt();
+    synchronized (ending) {
+      isDiscarded = true;
+      if (!isClosing) {
+        thread.interrupt();
+      }
+    }
   }
 
   private void commitWhenDue() {
@@ -291,6 +300,10 @@ final class TransactionSlot {
   }
 
   private void closeProducer() {
+    synchronized (ending) {
+      isClosing = true;
+      Thread.interrupted(); // Otherwise the producer would not wait for its own thread.
+    }
     KafkaProducer<byte[], byte[]> last = producer;
     if (last != null) {
       last.close(CLOSE);

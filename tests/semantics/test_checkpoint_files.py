@@ -104,7 +104,12 @@ def _both(offset: int) -> Offsets:
 
 
 def _plan(checkpoint: Path, batch_id: int, end: int) -> None:
-    lines = ("v1", "{}", f'left:{{"l":{{"0":{end}}}}}', f'right:{{"r":{{"0":{end}}}}}')
+    lines = (
+        "v1",
+        '{"batchWatermarkMs": 0}',
+        f'left:{{"l":{{"0":{end}}}}}',
+        f'right:{{"r":{{"0":{end}}}}}',
+    )
     _write(checkpoint / "query" / "offsets" / str(batch_id), "\n".join(lines))
 
 
