@@ -5,6 +5,8 @@ from dataclasses import dataclass, field
 from decimal import Decimal
 
 from pydantic import TypeAdapter, ValidationError
+from sqlglot import exp
+from sqlglot.errors import SqlglotError
 
 from job.errors import SpecError
 from job.evaluation.sql_types import INT_RANGES
@@ -14,6 +16,7 @@ from job.join_spec.value_schema import refuse_other_keys, value_schema
 from job.plan.plan import RECORD_COLUMN_NAMES
 from job.semantics.json_document import Json, Members, Number, document
 from job.semantics.json_records import InputRecord
+from job.sql.dialect import parse
 
 STRING = "STRING"
 """Reads every JSON value: a number, an object or an array as its text."""
@@ -65,8 +68,18 @@ def schema_text(columns: Mapping[str, str]) -> str:
 
 def quoted(name: str) -> str:
     """The name as SQL: in backquotes, unless it is a plain word that is not a keyword."""
-    is_plain = name.isascii() and name.isidentifier() and _is_schema(f"{name} {STRING}")
+    is_word = name.isascii() and name.isidentifier()
+    is_plain = is_word and _is_schema(f"{name} {STRING}") and _is_column(name)
     return name if is_plain else f"`{name}`"
+
+
+def _is_column(name: str) -> bool:
+    """Whether an expression can name the column without backquotes. NOT is a name in a schema
+    only."""
+    try:
+        return isinstance(parse(f"left.{name}"), exp.Column)
+    except SqlglotError:
+        return False
 
 
 def declarable(name: str, kinds: Sequence[str], others: Mapping[str, str]) -> str | None:

@@ -50,10 +50,21 @@ def test_columns_are_those_of_all_objects_and_other_values_are_left_out() -> Non
 
 
 def test_names_that_no_column_can_have_are_left_out_and_keywords_are_quoted() -> None:
-    names = ["id", "ID", "record_offset", "a`b", "${HOME}", "x\ny", "select", "two words", "ß"]
+    names = [
+        "id",
+        "ID",
+        "record_offset",
+        "a`b",
+        "${HOME}",
+        "x\ny",
+        "select",
+        "two words",
+        "ß",
+        "NOT",
+    ]
     names += [" ", "long" * 64]
     table = table_of(records(json.dumps(dict.fromkeys(names, 1))))
     assert ["ID", "record_offset", "a`b", "${HOME}", "x\ny", *names[-2:]] == table.left_out
-    assert "id BIGINT, `two words` BIGINT, `ß` BIGINT" == schema_text(
+    assert "id BIGINT, `two words` BIGINT, `ß` BIGINT, `NOT` BIGINT" == schema_text(
         {name: kind for name, kind in table.columns.items() if name != "select"}
     )
