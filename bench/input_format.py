@@ -11,7 +11,6 @@ import argparse
 import io
 import json
 import os
-import statistics
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -22,12 +21,10 @@ import fastavro
 import yaml
 from google.protobuf.message_factory import GetMessageClass
 from pyspark.sql import DataFrame, SparkSession
-from rich.box import MARKDOWN
-from rich.table import Table
 
 from bench.expressions import cpu_seconds, spark_session
 from bench.load import FIRST_EVENT_MS
-from bench.report import machine, printed
+from bench.report import format_table, machine, printed
 from deploy.local.java import java_home
 from job.dataflow.dataflow import decoded
 from job.formats import protobuf
@@ -95,7 +92,7 @@ def main() -> int:
     finally:
         spark.stop()
     print(machine())
-    print(printed(_table(measured)))
+    print(printed(format_table(measured, "records")))
     return 0
 
 
@@ -171,16 +168,6 @@ def _rows(count: int) -> Iterator[dict[str, Any]]:
             "cost": float(number % 7),
             "user": f"u-{number}",
         }
-
-
-def _table(measured: dict[str, list[float]]) -> Table:
-    table = Table("format", "records per CPU-second", "lowest", "highest", "of JSON", box=MARKDOWN)
-    base = statistics.median(measured["JSON"])
-    for name, rates in measured.items():
-        median = statistics.median(rates)
-        figures = (f"{rate:,.0f}" for rate in (median, min(rates), max(rates)))
-        table.add_row(name, *figures, f"{median / base:.2f}")
-    return table
 
 
 def _arguments() -> argparse.Namespace:

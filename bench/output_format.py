@@ -9,16 +9,13 @@ memory. Needs no registry.
 
 import argparse
 import os
-import statistics
 import sys
 from dataclasses import replace
 
 import yaml
-from rich.box import MARKDOWN
-from rich.table import Table
 
 from bench.expressions import cpu_seconds, side_records, spark_session
-from bench.report import machine, printed
+from bench.report import format_table, machine, printed
 from deploy.local.java import java_home
 from job.dataflow.dataflow import joined, output_records, side_rows
 from job.join_spec.spec import spec_from_yaml
@@ -80,7 +77,7 @@ def main() -> int:
     finally:
         spark.stop()
     print(machine())
-    print(printed(_table(measured)))
+    print(printed(format_table(measured, "results")))
     return 0
 
 
@@ -93,16 +90,6 @@ def _plan(**output: str) -> JoinPlan:
     if schema is None:
         return plan
     return replace(plan, output=replace(plan.output, schema=replace(schema, id=_SCHEMA_ID)))
-
-
-def _table(measured: dict[str, list[float]]) -> Table:
-    table = Table("format", "results per CPU-second", "lowest", "highest", "of JSON", box=MARKDOWN)
-    base = statistics.median(measured["JSON"])
-    for name, rates in measured.items():
-        median = statistics.median(rates)
-        figures = (f"{rate:,.0f}" for rate in (median, min(rates), max(rates)))
-        table.add_row(name, *figures, f"{median / base:.2f}")
-    return table
 
 
 def _arguments() -> argparse.Namespace:
