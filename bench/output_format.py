@@ -17,7 +17,8 @@ import yaml
 from bench.expressions import cpu_seconds, side_records, spark_session
 from bench.report import format_table, machine, printed
 from deploy.local.java import java_home
-from job.dataflow.dataflow import joined, output_records, side_rows
+from job.dataflow.dataflow import joined, side_rows
+from job.dataflow.results import output_records
 from job.join_spec.spec import spec_from_yaml
 from job.plan.plan import JoinPlan
 from job.plan.planner import join_plan

@@ -14,6 +14,7 @@ from pyspark.sql import functions as F
 from job.dataflow import dataflow
 from job.dataflow.dataflow import count_where
 from job.dataflow.output_columns import PARTITION, TIMESTAMP
+from job.dataflow.results import output_records, result_bytes
 from job.dead_letters import headers as names
 from job.dead_letters import sql as dead_letter_sql
 from job.dead_letters.failure_text import BAD_RECORD, REMEDIES, UNWRITTEN_RESULT, as_sql
@@ -116,7 +117,7 @@ def records(
     )
     rows = real_time_join(left, right, plan, real_time=real_time, counts=counts)
     passed_on = None if plan.dead_letter is None else DEAD_LETTER
-    return written(dataflow.output_records(rows, plan, passed_on), plan, sizes)
+    return written(output_records(rows, plan, passed_on), plan, sizes)
 
 
 def side_rows(
@@ -191,7 +192,7 @@ def _fails(reason: str, message: str) -> str:
 def written(rows: DataFrame, plan: JoinPlan, sizes: Sizes) -> DataFrame:
     """The COLUMNS of results and dead letters, which are all counted."""
     letter = DEAD_LETTER if plan.dead_letter is not None else "null"
-    size = dataflow.result_bytes(plan)
+    size = result_bytes(plan)
     failed = f"{FAILED_FIELD} IS NOT NULL" if FAILED_FIELD in rows.columns else "false"
     rows = rows.selectExpr(
         "*",

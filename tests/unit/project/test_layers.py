@@ -120,7 +120,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
         *("executors", "try_eval", "kafka_partitioner"),
     ),
     "dataflow": (
-        *("output_columns", "written_numbers", "record_sql", "replay_sql", "replayed"),
+        *("output_columns", "written_numbers", "record_sql", "replay_sql", "replayed", "results"),
         "dataflow",
         "real_time",
     ),
@@ -152,6 +152,7 @@ RANK = {name: rank for rank, name in enumerate(ROOMS)}
 WITH_SPARK = {
     "dataflow.dataflow",
     "dataflow.replayed",
+    "dataflow.results",
     "dataflow.real_time",
     "encoding.decoded_column",
     "encoding.encoded_column",
