@@ -240,7 +240,7 @@ def with_window(rows: DataFrame, side: SidePlan, plan: JoinPlan) -> DataFrame:
 
 
 def deduplicated(rows: DataFrame, side: SidePlan, plan: JoinPlan) -> DataFrame:
-    """The rows without copies.
+    """The rows without duplicates.
 
     Spark's operator drops late rows and counts them, and stores the id of a row until the watermark
     is `within` after the time of the row. It reads `within` from the metadata of the watermark

@@ -47,7 +47,7 @@ class QueryStats:
         topics: Mapping[Side, SourceTopics] = ONE_TOPIC_EACH,
         deduplicated: Sequence[Side] = (),
     ) -> None:
-        """`deduplicated`: sides that drop copies of rows, in the order of `topics`."""
+        """`deduplicated`: sides that drop duplicates, in the order of `topics`."""
         self._deduplicated = deduplicated
         self.topics = topics
         """Topics of each side, in the order in which the query reads the sides. `on_start` sets

@@ -116,6 +116,46 @@ def test_wide_types_take_more_than_a_word() -> None:
     assert 8 * 6 + 16 + 64 + 2 * (8 * 3 + 16) == row_bytes(made, made.left)
 
 
+def test_state_contains_the_ids_of_a_deduplicated_side() -> None:
+    deduplicate = {"by": ["campaign", "ad_id"], "within": "10 minutes"}
+    plain, expected = load(), load(left__deduplicate=deduplicate)
+    # Two parts (one of them text) and the column of nulls after a word of null bits, then the time
+    # at which the id expires.
+    width = 8 * (1 + 3) + 16 + 8 * (1 + 1)
+
+    assert plain.state_bytes is not None
+    assert (0, 100 * 620) == (plain.ids, expected.ids)
+    assert expected.right == plain.right
+    assert expected.rows == plain.rows
+    assert plain.state_bytes + 62_000 * width * 0.5 == expected.state_bytes
+    assert plain.memory_bytes + 62_000 * width * 0.5 == expected.memory_bytes
+    assert plain.change_bytes_per_second + 100 * width * 0.25 == expected.change_bytes_per_second
+
+
+def test_ids_of_a_tumbling_window_are_most_before_its_last_row_expires() -> None:
+    join = {"type": "inner", "window": "10 minutes"}
+    expected = load(join=join, right__deduplicate={"by": ["user"], "within": "1 minute"})
+
+    assert 10 * (600 + 60 + 20) == expected.ids
+
+
+def test_plan_prints_the_ids_in_the_estimate() -> None:
+    made = plan(
+        left__expected_rate=100,
+        right__expected_rate=10,
+        left__deduplicate={"by": ["ad_id"], "within": "10 minutes"},
+    )
+    text = " ".join(explained(made).split())
+
+    assert "100 rows/s, stored for up to 1 hour 20 seconds: 362,000 rows and 62,000 ids" in text
+    assert "state 363,000 rows and 62,000 ids," in text
+    assert "cores do not include deduplicate" in text
+    estimate = facts(made)["expected_load"]
+    assert isinstance(estimate, dict)
+    assert (62_000, 62_000) == (estimate["stored_ids"], estimate["sides"]["left"]["stored_ids"])
+    assert 0 == estimate["sides"]["right"]["stored_ids"]
+
+
 def test_cores_count_the_rows_of_both_sides() -> None:
     assert 1.5 == load(left=10_000, right=5_000).cores
 
