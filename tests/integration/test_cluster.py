@@ -11,10 +11,12 @@ from deploy.local.kafka import EmbeddedKafka
 from tests.faults.faulty_job import FAILPOINTS, FaultyJob
 from tests.integration.clusters import HOST, Cluster
 from tests.integration.jobs import START_SECONDS
+from tests.integration.keyed_sides import JAVA_PARTITIONS
 from tests.integration.pairs import Pairs
 from tests.polling import wait_until
 from tests.processes import has_ended, signal_all
 from tests.registry_stub import RegistryStub
+from tests.unit.specs import changed
 
 BLOCK = 1_000
 # Two executors start in addition to the driver's JVM.
@@ -66,7 +68,8 @@ POINTS = {"before_commit": 0, "after_commit": 1}
 def test_worker_killed_during_a_batch_and_then_the_driver_lose_and_repeat_nothing(
     cluster: Cluster, pairs: Pairs, tmp_path: Path
 ) -> None:
-    with job_on(cluster, pairs.spec(), tmp_path) as job:
+    spec = changed(pairs.spec(), output__partition_by="if(n % 2 = 0, 'edge', 'x')")
+    with job_on(cluster, spec, tmp_path) as job:
         job.wait_for_state("RUNNING", CLUSTER_SECONDS)
         pairs.produce(range(BLOCK))
         job.wait_for_offsets(left=BLOCK, right=BLOCK)
@@ -89,7 +92,11 @@ def test_worker_killed_during_a_batch_and_then_the_driver_lose_and_repeat_nothin
         pairs.produce(range(3 * BLOCK, 4 * BLOCK))
         job.wait_for_offsets(left=4 * BLOCK, right=4 * BLOCK)
         assert 0 == job.terminate()
-    assert list(range(4 * BLOCK)) == pairs.numbers()
+    results = pairs.received()
+    assert list(range(4 * BLOCK)) == sorted(result.value["n"] for result in results)
+    for result in results:
+        chosen_by = "x" if result.value["n"] % 2 else "edge"
+        assert JAVA_PARTITIONS[chosen_by] == result.partition
 
 
 def test_application_that_the_master_ended_starts_again(
