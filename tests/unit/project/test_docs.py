@@ -198,6 +198,18 @@ def test_files_that_the_documents_name_are_there() -> None:
             assert (document.parent / target).exists(), f"{document.name} names {target}"
 
 
+def test_tests_that_the_tables_name_exist() -> None:
+    for table in (
+        ROOT / "docs/contributing/inputs-and-outputs.md",
+        ROOT / "tests/faults/README.md",
+    ):
+        named = re.findall(r"`([\w./]+\.py)::(test_\w+)`", table.read_text())
+        assert len(named) > 20
+        for file, test in named:
+            path = ROOT / file if file.startswith("tests/") else table.parent / file
+            assert f"\ndef {test}(" in path.read_text(), f"{file}::{test}"
+
+
 def test_tables_of_the_spec_page_are_those_of_the_models() -> None:
     page = (ROOT / "docs/spec.md").read_text()
 
