@@ -40,7 +40,7 @@ _EXACT = Context(prec=120, rounding=ROUND_HALF_UP)
 
 
 def _checked(function: Operation, kind: SqlType) -> Operation:
-    """SqlRuntimeError for an overflow."""
+    """Raises SqlRuntimeError for an overflow."""
     low, high = INT_RANGES["BIGINT" if kind in {DAY_TIME, TIMESTAMP} else kind.name]
 
     def run(left: int, right: int) -> int:

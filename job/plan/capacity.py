@@ -186,8 +186,11 @@ def _side_load(plan: JoinPlan, side: SidePlan, model: Model) -> SideLoad | None:
 
 
 def _stored_for(plan: JoinPlan, side: SidePlan) -> timedelta | None:
-    """Without a backlog the watermark trails the clock by the longer of the two delays. All rows of
-    a tumbling window are evicted together, at its end."""
+    """Time for which a row stays in state. None: it stays indefinitely.
+
+    Without a backlog the watermark trails the clock by the longer of the two delays. All rows of a
+    tumbling window are evicted together, at its end.
+    """
     if side.retention is None:
         return None
     longest = max(plan.left.watermark_delay, plan.right.watermark_delay)
