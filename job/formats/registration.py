@@ -15,7 +15,7 @@ from job.formats.schemas import (
 from job.join_spec.value_format import Format
 
 
-def registered(schema: OutputSchema, access: RegistryAccess) -> OutputSchema:
+def ensure_registered(schema: OutputSchema, access: RegistryAccess) -> OutputSchema:
     """`schema` with its id in the registry.
 
     Raises SpecError if the subject refuses or lacks the schema, RegistryError or SecurityError if
