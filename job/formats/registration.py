@@ -16,7 +16,7 @@ from job.join_spec.value_format import Format
 
 
 def ensure_registered(schema: OutputSchema, access: RegistryAccess) -> OutputSchema:
-    """`schema` with its id in the registry.
+    """Register the schema, or look it up. Returns it with its id in the registry.
 
     Raises SpecError if the subject refuses or lacks the schema, RegistryError or SecurityError if
     the registry does not answer.
