@@ -25,11 +25,11 @@ from job.plan.deduplication import id_columns
 from job.plan.mirrored import mirrored_filters
 from job.plan.plan import JoinPlan, SidePlan, window_end_column
 from job.plan.position import offset_sql, partition_sql, position_column
-from job.plan.record_checks import quoted
 from job.plan.result_id import ID_HEADER
 from job.spark.kafka_partitioner import partition_for_key
 from job.spark.try_eval import register_try_eval
 from job.spark.watermark import WATERMARK_METADATA
+from job.sql.literals import quoted
 
 if TYPE_CHECKING:
     from job.formats.registry import RegistryAccess

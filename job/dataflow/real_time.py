@@ -23,13 +23,14 @@ from job.kafka.security import KafkaAccess
 from job.plan.plan import JoinPlan, SidePlan
 from job.plan.position import position_column
 from job.plan.real_time import SOURCE_OPTIONS
-from job.plan.record_checks import EXPRESSION_FAILED, FAILED_FIELD, quoted
+from job.plan.record_checks import EXPRESSION_FAILED, FAILED_FIELD
 from job.plan.result_checks import texts
 from job.plan.result_id import ID_HEADER
 from job.protocol.totals import Totals
 from job.real_time.join import DEAD_LETTER, IS_DEAD, RowCounts, real_time_join
 from job.real_time.transactions import COLUMNS, ID
 from job.spark.try_eval import register_try_eval
+from job.sql.literals import quoted
 
 if TYPE_CHECKING:
     from job.formats.registry import RegistryAccess

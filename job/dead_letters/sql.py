@@ -13,7 +13,7 @@ from job.join_spec.sides import SIDES
 from job.plan import record_checks
 from job.plan.plan import JoinPlan, SidePlan
 from job.plan.position import partition_sql, position_column
-from job.plan.record_checks import quoted
+from job.sql.literals import quoted
 
 EXPLAINED = ("text", "parsed")
 """Columns that dataflow.decoded keeps for the message of a bad record."""

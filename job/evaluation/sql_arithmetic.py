@@ -10,7 +10,7 @@ from typing import Any
 from sqlglot import exp
 
 from job.evaluation.compiled import Compiled, Env, Run, casted, divisor_first, strict
-from job.evaluation.sql_cast import EPOCH, as_float32, fit, instant
+from job.evaluation.sql_cast import as_float32, fit, instant
 from job.evaluation.sql_types import (
     BIGINT,
     DAY_TIME,
@@ -31,6 +31,7 @@ from job.evaluation.sql_types import (
     sum_decimal,
 )
 from job.evaluation.time_text import MICROS_PER_DAY
+from job.instants import EPOCH
 
 Operation = Callable[[Any, Any], Any]
 Build = Callable[[exp.Expr, list[Compiled]], Compiled]
