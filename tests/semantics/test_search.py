@@ -43,7 +43,7 @@ def finders(monkeypatch: pytest.MonkeyPatch) -> set[int]:
     return found
 
 
-def test_the_first_difference_ends_the_other_threads(finders: set[int]) -> None:
+def test_first_difference_ends_the_other_threads(finders: set[int]) -> None:
     started = time.monotonic()
 
     with pytest.raises(DifferenceError, match="differs"):
@@ -53,7 +53,7 @@ def test_the_first_difference_ends_the_other_threads(finders: set[int]) -> None:
     assert time.monotonic() - started < differential.SHRINKING_SECONDS * 2
 
 
-def test_the_case_is_printed_at_once_and_raised_when_it_is_small(
+def test_case_is_printed_at_once_and_raised_when_it_is_small(
     finders: set[int], capsys: pytest.CaptureFixture[str]
 ) -> None:
     with pytest.raises(DifferenceError) as raised:
