@@ -61,8 +61,8 @@ def test_case_is_printed_at_once_and_raised_when_it_is_small(
     with pytest.raises(DifferenceError) as raised:
         search(1_000_000)
 
-    said, small = capsys.readouterr().err, str(raised.value)
-    assert "# --- spec.yaml" in said
+    printed, small = capsys.readouterr().err, str(raised.value)
+    assert "# --- spec.yaml" in printed
     assert "restart" in small.lower()
     assert '"batch"' not in small  # no row is needed for a restart
     assert "type: inner" in small
