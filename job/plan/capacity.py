@@ -228,7 +228,10 @@ def _side_load(plan: JoinPlan, side: SidePlan, model: Model) -> SideLoad | None:
 
 
 def _stored_for(plan: JoinPlan, side: SidePlan) -> timedelta | None:
-    """All rows of a tumbling window are evicted together, at its end."""
+    """Time for which a row stays in state. None: it stays indefinitely.
+
+    All rows of a tumbling window are evicted together, at its end.
+    """
     if side.retention is None:
         return None
     return max(timedelta(0), side.retention + _watermark_lag(plan))

@@ -41,8 +41,8 @@ CONF: Mapping[str, str] = MappingProxyType(
         "spark.sql.streaming.realTimeMode.minBatchDuration": (
             f"{CHECKPOINT_INTERVAL_MIN // timedelta(seconds=1)}s"
         ),
-        # Without the later start of the optimizing compiler: in real time methods are called less
-        # often in a second than in a batch, and would reach its thresholds late.
+        # Does not delay the optimizing compiler: in real time, methods are called less often per
+        # second than in a batch, and would reach its thresholds late.
         tuning.DRIVER_OPTIONS: tuning.driver_options(),
     }
 )
@@ -50,9 +50,9 @@ CONF: Mapping[str, str] = MappingProxyType(
 
 CATCH_UP_CONF: Mapping[str, str] = MappingProxyType(
     {
-        # Each run loads the state. To replay the changes of 130,000 rows took 20 s on 2 slow cores
-        # before the first result of an interval. A batch of the catch-up writes the changed files
-        # of RocksDB instead, which the interval only opens.
+        # Each run loads the state. From a changelog, 130,000 rows took 20 s on 2 slow cores before
+        # the first result of an interval. Without it, a batch of the catch-up writes the changed
+        # files of RocksDB, which the interval only opens.
         tuning.CHANGELOG: "false",
     }
 )
@@ -60,9 +60,9 @@ CATCH_UP_CONF: Mapping[str, str] = MappingProxyType(
 
 SOURCE_OPTIONS: Mapping[str, str] = MappingProxyType(
     {
-        # The broker answers as soon as there is a record. tuning.py has a shorter wait because
-        # micro-batches ask for offsets behind it; an idle interval would send 100 requests a second
-        # for each partition.
+        # The broker answers as soon as there is a record. tuning.py has a shorter wait, because the
+        # offset requests of a micro-batch wait behind a fetch. With that wait, an idle interval
+        # would send 100 requests per second and partition.
         "kafka.fetch.max.wait.ms": "500",
     }
 )

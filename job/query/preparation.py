@@ -12,7 +12,7 @@ from job.checkpoint.checkpoint import Checkpoint
 from job.delivery.commit_topic import create_commit_topic_if_used
 from job.event_time.partitions import Offsets
 from job.formats.pinning import check_schema_evolution
-from job.formats.registration import registered
+from job.formats.registration import ensure_registered
 from job.formats.registry import RegistryAccess
 from job.formats.schemas import OutputSchema
 from job.join_spec.sides import Side
@@ -151,7 +151,7 @@ def _with_output_schemas(plan: JoinPlan, registry: RegistryAccess | None) -> Joi
         if schema is None:
             return None
         assert registry is not None, "JoinSpec requires it"
-        return registered(schema, registry)
+        return ensure_registered(schema, registry)
 
     output = plan.output
     key_schema, schema = with_id(output.key_schema), with_id(output.schema)

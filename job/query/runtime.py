@@ -65,8 +65,8 @@ class Resources:
         return self._jvm.session(self._settings, self._plan.spark_conf)
 
     def provide_slots(self, slots: int) -> None:
-        """With a local master, provide that many task slots. Another JVM replaces one whose session
-        has fewer."""
+        """With a local master, provide at least `slots` task slots. A JVM with fewer slots is
+        replaced."""
         if self._settings.is_on_cluster or slots <= self._slots:
             return
         if self._jvm is not None:

@@ -38,7 +38,7 @@ class RowCounter(Protocol):
     def late_rows(self, side: Side) -> int: ...
 
     def state_rows(self, side: Side) -> int:
-        """By how many rows the state has grown."""
+        """Rows by which the state has grown."""
 
 
 class QueryStats:

@@ -80,7 +80,7 @@ def simulation_plan(
     state_format_version: StateFormatVersion = 4,
     processor: Processor | None = None,
 ) -> SimulationPlan:
-    """NotExactError for a part of the plan that cannot be evaluated exactly as in Spark."""
+    """Raises NotExactError for a part of the plan that cannot be evaluated exactly as in Spark."""
     return _Planner(plan).plan(state_format_version, processor=processor)
 
 

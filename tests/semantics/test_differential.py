@@ -166,7 +166,7 @@ RESTARTS = {
 
 
 @pytest.mark.parametrize("plant", PLANTED, ids=lambda plant: plant.__name__)
-def test_a_bug_planted_in_the_specification_is_caught(spark: SparkSession, monkeypatch, plant):
+def test_bug_planted_in_the_specification_is_caught(spark: SparkSession, monkeypatch, plant):
     steps = STEPS
     if plant in RESTARTS:
         ahead = Data([row(9, 15_000)], [row(9, 50_000)])
@@ -207,7 +207,7 @@ def test_without_a_wrong_rule_the_backlog_agrees(spark: SparkSession):
 
 
 @pytest.mark.parametrize("wrong", WRONG_RULES, ids=lambda rule: rule.__name__)
-def test_a_wrong_rule_in_the_specification_is_caught(spark: SparkSession, monkeypatch, wrong):
+def test_wrong_rule_in_the_specification_is_caught(spark: SparkSession, monkeypatch, wrong):
     monkeypatch.setattr(event_time, "watermark_ms", wrong)
 
     with pytest.raises(differential.DifferenceError, match=r"batch \d+, watermark_ms: "):

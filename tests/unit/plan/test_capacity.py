@@ -41,7 +41,7 @@ def load(*, left: float = 100, right: float = 10, **changes: Any) -> Load:
 
 
 @pytest.mark.parametrize("join_type", ["inner", "left_outer", "full_outer", "left_semi"])
-def test_a_row_is_stored_until_the_slower_watermark_passes_its_window(join_type: str) -> None:
+def test_row_is_stored_until_the_slower_watermark_passes_its_window(join_type: str) -> None:
     shown = {"output__columns": {"ad_id": "left.ad_id"}}
     expected = load(join__type=join_type, **shown)
 
@@ -73,7 +73,7 @@ def test_rows_with_equal_event_times_are_stored_for_the_delay() -> None:
     assert LONGEST_DELAY == expected.left.stored_for
 
 
-def test_a_side_without_bound_grows_by_its_input() -> None:
+def test_side_without_bound_grows_by_its_input() -> None:
     expected = load(
         join={"type": "inner", "unbounded_state": True, "match_window": {"after": "1 hour"}}
     )
@@ -180,7 +180,7 @@ def test_nothing_is_estimated_without_both_rates() -> None:
     assert facts(made)["expected_load"] is None
 
 
-def test_a_checkpoint_accepts_another_rate() -> None:
+def test_checkpoint_accepts_another_rate() -> None:
     assert fingerprint(plan()) == fingerprint(plan(left__expected_rate=5, right__expected_rate=7))
 
 
@@ -192,7 +192,7 @@ def test_sufficient_resources_cause_no_warning() -> None:
     ("rate", "warned"),
     [(1, None), (10**5, "may be too much for 2 cores"), (10**7, "are too much for 2 cores")],
 )
-def test_a_rate_beyond_the_cores_causes_a_warning(rate: float, warned: str | None) -> None:
+def test_rate_beyond_the_cores_causes_a_warning(rate: float, warned: str | None) -> None:
     base = load(join__match_window={"before": "0 seconds", "after": "0 seconds"}, left=1, right=1)
     resources = replace(ROOMY, cores=2)
     found = [
@@ -274,7 +274,7 @@ def test_free_space_of_an_inaccessible_folder_is_unknown(
     assert available_resources(JobSettings(), plan(), cores=2).disk_free_bytes is None
 
 
-def test_an_invalid_heap_size_is_refused() -> None:
+def test_invalid_heap_size_is_refused() -> None:
     with pytest.raises(SetupError, match="STREAMJOIN_DRIVER_MEMORY is 'lots'"):
         available_resources(JobSettings(driver_memory="lots"), plan(), cores=2)
 
