@@ -288,9 +288,16 @@ class _Intervals(_PlannedTimes):
             Interval(interval.next_batch_id, current_watermark(self._query))
         )
         # The first interval runs in any case: a batch of the catch-up has just found few records.
-        if self._has_begun and _records_behind(after) > RECORDS_BEHIND_MAX:
+        is_behind = self._has_begun and _records_behind(after) > RECORDS_BEHIND_MAX
+        if is_behind or self._partitions_are_added(latest):
             self._end_run(Phase.CATCH_UP)
         self._has_begun = True
+
+    def _partitions_are_added(self, latest: Offsets) -> bool:
+        """Whether a topic has more partitions than at the start of the run. The next run has a task
+        slot for each."""
+        plan = self._run.plan
+        return any(len(latest[side]) > plan.side(side).partitions for side in SIDES)
 
 
 def _next_offsets(partitions: Partitions) -> Offsets:

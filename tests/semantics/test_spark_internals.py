@@ -112,7 +112,8 @@ JVM: list[tuple[str, str, str]] = [
     ("hadoop_files", "org.apache.spark.sql.internal.SessionState", "newHadoopConf"),
     ("hadoop_files", "org.apache.hadoop.fs.Options$Rename", "OVERWRITE"),
     ("executors", "org.apache.spark.SparkContext", "getExecutorMemoryStatus"),
-    ("executors", "org.apache.spark.SparkContext", "defaultParallelism"),
+    ("executors", "org.apache.spark.SparkContext", "resourceProfileManager"),
+    ("executors", "org.apache.spark.SparkContext", "maxNumConcurrentTasks"),
 ]
 
 # (module of job/spark, module of PySpark, dotted name).

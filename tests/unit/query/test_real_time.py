@@ -300,3 +300,16 @@ def test_query_does_not_run_without_the_calls_of_spark(monkeypatch: pytest.Monke
     with pytest.raises(QueryError, match="accepts no call into Python"):
         world.made(_Intervals, query)
     assert [True] == stopped
+
+
+def test_interval_ends_the_run_once_a_topic_has_more_partitions(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    world = World(monkeypatch)
+    times = world.made(_Intervals)
+
+    world.plan_next(times, both(10), both(12))
+    assert ([], False) == (world.phases, world.ended)
+
+    world.plan_next(times, both(12), {"left": {0: 14}, "right": {0: 14, 1: 0}})
+    assert ([Phase.CATCH_UP], True) == (world.phases, world.ended)
