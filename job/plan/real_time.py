@@ -31,7 +31,8 @@ _CAUGHT_UP_BATCHES_MAX = 10
 # Slots in addition to those of an interval's tasks. Without one, a lookup would wait until the
 # interval ends.
 LOOKUP_SLOTS = 1
-LOCAL_SPARE_SLOTS = 4
+# With a local master, for partitions that are added to a topic. More of them need another JVM.
+SPARE_SLOTS = 3
 
 CONF: Mapping[str, str] = MappingProxyType(
     {

@@ -23,7 +23,6 @@ from job.kafka.security import KafkaAccess, kafka_access
 from job.kafka.topic_ids import TopicIdentity
 from job.lineage.reports import Outcome, RunReports
 from job.plan.plan import JoinPlan
-from job.plan.real_time import LOCAL_SPARE_SLOTS
 from job.protocol.control import Verb
 from job.protocol.status import JobStatus, QueryState
 from job.query.idleness import IdleSides
@@ -163,8 +162,7 @@ class Engine:
         self._redaction.add(access.secrets)
         partitions = self._workers.submit(check_topics, plan, access)
         if plan.real_time is not None:
-            tasks = plan.reading(partitions.result()).interval_tasks
-            self._resources.provide_slots(tasks + LOCAL_SPARE_SLOTS)
+            self._resources.provide_slots(plan.reading(partitions.result()).interval_tasks)
         spark = self._resources.session()
         checkpoint = self._resources.checkpoint()
         self._preparation.frozen = checkpoint.fingerprint
