@@ -23,6 +23,7 @@ from tests.integration.real_time_topics import (
     FIRST,
     SECOND,
     Topics,
+    generated,
     text_of,
     wait_for_intervals,
 )
@@ -56,7 +57,8 @@ def test_join_type_gives_the_rows_of_nested_loops_in_both_phases(
     jvm: SharedJvm,
     registry: RegistryStub,
 ) -> None:
-    """Two types read Avro and Protobuf. One type writes Avro, the other Protobuf."""
+    """Chosen and random rows. Two types read Avro and Protobuf. One type writes Avro, the other
+    Protobuf."""
     topics = Topics(
         *(kafka, f"phases_{join_type}", join_type, tmp_path),
         registry=registry,
@@ -64,16 +66,19 @@ def test_join_type_gives_the_rows_of_nested_loops_in_both_phases(
         delivery="exactly_once",
     )
     topics.send(*FIRST)
+    topics.send(*generated(join_type, 0))
     with Job(topics.spec(), tmp_path, jvm) as job:
         wait_for_intervals(job)
         topics.send(*SECOND)
+        topics.send(*generated(join_type, 1))
         topics.send(*CLOSING)
         topics.wait_for_results()
         # Results are visible before the interval that counts them has ended.
         results = sum(topics.expected().values())
         status = job.wait_for(
             lambda status: (
-                status.totals.output_records >= results and status.totals.left.records == 12
+                status.totals.output_records >= results
+                and status.totals.left.records == len(topics.sent["left"])
             ),
             "the last report",
         )
