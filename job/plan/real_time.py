@@ -28,8 +28,11 @@ CAUGHT_UP_RECORDS = 50_000
 CAUGHT_UP_BATCH = timedelta(seconds=2)
 _CAUGHT_UP_BATCHES_MAX = 10
 
-# Further tasks than those of the join: Spark's own small jobs, and partitions added to a topic.
-_SPARE_SLOTS = 4
+# Slots in addition to those of an interval's tasks. Without one, a lookup would wait until the
+# interval ends.
+LOOKUP_SLOTS = 1
+# With a local master, for partitions that are added to a topic. More of them need another JVM.
+SPARE_SLOTS = 3
 
 CONF: Mapping[str, str] = MappingProxyType(
     {
@@ -156,8 +159,3 @@ def has_caught_up(unread: int, *, batch: timedelta, batches: int) -> bool:
     return unread <= CAUGHT_UP_RECORDS and (
         batch <= CAUGHT_UP_BATCH or batches >= _CAUGHT_UP_BATCHES_MAX
     )
-
-
-def slots(*partitions: int) -> int:
-    """Task slots for the tasks of all stages at once, from the partitions of topics and state."""
-    return sum(partitions) + _SPARE_SLOTS

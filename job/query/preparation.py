@@ -28,6 +28,7 @@ from job.query.cluster import (
     check_is_shared,
     check_partitions_are_chosen,
     check_slots,
+    slots_of_interval,
     wait_for_executors,
 )
 from job.query.stats import QueryStats
@@ -72,10 +73,9 @@ class Preparation:
             plan = self._with_found_topics(checkpoint, access)
         plan = self._freeze_settings(plan, checkpoint, access.registry)
         if self._settings.is_on_cluster:
-            wait_for_executors(spark, plan.state_partitions)
-            check_executors(spark, checkpoint.folder)
             if plan.real_time is not None:
-                check_slots(spark, plan.reading(partitions.result()).slots)
+                plan = plan.reading(partitions.result())
+            _check_cluster(spark, plan, checkpoint)
         spark.conf.set("spark.sql.shuffle.partitions", plan.state_partitions)
         if (starts := checkpoint.start_positions) is not None:
             plan = plan.starting_at(starts)
@@ -141,6 +141,14 @@ class Preparation:
         if ids != checkpoint.topic_ids:
             checkpoint.topic_ids = ids
         check_retention(plan, access, read)
+
+
+def _check_cluster(spark: SparkSession, plan: JoinPlan, checkpoint: Checkpoint) -> None:
+    is_real_time = plan.real_time is not None
+    wait_for_executors(spark, slots_of_interval(plan) if is_real_time else plan.state_partitions)
+    check_executors(spark, checkpoint.folder)
+    if is_real_time:
+        check_slots(spark, plan)
 
 
 def _with_output_schemas(plan: JoinPlan, registry: RegistryAccess | None) -> JoinPlan:

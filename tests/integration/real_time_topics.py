@@ -4,6 +4,7 @@ import json
 from collections import Counter
 from datetime import UTC, datetime
 from pathlib import Path
+from random import Random
 from typing import Any
 
 from deploy.local.kafka import EmbeddedKafka
@@ -263,6 +264,19 @@ SECOND: tuple[list[Row], list[Row]] = (
     [("x", 16, 3), ("alone", 40, 1), ("same", 18, 8)],
     [("late-partner", 28, 5), ("x", 23, 9), ("alone", 41, 2)],
 )
+
+
+def generated(seed: str, batch: int) -> tuple[list[Row], list[Row]]:
+    """Random rows of few keys, to be sent with FIRST (batch 0) and SECOND (batch 1). None is
+    late."""
+    random = Random(f"{seed} {batch}")
+    earliest, latest = [(15, 24), (18, 40)][batch]
+
+    def rows() -> list[Row]:
+        numbers = range(20 * batch + 10, 20 * batch + 30)
+        return [(random.choice("pqr"), random.randint(earliest, latest), n) for n in numbers]
+
+    return rows(), rows()
 
 
 def _shown(row: Row | None) -> tuple[str | None, str | None, int | None]:

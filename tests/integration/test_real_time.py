@@ -25,6 +25,7 @@ from tests.integration.real_time_topics import (
     FIRST,
     SECOND,
     Topics,
+    generated,
     text_of,
     wait_for_intervals,
 )
@@ -58,8 +59,8 @@ def test_join_type_gives_the_rows_of_nested_loops_in_both_phases(
     jvm: SharedJvm,
     registry: RegistryStub,
 ) -> None:
-    """Two types read Avro and Protobuf, also values that cannot be read. One type writes Avro, the
-    other Protobuf."""
+    """Chosen and random rows. Two types read Avro and Protobuf, also values that cannot be read. One
+    type writes Avro, the other Protobuf."""
     topics = Topics(
         *(kafka, f"phases_{join_type}", join_type, tmp_path),
         registry=registry,
@@ -69,12 +70,14 @@ def test_join_type_gives_the_rows_of_nested_loops_in_both_phases(
     is_encoded = join_type in _FORMATS
     bad = topics.send_bad() if is_encoded else Counter()
     topics.send(*FIRST)
+    topics.send(*generated(join_type, 0))
     policy = f"dead_letter: {{topic: {topics.dead}}}" if is_encoded else "on_bad_record: drop"
     with Job(topics.spec(policy), tmp_path, jvm) as job:
         wait_for_intervals(job)
         if is_encoded:
             bad += topics.send_bad()
         topics.send(*SECOND)
+        topics.send(*generated(join_type, 1))
         topics.send(*CLOSING)
         topics.wait_for_results()
         # Results are visible before the interval that counts them has ended.
