@@ -10,9 +10,10 @@ from job.join_spec.value_format import KeyFormat
 from job.plan import result_checks
 from job.plan.plan import JoinPlan, SidePlan
 from job.plan.position import offset_sql, partition_sql, position_column
-from job.plan.record_checks import FAILED_FIELD, quoted
+from job.plan.record_checks import FAILED_FIELD
 from job.plan.result_id import ID_HEADER
 from job.spark.kafka_partitioner import partition_for_key
+from job.sql.literals import quoted
 
 # What Kafka adds to a record, and the name of the header with the id.
 _RESULT_OVERHEAD_BYTES = 200
