@@ -91,7 +91,7 @@ class Topics:
             register = self._registry.register
             self._schema_ids["left"] = register(f"{name}.left-value", _AVRO)
             self._schema_ids["right"] = register(f"{name}.right-value", _PROTO, "PROTOBUF")
-        self._delivery = delivery
+        self.delivery = delivery
         kafka.create_topics(
             [f"{name}.{part}" for part in ("left", "right", "out")], partitions=partitions
         )
@@ -109,7 +109,7 @@ class Topics:
             checkpoint=self._folder / "checkpoint",
             interval=self.interval,
             bad_records=bad_records,
-            delivery=self._delivery,
+            delivery=self.delivery,
         )
         changes: dict[str, Any] = {}
         if self._idle_after is not None:
