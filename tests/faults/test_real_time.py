@@ -89,10 +89,9 @@ def test_killed_at_each_point_of_its_protocol_it_neither_loses_nor_repeats_a_res
 ) -> None:
     harness = Harness(kafka, "rtkilled", tmp_path, engine=Engine.REAL_TIME, proxy=proxy)
     slots = Slots(harness)
-    zero, one = slots.ids
     harness.feed(ROWS)
     # The claim of the name is the first transaction of a slot.
-    between_tasks = Point(Api.END_TXN, one, passing=1)
+    between_tasks = Point(Api.END_TXN, slots.ids[1], passing=1)
     proxy.catch(between_tasks)
     with harness.job as job:
         # A micro-batch: slot 0 is committed, slot 1 is not.
@@ -102,72 +101,86 @@ def test_killed_at_each_point_of_its_protocol_it_neither_loses_nor_repeats_a_res
         harness.recovered(time.monotonic())
         assert 1 == totals(harness).transactions["skipped"]
 
-        # Before the first transaction of an interval.
-        wait_for_interval(job)
-        before_rows = [Point(Api.ADD_PARTITIONS_TO_TXN, slot) for slot in slots.ids]
-        proxy.catch(*before_rows)
-        harness.feed(ROWS)
-        proxy.wait_until_caught(*before_rows)
-        job.kill()
-
-        # During the fence: slot 0 is fenced, slot 1 is not.
-        before_fence = Point(Api.INIT_PRODUCER_ID, one)
-        proxy.catch(before_fence)
-        job.start()
-        proxy.wait_until_caught(before_fence)
-        wait_until(lambda: slots.records[0].fences, START_SECONDS, "slot 0 is fenced")
-        assert not slots.records[1].fences
-        job.kill_tree()
-
-        # While the interval is repeated: slot 0 is committed, slot 1 is not.
-        repetition = Point(Api.END_TXN, one, passing=1)
-        proxy.catch(repetition)
-        job.start()
-        proxy.wait_until_caught(repetition)
-        repeated, unfinished = slots.wait_for_marker(0)
-        assert not repeated.ends_with_interval
-        assert len(repeated.batches) > len(unfinished.batches)
-        kill_jvm(job)
-        harness.recovered(time.monotonic())
-
-        # Between the rows of a transaction and its commit, and after the commit.
-        wait_for_interval(job)
-        uncommitted, committed = Point(Api.END_TXN, zero), Point(Api.END_TXN, one, is_answered=True)
-        ids = len(slots.records[1].ids)
-        proxy.catch(uncommitted, committed)
-        harness.feed(ROWS)
-        proxy.wait_until_caught(uncommitted, committed)
-        wait_until(lambda: len(slots.records[1].ids) > ids, START_SECONDS, "slot 1 is committed")
-        job.kill()
-        job.start()
-        harness.recovered(time.monotonic())
-
-        # At the end of an interval: slot 0 has ended it, slot 1 has not.
-        wait_for_interval(job)
-        before_end = Point(Api.END_TXN, one)
-        proxy.catch(before_end)
-        proxy.wait_until_caught(before_end)
-        ended, unfinished = slots.wait_for_marker(0)
-        assert ended.ends_with_interval
-        assert len(ended.batches) > len(unfinished.batches)
-        kill_jvm(job)
-        harness.recovered(time.monotonic())
-
-        # Both slots have ended the interval, and Spark has not committed it.
-        wait_for_interval(job)
-        after_end = Point(Api.END_TXN, one, is_answered=True)
-        proxy.catch(after_end)
-        proxy.wait_until_caught(after_end)
-        slots.wait_for_marker(0, 1)
-        job.kill_tree()
-        job.start()
-        harness.recovered(time.monotonic())
-
+        for kill in (
+            kill_before_rows_then_during_fence_and_repetition,
+            kill_before_and_after_a_commit,
+            kill_before_all_slots_have_ended_an_interval,
+            kill_after_all_slots_have_ended_an_interval,
+        ):
+            wait_for_interval(job)
+            kill(harness, proxy, slots)
+            harness.recovered(time.monotonic())
         proxy.release()
         harness.feed(ROWS)
         result = harness.check(harness.settle())
         assert result.matched > ROWS
         assert result.unmatched > 0
+
+
+def kill_before_rows_then_during_fence_and_repetition(
+    harness: Harness, proxy: Proxy, slots: Slots
+) -> None:
+    before_rows = [Point(Api.ADD_PARTITIONS_TO_TXN, slot) for slot in slots.ids]
+    proxy.catch(*before_rows)
+    harness.feed(ROWS)
+    proxy.wait_until_caught(*before_rows)
+    harness.job.kill()
+
+    # Slot 0 is fenced, slot 1 is not.
+    before_fence = Point(Api.INIT_PRODUCER_ID, slots.ids[1])
+    proxy.catch(before_fence)
+    harness.job.start()
+    proxy.wait_until_caught(before_fence)
+    wait_until(lambda: slots.records[0].fences, START_SECONDS, "slot 0 is fenced")
+    assert not slots.records[1].fences
+    harness.job.kill_tree()
+
+    # Slot 0 has repeated the interval, slot 1 has not. The fence commits first.
+    repetition = Point(Api.END_TXN, slots.ids[1], passing=1)
+    proxy.catch(repetition)
+    harness.job.start()
+    proxy.wait_until_caught(repetition)
+    repeated, unfinished = slots.wait_for_marker(0)
+    assert not repeated.ends_with_interval
+    assert len(repeated.batches) > len(unfinished.batches)
+    kill_jvm(harness.job)
+
+
+def kill_before_and_after_a_commit(harness: Harness, proxy: Proxy, slots: Slots) -> None:
+    """Slot 0 has written rows and not committed them, slot 1 has committed them."""
+    before = Point(Api.END_TXN, slots.ids[0])
+    after = Point(Api.END_TXN, slots.ids[1], is_answered=True)
+    ids = len(slots.records[1].ids)
+    proxy.catch(before, after)
+    harness.feed(ROWS)
+    proxy.wait_until_caught(before, after)
+    wait_until(lambda: len(slots.records[1].ids) > ids, START_SECONDS, "slot 1 is committed")
+    harness.job.kill()
+    harness.job.start()
+
+
+def kill_before_all_slots_have_ended_an_interval(
+    harness: Harness, proxy: Proxy, slots: Slots
+) -> None:
+    before_end = Point(Api.END_TXN, slots.ids[1])
+    proxy.catch(before_end)
+    proxy.wait_until_caught(before_end)
+    ended, unfinished = slots.wait_for_marker(0)
+    assert ended.ends_with_interval
+    assert len(ended.batches) > len(unfinished.batches)
+    kill_jvm(harness.job)
+
+
+def kill_after_all_slots_have_ended_an_interval(
+    harness: Harness, proxy: Proxy, slots: Slots
+) -> None:
+    """Spark has not committed the interval."""
+    after_end = Point(Api.END_TXN, slots.ids[1], is_answered=True)
+    proxy.catch(after_end)
+    proxy.wait_until_caught(after_end)
+    slots.wait_for_marker(0, 1)
+    harness.job.kill_tree()
+    harness.job.start()
 
 
 @pytest.mark.timeout(900)
