@@ -58,8 +58,8 @@ fuzz: ready ## plan N specs that are mutated at random; SEED=… repeats them
 spec-differential: ready ## compare what validate and Spark accept, on N random SQL expressions and schemas, N/10 specs
 	@$(PYTHON_HERE) -m tests.semantics.spec_differential $(N)
 
-soak: ready ## break a join at random and check it; MINUTES=20, SEED=… repeats a schedule
-	@$(PYTHON_HERE) -m tests.faults.soak $(if $(MINUTES),--minutes $(MINUTES)) $(if $(SEED),--seed $(SEED))
+soak: ready ## break a join at random and check it; MINUTES=20, ENGINE=real_time, SEED=… repeats a schedule
+	@$(PYTHON_HERE) -m tests.faults.soak $(if $(MINUTES),--minutes $(MINUTES)) $(if $(SEED),--seed $(SEED)) $(if $(ENGINE),--engine $(ENGINE))
 
 clean: ## remove what setup made; data/ stays, it may hold checkpoints
 	rm -rf .venv .tools .jars .pytest_cache .mypy_cache .ruff_cache .hypothesis

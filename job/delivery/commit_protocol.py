@@ -20,6 +20,10 @@ START_AGAIN = (
     "set another folder in `checkpoint` and start with --new-query (rows now waiting in state are "
     "then not joined, and results may be delivered again)"
 )
+USE_OLDER_COPY = (
+    "restore the newest copy; or run `streamjoin checkpoint backup SPEC FOLDER`, then `streamjoin "
+    "checkpoint restore SPEC FOLDER --results-again`, to deliver the later results again"
+)
 
 
 @dataclass(frozen=True)
@@ -232,8 +236,7 @@ def is_delivered(batch: Batch, marker: Marker | None) -> bool:
     if newest > batch.batch_id:
         raise DisagreementError(
             f"the next batch of the checkpoint is {batch.batch_id}, but batch {newest} was already "
-            "delivered: the checkpoint is an older copy. Restore the newest copy, or "
-            f"{START_AGAIN}"
+            f"delivered: the checkpoint is an older copy. To continue, {USE_OLDER_COPY}"
         )
     if marker is not None and newest == batch.batch_id:
         if marker.fingerprint != batch.fingerprint:

@@ -43,7 +43,7 @@ from enum import StrEnum, auto
 from typing import Any
 
 from job.delivery.commit_protocol import (
-    START_AGAIN,
+    USE_OLDER_COPY,
     AbortedError,
     Batch,
     DisagreementError,
@@ -181,7 +181,7 @@ def _check_run(opening: Opening, content: SlotContent) -> None:
         raise DisagreementError(
             f"the commit topic has fence {newest} of the query, and this run began with fence "
             f"{opening.fence}: another job runs the query, or the checkpoint is an older copy. End "
-            f"the other job, or restore the newest copy, or {START_AGAIN}"
+            f"the other job. If there is none, {USE_OLDER_COPY}"
         )
 
 
@@ -194,8 +194,8 @@ def _check_intervals(opening: Opening, marker: Marker | None, parts: list[Part])
     if newest > opening.newest_interval:
         raise DisagreementError(
             f"the next batch of the checkpoint is {opening.batch.batch_id}, but results of "
-            f"interval {newest} were already delivered: the checkpoint is an older copy. Restore "
-            f"the newest copy, or {START_AGAIN}"
+            f"interval {newest} were already delivered: the checkpoint is an older copy. To "
+            f"continue, {USE_OLDER_COPY}"
         )
 
 

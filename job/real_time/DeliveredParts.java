@@ -26,6 +26,10 @@ public final class DeliveredParts {
   private static final String START_AGAIN =
       "set another folder in `checkpoint` and start with --new-query (rows now waiting in state are "
           + "then not joined, and results may be delivered again)";
+  private static final String USE_OLDER_COPY =
+      "restore the newest copy; or run `streamjoin checkpoint backup SPEC FOLDER`, then "
+          + "`streamjoin checkpoint restore SPEC FOLDER --results-again`, to deliver the later "
+          + "results again";
 
   /** The slot may not be written. */
   public static final class Refusal extends RuntimeException {
@@ -159,8 +163,8 @@ public final class DeliveredParts {
     if (newestBatch > batchId) {
       throw disagreement(
           "the next batch of the checkpoint is %d, but batch %d was already delivered: the "
-              + "checkpoint is an older copy. Restore the newest copy, or %s",
-          batchId, newestBatch, START_AGAIN);
+              + "checkpoint is an older copy. To continue, %s",
+          batchId, newestBatch, USE_OLDER_COPY);
     }
     if (newestQuery != null && newestBatch == batchId) {
       if (INTERVAL.equals(newestFingerprint)) {
@@ -197,9 +201,9 @@ public final class DeliveredParts {
     if (newestFence > fence) {
       throw disagreement(
           "the commit topic has fence %d of the query, and this run began with fence %d: another "
-              + "job runs the query, or the checkpoint is an older copy. End the other job, or "
-              + "restore the newest copy, or %s",
-          newestFence, fence, START_AGAIN);
+              + "job runs the query, or the checkpoint is an older copy. End the other job. If there "
+              + "is none, %s",
+          newestFence, fence, USE_OLDER_COPY);
     }
   }
 
@@ -209,8 +213,8 @@ public final class DeliveredParts {
     if (newest > newestInterval()) {
       throw disagreement(
           "the next batch of the checkpoint is %d, but results of interval %d were already "
-              + "delivered: the checkpoint is an older copy. Restore the newest copy, or %s",
-          batchId, newest, START_AGAIN);
+              + "delivered: the checkpoint is an older copy. To continue, %s",
+          batchId, newest, USE_OLDER_COPY);
     }
   }
 

@@ -11,9 +11,10 @@ from collections.abc import Callable, Mapping
 import psutil
 from confluent_kafka.admin import NewPartitions
 
+from job.join_spec.engine import Engine
 from tests.faults.harness import Harness
-from tests.faults.proxy import Proxy
-from tests.integration.jobs import START_SECONDS
+from tests.faults.proxy import Api, Point, Proxy
+from tests.integration.jobs import START_SECONDS, STATE_PARTITIONS
 from tests.polling import wait_until
 from tests.processes import command_line, has_ended, signal_all
 
@@ -26,6 +27,12 @@ FAILPOINTS = (
     "after_commit",
     "after_all_commits",
     "after_commit_log",
+)
+# Requests of a transaction, and whether the broker has answered them.
+POINTS = tuple(
+    (api, is_answered)
+    for api in (Api.ADD_PARTITIONS_TO_TXN, Api.PRODUCE, Api.END_TXN)
+    for is_answered in (False, True)
 )
 
 
@@ -55,6 +62,26 @@ class Breaker:
         assert -signal.SIGKILL == job.process.returncode
         job.start()
         return f"killed {point}"
+
+    def kill_in_a_transaction(self) -> str:
+        """The requests that are caught reach the broker at once when the job has ended."""
+        job, (api, is_answered) = self.harness.job, self.luck.choice(POINTS)
+        slot = self.luck.randrange(STATE_PARTITIONS)
+        point = Point(api, f"streamjoin-{self.harness.name}-{slot}", is_answered=is_answered)
+        self.proxy.catch(point)
+        try:
+            self.harness.feed(20)
+            self.proxy.wait_until_caught(point)
+            if is_dead := self.luck.random() < 0.5:
+                job.kill_tree()
+            else:
+                job.jvm.kill()
+        finally:
+            self.proxy.release()
+        if is_dead:
+            job.start()
+        which = "after" if is_answered else "before"
+        return f"{'all' if is_dead else 'JVM'} killed {which} {api.name} of slot {slot}"
 
     def kill_the_driver_s_python(self) -> str:
         jvm = self.harness.job.jvm
@@ -219,9 +246,12 @@ class Breaker:
 
     @property
     def kinds(self) -> Mapping[str, Callable[[], str]]:
+        has_workers = self.harness.engine is Engine.MICRO_BATCH
         faults = (
-            self.kill_the_process_tree, self.kill_at_a_failpoint, self.kill_the_driver_s_python,
-            self.kill_the_jvm, self.kill_the_workers, self.terminate, self.freeze,
+            self.kill_the_process_tree,
+            self.kill_at_a_failpoint if has_workers else self.kill_in_a_transaction,
+            self.kill_the_driver_s_python, self.kill_the_jvm,
+            *([self.kill_the_workers] if has_workers else []), self.terminate, self.freeze,
             self.freeze_and_start_a_second_one, self.kill_the_broker, self.bounce_the_broker,
             self.pause_the_broker, self.cut_the_network, self.slow_the_network, self.hold_answers,
             self.lose_the_answer_to_a_commit, self.lose_a_commit, self.abort_upstream,

@@ -21,15 +21,17 @@ from confluent_kafka import (
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
 from deploy.local.kafka import EmbeddedKafka, free_ports
+from job.join_spec.engine import Engine
 from job.protocol.reports import StateCount
 from job.protocol.status import JobStatus
+from tests.faults.commit_topic import marker_problems, part_problems
 from tests.faults.faulty_job import FaultyJob
+from tests.faults.join_spec import join_spec
 from tests.faults.oracle import (
     DELAY_MS,
     CheckResult,
     Record,
     check_results,
-    marker_problems,
     offset_log_problems,
 )
 from tests.faults.output_reader import OutputReader
@@ -55,22 +57,6 @@ _LEADERLESS = {
     KafkaError.UNKNOWN_LEADER_EPOCH,
 }
 
-_SPEC = """
-name: {name}
-kafka: {{bootstrap_servers: "{servers}"}}
-left: {{topic: {name}.left, schema: "k STRING, t TIMESTAMP, n BIGINT", key: [k], event_time: t,
-  watermark_delay: 1 hour}}
-right: {{topic: {name}.right, schema: "k STRING, t TIMESTAMP, n BIGINT", key: [k], event_time: t,
-  watermark_delay: 1 hour}}
-join: {{type: full_outer, match_window: {{before: 1 minute, after: 5 minutes}}}}
-output:
-  topic: {name}.out
-  key: k
-  columns: {{k: "coalesce(left.k, right.k)", l: left.n, r: right.n}}
-checkpoint: {checkpoint}
-on_bad_record: drop
-"""
-
 # Each is unreadable for another reason.
 POISON: Mapping[str, Any] = {
     "tombstone": None,
@@ -92,6 +78,7 @@ class Harness:
         name: str,
         folder: Path,
         *,
+        engine: Engine = Engine.MICRO_BATCH,
         proxy: Proxy | None = None,
         checkpoint: Path | None = None,
         environment: Mapping[str, str] | None = None,
@@ -100,6 +87,7 @@ class Harness:
         self.kafka = kafka
         self.name = name
         self.folder = folder
+        self.engine = engine
         self.checkpoint = checkpoint or folder / "checkpoint"
         self.random = random.Random(seed)
         self.poison: Counter[str] = Counter()
@@ -115,7 +103,7 @@ class Harness:
     def new_job(self, folder: Path) -> FaultyJob:
         """Another job on the same spec, in another folder."""
         folder.mkdir(parents=True, exist_ok=True)
-        spec = _SPEC.format(name=self.name, servers=self._servers, checkpoint=self.checkpoint)
+        spec = join_spec(self.name, self._servers, self.checkpoint, self.engine)
         return FaultyJob(spec, folder, self._environment)
 
     def topic(self, part: str) -> str:
@@ -244,15 +232,20 @@ class Harness:
     def check(self, status: JobStatus) -> CheckResult:
         """Check all results so far; `status` as returned by `settle`. Raises the problems."""
         read = {side: self.records(self.topic(side)) for side in SIDES}
-        result = check_results(read["left"], read["right"], self.records(self.topic("out")))
-        problems = [*result.problems, *self._other_problems(status)]
+        commits, output = (self.records(self.topic(part)) for part in ("commits", "out"))
+        result = check_results(read["left"], read["right"], output)
+        problems = [
+            *result.problems,
+            *marker_problems(commits, STATE_PARTITIONS),
+            *part_problems(commits, output),
+            *self._other_problems(status),
+        ]
         if len(read["left"]) != self._sent["left"] or len(read["right"]) != self._sent["right"]:
             problems.append(f"sent {self._sent}, in Kafka {[len(rows) for rows in read.values()]}")
         assert [] == problems
         return result
 
     def _other_problems(self, status: JobStatus) -> Iterator[str]:
-        yield from marker_problems(self.records(self.topic("commits")), STATE_PARTITIONS)
         log = self.checkpoint / "query" / "offsets"
         entries = {int(p.name): p.read_text() for p in log.iterdir() if p.name.isdecimal()}
         yield from offset_log_problems(entries)

@@ -168,36 +168,6 @@ def check_results(
     )
 
 
-def marker_problems(records: Iterable[Record], state_partitions: int) -> list[str]:
-    """Markers of each query and state partition: a claim (batch -1), then each batch once from 0.
-
-    All state partitions of a query end with the same batch. Other transaction slots, such as that
-    of the dead letters, are claimed too and have markers only of batches that wrote to them.
-    """
-    lanes: dict[tuple[str, str], list[int]] = defaultdict(list)
-    for record in records:
-        marker = json.loads(record.value or b"{}")
-        lane = (record.key or b"").decode().rpartition("/")[2]
-        lanes[marker["query_id"], lane].append(marker["batch_id"])
-    if not lanes:
-        return ["there are no markers"]
-    wrong: list[str] = []
-    for query_id in {query_id for query_id, _ in lanes}:
-        ends = set()
-        for lane in map(str, range(state_partitions)):
-            batches = lanes.get((query_id, lane), [])
-            if batches != list(range(-1, len(batches) - 1)):
-                shown = f"{batches[:3]}…{batches[-3:]}"
-                wrong.append(f"the markers of lane {lane} are {shown}, {len(batches)} of them")
-            ends.add(len(batches))
-        if len(ends) > 1:
-            wrong.append(f"the state partitions have different last markers: {sorted(ends)}")
-    for (_, lane), batches in lanes.items():
-        if batches != sorted(set(batches)):
-            wrong.append(f"the markers of lane {lane} repeat or go back: {batches[-3:]}")
-    return wrong
-
-
 def offset_log_problems(entries: Mapping[int, str]) -> list[str]:
     """Watermark and offsets of Spark's offset log never go back: {batch id: the file's text}."""
     wrong: list[str] = []

@@ -2,7 +2,8 @@
 
 It changes no byte: the broker has a separate listener for it (`advertised.listeners` contains the
 proxy's port), so that clients connect through it. It parses only the head of a request (length, api
-key, version, correlation id), and whether EndTxn commits or aborts.
+key, version, correlation id), whether the head contains a transactional id, and whether EndTxn
+commits or aborts.
 """
 
 import asyncio
@@ -10,14 +11,50 @@ import struct
 import threading
 from collections.abc import Coroutine
 from dataclasses import dataclass, field
+from enum import IntEnum
 from typing import Any, Self
 
 from deploy.local.kafka import HOST
+from tests.polling import wait_until
 
-END_TXN = 26
+
+class Api(IntEnum):
+    """Kafka's keys of the requests of a transaction, in their order."""
+
+    INIT_PRODUCER_ID = 22
+    ADD_PARTITIONS_TO_TXN = 24
+    PRODUCE = 0
+    END_TXN = 26
+
+
 # From this version on a request ends with tagged fields, here none: one byte 0.
 _END_TXN_FLEXIBLE = 3
 _ANSWER_SECONDS = 30.0
+_CAUGHT_SECONDS = 120.0
+# A request begins with api key, version, correlation id, client id and transactional id.
+_HEAD_BYTES = 300
+
+
+@dataclass(eq=False)
+class Point:
+    """A point of the transaction protocol: a request of one producer is caught there."""
+
+    api: Api
+    transactional_id: str
+    is_answered: bool = False
+    """True: the broker has received and answered the request, and the client waits for the answer.
+    False: the broker has not received it."""
+    passing: int = 0
+    """Number of such requests that pass before."""
+    is_caught: bool = field(default=False, init=False)
+
+    def is_of(self, frame: bytes) -> bool:
+        [api_key] = struct.unpack_from(">h", frame)
+        return (
+            api_key == self.api
+            and self.transactional_id.encode() in frame[:_HEAD_BYTES]
+            and (self.api is not Api.END_TXN or _is_commit(frame))
+        )
 
 
 @dataclass
@@ -39,6 +76,7 @@ class _Connection:
     client: asyncio.StreamWriter
     broker: asyncio.StreamWriter
     swallow_reply_to: set[int] = field(default_factory=set)
+    catch_reply_to: dict[int, Point] = field(default_factory=dict)
 
     def close(self) -> None:
         for writer in (self.client, self.broker):
@@ -58,12 +96,13 @@ class Proxy:
         self._swallow_commits = 0
         self._swallow_replies = 0
         self._close_after_swallowing = False
+        self._points: list[Point] = []
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="proxy", daemon=True)
 
     def __enter__(self) -> Self:
         self._thread.start()
-        self._flow = self._on_loop(_open_event())
+        self._flow, self._released = self._on_loop(_open_event()), self._on_loop(_open_event())
         self._server = self._on_loop(asyncio.start_server(self._serve, HOST, self.port))
         return self
 
@@ -96,7 +135,26 @@ class Proxy:
         """Drop the next commit."""
         self._swallow_commits = 1
 
+    def catch(self, *points: Point) -> None:
+        """Hold the first request at each point, until `release`. The connection then passes
+        nothing, and is not closed when the client ends: its request arrives late."""
+        self._loop.call_soon_threadsafe(self._released.clear)
+        self._points = list(points)
+
+    def wait_until_caught(self, *points: Point) -> None:
+        wait_until(
+            lambda: all(point.is_caught for point in points),
+            _CAUGHT_SECONDS,
+            f"a request is caught at each of {points}",
+        )
+
+    def release(self) -> None:
+        """Pass what was caught."""
+        self._points = []
+        self._loop.call_soon_threadsafe(self._released.set)
+
     def heal(self) -> None:
+        self.release()
         self._swallow_commits = self._swallow_replies = 0
         self._delay_seconds = 0.0
         self._is_cut = False
@@ -118,6 +176,7 @@ class Proxy:
 
     async def _end(self) -> None:
         self._flow.set()
+        self._released.set()
         self._server.close()
         for connection in self._connections:
             connection.close()
@@ -161,8 +220,27 @@ class Proxy:
                 if self._swallow_replies:
                     self._swallow_replies -= 1
                     connection.swallow_reply_to.add(_correlation_id(frame, 4))
+            point = self._reached(frame)
+            if point is not None and point.is_answered:
+                connection.catch_reply_to[_correlation_id(frame, 4)] = point
+            elif point is not None:
+                await self._hold_at(point)
             connection.broker.write(struct.pack(">i", len(frame)) + frame)
             await connection.broker.drain()
+
+    def _reached(self, frame: bytes) -> Point | None:
+        """The point at which the request is caught."""
+        for point in self._points:
+            if point.is_of(frame):
+                if point.passing == 0:
+                    self._points.remove(point)
+                    return point
+                point.passing -= 1
+        return None
+
+    async def _hold_at(self, point: Point) -> None:
+        point.is_caught = True
+        await self._released.wait()
 
     async def _pass_answers(self, reader: asyncio.StreamReader, connection: _Connection) -> None:
         while True:
@@ -174,6 +252,9 @@ class Proxy:
                 if self._close_after_swallowing:
                     raise ConnectionAbortedError
                 continue
+            point = connection.catch_reply_to.pop(identity, None)
+            if point is not None:
+                await self._hold_at(point)
             if self._delay_seconds:
                 self.counts.delayed += 1
                 await asyncio.sleep(self._delay_seconds)
@@ -204,6 +285,6 @@ def _correlation_id(frame: bytes, at: int) -> int:
 def _is_commit(frame: bytes) -> bool:
     """Whether it is an EndTxn request that commits."""
     api_key, version = struct.unpack_from(">hh", frame)
-    if api_key != END_TXN:
+    if api_key != Api.END_TXN:
         return False
     return frame[-1 if version < _END_TXN_FLEXIBLE else -2] == 1

@@ -2,6 +2,7 @@
 
     make soak MINUTES=20            prints its seed
     make soak MINUTES=20 SEED=7     the same faults in the same order, with the same pauses
+    make soak ENGINE=real_time      with the real-time engine
 
 The load meanwhile depends on the speed of the machine; the oracle reads the records in Kafka.
 """
@@ -20,6 +21,7 @@ from pathlib import Path
 from statistics import median
 
 from deploy.local.kafka import EmbeddedKafka
+from job.join_spec.engine import Engine
 from tests.faults.breakages import Breaker
 from tests.faults.harness import POISON, Harness, proxied_kafka
 from tests.faults.oracle import CheckResult
@@ -63,6 +65,7 @@ def soak(
     proxy: Proxy,
     folder: Path,
     *,
+    engine: Engine = Engine.MICRO_BATCH,
     seed: int,
     seconds: float,
     say: Callable[[str], None],
@@ -70,7 +73,13 @@ def soak(
     """Run for this many seconds after the first result, with one fault at least. Raises
     AssertionError at the first problem; `say` receives a line for each fault."""
     luck, history = random.Random(seed), Soak(seed)
-    harness = Harness(kafka, f"soak{seed}", folder, proxy=proxy, environment=ENVIRONMENT, seed=seed)
+    harness = Harness(
+        *(kafka, f"soak{seed}", folder),
+        engine=engine,
+        proxy=proxy,
+        environment=ENVIRONMENT,
+        seed=seed,
+    )
     breaker = Breaker(harness, proxy, luck)
     harness.job.start()
     try:
@@ -136,6 +145,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description="Break a join again and again, and check it.")
     parser.add_argument("--minutes", type=float, default=20.0)
     parser.add_argument("--seed", type=int, default=None)
+    parser.add_argument("--engine", type=Engine, choices=list(Engine), default=Engine.MICRO_BATCH)
     arguments = parser.parse_args()
     seed = random.randrange(SEEDS) if arguments.seed is None else arguments.seed
     print(f"SEED={seed}", flush=True)
@@ -146,6 +156,7 @@ def main() -> int:
                 kafka,
                 proxy,
                 folder,
+                engine=arguments.engine,
                 seed=seed,
                 seconds=60 * arguments.minutes,
                 say=lambda line: print(line, flush=True),

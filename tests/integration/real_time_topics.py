@@ -96,7 +96,7 @@ class Topics:
             self._schema_ids["left"] = register(f"{name}.left-value", _AVRO)
             self._schema_ids["right"] = register(f"{name}.right-value", _PROTO, "PROTOBUF")
             self._schema_ids["other"] = register("other", _OTHER)
-        self._delivery = delivery
+        self.delivery = delivery
         kafka.create_topics(
             [f"{name}.{part}" for part in ("left", "right", "out")], partitions=partitions
         )
@@ -115,7 +115,7 @@ class Topics:
             checkpoint=self._folder / "checkpoint",
             interval=self.interval,
             bad_records=bad_records,
-            delivery=self._delivery,
+            delivery=self.delivery,
         )
         changes: dict[str, Any] = {}
         if self._idle_after is not None:

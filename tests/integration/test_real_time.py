@@ -3,6 +3,7 @@
 Pins the private Spark API of job/spark/interval_read.py and job/query/real_time.py.
 """
 
+import shutil
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -134,6 +135,53 @@ def test_killed_interval_is_repeated_with_its_watermark(
     assert 1 == results[pair]
     assert 0 == results[text_of(topics.result(("x", 20, 1), None))]
     assert 0 == status.totals.late_rows
+
+
+def test_delivery_changes_in_both_directions_and_an_older_copy_is_refused(
+    kafka: EmbeddedKafka, tmp_path: Path, jvm: SharedJvm
+) -> None:
+    topics = Topics(kafka, "copied", "inner", tmp_path, delivery="exactly_once")
+    checkpoint, copy, backup = (tmp_path / name for name in ("checkpoint", "copy", "backup"))
+
+    def run(key: str) -> None:
+        """Join a pair in an interval. With exactly-once delivery the stop cuts the interval."""
+        wait_for_intervals(job)
+        topics.send([(key, 20, 1)], [(key, 21, 5)])
+        topics.wait_for_results()
+        assert 0 == job.terminate()
+
+    def count(key: str) -> int:
+        return topics.results()[text_of(topics.result((key, 20, 1), (key, 21, 5)))]
+
+    with Job(topics.spec(), tmp_path, jvm) as job:
+        run("before")
+        for topics.delivery in ("at_least_once", "exactly_once"):
+            job.spec_file.write_text(topics.spec())
+            job.start()
+            run(topics.delivery)
+        shutil.copytree(checkpoint, copy)
+        job.start()
+        run("after the copy")
+        # At-least-once delivery may have repeated the interval before it.
+        assert [1, 1, 1] == [
+            count(key) for key in ("at_least_once", "exactly_once", "after the copy")
+        ]
+
+        shutil.rmtree(checkpoint)
+        copy.rename(checkpoint)
+        job.start()
+        refused = job.wait_for_failure(1)
+        assert 1 == job.terminate()
+        spec = str(job.spec_file)
+        for arguments in (["backup", spec], ["restore", spec, "--results-again"]):
+            done = job.command("checkpoint", *arguments, str(backup))
+            assert 0 == done.returncode, done.stderr
+        job.start()
+        run("restored")
+
+    assert "checkpoint" == refused.code
+    assert "`streamjoin checkpoint restore SPEC FOLDER --results-again`" in refused.message
+    assert [1, 2, 1] == [count(key) for key in ("at_least_once", "after the copy", "restored")]
 
 
 def test_query_changes_back_to_micro_batches_behind_a_backlog(

@@ -35,6 +35,7 @@ from tests.integration.kafka_users import (
     written,
 )
 from tests.integration.pairs import Pairs
+from tests.integration.real_time_topics import wait_for_intervals
 from tests.integration.secured_kafka import LOGIN, SecuredKafka
 from tests.integration.services import running_service
 from tests.integration.token_endpoint import TokenEndpoint, token_endpoint
@@ -117,20 +118,18 @@ def answers(service: httpx.Client, spec: str) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    ("login", "delivery"),
+    ("login", "engine"),
     [
-        (
-            "SCRAM-SHA-512",
-            "at_least_once",
-        ),  # Java reads and writes; in the others librdkafka writes
-        ("PLAIN", "exactly_once"),
-        ("mutual TLS", "exactly_once"),
-        ("OAUTHBEARER", "exactly_once"),
+        # Java writes results and transactions; in the others librdkafka does.
+        ("SCRAM-SHA-512", "real_time"),
+        ("PLAIN", "micro_batch"),
+        ("mutual TLS", "micro_batch"),
+        ("OAUTHBEARER", "micro_batch"),
     ],
 )
 def test_join_runs_with_only_the_rights_it_needs_and_shows_no_secret(
     login: str,
-    delivery: str,
+    engine: str,
     secured: SecuredKafka,
     tokens: TokenEndpoint,
     tmp_path: Path,
@@ -143,19 +142,24 @@ def test_join_runs_with_only_the_rights_it_needs_and_shows_no_secret(
         "mutual TLS": lambda: mutual(secured, tmp_path),
         "OAUTHBEARER": lambda: oauth(secured, tokens, tmp_path),
     }[login]()
-    pairs = pairs_of(secured, tmp_path, request, delivery)
+    pairs = pairs_of(secured, tmp_path, request, "exactly_once")
     allow_what_the_join_needs(secured, user, pairs)
+    spec = spec_of(pairs, user)
+    if engine == "real_time":
+        real_time = {"experimental": True, "checkpoint_interval": "2s"}
+        spec = changed(spec, engine=engine, real_time=real_time)
 
     # Two of the four have their own JVM: its command line is checked, and OAUTHBEARER needs a
     # system property of the JVM.
     shared = jvm if login in {"PLAIN", "mutual TLS"} else None
     with (
-        Job(spec_of(pairs, user), tmp_path, shared) as job,
+        Job(spec, tmp_path, shared) as job,
         running_service(job.socket) as service,
     ):
+        if engine == "real_time":
+            wait_for_intervals(job)
         pairs.produce(range(3))
         job.wait_for_offsets(left=3, right=3)
-        spec = job.spec_file.read_text()
         assert_hides_secrets(*command_lines(job), *answers(service.client, spec), *job_answers(job))
         assert 0 == job.terminate()
         assert_hides_secrets(service.log.read_text())

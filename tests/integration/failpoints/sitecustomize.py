@@ -103,12 +103,15 @@ def cut_short(rows: Iterator[Any], flush: Callable[[], Any]) -> Iterator[Any]:
 
 def wrap_the_driver() -> None:
     from job.delivery.sink import _ExactlyOnce
-    from job.plan import tuning
+    from job.plan import real_time, tuning
     from job.query.stats import QueryStats
 
     shorten_message_timeout()
     if TRANSACTION_SECONDS is not None:
         tuning.TRANSACTION_TIMEOUT_SECONDS = int(TRANSACTION_SECONDS)
+    if COMMIT_SECONDS is not None:
+        timeout = {"kafka.request.timeout.ms": str(int(float(COMMIT_SECONDS) * 1000))}
+        real_time.TRANSACTION_OPTIONS = {**real_time.TRANSACTION_OPTIONS, **timeout}
     if MAINTENANCE_SECONDS is not None:
         interval = {"spark.sql.streaming.stateStore.maintenanceInterval": f"{MAINTENANCE_SECONDS}s"}
         tuning.CONF = {**tuning.CONF, **interval}

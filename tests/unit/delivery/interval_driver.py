@@ -4,51 +4,27 @@ It follows query/real_time.py and Spark, and performs the steps of the protocol 
 `driver_bug` of the world it leaves out one of the rules that interval_protocol.py has for drivers.
 """
 
-from collections.abc import Generator, Iterator
-from contextlib import suppress
-from dataclasses import dataclass, field
+from collections.abc import Iterator
 from types import ModuleType
 from typing import Any, Protocol
 
-from job.delivery import commit_protocol
-from job.delivery.commit_protocol import Batch, Marker, NotDeliveredError
-from job.delivery.interval_protocol import (
-    INTERVAL,
-    Fence,
-    Part,
-    SlotContent,
-    Step,
-    WriteFence,
-    WriteMarker,
-    WritePart,
-    WriteRows,
-)
-from tests.unit.delivery.broker_model import (
-    Broker,
-    Handle,
-    Log,
-    Record,
-    Transaction,
-    read_to_the_end,
-)
+from job.delivery.commit_protocol import Batch, NotDeliveredError
+from job.delivery.interval_protocol import INTERVAL, Fence
+from tests.unit.delivery import interval_executors
+from tests.unit.delivery.broker_model import Record, Transaction
 from tests.unit.delivery.interval_checkpoint import Checkpoint, Recorded
-from tests.unit.delivery.interval_join import DELAY, JoinType, Offsets, Row, State
-from tests.unit.delivery.schedules import QUERY, Schedule
+from tests.unit.delivery.interval_executors import ALL, Executors, Task
+from tests.unit.delivery.interval_join import DELAY, JoinType, Offsets, State
+from tests.unit.delivery.schedules import QUERY
 
 SLOTS = 2
 _EXECUTORS = 2
-_ALL = 1_000
 
 
-class Surroundings(Protocol):
+class Surroundings(interval_executors.Surroundings, Protocol):
     """What a driver needs of the world."""
 
-    schedule: Schedule
     protocol: ModuleType
-    broker: Broker
-    output: list[Log]
-    commits: list[Log]
-    topics: tuple[list[Row], list[Row]]
     join_type: JoinType
     driver_bug: str | None
     is_exactly_once: bool
@@ -57,26 +33,11 @@ class Surroundings(Protocol):
         """Raises NotDeliveredError for a driver that has lost the lease."""
 
 
-@dataclass(eq=False)
-class Task:
-    """The rows of one batch in one slot. `late` and `watermark` are watermarks."""
-
-    slot: int
-    state: State
-    position: Offsets
-    late: int
-    watermark: int
-    end: Offsets | None = None
-    """None: the interval has no end yet."""
-    is_over: bool = False
-    emitted: list[str] = field(default_factory=list)
-
-
 class Driver:
     def __init__(self, world: Surroundings) -> None:
         self._world = world
         self._schedule = world.schedule
-        self._handles: dict[tuple[int, int], Handle] = {}
+        self._executors = Executors(world)
         self._is_exactly_once = world.is_exactly_once
 
     def live(self) -> Iterator[None]:
@@ -122,7 +83,7 @@ class Driver:
         fence = Fence(QUERY, self._fence_number)
         for slot in range(SLOTS):
             task = self._task(checkpoint.last + 1, slot, 0, 0)
-            yield from self._perform_all(self._world.protocol.fence_slot(fence), 0, task)
+            yield from self._executors.perform_all(self._world.protocol.fence_slot(fence), 0, task)
 
     # Micro-batches
 
@@ -160,7 +121,7 @@ class Driver:
         if starts == latest and (self._cut is not None or self._schedule.choose() % 2):
             return False
         ends = tuple(
-            min(end, start + self._schedule.choose() % 3 + self._schedule.is_over * _ALL)
+            min(end, start + self._schedule.choose() % 3 + self._schedule.is_over * ALL)
             for start, end in zip(starts, latest, strict=True)
         )
         checkpoint.planned[batch_id] = (ends, self._tracked)
@@ -250,109 +211,13 @@ class Driver:
         if not self._is_exactly_once:
             while not task.is_over:
                 yield
-                for row_id in self._take_rows(task):
+                for row_id in task.take_rows(self._world.topics, self._schedule):
                     landed = Transaction("committed", landed=True)
                     self._world.output[task.slot].records.append(Record(row_id, landed))
         else:
             steps = self._world.protocol.deliver(opening, self._slots[task.slot][executor])
-            yield from self._perform_all(steps, executor, task)
+            yield from self._executors.perform_all(steps, executor, task)
         self._checkpoint.states[opening.batch.batch_id, task.slot] = task.state
-
-    def _perform_all(self, steps: Any, executor: int, task: Task) -> Iterator[None]:
-        reply: Any = None
-        failure: NotDeliveredError | None = None
-        while True:
-            try:
-                step = steps.send(reply) if failure is None else steps.throw(failure)
-            except StopIteration:
-                return
-            reply = failure = None
-            try:
-                reply = yield from self._perform(step, executor, task)
-            except NotDeliveredError as error:
-                failure = error
-
-    def _perform(self, step: Any, executor: int, task: Task) -> Generator[None, None, Any]:
-        yield
-        world, log = self._world, self._world.commits[task.slot]
-        match step:
-            case Step.PEEK_SLOT:
-                return slot_content(log.committed())
-            case Step.READ_SLOT:
-                if world.schedule.is_over:
-                    world.broker.write_control_records()
-                return slot_content(read_to_the_end(log))
-            case Step.INIT:
-                self._init(executor, task.slot)
-            case Step.BEGIN if (executor, task.slot) not in self._handles:
-                self._init(executor, task.slot)
-            case Step.TAKE_ROWS:
-                return tuple(self._take_rows(task)), task.is_over
-            case Step.DROP_ROWS:
-                while not task.is_over:
-                    self._take_rows(task)
-                    yield
-            case WriteRows(ids=ids):
-                for row_id in ids:
-                    self._produce(executor, task.slot, world.output[task.slot], row_id)
-                    yield
-            case WritePart(part=record) | WriteMarker(marker=record) | WriteFence(fence=record):
-                self._produce(executor, task.slot, log, record)
-            case Step.COMMIT:
-                return self._end(executor, task.slot)
-            case Step.ABORT:
-                if self._schedule.choose() % 2:
-                    with suppress(NotDeliveredError):
-                        world.broker.end(self._handles[executor, task.slot], "aborted")
-        return None
-
-    def _take_rows(self, task: Task) -> list[str]:
-        """Reads some rows of each side, and evicts some. The last rows: reads and evicts all."""
-        is_interval, ids = task.late == task.watermark, []
-        for side, topic in enumerate(self._world.topics):
-            start = task.position[side]
-            end = len(topic) if task.end is None else task.end[side]
-            if task.end is None:
-                end = min(end, start + self._schedule.choose() % 3)
-            for row in topic[start:end]:
-                if row.slot == task.slot:
-                    if is_interval:
-                        ids += task.state.evict(task.watermark, self._schedule.choose() % 2)
-                    ids += task.state.take(row, task.late)
-            task.position = _moved(task.position, side, end)
-        if task.end is not None:
-            ids += task.state.evict(task.watermark, _ALL)
-            task.is_over = True
-        return ids
-
-    def _init(self, executor: int, slot: int) -> None:
-        if 255 <= (choice := self._schedule.choose()):
-            raise commit_protocol.UnavailableError("no answer")
-        self._handles[executor, slot] = self._world.broker.init(f"id-{slot}")
-        if 253 <= choice:
-            raise commit_protocol.UnavailableError("the answer was lost")
-
-    def _produce(self, executor: int, slot: int, log: Any, payload: Any) -> None:
-        if 254 <= self._schedule.choose():
-            raise commit_protocol.AbortedError("not taken", retryable=True)
-        self._world.broker.produce(self._handles[executor, slot], log, payload)
-
-    def _end(self, executor: int, slot: int) -> bool:
-        """Whether the request was sent twice."""
-        broker, handle = self._world.broker, self._handles[executor, slot]
-        choice = self._schedule.choose()
-        is_twice = 226 <= choice < 246
-        if is_twice:  # the first one is late, the second one is answered
-            broker.delay(handle, "committed")
-        elif 246 <= choice < 248:
-            raise commit_protocol.UnknownOutcomeError("the request was lost")
-        elif 248 <= choice < 252:
-            broker.delay(handle, "committed")
-            raise commit_protocol.UnknownOutcomeError("the request is late")
-        broker.end(handle, "committed")
-        if 252 <= choice:
-            raise commit_protocol.UnknownOutcomeError("the answer was lost")
-        return is_twice
 
     def _commit(self, batch_id: int) -> None:
         if self._checkpoint.last != batch_id - 1:
@@ -377,14 +242,3 @@ class Driver:
     def _latest(self) -> Offsets:
         left, right = self._world.topics
         return len(left), len(right)
-
-
-def slot_content(records: list[Any]) -> SlotContent:
-    markers = [record for record in records if isinstance(record, Marker)]
-    parts = tuple(record for record in records if isinstance(record, Part))
-    fences = tuple(record for record in records if isinstance(record, Fence))
-    return SlotContent(markers[-1] if markers else None, parts, fences)
-
-
-def _moved(position: Offsets, side: int, end: int) -> Offsets:
-    return (end, position[1]) if side == 0 else (position[0], end)

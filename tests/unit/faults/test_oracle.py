@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.faults.oracle import Record, check_results, marker_problems, offset_log_problems
+from tests.faults.oracle import Record, check_results, offset_log_problems
 
 T0 = 1_700_000_000_000
 HOUR_MS = 3_600_000
@@ -84,42 +84,6 @@ def test_what_is_wrong_is_counted(
 
     assert counts == (result.losses, result.duplicates, result.phantoms)
     assert result.problems
-
-
-def markers(key: bytes, *batches: int, query_id: str = "q") -> list[Record]:
-    values = [{"batch_id": batch, "query_id": query_id} for batch in batches]
-    return [replace(record("c", n, value), key=key) for n, value in enumerate(values)]
-
-
-@pytest.mark.parametrize(
-    ("batches", "is_right"),
-    [
-        ([-1, 0, 1, 2], True),
-        ([-1, 0, 2], False),
-        ([-1, 0, 1, 1], False),
-        ([-1, 0, 2, 1], False),
-        ([0, 1, 2], False),
-        ([-1, -1, 0], False),
-        ([], False),
-    ],
-)
-def test_markers_are_a_claim_and_then_count_up_by_one(batches: list[int], is_right: bool) -> None:
-    assert is_right == (marker_problems(markers(b"name/0", *batches), 1) == [])
-
-
-def test_state_partitions_end_with_the_same_batch_and_dead_letters_need_not() -> None:
-    zero, one = markers(b"name/0", -1, 0, 1), markers(b"name/1", -1, 0)
-    letters = markers(b"name/dead-letters", -1, 1)
-
-    assert [] == marker_problems([*zero, *markers(b"name/1", -1, 0, 1), *letters], 2)
-    assert marker_problems([*zero, *one, *letters], 2)
-    assert marker_problems([*zero, *markers(b"name/1", -1), *letters], 2)
-
-
-def test_markers_of_a_query_that_replaced_another_begin_again() -> None:
-    before, after = markers(b"name/0", -1, 0, 1), markers(b"name/0", -1, 0, query_id="r")
-
-    assert [] == marker_problems([*before, *after], 1)
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,36 @@
+"""The spec of the join that the fault tests break: a full outer join, in one of the two engines."""
+
+from pathlib import Path
+
+from job.join_spec.engine import Engine
+
+INTERVAL_SECONDS = 4
+"""Duration of an interval: short, because unmatched rows wait for the end of two intervals."""
+
+_SPEC = """
+name: {name}
+kafka: {{bootstrap_servers: "{servers}"}}
+left: {{topic: {name}.left, schema: "k STRING, t TIMESTAMP, n BIGINT", key: [k], event_time: t,
+  watermark_delay: 1 hour}}
+right: {{topic: {name}.right, schema: "k STRING, t TIMESTAMP, n BIGINT", key: [k], event_time: t,
+  watermark_delay: 1 hour}}
+join: {{type: full_outer, match_window: {{before: 1 minute, after: 5 minutes}}}}
+output:
+  topic: {name}.out
+  key: k
+  columns: {{k: "coalesce(left.k, right.k)", l: left.n, r: right.n}}
+checkpoint: {checkpoint}
+on_bad_record: drop
+{engine}
+"""
+_ENGINES = {
+    Engine.MICRO_BATCH: "engine: micro_batch",
+    Engine.REAL_TIME: (
+        "engine: real_time\n"
+        f"real_time: {{experimental: true, checkpoint_interval: {INTERVAL_SECONDS} seconds}}"
+    ),
+}
+
+
+def join_spec(name: str, servers: str, checkpoint: Path, engine: Engine) -> str:
+    return _SPEC.format(name=name, servers=servers, checkpoint=checkpoint, engine=_ENGINES[engine])

@@ -1,0 +1,257 @@
+"""The real-time engine with exactly-once delivery, broken at each point of its protocol.
+
+The proxy catches requests of the transactions, so the job contains no failpoints. What was caught
+reaches the broker late, when another run has taken over.
+"""
+
+import signal
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from deploy.local.kafka import EmbeddedKafka
+from job.join_spec.engine import Engine
+from job.protocol.status import Phase
+from job.protocol.totals import Totals
+from tests.faults.commit_topic import SlotRecords, slot_records
+from tests.faults.faulty_job import FaultyJob
+from tests.faults.harness import Harness
+from tests.faults.proxy import Api, Point, Proxy
+from tests.integration.jobs import START_SECONDS, STATE_PARTITIONS
+from tests.polling import wait_until
+from tests.processes import has_ended
+
+ROWS = 100
+# Longer than a micro-batch takes, and shorter than the wait for the answer to a commit.
+TRANSACTION_SECONDS = 5
+COMMIT_SECONDS = 9
+PAUSE_SECONDS = 4.0
+
+
+class Slots:
+    """The transaction slots of a harness: their producers and their records in the commit topic."""
+
+    def __init__(self, harness: Harness) -> None:
+        self._harness = harness
+        self.ids = [f"streamjoin-{harness.name}-{n}" for n in range(STATE_PARTITIONS)]
+
+    @property
+    def records(self) -> list[SlotRecords]:
+        slots = slot_records(self._harness.records(self._harness.topic("commits")))
+        [query_id] = {query_id for query_id, _ in slots}
+        return [slots[query_id, str(n)] for n in range(STATE_PARTITIONS)]
+
+    @property
+    def running_batch(self) -> int:
+        """The batch that Spark has not committed yet, while a caught request prevents its end."""
+        commits = self._harness.checkpoint / "query" / "commits"
+        names = (path.name for path in commits.glob("*"))
+        return max((int(name) for name in names if name.isdecimal()), default=-1) + 1
+
+    def wait_for_marker(self, *slots: int) -> list[SlotRecords]:
+        """Wait until these slots have the marker of the running batch."""
+        batch = self.running_batch
+
+        def has_all() -> list[SlotRecords] | None:
+            records = self.records
+            return records if all(batch in records[n].batches for n in slots) else None
+
+        return wait_until(has_all, START_SECONDS, f"slots {slots} have the marker of {batch}")
+
+
+def kill_jvm(job: FaultyJob) -> None:
+    jvm = job.jvm
+    jvm.kill()
+    wait_until(lambda: has_ended(jvm), START_SECONDS, "the JVM has ended")
+
+
+def totals(harness: Harness) -> Totals:
+    status = harness.job.status()
+    assert status is not None
+    return status.totals
+
+
+def wait_for_interval(job: FaultyJob) -> None:
+    job.wait_for(lambda status: status.phase is Phase.REAL_TIME, "the query runs in real time")
+
+
+@pytest.fixture
+def proxy(faulty: tuple[EmbeddedKafka, Proxy]) -> Iterator[Proxy]:
+    yield faulty[1]
+    faulty[1].heal()
+
+
+@pytest.mark.timeout(900)  # eight starts of a JVM
+def test_killed_at_each_point_of_its_protocol_it_neither_loses_nor_repeats_a_result(
+    kafka: EmbeddedKafka, proxy: Proxy, tmp_path: Path
+) -> None:
+    harness = Harness(kafka, "rtkilled", tmp_path, engine=Engine.REAL_TIME, proxy=proxy)
+    slots = Slots(harness)
+    harness.feed(ROWS)
+    # The claim of the name is the first transaction of a slot.
+    between_tasks = Point(Api.END_TXN, slots.ids[1], passing=1)
+    proxy.catch(between_tasks)
+    with harness.job as job:
+        # A micro-batch: slot 0 is committed, slot 1 is not.
+        proxy.wait_until_caught(between_tasks)
+        assert 0 not in slots.wait_for_marker(0)[1].batches
+        kill_jvm(job)
+        harness.recovered(time.monotonic())
+        assert 1 == totals(harness).transactions["skipped"]
+
+        for kill in (
+            kill_before_rows_then_during_fence_and_repetition,
+            kill_before_and_after_a_commit,
+            kill_before_all_slots_have_ended_an_interval,
+            kill_after_all_slots_have_ended_an_interval,
+        ):
+            wait_for_interval(job)
+            kill(harness, proxy, slots)
+            harness.recovered(time.monotonic())
+        proxy.release()
+        harness.feed(ROWS)
+        result = harness.check(harness.settle())
+        assert result.matched > ROWS
+        assert result.unmatched > 0
+
+
+def kill_before_rows_then_during_fence_and_repetition(
+    harness: Harness, proxy: Proxy, slots: Slots
+) -> None:
+    before_rows = [Point(Api.ADD_PARTITIONS_TO_TXN, slot) for slot in slots.ids]
+    proxy.catch(*before_rows)
+    harness.feed(ROWS)
+    proxy.wait_until_caught(*before_rows)
+    harness.job.kill()
+
+    # Slot 0 is fenced, slot 1 is not.
+    before_fence = Point(Api.INIT_PRODUCER_ID, slots.ids[1])
+    proxy.catch(before_fence)
+    harness.job.start()
+    proxy.wait_until_caught(before_fence)
+    wait_until(lambda: slots.records[0].fences, START_SECONDS, "slot 0 is fenced")
+    assert not slots.records[1].fences
+    harness.job.kill_tree()
+
+    # Slot 0 has repeated the interval, slot 1 has not. The fence commits first.
+    repetition = Point(Api.END_TXN, slots.ids[1], passing=1)
+    proxy.catch(repetition)
+    harness.job.start()
+    proxy.wait_until_caught(repetition)
+    repeated, unfinished = slots.wait_for_marker(0)
+    assert not repeated.ends_with_interval
+    assert len(repeated.batches) > len(unfinished.batches)
+    kill_jvm(harness.job)
+
+
+def kill_before_and_after_a_commit(harness: Harness, proxy: Proxy, slots: Slots) -> None:
+    """Slot 0 has written rows and not committed them, slot 1 has committed them."""
+    before = Point(Api.END_TXN, slots.ids[0])
+    after = Point(Api.END_TXN, slots.ids[1], is_answered=True)
+    ids = len(slots.records[1].ids)
+    proxy.catch(before, after)
+    harness.feed(ROWS)
+    proxy.wait_until_caught(before, after)
+    wait_until(lambda: len(slots.records[1].ids) > ids, START_SECONDS, "slot 1 is committed")
+    harness.job.kill()
+    harness.job.start()
+
+
+def kill_before_all_slots_have_ended_an_interval(
+    harness: Harness, proxy: Proxy, slots: Slots
+) -> None:
+    before_end = Point(Api.END_TXN, slots.ids[1])
+    proxy.catch(before_end)
+    proxy.wait_until_caught(before_end)
+    ended, unfinished = slots.wait_for_marker(0)
+    assert ended.ends_with_interval
+    assert len(ended.batches) > len(unfinished.batches)
+    kill_jvm(harness.job)
+
+
+def kill_after_all_slots_have_ended_an_interval(
+    harness: Harness, proxy: Proxy, slots: Slots
+) -> None:
+    """Spark has not committed the interval."""
+    after_end = Point(Api.END_TXN, slots.ids[1], is_answered=True)
+    proxy.catch(after_end)
+    proxy.wait_until_caught(after_end)
+    slots.wait_for_marker(0, 1)
+    harness.job.kill_tree()
+    harness.job.start()
+
+
+@pytest.mark.timeout(900)
+def test_each_result_is_emitted_once_through_all_faults_of_broker_network_and_other_jobs(
+    kafka: EmbeddedKafka, proxy: Proxy, tmp_path: Path
+) -> None:
+    limits = {
+        "STREAMJOIN_TEST_TRANSACTION_SECONDS": str(TRANSACTION_SECONDS),
+        "STREAMJOIN_TEST_COMMIT_SECONDS": str(COMMIT_SECONDS),
+    }
+    harness = Harness(
+        kafka, "rtbroken", tmp_path, engine=Engine.REAL_TIME, proxy=proxy, environment=limits
+    )
+    slots = Slots(harness)
+    zero, _ = slots.ids
+
+    def break_at(point: Point) -> None:
+        """Return when the request is caught. It is passed by `proxy.heal`."""
+        wait_for_interval(harness.job)
+        proxy.catch(point)
+        harness.feed(ROWS)
+        proxy.wait_until_caught(point)
+
+    with harness.job as first:
+        harness.feed(ROWS)
+        harness.recovered(time.monotonic())
+
+        # The broker has committed, its answer is lost, and so are all connections.
+        break_at(Point(Api.END_TXN, zero, is_answered=True))
+        proxy.cut()
+        wait_until(lambda: proxy.counts.refused > 0, START_SECONDS, "a client is refused")
+        proxy.heal()
+        harness.recovered(time.monotonic())
+
+        # A commit is lost. The broker aborts the transaction before the producer sends it again.
+        wait_for_interval(first)
+        proxy.swallow_commit()
+        harness.feed(ROWS)
+        wait_until(harness.hides_records, START_SECONDS, "a transaction is open")
+        wait_until(lambda: not harness.hides_records(), START_SECONDS, "the broker has aborted it")
+        overdue = "the transaction was open for longer than its timeout"
+        wait_until(lambda: overdue in first.log.read_text(), START_SECONDS, "the job has failed")
+        harness.recovered(time.monotonic())
+
+        break_at(Point(Api.PRODUCE, zero))
+        pid = kafka.pid
+        kafka.kill()
+        proxy.heal()
+        kafka.start()
+        assert pid != kafka.pid
+        harness.recovered(time.monotonic())
+
+        break_at(Point(Api.END_TXN, zero))
+        broker = harness.broker_process()
+        broker.send_signal(signal.SIGSTOP)
+        try:
+            proxy.heal()
+            until = time.monotonic() + PAUSE_SECONDS
+            wait_until(lambda: time.monotonic() > until, START_SECONDS, "the pause is over")
+        finally:
+            broker.send_signal(signal.SIGCONT)
+        harness.recovered(time.monotonic())
+
+        # Stopped in a transaction. A second job on the checkpoint takes over.
+        break_at(Point(Api.END_TXN, zero))
+        first.freeze()
+        proxy.heal()
+        with harness.new_job(tmp_path / "second") as second:
+            harness.job = second
+            harness.recovered(time.monotonic())
+            first.thaw()
+            assert 1 == first.process.wait(START_SECONDS)
+            harness.feed(ROWS)
+            harness.check(harness.settle())
