@@ -62,7 +62,10 @@ _CANNOT_WRITE = ("Read-only file system", "(Permission denied)")
 
 # In real-time mode all tasks run at the same time. The task that reads the rows of a failed task
 # can fail first, and Spark then reports its error alone.
-_LOST_WRITER = ("Connection to streaming shuffle writer",)
+_LOST_WRITER = ("Connection to streaming shuffle writer", "io.netty.channel.")
+
+# In real-time mode Spark runs no task again.
+_LOST_EXECUTOR = ("ExecutorLostFailure",)
 
 # Packages of Hadoop's clients for remote stores.
 _STORES = ("org.apache.hadoop.ipc.", "org.apache.hadoop.hdfs.", "org.apache.hadoop.fs.s3a.")
@@ -175,6 +178,14 @@ def _lost_worker(causes: Sequence[Any], _: str) -> StreamjoinError | None:
     )
 
 
+def _lost_executor(causes: Sequence[Any], _: str) -> StreamjoinError | None:
+    if not _has_message(causes, _LOST_EXECUTOR):
+        return None
+    return QueryError(
+        f"an executor was lost, killed or out of memory: {_root_message(causes)}", retryable=True
+    )
+
+
 def _lost_store(causes: Sequence[Any], _: str) -> StreamjoinError | None:
     lost = next((cause for cause in causes if _is_of_unreachable_store(cause)), None)
     if lost is None:
@@ -231,6 +242,7 @@ _RULES: tuple[Rule, ...] = (
     _disk_full,
     _cannot_write,
     _lost_worker,
+    _lost_executor,
     _lost_store,
     _lost_kafka,
     _lost_writer,

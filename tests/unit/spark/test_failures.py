@@ -107,3 +107,19 @@ def test_task_that_lost_the_writer_of_its_rows_is_retried_as_its_error_hides_the
 
     assert failure.retryable
     assert "The log has the cause" in str(failure)
+
+
+def test_lost_executor_is_retried() -> None:
+    message = "Task 0 in stage 23.0 failed 1 times: ExecutorLostFailure (executor 2 exited)"
+    failure = failure_of(of_java("org.apache.spark.SparkException", message), "b")
+
+    assert failure.retryable
+    assert "an executor was lost" in str(failure)
+
+
+def test_task_whose_connection_to_a_lost_executor_was_reset_is_retried() -> None:
+    message = "io.netty.channel.unix.Errors$NativeIoException: Connection reset by peer"
+    failure = failure_of(of_java("org.apache.spark.SparkException", message), "b")
+
+    assert failure.retryable
+    assert "The log has the cause" in str(failure)
