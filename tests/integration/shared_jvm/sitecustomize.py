@@ -64,7 +64,7 @@ def replace_jvm() -> None:
 
         def close(self) -> None:
             if self._session is not None:
-                if self.is_alive:
+                if self.is_alive and sys.orig_argv[3] == "run":
                     leave(self._session)
                 disconnect()
             self._ended.set()
@@ -113,5 +113,9 @@ def disconnect() -> None:
     SparkSession._instantiatedSession = None
 
 
-if sys.orig_argv[1:3] == ["-m", "job"] and sys.orig_argv[3] in {"run", "checkpoint", "state"}:
+COMMANDS = {"run", "checkpoint", "state", "change"}
+"""Commands that use Spark. All but `run` start no query, so they can use the JVM of a running
+job."""
+
+if sys.orig_argv[1:3] == ["-m", "job"] and sys.orig_argv[3] in COMMANDS:
     replace_jvm()
