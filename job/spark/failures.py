@@ -1,9 +1,10 @@
 """Causes of failures of a query as errors, and whether a retry may help."""
 
+import re
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from py4j.protocol import Py4JJavaError, Py4JNetworkError
+from py4j.protocol import Py4JError, Py4JJavaError, Py4JNetworkError
 from pyspark.errors import PySparkException
 
 from job.errors import (
@@ -66,6 +67,9 @@ _LOST_WRITER = ("Connection to streaming shuffle writer", "io.netty.channel.")
 
 # In real-time mode Spark runs no task again.
 _LOST_EXECUTOR = ("ExecutorLostFailure",)
+
+# Py4J's message for a call without an answer. If the JVM answers with an error, a trace follows.
+_NO_ANSWER = re.compile(r"An error occurred while calling [^\s]+")
 
 # Packages of Hadoop's clients for remote stores.
 _STORES = ("org.apache.hadoop.ipc.", "org.apache.hadoop.hdfs.", "org.apache.hadoop.fs.s3a.")
@@ -270,6 +274,8 @@ def _is_lost_jvm(error: BaseException) -> bool:
     """
     if isinstance(error, PySparkException):
         return bool(error.getCondition() == "CANNOT_OPEN_SOCKET")
+    if type(error) is Py4JError:
+        return _NO_ANSWER.fullmatch(str(error)) is not None
     return isinstance(error, Py4JNetworkError | ConnectionError | EOFError)
 
 

@@ -3,6 +3,7 @@
 import socket
 
 import pytest
+from py4j.protocol import ERROR, Py4JError, get_return_value
 from pyspark.errors import PySparkException
 from pyspark.serializers import CPickleSerializer
 from pyspark.util import _load_from_socket
@@ -41,6 +42,15 @@ def test_results_that_cannot_be_fetched_as_the_jvm_has_ended_mean_to_try_again()
     failure = failure_of(raised.value, "b")
     assert failure.retryable
     assert "the JVM is gone" in str(failure)
+
+
+@pytest.mark.parametrize(("answer", "is_lost"), [(ERROR, True), (f"{ERROR}sno such method", False)])
+def test_call_that_the_jvm_does_not_answer_means_to_try_again(answer: str, is_lost: bool) -> None:
+    with pytest.raises(Py4JError) as raised:
+        get_return_value(answer, None, "z:streamjoin.TransactionWriter", "write")
+
+    assert is_lost == failure_of(raised.value, "b").retryable
+    assert is_lost == ("the JVM is gone" in str(failure_of(raised.value, "b")))
 
 
 def test_error_that_is_not_of_the_jvm_is_not_tried_again() -> None:
