@@ -59,8 +59,8 @@ def test_join_type_gives_the_rows_of_nested_loops_in_both_phases(
     jvm: SharedJvm,
     registry: RegistryStub,
 ) -> None:
-    """Chosen and random rows. Two types read Avro and Protobuf, also values that cannot be read. A
-    type writes Avro, another one Protobuf."""
+    """Chosen and random rows. Two types read Avro and Protobuf, also values that cannot be read.
+    One type writes Avro, the other Protobuf."""
     topics = Topics(
         *(kafka, f"phases_{join_type}", join_type, tmp_path),
         registry=registry,
