@@ -77,11 +77,6 @@ def _problems(old: JoinPlan, new: JoinPlan) -> Iterator[Problem]:
             new.output.commit_topic,
             f"must stay {old.output.commit_topic}: the old query is fenced there",
         )
-    for plan, which in ((old, "old"), (new, "new")):
-        if plan.real_time is not None:
-            yield Problem(
-                "engine", "real_time", f"of the {which} spec: a change needs engine micro_batch"
-            )
     yield from _problems_of_unmatched_rows(old, new)
 
 
@@ -151,8 +146,17 @@ def _meanings(old: JoinPlan, new: JoinPlan, found: tuple[Change, ...]) -> Iterat
     fields = {change.field for change in found}
     results = {name for name in fields if name not in {"state_partitions", "engine"}}
     read = [field for field, value in _reading(old).items() if _reading(new)[field] != value]
+    if "engine" in fields:
+        yield (
+            "Rows after the cut are late by the rule of the new engine: real_time compares them "
+            "with the watermark of their interval, micro_batch with that of the previous batch."
+        )
     if not results and not read and _output(old) == _output(new):
-        yield "The results are the same as without the change."
+        yield (
+            "All other results are the same as without the change."
+            if "engine" in fields
+            else ("The results are the same as without the change.")
+        )
         return
     if any(name.startswith((*_PAIRS, "right.key")) for name in fields):
         yield (

@@ -35,7 +35,11 @@ def read_cut(checkpoint: Checkpoint) -> Cut:
     commit = (folder.text(f"query/commits/{last}") or "").splitlines()
     event_times = checkpoint.partitions.document()
     first_offsets = _first_offsets(checkpoint)
-    late, late_unknown_before = late_rows(batches, first_offsets, read_replay(checkpoint))
+    recorded = checkpoint.recorded_interval
+    late, late_unknown_before = late_rows(
+        *(batches, first_offsets, read_replay(checkpoint)),
+        intervals=frozenset() if recorded is None else recorded.batch_ids,
+    )
     return Cut(
         query_id=checkpoint.query_id,
         batch=batches[-1],
@@ -84,17 +88,19 @@ def uncommitted_batch(checkpoint: Checkpoint) -> int | None:
     return None if planned == checkpoint.last_batch_id else planned
 
 
-def prepare_new(checkpoint: Checkpoint, replay: Replay) -> None:
+def prepare_new(old: Checkpoint, new: Checkpoint, replay: Replay) -> None:
     """Write the replay of the new query, which cannot start before `hand_over`.
 
     Raises CheckpointError if the folder contains a query.
     """
-    check_is_new(checkpoint)
+    check_is_new(new)
     # This file first: while the checkpoint contains it, a start is refused until `hand_over`.
-    write_document(checkpoint.folder, CHANGE, replay.document())
+    write_document(new.folder, CHANGE, replay.document())
     starts = StartPositions(left=dict(replay.starts["left"]), right=dict(replay.starts["right"]))
-    checkpoint.start_at(starts)
-    checkpoint.replace_queries([replay.old_query_id])
+    new.start_at(starts)
+    # Also the queries before the old one: the slot of the dead letters follows those of the state
+    # partitions, so a query with another number of them has left its marker in another partition.
+    new.replace_queries({replay.old_query_id, *old.replaced_queries})
 
 
 def check_is_new(checkpoint: Checkpoint) -> None:
@@ -153,10 +159,13 @@ def replay_to_run(checkpoint: Checkpoint) -> Replay | None:
 
 
 def has_delivered(checkpoint: Checkpoint) -> bool:
-    """Whether the query has planned a batch whose results are not kept back."""
+    """Whether the query has planned a batch, or begun an interval, whose results are not kept
+    back."""
     replay = read_replay(checkpoint)
     if replay is None:
         return checkpoint.has_begun
+    if checkpoint.recorded_interval is not None:
+        return True  # An interval is in Spark's log only when it has ended.
     if replay.phase(checkpoint.offsets) is not ReplayPhase.OVER:
         return False
     names = checkpoint.folder.names("query/offsets")

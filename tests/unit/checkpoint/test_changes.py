@@ -3,6 +3,7 @@
 import json
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -11,6 +12,8 @@ from job.change.comparison import compared
 from job.checkpoint import changes
 from job.checkpoint.checkpoint import Checkpoint
 from job.errors import CheckpointError, ConflictError
+from job.event_time.interval import Interval
+from job.plan.fingerprint import fingerprint
 from job.query import changing
 from job.query.changing import ChangePlan
 from job.settings import JobSettings
@@ -18,6 +21,7 @@ from tests.unit.change.test_replay import REPLAY
 from tests.unit.specs import plan
 
 OLD, NEW = plan(), plan(checkpoint="/checkpoints/new")
+EXACTLY_ONCE = plan(output__delivery="exactly_once").output
 
 
 class CrashError(Exception):
@@ -146,6 +150,7 @@ def world(monkeypatch: pytest.MonkeyPatch) -> World:
 
 
 def test_change_hands_over_once(world: World) -> None:
+    world.checkpoint("file:/old").replace_queries(["4710"])
     assert world.change() is world.planned
     assert world.change() is None
     assert 1 == world.stopped  # the repetition does not stop the new query
@@ -153,7 +158,7 @@ def test_change_hands_over_once(world: World) -> None:
     new = world.checkpoint("file:/new")
     assert ["file:/new"] == world.startable()
     assert REPLAY == changes.read_replay(new)
-    assert frozenset({"4711"}) == new.replaced_queries
+    assert frozenset({"4710", "4711"}) == new.replaced_queries
     starts = new.start_positions
     assert starts is not None
     assert REPLAY.starts == {"left": starts.left, "right": starts.right}
@@ -209,6 +214,16 @@ def test_undo_is_refused_once_the_new_query_has_begun_to_deliver(world: World) -
         world.undo()
 
 
+def test_undo_is_refused_once_an_interval_has_begun(world: World) -> None:
+    world.change()
+    world.log("file:/new", 0, (19, 6), 0)
+    world.log("file:/new", 1, (20, 6), 60_000)
+    assert not changes.has_delivered(world.checkpoint("file:/new"))
+
+    world.checkpoint("file:/new").record_interval(Interval(2, 60_000))
+    assert changes.has_delivered(world.checkpoint("file:/new"))
+
+
 def test_new_checkpoint_with_a_query_is_refused(world: World) -> None:
     world.log("file:/new", 0, (1, 1), 0)
     world.disk.files["file:/new/fingerprint.json"] = {"format": 1, "settings": {}}
@@ -216,6 +231,43 @@ def test_new_checkpoint_with_a_query_is_refused(world: World) -> None:
     with pytest.raises(CheckpointError, match="contains a query"):
         world.change()
     assert 0 == world.stopped
+    assert ["file:/old"] == world.startable()
+
+
+class Reader:
+    """State partition 3 has delivered batch 8, the other partitions batch 7."""
+
+    partitions = 9
+
+    def __init__(self, *_: object, **__: object) -> None:
+        """As MarkerReader."""
+
+    def newest_delivered(self, partition: int, key: bytes, query_id: str) -> int:
+        assert (f"tested/{partition}".encode(), "4711") == (key, query_id)
+        return 8 if partition == 3 else 7
+
+
+def test_interrupted_batch_is_detected_in_each_state_partition_of_the_old_query(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The environment has the number of the new query, 2."""
+    fenced: list[int] = []
+    monkeypatch.setattr(changing, "MarkerReader", Reader)
+    monkeypatch.setattr(changing, "librdkafka_settings", lambda _: {})
+    monkeypatch.setattr(changing, "delivery_target", lambda *_, **__: None)
+    monkeypatch.setattr(
+        changing, "fence_slots", lambda old, *_: fenced.append(old.state_partitions)
+    )
+    old, new = (replace(each, output=EXACTLY_ONCE) for each in (OLD, NEW))
+    settings = {**fingerprint(old), "state_partitions": "4"}
+    world.disk.files["file:/old/fingerprint.json"] = {"format": 1, "settings": settings}
+    assert changing.change(old, new, JobSettings()) is world.planned
+
+    changes.take_back(world.checkpoint("file:/old"))
+    world.disk.files["file:/old/query/offsets/8"] = world.disk.files["file:/old/query/offsets/7"]
+    with pytest.raises(ConflictError, match="was interrupted in batch 8"):
+        changing.change(old, new, JobSettings())
+    assert [4] == fenced
     assert ["file:/old"] == world.startable()
 
 
