@@ -1,6 +1,8 @@
 """A change of a running join: the old and the new query together deliver each result once."""
 
 import json
+import signal
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -18,9 +20,14 @@ from tests.integration.changed_joins import (
     Topics,
     check_results,
     created,
+    results,
+    shown,
+    succeeds,
 )
 from tests.integration.jobs import Job
 from tests.integration.jvms import SharedJvm
+from tests.integration.test_exactly_once import Failpoint
+from tests.unit.specs import changed
 
 # Every row of this batch expires before the cut, and is not read again.
 PAST: Rows = (
@@ -28,13 +35,16 @@ PAST: Rows = (
     [Row("past", 1), Row("past other", 1)],
 )
 # The watermark is 35 at the cut: left rows from 30 on and right rows from 33 on have not expired.
+# The rows "read again" had expired, and are within the margin.
 BEFORE: Rows = (
     [
-        *(Row("expired", 25), Row("matched early", 31), Row("matched once", 31)),
+        *(Row("expired", 25), Row("read again", 29)),
+        *(Row("matched early", 31), Row("matched once", 31)),
         *(Row("waits", 38), Row("pair", 38), Row("z", 45)),
     ],
     [
-        *(Row("matched early", 30), Row("matched once", 30), Row("waits too", 40)),
+        *(Row("read again too", 28), Row("matched early", 30), Row("matched once", 30)),
+        Row("waits too", 40),
         *(Row("pair", 39), Row("z", 45)),
     ],
 )
@@ -47,6 +57,11 @@ AFTER: Rows = (
         *(Row("matched early", 36), Row("late too", 40)),
     ],
 )
+# Rows after a second change.
+AFTERWARDS: Rows = (
+    [Row("again", 36), Row("late", 38)],
+    [Row("again", 37), Row("pair", 40)],
+)
 LATE_AGAIN: Rows = ([Row("past other", 2)], [Row("expired", 30)])
 CLOSING: Rows = ([Row("closing left", 1000)], [Row("closing right", 1000)])
 
@@ -57,7 +72,7 @@ CLOSING: Rows = ([Row("closing left", 1000)], [Row("closing right", 1000)])
     [
         (JoinType.INNER, Engine.MICRO_BATCH, Engine.MICRO_BATCH),
         (JoinType.LEFT_SEMI, Engine.MICRO_BATCH, Engine.MICRO_BATCH),
-        (JoinType.LEFT_ANTI, Engine.MICRO_BATCH, Engine.REAL_TIME),
+        (JoinType.LEFT_OUTER, Engine.MICRO_BATCH, Engine.REAL_TIME),
         (JoinType.FULL_OUTER, Engine.REAL_TIME, Engine.MICRO_BATCH),
     ],
 )
@@ -120,3 +135,157 @@ def test_change_of_state_partitions_and_engine_gives_the_results_of_one_run(
         assert (1, {0}) == (compared.returncode, set(counts_by_kind.values()))
         assert len(received) == sum(only)
         assert all(only)
+
+
+CHANGE_POINTS = (
+    *("old_stopped", "replay_written", "new_prepared", "commit_topic_extended", "handed_over"),
+)
+"""Points of `streamjoin change`; see failpoints/sitecustomize.py."""
+REPLAY_POINTS = ("after_offset_log", "after_all_commits")
+"""Points of the batch that ends the replay. Before them the offsets of the batch are known, after
+them its markers."""
+
+
+@pytest.fixture
+def failpoint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Failpoint:
+    return Failpoint(tmp_path, monkeypatch)
+
+
+@pytest.mark.timeout(900)  # six starts
+def test_change_survives_a_kill_at_every_point_and_an_undo(
+    kafka: EmbeddedKafka, tmp_path: Path, jvm: SharedJvm, failpoint: Failpoint
+) -> None:
+    """The first change is undone after its replay. The second one is killed at every point."""
+    topics = Topics(kafka, "changed_by_kills", JoinType.LEFT_OUTER)
+    folders = created(tmp_path, "old", "undone", "new")
+    specs = [topics.spec(folder, topics.output, Engine.MICRO_BATCH) for folder in folders]
+    feeder = Feeder(topics)
+    with Job(specs[0], folders[0], jvm) as old:
+        feeder.feed(old, PAST)
+        feeder.feed(old, BEFORE)
+        old.wait_for_watermark(T0 + 35_000)
+        feeder.feed(old, LATE)
+        assert 0 == old.terminate()
+
+        undone = ChangedJob(specs[1], folders[1], jvm)
+        files = (str(old.spec_file), str(undone.spec_file))
+        succeeds(undone.change(old, "change", *files))
+        with undone:
+            undone.wait_for(lambda status: status.change and status.change.phase == "over", "over")
+            assert 0 == undone.terminate()
+        succeeds(undone.change(old, "change", *files, "--undo"))
+
+        old.start()
+        feeder.feed(old, AFTER)
+        assert 0 == old.terminate()
+
+        new = ChangedJob(specs[2], folders[2], jvm)
+        files = (str(old.spec_file), str(new.spec_file))
+        for point in CHANGE_POINTS:
+            failpoint.arm("kill", point)
+            assert -signal.SIGKILL == new.change(old, "change", *files).returncode
+            failpoint.wait()
+        repeated = new.change(old, "change", *files)
+        succeeds(repeated)
+        new.leave_shared_jvm()
+        assert "the change was made before" in repeated.stdout
+
+    failpoint.arm("kill", REPLAY_POINTS[0])
+    with new:
+        for point in (*REPLAY_POINTS[1:], None):
+            failpoint.wait()
+            new.process.wait()
+            if point is not None:
+                failpoint.arm("kill", point)
+            new.start()
+        feeder.feed(new, AFTERWARDS)
+        feeder.feed(new, LATE_AGAIN)
+        topics.feed(CLOSING)
+        status = new.wait_for_watermark(T0 + 990_000)
+        assert 0 == new.terminate()
+
+    assert status.change is not None
+    assert 0 == status.change.possibly_late_records
+    check_results(topics, PAST, BEFORE, AFTER, AFTERWARDS)
+
+
+@pytest.mark.timeout(600)  # three starts
+def test_changed_window_and_type_apply_to_what_the_plan_names(
+    kafka: EmbeddedKafka, tmp_path: Path, jvm: SharedJvm
+) -> None:
+    topics = Topics(kafka, "changed_meaning", JoinType.LEFT_OUTER)
+    folders = created(tmp_path, "old", "wider", "right")
+    first, second, third = (
+        topics.spec(folder, topics.output, Engine.MICRO_BATCH) for folder in folders
+    )
+    window = {"before": "2 seconds", "after": "12 seconds"}
+    second = changed(second, join__match_window=window)
+    third = changed(third, join__match_window=window, join__type="right_outer")
+    feeder = Feeder(topics)
+
+    with Job(first, folders[0], jvm) as old:
+        feeder.feed(
+            old,
+            (
+                [*(Row("gone", 24), Row("expired", 25), Row("wide", 31), Row("solo", 36)),
+                 *(Row("waits", 38), Row("z", 45))],
+                [Row("wide", 40), Row("z", 45)],
+            ),
+        )  # fmt: skip
+        old.wait_for_watermark(T0 + 35_000)
+        assert 0 == old.terminate()
+        before_cut = [
+            (Row("z", 45), Row("z", 45)),
+            (Row("gone", 24), None),
+            (Row("expired", 25), None),
+        ]
+
+    wider = ChangedJob(second, folders[1], jvm)
+    meaning = planned_and_changed(wider, old)
+    assert any(text.startswith("A pair with at least one record after the cut") for text in meaning)
+    assert any(text.startswith("Left rows that the old query has emitted") for text in meaning)
+    with wider:
+        feeder.feed(wider, ([], [Row("expired", 36), Row("waits", 49)]))
+        feeder.feed(
+            wider,
+            ([Row("opens", 55), Row("alone", 55), Row("x", 60)], [Row("right", 55), Row("y", 60)]),
+        )
+        wider.wait_for_watermark(T0 + 50_000)
+        assert 0 == wider.terminate()
+        # The pair of "wide" is kept back. "gone" is not emitted as unmatched again.
+        in_window = [
+            *((Row("expired", 25), Row("expired", 36)), (Row("waits", 38), Row("waits", 49))),
+            (Row("solo", 36), None),
+        ]
+
+    right = ChangedJob(third, folders[2], jvm)
+    meaning = planned_and_changed(right, wider)
+    assert (
+        "Unmatched right rows before the cut are emitted if they expire after the cut." in meaning
+    )
+    assert (
+        "Unmatched left rows that had not expired at the cut are not emitted any more." in meaning
+    )
+    with right:
+        feeder.feed(right, ([], [Row("opens", 57)]))
+        topics.feed(CLOSING)
+        right.wait_for_watermark(T0 + 990_000)
+        assert 0 == right.terminate()
+        # "alone" and "x" are not emitted.
+        of_right = [
+            (Row("opens", 55), Row("opens", 57)),
+            *((None, Row("right", 55)), (None, Row("y", 60))),
+        ]
+
+    expected = Counter(shown(*pair) for pair in [*before_cut, *in_window, *of_right])
+    assert expected == Counter(tuple(found.value.values()) for found in results(topics))
+
+
+def planned_and_changed(new: ChangedJob, old: Job) -> list[str]:
+    """What the plan of the change means for results near the cut. Then the change is made."""
+    specs = (str(old.spec_file), str(new.spec_file))
+    planned = new.change(old, "change", *specs, "--plan", "--json")
+    succeeds(planned)
+    succeeds(new.change(old, "change", *specs))
+    meaning: list[str] = json.loads(planned.stdout)["meaning"]
+    return meaning
