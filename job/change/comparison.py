@@ -24,18 +24,52 @@ class Comparison:
     expired: tuple[Expired, ...]
 
 
-def compared(old: JoinPlan, new: JoinPlan) -> Comparison:
-    """Raises SpecError with each field of the new spec whose change is not possible."""
-    problems = list(_problems(old, new))
+def compared(old: JoinPlan, new: JoinPlan, *, is_shadow: bool = False) -> Comparison:
+    """Raises SpecError with each field of the new spec whose change is not possible.
+
+    `is_shadow`: both queries run.
+    """
+    connection = _problems_of_two_queries if is_shadow else _problems_of_one_name
+    problems = [*connection(old, new), *_problems(old, new)]
     if problems:
         raise SpecError(problems)
     found = tuple(changes(fingerprint(old), fingerprint(new)))
     return Comparison(found, tuple(_meanings(old, new, found)), tuple(_expired(old, new)))
 
 
-def _problems(old: JoinPlan, new: JoinPlan) -> Iterator[Problem]:
+def _problems_of_one_name(old: JoinPlan, new: JoinPlan) -> Iterator[Problem]:
     if old.name != new.name:
         yield Problem("name", new.name, f"must stay {old.name}: the name connects both queries")
+    both_exact = old.output.delivery is new.output.delivery is Delivery.EXACTLY_ONCE
+    if both_exact and old.output.commit_topic != new.output.commit_topic:
+        yield Problem(
+            "output.commit_topic",
+            new.output.commit_topic,
+            f"must stay {old.output.commit_topic}: the old query is fenced there",
+        )
+
+
+def _problems_of_two_queries(old: JoinPlan, new: JoinPlan) -> Iterator[Problem]:
+    if old.name == new.name:
+        yield Problem(
+            "name", new.name, "is the name of the old query, which continues: set another name"
+        )
+    if old.output.topic == new.output.topic:
+        yield Problem(
+            "output.topic",
+            new.output.topic,
+            "is the topic of the old query, which continues: set another topic",
+        )
+    letters = [plan.dead_letter.topic for plan in (old, new) if plan.dead_letter is not None]
+    if len(letters) > len(set(letters)):
+        yield Problem(
+            "dead_letter.topic",
+            letters[0],
+            "is the topic of the old query, which continues: set another topic",
+        )
+
+
+def _problems(old: JoinPlan, new: JoinPlan) -> Iterator[Problem]:
     if old.checkpoint == new.checkpoint:
         yield Problem(
             "checkpoint", new.checkpoint, "is the folder of the old query: set another folder"
@@ -70,13 +104,6 @@ def _problems(old: JoinPlan, new: JoinPlan) -> Iterator[Problem]:
                 "again: set join.match_window or join.window, or start with `streamjoin run SPEC "
                 "--new-query`",
             )
-    both_exact = old.output.delivery is new.output.delivery is Delivery.EXACTLY_ONCE
-    if both_exact and old.output.commit_topic != new.output.commit_topic:
-        yield Problem(
-            "output.commit_topic",
-            new.output.commit_topic,
-            f"must stay {old.output.commit_topic}: the old query is fenced there",
-        )
     yield from _problems_of_unmatched_rows(old, new)
 
 

@@ -66,6 +66,8 @@ class Replay:
     topic_ids: Mapping[str, str] = field(default_factory=dict)
     late_unknown_before: Offsets = field(default_factory=lambda: {side: {} for side in SIDES})
     """Rows before these offsets are read again, also those that were late in the old query."""
+    is_shadow: bool = False
+    """Whether the old query continues."""
 
     @property
     def possibly_late_records(self) -> int:
@@ -155,6 +157,7 @@ class Replay:
             ],
             "topic_ids": dict(self.topic_ids),
             "late_unknown_before": _written(self.late_unknown_before),
+            "is_shadow": self.is_shadow,
         }
 
     @classmethod
@@ -176,6 +179,7 @@ class Replay:
             expired=tuple(_expired(each) for each in document["expired"]),
             topic_ids=document["topic_ids"],
             late_unknown_before=_read(document["late_unknown_before"]),
+            is_shadow=document["is_shadow"],
         )
 
 

@@ -8,7 +8,6 @@ start. So after a crash at any point exactly one query can start, and the comman
 """
 
 import json
-from collections.abc import Iterator
 
 from job.change.cut import Cut, PlannedBatch
 from job.change.replay import Replay, ReplayPhase, late_rows
@@ -31,7 +30,7 @@ def read_cut(checkpoint: Checkpoint) -> Cut:
             f"{folder.root} has no batch that ended, so there is no state to continue: start the "
             "new spec with `streamjoin run SPEC`"
         )
-    batches = list(_batches(checkpoint, last))
+    batches = _batches(checkpoint, last)
     commit = (folder.text(f"query/commits/{last}") or "").splitlines()
     event_times = checkpoint.partitions.document()
     first_offsets = _first_offsets(checkpoint)
@@ -52,16 +51,20 @@ def read_cut(checkpoint: Checkpoint) -> Cut:
     )
 
 
-def _batches(checkpoint: Checkpoint, last: int) -> Iterator[PlannedBatch]:
+def _batches(checkpoint: Checkpoint, last: int) -> list[PlannedBatch]:
     """The consecutive batches up to `last` that Spark's offset log still contains."""
     numbers = {int(name) for name in checkpoint.folder.names("query/offsets") if name.isdecimal()}
     first = last
     while first - 1 in numbers:
         first -= 1
+    batches: list[PlannedBatch] = []
     for batch_id in range(first, last + 1):
         batch = checkpoint.batch(batch_id)
-        assert batch is not None, "the offset log contains each batch that ended"
-        yield batch
+        if batch is None:  # A running query has removed its oldest entry.
+            batches.clear()
+        else:
+            batches.append(batch)
+    return batches
 
 
 def _first_offsets(checkpoint: Checkpoint) -> Offsets:
@@ -93,14 +96,27 @@ def prepare_new(old: Checkpoint, new: Checkpoint, replay: Replay) -> None:
 
     Raises CheckpointError if the folder contains a query.
     """
-    check_is_new(new)
-    # This file first: while the checkpoint contains it, a start is refused until `hand_over`.
-    write_document(new.folder, CHANGE, replay.document())
-    starts = StartPositions(left=dict(replay.starts["left"]), right=dict(replay.starts["right"]))
-    new.start_at(starts)
+    _write_replay(new, replay)
     # Also the queries before the old one: the slot of the dead letters follows those of the state
     # partitions, so a query with another number of them has left its marker in another partition.
     new.replace_queries({replay.old_query_id, *old.replaced_queries})
+
+
+def prepare_shadow(new: Checkpoint, replay: Replay) -> None:
+    """Write the replay of a query that runs next to the old one, and can start afterwards."""
+    _write_replay(new, replay)
+
+
+def _write_replay(new: Checkpoint, replay: Replay) -> None:
+    check_is_new(new)
+    # This file first: while the checkpoint contains it, a start is refused until the start
+    # positions are written, or until `hand_over`.
+    write_document(new.folder, CHANGE, replay.document())
+    new.start_at(_start_positions(replay))
+
+
+def _start_positions(replay: Replay) -> StartPositions:
+    return StartPositions(left=dict(replay.starts["left"]), right=dict(replay.starts["right"]))
 
 
 def check_is_new(checkpoint: Checkpoint) -> None:
@@ -149,6 +165,13 @@ def replay_to_run(checkpoint: Checkpoint) -> Replay | None:
     replay = read_replay(checkpoint)
     if replay is None:
         return None
+    if replay.is_shadow:
+        if checkpoint.start_positions != _start_positions(replay):
+            raise CheckpointError(
+                f"{checkpoint.folder.root} is not completely prepared: run `streamjoin change "
+                "OLD_SPEC NEW_SPEC --shadow` again"
+            )
+        return replay
     old = Checkpoint(checkpoint.folder.spark, replay.old_checkpoint)
     if successor(old) != checkpoint.folder.root:
         raise CheckpointError(

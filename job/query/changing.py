@@ -46,11 +46,13 @@ class ChangePlan:
     """Late rows that the running job has counted since its start. None: it does not answer."""
 
 
-def plan_change(old: JoinPlan, new: JoinPlan, settings: JobSettings) -> ChangePlan:
-    """The plan of a change at this moment. The old query may run."""
-    compared(old, new)
+def plan_change(
+    old: JoinPlan, new: JoinPlan, settings: JobSettings, *, is_shadow: bool = False
+) -> ChangePlan:
+    """The plan of a change at this moment. The old query may run. `is_shadow`: as `shadow`."""
+    compared(old, new, is_shadow=is_shadow)
     with view_checkpoint(old, settings) as opened:
-        made = _planned(old, new, opened.checkpoint, settings.state_partitions)
+        made = _planned(old, new, opened.checkpoint, settings.state_partitions, is_shadow=is_shadow)
     job = running_job(settings.socket)
     if job is None or job.name != old.name:
         return made
@@ -80,6 +82,16 @@ def change(old: JoinPlan, new: JoinPlan, settings: JobSettings) -> ChangePlan | 
             partitions = made.replay.state_partitions
             add_missing_partitions(replace(new, state_partitions=partitions), access)
             changes.hand_over(old_checkpoint, new_checkpoint)
+    return made
+
+
+def shadow(old: JoinPlan, new: JoinPlan, settings: JobSettings) -> ChangePlan:
+    """Prepare a query that runs next to the old one, with the state of the old one."""
+    compared(old, new, is_shadow=True)
+    with _both(old, new, settings) as (old_checkpoint, new_checkpoint), leased(new_checkpoint):
+        changes.check_not_changed(old_checkpoint)
+        made = _planned(old, new, old_checkpoint, settings.state_partitions, is_shadow=True)
+        changes.prepare_shadow(new_checkpoint, made.replay)
     return made
 
 
@@ -124,13 +136,18 @@ def _both(
 
 
 def _planned(
-    old: JoinPlan, new: JoinPlan, checkpoint: Checkpoint, state_partitions: int | None
+    old: JoinPlan,
+    new: JoinPlan,
+    checkpoint: Checkpoint,
+    state_partitions: int | None,
+    *,
+    is_shadow: bool = False,
 ) -> ChangePlan:
     """`state_partitions`: number for the new query. None: as many as the old query has."""
     access = _access(new)
     old = _frozen(old, checkpoint)
     new = replace(new, state_partitions=state_partitions or old.state_partitions)
-    comparison = compared(old, new)
+    comparison = compared(old, new, is_shadow=is_shadow)
     cut = changes.read_cut(checkpoint)
     check_same_topics(new, access, cut.topic_ids)
     needed_ms = needed_from_ms(old, new, cut.watermark_ms)
@@ -152,6 +169,7 @@ def _planned(
         late_unknown_before=cut.late_unknown_before if knows_late_rows else cut.ends,
         expired=comparison.expired,
         topic_ids=_input_ids(new, cut),
+        is_shadow=is_shadow,
     )
     return ChangePlan(comparison, replay, needed_ms)
 

@@ -15,6 +15,7 @@ from job.join_spec.engine import Engine
 from job.join_spec.join_conditions import JoinType
 from tests.integration.jobs import START_SECONDS, STATE_PARTITIONS, Job
 from tests.integration.topics import Received, consume_all
+from tests.unit.specs import changed
 
 SPEC = """
 name: {name}
@@ -102,13 +103,11 @@ class Topics:
         self.new_output = self.output
         if join_type is JoinType.FULL_OUTER:
             self.new_output = f"{name}.out.new"
-        topics = (f"{name}.left", f"{name}.right", *self.outputs)
-        kafka.create_topics(topics, partitions=2)
-
-    @property
-    def outputs(self) -> set[str]:
+        self.shadow_output = f"{name}.out.shadow"
+        self.outputs = {self.output, self.new_output}
         """The output topics of the old and the new query."""
-        return {self.output, self.new_output}
+        topics = (f"{name}.left", f"{name}.right", *self.outputs, self.shadow_output)
+        kafka.create_topics(topics, partitions=2)
 
     def spec(self, folder: Path, output: str, engine: Engine) -> str:
         columns = {
@@ -125,6 +124,10 @@ class Topics:
             checkpoint=folder / "checkpoint",
             engine=ENGINES[engine],
         )
+
+    def shadow_spec(self, folder: Path) -> str:
+        text = self.spec(folder, self.shadow_output, Engine.MICRO_BATCH)
+        return changed(text, name=f"{self.name}_shadow")
 
     def feed(self, rows: Rows) -> None:
         producer = Producer({"bootstrap.servers": self.servers, "log_level": 0})

@@ -86,7 +86,7 @@ def test_change_of_state_partitions_and_engine_gives_the_results_of_one_run(
 ) -> None:
     """A job of the real-time engine has a separate JVM, with more task slots."""
     topics = Topics(kafka, f"changed_{join_type}", join_type)
-    folders = created(tmp_path, "old", "new")
+    folders = created(tmp_path, "old", "new", "shadow")
     old_spec = topics.spec(folders[0], topics.output, old_engine)
     new_spec = topics.spec(folders[1], topics.new_output, new_engine)
     jvms = {Engine.MICRO_BATCH: jvm, Engine.REAL_TIME: None}
@@ -104,6 +104,11 @@ def test_change_of_state_partitions_and_engine_gives_the_results_of_one_run(
         planned = written.change(old, "change", *specs, "--plan", "--json")
         assert 0 == planned.returncode, planned.stderr
         facts = json.loads(planned.stdout)
+        shadow = None
+        if join_type is JoinType.LEFT_SEMI:
+            shadow = ChangedJob(topics.shadow_spec(folders[2]), folders[2], jvm)
+            succeeds(written.change(old, "change", specs[0], str(shadow.spec_file), "--shadow"))
+            before_shadow = results(topics)
         if join_type is JoinType.INNER:
             folder = str(folders[1] / "checkpoint")
             made = written.change(old, "checkpoint", "repartition", str(old.spec_file), folder)
@@ -127,6 +132,13 @@ def test_change_of_state_partitions_and_engine_gives_the_results_of_one_run(
     assert ("over", 0) == (status.change.phase, status.change.records_left)
     assert 2 == status.totals.late_rows
     received = check_results(topics, PAST, BEFORE, AFTER)
+    if shadow is not None:
+        with shadow:
+            shadow.wait_for_watermark(T0 + 990_000)
+            assert 0 == shadow.terminate()
+        topics.outputs = {topics.shadow_output}
+        ids = [record.result_id for record in (*before_shadow, *results(topics))]
+        assert sorted(record.result_id for record in received) == sorted(ids)
     if topics.output != topics.new_output:
         compared = new.command("compare", *specs, "--until", "2100-01-01T00:00:00Z", "--json")
         counts_by_kind = json.loads(compared.stdout)["counts"]

@@ -35,6 +35,8 @@ class Disk:
         self.files: dict[str, Any] = {}
         self.crash_at: tuple[int, str] | None = None
         self.writes = 0
+        self.removed: str | None = None
+        """A file that is in the folder and is removed before it is read."""
 
     def change(self, apply: Callable[[], object]) -> None:
         self.writes += 1
@@ -55,7 +57,8 @@ class Folder:
         return f"{self.root}/{name}"
 
     def read(self, name: str) -> Any:
-        return self._disk.files.get(self.path(name))
+        path = self.path(name)
+        return None if path == self._disk.removed else self._disk.files.get(path)
 
     def text(self, name: str) -> str | None:
         document = self.read(name)
@@ -83,7 +86,7 @@ class World:
         self.stopped = 0
         monkeypatch.setattr(changing, "leased", lambda _: nullcontext())
         monkeypatch.setattr(changing, "_stop_job", self._stop_job)
-        monkeypatch.setattr(changing, "_planned", lambda *_: self.planned)
+        monkeypatch.setattr(changing, "_planned", lambda *_, **__: self.planned)
         monkeypatch.setattr(changing, "_access", lambda _: None)
         monkeypatch.setattr(changing, "add_missing_partitions", lambda *_: None)
         self.planned = ChangePlan(compared(OLD, NEW), REPLAY, {})
@@ -234,6 +237,31 @@ def test_new_checkpoint_with_a_query_is_refused(world: World) -> None:
     assert ["file:/old"] == world.startable()
 
 
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_shadow_can_start_once_it_is_completely_prepared(
+    monkeypatch: pytest.MonkeyPatch, when: str
+) -> None:
+    """The old query can start at any time."""
+    trial = plan(name="trial", output__topic="trial", checkpoint="/checkpoints/new")
+    for write in range(1, 20):
+        world = World(monkeypatch)
+        world.planned = replace(world.planned, replay=replace(REPLAY, is_shadow=True))
+
+        def prepare() -> None:
+            changing.shadow(OLD, trial, JobSettings())
+
+        was_killed = world.crash(prepare, write, when)
+        assert "file:/old" in world.startable()
+        is_complete = not was_killed or (write, when) == (2, "after")
+        assert is_complete == ("file:/new" in world.startable())
+        prepare()
+        assert ["file:/old", "file:/new"] == world.startable()
+        assert frozenset() == world.checkpoint("file:/new").replaced_queries
+        if not was_killed:
+            break
+    assert not was_killed
+
+
 class Reader:
     """State partition 3 has delivered batch 8, the other partitions batch 7."""
 
@@ -247,8 +275,17 @@ class Reader:
         return 8 if partition == 3 else 7
 
 
+def begin_batch(checkpoint: Checkpoint) -> None:
+    batch = checkpoint.folder.read("query/offsets/7")
+    assert batch is not None
+    checkpoint.folder.write("query/offsets/8", batch)
+
+
+@pytest.mark.parametrize(
+    "begin", [begin_batch, lambda checkpoint: checkpoint.record_interval(Interval(8, 60_000))]
+)
 def test_interrupted_batch_is_detected_in_each_state_partition_of_the_old_query(
-    world: World, monkeypatch: pytest.MonkeyPatch
+    world: World, monkeypatch: pytest.MonkeyPatch, begin: Callable[[Checkpoint], None]
 ) -> None:
     """The environment has the number of the new query, 2."""
     fenced: list[int] = []
@@ -263,8 +300,9 @@ def test_interrupted_batch_is_detected_in_each_state_partition_of_the_old_query(
     world.disk.files["file:/old/fingerprint.json"] = {"format": 1, "settings": settings}
     assert changing.change(old, new, JobSettings()) is world.planned
 
-    changes.take_back(world.checkpoint("file:/old"))
-    world.disk.files["file:/old/query/offsets/8"] = world.disk.files["file:/old/query/offsets/7"]
+    checkpoint = world.checkpoint("file:/old")
+    changes.take_back(checkpoint)
+    begin(checkpoint)
     with pytest.raises(ConflictError, match="was interrupted in batch 8"):
         changing.change(old, new, JobSettings())
     assert [4] == fenced
@@ -285,6 +323,9 @@ def test_cut_is_read_from_the_logs_of_spark(world: World) -> None:
     old = world.checkpoint("file:/old")
 
     cut = changes.read_cut(old)
+    # The old query runs, and Spark removes an entry while the log is read.
+    world.disk.removed = "file:/old/query/offsets/3"
+    assert cut == changes.read_cut(old)
 
     assert (7, 60_000, 61_000) == (cut.batch.batch_id, cut.watermark_ms, cut.next_watermark_ms)
     assert {"left": {0: 20, 1: 5}, "right": {0: 6}} == cut.ends
