@@ -4,35 +4,24 @@ python -m bench.expressions                          200,000 records per side, 5
 python -m bench.expressions --records 50000 --rounds 3
 
 Runs the dataflow of the job as a batch on one core, without Kafka and state: a difference between
-two specs is due to their expressions. All specs run in turn in each round; the first rounds warm up
-the JVM and do not count. To compare two versions, run the program in both on the same machine.
+two specs is due to their expressions. To compare two versions, run the program in
+both on the same machine.
 """
 
-import argparse
-import os
-import statistics
 import sys
+from functools import partial
 
-import psutil
 import yaml
 from pyspark.sql import DataFrame, SparkSession
-from rich.box import MARKDOWN
-from rich.table import Table
 
 from bench.load import FIRST_EVENT_MS
-from bench.processes import tree_usage
-from bench.report import machine, printed
-from deploy.local.jars import jar_folder
-from deploy.local.java import java_home
+from bench.rounds import arguments, measure, report, spark_session
 from job.dataflow.dataflow import dataflow
-from job.join_spec.sides import SIDES, Side
+from job.join_spec.sides import SIDES
 from job.join_spec.spec import spec_from_yaml
 from job.plan.plan import JoinPlan
 from job.plan.planner import join_plan
-from job.plan.tuning import CONF
-from job.real_time.processor_jar import PROCESSOR_JAR
 
-_WARM_UP_ROUNDS = 2
 _CAMPAIGNS = 1_000
 # Partitions of the topics: the job observes the newest event time of each.
 _PARTITIONS = 4
@@ -92,39 +81,18 @@ def _plan(columns: dict[str, str], *, filters: bool = False, keys: bool = False)
 
 
 def main() -> int:
-    arguments = _arguments()
-    os.environ["JAVA_HOME"] = str(java_home())
-    spark = spark_session()
-    try:
-        sides: dict[Side, DataFrame] = {
-            "left": side_records(spark, "shown_at", arguments.records),
-            "right": side_records(spark, "clicked_at", arguments.records),
-        }
-        measured: dict[str, list[float]] = {name: [] for name in plans()}
-        for number in range(_WARM_UP_ROUNDS + arguments.rounds):
-            for name, plan in plans().items():
-                spent = cpu_seconds(dataflow(sides["left"], sides["right"], plan))
-                if number >= _WARM_UP_ROUNDS:
-                    measured[name].append(2 * arguments.records / spent)
-    finally:
-        spark.stop()
-    print(machine())
-    print(printed(_table(measured)))
+    options = arguments(
+        "bench.expressions",
+        "Measure the CPU time of the job's expressions.",
+        records="per side",
+    )
+    with spark_session() as spark:
+        left = side_records(spark, "shown_at", options.records)
+        right = side_records(spark, "clicked_at", options.records)
+        dataflows = {name: partial(dataflow, left, right, plan) for name, plan in plans().items()}
+        rates = measure(dataflows, rows=2 * options.records, rounds=options.rounds)
+    sys.stdout.write(report(rates, subject="spec", unit="rows"))
     return 0
-
-
-def spark_session() -> SparkSession:
-    conf: dict[str, bool | float | int | str | None] = {
-        **CONF,
-        "spark.sql.shuffle.partitions": "1",
-        "spark.sql.adaptive.enabled": "false",
-        "spark.sql.autoBroadcastJoinThreshold": "-1",
-        "spark.driver.memory": "2g",
-        "spark.driver.extraClassPath": str(jar_folder("spark") / PROCESSOR_JAR),
-    }
-    spark = SparkSession.builder.master("local[1]").config(map=conf).getOrCreate()
-    spark.sparkContext.setLogLevel("OFF")
-    return spark
 
 
 def side_records(spark: SparkSession, event_time: str, count: int) -> DataFrame:
@@ -143,33 +111,6 @@ def side_records(spark: SparkSession, event_time: str, count: int) -> DataFrame:
     )
     records.persist().count()
     return records
-
-
-def cpu_seconds(results: DataFrame) -> float:
-    """User and system time of this process and its JVM while all results are computed."""
-    root = psutil.Process()
-    before, _ = tree_usage(root)
-    results.write.format("noop").mode("overwrite").save()
-    return tree_usage(root)[0] - before
-
-
-def _table(measured: dict[str, list[float]]) -> Table:
-    table = Table("spec", "rows per CPU-second", "lowest", "highest", "of no cast", box=MARKDOWN)
-    base = statistics.median(measured["no cast"])
-    for name, rates in measured.items():
-        median = statistics.median(rates)
-        figures = (f"{rate:,.0f}" for rate in (median, min(rates), max(rates)))
-        table.add_row(name, *figures, f"{median / base:.2f}")
-    return table
-
-
-def _arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        prog="bench.expressions", description="Measure the CPU time of the job's expressions."
-    )
-    parser.add_argument("--records", type=int, default=200_000, help="per side (200,000)")
-    parser.add_argument("--rounds", type=int, default=5, help="that count (5)")
-    return parser.parse_args()
 
 
 if __name__ == "__main__":

@@ -7,14 +7,13 @@ Runs the first steps of the dataflow, from the bytes of a value to typed columns
 batch on one core, on records in memory. Needs no registry.
 """
 
-import argparse
 import io
 import json
-import os
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 
 import fastavro
@@ -22,10 +21,8 @@ import yaml
 from google.protobuf.message_factory import GetMessageClass
 from pyspark.sql import DataFrame, SparkSession
 
-from bench.expressions import cpu_seconds, spark_session
 from bench.load import FIRST_EVENT_MS
-from bench.report import format_table, machine, printed
-from deploy.local.java import java_home
+from bench.rounds import arguments, measure, report, spark_session
 from job.dataflow.dataflow import decoded
 from job.formats import protobuf
 from job.formats.registry import RegistryAccess
@@ -36,7 +33,6 @@ from job.join_spec.value_schema import value_schema
 from job.plan.plan import SidePlan
 from job.plan.planner import join_plan
 
-_WARM_UP_ROUNDS = 2
 _SCHEMA_ID = 1
 _CAMPAIGNS = 1_000
 _COLUMNS = "ad_id BIGINT, shown_at TIMESTAMP, campaign STRING, cost DOUBLE, user STRING"
@@ -69,30 +65,26 @@ class _Encoding:
 
 
 def main() -> int:
-    arguments = _arguments()
-    os.environ["JAVA_HOME"] = str(java_home())
+    options = arguments(
+        "bench.input_format",
+        "Measure the CPU time of the formats of values.",
+        records="of each format",
+    )
     encodings = {
         "JSON": _Encoding(_side(Format.JSON, ""), lambda row: json.dumps(row).encode()),
         "Avro": _Encoding(_side(Format.AVRO, json.dumps(_AVRO)), _avro_values()),
         "Protobuf": _Encoding(_side(Format.PROTOBUF, _PROTOBUF), _protobuf_values()),
     }
-    spark = spark_session()
-    try:
-        records = {
-            name: _records(spark, encoding, arguments.records)
+    access = RegistryAccess("http://localhost:8081")
+    with spark_session() as spark:
+        dataflows = {
+            name: partial(
+                decoded, _records(spark, encoding, options.records), encoding.side, access
+            )
             for name, encoding in encodings.items()
         }
-        measured: dict[str, list[float]] = {name: [] for name in encodings}
-        access = RegistryAccess("http://localhost:8081")
-        for number in range(_WARM_UP_ROUNDS + arguments.rounds):
-            for name, encoding in encodings.items():
-                spent = cpu_seconds(decoded(records[name], encoding.side, access))
-                if number >= _WARM_UP_ROUNDS:
-                    measured[name].append(arguments.records / spent)
-    finally:
-        spark.stop()
-    print(machine())
-    print(printed(format_table(measured, "records")))
+        rates = measure(dataflows, rows=options.records, rounds=options.rounds)
+    sys.stdout.write(report(rates, subject="format", unit="records"))
     return 0
 
 
@@ -168,15 +160,6 @@ def _rows(count: int) -> Iterator[dict[str, Any]]:
             "cost": float(number % 7),
             "user": f"u-{number}",
         }
-
-
-def _arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        prog="bench.input_format", description="Measure the CPU time of the formats of values."
-    )
-    parser.add_argument("--records", type=int, default=200_000, help="of each format (200,000)")
-    parser.add_argument("--rounds", type=int, default=5, help="that count (5)")
-    return parser.parse_args()
 
 
 if __name__ == "__main__":

@@ -10,11 +10,12 @@ import json
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 from random import Random
 from typing import Literal, NamedTuple
 
-EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+from job.instants import to_epoch_ms
+
 FIRST_EVENT_MS = 1_700_000_000_000
 _CAMPAIGNS, _USERS = 97, 1009
 STRAY_SHARE = 0.02
@@ -229,8 +230,7 @@ def row_of(value: bytes) -> Row:
 def _milliseconds(iso: str | None) -> int | None:
     if iso is None:
         return None
-    # Rounded: the seconds since 1970 are a float, slightly off the written millisecond.
-    return round((datetime.fromisoformat(iso) - EPOCH).total_seconds() * 1_000)
+    return to_epoch_ms(datetime.fromisoformat(iso))
 
 
 def row_set(rows: Iterable[Row]) -> RowSet:

@@ -7,22 +7,20 @@ Runs the last step of the dataflow, output_records, as a batch on one core, on j
 memory. Needs no registry.
 """
 
-import argparse
-import os
 import sys
 from dataclasses import replace
+from functools import partial
 
 import yaml
 
-from bench.expressions import cpu_seconds, side_records, spark_session
-from bench.report import format_table, machine, printed
-from deploy.local.java import java_home
-from job.dataflow.dataflow import joined, output_records, side_rows
+from bench.expressions import side_records
+from bench.rounds import arguments, measure, report, spark_session
+from job.dataflow.dataflow import joined, side_rows
+from job.dataflow.results import output_records
 from job.join_spec.spec import spec_from_yaml
 from job.plan.plan import JoinPlan
 from job.plan.planner import join_plan
 
-_WARM_UP_ROUNDS = 2
 _SCHEMA_ID = 1
 _COLUMNS = {
     "ad_id": "left.ad_id",
@@ -56,28 +54,21 @@ _SPEC = {
 
 
 def main() -> int:
-    arguments = _arguments()
-    os.environ["JAVA_HOME"] = str(java_home())
+    options = arguments(
+        "bench.output_format", "Measure the CPU time of the formats of results.", records="per side"
+    )
     plans = {"JSON": _plan(), "Avro": _plan(format="avro"), "Protobuf": _plan(format="protobuf")}
-    spark = spark_session()
-    try:
+    with spark_session() as spark:
         plan = plans["JSON"]
-        left = side_rows(side_records(spark, "shown_at", arguments.records), plan.left, plan, None)
-        right = side_rows(
-            side_records(spark, "clicked_at", arguments.records), plan.right, plan, None
+        left, right = (
+            side_rows(side_records(spark, at, options.records), side, plan, None)
+            for at, side in (("shown_at", plan.left), ("clicked_at", plan.right))
         )
         rows = joined(left, right, plan).persist()
         results = rows.count()
-        measured: dict[str, list[float]] = {name: [] for name in plans}
-        for number in range(_WARM_UP_ROUNDS + arguments.rounds):
-            for name, plan in plans.items():
-                spent = cpu_seconds(output_records(rows, plan))
-                if number >= _WARM_UP_ROUNDS:
-                    measured[name].append(results / spent)
-    finally:
-        spark.stop()
-    print(machine())
-    print(printed(format_table(measured, "results")))
+        dataflows = {name: partial(output_records, rows, plan) for name, plan in plans.items()}
+        rates = measure(dataflows, rows=results, rounds=options.rounds)
+    sys.stdout.write(report(rates, subject="format", unit="results"))
     return 0
 
 
@@ -90,15 +81,6 @@ def _plan(**output: str) -> JoinPlan:
     if schema is None:
         return plan
     return replace(plan, output=replace(plan.output, schema=replace(schema, id=_SCHEMA_ID)))
-
-
-def _arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        prog="bench.output_format", description="Measure the CPU time of the formats of results."
-    )
-    parser.add_argument("--records", type=int, default=200_000, help="per side (200,000)")
-    parser.add_argument("--rounds", type=int, default=5, help="that count (5)")
-    return parser.parse_args()
 
 
 if __name__ == "__main__":

@@ -29,7 +29,8 @@ from rich.table import Table
 from bench.load import FIRST_EVENT_MS
 from bench.report import machine, printed
 from deploy.local.java import java_home
-from job.dataflow.dataflow import dataflow, output_records, side_rows
+from job.dataflow.dataflow import dataflow, side_rows
+from job.dataflow.results import output_records
 from job.join_spec.sides import SIDES
 from job.join_spec.spec import spec_from_document
 from job.plan.plan import JoinPlan

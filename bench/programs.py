@@ -18,6 +18,7 @@ PROGRAMS: dict[str, Program] = {
         Streamjoin("streamjoin-at-least-once", _AT_LEAST_ONCE),
         Streamjoin("streamjoin-real-time", _AT_LEAST_ONCE, engine=Engine.REAL_TIME),
         Streamjoin("streamjoin-real-time-exactly-once", _ONCE, engine=Engine.REAL_TIME),
+        Streamjoin("streamjoin-deduplicate", _ONCE, deduplicates=True),
         Streamjoin("streamjoin-8-partitions", _ONCE, state_partitions=8),
         OnCluster("streamjoin-2-workers", _ONCE, state_partitions=2, workers=2),
         OnCluster("streamjoin-2-workers-8-partitions", _ONCE, state_partitions=8, workers=2),

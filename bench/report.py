@@ -4,7 +4,6 @@ import json
 import os
 import platform
 import shutil
-import statistics
 import subprocess
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -200,14 +199,3 @@ def _commit() -> str | None:
         check=False,
     )
     return answer.stdout.strip() or None
-
-
-def format_table(measured: Mapping[str, Sequence[float]], unit: str) -> Table:
-    """Rates of the rounds of each format, per CPU-second, and their median compared with JSON."""
-    table = Table("format", f"{unit} per CPU-second", "lowest", "highest", "of JSON", box=MARKDOWN)
-    base = statistics.median(measured["JSON"])
-    for name, rates in measured.items():
-        median = statistics.median(rates)
-        figures = (f"{rate:,.0f}" for rate in (median, min(rates), max(rates)))
-        table.add_row(name, *figures, f"{median / base:.2f}")
-    return table

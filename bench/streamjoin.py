@@ -21,13 +21,23 @@ class Streamjoin(Program):
     state_partitions: int | None = field(default=None, kw_only=True)
     """None: the default of the job."""
     engine: Engine = field(default=Engine.MICRO_BATCH, kw_only=True)
+    deduplicates: bool = field(default=False, kw_only=True)
+    """Whether both sides have `deduplicate`. No id of the workloads occurs twice on a side, so that
+    the results are the same."""
 
     def command(self, spec: Path) -> list[str | Path]:
         return job_command(spec)
 
     def start(self, task: Task, folder: Path, log: Path) -> subprocess.Popen[bytes]:
         spec = folder / "spec.yaml"
-        spec.write_text(join_spec(task, checkpoint_of(folder), self.delivery, self.engine))
+        text = join_spec(
+            task,
+            checkpoint_of(folder),
+            self.delivery,
+            self.engine,
+            deduplicates=self.deduplicates,
+        )
+        spec.write_text(text)
         environment = {
             **os.environ,
             "JAVA_HOME": str(java_home()),
@@ -56,8 +66,16 @@ def checkpoint_of(folder: Path) -> Path:
 
 
 def join_spec(
-    task: Task, checkpoint: Path, delivery: Delivery, engine: Engine = Engine.MICRO_BATCH
+    task: Task,
+    checkpoint: Path,
+    delivery: Delivery,
+    engine: Engine = Engine.MICRO_BATCH,
+    *,
+    deduplicates: bool = False,
 ) -> str:
+    # As many ids are stored as rows of the left side.
+    within = f"{task.workload.match_window_ms} milliseconds"
+    deduplicate = f"deduplicate: {{by: [ad_id], within: {within}}}" if deduplicates else ""
     delay = f"{task.workload.watermark_delay_ms} milliseconds"
     settings = "" if engine is Engine.MICRO_BATCH else "real_time: {experimental: true}"
     return f"""\
@@ -70,12 +88,14 @@ left:
   key: [ad_id]
   event_time: shown_at
   watermark_delay: {delay}
+  {deduplicate}
 right:
   topic: {task.right_topic}
   schema: ad_id BIGINT, clicked_at TIMESTAMP, user STRING
   key: [ad_id]
   event_time: clicked_at
   watermark_delay: {delay}
+  {deduplicate}
 join:
   type: {task.workload.join_type}
   match_window: {{before: 0 seconds, after: {task.workload.match_window_ms} milliseconds}}

@@ -205,7 +205,14 @@ def run(
 
 
 def main() -> None:
-    app()
+    try:
+        app()
+    except ModuleNotFoundError as error:
+        if error.name is None or error.name.partition(".")[0] != "pyspark":
+            raise
+        message = "this command needs Spark, and pyspark is not installed"
+        typer.echo(f"{message}: run `pip install 'streamjoin[job]'`", err=True)
+        raise SystemExit(1) from None
 
 
 if __name__ == "__main__":

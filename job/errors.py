@@ -21,7 +21,8 @@ StreamjoinError
 ├── JobUnavailableError   no job answers on the control socket
 └── SetupError            the machine or its settings are unsuitable, e.g. no Java
 
-Every command exits with 1 on these errors, with 2 on a SpecError.
+ProposalError, SimulationError and UnknownSchemaError are in the modules that raise them. Every
+command exits with 1 on these errors, with 2 on a SpecError.
 """
 
 from dataclasses import dataclass

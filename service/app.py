@@ -19,7 +19,7 @@ from service.version import VERSION
 
 
 def create_app(settings: ServiceSettings) -> FastAPI:
-    """SetupError if the token file cannot be used."""
+    """Raises SetupError if the token file cannot be used."""
     tokens = None if settings.tokens_file is None else TokenFile(settings.tokens_file)
     app = _Application(
         title="Streamjoin",

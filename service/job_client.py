@@ -142,7 +142,7 @@ def _unavailability(path: Path, deadline_seconds: float, request: Request) -> It
 
 @contextmanager
 def _same_version(path: Path, request: Request) -> Iterator[None]:
-    """JobUnavailableError if the job's answer does not match the model."""
+    """Raises JobUnavailableError if the job's answer does not match the model."""
     try:
         yield
     except ValidationError as error:

@@ -49,7 +49,7 @@ class TokenFile:
     """The current tokens of a file."""
 
     def __init__(self, path: Path) -> None:
-        """SetupError if the file cannot be used."""
+        """Raises SetupError if the file cannot be used."""
         self._path = path
         self._signature = _signature(path)
         self._tokens = _read(path)

@@ -85,7 +85,7 @@ Then run \`make setup\` again."
 }
 
 sync_packages() {
-  UV_PROJECT_ENVIRONMENT=.venv quietly .tools/bin/uv sync --frozen --quiet \
+  UV_PROJECT_ENVIRONMENT=.venv quietly .tools/bin/uv sync --frozen --quiet --extra job \
     --python "$1" --no-python-downloads
 }
 

@@ -80,8 +80,8 @@ def _problems(old: JoinPlan, new: JoinPlan) -> Iterator[Problem]:
                 f"{side}.deduplicate",
                 None,
                 "is not possible in a change: the ids that the old query has stored are not "
-                "carried over, so copies of earlier rows would be joined. Start with empty state: "
-                "`streamjoin run SPEC --new-query`",
+                "carried over, so duplicates of earlier rows would be joined. Start with empty "
+                "state: `streamjoin run SPEC --new-query`",
             )
         if old.has_topic_patterns or new.has_topic_patterns:
             yield Problem(

@@ -293,7 +293,7 @@ class Checkpoint:
         return int(document["since"])
 
     def end_exactly_once(self) -> None:
-        """From here on batches leave no marker."""
+        """Record that the following batches write no markers."""
         self.folder.remove(EXACTLY_ONCE)
 
     @property
@@ -321,7 +321,7 @@ class Checkpoint:
         return document is not None and document["any"]
 
     def allow_replacing_any_query(self) -> None:
-        """For the next start: a reset, or a restore of an older copy, begins a new query."""
+        """Allow it for the next start, because a reset or a restored older copy is a new query."""
         self._write_replaces(self.replaced_queries, may_replace_any=True)
 
     def replace_queries(self, query_ids: Collection[str]) -> None:

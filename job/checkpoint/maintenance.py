@@ -29,7 +29,7 @@ def check_logs(folder: Folder) -> Findings:
 
 
 def repair_logs(folder: Folder, now: datetime) -> list[str]:
-    """Move the newest log entry aside if a power failure left it empty; the moved files.
+    """Move the newest log entry aside if a power failure left it empty. Returns the moved files.
 
     Raises CheckpointError if an acknowledged entry is damaged: nothing is moved then.
     """
@@ -56,7 +56,7 @@ def repair_logs(folder: Folder, now: datetime) -> list[str]:
 def create_backup(folder: Folder, target: Folder, checkpoint: Checkpoint, now: datetime) -> Backup:
     """Copy all files that a restart needs to the empty folder `target`, and check the copy."""
     if target.names():
-        raise CheckpointError(f"{target.root} is not empty: name a new folder")
+        raise CheckpointError(f"{target.root} is not empty: use a new folder")
     if not folder.exists("query"):
         raise CheckpointError(f"{folder.root} contains no checkpoint")
     names = list(_to_back_up(folder))

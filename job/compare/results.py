@@ -1,7 +1,8 @@
 """The results of two outputs, compared by their ids.
 
-They are kept on disk, by sqlite3: the memory is that of its cache and of its sorter, whatever the
-number of results. The space on disk is that of the keys and values and some 150 bytes per record.
+The module keeps them in a file of sqlite3. The memory is that of the cache and the sorter of
+sqlite3, for any number of results. The file contains the keys and values, and some 150 bytes per
+record.
 """
 
 import hashlib

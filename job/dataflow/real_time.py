@@ -16,6 +16,7 @@ from job.dataflow import dataflow
 from job.dataflow.dataflow import count_where
 from job.dataflow.output_columns import PARTITION, TIMESTAMP
 from job.dataflow.replayed import without_kept_back, without_late_rows
+from job.dataflow.results import output_records, result_bytes
 from job.dead_letters import headers as names
 from job.dead_letters import sql as dead_letter_sql
 from job.dead_letters.failure_text import BAD_RECORD, REMEDIES, UNWRITTEN_RESULT, as_sql
@@ -25,13 +26,15 @@ from job.kafka.security import KafkaAccess
 from job.plan.plan import JoinPlan, SidePlan
 from job.plan.position import position_column
 from job.plan.real_time import SOURCE_OPTIONS
-from job.plan.record_checks import EXPRESSION_FAILED, FAILED_FIELD, quoted
+from job.plan.record_checks import EXPRESSION_FAILED, FAILED_FIELD
 from job.plan.result_checks import texts
 from job.plan.result_id import ID_HEADER
 from job.protocol.totals import Totals
 from job.real_time.join import DEAD_LETTER, IS_DEAD, RowCounts, real_time_join
 from job.real_time.transactions import COLUMNS, ID
+from job.spark.optimized_plan import optimized
 from job.spark.try_eval import register_try_eval
+from job.sql.literals import quoted
 
 if TYPE_CHECKING:
     from job.formats.registry import RegistryAccess
@@ -69,7 +72,9 @@ def interval_records(
         dataflow.kafka_records(spark, _reading(plan.side(side), plan, options), access)
         for side in SIDES
     )
-    return records(left, right, plan, sizes, counts, access.registry, replay, real_time=True)
+    return optimized(
+        records(left, right, plan, sizes, counts, access.registry, replay, real_time=True)
+    )
 
 
 def micro_batch_records(
@@ -134,7 +139,7 @@ def records(
     if replay is not None:
         rows = without_kept_back(rows, plan, replay)
     passed_on = None if plan.dead_letter is None else DEAD_LETTER
-    return written(dataflow.output_records(rows, plan, passed_on), plan, sizes)
+    return written(output_records(rows, plan, passed_on), plan, sizes)
 
 
 def side_rows(
@@ -144,8 +149,8 @@ def side_rows(
     sizes: Sizes,
     registry: "RegistryAccess | None",
 ) -> DataFrame:
-    """As dataflow.side_rows. With a dead-letter topic, also the rows that it gets, each with its
-    dead letter."""
+    """As dataflow.side_rows. With a dead-letter topic, also the rows that become dead letters, each
+    with its dead letter."""
     if plan.dead_letter is None and not plan.fails_on_bad_records:
         return dataflow.side_rows(records, side, plan, registry)
     keep = dead_letter_sql.KEPT if plan.dead_letter is not None else dead_letter_sql.EXPLAINED
@@ -157,17 +162,18 @@ def side_rows(
     )
     if plan.dead_letter is None:
         return dataflow.with_window(dataflow.kept(counted, side, plan), side, plan)
-    judged = _judged(counted, side, plan).selectExpr("*", f"dead_reason IS NOT NULL AS {IS_DEAD}")
+    rows = _with_reason(counted, side, plan)
+    rows = rows.selectExpr("*", f"dead_reason IS NOT NULL AS {IS_DEAD}")
     if plan.dead_letter.takes_late_rows:
-        judged = judged.withColumn("dead_reason", F.expr(f"coalesce(dead_reason, '{names.LATE}')"))
-    judged = judged.selectExpr("*", f"{dead_letter_sql.message(side)} AS dead_message")
+        rows = rows.withColumn("dead_reason", F.expr(f"coalesce(dead_reason, '{names.LATE}')"))
+    rows = rows.selectExpr("*", f"{dead_letter_sql.message(side)} AS dead_message")
     conditions = " AND ".join(f"({part})" for part in dataflow.row_conditions(side, plan))
     columns = [f"`{column_name(side.side, column.name)}`" for column in side.kept_columns]
     contents = ", ".join(dead_letter_sql.letters(plan, side, bytes_max=sizes.dead_letter_bytes_max))
     # The identity is the same when the record is read again.
     identity = f"concat({quoted(side.side)}, '/', {position_column(side.side)}, '/', dead_reason)"
     letter = f"struct({contents}, {identity} AS {ID}, cast(null AS TIMESTAMP) AS late_watermark)"
-    rows = judged.where(f"{IS_DEAD} OR ({conditions})").selectExpr(
+    rows = rows.where(f"{IS_DEAD} OR ({conditions})").selectExpr(
         *columns,
         position_column(side.side),
         f"CASE WHEN dead_reason IS NOT NULL THEN {letter} END AS {DEAD_LETTER}",
@@ -176,8 +182,9 @@ def side_rows(
     return dataflow.with_window(rows, side, plan)
 
 
-def _judged(rows: DataFrame, side: SidePlan, plan: JoinPlan) -> DataFrame:
-    """With `dead_reason`, and what its message needs. Which rows are late is not known yet."""
+def _with_reason(rows: DataFrame, side: SidePlan, plan: JoinPlan) -> DataFrame:
+    """The rows with `dead_reason` and the columns of its message. No row is classified as late:
+    the join decides that."""
     return rows.selectExpr(
         "*", "false AS is_late", f"{quoted(_WATERMARK)} AS late_watermark"
     ).selectExpr(*dead_letter_sql.with_reason(plan, side))
@@ -198,7 +205,7 @@ def _failing(rows: DataFrame, side: SidePlan, plan: JoinPlan) -> DataFrame:
         reason="dead_reason",
         message=dead_letter_sql.message(side),
     )
-    return _judged(rows, side, plan).where(_fails("dead_reason", message)).select(rows.columns)
+    return _with_reason(rows, side, plan).where(_fails("dead_reason", message)).select(rows.columns)
 
 
 def _fails(reason: str, message: str) -> str:
@@ -209,7 +216,7 @@ def _fails(reason: str, message: str) -> str:
 def written(rows: DataFrame, plan: JoinPlan, sizes: Sizes) -> DataFrame:
     """The COLUMNS of results and dead letters, which are all counted."""
     letter = DEAD_LETTER if plan.dead_letter is not None else "null"
-    size = dataflow.result_bytes(plan)
+    size = result_bytes(plan)
     failed = f"{FAILED_FIELD} IS NOT NULL" if FAILED_FIELD in rows.columns else "false"
     rows = rows.selectExpr(
         "*",
@@ -315,7 +322,7 @@ def _message(rows: DataFrame, plan: JoinPlan, sizes: Sizes) -> str:
 
 
 def _too_large(plan: JoinPlan, sizes: Sizes) -> str:
-    limit = f" bytes, and topic {plan.output.topic} takes {sizes.result_bytes_max}"
+    limit = f" bytes, and topic {plan.output.topic} accepts {sizes.result_bytes_max}"
     return f"concat('the result has ', size, {quoted(limit)})"
 
 

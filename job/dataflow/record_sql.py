@@ -15,8 +15,9 @@ from job.join_spec.expressions import column_name
 from job.join_spec.value_schema import Column
 from job.plan.plan import SidePlan
 from job.plan.position import position_column, position_sql
-from job.plan.record_checks import EXPRESSION_FAILED, quoted
+from job.plan.record_checks import EXPRESSION_FAILED
 from job.protocol.reasons import REASONS
+from job.sql.literals import quoted
 
 _MILLIS_MIN, _MILLIS_MAX = record_rules.TIMESTAMP_MILLIS_MIN, record_rules.TIMESTAMP_MILLIS_MAX
 _ABSURD_UP_TO = f"timestamp_millis({record_rules.EVENT_TIME_ABOVE_MILLIS})"

@@ -13,7 +13,7 @@ import sqlglot
 from sqlglot import exp
 
 from job.join_spec.value_schema import Column
-from job.plan.record_checks import quoted
+from job.sql.literals import quoted
 
 _OF_A_DOUBLE = "'^-?[0-9]+[.][0-9]+(E-?[0-9]+)?$'"
 _INFINITE = "'\"Infinity\"', '\"-Infinity\"'"

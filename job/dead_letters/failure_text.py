@@ -3,7 +3,8 @@
 from string import Formatter
 
 from job.dead_letters.headers import VALUE_TOO_LARGE
-from job.plan.record_checks import EXPRESSION_FAILED, quoted
+from job.plan.record_checks import EXPRESSION_FAILED
+from job.sql.literals import quoted
 
 BAD_RECORD = (
     "{side} record {topic}/{partition}/{offset} cannot be read ({reason}): {message}. To continue, "

@@ -13,7 +13,7 @@ from job.join_spec.sides import SIDES
 from job.plan import record_checks
 from job.plan.plan import JoinPlan, SidePlan
 from job.plan.position import partition_sql, position_column
-from job.plan.record_checks import quoted
+from job.sql.literals import quoted
 
 EXPLAINED = ("text", "parsed")
 """Columns that dataflow.decoded keeps for the message of a bad record."""
@@ -130,7 +130,8 @@ def _reason(plan: JoinPlan, side: SidePlan) -> str:
 
 
 def result_headers(plan: JoinPlan, id_header: str, *, message: str, size: str) -> str:
-    """Of a result that is not written, over its `id` and `reason`. The id names its records."""
+    """Headers for a result that is not written, computed from its `id` and `reason`. The id
+    contains the positions of its records."""
     side = plan.join_type.shown_sides[0]
     place = f"split(split(id, '[|]')[{SIDES.index(side)}], '/')"
     return headers_of(

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from enum import StrEnum, auto
 
 START_AGAIN = (
-    "name another folder in `checkpoint` and start with --new-query (rows now waiting in state are "
+    "set another folder in `checkpoint` and start with --new-query (rows now waiting in state are "
     "then not joined, and results may be delivered again)"
 )
 

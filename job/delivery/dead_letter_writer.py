@@ -143,7 +143,7 @@ class DeadLetterWriter:
 
         Spark counts late rows among those that reach the join, after the filters that its optimizer
         moves below the join. So the same optimizer plans the same join here. On a deduplicated side
-        Spark counts late rows before it drops copies, and moves no filter below that operator.
+        Spark counts late rows before it drops duplicates, and moves no filter below that operator.
         """
         sides = {name: self._records(spark, name, batch.join.ranges.get(name)) for name in SIDES}
         plan = self.plan.without_deduplication()

@@ -11,7 +11,8 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.streaming.query import StreamingQuery
 
-from job.dataflow.dataflow import UNKNOWN_IDS, count_where, result_bytes
+from job.dataflow.dataflow import UNKNOWN_IDS, count_where
+from job.dataflow.results import result_bytes
 from job.join_spec.sides import Side
 from job.plan.plan import JoinPlan
 from job.plan.record_checks import FAILED_FIELD

@@ -13,25 +13,25 @@ the rows whose ids are in a part.
 
 A micro-batch has fixed input offsets and a fixed watermark: it writes one transaction, as in
 commit_protocol.py, and its marker decides whether it is delivered. The marker of an interval does
-not: the repetition may read more.
+not decide that, because the repetition may read more.
 
-A producer is kept from batch to batch as long as each of its transactions has ended without doubt.
-Otherwise the slot is opened again: all other producers are fenced, then what they have delivered is
-read.
+A producer is kept from batch to batch while the outcome of each of its transactions is known.
+Otherwise the slot is opened again: the writer fences all other producers, then reads what they have
+delivered.
 
-What the driver has to do, because correctness depends on it:
+Correctness depends on three duties of the driver:
 
-- It records an interval, with its watermark, before a row of it can be written, and a record is
-  replaced only once Spark has committed the interval and everything that repeats it.
-- Before it records how far a cut interval is repeated, it increments the fence number in the
-  checkpoint, and fences the producers of all slots: the writers of the interval may still run, and
-  a record that they read later would be repeated with a later watermark, by which it may be late.
-  The fence commits its number in each slot. A writer that opens its slot only after the fence, in a
-  driver that has lost its lease, finds a number greater than that of its run, and writes nothing.
-  A run reads its number before the rest of the checkpoint: if another job replaces the run
+- The driver records an interval and its watermark before any row of the interval can be written. It
+  replaces the record only after Spark has committed the interval and all that repeats the interval.
+- Before the driver records how far a cut interval is repeated, it increments the fence number in
+  the checkpoint, and fences the producers of all slots. The writers of the interval may still run:
+  a record that they read later would be repeated with a later watermark, which may make it late.
+  The fence commits its number in each slot. A driver that has lost its lease may open a slot only
+  after the fence: it then reads a number greater than that of its run, and writes nothing.
+  A run reads its number before the rest of the checkpoint. If another job replaces the run
   meanwhile, the number of the run is the smaller one.
-- No batch or interval that follows a recorded interval has an earlier watermark than the recorded
-  one, also if there was nothing to repeat.
+- No batch or interval after a recorded interval has an earlier watermark than the recorded one,
+  even if there was nothing to repeat.
 
 Pure: no Kafka, no clock. DeliveredParts.java and the writer in job/real_time/ run it; tests compare
 both, and explore this module on a modelled broker and a modelled Spark.
@@ -61,7 +61,7 @@ INTERVAL = "interval"
 
 @dataclass(frozen=True)
 class Part:
-    """Record of the commit topic: the ids of rows that one transaction of an interval contains."""
+    """Record of the commit topic with the ids of the rows of one transaction of an interval."""
 
     query_id: str
     batch_id: int
@@ -83,7 +83,7 @@ class Fence:
 
 @dataclass(frozen=True)
 class SlotContent:
-    """What the commit topic contains of a slot."""
+    """Records of a slot in the commit topic."""
 
     marker: Marker | None
     """The newest one."""
@@ -112,14 +112,14 @@ class Opening:
     def recovered(self) -> int:
         """The interval whose parts contain rows that the run computes again.
 
-        That of the opened batch itself if the run repeats none: the task of an interval can run
-        again.
+        The opened batch itself if the run repeats no interval, because Spark can run the task of an
+        interval again.
         """
         return self.batch.batch_id if self.repeats is None else self.repeats
 
     @property
     def newest_interval(self) -> int:
-        """The newest interval that can have begun, by what the checkpoint has recorded."""
+        """The newest interval that can have begun, according to the checkpoint."""
         if self.is_interval or self.repeats is not None:
             return self.recovered
         return self.batch.batch_id - 1
@@ -127,18 +127,18 @@ class Opening:
 
 @dataclass(frozen=True)
 class Opened:
-    """What is known of a slot after all other producers were fenced."""
+    """State of a slot after all other producers were fenced."""
 
     is_delivered: bool = False
     """Whether the micro-batch is delivered. Its rows are computed and dropped."""
     ids: frozenset[str] = frozenset()
-    """Rows that are out, and may be computed again by this batch or a later one of the run."""
+    """Delivered rows. This batch, or a later one of the run, may compute them again."""
     next_part: int = 0
     """Number of the next part. Later than those of the recovered parts, which must stay."""
 
 
 def opened(opening: Opening, content: SlotContent) -> Opened:
-    """The decision. Raises DisagreementError or TakenOverError if the slot may not be written."""
+    """What the run may write. Raises DisagreementError or TakenOverError if that is nothing."""
     batch, marker = opening.batch, content.marker
     _check_run(opening, content)
     own = [part for part in content.parts if part.query_id == batch.query_id]
@@ -156,10 +156,11 @@ def opened(opening: Opening, content: SlotContent) -> Opened:
 
 
 def is_decided(opening: Opening, content: SlotContent) -> bool:
-    """Whether the batch is delivered by what a reader finds before producers are fenced.
+    """Whether the records that are read before producers are fenced show that the batch is
+    delivered.
 
-    Raises as `opened` if the slot may not be written whatever else it contains. So the job that was
-    replaced ends without fencing the one that replaced it.
+    Raises the errors of `opened` if no further record could allow the run to write. So a job that
+    was replaced ends without fencing the job that replaced it.
     """
     _check_run(opening, content)
     marker, batch = content.marker, opening.batch
@@ -200,16 +201,16 @@ def _check_intervals(opening: Opening, marker: Marker | None, parts: list[Part])
 
 @dataclass
 class Slot:
-    """What the executor of a state partition keeps between the batches of a run."""
+    """State that the executor of a state partition keeps between the batches of a run."""
 
     ended: int | None = None
-    """The last batch, if all its transactions have ended without doubt. None: the slot must be
+    """The last batch, if the outcome of all its transactions is known. None: the slot must be
     opened, also after a batch that was skipped."""
     ids: frozenset[str] = frozenset()
 
     def continues_with(self, opening: Opening) -> bool:
-        """Whether the producer of the batch before is still the only one. Another executor may have
-        written batches in between, or have begun this one."""
+        """Whether the producer of the previous batch is still the only one. Another executor may
+        have written batches since then, or may have begun this one."""
         return self.ended == opening.batch.batch_id - 1 and opening.is_first_attempt
 
 
@@ -225,8 +226,8 @@ class Step(StrEnum):
     interval: wait for rows until the commit interval is over."""
     BEGIN = auto()
     COMMIT = auto()
-    """Return whether a connection of the producer was closed meanwhile. Then the request was sent
-    again, and the first one may arrive later: it would commit what is written by then of the next
+    """Return whether a connection of the producer was closed during the commit. Then the client has
+    sent its request again. If the first request arrives later, it commits the beginning of the next
     transaction (KIP-890, which Kafka's client implements from 4.0 on)."""
     ABORT = auto()
     """Best effort: so that readers need not wait for the next INIT."""
@@ -258,7 +259,7 @@ AnyStep = Step | WriteRows | WritePart | WriteMarker | WriteFence
 
 
 def fence_slot(fence: Fence) -> Generator[AnyStep, Any, None]:
-    """Yields as `deliver`. Afterwards only runs with this number, or a later one, write."""
+    """Yields steps as `deliver` does. Afterwards only runs with this or a greater number write."""
     yield Step.INIT
     yield Step.BEGIN
     yield WriteFence(fence)
@@ -269,7 +270,7 @@ def deliver(opening: Opening, slot: Slot) -> Generator[AnyStep, Any, Result]:
     """Yields the next step, and receives its result.
 
     The caller throws the NotDeliveredError of a step that fails. The run then ends: Spark reruns
-    the batch in the next run of the query, and the next opening decides what is out.
+    the batch in the next run of the query, and the next opening decides what is delivered.
     """
     batch = opening.batch
     known = Opened(ids=slot.ids)
@@ -328,5 +329,5 @@ def _write_interval(batch: Batch, known: Opened) -> Generator[AnyStep, Any, bool
 
 
 def _new(ids: Sequence[str], known: Opened) -> tuple[str, ...]:
-    """Rows that are not out yet."""
+    """Rows that are not delivered yet."""
     return tuple(row_id for row_id in ids if row_id not in known.ids)

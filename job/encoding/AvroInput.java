@@ -16,7 +16,7 @@ final class AvroInput {
   private final byte[] bytes;
   private int at;
 
-  /** Of all blocks so far: many small blocks of empty items would take as long as a large one. */
+  /** Items of all blocks that were read: many small blocks could take as long as a large one. */
   private long items;
 
   AvroInput(byte[] bytes, int at) {

@@ -10,7 +10,7 @@ from typing import Any
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from job.evaluation.sql_types import parse_type
+from job.evaluation.type_trees import parse_type
 from job.formats.schemas import OutputSchema
 from job.join_spec.value_format import Format
 from job.real_time.join import check_classes, java_class

@@ -32,8 +32,8 @@ from job.evaluation.sql_types import (
     SqlType,
     Value,
     common_type,
-    parse_type,
 )
+from job.evaluation.type_trees import parse_type
 
 Layout = Mapping[tuple[str, str], tuple[int, SqlType]]
 """Index in an Env and type of each column (side, name)."""

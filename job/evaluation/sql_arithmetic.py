@@ -10,7 +10,7 @@ from typing import Any
 from sqlglot import exp
 
 from job.evaluation.compiled import Compiled, Env, Run, casted, divisor_first, strict
-from job.evaluation.sql_cast import EPOCH, as_float32, fit, instant
+from job.evaluation.sql_cast import as_float32, fit, instant
 from job.evaluation.sql_types import (
     BIGINT,
     DAY_TIME,
@@ -31,6 +31,7 @@ from job.evaluation.sql_types import (
     sum_decimal,
 )
 from job.evaluation.time_text import MICROS_PER_DAY
+from job.instants import EPOCH
 
 Operation = Callable[[Any, Any], Any]
 Build = Callable[[exp.Expr, list[Compiled]], Compiled]
@@ -40,7 +41,7 @@ _EXACT = Context(prec=120, rounding=ROUND_HALF_UP)
 
 
 def _checked(function: Operation, kind: SqlType) -> Operation:
-    """SqlRuntimeError for an overflow."""
+    """Raises SqlRuntimeError for an overflow."""
     low, high = INT_RANGES["BIGINT" if kind in {DAY_TIME, TIMESTAMP} else kind.name]
 
     def run(left: int, right: int) -> int:

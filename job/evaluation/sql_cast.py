@@ -4,7 +4,7 @@ import math
 import re
 import struct
 from collections.abc import Callable
-from datetime import UTC, date, datetime, timedelta
+from datetime import date, datetime, timedelta
 from decimal import ROUND_HALF_UP, Decimal, InvalidOperation, localcontext
 
 from job.evaluation.java_numbers import double_text, float_text
@@ -33,8 +33,8 @@ from job.evaluation.time_text import (
     timestamp_of,
     timestamp_text,
 )
+from job.instants import EPOCH
 
-EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _EPOCH_DAY = EPOCH.date().toordinal()
 
 # Python's datetime ends with the year 9999, Spark's TIMESTAMP does not: NotExactError.

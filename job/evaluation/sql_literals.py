@@ -21,9 +21,9 @@ from job.evaluation.sql_types import (
     SqlType,
     Value,
     decimal_type,
-    parse_type,
 )
 from job.evaluation.time_text import date_of, timestamp_of
+from job.evaluation.type_trees import parse_type
 
 
 def constant(kind: SqlType, value: Value) -> Compiled:

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from sqlglot import exp
 
 from job.evaluation.compiled import Compiled, casted, strict
-from job.evaluation.sql_cast import DAY_MAX, DAY_MIN, EPOCH, day, instant
+from job.evaluation.sql_cast import DAY_MAX, DAY_MIN, day, instant
 from job.evaluation.sql_types import (
     BIGINT,
     DATE,
@@ -17,6 +17,7 @@ from job.evaluation.sql_types import (
     SqlRuntimeError,
 )
 from job.evaluation.time_text import MICROS_PER_DAY
+from job.instants import EPOCH
 
 Build = Callable[[exp.Expr, list[Compiled]], Compiled]
 

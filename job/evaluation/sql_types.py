@@ -8,10 +8,7 @@ An ARRAY and a STRUCT are tuples of values, a MAP is a tuple of (key, value) pai
 from collections.abc import Iterable
 from dataclasses import dataclass
 from decimal import Decimal
-from functools import cache
 from typing import Any, TypeAlias
-
-from sqlglot import exp
 
 Value: TypeAlias = bool | int | float | str | bytes | Decimal | tuple[Any, ...] | None
 
@@ -191,30 +188,6 @@ def remainder_decimal(left: SqlType, right: SqlType) -> SqlType:
     scale = max(left.scale, right.scale)
     whole = min(left.precision - left.scale, right.precision - right.scale)
     return bounded_decimal(whole + scale, scale)
-
-
-@cache
-def parse_type(ddl: str) -> SqlType:
-    """The type of `text` in Spark DDL; NotExactError if it is not supported."""
-    return _type_of(exp.DataType.build(ddl, dialect="spark"))
-
-
-def _type_of(tree: exp.DataType) -> SqlType:
-    text = tree.sql(dialect="spark")
-    inner = tree.expressions
-    if tree.this is exp.DType.ARRAY and len(inner) == 1:
-        return array_of(_type_of(inner[0]))
-    if tree.this is exp.DType.MAP and len(inner) == 2 and _type_of(inner[0]) == STRING:
-        return map_of(STRING, _type_of(inner[1]))
-    if tree.this is exp.DType.STRUCT and inner:
-        return struct_of((f.name, _type_of(f.args["kind"])) for f in inner)
-    name, _, parameters = text.upper().replace(" ", "").partition("(")
-    if not parameters and name in SIMPLE_TYPES:
-        return SIMPLE_TYPES[name]
-    numbers = parameters.removesuffix(")").split(",") if parameters else ["10"]
-    if name == "DECIMAL" and len(numbers) <= 2 and all(part.isdigit() for part in numbers):
-        return decimal_type(*map(int, numbers))
-    raise NotExactError(f"type {text}")
 
 
 def common_type(left: SqlType, right: SqlType, *, what: str) -> SqlType:

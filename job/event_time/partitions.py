@@ -79,7 +79,8 @@ class Partitions:
     def with_live(
         self, read: Mapping[Side, int], newest_ms: Mapping[Side, int | None]
     ) -> "Partitions":
-        """With the number of records that an interval has read so far, and their newest event time.
+        """The partitions with the records that a running interval has read, and their newest event
+        time. `read`: number of records.
 
         A side that has read as many records as its backlog had counts as read to its end.
         """
@@ -125,9 +126,9 @@ class Partitions:
         return None if partition is None else partition.event_time_ms
 
     def advance_ms(self, before: "Partitions") -> int:
-        """By how much the event time of a partition advanced since `before`, in milliseconds.
+        """Advance of the event times since `before`, in milliseconds.
 
-        The smallest advance of the partitions that advanced; 0 if none is known.
+        It is the smallest advance of the partitions that have advanced. 0: no partition has.
         """
         times, old = self.event_times, before.event_times
         advances = [

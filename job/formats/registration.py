@@ -15,8 +15,8 @@ from job.formats.schemas import (
 from job.join_spec.value_format import Format
 
 
-def registered(schema: OutputSchema, access: RegistryAccess) -> OutputSchema:
-    """`schema` with its id in the registry.
+def ensure_registered(schema: OutputSchema, access: RegistryAccess) -> OutputSchema:
+    """Register the schema, or look it up. Returns it with its id in the registry.
 
     Raises SpecError if the subject refuses or lacks the schema, RegistryError or SecurityError if
     the registry does not answer.

@@ -55,7 +55,7 @@ class OutputSchema:
 
 @dataclass(frozen=True)
 class Difference:
-    """Why values of one schema cannot be read by another."""
+    """Reason why values of one schema cannot be read with another."""
 
     message: str
     """Message with the field, e.g. `field cost: string cannot be read as double`."""

@@ -10,12 +10,12 @@ from job.join_spec.frozen import Frozen
 
 
 class DeduplicationSpec(Frozen):
-    """Copies of a row that a side drops before the join."""
+    """Duplicates that a side drops before the join."""
 
     by: Annotated[list[Expression], Field(min_length=1)]
     """Columns or expressions that identify an event, e.g. `event_id`. Rows that agree in all of
-    them are copies. A row with a null in one of them is never a copy."""
+    them are duplicates. A row with a null in one of them is never a duplicate."""
     within: PositiveDuration
-    """Largest distance of the event times of two copies. The job stores the id of a row until the
-    watermark is this long after the event time of the row; with `join.window`, after the end of its
-    window."""
+    """Largest distance of the event times of two duplicates. The job stores the id of a row until
+    the watermark is this long after the event time of the row; with `join.window`, after the end of
+    its window."""

@@ -46,8 +46,7 @@ class SideSpec(Frozen):
     """Condition on the rows of this side. Rows that fail it are dropped before the join; they still
     advance the watermark."""
     deduplicate: DeduplicationSpec | None = None
-    """Copies of an earlier row, which the side drops before the join. The checkpoint freezes this
-    setting."""
+    """Duplicates, which the side drops before the join. The checkpoint freezes this setting."""
     max_event_time_ahead: PositiveDuration = timedelta(hours=1)
     """How far an event time may be ahead of the record's Kafka timestamp. A record further ahead is
     a bad record: it would make all following rows late."""

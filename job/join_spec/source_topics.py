@@ -25,8 +25,8 @@ _SEPARATOR = ", "
 @dataclass(frozen=True)
 class SourceTopics:
     names: tuple[str, ...]
-    """With a pattern: the topics that a start has found. Empty: no start has searched for
-    topics."""
+    """Topics of the side. With a pattern: the topics that a start has found. Empty: no start has
+    searched for topics."""
     pattern: str | None = None
     """Regular expression of the side's `topic_pattern`. None: the spec names the topics."""
 

@@ -49,7 +49,7 @@ def value_schema(ddl: str, field: str) -> ValueSchema:
 
 
 def refuse_other_keys(schema: ValueSchema, field: str) -> None:
-    """SpecError for a MAP whose keys are not strings: JSON has no other keys."""
+    """Raises SpecError for a MAP whose keys are not strings: JSON has no other keys."""
     for column in schema.columns:
         kinds = [type_from(column.type)]
         while kinds:

@@ -44,7 +44,7 @@ class _Findings(NamedTuple):
 
 
 def check_topics(plan: JoinPlan, access: KafkaAccess) -> dict[Side, tuple[int, ...]]:
-    """Check all topics of the plan; the number of partitions of each topic of the sides.
+    """Check all topics of the plan. Returns the number of partitions of each input topic.
 
     Raises BrokerError if no broker answers, SecurityError if the broker refuses the login or denies
     access to a topic, TopicError if a topic does not exist or has too many

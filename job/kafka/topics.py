@@ -21,7 +21,7 @@ PAUSE_SECONDS = 0.2
 
 
 def create_missing_topics(plan: JoinPlan) -> list[str]:
-    """Create the plan's topics that do not exist; the names of the created ones.
+    """Create the plan's topics that do not exist. Returns the names of the created topics.
 
     Waits up to BROKER_SECONDS for a broker that is still starting, then raises BrokerError.
     Raises TopicError where the broker refuses a topic.

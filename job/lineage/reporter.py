@@ -106,7 +106,7 @@ class LineageReporter(RunReports):
         try:
             self._transport.emit(event)
         except Exception as error:
-            # Whatever fails in the client or its libraries: the next event may be sent.
+            # Any failure of the client or its libraries: the next event may be sent.
             self._count("dropped")
             if not self._is_failing:
                 _log.warning("lineage_events_dropped", reason=str(error))

@@ -11,7 +11,7 @@ from datetime import timedelta
 from job.join_spec.expressions import column_name
 from job.join_spec.sides import SIDES, Side
 from job.plan import tuning
-from job.plan.plan import JoinPlan, SidePlan
+from job.plan.plan import Deduplication, JoinPlan, SidePlan
 
 _DAY_SECONDS = 86_400
 STATE_MEMORY_BYTES = tuning.STATE_MEMORY_MB * 2**20
@@ -85,6 +85,18 @@ class AvailableResources:
 
 
 @dataclass(frozen=True)
+class IdLoad:
+    """Ids that `deduplicate` stores."""
+
+    count: float
+    """Maximum number in state."""
+    state_bytes: float
+    """Bytes on disk of this many."""
+    change_bytes: float
+    """Bytes written to the checkpoint per input row."""
+
+
+@dataclass(frozen=True)
 class SideLoad:
     rate: float
     stored_for: timedelta | None
@@ -93,6 +105,8 @@ class SideLoad:
     """Bytes on disk per state row."""
     row_change_bytes: float
     """Bytes written to the checkpoint per input row."""
+    ids: IdLoad | None
+    """None: the side is not deduplicated."""
 
     @property
     def rows(self) -> float | None:
@@ -101,7 +115,9 @@ class SideLoad:
 
     @property
     def state_bytes(self) -> float | None:
-        return None if self.rows is None else self.rows * self.row_state_bytes
+        """With the ids. None: it grows without bound."""
+        of_ids = self.ids.state_bytes if self.ids else 0
+        return None if self.rows is None else self.rows * self.row_state_bytes + of_ids
 
     @property
     def rows_a_day(self) -> float:
@@ -110,7 +126,8 @@ class SideLoad:
 
     @property
     def change_bytes_per_second(self) -> float:
-        return self.rate * self.row_change_bytes
+        of_id = self.ids.change_bytes if self.ids else 0
+        return self.rate * (self.row_change_bytes + of_id)
 
 
 @dataclass(frozen=True)
@@ -131,6 +148,10 @@ class Load:
     @property
     def rows(self) -> float | None:
         return _sum(self.side(side).rows for side in SIDES)
+
+    @property
+    def ids(self) -> float:
+        return sum(side.ids.count for side in (self.left, self.right) if side.ids is not None)
 
     @property
     def state_bytes(self) -> float | None:
@@ -173,6 +194,26 @@ def row_bytes(plan: JoinPlan, side: SidePlan, text_bytes: int = TEXT_BYTES) -> i
     return _unsafe_bytes(value, text_bytes) + 2 * entry
 
 
+def expected_ids(plan: JoinPlan, side: SidePlan, model: Model = MODEL) -> IdLoad | None:
+    """None: the side has no expected_rate or no `deduplicate`."""
+    if side.expected_rate is None or side.deduplication is None:
+        return None
+    # The ids of all rows of a tumbling window are stored until `within` after its end.
+    stored_for = side.deduplication.within + _watermark_lag(plan)
+    if plan.window is not None:
+        stored_for += plan.window.size
+    count = side.expected_rate * stored_for.total_seconds()
+    width = id_bytes(side.deduplication)
+    return IdLoad(count, count * width * model.state_per_byte, width * model.changes_per_byte)
+
+
+def id_bytes(deduplication: Deduplication, text_bytes: int = TEXT_BYTES) -> int:
+    """Uncompressed bytes of a stored id: its parts and the column that makes an id with a null
+    unique, then the time at which it expires."""
+    types = [str(part.type) for part in deduplication.by]
+    return _unsafe_bytes([*types, "BIGINT"], text_bytes) + _unsafe_bytes(["BIGINT"], text_bytes)
+
+
 def _side_load(plan: JoinPlan, side: SidePlan, model: Model) -> SideLoad | None:
     if side.expected_rate is None:
         return None
@@ -182,16 +223,23 @@ def _side_load(plan: JoinPlan, side: SidePlan, model: Model) -> SideLoad | None:
         stored_for=_stored_for(plan, side),
         row_state_bytes=width * model.state_per_byte,
         row_change_bytes=width * model.changes_per_byte,
+        ids=expected_ids(plan, side, model),
     )
 
 
 def _stored_for(plan: JoinPlan, side: SidePlan) -> timedelta | None:
-    """Without a backlog the watermark trails the clock by the longer of the two delays. All rows of
-    a tumbling window are evicted together, at its end."""
+    """Time for which a row stays in state. None: it stays indefinitely.
+
+    All rows of a tumbling window are evicted together, at its end.
+    """
     if side.retention is None:
         return None
-    longest = max(plan.left.watermark_delay, plan.right.watermark_delay)
-    return max(timedelta(0), side.retention + longest)
+    return max(timedelta(0), side.retention + _watermark_lag(plan))
+
+
+def _watermark_lag(plan: JoinPlan) -> timedelta:
+    """By how much the watermark trails the clock without a backlog: the longer delay."""
+    return max(plan.left.watermark_delay, plan.right.watermark_delay)
 
 
 def _type_of(sql: str, side: SidePlan, types: Mapping[str, str]) -> str:

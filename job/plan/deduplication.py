@@ -1,7 +1,8 @@
-"""Ids by which a side drops copies of rows: their SQL and their checks.
+"""Ids by which a side drops duplicates: their SQL and their checks.
 
-The side drops copies after its filters, so that the state contains only ids of rows that can enter
-the join. A copy has the same values as its original, so a filter gives the same result for both.
+The side drops duplicates after its filters, so that the state contains only ids of rows that can
+enter the join. A duplicate has the same values as its original, so a filter gives the same result
+for both.
 """
 
 from collections.abc import Iterator
@@ -22,7 +23,7 @@ _TYPES = frozenset({
 def id_columns(side: SidePlan) -> dict[str, str]:
     """Columns of a row's id, as SQL by name. Empty: the side is not deduplicated.
 
-    The last column makes the id of a row with a null unique, so that it is never a copy.
+    The last column makes the id of a row with a null unique, so that it is never a duplicate.
     """
     if side.deduplication is None:
         return {}

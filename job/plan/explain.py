@@ -132,8 +132,8 @@ def _side(plan: JoinPlan, side: SidePlan) -> str:
     noun = "topics" if side.topics.are_several else "topic"
     if side.topics.pattern is not None:
         noun = "topics that match"
-    copies = f", without copies by {side.deduplication}" if side.deduplication else ""
-    return f"{noun} {side.topic}{where}{implied}{copies}"
+    unique = f", without duplicates by {side.deduplication}" if side.deduplication else ""
+    return f"{noun} {side.topic}{where}{implied}{unique}"
 
 
 def _time_bound(plan: JoinPlan) -> str:

@@ -4,6 +4,8 @@ from collections.abc import Iterator
 
 from job.join_spec.durations import duration_text
 from job.join_spec.sides import Side
+from job.plan.capacity import expected_ids
+from job.plan.explain_load import rounded, size
 from job.plan.plan import JoinPlan
 
 
@@ -18,9 +20,7 @@ def stored_id_lines(plan: JoinPlan, side: Side) -> Iterator[tuple[str, str]]:
     yield (f"ids of {side}", f"{names}: kept until the watermark is {duration_text(within)} after")
     yield ("", f"{time} of the first row. A row with a stored id is counted and dropped")
     yield ("", "without a dead letter. A late row is counted as late. A row with a null id")
-    yield ("", "is never a copy. Each batch scans all stored ids")
-    if of_side.expected_rate is not None:
-        longest = max(plan.left.watermark_delay, plan.right.watermark_delay)
-        size = plan.window.size if plan.window else within * 0
-        ids = of_side.expected_rate * (within + size + longest).total_seconds()
-        yield ("", f"At {of_side.expected_rate:,g} rows/s up to {ids:,.0f} ids")
+    yield ("", "is never a duplicate. Each batch scans all stored ids")
+    if (ids := expected_ids(plan, of_side)) is not None:
+        at = f"At {of_side.expected_rate:,g} rows/s"
+        yield ("", f"{at} up to {rounded(ids.count)} ids, {size(ids.state_bytes)} on disk")

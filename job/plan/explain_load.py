@@ -31,6 +31,7 @@ _ASSUMED = (
     f"{TEXT_BYTES} bytes per STRING or BINARY, {NESTED_BYTES} per ARRAY, MAP or STRUCT; a row "
     "matches about once; filters drop nothing; there is no backlog"
 )
+_UNMEASURED_IDS = "; cores do not include deduplicate"
 
 
 def load_lines(load: Load, resources: AvailableResources | None) -> Iterator[tuple[str, str]]:
@@ -44,8 +45,8 @@ def _load(load: Load, resources: AvailableResources | None) -> Iterator[tuple[st
     for side in SIDES:
         yield side, _side(load.side(side))
     yield "state", _state(load)
-    yield "checkpoint", f"{_size(load.change_bytes_per_second)}/s of changes are written to it"
-    yield "memory", f"{_size(_memory(load, resources))} resident{_limit(resources)}"
+    yield "checkpoint", f"{size(load.change_bytes_per_second)}/s of changes are written to it"
+    yield "memory", f"{size(_memory(load, resources))} resident{_limit(resources)}"
     yield (
         "cores",
         f"{_significant(load.cores)}{_available(resources)} are busy with the rows{_small(load)}",
@@ -53,13 +54,14 @@ def _load(load: Load, resources: AvailableResources | None) -> Iterator[tuple[st
     for warning in warnings(load, resources):
         yield "WARNING", warning
     yield "accuracy", _ACCURACY
-    yield "assumed", _ASSUMED
+    yield "assumed", f"{_ASSUMED}{_UNMEASURED_IDS if load.ids else ''}"
 
 
 def load_facts(load: Load, resources: AvailableResources | None) -> dict[str, object]:
     return {
         "sides": {side: _side_facts(load.side(side)) for side in SIDES},
         "state_rows": load.rows,
+        "stored_ids": load.ids,
         "state_bytes": load.state_bytes,
         "state_growth_bytes_per_day": load.growth_bytes_a_day,
         "checkpoint_bytes_per_second": load.change_bytes_per_second,
@@ -92,12 +94,12 @@ def warnings(load: Load, resources: AvailableResources | None) -> Iterator[str]:
         )
     free = None if resources is None else resources.disk_free_bytes
     if load.growth_bytes_a_day:
-        growth = _size(load.growth_bytes_a_day)
+        growth = size(load.growth_bytes_a_day)
         yield f"the state grows by {growth} per day indefinitely{_full(load, free)}"
     elif free is not None and load.state_bytes is not None and _on_disk(load.state_bytes) > free:
         yield (
-            f"the checkpoint takes about {_size(_on_disk(load.state_bytes))}, and its disk has "
-            f"{_size(free)} free"
+            f"the checkpoint takes about {size(_on_disk(load.state_bytes))}, and its disk has "
+            f"{size(free)} free"
         )
 
 
@@ -115,7 +117,7 @@ def _full(load: Load, free: int | None) -> str:
     if free is None:
         return ""
     days = timedelta(days=int(free / _on_disk(load.growth_bytes_a_day)))
-    return f"; the checkpoint's disk ({_size(free)} free) is full in {duration_text(days)}"
+    return f"; the checkpoint's disk ({size(free)} free) is full in {duration_text(days)}"
 
 
 def _on_disk(state_bytes: float) -> float:
@@ -123,18 +125,18 @@ def _on_disk(state_bytes: float) -> float:
 
 
 def _side(side: SideLoad) -> str:
-    rate = f"{side.rate:,.9g} rows/s"
+    rate, ids = f"{side.rate:,.9g} rows/s", _ids(side.ids.count if side.ids else 0)
     if side.stored_for is None or side.rows is None:
-        return f"{rate}, never evicted: {_rows(side.rows_a_day)} more per day"
-    return f"{rate}, stored for up to {duration_text(side.stored_for)}: {_rows(side.rows)}"
+        return f"{rate}, never evicted: {_rows(side.rows_a_day)} more per day{ids}"
+    return f"{rate}, stored for up to {duration_text(side.stored_for)}: {_rows(side.rows)}{ids}"
 
 
 def _state(load: Load) -> str:
     if load.rows is None or load.state_bytes is None:
-        return f"grows by {_size(load.growth_bytes_a_day)} per day"
+        return f"grows by {size(load.growth_bytes_a_day)} per day"
     return (
-        f"{_rows(load.rows)}, {_size(load.state_bytes)} on disk; with older versions the "
-        f"checkpoint takes about {STATE_COPIES} times that"
+        f"{_rows(load.rows)}{_ids(load.ids)}, {size(load.state_bytes)} on disk; with older "
+        f"versions the checkpoint takes about {STATE_COPIES} times that"
     )
 
 
@@ -146,7 +148,7 @@ def _memory(load: Load, resources: AvailableResources | None) -> float:
 
 def _limit(resources: AvailableResources | None) -> str:
     limit = None if resources is None else resources.memory_limit_bytes
-    return "" if limit is None else f", at most {_size(limit)}"
+    return "" if limit is None else f", at most {size(limit)}"
 
 
 def _available(resources: AvailableResources | None) -> str:
@@ -158,15 +160,25 @@ def _side_facts(side: SideLoad) -> dict[str, object]:
         "rows_per_second": side.rate,
         "stored_for_seconds": None if side.stored_for is None else side.stored_for.total_seconds(),
         "rows": side.rows,
+        "stored_ids": side.ids.count if side.ids else 0,
         "state_bytes": side.state_bytes,
     }
 
 
 def _rows(count: float) -> str:
-    return f"{float(f'{count:.3g}'):,.0f} rows"
+    return f"{rounded(count)} rows"
 
 
-def _size(count: float) -> str:
+def _ids(count: float) -> str:
+    return f" and {rounded(count)} ids" if count else ""
+
+
+def rounded(count: float) -> str:
+    """Three significant digits."""
+    return f"{float(f'{count:.3g}'):,.0f}"
+
+
+def size(count: float) -> str:
     unit = 0
     while count >= _A_UNIT and unit < len(_UNITS) - 1:
         count, unit = count / _A_UNIT, unit + 1
@@ -175,5 +187,5 @@ def _size(count: float) -> str:
 
 def _significant(value: float) -> str:
     """Two significant digits."""
-    rounded = float(f"{value:.2g}")
-    return f"{rounded:,.0f}" if rounded >= 10 or rounded == int(rounded) else f"{rounded:,.2g}"
+    shown = float(f"{value:.2g}")
+    return f"{shown:,.0f}" if shown >= 10 or shown == int(shown) else f"{shown:,.2g}"

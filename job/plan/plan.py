@@ -347,9 +347,9 @@ class JoinPlan:
         return Engine.MICRO_BATCH if self.real_time is None else Engine.REAL_TIME
 
     @property
-    def slots(self) -> int:
+    def interval_tasks(self) -> int:
         """Tasks that run at the same time during an interval of real-time mode."""
-        return real_time.slots(self.left.partitions, self.right.partitions, self.state_partitions)
+        return self.left.partitions + self.right.partitions + self.state_partitions
 
     def _jvm_options(self, conf: Mapping[str, str]) -> Mapping[str, str]:
         """Kafka's Java client requests tokens only from URLs that a system property allows."""

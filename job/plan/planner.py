@@ -149,10 +149,10 @@ def _side_plan(
         for index, text in enumerate(written.key)
     ]
     row_filter = optional(problems, predicate, written.filter, scope, f"{side}.filter")
-    copies = written.deduplicate
+    deduplicate = written.deduplicate
     by = [
         problems.of(partial(expression, text, scope, f"{side}.deduplicate.by[{index}]"))
-        for index, text in enumerate(copies.by if copies else ())
+        for index, text in enumerate(deduplicate.by if deduplicate else ())
     ]
     event_time = problems.of(partial(_event_time, written.event_time, schema, f"{side}.event_time"))
     if event_time is None:
@@ -177,8 +177,8 @@ def _side_plan(
         reads_headers=_mentions_headers([*key, row_filter, *by]),
         source_options=_source_options(spec, written),
         deduplication=None
-        if copies is None
-        else Deduplication(tuple(part for part in by if part is not None), copies.within),
+        if deduplicate is None
+        else Deduplication(tuple(part for part in by if part is not None), deduplicate.within),
     )
 
 

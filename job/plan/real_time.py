@@ -28,8 +28,11 @@ CAUGHT_UP_RECORDS = 50_000
 CAUGHT_UP_BATCH = timedelta(seconds=2)
 _CAUGHT_UP_BATCHES_MAX = 10
 
-# Further tasks than those of the join: Spark's own small jobs, and partitions added to a topic.
-_SPARE_SLOTS = 4
+# Slots in addition to those of an interval's tasks. Without one, a lookup would wait until the
+# interval ends.
+LOOKUP_SLOTS = 1
+# With a local master, for partitions that are added to a topic. More of them need another JVM.
+SPARE_SLOTS = 3
 
 CONF: Mapping[str, str] = MappingProxyType(
     {
@@ -41,8 +44,8 @@ CONF: Mapping[str, str] = MappingProxyType(
         "spark.sql.streaming.realTimeMode.minBatchDuration": (
             f"{CHECKPOINT_INTERVAL_MIN // timedelta(seconds=1)}s"
         ),
-        # Without the later start of the optimizing compiler: in real time methods are called less
-        # often in a second than in a batch, and would reach its thresholds late.
+        # Does not delay the optimizing compiler: in real time, methods are called less often per
+        # second than in a batch, and would reach its thresholds late.
         tuning.DRIVER_OPTIONS: tuning.driver_options(),
     }
 )
@@ -50,9 +53,9 @@ CONF: Mapping[str, str] = MappingProxyType(
 
 CATCH_UP_CONF: Mapping[str, str] = MappingProxyType(
     {
-        # Each run loads the state. To replay the changes of 130,000 rows took 20 s on 2 slow cores
-        # before the first result of an interval. A batch of the catch-up writes the changed files
-        # of RocksDB instead, which the interval only opens.
+        # Each run loads the state. From a changelog, 130,000 rows took 20 s on 2 slow cores before
+        # the first result of an interval. Without it, a batch of the catch-up writes the changed
+        # files of RocksDB, which the interval only opens.
         tuning.CHANGELOG: "false",
     }
 )
@@ -60,9 +63,9 @@ CATCH_UP_CONF: Mapping[str, str] = MappingProxyType(
 
 SOURCE_OPTIONS: Mapping[str, str] = MappingProxyType(
     {
-        # The broker answers as soon as there is a record. tuning.py has a shorter wait because
-        # micro-batches ask for offsets behind it; an idle interval would send 100 requests a second
-        # for each partition.
+        # The broker answers as soon as there is a record. tuning.py has a shorter wait, because the
+        # offset requests of a micro-batch wait behind a fetch. With that wait, an idle interval
+        # would send 100 requests per second and partition.
         "kafka.fetch.max.wait.ms": "500",
     }
 )
@@ -156,8 +159,3 @@ def has_caught_up(unread: int, *, batch: timedelta, batches: int) -> bool:
     return unread <= CAUGHT_UP_RECORDS and (
         batch <= CAUGHT_UP_BATCH or batches >= _CAUGHT_UP_BATCHES_MAX
     )
-
-
-def slots(*partitions: int) -> int:
-    """Task slots for the tasks of all stages at once, from the partitions of topics and state."""
-    return sum(partitions) + _SPARE_SLOTS

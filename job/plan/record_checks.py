@@ -8,6 +8,7 @@ from collections.abc import Iterator
 
 from job.plan.checks import Condition
 from job.plan.plan import SidePlan
+from job.sql.literals import quoted
 
 EXPRESSION_FAILED = "expression_failed"
 FAILED_FIELD = "failed_field"
@@ -83,11 +84,6 @@ def failure_message(side: SidePlan) -> str:
         f"concat({FAILED_FIELD}, ' cannot be evaluated on this record: ', "
         f"CASE {FAILED_FIELD} {texts} END)"
     )
-
-
-def quoted(text: str) -> str:
-    """A SQL string literal."""
-    return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
 
 
 def _filter(condition: Condition) -> str:

@@ -10,7 +10,7 @@ from job.join_spec.expressions import Expression
 from job.join_spec.sides import OTHER_SIDE, Side
 from job.plan.plan import JoinPlan, guarded
 from job.plan.position import position_column
-from job.plan.record_checks import quoted
+from job.sql.literals import quoted
 
 TRIED = "tried"
 """Column with the values of all expressions that can fail. Null: one of them fails."""

@@ -33,7 +33,7 @@ class SideProgress(_Value):
     record_time_max_ms: int | None = None
     """Newest Kafka record timestamp in this batch, epoch milliseconds."""
     duplicates: int = 0
-    """Rows of this batch that the side dropped as copies."""
+    """Rows of this batch that the side dropped as duplicates."""
     end_offsets: dict[int, int]
     """Next offset to read, per partition."""
     latest_offsets: dict[int, int]
@@ -106,7 +106,7 @@ def batch_progress(
 ) -> BatchProgress:
     """Parses the JSON of a StreamingQueryProgress of Spark 4.3.0.
     `topics`: those of each side, in the order in which the query reads the sides.
-    `deduplicated`: sides with an operator that drops copies, in the same order.
+    `deduplicated`: sides with an operator that drops duplicates, in the same order.
 
     The integration tests compare this format with the running version.
     """

@@ -21,8 +21,10 @@ from pyspark.sql import SparkSession
 
 from job.checkpoint.folder import Folder
 from job.errors import CheckpointError, QueryError, SetupError, StreamjoinError
+from job.plan.plan import JoinPlan
+from job.plan.real_time import LOOKUP_SLOTS
 from job.settings import JobSettings
-from job.spark.executors import core_count, executor_count
+from job.spark.executors import executor_count, slot_count
 from job.waiting import wait_until
 
 # Enough to schedule and start a container whose image is present.
@@ -58,8 +60,8 @@ def check_partitions_are_chosen(settings: JobSettings) -> None:
         )
 
 
-def wait_for_executors(spark: SparkSession, state_partitions: int) -> None:
-    """Wait for the first executor, then shortly for as many cores as there are state partitions.
+def wait_for_executors(spark: SparkSession, tasks: int) -> None:
+    """Wait for the first executor, then shortly for as many task slots as there are `tasks`.
 
     A state partition stays on its first executor, so later executors would have none. Raises a
     retryable QueryError if no executor registers.
@@ -71,24 +73,27 @@ def wait_for_executors(spark: SparkSession, state_partitions: int) -> None:
             "cores and memory that an executor needs (spark.executor.cores, spark.executor.memory)",
             retryable=True,
         )
-    enough = wait_until(
-        lambda: core_count(spark) >= state_partitions, OTHERS_SECONDS, _POLL_SECONDS
-    )
-    if not enough:
-        _log.warning("few_cores", cores=core_count(spark), state_partitions=state_partitions)
+    if not wait_until(lambda: slot_count(spark) >= tasks, OTHERS_SECONDS, _POLL_SECONDS):
+        _log.warning("few_slots", slots=slot_count(spark), tasks=tasks)
 
 
-def check_slots(spark: SparkSession, slots: int) -> None:
-    """QueryError where the tasks of an interval do not all get a core: they would wait for it until
-    the interval ends."""
-    cores = spark.sparkContext.defaultParallelism
-    if cores < slots:
+def check_slots(spark: SparkSession, plan: JoinPlan) -> None:
+    """Raises a retryable QueryError if a task of an interval would get no slot: it would wait until
+    the interval ends. `plan`: with the partitions of the topics."""
+    slots, needed = slot_count(spark), slots_of_interval(plan)
+    if slots < needed:
         raise QueryError(
-            f"engine real_time needs {slots} cores at the same time, one for each partition of "
-            f"both topics and of the state, and the executors have {cores}: add {slots - cores}, "
-            "or use engine micro_batch with a new checkpoint",
+            f"engine real_time needs {needed} task slots at the same time "
+            f"({plan.left.partitions} for the partitions of {plan.left.topic}, "
+            f"{plan.right.partitions} for {plan.right.topic}, {plan.state_partitions} for "
+            f"the state partitions, {LOOKUP_SLOTS} for lookups), and the executors have {slots}: "
+            f"add {needed - slots} cores, or use engine micro_batch with a new checkpoint",
             retryable=True,
         )
+
+
+def slots_of_interval(plan: JoinPlan) -> int:
+    return plan.interval_tasks + LOOKUP_SLOTS
 
 
 def check_executors(spark: SparkSession, checkpoint: Folder) -> None:

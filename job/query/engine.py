@@ -171,7 +171,7 @@ class Engine:
         self._redaction.add(access.secrets)
         partitions = self._workers.submit(check_topics, plan, access)
         if plan.real_time is not None:
-            self._resources.provide_slots(plan.reading(partitions.result()).slots)
+            self._resources.provide_slots(plan.reading(partitions.result()).interval_tasks)
         spark = self._resources.session()
         checkpoint = self._resources.checkpoint()
         self._preparation.frozen = checkpoint.fingerprint

@@ -13,7 +13,7 @@ from job.delivery.commit_topic import create_commit_topic_if_used
 from job.errors import CheckpointError
 from job.event_time.partitions import Offsets
 from job.formats.pinning import check_schema_evolution
-from job.formats.registration import registered
+from job.formats.registration import ensure_registered
 from job.formats.registry import RegistryAccess
 from job.formats.schemas import OutputSchema
 from job.join_spec.sides import Side
@@ -29,6 +29,7 @@ from job.query.cluster import (
     check_is_shared,
     check_partitions_are_chosen,
     check_slots,
+    slots_of_interval,
     wait_for_executors,
 )
 from job.query.stats import QueryStats
@@ -73,10 +74,9 @@ class Preparation:
             plan = self._with_found_topics(checkpoint, access)
         plan = self._freeze_settings(plan, checkpoint, access.registry, replay)
         if self._settings.is_on_cluster:
-            wait_for_executors(spark, plan.state_partitions)
-            check_executors(spark, checkpoint.folder)
             if plan.real_time is not None:
-                check_slots(spark, plan.reading(partitions.result()).slots)
+                plan = plan.reading(partitions.result())
+            _check_cluster(spark, plan, checkpoint)
         spark.conf.set("spark.sql.shuffle.partitions", plan.state_partitions)
         if (starts := checkpoint.start_positions) is not None:
             plan = plan.starting_at(starts)
@@ -162,6 +162,14 @@ def _check_partitions_of_change(checkpoint: Checkpoint, replay: Replay, wanted: 
         )
 
 
+def _check_cluster(spark: SparkSession, plan: JoinPlan, checkpoint: Checkpoint) -> None:
+    is_real_time = plan.real_time is not None
+    wait_for_executors(spark, slots_of_interval(plan) if is_real_time else plan.state_partitions)
+    check_executors(spark, checkpoint.folder)
+    if is_real_time:
+        check_slots(spark, plan)
+
+
 def _with_output_schemas(plan: JoinPlan, registry: RegistryAccess | None) -> JoinPlan:
     """The plan with the ids of the output schemas. The last step before the start, because only a
     query that starts registers its schemas."""
@@ -170,7 +178,7 @@ def _with_output_schemas(plan: JoinPlan, registry: RegistryAccess | None) -> Joi
         if schema is None:
             return None
         assert registry is not None, "JoinSpec requires it"
-        return registered(schema, registry)
+        return ensure_registered(schema, registry)
 
     output = plan.output
     key_schema, schema = with_id(output.key_schema), with_id(output.schema)

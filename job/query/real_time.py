@@ -38,6 +38,7 @@ from job.protocol.totals import LiveFigures
 from job.query.event_times import EventTimes
 from job.query.replaying import ReplayingTimes, report, restore_event_times
 from job.query.runtime import QueryRun
+from job.query.warm_up import WarmUp
 from job.real_time.join import RowCounts
 from job.spark.between_batches import prevent_next_batch
 from job.spark.interval_read import ended_interval
@@ -54,6 +55,7 @@ class Phases:
 
     def __init__(self) -> None:
         self._next = Phase.CATCH_UP
+        self._warm_up = WarmUp()
         self.current: Phase | None = None
         """Phase of the running query. None: no query runs."""
 
@@ -110,8 +112,12 @@ class Phases:
         read = run.checkpoint.offsets
         if replay is not None and replay.phase(read) is not ReplayPhase.OVER:
             return _ReplayingTimes(run, replay)
-        kind = _CatchUp if phase is Phase.CATCH_UP else _Intervals
-        times = kind(run, counts, delivery, self._change_to)
+        times: EventTimes
+        if phase is Phase.CATCH_UP:
+            times = _CatchUp(run, counts, delivery, self._change_to)
+        else:
+            self._warm_up.begin_run(run)
+            times = _Intervals(run, counts, delivery, self._change_to, self._warm_up)
         if replay is not None:
             restore_event_times(run, replay)
             report(run.stats, replay, read)
@@ -253,6 +259,17 @@ class _Intervals(_PlannedTimes):
     _live_batch: int | None = None
     _has_begun = False
 
+    def __init__(
+        self,
+        run: QueryRun,
+        counts: RowCounts,
+        delivery: RealTimeDelivery,
+        change_to: Callable[[Phase], None],
+        warm_up: WarmUp,
+    ) -> None:
+        super().__init__(run, counts, delivery, change_to)
+        self._warm_up = warm_up
+
     def close(self) -> None:
         super().close()
         with suppress(Exception):  # the JVM may be gone
@@ -318,9 +335,17 @@ class _Intervals(_PlannedTimes):
         )
         self._checkpoint.record_interval(self._recorded)
         # The first interval runs in any case: a batch of the catch-up has just found few records.
-        if self._has_begun and _records_behind(after) > RECORDS_BEHIND_MAX:
+        is_behind = self._has_begun and _records_behind(after) > RECORDS_BEHIND_MAX
+        if is_behind or self._partitions_are_added(latest):
             self._end_run(Phase.CATCH_UP)
         self._has_begun = True
+        self._warm_up.plan_interval(self._query)
+
+    def _partitions_are_added(self, latest: Offsets) -> bool:
+        """Whether a topic has more partitions than at the start of the run. The next run has a task
+        slot for each."""
+        plan = self._run.plan
+        return any(len(latest[side]) > plan.side(side).partitions for side in SIDES)
 
 
 def _next_offsets(partitions: Partitions) -> Offsets:

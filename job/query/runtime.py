@@ -12,6 +12,7 @@ from job.checkpoint.lease import Lease
 from job.checkpoint.maintenance import repair_logs
 from job.kafka.security import KafkaAccess
 from job.plan.plan import JoinPlan
+from job.plan.real_time import LOOKUP_SLOTS, SPARE_SLOTS
 from job.query.stats import QueryStats
 from job.redaction import Redaction
 from job.settings import JobSettings
@@ -64,15 +65,17 @@ class Resources:
             self._jvm = jvm
         return self._jvm.session(self._settings, self._plan.spark_conf)
 
-    def provide_slots(self, slots: int) -> None:
-        """With a local master, provide that many task slots. Another JVM replaces one whose session
-        has fewer."""
-        if self._settings.is_on_cluster or slots <= self._slots:
+    def provide_slots(self, tasks: int) -> None:
+        """With a local master, provide a slot for each task of an interval, one for lookups, and
+        some for partitions that are added later. Another JVM replaces one whose session has too
+        few."""
+        if self._settings.is_on_cluster or tasks + LOOKUP_SLOTS <= self._slots:
             return
         if self._jvm is not None:
             self.release()
-        self._slots = slots
-        self._settings = self._settings.model_copy(update={"spark_master": f"local[{slots}]"})
+        self._slots = tasks + LOOKUP_SLOTS + SPARE_SLOTS
+        master = f"local[{self._slots}]"
+        self._settings = self._settings.model_copy(update={"spark_master": master})
 
     def checkpoint(self) -> Checkpoint:
         """The checkpoint, locked by the lease and with repaired logs.

@@ -43,7 +43,7 @@ class RowCounter(Protocol):
     def late_rows(self, side: Side) -> int: ...
 
     def state_rows(self, side: Side) -> int:
-        """By how many rows the state has grown."""
+        """Rows by which the state has grown."""
 
 
 class QueryStats:
@@ -52,7 +52,7 @@ class QueryStats:
         topics: Mapping[Side, SourceTopics] = ONE_TOPIC_EACH,
         deduplicated: Sequence[Side] = (),
     ) -> None:
-        """`deduplicated`: sides that drop copies of rows, in the order of `topics`."""
+        """`deduplicated`: sides that drop duplicates, in the order of `topics`."""
         self._deduplicated = deduplicated
         self.topics = topics
         """Topics of each side, in the order in which the query reads the sides. `on_start` sets

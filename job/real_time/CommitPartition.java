@@ -23,9 +23,10 @@ final class CommitPartition implements AutoCloseable {
   private static final Duration READ = Duration.ofSeconds(30);
   private static final Duration POLL = Duration.ofMillis(500);
 
-  /** Offsets before the end that are read first, and how many times as many are read next. */
+  /** Offsets before the end that are read first. */
   private static final long TAIL = 1_000;
 
+  /** Factor of the next tail, if more records are needed. */
   private static final long TAIL_GROWTH = 30;
 
   private final TopicPartition partition;
@@ -40,7 +41,7 @@ final class CommitPartition implements AutoCloseable {
     settings.put(ConsumerConfig.ENABLE_AUTO_COMMIT_CONFIG, false);
     settings.put(ConsumerConfig.DEFAULT_API_TIMEOUT_MS_CONFIG, (int) READ.toMillis());
     settings.put(ConsumerConfig.FETCH_MAX_WAIT_MS_CONFIG, 10);
-    // Records that compaction has removed at the beginning.
+    // For a position whose record compaction has removed.
     settings.put(ConsumerConfig.AUTO_OFFSET_RESET_CONFIG, "earliest");
     ByteArrayDeserializer bytes = new ByteArrayDeserializer();
     consumer = new KafkaConsumer<>(settings, bytes, bytes);
@@ -48,8 +49,8 @@ final class CommitPartition implements AutoCloseable {
   }
 
   /**
-   * What is needed of the records up to the first open transaction. May miss records that are being
-   * committed. Most of the partition is what Kafka has not compacted yet: it is read from its end on.
+   * The parts up to the first open transaction. May miss records that are being committed. Most
+   * records of the partition are old ones that Kafka has not compacted yet, so a tail is read first.
    */
   DeliveredParts readCommitted(Supplier<DeliveredParts> nothing) {
     long end = consumer.endOffsets(List.of(partition)).get(partition);
@@ -66,8 +67,8 @@ final class CommitPartition implements AutoCloseable {
   }
 
   /**
-   * Everything else that is in the partition at the time of the call. TimeoutException if an open
-   * transaction of any producer hides some of it.
+   * Reads all further records up to the end of the partition at the time of the call. Throws
+   * TimeoutException if an open transaction of any producer hides some of them.
    */
   void readToTheEnd(DeliveredParts parts) {
     readUntil(end(), parts);
@@ -89,7 +90,7 @@ final class CommitPartition implements AutoCloseable {
     }
   }
 
-  /** After the newest record, committed or not: a consumer of committed records has another end. */
+  /** Offset after the newest record, committed or not. For a read_committed consumer it is earlier. */
   private long end() {
     try (Admin admin = Admin.create(client)) {
       return admin

@@ -24,7 +24,7 @@ public final class DeliveredParts {
   private static final int FORMAT = 1;
   private static final long NO_BATCH = -1;
   private static final String START_AGAIN =
-      "name another folder in `checkpoint` and start with --new-query (rows now waiting in state are "
+      "set another folder in `checkpoint` and start with --new-query (rows now waiting in state are "
           + "then not joined, and results may be delivered again)";
 
   /** The slot may not be written. */
@@ -71,7 +71,7 @@ public final class DeliveredParts {
    * @param slot number of the state partition
    * @param fingerprint of the input offsets of a micro-batch; INTERVAL for an interval
    * @param since first batch of the checkpoint that is delivered exactly once
-   * @param repeats batch id of the recorded interval that the run repeats; null: it repeats none
+   * @param repeats batch id of the recorded interval that the run repeats; null: the run repeats none
    * @param fence fence number of the run; 0: there was no fence
    */
   public DeliveredParts(
@@ -94,7 +94,7 @@ public final class DeliveredParts {
     this.fence = fence;
   }
 
-  /** Takes the next committed record of the slot's partition, in the order of the offsets. */
+  /** Reads the next committed record of the slot's partition, in the order of the offsets. */
   public void read(byte[] recordKey, byte[] value) {
     String key = recordKey == null ? "" : new String(recordKey, StandardCharsets.UTF_8);
     if (key.equals(markerKey)) {
@@ -133,16 +133,16 @@ public final class DeliveredParts {
   }
 
   /**
-   * Whether earlier records change nothing: what the run computes again was written after a marker
-   * that was read.
+   * Whether no earlier record is needed: a marker was read before which no row that the run computes
+   * again was written.
    */
   public boolean isComplete() {
     return oldestBatch < Math.min(recovered(), batchId);
   }
 
   /**
-   * Whether the batch is delivered, by what was read before other producers are fenced. False: not
-   * known yet. Throws a Refusal if the slot may not be written whatever else its partition contains.
+   * Whether the records that were read before other producers are fenced show that the batch is
+   * delivered. Throws a Refusal if no further record could allow the run to write.
    */
   public boolean isDecided() {
     checkRun();
@@ -150,8 +150,8 @@ public final class DeliveredParts {
   }
 
   /**
-   * Whether the micro-batch is delivered: then its rows are dropped. To be called once all records
-   * were read, after other producers were fenced. Throws a Refusal if the slot may not be written.
+   * Whether the micro-batch is delivered, so that its rows are dropped. Called after other producers
+   * were fenced and all records were read. Throws a Refusal if the slot may not be written.
    */
   public boolean isDelivered() {
     checkRun();
@@ -214,7 +214,7 @@ public final class DeliveredParts {
     }
   }
 
-  /** The newest interval that can have begun, by what the checkpoint has recorded. */
+  /** The newest interval that can have begun, according to the checkpoint. */
   private long newestInterval() {
     return INTERVAL.equals(fingerprint) || repeats != null ? recovered() : batchId - 1;
   }
@@ -224,7 +224,7 @@ public final class DeliveredParts {
     return repeats == null ? batchId : repeats;
   }
 
-  /** Rows that are out. The run may compute them again, in this batch or a later one. */
+  /** Ids of delivered rows. The run may compute these rows again, in this batch or a later one. */
   public Set<String> ids() {
     return ids;
   }

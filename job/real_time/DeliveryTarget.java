@@ -10,9 +10,9 @@ import org.apache.kafka.common.serialization.ByteArraySerializer;
 import org.apache.spark.SparkContext;
 import org.apache.spark.util.LongAccumulator;
 
-/** The topics of one run of the query and its identity: transactions.py derives them from the plan. */
+/** Topics and identity of one run of the query. transactions.py derives them from the plan. */
 public final class DeliveryTarget implements Serializable {
-  /** Of all of Kafka's clients, with secrets. */
+  /** Settings of all of Kafka's clients, with secrets. */
   final Map<String, Object> client;
 
   private final Map<String, Object> producer;
@@ -25,7 +25,7 @@ public final class DeliveryTarget implements Serializable {
   /** First batch of the checkpoint that is delivered exactly once. */
   final long since;
 
-  /** The recorded interval that the run repeats. Null: there is none. */
+  /** Batch id of the recorded interval that the run repeats. Null: the run repeats none. */
   final Long repeats;
 
   /** Fence number of the run. */
@@ -34,15 +34,16 @@ public final class DeliveryTarget implements Serializable {
   final long commitIntervalNanos;
   final long transactionTimeoutNanos;
 
-  /** Transactions, and micro-batches of a partition that an earlier attempt has delivered. */
+  /** Committed transactions. */
   final LongAccumulator committed;
 
+  /** Partitions of micro-batches that an earlier attempt had delivered. */
   final LongAccumulator skipped;
 
   /** Results without dead letters. */
   final LongAccumulator results;
 
-  /** `repeats`: negative if there is none. */
+  /** `repeats`: negative if the run repeats no interval. */
   public DeliveryTarget(
       SparkContext context,
       Map<String, String> client,
@@ -74,7 +75,7 @@ public final class DeliveryTarget implements Serializable {
     results = context.longAccumulator("streamjoin.results");
   }
 
-  /** That of transactions.py in job/delivery/. */
+  /** As `transactional_id` in job/delivery/transactions.py. */
   String transactionalId(int partition) {
     return "streamjoin-" + name + "-" + partition;
   }

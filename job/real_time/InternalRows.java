@@ -61,8 +61,8 @@ public final class InternalRows {
   }
 
   /**
-   * Is not resolved. Otherwise Spark's analyzer would run in each task for each list of the state,
-   * before the first row of an interval.
+   * An encoder that is never resolved. Otherwise Spark's analyzer would run in each task for each
+   * list of the state, before the first row of an interval.
    */
   private static final class SchemaOnly extends ExpressionEncoder<InternalRow> {
     SchemaOnly(StructType schema) {

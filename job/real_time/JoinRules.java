@@ -69,7 +69,7 @@ public final class JoinRules implements Serializable {
     this.counts = counts;
   }
 
-  /** Expiry in milliseconds with which a stored row adds its list to the index. */
+  /** Expiry, in milliseconds, of the index entry for a stored row. */
   long indexedAt(int side, long slot, StoredRow row) {
     if (isIndexedByRow(side)) {
       return row.expiresAt;

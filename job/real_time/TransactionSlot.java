@@ -18,7 +18,7 @@ import org.apache.kafka.common.MetricName;
 import org.apache.spark.TaskContext;
 
 /**
- * The transactional producer of one state partition, kept over the batches of a run.
+ * The transactional producer of one state partition, kept for the batches of a run.
  *
  * <pre>
  *   task of the partition   write  write      write ...                        end
@@ -31,7 +31,7 @@ import org.apache.spark.TaskContext;
 final class TransactionSlot {
   private static final Map<String, TransactionSlot> SLOTS = new HashMap<>();
 
-  /** The last runs that have ended. A task of them may still begin. */
+  /** The last runs that have ended. A task of such a run may still begin. */
   private static final Deque<String> ENDED_RUNS = new ArrayDeque<>();
 
   private static final int ENDED_RUNS_MAX = 100;
@@ -39,29 +39,29 @@ final class TransactionSlot {
   /** Kafka accepts records of 1 MB by default, and the ids compress well. */
   private static final int PART_CHARS_MAX = 250_000;
 
-  /** To complete or abort what is open: until then, readers do not see what follows it. */
+  /** Limit for the end of the open transaction, which hides all later records from readers. */
   private static final Duration CLOSE = Duration.ofSeconds(5);
 
   private final int partition;
   private final Thread thread = new Thread(this::commitWhenDue);
 
-  /** That of the batch: its accumulators count for the task. */
+  /** Target of the current batch, whose accumulators count for the task. */
   private DeliveryTarget target;
 
   private KafkaProducer<byte[], byte[]> producer;
   private Metric closedConnections;
 
-  /** Whether a request to commit may have been sent twice, and arrive again. */
+  /** Whether a request to commit may have been sent twice, so that one may arrive later. */
   private boolean isDoubtful;
 
-  /** Rows that are out and were not computed again yet. */
+  /** Ids of delivered rows that were not computed again yet. */
   private Set<String> delivered;
 
   private long batchId;
   private String fingerprint;
   private boolean isSkipped;
 
-  /** Null while the batch is being written: then another task must not continue it. */
+  /** The last batch that has ended. Null while a batch is written, which no other task continues. */
   private Long endedBatch;
 
   private boolean isOpen;
@@ -76,7 +76,7 @@ final class TransactionSlot {
 
   private final Object ending = new Object();
 
-  /** Whether the thread closes the producer, so that an interrupt would only disturb it. */
+  /** Whether the thread closes the producer. An interrupt would disturb the close. */
   private boolean isClosing;
 
   private TransactionSlot(DeliveryTarget target, int partition) {
@@ -86,7 +86,7 @@ final class TransactionSlot {
     thread.setDaemon(true);
   }
 
-  /** The slot for a batch: that of the batch before if nothing else can have written since. */
+  /** The slot for a batch: the slot of the previous batch if no other producer can have written. */
   static TransactionSlot begin(
       DeliveryTarget target, int partition, long batchId, String fingerprint) {
     String key = target.transactionalId(partition);
@@ -112,7 +112,7 @@ final class TransactionSlot {
   }
 
   /**
-   * Discards the slots of a run in this JVM, and waits until their transactions are ended. Tasks of
+   * Discards the slots of a run in this JVM, and waits until their transactions have ended. Tasks of
    * the run open no slot afterwards.
    */
   static void discardAll(String run) {
@@ -216,7 +216,7 @@ final class TransactionSlot {
     throw new IllegalStateException("Kafka's producer has no metric " + name);
   }
 
-  /** Whether the row is out, written by an earlier attempt. */
+  /** Whether an earlier attempt has delivered the row. */
   synchronized boolean isDelivered(String id) {
     return isSkipped || (!delivered.isEmpty() && delivered.remove(id));
   }
@@ -236,7 +236,7 @@ final class TransactionSlot {
       if (isFirst) {
         notifyAll();
       } else if (System.nanoTime() >= dueAt) {
-        commit(); // While rows come without a pause, the thread may wait for this lock for long.
+        commit(); // While rows arrive without a pause, the thread may wait long for this lock.
       }
     } catch (RuntimeException e) {
       throw failed(e);
@@ -262,7 +262,7 @@ final class TransactionSlot {
     }
   }
 
-  /** Ends the slot, at once. Its thread aborts what is open. */
+  /** Ends the slot at once. Its thread aborts the open transaction. */
   void discard() {
     synchronized (ending) {
       isDiscarded = true;
@@ -302,7 +302,7 @@ final class TransactionSlot {
   private void closeProducer() {
     synchronized (ending) {
       isClosing = true;
-      Thread.interrupted(); // Otherwise the producer would not wait for its own thread.
+      Thread.interrupted(); // After an interrupt, `close` would not wait for the producer's thread.
     }
     KafkaProducer<byte[], byte[]> last = producer;
     if (last != null) {
@@ -310,7 +310,7 @@ final class TransactionSlot {
     }
   }
 
-  /** Begins a transaction if none is open; whether it has. */
+  /** Begins a transaction if none is open. Returns whether it began one. */
   private boolean begin() {
     if (isOpen) {
       return false;

@@ -4,8 +4,8 @@
                   union -- group by key -- StreamJoin -- joined rows
     right rows --/
 
-Real-time mode runs Spark's own join neither as an operator nor in Python; it runs a stateful
-processor. What each row needs to be joined is computed here, in SQL; see `_input_rows`.
+Real-time mode does not run Spark's own join operator. It runs a stateful processor in Java. The
+columns that the processor needs are computed here, in SQL: see `_input_rows`.
 """
 
 from collections.abc import Sequence
@@ -26,10 +26,10 @@ from job.plan.position import position_column
 from job.real_time.processor_jar import PROCESSOR_JAR, SOURCES, sources_checksum
 
 DEAD_LETTER = "dead_letter"
-"""Column of an input: what to emit instead if the row is late. Of the result: a dead letter; all
-columns of both sides are null then."""
+"""Column of an input: the dead letter that is emitted if the row is late. Column of the result: a
+dead letter; all columns of both sides are then null."""
 IS_DEAD = "is_dead"
-"""Column of an input: whether the row is not joined, but emits its DEAD_LETTER at once."""
+"""Column of an input: whether the row is not joined, and its DEAD_LETTER is emitted at once."""
 
 _PACKAGE = "streamjoin"
 _NO_DEAD_LETTER = "struct<none: boolean>"
@@ -45,13 +45,13 @@ class RowCounts:
     """Rows by side, counted while the query runs. One object for each start of a query."""
 
     def __init__(self, spark: SparkSession, plan: JoinPlan) -> None:
-        """SetupError if the processor was built from other sources."""
+        """Raises SetupError if the processor was built from other sources."""
         check_classes(spark)
         self._inputs = plan.inputs
         self.java = java_class(spark, "RowCounts")(spark.sparkContext._jsc.sc())
 
     def close(self) -> None:
-        """No query uses the object any more."""
+        """Call it when the query has ended."""
         with suppress(Exception):  # the JVM may be gone
             self.java.close()
 
@@ -59,12 +59,12 @@ class RowCounts:
         self.java.beginInterval()
 
     def emitted_in_interval(self) -> int:
-        """Rows that the join has emitted in the interval that runs."""
+        """Rows that the join has emitted in the running interval."""
         return int(self.java.emittedInInterval())
 
     def in_interval(self, side: Side) -> tuple[int, int | None]:
-        """Late rows, and the newest event time in milliseconds, of the interval that runs, as the
-        executors have last reported them."""
+        """Late rows and the newest event time, in milliseconds, of the running interval, as of the
+        last report of the executors."""
         index = self._inputs.index(side)
         return int(self.java.lateInInterval(index)), self.java.newestInInterval(index)
 
@@ -72,7 +72,7 @@ class RowCounts:
         return int(self.java.late(self._inputs.index(side)))
 
     def state_rows(self, side: Side) -> int:
-        """By how many rows the state has grown."""
+        """Rows by which the state has grown."""
         index = self._inputs.index(side)
         return int(self.java.stored(index) - self.java.removed(index))
 
@@ -133,7 +133,7 @@ def _input_rows(
     letter: str,
     plan: JoinPlan,
 ) -> DataFrame:
-    """One side's rows as InputRow.java reads them: the key, and behind it what is the same in all
+    """One side's rows as InputRow.java reads them: the key, then columns that are the same in all
     joins."""
     side_plan = plan.side(side)
     has_letter = DEAD_LETTER in rows.columns
@@ -178,7 +178,7 @@ def _is_matchable(side: SidePlan, plan: JoinPlan) -> str:
 
 
 def _expires_at(side: SidePlan, plan: JoinPlan) -> str:
-    """The first watermark, in epoch milliseconds, with which the row leaves state. Null: it stays.
+    """The first watermark, in epoch milliseconds, at which the row expires. Null: never.
 
     Watermarks are whole milliseconds, so an event time is rounded up.
     """
@@ -234,7 +234,7 @@ def _bound_condition(plan: JoinPlan, types: dict[str, StructType], spark: SparkS
 
 
 def _empty(spark: SparkSession, schemas: Sequence[StructType]) -> DataFrame:
-    """Without rows, but not known to be: Spark's optimizer leaves its expressions alone."""
+    """A DataFrame without rows. Spark's optimizer does not detect that, and keeps expressions."""
     fields = [field for schema in schemas for field in schema.fields]
     return spark.createDataFrame(spark.sparkContext.emptyRDD(), StructType(fields))
 
@@ -257,7 +257,7 @@ def _strings(spark: SparkSession, values: Sequence[str]) -> Any:
 
 
 def check_classes(spark: SparkSession) -> None:
-    """SetupError if the Java classes of the job were built from other sources."""
+    """Raises SetupError if the Java classes of the job were built from other sources."""
     try:
         built_from = java_class(spark, "RealTimeJoin").sourcesChecksum()
     except TypeError as error:  # Py4J takes the name of a missing class for a package.
@@ -277,5 +277,5 @@ def _folders() -> str:
 
 
 def java_class(spark: SparkSession, name: str) -> Any:
-    """By its whole name: Py4J looks for each part of a dotted name in all jars."""
+    """Gets the class by its whole name: Py4J searches all jars for each part of a dotted name."""
     return getattr(spark._jvm, f"{_PACKAGE}.{name}")

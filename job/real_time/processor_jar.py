@@ -11,7 +11,7 @@ _ROOM = Path(__file__).parent
 SOURCES = (_ROOM, _ROOM.with_name("encoding"))
 """Folders with the sources: the processor of the real-time engine, decoders and encoders."""
 PROCESSOR_JAR = Path("real_time") / "streamjoin-real-time.jar"
-"""Its place in the folder with the jars of Spark's connector."""
+"""Path of the jar in the folder with the jars of Spark's connector."""
 
 CHECKSUM_ENTRY = "META-INF/streamjoin-sources.sha256"
 """File in the jar with the checksum of the sources that it was built from."""

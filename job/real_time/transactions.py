@@ -29,7 +29,7 @@ _NO_INTERVAL = -1
 
 @dataclass(frozen=True)
 class Identity:
-    """The topics of the query, and what the query is called in the commit topic."""
+    """Topics of the query, and the names of the query in the commit topic."""
 
     name: str
     query_id: str
@@ -38,7 +38,7 @@ class Identity:
     since: int
     """First batch of the checkpoint that is delivered exactly once."""
     repeats: int | None
-    """Batch id of the recorded interval that the run repeats. None: there is none."""
+    """Batch id of the recorded interval that the run repeats. None: the run repeats none."""
     fence: int
     """Fence number of the run. 0: there was no fence."""
 
@@ -54,7 +54,7 @@ class Delivered:
 
 
 class Transactions:
-    """Those of one run of the query."""
+    """The transactions of one run of the query."""
 
     def __init__(
         self,
@@ -67,7 +67,7 @@ class Transactions:
         timeout: timedelta,
     ) -> None:
         """`client`: settings of all of Kafka's clients, with secrets. `producer`: further settings
-        of the producers. SetupError if the writer was built from other sources."""
+        of the producers. Raises SetupError if the writer was built from other sources."""
         check_classes(spark)
         self._spark = spark
         self._run = str(uuid.uuid4())
@@ -87,7 +87,7 @@ class Transactions:
         self._counted = Delivered(0, 0, 0)
 
     def write_batch(self, records: DataFrame, batch_id: int, fingerprint: str) -> None:
-        """Write a micro-batch. `fingerprint`: of its input offsets."""
+        """Write a micro-batch. `fingerprint`: the fingerprint of its input offsets."""
         self._writer.write(records._jdf, self._target, batch_id, fingerprint)
 
     def interval_writer(self, records: DataFrame) -> DataStreamWriter:
@@ -98,7 +98,7 @@ class Transactions:
         return writer
 
     def delivered(self) -> Delivered:
-        """What ended tasks have delivered since the last call."""
+        """Deliveries of the tasks that have ended since the last call."""
         before = self._counted
         target = self._target
         now = self._counted = Delivered(target.results(), target.committed(), target.skipped())
@@ -109,6 +109,6 @@ class Transactions:
         )
 
     def close(self) -> None:
-        """Close the producers in this JVM. What they have not committed is aborted."""
+        """Close the producers in this JVM, and abort their open transactions."""
         with suppress(Exception):  # the JVM may be gone
             self._writer.endRun(self._run)

@@ -19,7 +19,7 @@ class Late:
 
 @dataclass(frozen=True)
 class Duplicate:
-    """A row was dropped before the join, because it is a copy of an earlier row of its side."""
+    """A row was dropped before the join: it is a duplicate of an earlier row of its side."""
 
     side: Side
     row: Row

@@ -19,9 +19,9 @@ from job.evaluation.sql_types import (
     SqlRuntimeError,
     SqlType,
     Value,
-    parse_type,
 )
 from job.evaluation.time_text import timestamp_of
+from job.evaluation.type_trees import parse_type
 from job.join_spec import record_rules
 from job.join_spec.durations import milliseconds
 from job.join_spec.source_topics import PARTITIONS_MAX, SourceTopics

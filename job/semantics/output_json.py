@@ -24,7 +24,7 @@ Column = tuple[str, SqlType]
 
 
 def check_types(columns: Sequence[Column]) -> None:
-    """NotExactError for an output column that cannot be written as JSON."""
+    """Raises NotExactError for an output column that cannot be written as JSON."""
     for name, kind in columns:
         if kind.name.startswith("INTERVAL"):
             raise NotExactError(f"output column {name}, an {kind}")

@@ -31,7 +31,7 @@ class SimulatedOutput:
 def simulated_output(
     plan: JoinPlan, layout: Layout, env_of: Callable[[JoinedRow], Env]
 ) -> SimulatedOutput:
-    """NotExactError for an expression that cannot be evaluated exactly as in Spark."""
+    """Raises NotExactError for an expression that cannot be evaluated exactly as in Spark."""
     columns, headers = (
         {name: compile_expression(each.tree, layout) for name, each in written.items()}
         for written in (plan.output.columns, plan.output.headers)

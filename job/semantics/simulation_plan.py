@@ -80,7 +80,7 @@ def simulation_plan(
     state_format_version: StateFormatVersion = 4,
     processor: Processor | None = None,
 ) -> SimulationPlan:
-    """NotExactError for a part of the plan that cannot be evaluated exactly as in Spark."""
+    """Raises NotExactError for a part of the plan that cannot be evaluated exactly as in Spark."""
     return _Planner(plan).plan(state_format_version, processor=processor)
 
 
@@ -205,7 +205,7 @@ class _Planner:
             assert isinstance(row, DecodedRow)
             env, record = self._alone(side, row), row.record
             values = tuple(part.run(env) for part in parts)
-            # As in the last column of plan.deduplication.id_columns: such a row is never a copy.
+            # As in the last column of plan.deduplication.id_columns: it is never a duplicate.
             place = (record.partition_of_side, record.offset) if None in values else None
             return (*values, place)
 

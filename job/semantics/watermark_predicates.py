@@ -222,7 +222,7 @@ _PASSED_CASTS = frozenset({
 
 
 def _refuse_difference_of_times(node: exp.Sub) -> None:
-    """ValueError for left.t - right.t: Spark does not analyze an interval (SubtractTimestamps)."""
+    """Raises ValueError for left.t - right.t: Spark does not analyze SubtractTimestamps."""
     if isinstance(node.this.unnest(), exp.Column) and isinstance(
         node.expression.unnest(), exp.Column
     ):

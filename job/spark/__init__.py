@@ -15,16 +15,18 @@ that each class and member exists in the running version.
 | kafka_reader | KafkaMicroBatchStream: kafkaOffsetReader; KafkaOffsetReader: fetchLatestOffsets | limits how far a batch reads each partition | reads without these limits |
 | before_first_batch | StreamingQueryManager: addListener, removeListener, get; PythonStreamingQueryListenerWrapper | limits the first batch of a changed query | required |
 | interval_read | MicroBatchExecutionContext: isCurrentBatchConstructed, previousContext; StreamExecutionContext: executionPlan, batchId | what an interval of real-time mode has read | required |
+| interval_duration | MicroBatchExecution: logicalPlan; StreamingDataSourceV2ScanRelation: relation; StreamingDataSourceV2Relation: realTimeModeDuration; RealTimeTrigger: create, unapply | short first intervals | all intervals have the same duration |
 | live_rows | SharedState: statusStore; SQLAppStatusStore: executionsCount, executionsList, executionMetrics; RealTimeStreamScanExec: metrics | figures while an interval runs | required |
 | executed_join | StreamingSymmetricHashJoinExec: eventTimeWatermarkForLateEvents, metrics; MicroBatchScanExec: start, end | late rows and offsets of a batch before its commit | required |
 | join_input | QueryExecution: optimizedPlan; Dataset$: ofRows | rows that reach the join, to find the late ones | required |
+| optimized_plan | SessionState: optimizer; QueryExecution: analyzed; Dataset$: ofRows | less time between two intervals | required |
 | arrow_map | UserDefinedFunction; SQL_MAP_ARROW_ITER_UDF; Dataset: mapInArrow | the public method imports pandas, which is not installed | required |
 | try_eval | TryEval; FunctionRegistryBase$: build; FunctionRegistry: createOrReplaceTempFunction | null where an expression fails on a row | required |
 | kafka_partitioner | BuiltInPartitioner: partitionForKey; StaticInvoke; ExpressionUtils: expression, column | the partition of a key, as Kafka's Java client chooses it | required |
 | listener | PythonStreamingQueryListenerWrapper; ensure_callback_server_started | one call per progress event, not a hundred | PySpark's StreamingQueryListener |
 | hadoop_settings | SparkHadoopUtil: appendS3AndSparkHadoopHiveConfigurations; Configuration: updatingResource | saves a quarter of the query thread's CPU time in small batches | keeps all settings |
 | hadoop_files | SessionState: newHadoopConf; Options$Rename: OVERWRITE | file systems with the session's settings; a rename that overwrites | required |
-| executors | SparkContext: getExecutorMemoryStatus, defaultParallelism | number of executors and cores | required |
+| executors | SparkContext: getExecutorMemoryStatus, resourceProfileManager, maxNumConcurrentTasks | number of executors and task slots | required |
 | failures | PySparkException._origin; names of error classes | the Java cause of a PySpark error | required |
 
 Outside of this package two things depend on Spark's internals without calling them: the names of

@@ -13,6 +13,9 @@ def executor_count(spark: SparkSession) -> int:
     return int(context.getExecutorMemoryStatus().size()) - 1
 
 
-def core_count(spark: SparkSession) -> int:
-    """Number of tasks that can run at once."""
-    return int(spark.sparkContext._jsc.sc().defaultParallelism())
+def slot_count(spark: SparkSession) -> int:
+    """Number of tasks that can run at once. Spark's default parallelism is another number: at least
+    two, and the user may set it."""
+    context = spark.sparkContext._jsc.sc()
+    profile = context.resourceProfileManager().defaultResourceProfile()
+    return int(context.maxNumConcurrentTasks(profile))

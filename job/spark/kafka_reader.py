@@ -27,8 +27,8 @@ _POLL_SECONDS = 0.01
 _START_SECONDS = 60.0
 
 Limit = Callable[[Side, Mapping[int, int], Mapping[int, int]], Mapping[int, int] | None]
-"""From a side, the next offsets of its partitions and their ends: the ends that the batch may read
-up to. None: as far as Spark's own limit allows."""
+"""Returns the offsets up to which the batch may read a side. None: Spark's own limit applies.
+Arguments: the side, the next offsets of its partitions, and their ends."""
 
 
 class LimitedReading:

@@ -190,8 +190,8 @@ def _forward_output(output: IO[bytes], redaction: Redaction, log_format: LogForm
 def spark_jars() -> Path:
     """The folder with the jars of PySpark and Hadoop. Does not import PySpark."""
     pyspark = find_spec("pyspark")
-    assert pyspark is not None
-    assert pyspark.origin is not None
+    if pyspark is None or pyspark.origin is None:
+        raise ModuleNotFoundError("No module named 'pyspark'", name="pyspark")
     return Path(pyspark.origin).parent / "jars"
 
 

@@ -67,7 +67,7 @@ class _FailureError(Exception):
 
 
 def check_constants(root: exp.Expr, *, is_filter: bool = False) -> None:
-    """ArgumentError if Spark fails to compute a constant of `root`, which comes from `analyzed`.
+    """Raises ArgumentError if Spark fails to compute a constant of `root`, a tree of `analyzed`.
 
     Follows the order of Spark's optimizer, which repeats its rules until nothing changes.
     `is_filter`: whether rows pass if `root` is true.
@@ -89,7 +89,7 @@ def check_constants(root: exp.Expr, *, is_filter: bool = False) -> None:
 
 
 def check_constant(node: exp.Expr) -> None:
-    """ArgumentError if `node`, which contains no column, fails."""
+    """Raises ArgumentError if `node`, which contains no column, fails."""
     try:
         _value(node)
     except _FailureError as failure:
@@ -214,7 +214,7 @@ def interval_type(node: exp.Interval) -> SqlType:
 
 
 def check_pattern(function: str, *arguments: exp.Expr) -> None:
-    """ArgumentError for a constant pattern or format that fails with the first row."""
+    """Raises ArgumentError for a constant pattern or format that fails with the first row."""
     if not arguments or not (isinstance(arguments[0], exp.Literal) and arguments[0].is_string):
         return
     pattern = arguments[0].name

@@ -60,7 +60,7 @@ def _is_balanced(plain: str) -> bool:
 
 
 def check_regex(pattern: str) -> None:
-    """ArgumentError if java.util.regex.Pattern does not compile `pattern`."""
+    """Raises ArgumentError if java.util.regex.Pattern does not compile `pattern`."""
     try:
         _Regex(pattern).read()
     except ValueError as error:

@@ -38,7 +38,7 @@ _SUPPORTED = (
 
 
 def check_type(text: str) -> None:
-    """ValueError if `text` is not a type in Spark's grammar, or one that a spec may not use.
+    """Raises ValueError if `text` is not a type in Spark's grammar, or one that a spec may not use.
 
     `text`: in the form of `literals.canonical`, also for `check_columns`.
     """
@@ -79,7 +79,7 @@ class _Reader:
         return token
 
     def end(self) -> None:
-        """ValueError if text remains."""
+        """Raises ValueError if text remains."""
         if not self._ahead:
             return
         before, rest = self._tokens[self._at - 1], self._ahead

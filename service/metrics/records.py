@@ -68,7 +68,7 @@ RECORDS: tuple[Metric[Snapshot], ...] = (
     counter("null_key_records", "Records with a null in their key.", _null_keys, "side"),
     counter(
         "duplicate_rows",
-        "Rows dropped as copies of an earlier row (`deduplicate`).",
+        "Rows dropped as duplicates of an earlier row (`deduplicate`).",
         _duplicates,
         "side",
     ),

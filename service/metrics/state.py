@@ -1,6 +1,9 @@
 """Join state: rows, memory and updates."""
 
+from collections.abc import Callable
+
 from job.join_spec.sides import SIDES
+from job.protocol.reports import SideCount
 from service.freshness import live_batch
 from service.metrics.metric import Metric, Snapshot, Value, counter, gauge
 
@@ -10,25 +13,17 @@ def _rows(snapshot: Snapshot) -> Value:
     return None if last is None else last.state_rows
 
 
-def _counted_rows(snapshot: Snapshot) -> Value:
-    count = snapshot.status.state_count
-    return None if count is None else {side: count.side(side).rows for side in SIDES}
+def _counted(of_side: Callable[[SideCount], int | None]) -> Callable[[Snapshot], Value]:
+    """Reads a number of the last count, for the sides that have it."""
 
+    def read(snapshot: Snapshot) -> Value:
+        count = snapshot.status.state_count
+        if count is None:
+            return None
+        numbers = {side: of_side(count.side(side)) for side in SIDES}
+        return {side: number for side, number in numbers.items() if number is not None}
 
-def _unmatched_rows(snapshot: Snapshot) -> Value:
-    count = snapshot.status.state_count
-    if count is None:
-        return None
-    unmatched = {side: count.side(side).unmatched_rows for side in SIDES}
-    return {side: rows for side, rows in unmatched.items() if rows is not None}
-
-
-def _stored_ids(snapshot: Snapshot) -> Value:
-    count = snapshot.status.state_count
-    if count is None:
-        return None
-    stored = {side: count.side(side).stored_ids for side in SIDES}
-    return {side: ids for side, ids in stored.items() if ids is not None}
+    return read
 
 
 def _counted_at(snapshot: Snapshot) -> Value:
@@ -61,20 +56,20 @@ STATE: tuple[Metric[Snapshot], ...] = (
     gauge(
         "state_count_rows",
         "Rows in join state at the last count, streamjoin_state_count_timestamp_seconds.",
-        _counted_rows,
+        _counted(lambda side: side.rows),
         "side",
     ),
     gauge(
         "state_count_unmatched_rows",
         "Rows in join state without a match at the last count; only sides whose unmatched rows the "
         "join type emits.",
-        _unmatched_rows,
+        _counted(lambda side: side.unmatched_rows),
         "side",
     ),
     gauge(
         "state_count_stored_ids",
         "Ids of rows in the state of `deduplicate` at the last count; only deduplicated sides.",
-        _stored_ids,
+        _counted(lambda side: side.stored_ids),
         "side",
     ),
     gauge(

@@ -102,7 +102,7 @@ class SideView(View):
     null_key_records: int
     """Records with a null in their key."""
     duplicate_rows: int
-    """Rows dropped as copies of an earlier row (`deduplicate`)."""
+    """Rows dropped as duplicates of an earlier row (`deduplicate`)."""
     stored_ids: int | None
     """Ids in the state of `deduplicate` at the last count, `state_counted_at`. Null before the
     first count, and without `deduplicate`."""

@@ -17,9 +17,10 @@ TRANSACTION_SECONDS = 5
 
 
 # before_rows … after_all_commits: tests/integration/test_exactly_once.py
-def test_killed_around_spark_s_own_logs_it_neither_loses_nor_repeats_a_result(
+def test_job_killed_around_spark_s_logs_or_stopped_in_a_batch_neither_loses_nor_repeats_a_result(
     kafka: EmbeddedKafka, tmp_path: Path
 ) -> None:
+    """SIGTERM during a batch: the job completes the batch."""
     harness = Harness(kafka, "points", tmp_path)
     with harness.job as job:
         harness.feed(ROWS)
@@ -47,6 +48,22 @@ def test_killed_around_spark_s_own_logs_it_neither_loses_nor_repeats_a_result(
 
         job.start()
         harness.check(harness.settle())
+
+        job.arm("stop", "before_commit")
+        harness.feed(ROWS)
+        job.wait_for_failpoint()
+        running = last_of(harness, "offsets")
+        assert last_of(harness, "commits") < running
+        job.process.terminate()  # arrives after the thaw
+        job.thaw()
+        assert 0 == job.process.wait(START_SECONDS)
+        # One more may have been planned by then; it has no task.
+        assert running <= last_of(harness, "commits")
+
+        job.start()
+        status = harness.settle()
+        assert 0 == status.totals.transactions["skipped"]
+        harness.check(status)
 
 
 def test_transaction_that_the_broker_has_timed_out_is_written_again(
@@ -101,30 +118,6 @@ def test_each_half_of_the_job_is_missed_by_the_other(kafka: EmbeddedKafka, tmp_p
         jvm = job.jvm
         job.kill()
         wait_until(lambda: has_ended(jvm), START_SECONDS, "the orphaned JVM has ended")
-
-
-def test_job_stopped_during_a_batch_completes_the_batch(
-    kafka: EmbeddedKafka, tmp_path: Path
-) -> None:
-    harness = Harness(kafka, "stopped", tmp_path)
-    with harness.job as job:
-        harness.feed(ROWS)
-        harness.recovered(time.monotonic())
-        job.arm("stop", "before_commit")
-        harness.feed(ROWS)
-        job.wait_for_failpoint()
-        running = last_of(harness, "offsets")
-        assert last_of(harness, "commits") < running
-        job.process.terminate()  # arrives after the thaw
-        job.thaw()
-        assert 0 == job.process.wait(START_SECONDS)
-        # One more may have been planned by then; it has no task.
-        assert running <= last_of(harness, "commits")
-
-        job.start()
-        status = harness.settle()
-        assert 0 == status.totals.transactions["skipped"]
-        harness.check(status)
 
 
 def last_of(harness: Harness, log: str) -> int:

@@ -83,15 +83,12 @@ class ChangedJob(Job):
         self._jvm = None
 
     def change(self, old: Job, *arguments: str) -> "subprocess.CompletedProcess[str]":
-        """Run a command that stops the query of `old`. It has a separate JVM while `old` runs."""
-        own, own_jvm = self.socket, self._jvm
-        self.socket, self.state_partitions = old.socket, WIDER
-        if old.process.poll() is None:
-            self._jvm = None
+        """Run a command that stops the query of `old`."""
+        own, self.socket, self.state_partitions = self.socket, old.socket, WIDER
         try:
             return self.command(*arguments)
         finally:
-            self.socket, self._jvm, self.state_partitions = own, own_jvm, None
+            self.socket, self.state_partitions = own, None
 
 
 class Topics:

@@ -50,10 +50,10 @@ class Cluster:
         for child in reversed(self._children):
             stop_child(child, grace_seconds=STOP_SECONDS)
 
-    def have_workers(self, count: int) -> None:
-        """Start the missing workers, of one core each; returns when they are registered."""
+    def have_workers(self, count: int, cores: int = 1) -> None:
+        """Start the missing workers, each with so many cores; returns when they are registered."""
         alive = sum(child.poll() is None for child in self._children) - 1  # the master
-        started = [self._start_worker() for _ in range(count - alive)]
+        started = [self._start_worker(cores) for _ in range(count - alive)]
         for child, log in started:
             self._wait_for(child, log, _REGISTERED)
 
@@ -72,12 +72,12 @@ class Cluster:
             f"{count} executors take part",
         )
 
-    def _start_worker(self) -> "tuple[subprocess.Popen[bytes], Path]":
+    def _start_worker(self, cores: int) -> "tuple[subprocess.Popen[bytes], Path]":
         name = f"worker-{len(self._children)}"
         folder = self.folder / name
         folder.mkdir()
         log = self.folder / f"{name}.log"
-        options = ["--cores", "1", "--memory", "1g", "--work-dir", str(folder / "work")]
+        options = ["--cores", str(cores), "--memory", "1g", "--work-dir", str(folder / "work")]
         return self._start("worker.Worker", [*options, self.url], log, folder / "scratch"), log
 
     def _start(

@@ -4,6 +4,7 @@ import json
 from collections import Counter
 from datetime import UTC, datetime
 from pathlib import Path
+from random import Random
 from typing import Any
 
 from deploy.local.kafka import EmbeddedKafka
@@ -14,7 +15,7 @@ from job.protocol.status import JobStatus, Phase
 from tests.encoded_values import read, schema_id
 from tests.integration.jobs import START_SECONDS, Job
 from tests.integration.keyed_sides import JAVA_PARTITIONS, KEYED_SIDES, OUTPUT_PARTITIONS, T0
-from tests.integration.topics import Sent, consume_all, produce
+from tests.integration.topics import Sent, consume_all, dead_letters, produce
 from tests.polling import wait_until
 from tests.registry_stub import RegistryStub
 from tests.unit.formats import written
@@ -41,11 +42,14 @@ checkpoint: {checkpoint}
 )
 
 _AVRO = record(field("k", ["null", "string"]), field("t", "long"), field("a", "long"))
+_OTHER = record(field("a", "string"))
 _PROTO = """syntax = "proto3";
 message Right { optional string k = 1; int64 t = 2; int64 b = 3; }
 """
 
 Row = tuple[str | None, int, int]
+Letter = tuple[str, str, bytes | None]
+"""Topic of the record, reason, value."""
 
 _COLUMNS = {
     "left": {"k": "left.k", "lt": "left.t", "a": "left.a"},
@@ -91,10 +95,12 @@ class Topics:
             register = self._registry.register
             self._schema_ids["left"] = register(f"{name}.left-value", _AVRO)
             self._schema_ids["right"] = register(f"{name}.right-value", _PROTO, "PROTOBUF")
+            self._schema_ids["other"] = register("other", _OTHER)
         self._delivery = delivery
         kafka.create_topics(
             [f"{name}.{part}" for part in ("left", "right", "out")], partitions=partitions
         )
+        kafka.create_topics([self.dead], partitions=1)
 
     def spec(self, bad_records: str = "on_bad_record: drop") -> str:
         shown = self.join_type.shown_sides
@@ -122,6 +128,34 @@ class Topics:
                 "output__format": self._format.value,
             }
         return changed(text, **changes) if changes else text
+
+    @property
+    def dead(self) -> str:
+        """Topic for dead letters. Unused unless the spec of the test names it."""
+        return f"{self.name}.dead"
+
+    def send_bad(self) -> Counter[Letter]:
+        """Send encoded values that cannot be read to both sides. Returns their dead letters."""
+        sent: Counter[Letter] = Counter()
+        for side in SIDES:
+            values = {
+                "incompatible_schema": framed(
+                    self._schema_ids["other"], written.avro(_OTHER, a="one")
+                ),
+                "tombstone": None,
+                "undecodable_value": framed(self._schema_ids[side], b"\xff"),
+                "unknown_schema": framed(9_999_999, b"x"),
+            }
+            topic = f"{self.name}.{side}"
+            produce(self.kafka.bootstrap_servers, topic, map(Sent, values.values()))
+            sent.update((topic, reason, value) for reason, value in values.items())
+        return sent
+
+    def letters(self) -> Counter[Letter]:
+        return Counter(
+            (letter.topic, letter.reason, letter.value)
+            for letter in dead_letters(self.kafka, self.dead)
+        )
 
     def send(self, left: list[Row], right: list[Row]) -> None:
         for side, rows, value in (("left", left, "a"), ("right", right, "b")):
@@ -230,6 +264,19 @@ SECOND: tuple[list[Row], list[Row]] = (
     [("x", 16, 3), ("alone", 40, 1), ("same", 18, 8)],
     [("late-partner", 28, 5), ("x", 23, 9), ("alone", 41, 2)],
 )
+
+
+def generated(seed: str, batch: int) -> tuple[list[Row], list[Row]]:
+    """Random rows of few keys, to be sent with FIRST (batch 0) and SECOND (batch 1). None is
+    late."""
+    random = Random(f"{seed} {batch}")
+    earliest, latest = [(15, 24), (18, 40)][batch]
+
+    def rows() -> list[Row]:
+        numbers = range(20 * batch + 10, 20 * batch + 30)
+        return [(random.choice("pqr"), random.randint(earliest, latest), n) for n in numbers]
+
+    return rows(), rows()
 
 
 def _shown(row: Row | None) -> tuple[str | None, str | None, int | None]:

@@ -8,13 +8,17 @@ from zlib import crc32
 import pytest
 
 from deploy.local.kafka import EmbeddedKafka
+from job.protocol.status import Phase
+from job.query.warm_up import SHORT_INTERVALS
 from tests.faults.faulty_job import FAILPOINTS, FaultyJob
 from tests.integration.clusters import HOST, Cluster
 from tests.integration.jobs import START_SECONDS
+from tests.integration.keyed_sides import JAVA_PARTITIONS
 from tests.integration.pairs import Pairs
 from tests.polling import wait_until
 from tests.processes import has_ended, signal_all
 from tests.registry_stub import RegistryStub
+from tests.unit.specs import changed
 
 BLOCK = 1_000
 # Two executors start in addition to the driver's JVM.
@@ -66,7 +70,8 @@ POINTS = {"before_commit": 0, "after_commit": 1}
 def test_worker_killed_during_a_batch_and_then_the_driver_lose_and_repeat_nothing(
     cluster: Cluster, pairs: Pairs, tmp_path: Path
 ) -> None:
-    with job_on(cluster, pairs.spec(), tmp_path) as job:
+    spec = changed(pairs.spec(), output__partition_by="if(n % 2 = 0, 'edge', 'x')")
+    with job_on(cluster, spec, tmp_path) as job:
         job.wait_for_state("RUNNING", CLUSTER_SECONDS)
         pairs.produce(range(BLOCK))
         job.wait_for_offsets(left=BLOCK, right=BLOCK)
@@ -89,7 +94,11 @@ def test_worker_killed_during_a_batch_and_then_the_driver_lose_and_repeat_nothin
         pairs.produce(range(3 * BLOCK, 4 * BLOCK))
         job.wait_for_offsets(left=4 * BLOCK, right=4 * BLOCK)
         assert 0 == job.terminate()
-    assert list(range(4 * BLOCK)) == pairs.numbers()
+    results = pairs.received()
+    assert list(range(4 * BLOCK)) == sorted(result.value["n"] for result in results)
+    for result in results:
+        chosen_by = "x" if result.value["n"] % 2 else "edge"
+        assert JAVA_PARTITIONS[chosen_by] == result.partition
 
 
 def test_application_that_the_master_ended_starts_again(
@@ -121,6 +130,45 @@ def test_checkpoint_that_executors_do_not_share_is_refused(
         assert "set STREAMJOIN_CHECKPOINT_IS_SHARED=true" in refusal(job, "checkpoint")
         assert 1 == job.terminate()
     assert not (tmp_path / "checkpoint" / "query").exists()
+
+
+def test_real_time_engine_gets_the_slots_it_lacks_and_survives_the_loss_of_an_executor(
+    cluster: Cluster, pairs: Pairs, tmp_path: Path
+) -> None:
+    """After the short intervals, an interval lasts longer than the test. The executor is lost in
+    the middle of it."""
+    settings = {"experimental": True, "checkpoint_interval": "1 hour"}
+    spec = changed(pairs.spec(), engine="real_time", real_time=settings)
+    cluster.have_workers(2)
+    with job_on(cluster, spec, tmp_path) as job:
+        failure = job.wait_for(lambda status: status.last_failure, "a refusal").last_failure
+        assert failure is not None
+        assert "needs 7 task slots" in failure.message
+        assert "the executors have 2: add 5 cores" in failure.message
+
+        cluster.have_workers(4, cores=3)
+        pairs.produce(range(BLOCK))
+        wait_for_numbers(pairs, BLOCK)
+        job.wait_for(
+            lambda status: (
+                status.phase is Phase.REAL_TIME and status.totals.batches > SHORT_INTERVALS
+            ),
+            "the short intervals have ended",
+        )
+        pairs.produce(range(BLOCK, 2 * BLOCK))
+        wait_for_numbers(pairs, 2 * BLOCK)
+
+        signal_all(cluster.executors()[-1:], signal.SIGKILL)
+        pairs.produce(range(2 * BLOCK, 3 * BLOCK))
+        wait_for_numbers(pairs, 3 * BLOCK)
+        assert 0 == job.terminate()
+    assert list(range(3 * BLOCK)) == pairs.numbers()
+
+
+def wait_for_numbers(pairs: Pairs, count: int) -> None:
+    """Wait for the results of the first numbers, each once."""
+    expected = list(range(count))
+    wait_until(lambda: expected == pairs.numbers(), CLUSTER_SECONDS, f"{count} results")
 
 
 def refusal(job: FaultyJob, code: str) -> str:

@@ -84,10 +84,10 @@ def wait_for_status(job: Job, condition: Callable[[JobStatus], Any], what: str) 
 
 
 def test_unmatched_rows_are_emitted_while_the_other_topic_is_idle_and_none_is_late(
-    kafka: EmbeddedKafka, tmp_path: Path
+    kafka: EmbeddedKafka, tmp_path: Path, jvm: SharedJvm
 ) -> None:
     topics = Topics(kafka, "silent_right", tmp_path)
-    with Job(topics.spec, tmp_path) as job:
+    with Job(topics.spec, tmp_path, jvm) as job:
         # The left side advances by itself; the right topic has never had a record.
         start = now_ms()
         topics.send("left", 1, start)
@@ -114,7 +114,7 @@ def test_unmatched_rows_are_emitted_while_the_other_topic_is_idle_and_none_is_la
         job.wait_for_state("RUNNING")
         wait_for_status(job, lambda status: status.idle.get("right"), "idle after a resume")
 
-        job.kill()
+        job.kill_tree()
         job.start()
         topics.send("left", 5, again + 62_000)
         status = wait_for_status(job, lambda status: status.idle.get("right"), "idle after a kill")

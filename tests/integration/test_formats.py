@@ -20,7 +20,7 @@ from deploy.local.kafka import EmbeddedKafka
 from job.errors import SpecError
 from job.evaluation.sql_types import BIGINT, BOOLEAN, STRING, SqlType, struct_of
 from job.formats import proto_schema
-from job.formats.registration import registered
+from job.formats.registration import ensure_registered
 from job.formats.registry import RegistryAccess
 from job.formats.schemas import OutputSchema
 from job.join_spec.value_format import Format
@@ -201,7 +201,7 @@ def test_incompatible_protobuf_is_refused_by_the_registry(registry: Apicurio) ->
 
     def register(*columns: tuple[str, SqlType]) -> int | None:
         text = proto_schema.record_schema("tested", columns)
-        return registered(OutputSchema(Format.PROTOBUF, "p", True, text, columns), access).id
+        return ensure_registered(OutputSchema(Format.PROTOBUF, "p", True, text, columns), access).id
 
     first = register(("a", BIGINT), ("b", struct_of([("x", STRING)])))
     registry.require_compatibility("p")

@@ -9,6 +9,7 @@ import pytest
 from deploy.local.kafka import EmbeddedKafka
 from tests.integration.hdfs import Hdfs
 from tests.integration.jobs import Job
+from tests.integration.jvms import SharedJvm
 from tests.integration.machines import Machine
 from tests.integration.pairs import Pairs
 
@@ -19,16 +20,29 @@ def hdfs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hdfs]:
         yield started
 
 
-@pytest.mark.timeout(900)  # two starts of a job, and four commands
+@pytest.fixture
+def jvm(tmp_path: Path) -> Iterator[SharedJvm]:
+    """A JVM of the machine, for its job and its commands. It is killed with the first job."""
+    folder = tmp_path / "jvm"
+    folder.mkdir()
+    with SharedJvm(folder) as shared:
+        yield shared
+
+
+@pytest.mark.timeout(900)  # two starts of a job
 def test_killed_job_continues_from_hdfs_on_another_machine_and_waits_for_a_dead_namenode(
-    kafka: EmbeddedKafka, hdfs: Hdfs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    kafka: EmbeddedKafka,
+    hdfs: Hdfs,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    jvm: SharedJvm,
 ) -> None:
     place = f"{hdfs.url}/user/join"
     pairs = Pairs(kafka, "hdfs", tmp_path, delivery="exactly_once", checkpoint=place)
     pairs.create_topics()
 
     machine = Machine(tmp_path / "one", monkeypatch)
-    with Job(pairs.spec(), machine.folder) as job:
+    with Job(pairs.spec(), machine.folder, jvm) as job:
         pairs.produce(range(3))
         job.wait_for_offsets(left=3, right=3)
         refused = job.command("checkpoint", "verify", str(job.spec_file))
@@ -41,7 +55,7 @@ def test_killed_job_continues_from_hdfs_on_another_machine_and_waits_for_a_dead_
     shutil.rmtree(machine.folder)
 
     machine = Machine(tmp_path / "two", monkeypatch)
-    with Job(pairs.spec(), machine.folder) as job:
+    with Job(pairs.spec(), machine.folder, jvm) as job:
         job.wait_for_state("PAUSED")
         job.ask("resume")
         job.wait_for_offsets(left=6, right=6)

@@ -249,16 +249,16 @@ def test_pause_during_a_batch_completes_the_batch(
 
 
 def test_killed_job_loses_nothing_and_repeated_results_have_the_same_id(
-    pairs: Pairs, tmp_path: Path
+    pairs: Pairs, tmp_path: Path, jvm: SharedJvm
 ) -> None:
     pairs.create_topics()
-    with Job(pairs.spec(after="1 hour"), tmp_path) as job:
+    with Job(pairs.spec(after="1 hour"), tmp_path, jvm) as job:
         for start in range(0, 2 * MANY, MANY):
             pairs.produce(range(start, start + MANY))
             if start:
                 job.start()
             wait_for_results(pairs, start + 1)
-            job.kill()
+            job.kill_tree()
         pairs.produce([2 * MANY])
         job.start()
         read_all(job, 2 * MANY + 1)

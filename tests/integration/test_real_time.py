@@ -3,6 +3,7 @@
 Pins the private Spark API of job/spark/interval_read.py and job/query/real_time.py.
 """
 
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,6 +12,7 @@ import pytest
 from deploy.local.kafka import EmbeddedKafka
 from job.event_time.fair_reading import FIRST_BATCH_RECORDS
 from job.join_spec.join_conditions import JoinType
+from job.join_spec.sides import SIDES
 from job.join_spec.value_format import Format
 from job.plan.real_time import RECORDS_BEHIND_MAX
 from job.protocol.status import Phase
@@ -23,6 +25,7 @@ from tests.integration.real_time_topics import (
     FIRST,
     SECOND,
     Topics,
+    generated,
     text_of,
     wait_for_intervals,
 )
@@ -56,30 +59,40 @@ def test_join_type_gives_the_rows_of_nested_loops_in_both_phases(
     jvm: SharedJvm,
     registry: RegistryStub,
 ) -> None:
-    """Two types read Avro and Protobuf. One type writes Avro, the other Protobuf."""
+    """Chosen and random rows. Two types read Avro and Protobuf, also values that cannot be read. One
+    type writes Avro, the other Protobuf."""
     topics = Topics(
         *(kafka, f"phases_{join_type}", join_type, tmp_path),
         registry=registry,
         output_format=_FORMATS.get(join_type, Format.JSON),
         delivery="exactly_once",
     )
+    is_encoded = join_type in _FORMATS
+    bad = topics.send_bad() if is_encoded else Counter()
     topics.send(*FIRST)
-    with Job(topics.spec(), tmp_path, jvm) as job:
+    topics.send(*generated(join_type, 0))
+    policy = f"dead_letter: {{topic: {topics.dead}}}" if is_encoded else "on_bad_record: drop"
+    with Job(topics.spec(policy), tmp_path, jvm) as job:
         wait_for_intervals(job)
+        if is_encoded:
+            bad += topics.send_bad()
         topics.send(*SECOND)
+        topics.send(*generated(join_type, 1))
         topics.send(*CLOSING)
         topics.wait_for_results()
         # Results are visible before the interval that counts them has ended.
         results = sum(topics.expected().values())
+        left = len(topics.sent["left"]) + bad.total() // len(SIDES)
         status = job.wait_for(
             lambda status: (
-                status.totals.output_records >= results and status.totals.left.records == 12
+                status.totals.output_records >= results and status.totals.left.records == left
             ),
             "the last report",
         )
         assert 0 == job.terminate()
 
     assert topics.expected() == topics.results()
+    assert bad == topics.letters()
     assert 0 == status.totals.late_rows
     assert results == status.totals.output_records
 

@@ -11,6 +11,7 @@ from deploy.local.kafka import EmbeddedKafka
 from job.dead_letters.headers import DeadLetter
 from job.protocol.status import JobStatus
 from tests.integration.jobs import BROKER_OPTIONS, START_SECONDS, Job
+from tests.integration.jvms import SharedJvm
 from tests.integration.keyed_sides import T0
 from tests.integration.real_time_topics import (
     CLOSING,
@@ -21,8 +22,11 @@ from tests.integration.real_time_topics import (
     text_of,
     wait_for_intervals,
 )
+from tests.integration.test_real_time import jvm
 from tests.integration.topics import Sent, dead_letters, produce
 from tests.polling import wait_until
+
+__all__ = ["jvm"]  # a fixture
 
 
 def test_query_obeys_all_commands_in_the_middle_of_an_interval(
@@ -122,7 +126,9 @@ def letters_counted(status: JobStatus) -> dict[tuple[str, str], int]:
     }
 
 
-def test_dead_letters_idle_sides_state_and_checkpoint(kafka: EmbeddedKafka, tmp_path: Path) -> None:
+def test_dead_letters_idle_sides_state_and_checkpoint(
+    kafka: EmbeddedKafka, tmp_path: Path, jvm: SharedJvm
+) -> None:
     topics = Topics(
         *(kafka, "dead", "left_outer", tmp_path),
         idle_after="2 seconds",
@@ -160,7 +166,7 @@ def test_dead_letters_idle_sides_state_and_checkpoint(kafka: EmbeddedKafka, tmp_
 
     produce(kafka.bootstrap_servers, "dead.left", bad)
     expected.update(bad_letters)
-    with Job(topics.spec(dedent(policy)), tmp_path) as job:
+    with Job(topics.spec(dedent(policy)), tmp_path, jvm) as job:
         wait_for_letters("backlog")
         wait_for_intervals(job)
         produce(kafka.bootstrap_servers, "dead.left", bad)
@@ -207,7 +213,7 @@ def test_dead_letters_idle_sides_state_and_checkpoint(kafka: EmbeddedKafka, tmp_
     shown = job.command("state", spec, "--side", "left", "--key", "last")
     [row] = [json.loads(line) for line in shown.stdout.splitlines()[1:]]
     assert 2 == row["row"]["a"]
-    with Job(job.spec_file.read_text(), tmp_path) as job:
+    with Job(job.spec_file.read_text(), tmp_path, jvm) as job:
         topics.send([], [("last", CLOSING_AT + 2001, 5)])
         pair = ("last", CLOSING_AT + 2000, 2), ("last", CLOSING_AT + 2001, 5)
         result = text_of(topics.result(*pair))
@@ -219,11 +225,11 @@ def test_dead_letters_idle_sides_state_and_checkpoint(kafka: EmbeddedKafka, tmp_
     } == {letter.message for letter in letters() if letter.reason == "late"}
 
 
-def test_query_survives_a_broker_that_is_away(tmp_path: Path) -> None:
+def test_query_survives_a_broker_that_is_away(tmp_path: Path, jvm: SharedJvm) -> None:
     with EmbeddedKafka(tmp_path / "kafka", jvm_options=BROKER_OPTIONS) as kafka:
         topics = Topics(kafka, "away", "full_outer", tmp_path)
         topics.send(*FIRST)
-        with Job(topics.spec(), tmp_path) as job:
+        with Job(topics.spec(), tmp_path, jvm) as job:
             wait_for_intervals(job)
             topics.send(*SECOND)
             kafka.kill()

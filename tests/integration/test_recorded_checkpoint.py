@@ -17,6 +17,7 @@ from deploy.local.kafka import EmbeddedKafka
 from job.kafka.clients import NewTopic, admin, read_to_end
 from job.kafka.topic_ids import topics
 from tests.integration.jobs import START_SECONDS, Job
+from tests.integration.jvms import SharedJvm
 from tests.integration.topics import READ_SECONDS, consume_all
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "checkpoint"
@@ -75,10 +76,12 @@ class Recorded:
 
 
 @pytest.fixture
-def job(kafka: EmbeddedKafka, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Job:
+def job(
+    kafka: EmbeddedKafka, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, jvm: SharedJvm
+) -> Job:
     monkeypatch.setenv("RECORDED_SERVERS", kafka.bootstrap_servers)
     monkeypatch.setenv("RECORDED_CHECKPOINT", str(tmp_path / "checkpoint"))
-    return Job((GOLDEN / "join.yaml").read_text(), tmp_path)
+    return Job((GOLDEN / "join.yaml").read_text(), tmp_path, jvm)
 
 
 def test_job_continues_the_recorded_checkpoint(

@@ -61,6 +61,10 @@ def test_new_topic_of_a_pattern_is_reported_and_read_after_a_restart(
     def ids() -> set[str]:
         return {each.result_id for each in consume_all(servers, "pattern.join.out")}
 
+    def logged() -> list[tuple[str, list[str]]]:
+        lines = (line for line in job.log.read_text().splitlines() if '"topics_' in line)
+        return [(entry["event"], entry["topics"]) for entry in map(json.loads, lines)]
+
     def new_topics(status: JobStatus) -> list[str]:
         return [] if status.brokers is None else status.brokers.left.new_topics
 
@@ -87,6 +91,11 @@ def test_new_topic_of_a_pattern_is_reported_and_read_after_a_restart(
         }
         wait_until(lambda: expected == ids(), START_SECONDS, "rows of both topics match")
         job.wait_for(lambda status: [] == new_topics(status), "no topic is new")
+        assert [
+            ("topics_added", ["pattern.lus"]),
+            ("topics_not_read", ["pattern.leu"]),
+            ("topics_added", ["pattern.leu"]),
+        ] == logged()
 
         kafka.create_topics(["pattern.lbr"], partitions=1)
         for n in (3, 4):

@@ -68,6 +68,9 @@ class Statistics:
         self.records = 0
         self.rows = 0
         self.late_rows = 0
+        self.deduplicated = 0
+        """Number of cases in which a side has `deduplicate`."""
+        self.duplicates = 0
         self.failed = 0
         """Number of records and results on which an expression fails."""
 
@@ -77,6 +80,8 @@ class Statistics:
             self.batches += len(batches)
             self.rows += sum(batch.output.total() for batch in batches)
             self.late_rows += sum(batch.late_rows for batch in batches)
+            self.deduplicated += any("deduplicate" in case.spec[side] for side in SIDES)
+            self.duplicates += sum(sum(batch.duplicates.values()) for batch in batches)
             self.failed += sum(
                 batch.failed_results.total()
                 + sum(reasons["expression_failed"] for reasons in batch.bad_records.values())
@@ -91,8 +96,9 @@ class Statistics:
         kinds = "\n".join(f"  {count:5} {kind}" for kind, count in sorted(self.cases.items()))
         return (
             f"{self.cases.total()} cases, {self.batches} batches, {self.records} records, "
-            f"{self.rows} output rows, {self.late_rows} late rows, {self.failed} "
-            f"records and results on which an expression fails; no difference\n{kinds}"
+            f"{self.rows} output rows, {self.late_rows} late rows, {self.duplicates} duplicates in "
+            f"{self.deduplicated} cases with deduplicate, {self.failed} records and results on "
+            f"which an expression fails; no difference\n{kinds}"
         )
 
 

@@ -243,12 +243,12 @@ def canonical(text: str) -> str:
 
 def differences(expected: Sequence[Batch], actual: Sequence[Batch]) -> Iterator[str]:
     """Batches and fields in which Spark differs from the specification."""
-    for said, seen in zip(expected, actual, strict=False):
+    for specified_batch, batch in zip(expected, actual, strict=False):
         for name in Batch.__dataclass_fields__:
-            if getattr(said, name) != getattr(seen, name):
+            if getattr(specified_batch, name) != getattr(batch, name):
                 yield (
-                    f"batch {said.batch_id}, {name}: specified {getattr(said, name)}, "
-                    f"Spark {getattr(seen, name)}"
+                    f"batch {batch.batch_id}, {name}: specified "
+                    f"{getattr(specified_batch, name)}, Spark {getattr(batch, name)}"
                 )
     if len(expected) != len(actual):
         yield f"number of batches: specified {len(expected)}, Spark {len(actual)}"

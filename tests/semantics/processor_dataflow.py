@@ -2,7 +2,8 @@
 
 from pyspark.sql import DataFrame
 
-from job.dataflow.dataflow import output_records, side_rows
+from job.dataflow.dataflow import side_rows
+from job.dataflow.results import output_records
 from job.join_spec.sides import SIDES
 from job.plan.plan import JoinPlan
 from job.real_time.join import RowCounts, real_time_join

@@ -16,7 +16,8 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming import StreamingQuery
 
-from job.dataflow.dataflow import TIMESTAMP, dataflow
+from job.dataflow.dataflow import dataflow
+from job.dataflow.output_columns import TIMESTAMP
 from job.event_time.partitions import Partitions
 from job.join_spec.sides import SIDES, Side
 from job.plan.plan import JoinPlan

@@ -1,4 +1,4 @@
-"""Copies are dropped before the join, by Spark's operator with the watermark of the job."""
+"""Duplicates are dropped before the join, by Spark's operator with the watermark of the job."""
 
 import threading
 from collections.abc import Callable, Iterator
@@ -10,6 +10,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from job.checkpoint.state_reader import StateReader
+from job.join_spec.sides import Side
 from job.join_spec.spec import spec_from_yaml
 from job.plan.planner import join_plan
 from tests.semantics.streams import T0, Stream, spec_text
@@ -39,11 +40,12 @@ def keys(results: list[dict[str, Any]]) -> list[str]:
     return sorted(result["k"] for result in results)
 
 
-def duplicates(stream: Stream) -> int:
-    return sum(batch.left.duplicates for batch in stream.progress())
+def duplicates(stream: Stream, side: Side = "left") -> int:
+    sides = [batch.left if side == "left" else batch.right for batch in stream.progress()]
+    return sum(of_side.duplicates for of_side in sides)
 
 
-def test_copy_in_the_same_a_later_and_a_restarted_batch_is_dropped_and_counted(
+def test_duplicate_in_the_same_a_later_and_a_restarted_batch_is_dropped_and_counted(
     started: Callable[..., Stream],
 ) -> None:
     stream = started()
@@ -59,7 +61,7 @@ def test_copy_in_the_same_a_later_and_a_restarted_batch_is_dropped_and_counted(
     assert [2] == [batch.state_rows_updated for batch in stream.progress() if batch.input_records]
 
 
-def test_row_with_a_null_id_is_never_a_copy(started: Callable[..., Stream]) -> None:
+def test_row_with_a_null_id_is_never_a_duplicate(started: Callable[..., Stream]) -> None:
     stream = started()
     assert ["x", "x"] == keys(stream.feed([row("x", 100)] * 2, [row("x", 101)]))
     assert 0 == duplicates(stream)
@@ -79,7 +81,7 @@ def test_id_is_kept_until_the_watermark_is_within_after_its_first_row(
     assert ["x"] == keys(stream.feed([row("x", 120.5, "1")]))
 
 
-def test_late_row_is_counted_as_late_and_not_as_a_copy(started: Callable[..., Stream]) -> None:
+def test_late_row_is_counted_as_late_and_not_as_a_duplicate(started: Callable[..., Stream]) -> None:
     stream = started()
     stream.feed([row("x", 100, "1"), row("y", 200, "2")], [row("y", 200)])
     stream.raise_watermark(190)
@@ -97,12 +99,26 @@ def test_row_of_a_window_that_has_not_ended_is_not_late(started: Callable[..., S
     assert (0, 1) == (sum(b.late_rows for b in stream.progress()), duplicates(stream))
 
 
+def test_id_of_a_window_is_kept_until_the_watermark_is_within_after_its_end(
+    started: Callable[..., Stream],
+) -> None:
+    stream = started(join="window: 1 minute")
+    stream.feed([row("x", 100, "1")], [row("x", 100)])  # its window ends at 160
+    stream.raise_watermark(179.999)
+    stream.feed()
+    assert [] == keys(stream.feed([row("x", 181, "1")], [row("x", 181)]))
+
+    stream.raise_watermark(180)
+    stream.feed()
+    assert ["x"] == keys(stream.feed([row("x", 181, "1")]))
+
+
 def test_row_that_fails_the_filter_stores_no_id(started: Callable[..., Stream]) -> None:
     stream = started(left_more=f"filter: k <> 'no'\n  {BY_E}")
     assert ["x"] == keys(stream.feed([row("no", 100, "1"), row("x", 100, "1")], [row("x", 101)]))
 
 
-def test_both_sides_of_a_right_semi_join_count_their_own_copies_and_ids(
+def test_both_sides_of_a_right_semi_join_count_their_own_duplicates_and_ids(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     changes = {
@@ -112,16 +128,24 @@ def test_both_sides_of_a_right_semi_join_count_their_own_copies_and_ids(
         "join_type": "right_semi",
         "columns": "k: right.k",
     }
-    text = spec_text(**changes).replace("topic: rights", f"topic: rights\n  {BY_E}")
+    by_b = "deduplicate: {by: [b], within: 1 minute}"
+    text = spec_text(**changes).replace("topic: rights", f"topic: rights\n  {by_b}")
     stream = Stream(spark, tmp_path, text)
     try:
-        stream.feed([row("x", 100, "1")] * 3 + [row("y", 100, "2")], [row("x", 101, "1")] * 2)
+        rights = [row("x", 101, "1"), row("x", 101, "2")]
+        stream.feed([row("x", 100, "1")] * 3 + [row("y", 100, "2")], rights)
         progress = next(batch for batch in stream.progress() if batch.input_records)
         plan = join_plan(spec_from_yaml(text, {}), state_partitions=1)
         # Before the stop, which restores the settings by which Spark finds the state.
         reader = StateReader(spark, plan, str(tmp_path / "checkpoint"))
         count = reader.count_rows(progress.batch_id, cancel=threading.Event())
+        # After `within` of the left side, and before that of the right side.
+        stream.raise_watermark(125)
+        stream.feed()
+        stream.feed([row("x", 126, "1")], [row("x", 126, "3")])
+        dropped = duplicates(stream, "left"), duplicates(stream, "right")
     finally:
         stream.stop()
     assert (2, 1) == (progress.left.duplicates, progress.right.duplicates)
     assert (2, 1) == (count.left.stored_ids, count.right.stored_ids)
+    assert (2, 2) == dropped

@@ -32,6 +32,7 @@ def test_spark_and_the_specification_agree_on_generated_joins(spark: SparkSessio
     differential.run_many(spark, CASES, seconds=SECONDS, statistics=statistics)
 
     assert statistics.rows > 0
+    assert statistics.duplicates > 0
 
 
 def row(k, at, v=0, **more):
@@ -134,6 +135,17 @@ def filter_of_the_other_side_forgotten(monkeypatch):
     monkeypatch.setattr(simulation_plan, "mirrored_filters", lambda *_: ())
 
 
+def ids_kept_longer_than_within(monkeypatch):
+    plan = simulation_plan.DeduplicationPlan
+    monkeypatch.setattr(
+        simulation_plan,
+        "DeduplicationPlan",
+        lambda id_of, time, within_us, enters_join: plan(
+            id_of, time, within_us + 1_000_000, enters_join
+        ),
+    )
+
+
 PLANTED = {
     strict_bound_for_a_non_strict_one: "state_rows|output|removed_rows",
     matched_flag_lost: "output",
@@ -143,6 +155,7 @@ PLANTED = {
     event_times_lost_by_each_restart: "watermark_ms",
     event_times_kept_by_each_restart: "watermark_ms",
     filter_of_the_other_side_forgotten: "late_rows|state_rows",
+    ids_kept_longer_than_within: "stored_ids",
 }
 
 
@@ -153,7 +166,7 @@ RESTARTS = {
 
 
 @pytest.mark.parametrize("plant", PLANTED, ids=lambda plant: plant.__name__)
-def test_a_bug_planted_in_the_specification_is_caught(spark: SparkSession, monkeypatch, plant):
+def test_bug_planted_in_the_specification_is_caught(spark: SparkSession, monkeypatch, plant):
     steps = STEPS
     if plant in RESTARTS:
         ahead = Data([row(9, 15_000)], [row(9, 50_000)])
@@ -162,6 +175,8 @@ def test_a_bug_planted_in_the_specification_is_caught(spark: SparkSession, monke
     made = case(steps=steps)
     if plant is filter_of_the_other_side_forgotten:
         made.spec["left"]["filter"] = "k <> 2"
+    if plant is ids_kept_longer_than_within:
+        made.spec["left"]["deduplicate"] = {"by": ["k"], "within": "5 seconds"}
     plant(monkeypatch)
 
     with pytest.raises(differential.DifferenceError, match=rf"batch \d+, ({PLANTED[plant]}): "):
@@ -192,7 +207,7 @@ def test_without_a_wrong_rule_the_backlog_agrees(spark: SparkSession):
 
 
 @pytest.mark.parametrize("wrong", WRONG_RULES, ids=lambda rule: rule.__name__)
-def test_a_wrong_rule_in_the_specification_is_caught(spark: SparkSession, monkeypatch, wrong):
+def test_wrong_rule_in_the_specification_is_caught(spark: SparkSession, monkeypatch, wrong):
     monkeypatch.setattr(event_time, "watermark_ms", wrong)
 
     with pytest.raises(differential.DifferenceError, match=r"batch \d+, watermark_ms: "):

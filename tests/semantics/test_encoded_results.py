@@ -10,7 +10,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from job.encoding.encoded_column import encoded_column
-from job.evaluation.sql_types import parse_type
+from job.evaluation.type_trees import parse_type
 from job.formats import avro_schema, proto_schema
 from job.formats.schemas import OutputSchema
 from job.join_spec.value_format import Format

@@ -15,7 +15,8 @@ from sqlglot import exp
 
 from job.evaluation.evaluator import compile_expression
 from job.evaluation.sql_cast import EPOCH
-from job.evaluation.sql_types import NotExactError, SqlRuntimeError, parse_type
+from job.evaluation.sql_types import NotExactError, SqlRuntimeError
+from job.evaluation.type_trees import parse_type
 from tests.semantics.sql_generator import COLUMNS, ROWS, expressions
 
 LAYOUT = {

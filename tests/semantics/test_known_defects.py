@@ -89,7 +89,7 @@ class PlainJoin:
 PUSH = ([(9, 100_000)], [(9, 100_000)])
 
 
-def test_a_full_outer_join_matches_null_keys_with_each_other(spark):
+def test_full_outer_join_matches_null_keys_with_each_other(spark):
     """`=` with null is not true, but Spark looks up state by the bytes of the key."""
     rows = PlainJoin(spark, f"left_k = right_k AND {WINDOW}", "full_outer").run(
         ([(None, 0)], [(None, 1)]), PUSH
@@ -105,7 +105,7 @@ def test_null_keys_do_not_match_if_on_requires_keys_that_are_not_null(spark):
     assert [(9, 9), (None, None), (None, None)] == join.run(([(None, 0)], [(None, 1)]), PUSH)
 
 
-def test_a_key_that_hides_its_nulls_from_the_optimizer_matches_them_in_a_left_outer_join(spark):
+def test_key_that_hides_its_nulls_from_the_optimizer_matches_them_in_a_left_outer_join(spark):
     key = "if({0}_k IS NULL, NULL, {0}_k)"
     on = f"{key.format('left')} = {key.format('right')} AND {WINDOW}"
     join = PlainJoin(spark, on, "left_outer")
@@ -115,14 +115,14 @@ def test_a_key_that_hides_its_nulls_from_the_optimizer_matches_them_in_a_left_ou
     assert 4 == join.progress[1]["numRowsTotal"]  # all were stored, those with null keys, too
 
 
-def test_a_comparison_of_a_number_in_on_keeps_unmatched_rows_indefinitely(spark):
+def test_comparison_of_a_number_in_on_keeps_unmatched_rows_indefinitely(spark):
     """Spark takes `left_k > 0` for a bound on event time: 0 seconds after the epoch."""
     for condition, expected in (("left_k > 0 AND", [(9, 9)]), ("", [(1, None), (9, 9)])):
         on = f"left_k = right_k AND {condition} {WINDOW}"
         assert expected == PlainJoin(spark, on, "left_outer").run(([(1, 0)], [(2, 0)]), PUSH)
 
 
-def test_a_left_semi_join_misses_a_right_row_of_the_batch_that_evicts_it(spark):
+def test_left_semi_join_misses_a_right_row_of_the_batch_that_evicts_it(spark):
     """Right rows are first (SPARK-55973), and one that the batch evicts is not stored."""
     batches = (PUSH, ([(1, 50_000)], [(1, 50_000)]))
     on = f"left_k = right_k AND {WINDOW}"
@@ -131,7 +131,7 @@ def test_a_left_semi_join_misses_a_right_row_of_the_batch_that_evicts_it(spark):
     assert [(9,)] == PlainJoin(spark, on, "left_semi").run(*batches)
 
 
-def test_a_null_key_does_not_advance_the_watermark_of_an_inner_join(spark):
+def test_null_key_does_not_advance_the_watermark_of_an_inner_join(spark):
     """IS NOT NULL is pushed below the watermark, which ignores the dropped rows."""
     join = PlainJoin(spark, f"left_k = right_k AND {WINDOW}", "inner")
     join.run(([(1, 0)], [(2, 0)]), ([(None, 100_000)], [(None, 100_000)]))
@@ -140,7 +140,7 @@ def test_a_null_key_does_not_advance_the_watermark_of_an_inner_join(spark):
 
 
 @pytest.mark.parametrize("watermarked", SIDES)
-def test_a_left_outer_join_watermarked_on_one_side_only(spark, watermarked):
+def test_left_outer_join_watermarked_on_one_side_only(spark, watermarked):
     """SPARK-58904: Spark accepts a watermark of the right side only, and never evicts left rows."""
     on = f"left_k = right_k AND {WINDOW}"
     refused = False
@@ -153,7 +153,7 @@ def test_a_left_outer_join_watermarked_on_one_side_only(spark, watermarked):
 
 
 @pytest.mark.parametrize("watermarked", SIDES)
-def test_an_inner_join_watermarked_on_one_side_keeps_its_state_indefinitely(spark, watermarked):
+def test_inner_join_watermarked_on_one_side_keeps_its_state_indefinitely(spark, watermarked):
     """SPARK-46350: Spark does not evict the other side by the watermark of this side."""
     join = PlainJoin(spark, f"left_k = right_k AND {WINDOW}", "inner", watermarked=[watermarked])
     join.run(([(1, 0)], [(1, 0)]), PUSH, PUSH)
@@ -162,14 +162,14 @@ def test_an_inner_join_watermarked_on_one_side_keeps_its_state_indefinitely(spar
     assert "state cleanup [ left = null, right = null ]" in join.plan
 
 
-def test_an_inner_join_without_watermarks_is_accepted_and_keeps_its_state_indefinitely(spark):
+def test_inner_join_without_watermarks_is_accepted_and_keeps_its_state_indefinitely(spark):
     join = PlainJoin(spark, f"left_k = right_k AND {WINDOW}", "inner", watermarked=[])
     join.run(([(1, 0)], [(1, 0)]), PUSH, PUSH)
 
     assert 6 == join.progress[-1]["numRowsTotal"]
 
 
-def test_a_join_without_equality_is_refused_in_its_first_batch(spark):
+def test_join_without_equality_is_refused_in_its_first_batch(spark):
     with pytest.raises(StreamingQueryException, match=r"(?i)equality predicate"):
         PlainJoin(spark, WINDOW, "inner").run(PUSH)
 
@@ -234,7 +234,7 @@ def test_windowed_counts_of_two_streams_can_be_joined(spark):
     assert [(1, 1)] == out
 
 
-def test_a_delay_of_nothing_drops_rows_equal_to_the_newest_event_time(spark):
+def test_delay_of_nothing_drops_rows_equal_to_the_newest_event_time(spark):
     """apache/spark#56043."""
     join = PlainJoin(spark, f"left_k = right_k AND {WINDOW}", "inner", delay="0 seconds")
     rows = join.run(PUSH, ([], []), ([(1, 100_000)], [(1, 100_000)]), PUSH)
@@ -243,7 +243,7 @@ def test_a_delay_of_nothing_drops_rows_equal_to_the_newest_event_time(spark):
     assert (1, 1) not in rows
 
 
-def test_a_left_anti_join_is_refused(spark):
+def test_left_anti_join_is_refused(spark):
     """SPARK-58611."""
     join = PlainJoin(spark, f"left_k = right_k AND {WINDOW}", "left_anti")
     with pytest.raises(AnalysisException, match=r"(?i)anti"):
@@ -366,7 +366,7 @@ def test_in_the_dataflow_a_row_matched_and_evicted_is_not_null_padded_too(spark,
         ("join", {"match_window": None, "unbounded_state": True}, "requires a bound"),
     ],
 )
-def test_the_spec_refuses_what_spark_accepts_and_should_not(part, change, named):
+def test_spec_refuses_what_spark_accepts_and_should_not(part, change, named):
     document = json.loads(json.dumps(case(steps=()).spec))
     document[part].update(change)
     document[part] = {name: value for name, value in document[part].items() if value is not None}

@@ -46,7 +46,7 @@ def test_no_program_is_started_for_the_files_of_a_batch(
         stream.stop()
 
 
-def test_a_link_to_a_folder_is_that_folder(spark: SparkSession, tmp_path: Path) -> None:
+def test_link_to_a_folder_is_that_folder(spark: SparkSession, tmp_path: Path) -> None:
     (tmp_path / "disk").mkdir()
     (tmp_path / "checkpoint").symlink_to(tmp_path / "disk")
     Folder(spark, str(tmp_path / "disk")).write("desired_state.json", {})

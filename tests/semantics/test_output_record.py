@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from job.dataflow.dataflow import output_records
+from job.dataflow.results import output_records
 from job.plan.plan import JoinPlan
 from job.spark.try_eval import register_try_eval
 from tests.semantics.spark_runner import conf

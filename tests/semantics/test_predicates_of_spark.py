@@ -82,7 +82,7 @@ def specified(condition: str) -> dict[str, tuple[str, int] | None]:
 @pytest.mark.parametrize(
     ("how", "conditions"), [*chunks(CONDITIONS, "inner"), *chunks(ONE_SIDED, "left_outer")]
 )
-def test_the_predicates_are_those_in_sparks_plan(spark: SparkSession, how, conditions):
+def test_predicates_are_those_in_sparks_plan(spark: SparkSession, how, conditions):
     in_plan = cleanups(spark, how, conditions)
 
     assert len(conditions) == len(in_plan)

@@ -28,7 +28,7 @@ SECONDS = 150
 
 
 @pytest.mark.timeout(SECONDS * 4)
-def test_the_processor_and_the_specification_agree_on_generated_joins(spark: SparkSession) -> None:
+def test_processor_and_the_specification_agree_on_generated_joins(spark: SparkSession) -> None:
     statistics = differential.Statistics()
 
     differential.run_many(spark, CASES, seconds=SECONDS, statistics=statistics, real_time=True)
@@ -143,7 +143,7 @@ def test_without_a_planted_bug_the_scenarios_agree(
 
 @pytest.mark.usefixtures("planted")
 @pytest.mark.parametrize("name", PLANTED)
-def test_a_bug_planted_in_the_processor_is_caught(
+def test_bug_planted_in_the_processor_is_caught(
     spark: SparkSession, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
     plant = PLANTED[name]
@@ -167,7 +167,7 @@ EVICTED_TOGETHER = (
 
 
 @pytest.mark.parametrize("join_type", ["left_semi", "right_semi"])
-def test_a_semi_join_finds_the_match_that_its_batch_evicts(
+def test_semi_join_finds_the_match_that_its_batch_evicts(
     spark: SparkSession, join_type: str
 ) -> None:
     join = {"match_window": {"before": "0 s", "after": "5 s"}}
@@ -180,7 +180,7 @@ def test_a_semi_join_finds_the_match_that_its_batch_evicts(
     assert 2 == sum(batch.output.total() for batch in batches)
 
 
-def test_a_jar_of_other_sources_is_refused(
+def test_jar_of_other_sources_is_refused(
     spark: SparkSession, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     (tmp_path / "StreamJoin.java").write_text("package streamjoin;")
@@ -191,7 +191,7 @@ def test_a_jar_of_other_sources_is_refused(
         real_time.RowCounts(spark, case(steps=()).plan)
 
 
-def test_a_missing_jar_is_refused(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_jar_is_refused(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(real_time, "_PACKAGE", "absent")
 
     with pytest.raises(SetupError, match=r"is not on the class path: run `make setup`"):

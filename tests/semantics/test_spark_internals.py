@@ -66,6 +66,19 @@ JVM: list[tuple[str, str, str]] = [
     ("interval_read", f"{_RUNTIME}.MicroBatchExecutionContext", "previousContext"),
     ("interval_read", f"{_RUNTIME}.StreamExecutionContext", "executionPlan"),
     ("interval_read", f"{_RUNTIME}.StreamExecutionContext", "batchId"),
+    ("interval_duration", _MICRO_BATCH, "logicalPlan"),
+    (
+        "interval_duration",
+        f"{_EXECUTION}.datasources.v2.StreamingDataSourceV2ScanRelation",
+        "relation",
+    ),
+    (
+        "interval_duration",
+        f"{_EXECUTION}.datasources.v2.StreamingDataSourceV2Relation",
+        "realTimeModeDuration",
+    ),
+    ("interval_duration", f"{_EXECUTION}.streaming.RealTimeTrigger", "create"),
+    ("interval_duration", f"{_EXECUTION}.streaming.RealTimeTrigger", "unapply"),
     ("live_rows", "org.apache.spark.sql.internal.SharedState", "statusStore"),
     ("live_rows", f"{_EXECUTION}.ui.SQLAppStatusStore", "executionsCount"),
     ("live_rows", f"{_EXECUTION}.ui.SQLAppStatusStore", "executionsList"),
@@ -73,6 +86,9 @@ JVM: list[tuple[str, str, str]] = [
     ("live_rows", f"{_EXECUTION}.datasources.v2.RealTimeStreamScanExec", ""),
     ("join_input", f"{_EXECUTION}.QueryExecution", "optimizedPlan"),
     ("join_input", "org.apache.spark.sql.classic.Dataset$", "ofRows"),
+    ("optimized_plan", "org.apache.spark.sql.internal.SessionState", "optimizer"),
+    ("optimized_plan", f"{_EXECUTION}.QueryExecution", "analyzed"),
+    ("optimized_plan", "org.apache.spark.sql.classic.Dataset$", "ofRows"),
     ("arrow_map", "org.apache.spark.sql.classic.Dataset", "mapInArrow"),
     (
         "kafka_partitioner",
@@ -112,7 +128,8 @@ JVM: list[tuple[str, str, str]] = [
     ("hadoop_files", "org.apache.spark.sql.internal.SessionState", "newHadoopConf"),
     ("hadoop_files", "org.apache.hadoop.fs.Options$Rename", "OVERWRITE"),
     ("executors", "org.apache.spark.SparkContext", "getExecutorMemoryStatus"),
-    ("executors", "org.apache.spark.SparkContext", "defaultParallelism"),
+    ("executors", "org.apache.spark.SparkContext", "resourceProfileManager"),
+    ("executors", "org.apache.spark.SparkContext", "maxNumConcurrentTasks"),
 ]
 
 # (module of job/spark, module of PySpark, dotted name).

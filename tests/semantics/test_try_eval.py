@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from job.dataflow.dataflow import output_records
+from job.dataflow.results import output_records
 from job.delivery.finished_batch import writable_results
 from job.plan.plan import JoinPlan
 from job.spark.try_eval import register_try_eval

@@ -64,7 +64,7 @@ def replace_jvm() -> None:
 
         def close(self) -> None:
             if self._session is not None:
-                if self.is_alive:
+                if self.is_alive and sys.orig_argv[3] == "run":
                     leave(self._session)
                 disconnect()
             self._ended.set()
@@ -124,7 +124,10 @@ def load_failpoints() -> None:
     spec.loader.exec_module(module_from_spec(spec))
 
 
-COMMANDS = {"run", "change", "checkpoint", "state"}
+COMMANDS = {"run", "checkpoint", "state", "change"}
+"""Commands that use Spark. All but `run` start no query, so they can use the JVM of a running
+job."""
+
 if sys.orig_argv[1:3] == ["-m", "job"] and sys.orig_argv[3] in COMMANDS:
     replace_jvm()
     if sys.orig_argv[3] == "change" and "STREAMJOIN_TEST_FAILPOINT" in os.environ:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from bench.__main__ import in_turn
-from bench.load import WORKLOADS
+from bench.load import WORKLOADS, events
 from bench.peers import flink, kafka_streams
 from bench.programs import PROGRAMS
 from bench.running import Task
@@ -44,6 +44,20 @@ def test_spec_has_the_expectations_of_the_workload() -> None:
     assert timedelta(milliseconds=INNER.match_window_ms) == spec.join.match_window.after
     delay = timedelta(milliseconds=INNER.watermark_delay_ms)
     assert (delay, delay) == (spec.left.watermark_delay, spec.right.watermark_delay)
+
+
+def test_spec_deduplicates_both_sides_by_ids_that_occur_once() -> None:
+    checkpoint, delivery = Path("/checkpoint"), Delivery.EXACTLY_ONCE
+    plain = spec_from_yaml(join_spec(TASK, checkpoint, delivery), {})
+    spec = spec_from_yaml(join_spec(TASK, checkpoint, delivery, deduplicates=True), {})
+
+    assert spec.left.deduplicate is not None
+    assert ["ad_id"] == spec.left.deduplicate.by
+    assert spec.left.deduplicate == spec.right.deduplicate
+    assert plain.left == spec.left.model_copy(update={"deduplicate": None})
+    for side in events(INNER, 1_000):
+        ids = [event.ad_id for event in side]
+        assert len(ids) == len(set(ids))
 
 
 def test_spec_follows_the_workload_s_join_type() -> None:

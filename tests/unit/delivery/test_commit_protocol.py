@@ -115,7 +115,7 @@ def test_marker_that_contradicts_the_checkpoint_is_refused_with_the_remedy(
     with pytest.raises(DisagreementError) as refusal:
         is_delivered(batch, marker)
     assert text in str(refusal.value)
-    assert "name another folder in `checkpoint`" in str(refusal.value)
+    assert "set another folder in `checkpoint`" in str(refusal.value)
 
 
 @pytest.mark.parametrize("batch_id", [commit_protocol.NO_BATCH, 4, 5, 6])

@@ -20,13 +20,13 @@ def sources(tmp_path: Path) -> Path:
     return folder
 
 
-def test_the_jar_is_the_same_wherever_it_is_built(sources: Path, tmp_path: Path) -> None:
+def test_jar_is_the_same_wherever_it_is_built(sources: Path, tmp_path: Path) -> None:
     first, second = (build(tmp_path / name, folders=[sources], spark=tmp_path) for name in "ab")
 
     assert first.read_bytes() == second.read_bytes()
 
 
-def test_the_jar_is_built_again_only_if_a_source_has_changed(sources: Path, tmp_path: Path) -> None:
+def test_jar_is_built_again_only_if_a_source_has_changed(sources: Path, tmp_path: Path) -> None:
     jar = build(tmp_path / "jars", folders=[sources], spark=tmp_path)
     built = jar.stat()
     build(tmp_path / "jars", folders=[sources], spark=tmp_path)
@@ -40,7 +40,7 @@ def test_the_jar_is_built_again_only_if_a_source_has_changed(sources: Path, tmp_
         assert sources_checksum([sources]) == archive.read(CHECKSUM_ENTRY).decode()
 
 
-def test_a_source_that_does_not_compile_leaves_no_jar(sources: Path, tmp_path: Path) -> None:
+def test_source_that_does_not_compile_leaves_no_jar(sources: Path, tmp_path: Path) -> None:
     (sources / "Answer.java").write_text("package streamjoin; final class Answer { int is = no; }")
 
     with pytest.raises(SetupError, match="no cannot be resolved"):

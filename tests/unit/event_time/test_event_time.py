@@ -57,7 +57,7 @@ def test_event_time_of_a_side(partitions: dict[int, Partition], expected: SideEv
     ("left", "right", "expected"),
     [(100, 70, 50), (70, 100, 60), (None, 100, None), (100, None, None)],
 )
-def test_the_side_that_is_further_behind_decides(
+def test_side_that_is_further_behind_decides(
     left: int | None, right: int | None, expected: int | None
 ) -> None:
     sides = Partitions({0: read(left)}, {0: read(right)})

@@ -18,9 +18,9 @@ from job.evaluation.sql_types import (
     array_of,
     decimal_type,
     map_of,
-    parse_type,
     struct_of,
 )
+from job.evaluation.type_trees import parse_type
 from job.formats import avro
 from job.formats.avro_schema import RULES, plain_schema, record_schema
 from job.formats.schemas import RegisteredSchema

@@ -9,7 +9,7 @@ import pytest
 from job.errors import RegistryError, SecurityError, SpecError
 from job.evaluation.sql_types import BIGINT, DOUBLE, STRING, SqlType, struct_of
 from job.formats import avro_schema, proto_schema
-from job.formats.registration import registered
+from job.formats.registration import ensure_registered
 from job.formats.registry import RegistryAccess, latest_schema
 from job.formats.schemas import OutputSchema
 from job.join_spec.value_format import Format
@@ -36,7 +36,7 @@ def proto(*columns: tuple[str, SqlType], is_key: bool = False) -> OutputSchema:
 
 def refusal(stub: RegistryStub, wanted: OutputSchema) -> str:
     with pytest.raises(SpecError) as raised:
-        registered(wanted, RegistryAccess(stub.url))
+        ensure_registered(wanted, RegistryAccess(stub.url))
     [problem] = raised.value.problems
     assert ("output.subject", "out/value") == (problem.field, problem.value)
     return problem.message
@@ -45,7 +45,7 @@ def refusal(stub: RegistryStub, wanted: OutputSchema) -> str:
 def test_schema_is_registered_once(registry: RegistryStub) -> None:
     registry.register("other", "{}")
 
-    ids = [registered(schema(), RegistryAccess(registry.url)).id for _ in range(2)]
+    ids = [ensure_registered(schema(), RegistryAccess(registry.url)).id for _ in range(2)]
 
     assert [2, 2] == ids
     assert ["POST /subjects/out%2Fvalue/versions"] * 2 == registry.asked
@@ -56,7 +56,7 @@ def test_schema_is_only_looked_up_without_register(registry: RegistryStub) -> No
     text = json.dumps(json.loads(schema().text))
     wanted = replace(schema(registers=False), text=text)
 
-    assert number == registered(wanted, RegistryAccess(registry.url)).id
+    assert number == ensure_registered(wanted, RegistryAccess(registry.url)).id
     assert ["POST /subjects/out%2Fvalue"] == registry.asked
 
 
@@ -94,8 +94,8 @@ def test_subject_with_another_type_of_schema_is_named(registry: RegistryStub) ->
 
 def test_protobuf_schema_is_registered_with_its_type(registry: RegistryStub) -> None:
     access = RegistryAccess(registry.url)
-    first = registered(proto(("a", STRING)), access)
-    added = registered(proto(("a", STRING), ("b", BIGINT)), access)
+    first = ensure_registered(proto(("a", STRING)), access)
+    added = ensure_registered(proto(("a", STRING), ("b", BIGINT)), access)
 
     assert (1, 2) == (first.id, added.id)
     _, newest = latest_schema(access, "out/value")
@@ -120,7 +120,7 @@ def test_protobuf_field_that_gets_the_number_of_another_is_refused_by_name(
     registry: RegistryStub, columns: list[tuple[str, SqlType]], change: str
 ) -> None:
     before = proto(("a", STRING), ("b", STRING), ("c", struct_of([("x", STRING)])))
-    registered(before, RegistryAccess(registry.url))
+    ensure_registered(before, RegistryAccess(registry.url))
 
     message = refusal(registry, proto(*columns))
 
@@ -129,11 +129,11 @@ def test_protobuf_field_that_gets_the_number_of_another_is_refused_by_name(
 
 
 def test_incompatible_protobuf_key_is_refused_with_the_field(registry: RegistryStub) -> None:
-    registered(proto(("key", STRING)), RegistryAccess(registry.url))
+    ensure_registered(proto(("key", STRING)), RegistryAccess(registry.url))
     registry.refusal = "no"
 
     with pytest.raises(SpecError) as raised:
-        registered(proto(("key", BIGINT), is_key=True), RegistryAccess(registry.url))
+        ensure_registered(proto(("key", BIGINT), is_key=True), RegistryAccess(registry.url))
 
     [problem] = raised.value.problems
     assert "output.key_format" == problem.field
@@ -150,4 +150,4 @@ def test_registry_that_fails_is_no_problem_of_the_spec(
     registry.broken = (status, "{}")
 
     with pytest.raises(error):
-        registered(schema(), RegistryAccess(registry.url))
+        ensure_registered(schema(), RegistryAccess(registry.url))

@@ -25,7 +25,7 @@ def example(**changes: Any) -> str:
     return changed(EXAMPLE, **changes)
 
 
-def test_the_example_is_read_as_written() -> None:
+def test_example_is_read_as_written() -> None:
     spec = spec_from_yaml(EXAMPLE, {"KAFKA_BOOTSTRAP_SERVERS": "a:1,b:2"})
 
     assert JoinType.LEFT_OUTER is spec.join.type

@@ -37,14 +37,14 @@ def bomb(levels: int) -> str:
 
 
 @pytest.mark.parametrize("levels", [6, 9, 40])
-def test_a_yaml_bomb_is_refused_before_it_is_expanded(levels: int) -> None:
+def test_yaml_bomb_is_refused_before_it_is_expanded(levels: int) -> None:
     began = time.process_time()
 
     assert "expands to more than 100,000 values" in problems(bomb(levels))
     assert time.process_time() - began < 1.0
 
 
-def test_a_bomb_of_merge_keys_is_refused() -> None:
+def test_bomb_of_merge_keys_is_refused() -> None:
     lines = ["a0: &a0 {k: 1}"]
     lines += [f"a{n}: &a{n} {{<<: [{', '.join([f'*a{n - 1}'] * 10)}]}}" for n in range(1, 9)]
 
@@ -92,20 +92,20 @@ def test_yaml_that_a_spec_does_not_support_is_refused_with_its_line(
 
 
 @pytest.mark.parametrize("name", ["off", "no", "on", "Yes", "true"])
-def test_a_boolean_as_a_name_is_explained(name: str) -> None:
+def test_boolean_as_a_name_is_explained(name: str) -> None:
     text = VALID.replace("    cost: left.cost", f"    {name}: left.cost")
 
     assert f"the name {name} is a boolean in YAML 1.1, as are on, off, yes" in problems(text)
 
 
-def test_a_boolean_in_place_of_text_is_explained() -> None:
+def test_boolean_in_place_of_text_is_explained() -> None:
     refused = problems(VALID.replace("  - ad_id", "  - on", 1))
 
     assert "key[0]: is a boolean and must be text: YAML 1.1 reads on, off" in refused
 
 
 @pytest.mark.parametrize("name", ["1", "1.5", "~", "null"])
-def test_a_name_must_be_text(name: str) -> None:
+def test_name_must_be_text(name: str) -> None:
     text = VALID.replace("    cost: left.cost", f"    {name}: left.cost")
 
     assert "write" in problems(text) or "must be text" in problems(text)
@@ -125,7 +125,7 @@ def test_merge_keys_share_the_settings_of_both_sides() -> None:
     assert ("clicks", "clicked_at") == (spec.right.topic, spec.right.event_time)
 
 
-def test_a_name_twice_is_refused_next_to_a_merge_key() -> None:
+def test_name_twice_is_refused_next_to_a_merge_key() -> None:
     assert "'k' is written twice" in problems("a: &a {k: 1}\nb: {<<: *a, k: 1, k: 2}")
 
 
@@ -166,7 +166,7 @@ def test_at_most_a_hundred_problems_are_listed() -> None:
         ({"left__filter": "(" * 5_000 + "1" + ")" * 5_000}, "left.filter: "),
     ],
 )
-def test_a_value_that_cannot_be_used_is_refused(changes: dict[str, Any], message: str) -> None:
+def test_value_that_cannot_be_used_is_refused(changes: dict[str, Any], message: str) -> None:
     assert message in problems(spec_yaml(**changes))
 
 
@@ -182,7 +182,7 @@ def test_a_value_that_cannot_be_used_is_refused(changes: dict[str, Any], message
         {"left__expected_rate": 1e9},
     ],
 )
-def test_a_similar_valid_value_is_accepted(changes: dict[str, Any]) -> None:
+def test_similar_valid_value_is_accepted(changes: dict[str, Any]) -> None:
     join_plan(spec_from_yaml(spec_yaml(**changes), {}), state_partitions=2)
 
 
@@ -224,7 +224,7 @@ PLANTED: list[dict[str, Any]] = [
 
 
 @pytest.mark.parametrize("changes", PLANTED, ids=lambda changes: next(iter(changes)))
-def test_a_password_in_a_wrong_place_is_not_shown(changes: dict[str, Any], tmp_path: Path) -> None:
+def test_password_in_a_wrong_place_is_not_shown(changes: dict[str, Any], tmp_path: Path) -> None:
     spec = tmp_path / "join.yaml"
     spec.write_text(spec_yaml(**changes))
     for command in (["validate"], ["plan"], ["plan", "--json"], ["run"]):
@@ -238,7 +238,7 @@ def test_a_password_in_a_wrong_place_is_not_shown(changes: dict[str, Any], tmp_p
 
 
 @pytest.mark.parametrize("text", [f"password: *{SECRET}", f"a: !{SECRET} x", f"a: !{SECRET}!b x"])
-def test_a_password_that_yaml_parses_as_syntax_is_not_shown(text: str) -> None:
+def test_password_that_yaml_parses_as_syntax_is_not_shown(text: str) -> None:
     assert SECRET not in problems(text)
 
 
@@ -262,7 +262,7 @@ def test_a_password_that_yaml_parses_as_syntax_is_not_shown(text: str) -> None:
     ],
     ids=str,
 )
-def test_the_value_of_a_variable_is_not_shown(
+def test_value_of_a_variable_is_not_shown(
     changes: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PW", SECRET)
@@ -275,7 +275,7 @@ def test_the_value_of_a_variable_is_not_shown(
     assert "PLANTED" not in done.output
 
 
-def test_a_wrong_value_of_a_variable_is_shown_by_the_variable_s_name() -> None:
+def test_wrong_value_of_a_variable_is_shown_by_the_variable_s_name() -> None:
     text = spec_yaml(left__watermark_delay="${DELAY}")
 
     assert (
@@ -288,7 +288,7 @@ def test_a_wrong_value_of_a_variable_is_shown_by_the_variable_s_name() -> None:
 
 
 @pytest.mark.parametrize("encoding", ["latin-1", "utf-16"])
-def test_a_file_that_is_not_utf_8_is_refused(encoding: str, tmp_path: Path) -> None:
+def test_file_that_is_not_utf_8_is_refused(encoding: str, tmp_path: Path) -> None:
     spec = tmp_path / "join.yaml"
     spec.write_bytes(f"# größe\n{VALID}".encode(encoding))
     done = CliRunner().invoke(app, ["validate", str(spec)])
@@ -310,7 +310,7 @@ def test_a_file_that_is_not_utf_8_is_refused(encoding: str, tmp_path: Path) -> N
     ],
 )
 @pytest.mark.parametrize("command", ["validate", "plan", "run", "test"])
-def test_a_setting_that_cannot_be_used_is_named(
+def test_setting_that_cannot_be_used_is_named(
     command: str, variable: str, value: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(f"STREAMJOIN_{variable}", value)
@@ -324,7 +324,7 @@ def test_a_setting_that_cannot_be_used_is_named(
     assert f"(written: {value})" in done.stderr
 
 
-def test_a_plan_for_programs_is_json_at_the_highest_rate(tmp_path: Path) -> None:
+def test_plan_for_programs_is_json_at_the_highest_rate(tmp_path: Path) -> None:
     spec = tmp_path / "join.yaml"
     spec.write_text(spec_yaml(left__expected_rate=1e9, right__expected_rate=1e9))
     done = CliRunner().invoke(app, ["plan", str(spec), "--json"])

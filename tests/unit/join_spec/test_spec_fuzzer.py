@@ -18,14 +18,14 @@ def test_unmutated_specs_are_valid() -> None:
         join_plan(spec_from_document(filled(document, ENVIRONMENT)), state_partitions=2)
 
 
-def test_a_mutated_spec_is_planned_or_refused() -> None:
+def test_mutated_spec_is_planned_or_refused() -> None:
     crashes = [crash for text in mutated_specs(SEED, SPECS) if (crash := crash_of(text))]
 
     assert [] == crashes[:3]
 
 
 @pytest.mark.parametrize("defect", [IndexError("planted"), ValueError("planted")])
-def test_a_crash_is_reported(defect: Exception, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_crash_is_reported(defect: Exception, monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(*_: object, **__: object) -> None:
         raise defect
 
@@ -36,7 +36,7 @@ def test_a_crash_is_reported(defect: Exception, monkeypatch: pytest.MonkeyPatch)
     assert "planted" in crash.trace
 
 
-def test_a_hang_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_hang_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     def hung(*_: object, **__: object) -> None:
         while True:
             pass

@@ -63,7 +63,7 @@ def access(**security: Any) -> Any:
 # --- Both dialects
 
 
-def test_a_plain_broker_needs_no_settings_but_its_address() -> None:
+def test_plain_broker_needs_no_settings_but_its_address() -> None:
     assert {"bootstrap.servers": "b:1"} == librdkafka_settings(kafka_access("b:1", None))
     assert {} == spark_options(kafka_access("b:1", None))
 
@@ -138,7 +138,7 @@ def test_oauth_in_both_dialects() -> None:
     assert "https://idp.example.org/token" == options["kafka.sasl.oauthbearer.token.endpoint.url"]
 
 
-def test_the_token_endpoint_is_the_only_url_that_the_jvm_may_request() -> None:
+def test_token_endpoint_is_the_only_url_that_the_jvm_may_request() -> None:
     flag = "-Dorg.apache.kafka.sasl.oauthbearer.allowed.urls=https://idp.example.org/token"
 
     for name in ("spark.driver.extraJavaOptions", "spark.executor.extraJavaOptions"):
@@ -205,7 +205,7 @@ def test_contradictory_settings_are_refused(security: dict[str, str], text: str)
         ("key_file", key_pem(PrivateFormat.PKCS8, "x"), "is encrypted: set key_password"),
     ],
 )
-def test_a_file_that_cannot_be_used_is_named_with_its_field(
+def test_file_that_cannot_be_used_is_named_with_its_field(
     field: str, content: str | None, text: str, tmp_path: Path
 ) -> None:
     files = written(tmp_path, certificate_file=CERTIFICATE, key_file=KEY, password_file="pw")
@@ -218,7 +218,7 @@ def test_a_file_that_cannot_be_used_is_named_with_its_field(
     assert f"kafka.security.{field} {tmp_path / 'it'} {text}" in str(error.value)
 
 
-def test_a_wrong_key_password_is_named(tmp_path: Path) -> None:
+def test_wrong_key_password_is_named(tmp_path: Path) -> None:
     files = written(tmp_path, certificate_file=CERTIFICATE, key_password_file="wrong")
     for key, text in (
         (
@@ -231,13 +231,13 @@ def test_a_wrong_key_password_is_named(tmp_path: Path) -> None:
             access(protocol="SSL", **files, **written(tmp_path, key_file=key))
 
 
-def test_a_key_is_a_secret_line_by_line(tmp_path: Path) -> None:
+def test_key_is_a_secret_line_by_line(tmp_path: Path) -> None:
     files = written(tmp_path, certificate_file=CERTIFICATE, key_file=KEY)
 
     assert KEY.splitlines()[1:-1] == access(protocol="SSL", **files).secrets
 
 
-def test_a_password_file_may_end_with_a_line_break_and_keeps_its_blanks(tmp_path: Path) -> None:
+def test_password_file_may_end_with_a_line_break_and_keeps_its_blanks(tmp_path: Path) -> None:
     files = written(tmp_path, password_file=" pass word \r\n")
 
     assert " pass word " == access(**SCRAM, **files).password
@@ -293,7 +293,7 @@ def test_neither_plan_nor_model_nor_access_print_a_secret() -> None:
         assert 'a"b' not in text
 
 
-def test_the_plan_describes_the_connection_to_kafka() -> None:
+def test_plan_describes_the_connection_to_kafka() -> None:
     planned = plan(kafka__security={**SCRAM, "password": SECRET})
 
     assert "localhost:9092, SASL_SSL, SCRAM-SHA-512 as ada" in explained(planned)

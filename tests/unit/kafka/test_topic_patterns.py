@@ -43,6 +43,7 @@ def test_topics_that_the_join_writes_and_internal_topics_are_ignored() -> None:
 def test_pattern_matches_the_whole_name(broker: set[str]) -> None:
     broker |= {"orders", "orders_eu", "old_orders"}
     assert ("orders", "orders_eu") == found(of_pattern("orders.*"))
+    assert ("orders",) == found(of_pattern("orders"))
 
 
 def test_topics_are_read_by_one_source(broker: set[str]) -> None:

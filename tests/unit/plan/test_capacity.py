@@ -41,7 +41,7 @@ def load(*, left: float = 100, right: float = 10, **changes: Any) -> Load:
 
 
 @pytest.mark.parametrize("join_type", ["inner", "left_outer", "full_outer", "left_semi"])
-def test_a_row_is_stored_until_the_slower_watermark_passes_its_window(join_type: str) -> None:
+def test_row_is_stored_until_the_slower_watermark_passes_its_window(join_type: str) -> None:
     shown = {"output__columns": {"ad_id": "left.ad_id"}}
     expected = load(join__type=join_type, **shown)
 
@@ -73,7 +73,7 @@ def test_rows_with_equal_event_times_are_stored_for_the_delay() -> None:
     assert LONGEST_DELAY == expected.left.stored_for
 
 
-def test_a_side_without_bound_grows_by_its_input() -> None:
+def test_side_without_bound_grows_by_its_input() -> None:
     expected = load(
         join={"type": "inner", "unbounded_state": True, "match_window": {"after": "1 hour"}}
     )
@@ -116,6 +116,46 @@ def test_wide_types_take_more_than_a_word() -> None:
     assert 8 * 6 + 16 + 64 + 2 * (8 * 3 + 16) == row_bytes(made, made.left)
 
 
+def test_state_contains_the_ids_of_a_deduplicated_side() -> None:
+    deduplicate = {"by": ["campaign", "ad_id"], "within": "10 minutes"}
+    plain, expected = load(), load(left__deduplicate=deduplicate)
+    # Two parts (one of them text) and the column of nulls after a word of null bits, then the time
+    # at which the id expires.
+    width = 8 * (1 + 3) + 16 + 8 * (1 + 1)
+
+    assert plain.state_bytes is not None
+    assert (0, 100 * 620) == (plain.ids, expected.ids)
+    assert expected.right == plain.right
+    assert expected.rows == plain.rows
+    assert plain.state_bytes + 62_000 * width * 0.5 == expected.state_bytes
+    assert plain.memory_bytes + 62_000 * width * 0.5 == expected.memory_bytes
+    assert plain.change_bytes_per_second + 100 * width * 0.25 == expected.change_bytes_per_second
+
+
+def test_ids_of_a_tumbling_window_are_most_before_its_last_row_expires() -> None:
+    join = {"type": "inner", "window": "10 minutes"}
+    expected = load(join=join, right__deduplicate={"by": ["user"], "within": "1 minute"})
+
+    assert 10 * (600 + 60 + 20) == expected.ids
+
+
+def test_plan_prints_the_ids_in_the_estimate() -> None:
+    made = plan(
+        left__expected_rate=100,
+        right__expected_rate=10,
+        left__deduplicate={"by": ["ad_id"], "within": "10 minutes"},
+    )
+    text = " ".join(explained(made).split())
+
+    assert "100 rows/s, stored for up to 1 hour 20 seconds: 362,000 rows and 62,000 ids" in text
+    assert "state 363,000 rows and 62,000 ids," in text
+    assert "cores do not include deduplicate" in text
+    estimate = facts(made)["expected_load"]
+    assert isinstance(estimate, dict)
+    assert (62_000, 62_000) == (estimate["stored_ids"], estimate["sides"]["left"]["stored_ids"])
+    assert 0 == estimate["sides"]["right"]["stored_ids"]
+
+
 def test_cores_count_the_rows_of_both_sides() -> None:
     assert 1.5 == load(left=10_000, right=5_000).cores
 
@@ -140,7 +180,7 @@ def test_nothing_is_estimated_without_both_rates() -> None:
     assert facts(made)["expected_load"] is None
 
 
-def test_a_checkpoint_accepts_another_rate() -> None:
+def test_checkpoint_accepts_another_rate() -> None:
     assert fingerprint(plan()) == fingerprint(plan(left__expected_rate=5, right__expected_rate=7))
 
 
@@ -152,7 +192,7 @@ def test_sufficient_resources_cause_no_warning() -> None:
     ("rate", "warned"),
     [(1, None), (10**5, "may be too much for 2 cores"), (10**7, "are too much for 2 cores")],
 )
-def test_a_rate_beyond_the_cores_causes_a_warning(rate: float, warned: str | None) -> None:
+def test_rate_beyond_the_cores_causes_a_warning(rate: float, warned: str | None) -> None:
     base = load(join__match_window={"before": "0 seconds", "after": "0 seconds"}, left=1, right=1)
     resources = replace(ROOMY, cores=2)
     found = [
@@ -234,7 +274,7 @@ def test_free_space_of_an_inaccessible_folder_is_unknown(
     assert available_resources(JobSettings(), plan(), cores=2).disk_free_bytes is None
 
 
-def test_an_invalid_heap_size_is_refused() -> None:
+def test_invalid_heap_size_is_refused() -> None:
     with pytest.raises(SetupError, match="STREAMJOIN_DRIVER_MEMORY is 'lots'"):
         available_resources(JobSettings(driver_memory="lots"), plan(), cores=2)
 

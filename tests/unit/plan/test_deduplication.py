@@ -72,10 +72,10 @@ def test_checkpoint_freezes_deduplication() -> None:
 
 def test_plan_bounds_the_stored_ids() -> None:
     text = explained(deduplicated("e", left__expected_rate=100.0))
-    assert "topic impressions, without copies by e within 10 minutes" in text
+    assert "topic impressions, without duplicates by e within 10 minutes" in text
     assert "e: kept until the watermark is 10 minutes after" in text
     # 100 rows/s for 10 minutes and the longer watermark_delay of 20 s
-    assert "At 100 rows/s up to 62,000 ids" in text
+    assert "At 100 rows/s up to 62,000 ids, 2.9 MiB on disk" in text
     assert "ids of right" not in text
 
 

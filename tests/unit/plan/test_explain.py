@@ -36,6 +36,11 @@ JOINS: dict[str, dict[str, Any]] = {
         "right__expected_rate": 150,
         "join__type": "left_outer",
     },
+    "deduplicate": {
+        "left__expected_rate": 2_000,
+        "right__expected_rate": 150,
+        "left__deduplicate": {"by": ["ad_id", "campaign"], "within": "10 minutes"},
+    },
     "protobuf_results": {
         "schema_registry": {"url": "http://localhost:8081"},
         "output__format": "protobuf",

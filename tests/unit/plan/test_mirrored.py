@@ -59,11 +59,11 @@ def test_comparison_of_one_key_column_with_literals_is_mirrored(written, found):
     assert found == mirrored("right", join__type="inner", left__filter=written)
 
 
-def test_a_filter_on_a_computed_key_is_not_mirrored():
+def test_filter_on_a_computed_key_is_not_mirrored():
     assert [] == mirrored("right", left__filter="k = 7", right__key=["n + 0", "h"])
 
 
-def test_a_one_sided_condition_on_a_key_is_mirrored():
+def test_one_sided_condition_on_a_key_is_mirrored():
     assert ["`left_k` = 7"] == mirrored(
         "left", join__type="inner", join__condition="right.n = 7 and left.v < right.v"
     )

@@ -325,7 +325,7 @@ def test_other_name_of_a_function_is_no_change_of_a_key(earlier: str, now: str) 
     assert 1 == len(changes({"left.key": earlier}, {"left.key": now.replace("left_a", "left_c")}))
 
 
-def test_a_new_output_column_changes_the_state_columns() -> None:
+def test_new_output_column_changes_the_state_columns() -> None:
     columns = {"ad_id": "left.ad_id", "campaign": "left.campaign"}
     found = changes(fingerprint(plan()), fingerprint(plan(output__columns=columns)))
 

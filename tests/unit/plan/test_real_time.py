@@ -130,11 +130,10 @@ def test_interval_may_change_between_starts() -> None:
     assert [] == changes(fingerprint(plan(**REAL_TIME)), fingerprint(other))
 
 
-def test_each_partition_of_topics_and_state_has_a_slot() -> None:
-    few, more = plan(**REAL_TIME), plan(**REAL_TIME).reading({"left": (5,), "right": (7,)})
+def test_each_partition_of_topics_and_state_has_a_task_in_an_interval() -> None:
+    reads = plan(**REAL_TIME).reading({"left": (5,), "right": (7,)})
 
-    assert 10 == more.slots - few.slots
-    assert 5 + 7 + more.state_partitions < more.slots
+    assert 5 + 7 + reads.state_partitions == reads.interval_tasks
 
 
 def test_spark_settings_of_real_time_are_those_of_micro_batches_and_its_own() -> None:

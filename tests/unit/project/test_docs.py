@@ -77,7 +77,7 @@ def test_command_of_the_readme_exists(words: list[str]) -> None:
         case ["kubectl", "create", "secret", "generic", name, *_]:
             assert name in (ROOT / "deploy/k8s/deployment.yaml").read_text()
         case _:
-            raise AssertionError(f"not known: {words}")
+            raise AssertionError(f"unknown command: {words}")
 
 
 SPECS = [yaml.safe_load(body) for kind, body in BLOCKS if kind == "yaml"]
@@ -98,10 +98,10 @@ def test_example_is_valid_and_planned_by_the_commands() -> None:
 
 def test_estimate_of_the_readme_is_that_of_the_example() -> None:
     spec = spec_from_yaml((ROOT / "join.example.yaml").read_text(), {})
-    means = AvailableResources(cores=2, heap_bytes=2 * 2**30, disk_free_bytes=None)
+    resources = AvailableResources(cores=2, heap_bytes=2 * 2**30, disk_free_bytes=None)
     [estimate] = re.findall(r"```\n(Expected load\n.*?)```", GUIDE, re.DOTALL)
 
-    assert estimate in explained(join_plan(spec, state_partitions=2), means)
+    assert estimate in explained(join_plan(spec, state_partitions=2), resources)
 
 
 def test_example_passes_its_own_tests() -> None:
@@ -130,11 +130,11 @@ def test_simulation_prints_only_the_output_values_with_format_jsonl(tmp_path: Pa
     spec = str(ROOT / "join.example.yaml")
 
     lines = CliRunner().invoke(app, ["simulate", spec, *files, "--format", "jsonl"]).output
-    story = CliRunner().invoke(app, ["simulate", spec, *files, "--explain", "1"]).output
+    trace = CliRunner().invoke(app, ["simulate", spec, *files, "--explain", "1"]).output
     output = CliRunner().invoke(app, ["simulate", spec, *files]).output
 
     assert {"ad_id": 1, "user": "ann"}.items() <= json.loads(lines).items()
-    assert "left 0/0: stored" in story
+    assert "left 0/0: stored" in trace
     assert "1 dropped, malformed_json (0/1)" in output
 
 
@@ -175,11 +175,11 @@ def test_metrics_of_the_documents_are_exported() -> None:
         assert set() == named - NAMES
 
 
-def test_every_metric_stands_in_the_readme() -> None:
+def test_every_metric_is_documented() -> None:
     assert set() == NAMES - set(re.findall(r"streamjoin_[a-z_]*[a-z]", GUIDE))
 
 
-def test_settings_of_the_readme_exist_and_all_are_there() -> None:
+def test_all_settings_are_documented_and_documented_settings_exist() -> None:
     known = {
         f"STREAMJOIN_{name.upper()}"
         for settings in (JobSettings, ServiceSettings)
@@ -192,10 +192,22 @@ def test_settings_of_the_readme_exist_and_all_are_there() -> None:
     assert set() == known - named
 
 
-def test_files_that_the_documents_name_are_there() -> None:
+def test_files_that_documents_name_exist() -> None:
     for document in DOCUMENTS:
         for target in re.findall(r"\]\(([^)#:]+)\)", document.read_text()):
             assert (document.parent / target).exists(), f"{document.name} names {target}"
+
+
+def test_tests_that_the_tables_name_exist() -> None:
+    for table in (
+        ROOT / "docs/contributing/inputs-and-outputs.md",
+        ROOT / "tests/faults/README.md",
+    ):
+        named = re.findall(r"`([\w./]+\.py)::(test_\w+)`", table.read_text())
+        assert len(named) > 20
+        for file, test in named:
+            path = ROOT / file if file.startswith("tests/") else table.parent / file
+            assert f"\ndef {test}(" in path.read_text(), f"{file}::{test}"
 
 
 def test_tables_of_the_spec_page_are_those_of_the_models() -> None:

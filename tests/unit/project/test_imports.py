@@ -1,7 +1,11 @@
-"""Modules that a quick command does not import: each of them would make the command slower."""
+"""Modules that a quick command does not import: each of them would make the command slower.
+
+Commands without Spark, and the test helper for users, do not need pyspark at all.
+"""
 
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -47,3 +51,54 @@ def test_validate_imports_nothing_that_it_does_not_need() -> None:
     assert valid.endswith("is valid")
     assert set() == HEAVY & set(modules.split())
     assert "job.plan.planner" in modules.split()
+
+
+WITHOUT_SPARK = """
+import sys
+sys.modules["pyspark"] = None  # as if it were not installed
+"""
+EXAMPLE = str(ROOT / "join.example.yaml")
+
+
+def run_without_spark(code: str, *arguments: str) -> "subprocess.CompletedProcess[str]":
+    command = [sys.executable, "-c", WITHOUT_SPARK + code, *arguments]
+    return subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT)
+
+
+def test_package_requires_pyspark_only_for_the_job() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+
+    with_spark = {
+        name
+        for name, packages in (
+            ("", project["dependencies"]),
+            *project["optional-dependencies"].items(),
+        )
+        if any(package.startswith("pyspark") for package in packages)
+    }
+    assert {"job"} == with_spark
+
+
+@pytest.mark.processes
+@pytest.mark.parametrize("command", ["validate", "plan", "test", "schema"])
+def test_command_without_spark_runs_without_pyspark(command: str) -> None:
+    arguments = [command] if command == "schema" else [command, EXAMPLE]
+    done = run_without_spark("from job.__main__ import main; main()", *arguments)
+
+    assert (0, "") == (done.returncode, done.stderr)
+
+
+@pytest.mark.processes
+def test_test_helper_runs_without_pyspark() -> None:
+    done = run_without_spark("import streamjoin.testing.plugin, streamjoin.testing.spec")
+
+    assert (0, "") == (done.returncode, done.stderr)
+
+
+@pytest.mark.processes
+def test_run_without_pyspark_names_the_package_to_install() -> None:
+    done = run_without_spark("from job.__main__ import main; main()", "run", EXAMPLE)
+
+    assert 1 == done.returncode
+    assert "pyspark is not installed: run `pip install 'streamjoin[job]'`" in done.stderr
+    assert "Traceback" not in done.stderr

@@ -73,3 +73,13 @@ def test_every_kind_of_text_is_read() -> None:
     kinds = {path.relative_to(ROOT).parts[0] for path in texts()}
 
     assert {*FOLDERS, "README.md", "Makefile", "Dockerfile"} <= kinds
+
+
+def test_names_of_tests_begin_without_an_article() -> None:
+    names = [
+        f"{path.relative_to(ROOT)}: {name}"
+        for path in sorted((ROOT / "tests").rglob("*.py"))
+        for name in re.findall(r"def (test_(?:a|an|the)_\w+)", path.read_text(encoding="utf-8"))
+    ]
+
+    assert [] == names

@@ -115,12 +115,12 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "spark": (
         *("session", "lost_hooks", "hadoop_settings", "hadoop_files", "failures", "listener"),
         *("stream_execution", "between_batches", "watermark", "observed_metrics", "batch_read"),
-        *("interval_read", "live_rows"),
+        *("interval_read", "interval_duration", "live_rows"),
         *("kafka_reader", "before_first_batch", "executed_join", "join_input", "arrow_map"),
-        *("executors", "try_eval", "kafka_partitioner"),
+        *("executors", "try_eval", "kafka_partitioner", "optimized_plan"),
     ),
     "dataflow": (
-        *("output_columns", "written_numbers", "record_sql", "replay_sql", "replayed"),
+        *("output_columns", "written_numbers", "record_sql", "replay_sql", "replayed", "results"),
         "dataflow",
         "real_time",
     ),
@@ -135,6 +135,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
         *("verbs", "state_machine", "state_lookup", "reset", "preparation", "event_times"),
         *(
             "replaying",
+            "warm_up",
             "real_time",
             "start",
             "engine",
@@ -152,6 +153,7 @@ RANK = {name: rank for rank, name in enumerate(ROOMS)}
 WITH_SPARK = {
     "dataflow.dataflow",
     "dataflow.replayed",
+    "dataflow.results",
     "dataflow.real_time",
     "encoding.decoded_column",
     "encoding.encoded_column",
@@ -165,6 +167,7 @@ WITH_SPARK = {
     "query.event_times",
     "query.preparation",
     "query.replaying",
+    "query.warm_up",
     "query.real_time",
     "query.start",
 }

@@ -20,7 +20,7 @@ def redaction(*secrets: str) -> Redaction:
 
 
 @given(SECRETS, st.text(alphabet="xyz "), st.text(alphabet="xyz "))
-def test_a_secret_is_removed_in_every_notation(secret: str, before: str, after: str) -> None:
+def test_secret_is_removed_in_every_notation(secret: str, before: str, after: str) -> None:
     scrub = redaction(secret).scrubbed
     jaas = secret.replace("\\", "\\\\").replace('"', '\\"')
     for form in (secret, jaas, json.dumps(secret)[1:-1], repr(secret)[1:-1], quote(secret, "")):
@@ -34,7 +34,7 @@ def test_other_text_is_unchanged() -> None:
     assert "plain" == redaction("").scrubbed("plain")
 
 
-def test_the_longer_of_two_secrets_is_removed_completely() -> None:
+def test_longer_of_two_secrets_is_removed_completely() -> None:
     assert f"{MARK} {MARK}" == redaction("pass", "password1").scrubbed("password1 pass")
 
 
@@ -45,14 +45,14 @@ def test_secrets_added_before_are_still_removed() -> None:
     assert f"{MARK} {MARK}" == made.scrubbed("first second")
 
 
-def test_a_scrubbed_error_keeps_its_type() -> None:
+def test_scrubbed_error_keeps_its_type() -> None:
     error = SecurityError("no login with hunter2")
     redaction("hunter2").scrub_error(error)
 
     assert f"no login with {MARK}" == str(error)
 
 
-def test_a_log_line_is_scrubbed_with_its_trace() -> None:
+def test_log_line_is_scrubbed_with_its_trace() -> None:
     made, output = redaction("hunter2"), structlog.testing.CapturingLogger()
     log = structlog.wrap_logger(
         output, processors=[structlog.processors.format_exc_info, made.scrub_event]

@@ -10,16 +10,17 @@ from tests.unit.protocol.test_progress import RECORDED
 def test_totals_are_sums_and_the_newest_event_time() -> None:
     batch = batch_progress(RECORDED)
     older = batch.model_copy(
-        update={"left": batch.left.model_copy(update={"event_time_max_ms": 5})}
+        update={"left": batch.left.model_copy(update={"event_time_max_ms": 5, "duplicates": 3})}
     )
 
-    totals = Totals().plus(batch).plus(older)
+    totals = Totals().plus(batch).plus(older).plus(older)
 
-    assert (2, 6, 2) == (totals.batches, totals.output_records, totals.late_rows)
-    assert (12, 4) == (totals.left.records, totals.left.bad_records["malformed_json"])
+    assert (3, 9, 3) == (totals.batches, totals.output_records, totals.late_rows)
+    assert (18, 6) == (totals.left.records, totals.left.bad_records["malformed_json"])
+    assert (6, 0) == (totals.left.duplicates, totals.right.duplicates)
     assert 1_700_000_060_000 == totals.left.event_time_max_ms
-    assert 0.694 == totals.batch_seconds
-    assert 0.342 == totals.phase_seconds["add_batch"]
+    assert totals.batch_seconds == pytest.approx(3 * 0.347)
+    assert totals.phase_seconds["add_batch"] == pytest.approx(3 * 0.171)
 
 
 def test_batch_is_in_the_first_bucket_whose_bound_it_does_not_exceed() -> None:

@@ -17,10 +17,12 @@ from job.query import event_times, real_time
 from job.query.real_time import Phases, _CatchUp, _configure, _Intervals
 from job.query.runtime import QueryRun
 from job.query.stats import QueryStats
+from job.query.warm_up import WarmUp
 from job.spark.interval_read import EndedInterval
 from tests.unit.specs import plan
 
 Offsets = dict[Side, dict[int, int]]
+REAL_TIME = {"engine": "real_time", "real_time": {"experimental": True}}
 # The delays of the sides are 10 s and 20 s.
 NOW_MS = 1_700_000_000_000
 
@@ -36,6 +38,7 @@ class World:
         self.ended = False
         self.interval: EndedInterval | None = None
         self.read = BatchRead({}, {}, {}, {})
+        self.warm_up = WarmUp()
         self.checkpoint: Any = SimpleNamespace(
             partitions=Partitions.none(),
             cut_interval=cut,
@@ -60,10 +63,14 @@ class World:
         spark: Any = SimpleNamespace(_jvm=None)
         resources: Any = SimpleNamespace(lease_is_lost=False)
         access = KafkaAccess("localhost:9092")
-        run = QueryRun(spark, plan(), access, self.checkpoint, self.stats, resources)
+        run = QueryRun(spark, plan(**REAL_TIME), access, self.checkpoint, self.stats, resources)
         counts: Any = SimpleNamespace(close=lambda: None)
         delivery: Any = SimpleNamespace(delivered=lambda _: (0, {"committed": 3}))
-        times = kind(run, counts, delivery, self.phases.append)
+        more = []
+        if kind is _Intervals:
+            self.warm_up.begin_run(run)
+            more.append(self.warm_up)
+        times = kind(run, counts, delivery, self.phases.append, *more)
         running: Any = SimpleNamespace(query=query or object(), record_failure=None)
         times.follow(running)
         return times
@@ -303,3 +310,16 @@ def test_query_does_not_run_without_the_calls_of_spark(monkeypatch: pytest.Monke
     with pytest.raises(QueryError, match="accepts no call into Python"):
         world.made(_Intervals, query)
     assert [True] == stopped
+
+
+def test_interval_ends_the_run_once_a_topic_has_more_partitions(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    world = World(monkeypatch)
+    times = world.made(_Intervals)
+
+    world.plan_next(times, both(10), both(12))
+    assert ([], False) == (world.phases, world.ended)
+
+    world.plan_next(times, both(12), {"left": {0: 14}, "right": {0: 14, 1: 0}})
+    assert ([Phase.CATCH_UP], True) == (world.phases, world.ended)

@@ -48,7 +48,7 @@ def _no_process_outlives_its_call() -> None:
 # --- What is answered
 
 
-def test_a_valid_spec_is_answered_with_its_plan() -> None:
+def test_valid_spec_is_answered_with_its_plan() -> None:
     answer = validated(request())
 
     assert [] == answer.problems

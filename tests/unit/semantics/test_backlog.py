@@ -36,7 +36,7 @@ LEFT = [*AHEAD, *in_partition(1, *BEHIND)]
 RIGHT = [row(2, 3), row(8, 9_000)]
 
 
-def test_a_batch_reads_of_each_partition_its_share_of_what_is_left() -> None:
+def test_batch_reads_of_each_partition_its_share_of_what_is_left() -> None:
     batches = list(backlog_batches(records(60, 30, 1), [], 10))
 
     assert [[6, 3, 1], [6, 3, 0], [6, 3, 0]] == [sizes(list(b.left)) for b in batches[:3]]
@@ -44,7 +44,7 @@ def test_a_batch_reads_of_each_partition_its_share_of_what_is_left() -> None:
     assert [{0, 1}, set()] == [set(batches[n].left_backlog) for n in (0, -1)]
 
 
-def test_a_side_that_is_read_to_its_end_has_no_backlog() -> None:
+def test_side_that_is_read_to_its_end_has_no_backlog() -> None:
     first, second = backlog_batches(records(3), records(1), 2)
 
     assert ({0}, set()) == (set(first.left_backlog), set(first.right_backlog))
@@ -76,7 +76,7 @@ def test_rows_that_arrive_in_their_batch_are_late_behind_another_partition() -> 
     assert [BEHIND[1]] == late(batches)
 
 
-def test_the_texts_name_the_partition_that_holds_the_watermark_back() -> None:
+def test_texts_name_the_partition_that_holds_the_watermark_back() -> None:
     made = plan()
     batches = simulate(made, records_of_jsonl(LEFT), records_of_jsonl(RIGHT), batch_size=4)
     lines = list(batch_lines(made, batches))
@@ -91,7 +91,7 @@ def test_the_texts_name_the_partition_that_holds_the_watermark_back() -> None:
     )
 
 
-def test_the_texts_name_a_partition_of_which_nothing_readable_is_read_yet() -> None:
+def test_texts_name_a_partition_of_which_nothing_readable_is_read_yet() -> None:
     left = [row(1, 100), row(1, 101), *in_partition(1, "{", row(2, 0))]
     batches = simulate(
         plan(), records_of_jsonl(left), records_of_jsonl([row(1, 100)] * 2), batch_size=2

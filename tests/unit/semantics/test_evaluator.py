@@ -10,7 +10,8 @@ from sqlglot import exp
 from job.evaluation.compiled import Compiled
 from job.evaluation.evaluator import compile_expression, compile_predicate
 from job.evaluation.sql_nested import field
-from job.evaluation.sql_types import NotExactError, SqlRuntimeError, parse_type
+from job.evaluation.sql_types import NotExactError, SqlRuntimeError
+from job.evaluation.type_trees import parse_type
 
 TYPES = {"i": "INT", "n": "BIGINT", "x": "DOUBLE", "s": "STRING", "b": "BOOLEAN", "t": "TIMESTAMP"}
 LAYOUT = {("left", name): (i, parse_type(kind)) for i, (name, kind) in enumerate(TYPES.items())}

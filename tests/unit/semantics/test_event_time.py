@@ -18,7 +18,7 @@ def observe(watermarks, side, event_times_us):
     watermarks.observe(side, SideRead([(0, at) for at in event_times_us]))
 
 
-def test_a_sides_watermark_is_its_newest_event_time_minus_its_delay():
+def test_sides_watermark_is_its_newest_event_time_minus_its_delay():
     watermarks = tracker(left=10_000, right=1)
     observe(watermarks, "left", [30_000_000, 50_000_000, 40_000_000])
     observe(watermarks, "right", [45_000_000])
@@ -27,7 +27,7 @@ def test_a_sides_watermark_is_its_newest_event_time_minus_its_delay():
     assert 44_999 == watermarks.side_watermark_ms("right")
 
 
-def test_the_lower_side_decides():
+def test_lower_side_decides():
     watermarks = tracker()
     observe(watermarks, "left", [50_000_000])
     observe(watermarks, "right", [30_000_000])
@@ -35,7 +35,7 @@ def test_the_lower_side_decides():
     assert 20_000 == watermarks.advance()
 
 
-def test_the_watermark_never_goes_back():
+def test_watermark_never_goes_back():
     watermarks = tracker()
     observe(watermarks, "left", [50_000_000])
     observe(watermarks, "right", [50_000_000])
@@ -46,7 +46,7 @@ def test_the_watermark_never_goes_back():
     assert 40_000 == watermarks.advance()
 
 
-def test_a_side_that_has_shown_nothing_holds_the_watermark_at_the_epoch():
+def test_side_that_has_shown_nothing_holds_the_watermark_at_the_epoch():
     watermarks = tracker()
     observe(watermarks, "left", [50_000_000])
     observe(watermarks, "right", [])
@@ -76,14 +76,14 @@ def test_event_times_are_floored_to_the_millisecond_before_the_delay_is_taken_of
     assert 1_998 == watermarks.advance()
 
 
-def test_a_null_event_time_moves_nothing():
+def test_null_event_time_moves_nothing():
     watermarks = tracker()
     observe(watermarks, "left", [None])
 
     assert watermarks.side_watermark_ms("left") is None
 
 
-def test_a_side_in_a_backlog_is_as_far_as_its_slowest_partition_until_that_is_read():
+def test_side_in_a_backlog_is_as_far_as_its_slowest_partition_until_that_is_read():
     watermarks = tracker()
     watermarks.observe("right", SideRead([(0, 90_000_000)]))
     watermarks.observe("left", SideRead([(0, 50_000_000), (1, 30_000_000)], backlog={0, 1}))
@@ -98,7 +98,7 @@ def test_a_side_in_a_backlog_is_as_far_as_its_slowest_partition_until_that_is_re
     assert watermarks.held_back_by is None
 
 
-def test_a_partition_whose_time_is_lost_holds_its_side_back():
+def test_partition_whose_time_is_lost_holds_its_side_back():
     watermarks = tracker()
     for side in ("left", "right"):
         watermarks.observe(side, SideRead([(0, 50_000_000), (1, 50_000_000)], backlog={0, 1}))
@@ -120,7 +120,7 @@ def test_late_rows_are_judged_by_the_watermark_of_the_batch_before():
     assert BatchWatermarks(late=40_000, eviction=50_000) == third
 
 
-def test_a_row_at_the_watermark_is_behind_it_and_one_a_microsecond_later_is_not():
+def test_row_at_the_watermark_is_behind_it_and_one_a_microsecond_later_is_not():
     assert is_behind(40_000_000, 40_000)
     assert not is_behind(40_000_001, 40_000)
     assert not is_behind(None, 40_000)

@@ -51,7 +51,7 @@ def read(text, schema=SENSORS):
     return record.value
 
 
-def test_a_row_whose_columns_are_named_as_in_an_envelope_is_a_value():
+def test_row_whose_columns_are_named_as_in_an_envelope_is_a_value():
     batches = simulate(
         plan(),
         records_of_jsonl([ROW], plan().left),
@@ -81,7 +81,7 @@ def test_such_a_row_of_a_spec_test_is_a_value_too():
         ("key STRING, timestamp TIMESTAMP, value INT", line(offset=1)),
     ],
 )
-def test_a_line_that_can_only_be_a_value_is_one(schema, text):
+def test_line_that_can_only_be_a_value_is_one(schema, text):
     assert text == read(text, schema)
 
 
@@ -96,7 +96,7 @@ def test_a_line_that_can_only_be_a_value_is_one(schema, text):
         ("key STRING, value INT, at TIMESTAMP", line(value={"key": "a"}, offset=5), None),
     ],
 )
-def test_a_line_that_can_only_be_an_envelope_is_one(schema, text, value):
+def test_line_that_can_only_be_an_envelope_is_one(schema, text, value):
     expected = value if "envelope" in text or value else json.dumps(json.loads(text)["value"])
 
     found = read(text, schema)
@@ -117,12 +117,12 @@ def test_a_line_that_can_only_be_an_envelope_is_one(schema, text, value):
         ),
     ],
 )
-def test_a_line_that_may_be_either_is_refused_with_the_way_to_write_it(schema, text):
+def test_line_that_may_be_either_is_refused_with_the_way_to_write_it(schema, text):
     with pytest.raises(InputLineError, match=r'line 1: may be .* \{"envelope": true, "value": …\}'):
         read(text, schema)
 
 
-def test_the_value_in_an_envelope_keeps_its_numbers_as_written():
+def test_value_in_an_envelope_keeps_its_numbers_as_written():
     assert '{"s":1.50,"n":1E400}' == read('{"value": {"s": 1.50, "n": 1E400}}', SENSORS)
 
 
@@ -142,14 +142,14 @@ def test_the_value_in_an_envelope_keeps_its_numbers_as_written():
         ({"envelope": True, "ofset": 1}, "has the unknown field ofset"),
     ],
 )
-def test_a_bad_field_of_an_envelope_is_named(fields, message):
+def test_bad_field_of_an_envelope_is_named(fields, message):
     schema = "k INT, key STRING, at TIMESTAMP, value INT"
 
     with pytest.raises(InputLineError, match=rf"line 2: {message}"):
         records_of_jsonl(["", line(value={"k": 1}, **fields)], plan(schema).left)
 
 
-def test_an_envelope_with_the_mark_needs_a_value():
+def test_envelope_with_the_mark_needs_a_value():
     with pytest.raises(InputLineError, match="needs `value` in its envelope"):
         read(line(envelope=True, batch=1))
 
@@ -170,7 +170,7 @@ def test_only_a_newline_ends_a_line_of_a_file(tmp_path):
     assert any(f'"v":"x{texts}y"' in text for text in lines)
 
 
-def test_a_control_character_in_a_line_is_one_malformed_record(tmp_path):
+def test_control_character_in_a_line_is_one_malformed_record(tmp_path):
     broken = b'{"key":"a\x1c","value":1,"timestamp":1}\n'
 
     lines = list(simulation_lines(plan(), *files(tmp_path, broken)))
@@ -178,7 +178,7 @@ def test_a_control_character_in_a_line_is_one_malformed_record(tmp_path):
     assert any("left: 1 dropped, malformed_json (0/0)" in text for text in lines)
 
 
-def test_a_lone_surrogate_is_written_as_the_job_writes_it(tmp_path):
+def test_lone_surrogate_is_written_as_the_job_writes_it(tmp_path):
     made = plan("key STRING, value STRING, timestamp TIMESTAMP")
     row = b'{"key":"a","value":"\\ud800","timestamp":%d}' % T
 
@@ -188,7 +188,7 @@ def test_a_lone_surrogate_is_written_as_the_job_writes_it(tmp_path):
 
 
 @pytest.mark.parametrize("content", ['{"s":"é"}'.encode("latin-1"), ROW.encode("utf-16")])
-def test_a_file_that_is_not_utf_8_is_named(tmp_path, content):
+def test_file_that_is_not_utf_8_is_named(tmp_path, content):
     with pytest.raises(SimulationError, match=r"left is not UTF-8 at byte .*: save it"):
         simulation_lines(plan(), *files(tmp_path, content))
 
@@ -202,13 +202,13 @@ def test_a_file_that_is_not_utf_8_is_named(tmp_path, content):
         ("99999999999999999 weeks", "is longer than 100,000,000 days"),
     ],
 )
-def test_a_trigger_that_is_no_duration_is_refused(tmp_path, trigger, message):
+def test_trigger_that_is_no_duration_is_refused(tmp_path, trigger, message):
     with pytest.raises(SimulationError, match=f"--trigger: {message}"):
         simulation_lines(plan(), *files(tmp_path, b""), trigger=trigger)
 
 
 @pytest.mark.parametrize("value", [b"bytes", {1, 2}, {"x": {3}}])
-def test_a_yaml_value_that_json_has_not_is_refused_with_its_test_and_row(value):
+def test_yaml_value_that_json_has_not_is_refused_with_its_test_and_row(value):
     test = SpecTest("t", left=[{"key": "a"}, {"key": value}])
 
     with pytest.raises(
@@ -250,7 +250,7 @@ def test_rows_that_are_equal_only_in_python_differ():
     assert outcome.passed
 
 
-def test_a_spec_that_is_not_utf_8_is_refused_without_a_stack_trace(tmp_path):
+def test_spec_that_is_not_utf_8_is_refused_without_a_stack_trace(tmp_path):
     spec = tmp_path / "spec.yaml"
     spec.write_bytes("name: caf\u00e9\n".encode("latin-1"))
 
@@ -260,7 +260,7 @@ def test_a_spec_that_is_not_utf_8_is_refused_without_a_stack_trace(tmp_path):
     assert "is not text in UTF-8 (byte 9): save the file in UTF-8" in result.output
 
 
-def test_a_misspelt_field_of_a_test_is_named_with_the_one_that_was_meant():
+def test_misspelt_field_of_a_test_is_named_with_the_one_that_was_meant():
     changed = document(tests=[{"name": "a", "lefft": []}])
 
     with pytest.raises(Exception, match=r"tests\[0\]\.lefft: .*did you mean left\?"):

@@ -75,14 +75,14 @@ def test_unmatched_rows_are_emitted_once_the_state_watermark_has_passed(
     assert [] == push(join)
 
 
-def test_a_matched_row_is_never_emitted_with_nulls(version):
+def test_matched_row_is_never_emitted_with_nulls(version):
     join = start(JoinType.FULL_OUTER, version)
 
     assert [("l", "r")] == run(join, [R("a", 1, "l")], [R("a", 1, "r")])
     assert [] == push(join)
 
 
-def test_a_row_matched_in_the_batch_that_evicts_it_is_not_emitted_with_nulls(version):
+def test_row_matched_in_the_batch_that_evicts_it_is_not_emitted_with_nulls(version):
     """SPARK-26154 and SPARK-38684: all matches first, then eviction."""
     join = start(JoinType.LEFT_OUTER, version)
     run(join, [R("a", 95, "l"), R("z", 200, "")], [R("z", 200, "")])
@@ -105,7 +105,7 @@ def test_late_rows_are_dropped_and_counted_one_batch_after_the_watermark_moved(v
     assert ["late"] == [event.row.tag for event in seen if isinstance(event, Late)]
 
 
-def test_a_row_failing_its_sides_filter_is_not_stored_and_is_emitted_at_once(version):
+def test_row_failing_its_sides_filter_is_not_stored_and_is_emitted_at_once(version):
     join = start(JoinType.LEFT_OUTER, version, left_filter=lambda row: row.tag != "bad")
 
     batch = join.run_batch([R("a", 1, "bad")], [R("a", 1, "r")])
@@ -115,7 +115,7 @@ def test_a_row_failing_its_sides_filter_is_not_stored_and_is_emitted_at_once(ver
     assert [] == run(join, (), [R("a", 1, "r2")])
 
 
-def test_a_row_failing_the_filter_of_the_inner_side_just_goes(version):
+def test_row_failing_the_filter_of_the_inner_side_just_goes(version):
     join = start(JoinType.LEFT_OUTER, version, right_filter=lambda row: row.tag != "bad")
 
     assert [] == run(join, [R("a", 1, "l")], [R("a", 1, "bad")])
@@ -159,7 +159,7 @@ def test_left_semi_misses_a_right_row_in_the_batch_that_would_evict_it(version):
     assert {JoinType.INNER: ["l"], JoinType.LEFT_SEMI: []} == outcomes
 
 
-def test_a_right_row_behind_the_state_watermark_is_not_stored_but_a_left_one_is(version):
+def test_right_row_behind_the_state_watermark_is_not_stored_but_a_left_one_is(version):
     seen = []
     join = start(JoinType.INNER, version, observer=seen.append)
     run(join, [R("x", 100, "")], [R("x", 100, "")])
@@ -172,7 +172,7 @@ def test_a_right_row_behind_the_state_watermark_is_not_stored_but_a_left_one_is(
     assert ["r"] == [event.row.tag for event in seen if isinstance(event, NotStored)]
 
 
-def test_a_right_row_behind_the_state_watermark_is_stored_where_eviction_emits_it(version):
+def test_right_row_behind_the_state_watermark_is_stored_where_eviction_emits_it(version):
     join = start(JoinType.RIGHT_OUTER, version)
     run(join, [R("x", 100, "")], [R("x", 100, "")])
 
@@ -201,7 +201,7 @@ def test_without_a_bound_nothing_is_ever_evicted(version):
     assert [("l", "r9")] == run(join, (), [R("a", 999, "r9")])
 
 
-def test_a_batch_without_data_is_due_when_the_watermark_has_moved_and_not_again(version):
+def test_batch_without_data_is_due_when_the_watermark_has_moved_and_not_again(version):
     join = start(JoinType.INNER, version)
     assert not join.needs_batch_without_data()
     run(join, [R("a", 100, "")], [R("a", 100, "")])
@@ -212,7 +212,7 @@ def test_a_batch_without_data_is_due_when_the_watermark_has_moved_and_not_again(
     assert not join.needs_batch_without_data()
 
 
-def test_a_restart_keeps_state_and_watermark_and_starts_no_batch(version):
+def test_restart_keeps_state_and_watermark_and_starts_no_batch(version):
     join = start(JoinType.LEFT_OUTER, version)
     run(join, [R("a", 1, "l"), PUSH], [R("a", 1, "r"), PUSH._replace(key="other")])
 
@@ -224,7 +224,7 @@ def test_a_restart_keeps_state_and_watermark_and_starts_no_batch(version):
     assert [] == pairs(batch)
 
 
-def test_an_aborted_batch_leaves_no_trace(version):
+def test_aborted_batch_leaves_no_trace(version):
     join = start(JoinType.INNER, version)
     run(join, [R("a", 1, "l")])
     join.operator.states["right"].append(("a",), R("a", 1, "r"), matched=False)
@@ -234,7 +234,7 @@ def test_an_aborted_batch_leaves_no_trace(version):
     assert [] == run(join, [R("a", 1, "l2")])
 
 
-def test_the_seven_measures_and_the_stores_own(version):
+def test_seven_measures_and_the_stores_own(version):
     join = start(JoinType.LEFT_OUTER, version)
     run(join, [R("a", 1, "l"), R("b", 2, "m")], [R("a", 1, "r")])
     metrics = join.run_batch([PUSH], [PUSH]).output.metrics

@@ -9,10 +9,10 @@ def test_known_hashes_of_spark():
     assert -1712319331 == murmur3([1], ["BIGINT"])
 
 
-def test_a_null_leaves_the_hash_as_it_is():
+def test_null_leaves_the_hash_as_it_is():
     assert 42 == murmur3([None, None], ["INT", "STRING"])
     assert murmur3([7], ["INT"]) == murmur3([7, None], ["INT", "STRING"])
 
 
-def test_a_partition_is_never_negative():
+def test_partition_is_never_negative():
     assert 0 <= state_partition([1], ["INT"], 3) < 3

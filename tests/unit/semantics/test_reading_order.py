@@ -139,7 +139,7 @@ def search(join_type: str) -> Counter[str]:
 
 
 @pytest.mark.parametrize("join_type", JOIN_TYPES)
-def test_a_catch_up_gives_the_same_results_in_every_reading_order(join_type: str) -> None:
+def test_catch_up_gives_the_same_results_in_every_reading_order(join_type: str) -> None:
     seen = search(join_type)
 
     for what in ("output", "held back", "removed before the end"):
@@ -147,7 +147,7 @@ def test_a_catch_up_gives_the_same_results_in_every_reading_order(join_type: str
 
 
 @pytest.mark.parametrize("join_type", JOIN_TYPES)
-def test_a_reading_that_falls_behind_gives_what_the_live_join_gives(join_type: str) -> None:
+def test_reading_that_falls_behind_gives_what_the_live_join_gives(join_type: str) -> None:
     """No row is late because of the order in which it is read: each is in order on arrival."""
     held_back = 0
     for seed in range(EXAMPLES):
@@ -163,7 +163,7 @@ def test_a_reading_that_falls_behind_gives_what_the_live_join_gives(join_type: s
 
 
 @pytest.mark.parametrize("wrong", WRONG_RULES, ids=lambda rule: rule.__name__)
-def test_a_wrong_rule_loses_rows(monkeypatch: pytest.MonkeyPatch, wrong: Rule) -> None:
+def test_wrong_rule_loses_rows(monkeypatch: pytest.MonkeyPatch, wrong: Rule) -> None:
     monkeypatch.setattr(event_time, "watermark_ms", wrong)
 
     with pytest.raises(AssertionError, match="seed"):

@@ -50,7 +50,7 @@ def test_windows_begin_later_by_the_offset():
     assert [1] == [json.loads(record.value)["k"] for record in batch.output]
 
 
-def test_a_null_key_matches_nothing_and_is_emitted_unmatched_at_once():
+def test_null_key_matches_nothing_and_is_emitted_unmatched_at_once():
     for join_type in ("left_outer", "full_outer"):
         (batch,) = run(plan(join__type=join_type), [row(None, 0, 1)], [row(None, 0, 2)])[:1]
         assert {"k": None, "v": 1, "rv": None} in [json.loads(r.value) for r in batch.output]
@@ -68,7 +68,7 @@ def test_null_matches_null_only_in_a_null_safe_pair():
     assert {"left": 1, "right": 1} == batches[0].null_keys
 
 
-def test_a_null_safe_key_matches_null():
+def test_null_safe_key_matches_null():
     made = plan(join__null_safe=True)
 
     assert [[{"k": None, "v": 1, "rv": 2}], []] == values(
@@ -85,7 +85,7 @@ def test_rows_that_fail_a_side_filter_move_the_watermark():
     assert ["fails left.filter", "fails right.filter"] == [d.reason for d in batches[0].drops]
 
 
-def test_a_one_sided_condition_is_part_of_on_and_not_a_filter():
+def test_one_sided_condition_is_part_of_on_and_not_a_filter():
     made = plan(join__condition="left.v > 5 and right.v > 5")
 
     (batch,) = run(made, [row(1, 0, 1), row(1, 0, 9)], [row(1, 0, 9), row(1, 0, 1)])[:1]
@@ -93,7 +93,7 @@ def test_a_one_sided_condition_is_part_of_on_and_not_a_filter():
     assert [{"k": 1, "v": 1, "rv": None}, {"k": 1, "v": 9, "rv": 9}] == values([batch])[0]
 
 
-def test_the_output_filter_runs_after_the_join():
+def test_output_filter_runs_after_the_join():
     made = plan(output__filter="rv is null")
 
     assert [[], [{"k": 2, "v": 0, "rv": None}]] == values(
@@ -121,7 +121,7 @@ def test_the_output_filter_runs_after_the_join():
         ('{"k": 1, "t": "1969-12-31T23:59:59Z"}', "absurd_event_time"),
     ],
 )
-def test_a_record_that_cannot_be_read_is_counted_with_its_reason(line, reason):
+def test_record_that_cannot_be_read_is_counted_with_its_reason(line, reason):
     (batch,) = run(plan(), [line])
 
     assert {"left": {reason: 1}, "right": {}} == batch.bad_records
@@ -132,7 +132,7 @@ def test_a_record_that_cannot_be_read_is_counted_with_its_reason(line, reason):
     ("recorded_at", "reason"),
     [(T, "future_event_time"), (T + 1, None), (T + 1.9, None), (None, None)],
 )
-def test_an_event_time_is_compared_with_the_timestamp_of_its_record(recorded_at, reason):
+def test_event_time_is_compared_with_the_timestamp_of_its_record(recorded_at, reason):
     made = plan(left__max_event_time_ahead="10 seconds")
     recorded_us = None if recorded_at is None else round(recorded_at * 1000)
     record = InputRecord(row(1, 10.001), offset=0, timestamp_us=recorded_us)
@@ -178,7 +178,7 @@ def test_batches_follow_markers_a_virtual_clock_or_a_size():
     assert [2, 1] == [b.records["left"] for b in run(plan(), marked)]
 
 
-def test_the_trace_of_a_key_names_each_step_its_batch_and_reason():
+def test_trace_of_a_key_names_each_step_its_batch_and_reason():
     made = plan()
     batches = run(made, [row(1, 0), row(2, 0), row(9, 100)], [row(1, 5), row(9, 100)])
 
@@ -192,14 +192,14 @@ def test_the_trace_of_a_key_names_each_step_its_batch_and_reason():
     assert ["no record has the key 77"] == list(trace_lines(made, batches, "77"))
 
 
-def test_the_telling_names_drops_and_output():
+def test_telling_names_drops_and_output():
     text = "\n".join(batch_lines(plan(), run(plan(), ["{", row(1, 0)], [row(1, 0)])))
 
     assert "left: 1 dropped, malformed_json (0/0)" in text
     assert '{"k":1,"v":0,"rv":0}' in text
 
 
-def test_the_output_names_dead_letters_and_the_record_at_which_the_query_fails():
+def test_output_names_dead_letters_and_the_record_at_which_the_query_fails():
     bad, late = ["{", row(None, 100), row(1, 100), row(2, 0)], [row(1, 100)]
     everything = {
         "on_bad_record": None,
@@ -220,7 +220,7 @@ def test_the_output_names_dead_letters_and_the_record_at_which_the_query_fails()
     assert "left: 1 at which the query FAILS, malformed_json" in lines(on_bad_record="fail")
 
 
-def test_a_spec_test_names_the_records_that_go_to_the_dead_letters():
+def test_spec_test_names_the_records_that_go_to_the_dead_letters():
     made = plan(on_bad_record=None, dead_letter={"topic": "dead"})
     outcome = run_spec_test(made, SpecTest("t", left=[{"value": {"k": 1}}]))
 
@@ -248,7 +248,7 @@ def test_jsonl_is_just_the_output_values(tmp_path):
     assert ['{"k":1,"v":0,"rv":3}'] == list(lines)
 
 
-def test_a_test_in_a_spec_passes_or_lists_missing_and_unexpected_rows():
+def test_test_in_a_spec_passes_or_lists_missing_and_unexpected_rows():
     rows = {"left": [{"k": 1, "t": T, "v": 5}], "right": [{"k": 1, "t": T, "v": 6}]}
     good = SpecTest("good", **rows, output=[{"k": 1, "rv": 6}])
     bad = SpecTest("bad", **rows, output=[{"k": 2}])
@@ -311,7 +311,7 @@ def test_arrays_and_structs_are_keys(key, left, right, matches):
     assert matches == bool(batches[0].output)
 
 
-def test_a_nested_value_is_written_as_json():
+def test_nested_value_is_written_as_json():
     made = plan(left__schema=NESTED, output__columns={"r": "left.r", "q": "left.q", "m": "left.m"})
     line = f'{{"k": 1, "t": {T}, "r": [1e7, null], "q": {{"b": "x"}}, "m": {{"z": 1}}}}'
 
@@ -326,14 +326,14 @@ def test_a_nested_value_is_written_as_json():
         ({"left__filter": "record_headers['a'] = 'b'"}, r"left\.record_headers"),
     ],
 )
-def test_a_type_that_is_not_simulated_is_refused_with_its_place(changes, name):
+def test_type_that_is_not_simulated_is_refused_with_its_place(changes, name):
     schemas = {"left__schema": NESTED, "right__schema": NESTED}
 
     with pytest.raises(NotExactError, match=name):
         run(plan(**{**schemas, "output__columns": {"k": "left.k"}, **changes}), [row(1, 0)])
 
 
-def test_a_row_that_can_match_no_row_by_the_other_sides_filter_is_not_held():
+def test_row_that_can_match_no_row_by_the_other_sides_filter_is_not_held():
     made = plan(left__filter="k = 7")
 
     (batch, *_) = run(made, [row(7, 0), row(8, 0)], [row(7, 0), row(8, 0)])
@@ -343,7 +343,7 @@ def test_a_row_that_can_match_no_row_by_the_other_sides_filter_is_not_held():
 
 
 @pytest.mark.parametrize("written", ["-0.5", "-0.1", "0.0"])
-def test_the_ceiling_of_a_number_above_minus_one_is_zero(written):
+def test_ceiling_of_a_number_above_minus_one_is_zero(written):
     made = plan(output__columns={"c": f"ceil({written} * left.k)"})
 
     (out,) = run(made, [row(1, 0)], [row(1, 0)])[0].output

@@ -51,7 +51,7 @@ def evict(manager, seconds):
     )
 
 
-def test_a_key_never_seen_has_no_values(manager):
+def test_key_never_seen_has_no_values(manager):
     assert [] == tags(manager)
     assert [] == join(manager)
 
@@ -70,7 +70,7 @@ def test_joined_rows_are_those_that_pass_and_only_they_are_marked(manager):
     assert [("x", True), ("y", False), ("z", True)] == evict(manager, 9)
 
 
-def test_a_mark_once_set_stays(manager):
+def test_mark_once_set_stays(manager):
     fill(manager, R("a", 1, "x"))
     join(manager)
 
@@ -153,7 +153,7 @@ def test_memory_follows_what_is_stored(manager):
     assert 0 == manager.metrics.memory_used_bytes
 
 
-def test_the_last_value_moves_into_the_hole_and_the_number_of_values_is_updated(indexed):
+def test_last_value_moves_into_the_hole_and_the_number_of_values_is_updated(indexed):
     fill(indexed, *(R("a", at, str(at)) for at in (1, 9, 2, 8)))
 
     evict(indexed, 2)
@@ -162,7 +162,7 @@ def test_the_last_value_moves_into_the_hole_and_the_number_of_values_is_updated(
     assert ["8", "9"] == [indexed.key_with_index_to_value.get(KEY, i).value.tag for i in (0, 1)]
 
 
-def test_a_value_that_was_swapped_into_the_hole_is_looked_at_too(indexed):
+def test_value_that_was_swapped_into_the_hole_is_looked_at_too(indexed):
     fill(indexed, *(R("a", at, str(at)) for at in (1, 9, 2)))
 
     assert ["1", "2"] == sorted(
@@ -180,7 +180,7 @@ def test_removing_by_key_takes_all_values_of_the_key(indexed):
     assert ["z"] == tags(indexed, ("b",))
 
 
-def test_a_key_without_values_is_removed_never_put():
+def test_key_without_values_is_removed_never_put():
     with pytest.raises(ValueError, match="must be removed"):
         KeyToNumValuesStore().put(KEY, 0)
 
@@ -195,7 +195,7 @@ def test_rows_of_one_key_and_instant_count_once_in_format_4_and_each_in_format_2
     assert {2: 3, 4: 2} == counts
 
 
-def test_a_row_without_event_time_is_evicted_in_format_4_and_never_in_format_2():
+def test_row_without_event_time_is_evicted_in_format_4_and_never_in_format_2():
     evicted = {}
     for version, kind in FORMATS.items():
         manager = kind("left", StateTimes(lambda _: None, micros))

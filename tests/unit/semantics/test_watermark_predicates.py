@@ -63,14 +63,14 @@ def test_any_comparison_with_a_column_is_taken_for_a_bound_on_event_time():
     assert 5_000 == state_value_watermark(on, "left", W)
 
 
-def test_a_bound_on_another_column_is_taken_for_one_on_the_event_time():
+def test_bound_on_another_column_is_taken_for_one_on_the_event_time():
     """Spark's defect, kept: it says nothing of when right rows end, yet they go by it."""
     on = JoinCondition(BOTH, conjuncts=conjuncts("left.t < right.expires"))
 
     assert W == state_value_watermark(on, "right", W)
 
 
-def test_a_key_that_carries_the_watermark_bounds_both_sides_by_the_key():
+def test_key_that_carries_the_watermark_bounds_both_sides_by_the_key():
     on = JoinCondition(BOTH, {"left": 1})
 
     predicates = state_watermark_predicates(on, eviction_ms=W, late_ms=W - 7)
@@ -79,7 +79,7 @@ def test_a_key_that_carries_the_watermark_bounds_both_sides_by_the_key():
     assert WatermarkPredicate("key", W, None) == predicates.right
 
 
-def test_the_key_wins_over_a_range_condition():
+def test_key_wins_over_a_range_condition():
     on = JoinCondition(BOTH, {"left": 0, "right": 0}, conjuncts("right.t >= left.t"))
 
     assert "key" == state_watermark_predicates(on, eviction_ms=W, late_ms=W).left.on
@@ -93,7 +93,7 @@ def test_without_a_bound_there_is_no_predicate():
     assert not predicates.any_defined
 
 
-def test_a_side_is_bounded_by_the_other_sides_watermark_and_only_if_it_has_one_itself():
+def test_side_is_bounded_by_the_other_sides_watermark_and_only_if_it_has_one_itself():
     condition = conjuncts("right.t >= left.t and right.t <= left.t + interval 5 seconds")
     left_only = JoinCondition({"left": "t"}, conjuncts=condition)
 
@@ -103,7 +103,7 @@ def test_a_side_is_bounded_by_the_other_sides_watermark_and_only_if_it_has_one_i
     assert predicates.right is None  # bounded, but has no event time to evict by
 
 
-def test_a_bound_ahead_of_the_late_watermark_does_not_mark_the_end_of_the_last_scan():
+def test_bound_ahead_of_the_late_watermark_does_not_mark_the_end_of_the_last_scan():
     """Rows between the two may still come in, and must be found by the next scan (format 4)."""
     ahead = JoinCondition(BOTH, conjuncts=conjuncts("right.t >= left.t + interval 60 seconds"))
     behind = JoinCondition(BOTH, conjuncts=conjuncts("right.t >= left.t - interval 60 seconds"))

@@ -106,7 +106,10 @@ def with_answers(job: SmallJob) -> SmallJob:
         "plan": PlanResult(
             text="Join ad_attribution\n  left   impressions",
             facts={},
-            spec={"left": {"key": ["ad_id"]}},
+            spec={
+                "left": {"key": ["ad_id"], "deduplicate": {"by": ["ad_id"], "within": "1 minute"}},
+                "right": {"key": ["ad_id"], "deduplicate": None},
+            },
         ),
         "progress": ProgressResult(batches=history()),
         "failures": FailuresResult(failures=[NO_BROKER]),

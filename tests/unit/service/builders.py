@@ -200,6 +200,7 @@ def broker_report(**fields: Any) -> BrokerReport:
             ),
             "right": SideOffsets(
                 topic="clicks",
+                new_topics=["clicks_eu"],
                 read={0: 98, 1: 105},
                 earliest={0: 0, 1: 105},
                 latest={0: 100, 1: 105},

@@ -72,9 +72,12 @@ def test_figures_are_those_of_the_api(browser: Browser, url: str) -> None:
         assert "50,000\n1 MB of memory" == tab.text("state_rows")
         assert "80\nsince the job started" == tab.text("late")
         assert "held back by right" in tab.text("watermark_lag")
-        assert ["impressions", "clicks"] == [tab.text(f"{it}.topic") for it in ("left", "right")]
+        assert "impressions" == tab.text("left.topic")
+        assert "clicks · a restart also reads clicks_eu" == tab.text("right.topic")
         assert ["160", "42"] == [tab.text("left.rows"), tab.text("left.unmatched")]
         assert ["40", "0"] == [tab.text(f"{it}.null_keys") for it in ("left", "right")]
+        assert "120, 90 ids in state" == tab.text("left.duplicates")
+        assert not tab.page.get_by_text("Duplicates dropped").last.is_visible()
         assert "120 malformed json" == tab.text("left.bad")
         assert ["5 late", "none"] == [tab.text(f"{it}.dead") for it in ("left", "right")]
         assert "ad_attribution" == tab.text("name")

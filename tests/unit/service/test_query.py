@@ -80,7 +80,7 @@ def test_query_has_its_last_batch_lag_and_watermark(path: Path) -> None:
         },
         "right": {
             "topic": "clicks",
-            "new_topics": [],
+            "new_topics": ["clicks_eu"],
             "input_records": 10,
             "null_key_records": 0,
             "duplicate_rows": 0,

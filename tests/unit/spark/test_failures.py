@@ -90,7 +90,7 @@ def of_java(name: str, message: str) -> PySparkException:
 
 
 @pytest.mark.parametrize("reason", ["Read-only file system", "Permission denied"])
-def test_a_checkpoint_that_cannot_be_written_has_a_remedy(reason: str) -> None:
+def test_checkpoint_that_cannot_be_written_has_a_remedy(reason: str) -> None:
     error = of_java("java.io.FileNotFoundException", f"/c/offsets/.7.tmp ({reason})")
 
     failure = failure_of(error, "b")

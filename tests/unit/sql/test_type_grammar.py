@@ -58,7 +58,7 @@ def test_words_of_sql_are_names_of_columns() -> None:
 
 
 @pytest.mark.parametrize("text", ["left.p / 2L", "left.p / 2S", "left.p / 2", "left.p / -2L"])
-def test_an_integer_with_a_suffix_is_a_literal_in_decimal_arithmetic(text: str) -> None:
+def test_integer_with_a_suffix_is_a_literal_in_decimal_arithmetic(text: str) -> None:
     assert decimal_type(14, 6) == of(text).type
     assert "CAST" not in of(text).sql
 

@@ -1,0 +1,124 @@
+"""From joined rows to the records of the output topic. Each step is below its caller."""
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from job.dataflow.output_columns import PARTITION, TIMESTAMP
+from job.encoding.encoded_column import encoded_column
+from job.join_spec.sides import SIDES
+from job.join_spec.value_format import KeyFormat
+from job.plan import result_checks
+from job.plan.plan import JoinPlan, SidePlan
+from job.plan.position import offset_sql, partition_sql, position_column
+from job.plan.record_checks import FAILED_FIELD, quoted
+from job.plan.result_id import ID_HEADER
+from job.spark.kafka_partitioner import partition_for_key
+
+# What Kafka adds to a record, and the name of the header with the id.
+_RESULT_OVERHEAD_BYTES = 200
+
+# Nulls are written: an unmatched row has null in the fields of the other side.
+_JSON_OPTIONS = {"timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSS'Z'", "ignoreNullFields": "false"}
+
+
+def output_records(rows: DataFrame, plan: JoinPlan, passed_on: str | None = None) -> DataFrame:
+    """(key, value, headers), the columns of Spark's Kafka sink.
+
+    Key and value are STRING with text or JSON, or BINARY with the id of a schema.
+
+    If results have their event time as timestamp, also `timestamp`: BIGINT, milliseconds.
+    If the spec has output.partition_by, also `partition`: INT.
+    If an expression can fail on a result, also `failed_field`: the field of the spec that failed,
+    with a null key and value, or null.
+    `passed_on`: a column that is kept; rows where it is not null are no results, and no filter
+    drops them.
+    """
+    for condition in result_checks.filters(plan):
+        rows = rows.where(f"{passed_on} IS NOT NULL OR ({condition})" if passed_on else condition)
+    if plan.checks.any:
+        rows = rows.withColumn(result_checks.TRIED, F.expr(result_checks.tried(plan)))
+    columns = [F.expr(result_checks.column(plan, name)).alias(name) for name in plan.output.columns]
+    key = _key(rows, plan)
+    value = _value(rows, columns, plan)
+    headers = F.expr(_headers(plan)).alias("headers")
+    kept = [] if passed_on is None else [F.col(passed_on)]
+    if plan.output.has_event_time:
+        kept.append(F.expr(_event_time(plan)).alias(TIMESTAMP))
+    if plan.output.partition_by is not None:
+        kept.append(_partition(plan).alias(PARTITION))
+    if not plan.checks.any:
+        return rows.select(key.alias("key"), value.alias("value"), headers, *kept)
+    return rows.select(
+        key.alias("key"),
+        F.when(F.col(result_checks.TRIED).isNotNull(), value).alias("value"),
+        headers,
+        F.expr(result_checks.failed_field(plan)).alias(FAILED_FIELD),
+        *kept,
+    )
+
+
+def _key(rows: DataFrame, plan: JoinPlan) -> Column:
+    key, schema = F.expr(result_checks.key(plan)), plan.output.key_schema
+    if schema is not None:
+        assert plan.output.key is not None, "only a key has a schema"
+        columns = [key.alias(name) for name, _ in schema.columns]
+        if plan.output.key.type.name == "STRUCT":
+            columns = [key.getField(name).alias(name) for name, _ in schema.columns]
+        return F.when(key.isNotNull(), encoded_column(rows, columns, schema))
+    if plan.output.key_format is KeyFormat.JSON:
+        # to_json takes no plain values: the key becomes the only element of an array, and its
+        # brackets are removed.
+        listed = F.to_json(F.array(key), _JSON_OPTIONS)
+        return F.when(key.isNotNull(), F.substr(listed, F.lit(2), F.length(listed) - 2))
+    return key.cast("string")
+
+
+def _value(rows: DataFrame, columns: list[Column], plan: JoinPlan) -> Column:
+    if plan.output.schema is not None:
+        return encoded_column(rows, columns, plan.output.schema)
+    return F.to_json(F.struct(*columns), _JSON_OPTIONS)
+
+
+def _partition(plan: JoinPlan) -> Column:
+    chooses = F.expr(f"cast(cast({result_checks.partition_by(plan)} AS STRING) AS BINARY)")
+    return partition_for_key(chooses, plan.output.partitions)
+
+
+def _headers(plan: JoinPlan) -> str:
+    """The id of a result (job/plan/result_id.py), and the headers of the spec."""
+    shown = plan.join_type.shown_sides
+    places = [_place(plan.side(side)) if side in shown else "''" for side in SIDES]
+    identity = f"cast(concat_ws('|', {', '.join(places)}) AS BINARY)"
+    values = {ID_HEADER: identity} | {
+        name: f"cast(cast({result_checks.header(plan, name)} AS STRING) AS BINARY)"
+        for name in plan.output.headers
+    }
+    entries = (f"named_struct('key', {quoted(n)}, 'value', {value})" for n, value in values.items())
+    return f"array({', '.join(entries)})"
+
+
+def _event_time(plan: JoinPlan) -> str:
+    shown = plan.join_type.shown_sides
+    times = [f"unix_millis(`{plan.side(side).event_time_column}`)" for side in shown]
+    return f"greatest({', '.join(times)})" if len(times) > 1 else times[0]
+
+
+def result_bytes(plan: JoinPlan) -> str:
+    """Size of an output record of `output_records`."""
+    names = sum(len(name.encode()) for name in plan.output.headers)
+    values = (
+        f"coalesce(octet_length(headers[{index}].value), 0)"
+        for index in range(1 + len(plan.output.headers))
+    )
+    return (
+        f"coalesce(octet_length(key), 0) + octet_length(value) + {' + '.join(values)} "
+        f"+ {names + _RESULT_OVERHEAD_BYTES}"
+    )
+
+
+def _place(side: SidePlan) -> str:
+    position = position_column(side.side)
+    number = partition_sql(position)
+    topic, partition = side.topics.topic_sql(number), side.topics.partition_sql(number)
+    place = f"concat({topic}, '/', {partition}, '/', {offset_sql(position)})"
+    return f"coalesce({place}, '')"
