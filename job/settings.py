@@ -44,7 +44,8 @@ class JobSettings(EnvironmentSettings):
     driver_memory: str = "2g"
     """Heap of the driver's JVM. RocksDB needs memory in addition."""
     state_partitions: int | None = Field(default=None, ge=1, le=_STATE_PARTITIONS_MAX)
-    """Number of state partitions of a new checkpoint. None: one per core."""
+    """Number of state partitions of a new checkpoint. None: one per core; after a change of the
+    join, as many as before."""
     new_query: bool = False
     """Whether a new checkpoint may replace another query of the same name."""
     grace_seconds: float = Field(default=45, gt=0, le=_DAY_SECONDS)

@@ -24,18 +24,52 @@ class Comparison:
     expired: tuple[Expired, ...]
 
 
-def compared(old: JoinPlan, new: JoinPlan) -> Comparison:
-    """Raises SpecError with each field of the new spec whose change is not possible."""
-    problems = list(_problems(old, new))
+def compared(old: JoinPlan, new: JoinPlan, *, is_shadow: bool = False) -> Comparison:
+    """Raises SpecError with each field of the new spec whose change is not possible.
+
+    `is_shadow`: both queries run.
+    """
+    connection = _problems_of_two_queries if is_shadow else _problems_of_one_name
+    problems = [*connection(old, new), *_problems(old, new)]
     if problems:
         raise SpecError(problems)
     found = tuple(changes(fingerprint(old), fingerprint(new)))
     return Comparison(found, tuple(_meanings(old, new, found)), tuple(_expired(old, new)))
 
 
-def _problems(old: JoinPlan, new: JoinPlan) -> Iterator[Problem]:
+def _problems_of_one_name(old: JoinPlan, new: JoinPlan) -> Iterator[Problem]:
     if old.name != new.name:
         yield Problem("name", new.name, f"must stay {old.name}: the name connects both queries")
+    both_exact = old.output.delivery is new.output.delivery is Delivery.EXACTLY_ONCE
+    if both_exact and old.output.commit_topic != new.output.commit_topic:
+        yield Problem(
+            "output.commit_topic",
+            new.output.commit_topic,
+            f"must stay {old.output.commit_topic}: the old query is fenced there",
+        )
+
+
+def _problems_of_two_queries(old: JoinPlan, new: JoinPlan) -> Iterator[Problem]:
+    if old.name == new.name:
+        yield Problem(
+            "name", new.name, "is the name of the old query, which continues: set another name"
+        )
+    if old.output.topic == new.output.topic:
+        yield Problem(
+            "output.topic",
+            new.output.topic,
+            "is the topic of the old query, which continues: set another topic",
+        )
+    letters = [plan.dead_letter.topic for plan in (old, new) if plan.dead_letter is not None]
+    if len(letters) > len(set(letters)):
+        yield Problem(
+            "dead_letter.topic",
+            letters[0],
+            "is the topic of the old query, which continues: set another topic",
+        )
+
+
+def _problems(old: JoinPlan, new: JoinPlan) -> Iterator[Problem]:
     if old.checkpoint == new.checkpoint:
         yield Problem(
             "checkpoint", new.checkpoint, "is the folder of the old query: set another folder"
@@ -69,18 +103,6 @@ def _problems(old: JoinPlan, new: JoinPlan) -> Iterator[Problem]:
                 "has no bound on event time, so the new query would have to read every record "
                 "again: set join.match_window or join.window, or start with `streamjoin run SPEC "
                 "--new-query`",
-            )
-    both_exact = old.output.delivery is new.output.delivery is Delivery.EXACTLY_ONCE
-    if both_exact and old.output.commit_topic != new.output.commit_topic:
-        yield Problem(
-            "output.commit_topic",
-            new.output.commit_topic,
-            f"must stay {old.output.commit_topic}: the old query is fenced there",
-        )
-    for plan, which in ((old, "old"), (new, "new")):
-        if plan.real_time is not None:
-            yield Problem(
-                "engine", "real_time", f"of the {which} spec: a change needs engine micro_batch"
             )
     yield from _problems_of_unmatched_rows(old, new)
 
@@ -151,8 +173,17 @@ def _meanings(old: JoinPlan, new: JoinPlan, found: tuple[Change, ...]) -> Iterat
     fields = {change.field for change in found}
     results = {name for name in fields if name not in {"state_partitions", "engine"}}
     read = [field for field, value in _reading(old).items() if _reading(new)[field] != value]
+    if "engine" in fields:
+        yield (
+            "Rows after the cut are late by the rule of the new engine: real_time compares them "
+            "with the watermark of their interval, micro_batch with that of the previous batch."
+        )
     if not results and not read and _output(old) == _output(new):
-        yield "The results are the same as without the change."
+        yield (
+            "All other results are the same as without the change."
+            if "engine" in fields
+            else ("The results are the same as without the change.")
+        )
         return
     if any(name.startswith((*_PAIRS, "right.key")) for name in fields):
         yield (

@@ -1,11 +1,12 @@
 """The cut: the offsets and the watermark at which the old query has stopped. Pure.
 
 Spark's logs contain the cut. Batch N reads up to the offsets in `offsets/N` and evicts rows with
-the watermark in `offsets/N`. The watermark of batch N - 1 decides which rows of batch N are late.
+the watermark in `offsets/N`. The watermark of batch N - 1 decides which rows of batch N are late;
+in an interval of real-time mode, the watermark of the interval decides.
 """
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Self
 
@@ -77,14 +78,19 @@ class Cut:
         return self.batch.watermark_ms
 
 
-def late_by_batch(batches: Sequence[PlannedBatch]) -> tuple[LateBelow, ...]:
+def late_by_batch(
+    batches: Sequence[PlannedBatch], intervals: Collection[int] = ()
+) -> tuple[LateBelow, ...]:
     """`batches`: consecutive batches, oldest first. Spark's log contains only the last ones. Late
-    rows before these batches are not detected: the entry without a watermark applies to them."""
+    rows before these batches are not detected: the entry without a watermark applies to them.
+    `intervals`: the batches that were intervals of real-time mode, or have repeated one."""
     late: list[LateBelow] = []
-    watermark_ms = 0
+    before_ms = 0
     for batch in batches:
+        is_interval = bool(late) and batch.batch_id in intervals
+        watermark_ms = batch.watermark_ms if is_interval else before_ms
         if late and late[-1].watermark_ms == watermark_ms:
             late.pop()
         late.append(LateBelow(batch.ends, watermark_ms))
-        watermark_ms = batch.watermark_ms
+        before_ms = batch.watermark_ms
     return tuple(late)

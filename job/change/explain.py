@@ -89,6 +89,9 @@ def _lines(
     yield "\nLate rows"
     yield from _late_rows(found)
     yield "\nWhat stays"
+    if replay.is_shadow:
+        yield "  the old query: both queries run until you stop one of them"
+        return
     yield f"  the old checkpoint, {replay.old_checkpoint}: `--undo` returns to it"
     yield "  until the new query delivers"
 

@@ -14,7 +14,7 @@ All results of the first two phases are before the cut and are kept back: the ol
 them, or the incomplete input causes them.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Self
@@ -56,6 +56,8 @@ class Replay:
     watermark_ms: int
     """Watermark of the old query's last batch. 0: no watermark yet."""
     next_watermark_ms: int
+    state_partitions: int
+    """Number of state partitions of the new query."""
     event_times: Mapping[str, Any]
     """Document with the event times that the old query has read."""
     late: tuple[LateBelow, ...] = ()
@@ -64,6 +66,8 @@ class Replay:
     topic_ids: Mapping[str, str] = field(default_factory=dict)
     late_unknown_before: Offsets = field(default_factory=lambda: {side: {} for side in SIDES})
     """Rows before these offsets are read again, also those that were late in the old query."""
+    is_shadow: bool = False
+    """Whether the old query continues."""
 
     @property
     def possibly_late_records(self) -> int:
@@ -141,6 +145,7 @@ class Replay:
             "ends": _written(self.ends),
             "watermark_ms": self.watermark_ms,
             "next_watermark_ms": self.next_watermark_ms,
+            "state_partitions": self.state_partitions,
             "event_times": dict(self.event_times),
             "late": [
                 {"ends": _written(late.ends), "watermark_ms": late.watermark_ms}
@@ -152,6 +157,7 @@ class Replay:
             ],
             "topic_ids": dict(self.topic_ids),
             "late_unknown_before": _written(self.late_unknown_before),
+            "is_shadow": self.is_shadow,
         }
 
     @classmethod
@@ -164,6 +170,7 @@ class Replay:
             ends=_read(document["ends"]),
             watermark_ms=document["watermark_ms"],
             next_watermark_ms=document["next_watermark_ms"],
+            state_partitions=document["state_partitions"],
             event_times=document["event_times"],
             late=tuple(
                 LateBelow(_read(late["ends"]), int(late["watermark_ms"]))
@@ -172,18 +179,23 @@ class Replay:
             expired=tuple(_expired(each) for each in document["expired"]),
             topic_ids=document["topic_ids"],
             late_unknown_before=_read(document["late_unknown_before"]),
+            is_shadow=document["is_shadow"],
         )
 
 
 def late_rows(
-    batches: Sequence[PlannedBatch], first_offsets: Offsets, earlier: Replay | None
+    batches: Sequence[PlannedBatch],
+    first_offsets: Offsets,
+    earlier: Replay | None,
+    intervals: Collection[int] = (),
 ) -> tuple[tuple[LateBelow, ...], Offsets]:
     """Which rows were late in a query, and the offsets before which that is unknown.
 
     `batches`: those that Spark's log still contains. `earlier`: the replay of the query itself,
-    whose own batches have dropped no row as late. None: it replaced no other one.
+    whose own batches have dropped no row as late. None: it replaced no other one. `intervals`: as
+    for `late_by_batch`.
     """
-    late, oldest = late_by_batch(batches), batches[0]
+    late, oldest = late_by_batch(batches, intervals), batches[0]
     is_known = oldest.watermark_ms == 0  # also of all batches before it, so no row was late
     if earlier is None:
         return late, first_offsets if is_known else oldest.ends

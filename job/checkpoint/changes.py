@@ -8,7 +8,6 @@ start. So after a crash at any point exactly one query can start, and the comman
 """
 
 import json
-from collections.abc import Iterator
 
 from job.change.cut import Cut, PlannedBatch
 from job.change.replay import Replay, ReplayPhase, late_rows
@@ -31,11 +30,15 @@ def read_cut(checkpoint: Checkpoint) -> Cut:
             f"{folder.root} has no batch that ended, so there is no state to continue: start the "
             "new spec with `streamjoin run SPEC`"
         )
-    batches = list(_batches(checkpoint, last))
+    batches = _batches(checkpoint, last)
     commit = (folder.text(f"query/commits/{last}") or "").splitlines()
     event_times = checkpoint.partitions.document()
     first_offsets = _first_offsets(checkpoint)
-    late, late_unknown_before = late_rows(batches, first_offsets, read_replay(checkpoint))
+    recorded = checkpoint.recorded_interval
+    late, late_unknown_before = late_rows(
+        *(batches, first_offsets, read_replay(checkpoint)),
+        intervals=frozenset() if recorded is None else recorded.batch_ids,
+    )
     return Cut(
         query_id=checkpoint.query_id,
         batch=batches[-1],
@@ -48,16 +51,20 @@ def read_cut(checkpoint: Checkpoint) -> Cut:
     )
 
 
-def _batches(checkpoint: Checkpoint, last: int) -> Iterator[PlannedBatch]:
+def _batches(checkpoint: Checkpoint, last: int) -> list[PlannedBatch]:
     """The consecutive batches up to `last` that Spark's offset log still contains."""
     numbers = {int(name) for name in checkpoint.folder.names("query/offsets") if name.isdecimal()}
     first = last
     while first - 1 in numbers:
         first -= 1
+    batches: list[PlannedBatch] = []
     for batch_id in range(first, last + 1):
         batch = checkpoint.batch(batch_id)
-        assert batch is not None, "the offset log contains each batch that ended"
-        yield batch
+        if batch is None:  # A running query has removed its oldest entry.
+            batches.clear()
+        else:
+            batches.append(batch)
+    return batches
 
 
 def _first_offsets(checkpoint: Checkpoint) -> Offsets:
@@ -84,17 +91,32 @@ def uncommitted_batch(checkpoint: Checkpoint) -> int | None:
     return None if planned == checkpoint.last_batch_id else planned
 
 
-def prepare_new(checkpoint: Checkpoint, replay: Replay) -> None:
+def prepare_new(old: Checkpoint, new: Checkpoint, replay: Replay) -> None:
     """Write the replay of the new query, which cannot start before `hand_over`.
 
     Raises CheckpointError if the folder contains a query.
     """
-    check_is_new(checkpoint)
-    # This file first: while the checkpoint contains it, a start is refused until `hand_over`.
-    write_document(checkpoint.folder, CHANGE, replay.document())
-    starts = StartPositions(left=dict(replay.starts["left"]), right=dict(replay.starts["right"]))
-    checkpoint.start_at(starts)
-    checkpoint.replace_queries([replay.old_query_id])
+    _write_replay(new, replay)
+    # Also the queries before the old one: the slot of the dead letters follows those of the state
+    # partitions, so a query with another number of them has left its marker in another partition.
+    new.replace_queries({replay.old_query_id, *old.replaced_queries})
+
+
+def prepare_shadow(new: Checkpoint, replay: Replay) -> None:
+    """Write the replay of a query that runs next to the old one, and can start afterwards."""
+    _write_replay(new, replay)
+
+
+def _write_replay(new: Checkpoint, replay: Replay) -> None:
+    check_is_new(new)
+    # This file first: while the checkpoint contains it, a start is refused until the start
+    # positions are written, or until `hand_over`.
+    write_document(new.folder, CHANGE, replay.document())
+    new.start_at(_start_positions(replay))
+
+
+def _start_positions(replay: Replay) -> StartPositions:
+    return StartPositions(left=dict(replay.starts["left"]), right=dict(replay.starts["right"]))
 
 
 def check_is_new(checkpoint: Checkpoint) -> None:
@@ -143,6 +165,13 @@ def replay_to_run(checkpoint: Checkpoint) -> Replay | None:
     replay = read_replay(checkpoint)
     if replay is None:
         return None
+    if replay.is_shadow:
+        if checkpoint.start_positions != _start_positions(replay):
+            raise CheckpointError(
+                f"{checkpoint.folder.root} is not completely prepared: run `streamjoin change "
+                "OLD_SPEC NEW_SPEC --shadow` again"
+            )
+        return replay
     old = Checkpoint(checkpoint.folder.spark, replay.old_checkpoint)
     if successor(old) != checkpoint.folder.root:
         raise CheckpointError(
@@ -153,10 +182,13 @@ def replay_to_run(checkpoint: Checkpoint) -> Replay | None:
 
 
 def has_delivered(checkpoint: Checkpoint) -> bool:
-    """Whether the query has planned a batch whose results are not kept back."""
+    """Whether the query has planned a batch, or begun an interval, whose results are not kept
+    back."""
     replay = read_replay(checkpoint)
     if replay is None:
         return checkpoint.has_begun
+    if checkpoint.recorded_interval is not None:
+        return True  # An interval is in Spark's log only when it has ended.
     if replay.phase(checkpoint.offsets) is not ReplayPhase.OVER:
         return False
     names = checkpoint.folder.names("query/offsets")

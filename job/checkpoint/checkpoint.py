@@ -23,7 +23,6 @@ import json
 import uuid
 from collections.abc import Collection, Mapping
 from contextlib import suppress
-from dataclasses import replace
 from datetime import UTC, datetime
 
 from pyspark.sql import SparkSession
@@ -201,23 +200,28 @@ class Checkpoint:
         self.folder.write(_EVENT_TIMES, partitions.document())
 
     @property
+    def recorded_interval(self) -> Interval | None:
+        """The last interval of real-time mode that may have begun. None: there was none."""
+        document = self.folder.read(_INTERVAL)
+        return None if document is None else Interval.from_document(document)
+
+    @property
     def cut_interval(self) -> Interval | None:
         """The interval of real-time mode that the query has to repeat. None: no interval.
 
         The repetition is over once Spark has committed it, because a batch that runs again uses the
         rule for late rows of its first run.
         """
-        document = self.folder.read(_INTERVAL)
-        if document is None:
+        interval = self.recorded_interval
+        if interval is None:
             return None
-        interval = Interval.from_document(document)
         last = self.last_batch_id
         if interval.batch_id > (_NO_BATCH if last is None else last):
             if interval.repeat_until is not None:
                 return interval
             # If the interval has ended, the offset log contains its ends, and Spark repeats it
             # exactly.
-            return replace(interval, repeat_until=self._offsets_after(interval.batch_id))
+            return interval.repeated_until(self._offsets_after(interval.batch_id))
         offsets = self.offsets
         is_over = interval.repeat_until is None or (
             offsets is not None and interval.is_repeated(offsets)

@@ -2,14 +2,20 @@
 
 import json
 import os
+from collections.abc import Iterator
+from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from job.commands.spec_file import create_plan, read_spec, report_errors
 from job.errors import RequestError
+from job.instants import utc_text
 from job.settings import JobSettings, read_settings
+
+if TYPE_CHECKING:
+    from job.change.replay import Replay
 
 
 def change(
@@ -24,6 +30,12 @@ def change(
         bool, typer.Option("--plan", help="Explain the change and do not make it.")
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="With --plan: print JSON.")] = False,
+    shadow: Annotated[
+        bool,
+        typer.Option(
+            help="Leave the old query running. The new spec has another `name` and output topic."
+        ),
+    ] = False,
     undo: Annotated[
         bool,
         typer.Option(help="Return to the old query, if the new one has delivered nothing."),
@@ -32,14 +44,15 @@ def change(
     """Change a join without losing or repeating a result.
 
     Stops the old query and prepares the checkpoint of the new one. Then `streamjoin run NEW_SPEC`
-    reads the records again that its state needs, and continues.
+    reads the records again that its state needs, and continues. With --shadow the old query does
+    not stop: `streamjoin compare` reports how the results of both differ.
     """
     with report_errors(old_spec):
         old = create_plan(read_spec(old_spec), registry="required")
         settings = read_settings(JobSettings)
-        if (as_json and not only_plan) or (only_plan and undo):
+        if (as_json and not only_plan) or (undo and (only_plan or shadow)):
             raise RequestError(
-                "invalid options: --json requires --plan, and --undo excludes --plan"
+                "invalid options: --json requires --plan, and --undo excludes --plan and --shadow"
             )
     with report_errors(new_spec):
         new = create_plan(read_spec(new_spec), registry="required")
@@ -51,12 +64,11 @@ def change(
             changing.undo(old, new, settings)
             typer.echo(f"undone: start the old query with `streamjoin run {old_spec}`")
             return
-        cores = os.cpu_count() or 1
         if only_plan:
-            made = changing.plan_change(old, new, settings)
+            made = changing.plan_change(old, new, settings, is_shadow=shadow)
             found = facts(
                 *(new, made.comparison, made.replay, made.needed_ms),
-                cores=cores,
+                cores=os.cpu_count() or 1,
                 late_rows=made.late_rows,
             )
             typer.echo(
@@ -65,17 +77,26 @@ def change(
                 else explained(new, made.comparison, made.replay, found)
             )
             return
-        changed = changing.change(old, new, settings)
-    if changed is None:
-        typer.echo("the change was made before")
-    else:
-        typer.echo(
-            f"the old query has stopped after batch {changed.replay.old_batch_id}; the new one "
-            f"reads {changed.replay.records:,} records again"
-        )
-        if possibly_late := changed.replay.possibly_late_records:
-            typer.echo(
-                f"{possibly_late:,} of them may have been late in the old query: see "
-                "docs/changing.md"
-            )
+        now = utc_text(datetime.now(UTC))
+        changed = (changing.shadow if shadow else changing.change)(old, new, settings)
+    for line in _lines(None if changed is None else changed.replay):
+        typer.echo(line)
     typer.echo(f"start the new query with `streamjoin run {new_spec}`")
+    if shadow:
+        typer.echo(f"then `streamjoin compare {old_spec} {new_spec} --since {now}`")
+
+
+def _lines(replay: "Replay | None") -> Iterator[str]:
+    """What was done. `replay` None: the change was made before."""
+    if replay is None:
+        yield "the change was made before"
+        return
+    stops = "continues" if replay.is_shadow else "has stopped"
+    yield (
+        f"the old query {stops} after batch {replay.old_batch_id}; the new one reads "
+        f"{replay.records:,} records again"
+    )
+    if possibly_late := replay.possibly_late_records:
+        yield (
+            f"{possibly_late:,} of them may have been late in the old query: see docs/changing.md"
+        )

@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from job.commands.spec_file import SpecFile, create_plan, read_spec, report_errors
+from job.errors import RequestError
 from job.settings import JobSettings, read_settings
 
 checkpoint_commands = typer.Typer(
@@ -75,9 +76,12 @@ def repartition_checkpoint(spec: SpecFile, target: Location) -> None:
     from job.query import changing
 
     with report_errors(spec):
+        settings = read_settings(JobSettings)
+        if settings.state_partitions is None:
+            raise RequestError("STREAMJOIN_STATE_PARTITIONS is required: the new number")
         plan = create_plan(read_spec(spec), registry="required")
-        changing.change(plan, replace(plan, checkpoint=target), read_settings(JobSettings))
+        changing.change(plan, replace(plan, checkpoint=target), settings)
     typer.echo(
-        f"{plan.state_partitions} state partitions in {target}: set `checkpoint` in {spec} to this "
-        "folder, then start with `streamjoin run`"
+        f"{settings.state_partitions} state partitions in {target}: set `checkpoint` in {spec} to "
+        "this folder, then start with `streamjoin run`"
     )

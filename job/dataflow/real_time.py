@@ -11,9 +11,11 @@ from typing import TYPE_CHECKING
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from job.change.replay import Replay
 from job.dataflow import dataflow
 from job.dataflow.dataflow import count_where
 from job.dataflow.output_columns import PARTITION, TIMESTAMP
+from job.dataflow.replayed import without_kept_back, without_late_rows
 from job.dataflow.results import output_records, result_bytes
 from job.dead_letters import headers as names
 from job.dead_letters import sql as dead_letter_sql
@@ -57,7 +59,12 @@ class Sizes:
 
 
 def interval_records(
-    spark: SparkSession, plan: JoinPlan, access: KafkaAccess, sizes: Sizes, counts: RowCounts
+    spark: SparkSession,
+    plan: JoinPlan,
+    access: KafkaAccess,
+    sizes: Sizes,
+    counts: RowCounts,
+    replay: Replay | None = None,
 ) -> DataFrame:
     """The COLUMNS of records, read without a limit and by one task for each partition."""
     options: dict[str, str | None] = {"maxOffsetsPerTrigger": None, **SOURCE_OPTIONS}
@@ -65,7 +72,9 @@ def interval_records(
         dataflow.kafka_records(spark, _reading(plan.side(side), plan, options), access)
         for side in SIDES
     )
-    return optimized(records(left, right, plan, sizes, counts, access.registry, real_time=True))
+    return optimized(
+        records(left, right, plan, sizes, counts, access.registry, replay, real_time=True)
+    )
 
 
 def micro_batch_records(
@@ -74,6 +83,7 @@ def micro_batch_records(
     access: KafkaAccess,
     sizes: Sizes,
     counts: RowCounts,
+    replay: Replay | None = None,
     *,
     repeats_interval: bool,
 ) -> DataFrame:
@@ -87,7 +97,9 @@ def micro_batch_records(
         dataflow.kafka_records(spark, _reading(plan.side(side), plan, {}), access).coalesce(tasks)
         for side in SIDES
     )
-    return records(left, right, plan, sizes, counts, access.registry, real_time=repeats_interval)
+    return records(
+        *(left, right, plan, sizes, counts, access.registry, replay), real_time=repeats_interval
+    )
 
 
 def _reading(side: SidePlan, plan: JoinPlan, options: Mapping[str, str | None]) -> SidePlan:
@@ -107,17 +119,25 @@ def records(
     sizes: Sizes,
     counts: RowCounts,
     registry: "RegistryAccess | None" = None,
+    replay: Replay | None = None,
     *,
     real_time: bool,
 ) -> DataFrame:
-    """As `interval_records`, from two streams with the columns of Spark's Kafka source."""
+    """As `interval_records`, from two streams with the columns of Spark's Kafka source.
+
+    `replay`: the replay after a change. None: the query replaces no other query.
+    """
     if plan.checks.any:
         register_try_eval(left_records.sparkSession)
     left, right = (
         side_rows(of_side, plan.side(side), plan, sizes, registry)
         for side, of_side in zip(SIDES, (left_records, right_records), strict=True)
     )
+    if replay is not None:
+        left, right = without_late_rows(left, right, plan, replay)
     rows = real_time_join(left, right, plan, real_time=real_time, counts=counts)
+    if replay is not None:
+        rows = without_kept_back(rows, plan, replay)
     passed_on = None if plan.dead_letter is None else DEAD_LETTER
     return written(output_records(rows, plan, passed_on), plan, sizes)
 

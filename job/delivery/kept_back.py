@@ -1,7 +1,7 @@
 """Keeps back results that the old query has written before a change.
 
 During the replay (job/change/replay.py) it keeps back all results and dead letters of a batch.
-After the replay the dataflow drops the unmatched rows that the old query has emitted.
+After the replay the dataflow drops and counts the unmatched rows that the old query has emitted.
 """
 
 from pyspark.sql import DataFrame
@@ -9,10 +9,8 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from job.change.replay import Replay, ReplayPhase
 from job.checkpoint.checkpoint import Checkpoint
-from job.dataflow.replayed import KEPT_BACK
 from job.delivery.finished_batch import observed_output
 from job.errors import CheckpointError
-from job.spark.observed_metrics import batch_metrics
 
 
 class KeptBack:
@@ -22,7 +20,6 @@ class KeptBack:
         """Whether all results of the current batch are kept back."""
         self._checkpoint = checkpoint
         self._replay = replay
-        self._drops_rows = replay is not None and bool(replay.expired)
 
     def left_of(self, records: DataFrame, batch_id: int) -> DataFrame:
         """The records of the current batch that are delivered: all or none."""
@@ -32,9 +29,8 @@ class KeptBack:
         return records.where("spark_partition_id() < 0") if self.has_whole_batch else records
 
     def results(self, query: StreamingQuery) -> int:
-        """The number of results of the current batch that are kept back."""
-        dropped = batch_metrics(query, KEPT_BACK).get("results", 0) if self._drops_rows else 0
-        return int(dropped) + (observed_output(query).results if self.has_whole_batch else 0)
+        """The number of results of the current batch, which are kept back."""
+        return observed_output(query).results
 
     def _contains(self, batch_id: int) -> bool:
         if self._replay is None or self._checkpoint is None:

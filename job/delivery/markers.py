@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from confluent_kafka import KafkaException, Message, TopicPartition
 
-from job.delivery.commit_protocol import Marker, UnavailableError
+from job.delivery.commit_protocol import NO_BATCH, Marker, UnavailableError
 from job.delivery.interval_protocol import Fence
 from job.delivery.producers import is_lasting
 from job.kafka.clients import LATEST, admin, consumer, describe_error, list_offsets, poll
@@ -134,6 +134,21 @@ class MarkerReader:
         self.newest(partition, b"", to_the_end=to_the_end)
         markers = self._known[partition].markers
         return [_old_key(key) for key, value in markers.items() if b'"format"' not in value]
+
+    def newest_delivered(self, partition: int, key: bytes, query_id: str) -> int:
+        """The newest batch or interval of which the query has delivered anything in the slot.
+
+        `key`: the marker key of the slot. NO_BATCH: none.
+        """
+        self._known.pop(partition, None)  # maybe only the tail was read
+        self.newest(partition, b"", to_the_end=True)
+        records = (
+            json.loads(value)
+            for found, value in self._known[partition].markers.items()
+            if found == key or found.startswith(key + b"/")
+        )
+        own = (each for each in records if each.get("query_id") == query_id)
+        return max((each["batch_id"] for each in own if "batch_id" in each), default=NO_BATCH)
 
     @property
     def partitions(self) -> int:

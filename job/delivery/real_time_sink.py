@@ -5,8 +5,10 @@ Both write results and dead letters as one stream of records, with real_time_del
 
 from pyspark.sql import DataFrame
 
+from job.change.replay import Replay
 from job.checkpoint.checkpoint import Checkpoint
 from job.dataflow.real_time import OUTPUT, Sizes, results_written
+from job.delivery.kept_back import KeptBack
 from job.delivery.real_time_delivery import RealTimeDelivery
 from job.delivery.sink import (
     BatchEnded,
@@ -34,8 +36,11 @@ def start_micro_batches(
     delivery: RealTimeDelivery,
     listener: DeliveryListener,
     ended: BatchEnded,
+    replay: Replay | None,
 ) -> RunningQuery:
+    """`replay`: the replay after a change. None: the query replaces no other query."""
     sink = _EachMicroBatch(plan, access, sizes, delivery, listener, ended)
+    sink.kept_back = KeptBack(checkpoint, replay)
     query = (
         records.writeStream.queryName(plan.name)
         .outputMode("update")
@@ -95,4 +100,6 @@ class _EachMicroBatch(BatchSink):
         pass_late_watermark(query, records.sparkSession)
         self._delivery.write_batch(records, batch_id)
         computed = results_written(batch_metrics(query, OUTPUT))
+        if self.kept_back.has_whole_batch:
+            computed = 0
         self._listener.delivered(batch_id, *self._delivery.delivered(computed))

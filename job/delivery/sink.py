@@ -71,7 +71,8 @@ class DeliveryListener(Protocol):
 
     def dead_letters(self, counts: Counts) -> None: ...
 
-    def kept_back(self, results: int) -> None: ...
+    def kept_back(self, batch_id: int, results: int) -> None:
+        """All `results` and dead letters of the batch are kept back."""
 
 
 BatchEnded = Callable[[StreamingQuery, int], None]
@@ -213,7 +214,8 @@ class BatchSink(FailureOfQuery, ABC):
         try:
             self._deliver(self.kept_back.left_of(records, batch_id), batch_id)
             query = self.query.result(_START_SECONDS)
-            self._listener.kept_back(self.kept_back.results(query))
+            if self.kept_back.has_whole_batch:
+                self._listener.kept_back(batch_id, self.kept_back.results(query))
             self._batch_ended(query, batch_id)
         except Py4JJavaError as error:
             self.record_failure(error)

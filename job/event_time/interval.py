@@ -9,13 +9,16 @@ emitted as unmatched.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Self
 
 from job.event_time.partitions import Offsets
 from job.join_spec.sides import SIDES
 
 FORMAT = 1
+
+# More than the batches that Spark's offset log contains.
+_EARLIER_MAX = 100
 
 
 @dataclass(frozen=True)
@@ -25,6 +28,22 @@ class Interval:
     """The watermark of the interval, milliseconds since 1970."""
     repeat_until: Offsets | None = None
     """The ends of the topics at the start that repeats the interval. None: it is not repeated."""
+    earlier: tuple[int, ...] = ()
+    """Batch ids of the last intervals before this one, oldest first."""
+
+    @classmethod
+    def after(cls, previous: Self | None, batch_id: int, watermark_ms: int) -> Self:
+        """The interval that follows `previous`. None: it is the first one."""
+        earlier = () if previous is None else tuple(sorted(previous.batch_ids - {batch_id}))
+        return cls(batch_id, watermark_ms, earlier=earlier[-_EARLIER_MAX:])
+
+    @property
+    def batch_ids(self) -> frozenset[int]:
+        """This interval and the last ones before it."""
+        return frozenset({*self.earlier, self.batch_id})
+
+    def repeated_until(self, ends: Offsets | None) -> Self:
+        return replace(self, repeat_until=ends)
 
     def is_repeated(self, next_offsets: Offsets) -> bool:
         """Whether everything that the interval can have read is read again."""
@@ -44,6 +63,7 @@ class Interval:
             "repeat_until": None
             if ends is None
             else {side: {str(n): end for n, end in ends[side].items()} for side in SIDES},
+            "earlier": list(self.earlier),
         }
 
     @classmethod
@@ -55,4 +75,5 @@ class Interval:
             None
             if ends is None
             else {side: {int(n): end for n, end in ends[side].items()} for side in SIDES},
+            tuple(document.get("earlier", ())),
         )

@@ -67,6 +67,9 @@ class Request(BaseModel):
     command does not expire."""
     starts: StartPositions | None = None
     """Required for `reset`."""
+    completes_interval: bool = False
+    """For `stop`: let the current interval of real-time mode end. Otherwise, with exactly-once
+    delivery, the next start repeats the interval."""
     state: StateRequest | None = None
     """Required for `state` and `explain`."""
     spec: str | None = None
@@ -103,7 +106,14 @@ class CallHandler(Protocol):
 
     def status(self) -> JobStatus: ...
 
-    def command(self, verb: Verb, by: str, starts: StartPositions | None = None) -> None:
+    def command(
+        self,
+        verb: Verb,
+        by: str,
+        starts: StartPositions | None = None,
+        *,
+        completes_interval: bool = False,
+    ) -> None:
         """Records the command and returns at once.
 
         Raises ConflictError if the query's state does not allow `verb`.
@@ -145,7 +155,10 @@ def respond(line: bytes, handler: CallHandler, caller_gone: Event) -> Response:
             return Response(result=handler.read(request, caller_gone).model_dump(mode="json"))
         if request.call != "status":
             _check_not_expired(request, datetime.now(UTC))
-            handler.command(cast("Verb", request.call), request.by, request.starts)
+            handler.command(
+                *(cast("Verb", request.call), request.by, request.starts),
+                completes_interval=request.completes_interval,
+            )
     except StreamjoinError as error:
         return Response(status=handler.status(), error=_call_error(error))
     except Exception as error:

@@ -159,6 +159,14 @@ def dead_letters_written(text: str) -> Mapping[tuple[str, str], int]:
     }
 
 
+def kept_back_results(text: str) -> int:
+    """Results of the batch that are kept back because the old query has emitted them before a
+    change, from the same JSON."""
+    observed = json.loads(text).get("observedMetrics", {}).get("kept_back", {})
+    results: int = observed.get("results", 0)
+    return results
+
+
 def _output_records(sink: Mapping[str, Any], observed: Mapping[str, int]) -> int:
     """Results that were written. Spark's sink counts dead letters, too; -1: unknown."""
     if "records" not in observed:

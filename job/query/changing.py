@@ -16,6 +16,7 @@ from job.checkpoint import changes
 from job.checkpoint.checkpoint import Checkpoint
 from job.checkpoint.cli import leased, view_checkpoint
 from job.delivery.commit_topic import add_missing_partitions
+from job.delivery.exactly_once import delivery_target, fence_slots
 from job.delivery.markers import MarkerReader, marker_key
 from job.errors import CheckpointError, ConflictError, JobUnavailableError
 from job.join_spec.output import Delivery
@@ -45,11 +46,13 @@ class ChangePlan:
     """Late rows that the running job has counted since its start. None: it does not answer."""
 
 
-def plan_change(old: JoinPlan, new: JoinPlan, settings: JobSettings) -> ChangePlan:
-    """The plan of a change at this moment. The old query may run."""
-    compared(old, new)
+def plan_change(
+    old: JoinPlan, new: JoinPlan, settings: JobSettings, *, is_shadow: bool = False
+) -> ChangePlan:
+    """The plan of a change at this moment. The old query may run. `is_shadow`: as `shadow`."""
+    compared(old, new, is_shadow=is_shadow)
     with view_checkpoint(old, settings) as opened:
-        made = _planned(old, new, opened.checkpoint)
+        made = _planned(old, new, opened.checkpoint, settings.state_partitions, is_shadow=is_shadow)
     job = running_job(settings.socket)
     if job is None or job.name != old.name:
         return made
@@ -68,16 +71,27 @@ def change(old: JoinPlan, new: JoinPlan, settings: JobSettings) -> ChangePlan | 
         # All checks come before the old query stops.
         changes.check_not_changed(old_checkpoint)
         changes.check_is_new(new_checkpoint)
-        _planned(old, new, old_checkpoint)
+        _planned(old, new, old_checkpoint, settings.state_partitions)
         _stop_job(old, settings)
         with leased(old_checkpoint), leased(new_checkpoint):
             changes.check_not_changed(old_checkpoint)
-            made = _planned(old, new, old_checkpoint)
+            made = _planned(old, new, old_checkpoint, settings.state_partitions)
             access = _access(new)
             _check_batch_is_complete(old, old_checkpoint, access)
-            changes.prepare_new(new_checkpoint, made.replay)
-            add_missing_partitions(new, access)
+            changes.prepare_new(old_checkpoint, new_checkpoint, made.replay)
+            partitions = made.replay.state_partitions
+            add_missing_partitions(replace(new, state_partitions=partitions), access)
             changes.hand_over(old_checkpoint, new_checkpoint)
+    return made
+
+
+def shadow(old: JoinPlan, new: JoinPlan, settings: JobSettings) -> ChangePlan:
+    """Prepare a query that runs next to the old one, with the state of the old one."""
+    compared(old, new, is_shadow=True)
+    with _both(old, new, settings) as (old_checkpoint, new_checkpoint), leased(new_checkpoint):
+        changes.check_not_changed(old_checkpoint)
+        made = _planned(old, new, old_checkpoint, settings.state_partitions, is_shadow=True)
+        changes.prepare_shadow(new_checkpoint, made.replay)
     return made
 
 
@@ -121,10 +135,19 @@ def _both(
         yield opened.checkpoint, Checkpoint(opened.spark, new.checkpoint)
 
 
-def _planned(old: JoinPlan, new: JoinPlan, checkpoint: Checkpoint) -> ChangePlan:
+def _planned(
+    old: JoinPlan,
+    new: JoinPlan,
+    checkpoint: Checkpoint,
+    state_partitions: int | None,
+    *,
+    is_shadow: bool = False,
+) -> ChangePlan:
+    """`state_partitions`: number for the new query. None: as many as the old query has."""
     access = _access(new)
     old = _frozen(old, checkpoint)
-    comparison = compared(old, new)
+    new = replace(new, state_partitions=state_partitions or old.state_partitions)
+    comparison = compared(old, new, is_shadow=is_shadow)
     cut = changes.read_cut(checkpoint)
     check_same_topics(new, access, cut.topic_ids)
     needed_ms = needed_from_ms(old, new, cut.watermark_ms)
@@ -140,11 +163,13 @@ def _planned(old: JoinPlan, new: JoinPlan, checkpoint: Checkpoint) -> ChangePlan
         ends={side: {**cut.ends[side], **added[side]} for side in SIDES},
         watermark_ms=cut.watermark_ms,
         next_watermark_ms=cut.next_watermark_ms,
+        state_partitions=new.state_partitions,
         event_times=cut.event_times,
         late=cut.late if knows_late_rows else (),
         late_unknown_before=cut.late_unknown_before if knows_late_rows else cut.ends,
         expired=comparison.expired,
         topic_ids=_input_ids(new, cut),
+        is_shadow=is_shadow,
     )
     return ChangePlan(comparison, replay, needed_ms)
 
@@ -180,21 +205,34 @@ def _input_ids(plan: JoinPlan, cut: Cut) -> dict[str, str]:
 
 
 def _check_batch_is_complete(old: JoinPlan, checkpoint: Checkpoint, access: KafkaAccess) -> None:
-    """Raises ConflictError if a batch was interrupted after it had delivered some of its results.
+    """Raises ConflictError if a batch or an interval was interrupted after it had delivered some of
+    its results.
 
     With at-least-once delivery the results of the batch may be delivered twice, as after any crash.
     """
-    batch_id = changes.uncommitted_batch(checkpoint)
+    batch_id, interval = changes.uncommitted_batch(checkpoint), checkpoint.cut_interval
+    if interval is not None:
+        batch_id = interval.batch_id
     if batch_id is None or old.output.delivery is not Delivery.EXACTLY_ONCE:
         return
+    old = _frozen(old, checkpoint)
+    # The tasks of a job that was killed may still run.
+    fence_slots(
+        old,
+        delivery_target(old, access, checkpoint, record_bytes_max=0),
+        checkpoint.increment_fence(),
+    )
     topic, name = old.output.commit_topic, old.name
-    reader = MarkerReader(librdkafka_settings(access), topic, f"streamjoin-{name}")
+    reader = MarkerReader(
+        *(librdkafka_settings(access), topic, f"streamjoin-{name}"),
+        has_one_record_a_transaction=False,
+    )
     for partition in range(min(old.state_partitions, reader.partitions)):
-        marker = reader.newest(partition, marker_key(name, str(partition)), to_the_end=True)
-        if marker is not None and marker.batch_id >= batch_id:
+        key = marker_key(name, str(partition))
+        if reader.newest_delivered(partition, key, checkpoint.query_id) >= batch_id:
             raise ConflictError(
                 f"the old query was interrupted in batch {batch_id} after it had delivered some "
-                "results: start the old job, `stop` it, then repeat the change",
+                "results: start the old job, and repeat the change while it runs",
                 allowed=[],
             )
 
@@ -204,13 +242,15 @@ def _stop_job(plan: JoinPlan, settings: JobSettings) -> None:
     status = running_job(settings.socket)
     if status is None or status.name != plan.name or status.state is QueryState.STOPPED:
         return
-    call(settings.socket, Request(call="stop", by="streamjoin change"))
+    call(settings.socket, Request(call="stop", by="streamjoin change", completes_interval=True))
 
     def has_stopped() -> bool:
         now = running_job(settings.socket)
         return now is None or now.state is QueryState.STOPPED
 
     seconds = settings.grace_seconds + _STOP_SECONDS_MORE
+    if plan.real_time is not None:
+        seconds += plan.real_time.checkpoint_interval.total_seconds()
     if not wait_until(has_stopped, seconds, _POLL_SECONDS):
         raise JobUnavailableError(
             f"the job on {settings.socket} did not stop within {seconds:.0f} s: check its log, "

@@ -80,10 +80,17 @@ class ControlHandler:
             }
         )
 
-    def command(self, verb: Verb, by: str, starts: StartPositions | None = None) -> None:
+    def command(
+        self,
+        verb: Verb,
+        by: str,
+        starts: StartPositions | None = None,
+        *,
+        completes_interval: bool = False,
+    ) -> None:
         if (starts is None) == (verb == "reset"):
             raise RequestError("`starts` is required for reset, and not allowed for other commands")
-        self._engine.command(verb, by, starts)
+        self._engine.command(verb, by, starts, completes_interval=completes_interval)
 
     def read(self, request: Request, caller_gone: Event) -> BaseModel:
         calls: dict[str, Callable[[], BaseModel]] = {

@@ -6,7 +6,7 @@ threads; they only record it and wake this thread.
 
 from collections.abc import Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from functools import partial
 
 import structlog
@@ -66,6 +66,7 @@ class Engine:
         self._lineage = lineage
         self._started_at = datetime.now(UTC)
         self._run_id: str | None = None
+        self._completes_interval = False
         self._machine = StateMachine()
         self._resources = Resources(plan, settings, redaction, stats, jvm, self._machine.wake)
         self._preparation = Preparation(plan, settings, stats, identity)
@@ -88,10 +89,18 @@ class Engine:
         """Finish the current batch and return from `run`. May be called from a signal handler."""
         self._machine.end_job()
 
-    def command(self, verb: Verb, by: str, starts: StartPositions | None = None) -> None:
+    def command(
+        self,
+        verb: Verb,
+        by: str,
+        starts: StartPositions | None = None,
+        *,
+        completes_interval: bool = False,
+    ) -> None:
         with self._machine.accept(verb, by):
             if starts is not None:
                 self._reset.request(by, starts)
+            self._completes_interval = completes_interval
 
     def status(self) -> JobStatus:
         last = self._stats.last_batch
@@ -247,13 +256,20 @@ class Engine:
         if self._machine.desired is QueryState.STOPPED and not self._resources.lease_is_lost:
             checkpoint.desired_state = QueryState.STOPPED
         with running.raising_failure():
-            if running.can_be_cut:
+            if running.can_be_cut and not self._completes_interval:
                 stop_at_once(running.query)
             else:
-                stop_gracefully(running.query, self._settings.grace)
+                stop_gracefully(running.query, self._grace)
         if self._machine.restart_requested:
             self._machine.restart_requested = False
             self._count_restart()
+
+    @property
+    def _grace(self) -> timedelta:
+        settings, real_time = self._settings, self._plan.real_time
+        if real_time is None or not self._completes_interval:
+            return settings.grace
+        return settings.grace + real_time.checkpoint_interval
 
     def _rest(self, state: QueryState) -> None:
         """Stay paused or stopped, without a running query, until another state is desired."""

@@ -10,6 +10,7 @@ from job.change.replay import Replay
 from job.checkpoint.changes import check_not_changed, replay_to_run
 from job.checkpoint.checkpoint import Checkpoint
 from job.delivery.commit_topic import create_commit_topic_if_used
+from job.errors import CheckpointError
 from job.event_time.partitions import Offsets
 from job.formats.pinning import check_schema_evolution
 from job.formats.registration import ensure_registered
@@ -71,7 +72,7 @@ class Preparation:
         if plan.has_topic_patterns:
             partitions.result()  # the brokers answer and accept the login
             plan = self._with_found_topics(checkpoint, access)
-        plan = self._freeze_settings(plan, checkpoint, access.registry)
+        plan = self._freeze_settings(plan, checkpoint, access.registry, replay)
         if self._settings.is_on_cluster:
             if plan.real_time is not None:
                 plan = plan.reading(partitions.result())
@@ -101,14 +102,21 @@ class Preparation:
         return plan
 
     def _freeze_settings(
-        self, plan: JoinPlan, checkpoint: Checkpoint, registry: RegistryAccess | None
+        self,
+        plan: JoinPlan,
+        checkpoint: Checkpoint,
+        registry: RegistryAccess | None,
+        replay: Replay | None,
     ) -> JoinPlan:
-        """The plan with the checkpoint's number of state partitions."""
-        frozen = self.frozen
-        if frozen is None and self._settings.is_on_cluster:
+        """The plan with the number of state partitions of the checkpoint, or of the change."""
+        frozen, wanted = self.frozen, self._settings.state_partitions
+        if frozen is not None:
+            plan = replace(plan, state_partitions=wanted or int(frozen["state_partitions"]))
+        elif replay is not None:
+            _check_partitions_of_change(checkpoint, replay, wanted)
+            plan = replace(plan, state_partitions=replay.state_partitions)
+        elif self._settings.is_on_cluster:
             check_partitions_are_chosen(self._settings)
-        if frozen is not None and self._settings.state_partitions is None:
-            plan = replace(plan, state_partitions=int(frozen["state_partitions"]))
         if frozen is not None and registry is not None:
             frozen = check_schema_evolution(frozen, plan.readers, registry)
         if frozen is not None:
@@ -141,6 +149,17 @@ class Preparation:
         if ids != checkpoint.topic_ids:
             checkpoint.topic_ids = ids
         check_retention(plan, access, read)
+
+
+def _check_partitions_of_change(checkpoint: Checkpoint, replay: Replay, wanted: int | None) -> None:
+    """Raises CheckpointError if `wanted` is another number than that of the change."""
+    if wanted not in {None, replay.state_partitions}:
+        raise CheckpointError(
+            f"STREAMJOIN_STATE_PARTITIONS is {wanted}, and `streamjoin change` has prepared "
+            f"{checkpoint.folder.root} for {replay.state_partitions} state partitions: remove the "
+            f"variable or set it to {replay.state_partitions}; or undo the change with `streamjoin "
+            "change OLD_SPEC NEW_SPEC --undo`, then repeat it with another `checkpoint`"
+        )
 
 
 def _check_cluster(spark: SparkSession, plan: JoinPlan, checkpoint: Checkpoint) -> None:

@@ -4,6 +4,8 @@ A run of the query has one phase. The run ends when the other phase is better, a
 begins on the same checkpoint. Before each batch and each interval, Spark requests the ends of the
 topics from its sources on the query's thread. During this call the job chooses the phase and sets
 the watermark of an interval. Results do not depend on the phase.
+
+After a change of the join, the replay (replaying.py) is a separate run with micro-batches.
 """
 
 import threading
@@ -16,6 +18,7 @@ from datetime import timedelta
 import structlog
 from pyspark.sql.streaming.query import StreamingQuery
 
+from job.change.replay import Replay, ReplayPhase
 from job.dataflow.real_time import interval_records, micro_batch_records
 from job.delivery.real_time_delivery import RealTimeDelivery, real_time_delivery
 from job.delivery.real_time_sink import start_intervals, start_micro_batches
@@ -33,6 +36,7 @@ from job.plan.real_time import (
 from job.protocol.status import Phase
 from job.protocol.totals import LiveFigures
 from job.query.event_times import EventTimes
+from job.query.replaying import ReplayingTimes, report, restore_event_times
 from job.query.runtime import QueryRun
 from job.query.warm_up import WarmUp
 from job.real_time.join import RowCounts
@@ -56,7 +60,10 @@ class Phases:
         """Phase of the running query. None: no query runs."""
 
     @contextmanager
-    def start(self, run: QueryRun, *, new_query: bool) -> Iterator[RunningQuery]:
+    def start(
+        self, run: QueryRun, replay: Replay | None, *, new_query: bool
+    ) -> Iterator[RunningQuery]:
+        """`replay`: the replay after a change. None: the query replaces no other query."""
         plan, access, checkpoint = run.plan, run.access, run.checkpoint
         phase, self._next = self._next, Phase.CATCH_UP
         if not checkpoint.is_committed:
@@ -72,28 +79,20 @@ class Phases:
         )
         counts = RowCounts(run.spark, plan)
         run.stats.count_rows_with(counts)
-        times: _PlannedTimes
-        if phase is Phase.CATCH_UP:
-            times = _CatchUp(run, counts, delivery, self._change_to)
-        else:
-            self._warm_up.begin_run(run)
-            times = _Intervals(run, counts, delivery, self._change_to, self._warm_up)
+        times = self._event_times(run, replay, phase, counts, delivery)
         with closing(counts), closing(delivery), closing(times):
             if phase is Phase.CATCH_UP:
                 records = micro_batch_records(
-                    run.spark,
-                    plan,
-                    access,
-                    sizes,
-                    counts,
+                    *(run.spark, plan, access, sizes, counts, replay),
                     repeats_interval=checkpoint.cut_interval is not None,
                 )
-                running = start_micro_batches(
-                    *(records, plan, access, checkpoint, sizes, delivery),
-                    *(run.stats, times.batch_ended),
-                )
+                with times.starting():
+                    running = start_micro_batches(
+                        *(records, plan, access, checkpoint, sizes, delivery),
+                        *(run.stats, times.batch_ended, replay),
+                    )
             else:
-                records = interval_records(run.spark, plan, access, sizes, counts)
+                records = interval_records(run.spark, plan, access, sizes, counts, replay)
                 running = start_intervals(records, plan, checkpoint, delivery)
             times.follow(running)
             self.current = phase
@@ -101,6 +100,28 @@ class Phases:
                 yield running
             finally:
                 self.current = None
+
+    def _event_times(
+        self,
+        run: QueryRun,
+        replay: Replay | None,
+        phase: Phase,
+        counts: RowCounts,
+        delivery: RealTimeDelivery,
+    ) -> EventTimes:
+        read = run.checkpoint.offsets
+        if replay is not None and replay.phase(read) is not ReplayPhase.OVER:
+            return _ReplayingTimes(run, replay)
+        times: EventTimes
+        if phase is Phase.CATCH_UP:
+            times = _CatchUp(run, counts, delivery, self._change_to)
+        else:
+            self._warm_up.begin_run(run)
+            times = _Intervals(run, counts, delivery, self._change_to, self._warm_up)
+        if replay is not None:
+            restore_event_times(run, replay)
+            report(run.stats, replay, read)
+        return times
 
     def forget(self) -> None:
         """Begin the next run with catch-up."""
@@ -115,6 +136,13 @@ def _configure(run: QueryRun, phase: Phase) -> None:
     for name, value in CATCH_UP_CONF.items():
         in_phase = value if phase is Phase.CATCH_UP else run.plan.spark_conf[name]
         run.spark.conf.set(name, in_phase)
+
+
+class _ReplayingTimes(ReplayingTimes):
+    """The run ends with the replay. The next run begins with catch-up."""
+
+    def _replay_ended(self, query: StreamingQuery) -> None:
+        prevent_next_batch(query)
 
 
 class _PlannedTimes(EventTimes, ABC):
@@ -132,6 +160,7 @@ class _PlannedTimes(EventTimes, ABC):
         self._delivery = delivery
         self._change_to = change_to
         self._query: StreamingQuery | None = None
+        self._recorded = run.checkpoint.recorded_interval
         self._cut = run.checkpoint.cut_interval
         """The interval that the run repeats. None: no interval, or its repetition is complete."""
         self._starts: dict[Side, Mapping[int, int]] = {}
@@ -205,7 +234,7 @@ class _CatchUp(_PlannedTimes):
     def _planned(self, starts: Offsets, latest: Offsets) -> None:
         assert self._query is not None
         if self._cut is not None and self._cut.repeat_until is None:
-            self._cut = Interval(self._cut.batch_id, self._cut.watermark_ms, latest)
+            self._cut = self._cut.repeated_until(latest)
             self._checkpoint.record_interval(self._cut)
         if self._cut is not None:
             raise_watermark(self._query, self._cut.watermark_ms)
@@ -301,9 +330,10 @@ class _Intervals(_PlannedTimes):
             raise_watermark(self._query, self._cut.watermark_ms)
             self._cut = None
         # Also if the run ends here, because Spark may submit the tasks before it stops.
-        self._checkpoint.record_interval(
-            Interval(interval.next_batch_id, current_watermark(self._query))
+        self._recorded = Interval.after(
+            self._recorded, interval.next_batch_id, current_watermark(self._query)
         )
+        self._checkpoint.record_interval(self._recorded)
         # The first interval runs in any case: a batch of the catch-up has just found few records.
         is_behind = self._has_begun and _records_behind(after) > RECORDS_BEHIND_MAX
         if is_behind or self._partitions_are_added(latest):

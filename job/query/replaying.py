@@ -20,6 +20,7 @@ from job.join_spec.sides import SIDES, Side
 from job.protocol.reports import ChangeReport
 from job.query.event_times import EventTimes
 from job.query.runtime import QueryRun
+from job.query.stats import QueryStats
 from job.spark.batch_read import batch_read
 from job.spark.before_first_batch import BeforeFirstBatch
 from job.spark.kafka_reader import LimitedReading
@@ -45,11 +46,11 @@ class ReplayingTimes(EventTimes):
         watermark."""
         if read is None or self._phase is not ReplayPhase.OVER:
             self._stats.partitions = self._written = Partitions.none()
-        elif not any(self._read.event_times.values()):  # a crash has lost the file
-            self._stats.partitions = replay.partitions(read)
+        else:
+            restore_event_times(run, replay)
         self._first: BeforeFirstBatch | None = None
         self._running: Future[RunningQuery] = Future()
-        self._report(read)
+        report(run.stats, replay, read)
         possibly_late = replay.possibly_late_records
         if possibly_late and self._phase is not ReplayPhase.OVER:
             _log.warning("late_rows_unknown", records=possibly_late)
@@ -95,17 +96,21 @@ class ReplayingTimes(EventTimes):
         self._phase = self._replay.phase(read.next_offsets)
         if latest:
             self._stats.planned(batch_id, latest)
-        self._report(read.next_offsets)
+        report(self._stats, self._replay, read.next_offsets)
         if self._phase is ReplayPhase.OVER:
             before = self._stats.partitions
             self._stats.partitions = self._taken_over(read.next_offsets, latest)
             _log.info("replay_ended", batch_id=batch_id, records=self._replay.records)
             raise_watermark(query, self._replay.next_watermark_ms)
             self._limit_next_batch(before, self._stats.partitions)
+            self._replay_ended(query)
             return
         if self._phase is ReplayPhase.TAKING_OVER:
             raise_watermark(query, self._replay.watermark_ms)
         self._limit_next_batch(before, self._read)
+
+    def _replay_ended(self, query: StreamingQuery) -> None:
+        """Called in the last batch of the replay."""
 
     def _taken_over(self, read: Offsets, latest: Mapping[Side, Mapping[int, int]]) -> Partitions:
         ends = {side: latest.get(side, read[side]) for side in SIDES}
@@ -128,11 +133,20 @@ class ReplayingTimes(EventTimes):
         if self._phase is ReplayPhase.OVER:
             super()._release(side)
 
-    def _report(self, read: Offsets | None) -> None:
-        self._stats.change = ChangeReport(
-            old_checkpoint=self._replay.old_checkpoint,
-            phase=self._phase.value,
-            records=self._replay.records,
-            records_left=self._replay.left_to_read(read),
-            possibly_late_records=self._replay.possibly_late_records,
-        )
+
+def report(stats: QueryStats, replay: Replay, read: Offsets | None) -> None:
+    """Report the progress of the replay. `read`: as for `Replay.phase`."""
+    stats.change = ChangeReport(
+        old_checkpoint=replay.old_checkpoint,
+        phase=replay.phase(read).value,
+        records=replay.records,
+        records_left=replay.left_to_read(read),
+        possibly_late_records=replay.possibly_late_records,
+    )
+
+
+def restore_event_times(run: QueryRun, replay: Replay) -> None:
+    """Take over the event times of the old query if a crash after the replay has lost the file."""
+    read = run.checkpoint.offsets
+    if read is not None and not any(run.stats.partitions.event_times.values()):
+        run.stats.partitions = replay.partitions(read)

@@ -43,8 +43,7 @@ class QueryStarter:
         run = QueryRun(spark, plan, access, checkpoint, self._stats, self._resources)
         replay = read_replay(checkpoint)
         if plan.real_time is not None:
-            assert replay is None, "comparison.py refuses engine real_time"
-            with self._phases.start(run, new_query=self._new_query) as running:
+            with self._phases.start(run, replay, new_query=self._new_query) as running:
                 yield running
             return
         times = EventTimes(run) if replay is None else ReplayingTimes(run, replay)

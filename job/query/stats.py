@@ -17,7 +17,12 @@ from job.event_time.partitions import Partitions
 from job.event_time.watermark import event_time_of
 from job.join_spec.sides import SIDES, Side
 from job.join_spec.source_topics import ONE_TOPIC_EACH, SourceTopics
-from job.protocol.progress import BatchProgress, batch_progress, dead_letters_written
+from job.protocol.progress import (
+    BatchProgress,
+    batch_progress,
+    dead_letters_written,
+    kept_back_results,
+)
 from job.protocol.reports import ChangeReport, SideEventTimes, StateCount
 from job.protocol.status import Failure
 from job.protocol.totals import LiveFigures, Totals
@@ -59,6 +64,8 @@ class QueryStats:
         self._last_progress_at: datetime | None = None
         self._offsets: Offsets | None = None
         self._delivered: Counter[int] = Counter()
+        self._kept_back: set[int] = set()
+        """Batches whose results and dead letters are kept back."""
         self._retries = 0
         self._state_rows = StateRowCounter()
         self._latest_offsets: dict[int, Offsets] = {}
@@ -75,6 +82,7 @@ class QueryStats:
         try:
             batch = batch_progress(progress, self.topics, self._deduplicated)
             dead_letters = dead_letters_written(progress)
+            kept_back = kept_back_results(progress)
         except Exception:
             # An unreadable report must not end Spark's listener thread.
             _log.exception("unreadable_progress")
@@ -86,7 +94,11 @@ class QueryStats:
             batch = _with_latest_offsets(batch, self._latest_offsets.pop(batch.batch_id, {}))
             batch = self._with_counted_rows(batch)
             self._batches.append(self._with_state_rows(batch))
-            self._totals = self._totals.plus(batch).with_dead_letters(dead_letters)
+            if batch.batch_id in self._kept_back:
+                self._kept_back.remove(batch.batch_id)
+                dead_letters = {}
+            totals = self._totals.plus(batch).with_dead_letters(dead_letters)
+            self._totals = totals.with_kept_back(kept_back)
             self._live = None
             self._offsets = {"left": batch.left.end_offsets, "right": batch.right.end_offsets}
             self._progressed()
@@ -115,9 +127,11 @@ class QueryStats:
         with self._lock:
             self._totals = self._totals.with_dead_letters(counts)
 
-    def kept_back(self, results: int) -> None:
-        """Results of a batch are kept back, because the old query has written them."""
+    def kept_back(self, batch_id: int, results: int) -> None:
+        """All results and dead letters of a batch are kept back, because the old query has written
+        them."""
         with self._lock:
+            self._kept_back.add(batch_id)
             self._totals = self._totals.with_kept_back(results)
 
     def idle(self) -> None:

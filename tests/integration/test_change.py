@@ -1,58 +1,33 @@
 """A change of a running join: the old and the new query together deliver each result once."""
 
 import json
-import time
+import signal
 from collections import Counter
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from confluent_kafka import Producer
 
 from deploy.local.kafka import EmbeddedKafka
+from job.join_spec.engine import Engine
 from job.join_spec.join_conditions import JoinType
-from tests.integration.jobs import START_SECONDS, STATE_PARTITIONS, Job
+from tests.integration.changed_joins import (
+    T0,
+    WIDER,
+    ChangedJob,
+    Feeder,
+    Row,
+    Rows,
+    Topics,
+    check_results,
+    created,
+    results,
+    shown,
+    succeeds,
+)
+from tests.integration.jobs import Job
 from tests.integration.jvms import SharedJvm
-from tests.integration.topics import consume_all
-
-SPEC = """
-name: {name}
-kafka: {{bootstrap_servers: "{servers}"}}
-left:
-  topic: {name}.left
-  schema: k STRING, t TIMESTAMP
-  key: [k]
-  event_time: t
-  watermark_delay: 10 seconds
-  max_event_time_ahead: 1 second
-right:
-  topic: {name}.right
-  schema: k STRING, t TIMESTAMP
-  key: [k]
-  event_time: t
-  watermark_delay: 10 seconds
-  max_event_time_ahead: 1 second
-join: {{type: {join_type}, match_window: {{before: 2 seconds, after: 5 seconds}}}}
-output:
-  topic: {output}
-  columns: {{{columns}}}
-  delivery: exactly_once
-checkpoint: {checkpoint}
-on_bad_record: drop
-"""
-
-# Kafka deletes old records by their timestamps, which are the event times here.
-T0 = (int(time.time()) - 3_600) * 1_000
-
-
-@dataclass(frozen=True)
-class Row:
-    k: str
-    t: int
-
-
-Rows = tuple[list[Row], list[Row]]
+from tests.integration.test_exactly_once import Failpoint
+from tests.unit.specs import changed
 
 # Every row of this batch expires before the cut, and is not read again.
 PAST: Rows = (
@@ -60,9 +35,18 @@ PAST: Rows = (
     [Row("past", 1), Row("past other", 1)],
 )
 # The watermark is 35 at the cut: left rows from 30 on and right rows from 33 on have not expired.
+# The rows "read again" had expired, and are within the margin.
 BEFORE: Rows = (
-    [Row("expired", 25), Row("matched early", 31), Row("waits", 38), Row("pair", 38), Row("z", 45)],
-    [Row("matched early", 30), Row("waits too", 40), Row("pair", 39), Row("z", 45)],
+    [
+        *(Row("expired", 25), Row("read again", 29)),
+        *(Row("matched early", 31), Row("matched once", 31)),
+        *(Row("waits", 38), Row("pair", 38), Row("z", 45)),
+    ],
+    [
+        *(Row("read again too", 28), Row("matched early", 30), Row("matched once", 30)),
+        Row("waits too", 40),
+        *(Row("pair", 39), Row("z", 45)),
+    ],
 )
 # Rows behind the watermark of 35. In a query that reads them again they would not have expired.
 LATE: Rows = ([Row("late", 34)], [Row("late too", 35)])
@@ -73,100 +57,63 @@ AFTER: Rows = (
         *(Row("matched early", 36), Row("late too", 40)),
     ],
 )
+# Rows after a second change.
+AFTERWARDS: Rows = (
+    [Row("again", 36), Row("late", 38)],
+    [Row("again", 37), Row("pair", 40)],
+)
 LATE_AGAIN: Rows = ([Row("past other", 2)], [Row("expired", 30)])
 CLOSING: Rows = ([Row("closing left", 1000)], [Row("closing right", 1000)])
-WIDER = STATE_PARTITIONS + 1
-
-
-class WiderJob(Job):
-    """With another number of state partitions."""
-
-    @property
-    def environment(self) -> dict[str, str]:
-        return {**super().environment, "STREAMJOIN_STATE_PARTITIONS": str(WIDER)}
-
-
-class Topics:
-    def __init__(self, kafka: EmbeddedKafka, name: str, join_type: JoinType) -> None:
-        self.name = name
-        self.servers = kafka.bootstrap_servers
-        self._join_type = join_type
-        self.output = f"{name}.out"
-        self.new_output = self.output
-        if join_type is JoinType.FULL_OUTER:
-            self.new_output = f"{name}.out.new"
-        topics = (f"{name}.left", f"{name}.right", *self.outputs)
-        kafka.create_topics(topics, partitions=2)
-
-    @property
-    def outputs(self) -> set[str]:
-        """The output topics of the old and the new query."""
-        return {self.output, self.new_output}
-
-    def spec(self, folder: Path, output: str) -> str:
-        columns = {
-            f"{side}_{field}": f"{side}.{field}"
-            for side in self._join_type.shown_sides
-            for field in ("k", "t")
-        }
-        return SPEC.format(
-            name=self.name,
-            output=output,
-            servers=self.servers,
-            join_type=self._join_type,
-            columns=", ".join(f"{name}: {text}" for name, text in columns.items()),
-            checkpoint=folder / "checkpoint",
-        )
-
-    def feed(self, rows: Rows) -> None:
-        producer = Producer({"bootstrap.servers": self.servers, "log_level": 0})
-        for side, of_side in zip(("left", "right"), rows, strict=True):
-            for row in of_side:
-                at = T0 + row.t * 1_000
-                value = json.dumps({"k": row.k, "t": at})
-                producer.produce(f"{self.name}.{side}", value, row.k, timestamp=at)
-        assert 0 == producer.flush(START_SECONDS)
 
 
 # For the code of a change, the other types are the same with exchanged sides. A run takes two jobs.
 @pytest.mark.parametrize(
-    "join_type", [JoinType.INNER, JoinType.FULL_OUTER, JoinType.LEFT_SEMI, JoinType.LEFT_ANTI]
+    ("join_type", "old_engine", "new_engine"),
+    [
+        (JoinType.INNER, Engine.MICRO_BATCH, Engine.MICRO_BATCH),
+        (JoinType.LEFT_SEMI, Engine.MICRO_BATCH, Engine.MICRO_BATCH),
+        (JoinType.LEFT_OUTER, Engine.MICRO_BATCH, Engine.REAL_TIME),
+        (JoinType.FULL_OUTER, Engine.REAL_TIME, Engine.MICRO_BATCH),
+    ],
 )
-def test_change_of_state_partitions_gives_the_results_of_one_run(
-    join_type: JoinType, kafka: EmbeddedKafka, tmp_path: Path, jvm: SharedJvm
+def test_change_of_state_partitions_and_engine_gives_the_results_of_one_run(
+    join_type: JoinType,
+    old_engine: Engine,
+    new_engine: Engine,
+    kafka: EmbeddedKafka,
+    tmp_path: Path,
+    jvm: SharedJvm,
 ) -> None:
+    """A job of the real-time engine has a separate JVM, with more task slots."""
     topics = Topics(kafka, f"changed_{join_type}", join_type)
-    folders = [tmp_path / "old", tmp_path / "new"]
-    for folder in folders:
-        folder.mkdir()
-    old_spec = topics.spec(folders[0], topics.output)
-    new_spec = topics.spec(folders[1], topics.new_output)
-    counts = [0, 0]
+    folders = created(tmp_path, "old", "new", "shadow")
+    old_spec = topics.spec(folders[0], topics.output, old_engine)
+    new_spec = topics.spec(folders[1], topics.new_output, new_engine)
+    jvms = {Engine.MICRO_BATCH: jvm, Engine.REAL_TIME: None}
+    feeder = Feeder(topics)
+    feed, counts = feeder.feed, feeder.counts
 
-    def feed(job: Job, rows: Rows) -> None:
-        topics.feed(rows)
-        for index, of_side in enumerate(rows):
-            counts[index] += len(of_side)
-        job.wait_for_offsets(left=counts[0], right=counts[1])
-
-    with Job(old_spec, folders[0], jvm) as old:
+    with Job(old_spec, folders[0], jvms[old_engine]) as old:
         feed(old, PAST)
         feed(old, BEFORE)
         old.wait_for_watermark(T0 + 35_000)
         feed(old, LATE)
-        written = WiderJob(new_spec, folders[1], jvm)
+        written = ChangedJob(new_spec, folders[1], jvms[new_engine])
         specs = (str(old.spec_file), str(written.spec_file))
 
-        planned = old.command("change", *specs, "--plan", "--json")
+        planned = written.change(old, "change", *specs, "--plan", "--json")
         assert 0 == planned.returncode, planned.stderr
         facts = json.loads(planned.stdout)
-        own_socket, written.socket = written.socket, old.socket
+        shadow = None
+        if join_type is JoinType.LEFT_SEMI:
+            shadow = ChangedJob(topics.shadow_spec(folders[2]), folders[2], jvm)
+            succeeds(written.change(old, "change", specs[0], str(shadow.spec_file), "--shadow"))
+            before_shadow = results(topics)
         if join_type is JoinType.INNER:
             folder = str(folders[1] / "checkpoint")
-            made = written.command("checkpoint", "repartition", str(old.spec_file), folder)
+            made = written.change(old, "checkpoint", "repartition", str(old.spec_file), folder)
         else:
-            made = written.command("change", *specs)
-        written.socket = own_socket
+            made = written.change(old, "change", *specs)
         assert 0 == made.returncode, made.stderr
         old.terminate()
 
@@ -177,19 +124,21 @@ def test_change_of_state_partitions_gives_the_results_of_one_run(
         status = new.wait_for_watermark(T0 + 990_000)
         assert 0 == new.terminate()
 
+    frozen = json.loads((folders[1] / "checkpoint" / "fingerprint.json").read_text())["settings"]
+    assert str(WIDER) == frozen["state_partitions"]
     assert facts["records"] < sum(counts)
     assert (0, 2) == (facts["possibly_late_records"], facts["late_rows_of_the_job"])
     assert status.change is not None
     assert ("over", 0) == (status.change.phase, status.change.records_left)
     assert 2 == status.totals.late_rows
-    received = [
-        record for output in topics.outputs for record in consume_all(topics.servers, output)
-    ]
-    lefts, rights = ([*of[0], *of[1], *of[2]] for of in zip(PAST, BEFORE, AFTER, strict=True))
-    assert _expected(join_type, lefts, rights) == Counter(
-        _result(record.value) for record in received
-    )
-    assert len(received) == len({record.result_id for record in received})
+    received = check_results(topics, PAST, BEFORE, AFTER)
+    if shadow is not None:
+        with shadow:
+            shadow.wait_for_watermark(T0 + 990_000)
+            assert 0 == shadow.terminate()
+        topics.outputs = {topics.shadow_output}
+        ids = [record.result_id for record in (*before_shadow, *results(topics))]
+        assert sorted(record.result_id for record in received) == sorted(ids)
     if topics.output != topics.new_output:
         compared = new.command("compare", *specs, "--until", "2100-01-01T00:00:00Z", "--json")
         counts_by_kind = json.loads(compared.stdout)["counts"]
@@ -200,42 +149,155 @@ def test_change_of_state_partitions_gives_the_results_of_one_run(
         assert all(only)
 
 
-def _result(value: Mapping[str, str | None]) -> tuple[str | None, ...]:
-    return tuple(value.values())
+CHANGE_POINTS = (
+    *("old_stopped", "replay_written", "new_prepared", "commit_topic_extended", "handed_over"),
+)
+"""Points of `streamjoin change`; see failpoints/sitecustomize.py."""
+REPLAY_POINTS = ("after_offset_log", "after_all_commits")
+"""Points of the batch that ends the replay. Before them the offsets of the batch are known, after
+them its markers."""
 
 
-def _expected(
-    join_type: JoinType, lefts: Iterable[Row], rights: Iterable[Row]
-) -> Counter[tuple[str | None, ...]]:
-    """The expected results, by nested loops."""
-    lefts, rights = list(lefts), list(rights)
-    pairs = [
-        (left, right)
-        for left in lefts
-        for right in rights
-        if left.k == right.k and left.t - 2 <= right.t <= left.t + 5
-    ]
-    matched = {"left": {pair[0] for pair in pairs}, "right": {pair[1] for pair in pairs}}
-    unmatched = {
-        "left": [(row, None) for row in lefts if row not in matched["left"]],
-        "right": [(None, row) for row in rights if row not in matched["right"]],
-    }
-    if (semi := join_type.semi_side) is not None:
-        return Counter(_shown(row) for row in matched[semi])
-    if (anti := join_type.anti_side) is not None:
-        found = unmatched[anti]
-        return Counter(_shown(*(row for row in pair if row is not None)) for pair in found)
-    results = [*pairs, *(pair for side in join_type.outer_sides for pair in unmatched[side])]
-    return Counter(_shown(*pair) for pair in results)
+@pytest.fixture
+def failpoint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Failpoint:
+    return Failpoint(tmp_path, monkeypatch)
 
 
-def _shown(*rows: Row | None) -> tuple[str | None, ...]:
-    shown: list[str | None] = []
-    for row in rows:
-        shown += [None, None] if row is None else [row.k, _time(row.t)]
-    return tuple(shown)
+@pytest.mark.timeout(900)  # six starts
+def test_change_survives_a_kill_at_every_point_and_an_undo(
+    kafka: EmbeddedKafka, tmp_path: Path, jvm: SharedJvm, failpoint: Failpoint
+) -> None:
+    """The first change is undone after its replay. The second one is killed at every point."""
+    topics = Topics(kafka, "changed_by_kills", JoinType.LEFT_OUTER)
+    folders = created(tmp_path, "old", "undone", "new")
+    specs = [topics.spec(folder, topics.output, Engine.MICRO_BATCH) for folder in folders]
+    feeder = Feeder(topics)
+    with Job(specs[0], folders[0], jvm) as old:
+        feeder.feed(old, PAST)
+        feeder.feed(old, BEFORE)
+        old.wait_for_watermark(T0 + 35_000)
+        feeder.feed(old, LATE)
+        assert 0 == old.terminate()
+
+        undone = ChangedJob(specs[1], folders[1], jvm)
+        files = (str(old.spec_file), str(undone.spec_file))
+        succeeds(undone.change(old, "change", *files))
+        with undone:
+            undone.wait_for(lambda status: status.change and status.change.phase == "over", "over")
+            assert 0 == undone.terminate()
+        succeeds(undone.change(old, "change", *files, "--undo"))
+
+        old.start()
+        feeder.feed(old, AFTER)
+        assert 0 == old.terminate()
+
+        new = ChangedJob(specs[2], folders[2], jvm)
+        files = (str(old.spec_file), str(new.spec_file))
+        for point in CHANGE_POINTS:
+            failpoint.arm("kill", point)
+            assert -signal.SIGKILL == new.change(old, "change", *files).returncode
+            failpoint.wait()
+        repeated = new.change(old, "change", *files)
+        succeeds(repeated)
+        new.leave_shared_jvm()
+        assert "the change was made before" in repeated.stdout
+
+    failpoint.arm("kill", REPLAY_POINTS[0])
+    with new:
+        for point in (*REPLAY_POINTS[1:], None):
+            failpoint.wait()
+            new.process.wait()
+            if point is not None:
+                failpoint.arm("kill", point)
+            new.start()
+        feeder.feed(new, AFTERWARDS)
+        feeder.feed(new, LATE_AGAIN)
+        topics.feed(CLOSING)
+        status = new.wait_for_watermark(T0 + 990_000)
+        assert 0 == new.terminate()
+
+    assert status.change is not None
+    assert 0 == status.change.possibly_late_records
+    check_results(topics, PAST, BEFORE, AFTER, AFTERWARDS)
 
 
-def _time(seconds: int) -> str:
-    at = time.gmtime(T0 // 1000 + seconds)
-    return time.strftime("%Y-%m-%dT%H:%M:%S.000Z", at)
+@pytest.mark.timeout(600)  # three starts
+def test_changed_window_and_type_apply_to_what_the_plan_names(
+    kafka: EmbeddedKafka, tmp_path: Path, jvm: SharedJvm
+) -> None:
+    topics = Topics(kafka, "changed_meaning", JoinType.LEFT_OUTER)
+    folders = created(tmp_path, "old", "wider", "right")
+    first, second, third = (
+        topics.spec(folder, topics.output, Engine.MICRO_BATCH) for folder in folders
+    )
+    window = {"before": "2 seconds", "after": "12 seconds"}
+    second = changed(second, join__match_window=window)
+    third = changed(third, join__match_window=window, join__type="right_outer")
+    feeder = Feeder(topics)
+
+    with Job(first, folders[0], jvm) as old:
+        feeder.feed(
+            old,
+            (
+                [*(Row("gone", 24), Row("expired", 25), Row("wide", 31), Row("solo", 36)),
+                 *(Row("waits", 38), Row("z", 45))],
+                [Row("wide", 40), Row("z", 45)],
+            ),
+        )  # fmt: skip
+        old.wait_for_watermark(T0 + 35_000)
+        assert 0 == old.terminate()
+        before_cut = [
+            (Row("z", 45), Row("z", 45)),
+            (Row("gone", 24), None),
+            (Row("expired", 25), None),
+        ]
+
+    wider = ChangedJob(second, folders[1], jvm)
+    meaning = planned_and_changed(wider, old)
+    assert any(text.startswith("A pair with at least one record after the cut") for text in meaning)
+    assert any(text.startswith("Left rows that the old query has emitted") for text in meaning)
+    with wider:
+        feeder.feed(wider, ([], [Row("expired", 36), Row("waits", 49)]))
+        feeder.feed(
+            wider,
+            ([Row("opens", 55), Row("alone", 55), Row("x", 60)], [Row("right", 55), Row("y", 60)]),
+        )
+        wider.wait_for_watermark(T0 + 50_000)
+        assert 0 == wider.terminate()
+        # The pair of "wide" is kept back. "gone" is not emitted as unmatched again.
+        in_window = [
+            *((Row("expired", 25), Row("expired", 36)), (Row("waits", 38), Row("waits", 49))),
+            (Row("solo", 36), None),
+        ]
+
+    right = ChangedJob(third, folders[2], jvm)
+    meaning = planned_and_changed(right, wider)
+    assert (
+        "Unmatched right rows before the cut are emitted if they expire after the cut." in meaning
+    )
+    assert (
+        "Unmatched left rows that had not expired at the cut are not emitted any more." in meaning
+    )
+    with right:
+        feeder.feed(right, ([], [Row("opens", 57)]))
+        topics.feed(CLOSING)
+        right.wait_for_watermark(T0 + 990_000)
+        assert 0 == right.terminate()
+        # "alone" and "x" are not emitted.
+        of_right = [
+            (Row("opens", 55), Row("opens", 57)),
+            *((None, Row("right", 55)), (None, Row("y", 60))),
+        ]
+
+    expected = Counter(shown(*pair) for pair in [*before_cut, *in_window, *of_right])
+    assert expected == Counter(tuple(found.value.values()) for found in results(topics))
+
+
+def planned_and_changed(new: ChangedJob, old: Job) -> list[str]:
+    """What the plan of the change means for results near the cut. Then the change is made."""
+    specs = (str(old.spec_file), str(new.spec_file))
+    planned = new.change(old, "change", *specs, "--plan", "--json")
+    succeeds(planned)
+    succeeds(new.change(old, "change", *specs))
+    meaning: list[str] = json.loads(planned.stdout)["meaning"]
+    return meaning

@@ -1,6 +1,7 @@
 """Markers in a real commit topic: a read returns the newest committed one, none, or an error, never
 an older one."""
 
+import json
 from collections.abc import Iterator
 from zlib import crc32
 
@@ -9,7 +10,7 @@ from confluent_kafka import KafkaException, Producer
 
 from deploy.local.kafka import EmbeddedKafka
 from job.delivery import markers
-from job.delivery.commit_protocol import Marker, UnavailableError
+from job.delivery.commit_protocol import NO_BATCH, Marker, UnavailableError
 from job.delivery.exactly_once import fence_slots
 from job.delivery.markers import MarkerReader, encoded, fence_key, marker_key
 from job.delivery.transactions import Target, slot_of
@@ -92,6 +93,27 @@ def test_marker_is_found_behind_many_markers_of_others(
         writer.commit(number, b"another")
 
     assert Marker(7, "f", "q") == new_reader(kafka, topic).newest(0, KEY, to_the_end=True)
+
+
+def test_newest_batch_or_interval_of_which_a_query_has_delivered_anything_is_found(
+    kafka: EmbeddedKafka, topic: str, writer: Writer
+) -> None:
+    def newest(query_id: str = "q") -> int:
+        reader = new_reader(kafka, topic)
+        return reader.newest_delivered(0, KEY, query_id)
+
+    assert NO_BATCH == newest()
+    writer.commit(7)
+    for number in range(markers._TAIL_RECORDS):
+        writer.commit(number, b"another")
+    assert (7, NO_BATCH) == (newest(), newest("other"))
+
+    part = {"format": 1, "query_id": "q", "batch_id": 8, "ids": ["a"]}
+    for key, value in ((KEY + b"/0", part), (fence_key("query", "0"), {"query_id": "q"})):
+        writer.producer.begin_transaction()
+        writer.producer.produce(topic, json.dumps(value), key, 0)
+        writer.producer.commit_transaction(SECONDS)
+    assert 8 == newest()
 
 
 def test_marker_hidden_by_an_open_transaction_is_an_error(

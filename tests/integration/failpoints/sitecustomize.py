@@ -149,7 +149,45 @@ def wrap_the_driver() -> None:
     QueryStats.batch = ended  # type: ignore[method-assign]
 
 
+def wrap_the_change() -> None:
+    """The points at which the disk, or the commit topic, differs from that of the point before."""
+    from job.checkpoint import changes
+    from job.checkpoint.checkpoint import Checkpoint
+    from job.query import changing
+
+    die_after(changing, "_stop_job", "old_stopped")
+    die_before(Checkpoint, "start_at", "replay_written")
+    die_after(changes, "prepare_new", "new_prepared")
+    die_after(changing, "add_missing_partitions", "commit_topic_extended")
+    die_after(changes, "hand_over", "handed_over")
+
+
+def die_before(owner: Any, name: str, point: str) -> None:
+    call = getattr(owner, name)
+
+    def wrapped(*arguments: Any) -> Any:
+        if reached(point):
+            happen()
+        return call(*arguments)
+
+    setattr(owner, name, wrapped)
+
+
+def die_after(owner: Any, name: str, point: str) -> None:
+    call = getattr(owner, name)
+
+    def wrapped(*arguments: Any) -> Any:
+        result = call(*arguments)
+        if reached(point):
+            happen()
+        return result
+
+    setattr(owner, name, wrapped)
+
+
 if "pyspark.daemon" in sys.orig_argv:
     wrap_the_worker()
 elif sys.orig_argv[1:4] == ["-m", "job", "run"]:
     wrap_the_driver()
+elif sys.orig_argv[1:4] == ["-m", "job", "change"]:
+    wrap_the_change()

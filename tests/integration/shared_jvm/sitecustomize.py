@@ -113,9 +113,22 @@ def disconnect() -> None:
     SparkSession._instantiatedSession = None
 
 
+def load_failpoints() -> None:
+    """Python imports only one module of the name sitecustomize."""
+    from importlib.util import module_from_spec, spec_from_file_location
+
+    path = Path(__file__).parents[1] / "failpoints" / "sitecustomize.py"
+    spec = spec_from_file_location("failpoints", path)
+    assert spec is not None
+    assert spec.loader is not None
+    spec.loader.exec_module(module_from_spec(spec))
+
+
 COMMANDS = {"run", "checkpoint", "state", "change"}
 """Commands that use Spark. All but `run` start no query, so they can use the JVM of a running
 job."""
 
 if sys.orig_argv[1:3] == ["-m", "job"] and sys.orig_argv[3] in COMMANDS:
     replace_jvm()
+    if sys.orig_argv[3] == "change" and "STREAMJOIN_TEST_FAILPOINT" in os.environ:
+        load_failpoints()

@@ -50,6 +50,32 @@ def test_change_of_partitions_alone_has_no_effect_on_results() -> None:
     )
 
 
+SHADOW = {**NEW, "name": "trial", "output__topic": "attributed_trial"}
+
+
+def test_shadow_has_another_name_and_other_output_topics() -> None:
+    letters = {"on_bad_record": None, "dead_letter": {"topic": "dead"}}
+    with pytest.raises(SpecError) as refused:
+        compared(plan(**letters), plan(**letters, **NEW), is_shadow=True)
+    fields = [problem.field for problem in refused.value.problems]
+    assert ["name", "output.topic", "dead_letter.topic"] == fields
+
+    assert () == compared(plan(), plan(**SHADOW), is_shadow=True).changes
+
+
+_REAL_TIME = {"engine": "real_time", "real_time": {"experimental": True}}
+
+
+@pytest.mark.parametrize(("old", "new"), [({}, _REAL_TIME), (_REAL_TIME, {})])
+def test_change_of_engine_changes_the_rule_for_late_rows(
+    old: dict[str, Any], new: dict[str, Any]
+) -> None:
+    late, others = compared(plan(**old), plan(**NEW, **new)).meanings
+
+    assert late.startswith("Rows after the cut are late by the rule of the new engine")
+    assert "All other results are the same as without the change." == others
+
+
 _AVRO = {"schema_registry": {"url": "http://localhost:8081"}, "output__format": "avro"}
 
 

@@ -18,6 +18,7 @@ REPLAY = Replay(
     ends={"left": {0: 20, 1: 5}, "right": {0: 6}},
     watermark_ms=60_000,
     next_watermark_ms=61_000,
+    state_partitions=3,
     event_times={"format": 1, "left": {"0": {"offset": 20, "event_time_ms": 90_000}}, "right": {}},
     late=(LateBelow({"left": {0: 15, 1: 5}, "right": {0: 6}}, 50_000),),
     expired=(Expired("left", kept_ms=5_000), Expired("right", window_ms=(60_000, 0))),
@@ -145,6 +146,18 @@ def test_rows_are_late_by_the_watermark_of_the_batch_before() -> None:
     assert [(3, 0), (5, 30_000)] == [
         (late.ends["left"][0], late.watermark_ms) for late in late_by_batch(batches)
     ]
+
+
+def test_rows_of_an_interval_are_late_by_its_own_watermark() -> None:
+    in_log = batches(7, 20_000, 30_000, 40_000, 50_000)
+
+    late, unknown_before = late_rows(in_log, FIRST, None, intervals={7, 9})
+
+    # The entry of the first batch in the log also applies to the batches before it.
+    assert [(8, 0), (9, 20_000), (11, 40_000)] == [
+        (each.ends["left"][0], each.watermark_ms) for each in late
+    ]
+    assert offsets(8, 0) == unknown_before
 
 
 def test_planned_batch_is_read_from_the_offset_log_of_spark() -> None:

@@ -3,6 +3,7 @@
 import json
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -11,6 +12,8 @@ from job.change.comparison import compared
 from job.checkpoint import changes
 from job.checkpoint.checkpoint import Checkpoint
 from job.errors import CheckpointError, ConflictError
+from job.event_time.interval import Interval
+from job.plan.fingerprint import fingerprint
 from job.query import changing
 from job.query.changing import ChangePlan
 from job.settings import JobSettings
@@ -18,6 +21,7 @@ from tests.unit.change.test_replay import REPLAY
 from tests.unit.specs import plan
 
 OLD, NEW = plan(), plan(checkpoint="/checkpoints/new")
+EXACTLY_ONCE = plan(output__delivery="exactly_once").output
 
 
 class CrashError(Exception):
@@ -31,6 +35,8 @@ class Disk:
         self.files: dict[str, Any] = {}
         self.crash_at: tuple[int, str] | None = None
         self.writes = 0
+        self.removed: str | None = None
+        """A file that is in the folder and is removed before it is read."""
 
     def change(self, apply: Callable[[], object]) -> None:
         self.writes += 1
@@ -51,7 +57,8 @@ class Folder:
         return f"{self.root}/{name}"
 
     def read(self, name: str) -> Any:
-        return self._disk.files.get(self.path(name))
+        path = self.path(name)
+        return None if path == self._disk.removed else self._disk.files.get(path)
 
     def text(self, name: str) -> str | None:
         document = self.read(name)
@@ -79,7 +86,7 @@ class World:
         self.stopped = 0
         monkeypatch.setattr(changing, "leased", lambda _: nullcontext())
         monkeypatch.setattr(changing, "_stop_job", self._stop_job)
-        monkeypatch.setattr(changing, "_planned", lambda *_: self.planned)
+        monkeypatch.setattr(changing, "_planned", lambda *_, **__: self.planned)
         monkeypatch.setattr(changing, "_access", lambda _: None)
         monkeypatch.setattr(changing, "add_missing_partitions", lambda *_: None)
         self.planned = ChangePlan(compared(OLD, NEW), REPLAY, {})
@@ -146,6 +153,7 @@ def world(monkeypatch: pytest.MonkeyPatch) -> World:
 
 
 def test_change_hands_over_once(world: World) -> None:
+    world.checkpoint("file:/old").replace_queries(["4710"])
     assert world.change() is world.planned
     assert world.change() is None
     assert 1 == world.stopped  # the repetition does not stop the new query
@@ -153,7 +161,7 @@ def test_change_hands_over_once(world: World) -> None:
     new = world.checkpoint("file:/new")
     assert ["file:/new"] == world.startable()
     assert REPLAY == changes.read_replay(new)
-    assert frozenset({"4711"}) == new.replaced_queries
+    assert frozenset({"4710", "4711"}) == new.replaced_queries
     starts = new.start_positions
     assert starts is not None
     assert REPLAY.starts == {"left": starts.left, "right": starts.right}
@@ -209,6 +217,16 @@ def test_undo_is_refused_once_the_new_query_has_begun_to_deliver(world: World) -
         world.undo()
 
 
+def test_undo_is_refused_once_an_interval_has_begun(world: World) -> None:
+    world.change()
+    world.log("file:/new", 0, (19, 6), 0)
+    world.log("file:/new", 1, (20, 6), 60_000)
+    assert not changes.has_delivered(world.checkpoint("file:/new"))
+
+    world.checkpoint("file:/new").record_interval(Interval(2, 60_000))
+    assert changes.has_delivered(world.checkpoint("file:/new"))
+
+
 def test_new_checkpoint_with_a_query_is_refused(world: World) -> None:
     world.log("file:/new", 0, (1, 1), 0)
     world.disk.files["file:/new/fingerprint.json"] = {"format": 1, "settings": {}}
@@ -216,6 +234,78 @@ def test_new_checkpoint_with_a_query_is_refused(world: World) -> None:
     with pytest.raises(CheckpointError, match="contains a query"):
         world.change()
     assert 0 == world.stopped
+    assert ["file:/old"] == world.startable()
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_shadow_can_start_once_it_is_completely_prepared(
+    monkeypatch: pytest.MonkeyPatch, when: str
+) -> None:
+    """The old query can start at any time."""
+    trial = plan(name="trial", output__topic="trial", checkpoint="/checkpoints/new")
+    for write in range(1, 20):
+        world = World(monkeypatch)
+        world.planned = replace(world.planned, replay=replace(REPLAY, is_shadow=True))
+
+        def prepare() -> None:
+            changing.shadow(OLD, trial, JobSettings())
+
+        was_killed = world.crash(prepare, write, when)
+        assert "file:/old" in world.startable()
+        is_complete = not was_killed or (write, when) == (2, "after")
+        assert is_complete == ("file:/new" in world.startable())
+        prepare()
+        assert ["file:/old", "file:/new"] == world.startable()
+        assert frozenset() == world.checkpoint("file:/new").replaced_queries
+        if not was_killed:
+            break
+    assert not was_killed
+
+
+class Reader:
+    """State partition 3 has delivered batch 8, the other partitions batch 7."""
+
+    partitions = 9
+
+    def __init__(self, *_: object, **__: object) -> None:
+        """As MarkerReader."""
+
+    def newest_delivered(self, partition: int, key: bytes, query_id: str) -> int:
+        assert (f"tested/{partition}".encode(), "4711") == (key, query_id)
+        return 8 if partition == 3 else 7
+
+
+def begin_batch(checkpoint: Checkpoint) -> None:
+    batch = checkpoint.folder.read("query/offsets/7")
+    assert batch is not None
+    checkpoint.folder.write("query/offsets/8", batch)
+
+
+@pytest.mark.parametrize(
+    "begin", [begin_batch, lambda checkpoint: checkpoint.record_interval(Interval(8, 60_000))]
+)
+def test_interrupted_batch_is_detected_in_each_state_partition_of_the_old_query(
+    world: World, monkeypatch: pytest.MonkeyPatch, begin: Callable[[Checkpoint], None]
+) -> None:
+    """The environment has the number of the new query, 2."""
+    fenced: list[int] = []
+    monkeypatch.setattr(changing, "MarkerReader", Reader)
+    monkeypatch.setattr(changing, "librdkafka_settings", lambda _: {})
+    monkeypatch.setattr(changing, "delivery_target", lambda *_, **__: None)
+    monkeypatch.setattr(
+        changing, "fence_slots", lambda old, *_: fenced.append(old.state_partitions)
+    )
+    old, new = (replace(each, output=EXACTLY_ONCE) for each in (OLD, NEW))
+    settings = {**fingerprint(old), "state_partitions": "4"}
+    world.disk.files["file:/old/fingerprint.json"] = {"format": 1, "settings": settings}
+    assert changing.change(old, new, JobSettings()) is world.planned
+
+    checkpoint = world.checkpoint("file:/old")
+    changes.take_back(checkpoint)
+    begin(checkpoint)
+    with pytest.raises(ConflictError, match="was interrupted in batch 8"):
+        changing.change(old, new, JobSettings())
+    assert [4] == fenced
     assert ["file:/old"] == world.startable()
 
 
@@ -233,6 +323,9 @@ def test_cut_is_read_from_the_logs_of_spark(world: World) -> None:
     old = world.checkpoint("file:/old")
 
     cut = changes.read_cut(old)
+    # The old query runs, and Spark removes an entry while the log is read.
+    world.disk.removed = "file:/old/query/offsets/3"
+    assert cut == changes.read_cut(old)
 
     assert (7, 60_000, 61_000) == (cut.batch.batch_id, cut.watermark_ms, cut.next_watermark_ms)
     assert {"left": {0: 20, 1: 5}, "right": {0: 6}} == cut.ends

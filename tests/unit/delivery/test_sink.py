@@ -23,6 +23,9 @@ class DeliveryListener(list[tuple[int, int, Mapping[str, int]]]):
     def dead_letters(self, counts: Mapping[tuple[str, str], int]) -> None:
         raise AssertionError(f"none are expected: {counts}")
 
+    def kept_back(self, batch_id: int, results: int) -> None:
+        raise AssertionError(f"none are expected in batch {batch_id}: {results}")
+
 
 def sink(listener: DeliveryListener) -> Any:
     made: Any = _ExactlyOnce(

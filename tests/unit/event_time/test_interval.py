@@ -20,5 +20,20 @@ def test_interval_without_known_ends_is_not_repeated() -> None:
 
 
 def test_interval_is_read_as_it_was_written() -> None:
-    for interval in (Interval(4, 1_000), Interval(4, 0, ENDS)):
+    for interval in (Interval(4, 1_000), Interval(4, 0, ENDS), Interval(4, 0, ENDS, (1, 3))):
         assert interval == Interval.from_document(interval.document())
+
+
+def test_interval_records_the_last_ones_before_it() -> None:
+    first = Interval.after(None, 4, 1_000)
+    second = Interval.after(first.repeated_until(ENDS), 7, 2_000)
+    again = Interval.after(second, 7, 3_000)  # the same batch is planned again
+
+    assert (frozenset({4}), None) == (first.batch_ids, first.repeat_until)
+    assert Interval(7, 2_000, None, (4,)) == second
+    assert Interval(7, 3_000, None, (4,)) == again
+
+    newest = first
+    for batch_id in range(5, 500):
+        newest = Interval.after(newest, batch_id, 1_000)
+    assert frozenset(range(399, 500)) == newest.batch_ids

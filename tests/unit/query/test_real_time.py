@@ -40,7 +40,10 @@ class World:
         self.read = BatchRead({}, {}, {}, {})
         self.warm_up = WarmUp()
         self.checkpoint: Any = SimpleNamespace(
-            partitions=Partitions.none(), cut_interval=cut, record_interval=self.intervals.append
+            partitions=Partitions.none(),
+            cut_interval=cut,
+            recorded_interval=cut,
+            record_interval=self.intervals.append,
         )
         limited = SimpleNamespace(begin=lambda _: True, put=lambda _: None, remove=self._removed)
         monkeypatch.setattr(event_times, "LimitedReading", lambda *_: limited)

@@ -10,7 +10,8 @@ import structlog
 from job.change.replay import Replay
 from job.errors import QueryError
 from job.event_time.partitions import Partitions
-from job.query import replaying
+from job.query import real_time, replaying
+from job.query.real_time import _ReplayingTimes
 from job.query.replaying import ReplayingTimes
 from tests.unit.query.test_event_times import World, ends
 
@@ -22,6 +23,7 @@ REPLAY = Replay(
     ends=ends(20, 16),
     watermark_ms=60_000,
     next_watermark_ms=61_000,
+    state_partitions=3,
     event_times={
         "format": 1,
         "left": {"0": {"offset": 20, "event_time_ms": 71_000}},
@@ -33,6 +35,8 @@ LATEST = {0: 99}
 
 
 class Replaying(World):
+    kind = ReplayingTimes
+
     def __init__(self, monkeypatch: pytest.MonkeyPatch, read: Any = None) -> None:
         super().__init__(monkeypatch)
         monkeypatch.setattr(replaying, "batch_read", self._batch_read)
@@ -40,7 +44,7 @@ class Replaying(World):
         monkeypatch.setattr(replaying, "LimitedReading", lambda *_: self)
         monkeypatch.setattr(replaying, "BeforeFirstBatch", self._before_first_batch)
         self.checkpoint.offsets = read
-        self.times = ReplayingTimes(self.run, REPLAY)
+        self.times = self.kind(self.run, REPLAY)
 
     def _before_first_batch(self, _spark: Any, action: Any) -> Any:
         """Like BeforeFirstBatch of job/spark, without another thread."""
@@ -84,6 +88,25 @@ def test_replay_reads_to_the_cut_and_then_takes_the_watermark_over(
 
     world.batch(ends(99, 99), ends(99, 99), ends(99_000, 99_000), batch_id=3)
     assert [60_000, 61_000, 79_000] == world.watermarks  # the delays are 10 s and 20 s
+
+
+class ReplayingInRealTime(Replaying):
+    kind = _ReplayingTimes
+
+
+def test_replay_of_the_real_time_engine_ends_its_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The next run writes results of records after the cut, and takes over the event times."""
+    ended: list[object] = []
+    monkeypatch.setattr(real_time, "prevent_next_batch", ended.append)
+    world = ReplayingInRealTime(monkeypatch)
+    world.follow()
+    world.batch(ends(19, 16), ends(19, 16), ends(71_000, 85_000), batch_id=0)
+    assert [] == ended
+
+    world.batch(ends(20, 16), ends(20, 16), ends(71_000, 85_000), batch_id=1)
+    assert 1 == len(ended)
+    world.times.close()
+    assert ends(71_000, 85_000) == world.checkpoint.partitions.event_times
 
 
 @pytest.mark.parametrize(

@@ -35,6 +35,20 @@ def test_rows_that_the_job_wrote_itself_are_output_of_the_batch() -> None:
     assert expected == stats.totals.transactions
 
 
+def test_results_and_dead_letters_that_are_kept_back_are_counted_apart() -> None:
+    """In a whole batch of the replay, or among others after it."""
+    stats = QueryStats()
+    letters = {"written": {"left/malformed_json": 2}}
+    stats.kept_back(7, 5)
+    stats.batch(recorded(batchId=7, observedMetrics=letters))
+    assert 5 == stats.totals.kept_back_results
+    assert {0} == set(stats.totals.dead_letters["left"].values())
+
+    stats.batch(recorded(batchId=8, observedMetrics={**letters, "kept_back": {"results": 3}}))
+    assert 8 == stats.totals.kept_back_results
+    assert 2 == sum(stats.totals.dead_letters["left"].values())
+
+
 def test_unreadable_report_changes_nothing() -> None:
     stats = QueryStats()
     stats.batch(json.dumps({"batchId": 1}))

@@ -45,6 +45,7 @@ class SmallJob:
         self.allowed = allowed
         self.commands: list[tuple[Verb, str]] = []
         self.starts: StartPositions | None = None
+        self.completes_interval = False
         self.last_request: Request | None = None
         self.gone: Event | None = None
         self.answers: dict[str, BaseModel | Exception] = {}
@@ -52,7 +53,14 @@ class SmallJob:
     def status(self) -> JobStatus:
         return self.current
 
-    def command(self, verb: Verb, by: str, starts: StartPositions | None = None) -> None:
+    def command(
+        self,
+        verb: Verb,
+        by: str,
+        starts: StartPositions | None = None,
+        *,
+        completes_interval: bool = False,
+    ) -> None:
         if self.allowed is not None and verb not in self.allowed:
             message = f"{verb} is not possible while the query is {self.current.state}"
             raise ConflictError(message, allowed=list(self.allowed))
@@ -66,6 +74,7 @@ class SmallJob:
         }
         self.current = self.current.model_copy(update={"state": states[verb]})
         self.starts = starts
+        self.completes_interval = completes_interval
 
     def read(self, request: Request, caller_gone: Event) -> BaseModel:
         self.gone = caller_gone

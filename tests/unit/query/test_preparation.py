@@ -1,0 +1,39 @@
+"""The number of state partitions of a run."""
+
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from job.change.replay import Replay
+from job.errors import CheckpointError
+from job.query.preparation import Preparation
+from job.settings import JobSettings
+from tests.unit.change.test_replay import REPLAY
+from tests.unit.specs import plan
+
+
+def partitions(
+    wanted: int | None, *, frozen: str | None = None, replay: Replay | None = None
+) -> int:
+    """`wanted`: of the environment. The plan itself has two."""
+    settings, unused = JobSettings(state_partitions=wanted), SimpleNamespace()
+    made: Any = Preparation(plan(), settings, unused, unused)  # type: ignore[arg-type]
+    made.frozen = None if frozen is None else {"state_partitions": frozen}
+    checkpoint = SimpleNamespace(freeze=lambda *_: None, folder=SimpleNamespace(root="file:/new"))
+    planned = replace(plan(), state_partitions=wanted or 2)
+    count: int = made._freeze_settings(planned, checkpoint, None, replay).state_partitions
+    return count
+
+
+def test_change_sets_the_number_of_state_partitions() -> None:
+    assert 2 == partitions(None)
+    assert 3 == partitions(None, replay=REPLAY)
+    assert 3 == partitions(3, replay=REPLAY)
+    assert 5 == partitions(None, frozen="5", replay=REPLAY)
+
+
+def test_other_number_than_that_of_the_change_is_refused() -> None:
+    with pytest.raises(CheckpointError, match=r"STREAMJOIN_STATE_PARTITIONS is 8.* for 3 state"):
+        partitions(8, replay=REPLAY)
