@@ -2,8 +2,8 @@
 
 Between two intervals no record is read until Spark has planned and started the next one. In a new
 JVM this takes twice as long as later, because the JVM interprets most of this code. With intervals
-of one minute it would remain slow for minutes. So a job that has read records begins with some
-short intervals, in which the JVM compiles the code.
+of one minute it would remain slow for minutes. So the first intervals are short if the topics have
+records. In them the JVM compiles the code.
 """
 
 from datetime import timedelta
@@ -12,12 +12,13 @@ import structlog
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
+from job.join_spec.sides import SIDES
 from job.query.runtime import QueryRun
 from job.spark.interval_duration import set_interval_duration
 
 SHORT_INTERVAL = timedelta(seconds=1)
 SHORT_INTERVALS = 8
-# With fewer records a pause delays few results.
+# Of both topics. With fewer records a pause delays few results.
 RECORDS_MIN = 1_000
 
 _log = structlog.get_logger()
@@ -38,9 +39,7 @@ class WarmUp:
         self._full = self._current = run.plan.real_time.checkpoint_interval
         if run.spark is not self._spark:
             self._spark = run.spark
-            totals = run.stats.totals
-            is_busy = totals.left.records + totals.right.records >= RECORDS_MIN
-            self._remaining = SHORT_INTERVALS if is_busy else 0
+            self._remaining = SHORT_INTERVALS if _records(run) >= RECORDS_MIN else 0
 
     def plan_interval(self, query: StreamingQuery) -> None:
         """Set the duration of the interval that is planned. Called on the query's thread."""
@@ -58,3 +57,12 @@ class WarmUp:
             # Spark has changed. The next intervals last as long as the last one.
             self._remaining = 0
             _log.exception("warm_up_not_possible", reason=str(error).partition("\n")[0])
+
+
+def _records(run: QueryRun) -> int:
+    """Records before the next offsets of both topics. The totals would not include the last batch
+    yet, which Spark reports on another thread."""
+    partitions = run.stats.partitions
+    return sum(
+        partition.next_offset for side in SIDES for partition in partitions.side(side).values()
+    )

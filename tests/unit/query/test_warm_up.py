@@ -23,11 +23,11 @@ def durations(monkeypatch: pytest.MonkeyPatch) -> list[timedelta]:
 
 
 def run(jvm: object, records: int = RECORDS_MIN, interval: timedelta = FULL) -> Any:
-    side = SimpleNamespace(records=records // 2)
+    partitions = {0: SimpleNamespace(next_offset=records // 2)}
     return SimpleNamespace(
         spark=jvm,
         plan=SimpleNamespace(real_time=SimpleNamespace(checkpoint_interval=interval)),
-        stats=SimpleNamespace(totals=SimpleNamespace(left=side, right=side)),
+        stats=SimpleNamespace(partitions=SimpleNamespace(side=lambda _: partitions)),
     )
 
 
