@@ -32,7 +32,6 @@ from job.plan.result_id import ID_HEADER
 from job.protocol.totals import Totals
 from job.real_time.join import DEAD_LETTER, IS_DEAD, RowCounts, real_time_join
 from job.real_time.transactions import COLUMNS, ID
-from job.spark.optimized_plan import optimized
 from job.spark.try_eval import register_try_eval
 from job.sql.literals import quoted
 
@@ -72,9 +71,7 @@ def interval_records(
         dataflow.kafka_records(spark, _reading(plan.side(side), plan, options), access)
         for side in SIDES
     )
-    return optimized(
-        records(left, right, plan, sizes, counts, access.registry, replay, real_time=True)
-    )
+    return records(left, right, plan, sizes, counts, access.registry, replay, real_time=True)
 
 
 def micro_batch_records(

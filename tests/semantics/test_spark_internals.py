@@ -86,9 +86,6 @@ JVM: list[tuple[str, str, str]] = [
     ("live_rows", f"{_EXECUTION}.datasources.v2.RealTimeStreamScanExec", ""),
     ("join_input", f"{_EXECUTION}.QueryExecution", "optimizedPlan"),
     ("join_input", "org.apache.spark.sql.classic.Dataset$", "ofRows"),
-    ("optimized_plan", "org.apache.spark.sql.internal.SessionState", "optimizer"),
-    ("optimized_plan", f"{_EXECUTION}.QueryExecution", "analyzed"),
-    ("optimized_plan", "org.apache.spark.sql.classic.Dataset$", "ofRows"),
     ("arrow_map", "org.apache.spark.sql.classic.Dataset", "mapInArrow"),
     (
         "kafka_partitioner",

@@ -117,7 +117,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
         *("stream_execution", "between_batches", "watermark", "observed_metrics", "batch_read"),
         *("interval_read", "interval_duration", "live_rows"),
         *("kafka_reader", "before_first_batch", "executed_join", "join_input", "arrow_map"),
-        *("executors", "try_eval", "kafka_partitioner", "optimized_plan"),
+        *("executors", "try_eval", "kafka_partitioner"),
     ),
     "dataflow": (
         *("output_columns", "written_numbers", "record_sql", "replay_sql", "replayed", "results"),
