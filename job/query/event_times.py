@@ -7,9 +7,11 @@ has the watermark of its first run.
 
 import threading
 from collections.abc import Mapping
+from concurrent.futures import Future
 from contextlib import AbstractContextManager, nullcontext
 
 import structlog
+from py4j.protocol import Py4JJavaError
 from pyspark.sql.streaming.query import StreamingQuery
 
 from job.delivery.sink import RunningQuery
@@ -21,11 +23,15 @@ from job.join_spec.sides import SIDES, Side
 from job.plan.tuning import MAX_OFFSETS_PER_TRIGGER
 from job.query.runtime import QueryRun
 from job.spark.batch_read import batch_read
+from job.spark.before_first_batch import BeforeFirstBatch
 from job.spark.kafka_reader import LimitedReading
 from job.spark.watermark import raise_watermark
 
 # Event times that a crash loses only delay the watermark after the restart.
 WRITE_SECONDS = 5.0
+
+# Spark may plan the first batch before `follow`.
+_START_SECONDS = 60.0
 
 _log = structlog.get_logger()
 
@@ -42,6 +48,8 @@ class EventTimes:
         }
         self._reading = Reading({side: frozenset() for side in SIDES}, _records_max(0))
         self._limited: LimitedReading | None = None
+        self._first: BeforeFirstBatch | None = None
+        self._running: Future[RunningQuery] = Future()
         self._planned_ends: dict[Side, Mapping[int, int]] = {}
         self._batches = 0
         run.stats.partitions = self._written = run.checkpoint.partitions
@@ -52,8 +60,24 @@ class EventTimes:
         """Context in which the query is started."""
         return nullcontext()
 
+    def _limit_first_batch(self) -> AbstractContextManager[None]:
+        """As `starting`. Spark calls `_limit` even if it plans the first batch before `follow`."""
+        self._limited = LimitedReading(
+            self._run.spark, self._run.plan.topics, self._limit, self._record_failure
+        )
+        self._first = BeforeFirstBatch(self._run.spark, self._limited.begin)
+        return self._first.active()
+
+    def _record_failure(self, error: Py4JJavaError) -> None:
+        self._running.result(_START_SECONDS).record_failure(error)
+
+    @property
+    def _query(self) -> StreamingQuery:
+        return self._running.result(_START_SECONDS).query
+
     def follow(self, running: RunningQuery) -> None:
         """Limit the reading of the started query, and write the event times periodically."""
+        self._running.set_result(running)
         try:
             self._begin_limits(running)
         except Exception as error:
@@ -63,6 +87,9 @@ class EventTimes:
         threading.Thread(target=self._write_periodically, name="event-times", daemon=True).start()
 
     def _begin_limits(self, running: RunningQuery) -> None:
+        if self._first is not None:
+            self._first.wait()
+            return
         self._limited = LimitedReading(
             self._run.spark, self._run.plan.topics, self._limit, running.record_failure
         )

@@ -12,7 +12,7 @@ import threading
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import closing, contextmanager, suppress
+from contextlib import AbstractContextManager, closing, contextmanager, suppress
 from datetime import timedelta
 
 import structlog
@@ -93,7 +93,8 @@ class Phases:
                     )
             else:
                 records = interval_records(run.spark, plan, access, sizes, counts, replay)
-                running = start_intervals(records, plan, checkpoint, delivery)
+                with times.starting():
+                    running = start_intervals(records, plan, checkpoint, delivery)
             times.follow(running)
             self.current = phase
             try:
@@ -159,15 +160,17 @@ class _PlannedTimes(EventTimes, ABC):
         self._counts = counts
         self._delivery = delivery
         self._change_to = change_to
-        self._query: StreamingQuery | None = None
         self._recorded = run.checkpoint.recorded_interval
         self._cut = run.checkpoint.cut_interval
         """The interval that the run repeats. None: no interval, or its repetition is complete."""
         self._starts: dict[Side, Mapping[int, int]] = {}
         self._latest: dict[Side, Mapping[int, int]] = {}
 
+    def starting(self) -> AbstractContextManager[None]:
+        """`_planned` records the first interval, too, and begins the repetition of a cut one."""
+        return self._limit_first_batch()
+
     def follow(self, running: RunningQuery) -> None:
-        self._query = running.query
         super().follow(running)
         if self._limited is None:
             running.query.stop()
@@ -196,7 +199,6 @@ class _PlannedTimes(EventTimes, ABC):
         """Releases no side: the job needs the next call into Python."""
 
     def _end_run(self, phase: Phase) -> None:
-        assert self._query is not None
         self._change_to(phase)
         prevent_next_batch(self._query)
 
@@ -232,7 +234,6 @@ class _CatchUp(_PlannedTimes):
             self._end_run(Phase.CATCH_UP)
 
     def _planned(self, starts: Offsets, latest: Offsets) -> None:
-        assert self._query is not None
         if self._cut is not None and self._cut.repeat_until is None:
             self._cut = self._cut.repeated_until(latest)
             self._checkpoint.record_interval(self._cut)
@@ -315,7 +316,6 @@ class _Intervals(_PlannedTimes):
 
     def _planned(self, starts: Offsets, latest: Offsets) -> None:
         """Called a second time at the end of an interval, before Spark plans the next one."""
-        assert self._query is not None
         interval = ended_interval(self._query, starts, latest)
         if interval is None:
             return

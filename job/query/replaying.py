@@ -5,11 +5,9 @@ batch, and the phase follows from the offsets, so that a restart continues the r
 """
 
 from collections.abc import Mapping
-from concurrent.futures import Future
 from contextlib import AbstractContextManager
 
 import structlog
-from py4j.protocol import Py4JJavaError
 from pyspark.sql.streaming.query import StreamingQuery
 
 from job.change.replay import Replay, ReplayPhase
@@ -22,12 +20,7 @@ from job.query.event_times import EventTimes
 from job.query.runtime import QueryRun
 from job.query.stats import QueryStats
 from job.spark.batch_read import batch_read
-from job.spark.before_first_batch import BeforeFirstBatch
-from job.spark.kafka_reader import LimitedReading
 from job.spark.watermark import raise_watermark
-
-# Spark may plan the first batch before `follow`.
-_START_SECONDS = 60.0
 
 _log = structlog.get_logger()
 
@@ -48,8 +41,6 @@ class ReplayingTimes(EventTimes):
             self._stats.partitions = self._written = Partitions.none()
         else:
             restore_event_times(run, replay)
-        self._first: BeforeFirstBatch | None = None
-        self._running: Future[RunningQuery] = Future()
         report(run.stats, replay, read)
         possibly_late = replay.possibly_late_records
         if possibly_late and self._phase is not ReplayPhase.OVER:
@@ -59,14 +50,9 @@ class ReplayingTimes(EventTimes):
         """Limits the first batch even if Spark plans it before `follow`."""
         if self._phase is ReplayPhase.OVER:
             return super().starting()
-        self._limited = LimitedReading(
-            self._run.spark, self._run.plan.topics, self._limit, self._record_failure
-        )
-        self._first = BeforeFirstBatch(self._run.spark, self._limited.begin)
-        return self._first.active()
+        return self._limit_first_batch()
 
     def follow(self, running: RunningQuery) -> None:
-        self._running.set_result(running)
         super().follow(running)
         if self._limited is None and self._phase is not ReplayPhase.OVER:
             running.query.stop()
@@ -75,15 +61,6 @@ class ReplayingTimes(EventTimes):
                 "reason), which a changed query needs to read up to the cut",
                 retryable=False,
             )
-
-    def _begin_limits(self, running: RunningQuery) -> None:
-        if self._first is None:
-            super()._begin_limits(running)
-        else:
-            self._first.wait()
-
-    def _record_failure(self, error: Py4JJavaError) -> None:
-        self._running.result(_START_SECONDS).record_failure(error)
 
     def batch_ended(self, query: StreamingQuery, batch_id: int) -> None:
         if self._phase is ReplayPhase.OVER:

@@ -13,7 +13,7 @@ that each class and member exists in the running version.
 | observed_metrics | IncrementalExecution: observedMetrics | metrics of a batch before its commit | required |
 | batch_read | MicroBatchExecution: sources, getLatestExecutionContext; StreamExecutionContext: endOffsets, latestOffsets; KafkaMicroBatchStream: kafkaOffsetReader; JsonUtils$: partitionOffsets | offsets of a batch before its commit | required |
 | kafka_reader | KafkaMicroBatchStream: kafkaOffsetReader; KafkaOffsetReader: fetchLatestOffsets | limits how far a batch reads each partition | reads without these limits |
-| before_first_batch | StreamingQueryManager: addListener, removeListener, get; PythonStreamingQueryListenerWrapper | limits the first batch of a changed query | required |
+| before_first_batch | StreamingQueryManager: addListener, removeListener, get; PythonStreamingQueryListenerWrapper | limits the first batch of a changed query, records the first interval | required |
 | interval_read | MicroBatchExecutionContext: isCurrentBatchConstructed, previousContext; StreamExecutionContext: executionPlan, batchId | what an interval of real-time mode has read | required |
 | interval_duration | MicroBatchExecution: logicalPlan; StreamingDataSourceV2ScanRelation: relation; StreamingDataSourceV2Relation: realTimeModeDuration; RealTimeTrigger: create, unapply | short first intervals | all intervals have the same duration |
 | live_rows | SharedState: statusStore; SQLAppStatusStore: executionsCount, executionsList, executionMetrics; RealTimeStreamScanExec: metrics | figures while an interval runs | required |
