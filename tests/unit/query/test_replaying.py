@@ -10,7 +10,7 @@ import structlog
 from job.change.replay import Replay
 from job.errors import QueryError
 from job.event_time.partitions import Partitions
-from job.query import real_time, replaying
+from job.query import event_times, real_time, replaying
 from job.query.real_time import _ReplayingTimes
 from job.query.replaying import ReplayingTimes
 from tests.unit.query.test_event_times import World, ends
@@ -41,8 +41,8 @@ class Replaying(World):
         super().__init__(monkeypatch)
         monkeypatch.setattr(replaying, "batch_read", self._batch_read)
         monkeypatch.setattr(replaying, "raise_watermark", lambda _, ms: self.watermarks.append(ms))
-        monkeypatch.setattr(replaying, "LimitedReading", lambda *_: self)
-        monkeypatch.setattr(replaying, "BeforeFirstBatch", self._before_first_batch)
+        monkeypatch.setattr(event_times, "LimitedReading", lambda *_: self)
+        monkeypatch.setattr(event_times, "BeforeFirstBatch", self._before_first_batch)
         self.checkpoint.offsets = read
         self.times = self.kind(self.run, REPLAY)
 
