@@ -242,8 +242,8 @@ def is_delivered(batch: Batch, marker: Marker | None) -> bool:
         if marker.fingerprint != batch.fingerprint:
             raise DisagreementError(
                 f"batch {batch.batch_id} was delivered from other input offsets than those in the "
-                "checkpoint: the checkpoint was changed, or copied and run twice. Restore the copy "
-                f"that delivered the batch, or {START_AGAIN}"
+                "checkpoint: the checkpoint was changed, or is an older copy. To continue, "
+                f"{USE_OLDER_COPY}"
             )
         return True
     if batch.batch_id > batch.since and newest != batch.batch_id - 1:

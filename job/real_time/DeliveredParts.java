@@ -173,9 +173,8 @@ public final class DeliveredParts {
       if (!newestFingerprint.equals(fingerprint)) {
         throw disagreement(
             "batch %d was delivered from other input offsets than those in the checkpoint: the "
-                + "checkpoint was changed, or copied and run twice. Restore the copy that delivered "
-                + "the batch, or %s",
-            batchId, START_AGAIN);
+                + "checkpoint was changed, or is an older copy. To continue, %s",
+            batchId, USE_OLDER_COPY);
       }
       return true;
     }
