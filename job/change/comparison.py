@@ -182,7 +182,7 @@ def _meanings(old: JoinPlan, new: JoinPlan, found: tuple[Change, ...]) -> Iterat
         yield (
             "All other results are the same as without the change."
             if "engine" in fields
-            else ("The results are the same as without the change.")
+            else "The results are the same as without the change."
         )
         return
     if any(name.startswith((*_PAIRS, "right.key")) for name in fields):
