@@ -15,10 +15,12 @@ from job.semantics import (
 )
 from job.semantics.event_time import BatchWatermarks
 from tests.semantics import differential
+from tests.semantics.changed_join import check_change
 from tests.semantics.join_cases import STATE_STORES, Case, Data, Idle, Restart
 from tests.semantics.planted_rules import WRONG_RULES
 
 CASES = 300
+CHANGES = 60
 SECONDS = 240
 """No case starts after this time; a slow machine runs fewer."""
 
@@ -212,3 +214,14 @@ def test_wrong_rule_in_the_specification_is_caught(spark: SparkSession, monkeypa
 
     with pytest.raises(differential.DifferenceError, match=r"batch \d+, watermark_ms: "):
         differential.check(spark, case(steps=BACKLOG))
+
+
+@pytest.mark.timeout(SECONDS)
+def test_changed_join_gives_the_results_of_the_uninterrupted_one(spark: SparkSession):
+    statistics = differential.Statistics()
+
+    differential.run_many(
+        spark, CHANGES, seconds=SECONDS / 4, statistics=statistics, check_case=check_change
+    )
+
+    assert statistics.rows > 0
