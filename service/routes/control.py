@@ -3,7 +3,7 @@
 from http import HTTPStatus
 from typing import Annotated
 
-from fastapi import APIRouter, Query, Response
+from fastapi import APIRouter, Query, Request, Response
 
 from job.join_spec.start_positions import StartPositions
 from job.protocol.control import Request as JobRequest
@@ -11,8 +11,8 @@ from job.protocol.control import Verb
 from job.protocol.results import ChangePlanResult
 from service.access import Controller, ControlRoute
 from service.routes.dependencies import DENIED, Job, now, problems
+from service.routes.validate import SPEC_IN_BODY, spec_in_body
 from service.schemas.query import QueryView
-from service.schemas.validation import SpecDocument
 from service.start_requests import OffsetsRequest, ResetRequest, confirm, new_offsets
 
 control = APIRouter(
@@ -87,28 +87,31 @@ async def alter_offsets(body: OffsetsRequest, job: Job, by: Controller) -> Query
         int(HTTPStatus.OK): {
             "model": ChangePlanResult,
             "description": "With `dry_run`: the plan.",
-        }
+        },
+        **problems(s415="The body is neither YAML, plain text nor JSON."),
     },
+    openapi_extra=SPEC_IN_BODY,
 )
 async def change(
-    body: SpecDocument,
+    request: Request,
     job: Job,
     by: Controller,
     response: Response,
     dry_run: Annotated[bool, Query(description="Only return the plan.")] = False,
 ) -> ChangePlanResult:
-    """Continue the RUNNING query with this spec on a new checkpoint, without losing or repeating a
-    result. Returns the plan of the change.
+    """Continue the RUNNING query with the spec in the body on a new checkpoint, without losing or
+    repeating a result. Returns the plan of the change.
 
     The job stops the query between two batches, and continues with the new spec, also after a
     restart. If that fails, the query continues, and `last_change` in GET /v1/query has the error.
     `change` shows the replay of the new query. The number of state partitions does not change.
     """
-    made = await job.read(JobRequest(call="change_plan", spec=body.spec), ChangePlanResult)
+    spec = await spec_in_body(request)
+    made = await job.read(JobRequest(call="change_plan", spec=spec), ChangePlanResult)
     if dry_run:
         response.status_code = HTTPStatus.OK
     else:
-        await job.command("change", by=by, spec=body.spec)
+        await job.command("change", by=by, spec=spec)
     return made
 
 

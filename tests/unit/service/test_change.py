@@ -12,11 +12,12 @@ from tests.unit.service.answers import all_answers
 from tests.unit.service.builders import NOW, SmallJob, batch, serving, status_after
 from tests.unit.service.calls import call, problem, settings
 
+URL = "/v1/query/change"
 SPEC = "name: ad_attribution\n"
 
 
 def sent(
-    path: Path, url: str = "/v1/query/change", answer: Any = None, **options: Any
+    path: Path, url: str = URL, answer: Any = None, **options: Any
 ) -> tuple[httpx.Response, SmallJob]:
     with serving(path, status_after(batch()), **options) as job:
         job.answers = {"change_plan": answer or all_answers()["change_plan"]}
@@ -35,8 +36,17 @@ def test_change_is_accepted_with_its_plan(path: Path) -> None:
     assert SPEC == job.last_request.spec
 
 
+def test_body_can_be_yaml(path: Path) -> None:
+    with serving(path, status_after(batch())) as job:
+        job.answers = {**all_answers()}
+        kind = {"Content-Type": "text/yaml"}
+        answer = call("POST", URL, settings(path), content=SPEC, headers=kind)
+
+    assert (202, SPEC) == (answer.status_code, job.spec)
+
+
 def test_dry_run_changes_nothing(path: Path) -> None:
-    answer, job = sent(path, "/v1/query/change?dry_run=true")
+    answer, job = sent(path, f"{URL}?dry_run=true")
 
     assert (200, "What changes") == (answer.status_code, answer.json()["text"])
     assert [] == job.commands
