@@ -221,8 +221,11 @@ def test_wrong_rule_in_the_specification_is_caught(spark: SparkSession, monkeypa
 # with and without a match; rows that have not, and whose partners are before or after the cut, or
 # are missing; a late row, whose partner is after the cut; rows out of order.
 AROUND_A_CUT = (
-    Data([row(1, 6_000), row(13, 6_000), row(3, 20_000)], [row(1, 7_000), row(3, 10_000)]),
-    Data([row(4, 25_000), row(5, 12_000)], [row(4, 25_000), row(6, 16_000)]),
+    Data(
+        [row(1, 6_000), row(13, 6_000), row(5, 12_000), row(3, 20_000)],
+        [row(1, 7_000), row(3, 10_000)],
+    ),
+    Data([row(4, 25_000)], [row(4, 25_000), row(6, 16_000)]),
     Data([row(7, 14_000), row(8, 16_000), row(6, 15_500)], [row(7, 15_000), row(9, 17_000)]),
     Data([row(10, 16_000), row(12, 14_000)], [row(8, 18_000), row(14, 15_500), row(15, 15_000)]),
     Data([row(9, 15_001), row(5, 17_000)], [row(12, 16_000), row(10, 16_500), row(7, 16_000)]),
