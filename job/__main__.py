@@ -7,17 +7,25 @@ second, of which most is the import of pydantic and sqlglot.
 import json
 import os
 import sys
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Literal
 
 import typer
 
+from job.change.sent_spec import PlannedSpec
 from job.commands.change import change
 from job.commands.checkpoint import checkpoint_commands
 from job.commands.compare import compare
 from job.commands.dead_letters import dead_letter_commands
 from job.commands.init import init
-from job.commands.spec_file import SpecFile, create_plan, read_spec, report_errors
+from job.commands.spec_file import (
+    SpecFile,
+    create_plan,
+    read_spec,
+    read_written_spec,
+    report_errors,
+)
 from job.errors import StreamjoinError
 from job.settings import JobSettings, read_settings
 
@@ -197,10 +205,11 @@ def run(
     with report_errors(spec):
         settings = read_settings(JobSettings)
     with report_errors(spec, settings.log_format):
-        document = read_spec(spec)
+        written = read_written_spec(spec)
         if new_query:
             settings = settings.model_copy(update={"new_query": True})
-        failed = serve(document, create_plan(document, registry="required"), settings)
+        plan_of = partial(create_plan, registry="required")
+        failed = serve(PlannedSpec(written, plan_of(written.spec)), plan_of, settings)
     raise typer.Exit(1 if failed else 0)
 
 

@@ -1,4 +1,7 @@
-"""The job process: starts JVM, engine and control socket, and stops on a signal."""
+"""The job process: starts JVM, engine and control socket, and stops on a signal.
+
+A change of the join ends an engine and its JVM. The process then starts those of the new query.
+"""
 
 import os
 import signal
@@ -7,7 +10,7 @@ from contextlib import closing, contextmanager
 from types import FrameType
 from typing import TYPE_CHECKING
 
-from job.join_spec.spec import JoinSpec
+from job.change.sent_spec import PlannedSpec, PlanOf
 from job.lineage.reports import RunReports
 from job.logs import log_to_stderr
 from job.plan.explain import explained, facts
@@ -20,19 +23,24 @@ if TYPE_CHECKING:
     from job.spark.session import Jvm
 
 
-def serve(spec: JoinSpec, plan: JoinPlan, settings: JobSettings) -> bool:
+def serve(query: PlannedSpec, plan_of: PlanOf, settings: JobSettings) -> bool:
     """Run the job until a signal. Returns whether the query is FAILED at the end."""
     from job.spark.session import Jvm
 
     redaction = Redaction()
     log_to_stderr(redaction, settings.log_format)
-    with closing(Jvm(settings, plan.spark_conf, redaction)) as jvm:
-        return run_engine(jvm, spec, plan, settings, redaction)
+    while True:
+        with closing(Jvm(settings, query.plan.spark_conf, redaction)) as jvm:
+            has_failed, successor = run_engine(jvm, query, plan_of, settings, redaction)
+        if successor is None:
+            return has_failed
+        query = successor
 
 
 def run_engine(
-    jvm: "Jvm", spec: JoinSpec, plan: JoinPlan, settings: JobSettings, redaction: Redaction
-) -> bool:
+    jvm: "Jvm", query: PlannedSpec, plan_of: PlanOf, settings: JobSettings, redaction: Redaction
+) -> tuple[bool, PlannedSpec | None]:
+    """Run the query until a signal or a change. Returns whether it is FAILED, and its successor."""
     # Imported here so that the JVM starts in parallel.
     from job.kafka.broker_watch import BrokerWatch
     from job.kafka.security import kafka_access, librdkafka_settings
@@ -43,14 +51,16 @@ def run_engine(
     from job.query.control_handler import ControlHandler
     from job.query.engine import Engine
     from job.query.idleness import IdleSides
+    from job.query.requested_change import RequestedChange
     from job.query.stats import QueryStats
 
+    plan = query.plan
     stats = QueryStats(plan.topics, plan.deduplicated)
     resources = available_resources(settings, plan, cores=os.cpu_count() or 1)
     answer = PlanResult(
         text=explained(plan, resources),
         facts=facts(plan, resources),
-        spec=spec.model_dump(mode="json", by_alias=True),
+        spec=query.written.spec.model_dump(mode="json", by_alias=True),
     )
     identity = TopicIdentity(plan, read=lambda: stats.offsets)
     watch = BrokerWatch(
@@ -62,7 +72,8 @@ def run_engine(
     )
     idle_sides = IdleSides(plan, stats, watch)
     lineage = run_reports(plan, settings, redaction)
-    engine = Engine(plan, settings, redaction, stats, idle_sides, identity, jvm, lineage)
+    change = RequestedChange(query, plan_of, settings, redaction)
+    engine = Engine(plan, settings, redaction, stats, idle_sides, identity, jvm, lineage, change)
     handler = ControlHandler(engine, stats, watch, plan, answer)
     with (
         control_socket(settings.socket, handler),
@@ -73,7 +84,9 @@ def run_engine(
     ):
         watch.start()
         handler.start()
-        return engine.run() is QueryState.FAILED
+        state = engine.run()
+    # A signal has ended the job, or ends the process from here on until the next engine runs.
+    return state is QueryState.FAILED, engine.successor
 
 
 def run_reports(plan: JoinPlan, settings: JobSettings, redaction: Redaction) -> RunReports:

@@ -20,7 +20,7 @@ from job.protocol.status import JobStatus
 # A status takes 10 kB plus 100 bytes per topic partition, a past batch 4 kB.
 _RESPONSE_BYTES_MAX = 16 * 1024 * 1024
 # Calls for which the job reads state with Spark, or plans a spec.
-_SLOW_CALLS = {"state", "state_count", "explain", "validate"}
+_SLOW_CALLS = {"state", "state_count", "explain", "validate", "change_plan"}
 
 Result = TypeVar("Result", bound=BaseModel)
 
@@ -55,12 +55,13 @@ class JobClient:
             return result.model_validate(response.result)
 
     async def command(
-        self, verb: Verb, *, by: str, starts: StartPositions | None = None
+        self, verb: Verb, *, by: str, starts: StartPositions | None = None, spec: str | None = None
     ) -> JobStatus:
         """The status once the job has accepted the command; ConflictError if it is not allowed."""
         not_after = datetime.now(UTC) + timedelta(seconds=self._deadline_seconds)
+        request = Request(call=verb, by=by, starts=starts, spec=spec, not_after=not_after)
         try:
-            return await self._status(Request(call=verb, by=by, starts=starts, not_after=not_after))
+            return await self._status(request)
         finally:
             self._status_call = None  # later callers get a status after the command
 

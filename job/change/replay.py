@@ -68,6 +68,8 @@ class Replay:
     """Rows before these offsets are read again, also those that were late in the old query."""
     is_shadow: bool = False
     """Whether the old query continues."""
+    query_id: str | None = None
+    """Id of the new query, which the change has chosen. None: Spark chooses it."""
 
     @property
     def possibly_late_records(self) -> int:
@@ -158,6 +160,7 @@ class Replay:
             "topic_ids": dict(self.topic_ids),
             "late_unknown_before": _written(self.late_unknown_before),
             "is_shadow": self.is_shadow,
+            "query_id": self.query_id,
         }
 
     @classmethod
@@ -180,6 +183,7 @@ class Replay:
             topic_ids=document["topic_ids"],
             late_unknown_before=_read(document["late_unknown_before"]),
             is_shadow=document["is_shadow"],
+            query_id=document.get("query_id"),
         )
 
 

@@ -1,10 +1,14 @@
 """The files of a change, in the checkpoints of the old and the new query.
 
     <new>/change.json     the replay of the new query (job/change/replay.py)
-    <old>/changed.json    the folder of the new checkpoint
+    <old>/changed.json    the folder of the new checkpoint, and the spec of a change over HTTP
 
 Until changed.json is written, only the old query can start. Afterwards only the new query can
-start. So after a crash at any point exactly one query can start, and the command can be repeated.
+start. So after a crash at any point exactly one query can start, and the change can be repeated.
+
+With exactly-once delivery, the new query takes the name in the commit topic before changed.json is
+written, so that the old query cannot deliver even if its job still runs. Before that, the old query
+is allowed to take the name back, in case the change ends in between.
 """
 
 import json
@@ -84,13 +88,6 @@ def _first_offsets(checkpoint: Checkpoint) -> Offsets:
     return first
 
 
-def uncommitted_batch(checkpoint: Checkpoint) -> int | None:
-    """The batch that was planned and has not ended. None: the last planned batch has ended."""
-    names = checkpoint.folder.names("query/offsets")
-    planned = max((int(name) for name in names if name.isdecimal()), default=None)
-    return None if planned == checkpoint.last_batch_id else planned
-
-
 def prepare_new(old: Checkpoint, new: Checkpoint, replay: Replay) -> None:
     """Write the replay of the new query, which cannot start before `hand_over`.
 
@@ -100,6 +97,13 @@ def prepare_new(old: Checkpoint, new: Checkpoint, replay: Replay) -> None:
     # Also the queries before the old one: the slot of the dead letters follows those of the state
     # partitions, so a query with another number of them has left its marker in another partition.
     new.replace_queries({replay.old_query_id, *old.replaced_queries})
+
+
+def allow_return(old: Checkpoint, new: Checkpoint) -> None:
+    """Allow the old query to take its name back from the new one, whose markers may have replaced
+    its own. Its last batch has ended."""
+    old.replace_queries([new.query_id])
+    old.end_exactly_once()
 
 
 def prepare_shadow(new: Checkpoint, replay: Replay) -> None:
@@ -128,9 +132,11 @@ def check_is_new(checkpoint: Checkpoint) -> None:
         )
 
 
-def hand_over(old: Checkpoint, new: Checkpoint) -> None:
-    """Make the change effective."""
-    write_document(old.folder, _CHANGED, {"checkpoint": new.folder.root})
+def hand_over(old: Checkpoint, new: Checkpoint, spec: str | None = None) -> None:
+    """Make the change effective. `spec`: YAML with which the job of the old query continues. None:
+    the user starts the new query."""
+    continued_with = {} if spec is None else {"spec": spec}
+    write_document(old.folder, _CHANGED, {"checkpoint": new.folder.root, **continued_with})
 
 
 def take_back(old: Checkpoint) -> None:
@@ -142,6 +148,13 @@ def successor(checkpoint: Checkpoint) -> str | None:
     """The checkpoint that continues this one. None: the query of this one may start."""
     document = read_document(checkpoint.folder, _CHANGED)
     return None if document is None else str(document["checkpoint"])
+
+
+def successor_spec(checkpoint: Checkpoint) -> str | None:
+    """YAML of the spec that continues this checkpoint. None: no query continues it, or the user
+    starts that query."""
+    document = read_document(checkpoint.folder, _CHANGED)
+    return None if document is None else document.get("spec")
 
 
 def check_not_changed(checkpoint: Checkpoint) -> None:

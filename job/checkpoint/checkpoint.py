@@ -256,8 +256,16 @@ class Checkpoint:
 
     @property
     def query_id(self) -> str:
-        """Spark's query id. Exists once the query was started or `ensure_query_id` was called."""
-        return str(json.loads(self.folder.text("query/metadata") or "{}")["id"])
+        """Spark's query id. Exists once the query was started, `ensure_query_id` was called, or a
+        change has prepared the checkpoint."""
+        text = self.folder.text("query/metadata")
+        return str(self._chosen_query_id if text is None else json.loads(text)["id"])
+
+    @property
+    def _chosen_query_id(self) -> str | None:
+        """The id that a change has chosen for its new query. None: Spark chooses the id."""
+        document = read_document(self.folder, CHANGE)
+        return None if document is None else document.get("query_id")
 
     def ensure_query_id(self) -> str:
         """The query's id; created here if Spark would create it at the start.
@@ -271,7 +279,8 @@ class Checkpoint:
                     "query's id is missing. Restore a backup (`streamjoin checkpoint restore`), or "
                     "reset"
                 )
-            self.folder.write("query/metadata", {"id": str(uuid.uuid4())})
+            chosen = self._chosen_query_id or str(uuid.uuid4())
+            self.folder.write("query/metadata", {"id": chosen})
         return self.query_id
 
     def planned_batch(self, batch_id: int) -> str:

@@ -77,12 +77,13 @@ def change(
                 else explained(new, made.comparison, made.replay, found)
             )
             return
-        now = utc_text(datetime.now(UTC))
         changed = (changing.shadow if shadow else changing.change)(old, new, settings)
     for line in _lines(None if changed is None else changed.replay):
         typer.echo(line)
     typer.echo(f"start the new query with `streamjoin run {new_spec}`")
     if shadow:
+        # Results of records before the cut are only in the output of the old query.
+        now = utc_text(datetime.now(UTC))
         typer.echo(f"then `streamjoin compare {old_spec} {new_spec} --since {now}`")
 
 

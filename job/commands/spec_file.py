@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
+from job.change.sent_spec import WrittenSpec
 from job.errors import Problem, RegistryError, SecurityError, SpecError, StreamjoinError
 from job.join_spec.spec import JoinSpec, spec_from_yaml
 from job.join_spec.variables import variables_hidden
@@ -27,7 +28,13 @@ the columns in the spec are used. `if_needed`: only sides without columns in the
 
 def read_spec(path: Path) -> JoinSpec:
     """Raises StreamjoinError if the file cannot be read, SpecError if the spec is invalid."""
-    return spec_from_yaml(_read_text(path), os.environ)
+    return read_written_spec(path).spec
+
+
+def read_written_spec(path: Path) -> WrittenSpec:
+    """As `read_spec`, with the text of the file."""
+    text = _read_text(path)
+    return WrittenSpec(text, spec_from_yaml(text, os.environ))
 
 
 def _read_text(path: Path) -> str:

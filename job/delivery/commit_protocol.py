@@ -164,15 +164,26 @@ def deliver_once(batch: Batch) -> Generator[Step, Marker | None, Result]:
     return Result.COMMITTED
 
 
-def take_over(claim: Marker, replaces: Collection[str]) -> Generator[Step, Marker | None, Result]:
+def take_over(
+    claim: Marker, replaces: Collection[str], last_batch: int | None = None
+) -> Generator[Step, Marker | None, Result]:
     """Make the query of `claim` the owner of a slot, instead of the queries in `replaces`.
 
-    Yields and raises as `deliver_once`; TakenOverError if another query owns the slot. Afterwards
-    every PEEK_MARKER finds the marker of the query, so PEEK_MARKER alone stops the replaced query.
+    Yields and raises as `deliver_once`; TakenOverError if another query owns the slot, or if a
+    replaced query has delivered a batch after `last_batch` (None: it may have delivered any).
+    Afterwards every PEEK_MARKER finds the marker of the query, so PEEK_MARKER alone stops the
+    replaced query.
     """
 
     def is_owned(marker: Marker | None) -> bool:
-        if marker is None or marker.query_id in replaces:
+        if marker is None:
+            return False
+        if marker.query_id in replaces:
+            if last_batch is not None and marker.batch_id > last_batch:
+                raise TakenOverError(
+                    f"query {marker.query_id} has delivered batch {marker.batch_id} after the "
+                    f"change has read batch {last_batch} as its last one"
+                )
             return False
         check_owner(claim.query_id, marker)
         return True

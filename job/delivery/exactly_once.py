@@ -49,6 +49,15 @@ def claim_name(
     ensure_ownership(target, checkpoint, dead_letter_slot(plan), since=since, new_query=new_query)
 
 
+def take_name_over(
+    plan: JoinPlan, target: Target, checkpoint: Checkpoint, *, last_batch: int
+) -> None:
+    """As `claim_name`, for a query that has not started. It replaces a query that must not have
+    delivered anything after `last_batch`."""
+    letters = dead_letter_slot(plan)
+    ensure_ownership(target, checkpoint, letters, since=0, new_query=False, last_batch=last_batch)
+
+
 def fence_slots(plan: JoinPlan, target: Target, number: int) -> None:
     """Fence the producers of all state partitions. Their transactions are then committed or
     aborted, and runs with a smaller fence number do not write any more."""

@@ -44,11 +44,13 @@ def ensure_ownership(
     *,
     since: int,
     new_query: bool,
+    last_batch: int | None = None,
 ) -> None:
     """Make the query of `target` the only one that delivers under its name.
 
     `dead_letters`: the slot after those of the state partitions. `since`: first batch that is
-    delivered exactly once. `new_query`: the user agrees to replace another query. Raises
+    delivered exactly once. `new_query`: the user agrees to replace another query. `last_batch`: the
+    last batch that a replaced query may have delivered. None: it may have delivered any. Raises
     CheckpointError if another query owns the name, and DeliveryError if Kafka does not answer.
     """
     try:
@@ -64,13 +66,14 @@ def ensure_ownership(
             old_queries = {key.query_id for content in contents for key in content.old_keys}
             if checkpoint.has_begun and not owners - {target.query_id}:
                 old_queries.add(target.query_id)  # it may run its first batch
-            take = partial(_take, target, topic, replaces, old_queries)
+            take = partial(_take, target, topic, replaces, old_queries, last_batch)
             take(contents[0])  # two queries that start at once: one of them fails here
             list(threads.map(take, contents[1:]))
         checkpoint.owns_name = True
     except TakenOverError as error:
         raise CheckpointError(
-            f"another query of the name {target.name} started at the same time: {error}"
+            f"another query of the name {target.name} runs at the same time: {error}. End its job, "
+            "then try again"
         ) from error
     except NotDeliveredError as error:
         raise DeliveryError(
@@ -190,6 +193,7 @@ def _take(
     topic: _CommitTopic,
     replaces: Collection[str],
     old_queries: Collection[str],
+    last_batch: int | None,
     content: _SlotContent,
 ) -> None:
     for old in content.keys_of(old_queries):
@@ -199,7 +203,7 @@ def _take(
     key = marker_key(target.name, content.slot.name)
     claim = Marker(NO_BATCH, "", target.query_id)
     writer = _Writer(target, topic.reader, content.slot, key)
-    run(take_over(claim, replaces), partial(writer.perform, lambda _: [(key, claim)]))
+    run(take_over(claim, replaces, last_batch), partial(writer.perform, lambda _: [(key, claim)]))
     # Transactions that were open before are decided now.
     if content.old_keys and topic.old_keys(content.slot, to_the_end=True):
         raise UnavailableError("a job of an older version delivered during the start")

@@ -60,6 +60,19 @@ def variables_hidden(text: str, environment: Mapping[str, str]) -> Iterator[None
         raise SpecError(_hidden(error.problems, text, environment)) from None
 
 
+def fields_with_variables(document: Any) -> dict[str, str]:
+    """The texts of `document` that contain `${VAR}`, by field."""
+    fields: dict[str, str] = {}
+
+    def note(text: str, path: str) -> str:
+        if any(not match[1] for match in _VARIABLE.finditer(text)):
+            fields[path] = text
+        return text
+
+    _mapped(document, note)
+    return fields
+
+
 def _hidden(problems: list[Problem], text: str, environment: Mapping[str, str]) -> list[Problem]:
     if "${" not in text:
         return problems

@@ -19,12 +19,20 @@ def running_job(path: Path) -> JobStatus | None:
 
 
 def call(path: Path, request: Request) -> Response:
-    """Raises JobUnavailableError if the job refuses the call, OSError if no job answers."""
+    """Raises JobUnavailableError if the job refuses the call or hangs, OSError if there is no
+    job."""
     with socket.socket(socket.AF_UNIX) as connection:
         connection.settimeout(_ANSWER_SECONDS)
         connection.connect(str(path))
-        connection.sendall(request.model_dump_json().encode() + b"\n")
-        response = Response.model_validate_json(connection.makefile().readline())
+        try:
+            connection.sendall(request.model_dump_json().encode() + b"\n")
+            line = connection.makefile().readline()
+        except TimeoutError as error:
+            raise JobUnavailableError(
+                f"the job on {path} does not answer within {_ANSWER_SECONDS:.0f} s: wait until it "
+                "does, or end its process"
+            ) from error
+        response = Response.model_validate_json(line)
     if response.error is not None:
         raise JobUnavailableError(
             f"the job on {path} refuses {request.call}: {response.error.message}"

@@ -26,9 +26,9 @@ from job.join_spec.sides import Side
 from job.join_spec.start_positions import StartPositions
 from job.protocol.status import JobStatus
 
-Verb = Literal["pause", "resume", "stop", "restart", "reset"]
+Verb = Literal["pause", "resume", "stop", "restart", "reset", "change"]
 ReadCall = Literal[
-    "plan", "progress", "failures", "state", "state_count", "explain", "validate"
+    "plan", "progress", "failures", "state", "state_count", "explain", "validate", "change_plan"
 ]  # fmt: skip
 
 # A spec of 64 kB in which every byte is escaped.
@@ -73,7 +73,7 @@ class Request(BaseModel):
     state: StateRequest | None = None
     """Required for `state` and `explain`."""
     spec: str | None = None
-    """YAML of the spec. Required for `validate`."""
+    """YAML of the spec. Required for `validate`, `change_plan` and `change`."""
     within_seconds: float = 30.0
     """Time until the caller's deadline. For `validate`."""
 
@@ -113,10 +113,12 @@ class CallHandler(Protocol):
         starts: StartPositions | None = None,
         *,
         completes_interval: bool = False,
+        spec: str | None = None,
     ) -> None:
         """Records the command and returns at once.
 
-        Raises ConflictError if the query's state does not allow `verb`.
+        Raises ConflictError if the query's state does not allow `verb`, RequestError if `spec` is
+        invalid.
         """
 
     def read(self, request: Request, caller_gone: Event) -> BaseModel:
@@ -158,6 +160,7 @@ def respond(line: bytes, handler: CallHandler, caller_gone: Event) -> Response:
             handler.command(
                 *(cast("Verb", request.call), request.by, request.starts),
                 completes_interval=request.completes_interval,
+                spec=request.spec,
             )
     except StreamjoinError as error:
         return Response(status=handler.status(), error=_call_error(error))

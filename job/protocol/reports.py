@@ -155,6 +155,18 @@ class ChangeReport(_Report):
     rows are joined."""
 
 
+class ChangeRequestReport(_Report):
+    """The last change of the join that was requested by a command."""
+
+    requested_by: str
+    requested_at: datetime
+    checkpoint: str
+    """Checkpoint of the new query."""
+    failed_at: datetime | None = None
+    """Null: the change has not failed. When it is made, the status is that of the new query."""
+    error: str | None = None
+
+
 class ResetReport(_Report):
     """The last reset."""
 

@@ -82,6 +82,15 @@ class KeyExplanation(_Result):
     """Rows on the right side."""
 
 
+class ChangePlanResult(_Result):
+    """The plan of a change of the join, at the moment of the call."""
+
+    text: str
+    """Output of `streamjoin change --plan`."""
+    facts: dict[str, Any]
+    """Output of `streamjoin change --plan --json`."""
+
+
 class FieldProblem(_Result):
     field: str
     """Dotted path in the YAML."""

@@ -11,7 +11,14 @@ from job.instants import from_epoch_ms
 from job.join_spec.sides import Side
 from job.join_spec.source_topics import SourceTopics
 from job.protocol.progress import BatchProgress
-from job.protocol.reports import BrokerReport, ChangeReport, ResetReport, SideEventTimes, StateCount
+from job.protocol.reports import (
+    BrokerReport,
+    ChangeReport,
+    ChangeRequestReport,
+    ResetReport,
+    SideEventTimes,
+    StateCount,
+)
 from job.protocol.totals import SideTotals, Totals
 
 T = TypeVar("T")
@@ -79,6 +86,8 @@ class JobStatus(_Value):
     state_count: StateCount | None = None
     """The last count of the state rows, in this run or an earlier one."""
     last_reset: ResetReport | None = None
+    last_change: ChangeRequestReport | None = None
+    """None: no change was requested since the start of the query."""
     change: ChangeReport | None = None
     """Progress of the replay. None: the query replaces no other query."""
     lineage_events: dict[str, int] | None = None

@@ -1,9 +1,11 @@
-"""`streamjoin change`: a new query continues the old one on another checkpoint.
+"""A change of the join: a new query continues the old one on another checkpoint.
 
-The old query stops between two batches. The command writes the replay into the new checkpoint, then
-hands over the old checkpoint. `streamjoin run` with the new spec runs the replay.
+The old query stops between two batches. The change writes the replay into the new checkpoint, takes
+the name over in the commit topic, then hands over the old checkpoint. A start with the new spec
+runs the replay. `streamjoin change` calls this module, or the job itself (requested_change.py).
 """
 
+import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -16,7 +18,7 @@ from job.checkpoint import changes
 from job.checkpoint.checkpoint import Checkpoint
 from job.checkpoint.cli import leased, view_checkpoint
 from job.delivery.commit_topic import add_missing_partitions
-from job.delivery.exactly_once import delivery_target, fence_slots
+from job.delivery.exactly_once import delivery_target, fence_slots, take_name_over
 from job.delivery.markers import MarkerReader, marker_key
 from job.errors import CheckpointError, ConflictError, JobUnavailableError
 from job.join_spec.output import Delivery
@@ -52,7 +54,7 @@ def plan_change(
     """The plan of a change at this moment. The old query may run. `is_shadow`: as `shadow`."""
     compared(old, new, is_shadow=is_shadow)
     with view_checkpoint(old, settings) as opened:
-        made = _planned(old, new, opened.checkpoint, settings.state_partitions, is_shadow=is_shadow)
+        made = planned(old, new, opened.checkpoint, settings.state_partitions, is_shadow=is_shadow)
     job = running_job(settings.socket)
     if job is None or job.name != old.name:
         return made
@@ -69,19 +71,50 @@ def change(old: JoinPlan, new: JoinPlan, settings: JobSettings) -> ChangePlan | 
         if changes.successor(old_checkpoint) == new_checkpoint.folder.root:
             return None
         # All checks come before the old query stops.
-        changes.check_not_changed(old_checkpoint)
-        changes.check_is_new(new_checkpoint)
-        _planned(old, new, old_checkpoint, settings.state_partitions)
+        checked(old, new, old_checkpoint, new_checkpoint, settings.state_partitions)
         _stop_job(old, settings)
-        with leased(old_checkpoint), leased(new_checkpoint):
-            changes.check_not_changed(old_checkpoint)
-            made = _planned(old, new, old_checkpoint, settings.state_partitions)
-            access = _access(new)
-            _check_batch_is_complete(old, old_checkpoint, access)
-            changes.prepare_new(old_checkpoint, new_checkpoint, made.replay)
-            partitions = made.replay.state_partitions
-            add_missing_partitions(replace(new, state_partitions=partitions), access)
-            changes.hand_over(old_checkpoint, new_checkpoint)
+        with leased(old_checkpoint):
+            return hand_over(old, new, old_checkpoint, new_checkpoint, settings.state_partitions)
+
+
+def checked(
+    old: JoinPlan,
+    new: JoinPlan,
+    old_checkpoint: Checkpoint,
+    new_checkpoint: Checkpoint,
+    state_partitions: int | None,
+) -> ChangePlan:
+    """The plan of the change at this moment. Raises StreamjoinError if the change is refused."""
+    changes.check_not_changed(old_checkpoint)
+    made = planned(old, new, old_checkpoint, state_partitions)
+    changes.check_is_new(new_checkpoint)
+    return made
+
+
+def hand_over(
+    old: JoinPlan,
+    new: JoinPlan,
+    old_checkpoint: Checkpoint,
+    new_checkpoint: Checkpoint,
+    state_partitions: int | None,
+    spec: str | None = None,
+) -> ChangePlan:
+    """Let the new query continue the old one, which is stopped and whose checkpoint is leased.
+
+    `spec`: as for `changes.hand_over`. Raises StreamjoinError if the change is refused. The old
+    query can then start again.
+    """
+    access = _access(new)
+    with leased(new_checkpoint):
+        made = checked(old, new, old_checkpoint, new_checkpoint, state_partitions)
+        changes.prepare_new(old_checkpoint, new_checkpoint, made.replay)
+        partitions = made.replay.state_partitions
+        add_missing_partitions(replace(new, state_partitions=partitions), access)
+        if old.output.delivery is Delivery.EXACTLY_ONCE:
+            _stop_deliveries(old, old_checkpoint, access, last_batch=made.replay.old_batch_id)
+            changes.allow_return(old_checkpoint, new_checkpoint)
+            _take_name_over(old, new_checkpoint, access, made.replay)
+        changes.hand_over(old_checkpoint, new_checkpoint, spec)
     return made
 
 
@@ -90,7 +123,7 @@ def shadow(old: JoinPlan, new: JoinPlan, settings: JobSettings) -> ChangePlan:
     compared(old, new, is_shadow=True)
     with _both(old, new, settings) as (old_checkpoint, new_checkpoint), leased(new_checkpoint):
         changes.check_not_changed(old_checkpoint)
-        made = _planned(old, new, old_checkpoint, settings.state_partitions, is_shadow=True)
+        made = planned(old, new, old_checkpoint, settings.state_partitions, is_shadow=True)
         changes.prepare_shadow(new_checkpoint, made.replay)
     return made
 
@@ -109,11 +142,7 @@ def undo(old: JoinPlan, new: JoinPlan, settings: JobSettings) -> None:
         _stop_job(new, settings)
         with leased(old_checkpoint), leased(new_checkpoint):
             _check_undelivered(new_checkpoint)
-            if new_checkpoint.folder.exists("query/metadata"):
-                old_checkpoint.replace_queries([new_checkpoint.query_id])
-                # The new query may have overwritten the markers of the old one, whose last batch
-                # has ended.
-                old_checkpoint.end_exactly_once()
+            changes.allow_return(old_checkpoint, new_checkpoint)
             changes.take_back(old_checkpoint)
 
 
@@ -135,7 +164,7 @@ def _both(
         yield opened.checkpoint, Checkpoint(opened.spark, new.checkpoint)
 
 
-def _planned(
+def planned(
     old: JoinPlan,
     new: JoinPlan,
     checkpoint: Checkpoint,
@@ -143,7 +172,10 @@ def _planned(
     *,
     is_shadow: bool = False,
 ) -> ChangePlan:
-    """`state_partitions`: number for the new query. None: as many as the old query has."""
+    """The plan of a change after the last batch of `checkpoint`.
+
+    `state_partitions`: number for the new query. None: as many as the old query has.
+    """
     access = _access(new)
     old = _frozen(old, checkpoint)
     new = replace(new, state_partitions=state_partitions or old.state_partitions)
@@ -170,6 +202,7 @@ def _planned(
         expired=comparison.expired,
         topic_ids=_input_ids(new, cut),
         is_shadow=is_shadow,
+        query_id=None if is_shadow else str(uuid.uuid4()),
     )
     return ChangePlan(comparison, replay, needed_ms)
 
@@ -204,24 +237,18 @@ def _input_ids(plan: JoinPlan, cut: Cut) -> dict[str, str]:
     return {name: topic_id for name, topic_id in cut.topic_ids.items() if name in names}
 
 
-def _check_batch_is_complete(old: JoinPlan, checkpoint: Checkpoint, access: KafkaAccess) -> None:
-    """Raises ConflictError if a batch or an interval was interrupted after it had delivered some of
-    its results.
+def _stop_deliveries(
+    old: JoinPlan, checkpoint: Checkpoint, access: KafkaAccess, *, last_batch: int
+) -> None:
+    """Fence the old query, whose job or tasks may still run, for example after a pause of their
+    machine.
 
-    With at-least-once delivery the results of the batch may be delivered twice, as after any crash.
+    Raises ConflictError if it has delivered anything after its last batch: it was interrupted, or
+    has delivered after the change has read its checkpoint.
     """
-    batch_id, interval = changes.uncommitted_batch(checkpoint), checkpoint.cut_interval
-    if interval is not None:
-        batch_id = interval.batch_id
-    if batch_id is None or old.output.delivery is not Delivery.EXACTLY_ONCE:
-        return
     old = _frozen(old, checkpoint)
-    # The tasks of a job that was killed may still run.
-    fence_slots(
-        old,
-        delivery_target(old, access, checkpoint, record_bytes_max=0),
-        checkpoint.increment_fence(),
-    )
+    target = delivery_target(old, access, checkpoint, record_bytes_max=0)
+    fence_slots(old, target, checkpoint.increment_fence())
     topic, name = old.output.commit_topic, old.name
     reader = MarkerReader(
         *(librdkafka_settings(access), topic, f"streamjoin-{name}"),
@@ -229,12 +256,26 @@ def _check_batch_is_complete(old: JoinPlan, checkpoint: Checkpoint, access: Kafk
     )
     for partition in range(min(old.state_partitions, reader.partitions)):
         key = marker_key(name, str(partition))
-        if reader.newest_delivered(partition, key, checkpoint.query_id) >= batch_id:
+        delivered = reader.newest_delivered(partition, key, checkpoint.query_id)
+        if delivered > last_batch:
             raise ConflictError(
-                f"the old query was interrupted in batch {batch_id} after it had delivered some "
+                f"the old query was interrupted in batch {delivered} after it had delivered some "
                 "results: start the old job, and repeat the change while it runs",
                 allowed=[],
             )
+
+
+def _take_name_over(
+    old: JoinPlan, new_checkpoint: Checkpoint, access: KafkaAccess, replay: Replay
+) -> None:
+    """Make the new query the owner of the name, so that the old one cannot deliver any more.
+
+    A micro-batch of the old query that begins to deliver after `_stop_deliveries` either ends this
+    with an error, or finds the new owner.
+    """
+    target = delivery_target(old, access, new_checkpoint, record_bytes_max=0)
+    plan = replace(old, state_partitions=replay.state_partitions)
+    take_name_over(plan, target, new_checkpoint, last_batch=replay.old_batch_id)
 
 
 def _stop_job(plan: JoinPlan, settings: JobSettings) -> None:

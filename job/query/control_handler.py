@@ -3,13 +3,22 @@
 import logging
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from threading import Event
 
 import structlog
 from pydantic import BaseModel
 
-from job.errors import RequestError, StreamjoinError
+from job.errors import (
+    CheckpointError,
+    ConflictError,
+    RequestError,
+    RetentionError,
+    SpecError,
+    StreamjoinError,
+    TopicError,
+)
 from job.join_spec.sides import SIDES, Side
 from job.join_spec.start_positions import StartPositions
 from job.kafka.broker_watch import BrokerWatch
@@ -18,6 +27,7 @@ from job.plan.validation import ValidationRequest
 from job.protocol.control import Request, StateRequest, Verb
 from job.protocol.reports import StateCount
 from job.protocol.results import (
+    ChangePlanResult,
     FailuresResult,
     KeyExplanation,
     KeyRows,
@@ -87,10 +97,14 @@ class ControlHandler:
         starts: StartPositions | None = None,
         *,
         completes_interval: bool = False,
+        spec: str | None = None,
     ) -> None:
         if (starts is None) == (verb == "reset"):
             raise RequestError("`starts` is required for reset, and not allowed for other commands")
-        self._engine.command(verb, by, starts, completes_interval=completes_interval)
+        if (spec is None) == (verb == "change"):
+            raise RequestError("`spec` is required for change, and not allowed for other commands")
+        with _refused_changes():
+            self._engine.command(verb, by, starts, completes_interval=completes_interval, spec=spec)
 
     def read(self, request: Request, caller_gone: Event) -> BaseModel:
         calls: dict[str, Callable[[], BaseModel]] = {
@@ -101,6 +115,7 @@ class ControlHandler:
             "state_count": lambda: self._count_on_request(caller_gone),
             "explain": lambda: self._explain(_state_request(request), caller_gone),
             "validate": lambda: self._validate(request, caller_gone),
+            "change_plan": lambda: self._change_plan(request),
         }
         return calls[request.call]()
 
@@ -133,6 +148,10 @@ class ControlHandler:
             frozen=self._engine.frozen,
         )
         return self._validator.validate(spec, caller_gone, within_seconds=request.within_seconds)
+
+    def _change_plan(self, request: Request) -> ChangePlanResult:
+        with _refused_changes():
+            return self._engine.change_plan(request.spec or "")
 
     def _count_on_request(self, caller_gone: Event) -> StateCount:
         with self._lookups.turn(caller_gone):
@@ -173,6 +192,17 @@ class ControlHandler:
                 failed = False
                 pause = max(pause, COUNT_PAUSE_FACTOR * state_count.duration_seconds)
                 latest = time.monotonic() + pause + COUNT_LATEST_SECONDS
+
+
+@contextmanager
+def _refused_changes() -> Iterator[None]:
+    """Raises the errors that refuse a change as the errors of a call."""
+    try:
+        yield
+    except SpecError as error:
+        raise RequestError(str(error)) from error
+    except (CheckpointError, RetentionError, TopicError) as error:
+        raise ConflictError(str(error), allowed=[]) from error
 
 
 def _state_request(request: Request) -> StateRequest:

@@ -11,6 +11,7 @@ from functools import partial
 
 import structlog
 
+from job.change.sent_spec import PlannedSpec
 from job.checkpoint.checkpoint import Checkpoint
 from job.checkpoint.state_reader import StateReader
 from job.delivery.sink import RunningQuery
@@ -24,9 +25,11 @@ from job.kafka.topic_ids import TopicIdentity
 from job.lineage.reports import Outcome, RunReports
 from job.plan.plan import JoinPlan
 from job.protocol.control import Verb
+from job.protocol.results import ChangePlanResult
 from job.protocol.status import JobStatus, QueryState
 from job.query.idleness import IdleSides
 from job.query.preparation import Preparation
+from job.query.requested_change import RequestedChange
 from job.query.reset import Reset
 from job.query.retries import retry_delay
 from job.query.runtime import Resources
@@ -34,6 +37,7 @@ from job.query.start import QueryStarter
 from job.query.state_lookup import state_reader
 from job.query.state_machine import StateMachine
 from job.query.stats import QueryStats
+from job.query.verbs import check_allowed
 from job.redaction import Redaction
 from job.settings import JobSettings
 from job.spark.between_batches import pause_between_batches, stop_at_once, stop_gracefully
@@ -55,6 +59,7 @@ class Engine:
         identity: TopicIdentity,
         jvm: Jvm,
         lineage: RunReports,
+        change: RequestedChange,
     ) -> None:
         """Each secret is added to `redaction` before its use. `jvm`: the first, still starting."""
         self._plan = plan
@@ -64,6 +69,8 @@ class Engine:
         self._idle_sides = idle_sides
         self._identity = identity
         self._lineage = lineage
+        self._change = change
+        self._successor: PlannedSpec | None = None
         self._started_at = datetime.now(UTC)
         self._run_id: str | None = None
         self._completes_interval = False
@@ -75,15 +82,23 @@ class Engine:
         self._workers = ThreadPoolExecutor(thread_name_prefix="engine")
 
     def run(self) -> QueryState:
-        """Keep the query in the desired state until `end` is called. Returns its last state."""
+        """Keep the query in the desired state until `end` is called or the query has a successor.
+        Returns its last state."""
         try:
-            while not self._machine.job_is_ending:
+            while not (self._machine.job_is_ending or self._successor):
                 self._approach_desired_state()
         finally:
             self._resources.release()
             self._workers.shutdown(wait=False)
-        _log.info("job_stopped", state=self._machine.state.value)
+        if self._machine.job_is_ending:
+            _log.info("job_stopped", state=self._machine.state.value)
         return self._machine.state
+
+    @property
+    def successor(self) -> PlannedSpec | None:
+        """The query that continues this one after a change. None: there is none, or the job
+        ends."""
+        return None if self._machine.job_is_ending else self._successor
 
     def end(self) -> None:
         """Finish the current batch and return from `run`. May be called from a signal handler."""
@@ -96,11 +111,20 @@ class Engine:
         starts: StartPositions | None = None,
         *,
         completes_interval: bool = False,
+        spec: str | None = None,
     ) -> None:
         with self._machine.accept(verb, by):
+            self._change.check_not_requested()
             if starts is not None:
                 self._reset.request(by, starts)
-            self._completes_interval = completes_interval
+            if spec is not None:
+                self._change.request(by, spec)
+            self._completes_interval = completes_interval or spec is not None
+
+    def change_plan(self, spec: str) -> ChangePlanResult:
+        """The plan of a change at this moment. Raises StreamjoinError if the change is refused."""
+        check_allowed("change", self._machine.state)
+        return self._change.plan(spec, self._resources, self._stats.totals.late_rows)
 
     def status(self) -> JobStatus:
         last = self._stats.last_batch
@@ -128,6 +152,7 @@ class Engine:
             last_failure=self._stats.last_failure,
             totals=self._stats.totals,
             last_reset=self._reset.report,
+            last_change=self._change.report,
             change=self._stats.change,
             lineage_events=self._lineage.counts,
         )
@@ -149,7 +174,9 @@ class Engine:
     def _approach_desired_state(self) -> None:
         """Run the query until it ends, or wait while it should be paused or stopped."""
         try:
-            if self._machine.desired in {QueryState.PAUSED, QueryState.STOPPED}:
+            if self._change.is_requested:
+                self._make_change()
+            elif self._machine.desired in {QueryState.PAUSED, QueryState.STOPPED}:
                 self._rest(self._machine.desired)
             else:
                 self._run_query()
@@ -174,6 +201,9 @@ class Engine:
             self._resources.provide_slots(plan.reading(partitions.result()).interval_tasks)
         spark = self._resources.session()
         checkpoint = self._resources.checkpoint()
+        if (successor := self._change.made_before(checkpoint)) is not None:
+            self._end_with(successor)
+            return
         self._preparation.frozen = checkpoint.fingerprint
         if self._machine.desired is None:
             self._machine.desired = checkpoint.desired_state
@@ -253,7 +283,10 @@ class Engine:
         if ended.done():
             ended.result()
             return
-        if self._machine.desired is QueryState.STOPPED and not self._resources.lease_is_lost:
+        stays_stopped = (
+            self._machine.desired is QueryState.STOPPED and not self._change.is_requested
+        )
+        if stays_stopped and not self._resources.lease_is_lost:
             checkpoint.desired_state = QueryState.STOPPED
         with running.raising_failure():
             if running.can_be_cut and not self._completes_interval:
@@ -288,6 +321,24 @@ class Engine:
             self._reset.execute()
         if machine.desired is QueryState.RUNNING and not machine.job_is_ending:
             machine.become(QueryState.STARTING)
+
+    def _make_change(self) -> None:
+        """End with the new query, or continue the query if the change fails."""
+        self._starter.forget_phase()
+        self._machine.become(QueryState.RESTARTING)
+        self._machine.desired = QueryState.RUNNING  # Commands are refused during a change.
+        successor = self._change.make(self._resources)
+        self._resources.check_lease()
+        if successor is not None:
+            self._end_with(successor)
+
+    def _end_with(self, successor: PlannedSpec) -> None:
+        self._successor = successor
+        _log.info(
+            "spec_changed",
+            old_checkpoint=self._plan.checkpoint,
+            new_checkpoint=successor.plan.checkpoint,
+        )
 
     def _forget_checkpoint(self) -> None:
         self._stats.on_reset()

@@ -73,6 +73,8 @@ class Preparation:
             partitions.result()  # the brokers answer and accept the login
             plan = self._with_found_topics(checkpoint, access)
         plan = self._freeze_settings(plan, checkpoint, access.registry, replay)
+        if replay is not None:
+            checkpoint.ensure_query_id()  # Spark would choose another id than the change
         if self._settings.is_on_cluster:
             if plan.real_time is not None:
                 plan = plan.reading(partitions.result())

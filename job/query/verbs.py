@@ -9,7 +9,7 @@ from job.protocol.status import QueryState
 # A verb without effect is allowed: commands may be repeated.
 ALLOWED: Mapping[QueryState, tuple[Verb, ...]] = {
     QueryState.STARTING: ("pause", "resume", "stop", "restart"),
-    QueryState.RUNNING: ("pause", "resume", "stop", "restart"),
+    QueryState.RUNNING: ("pause", "resume", "stop", "restart", "change"),
     QueryState.RESTARTING: ("pause", "resume", "stop", "restart"),
     QueryState.PAUSED: ("pause", "resume", "stop"),
     QueryState.STOPPED: ("stop", "resume", "reset"),
@@ -21,6 +21,7 @@ DESIRED: Mapping[Verb, QueryState] = {
     "stop": QueryState.STOPPED,
     "restart": QueryState.RUNNING,
     "reset": QueryState.STOPPED,
+    "change": QueryState.STOPPED,
 }
 # Altering offsets is a reset with other start positions.
 _NAMES: Mapping[Verb, str] = {"reset": "reset, or to alter offsets,"}

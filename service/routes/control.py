@@ -1,13 +1,17 @@
 """Commands. The response is sent once the job has accepted the command, with the current state."""
 
 from http import HTTPStatus
+from typing import Annotated
 
-from fastapi import APIRouter
+from fastapi import APIRouter, Query, Request, Response
 
 from job.join_spec.start_positions import StartPositions
+from job.protocol.control import Request as JobRequest
 from job.protocol.control import Verb
+from job.protocol.results import ChangePlanResult
 from service.access import Controller, ControlRoute
 from service.routes.dependencies import DENIED, Job, now, problems
+from service.routes.validate import SPEC_IN_BODY, spec_in_body
 from service.schemas.query import QueryView
 from service.start_requests import OffsetsRequest, ResetRequest, confirm, new_offsets
 
@@ -74,6 +78,41 @@ async def alter_offsets(body: OffsetsRequest, job: Job, by: Controller) -> Query
     status = await job.status()
     confirm(body.confirm, status)
     return await _send(job, "reset", by, new_offsets(body, status))
+
+
+@control.post(
+    "/change",
+    status_code=HTTPStatus.ACCEPTED,
+    responses={
+        int(HTTPStatus.OK): {
+            "model": ChangePlanResult,
+            "description": "With `dry_run`: the plan.",
+        },
+        **problems(s415="The body is neither YAML, plain text nor JSON."),
+    },
+    openapi_extra=SPEC_IN_BODY,
+)
+async def change(
+    request: Request,
+    job: Job,
+    by: Controller,
+    response: Response,
+    dry_run: Annotated[bool, Query(description="Only return the plan.")] = False,
+) -> ChangePlanResult:
+    """Continue the RUNNING query with the spec in the body on a new checkpoint, without losing or
+    repeating a result. Returns the plan of the change.
+
+    The job stops the query between two batches, and continues with the new spec, also after a
+    restart. If that fails, the query continues, and `last_change` in GET /v1/query has the error.
+    `change` shows the replay of the new query. The number of state partitions does not change.
+    """
+    spec = await spec_in_body(request)
+    made = await job.read(JobRequest(call="change_plan", spec=spec), ChangePlanResult)
+    if dry_run:
+        response.status_code = HTTPStatus.OK
+    else:
+        await job.command("change", by=by, spec=spec)
+    return made
 
 
 async def _send(job: Job, verb: Verb, by: str, starts: StartPositions | None = None) -> QueryView:

@@ -23,7 +23,7 @@ query = APIRouter(
 @query.get("")
 async def query_state(job: Job) -> QueryView:
     """State, last batch, lag and watermark of each side, the side that holds the watermark back,
-    rows in state, brokers, last reset, last failure."""
+    rows in state, brokers, last reset, last change, replay after a change, last failure."""
     return QueryView.of(await job.status(), now())
 
 

@@ -29,35 +29,36 @@ validation = APIRouter(
 )
 
 
-@validation.post(
-    "/validate",
-    openapi_extra={
-        "requestBody": {
-            "required": True,
-            "content": {
-                **{kind: {"schema": {}} for kind in _YAML_TYPES},  # any text is validated
-                "application/json": {"schema": SpecDocument.model_json_schema()},
-            },
-        },
-        "responses": {
-            str(int(HTTPStatus.UNPROCESSABLE_ENTITY)): {
-                "description": f"The body is not UTF-8 text, or its JSON is not {_JSON_FORM}."
-            }
+SPEC_IN_BODY = {
+    "requestBody": {
+        "required": True,
+        "content": {
+            **{kind: {"schema": {}} for kind in _YAML_TYPES},  # any text is validated
+            "application/json": {"schema": SpecDocument.model_json_schema()},
         },
     },
-)
+    "responses": {
+        str(int(HTTPStatus.UNPROCESSABLE_ENTITY)): {
+            "description": f"The body is not UTF-8 text, or its JSON is not {_JSON_FORM}."
+        }
+    },
+}
+"""For OpenAPI: the body of a call that reads `spec_in_body`."""
+
+
+@validation.post("/validate", openapi_extra=SPEC_IN_BODY)
 async def validate(request: Request, job: Job) -> ValidationResult:
     """Validate the spec in the body: its problems, or its plan and what this checkpoint rejects.
 
     The status is 200 for an invalid spec too. `${VAR}` is not replaced. Validations run one at a
     time, in a separate process, for at most 20 s.
     """
-    validate_spec = JobRequest(call="validate", spec=await _spec(request))
+    validate_spec = JobRequest(call="validate", spec=await spec_in_body(request))
     return await while_connected(request, job.read(validate_spec, ValidationResult))
 
 
-async def _spec(request: Request) -> str:
-    """The YAML in the body."""
+async def spec_in_body(request: Request) -> str:
+    """The YAML in the body. Raises HTTPException or RequestError if there is none."""
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind not in {*_YAML_TYPES, "application/json"}:
         raise HTTPException(

@@ -6,7 +6,7 @@ from typing import Any, Self
 from job.join_spec.sides import Side
 from job.join_spec.start_positions import SideStartPositions
 from job.protocol.progress import BatchProgress
-from job.protocol.reports import BrokerReport, ChangeReport, ResetReport
+from job.protocol.reports import BrokerReport, ChangeReport, ChangeRequestReport, ResetReport
 from job.protocol.status import Failure, JobStatus, Phase, QueryState, utc_time
 from service.freshness import is_recent, live_brokers
 from service.schemas.view import View
@@ -71,6 +71,23 @@ class ResetView(View):
     def of(cls, report: ResetReport) -> Self:
         fields = report.model_dump(exclude={"starts"})
         return cls(**fields, left=report.starts.left, right=report.starts.right)
+
+
+class ChangeRequestView(View):
+    requested_by: str
+    """Client that sent the command."""
+    requested_at: datetime
+    """Time of the command."""
+    checkpoint: str
+    """Checkpoint of the new query."""
+    failed_at: datetime | None
+    """Time of the failure, after which the old query continues; null while the change is made."""
+    error: str | None
+    """Reason if the change failed."""
+
+    @classmethod
+    def of(cls, report: ChangeRequestReport) -> Self:
+        return cls(**report.model_dump())
 
 
 class ChangeView(View):
@@ -215,6 +232,9 @@ class QueryView(View):
     """Answer of the brokers to the job's last poll; null before the first poll."""
     last_reset: ResetView | None
     """The last reset or change of offsets."""
+    last_change: ChangeRequestView | None
+    """The last change of the join that was requested and is not made. Null: there was none since
+    the start of the query."""
     change: ChangeView | None
     """Replay after a change of the join. Null: the query replaces no other query."""
     last_failure: FailureView | None
@@ -245,6 +265,7 @@ class QueryView(View):
             state_counted_at=status.state_count.counted_at if status.state_count else None,
             brokers=BrokersView.of(status.brokers, now) if status.brokers else None,
             last_reset=ResetView.of(status.last_reset) if status.last_reset else None,
+            last_change=ChangeRequestView.of(status.last_change) if status.last_change else None,
             change=ChangeView.of(status.change) if status.change else None,
             last_failure=FailureView.of(status.last_failure) if status.last_failure else None,
         )

@@ -6,11 +6,10 @@ from pathlib import Path
 
 import psutil
 
+from tests.integration.failpoint import FAILPOINTS
 from tests.integration.jobs import START_SECONDS, Job
 from tests.polling import wait_until
 from tests.processes import name
-
-FAILPOINTS = Path(__file__).parents[1] / "integration" / "failpoints"
 
 
 class FaultyJob(Job):

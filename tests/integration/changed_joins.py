@@ -4,7 +4,8 @@ import json
 import subprocess
 import time
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from confluent_kafka import Producer
 from deploy.local.kafka import EmbeddedKafka
 from job.join_spec.engine import Engine
 from job.join_spec.join_conditions import JoinType
+from tests.integration.failpoint import Failpoint
 from tests.integration.jobs import START_SECONDS, STATE_PARTITIONS, Job
 from tests.integration.topics import Received, consume_all
 from tests.unit.specs import changed
@@ -126,6 +128,10 @@ class Topics:
         text = self.spec(folder, self.shadow_output, Engine.MICRO_BATCH)
         return changed(text, name=f"{self.name}_shadow")
 
+    def received(self) -> list[Received]:
+        """The committed results in all output topics."""
+        return [record for output in self.outputs for record in consume_all(self.servers, output)]
+
     def feed(self, rows: Rows) -> None:
         producer = Producer({"bootstrap.servers": self.servers, "log_level": 0})
         for side, of_side in zip(("left", "right"), rows, strict=True):
@@ -137,17 +143,35 @@ class Topics:
 
 
 class Feeder:
-    """Produces rows, and waits until the job has read them."""
+    """Produces rows. `feed` waits until the job has read them."""
 
     def __init__(self, topics: Topics) -> None:
         self._topics = topics
         self.counts = [0, 0]
 
-    def feed(self, job: Job, rows: Rows) -> None:
+    def send(self, rows: Rows) -> None:
         self._topics.feed(rows)
         for index, of_side in enumerate(rows):
             self.counts[index] += len(of_side)
+
+    def feed(self, job: Job, rows: Rows) -> None:
+        self.send(rows)
         job.wait_for_offsets(left=self.counts[0], right=self.counts[1])
+
+
+@contextmanager
+def killed_in_its_replay(job: Job, failpoint: Failpoint, points: Sequence[str]) -> Iterator[Job]:
+    """Runs the job, which is killed at each of the points and started again."""
+    for point in points[:1]:
+        failpoint.arm("kill", point)
+    with job:
+        for following in (*points[1:], None)[: len(points)]:
+            failpoint.wait()
+            job.process.wait()
+            if following is not None:
+                failpoint.arm("kill", following)
+            job.start()
+        yield job
 
 
 def succeeds(command: "subprocess.CompletedProcess[str]") -> None:
@@ -163,9 +187,7 @@ def created(parent: Path, *names: str) -> list[Path]:
 
 def results(topics: Topics) -> list[Received]:
     """The delivered results. Each one is delivered once."""
-    received = [
-        record for output in topics.outputs for record in consume_all(topics.servers, output)
-    ]
+    received = topics.received()
     assert len(received) == len({record.result_id for record in received})
     return received
 

@@ -2,10 +2,12 @@
 
 import signal
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from deploy.local.kafka import EmbeddedKafka
+from tests.integration.failpoint import Failpoint
 from tests.integration.jobs import BROKER_OPTIONS
 from tests.integration.jvms import SharedJvm
 
@@ -26,3 +28,8 @@ def jvm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SharedJvm]:
     """For the jobs of a worker that run one after another; see CONTRIBUTING.md."""
     with SharedJvm(tmp_path_factory.mktemp("jvm")) as shared:
         yield shared
+
+
+@pytest.fixture
+def failpoint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Failpoint:
+    return Failpoint(tmp_path, monkeypatch)

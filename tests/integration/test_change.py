@@ -1,11 +1,13 @@
 """A change of a running join: the old and the new query together deliver each result once."""
 
 import json
-import signal
+import re
+import shlex
 from collections import Counter
 from pathlib import Path
 
 import pytest
+import yaml
 
 from deploy.local.kafka import EmbeddedKafka
 from job.join_spec.engine import Engine
@@ -20,13 +22,15 @@ from tests.integration.changed_joins import (
     Topics,
     check_results,
     created,
+    killed_in_its_replay,
     results,
     shown,
     succeeds,
 )
+from tests.integration.failpoint import Failpoint
 from tests.integration.jobs import Job
 from tests.integration.jvms import SharedJvm
-from tests.integration.test_exactly_once import Failpoint
+from tests.integration.services import running_service
 from tests.unit.specs import changed
 
 # Every row of this batch expires before the cut, and is not read again.
@@ -64,9 +68,14 @@ AFTERWARDS: Rows = (
 )
 LATE_AGAIN: Rows = ([Row("past other", 2)], [Row("expired", 30)])
 CLOSING: Rows = ([Row("closing left", 1000)], [Row("closing right", 1000)])
+# With timestamps later than the clock. Kafka accepts up to an hour.
+SOON: Rows = ([Row("soon", 7000)], [Row("soon", 7000)])
+REPLAY_POINTS_OF_REAL_TIME = ("after_delivery_of_0", "after_delivery_of_1")
+"""The two batches of the replay: their markers are written, and Spark has not committed them."""
 
 
 # For the code of a change, the other types are the same with exchanged sides. A run takes two jobs.
+@pytest.mark.timeout(900)  # with the kills four
 @pytest.mark.parametrize(
     ("join_type", "old_engine", "new_engine"),
     [
@@ -83,8 +92,10 @@ def test_change_of_state_partitions_and_engine_gives_the_results_of_one_run(
     kafka: EmbeddedKafka,
     tmp_path: Path,
     jvm: SharedJvm,
+    failpoint: Failpoint,
 ) -> None:
-    """A job of the real-time engine has a separate JVM, with more task slots."""
+    """A job of the real-time engine has a separate JVM, with more task slots. It is killed in each
+    batch of its replay."""
     topics = Topics(kafka, f"changed_{join_type}", join_type)
     folders = created(tmp_path, "old", "new", "shadow")
     old_spec = topics.spec(folders[0], topics.output, old_engine)
@@ -107,7 +118,9 @@ def test_change_of_state_partitions_and_engine_gives_the_results_of_one_run(
         shadow = None
         if join_type is JoinType.LEFT_SEMI:
             shadow = ChangedJob(topics.shadow_spec(folders[2]), folders[2], jvm)
-            succeeds(written.change(old, "change", specs[0], str(shadow.spec_file), "--shadow"))
+            made = written.change(old, "change", specs[0], str(shadow.spec_file), "--shadow")
+            succeeds(made)
+            comparison = re.search(r"then `streamjoin (.*)`", made.stdout)
             before_shadow = results(topics)
         if join_type is JoinType.INNER:
             folder = str(folders[1] / "checkpoint")
@@ -117,11 +130,14 @@ def test_change_of_state_partitions_and_engine_gives_the_results_of_one_run(
         assert 0 == made.returncode, made.stderr
         old.terminate()
 
-    with written as new:
+    points = REPLAY_POINTS_OF_REAL_TIME if new_engine is Engine.REAL_TIME else ()
+    with killed_in_its_replay(written, failpoint, points) as new:
         feed(new, AFTER)
         feed(new, LATE_AGAIN)
-        topics.feed(CLOSING)
+        feed(new, CLOSING)
         status = new.wait_for_watermark(T0 + 990_000)
+        if shadow is not None:
+            feed(new, SOON)
         assert 0 == new.terminate()
 
     frozen = json.loads((folders[1] / "checkpoint" / "fingerprint.json").read_text())["settings"]
@@ -131,11 +147,15 @@ def test_change_of_state_partitions_and_engine_gives_the_results_of_one_run(
     assert status.change is not None
     assert ("over", 0) == (status.change.phase, status.change.records_left)
     assert 2 == status.totals.late_rows
-    received = check_results(topics, PAST, BEFORE, AFTER)
+    received = check_results(topics, PAST, BEFORE, AFTER, *([] if shadow is None else [SOON]))
     if shadow is not None:
         with shadow:
-            shadow.wait_for_watermark(T0 + 990_000)
+            shadow.wait_for_watermark(T0 + 6_990_000)
             assert 0 == shadow.terminate()
+        assert comparison is not None
+        compared = shadow.command(*shlex.split(comparison[1]))
+        succeeds(compared)
+        assert re.search(r"equal +1\n", compared.stdout)
         topics.outputs = {topics.shadow_output}
         ids = [record.result_id for record in (*before_shadow, *results(topics))]
         assert sorted(record.result_id for record in received) == sorted(ids)
@@ -149,128 +169,60 @@ def test_change_of_state_partitions_and_engine_gives_the_results_of_one_run(
         assert all(only)
 
 
-CHANGE_POINTS = (
-    *("old_stopped", "replay_written", "new_prepared", "commit_topic_extended", "handed_over"),
-)
-"""Points of `streamjoin change`; see failpoints/sitecustomize.py."""
-REPLAY_POINTS = ("after_offset_log", "after_all_commits")
-"""Points of the batch that ends the replay. Before them the offsets of the batch are known, after
-them its markers."""
-
-
-@pytest.fixture
-def failpoint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Failpoint:
-    return Failpoint(tmp_path, monkeypatch)
-
-
-@pytest.mark.timeout(900)  # six starts
-def test_change_survives_a_kill_at_every_point_and_an_undo(
-    kafka: EmbeddedKafka, tmp_path: Path, jvm: SharedJvm, failpoint: Failpoint
-) -> None:
-    """The first change is undone after its replay. The second one is killed at every point."""
-    topics = Topics(kafka, "changed_by_kills", JoinType.LEFT_OUTER)
-    folders = created(tmp_path, "old", "undone", "new")
-    specs = [topics.spec(folder, topics.output, Engine.MICRO_BATCH) for folder in folders]
-    feeder = Feeder(topics)
-    with Job(specs[0], folders[0], jvm) as old:
-        feeder.feed(old, PAST)
-        feeder.feed(old, BEFORE)
-        old.wait_for_watermark(T0 + 35_000)
-        feeder.feed(old, LATE)
-        assert 0 == old.terminate()
-
-        undone = ChangedJob(specs[1], folders[1], jvm)
-        files = (str(old.spec_file), str(undone.spec_file))
-        succeeds(undone.change(old, "change", *files))
-        with undone:
-            undone.wait_for(lambda status: status.change and status.change.phase == "over", "over")
-            assert 0 == undone.terminate()
-        succeeds(undone.change(old, "change", *files, "--undo"))
-
-        old.start()
-        feeder.feed(old, AFTER)
-        assert 0 == old.terminate()
-
-        new = ChangedJob(specs[2], folders[2], jvm)
-        files = (str(old.spec_file), str(new.spec_file))
-        for point in CHANGE_POINTS:
-            failpoint.arm("kill", point)
-            assert -signal.SIGKILL == new.change(old, "change", *files).returncode
-            failpoint.wait()
-        repeated = new.change(old, "change", *files)
-        succeeds(repeated)
-        new.leave_shared_jvm()
-        assert "the change was made before" in repeated.stdout
-
-    failpoint.arm("kill", REPLAY_POINTS[0])
-    with new:
-        for point in (*REPLAY_POINTS[1:], None):
-            failpoint.wait()
-            new.process.wait()
-            if point is not None:
-                failpoint.arm("kill", point)
-            new.start()
-        feeder.feed(new, AFTERWARDS)
-        feeder.feed(new, LATE_AGAIN)
-        topics.feed(CLOSING)
-        status = new.wait_for_watermark(T0 + 990_000)
-        assert 0 == new.terminate()
-
-    assert status.change is not None
-    assert 0 == status.change.possibly_late_records
-    check_results(topics, PAST, BEFORE, AFTER, AFTERWARDS)
-
-
-@pytest.mark.timeout(600)  # three starts
+@pytest.mark.timeout(900)  # five starts
 def test_changed_window_and_type_apply_to_what_the_plan_names(
     kafka: EmbeddedKafka, tmp_path: Path, jvm: SharedJvm
 ) -> None:
+    """The window is changed over HTTP: the job continues with the new spec, also after a restart
+    with the old file."""
     topics = Topics(kafka, "changed_meaning", JoinType.LEFT_OUTER)
-    folders = created(tmp_path, "old", "wider", "right")
-    first, second, third = (
-        topics.spec(folder, topics.output, Engine.MICRO_BATCH) for folder in folders
-    )
+    folders = created(tmp_path, "old", "right")
+    first, third = (topics.spec(folder, topics.output, Engine.MICRO_BATCH) for folder in folders)
     window = {"before": "2 seconds", "after": "12 seconds"}
-    second = changed(second, join__match_window=window)
+    second = changed(first, join__match_window=window, checkpoint=str(folders[0] / "wider"))
     third = changed(third, join__match_window=window, join__type="right_outer")
     feeder = Feeder(topics)
 
-    with Job(first, folders[0], jvm) as old:
+    with Job(first, folders[0], jvm) as wider:
         feeder.feed(
-            old,
+            wider,
             (
                 [*(Row("gone", 24), Row("expired", 25), Row("wide", 31), Row("solo", 36)),
                  *(Row("waits", 38), Row("z", 45))],
                 [Row("wide", 40), Row("z", 45)],
             ),
         )  # fmt: skip
-        old.wait_for_watermark(T0 + 35_000)
-        assert 0 == old.terminate()
+        wider.wait_for_watermark(T0 + 35_000)
         before_cut = [
             (Row("z", 45), Row("z", 45)),
             (Row("gone", 24), None),
             (Row("expired", 25), None),
         ]
 
-    wider = ChangedJob(second, folders[1], jvm)
-    meaning = planned_and_changed(wider, old)
-    assert any(text.startswith("A pair with at least one record after the cut") for text in meaning)
-    assert any(text.startswith("Left rows that the old query has emitted") for text in meaning)
-    with wider:
+        continues_after_a_failed_change(wider, changed(second, output__topic="missing"))
+        meaning = planned_and_changed_over_http(wider, second)
+        assert any(text.startswith("A pair with at least one record after") for text in meaning)
+        assert any(text.startswith("Left rows that the old query has emitted") for text in meaning)
         feeder.feed(wider, ([], [Row("expired", 36), Row("waits", 49)]))
+        assert 0 == wider.terminate()
+        assert first == wider.spec_file.read_text()
+        wider.start()
         feeder.feed(
             wider,
             ([Row("opens", 55), Row("alone", 55), Row("x", 60)], [Row("right", 55), Row("y", 60)]),
         )
-        wider.wait_for_watermark(T0 + 50_000)
+        status = wider.wait_for_watermark(T0 + 50_000)
+        assert status.change is not None
+        assert f"file:{folders[0]}/checkpoint" == status.change.old_checkpoint
         assert 0 == wider.terminate()
+        wider.spec_file.write_text(second)
         # The pair of "wide" is kept back. "gone" is not emitted as unmatched again.
         in_window = [
             *((Row("expired", 25), Row("expired", 36)), (Row("waits", 38), Row("waits", 49))),
             (Row("solo", 36), None),
         ]
 
-    right = ChangedJob(third, folders[2], jvm)
+    right = ChangedJob(third, folders[1], jvm)
     meaning = planned_and_changed(right, wider)
     assert (
         "Unmatched right rows before the cut are emitted if they expire after the cut." in meaning
@@ -291,6 +243,36 @@ def test_changed_window_and_type_apply_to_what_the_plan_names(
 
     expected = Counter(shown(*pair) for pair in [*before_cut, *in_window, *of_right])
     assert expected == Counter(tuple(found.value.values()) for found in results(topics))
+
+
+def continues_after_a_failed_change(job: Job, spec: str) -> None:
+    """The change fails when the query has stopped."""
+    assert job.ask("change", spec=spec)["error"] is None
+    status = job.wait_for(
+        lambda status: (
+            status.state == "RUNNING" and status.last_change and status.last_change.error
+        ),
+        "the query runs again",
+    )
+    assert status.last_change is not None
+    assert "missing" in str(status.last_change.error)
+    assert status.change is None
+
+
+def planned_and_changed_over_http(job: Job, spec: str) -> list[str]:
+    """As `planned_and_changed`. Returns when the replay is over."""
+    with running_service(job.socket) as service:
+        path, body = "/v1/query/change", {"spec": spec}
+        elsewhere = {"spec": changed(spec, checkpoint="/elsewhere/checkpoint")}
+        assert 422 == service.client.post(path, json=elsewhere).status_code
+        planned = service.client.post(path, params={"dry_run": True}, json=body)
+        assert 200 == planned.status_code, planned.text
+        assert 202 == service.client.post(path, json=body).status_code
+        job.wait_for(lambda status: status.change and status.change.phase == "over", "over")
+        shown = service.client.get("/v1/query/spec").json()
+    assert yaml.safe_load(spec)["checkpoint"] == shown["checkpoint"]
+    meaning: list[str] = planned.json()["facts"]["meaning"]
+    return meaning
 
 
 def planned_and_changed(new: ChangedJob, old: Job) -> list[str]:

@@ -10,8 +10,9 @@ import pytest
 from deploy.local.kafka import EmbeddedKafka
 from job.protocol.status import Phase
 from job.query.warm_up import SHORT_INTERVALS
-from tests.faults.faulty_job import FAILPOINTS, FaultyJob
+from tests.faults.faulty_job import FaultyJob
 from tests.integration.clusters import HOST, Cluster
+from tests.integration.failpoint import FAILPOINTS
 from tests.integration.jobs import START_SECONDS
 from tests.integration.keyed_sides import JAVA_PARTITIONS
 from tests.integration.pairs import Pairs

@@ -13,9 +13,9 @@ import pytest
 
 from deploy.local.kafka import EmbeddedKafka
 from job.dead_letters.headers import DeadLetter
+from tests.integration.failpoint import Failpoint
 from tests.integration.jobs import Job
 from tests.integration.jvms import SharedJvm
-from tests.integration.test_exactly_once import Failpoint
 from tests.integration.topics import Sent, consume_all, dead_letters, produce
 from tests.unit.specs import changed
 

@@ -1,6 +1,5 @@
 """Each result once, for consumers of committed records, whichever process is killed and when."""
 
-import os
 import shutil
 import signal
 from pathlib import Path
@@ -11,13 +10,13 @@ from confluent_kafka.admin import AdminClient
 
 from deploy.local.kafka import EmbeddedKafka
 from job.protocol.status import JobStatus
+from tests.integration.failpoint import Failpoint
 from tests.integration.jobs import START_SECONDS, Job
 from tests.integration.jvms import SharedJvm
 from tests.integration.pairs import Pairs
 from tests.polling import wait_until
 from tests.processes import signal_all
 
-FAILPOINTS = Path(__file__).with_name("failpoints")
 # Enough for several requests to the broker, so that a batch can be interrupted between two of them.
 BLOCK = 3_000
 
@@ -29,26 +28,6 @@ def pairs(kafka: EmbeddedKafka, tmp_path: Path, request: pytest.FixtureRequest) 
     pairs = Pairs(kafka, name, tmp_path, delivery="exactly_once")
     pairs.create_topics()
     return pairs
-
-
-class Failpoint:
-    """The action that hits the job once; see failpoints/sitecustomize.py."""
-
-    def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        self._file = folder / "failpoint"
-        monkeypatch.setenv("STREAMJOIN_TEST_FAILPOINT", str(self._file))
-        monkeypatch.setenv("PYTHONPATH", f"{FAILPOINTS}:{os.environ.get('PYTHONPATH', '')}")
-
-    def arm(self, action: str, point: str) -> None:
-        self._file.write_text(f"{action} {point}")
-
-    def wait(self) -> None:
-        wait_until(lambda: not self._file.exists(), START_SECONDS, "the failpoint is reached")
-
-
-@pytest.fixture
-def failpoint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Failpoint:
-    return Failpoint(tmp_path, monkeypatch)
 
 
 def read_all(job: Job, count: int) -> JobStatus:

@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.integration.failpoint import Failpoint
 from tests.integration.jobs import Job
 from tests.integration.jvms import SharedJvm
 from tests.integration.test_dead_letters import Letters, letters, row
-from tests.integration.test_exactly_once import Failpoint
 from tests.unit.specs import changed
 
 __all__ = ["letters"]  # a fixture

@@ -52,6 +52,10 @@ _REPORT_EVERY = 50
 _REAL_TIME = "--real-time"
 
 
+Check = Callable[[SparkSession, Case, int], list[Batch]]
+"""Checks a case, given the number of its seed. Raises DifferenceError."""
+
+
 class DifferenceError(AssertionError):
     """Spark and the specification differ."""
 
@@ -145,14 +149,17 @@ def run_many(
     seconds: float | None = None,
     first_seed: int = 0,
     real_time: bool = False,
+    check_case: Check | None = None,
 ) -> None:
     """Run `count` cases, or fewer if the time is over; raises the shrunk first difference.
+
+    `check_case`: instead of `check`.
 
     A micro-batch of a few rows leaves cores idle, so the cases run on several threads, each with
     its own session and seed: the same cases every time. The first difference ends all threads.
     """
     deadline = None if seconds is None else time.monotonic() + seconds
-    search = _Search(statistics, deadline, real_time=real_time)
+    search = _Search(statistics, deadline, check_case, real_time=real_time)
     seeds = range(first_seed, first_seed + count)
     with ThreadPoolExecutor(WORKERS) as pool:
         runs = [
@@ -167,8 +174,16 @@ def run_many(
 class _Search:
     """Search for a differing case by several threads."""
 
-    def __init__(self, statistics: Statistics, deadline: float | None, *, real_time: bool) -> None:
+    def __init__(
+        self,
+        statistics: Statistics,
+        deadline: float | None,
+        check_case: Check | None,
+        *,
+        real_time: bool,
+    ) -> None:
         self._real_time = real_time
+        self._check_case = check_case or self._check
         self._statistics = statistics
         self._deadline = deadline
         self._lock = threading.Lock()
@@ -204,8 +219,7 @@ class _Search:
             if not found and not _has_records(case):
                 return
             try:
-                processor = PROCESSORS[number % len(PROCESSORS)] if self._real_time else None
-                self._statistics.add(case, check(spark, case, processor=processor))
+                self._statistics.add(case, self._check_case(spark, case, number))
             except Exception as error:
                 found.append(_as_difference(error, case))
                 self._claim(found[-1])
@@ -217,6 +231,10 @@ class _Search:
         finally:  # hypothesis propagates only SkipTest at once
             if found:
                 raise min(found, key=lambda error: len(str(error))) from None
+
+    def _check(self, spark: SparkSession, case: Case, number: int) -> list[Batch]:
+        processor = PROCESSORS[number % len(PROCESSORS)] if self._real_time else None
+        return check(spark, case, processor=processor)
 
     def _skip_if_over(self) -> None:
         with self._lock:

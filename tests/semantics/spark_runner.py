@@ -16,6 +16,7 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming import StreamingQuery
 
+from job.change.replay import Replay
 from job.dataflow.dataflow import dataflow
 from job.dataflow.output_columns import TIMESTAMP
 from job.event_time.partitions import Partitions
@@ -86,7 +87,10 @@ def run_on_spark(spark: SparkSession, case: Case, phases: Sequence[Phase]) -> li
 
 
 class Run:
-    def __init__(self, spark: SparkSession, case: Case, folder: Path) -> None:
+    def __init__(
+        self, spark: SparkSession, case: Case, folder: Path, replay: Replay | None = None
+    ) -> None:
+        self._replay = replay
         self._spark = spark
         self._plan = case.plan.reading(dict.fromkeys(SIDES, (_PARTITIONS,)))
         self._topics = {side: MemoryTopic(spark) for side in SIDES}
@@ -103,7 +107,7 @@ class Run:
 
     def _phase(self, phase: Phase) -> list[Batch]:
         waiting = list(phase.batches)
-        watermark = JobWatermark(self._plan, self._partitions)
+        watermark = self._watermark(self._partitions)
         running = self._feed(waiting)
 
         def on_batch(rows: DataFrame, batch_id: int) -> None:
@@ -138,9 +142,12 @@ class Run:
                 lost = phase.ends.times_lost
                 self._partitions = Partitions.none() if lost else watermark.read_again()
 
+    def _watermark(self, partitions: Partitions) -> JobWatermark:
+        return JobWatermark(self._plan, partitions)
+
     def _start(self, on_batch: Any) -> StreamingQuery:
         left, right = (self._topics[side].records() for side in SIDES)
-        rows = dataflow(left, right, self._plan)
+        rows = dataflow(left, right, self._plan, replay=self._replay)
         writer = rows.writeStream.foreachBatch(on_batch).outputMode("append")
         return writer.option("checkpointLocation", str(self._folder / "checkpoint")).start()
 

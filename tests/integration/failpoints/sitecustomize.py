@@ -102,6 +102,7 @@ def cut_short(rows: Iterator[Any], flush: Callable[[], Any]) -> Iterator[Any]:
 
 
 def wrap_the_driver() -> None:
+    from job.delivery.real_time_sink import _EachMicroBatch
     from job.delivery.sink import _ExactlyOnce
     from job.plan import real_time, tuning
     from job.query.stats import QueryStats
@@ -143,6 +144,14 @@ def wrap_the_driver() -> None:
             happen()
         batch(self, progress)
 
+    deliver = _EachMicroBatch._deliver
+
+    def delivered(self: Any, records: Any, batch_id: int) -> None:
+        deliver(self, records, batch_id)
+        if reached(f"after_delivery_of_{batch_id}"):
+            happen()
+
+    _EachMicroBatch._deliver = delivered  # type: ignore[method-assign]
     _ExactlyOnce.__call__ = called  # type: ignore[method-assign]
     _ExactlyOnce._report_delivery = accounted  # type: ignore[method-assign]
     QueryStats.dead_letters = counted  # type: ignore[method-assign]
@@ -153,12 +162,16 @@ def wrap_the_change() -> None:
     """The points at which the disk, or the commit topic, differs from that of the point before."""
     from job.checkpoint import changes
     from job.checkpoint.checkpoint import Checkpoint
+    from job.delivery import ownership
     from job.query import changing
 
     die_after(changing, "_stop_job", "old_stopped")
     die_before(Checkpoint, "start_at", "replay_written")
     die_after(changes, "prepare_new", "new_prepared")
     die_after(changing, "add_missing_partitions", "commit_topic_extended")
+    die_after(changes, "allow_return", "return_allowed")
+    die_after(ownership, "_take", "slot_taken_over")
+    die_after(changing, "_take_name_over", "name_taken_over")
     die_after(changes, "hand_over", "handed_over")
 
 

@@ -4,7 +4,8 @@ import json
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
-from typing import Any
+from functools import partial
+from typing import Any, ClassVar
 
 import pytest
 
@@ -20,8 +21,11 @@ from job.settings import JobSettings
 from tests.unit.change.test_replay import REPLAY
 from tests.unit.specs import plan
 
-OLD, NEW = plan(), plan(checkpoint="/checkpoints/new")
-EXACTLY_ONCE = plan(output__delivery="exactly_once").output
+OLD = plan(output__delivery="exactly_once")
+NEW = plan(output__delivery="exactly_once", checkpoint="/checkpoints/new")
+SPEC = "name: tested"
+SLOTS = 2
+STOP_DELIVERIES = changing._stop_deliveries
 
 
 class CrashError(Exception):
@@ -86,11 +90,17 @@ class World:
         self.stopped = 0
         monkeypatch.setattr(changing, "leased", lambda _: nullcontext())
         monkeypatch.setattr(changing, "_stop_job", self._stop_job)
-        monkeypatch.setattr(changing, "_planned", lambda *_, **__: self.planned)
+        monkeypatch.setattr(changing, "planned", self._planned)
         monkeypatch.setattr(changing, "_access", lambda _: None)
         monkeypatch.setattr(changing, "add_missing_partitions", lambda *_: None)
+        monkeypatch.setattr(changing, "_stop_deliveries", lambda *_, **__: None)
+        monkeypatch.setattr(changing, "_take_name_over", self._take_name_over)
+        self.owners = ["4711"] * SLOTS
+        """Query of the newest marker of each slot in the commit topic."""
         self.planned = ChangePlan(compared(OLD, NEW), REPLAY, {})
+        self.plans = 0
         self.disk.files["file:/old/query/metadata"] = {"id": "4711"}
+        self.disk.files["file:/old/exactly_once.json"] = {"since": 0, "owner": "4711"}
         for batch_id in range(8):
             self.log("file:/old", batch_id, (20, 6), 60_000)
 
@@ -107,6 +117,35 @@ class World:
     def _stop_job(self, *_: object) -> None:
         self.stopped += 1
 
+    def _planned(self, *_: object, **__: object) -> ChangePlan:
+        """Each plan chooses another id of the new query."""
+        self.plans += 1
+        if not self.planned.replay.is_shadow:
+            new = replace(self.planned.replay, query_id=f"new-{self.plans}")
+            self.planned = replace(self.planned, replay=new)
+        return self.planned
+
+    def _take_name_over(self, _: object, checkpoint: Checkpoint, *__: object) -> None:
+        """As ownership.ensure_ownership. A crash is possible before and after each slot."""
+        for slot, owner in enumerate(self.owners):
+            assert self._may_own("file:/new", owner)
+            self.disk.change(partial(self.owners.__setitem__, slot, checkpoint.query_id))
+        checkpoint.owns_name = True
+
+    def _may_own(self, root: str, owner: str) -> bool:
+        """Whether the query of the checkpoint may take a slot of `owner`."""
+        checkpoint = self.checkpoint(root)
+        return owner == checkpoint.query_id or owner in checkpoint.replaced_queries
+
+    def check_startable_query_owns_the_name(self) -> None:
+        [root] = self.startable()
+        if root == "file:/new":
+            assert {self.checkpoint(root).query_id} == set(self.owners)
+        assert all(self._may_own(root, owner) for owner in self.owners)
+        # Otherwise the query compares markers with batches before the change.
+        old = self.checkpoint("file:/old").folder.read("exactly_once.json")
+        assert {"4711"} == set(self.owners) or old is None
+
     def log(self, root: str, batch_id: int, ends: tuple[int, int], watermark_ms: int) -> None:
         """A batch that has ended."""
         text = (
@@ -118,6 +157,12 @@ class World:
 
     def change(self) -> ChangePlan | None:
         return changing.change(OLD, NEW, JobSettings())
+
+    def change_over_http(self) -> None:
+        """What the job does. After a crash the job starts, and the caller repeats the call."""
+        old, new = self.checkpoint("file:/old"), self.checkpoint("file:/new")
+        if changes.successor_spec(old) is None:
+            changing.hand_over(OLD, NEW, old, new, None, SPEC)
 
     def undo(self) -> None:
         changing.undo(OLD, NEW, JobSettings())
@@ -160,25 +205,30 @@ def test_change_hands_over_once(world: World) -> None:
 
     new = world.checkpoint("file:/new")
     assert ["file:/new"] == world.startable()
-    assert REPLAY == changes.read_replay(new)
+    assert world.planned.replay == changes.read_replay(new)
     assert frozenset({"4710", "4711"}) == new.replaced_queries
     starts = new.start_positions
     assert starts is not None
     assert REPLAY.starts == {"left": starts.left, "right": starts.right}
 
 
+@pytest.mark.parametrize("change", [World.change, World.change_over_http])
 @pytest.mark.parametrize("when", ["before", "after"])
 def test_crash_at_any_write_leaves_one_query_and_a_repetition_finishes(
-    monkeypatch: pytest.MonkeyPatch, when: str
+    monkeypatch: pytest.MonkeyPatch, when: str, change: Callable[[World], object]
 ) -> None:
     seen = []
     for write in range(1, 20):
         world = World(monkeypatch)
-        was_killed = world.crash(world.change, write, when)
+        was_killed = world.crash(partial(change, world), write, when)
         seen.append(world.startable())
-        assert 1 == len(seen[-1])
-        world.change()
+        world.check_startable_query_owns_the_name()
+        spec = changes.successor_spec(world.checkpoint("file:/old"))
+        is_over_http = change is World.change_over_http
+        assert (SPEC if is_over_http and seen[-1] == ["file:/new"] else None) == spec
+        change(world)
         assert ["file:/new"] == world.startable()
+        world.check_startable_query_owns_the_name()
         if not was_killed:
             break
     assert not was_killed
@@ -190,14 +240,11 @@ def test_crash_during_an_undo_leaves_one_query(monkeypatch: pytest.MonkeyPatch, 
     for write in range(1, 20):
         world = World(monkeypatch)
         world.change()
-        world.disk.files["file:/new/query/metadata"] = {"id": "4712"}
         was_killed = world.crash(world.undo, write, when)
-        assert 1 == len(world.startable())
         if ["file:/new"] == world.startable():
             world.undo()
         assert ["file:/old"] == world.startable()
-        old = world.checkpoint("file:/old")
-        assert frozenset({"4712"}) == old.replaced_queries
+        world.check_startable_query_owns_the_name()
         if not was_killed:
             break
     assert not was_killed
@@ -207,7 +254,6 @@ def test_undo_is_refused_once_the_new_query_has_begun_to_deliver(world: World) -
     with pytest.raises(ConflictError, match="no change to undo"):
         world.undo()
     world.change()
-    world.disk.files["file:/new/query/metadata"] = {"id": "4712"}
     world.log("file:/new", 0, (19, 6), 0)
     world.log("file:/new", 1, (20, 6), 60_000)
     assert not changes.has_delivered(world.checkpoint("file:/new"))
@@ -263,50 +309,50 @@ def test_shadow_can_start_once_it_is_completely_prepared(
 
 
 class Reader:
-    """State partition 3 has delivered batch 8, the other partitions batch 7."""
+    """The newest batch that each state partition of the old query has delivered."""
 
     partitions = 9
+    delivered: ClassVar = [7, 7, 7, 7]
 
     def __init__(self, *_: object, **__: object) -> None:
         """As MarkerReader."""
 
     def newest_delivered(self, partition: int, key: bytes, query_id: str) -> int:
         assert (f"tested/{partition}".encode(), "4711") == (key, query_id)
-        return 8 if partition == 3 else 7
+        return int(self.delivered[partition])
 
 
-def begin_batch(checkpoint: Checkpoint) -> None:
-    batch = checkpoint.folder.read("query/offsets/7")
-    assert batch is not None
-    checkpoint.folder.write("query/offsets/8", batch)
-
-
-@pytest.mark.parametrize(
-    "begin", [begin_batch, lambda checkpoint: checkpoint.record_interval(Interval(8, 60_000))]
-)
-def test_interrupted_batch_is_detected_in_each_state_partition_of_the_old_query(
-    world: World, monkeypatch: pytest.MonkeyPatch, begin: Callable[[Checkpoint], None]
+def test_batch_after_the_cut_is_detected_in_each_state_partition_of_the_old_query(
+    world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The environment has the number of the new query, 2."""
-    fenced: list[int] = []
+    fenced: list[tuple[int, int]] = []
+    monkeypatch.setattr(changing, "_stop_deliveries", STOP_DELIVERIES)
     monkeypatch.setattr(changing, "MarkerReader", Reader)
     monkeypatch.setattr(changing, "librdkafka_settings", lambda _: {})
     monkeypatch.setattr(changing, "delivery_target", lambda *_, **__: None)
     monkeypatch.setattr(
-        changing, "fence_slots", lambda old, *_: fenced.append(old.state_partitions)
+        *(changing, "fence_slots"),
+        lambda old, _, number: fenced.append((old.state_partitions, number)),
     )
-    old, new = (replace(each, output=EXACTLY_ONCE) for each in (OLD, NEW))
-    settings = {**fingerprint(old), "state_partitions": "4"}
+    settings = {**fingerprint(OLD), "state_partitions": "4"}
     world.disk.files["file:/old/fingerprint.json"] = {"format": 1, "settings": settings}
-    assert changing.change(old, new, JobSettings()) is world.planned
-
-    checkpoint = world.checkpoint("file:/old")
-    changes.take_back(checkpoint)
-    begin(checkpoint)
+    monkeypatch.setattr(Reader, "delivered", [7, 7, 7, 8])
     with pytest.raises(ConflictError, match="was interrupted in batch 8"):
-        changing.change(old, new, JobSettings())
-    assert [4] == fenced
+        world.change()
     assert ["file:/old"] == world.startable()
+    assert ["4711"] * SLOTS == world.owners
+
+    monkeypatch.setattr(Reader, "delivered", [7, 7, 6, 7])
+    world.change()
+    assert ["file:/new"] == world.startable()
+    assert [(4, 1), (4, 2)] == fenced
+
+
+def test_at_least_once_delivery_has_no_name_to_take_over(world: World) -> None:
+    changing.change(replace(OLD, output=plan().output), NEW, JobSettings())
+
+    assert (["file:/new"], ["4711"] * SLOTS) == (world.startable(), world.owners)
 
 
 def test_cut_is_read_from_the_logs_of_spark(world: World) -> None:
@@ -331,4 +377,3 @@ def test_cut_is_read_from_the_logs_of_spark(world: World) -> None:
     assert {"left": {0: 20, 1: 5}, "right": {0: 6}} == cut.ends
     assert {"left": {0: 3, 1: 5}, "right": {0: 0}} == cut.first_offsets
     assert [0, 60_000, 50_000] == [late.watermark_ms for late in cut.late]
-    assert 8 == changes.uncommitted_batch(old)

@@ -9,6 +9,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from job.delivery import commit_protocol
+from job.delivery.commit_protocol import (
+    NO_BATCH,
+    Marker,
+    Result,
+    Step,
+    TakenOverError,
+    run,
+    take_over,
+)
 from tests.unit.delivery.schedules import PARTITIONS, Schedule, ViolationError
 from tests.unit.delivery.takeovers import Progress, Query, World
 from tests.unit.delivery.test_commit_protocol import mutant_module
@@ -133,3 +142,29 @@ def violated(case: Case, module: ModuleType, number: int) -> bool:
 def random_schedule(seed: int) -> Schedule:
     chance = random.Random(seed)
     return Schedule(chance.randbytes(chance.randrange(300)))
+
+
+@pytest.mark.parametrize(("last_batch", "is_refused"), [(None, False), (8, False), (7, True)])
+@pytest.mark.parametrize("seen_first", [7, 8])
+def test_name_is_not_taken_over_from_a_query_that_has_delivered_a_later_batch(
+    last_batch: int | None, is_refused: bool, seen_first: int
+) -> None:
+    """A change has read batch 7 as the last one. Batch 8 may be delivered until producers are
+    fenced."""
+    taken: list[Step] = []
+
+    def perform(step: Step) -> Marker | None:
+        taken.append(step)
+        if step is Step.PEEK_MARKER:
+            return Marker(seen_first, "", "a")
+        if step is Step.READ_MARKER:
+            return Marker(NO_BATCH, "", "b") if Step.COMMIT in taken else Marker(8, "", "a")
+        return None
+
+    taking = take_over(Marker(NO_BATCH, "", "b"), {"a"}, last_batch)
+    if is_refused:
+        with pytest.raises(TakenOverError, match="has delivered batch 8"):
+            run(taking, perform)
+    else:
+        assert Result.COMMITTED is run(taking, perform)
+    assert is_refused == (Step.WRITE_MARKER not in taken)

@@ -94,7 +94,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
         "validation",
     ),
     "event_time": ("partitions", "watermark", "fair_reading", "interval"),
-    "change": ("cut", "replay", "comparison", "start_offsets", "explain"),
+    "change": ("cut", "replay", "comparison", "start_offsets", "explain", "sent_spec"),
     "kafka": (
         "security",
         "clients",
@@ -132,7 +132,8 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "lineage": ("columns", "events", "reports", "reporter", "http"),
     "query": (
         *("explain_key", "state_rows", "stats", "idleness", "cluster", "runtime", "retries"),
-        *("verbs", "state_machine", "state_lookup", "reset", "preparation", "event_times"),
+        *("verbs", "state_machine", "state_lookup", "reset", "changing", "requested_change"),
+        *("preparation", "event_times"),
         *(
             "replaying",
             "warm_up",
@@ -143,7 +144,6 @@ ROOMS: dict[str, tuple[str, ...]] = {
             "lookup_queue",
             "control_handler",
         ),
-        "changing",
     ),
     "process": (),
     "commands": ("spec_file", "change", "compare", "checkpoint", "dead_letters", "init"),

@@ -59,6 +59,12 @@ def test_start_positions_of_a_reset_reach_the_job(job: SmallJob) -> None:
     assert QueryState.STOPPED is response.status.state
 
 
+def test_spec_of_a_change_reaches_the_job(job: SmallJob) -> None:
+    sent(job, "change", by="ada", spec="name: x")
+
+    assert ([("change", "ada")], "name: x") == (job.commands, job.spec)
+
+
 @pytest.mark.parametrize(
     ("error", "expected"),
     [

@@ -13,7 +13,16 @@ from typing import Any, cast
 import httpx
 import pytest
 
-from job.errors import BusyError, CancelledError
+from job.errors import (
+    BusyError,
+    CancelledError,
+    CheckpointError,
+    ConflictError,
+    Problem,
+    RequestError,
+    RetentionError,
+    SpecError,
+)
 from job.join_spec.sides import Side
 from job.kafka.broker_watch import BrokerWatch
 from job.plan.plan import JoinPlan
@@ -88,6 +97,7 @@ class FakeEngine:
         self.frozen: dict[str, str] | None = None
         self.last_batch = batch()
         self.status_calls = 0
+        self.refusal: Exception | None = None
 
     def status(self) -> JobStatus:
         self.status_calls += 1
@@ -95,6 +105,20 @@ class FakeEngine:
 
     def state_reader(self) -> tuple[Reader, int]:
         return self.reader, 7
+
+    def change_plan(self, spec: str) -> None:
+        self._refuse_change(spec)
+
+    def command(self, verb: str, by: str, starts: None, **arguments: Any) -> None:
+        assert ("change", "ada", None, False) == (
+            *(verb, by, starts, arguments["completes_interval"]),
+        )
+        self._refuse_change(arguments["spec"])
+
+    def _refuse_change(self, spec: str) -> None:
+        assert "name: x" == spec
+        assert self.refusal is not None
+        raise self.refusal
 
 
 class Harness:
@@ -269,6 +293,35 @@ def test_periodic_count_ends_with_the_job(
     assert counting.wait(PATIENCE_SECONDS)
     harness.handler.close()
     assert ended.wait(PATIENCE_SECONDS)
+
+
+@pytest.mark.parametrize(
+    ("refusal", "of_the_call"),
+    [
+        (SpecError([Problem("join.type", None, "is unknown")]), RequestError),
+        (CheckpointError("contains a query"), ConflictError),
+        (RetentionError("Kafka has deleted records"), ConflictError),
+        (ConflictError("is being changed", allowed=[]), ConflictError),
+    ],
+)
+def test_refused_change_is_an_error_of_its_call(
+    harness: Harness, refusal: Exception, of_the_call: type[Exception]
+) -> None:
+    harness.engine.refusal = refusal
+    for call in (
+        lambda: harness.handler.read(Request(call="change_plan", spec="name: x"), Event()),
+        lambda: harness.handler.command("change", "ada", spec="name: x"),
+    ):
+        with pytest.raises(of_the_call) as raised:
+            call()
+        assert str(refusal) == str(raised.value)
+
+
+def test_only_a_change_has_a_spec(harness: Harness) -> None:
+    with pytest.raises(RequestError, match="`spec` is required for change"):
+        harness.handler.command("change", "ada")
+    with pytest.raises(RequestError, match="not allowed for other commands"):
+        harness.handler.command("stop", "ada", spec="name: x")
 
 
 def test_lookups_over_http_wait_and_only_the_last_of_many_is_refused(

@@ -4,6 +4,7 @@ from pydantic import BaseModel
 
 from job.join_spec.sides import Side
 from job.protocol.results import (
+    ChangePlanResult,
     FailuresResult,
     FieldProblem,
     FrozenChange,
@@ -68,4 +69,5 @@ def all_answers() -> dict[str, BaseModel]:
             plan=None,
             checkpoint_changes=[FrozenChange(field="join type", frozen="inner", wanted="x")],
         ),
+        "change_plan": ChangePlanResult(text="What changes", facts={"records": 12}),
     }

@@ -46,6 +46,7 @@ class SmallJob:
         self.commands: list[tuple[Verb, str]] = []
         self.starts: StartPositions | None = None
         self.completes_interval = False
+        self.spec: str | None = None
         self.last_request: Request | None = None
         self.gone: Event | None = None
         self.answers: dict[str, BaseModel | Exception] = {}
@@ -60,6 +61,7 @@ class SmallJob:
         starts: StartPositions | None = None,
         *,
         completes_interval: bool = False,
+        spec: str | None = None,
     ) -> None:
         if self.allowed is not None and verb not in self.allowed:
             message = f"{verb} is not possible while the query is {self.current.state}"
@@ -71,10 +73,12 @@ class SmallJob:
             "stop": QueryState.STOPPED,
             "restart": QueryState.RESTARTING,
             "reset": QueryState.STOPPED,
+            "change": QueryState.RUNNING,
         }
         self.current = self.current.model_copy(update={"state": states[verb]})
         self.starts = starts
         self.completes_interval = completes_interval
+        self.spec = spec
 
     def read(self, request: Request, caller_gone: Event) -> BaseModel:
         self.gone = caller_gone

@@ -176,7 +176,9 @@ NO_BODY = (b"{", b'"\xff', b"[]", b"")
 
 
 @pytest.mark.parametrize("body", NO_BODY)
-@pytest.mark.parametrize(("method", "verb"), [("POST", "reset"), ("PATCH", "offsets")])
+@pytest.mark.parametrize(
+    ("method", "verb"), [("POST", "reset"), ("PATCH", "offsets"), ("POST", "change")]
+)
 def test_denied_command_is_refused_before_its_body_is_parsed(
     method: str, verb: str, body: bytes, made: ServiceSettings
 ) -> None:

@@ -102,6 +102,7 @@ def test_query_has_its_last_batch_lag_and_watermark(path: Path) -> None:
             "error": None,
         },
         "last_reset": None,
+        "last_change": None,
         "change": {
             "old_checkpoint": "file:/old",
             "phase": "reading",
@@ -126,7 +127,7 @@ def test_unknown_figures_are_null_before_the_first_batch(path: Path) -> None:
         "phase", "query_id", "run_id", "last_progress_at", "last_batch", "watermark",
         "last_failure",
         "watermark_held_back_by", "watermark_held_back_by_partition", "state_counted_at",
-        "brokers", "last_reset", "change",
+        "brokers", "last_reset", "last_change", "change",
     }  # fmt: skip
     assert unknown == {name for name, value in body.items() if value is None}
     assert {

@@ -1,0 +1,111 @@
+"""A change of the join that a command requests from the job, and the query that continues."""
+
+import os
+from datetime import UTC, datetime
+
+import structlog
+
+from job.change.explain import explained, facts
+from job.change.sent_spec import PlannedSpec, PlanOf, WrittenSpec, sent_spec
+from job.checkpoint.changes import successor_spec
+from job.checkpoint.checkpoint import Checkpoint
+from job.errors import ConflictError
+from job.protocol.reports import ChangeRequestReport
+from job.protocol.results import ChangePlanResult
+from job.query import changing
+from job.query.runtime import Resources
+from job.redaction import Redaction
+from job.settings import JobSettings
+from job.spark.failures import failure_of
+
+_log = structlog.get_logger()
+
+
+class RequestedChange:
+    """Keeps the report of the last request for the status."""
+
+    def __init__(
+        self, running: PlannedSpec, plan_of: PlanOf, settings: JobSettings, redaction: Redaction
+    ) -> None:
+        self._running = running
+        self._plan_of = plan_of
+        self._settings = settings
+        self._redaction = redaction
+        self._requested: WrittenSpec | None = None
+        self.report: ChangeRequestReport | None = None
+
+    @property
+    def is_requested(self) -> bool:
+        return self._requested is not None
+
+    def check_not_requested(self) -> None:
+        """Raises ConflictError while a change is made."""
+        if self.is_requested:
+            raise ConflictError(
+                "the join is being changed: try again once `last_change` has failed or the new "
+                "query runs",
+                allowed=[],
+            )
+
+    def request(self, by: str, text: str) -> None:
+        """Raises SpecError if the spec is invalid."""
+        sent = self._sent(text)
+        now = datetime.now(UTC)
+        self.report = ChangeRequestReport(
+            requested_by=by, requested_at=now, checkpoint=sent.spec.checkpoint
+        )
+        self._requested = sent
+
+    def plan(self, text: str, resources: Resources, late_rows: int) -> ChangePlanResult:
+        """The plan of a change at this moment. The query may run. Raises StreamjoinError if the
+        change is refused."""
+        new, spark = self._planned(self._sent(text)).plan, resources.session()
+        old = self._running.plan
+        made = changing.checked(
+            *(old, new, Checkpoint(spark, old.checkpoint), Checkpoint(spark, new.checkpoint)),
+            self._settings.state_partitions,
+        )
+        found = facts(
+            *(new, made.comparison, made.replay, made.needed_ms),
+            cores=os.cpu_count() or 1,
+            late_rows=late_rows,
+        )
+        text = explained(new, made.comparison, made.replay, found)
+        return ChangePlanResult(text=text, facts=found)
+
+    def make(self, resources: Resources) -> PlannedSpec | None:
+        """The query that continues the stopped one. None: the change has failed. The error is
+        written into the report and not raised."""
+        assert self._requested is not None
+        assert self.report is not None
+        try:
+            successor = self._planned(self._requested)
+            checkpoint = resources.checkpoint()
+            changing.hand_over(
+                *(self._running.plan, successor.plan, checkpoint),
+                Checkpoint(resources.session(), successor.plan.checkpoint),
+                self._settings.state_partitions,
+                self._requested.text,
+            )
+        except Exception as error:
+            failure = failure_of(error, self._running.plan.bootstrap_servers)
+            self._redaction.scrub_error(failure)
+            self.report = self.report.model_copy(
+                update={"failed_at": datetime.now(UTC), "error": str(failure)}
+            )
+            _log.error("change_failed", **self.report.model_dump(mode="json"))
+            self._requested = None
+            return None
+        return successor  # Until the job runs it, commands are refused.
+
+    def made_before(self, checkpoint: Checkpoint) -> PlannedSpec | None:
+        """The query that continues the one of `checkpoint` after a change in an earlier run of the
+        job. None: there was no change, or the user starts the new query."""
+        text = successor_spec(checkpoint)
+        return None if text is None else self._planned(self._sent(text))
+
+    def _sent(self, text: str) -> WrittenSpec:
+        return sent_spec(text, self._running.written, os.environ)
+
+    def _planned(self, written: WrittenSpec) -> PlannedSpec:
+        return PlannedSpec(written, self._plan_of(written.spec))

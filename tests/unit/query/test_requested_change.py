@@ -1,0 +1,99 @@
+"""A change that a command requests: its report, and the spec that continues."""
+
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from job.change.sent_spec import PlannedSpec, WrittenSpec
+from job.errors import CheckpointError, ConflictError, SpecError
+from job.join_spec.spec import JoinSpec, spec_from_yaml
+from job.plan.plan import JoinPlan
+from job.plan.planner import join_plan
+from job.query import changing, requested_change
+from job.query.requested_change import RequestedChange
+from job.redaction import Redaction
+from job.settings import JobSettings
+from tests.unit.specs import plan, spec_yaml
+
+NEW = spec_yaml(checkpoint="/checkpoints/next")
+SECRET = "pa55word"
+
+
+def plan_of(spec: JoinSpec) -> JoinPlan:
+    return join_plan(spec, state_partitions=2)
+
+
+@pytest.fixture
+def change(monkeypatch: pytest.MonkeyPatch) -> RequestedChange:
+    monkeypatch.setattr(
+        requested_change, "Checkpoint", lambda _, location: SimpleNamespace(location=location)
+    )
+    redaction = Redaction()
+    redaction.add([SECRET])
+    written = WrittenSpec(spec_yaml(), spec_from_yaml(spec_yaml(), {}))
+    return RequestedChange(PlannedSpec(written, plan()), plan_of, JobSettings(), redaction)
+
+
+def resources() -> Any:
+    return SimpleNamespace(session=lambda: None, checkpoint=lambda: "old")
+
+
+def test_made_change_ends_in_its_spec_and_no_other_command_is_accepted(
+    change: RequestedChange, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made: list[Any] = []
+    monkeypatch.setattr(changing, "hand_over", lambda *arguments: made.append(arguments))
+    change.check_not_requested()
+    change.request("ada", NEW)
+
+    successor = change.make(resources())
+
+    assert successor is not None
+    assert NEW == successor.written.text
+    [(old, new, old_checkpoint, new_checkpoint, _, text)] = made
+    assert (plan(), successor.plan, "old", "/checkpoints/next", NEW) == (
+        *(old, new, old_checkpoint, new_checkpoint.location, text),
+    )
+    with pytest.raises(ConflictError, match="is being changed"):
+        change.check_not_requested()
+
+
+def test_failed_change_is_reported_without_secrets_and_commands_are_accepted_again(
+    change: RequestedChange, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> None:
+        raise CheckpointError(f"the folder contains a query of {SECRET}")
+
+    monkeypatch.setattr(changing, "hand_over", refuse)
+    change.request("ada", NEW)
+    assert change.is_requested
+    assert change.make(resources()) is None
+
+    assert change.report is not None
+    assert ("ada", "/checkpoints/next") == (change.report.requested_by, change.report.checkpoint)
+    assert "the folder contains a query of [redacted]" == change.report.error
+    assert change.report.failed_at is not None
+    change.check_not_requested()
+
+
+def test_invalid_spec_is_not_requested(change: RequestedChange) -> None:
+    with pytest.raises(SpecError):
+        change.request("ada", spec_yaml(checkpoint="/elsewhere/next"))
+
+    assert (False, None) == (change.is_requested, change.report)
+
+
+def test_start_continues_with_the_spec_of_an_earlier_change(
+    change: RequestedChange, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stored: dict[str, str] = {}
+    monkeypatch.setattr(requested_change, "successor_spec", stored.get)
+    old: Any = "old"
+    assert change.made_before(old) is None
+
+    stored["old"] = NEW
+    successor = change.made_before(old)
+    assert successor is not None
+    assert replace(plan(), checkpoint="/checkpoints/next") == successor.plan
