@@ -42,6 +42,9 @@ BROKER_OPTIONS = (*JVM_OPTIONS, "-XX:TieredStopAtLevel=1")
 class Job:
     """`with Job(spec, folder) as job:` runs `streamjoin run`; leaving it ends the process."""
 
+    program: tuple[str, ...] = (sys.executable, "-m", "job")
+    """Beginning of its command lines."""
+
     def __init__(self, spec: str, folder: Path, jvm: SharedJvm | None = None) -> None:
         """`jvm`: shared with other jobs of the worker; None: the job starts its own."""
         self.spec_file = folder / "join.yaml"
@@ -100,7 +103,7 @@ class Job:
     def start(self) -> None:
         with self.log.open("ab") as log:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "job", "run", str(self.spec_file)],
+                [*self.program, "run", str(self.spec_file)],
                 env=self._environment(),
                 stdout=log,
                 stderr=log,
@@ -154,7 +157,7 @@ class Job:
     def command(self, *arguments: str) -> "subprocess.CompletedProcess[str]":
         """Run `streamjoin` with these arguments in the environment of the job."""
         return subprocess.run(
-            [sys.executable, "-m", "job", *arguments],
+            [*self.program, *arguments],
             env=self._environment(),
             capture_output=True,
             text=True,
