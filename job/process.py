@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from job.join_spec.spec import JoinSpec
 from job.lineage.reports import RunReports
 from job.logs import log_to_stderr
-from job.plan.explain import explained, facts
+from job.plan.explain import explained, plan_as_json
 from job.plan.plan import JoinPlan
 from job.plan.resources import available_resources
 from job.redaction import Redaction
@@ -49,7 +49,7 @@ def run_engine(
     resources = available_resources(settings, plan, cores=os.cpu_count() or 1)
     answer = PlanResult(
         text=explained(plan, resources),
-        facts=facts(plan, resources),
+        facts=plan_as_json(plan, resources),
         spec=spec.model_dump(mode="json", by_alias=True),
     )
     identity = TopicIdentity(plan, read=lambda: stats.offsets)
