@@ -1,7 +1,7 @@
 """Builds the wheel: `job` and `service` become `streamjoin.job` and `streamjoin.service`.
 
-Users install the wheel next to their own packages, where top-level packages of such general names
-could hide others. In a checkout and in an editable installation the packages keep their short names.
+Users install the wheel next to their own packages, where top-level packages of such general
+names could hide others. In a checkout and in an editable installation they keep their short names.
 
 The hook copies the packages and rewrites their absolute imports, as pip does for the packages that
 it vendors. No other text is rewritten: code that needs the name of a module as text reads it from

@@ -76,7 +76,11 @@ def plan(
         made = create_plan(read_spec(spec), registry="preferred")
         settings = read_settings(JobSettings)
         resources = available_resources(settings, made, cores=os.cpu_count() or 1)
-    text = json.dumps(plan_as_json(made, resources), indent=2) if as_json else explained(made, resources)
+    text = (
+        json.dumps(plan_as_json(made, resources), indent=2)
+        if as_json
+        else explained(made, resources)
+    )
     typer.echo(text, nl=as_json)
 
 

@@ -30,7 +30,7 @@ def install_wheel(folder: Path) -> InstalledWheel:
     python = str(environment / "bin" / "python")
     uv = str(ROOT / ".tools" / "bin" / "uv")
     _run(uv, "pip", "install", "--offline", "--no-deps", "--python", python, str(wheel))
-    # Python does not read the .pth files of a folder that a .pth file adds: they lead to the checkout.
+    # Python reads no .pth files in a folder that a .pth file adds: they lead to the checkout.
     (packages,) = environment.glob("lib/python*/site-packages")
     (packages / "dependencies.pth").write_text(sysconfig.get_path("purelib"))
     return InstalledWheel(wheel, environment)

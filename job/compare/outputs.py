@@ -55,7 +55,10 @@ def compare_outputs(
     """
     _check(first, second)
     span = _span(first, since_ms, until_ms)
-    with TemporaryDirectory(prefix="streamjoin-compare-") as folder, Results(Path(folder)) as results:
+    with (
+        TemporaryDirectory(prefix="streamjoin-compare-") as folder,
+        Results(Path(folder)) as results,
+    ):
         read = [
             _read(plan, results, output, span, since_ms)
             for output, plan in zip(OUTPUTS, (first, second), strict=True)

@@ -52,7 +52,10 @@ class Report:
             "shown": {
                 kind: [
                     {"id": difference.id}
-                    | {name: _contents(difference.contents[output]) for output, name in enumerate(_NAMES)}
+                    | {
+                        name: _contents(difference.contents[output])
+                        for output, name in enumerate(_NAMES)
+                    }
                     for difference in shown
                 ]
                 for kind, shown in self.comparison.shown.items()

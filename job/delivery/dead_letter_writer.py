@@ -36,8 +36,8 @@ _COUNTS = "dead_letters"
 Counts = Mapping[tuple[str, str], int]
 """Count by side and reason."""
 Write = Callable[[DataFrame], Counts]
-"""Writes a frame of (key, value, headers, side, reason) and returns the counts of its rows. The counts
-are empty if an earlier attempt wrote the rows."""
+"""Writes a frame of (key, value, headers, side, reason) and returns the counts of its rows. The
+counts are empty if an earlier attempt wrote the rows."""
 
 _log = structlog.get_logger()
 

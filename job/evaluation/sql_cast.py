@@ -202,7 +202,9 @@ def float32_of(text: str) -> float:
     with localcontext() as context:
         context.prec = 2_000
         # A tie rounds to even, and `nearest` is even if the double was a tie.
-        return min(neighbours, key=lambda number: (abs(Decimal(number) - written), number != nearest))
+        return min(
+            neighbours, key=lambda number: (abs(Decimal(number) - written), number != nearest)
+        )
 
 
 def _to_string(source: SqlType, target: SqlType) -> Cast | None:

@@ -176,7 +176,9 @@ class Partitions:
             for side in SIDES
         )
         partitions = cls(left, right)
-        newest = {side: max(times.values()) for side, times in partitions.event_times.items() if times}
+        newest = {
+            side: max(times.values()) for side, times in partitions.event_times.items() if times
+        }
         return cls(left, right, newest)
 
 

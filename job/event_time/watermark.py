@@ -28,7 +28,9 @@ def side_event_time(
     partitions: Mapping[int, Partition], newest_ms: int | None = None
 ) -> SideEventTime:
     """`newest_ms`: newest event time of the side, which can be newer than those of partitions."""
-    behind = {number: partition for number, partition in partitions.items() if partition.has_backlog}
+    behind = {
+        number: partition for number, partition in partitions.items() if partition.has_backlog
+    }
     for number, partition in behind.items():
         if partition.event_time_ms is None:
             return SideEventTime(None, number)

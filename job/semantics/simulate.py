@@ -130,7 +130,9 @@ class Simulator:
             trace=self._log.trace,
             state_rows={s: self._query.operator.states[s].metrics.num_keys for s in SIDES},
             duplicates=self._log.duplicates,
-            stored_ids={s: deduplicator.stored_ids for s, deduplicator in self._query.deduplicators.items()},
+            stored_ids={
+                s: deduplicator.stored_ids for s, deduplicator in self._query.deduplicators.items()
+            },
             metrics=batch.output.metrics,
             records={side: len(records[side]) for side in SIDES},
             bad_records=self._log.bad_records,

@@ -2,6 +2,7 @@
 
 import tomllib
 from importlib.metadata import version
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +16,8 @@ EXACT = {"pyspark", "sqlglot", "uvicorn"}
 
 
 def requirements() -> list[Requirement]:
-    extras = PROJECT["optional-dependencies"].values()
-    return [Requirement(line) for line in (*PROJECT["dependencies"], *sum(extras, []))]
+    lists = (PROJECT["dependencies"], *PROJECT["optional-dependencies"].values())
+    return [Requirement(line) for line in chain.from_iterable(lists)]
 
 
 def test_only_packages_whose_internals_are_used_have_an_exact_version() -> None:
