@@ -67,7 +67,7 @@ RUN --mount=type=cache,target=/root/.cache/uv \
 
 # The project alone: a change of the code keeps the layers with the packages.
 FROM uv AS project
-COPY pyproject.toml README.md ./
+COPY pyproject.toml hatch_build.py README.md ./
 COPY job job
 COPY service service
 COPY streamjoin streamjoin
@@ -138,7 +138,7 @@ USER 10001:10001
 WORKDIR /var/lib/streamjoin
 EXPOSE 8080
 HEALTHCHECK --interval=10s --timeout=5s --start-period=30s \
-    CMD ["python", "-m", "service.healthcheck", "service"]
+    CMD ["python", "-m", "streamjoin.service.healthcheck", "service"]
 ENTRYPOINT ["tini", "--"]
 CMD ["streamjoin-service"]
 
@@ -160,13 +160,14 @@ USER 10001:10001
 WORKDIR /var/lib/streamjoin
 # Checks that the process answers. The service's /readyz reports the state of the query.
 HEALTHCHECK --interval=10s --timeout=5s --start-period=90s \
-    CMD ["python", "-m", "service.healthcheck", "job"]
+    CMD ["python", "-m", "streamjoin.service.healthcheck", "job"]
 # Signals go to the Python process alone: the JVM ends after the query.
 ENTRYPOINT ["tini", "--", "entrypoint"]
 CMD ["streamjoin", "run", "/etc/streamjoin/join.yaml"]
 
 FROM job-image AS demo
 COPY deploy /opt/streamjoin/demo/deploy
+COPY job/__init__.py job/errors.py /opt/streamjoin/demo/job/
 ENV PYTHONPATH=/opt/streamjoin/demo
 CMD ["python", "-m", "deploy.docker.load"]
 

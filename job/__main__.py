@@ -77,14 +77,18 @@ def plan(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Explain what a join will do. No broker, no cluster; a schema registry is optional."""
-    from job.plan.explain import explained, facts
+    from job.plan.explain import explained, plan_as_json
     from job.plan.resources import available_resources
 
     with report_errors(spec):
         made = create_plan(read_spec(spec), registry="preferred")
         settings = read_settings(JobSettings)
         resources = available_resources(settings, made, cores=os.cpu_count() or 1)
-    text = json.dumps(facts(made, resources), indent=2) if as_json else explained(made, resources)
+    text = (
+        json.dumps(plan_as_json(made, resources), indent=2)
+        if as_json
+        else explained(made, resources)
+    )
     typer.echo(text, nl=as_json)
 
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from job.change.sent_spec import PlannedSpec, PlanOf
 from job.lineage.reports import RunReports
 from job.logs import log_to_stderr
-from job.plan.explain import explained, facts
+from job.plan.explain import explained, plan_as_json
 from job.plan.plan import JoinPlan
 from job.plan.resources import available_resources
 from job.redaction import Redaction
@@ -59,7 +59,7 @@ def run_engine(
     resources = available_resources(settings, plan, cores=os.cpu_count() or 1)
     answer = PlanResult(
         text=explained(plan, resources),
-        facts=facts(plan, resources),
+        facts=plan_as_json(plan, resources),
         spec=query.written.spec.model_dump(mode="json", by_alias=True),
     )
     identity = TopicIdentity(plan, read=lambda: stats.offsets)

@@ -1,7 +1,7 @@
 """Health checks of the container images. Standard library only.
 
-    python -m service.healthcheck job        sends `status` to the job's socket
-    python -m service.healthcheck service    requests /livez
+    python -m streamjoin.service.healthcheck job        sends `status` to the job's socket
+    python -m streamjoin.service.healthcheck service    requests /livez
 
 Exit 1 prints the reason, which `docker inspect` shows. The check covers the process only; the
 service's /readyz reports the state of the query.
@@ -46,7 +46,7 @@ def main() -> int:
             port = int(os.environ.get("STREAMJOIN_PORT", "8080"))
             service_answers(port, tls="STREAMJOIN_TLS_CERT_FILE" in os.environ)
         else:
-            sys.exit("usage: python -m service.healthcheck job|service")
+            sys.exit("usage: python -m streamjoin.service.healthcheck job|service")
     except (OSError, ValueError) as error:
         print(f"does not answer: {error}")  # noqa: T201  # Docker stores the output
         return 1

@@ -5,6 +5,14 @@ from collections.abc import Generator
 
 import pytest
 
+from tests.wheel import InstalledWheel, install_wheel
+
+
+@pytest.fixture(scope="session")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> InstalledWheel:
+    """The wheel of the project, in a virtual environment."""
+    return install_wheel(tmp_path_factory.mktemp("wheel"))
+
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(

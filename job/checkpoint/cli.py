@@ -158,11 +158,11 @@ def _fingerprint(plan: JoinPlan, opened: OpenCheckpoint) -> tuple[str, bool]:
 
 
 def _logs(opened: OpenCheckpoint) -> tuple[str, bool]:
-    found = check_logs(opened.folder)
-    if found.damage:
-        return f"logs: {'; '.join(found.damage)}", False
-    if found.repairable:
-        return f"logs: {', '.join(found.repairable)} is empty; the next start repairs it", False
+    logs = check_logs(opened.folder)
+    if logs.damage:
+        return f"logs: {'; '.join(logs.damage)}", False
+    if logs.repairable:
+        return f"logs: {', '.join(logs.repairable)} is empty; the next start repairs it", False
     return f"logs: complete, last batch {_batch(opened.checkpoint.last_batch_id)}", True
 
 

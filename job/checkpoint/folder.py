@@ -158,7 +158,7 @@ class Folder:
         return hadoop_path(self.spark, self._root, name)
 
 
-def _files(found: Any, prefix: str) -> Iterator[tuple[str, int]]:
-    while found.hasNext():
-        entry = found.next()
+def _files(files: Any, prefix: str) -> Iterator[tuple[str, int]]:
+    while files.hasNext():
+        entry = files.next()
         yield entry.getPath().toUri().getPath().removeprefix(prefix), entry.getLen()

@@ -50,15 +50,15 @@ class Lease:
 
     def take(self) -> None:
         """Raises CheckpointInUseError if a running job has the lease."""
-        found = self._documents.read(LEASE)
-        if found is not None and not _is_dead(found):
-            self._watch(found)
+        holder = self._documents.read(LEASE)
+        if holder is not None and not _is_dead(holder):
+            self._watch(holder)
         self._write()
         # If two jobs found the lease free at the same time, the last writer has it.
         time.sleep(_POLL_SECONDS)
-        found = self._documents.read(LEASE)
-        if not self._is_mine(found):
-            raise self._in_use(found or {})
+        lease = self._documents.read(LEASE)
+        if not self._is_mine(lease):
+            raise self._in_use(lease or {})
         self._thread.start()
 
     def release(self) -> None:
@@ -70,44 +70,44 @@ class Lease:
             if self._is_mine(self._documents.read(LEASE)):
                 self._documents.remove(LEASE)
 
-    def _watch(self, found: Mapping[str, Any]) -> None:
+    def _watch(self, holder: Mapping[str, Any]) -> None:
         """Wait until the lease has expired. Raises CheckpointInUseError if it is renewed."""
-        _log.info("lease_watched", holder=_describe_holder(found), for_seconds=LEASE_SECONDS)
+        _log.info("lease_watched", holder=_describe_holder(holder), for_seconds=LEASE_SECONDS)
 
         def was_removed() -> bool:
             now = self._documents.read(LEASE)
-            if now is not None and now != found:
+            if now is not None and now != holder:
                 raise self._in_use(now)
             return now is None
 
         wait_until(was_removed, LEASE_SECONDS, _POLL_SECONDS)
 
-    def _in_use(self, found: Mapping[str, Any]) -> CheckpointInUseError:
+    def _in_use(self, holder: Mapping[str, Any]) -> CheckpointInUseError:
         return CheckpointInUseError(
             f"the checkpoint {self._documents.root} is in use by "
-            f"{_describe_holder(found)}: two jobs on one checkpoint would corrupt "
+            f"{_describe_holder(holder)}: two jobs on one checkpoint would corrupt "
             "it. End the other one, or set another `checkpoint` and another `name` in this spec"
         )
 
     def _renew(self) -> None:
         while not self._released.wait(RENEWAL_SECONDS):
             try:
-                found = self._documents.read(LEASE)
-                if self._is_mine(found):
+                lease = self._documents.read(LEASE)
+                if self._is_mine(lease):
                     self._write()
                     continue
             except Exception as error:
                 # Not lost yet. If writes keep failing, the query itself fails.
                 _log.warning("lease_not_renewed", reason=" ".join(str(error).split("\n")[:2]))
                 continue
-            self.loss = self._taken_by(found) if found else self._deleted()
+            self.loss = self._taken_by(lease) if lease else self._deleted()
             self._lost()
             return
 
-    def _taken_by(self, found: Mapping[str, Any]) -> CheckpointInUseError:
+    def _taken_by(self, holder: Mapping[str, Any]) -> CheckpointInUseError:
         return CheckpointInUseError(
             f"the checkpoint {self._documents.root} was taken over by "
-            f"{_describe_holder(found)} while this job was not running: this job ends"
+            f"{_describe_holder(holder)} while this job was not running: this job ends"
         )
 
     def _deleted(self) -> CheckpointError:
@@ -121,8 +121,8 @@ class Lease:
         renewed = {"renewed_at": datetime.now(UTC).isoformat(timespec="milliseconds")}
         write_document(self._documents, LEASE, {**self._identity, **renewed})
 
-    def _is_mine(self, found: Mapping[str, Any] | None) -> bool:
-        return found is not None and found.get("id") == self._identity["id"]
+    def _is_mine(self, lease: Mapping[str, Any] | None) -> bool:
+        return lease is not None and lease.get("id") == self._identity["id"]
 
 
 def _identity() -> dict[str, Any]:
@@ -141,23 +141,23 @@ def _machine() -> str:
     return f"{boot}/{Path('/proc/self/ns/pid').readlink()}"
 
 
-def _is_dead(found: Mapping[str, Any]) -> bool:
+def _is_dead(lease: Mapping[str, Any]) -> bool:
     """Whether the holder is known to be dead, which only a job on the same machine can find out.
 
     An earlier lease of this process counts as dead.
     """
-    if found.get("machine") != _machine():
+    if lease.get("machine") != _machine():
         return False
-    if found["pid"] == os.getpid():
+    if lease["pid"] == os.getpid():
         return True
     try:
-        return bool(psutil.Process(found["pid"]).create_time() != found["started"])
+        return bool(psutil.Process(lease["pid"]).create_time() != lease["started"])
     except psutil.NoSuchProcess:
         return True
 
 
-def _describe_holder(found: Mapping[str, Any]) -> str:
+def _describe_holder(lease: Mapping[str, Any]) -> str:
     return (
-        f"the job with process {found.get('pid')} on {found.get('host')} "
-        f"(last renewal at {found.get('renewed_at')})"
+        f"the job with process {lease.get('pid')} on {lease.get('host')} "
+        f"(last renewal at {lease.get('renewed_at')})"
     )

@@ -33,24 +33,24 @@ def repair_logs(folder: Folder, now: datetime) -> list[str]:
 
     Raises CheckpointError if an acknowledged entry is damaged: nothing is moved then.
     """
-    found = check_logs(folder)
-    if found.damage:
+    logs = check_logs(folder)
+    if logs.damage:
         raise CheckpointError(
             f"the checkpoint {folder.root} is damaged and cannot be repaired: "
-            + "; ".join(found.damage)
+            + "; ".join(logs.damage)
             + ". Restore a backup (`streamjoin checkpoint restore`), or reset"
         )
     aside = aside_folder(now)
-    for name in found.repairable:
+    for name in logs.repairable:
         folder.move(f"query/{name}", f"{aside}/{name}")
         # Hadoop's checksum of the file, which only the local file system has.
         log, number = name.split("/")
         folder.remove(f"query/{log}/.{number}.crc")
-    if "offsets/0" in found.repairable and folder.exists("query/state"):
+    if "offsets/0" in logs.repairable and folder.exists("query/state"):
         # No batch has ended, so this state belongs to no batch. Spark requires an empty
         # state before batch 0.
         folder.move("query/state", f"{aside}/state")
-    return [f"query/{name}" for name in found.repairable]
+    return [f"query/{name}" for name in logs.repairable]
 
 
 def create_backup(folder: Folder, target: Folder, checkpoint: Checkpoint, now: datetime) -> Backup:

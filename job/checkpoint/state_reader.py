@@ -55,12 +55,12 @@ class StateReader:
         side_plan = self.plan.side(side)
         state = self._state(side, batch_id)
         columns = [name for name in state.columns if not name.startswith("__")]
-        found = state.where(self._is_key(state, side_plan, key)).select(
+        stored = state.where(self._is_key(state, side_plan, key)).select(
             F.to_json(F.struct(*(f"`{name}`" for name in columns))).alias("row"),
             *(EVENT_TIME, POSITION, MATCHED, LEAVES_AFTER),
         )
         with self._cancellable(cancel):
-            rows = found.sort(EVENT_TIME, LEAVES_AFTER, POSITION).limit(limit + 1).collect()
+            rows = stored.sort(EVENT_TIME, LEAVES_AFTER, POSITION).limit(limit + 1).collect()
         return KeyRows(
             side=side,
             key=list(key),

@@ -55,12 +55,15 @@ def compare_outputs(
     """
     _check(first, second)
     span = _span(first, since_ms, until_ms)
-    with TemporaryDirectory(prefix="streamjoin-compare-") as folder, Results(Path(folder)) as found:
+    with (
+        TemporaryDirectory(prefix="streamjoin-compare-") as folder,
+        Results(Path(folder)) as results,
+    ):
         read = [
-            _read(plan, found, output, span, since_ms)
+            _read(plan, results, output, span, since_ms)
             for output, plan in zip(OUTPUTS, (first, second), strict=True)
         ]
-        comparison = found.compared(limit=limit, are_complete=until_ms is not None)
+        comparison = results.compared(limit=limit, are_complete=until_ms is not None)
     return Report((read[0], read[1]), comparison)
 
 
@@ -113,15 +116,15 @@ def _span(plan: JoinPlan, since_ms: int | None, until_ms: int | None) -> Span:
 
 def _input_partitions(plan: JoinPlan, client: AdminClient) -> dict[str, list[int]]:
     """Partitions of each input topic. Raises TopicError if a topic does not exist."""
-    found = client.list_topics(timeout=ANSWER_SECONDS).topics
+    topics = client.list_topics(timeout=ANSWER_SECONDS).topics
     names = {name for side in SIDES for name in plan.side(side).topics.names}
-    names |= {name for name in found for side in SIDES if plan.side(side).topics.matches(name)}
-    if missing := sorted(names - set(found)):
+    names |= {name for name in topics for side in SIDES if plan.side(side).topics.matches(name)}
+    if missing := sorted(names - set(topics)):
         raise TopicError(
             f"input topic {', '.join(missing)} does not exist, or may not be described: --since "
             "and --until select results by the timestamps of their input records"
         )
-    return {name: sorted(found[name].partitions) for name in names}
+    return {name: sorted(topics[name].partitions) for name in names}
 
 
 def _offsets(client: AdminClient, topics: Mapping[str, list[int]], ms: int) -> Offsets:

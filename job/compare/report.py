@@ -44,16 +44,19 @@ class Report:
         return "\n".join(self._lines())
 
     @property
-    def facts(self) -> dict[str, Any]:
+    def as_json(self) -> dict[str, Any]:
         return {
             "equal": self.comparison.is_equal,
             **{name: _read(self.outputs[output]) for output, name in enumerate(_NAMES)},
             "counts": {"equal": self.comparison.equal, **self.comparison.counts},
             "shown": {
                 kind: [
-                    {"id": each.id}
-                    | {name: _contents(each.contents[output]) for output, name in enumerate(_NAMES)}
-                    for each in shown
+                    {"id": difference.id}
+                    | {
+                        name: _contents(difference.contents[output])
+                        for output, name in enumerate(_NAMES)
+                    }
+                    for difference in shown
                 ]
                 for kind, shown in self.comparison.shown.items()
             },

@@ -36,8 +36,8 @@ _COUNTS = "dead_letters"
 Counts = Mapping[tuple[str, str], int]
 """Count by side and reason."""
 Write = Callable[[DataFrame], Counts]
-"""Writes a frame of (key, value, headers, side, reason); the counts that were written: empty if an
-earlier attempt wrote them."""
+"""Writes a frame of (key, value, headers, side, reason) and returns the counts of its rows. The
+counts are empty if an earlier attempt wrote the rows."""
 
 _log = structlog.get_logger()
 
@@ -63,9 +63,9 @@ class DeadLetterWriter:
     """Largest record that the output topic accepts."""
 
     def write_batch(self, spark: SparkSession, batch: FinishedBatch, write: Write) -> Counts:
-        """Write the dead letters of the batch with `write`; the counts that were written.
+        """Write the dead letters of the batch with `write`. Returns their counts.
 
-        Raises BadRecordError if there is one and the spec has `on_bad_record: fail`.
+        Raises BadRecordError if there is a bad record and the spec has `on_bad_record: fail`.
         """
         if self.plan.fails_on_bad_records:
             self._fail_on_first(spark, batch)

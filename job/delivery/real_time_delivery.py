@@ -149,7 +149,7 @@ class _ExactlyOnce(RealTimeDelivery):
         return self._transactions.interval_writer(records)
 
     def delivered(self, _: int) -> tuple[int, Mapping[str, int]]:
-        delivered = self._transactions.delivered()
+        delivered = self._transactions.take_delivered()
         return delivered.results, {
             Result.COMMITTED.value: delivered.committed,
             Result.SKIPPED.value: delivered.skipped,

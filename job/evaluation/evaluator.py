@@ -159,9 +159,9 @@ class _Compiler:
         )
 
     def _cast(self, node: exp.Expr) -> Compiled:
-        found = with_suffix(node)
-        if found is not None:
-            return found
+        constant = with_suffix(node)
+        if constant is not None:
+            return constant
         target = parse_type(node.args["to"].sql(dialect="spark"))
         literal = node.this
         if type(node) is exp.Cast and isinstance(literal, exp.Literal) and literal.is_string:
@@ -360,13 +360,13 @@ def _or_null(function: Callable[[Value], Value], value: Value) -> Value:
 
 def _arguments(node: exp.Expr) -> list[exp.Expr]:
     """Operands of a function node in the order of its definition, without keywords."""
-    found: list[exp.Expr] = []
+    operands: list[exp.Expr] = []
     for name in node.arg_types:
         part = node.args.get(name)
         parts = part if isinstance(part, list) else [part]
         if name not in {"unit", "zone", "decimals", "position"}:
-            found += [each for each in parts if isinstance(each, exp.Expr)]
-    return found
+            operands += [operand for operand in parts if isinstance(operand, exp.Expr)]
+    return operands
 
 
 def _name_of(node: exp.Expr) -> str:

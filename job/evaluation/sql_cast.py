@@ -58,8 +58,8 @@ def cast(source: SqlType, target: SqlType) -> Cast:
     if source in {target, VOID}:
         return lambda value: value
     for find in (_to_number, _to_string, _to_time):
-        if (found := find(source, target)) is not None:
-            return found
+        if (function := find(source, target)) is not None:
+            return function
     if target == BOOLEAN and source == STRING:
         return _string_to_boolean
     if target == BOOLEAN and source.is_numeric:
@@ -202,7 +202,9 @@ def float32_of(text: str) -> float:
     with localcontext() as context:
         context.prec = 2_000
         # A tie rounds to even, and `nearest` is even if the double was a tie.
-        return min(neighbours, key=lambda each: (abs(Decimal(each) - written), each != nearest))
+        return min(
+            neighbours, key=lambda number: (abs(Decimal(number) - written), number != nearest)
+        )
 
 
 def _to_string(source: SqlType, target: SqlType) -> Cast | None:

@@ -219,7 +219,7 @@ def _concat(_: exp.Expr, arguments: list[Compiled]) -> Compiled:
     runs = [text.run for text in _strings(arguments, "concat")]
 
     def run(env: Env) -> Value:
-        parts = [each(env) for each in runs]
+        parts = [part(env) for part in runs]
         return None if None in parts else "".join(parts)
 
     return Compiled(STRING, run)

@@ -81,7 +81,7 @@ def _counted_from_1(*, safe: bool) -> Callable[[Sequence[Value], int], Value]:
 
 def field(base: Compiled, name: str) -> Compiled:
     """A field of a STRUCT, by its name without case."""
-    names = [each.casefold() for each, _ in base.type.fields]
+    names = [field_name.casefold() for field_name, _ in base.type.fields]
     if base.type.name != "STRUCT" or name.casefold() not in names:
         raise NotExactError(f"the field {name} of {base.type}")
     index = names.index(name.casefold())
@@ -101,7 +101,7 @@ def array_contains(_: exp.Expr, arguments: list[Compiled]) -> Compiled:
         raise NotExactError(f"array_contains() of {array.type} and {sought.type}")
 
     def contains(values: Sequence[Value], value: Value) -> bool | None:
-        if any(each is not None and compare(each, value) == 0 for each in values):
+        if any(element is not None and compare(element, value) == 0 for element in values):
             return True
         return None if None in values else False
 
@@ -114,6 +114,6 @@ def struct(names: Sequence[str], values: Sequence[Compiled]) -> Compiled:
     runs = [value.run for value in values]
 
     def run(env: Env) -> Value:
-        return tuple(each(env) for each in runs)
+        return tuple(part(env) for part in runs)
 
     return Compiled(kind, run)

@@ -93,8 +93,8 @@ class Partitions:
         if records < sum(each.latest_offset - each.next_offset for each in partitions.values()):
             return partitions
         return {
-            number: replace(each, next_offset=each.latest_offset)
-            for number, each in partitions.items()
+            number: replace(partition, next_offset=partition.latest_offset)
+            for number, partition in partitions.items()
         }
 
     def after_batch(self, batch: "BatchRead") -> "Partitions":
@@ -175,8 +175,10 @@ class Partitions:
             }
             for side in SIDES
         )
-        found = cls(left, right)
-        newest = {side: max(times.values()) for side, times in found.event_times.items() if times}
+        partitions = cls(left, right)
+        newest = {
+            side: max(times.values()) for side, times in partitions.event_times.items() if times
+        }
         return cls(left, right, newest)
 
 

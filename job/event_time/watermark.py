@@ -28,14 +28,16 @@ def side_event_time(
     partitions: Mapping[int, Partition], newest_ms: int | None = None
 ) -> SideEventTime:
     """`newest_ms`: newest event time of the side, which can be newer than those of partitions."""
-    behind = {number: each for number, each in partitions.items() if each.has_backlog}
+    behind = {
+        number: partition for number, partition in partitions.items() if partition.has_backlog
+    }
     for number, partition in behind.items():
         if partition.event_time_ms is None:
             return SideEventTime(None, number)
     times = {
-        number: each.event_time_ms
-        for number, each in (behind or partitions).items()
-        if each.event_time_ms is not None
+        number: partition.event_time_ms
+        for number, partition in (behind or partitions).items()
+        if partition.event_time_ms is not None
     }
     if not behind:
         known = [*times.values(), *([] if newest_ms is None else [newest_ms])]

@@ -288,9 +288,9 @@ def _of_unions(writer: Any, reader: Any, where: str) -> Iterator[Difference]:
     read = sorted(read, key=lambda branch: branch == "null")  # its message is more useful
     failed = []
     for branch in written:
-        found = [list(_differences(branch, other, where)) for other in read]
-        if all(found):
-            failed.append(found[0][0].message)
+        by_branch = [list(_differences(branch, other, where)) for other in read]
+        if all(by_branch):
+            failed.append(by_branch[0][0].message)
     for message in failed:
         yield Difference(message, is_certain=len(failed) == len(written))
 

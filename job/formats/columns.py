@@ -71,13 +71,13 @@ def declared_columns(
 def _difference(column: Column, fields: Mapping[str, str | None], subject: str) -> str | None:
     if column.name not in fields:
         return f"is not a field of subject {subject}: it has {', '.join(fields)} (case-sensitive)"
-    found = fields[column.name]
-    if found is None:
+    registered = fields[column.name]
+    if registered is None:
         return f"has an unsupported type in subject {subject}: remove it from `schema`"
-    found = value_schema(f"x {found}", "").columns[0].type
-    if _plain(found) == _plain(column.type) or found in _WIDER.get(column.type, ()):
+    registered = value_schema(f"x {registered}", "").columns[0].type
+    if _plain(registered) == _plain(column.type) or registered in _WIDER.get(column.type, ()):
         return None
-    return f"is {found} in subject {subject}: declare that type, or omit `schema`"
+    return f"is {registered} in subject {subject}: declare that type, or omit `schema`"
 
 
 def _plain(kind: str) -> str:

@@ -96,14 +96,14 @@ class Decoder:
         """A JSON object for an executor (KnownSchema.java): the input of the reader of a schema,
         the reason why no value can be read, or the failure of the registry."""
         try:
-            found = _prepared(self, schema_id, implementation(self.reader.format).prepared)
+            prepared = _prepared(self, schema_id, implementation(self.reader.format).prepared)
         except (RegistryError, SecurityError) as error:
             refuses_login = isinstance(error, SecurityError)
             return json.dumps({"failure": str(error), "refuses_login": refuses_login})
-        if isinstance(found, Decoded):
-            lasts = found.reason != UNKNOWN_SCHEMA
-            found = {"reason": found.reason, "message": found.message, "lasts": lasts}
-        return json.dumps(found)
+        if isinstance(prepared, Decoded):
+            lasts = prepared.reason != UNKNOWN_SCHEMA
+            prepared = {"reason": prepared.reason, "message": prepared.message, "lasts": lasts}
+        return json.dumps(prepared)
 
     def unknown(self, schema_id: int) -> str:
         return f"schema {schema_id} is not in the schema registry {self.access.url}"

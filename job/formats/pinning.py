@@ -33,17 +33,17 @@ def reader_schemas(spec: JoinSpec, *, only_missing: bool = False) -> dict[Side, 
     ]
     # The password file may be missing where a spec is only validated: read it only if needed.
     access = registry_access(spec.schema_registry) if needed else None
-    found: dict[Side, ReaderSchema] = {}
+    readers: dict[Side, ReaderSchema] = {}
     problems: list[Problem] = []
     for side in needed:
         assert access is not None  # JoinSpec requires it
         try:
-            found[side] = _reader_schema(access, side, written[side])
+            readers[side] = _reader_schema(access, side, written[side])
         except SpecError as error:
             problems += error.problems
     if problems:
         raise SpecError(problems)
-    return found
+    return readers
 
 
 def _reader_schema(access: RegistryAccess, side: Side, written: SideSpec) -> ReaderSchema:

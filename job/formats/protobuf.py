@@ -191,11 +191,11 @@ def _message(schema: RegisteredSchema, indexes: tuple[int, ...]) -> Descriptor:
     pool, files = _compiled(schema)
     described = files.file[-1]
     try:
-        found: Any = described.message_type[_natural(indexes[0])]
-        name = f"{described.package}.{found.name}" if described.package else found.name
+        message: Any = described.message_type[_natural(indexes[0])]
+        name = f"{described.package}.{message.name}" if described.package else message.name
         for index in indexes[1:]:
-            found = found.nested_type[_natural(index)]
-            name += f".{found.name}"
+            message = message.nested_type[_natural(index)]
+            name += f".{message.name}"
     except IndexError:
         raise IncompatibleError(f"schema {schema.id} has no message {list(indexes)}") from None
     return pool.FindMessageTypeByName(name)
@@ -281,7 +281,7 @@ def _getter(field: FieldDescriptor, wanted: str) -> Getter:
     name, value = field.name, _value(field, wanted)
     if _is_map(field):
         of_value = _value(field.message_type.fields_by_name["value"], "")
-        return lambda message: {key: of_value(each) for key, each in getattr(message, name).items()}
+        return lambda message: {key: of_value(item) for key, item in getattr(message, name).items()}
     if field.is_repeated:
         return lambda message: [value(each) for each in getattr(message, name)]
     if field.has_presence:

@@ -129,14 +129,14 @@ def _references(
     access: RegistryAccess, answer: dict[str, Any], seen: set[str]
 ) -> Iterator[tuple[str, str]]:
     """(name, text) of each reference, after the references that it needs itself."""
-    for each in answer.get("references") or ():
-        if each["name"] in seen:
+    for reference in answer.get("references") or ():
+        if reference["name"] in seen:
             continue
-        seen.add(each["name"])
-        path = f"/subjects/{quote(each['subject'], safe='')}/versions/{int(each['version'])}"
-        found = _answer(access, path)
-        yield from _references(access, found, seen)
-        yield each["name"], str(found["schema"])
+        seen.add(reference["name"])
+        subject, version = quote(reference["subject"], safe=""), int(reference["version"])
+        schema = _answer(access, f"/subjects/{subject}/versions/{version}")
+        yield from _references(access, schema, seen)
+        yield reference["name"], str(schema["schema"])
 
 
 def _answer(

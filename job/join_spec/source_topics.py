@@ -54,9 +54,9 @@ class SourceTopics:
         """The side with the topics of a checkpoint that match the pattern, in their order."""
         return replace(self, names=tuple(name for name in names if self.matches(name)))
 
-    def with_added(self, found: Collection[str]) -> "SourceTopics":
+    def with_added(self, matching: Collection[str]) -> "SourceTopics":
         """The side with added topics of the pattern, after its existing topics."""
-        names = (*self.names, *sorted(set(found) - set(self.names)))
+        names = (*self.names, *sorted(set(matching) - set(self.names)))
         if len(names) > TOPICS_MAX:
             raise TopicError(
                 f"{len(names)} topics match topic_pattern {self.pattern}, and a side reads at most "

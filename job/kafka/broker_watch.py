@@ -163,8 +163,8 @@ class BrokerWatch:
         """Find the matching topics of patterns that a restart would add."""
         if not any(of_side.names for of_side in topics.values() if of_side.pattern is not None):
             return
-        found = matching_topics(client, self._plan)
-        new = {side: sorted(found[side] - set(topics[side].names)) for side in found}
+        matching = matching_topics(client, self._plan)
+        new = {side: sorted(matching[side] - set(topics[side].names)) for side in matching}
         for side, names in new.items():
             if names and names != self._new_topics.get(side):
                 reason = "they match topic_pattern; a restart of the query reads them"

@@ -129,10 +129,10 @@ def read_to_end(
     Raises KafkaException, or BrokerError if no record arrives for `seconds`.
     """
     with closing(consumer(settings, group)) as client:
-        found = client.list_topics(topic, seconds).topics[topic]
-        if found.error is not None:
-            raise KafkaException(found.error)
-        for partition in sorted(found.partitions):
+        metadata = client.list_topics(topic, seconds).topics[topic]
+        if metadata.error is not None:
+            raise KafkaException(metadata.error)
+        for partition in sorted(metadata.partitions):
             start = TopicPartition(topic, partition, (starts or {}).get(partition, 0))
             yield from _read_partition(client, start, seconds)
 

@@ -23,10 +23,10 @@ def known_offsets(
     try:
         for side in SIDES:
             of_side = plan.side(side).topics
-            found = list_offsets_of_topics(client, of_side, ends[side], at_time(from_ms[side]))
+            offsets = list_offsets_of_topics(client, of_side, ends[side], at_time(from_ms[side]))
             known[side] = KnownOffsets(
                 earliest=list_offsets_of_topics(client, of_side, ends[side], EARLIEST),
-                at_time={number: offset for number, offset in found.items() if offset >= 0},
+                at_time={number: offset for number, offset in offsets.items() if offset >= 0},
             )
     except KafkaException as error:
         raise no_broker(access, error) from error
@@ -59,12 +59,12 @@ def check_same_topics(plan: JoinPlan, access: KafkaAccess, recorded: Mapping[str
     """Raises RetentionError if an input topic was deleted and created again."""
     names = {name for side in SIDES for name in plan.side(side).topics.names}
     try:
-        found = topics(admin(librdkafka_settings(access)), names)
+        described = topics(admin(librdkafka_settings(access)), names)
     except KafkaException as error:
         raise no_broker(access, error) from error
     other = sorted(
         name
-        for name, topic in found.items()
+        for name, topic in described.items()
         if topic.id is not None and recorded.get(name, topic.id) != topic.id
     )
     if other:

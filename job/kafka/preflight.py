@@ -50,20 +50,20 @@ def check_topics(plan: JoinPlan, access: KafkaAccess) -> dict[Side, tuple[int, .
     access to a topic, TopicError if a topic does not exist or has too many
     partitions.
     """
-    found = _findings(_topic_uses(plan), access)
-    if found.denied:
+    findings = _findings(_topic_uses(plan), access)
+    if findings.denied:
         raise SecurityError(
             f"Kafka at {access.bootstrap_servers} denies access to topics; grant it with\n"
-            + "\n".join(_grants(found.denied, access))
+            + "\n".join(_grants(findings.denied, access))
         )
-    if found.missing:
+    if findings.missing:
         raise TopicError(
             f"topics do not exist on {access.bootstrap_servers}; create them with\n"
-            + "\n".join(_creations(found.missing, access))
+            + "\n".join(_creations(findings.missing, access))
         )
-    _check_partition_counts(plan, found.partitions)
+    _check_partition_counts(plan, findings.partitions)
     return {
-        side: tuple(found.partitions[name] for name in plan.side(side).topics.names)
+        side: tuple(findings.partitions[name] for name in plan.side(side).topics.names)
         for side in SIDES
     }
 
@@ -116,7 +116,7 @@ def _findings(uses: list[TopicUse], access: KafkaAccess) -> _Findings:
     missing, denied, partitions = [], [], {}
     for use in uses:
         try:
-            found = answer(answers[use.topic])
+            description = answer(answers[use.topic])
         except KafkaException as error:
             code = error.args[0].code()
             if code == KafkaError.UNKNOWN_TOPIC_OR_PART:
@@ -126,8 +126,8 @@ def _findings(uses: list[TopicUse], access: KafkaAccess) -> _Findings:
             else:
                 raise no_broker(access, error) from error
         else:
-            partitions[use.topic] = len(found.partitions)
-            allowed = found.authorized_operations
+            partitions[use.topic] = len(description.partitions)
+            allowed = description.authorized_operations
             # Brokers before 2.3 do not return operations.
             if allowed and not {_OPERATIONS[name] for name in use.operations} <= set(allowed):
                 denied.append(use)

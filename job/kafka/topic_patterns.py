@@ -28,11 +28,11 @@ def with_matching_topics(
     BrokerError.
     """
     try:
-        found = matching_topics(admin(librdkafka_settings(access)), plan)
+        matching = matching_topics(admin(librdkafka_settings(access)), plan)
     except KafkaException as error:
         raise no_broker(access, error) from error
     topics = recorded_topics(plan, frozen)
-    for side, names in found.items():
+    for side, names in matching.items():
         known = topics[side]
         topics[side] = known.with_added(names)
         if missing := set(known.names) - names:

@@ -27,12 +27,12 @@ def sources_of_columns(plan: JoinPlan) -> dict[str, list[Source]]:
 
 def sources_of_rows(plan: JoinPlan) -> list[Source]:
     """The columns that decide which results there are."""
-    found = [
+    sources = [
         *(Source(side, plan.side(side).event_time, "JOIN") for side in SIDES),
         *_row_sources("JOIN", (*plan.left.key, *plan.right.key, plan.condition)),
         *_row_sources("FILTER", (plan.left.filter, plan.right.filter, plan.output.filter)),
     ]
-    return sorted(set(found), key=_order)
+    return sorted(set(sources), key=_order)
 
 
 def _value_sources(value: Expression) -> Iterator[Source]:

@@ -65,9 +65,9 @@ class RunEvents:
         """One per topic: the sides of a self join share it."""
         columns: dict[str, dict[str, str]] = {}
         for side in (self._plan.left, self._plan.right):
-            found = {c.name: c.type for c in (*side.schema.columns, *RECORD_COLUMNS)}
+            fields = {c.name: c.type for c in (*side.schema.columns, *RECORD_COLUMNS)}
             for topic in side.topics.names:
-                columns.setdefault(topic, {}).update(found)
+                columns.setdefault(topic, {}).update(fields)
         return [
             InputDataset(*self._named(topic), facets={"schema": _schema(fields.items())})
             for topic, fields in columns.items()
@@ -85,8 +85,8 @@ class RunEvents:
     def _column_lineage(self) -> column_lineage_dataset.ColumnLineageDatasetFacet:
         return column_lineage_dataset.ColumnLineageDatasetFacet(
             fields={
-                name: column_lineage_dataset.Fields(list(self._input_fields(found)))
-                for name, found in sources_of_columns(self._plan).items()
+                name: column_lineage_dataset.Fields(list(self._input_fields(sources)))
+                for name, sources in sources_of_columns(self._plan).items()
             },
             dataset=list(self._input_fields(sources_of_rows(self._plan))),
         )

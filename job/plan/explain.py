@@ -11,9 +11,9 @@ from job.join_spec.value_format import KeyFormat
 from job.plan.capacity import AvailableResources, expected_load
 from job.plan.explain_deduplication import stored_id_lines
 from job.plan.explain_left_out import left_out_lines
-from job.plan.explain_load import load_facts, load_lines
+from job.plan.explain_load import load_as_json, load_lines
 from job.plan.explain_real_time import at_least_once_lines, engine_lines, transaction_lines
-from job.plan.explain_schemas import key_facts, output_facts, schema_lines
+from job.plan.explain_schemas import key_as_json, output_as_json, schema_lines
 from job.plan.fingerprint import fingerprint
 from job.plan.mirrored import mirrored_filters
 from job.plan.plan import JoinPlan, SidePlan
@@ -60,7 +60,7 @@ def _engine(plan: JoinPlan) -> dict[str, Iterator[str]]:
     return {"Real time": (_line(name, text) for name, text in lines)}
 
 
-def facts(made: JoinPlan, resources: AvailableResources | None = None) -> dict[str, object]:
+def plan_as_json(made: JoinPlan, resources: AvailableResources | None = None) -> dict[str, object]:
     """The plan as JSON values."""
 
     def retention_seconds(side: Side) -> float | None:
@@ -75,9 +75,9 @@ def facts(made: JoinPlan, resources: AvailableResources | None = None) -> dict[s
         "on": made.on,
         "values": {side: _values(made.side(side)) for side in SIDES},
         "retention_seconds": {side: retention_seconds(side) for side in SIDES},
-        "expected_load": None if load is None else load_facts(load, resources),
-        "output": output_facts(made),
-        "output_key": key_facts(made),
+        "expected_load": None if load is None else load_as_json(load, resources),
+        "output": output_as_json(made),
+        "output_key": key_as_json(made),
         "output_columns": {name: column.text for name, column in made.output.columns.items()},
         "output_headers": {name: header.text for name, header in made.output.headers.items()},
         "spark_conf": dict(made.spark_conf),

@@ -57,9 +57,9 @@ def _load(load: Load, resources: AvailableResources | None) -> Iterator[tuple[st
     yield "assumed", f"{_ASSUMED}{_UNMEASURED_IDS if load.ids else ''}"
 
 
-def load_facts(load: Load, resources: AvailableResources | None) -> dict[str, object]:
+def load_as_json(load: Load, resources: AvailableResources | None) -> dict[str, object]:
     return {
-        "sides": {side: _side_facts(load.side(side)) for side in SIDES},
+        "sides": {side: _side_as_json(load.side(side)) for side in SIDES},
         "state_rows": load.rows,
         "stored_ids": load.ids,
         "state_bytes": load.state_bytes,
@@ -155,7 +155,7 @@ def _available(resources: AvailableResources | None) -> str:
     return "" if resources is None else f" of {resources.cores}"
 
 
-def _side_facts(side: SideLoad) -> dict[str, object]:
+def _side_as_json(side: SideLoad) -> dict[str, object]:
     return {
         "rows_per_second": side.rate,
         "stored_for_seconds": None if side.stored_for is None else side.stored_for.total_seconds(),

@@ -60,17 +60,17 @@ def _schema_lines(name: str, schema: OutputSchema) -> Iterator[Line]:
         yield "", line
 
 
-def output_facts(plan: JoinPlan) -> dict[str, object]:
+def output_as_json(plan: JoinPlan) -> dict[str, object]:
     """The format of the results as JSON values."""
-    return _facts(plan.output.schema, Format.JSON)
+    return _as_json(plan.output.schema, Format.JSON)
 
 
-def key_facts(plan: JoinPlan) -> dict[str, object]:
+def key_as_json(plan: JoinPlan) -> dict[str, object]:
     """The format of the keys of the results as JSON values."""
-    return _facts(plan.output.key_schema, plan.output.key_format)
+    return _as_json(plan.output.key_schema, plan.output.key_format)
 
 
-def _facts(schema: OutputSchema | None, format_without_schema: StrEnum) -> dict[str, object]:
+def _as_json(schema: OutputSchema | None, format_without_schema: StrEnum) -> dict[str, object]:
     if schema is None:
         return {"format": format_without_schema.value}
     return {

@@ -27,12 +27,12 @@ def places(result_id: str) -> Mapping[Side, Place] | None:
     parts = result_id.split("|")
     if len(parts) != len(SIDES) or not any(parts):
         return None
-    found: dict[Side, Place] = {}
+    records: dict[Side, Place] = {}
     for side, part in zip(SIDES, parts, strict=True):
         if not part:
             continue
         if (match := _PLACE.fullmatch(part)) is None:
             return None
         topic, partition, offset = match.groups()
-        found[side] = Place(topic, int(partition), int(offset))
-    return found
+        records[side] = Place(topic, int(partition), int(offset))
+    return records

@@ -226,16 +226,16 @@ def _names(text: str, table: Table, what: str) -> list[str]:
 
 
 def _event_time(side: Side, chosen: str | None, table: Table, prompt: Prompt) -> EventTime:
-    found = {each.column: each for each in event_times(table)}
-    name = chosen or prompt(f"Event time of the {side} side", next(iter(found)))
-    if name not in found:
+    candidates = {candidate.column: candidate for candidate in event_times(table)}
+    name = chosen or prompt(f"Event time of the {side} side", next(iter(candidates)))
+    if name not in candidates:
         raise ProposalError(
             f"the {side} event time {name} is not possible: in every record of the sample it must "
             "be an ISO-8601 time or epoch milliseconds, at most an hour ahead of the record's "
-            f"timestamp. Possible: {', '.join(found)}"
-            f"{'' if len(found) > 1 else f' ({RECORD_TIMESTAMP} is the timestamp in Kafka)'}"
+            f"timestamp. Possible: {', '.join(candidates)}"
+            f"{'' if len(candidates) > 1 else f' ({RECORD_TIMESTAMP} is the timestamp in Kafka)'}"
         )
-    return found[name]
+    return candidates[name]
 
 
 def _join_type(text: str) -> JoinType:

@@ -67,11 +67,11 @@ def _columns(fields: dict[str, str | None]) -> tuple[dict[str, str], list[str]]:
     columns: dict[str, str] = {}
     left_out = []
     for name, kind in fields.items():
-        found = None if kind is None else declarable(name, [kind], columns)
-        if found is None:
+        column_type = None if kind is None else declarable(name, [kind], columns)
+        if column_type is None:
             left_out.append(name)
         else:
-            columns[name] = found
+            columns[name] = column_type
     return columns, left_out
 
 

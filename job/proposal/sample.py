@@ -30,10 +30,10 @@ def topic_names(access: KafkaAccess) -> list[str]:
     """The topics that this user sees, without Kafka's internal ones, sorted. Raises BrokerError."""
     client = admin(librdkafka_settings(access))
     try:
-        found = client.list_topics(timeout=ANSWER_SECONDS).topics
+        topics = client.list_topics(timeout=ANSWER_SECONDS).topics
     except KafkaException as error:
         raise no_broker(access, error) from error
-    return sorted(name for name in found if not name.startswith("__"))
+    return sorted(name for name in topics if not name.startswith("__"))
 
 
 def sample_of(topic: str, access: KafkaAccess) -> Sample:

@@ -1,7 +1,7 @@
 """Life cycle of the query: start, pause between batches, stop, retry, restart, reset.
 
-One thread, in `run`, does everything to the query. Commands and Spark's progress arrive on other
-threads; they only record it and wake this thread.
+Only the thread of `run` starts, pauses and stops the query. Commands and Spark's progress arrive on
+other threads, which record them and wake this thread.
 """
 
 from collections.abc import Mapping

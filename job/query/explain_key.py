@@ -56,12 +56,12 @@ def _state_rows(facts: _Facts) -> Iterator[str]:
         )
         return
     for side in SIDES:
-        found = facts.state[side]
-        if not found.rows:
+        stored = facts.state[side]
+        if not stored.rows:
             yield f"No {side} row with this key is in state."
-        for row in found.rows[:_ROWS_MAX]:
+        for row in stored.rows[:_ROWS_MAX]:
             yield _state_row(facts, side, row)
-        if len(found.rows) > _ROWS_MAX or found.more:
+        if len(stored.rows) > _ROWS_MAX or stored.more:
             yield f"More {side} rows with this key are in state."
 
 

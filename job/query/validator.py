@@ -28,7 +28,7 @@ _POLL_SECONDS = 0.05
 # Each waiting call occupies a thread of the control socket.
 _WAITING_MAX = 8
 _ERROR_CHARS_MAX = 2_000
-_COMMAND = (sys.executable, "-m", "job.plan.validation")
+_COMMAND = (sys.executable, "-m", ValidationRequest.__module__)
 # Variables that Python needs to start; the others may contain passwords.
 _ENVIRONMENT = ("PATH", "PYTHONPATH", "PYTHONHOME", "LD_LIBRARY_PATH", "LANG", "LC_ALL", "TZ")
 

@@ -32,10 +32,10 @@ public final class DeliveredParts {
           + "results again";
 
   /** The slot may not be written. */
-  public static final class Refusal extends RuntimeException {
+  public static final class WriteRefusedException extends RuntimeException {
     private final String kind;
 
-    Refusal(String kind, String message) {
+    WriteRefusedException(String kind, String message) {
       super(message);
       this.kind = kind;
     }
@@ -146,7 +146,7 @@ public final class DeliveredParts {
 
   /**
    * Whether the records that were read before other producers are fenced show that the batch is
-   * delivered. Throws a Refusal if no further record could allow the run to write.
+   * delivered. Throws WriteRefusedException if no further record could allow the run to write.
    */
   public boolean isDecided() {
     checkRun();
@@ -155,7 +155,7 @@ public final class DeliveredParts {
 
   /**
    * Whether the micro-batch is delivered, so that its rows are dropped. Called after other producers
-   * were fenced and all records were read. Throws a Refusal if the slot may not be written.
+   * were fenced and all records were read. Throws WriteRefusedException if the slot may not be written.
    */
   public boolean isDelivered() {
     checkRun();
@@ -193,7 +193,7 @@ public final class DeliveredParts {
 
   private void checkRun() {
     if (newestQuery != null && !newestQuery.equals(queryId)) {
-      throw new Refusal(
+      throw new WriteRefusedException(
           "taken_over",
           "the newest marker is that of query " + newestQuery + ", and this is query " + queryId);
     }
@@ -283,7 +283,7 @@ public final class DeliveredParts {
     }
   }
 
-  private static Refusal disagreement(String message, Object... values) {
-    return new Refusal("disagreement", String.format(message, values));
+  private static WriteRefusedException disagreement(String message, Object... values) {
+    return new WriteRefusedException("disagreement", String.format(message, values));
   }
 }

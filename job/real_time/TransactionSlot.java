@@ -386,9 +386,9 @@ final class TransactionSlot {
   }
 
   private RuntimeException failureOf(RuntimeException error) {
-    if (error instanceof DeliveredParts.Refusal) {
-      DeliveredParts.Refusal refusal = (DeliveredParts.Refusal) error;
-      return new DeliveryFailure(refusal.kind(), batchId, partition, refusal.getMessage(), false);
+    if (error instanceof DeliveredParts.WriteRefusedException) {
+      DeliveredParts.WriteRefusedException refused = (DeliveredParts.WriteRefusedException) error;
+      return new DeliveryFailure(refused.kind(), batchId, partition, refused.getMessage(), false);
     }
     if (!(error instanceof KafkaException)) {
       return error;

@@ -97,7 +97,7 @@ class Transactions:
         writer._jwrite.foreach(self._writer.ofIntervals(self._target))
         return writer
 
-    def delivered(self) -> Delivered:
+    def take_delivered(self) -> Delivered:
         """Deliveries of the tasks that have ended since the last call."""
         before = self._counted
         target = self._target

@@ -54,26 +54,26 @@ def document(value: str | bytes) -> Members | None:
             return None
         start = len(text) - len(text.lstrip(JSON_WHITESPACE))
         with room_for(depth):
-            found, end = _DECODER.raw_decode(text, start)
+            document, end = _DECODER.raw_decode(text, start)
     except ValueError:
         return None
     rest = text[end:].strip(JSON_WHITESPACE)
     if rest and (not rest.endswith("}") or any(pair in text for pair in BRACES_MEET)):
         return None
-    return found if isinstance(found, Members) else None
+    return document if isinstance(document, Members) else None
 
 
 def has_duplicate_name(value: Json) -> bool:
     """Whether an object in `value` has two members of one name, which try_parse_json refuses."""
     waiting: list[Json] = [value]
     while waiting:
-        each = waiting.pop()
-        if isinstance(each, Members):
-            if len({name for name, _ in each}) < len(each):
+        item = waiting.pop()
+        if isinstance(item, Members):
+            if len({name for name, _ in item}) < len(item):
                 return True
-            waiting += [member for _, member in each]
-        elif isinstance(each, list):
-            waiting += each
+            waiting += [member for _, member in item]
+        elif isinstance(item, list):
+            waiting += item
     return False
 
 
@@ -117,8 +117,8 @@ def without_lone_surrogates(text: str) -> str:
 def any_json(text: str) -> Json:
     """Parses JSON without Jackson's limits; ValueError for other text."""
     with room_for(_depth(text)):
-        found: Json = _UNLIMITED.decode(text)
-        return found
+        value: Json = _UNLIMITED.decode(text)
+        return value
 
 
 @contextmanager

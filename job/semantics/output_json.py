@@ -70,6 +70,6 @@ def _nested_text(value: tuple[Any, ...], kind: SqlType) -> str:
         return object_text(kind.fields, value)
     element = kind.element or VOID
     if kind.name == "MAP":
-        members = (f"{string_text(name)}:{_text(each, element)}" for name, each in value)
+        members = (f"{string_text(name)}:{_text(member, element)}" for name, member in value)
         return "{" + ",".join(members) + "}"
-    return "[" + ",".join(_text(each, element) for each in value) + "]"
+    return "[" + ",".join(_text(item, element) for item in value) + "]"

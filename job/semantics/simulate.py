@@ -130,7 +130,9 @@ class Simulator:
             trace=self._log.trace,
             state_rows={s: self._query.operator.states[s].metrics.num_keys for s in SIDES},
             duplicates=self._log.duplicates,
-            stored_ids={s: each.stored_ids for s, each in self._query.deduplicators.items()},
+            stored_ids={
+                s: deduplicator.stored_ids for s, deduplicator in self._query.deduplicators.items()
+            },
             metrics=batch.output.metrics,
             records={side: len(records[side]) for side in SIDES},
             bad_records=self._log.bad_records,
@@ -197,11 +199,11 @@ class Simulator:
             key = output.key
             records.append(
                 OutputRecord(
-                    object_text(columns, [each.run(env) for each in output.columns.values()]),
+                    object_text(columns, [column.run(env) for column in output.columns.values()]),
                     key_text(key.run(env), key.type) if key else None,
                     {
-                        name: key_text(each.run(env), each.type)
-                        for name, each in output.headers.items()
+                        name: key_text(header.run(env), header.type)
+                        for name, header in output.headers.items()
                     },
                     _event_time_ms(row, shown) if self.plan.join.output.has_event_time else None,
                     _record_of(row.left),

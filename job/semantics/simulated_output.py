@@ -33,7 +33,7 @@ def simulated_output(
 ) -> SimulatedOutput:
     """Raises NotExactError for an expression that cannot be evaluated exactly as in Spark."""
     columns, headers = (
-        {name: compile_expression(each.tree, layout) for name, each in written.items()}
+        {name: compile_expression(expression.tree, layout) for name, expression in written.items()}
         for written in (plan.output.columns, plan.output.headers)
     )
     check_types([(name, compiled.type) for name, compiled in columns.items()])

@@ -41,15 +41,15 @@ def batch_lines(plan: JoinPlan, batches: Sequence[SimulatedBatch]) -> Iterator[s
 def trace_lines(plan: JoinPlan, batches: Sequence[SimulatedBatch], key: str) -> Iterator[str]:
     """All steps of the records with `key`: its parts as text, joined by commas."""
     reader = KeyReader(plan)
-    found = False
+    has_key = False
     for batch in batches:
         for side, record, text in _trace_events(plan, batch):
             if reader.text(side, record) == key:
-                found = True
+                has_key = True
                 watermark = time_text(batch.watermarks.eviction) + held_back_text(plan, batch, ", ")
                 batch_text = f"batch {batch.batch_id} (watermark {watermark})"
                 yield f"{batch_text} {side} {place(record)}: {text}"
-    if not found:
+    if not has_key:
         yield f"no record has the key {key}"
 
 

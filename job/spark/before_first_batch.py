@@ -59,8 +59,8 @@ class BeforeFirstBatch:
 
         def act() -> None:
             try:
-                found = self._spark._jsparkSession.streams().get(query_id)
-                self._action(StreamingQuery(found), locked.set)
+                query = self._spark._jsparkSession.streams().get(query_id)
+                self._action(StreamingQuery(query), locked.set)
             except Exception as error:
                 self._failure = error
             finally:

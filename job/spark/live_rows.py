@@ -58,23 +58,23 @@ class LiveInterval:
         executions = self._store.executionsList(first, count - first)
         for index in reversed(range(executions.size())):
             texts = self._store.executionMetrics(executions.apply(index).executionId())
-            found = [texts.get(metric) for metric in self._metrics]
-            if any(text.isDefined() for text in found):
+            counts = [texts.get(metric) for metric in self._metrics]
+            if any(text.isDefined() for text in counts):
                 return {
                     side: int(text.get().replace(",", "")) if text.isDefined() else 0
-                    for side, text in zip(self._inputs, found, strict=True)
+                    for side, text in zip(self._inputs, counts, strict=True)
                 }
         return None
 
 
 def _output_rows(plan: Any) -> list[int]:
     """Ids of the metrics that count the rows of the sources, in the plan's order."""
-    found: list[int] = []
+    ids: list[int] = []
     pending = [plan]
     while pending:
         node = pending.pop()
         if node.getClass().getSimpleName() == _SCAN:
-            found.append(node.metrics().apply("numOutputRows").id())
+            ids.append(node.metrics().apply("numOutputRows").id())
         children = node.children()
         pending += [children.apply(index) for index in reversed(range(children.size()))]
-    return found
+    return ids

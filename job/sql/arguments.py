@@ -91,13 +91,13 @@ def field_type(kind: SqlType, name: str, text: str) -> SqlType:
         return kind.inside("value")
     if kind.name != "STRUCT":
         raise ArgumentError(f"{text} is {kind}, which has no field {name}")
-    found = [inner for field, inner in kind.fields if field.lower() == name.lower()]
-    if not found:
+    types = [inner for field, inner in kind.fields if field.lower() == name.lower()]
+    if not types:
         known = ", ".join(field for field, _ in kind.fields)
         raise ArgumentError(f"{name} is not a field of {text}; its fields are {known}")
-    if len(found) > 1:
+    if len(types) > 1:
         raise ArgumentError(f"{text} has two fields {name}")
-    return found[0]
+    return types[0]
 
 
 def accepted_type(kind: SqlType, accepted: Accepted, *, casts: bool = True) -> SqlType | None:
@@ -106,14 +106,14 @@ def accepted_type(kind: SqlType, accepted: Accepted, *, casts: bool = True) -> S
     Follows AnsiTypeCoercion.implicitCast. `casts`: False for functions that cast only NULL.
     """
     inputs = accepted if isinstance(accepted, tuple) else (accepted,)
-    if any(_is(kind, each) for each in inputs):
+    if any(_is(kind, wanted) for wanted in inputs):
         return kind
     if kind == VOID:
         return _default(inputs[0])
     if not casts:
         return None
-    found = (_cast_to(kind, each) for each in inputs)
-    return next((each for each in found if each is not None), None)
+    targets = (_cast_to(kind, wanted) for wanted in inputs)
+    return next((target for target in targets if target is not None), None)
 
 
 def _is(kind: SqlType, accepted: Input) -> bool:
@@ -151,7 +151,7 @@ def _cast_to(kind: SqlType, accepted: Input) -> SqlType | None:
 
 def _name(accepted: Accepted) -> str:
     if isinstance(accepted, tuple):
-        return " or ".join(dict.fromkeys(_name(each) for each in accepted))
+        return " or ".join(dict.fromkeys(_name(kind) for kind in accepted))
     return _NAMES[accepted] if isinstance(accepted, str) else str(accepted)
 
 

@@ -101,9 +101,9 @@ class _Checker:
 
     def _argument(self, node: exp.Expr) -> Argument:
         if isinstance(node, exp.Literal):
-            found = literal(node)
-            typed(node, found.type)
-            return found
+            constant = literal(node)
+            typed(node, constant.type)
+            return constant
         build = self._by_node.get(type(node))
         if isinstance(node, exp.Kwarg):
             raise ArgumentError(f"names the argument {node.this.name}: pass arguments by position")

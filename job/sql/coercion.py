@@ -61,22 +61,22 @@ def common_type(left: SqlType, right: SqlType, *, strings: bool = True) -> SqlTy
     `strings`: whether Spark casts a STRING to the other type (findWiderTypeForTwo), or refuses it
     (as in greatest).
     """
-    found = tightest(left, right)
-    if found is None and left.is_numeric and right.is_numeric:
+    common = tightest(left, right)
+    if common is None and left.is_numeric and right.is_numeric:
         if left.is_floating or right.is_floating:
             return DOUBLE
         return wider_decimal(decimal_for(left), decimal_for(right))
-    if found is None and strings:
-        found = string_as(left, right)
-    return found or _common_inside(left, right, strings=strings)
+    if common is None and strings:
+        common = string_as(left, right)
+    return common or _common_inside(left, right, strings=strings)
 
 
 def common_of(kinds: Iterable[SqlType], *, strings: bool = True) -> SqlType | None:
     """As `common_type`, for any number of types."""
-    found: SqlType | None = VOID
+    common: SqlType | None = VOID
     for kind in kinds:
-        found = None if found is None else common_type(found, kind, strings=strings)
-    return found
+        common = None if common is None else common_type(common, kind, strings=strings)
+    return common
 
 
 def string_as(left: SqlType, right: SqlType) -> SqlType | None:

@@ -49,19 +49,19 @@ _INTEGER_SUFFIXES = {"L", "S", "Y"}
 class _TypesAsWritten(SparkParser):
     def _parse_types(self, *args: Any, **options: Any) -> exp.Expr | None:
         first = self._index
-        found = super()._parse_types(*args, **options)
-        if isinstance(found, exp.DataType) and self._index > first:
+        parsed = super()._parse_types(*args, **options)
+        if isinstance(parsed, exp.DataType) and self._index > first:
             written = self._find_sql(self._tokens[first], self._prev)
             if not written[:1].isdigit():
-                found.meta[WRITTEN] = written
+                parsed.meta[WRITTEN] = written
             elif written[-1].upper() in _INTEGER_SUFFIXES:  # sqlglot parses 2L as a cast
-                found.meta[SUFFIX] = written[-1].upper()
-        return found
+                parsed.meta[SUFFIX] = written[-1].upper()
+        return parsed
 
     def _parse_cast(self, *args: Any, **options: Any) -> exp.Expr:
-        found = super()._parse_cast(*args, **options)
-        found.meta[IS_CALL] = True
-        return found
+        cast = super()._parse_cast(*args, **options)
+        cast.meta[IS_CALL] = True
+        return cast
 
 
 def _date_trunc(arguments: list[exp.Expr]) -> exp.Expr:

@@ -98,7 +98,7 @@ def _terms(node: exp.Expr) -> Iterator[exp.Expr]:
 
 
 def _equalities(terms: Iterable[exp.Expr]) -> dict[str, exp.Expr]:
-    return dict(found for term in terms if (found := _equality(term)) is not None)
+    return dict(pair for term in terms if (pair := _equality(term)) is not None)
 
 
 def _equality(term: exp.Expr) -> tuple[str, exp.Expr] | None:

@@ -132,13 +132,13 @@ def field_of(node: exp.Dot) -> exp.Expr | None:
 
 def constants_of(root: exp.Expr) -> set[int]:
     """The `id` of each node without a column."""
-    found: set[int] = set()
+    constants: set[int] = set()
     for node in reversed(list(root.walk())):
         if not isinstance(node, exp.Column) and all(
-            id(child) in found for child in node.iter_expressions()
+            id(child) in constants for child in node.iter_expressions()
         ):
-            found.add(id(node))
-    return found
+            constants.add(id(node))
+    return constants
 
 
 def is_conditional(node: exp.Expr) -> bool:

@@ -138,12 +138,12 @@ class _Regex:
     def _quantifier(self) -> None:
         if self._next() not in {"*", "+", "?", "{"}:
             return
-        found = _QUANTIFIER.match(self._text, self._at)
-        if found is None:
+        quantifier = _QUANTIFIER.match(self._text, self._at)
+        if quantifier is None:
             raise ValueError("has an invalid repetition after {: write \\\\{ for the character")
-        if found[3] and int(found[3]) < int(found[1]):
-            raise ValueError(f"repeats from {found[1]} to {found[3]} times")
-        self._at = found.end()
+        if quantifier[3] and int(quantifier[3]) < int(quantifier[1]):
+            raise ValueError(f"repeats from {quantifier[1]} to {quantifier[3]} times")
+        self._at = quantifier.end()
 
     def _class(self) -> None:
         if self._next() == "^":
@@ -181,10 +181,10 @@ class _Regex:
             end = self._text.find("\\E", self._at)
             self._at = len(self._text) if end < 0 else end + 2
             return
-        found = None if in_class else _OUTSIDE_CLASS.match(self._text, self._at)
-        if found is not None and found[1] and found[1] not in self._names:
-            raise ValueError(f"refers to an undefined group {found[1]}")
-        found = found or _ESCAPED.match(self._text, self._at)
-        if found is None:
+        matched = None if in_class else _OUTSIDE_CLASS.match(self._text, self._at)
+        if matched is not None and matched[1] and matched[1] not in self._names:
+            raise ValueError(f"refers to an undefined group {matched[1]}")
+        matched = matched or _ESCAPED.match(self._text, self._at)
+        if matched is None:
             raise ValueError(f"has \\{self._next()}, which Java does not support")
-        self._at = found.end()
+        self._at = matched.end()

@@ -90,10 +90,10 @@ def _null_propagated(node: exp.Expr) -> exp.Expr | None:
         return _compared_with_null(node)
     if is_call(node, "coalesce"):
         return _without_nulls(node)
-    found = [is_null(operand) for operand in operands(node)]
+    are_null = [is_null(operand) for operand in operands(node)]
     if isinstance(node, exp.In):
-        return null_of(BOOLEAN) if found[0] else None
-    return null_of(type_of(node)) if any(found) and _is_null_intolerant(node) else None
+        return null_of(BOOLEAN) if are_null[0] else None
+    return null_of(type_of(node)) if any(are_null) and _is_null_intolerant(node) else None
 
 
 def _is_null_intolerant(node: exp.Expr) -> bool:
@@ -225,13 +225,13 @@ def _shorter_case(case: exp.Case) -> exp.Expr | None:
 def _pushed_into_branches(node: exp.Expr) -> exp.Expr | None:
     """PushFoldableIntoBranches: an operation of a CASE and a constant, in each of its branches."""
     parts = operands(node)
-    found = [index for index, part in enumerate(parts) if isinstance(part, (exp.Case, exp.If))]
-    if len(found) != 1 or is_value(node) or not _moves_into_branches(node):
+    branching = [index for index, part in enumerate(parts) if isinstance(part, (exp.Case, exp.If))]
+    if len(branching) != 1 or is_value(node) or not _moves_into_branches(node):
         return None
     constants = constants_of(node)
     if sum(id(part) not in constants for part in parts) != 1:
         return None
-    [index] = found
+    [index] = branching
     branches = parts[index].copy()
     values = _branch_values(branches)
     if sum(value.find(exp.Column) is not None for value in values) > 1:

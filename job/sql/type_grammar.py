@@ -69,9 +69,9 @@ class _Reader:
         return self._tokens[self._at] if self._at < len(self._tokens) else ""
 
     def _take(self, wanted: str) -> bool:
-        found = self._ahead.upper() == wanted
-        self._at += found
-        return found
+        is_next = self._ahead.upper() == wanted
+        self._at += is_next
+        return is_next
 
     def _next(self) -> str:
         token = self._ahead

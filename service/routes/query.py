@@ -29,7 +29,7 @@ async def query_state(job: Job) -> QueryView:
 
 @query.get("/plan")
 async def plan(job: Job) -> PlanView:
-    """The plan, as text and as facts."""
+    """The plan as text and as JSON."""
     result = await job.read(JobRequest(call="plan"), PlanResult)
     return PlanView(text=result.text, facts=result.facts)
 

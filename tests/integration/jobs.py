@@ -18,6 +18,7 @@ from deploy.local.java import java_home
 from deploy.local.kafka import JVM_OPTIONS
 from job.protocol.status import Failure, JobStatus
 from tests import processes
+from tests.integration.forks import ForkedProcess
 from tests.integration.jvms import SharedJvm
 from tests.polling import wait_until
 
@@ -42,6 +43,9 @@ BROKER_OPTIONS = (*JVM_OPTIONS, "-XX:TieredStopAtLevel=1")
 class Job:
     """`with Job(spec, folder) as job:` runs `streamjoin run`; leaving it ends the process."""
 
+    program: tuple[str, ...] = (sys.executable, "-m", "job")
+    """Beginning of its command lines."""
+
     def __init__(self, spec: str, folder: Path, jvm: SharedJvm | None = None) -> None:
         """`jvm`: shared with other jobs of the worker; None: the job starts its own."""
         self.spec_file = folder / "join.yaml"
@@ -51,7 +55,7 @@ class Job:
         self.socket = Path(self._short.name) / "control.sock"
         self.log = folder / "job.log"
         self._jvm = jvm
-        self._process: subprocess.Popen[bytes] | None = None
+        self._process: subprocess.Popen[bytes] | ForkedProcess | None = None
 
     def __enter__(self) -> Self:
         self.start()
@@ -98,17 +102,24 @@ class Job:
         return self.environment if self._jvm is None else self._jvm.environment(self.environment)
 
     def start(self) -> None:
+        arguments = ["run", str(self.spec_file)]
+        environment = self._environment()
+        if self._jvm is not None and "STREAMJOIN_TEST_FAILPOINT" not in environment:
+            self._process = self._jvm.forks.start(
+                arguments, environment, output=self.log, errors=self.log
+            )
+            return
         with self.log.open("ab") as log:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "job", "run", str(self.spec_file)],
-                env=self._environment(),
+                [*self.program, *arguments],
+                env=environment,
                 stdout=log,
                 stderr=log,
                 process_group=0,
             )
 
     @property
-    def process(self) -> "subprocess.Popen[bytes]":
+    def process(self) -> "subprocess.Popen[bytes] | ForkedProcess":
         assert self._process is not None
         return self._process
 
@@ -153,9 +164,12 @@ class Job:
 
     def command(self, *arguments: str) -> "subprocess.CompletedProcess[str]":
         """Run `streamjoin` with these arguments in the environment of the job."""
+        environment = self._environment()
+        if self._jvm is not None and "STREAMJOIN_TEST_FAILPOINT" not in environment:
+            return self._jvm.forks.run([*arguments], environment, timeout=START_SECONDS)
         return subprocess.run(
-            [sys.executable, "-m", "job", *arguments],
-            env=self._environment(),
+            [*self.program, *arguments],
+            env=environment,
             capture_output=True,
             text=True,
             timeout=START_SECONDS,

@@ -19,6 +19,7 @@ from tests.lineage_stub import LineageStub
 from tests.polling import wait_until
 from tests.processes import command_line, has_ended, name, signal_all
 from tests.unit.specs import changed
+from tests.wheel import ROOT, InstalledWheel
 
 # A batch of this many records a side takes long enough to be interrupted.
 MANY = 30_000
@@ -76,11 +77,25 @@ def fields(changes: list[dict[str, str]]) -> list[str]:
     return [change["field"] for change in changes]
 
 
+@pytest.fixture
+def installed_job(
+    wheel: InstalledWheel, pairs: Pairs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Job:
+    """Runs from the installed wheel, with its Python workers, and delivers exactly once."""
+    monkeypatch.setenv("STREAMJOIN_JARS", str(ROOT / ".jars" / "spark"))
+    # The workers find modules in their working folder first.
+    monkeypatch.chdir(tmp_path)
+    pairs.delivery = "exactly_once"
+    job = Job(pairs.spec(), tmp_path)
+    job.program = (wheel.program("streamjoin"),)
+    return job
+
+
 def test_pause_keeps_the_jvm_and_stop_frees_it_and_neither_repeats_a_result(
-    pairs: Pairs, tmp_path: Path
+    pairs: Pairs, installed_job: Job
 ) -> None:
     pairs.create_topics()
-    with Job(pairs.spec(), tmp_path) as job:
+    with installed_job as job:
         pairs.produce(range(3))
         run_id = read_all(job, 3).run_id
         [jvm] = jvms(job)

@@ -60,7 +60,7 @@ def test_facts_are_the_same_as_json() -> None:
     made = report(only_first=3)
     made.comparison.shown[Kind.ONLY_FIRST].append(Shown("l/0/1|", ([(None, "{}")], [])))
 
-    facts = json.loads(json.dumps(made.facts))
+    facts = json.loads(json.dumps(made.as_json))
 
     assert not facts["equal"]
     assert 1_003 == facts["first"]["results"]

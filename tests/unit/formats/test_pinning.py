@@ -13,7 +13,7 @@ from job.errors import CheckpointError, SpecError
 from job.formats.pinning import check_schema_evolution, reader_schemas
 from job.formats.registry import RegistryAccess
 from job.join_spec.spec import JoinSpec, spec_from_yaml
-from job.plan.explain import explained, facts
+from job.plan.explain import explained, plan_as_json
 from job.plan.fingerprint import fingerprint, incompatible_changes
 from job.plan.plan import JoinPlan
 from job.plan.planner import join_plan
@@ -71,7 +71,7 @@ def test_columns_are_those_of_the_registry_if_the_spec_has_none(registry: Regist
     assert "TIMESTAMP" == made.right.schema.columns[1].type
     assert "Avro, subject impressions-value, schema 1 (version 1)" in explained(made)
     assert {"left": 1, "right": 2} == {
-        side: values["schema_id"] for side, values in facts(made)["values"].items()
+        side: values["schema_id"] for side, values in plan_as_json(made)["values"].items()
     }
 
 

@@ -17,7 +17,7 @@ from types import FrameType
 from job.errors import SpecError
 from job.join_spec.spec import spec_from_yaml
 from job.join_spec.variables import variables_hidden
-from job.plan.explain import explained, facts
+from job.plan.explain import explained, plan_as_json
 from job.plan.planner import join_plan
 from tests.unit.join_spec.spec_mutator import mutated_specs
 
@@ -42,7 +42,7 @@ def crash_of(text: str) -> Crash | None:
         with _time_limit(), variables_hidden(text, ENVIRONMENT):
             plan = join_plan(spec_from_yaml(text, ENVIRONMENT), state_partitions=2)
             explained(plan)
-            json.dumps(facts(plan), allow_nan=False)
+            json.dumps(plan_as_json(plan), allow_nan=False)
     except SpecError as error:
         if ENVIRONMENT["X"] in str(error):
             return Crash(text, f"shows the value of a variable: {error}")

@@ -6,7 +6,7 @@ import pytest
 
 from job.errors import SpecError
 from job.join_spec.spec import spec_from_yaml
-from job.plan.explain import facts
+from job.plan.explain import plan_as_json
 from tests.unit.specs import plan, spec_yaml
 
 REGISTRY = {"schema_registry": {"url": "http://localhost:8081"}}
@@ -27,7 +27,7 @@ def test_schema_of_the_results_has_the_columns_in_their_order() -> None:
 
 def test_results_in_json_have_no_schema() -> None:
     assert plan().output.schema is None
-    assert {"format": "json"} == facts(plan())["output"]
+    assert {"format": "json"} == plan_as_json(plan())["output"]
 
 
 def test_plan_as_json_contains_the_schema() -> None:
@@ -35,7 +35,7 @@ def test_plan_as_json_contains_the_schema() -> None:
 
     assert made.output.schema is not None
     expected = {"subject": "s", "register": False, "schema": made.output.schema.text}
-    assert {"format": "avro", **expected} == facts(made)["output"]
+    assert {"format": "avro", **expected} == plan_as_json(made)["output"]
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ import pytest
 
 from job.errors import SetupError
 from job.plan.capacity import AvailableResources, Load, Model, expected_load, row_bytes
-from job.plan.explain import explained, facts
+from job.plan.explain import explained, plan_as_json
 from job.plan.explain_load import warnings
 from job.plan.fingerprint import fingerprint
 from job.plan.resources import available_resources
@@ -150,7 +150,7 @@ def test_plan_prints_the_ids_in_the_estimate() -> None:
     assert "100 rows/s, stored for up to 1 hour 20 seconds: 362,000 rows and 62,000 ids" in text
     assert "state 363,000 rows and 62,000 ids," in text
     assert "cores do not include deduplicate" in text
-    estimate = facts(made)["expected_load"]
+    estimate = plan_as_json(made)["expected_load"]
     assert isinstance(estimate, dict)
     assert (62_000, 62_000) == (estimate["stored_ids"], estimate["sides"]["left"]["stored_ids"])
     assert 0 == estimate["sides"]["right"]["stored_ids"]
@@ -177,7 +177,7 @@ def test_nothing_is_estimated_without_both_rates() -> None:
         in explained(made)
     )
     assert "Expected load" not in explained(made)
-    assert facts(made)["expected_load"] is None
+    assert plan_as_json(made)["expected_load"] is None
 
 
 def test_checkpoint_accepts_another_rate() -> None:
@@ -281,7 +281,7 @@ def test_invalid_heap_size_is_refused() -> None:
 
 def test_json_has_the_estimate_with_its_spread() -> None:
     made = plan(left__expected_rate=100, right__expected_rate=10)
-    load = facts(made, replace(ROOMY, cores=2))["expected_load"]
+    load = plan_as_json(made, replace(ROOMY, cores=2))["expected_load"]
 
     assert isinstance(load, dict)
     assert 100 * 3_620 + 800 == load["state_rows"]

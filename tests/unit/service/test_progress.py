@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from job.join_spec.spec import spec_from_yaml
-from job.plan.explain import explained, facts
+from job.plan.explain import explained, plan_as_json
 from job.plan.planner import join_plan
 from job.protocol.results import PlanResult
 from service.schemas.progress import SideBatchView
@@ -46,7 +46,7 @@ def test_spec_is_returned_without_its_secrets(path: Path) -> None:
     plan = join_plan(spec, state_partitions=1)
     answer = PlanResult(
         text=explained(plan),
-        facts=facts(plan),
+        facts=plan_as_json(plan),
         spec=spec.model_dump(mode="json", by_alias=True),
     )
     with serving(path, status()) as job:

@@ -1,0 +1,111 @@
+"""Client of fork_server.py: starts jobs and other `streamjoin` commands without their imports."""
+
+import json
+import os
+import select
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Self
+
+from tests.integration.fork_server import Request
+from tests.polling import wait_until
+
+_START_SECONDS = 60.0
+
+
+class ForkedProcess:
+    """As subprocess.Popen."""
+
+    def __init__(self, server: str, request: Request) -> None:
+        self._connection = socket.socket(socket.AF_UNIX)
+        self._connection.connect(server)
+        self._connection.sendall(json.dumps(request).encode() + b"\n")
+        self._answers = self._connection.makefile()
+        self.pid = int(self._answers.readline())
+        self.returncode: int | None = None
+
+    def poll(self) -> int | None:
+        return self._ended_within(0)
+
+    def wait(self, timeout: float | None = None) -> int:
+        code = self._ended_within(timeout)
+        if code is None:
+            assert timeout is not None
+            raise subprocess.TimeoutExpired(["job"], timeout)
+        return code
+
+    def _ended_within(self, seconds: float | None) -> int | None:
+        if self.returncode is None and select.select([self._connection], [], [], seconds)[0]:
+            self.returncode = int(self._answers.readline())
+            self._connection.close()
+        return self.returncode
+
+    def send_signal(self, number: signal.Signals) -> None:
+        if self.poll() is None:
+            os.kill(self.pid, number)
+
+    def terminate(self) -> None:
+        self.send_signal(signal.SIGTERM)
+
+    def kill(self) -> None:
+        self.send_signal(signal.SIGKILL)
+
+
+class ForkServer:
+    _is_up = False
+
+    def __enter__(self) -> Self:
+        self._folder = tempfile.TemporaryDirectory(prefix="sj-")
+        self._socket = str(Path(self._folder.name) / "fork.sock")
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "tests.integration.fork_server", self._socket],
+            stdin=subprocess.PIPE,
+        )
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        assert self._process.stdin is not None
+        self._process.stdin.close()
+        self._process.wait()
+        self._folder.cleanup()
+
+    def start(
+        self, arguments: list[str], environment: dict[str, str], *, output: Path, errors: Path
+    ) -> ForkedProcess:
+        if not self._is_up:
+            wait_until(self._listens, _START_SECONDS, "the fork server listens")
+            self._is_up = True
+        return ForkedProcess(
+            self._socket,
+            Request(
+                arguments=arguments,
+                environment=environment,
+                folder=str(Path.cwd()),
+                output=str(output),
+                errors=str(errors),
+            ),
+        )
+
+    def _listens(self) -> bool:
+        assert self._process.poll() is None, "the fork server has ended"
+        with socket.socket(socket.AF_UNIX) as probe:
+            return probe.connect_ex(self._socket) == 0
+
+    def run(
+        self, arguments: list[str], environment: dict[str, str], *, timeout: float
+    ) -> "subprocess.CompletedProcess[str]":
+        """As subprocess.run, with the output as text."""
+        with tempfile.TemporaryDirectory(prefix="sj-") as folder:
+            output, errors = Path(folder) / "output", Path(folder) / "errors"
+            process = self.start(arguments, environment, output=output, errors=errors)
+            try:
+                code = process.wait(timeout)
+            finally:
+                process.kill()
+            return subprocess.CompletedProcess(
+                arguments, code, output.read_text(), errors.read_text()
+            )
