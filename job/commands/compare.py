@@ -49,7 +49,7 @@ def compare(
             until_ms=_epoch_ms("--until", until),
             limit=limit,
         )
-    typer.echo(json.dumps(report.facts, indent=2) if as_json else report.text)
+    typer.echo(json.dumps(report.as_json, indent=2) if as_json else report.text)
     raise typer.Exit(0 if report.comparison.is_equal else 1)
 
 

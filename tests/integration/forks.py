@@ -8,6 +8,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import Self
 
@@ -41,8 +42,13 @@ class ForkedProcess:
     def _ended_within(self, seconds: float | None) -> int | None:
         if self.returncode is None and select.select([self._connection], [], [], seconds)[0]:
             self.returncode = int(self._answers.readline())
-            self._connection.close()
+            self.close()
         return self.returncode
+
+    def close(self) -> None:
+        """The process continues."""
+        self._answers.close()
+        self._connection.close()
 
     def send_signal(self, number: signal.Signals) -> None:
         if self.poll() is None:
@@ -56,7 +62,9 @@ class ForkedProcess:
 
 
 class ForkServer:
-    _is_up = False
+    def __init__(self) -> None:
+        self._is_up = False
+        self._exit = ExitStack()
 
     def __enter__(self) -> Self:
         self._folder = tempfile.TemporaryDirectory(prefix="sj-")
@@ -68,6 +76,7 @@ class ForkServer:
         return self
 
     def __exit__(self, *_: object) -> None:
+        self._exit.close()
         assert self._process.stdin is not None
         self._process.stdin.close()
         self._process.wait()
@@ -79,16 +88,14 @@ class ForkServer:
         if not self._is_up:
             wait_until(self._listens, _START_SECONDS, "the fork server listens")
             self._is_up = True
-        return ForkedProcess(
-            self._socket,
-            Request(
-                arguments=arguments,
-                environment=environment,
-                folder=str(Path.cwd()),
-                output=str(output),
-                errors=str(errors),
-            ),
+        request = Request(
+            arguments=arguments,
+            environment=environment,
+            folder=str(Path.cwd()),
+            output=str(output),
+            errors=str(errors),
         )
+        return self._exit.enter_context(closing(ForkedProcess(self._socket, request)))
 
     def _listens(self) -> bool:
         assert self._process.poll() is None, "the fork server has ended"
