@@ -83,6 +83,11 @@ class Running:
         self._process.wait()
         psutil.wait_procs(members, _STOP_SECONDS)
 
+    def kill_driver(self) -> None:
+        """Send SIGKILL to the first process alone. Its JVM ends with it."""
+        self._process.kill()
+        self._process.wait()
+
     def _tree(self) -> list[psutil.Process]:
         root = psutil.Process(self._process.pid)
         return [root, *root.children(recursive=True)]

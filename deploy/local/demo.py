@@ -21,7 +21,7 @@ from deploy.local.demo_check import CheckResult, check_result
 from deploy.local.demo_load import WATERMARK_DELAY_MS
 from deploy.local.demo_screen import Snapshot, live_screen, result_table, step
 from deploy.local.demo_service import Figures, is_ready
-from deploy.local.demo_system import System, start_system
+from deploy.local.demo_system import System, engine_note, start_system
 from deploy.local.demo_topics import Feed, OutputTail, output_rows, output_tail
 from job.errors import JobUnavailableError, StreamjoinError
 from job.join_spec.engine import Engine
@@ -55,6 +55,7 @@ def main() -> int:
 
 def demo(running: ExitStack, console: Console, seconds: int | None, engine: Engine) -> CheckResult:
     """Start everything and show it. A run with an end returns the comparison of its results."""
+    console.print(engine_note(engine), soft_wrap=True, markup=False)
     system = start_system(running, console, is_endless=seconds is None, engine=engine)
     servers = system.kafka.bootstrap_servers
     tail = running.enter_context(output_tail(servers))

@@ -100,6 +100,19 @@ def start_system(
     return system
 
 
+def engine_note(engine: Engine) -> str:
+    """The engine of the run, and the command for the other one."""
+    if engine is Engine.MICRO_BATCH:
+        return (
+            "Engine micro_batch, the default. For results within milliseconds instead of a second: "
+            "make run ENGINE=real_time"
+        )
+    return (
+        "Engine real_time: results within milliseconds (docs/real-time.md). The default engine, "
+        "micro_batch: make run"
+    )
+
+
 def spec_file(folder: Path, engine: Engine) -> Path:
     """The demo's spec, with the changes that the engine needs."""
     if engine is Engine.MICRO_BATCH:

@@ -71,21 +71,21 @@ def real_time_delivery(
     checkpoint: Checkpoint,
     sizes: Sizes,
     *,
+    fence: int,
     follows_catch_up: bool,
     new_query: bool,
 ) -> RealTimeDelivery:
     """Prepares the checkpoint and the commit topic for the delivery of the plan.
 
-    `follows_catch_up`: the previous run has prepared the commit topic. `new_query`: the user
-    agrees to replace another query of the same name.
+    `fence`: that of the checkpoint, read before the rest of the checkpoint. A run that another job
+    replaces meanwhile has the smaller number. `follows_catch_up`: the previous run has prepared the
+    commit topic. `new_query`: the user agrees to replace another query of the same name.
     """
     assert plan.real_time is not None
     options = sink_options(plan, access, max(sizes.result_bytes_max, sizes.dead_letter_bytes_max))
     if plan.output.delivery is Delivery.AT_LEAST_ONCE:
         checkpoint.end_exactly_once()
         return _AtLeastOnce(options)
-    # Before the rest of the checkpoint: a run that is replaced meanwhile has the smaller number.
-    fence = checkpoint.fence
     since = checkpoint.begin_exactly_once()
     checkpoint.ensure_query_id()
     target = delivery_target(plan, access, checkpoint, record_bytes_max=0)

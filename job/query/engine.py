@@ -349,7 +349,7 @@ class Engine:
         self._starter.forget_phase()
         # Spark's error messages contain the options of a source.
         self._redaction.scrub_error(error)
-        self._resources.release_if_dead()
+        self._resources.release_if_dead(is_retried=error.retryable)
         self._stats.on_failure(error)
         self._lineage.end(Outcome.FAIL, str(error))
         if error.retryable:

@@ -12,14 +12,16 @@ import threading
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, closing, contextmanager, suppress
 from datetime import timedelta
 
 import structlog
+from pyspark.sql import DataFrame
 from pyspark.sql.streaming.query import StreamingQuery
 
 from job.change.replay import Replay, ReplayPhase
-from job.dataflow.real_time import interval_records, micro_batch_records
+from job.dataflow.real_time import Sizes, interval_records, micro_batch_records
 from job.delivery.real_time_delivery import RealTimeDelivery, real_time_delivery
 from job.delivery.real_time_sink import start_intervals, start_micro_batches
 from job.delivery.sink import RunningQuery, topic_sizes
@@ -71,36 +73,39 @@ class Phases:
         _log.info("phase", phase=phase.value)
         _configure(run, phase)
         checkpoint.set_uncommitted_state_aside()
+        fence = checkpoint.fence  # before the rest of the checkpoint: see interval_protocol.py
         sizes = topic_sizes(plan, access)
-        delivery = real_time_delivery(
-            *(run.spark, plan, access, checkpoint, sizes),
-            follows_catch_up=phase is Phase.REAL_TIME,
-            new_query=new_query,
-        )
         counts = RowCounts(run.spark, plan)
         run.stats.count_rows_with(counts)
-        times = self._event_times(run, replay, phase, counts, delivery)
-        with closing(counts), closing(delivery), closing(times):
-            if phase is Phase.CATCH_UP:
-                records = micro_batch_records(
-                    *(run.spark, plan, access, sizes, counts, replay),
-                    repeats_interval=checkpoint.cut_interval is not None,
+        with closing(counts):
+            with ThreadPoolExecutor(1, "delivery") as threads:
+                # A first start claims its name, and a start after a crash fences the producers.
+                # Both take about as long as building the dataflow.
+                prepared = threads.submit(
+                    real_time_delivery,
+                    *(run.spark, plan, access, checkpoint, sizes),
+                    fence=fence,
+                    follows_catch_up=phase is Phase.REAL_TIME,
+                    new_query=new_query,
                 )
+                records = _records(run, phase, sizes, counts, replay)
+                delivery = prepared.result()
+            times = self._event_times(run, replay, phase, counts, delivery)
+            with closing(delivery), closing(times):
                 with times.starting():
-                    running = start_micro_batches(
-                        *(records, plan, access, checkpoint, sizes, delivery),
-                        *(run.stats, times.batch_ended, replay),
-                    )
-            else:
-                records = interval_records(run.spark, plan, access, sizes, counts, replay)
-                with times.starting():
-                    running = start_intervals(records, plan, checkpoint, delivery)
-            times.follow(running)
-            self.current = phase
-            try:
-                yield running
-            finally:
-                self.current = None
+                    if phase is Phase.CATCH_UP:
+                        running = start_micro_batches(
+                            *(records, plan, access, checkpoint, sizes, delivery),
+                            *(run.stats, times.batch_ended, replay),
+                        )
+                    else:
+                        running = start_intervals(records, plan, checkpoint, delivery)
+                times.follow(running)
+                self.current = phase
+                try:
+                    yield running
+                finally:
+                    self.current = None
 
     def _event_times(
         self,
@@ -130,6 +135,16 @@ class Phases:
 
     def _change_to(self, phase: Phase) -> None:
         self._next = phase
+
+
+def _records(
+    run: QueryRun, phase: Phase, sizes: Sizes, counts: RowCounts, replay: Replay | None
+) -> DataFrame:
+    sources = (run.spark, run.plan, run.access, sizes, counts, replay)
+    if phase is Phase.REAL_TIME:
+        return interval_records(*sources)
+    repeats_interval = run.checkpoint.cut_interval is not None
+    return micro_batch_records(*sources, repeats_interval=repeats_interval)
 
 
 def _configure(run: QueryRun, phase: Phase) -> None:

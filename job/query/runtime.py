@@ -53,7 +53,7 @@ class Resources:
     def session(self) -> SparkSession:
         """The Spark session; its progress is reported to the statistics."""
         if self._jvm is None:
-            jvm = self._starting or Jvm(self._settings, self._plan.spark_conf, self._redaction)
+            jvm = self._starting or self._new_jvm()
             self._starting = None
             try:
                 session = jvm.session(self._settings, self._plan.spark_conf)
@@ -105,18 +105,25 @@ class Resources:
     def session_is_lost(self) -> bool:
         return self._jvm is not None and self._jvm.has_lost_its_session
 
-    def release_if_dead(self) -> None:
+    def release_if_dead(self, *, is_retried: bool) -> None:
+        """`is_retried`: the query starts again after a delay, in which the next JVM starts."""
         if self._jvm is not None and (self.session_is_lost or not self._jvm.is_alive):
             self.release()
+            if is_retried:
+                self._starting = self._new_jvm()
 
     def release(self) -> None:
         """May be called without acquired resources."""
         if self._lease is not None:
             self._lease.release()
             self._lease = None
-        if self._jvm is not None:
-            self._jvm.close()
-            self._jvm = None
+        for jvm in (self._jvm, self._starting):
+            if jvm is not None:
+                jvm.close()
+        self._jvm = self._starting = None
+
+    def _new_jvm(self) -> Jvm:
+        return Jvm(self._settings, self._plan.spark_conf, self._redaction)
 
 
 @dataclass(frozen=True)

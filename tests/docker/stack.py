@@ -85,6 +85,12 @@ class Stack:
         """Start these services and all their dependencies."""
         self.compose("up", "--detach", "--wait", "--wait-timeout", str(UP_SECONDS), *services)
 
+    def use_spec(self, spec: str) -> None:
+        """The next `up` creates the job with this spec."""
+        path = self.folder / "spec.yaml"
+        path.write_text(spec)
+        self._environment["STREAMJOIN_SPEC"] = str(path)
+
     def down(self) -> None:
         self.compose("--profile", "*", "down", "--volumes", "--remove-orphans")
 

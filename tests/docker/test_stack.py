@@ -13,6 +13,7 @@ from tests.docker.stack import ROOT, START_SECONDS, Stack
 from tests.integration.topics import count_all
 from tests.polling import wait_until
 from tests.unit.deploy.test_dashboard import expressions
+from tests.unit.specs import changed
 
 
 def prometheus(stack: Stack, path: str, **parameters: str) -> Any:
@@ -163,12 +164,34 @@ def test_job_ends_within_its_grace_and_continues_when_started(stack: Stack, load
     assert ("exited", 0) == (ended["Status"], ended["ExitCode"])
 
 
-# The last test: its records have current event times, and all later rounds would be late.
+# The last tests: their records have current event times, and all later rounds would be late.
 def test_demo_load_is_joined(stack: Stack) -> None:
-    before = len(output_rows(stack.kafka))
-
     stack.up("load")
 
+    wait_for_more_rows(stack)
+
+
+def test_demo_load_is_joined_by_the_real_time_engine(stack: Stack) -> None:
+    """The spec chooses the engine. The task slots are more than the cores of the container."""
+    stack.use_spec(
+        changed(
+            (ROOT / "deploy/local/demo.yaml").read_text(),
+            name="demo_in_real_time",
+            checkpoint="./data/demo_in_real_time",
+            engine="real_time",
+            real_time={"experimental": True, "checkpoint_interval": "5s"},
+        )
+    )
+    stack.up("job")
+    wait_until(
+        lambda: stack.query().get("phase") == "real_time", START_SECONDS, "it runs in real time"
+    )
+
+    wait_for_more_rows(stack)
+
+
+def wait_for_more_rows(stack: Stack) -> None:
+    before = len(output_rows(stack.kafka))
     wait_until(
         lambda: len(output_rows(stack.kafka)) > before + 100,
         START_SECONDS,

@@ -82,6 +82,14 @@ def marker_problems(records: Iterable[Record], state_partitions: int) -> list[st
     return wrong
 
 
+def missing_markers(records: Iterable[Record], state_partitions: int, ended: int) -> list[str]:
+    """State partitions without a marker of `ended`, the last batch that Spark has committed."""
+    slots = slot_records(records)
+    marked = {slot for (_, slot), content in slots.items() if ended in content.batches}
+    missing = {str(slot) for slot in range(state_partitions)} - marked
+    return [f"slot {slot} has no marker of batch {ended}, which has ended" for slot in missing]
+
+
 def _different_ends(slots: Collection[SlotRecords]) -> Iterator[str]:
     ends = {len(slot.batches) for slot in slots}
     is_ending = all(slot.ends_with_interval for slot in slots if len(slot.batches) == max(ends))

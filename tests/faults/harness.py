@@ -24,7 +24,7 @@ from deploy.local.kafka import EmbeddedKafka, free_ports
 from job.join_spec.engine import Engine
 from job.protocol.reports import StateCount
 from job.protocol.status import JobStatus
-from tests.faults.commit_topic import marker_problems, part_problems
+from tests.faults.commit_topic import marker_problems, missing_markers, part_problems
 from tests.faults.faulty_job import FaultyJob
 from tests.faults.join_spec import join_spec
 from tests.faults.oracle import (
@@ -100,11 +100,12 @@ class Harness:
         kafka.create_topics([f"{name}.{part}" for part in (*SIDES, "out")], partitions=2)
         self.job = self.new_job(folder)
 
-    def new_job(self, folder: Path) -> FaultyJob:
-        """Another job on the same spec, in another folder."""
+    def new_job(self, folder: Path, environment: Mapping[str, str] | None = None) -> FaultyJob:
+        """Another job on the same spec, in another folder. `environment`: None: that of the
+        harness."""
         folder.mkdir(parents=True, exist_ok=True)
         spec = join_spec(self.name, self._servers, self.checkpoint, self.engine)
-        return FaultyJob(spec, folder, self._environment)
+        return FaultyJob(spec, folder, self._environment if environment is None else environment)
 
     def topic(self, part: str) -> str:
         return f"{self.name}.{part}"
@@ -234,15 +235,18 @@ class Harness:
         read = {side: self.records(self.topic(side)) for side in SIDES}
         commits, output = (self.records(self.topic(part)) for part in ("commits", "out"))
         result = check_results(read["left"], read["right"], output)
+        assert status.last_batch is not None
+        ended = status.last_batch.batch_id
         problems = [
             *result.problems,
             *marker_problems(commits, STATE_PARTITIONS),
+            *missing_markers(commits, STATE_PARTITIONS, ended),
             *part_problems(commits, output),
             *self._other_problems(status),
         ]
         if len(read["left"]) != self._sent["left"] or len(read["right"]) != self._sent["right"]:
             problems.append(f"sent {self._sent}, in Kafka {[len(rows) for rows in read.values()]}")
-        assert [] == problems
+        assert [] == problems, "\n".join(problems)
         return result
 
     def _other_problems(self, status: JobStatus) -> Iterator[str]:

@@ -7,9 +7,12 @@ reaches the broker late, when another run has taken over.
 import signal
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
+from confluent_kafka import Producer
 
 from deploy.local.kafka import EmbeddedKafka
 from job.join_spec.engine import Engine
@@ -27,7 +30,11 @@ ROWS = 100
 # Longer than a micro-batch takes, and shorter than the wait for the answer to a commit.
 TRANSACTION_SECONDS = 5
 COMMIT_SECONDS = 9
+# Requests that are caught are not sent again, however busy the machine is.
+HELD_SECONDS = 50
 PAUSE_SECONDS = 4.0
+# Less than Kafka's default for the wait for an answer, 30 s.
+LOST_ANSWER_SECONDS = 20.0
 
 
 class Slots:
@@ -60,6 +67,25 @@ class Slots:
 
         return wait_until(has_all, START_SECONDS, f"slots {slots} have the marker of {batch}")
 
+    @contextmanager
+    def hide_records(self, slot: int) -> Iterator[None]:
+        """Hide the next records of the slot from consumers, by an open transaction of another
+        producer."""
+        harness = self._harness
+        settings: dict[str, Any] = {
+            "bootstrap.servers": harness.kafka.bootstrap_servers,
+            "transactional.id": f"hides-{harness.name}",
+        }
+        producer = Producer(settings)
+        producer.init_transactions(START_SECONDS)
+        producer.begin_transaction()
+        producer.produce(harness.topic("commits"), b"{}", b"other", slot)
+        assert 0 == producer.flush(START_SECONDS)
+        try:
+            yield
+        finally:
+            producer.abort_transaction(START_SECONDS)
+
 
 def kill_jvm(job: FaultyJob) -> None:
     jvm = job.jvm
@@ -87,7 +113,10 @@ def proxy(faulty: tuple[EmbeddedKafka, Proxy]) -> Iterator[Proxy]:
 def test_killed_at_each_point_of_its_protocol_it_neither_loses_nor_repeats_a_result(
     kafka: EmbeddedKafka, proxy: Proxy, tmp_path: Path
 ) -> None:
-    harness = Harness(kafka, "rtkilled", tmp_path, engine=Engine.REAL_TIME, proxy=proxy)
+    limits = {"STREAMJOIN_TEST_COMMIT_SECONDS": str(HELD_SECONDS)}
+    harness = Harness(
+        kafka, "rtkilled", tmp_path, engine=Engine.REAL_TIME, proxy=proxy, environment=limits
+    )
     slots = Slots(harness)
     harness.feed(ROWS)
     # The claim of the name is the first transaction of a slot.
@@ -147,16 +176,25 @@ def kill_before_rows_then_during_fence_and_repetition(
 
 
 def kill_before_and_after_a_commit(harness: Harness, proxy: Proxy, slots: Slots) -> None:
-    """Slot 0 has written rows and not committed them, slot 1 has committed them."""
+    """Slot 0 has written rows and not committed them, slot 1 has committed them.
+
+    The repetition reads all of a slot's records, also if the transaction of another producer hides
+    them for some time.
+    """
     before = Point(Api.END_TXN, slots.ids[0])
     after = Point(Api.END_TXN, slots.ids[1], is_answered=True)
     ids = len(slots.records[1].ids)
-    proxy.catch(before, after)
     harness.feed(ROWS)
-    proxy.wait_until_caught(before, after)
-    wait_until(lambda: len(slots.records[1].ids) > ids, START_SECONDS, "slot 1 is committed")
-    harness.job.kill()
-    harness.job.start()
+    wait_until(lambda: len(slots.records[1].ids) > ids, START_SECONDS, "slot 1 is open")
+    ids = len(slots.records[1].ids)
+    with slots.hide_records(1):
+        proxy.catch(before, after)
+        harness.feed(ROWS)
+        proxy.wait_until_caught(before, after)
+        harness.job.kill()
+        harness.job.start()
+        slots.wait_for_marker(0)
+    wait_until(lambda: len(slots.records[1].ids) > ids, START_SECONDS, "slot 1 was committed")
 
 
 def kill_before_all_slots_have_ended_an_interval(
@@ -244,14 +282,24 @@ def test_each_result_is_emitted_once_through_all_faults_of_broker_network_and_ot
             broker.send_signal(signal.SIGCONT)
         harness.recovered(time.monotonic())
 
-        # Stopped in a transaction. A second job on the checkpoint takes over.
+        # Stopped in a transaction. A second job on the checkpoint takes over. Its limits are those
+        # of production.
         break_at(Point(Api.END_TXN, zero))
         first.freeze()
         proxy.heal()
-        with harness.new_job(tmp_path / "second") as second:
+        with harness.new_job(tmp_path / "second", environment={}) as second:
             harness.job = second
             harness.recovered(time.monotonic())
             first.thaw()
             assert 1 == first.process.wait(START_SECONDS)
+
+            # The answer is lost, and the connection stays open. The producer sends the request
+            # again, and the run ends.
+            break_at(Point(Api.END_TXN, zero, is_answered=True))
+            again = Point(Api.END_TXN, zero)
+            proxy.catch(again)
+            wait_until(lambda: again.is_caught, LOST_ANSWER_SECONDS, "the commit is sent again")
+            proxy.heal()
+            harness.recovered(time.monotonic())
             harness.feed(ROWS)
             harness.check(harness.settle())

@@ -44,6 +44,7 @@ def jvm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SharedJvm]:
 
 
 _FORMATS = {JoinType.FULL_OUTER: Format.AVRO, JoinType.LEFT_OUTER: Format.PROTOBUF}
+_CUT = {JoinType.FULL_OUTER, JoinType.LEFT_SEMI, JoinType.RIGHT_ANTI}
 
 
 @pytest.fixture
@@ -61,14 +62,14 @@ def test_join_type_gives_the_rows_of_nested_loops_in_both_phases(
     registry: RegistryStub,
 ) -> None:
     """Chosen and random rows. Two types read Avro and Protobuf, also values that cannot be read.
-    One type writes Avro, the other Protobuf."""
+    One type writes Avro, the other Protobuf. Three types repeat an interval that is cut."""
     topics = Topics(
         *(kafka, f"phases_{join_type}", join_type, tmp_path),
         registry=registry,
         output_format=_FORMATS.get(join_type, Format.JSON),
         delivery="exactly_once",
     )
-    is_encoded = join_type in _FORMATS
+    is_encoded, is_cut = join_type in _FORMATS, join_type in _CUT
     bad = topics.send_bad() if is_encoded else Counter()
     topics.send(*FIRST)
     topics.send(*generated(join_type, 0))
@@ -79,14 +80,18 @@ def test_join_type_gives_the_rows_of_nested_loops_in_both_phases(
             bad += topics.send_bad()
         topics.send(*SECOND)
         topics.send(*generated(join_type, 1))
+        if is_cut:
+            job.ask("restart")
         topics.send(*CLOSING)
         topics.wait_for_results()
-        # Results are visible before the interval that counts them has ended.
+        # Results are visible before the interval that counts them has ended. Those of a cut
+        # interval are not counted.
         results = sum(topics.expected().values())
         left = len(topics.sent["left"]) + bad.total() // len(SIDES)
         status = job.wait_for(
             lambda status: (
-                status.totals.output_records >= results and status.totals.left.records == left
+                is_cut
+                or (status.totals.output_records >= results and status.totals.left.records == left)
             ),
             "the last report",
         )
@@ -95,15 +100,17 @@ def test_join_type_gives_the_rows_of_nested_loops_in_both_phases(
     assert topics.expected() == topics.results()
     assert bad == topics.letters()
     assert 0 == status.totals.late_rows
-    assert results == status.totals.output_records
+    assert is_cut or results == status.totals.output_records
 
 
 def test_killed_interval_is_repeated_with_its_watermark(
-    kafka: EmbeddedKafka, tmp_path: Path
+    kafka: EmbeddedKafka, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The right row comes behind more records than the first batch reads. With the watermark of
     that batch it would be late, and the left row unmatched, though the pair is visible. The
     repetition does not write the pair again."""
+    # As in a container with a limit of one CPU: the number of task slots does not depend on it.
+    monkeypatch.setenv("JAVA_TOOL_OPTIONS", "-XX:ActiveProcessorCount=1")
     filler = [("filler", CLOSING_AT, n) for n in range(3 * FIRST_BATCH_RECORDS // 2)]
     topics = Topics(
         *(kafka, "killed", "full_outer", tmp_path),

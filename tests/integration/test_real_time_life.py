@@ -1,15 +1,19 @@
-"""Life of a query of the real-time engine: commands, dead letters, idle sides, an absent broker."""
+"""Life of a query of the real-time engine: commands, dead letters, idle sides, an absent broker, a
+new query that replaces it."""
 
 import json
 from collections import Counter
 from datetime import UTC, datetime
+from itertools import count
 from pathlib import Path
 from textwrap import dedent
 from typing import Any
 
+import pytest
+
 from deploy.local.kafka import EmbeddedKafka
 from job.dead_letters.headers import DeadLetter
-from job.protocol.status import JobStatus
+from job.protocol.status import Failure, JobStatus
 from tests.integration.jobs import BROKER_OPTIONS, START_SECONDS, Job
 from tests.integration.jvms import SharedJvm
 from tests.integration.keyed_sides import T0
@@ -22,11 +26,13 @@ from tests.integration.real_time_topics import (
     text_of,
     wait_for_intervals,
 )
+from tests.integration.test_one_query_per_name import second_jvm
 from tests.integration.test_real_time import jvm
-from tests.integration.topics import Sent, dead_letters, produce
+from tests.integration.topics import Sent, consume_all, dead_letters, produce
 from tests.polling import wait_until
+from tests.unit.specs import changed
 
-__all__ = ["jvm"]  # a fixture
+__all__ = ["jvm", "second_jvm"]  # fixtures
 
 
 def test_query_obeys_all_commands_in_the_middle_of_an_interval(
@@ -243,3 +249,62 @@ def test_query_survives_a_broker_that_is_away(tmp_path: Path, jvm: SharedJvm) ->
     assert status.last_failure is not None
     assert status.last_failure.retryable
     assert f"lost Kafka at {kafka.bootstrap_servers}" in status.last_failure.message
+
+
+@pytest.mark.timeout(600)
+def test_new_query_replaces_a_running_one_and_both_deliver_each_of_their_results_once(
+    kafka: EmbeddedKafka,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    jvm: SharedJvm,
+    second_jvm: SharedJvm,
+) -> None:
+    """The old query is writing results, in the middle of an interval."""
+    topics = Topics(kafka, "replaced", "inner", tmp_path, interval="1h", delivery="exactly_once")
+    folder = tmp_path / "new"
+    folder.mkdir()
+    new_spec = changed(topics.spec(), checkpoint=str(folder / "checkpoint"))
+    numbers = count()
+
+    def send_pair() -> None:
+        key = f"k{next(numbers)}"
+        topics.send([(key, 20, 1)], [(key, 21, 5)])
+
+    def failure_of_the_old_query() -> Failure | None:
+        send_pair()
+        status = old.status()
+        return status.last_failure if status is not None and status.state == "FAILED" else None
+
+    def ids() -> Counter[str]:
+        return Counter(
+            result.result_id for result in consume_all(kafka.bootstrap_servers, "replaced.out")
+        )
+
+    with Job(topics.spec(), tmp_path, jvm) as old:
+        wait_for_intervals(old)
+        send_pair()
+        topics.wait_for_results()
+        monkeypatch.setenv("STREAMJOIN_NEW_QUERY", "true")
+        with Job(new_spec, folder, second_jvm) as new:
+            fenced = wait_until(failure_of_the_old_query, START_SECONDS, "the old query has failed")
+            old.ask("restart")
+            refused = old.wait_for_failure(2)
+            send_pair()
+            new.wait_for(lambda _: len(ids()) == len(topics.sent["left"]), "all results")
+            assert 0 == new.terminate()
+        assert 1 == old.terminate()
+
+    old_query = json.loads((tmp_path / "checkpoint/query/metadata").read_text())["id"]
+    commits = consume_all(kafka.bootstrap_servers, "rt_replaced.commits")
+    of_old_query = Counter(
+        result_id
+        for record in commits
+        if record.value["query_id"] == old_query
+        for result_id in record.value.get("ids", ())
+    )
+    delivered = ids()
+    assert Counter(delivered.keys()) + of_old_query == delivered
+    assert 0 < of_old_query.total() < len(delivered)
+    assert "fenced" == fenced.code
+    assert "taken over" in fenced.message
+    assert "That query has replaced this one" in refused.message

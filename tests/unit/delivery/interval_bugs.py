@@ -24,6 +24,10 @@ OPENING = """    yield Step.INIT
 """
 WRITE = """            yield WriteRows(ids)
             yield WritePart("""
+PART = "Part(batch.query_id, batch.batch_id, number, frozenset(ids))"
+TAKE = """    is_last = False
+    while not is_last:
+"""
 MARKER = """        if is_last:
             yield WriteMarker(batch.marker)
 """
@@ -63,6 +67,22 @@ PROTOCOL_BUGS: dict[str, tuple[str, str, int]] = {
         ),
         0,
     ),
+    "ids in a separate transaction, before the rows": (
+        WRITE,
+        f"""            yield WritePart({PART})
+            yield Step.COMMIT
+            yield Step.BEGIN
+{WRITE}""",
+        0,
+    ),
+    "marker of a micro-batch in a separate transaction, before the rows": (
+        TAKE,
+        f"""    yield WriteMarker(batch.marker)
+    yield Step.COMMIT
+    yield Step.BEGIN
+{TAKE}""",
+        0,
+    ),
     "only the newest part counts": (
         "[part for part in own if part.batch_id == opening.recovered]",
         "[part for part in own if part.batch_id == opening.recovered][-1:]",
@@ -83,6 +103,7 @@ PROTOCOL_BUGS: dict[str, tuple[str, str, int]] = {
         MARKER.replace("is_last:", "is_last and ids:"),
         1,
     ),
+    "no marker for an interval": (MARKER, "", 0),
     "producer is kept although another executor has written": (
         "self.ended == opening.batch.batch_id - 1",
         "self.ended is not None",
@@ -104,6 +125,9 @@ PROTOCOL_BUGS: dict[str, tuple[str, str, int]] = {
         233,
     ),
 }
+
+# Shown if another producer hides records of the commit topic.
+READ_TO_THE_LAST_STABLE_OFFSET = (OPENING, OPENING.replace("READ_SLOT", "PEEK_SLOT"))
 
 # As named in interval_driver.py, and a schedule that shows the bug.
 DRIVER_BUGS: dict[str, int] = {
@@ -150,6 +174,17 @@ def violation_of_a_late_task(number: int, bug: str | None = None) -> str | None:
     model = World(Schedule(random.Random(number).randbytes(TAPE_MAX)), protocol, driver_bug=bug)
     try:
         model.run_with_a_late_task()
+    except ViolationError as error:
+        return str(error)
+    return None
+
+
+def violation_behind_hidden_records(
+    number: int, protocol: ModuleType = interval_protocol
+) -> str | None:
+    """As `violation`."""
+    try:
+        World(schedule(number), protocol, hides_records=True).run()
     except ViolationError as error:
         return str(error)
     return None

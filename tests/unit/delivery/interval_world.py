@@ -40,12 +40,17 @@ class World:
         driver_bug: str | None = None,
         has_zombies: bool = True,
         changes_delivery: bool = False,
+        hides_records: bool = False,
     ) -> None:
+        """`hides_records`: at times, transactions of other producers hide records of the slots."""
         self.schedule, self.protocol = schedule, protocol
         self.join_type: JoinType = join_type
         self.driver_bug = driver_bug
         self.changes_delivery = changes_delivery
         self._max_zombies = 2 if has_zombies else 0
+        self._hides_records = hides_records
+        self._hidden: set[int] = set()
+        """Slots in which a transaction of another producer is open."""
         self._has_rivals = False
         self.broker = Broker()
         self.output = [Log() for _ in range(SLOTS)]
@@ -106,6 +111,8 @@ class World:
             self._append(len(self.topics[0]) * 37)
         for topic, side, at in zip(self.topics, SIDES, (FAR, 2 * FAR), strict=True):
             topic.append(Row(side, len(topic), 0, at))
+        for slot in list(self._hidden):
+            self._begin_or_abort_another(slot)
         self._zombies = []
         self.is_exactly_once = True
         self.driver = self._new_driver()
@@ -131,6 +138,8 @@ class World:
 
     def turn(self) -> None:
         match choice := self.schedule.choose():
+            case _ if self._hides_records and choice % 16 == 0:
+                self._begin_or_abort_another(choice // 16 % SLOTS)
             case _ if 140 <= choice < 205 and self._zombies:
                 self._step(self._zombies[choice % len(self._zombies)])
             case _ if choice < 205:
@@ -155,6 +164,15 @@ class World:
             self._has_rivals = True
             self._zombies.append(self.driver)  # the process is suspended, and continues later
         self.driver = self._new_driver()
+
+    def _begin_or_abort_another(self, slot: int) -> None:
+        """Begin the transaction of another producer, or abort it."""
+        handle = self.broker.init(f"other-{slot}")
+        if slot in self._hidden:
+            self._hidden.remove(slot)
+        else:
+            self.broker.produce(handle, self.commits[slot], "other")
+            self._hidden.add(slot)
 
     def _append(self, choice: int) -> None:
         """Append a record to one of the topics, with an event time near that of earlier records."""

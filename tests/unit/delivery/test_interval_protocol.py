@@ -37,9 +37,12 @@ from tests.unit.delivery.interval_bugs import (
     DRIVER_BUGS,
     FENCE_BUGS,
     PROTOCOL_BUGS,
+    READ_TO_THE_LAST_STABLE_OFFSET,
+    mutant,
     schedule,
     shown,
     violation,
+    violation_behind_hidden_records,
     violation_of_a_late_task,
     world,
 )
@@ -62,6 +65,14 @@ def test_each_row_is_out_once_under_every_schedule() -> None:
 def test_no_row_is_lost_and_no_start_refused_if_the_delivery_changes_both_ways() -> None:
     for number in range(SCHEDULES // 4):
         World(schedule(number), has_zombies=False, changes_delivery=True).run()
+
+
+def test_each_row_is_out_once_if_transactions_of_others_hide_records_of_the_commit_topic() -> None:
+    numbers = range(SCHEDULES // 4)
+    wrong = {n: text for n in numbers if (text := violation_behind_hidden_records(n))}
+    assert {} == wrong
+    bug = mutant(*READ_TO_THE_LAST_STABLE_OFFSET)
+    assert any(violation_behind_hidden_records(number, bug) for number in numbers)
 
 
 @pytest.mark.parametrize("bug", PROTOCOL_BUGS)

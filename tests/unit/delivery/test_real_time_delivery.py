@@ -57,6 +57,7 @@ class Start:
         """The fence number of the run."""
         real_time_delivery(
             *(None, PLAN, ACCESS, self._checkpoint, Sizes(1_000, 0)),  # type: ignore[arg-type]
+            fence=self._checkpoint.fence,
             follows_catch_up=follows_catch_up,
             new_query=False,
         )

@@ -2,7 +2,9 @@
 
 from pathlib import Path
 
-from deploy.local.demo_system import run_folder, spec_file
+import pytest
+
+from deploy.local.demo_system import engine_note, run_folder, spec_file
 from job.join_spec.engine import Engine
 from job.join_spec.spec import spec_from_yaml
 from job.plan.planner import join_plan
@@ -30,3 +32,15 @@ def test_spec_of_each_engine_can_be_planned_and_names_it(tmp_path: Path) -> None
         spec = spec_from_yaml(spec_file(tmp_path, engine).read_text(), {})
 
         assert engine is join_plan(spec, state_partitions=2).engine
+
+
+@pytest.mark.parametrize(
+    ("engine", "command"),
+    [(Engine.MICRO_BATCH, "make run ENGINE=real_time"), (Engine.REAL_TIME, "make run")],
+)
+def test_run_names_its_engine_and_the_command_for_the_other_one(
+    engine: Engine, command: str
+) -> None:
+    note = engine_note(engine)
+    assert note.startswith(f"Engine {engine}")
+    assert note.endswith(command)

@@ -5,7 +5,12 @@ from typing import Any
 
 import pytest
 
-from tests.faults.commit_topic import INTERVAL, marker_problems, part_problems
+from tests.faults.commit_topic import (
+    INTERVAL,
+    marker_problems,
+    missing_markers,
+    part_problems,
+)
 from tests.faults.oracle import Record
 
 
@@ -61,6 +66,15 @@ def test_state_partitions_end_with_the_same_batch_and_dead_letters_need_not() ->
     assert [] == marker_problems([*zero, *markers("1", -1, 0, 1), *letters], 2)
     assert marker_problems([*zero, *one, *letters], 2)
     assert marker_problems([*zero, *markers("1", -1), *letters], 2)
+
+
+def test_last_batch_that_has_ended_has_a_marker_in_each_state_partition() -> None:
+    records = [*markers("0", -1, 0), interval("0", 1), *markers("1", -1, 0)]
+
+    assert [] == missing_markers(records, 2, ended=0)
+    assert ["slot 1 has no marker of batch 1, which has ended"] == missing_markers(
+        records, 2, ended=1
+    )
 
 
 def test_markers_of_a_query_that_replaced_another_begin_again() -> None:

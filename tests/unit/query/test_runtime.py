@@ -16,12 +16,20 @@ from tests.unit.specs import plan
 class Jvms:
     """Each JVM is started with the first session, whose master is recorded."""
 
+    has_lost_its_session = False
+
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.masters: list[str] = []
+        self.is_alive = True
+        self.started = 1
         self.closed = 0
-        monkeypatch.setattr(runtime, "Jvm", lambda *_: self)
+        monkeypatch.setattr(runtime, "Jvm", self._start)
         for name in ("trim_hadoop_conf", "listen"):
             monkeypatch.setattr(runtime, name, lambda *_: None)
+
+    def _start(self, *_: object) -> "Jvms":
+        self.started += 1
+        return self
 
     def session(self, settings: JobSettings, _: object) -> object:
         self.masters.append(settings.spark_master)
@@ -62,3 +70,24 @@ def test_slots_of_a_cluster_are_those_of_its_executors(monkeypatch: pytest.Monke
     acquired.session()
 
     assert "spark://master:7077" == jvms.masters[-1]
+
+
+@pytest.mark.parametrize("is_retried", [True, False])
+def test_jvm_that_replaces_a_killed_one_starts_in_the_delay_before_the_retry(
+    monkeypatch: pytest.MonkeyPatch, *, is_retried: bool
+) -> None:
+    jvms = Jvms(monkeypatch)
+    acquired = resources(jvms, "local[*]")
+    acquired.session()
+    acquired.release_if_dead(is_retried=is_retried)
+    assert (1, 0) == (jvms.started, jvms.closed)
+
+    jvms.is_alive = False
+    acquired.release_if_dead(is_retried=is_retried)
+    assert (1 + is_retried, 1) == (jvms.started, jvms.closed)
+    acquired.session()
+    assert (2, 1) == (jvms.started, jvms.closed)
+
+    acquired.release_if_dead(is_retried=True)
+    acquired.release()  # the job ends before the retry
+    assert (3, 3) == (jvms.started, jvms.closed)
