@@ -39,6 +39,8 @@ _log = structlog.get_logger()
 class EventTimes:
     """Event times of one run of the query."""
 
+    _ends_valid_seconds = 0.0
+
     def __init__(self, run: QueryRun) -> None:
         self._run = run
         self._stats = run.stats
@@ -63,7 +65,8 @@ class EventTimes:
     def _limit_first_batch(self) -> AbstractContextManager[None]:
         """As `starting`. Spark calls `_limit` even if it plans the first batch before `follow`."""
         self._limited = LimitedReading(
-            self._run.spark, self._run.plan.topics, self._limit, self._record_failure
+            *(self._run.spark, self._run.plan.topics, self._limit, self._record_failure),
+            self._ends_valid_seconds,
         )
         self._first = BeforeFirstBatch(self._run.spark, self._limited.begin)
         return self._first.active()

@@ -272,6 +272,9 @@ class _CatchUp(_PlannedTimes):
 
 
 class _Intervals(_PlannedTimes):
+    # Spark requests the ends at the end of an interval and again before the next one.
+    _ends_valid_seconds = 0.5
+
     _live_batch: int | None = None
     _has_begun = False
 

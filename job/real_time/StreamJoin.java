@@ -4,7 +4,6 @@ import java.util.ArrayList;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
-import org.apache.spark.sql.Encoders;
 import org.apache.spark.sql.catalyst.InternalRow;
 import org.apache.spark.sql.catalyst.expressions.BasePredicate;
 import org.apache.spark.sql.catalyst.expressions.GenericInternalRow;
@@ -92,12 +91,7 @@ public final class StreamJoin extends StatefulProcessor<InternalRow, InternalRow
   @Override
   public void init(OutputMode outputMode, TimeMode timeMode) {
     StatefulProcessorHandle handle = getHandle();
-    List<ListState<InternalRow>> lists = new ArrayList<>();
-    for (int side = LEFT; side <= RIGHT; side++) {
-      StructType entry = StoredRows.entrySchema(rules.rowSchemas[side]);
-      lists.add(handle.getListState(SIDES[side], InternalRows.schemaOnly(entry), TTLConfig.NONE()));
-    }
-    clock = handle.getValueState("clock", Encoders.LONG(), TTLConfig.NONE());
+    List<ListState<InternalRow>> lists = Interpreted.projectionsOf(() -> stateOf(handle));
     if (!(handle instanceof StatefulProcessorHandleImpl)) {
       return; // The driver also calls this method, for the schema of the state.
     }
@@ -115,6 +109,17 @@ public final class StreamJoin extends StatefulProcessor<InternalRow, InternalRow
     }
   }
 
+  /** Creates the clock. Returns the list of each side. */
+  private List<ListState<InternalRow>> stateOf(StatefulProcessorHandle handle) {
+    List<ListState<InternalRow>> lists = new ArrayList<>();
+    for (int side = LEFT; side <= RIGHT; side++) {
+      StructType entry = StoredRows.entrySchema(rules.rowSchemas[side]);
+      lists.add(handle.getListState(SIDES[side], InternalRows.schemaOnly(entry), TTLConfig.NONE()));
+    }
+    clock = handle.getValueState("clock", NumberEncoder.INSTANCE, TTLConfig.NONE());
+    return lists;
+  }
+
   @Override
   public Iterator<InternalRow> handleInputRows(
       InternalRow key, Iterator<InternalRow> rows, TimerValues times) {
@@ -123,7 +128,7 @@ public final class StreamJoin extends StatefulProcessor<InternalRow, InternalRow
       ImplicitGroupingKeyTracker.setImplicitKey(clockKey());
       // The read of the timers creates their column family, which the index uses. `size` reads all
       // timers, at most two, and so closes RocksDB's iterator.
-      if (getHandle().listTimers().size() == 0) {
+      if (Interpreted.projectionsOf(() -> getHandle().listTimers().size()) == 0) {
         clock.update(ExpiryIndex.START);
         index.addFences(clockKey());
         getHandle().registerTimer(watermark + 1);

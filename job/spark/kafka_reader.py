@@ -10,6 +10,8 @@ by tests/integration/test_catch_up.py.
 """
 
 import json
+import math
+import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -40,12 +42,15 @@ class LimitedReading:
         topics: Mapping[Side, SourceTopics],
         limit: Limit,
         record_failure: Callable[[Py4JJavaError], None],
+        ends_valid_seconds: float = 0.0,
     ) -> None:
-        """`topics`: those of each side, in the order of the join's inputs."""
+        """`topics`: those of each side, in the order of the join's inputs. `ends_valid_seconds`: a
+        second request for the ends of a topic within this time has the answer of the first."""
         self._topics = topics
         self._jvm: Any = spark._jvm
         self._limit = limit
         self._record_failure = record_failure
+        self._ends_valid_seconds = ends_valid_seconds
         self._readers: dict[Side, _ReaderField] = {}
 
     def begin(self, query: StreamingQuery, locked: Callable[[], None] = lambda: None) -> bool:
@@ -74,7 +79,8 @@ class LimitedReading:
         field = self._readers.get(side)
         if field is not None and not field.is_replaced:
             ends = self._ends_of(side)
-            field.replace(_Reader(self._jvm, field.original, ends, self._record_failure))
+            latest = _LatestOffsets(field.original, self._ends_valid_seconds)
+            field.replace(_Reader(self._jvm, latest, ends, self._record_failure))
 
     def remove(self, side: Side) -> None:
         """Let Spark read the side without limits."""
@@ -111,6 +117,23 @@ class _ReaderField:
             self.is_replaced = False
 
 
+class _LatestOffsets:
+    """Requests the ends of a topic from Spark's own reader."""
+
+    def __init__(self, reader: Any, valid_seconds: float) -> None:
+        self.reader = reader
+        self._valid_seconds = valid_seconds
+        self._requested_at = -math.inf
+        self._latest: Any = None
+
+    def fetch(self, known: Any) -> Any:
+        now = time.monotonic()
+        if now - self._requested_at >= self._valid_seconds:
+            self._latest = self.reader.fetchLatestOffsets(known)
+            self._requested_at = now
+        return self._latest
+
+
 class _Reader:
     """org.apache.spark.sql.kafka010.KafkaOffsetReader: Spark's own, with lower latest offsets."""
 
@@ -120,18 +143,18 @@ class _Reader:
     def __init__(
         self,
         jvm: Any,
-        original: Any,
+        latest: _LatestOffsets,
         ends: Callable[[str, str], str | None],
         record_failure: Callable[[Py4JJavaError], None],
     ) -> None:
-        self._original = original
+        self._latest = latest
         self._ends = ends
         self._record_failure = record_failure
         self._json = json_utils(jvm)
 
     def fetchLatestOffsets(self, known: Any) -> Any:  # noqa: N802
         try:
-            latest = self._original.fetchLatestOffsets(known)
+            latest = self._latest.fetch(known)
             if known.isEmpty():
                 return latest
             starts = self._json.partitionOffsets(known.get())
@@ -145,4 +168,4 @@ class _Reader:
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_"):
             raise AttributeError(name)
-        return getattr(self._original, name)
+        return getattr(self._latest.reader, name)
