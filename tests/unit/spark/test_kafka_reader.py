@@ -4,7 +4,9 @@ import json
 from types import SimpleNamespace
 from typing import Any
 
-from job.spark.kafka_reader import _Reader
+import pytest
+
+from job.spark.kafka_reader import _LatestOffsets, _Reader
 
 LATEST = json.dumps({"impressions": {"0": 50, "1": 70}})
 STARTS = json.dumps({"impressions": {"0": 5, "1": 7}})
@@ -27,7 +29,11 @@ class Known:
 class Own:
     """Spark's reader."""
 
+    def __init__(self) -> None:
+        self.requests = 0
+
     def fetchLatestOffsets(self, known: Known) -> str:  # noqa: ARG002, N802
+        self.requests += 1
         return LATEST
 
     def fetchEarliestOffsets(self, *partitions: str) -> str:  # noqa: N802
@@ -38,7 +44,7 @@ def reader(ends: Any) -> _Reader:
     # What turns offsets into JSON and back leaves JSON as it is.
     json_utils = SimpleNamespace(partitionOffsets=lambda text: text)
     jvm = SimpleNamespace(**{"org.apache.spark.sql.kafka010.JsonUtils": json_utils})
-    return _Reader(jvm, Own(), ends, lambda _: None)
+    return _Reader(jvm, _LatestOffsets(Own(), 0.0), ends, lambda _: None)
 
 
 def test_lower_ends_take_the_place_of_the_latest_offsets() -> None:
@@ -63,6 +69,17 @@ def test_nothing_is_limited_if_spark_does_not_report_what_it_has_read() -> None:
         raise AssertionError("there is nothing to limit")
 
     assert LATEST == reader(ends).fetchLatestOffsets(Known(None))
+
+
+@pytest.mark.parametrize(("valid_seconds", "requests"), [(0.0, 2), (3_600.0, 1)])
+def test_latest_offsets_are_requested_again_once_they_are_no_longer_valid(
+    valid_seconds: float, requests: int
+) -> None:
+    own = Own()
+    latest = _LatestOffsets(own, valid_seconds)
+
+    assert [LATEST, LATEST] == [latest.fetch(Known(STARTS)), latest.fetch(Known(STARTS))]
+    assert requests == own.requests
 
 
 def test_all_other_calls_go_to_the_reader_of_spark() -> None:
