@@ -41,3 +41,11 @@ def has_ended(process: psutil.Process) -> bool:
         return process.status() == psutil.STATUS_ZOMBIE
     except psutil.NoSuchProcess:
         return True
+
+
+def is_stopped(process: psutil.Process) -> bool:
+    """A condition to wait for: the process is stopped by a signal, or has ended."""
+    try:
+        return process.status() in {psutil.STATUS_STOPPED, psutil.STATUS_ZOMBIE}
+    except psutil.NoSuchProcess:
+        return True

@@ -18,6 +18,8 @@ from job.spark.stream_execution import stream_execution
 from job.waiting import wait_until
 
 _LOCK_MILLISECONDS = 200
+# The thread of a query ends a moment after the query.
+_THREAD_MILLISECONDS = 1_000
 _PAUSE_SECONDS = 0.01
 
 _log = structlog.get_logger()
@@ -32,7 +34,11 @@ def stop_gracefully(query: StreamingQuery, grace: timedelta) -> None:
     writes nothing.
     """
     prevent_next_batch(query)
-    if not query.awaitTermination(math.ceil(grace.total_seconds())):
+    query.awaitTermination(math.ceil(grace.total_seconds()))
+    # The query is no longer active, so that the call above returns True in any case.
+    thread = stream_execution(query).queryExecutionThread()
+    thread.join(_THREAD_MILLISECONDS)
+    if thread.isAlive():
         _log.warning("batch_interrupted", after_seconds=grace.total_seconds())
     query.stop()
 

@@ -16,7 +16,7 @@ from tests.faults.harness import Harness
 from tests.faults.proxy import Api, Point, Proxy
 from tests.integration.jobs import START_SECONDS, STATE_PARTITIONS
 from tests.polling import wait_until
-from tests.processes import command_line, has_ended, signal_all
+from tests.processes import command_line, has_ended, is_stopped, signal_all
 
 PARTITIONS_MAX = 6
 FAILPOINTS = (
@@ -118,9 +118,7 @@ class Breaker:
         try:
             frozen = psutil.Process(self.harness.job.process.pid)
             # The signal is sent at once; the process stops when it next leaves the kernel.
-            wait_until(
-                lambda: frozen.status() == psutil.STATUS_STOPPED, START_SECONDS, "it is stopped"
-            )
+            wait_until(lambda: is_stopped(frozen), START_SECONDS, "it is stopped")
             self._feed_for(seconds)
         finally:
             self.harness.job.thaw()

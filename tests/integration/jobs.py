@@ -139,6 +139,13 @@ class Job:
         self._signal_all(signal.SIGSTOP)
 
     def thaw(self) -> None:
+        """Send SIGCONT to the job and its descendants, once all of them are stopped: at a failpoint
+        the last process stops itself."""
+        wait_until(
+            lambda: all(processes.is_stopped(process) for process in self.tree),
+            START_SECONDS,
+            "all processes of the job are stopped",
+        )
         self._signal_all(signal.SIGCONT)
 
     def _signal_all(self, number: signal.Signals) -> None:
