@@ -8,6 +8,7 @@ this program or of the broker counts as waiting time.
 import math
 import threading
 import time
+from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -113,6 +114,16 @@ class Seen(NamedTuple):
     value: bytes
 
 
+@dataclass(frozen=True)
+class Watched:
+    """All results of a program, and the time that is measured, in seconds since 1970."""
+
+    watcher: "Watcher"
+    expected: RowSet
+    since: float
+    until: float
+
+
 def measure_latency(
     program: Program,
     workload: Workload,
@@ -123,6 +134,26 @@ def measure_latency(
     seconds: float,
     warm_up_seconds: float = WARM_UP_SECONDS,
 ) -> Latency:
+    return figures(
+        watch_results(
+            *(program, workload, kafka, folder),
+            rate=rate,
+            seconds=seconds,
+            warm_up_seconds=warm_up_seconds,
+        )
+    )
+
+
+def watch_results(
+    program: Program,
+    workload: Workload,
+    kafka: EmbeddedKafka,
+    folder: Path,
+    *,
+    rate: int,
+    seconds: float,
+    warm_up_seconds: float,
+) -> Watched:
     with ExitStack() as opened:
         output = opened.enter_context(new_output(kafka, workload.partitions))
         left, right = f"{output.topic}-left", f"{output.topic}-right"
@@ -160,7 +191,7 @@ class Watcher:
 
 def _watch(
     watcher: Watcher, stream: Stream, program: Program, seconds: float, warm_up_seconds: float
-) -> Latency:
+) -> Watched:
     if not watcher.watch(1, at_most_seconds=_FIRST_OUTPUT_SECONDS):
         raise StreamjoinError(f"no result within {_FIRST_OUTPUT_SECONDS:.0f} s")
     watcher.watch(math.inf, at_most_seconds=warm_up_seconds)
@@ -172,22 +203,31 @@ def _watch(
     watcher.watch(math.inf, at_most_seconds=_SETTLED_SECONDS)
     pairs = map(stream.pair, range(stream.pairs))
     due = (row(*pair) if program.joins else click_alone(pair[1]) for pair in pairs)
-    return _figures(watcher, row_set(due), since=since, until=until)
+    return Watched(watcher, row_set(due), since=since, until=until)
 
 
-def _figures(watcher: Watcher, expected: RowSet, *, since: float, until: float) -> Latency:
-    rows = [row_of(record.value) for record in watcher.seen]
-    latencies = sorted(
-        record.at_ms - result.clicked_at
-        for record, result in zip(watcher.seen, rows, strict=True)
-        if result.clicked_at is not None and since <= result.clicked_at / 1_000 < until
-    )
-    watch = watcher.run.watch
-    spent = watch.spent(since, until)
+class Sample(NamedTuple):
+    due_ms: float
+    latency_ms: float
+
+
+def samples(watched: Watched) -> Iterator[Sample]:
+    """Of the results whose click was due in the measured time."""
+    for record in watched.watcher.seen:
+        clicked_at = row_of(record.value).clicked_at
+        if clicked_at is not None and watched.since <= clicked_at / 1_000 < watched.until:
+            yield Sample(clicked_at, record.at_ms - clicked_at)
+
+
+def figures(watched: Watched) -> Latency:
+    rows = [row_of(record.value) for record in watched.watcher.seen]
+    latencies = sorted(sample.latency_ms for sample in samples(watched))
+    watch = watched.watcher.run.watch
+    spent = watch.spent(watched.since, watched.until)
     return Latency(
-        correct=row_set(rows) == expected,
+        correct=row_set(rows) == watched.expected,
         outputs=len(rows),
-        expected_outputs=expected.count,
+        expected_outputs=watched.expected.count,
         p50_ms=percentile(latencies, 50),
         p90_ms=percentile(latencies, 90),
         p99_ms=percentile(latencies, 99),
