@@ -26,8 +26,7 @@ on_bad_record: drop
 _ENGINES = {
     Engine.MICRO_BATCH: "engine: micro_batch",
     Engine.REAL_TIME: (
-        "engine: real_time\n"
-        f"real_time: {{experimental: true, checkpoint_interval: {INTERVAL_SECONDS} seconds}}"
+        f"engine: real_time\nreal_time: {{checkpoint_interval: {INTERVAL_SECONDS} seconds}}"
     ),
 }
 

@@ -16,12 +16,16 @@ from tests.polling import wait_until
 
 ROWS = 200
 COMMIT_SECONDS = 4
+GRACE_SECONDS = 2
 
 
 @pytest.fixture
 def harness(faulty: tuple[EmbeddedKafka, Proxy], tmp_path: Path) -> Harness:
     kafka, proxy = faulty
-    waits = {"STREAMJOIN_TEST_COMMIT_SECONDS": str(COMMIT_SECONDS)}
+    waits = {
+        "STREAMJOIN_TEST_COMMIT_SECONDS": str(COMMIT_SECONDS),
+        "STREAMJOIN_GRACE_SECONDS": str(GRACE_SECONDS),
+    }
     return Harness(kafka, "network", tmp_path, proxy=proxy, environment=waits)
 
 
@@ -73,10 +77,15 @@ def test_each_result_is_emitted_once_through_all_network_faults(
         harness.recovered(time.monotonic())
         assert counts.cut > 0
 
+        # A pause interrupts the batch that waits for an answer.
         proxy.hold_replies()
         harness.feed(ROWS)
         wait_until(lambda: counts.held > 0, START_SECONDS, "an answer is held")
+        harness.job.ask("pause")
+        harness.job.wait_for_state("PAUSED")
+        assert "batch_interrupted" in harness.job.log.read_text()
         proxy.heal()
+        harness.job.ask("resume")
         harness.recovered(time.monotonic())
 
         status = harness.settle()
