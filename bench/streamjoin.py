@@ -77,7 +77,6 @@ def join_spec(
     within = f"{task.workload.match_window_ms} milliseconds"
     deduplicate = f"deduplicate: {{by: [ad_id], within: {within}}}" if deduplicates else ""
     delay = f"{task.workload.watermark_delay_ms} milliseconds"
-    settings = "" if engine is Engine.MICRO_BATCH else "real_time: {experimental: true}"
     return f"""\
 name: bench
 kafka:
@@ -111,6 +110,5 @@ output:
   delivery: {delivery}
 checkpoint: {checkpoint}
 engine: {engine}
-{settings}
 on_bad_record: drop
 """

@@ -119,7 +119,7 @@ def spec_file(folder: Path, engine: Engine) -> Path:
         return SPEC
     text = SPEC.read_text()
     spec = folder / SPEC.name
-    settings = "real_time: {experimental: true, checkpoint_interval: 5s}"
+    settings = "real_time: {checkpoint_interval: 5s}"
     spec.write_text(f"{text.rstrip()}\nengine: {engine}\n{settings}\n")
     return spec
 

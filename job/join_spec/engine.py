@@ -41,9 +41,6 @@ class RealTimeSpec(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
 
-    experimental: bool = False
-    """Whether the user accepts that this version tests the engine less than `micro_batch`. Required
-    to be true."""
     checkpoint_interval: Annotated[PositiveDuration, AfterValidator(_supported_interval)] = (
         timedelta(minutes=1)
     )

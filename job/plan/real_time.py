@@ -115,13 +115,6 @@ def unsupported(spec: JoinSpec) -> Iterator[Problem]:
     """Problems of a spec that its engine cannot run."""
     if spec.engine is not Engine.REAL_TIME:
         return
-    if spec.real_time is None or not spec.real_time.experimental:
-        yield Problem(
-            "engine",
-            spec.engine.value,
-            "is experimental in this version (docs/real-time.md lists what is not tested): set "
-            "real_time: {experimental: true} to run it, or use engine micro_batch",
-        )
     for side, written in zip(SIDES, (spec.left, spec.right), strict=True):
         if written.source_topics.are_several:
             yield Problem(

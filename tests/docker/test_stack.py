@@ -179,7 +179,7 @@ def test_demo_load_is_joined_by_the_real_time_engine(stack: Stack) -> None:
             name="demo_in_real_time",
             checkpoint="./data/demo_in_real_time",
             engine="real_time",
-            real_time={"experimental": True, "checkpoint_interval": "5s"},
+            real_time={"checkpoint_interval": "5s"},
         )
     )
     stack.up("job")

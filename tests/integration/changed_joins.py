@@ -47,9 +47,7 @@ on_bad_record: drop
 """
 ENGINES = {
     Engine.MICRO_BATCH: "",
-    Engine.REAL_TIME: (
-        "engine: real_time\nreal_time: {experimental: true, checkpoint_interval: 2 seconds}"
-    ),
+    Engine.REAL_TIME: ("engine: real_time\nreal_time: {checkpoint_interval: 2 seconds}"),
 }
 
 # Kafka deletes old records by their timestamps, which are the event times here.

@@ -35,7 +35,7 @@ output:
   headers: {{number: {number}}}
   delivery: {delivery}
 engine: real_time
-real_time: {{experimental: true, checkpoint_interval: {interval}}}
+real_time: {{checkpoint_interval: {interval}}}
 checkpoint: {checkpoint}
 {bad_records}
 """

@@ -138,7 +138,7 @@ def test_real_time_engine_gets_the_slots_it_lacks_and_survives_the_loss_of_an_ex
 ) -> None:
     """After the short intervals, an interval lasts longer than the test. The executor is lost in
     the middle of it."""
-    settings = {"experimental": True, "checkpoint_interval": "1 hour"}
+    settings = {"checkpoint_interval": "1 hour"}
     spec = changed(pairs.spec(), engine="real_time", real_time=settings)
     cluster.have_workers(2)
     with job_on(cluster, spec, tmp_path) as job:

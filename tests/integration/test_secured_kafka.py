@@ -146,7 +146,7 @@ def test_join_runs_with_only_the_rights_it_needs_and_shows_no_secret(
     allow_what_the_join_needs(secured, user, pairs)
     spec = spec_of(pairs, user)
     if engine == "real_time":
-        real_time = {"experimental": True, "checkpoint_interval": "2s"}
+        real_time = {"checkpoint_interval": "2s"}
         spec = changed(spec, engine=engine, real_time=real_time)
 
     # Two of the four have their own JVM: its command line is checked, and OAUTHBEARER needs a

@@ -40,9 +40,7 @@ def reader(
         left_key="[k, a % 2]",
         right_key="[k, b]",
         right_schema="k STRING, t TIMESTAMP, b BIGINT",
-        more="engine: real_time\nreal_time: {experimental: true}"
-        if state_format == "real_time"
-        else "",
+        more="engine: real_time" if state_format == "real_time" else "",
     )
     stream = Stream(spark, tmp_path, text)
     plan = join_plan(spec_from_yaml(text, {}), state_partitions=1)

@@ -63,7 +63,7 @@ def test_shadow_has_another_name_and_other_output_topics() -> None:
     assert () == compared(plan(), plan(**SHADOW), is_shadow=True).changes
 
 
-_REAL_TIME = {"engine": "real_time", "real_time": {"experimental": True}}
+_REAL_TIME = {"engine": "real_time"}
 
 
 @pytest.mark.parametrize(("old", "new"), [({}, _REAL_TIME), (_REAL_TIME, {})])

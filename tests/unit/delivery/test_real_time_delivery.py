@@ -19,7 +19,7 @@ from job.real_time.transactions import Identity
 from tests.unit.checkpoint.test_changes import Disk, Folder
 from tests.unit.specs import plan
 
-PLAN = plan(engine="real_time", real_time={"experimental": True}, output__delivery="exactly_once")
+PLAN = plan(engine="real_time", output__delivery="exactly_once")
 ACCESS = KafkaAccess("localhost:9092")
 CUT = Interval(7, 5_000)
 

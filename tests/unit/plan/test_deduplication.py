@@ -55,7 +55,7 @@ def test_length_must_be_positive(within: str) -> None:
 
 def test_real_time_engine_refuses_deduplication() -> None:
     with pytest.raises(SpecError, match=r"left\.deduplicate.*not supported with engine real_time"):
-        deduplicated("e", engine="real_time", real_time={"experimental": True})
+        deduplicated("e", engine="real_time")
 
 
 def test_checkpoint_freezes_deduplication() -> None:

@@ -63,7 +63,7 @@ JOINS: dict[str, dict[str, Any]] = {
     },
     "real_time": {
         "engine": "real_time",
-        "real_time": {"experimental": True, "checkpoint_interval": "30 seconds"},
+        "real_time": {"checkpoint_interval": "30 seconds"},
         "join__type": "left_outer",
         "on_bad_record": None,
         "dead_letter": {"topic": "attributed.dead"},
@@ -71,7 +71,6 @@ JOINS: dict[str, dict[str, Any]] = {
     },
     "real_time_exactly_once": {
         "engine": "real_time",
-        "real_time": {"experimental": True},
         "output__delivery": "exactly_once",
         "on_bad_record": None,
         "dead_letter": {"topic": "attributed.dead"},

@@ -12,7 +12,7 @@ from job.plan import tuning
 from job.plan.fingerprint import Change, changes, fingerprint
 from tests.unit.specs import plan, spec_yaml
 
-REAL_TIME: dict[str, Any] = {"engine": "real_time", "real_time": {"experimental": True}}
+REAL_TIME: dict[str, Any] = {"engine": "real_time"}
 
 
 def problems(**changed: Any) -> dict[str, str]:
@@ -28,9 +28,7 @@ def test_engine_is_micro_batch_unless_the_spec_names_another() -> None:
 
 def test_interval_is_a_minute_unless_the_spec_names_another() -> None:
     default = plan(**REAL_TIME).real_time
-    written = plan(
-        engine="real_time", real_time={"experimental": True, "checkpoint_interval": "5 seconds"}
-    ).real_time
+    written = plan(engine="real_time", real_time={"checkpoint_interval": "5 seconds"}).real_time
 
     assert default is not None
     assert timedelta(minutes=1) == default.checkpoint_interval
@@ -40,9 +38,7 @@ def test_interval_is_a_minute_unless_the_spec_names_another() -> None:
 
 @pytest.mark.parametrize("interval", ["999 milliseconds", "61 minutes"])
 def test_interval_outside_its_bounds_is_refused(interval: str) -> None:
-    found = problems(
-        engine="real_time", real_time={"experimental": True, "checkpoint_interval": interval}
-    )
+    found = problems(engine="real_time", real_time={"checkpoint_interval": interval})
 
     assert {"real_time.checkpoint_interval": "must be between 1 second and 1 hour"} == found
 
@@ -78,7 +74,7 @@ def test_commit_interval_is_50_milliseconds_unless_the_spec_names_another() -> N
     default, written = (
         plan(
             engine="real_time",
-            real_time={"experimental": True, **settings},
+            real_time=settings,
             output__delivery="exactly_once",
         ).real_time
         for settings in ({}, {"commit_interval": "20 milliseconds"})
@@ -92,9 +88,7 @@ def test_commit_interval_is_50_milliseconds_unless_the_spec_names_another() -> N
 
 @pytest.mark.parametrize("interval", ["4 milliseconds", "61 seconds"])
 def test_commit_interval_outside_its_bounds_is_refused(interval: str) -> None:
-    found = problems(
-        engine="real_time", real_time={"experimental": True, "commit_interval": interval}
-    )
+    found = problems(engine="real_time", real_time={"commit_interval": interval})
 
     expected = {"real_time.commit_interval": "must be between 5 milliseconds and 1 minute"}
     assert expected == found
@@ -103,7 +97,7 @@ def test_commit_interval_outside_its_bounds_is_refused(interval: str) -> None:
 def test_commit_interval_without_transactions_is_refused() -> None:
     found = problems(
         engine="real_time",
-        real_time={"experimental": True, "commit_interval": "50 milliseconds"},
+        real_time={"commit_interval": "50 milliseconds"},
         output__delivery="at_least_once",
     )
 
@@ -123,9 +117,7 @@ def test_engine_is_frozen() -> None:
 
 
 def test_interval_may_change_between_starts() -> None:
-    other = plan(
-        engine="real_time", real_time={"experimental": True, "checkpoint_interval": "5 seconds"}
-    )
+    other = plan(engine="real_time", real_time={"checkpoint_interval": "5 seconds"})
 
     assert [] == changes(fingerprint(plan(**REAL_TIME)), fingerprint(other))
 
@@ -147,11 +139,3 @@ def test_spark_settings_of_real_time_are_those_of_micro_batches_and_its_own() ->
     assert "Tier4" not in real_time[tuning.DRIVER_OPTIONS]
     assert "1s" == real_time["spark.sql.streaming.realTimeMode.minBatchDuration"]
     assert tuning.FROZEN_CONF.items() <= real_time.items()
-
-
-@pytest.mark.parametrize("changes", [{}, {"real_time": {}}, {"real_time": {"experimental": False}}])
-def test_experimental_engine_needs_consent(changes: dict[str, Any]) -> None:
-    found = problems(engine="real_time", **changes)
-
-    assert {"engine"} == set(found)
-    assert "real_time: {experimental: true}" in found["engine"]

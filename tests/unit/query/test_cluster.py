@@ -16,7 +16,7 @@ from job.query.cluster import (
 from job.settings import JobSettings
 from tests.unit.specs import plan
 
-REAL_TIME = {"engine": "real_time", "real_time": {"experimental": True}}
+REAL_TIME = {"engine": "real_time"}
 
 
 def settings(**fields: Any) -> JobSettings:

@@ -22,7 +22,7 @@ from job.spark.interval_read import EndedInterval
 from tests.unit.specs import plan
 
 Offsets = dict[Side, dict[int, int]]
-REAL_TIME = {"engine": "real_time", "real_time": {"experimental": True}}
+REAL_TIME = {"engine": "real_time"}
 # The delays of the sides are 10 s and 20 s.
 NOW_MS = 1_700_000_000_000
 
