@@ -28,7 +28,7 @@ from datetime import UTC, datetime
 from pyspark.sql import SparkSession
 
 from job.change.cut import PlannedBatch
-from job.checkpoint.documents import read_document, write_document
+from job.checkpoint.documents import FINGERPRINT, read_document, write_document
 from job.checkpoint.folder import Folder
 from job.errors import CheckpointError
 from job.event_time.interval import Interval
@@ -39,7 +39,6 @@ from job.join_spec.start_positions import StartPositions
 from job.plan.fingerprint import changes, frozen_topics, settings_of
 from job.protocol.status import QueryState
 
-_FINGERPRINT = "fingerprint.json"
 _DESIRED_STATE = "desired_state.json"
 _START_POSITIONS = "starts.json"
 EXACTLY_ONCE = "exactly_once.json"
@@ -68,12 +67,12 @@ class Checkpoint:
     @property
     def fingerprint(self) -> Mapping[str, str] | None:
         """The frozen settings. None: there is no checkpoint yet."""
-        document = read_document(self.folder, _FINGERPRINT)
+        document = read_document(self.folder, FINGERPRINT)
         if document is not None:
             return settings_of(document)
         if self.folder.exists("query"):
             raise CheckpointError(
-                f"{self.folder.root} contains a checkpoint but no {_FINGERPRINT}, so its settings "
+                f"{self.folder.root} contains a checkpoint but no {FINGERPRINT}, so its settings "
                 "are unknown. Restore the file, or set another folder in `checkpoint` and start "
                 "with --new-query"
             )
@@ -94,9 +93,9 @@ class Checkpoint:
                 "`checkpoint` and start with --new-query (rows now in state are then not joined, "
                 "and results may be delivered again)"
             )
-        document = read_document(self.folder, _FINGERPRINT) or {}
+        document = read_document(self.folder, FINGERPRINT) or {}
         if document.get("settings") != wanted:
-            write_document(self.folder, _FINGERPRINT, {"settings": dict(wanted)})
+            write_document(self.folder, FINGERPRINT, {"settings": dict(wanted)})
 
     @property
     def desired_state(self) -> QueryState:
@@ -177,7 +176,7 @@ class Checkpoint:
     @property
     def source_topics(self) -> Mapping[Side, SourceTopics]:
         """The frozen topics of each side, in their order."""
-        document = read_document(self.folder, _FINGERPRINT)
+        document = read_document(self.folder, FINGERPRINT)
         frozen = {} if document is None else settings_of(document)
         return {
             side: topics for side in SIDES if (topics := frozen_topics(frozen, side)) is not None
@@ -357,7 +356,7 @@ class Checkpoint:
         if not self.folder.exists("query"):
             return None
         aside = aside_folder(now)
-        for name in ("query", _FINGERPRINT, _TOPICS):
+        for name in ("query", FINGERPRINT, _TOPICS):
             if self.folder.exists(name):
                 self.folder.move(name, f"{aside}/{name}")
         return self.folder.path(aside)

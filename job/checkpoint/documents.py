@@ -9,6 +9,8 @@ from typing import Any, Protocol
 from job.errors import CheckpointError
 
 FORMAT = 1
+FINGERPRINT = "fingerprint.json"
+"""Frozen settings of the query. They exist from its first start on."""
 
 
 class Documents(Protocol):

@@ -22,7 +22,7 @@ from typing import Any
 import psutil
 import structlog
 
-from job.checkpoint.documents import Documents, write_document
+from job.checkpoint.documents import FINGERPRINT, Documents, write_document
 from job.errors import CheckpointError, CheckpointInUseError
 from job.waiting import wait_until
 
@@ -96,18 +96,21 @@ class Lease:
                 if self._is_mine(lease):
                     self._write()
                     continue
+                exists = lease is not None or self._documents.read(FINGERPRINT) is not None
             except Exception as error:
                 # Not lost yet. If writes keep failing, the query itself fails.
                 _log.warning("lease_not_renewed", reason=" ".join(str(error).split("\n")[:2]))
                 continue
-            self.loss = self._taken_by(lease) if lease else self._deleted()
+            self.loss = self._taken_by(lease) if exists else self._deleted()
             self._lost()
             return
 
-    def _taken_by(self, holder: Mapping[str, Any]) -> CheckpointInUseError:
+    def _taken_by(self, holder: Mapping[str, Any] | None) -> CheckpointInUseError:
+        """`holder`: None if it has released the lease."""
+        by = "another job, which has ended," if holder is None else _describe_holder(holder)
         return CheckpointInUseError(
-            f"the checkpoint {self._documents.root} was taken over by "
-            f"{_describe_holder(holder)} while this job was not running: this job ends"
+            f"the checkpoint {self._documents.root} was taken over by {by} while this job was not "
+            "running: this job ends"
         )
 
     def _deleted(self) -> CheckpointError:

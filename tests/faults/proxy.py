@@ -2,8 +2,8 @@
 
 It changes no byte: the broker has a separate listener for it (`advertised.listeners` contains the
 proxy's port), so that clients connect through it. It parses only the head of a request (length, api
-key, version, correlation id), whether the head contains a transactional id, and whether EndTxn
-commits or aborts.
+key, version, correlation id, transactional id), whether EndTxn commits or aborts, and searches
+AddPartitionsToTxn for the name of a topic.
 """
 
 import asyncio
@@ -27,12 +27,18 @@ class Api(IntEnum):
     END_TXN = 26
 
 
-# From this version on a request ends with tagged fields, here none: one byte 0.
-_END_TXN_FLEXIBLE = 3
+# From these versions on, a request has the length of a string in one byte, and tagged fields, here
+# none: one byte 0.
+_FLEXIBLE = {
+    Api.INIT_PRODUCER_ID: 2,
+    Api.ADD_PARTITIONS_TO_TXN: 3,
+    Api.PRODUCE: 9,
+    Api.END_TXN: 3,
+}
+# A request begins with api key, version and correlation id.
+_CLIENT_ID_AT = 8
 _ANSWER_SECONDS = 30.0
 _CAUGHT_SECONDS = 120.0
-# A request begins with api key, version, correlation id, client id and transactional id.
-_HEAD_BYTES = 300
 
 
 @dataclass(eq=False)
@@ -46,15 +52,38 @@ class Point:
     False: the broker has not received it."""
     passing: int = 0
     """Number of such requests that pass before."""
+    topic: str | None = None
+    """The transaction writes to this topic. None: to any topic. The last transaction of an interval
+    can contain no results, only the marker."""
     is_caught: bool = field(default=False, init=False)
 
-    def is_of(self, frame: bytes) -> bool:
-        [api_key] = struct.unpack_from(">h", frame)
+    def is_of(self, frame: bytes, transaction: bytes) -> bool:
+        """`transaction`: the requests AddPartitionsToTxn of the open transaction."""
         return (
-            api_key == self.api
-            and self.transactional_id.encode() in frame[:_HEAD_BYTES]
+            self.api == _api_key(frame)
+            and self.transactional_id == transactional_id(frame)
             and (self.api is not Api.END_TXN or _is_commit(frame))
+            and (self.topic is None or self.topic.encode() in transaction)
         )
+
+
+class OpenTransactions:
+    """The open transaction of each producer, from its requests."""
+
+    def __init__(self) -> None:
+        self._added: dict[str | None, bytes] = {}
+
+    def of(self, frame: bytes) -> bytes:
+        """The requests AddPartitionsToTxn of the transaction to which the request belongs."""
+        producer = transactional_id(frame)
+        match _api_key(frame):
+            case Api.INIT_PRODUCER_ID:
+                self._added.pop(producer, None)
+            case Api.ADD_PARTITIONS_TO_TXN:
+                self._added[producer] = self._added.get(producer, b"") + frame
+            case Api.END_TXN:
+                return self._added.pop(producer, b"")
+        return self._added.get(producer, b"")
 
 
 @dataclass
@@ -97,6 +126,7 @@ class Proxy:
         self._swallow_replies = 0
         self._close_after_swallowing = False
         self._points: list[Point] = []
+        self._transactions = OpenTransactions()
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="proxy", daemon=True)
 
@@ -230,8 +260,11 @@ class Proxy:
 
     def _reached(self, frame: bytes) -> Point | None:
         """The point at which the request is caught."""
+        if _api_key(frame) not in _FLEXIBLE:
+            return None
+        transaction = self._transactions.of(frame)
         for point in self._points:
-            if point.is_of(frame):
+            if point.is_of(frame, transaction):
                 if point.passing == 0:
                     self._points.remove(point)
                     return point
@@ -282,9 +315,30 @@ def _correlation_id(frame: bytes, at: int) -> int:
     return identity
 
 
+def _api_key(frame: bytes) -> int:
+    api_key: int = struct.unpack_from(">h", frame)[0]
+    return api_key
+
+
+def _is_flexible(frame: bytes) -> bool:
+    api_key, version = struct.unpack_from(">hh", frame)
+    return version >= _FLEXIBLE[api_key]
+
+
+def transactional_id(frame: bytes) -> str | None:
+    """Of a request of a transaction, in which it follows the client id. None: a producer without
+    transactions."""
+    [client_id_length] = struct.unpack_from(">h", frame, _CLIENT_ID_AT)
+    at = _CLIENT_ID_AT + 2 + max(0, client_id_length)
+    if _is_flexible(frame):
+        at += 2  # the tagged fields, and the length
+        length = frame[at - 1] - 1
+    else:
+        at += 2
+        [length] = struct.unpack_from(">h", frame, at - 2)
+    return None if length < 0 else frame[at : at + length].decode()
+
+
 def _is_commit(frame: bytes) -> bool:
     """Whether it is an EndTxn request that commits."""
-    api_key, version = struct.unpack_from(">hh", frame)
-    if api_key != Api.END_TXN:
-        return False
-    return frame[-1 if version < _END_TXN_FLEXIBLE else -2] == 1
+    return _api_key(frame) == Api.END_TXN and frame[-2 if _is_flexible(frame) else -1] == 1

@@ -43,6 +43,7 @@ class Slots:
     def __init__(self, harness: Harness) -> None:
         self._harness = harness
         self.ids = [f"streamjoin-{harness.name}-{n}" for n in range(STATE_PARTITIONS)]
+        self.output = harness.topic("out")
 
     @property
     def records(self) -> list[SlotRecords]:
@@ -149,7 +150,7 @@ def test_killed_at_each_point_of_its_protocol_it_neither_loses_nor_repeats_a_res
 def kill_before_rows_then_during_fence_and_repetition(
     harness: Harness, proxy: Proxy, slots: Slots
 ) -> None:
-    before_rows = [Point(Api.ADD_PARTITIONS_TO_TXN, slot) for slot in slots.ids]
+    before_rows = [Point(Api.ADD_PARTITIONS_TO_TXN, slot, topic=slots.output) for slot in slots.ids]
     proxy.catch(*before_rows)
     harness.feed(ROWS)
     proxy.wait_until_caught(*before_rows)
@@ -181,13 +182,13 @@ def kill_before_and_after_a_commit(harness: Harness, proxy: Proxy, slots: Slots)
     The repetition reads all of a slot's records, also if the transaction of another producer hides
     them for some time.
     """
-    before = Point(Api.END_TXN, slots.ids[0])
-    after = Point(Api.END_TXN, slots.ids[1], is_answered=True)
+    before = Point(Api.END_TXN, slots.ids[0], topic=slots.output)
+    after = Point(Api.END_TXN, slots.ids[1], is_answered=True, topic=slots.output)
     ids = len(slots.records[1].ids)
     harness.feed(ROWS)
     wait_until(lambda: len(slots.records[1].ids) > ids, START_SECONDS, "slot 1 is open")
-    ids = len(slots.records[1].ids)
     with slots.hide_records(1):
+        ids = len(slots.records[1].ids)
         proxy.catch(before, after)
         harness.feed(ROWS)
         proxy.wait_until_caught(before, after)
@@ -235,9 +236,11 @@ def test_each_result_is_emitted_once_through_all_faults_of_broker_network_and_ot
     slots = Slots(harness)
     zero, _ = slots.ids
 
-    def break_at(point: Point) -> None:
-        """Return when the request is caught. It is passed by `proxy.heal`."""
+    def break_at(api: Api, *, is_answered: bool = False) -> None:
+        """Return when a request of a transaction with results is caught. It is passed by
+        `proxy.heal`."""
         wait_for_interval(harness.job)
+        point = Point(api, zero, is_answered=is_answered, topic=slots.output)
         proxy.catch(point)
         harness.feed(ROWS)
         proxy.wait_until_caught(point)
@@ -247,7 +250,7 @@ def test_each_result_is_emitted_once_through_all_faults_of_broker_network_and_ot
         harness.recovered(time.monotonic())
 
         # The broker has committed, its answer is lost, and so are all connections.
-        break_at(Point(Api.END_TXN, zero, is_answered=True))
+        break_at(Api.END_TXN, is_answered=True)
         proxy.cut()
         wait_until(lambda: proxy.counts.refused > 0, START_SECONDS, "a client is refused")
         proxy.heal()
@@ -263,7 +266,7 @@ def test_each_result_is_emitted_once_through_all_faults_of_broker_network_and_ot
         wait_until(lambda: overdue in first.log.read_text(), START_SECONDS, "the job has failed")
         harness.recovered(time.monotonic())
 
-        break_at(Point(Api.PRODUCE, zero))
+        break_at(Api.PRODUCE)
         pid = kafka.pid
         kafka.kill()
         proxy.heal()
@@ -271,7 +274,7 @@ def test_each_result_is_emitted_once_through_all_faults_of_broker_network_and_ot
         assert pid != kafka.pid
         harness.recovered(time.monotonic())
 
-        break_at(Point(Api.END_TXN, zero))
+        break_at(Api.END_TXN)
         broker = harness.broker_process()
         broker.send_signal(signal.SIGSTOP)
         try:
@@ -284,7 +287,7 @@ def test_each_result_is_emitted_once_through_all_faults_of_broker_network_and_ot
 
         # Stopped in a transaction. A second job on the checkpoint takes over. Its limits are those
         # of production.
-        break_at(Point(Api.END_TXN, zero))
+        break_at(Api.END_TXN)
         first.freeze()
         proxy.heal()
         with harness.new_job(tmp_path / "second", environment={}) as second:
@@ -295,7 +298,7 @@ def test_each_result_is_emitted_once_through_all_faults_of_broker_network_and_ot
 
             # The answer is lost, and the connection stays open. The producer sends the request
             # again, and the run ends.
-            break_at(Point(Api.END_TXN, zero, is_answered=True))
+            break_at(Api.END_TXN, is_answered=True)
             again = Point(Api.END_TXN, zero)
             proxy.catch(again)
             wait_until(lambda: again.is_caught, LOST_ANSWER_SECONDS, "the commit is sent again")

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from job.checkpoint import lease
+from job.checkpoint.documents import FINGERPRINT
 from job.checkpoint.lease import LEASE, Lease
 from job.errors import CheckpointError, CheckpointInUseError
 from tests.polling import wait_until
@@ -133,6 +134,18 @@ def test_zombie_job_loses_its_lease(folder: Folder) -> None:
     assert "process 7 on other" in str(mine.loss)
     mine.release()
     assert "theirs" == folder.documents[LEASE]["id"]
+
+
+def test_zombie_job_whose_successor_has_ended_names_no_deleted_folder(folder: Folder) -> None:
+    folder.documents[FINGERPRINT] = {"settings": {}}
+    lost = threading.Event()
+    mine = taken(folder, lost)
+    del folder.documents[LEASE]
+
+    assert lost.wait(10)
+    assert isinstance(mine.loss, CheckpointInUseError)
+    assert "was taken over by another job, which has ended," in str(mine.loss)
+    mine.release()
 
 
 def test_job_whose_checkpoint_is_deleted_reports_it(folder: Folder) -> None:
