@@ -142,6 +142,11 @@ def peak_memory(samples: list[Sample], since: float, until: float) -> int:
     )
 
 
+def memory_at(samples: list[Sample], moment: float) -> int:
+    """Resident bytes of the tree in the last sample until then."""
+    return next(sample.tree_memory_bytes for sample in reversed(samples) if sample.at <= moment)
+
+
 def spent(samples: list[Sample], since: float, until: float) -> Spent:
     """The use between two moments, interpolated between the samples."""
 
