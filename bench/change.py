@@ -1,10 +1,11 @@
 """A change of a join under load: the pause that a consumer sees, and lost and repeated results.
 
-python -m bench.change                                       both changes, about 5 minutes
-python -m bench.change --rate 200 --warm-up-seconds 15       a short run, about 3 minutes
+python -m bench.change                                       all changes, about 8 minutes
+python -m bench.change --rate 200 --warm-up-seconds 15       a short run, about 4 minutes
 
-`state partitions`: `streamjoin change` from 2 to 8, then `streamjoin run` with the new spec.
-`engine`: from micro_batch to real_time by the running job, as `POST /v1/query/change` requests it.
+`state partitions`: from one per core to four. The running job makes the change, as
+`POST /v1/query/change` requests it. `engine`: from micro_batch to real_time, in the same way.
+`command`: the first change by `streamjoin change`, then `streamjoin run` with the new spec.
 Rows stay in state for a minute. The warm-up fills the state.
 """
 
@@ -55,6 +56,7 @@ _STOP_SECONDS = 60.0
 # Once all expected results have arrived, wait this long for repeated ones.
 _SETTLED_SECONDS = 2.0
 _STATE_PARTITIONS = "STREAMJOIN_STATE_PARTITIONS"
+_PARTITIONS_AFTER = 4 * (os.cpu_count() or 1)
 
 
 class Arrivals(threading.Thread):
@@ -108,20 +110,27 @@ class Job:
         file.write_text(yaml.safe_dump(document, sort_keys=False))
         return file
 
-    def start(self, spec: Path, state_partitions: int | None = None) -> None:
-        environment = self._environment(state_partitions)
+    def start(self, spec: Path) -> None:
         log = self.folder / "log"
+        environment = self._environment()
         self._processes.append(start_child(job_command(spec), log=log, environment=environment))
 
     def stop(self) -> None:
         for process in self._processes:
             stop_child(process, grace_seconds=_STOP_SECONDS)
 
+    def request(self, spec: Path, state_partitions: int | None = None) -> None:
+        """Let the running job make the change."""
+        change = Request(
+            call="change", by="bench", spec=spec.read_text(), state_partitions=state_partitions
+        )
+        call(self.socket, change)
+
     def command(self, *arguments: str | Path, state_partitions: int) -> None:
         program = Path(sys.executable).with_name("streamjoin")
         made = subprocess.run(
             [program, *arguments],
-            env=self._environment(state_partitions),
+            env={**self._environment(), _STATE_PARTITIONS: str(state_partitions)},
             capture_output=True,
             text=True,
             timeout=_CHANGE_SECONDS,
@@ -143,7 +152,7 @@ class Job:
             raise StreamjoinError(f"{what} did not happen: see {self.folder / 'log'}")
         return found[-1]
 
-    def _environment(self, state_partitions: int | None) -> dict[str, str]:
+    def _environment(self) -> dict[str, str]:
         environment = {
             **os.environ,
             "JAVA_HOME": str(java_home()),
@@ -151,26 +160,29 @@ class Job:
             "STREAMJOIN_NEW_QUERY": "true",
         }
         environment.pop(_STATE_PARTITIONS, None)
-        if state_partitions is not None:
-            environment[_STATE_PARTITIONS] = str(state_partitions)
         return environment
 
 
-def change_state_partitions(job: Job, old: Path) -> None:
+def change_state_partitions(job: Job, _: Path) -> None:
     new = job.spec("new")
-    job.command("change", old, new, state_partitions=8)
-    job.stop()
-    job.start(new)
+    job.request(new, state_partitions=_PARTITIONS_AFTER)
 
 
 def change_engine(job: Job, _: Path) -> None:
-    new = job.spec("new", Engine.REAL_TIME)
-    call(job.socket, Request(call="change", by="bench", spec=new.read_text()))
+    job.request(job.spec("new", Engine.REAL_TIME))
+
+
+def change_by_command(job: Job, old: Path) -> None:
+    new = job.spec("new")
+    job.command("change", old, new, state_partitions=_PARTITIONS_AFTER)
+    job.stop()
+    job.start(new)
 
 
 CHANGES: dict[str, Callable[[Job, Path], None]] = {
     "state partitions": change_state_partitions,
     "engine": change_engine,
+    "command": change_by_command,
 }
 
 
@@ -216,7 +228,7 @@ def measure(
         opened.callback(arrivals.end)
         opened.callback(stream.end)
         old = job.spec("old")
-        job.start(old, state_partitions=2)
+        job.start(old)
         arrivals.start()
         stream.start()
         job.wait_for(lambda status: status.last_batch, "the first batch")
@@ -256,7 +268,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="bench.change", description=__doc__)
     parser.add_argument("--rate", type=int, default=1_000, help="rows per second and side (1,000)")
     parser.add_argument(
-        "--change", dest="changes", action="append", choices=CHANGES, help="may be repeated (both)"
+        "--change", dest="changes", action="append", choices=CHANGES, help="may be repeated (all)"
     )
     parser.add_argument(
         "--warm-up-seconds", type=float, default=75, help="from the first batch (75)"

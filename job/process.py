@@ -1,6 +1,7 @@
 """The job process: starts JVM, engine and control socket, and stops on a signal.
 
-A change of the join ends an engine and its JVM. The process then starts those of the new query.
+A change of the join ends an engine. The process then starts that of the new query, in the same JVM
+if possible.
 """
 
 import os
@@ -20,6 +21,7 @@ from job.redaction import Redaction
 from job.settings import JobSettings
 
 if TYPE_CHECKING:
+    from job.query.engine import Successor
     from job.spark.session import Jvm
 
 
@@ -29,17 +31,22 @@ def serve(query: PlannedSpec, plan_of: PlanOf, settings: JobSettings) -> bool:
 
     redaction = Redaction()
     log_to_stderr(redaction, settings.log_format)
-    while True:
-        with closing(Jvm(settings, query.plan.spark_conf, redaction)) as jvm:
+    jvm: Jvm | None = None
+    try:
+        while True:
+            jvm = jvm or Jvm(settings, query.plan.spark_conf, redaction)
             has_failed, successor = run_engine(jvm, query, plan_of, settings, redaction)
-        if successor is None:
-            return has_failed
-        query = successor
+            if successor is None:
+                return has_failed
+            query, jvm = successor.query, successor.jvm
+    finally:
+        if jvm is not None:
+            jvm.close()
 
 
 def run_engine(
     jvm: "Jvm", query: PlannedSpec, plan_of: PlanOf, settings: JobSettings, redaction: Redaction
-) -> tuple[bool, PlannedSpec | None]:
+) -> tuple[bool, "Successor | None"]:
     """Run the query until a signal or a change. Returns whether it is FAILED, and its successor."""
     # Imported here so that the JVM starts in parallel.
     from job.kafka.broker_watch import BrokerWatch

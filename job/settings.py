@@ -13,7 +13,7 @@ LogFormat = Literal["auto", "json"]
 
 # Each state partition has a Spark task and a partition of the commit topic; a Kafka broker manages
 # a few thousand partitions.
-_STATE_PARTITIONS_MAX = 10_000
+STATE_PARTITIONS_MAX = 10_000
 _DAY_SECONDS = 86_400.0
 # Job and service use the same default if they are started in one folder, as in `make run`.
 SOCKET = Path("data/streamjoin.sock")
@@ -43,7 +43,7 @@ class JobSettings(EnvironmentSettings):
     """On a cluster: a checkpoint without a scheme is on a file system that all machines mount."""
     driver_memory: str = "2g"
     """Heap of the driver's JVM. RocksDB needs memory in addition."""
-    state_partitions: int | None = Field(default=None, ge=1, le=_STATE_PARTITIONS_MAX)
+    state_partitions: int | None = Field(default=None, ge=1, le=STATE_PARTITIONS_MAX)
     """Number of state partitions of a new checkpoint. None: one per core; after a change of the
     join, as many as before."""
     new_query: bool = False

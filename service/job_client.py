@@ -55,11 +55,24 @@ class JobClient:
             return result.model_validate(response.result)
 
     async def command(
-        self, verb: Verb, *, by: str, starts: StartPositions | None = None, spec: str | None = None
+        self,
+        verb: Verb,
+        *,
+        by: str,
+        starts: StartPositions | None = None,
+        spec: str | None = None,
+        state_partitions: int | None = None,
     ) -> JobStatus:
         """The status once the job has accepted the command; ConflictError if it is not allowed."""
         not_after = datetime.now(UTC) + timedelta(seconds=self._deadline_seconds)
-        request = Request(call=verb, by=by, starts=starts, spec=spec, not_after=not_after)
+        request = Request(
+            call=verb,
+            by=by,
+            starts=starts,
+            spec=spec,
+            state_partitions=state_partitions,
+            not_after=not_after,
+        )
         try:
             return await self._status(request)
         finally:

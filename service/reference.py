@@ -39,7 +39,8 @@ def _calls_table(document: dict[str, Any]) -> Iterator[str]:
     yield "| call | parameters | effect |\n|---|---|---|"
     for path, operations in document["paths"].items():
         for method, operation in operations.items():
-            names = ", ".join(f"`{name}`" for name in _parameters(document, operation))
+            parameters = dict.fromkeys(_parameters(document, operation))  # each one once
+            names = ", ".join(f"`{name}`" for name in parameters)
             text = " ".join(operation["description"].split())
             yield f"| `{method.upper()} {path}` | {names} | {text} |"
 

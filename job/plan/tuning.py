@@ -57,6 +57,19 @@ def driver_options(*more: str) -> str:
     return " ".join(["-Xss16m -XX:+UseParallelGC", *more, _KAFKA_RESTRICTIONS])
 
 
+def can_share_jvm(old: Mapping[str, str], new: Mapping[str, str]) -> bool:
+    """Whether a query with the Spark conf `new` can follow a query with `old` in the same JVM.
+
+    The options of a running JVM cannot change. Compile thresholds may differ, because they affect
+    only the speed.
+    """
+    return _required_options(old) == _required_options(new)
+
+
+def _required_options(conf: Mapping[str, str]) -> set[str]:
+    return set(conf[DRIVER_OPTIONS].split()) - set(_COMPILE_LATER.split())
+
+
 FROZEN_CONF: Mapping[str, str] = MappingProxyType(
     {
         # RocksDB keeps state off the heap; join state format 4 needs it.
@@ -91,6 +104,8 @@ CONF: Mapping[str, str] = MappingProxyType(
         # Unmatched rows are emitted when the watermark advances, without waiting for more input.
         f"{_STREAMING}noDataMicroBatches.enabled": "true",
         f"{_STREAMING}stopTimeout": f"{STOP_TIMEOUT_SECONDS}s",
+        # A change of the join waits this long for a snapshot of the old query's state.
+        f"{_STREAMING}stateStore.maintenanceShutdownTimeout": "10s",
         f"{_STREAMING}minBatchesToRetain": "20",
         # The job has its own history.
         f"{_STREAMING}numRecentProgressUpdates": "2",

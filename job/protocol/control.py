@@ -74,6 +74,9 @@ class Request(BaseModel):
     """Required for `state` and `explain`."""
     spec: str | None = None
     """YAML of the spec. Required for `validate`, `change_plan` and `change`."""
+    state_partitions: int | None = None
+    """For `change_plan` and `change`: number of state partitions of the new query. None: as many
+    as the old query has."""
     within_seconds: float = 30.0
     """Time until the caller's deadline. For `validate`."""
 
@@ -114,6 +117,7 @@ class CallHandler(Protocol):
         *,
         completes_interval: bool = False,
         spec: str | None = None,
+        state_partitions: int | None = None,
     ) -> None:
         """Records the command and returns at once.
 
@@ -161,6 +165,7 @@ def respond(line: bytes, handler: CallHandler, caller_gone: Event) -> Response:
                 *(cast("Verb", request.call), request.by, request.starts),
                 completes_interval=request.completes_interval,
                 spec=request.spec,
+                state_partitions=request.state_partitions,
             )
     except StreamjoinError as error:
         return Response(status=handler.status(), error=_call_error(error))

@@ -98,13 +98,19 @@ class ControlHandler:
         *,
         completes_interval: bool = False,
         spec: str | None = None,
+        state_partitions: int | None = None,
     ) -> None:
         if (starts is None) == (verb == "reset"):
             raise RequestError("`starts` is required for reset, and not allowed for other commands")
         if (spec is None) == (verb == "change"):
             raise RequestError("`spec` is required for change, and not allowed for other commands")
         with _refused_changes():
-            self._engine.command(verb, by, starts, completes_interval=completes_interval, spec=spec)
+            self._engine.command(
+                *(verb, by, starts),
+                completes_interval=completes_interval,
+                spec=spec,
+                state_partitions=state_partitions,
+            )
 
     def read(self, request: Request, caller_gone: Event) -> BaseModel:
         calls: dict[str, Callable[[], BaseModel]] = {
@@ -151,7 +157,7 @@ class ControlHandler:
 
     def _change_plan(self, request: Request) -> ChangePlanResult:
         with _refused_changes():
-            return self._engine.change_plan(request.spec or "")
+            return self._engine.change_plan(request.spec or "", request.state_partitions)
 
     def _count_on_request(self, caller_gone: Event) -> StateCount:
         with self._lookups.turn(caller_gone):

@@ -6,6 +6,7 @@ other threads, which record them and wake this thread.
 
 from collections.abc import Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import partial
 
@@ -48,6 +49,15 @@ from job.spark.watermark import raise_watermark
 _log = structlog.get_logger()
 
 
+@dataclass(frozen=True)
+class Successor:
+    """The query that continues after a change."""
+
+    query: PlannedSpec
+    jvm: Jvm | None
+    """The JVM of the old query. None: the new query needs another one."""
+
+
 class Engine:
     def __init__(
         self,
@@ -71,6 +81,7 @@ class Engine:
         self._lineage = lineage
         self._change = change
         self._successor: PlannedSpec | None = None
+        self._kept_jvm: Jvm | None = None
         self._started_at = datetime.now(UTC)
         self._run_id: str | None = None
         self._completes_interval = False
@@ -87,6 +98,8 @@ class Engine:
         try:
             while not (self._machine.job_is_ending or self._successor):
                 self._approach_desired_state()
+            if self._successor is not None:
+                self._kept_jvm = self._resources.hand_over(self._successor.plan)
         finally:
             self._resources.release()
             self._workers.shutdown(wait=False)
@@ -95,10 +108,12 @@ class Engine:
         return self._machine.state
 
     @property
-    def successor(self) -> PlannedSpec | None:
+    def successor(self) -> Successor | None:
         """The query that continues this one after a change. None: there is none, or the job
         ends."""
-        return None if self._machine.job_is_ending else self._successor
+        if self._successor is None or self._machine.job_is_ending:
+            return None
+        return Successor(self._successor, self._kept_jvm)
 
     def end(self) -> None:
         """Finish the current batch and return from `run`. May be called from a signal handler."""
@@ -112,19 +127,21 @@ class Engine:
         *,
         completes_interval: bool = False,
         spec: str | None = None,
+        state_partitions: int | None = None,
     ) -> None:
         with self._machine.accept(verb, by):
             self._change.check_not_requested()
             if starts is not None:
                 self._reset.request(by, starts)
             if spec is not None:
-                self._change.request(by, spec)
+                self._change.request(by, spec, state_partitions)
             self._completes_interval = completes_interval or spec is not None
 
-    def change_plan(self, spec: str) -> ChangePlanResult:
+    def change_plan(self, spec: str, state_partitions: int | None) -> ChangePlanResult:
         """The plan of a change at this moment. Raises StreamjoinError if the change is refused."""
         check_allowed("change", self._machine.state)
-        return self._change.plan(spec, self._resources, self._stats.totals.late_rows)
+        late_rows = self._stats.totals.late_rows
+        return self._change.plan(spec, state_partitions, self._resources, late_rows)
 
     def status(self) -> JobStatus:
         last = self._stats.last_batch
@@ -211,6 +228,8 @@ class Engine:
                 return
         checkpoint.desired_state = QueryState.RUNNING
         plan = self._preparation.prepare(spark, checkpoint, access, partitions)
+        if plan.real_time is not None and self._resources.provide_slots(plan.interval_tasks):
+            return  # The checkpoint has more state partitions than expected: run again.
         with self._starter.start(spark, plan, access, checkpoint) as running:
             self._follow(running, checkpoint, access)
         self._resources.check_lease()

@@ -1,6 +1,7 @@
 """A change of the join that a command requests from the job, and the query that continues."""
 
 import os
+from dataclasses import replace
 from datetime import UTC, datetime
 
 import structlog
@@ -9,7 +10,7 @@ from job.change.explain import explained, facts
 from job.change.sent_spec import PlannedSpec, PlanOf, WrittenSpec, sent_spec
 from job.checkpoint.changes import successor_spec
 from job.checkpoint.checkpoint import Checkpoint
-from job.errors import ConflictError
+from job.errors import ConflictError, RequestError
 from job.protocol.reports import ChangeRequestReport
 from job.protocol.results import ChangePlanResult
 from job.query import changing
@@ -32,6 +33,7 @@ class RequestedChange:
         self._settings = settings
         self._redaction = redaction
         self._requested: WrittenSpec | None = None
+        self._state_partitions: int | None = None
         self.report: ChangeRequestReport | None = None
 
     @property
@@ -47,23 +49,30 @@ class RequestedChange:
                 allowed=[],
             )
 
-    def request(self, by: str, text: str) -> None:
-        """Raises SpecError if the spec is invalid."""
+    def request(self, by: str, text: str, state_partitions: int | None) -> None:
+        """`state_partitions`: number for the new query. None: as many as the old query has.
+
+        Raises SpecError if the spec is invalid, RequestError if the number is.
+        """
+        self._check_state_partitions(state_partitions)
         sent = self._sent(text)
         now = datetime.now(UTC)
         self.report = ChangeRequestReport(
             requested_by=by, requested_at=now, checkpoint=sent.spec.checkpoint
         )
-        self._requested = sent
+        self._requested, self._state_partitions = sent, state_partitions
 
-    def plan(self, text: str, resources: Resources, late_rows: int) -> ChangePlanResult:
+    def plan(
+        self, text: str, state_partitions: int | None, resources: Resources, late_rows: int
+    ) -> ChangePlanResult:
         """The plan of a change at this moment. The query may run. Raises StreamjoinError if the
         change is refused."""
+        self._check_state_partitions(state_partitions)
         new, spark = self._planned(self._sent(text)).plan, resources.session()
         old = self._running.plan
         made = changing.checked(
             *(old, new, Checkpoint(spark, old.checkpoint), Checkpoint(spark, new.checkpoint)),
-            self._settings.state_partitions,
+            state_partitions or self._settings.state_partitions,
         )
         found = facts(
             *(new, made.comparison, made.replay, made.needed_ms),
@@ -81,10 +90,10 @@ class RequestedChange:
         try:
             successor = self._planned(self._requested)
             checkpoint = resources.checkpoint()
-            changing.hand_over(
+            made = changing.hand_over(
                 *(self._running.plan, successor.plan, checkpoint),
                 Checkpoint(resources.session(), successor.plan.checkpoint),
-                self._settings.state_partitions,
+                self._state_partitions or self._settings.state_partitions,
                 self._requested.text,
             )
         except Exception as error:
@@ -96,13 +105,23 @@ class RequestedChange:
             _log.error("change_failed", **self.report.model_dump(mode="json"))
             self._requested = None
             return None
-        return successor  # Until the job runs it, commands are refused.
+        plan = replace(successor.plan, state_partitions=made.replay.state_partitions)
+        return replace(successor, plan=plan)  # Until the job runs it, commands are refused.
 
     def made_before(self, checkpoint: Checkpoint) -> PlannedSpec | None:
         """The query that continues the one of `checkpoint` after a change in an earlier run of the
         job. None: there was no change, or the user starts the new query."""
         text = successor_spec(checkpoint)
         return None if text is None else self._planned(self._sent(text))
+
+    def _check_state_partitions(self, requested: int | None) -> None:
+        configured = self._settings.state_partitions
+        if None not in {requested, configured} and requested != configured:
+            raise RequestError(
+                f"`state_partitions` must not be {requested}: STREAMJOIN_STATE_PARTITIONS of the "
+                f"job is {configured}, and the next start of the job would be refused. Remove the "
+                "variable, restart the job, and send the change again"
+            )
 
     def _sent(self, text: str) -> WrittenSpec:
         return sent_spec(text, self._running.written, os.environ)

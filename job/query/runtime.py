@@ -13,6 +13,7 @@ from job.checkpoint.maintenance import repair_logs
 from job.kafka.security import KafkaAccess
 from job.plan.plan import JoinPlan
 from job.plan.real_time import LOOKUP_SLOTS, SPARE_SLOTS
+from job.plan.tuning import can_share_jvm
 from job.query.stats import QueryStats
 from job.redaction import Redaction
 from job.settings import JobSettings
@@ -65,17 +66,19 @@ class Resources:
             self._jvm = jvm
         return self._jvm.session(self._settings, self._plan.spark_conf)
 
-    def provide_slots(self, tasks: int) -> None:
+    def provide_slots(self, tasks: int) -> bool:
         """With a local master, provide a slot for each task of an interval, one for lookups, and
-        some for partitions that are added later. Another JVM replaces one whose session has too
-        few."""
+        some for partitions that are added later. Returns whether everything was released because
+        the session has too few."""
         if self._settings.is_on_cluster or tasks + LOOKUP_SLOTS <= self._slots:
-            return
-        if self._jvm is not None:
+            return False
+        has_too_few = self._jvm is not None
+        if has_too_few:
             self.release()
         self._slots = tasks + LOOKUP_SLOTS + SPARE_SLOTS
         master = f"local[{self._slots}]"
         self._settings = self._settings.model_copy(update={"spark_master": master})
+        return has_too_few
 
     def checkpoint(self) -> Checkpoint:
         """The checkpoint, locked by the lease and with repaired logs.
@@ -111,6 +114,30 @@ class Resources:
             self.release()
             if is_retried:
                 self._starting = self._new_jvm()
+
+    def hand_over(self, successor: JoinPlan) -> Jvm | None:
+        """Release everything but the JVM, whose classes are loaded and compiled. None: the query of
+        `successor` needs another JVM."""
+        jvm, self._jvm = self._jvm, None
+        self.release()
+        if jvm is None:
+            return None
+        obstacle = self._end_session(jvm, successor)
+        if obstacle is None:
+            return jvm
+        _log.warning("jvm_not_kept", reason=obstacle)
+        jvm.close()
+        return None
+
+    def _end_session(self, jvm: Jvm, successor: JoinPlan) -> str | None:
+        """Why `successor` cannot use the JVM. None: it can."""
+        if not can_share_jvm(self._plan.spark_conf, successor.spark_conf):
+            return "the new query needs other options of the JVM"
+        try:
+            jvm.end_session()
+        except Exception as error:
+            return str(error).partition("\n")[0]
+        return None
 
     def release(self) -> None:
         """May be called without acquired resources."""

@@ -25,7 +25,8 @@ that each class and member exists in the running version.
 | listener | PythonStreamingQueryListenerWrapper; ensure_callback_server_started | one call per progress event, not a hundred | PySpark's StreamingQueryListener |
 | hadoop_settings | SparkHadoopUtil: appendS3AndSparkHadoopHiveConfigurations; Configuration: updatingResource | saves a quarter of the query thread's CPU time in small batches | keeps all settings |
 | hadoop_files | SessionState: newHadoopConf; Options$Rename: OVERWRITE | file systems with the session's settings; a rename that overwrites | required |
-| executors | SparkContext: getExecutorMemoryStatus, resourceProfileManager, maxNumConcurrentTasks | number of executors and task slots | required |
+| executors | SparkContext: getExecutorMemoryStatus, resourceProfileManager, maxNumConcurrentTasks, taskScheduler; TaskScheduler: rootPool; Pool: runningTasks | number of executors, task slots and running tasks | required |
+| state_stores | StateStore$: stopMaintenanceTaskWithoutLock, stop | the next query of a change uses the same JVM | the change starts another JVM |
 | failures | PySparkException._origin; names of error classes | the Java cause of a PySpark error | required |
 
 Outside of this package two things depend on Spark's internals without calling them: the names of

@@ -1,7 +1,7 @@
 """The executors of the running application.
 
-Private API of Spark 4.3.0 (SparkContext): see the package docstring. The behaviour is tested by
-tests/integration/test_cluster.py.
+Private API of Spark 4.3.0 (SparkContext, TaskScheduler): see the package docstring. The behaviour
+is tested by tests/integration/test_cluster.py.
 """
 
 from pyspark.sql import SparkSession
@@ -19,3 +19,8 @@ def slot_count(spark: SparkSession) -> int:
     context = spark.sparkContext._jsc.sc()
     profile = context.resourceProfileManager().defaultResourceProfile()
     return int(context.maxNumConcurrentTasks(profile))
+
+
+def running_task_count(spark: SparkSession) -> int:
+    """Number of running tasks, including those that are cancelled and have not ended yet."""
+    return int(spark.sparkContext._jsc.sc().taskScheduler().rootPool().runningTasks())

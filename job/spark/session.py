@@ -21,7 +21,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
-from job.errors import SetupError
+from job.errors import QueryError, SetupError
 from job.logs import json_line
 from job.real_time.processor_jar import PROCESSOR_JAR
 from job.redaction import Redaction
@@ -56,6 +56,8 @@ JAVA_OPTIONS = (
 # An idle machine takes 1.2 s; shared continuous-integration machines take several times as long.
 _GATEWAY_SECONDS = 90.0
 _POLL_SECONDS = 0.01
+# A cancelled task ends within milliseconds, unless it waits for a broker or a file system.
+_TASKS_END_SECONDS = 2.0
 # The JVM ends immediately or never: RocksDB's library waits for its threads when it is unloaded,
 # and deadlocks if a cancelled task is still inside it.
 _EXIT_SECONDS = 15.0
@@ -144,6 +146,25 @@ class Jvm:
             with _keep_sigint_handler():
                 self._session = builder.getOrCreate()
         return self._session
+
+    def end_session(self) -> None:
+        """End the session and its state stores. Then `session` starts another one, also with
+        another conf and master.
+
+        Raises an exception if something of the old session may remain: then close the JVM.
+        """
+        from job.spark.executors import running_task_count
+        from job.spark.state_stores import close_state_stores
+
+        session = self._session
+        assert session is not None
+        if not wait_until(
+            lambda: running_task_count(session) == 0, _TASKS_END_SECONDS, _POLL_SECONDS
+        ):
+            raise QueryError("a task that was cancelled has not ended", retryable=False)
+        close_state_stores(session)
+        session.stop()
+        self._session = None
 
     def close(self) -> None:
         """End session and JVM. Harmless if they have ended already."""

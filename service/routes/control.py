@@ -5,14 +5,17 @@ from typing import Annotated
 
 from fastapi import APIRouter, Query, Request, Response
 
+from job.errors import RequestError
 from job.join_spec.start_positions import StartPositions
 from job.protocol.control import Request as JobRequest
 from job.protocol.control import Verb
 from job.protocol.results import ChangePlanResult
+from job.settings import STATE_PARTITIONS_MAX
 from service.access import Controller, ControlRoute
 from service.routes.dependencies import DENIED, Job, now, problems
-from service.routes.validate import SPEC_IN_BODY, spec_in_body
+from service.routes.validate import body_with, spec_in_body
 from service.schemas.query import QueryView
+from service.schemas.validation import ChangeDocument
 from service.start_requests import OffsetsRequest, ResetRequest, confirm, new_offsets
 
 control = APIRouter(
@@ -90,7 +93,7 @@ async def alter_offsets(body: OffsetsRequest, job: Job, by: Controller) -> Query
         },
         **problems(s415="The body is neither YAML, plain text nor JSON."),
     },
-    openapi_extra=SPEC_IN_BODY,
+    openapi_extra=body_with(ChangeDocument),
 )
 async def change(
     request: Request,
@@ -98,21 +101,40 @@ async def change(
     by: Controller,
     response: Response,
     dry_run: Annotated[bool, Query(description="Only return the plan.")] = False,
+    state_partitions: Annotated[
+        int | None,
+        Query(
+            ge=1,
+            le=STATE_PARTITIONS_MAX,
+            description="Number of state partitions of the new query; can also be in a JSON body.",
+        ),
+    ] = None,
 ) -> ChangePlanResult:
     """Continue the RUNNING query with the spec in the body on a new checkpoint, without losing or
     repeating a result. Returns the plan of the change.
 
     The job stops the query between two batches, and continues with the new spec, also after a
     restart. If that fails, the query continues, and `last_change` in GET /v1/query has the error.
-    `change` shows the replay of the new query. The number of state partitions does not change.
+    `change` shows the replay of the new query. Without `state_partitions`, their number does not
+    change.
     """
-    spec = await spec_in_body(request)
-    made = await job.read(JobRequest(call="change_plan", spec=spec), ChangePlanResult)
+    sent = await spec_in_body(request, ChangeDocument)
+    spec, partitions = sent.spec, _one_of(state_partitions, sent.state_partitions)
+    plan = JobRequest(call="change_plan", spec=spec, state_partitions=partitions)
+    made = await job.read(plan, ChangePlanResult)
     if dry_run:
         response.status_code = HTTPStatus.OK
     else:
-        await job.command("change", by=by, spec=spec)
+        await job.command("change", by=by, spec=spec, state_partitions=partitions)
     return made
+
+
+def _one_of(parameter: int | None, in_body: int | None) -> int | None:
+    if None not in {parameter, in_body} and parameter != in_body:
+        raise RequestError(
+            f"`state_partitions` is {parameter} in the URL and {in_body} in the body: remove one"
+        )
+    return parameter or in_body
 
 
 async def _send(job: Job, verb: Verb, by: str, starts: StartPositions | None = None) -> QueryView:

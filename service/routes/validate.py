@@ -1,6 +1,7 @@
 """Validation of a spec, which runs in a process of the job, one at a time."""
 
 from http import HTTPStatus
+from typing import Any, TypeVar
 
 from fastapi import APIRouter, Depends, HTTPException, Request
 from pydantic import ValidationError
@@ -14,6 +15,8 @@ from service.schemas.validation import SpecDocument
 
 _YAML_TYPES = ("text/yaml", "application/yaml", "text/plain")
 _JSON_FORM = '{"spec": "<the YAML>"}'
+
+Document = TypeVar("Document", bound=SpecDocument)
 
 validation = APIRouter(
     prefix="/v1",
@@ -29,36 +32,36 @@ validation = APIRouter(
 )
 
 
-SPEC_IN_BODY = {
-    "requestBody": {
-        "required": True,
-        "content": {
-            **{kind: {"schema": {}} for kind in _YAML_TYPES},  # any text is validated
-            "application/json": {"schema": SpecDocument.model_json_schema()},
+def body_with(document: type[SpecDocument]) -> dict[str, Any]:
+    """For OpenAPI: the body of a call that reads `spec_in_body`."""
+    problem = f"The body is not UTF-8 text, or its JSON is not {_JSON_FORM}."
+    return {
+        "requestBody": {
+            "required": True,
+            "content": {
+                **{kind: {"schema": {}} for kind in _YAML_TYPES},  # any text is validated
+                "application/json": {"schema": document.model_json_schema()},
+            },
         },
-    },
-    "responses": {
-        str(int(HTTPStatus.UNPROCESSABLE_ENTITY)): {
-            "description": f"The body is not UTF-8 text, or its JSON is not {_JSON_FORM}."
-        }
-    },
-}
-"""For OpenAPI: the body of a call that reads `spec_in_body`."""
+        "responses": {str(int(HTTPStatus.UNPROCESSABLE_ENTITY)): {"description": problem}},
+    }
 
 
-@validation.post("/validate", openapi_extra=SPEC_IN_BODY)
+@validation.post("/validate", openapi_extra=body_with(SpecDocument))
 async def validate(request: Request, job: Job) -> ValidationResult:
     """Validate the spec in the body: its problems, or its plan and what this checkpoint rejects.
 
     The status is 200 for an invalid spec too. `${VAR}` is not replaced. Validations run one at a
     time, in a separate process, for at most 20 s.
     """
-    validate_spec = JobRequest(call="validate", spec=await spec_in_body(request))
+    document = await spec_in_body(request, SpecDocument)
+    validate_spec = JobRequest(call="validate", spec=document.spec)
     return await while_connected(request, job.read(validate_spec, ValidationResult))
 
 
-async def spec_in_body(request: Request) -> str:
-    """The YAML in the body. Raises HTTPException or RequestError if there is none."""
+async def spec_in_body(request: Request, document: type[Document]) -> Document:
+    """The body: YAML, or the JSON of `document`. Raises HTTPException or RequestError if it is
+    neither."""
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind not in {*_YAML_TYPES, "application/json"}:
         raise HTTPException(
@@ -69,10 +72,11 @@ async def spec_in_body(request: Request) -> str:
     body = await request.body()
     try:
         if kind == "application/json":
-            return SpecDocument.model_validate_json(body).spec
-        return body.decode()
+            return document.model_validate_json(body)
+        return document(spec=body.decode())
     except UnicodeDecodeError as error:
         raise RequestError(f"the body is not UTF-8 text: byte {error.start}") from error
     except ValidationError as error:
-        reason = error.errors()[0]["msg"]
-        raise RequestError(f"the body is not {_JSON_FORM}: {reason}") from error
+        (problem, *_) = error.errors()
+        field = ".".join(str(part) for part in problem["loc"])
+        raise RequestError(f"the body is not {_JSON_FORM}: {field} {problem['msg']}") from error

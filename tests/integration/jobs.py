@@ -157,6 +157,12 @@ class Job:
         shared = self._jvm.tree if self._jvm is not None else []
         return [*processes.tree(self.process.pid), *shared]
 
+    @property
+    def jvm_pid(self) -> int:
+        """Of a separate JVM."""
+        (jvm,) = (process for process in self.tree if process.name() == "java")
+        return jvm.pid
+
     def kill(self) -> None:
         self.process.send_signal(signal.SIGKILL)
         self.process.wait(STOP_SECONDS)

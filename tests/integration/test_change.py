@@ -12,6 +12,7 @@ import yaml
 from deploy.local.kafka import EmbeddedKafka
 from job.join_spec.engine import Engine
 from job.join_spec.join_conditions import JoinType
+from job.protocol.status import JobStatus
 from tests.integration.changed_joins import (
     T0,
     WIDER,
@@ -245,6 +246,43 @@ def test_changed_window_and_type_apply_to_what_the_plan_names(
     assert expected == Counter(tuple(found.value.values()) for found in results(topics))
 
 
+@pytest.mark.timeout(600)
+def test_change_over_http_keeps_the_jvm_and_gives_the_results_of_one_run(
+    kafka: EmbeddedKafka, tmp_path: Path
+) -> None:
+    """To the real-time engine, with more state partitions and task slots, and back."""
+    topics = Topics(kafka, "changed_in_one_jvm", JoinType.LEFT_OUTER)
+    (folder,) = created(tmp_path, "job")
+    first, second, third = (
+        changed(topics.spec(folder, topics.output, engine), checkpoint=str(folder / name))
+        for name, engine in (
+            ("first", Engine.MICRO_BATCH),
+            ("second", Engine.REAL_TIME),
+            ("third", Engine.MICRO_BATCH),
+        )
+    )
+    feeder = Feeder(topics)
+
+    with ChangedJob(first, folder) as job:
+        feeder.feed(job, PAST)
+        feeder.feed(job, BEFORE)
+        job.wait_for_watermark(T0 + 35_000)
+        feeder.feed(job, LATE)
+        jvm = job.jvm_pid
+        planned_and_changed_over_http(job, second, state_partitions=WIDER)
+        feeder.feed(job, AFTER)
+        planned_and_changed_over_http(job, third)
+        feeder.feed(job, AFTERWARDS)
+        topics.feed(CLOSING)
+        job.wait_for_watermark(T0 + 990_000)
+        assert jvm == job.jvm_pid
+        assert 0 == job.terminate()
+
+    frozen = json.loads((folder / "third" / "fingerprint.json").read_text())["settings"]
+    assert str(WIDER) == frozen["state_partitions"]
+    check_results(topics, PAST, BEFORE, AFTER, AFTERWARDS)
+
+
 def continues_after_a_failed_change(job: Job, spec: str) -> None:
     """The change fails when the query has stopped."""
     assert job.ask("change", spec=spec)["error"] is None
@@ -259,16 +297,26 @@ def continues_after_a_failed_change(job: Job, spec: str) -> None:
     assert status.change is None
 
 
-def planned_and_changed_over_http(job: Job, spec: str) -> list[str]:
+def planned_and_changed_over_http(
+    job: Job, spec: str, state_partitions: int | None = None
+) -> list[str]:
     """As `planned_and_changed`. Returns when the replay is over."""
+    status = job.status()
+    assert status is not None
+    earlier = status.change
+
+    def is_over(status: JobStatus) -> bool:
+        change = status.change
+        return change is not None and change != earlier and change.phase == "over"
+
     with running_service(job.socket) as service:
-        path, body = "/v1/query/change", {"spec": spec}
+        path, body = "/v1/query/change", {"spec": spec, "state_partitions": state_partitions}
         elsewhere = {"spec": changed(spec, checkpoint="/elsewhere/checkpoint")}
         assert 422 == service.client.post(path, json=elsewhere).status_code
         planned = service.client.post(path, params={"dry_run": True}, json=body)
         assert 200 == planned.status_code, planned.text
         assert 202 == service.client.post(path, json=body).status_code
-        job.wait_for(lambda status: status.change and status.change.phase == "over", "over")
+        job.wait_for(is_over, "the replay is over")
         shown = service.client.get("/v1/query/spec").json()
     assert yaml.safe_load(spec)["checkpoint"] == shown["checkpoint"]
     meaning: list[str] = planned.json()["facts"]["meaning"]

@@ -127,6 +127,11 @@ JVM: list[tuple[str, str, str]] = [
     ("executors", "org.apache.spark.SparkContext", "getExecutorMemoryStatus"),
     ("executors", "org.apache.spark.SparkContext", "resourceProfileManager"),
     ("executors", "org.apache.spark.SparkContext", "maxNumConcurrentTasks"),
+    ("executors", "org.apache.spark.SparkContext", "taskScheduler"),
+    ("executors", "org.apache.spark.scheduler.TaskScheduler", "rootPool"),
+    ("executors", "org.apache.spark.scheduler.Pool", "runningTasks"),
+    ("state_stores", f"{_EXECUTION}.streaming.state.StateStore$", "stopMaintenanceTaskWithoutLock"),
+    ("state_stores", f"{_EXECUTION}.streaming.state.StateStore$", "stop"),
 ]
 
 # (module of job/spark, module of PySpark, dotted name).

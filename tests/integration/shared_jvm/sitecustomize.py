@@ -24,6 +24,7 @@ POLL_SECONDS = 0.05
 def replace_jvm() -> None:
     import psutil
 
+    from job.errors import QueryError
     from job.redaction import Redaction
     from job.settings import JobSettings
     from job.spark import session
@@ -61,6 +62,9 @@ def replace_jvm() -> None:
 
             SparkContext._initialize_context = shared_context  # type: ignore[method-assign]
             return super().session(settings, conf)
+
+        def end_session(self) -> None:
+            raise QueryError("the Spark context is shared", retryable=False)
 
         def close(self) -> None:
             if self._session is not None:

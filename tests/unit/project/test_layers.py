@@ -113,11 +113,12 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "real_time": ("processor_jar", "join", "transactions"),
     "encoding": (),
     "spark": (
+        *("executors", "state_stores"),
         *("session", "lost_hooks", "hadoop_settings", "hadoop_files", "failures", "listener"),
         *("stream_execution", "between_batches", "watermark", "observed_metrics", "batch_read"),
         *("interval_read", "interval_duration", "live_rows"),
         *("kafka_reader", "before_first_batch", "executed_join", "join_input", "arrow_map"),
-        *("executors", "try_eval", "kafka_partitioner"),
+        *("try_eval", "kafka_partitioner"),
     ),
     "dataflow": (
         *("output_columns", "written_numbers", "record_sql", "replay_sql", "replayed", "results"),

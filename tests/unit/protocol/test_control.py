@@ -60,9 +60,9 @@ def test_start_positions_of_a_reset_reach_the_job(job: SmallJob) -> None:
 
 
 def test_spec_of_a_change_reaches_the_job(job: SmallJob) -> None:
-    sent(job, "change", by="ada", spec="name: x")
+    sent(job, "change", by="ada", spec="name: x", state_partitions=8)
 
-    assert ([("change", "ada")], "name: x") == (job.commands, job.spec)
+    assert ([("change", "ada")], "name: x", 8) == (job.commands, job.spec, job.state_partitions)
 
 
 @pytest.mark.parametrize(

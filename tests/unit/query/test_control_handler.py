@@ -106,17 +106,17 @@ class FakeEngine:
     def state_reader(self) -> tuple[Reader, int]:
         return self.reader, 7
 
-    def change_plan(self, spec: str) -> None:
-        self._refuse_change(spec)
+    def change_plan(self, spec: str, state_partitions: int) -> None:
+        self._refuse_change(spec, state_partitions)
 
     def command(self, verb: str, by: str, starts: None, **arguments: Any) -> None:
         assert ("change", "ada", None, False) == (
             *(verb, by, starts, arguments["completes_interval"]),
         )
-        self._refuse_change(arguments["spec"])
+        self._refuse_change(arguments["spec"], arguments["state_partitions"])
 
-    def _refuse_change(self, spec: str) -> None:
-        assert "name: x" == spec
+    def _refuse_change(self, spec: str, state_partitions: int) -> None:
+        assert ("name: x", 8) == (spec, state_partitions)
         assert self.refusal is not None
         raise self.refusal
 
@@ -308,9 +308,10 @@ def test_refused_change_is_an_error_of_its_call(
     harness: Harness, refusal: Exception, of_the_call: type[Exception]
 ) -> None:
     harness.engine.refusal = refusal
+    plan = Request(call="change_plan", spec="name: x", state_partitions=8)
     for call in (
-        lambda: harness.handler.read(Request(call="change_plan", spec="name: x"), Event()),
-        lambda: harness.handler.command("change", "ada", spec="name: x"),
+        lambda: harness.handler.read(plan, Event()),
+        lambda: harness.handler.command("change", "ada", spec="name: x", state_partitions=8),
     ):
         with pytest.raises(of_the_call) as raised:
             call()

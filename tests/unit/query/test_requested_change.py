@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from job.change.sent_spec import PlannedSpec, WrittenSpec
-from job.errors import CheckpointError, ConflictError, SpecError
+from job.errors import CheckpointError, ConflictError, RequestError, SpecError
 from job.join_spec.spec import JoinSpec, spec_from_yaml
 from job.plan.plan import JoinPlan
 from job.plan.planner import join_plan
@@ -27,13 +27,17 @@ def plan_of(spec: JoinSpec) -> JoinPlan:
 
 @pytest.fixture
 def change(monkeypatch: pytest.MonkeyPatch) -> RequestedChange:
+    return changes_of(JobSettings(), monkeypatch)
+
+
+def changes_of(settings: JobSettings, monkeypatch: pytest.MonkeyPatch) -> RequestedChange:
     monkeypatch.setattr(
         requested_change, "Checkpoint", lambda _, location: SimpleNamespace(location=location)
     )
     redaction = Redaction()
     redaction.add([SECRET])
     written = WrittenSpec(spec_yaml(), spec_from_yaml(spec_yaml(), {}))
-    return RequestedChange(PlannedSpec(written, plan()), plan_of, JobSettings(), redaction)
+    return RequestedChange(PlannedSpec(written, plan()), plan_of, settings, redaction)
 
 
 def resources() -> Any:
@@ -44,18 +48,24 @@ def test_made_change_ends_in_its_spec_and_no_other_command_is_accepted(
     change: RequestedChange, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made: list[Any] = []
-    monkeypatch.setattr(changing, "hand_over", lambda *arguments: made.append(arguments))
+
+    def hand_over(*arguments: Any) -> Any:
+        made.append(arguments)
+        return SimpleNamespace(replay=SimpleNamespace(state_partitions=8))
+
+    monkeypatch.setattr(changing, "hand_over", hand_over)
     change.check_not_requested()
-    change.request("ada", NEW)
+    change.request("ada", NEW, 8)
 
     successor = change.make(resources())
 
     assert successor is not None
-    assert NEW == successor.written.text
-    [(old, new, old_checkpoint, new_checkpoint, _, text)] = made
-    assert (plan(), successor.plan, "old", "/checkpoints/next", NEW) == (
-        *(old, new, old_checkpoint, new_checkpoint.location, text),
+    assert (NEW, 8) == (successor.written.text, successor.plan.state_partitions)
+    [(old, new, old_checkpoint, new_checkpoint, state_partitions, text)] = made
+    assert (plan(), "old", "/checkpoints/next", 8, NEW) == (
+        *(old, old_checkpoint, new_checkpoint.location, state_partitions, text),
     )
+    assert replace(new, state_partitions=8) == successor.plan
     with pytest.raises(ConflictError, match="is being changed"):
         change.check_not_requested()
 
@@ -67,7 +77,7 @@ def test_failed_change_is_reported_without_secrets_and_commands_are_accepted_aga
         raise CheckpointError(f"the folder contains a query of {SECRET}")
 
     monkeypatch.setattr(changing, "hand_over", refuse)
-    change.request("ada", NEW)
+    change.request("ada", NEW, None)
     assert change.is_requested
     assert change.make(resources()) is None
 
@@ -78,9 +88,26 @@ def test_failed_change_is_reported_without_secrets_and_commands_are_accepted_aga
     change.check_not_requested()
 
 
+def test_number_of_state_partitions_that_the_next_start_would_refuse_is_not_requested(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    change = changes_of(JobSettings(state_partitions=2), monkeypatch)
+    unused: Any = None
+    for call in (
+        lambda: change.request("ada", NEW, 8),
+        lambda: change.plan(NEW, 8, unused, late_rows=0),
+    ):
+        with pytest.raises(RequestError, match="STREAMJOIN_STATE_PARTITIONS of the job is 2"):
+            call()
+    assert not change.is_requested
+
+    change.request("ada", NEW, 2)
+    assert change.is_requested
+
+
 def test_invalid_spec_is_not_requested(change: RequestedChange) -> None:
     with pytest.raises(SpecError):
-        change.request("ada", spec_yaml(checkpoint="/elsewhere/next"))
+        change.request("ada", spec_yaml(checkpoint="/elsewhere/next"), None)
 
     assert (False, None) == (change.is_requested, change.report)
 

@@ -1,9 +1,10 @@
-"""Task slots of the local master, without a JVM."""
+"""Task slots of the local master, and which JVM a query uses, without a JVM."""
 
 from typing import Any
 
 import pytest
 
+from job.errors import QueryError
 from job.plan.real_time import LOOKUP_SLOTS, SPARE_SLOTS
 from job.query import runtime
 from job.query.runtime import Resources
@@ -11,6 +12,16 @@ from job.query.stats import QueryStats
 from job.redaction import Redaction
 from job.settings import JobSettings
 from tests.unit.specs import plan
+
+EXPERIMENTAL = {"real_time": {"experimental": True}}
+OAUTH = {
+    "protocol": "SASL_SSL",
+    "mechanism": "OAUTHBEARER",
+    "client_id": "joiner",
+    "client_secret": "joiner",
+    "token_endpoint": "https://idp.example.org/token",
+}
+"""Kafka's Java client requests tokens only from URLs in an option of the JVM."""
 
 
 class Jvms:
@@ -23,6 +34,8 @@ class Jvms:
         self.is_alive = True
         self.started = 1
         self.closed = 0
+        self.sessions_ended = 0
+        self.is_stuck = False
         monkeypatch.setattr(runtime, "Jvm", self._start)
         for name in ("trim_hadoop_conf", "listen"):
             monkeypatch.setattr(runtime, name, lambda *_: None)
@@ -34,6 +47,11 @@ class Jvms:
     def session(self, settings: JobSettings, _: object) -> object:
         self.masters.append(settings.spark_master)
         return self
+
+    def end_session(self) -> None:
+        if self.is_stuck:
+            raise QueryError("a task has not ended", retryable=False)
+        self.sessions_ended += 1
 
     def close(self) -> None:
         self.closed += 1
@@ -52,12 +70,12 @@ def test_local_master_has_slots_for_tasks_lookups_and_some_added_partitions(
     acquired = resources(jvms, "local[*]")
     slots = 6 + LOOKUP_SLOTS + SPARE_SLOTS
 
-    acquired.provide_slots(6)
+    assert not acquired.provide_slots(6)
     acquired.session()
-    acquired.provide_slots(6 + SPARE_SLOTS)
+    assert not acquired.provide_slots(6 + SPARE_SLOTS)
     assert (f"local[{slots}]", 0) == (jvms.masters[-1], jvms.closed)
 
-    acquired.provide_slots(7 + SPARE_SLOTS)
+    assert acquired.provide_slots(7 + SPARE_SLOTS), "it releases the session"
     acquired.session()
     assert (f"local[{slots + SPARE_SLOTS + 1}]", 1) == (jvms.masters[-1], jvms.closed)
 
@@ -91,3 +109,43 @@ def test_jvm_that_replaces_a_killed_one_starts_in_the_delay_before_the_retry(
     acquired.release_if_dead(is_retried=True)
     acquired.release()  # the job ends before the retry
     assert (3, 3) == (jvms.started, jvms.closed)
+
+
+@pytest.mark.parametrize("changes", [{}, {"engine": "real_time", **EXPERIMENTAL}])
+def test_successor_continues_in_the_jvm_with_the_slots_that_it_needs(
+    monkeypatch: pytest.MonkeyPatch, changes: dict[str, Any]
+) -> None:
+    jvms: Any = Jvms(monkeypatch)
+    acquired = resources(jvms, "local[*]")
+    acquired.session()
+
+    kept = acquired.hand_over(plan(**changes))
+    assert jvms is kept
+    successor = resources(jvms, "local[*]")
+    assert not successor.provide_slots(6)
+    successor.session()
+
+    assert (1, 0, 1) == (jvms.started, jvms.closed, jvms.sessions_ended)
+    assert f"local[{6 + LOOKUP_SLOTS + SPARE_SLOTS}]" == jvms.masters[-1]
+
+
+def test_successor_with_other_options_of_the_jvm_starts_another_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    jvms = Jvms(monkeypatch)
+    acquired = resources(jvms, "local[*]")
+    acquired.session()
+
+    assert acquired.hand_over(plan(kafka__security=OAUTH)) is None
+    assert (1, 0) == (jvms.closed, jvms.sessions_ended)
+
+
+def test_jvm_whose_session_cannot_be_ended_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+    jvms = Jvms(monkeypatch)
+    jvms.is_stuck = True
+    acquired = resources(jvms, "local[*]")
+    acquired.session()
+
+    assert acquired.hand_over(plan()) is None
+    assert 1 == jvms.closed
+    assert acquired.hand_over(plan()) is None, "nothing is acquired any more"

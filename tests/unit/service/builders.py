@@ -47,6 +47,7 @@ class SmallJob:
         self.starts: StartPositions | None = None
         self.completes_interval = False
         self.spec: str | None = None
+        self.state_partitions: int | None = None
         self.last_request: Request | None = None
         self.gone: Event | None = None
         self.answers: dict[str, BaseModel | Exception] = {}
@@ -62,6 +63,7 @@ class SmallJob:
         *,
         completes_interval: bool = False,
         spec: str | None = None,
+        state_partitions: int | None = None,
     ) -> None:
         if self.allowed is not None and verb not in self.allowed:
             message = f"{verb} is not possible while the query is {self.current.state}"
@@ -79,6 +81,7 @@ class SmallJob:
         self.starts = starts
         self.completes_interval = completes_interval
         self.spec = spec
+        self.state_partitions = state_partitions
 
     def read(self, request: Request, caller_gone: Event) -> BaseModel:
         self.gone = caller_gone

@@ -1,5 +1,6 @@
 """POST /v1/query/change."""
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -17,11 +18,15 @@ SPEC = "name: ad_attribution\n"
 
 
 def sent(
-    path: Path, url: str = URL, answer: Any = None, **options: Any
+    path: Path,
+    url: str = URL,
+    answer: Any = None,
+    body: Mapping[str, Any] | None = None,
+    **options: Any,
 ) -> tuple[httpx.Response, SmallJob]:
     with serving(path, status_after(batch()), **options) as job:
         job.answers = {"change_plan": answer or all_answers()["change_plan"]}
-        return call("POST", url, settings(path), json={"spec": SPEC}), job
+        return call("POST", url, settings(path), json={"spec": SPEC, **(body or {})}), job
 
 
 def test_change_is_accepted_with_its_plan(path: Path) -> None:
@@ -43,6 +48,42 @@ def test_body_can_be_yaml(path: Path) -> None:
         answer = call("POST", URL, settings(path), content=SPEC, headers=kind)
 
     assert (202, SPEC) == (answer.status_code, job.spec)
+
+
+@pytest.mark.parametrize(
+    ("url", "body"),
+    [
+        (f"{URL}?state_partitions=8", {}),
+        (URL, {"state_partitions": 8}),
+        (f"{URL}?state_partitions=8", {"state_partitions": 8}),
+    ],
+)
+def test_state_partitions_are_a_parameter_or_a_field_of_the_body(
+    path: Path, url: str, body: dict[str, int]
+) -> None:
+    answer, job = sent(path, url, body=body)
+
+    assert (202, 8) == (answer.status_code, job.state_partitions)
+    assert job.last_request is not None
+    assert 8 == job.last_request.state_partitions
+
+
+@pytest.mark.parametrize(
+    ("url", "body", "names"),
+    [
+        (f"{URL}?state_partitions=0", {}, "state_partitions"),
+        (URL, {"state_partitions": 0}, "state_partitions Input should be greater"),
+        (f"{URL}?state_partitions=8", {"state_partitions": 4}, "8 in the URL and 4 in the body"),
+    ],
+)
+def test_invalid_state_partitions_change_nothing(
+    path: Path, url: str, body: dict[str, int], names: str
+) -> None:
+    answer, job = sent(path, url, body=body)
+
+    assert 422 == answer.status_code
+    assert names in answer.text
+    assert [] == job.commands
 
 
 def test_dry_run_changes_nothing(path: Path) -> None:
