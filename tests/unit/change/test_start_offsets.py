@@ -55,6 +55,17 @@ ENDS: Offsets = {"left": {0: 90}, "right": {0: 80}}
         ),
         ({"join__type": "full_outer"}, HOUR + MINUTE, HOUR + MINUTE),
         ({"join": {"type": "full_outer", "window": "5 minutes"}}, 5 * MINUTE, 5 * MINUTE),
+        # left + 1 minute <= right <= left + 1 hour: left rows expire after their partners.
+        (
+            {
+                "join": {
+                    "type": "right_outer",
+                    "match_window": {"before": "-1 minute", "after": "1 hour"},
+                }
+            },
+            HOUR,
+            timedelta(0),
+        ),
     ],
 )
 def test_rows_matter_until_they_and_their_partners_have_expired(
