@@ -118,14 +118,13 @@ def _problems_of_unmatched_rows(old: JoinPlan, new: JoinPlan) -> Iterator[Proble
                 "on_null_key the new query cannot detect these rows: keep these fields, or start "
                 "with `streamjoin run SPEC --new-query`",
             )
-        if _is_kept_longer(old, new, side) and old.side(side).event_time != (
-            new.side(side).event_time
-        ):
+        if old.side(side).event_time != new.side(side).event_time:
             yield Problem(
                 f"{side}.event_time",
                 new.side(side).event_time,
-                f"must stay {old.side(side).event_time} if the new spec keeps rows longer: the "
-                "event time decides which unmatched rows the old query has emitted",
+                f"must stay {old.side(side).event_time}: it decides which unmatched {side} rows "
+                "the old query has emitted. By another event time these rows may not have expired, "
+                "and would be emitted again",
             )
 
 

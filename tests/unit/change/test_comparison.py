@@ -33,6 +33,8 @@ def refusals(old: dict[str, Any], new: dict[str, Any]) -> list[str]:
          {"join__condition": "left.cost > 2"}, "join.condition"),
         ({"join__type": "left_outer", "on_null_key": "pass"}, {"on_null_key": "drop"},
          "join.condition"),
+        ({"join__type": "left_outer"}, {"left__event_time": "record_timestamp"},
+         "left.event_time"),
     ],
 )  # fmt: skip
 def test_change_that_cannot_be_made_is_refused_by_name(
