@@ -43,7 +43,7 @@ def read_cut(checkpoint: Checkpoint) -> Cut:
         )
     commit = (folder.text(f"query/commits/{last}") or "").splitlines()
     event_times = checkpoint.partitions.document()
-    first_offsets = _first_offsets(checkpoint)
+    first_offsets = _first_offsets(checkpoint, earlier)
     recorded = checkpoint.recorded_interval
     late, late_unknown_before = late_rows(
         *(batches, first_offsets, earlier),
@@ -77,8 +77,11 @@ def _batches(checkpoint: Checkpoint, last: int) -> list[PlannedBatch]:
     return batches
 
 
-def _first_offsets(checkpoint: Checkpoint) -> Offsets:
-    """Start offsets of the query, from the file of Spark's Kafka source: a byte 0, a line with the
+def _first_offsets(checkpoint: Checkpoint, earlier: Replay | None) -> Offsets:
+    """Start offsets of the query, or of the first query before it. `earlier`: the replay of the
+    query. None: it replaced no other one.
+
+    The offsets are from the file of Spark's Kafka source: a byte 0, a line with the
     version, then JSON (KafkaSourceInitialOffsetWriter of the connector 4.2.0)."""
     topics = checkpoint.source_topics
     first: dict[Side, dict[int, int]] = {}
@@ -91,6 +94,8 @@ def _first_offsets(checkpoint: Checkpoint) -> Offsets:
                 "restore`)"
             )
         first[side] = topics[side].numbered(json.loads(text.splitlines()[-1]))
+        if earlier is not None and earlier.first_offsets is not None:
+            first[side].update(earlier.first_offsets[side])
     return first
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 from job.change.comparison import Comparison, compared
 from job.change.cut import Cut
-from job.change.replay import Replay
+from job.change.replay import Replay, expired_before
 from job.change.start_offsets import needed_from_ms, start_offsets
 from job.checkpoint import changes
 from job.checkpoint.checkpoint import Checkpoint
@@ -186,7 +186,7 @@ def planned(
     old = _frozen(old, checkpoint)
     new = replace(new, state_partitions=state_partitions or old.state_partitions)
     comparison = compared(old, new, is_shadow=is_shadow)
-    cut = changes.read_cut(checkpoint)
+    cut, earlier = changes.read_cut(checkpoint), changes.read_replay(checkpoint)
     check_same_topics(new, access, cut.topic_ids)
     needed_ms = needed_from_ms(old, new, cut.watermark_ms)
     known = known_offsets(new, access, cut.ends, needed_ms)
@@ -205,10 +205,11 @@ def planned(
         event_times=cut.event_times,
         late=cut.late if knows_late_rows else (),
         late_unknown_before=cut.late_unknown_before if knows_late_rows else cut.ends,
-        expired=comparison.expired,
+        expired=(*comparison.expired, *expired_before(earlier, new.join_type.outer_sides)),
         topic_ids=_input_ids(new, cut),
         is_shadow=is_shadow,
         query_id=None if is_shadow else str(uuid.uuid4()),
+        first_offsets=cut.first_offsets,
     )
     return ChangePlan(comparison, replay, needed_ms)
 

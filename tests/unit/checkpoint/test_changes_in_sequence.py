@@ -6,10 +6,15 @@ from pathlib import Path
 
 import pytest
 
+from job.change.cut import Cut, PlannedBatch
+from job.change.replay import expired_before
+from job.change.start_offsets import KnownOffsets
 from job.checkpoint import changes
 from job.delivery import ownership
 from job.delivery.commit_protocol import UnavailableError
 from job.errors import CheckpointError, ConflictError, DeliveryError, StreamjoinError
+from job.event_time.partitions import Offsets
+from job.join_spec.sides import SIDES
 from job.plan.fingerprint import fingerprint
 from job.protocol.control import Request
 from job.protocol.status import QueryState
@@ -17,8 +22,10 @@ from job.query import changing
 from job.settings import JobSettings
 from tests.unit.change.test_replay import REPLAY
 from tests.unit.checkpoint.test_changes import NEW, OLD, STOP_DELIVERIES, TARGET, Reader, World
+from tests.unit.specs import plan
 
 STOP_JOB = changing._stop_job
+PLANNED = changing.planned
 
 
 @pytest.fixture
@@ -49,10 +56,48 @@ def test_query_is_not_changed_again_during_its_replay(world: World) -> None:
         changes.read_cut(world.checkpoint("file:/new"))
 
     replayed(world)
-    for batch_id in range(2):
-        commit = 'v2\n{"nextBatchWatermarkMs":61000}'
-        world.disk.files[f"file:/new/query/commits/{batch_id}"] = commit
-    assert 1 == changes.read_cut(world.checkpoint("file:/new")).batch.batch_id
+    world.disk.files["file:/new/query/commits/1"] = 'v2\n{"nextBatchWatermarkMs":61000}'
+    cut = changes.read_cut(world.checkpoint("file:/new"))
+    assert (1, REPLAY.starts) == (cut.batch.batch_id, cut.first_offsets)
+
+
+def test_rows_that_the_first_query_has_read_are_read_again_after_another_change(
+    world: World,
+) -> None:
+    """The second query has read only those that its retention needs."""
+    first = {"left": {0: 3}, "right": {0: 0}}
+    world.planned = replace(world.planned, replay=replace(REPLAY, first_offsets=first))
+    world.change()
+    with_input(world, "file:/new")
+    replayed(world)
+    world.disk.files["file:/new/query/commits/1"] = 'v2\n{"nextBatchWatermarkMs":61000}'
+
+    # The first query has not read partition 1.
+    cut = changes.read_cut(world.checkpoint("file:/new"))
+    assert {"left": {0: 3, 1: 5}, "right": {0: 0}} == cut.first_offsets
+
+
+def test_plan_of_another_change_keeps_back_what_the_second_query_keeps_back(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ends: Offsets = {"left": {0: 30, 1: 5}, "right": {0: 6}}
+    cut = Cut("new-1", PlannedBatch(9, ends, 90_000), 91_000, REPLAY.starts, (), {})
+    none = {side: KnownOffsets({0: 0, 1: 0}, {}) for side in SIDES}
+    monkeypatch.setattr(changes, "read_cut", lambda _: cut)
+    monkeypatch.setattr(changing, "check_same_topics", lambda *_: None)
+    monkeypatch.setattr(changing, "check_topics", lambda *_: None)
+    monkeypatch.setattr(changing, "known_offsets", lambda *_: none)
+    monkeypatch.setattr(changing, "added_partitions", lambda *_: {side: {} for side in SIDES})
+    world.change()
+    second = plan(join__type="left_outer")
+    settings = {"format": 1, "settings": fingerprint(second)}
+    world.disk.files["file:/new/fingerprint.json"] = settings
+
+    third = plan(join__type="left_outer", checkpoint="/checkpoints/third")
+    made = PLANNED(second, third, world.checkpoint("file:/new"), None).replay
+    # The right side of the replay is no outer side of the third query.
+    assert expired_before(REPLAY, ["left"]) == made.expired
+    assert cut.first_offsets == made.first_offsets
 
 
 def changed_again(world: World) -> None:
