@@ -77,7 +77,7 @@ def start_offsets(
                 topic, partition = new.side(side).topics.place(number)
                 lost.append(
                     f"{topic} partition {partition}: begins at offset {earliest}, and records "
-                    f"since {from_epoch_ms(needed_ms[side]):%Y-%m-%dT%H:%M:%SZ} are needed"
+                    f"since {from_epoch_ms(max(0, needed_ms[side])):%Y-%m-%dT%H:%M:%SZ} are needed"
                 )
             starts[side][number] = max(start, min(earliest, end))
     if lost:

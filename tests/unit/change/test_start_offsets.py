@@ -117,6 +117,14 @@ def test_deleted_records_are_refused(earliest: int, at_time: int | None) -> None
         starts(cut(ENDS), known(earliest, at_time), known(0, 30))
 
 
+def test_message_about_deleted_records_has_a_time_for_any_max_event_time_ahead() -> None:
+    new = plan(left__max_event_time_ahead="100000000 days")
+    needed_ms = needed_from_ms(new, new, WATERMARK_MS)
+
+    with pytest.raises(RetentionError, match="records since 1970-01-01T00:00:00Z are needed"):
+        start_offsets(new, cut(ENDS), needed_ms, {"left": known(20, 20), "right": known(0, 30)})
+
+
 def test_deleted_records_of_the_time_before_are_not_needed() -> None:
     assert (40, 30) == starts(cut(ENDS), known(20, 40), known(20, 30))
     # The partition is empty, and its newest event time has expired.
