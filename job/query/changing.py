@@ -286,7 +286,7 @@ def _stopped_job(plan: JoinPlan, settings: JobSettings) -> Iterator[None]:
         yield
     except BaseException:
         if before in {QueryState.STARTING, QueryState.RUNNING, QueryState.RESTARTING}:
-            with suppress(StreamjoinError, OSError, ValueError):  # the job may have ended
+            with suppress(StreamjoinError, OSError):  # the job may have ended
                 call(settings.socket, Request(call="resume", by="streamjoin change"))
         raise
 
@@ -301,7 +301,8 @@ def _stop_job(plan: JoinPlan, settings: JobSettings) -> QueryState | None:
         return None
     if status.state is QueryState.STOPPED:
         return status.state
-    call(settings.socket, Request(call="stop", by="streamjoin change", completes_interval=True))
+    with suppress(OSError):  # the job has ended since
+        call(settings.socket, Request(call="stop", by="streamjoin change", completes_interval=True))
 
     def has_stopped() -> bool:
         now = running_job(settings.socket)
