@@ -54,19 +54,18 @@ def _problems_of_two_queries(old: JoinPlan, new: JoinPlan) -> Iterator[Problem]:
         yield Problem(
             "name", new.name, "is the name of the old query, which continues: set another name"
         )
-    if old.output.topic == new.output.topic:
-        yield Problem(
-            "output.topic",
-            new.output.topic,
-            "is the topic of the old query, which continues: set another topic",
-        )
-    letters = [plan.dead_letter.topic for plan in (old, new) if plan.dead_letter is not None]
-    if len(letters) > len(set(letters)):
-        yield Problem(
-            "dead_letter.topic",
-            letters[0],
-            "is the topic of the old query, which continues: set another topic",
-        )
+    written_by_old = _written_topics(old).values()
+    for field, topic in _written_topics(new).items():
+        if topic in written_by_old:
+            yield Problem(
+                field, topic, "is a topic of the old query, which continues: set another topic"
+            )
+
+
+def _written_topics(plan: JoinPlan) -> dict[str, str]:
+    """The topics to which a query writes records, by field."""
+    letters = {} if plan.dead_letter is None else {"dead_letter.topic": plan.dead_letter.topic}
+    return {"output.topic": plan.output.topic, **letters}
 
 
 def _problems(old: JoinPlan, new: JoinPlan) -> Iterator[Problem]:

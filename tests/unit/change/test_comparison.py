@@ -63,6 +63,9 @@ def test_shadow_has_another_name_and_other_output_topics() -> None:
     assert ["name", "output.topic", "dead_letter.topic"] == fields
 
     assert () == compared(plan(), plan(**SHADOW), is_shadow=True).changes
+    swapped = {**SHADOW, "on_bad_record": None, "dead_letter": {"topic": "attributed"}}
+    with pytest.raises(SpecError, match=r"dead_letter\.topic: is a topic of the old query"):
+        compared(plan(), plan(**swapped), is_shadow=True)
 
 
 _REAL_TIME = {"engine": "real_time", "real_time": {"experimental": True}}
