@@ -54,19 +54,18 @@ def _problems_of_two_queries(old: JoinPlan, new: JoinPlan) -> Iterator[Problem]:
         yield Problem(
             "name", new.name, "is the name of the old query, which continues: set another name"
         )
-    if old.output.topic == new.output.topic:
-        yield Problem(
-            "output.topic",
-            new.output.topic,
-            "is the topic of the old query, which continues: set another topic",
-        )
-    letters = [plan.dead_letter.topic for plan in (old, new) if plan.dead_letter is not None]
-    if len(letters) > len(set(letters)):
-        yield Problem(
-            "dead_letter.topic",
-            letters[0],
-            "is the topic of the old query, which continues: set another topic",
-        )
+    written_by_old = _written_topics(old).values()
+    for field, topic in _written_topics(new).items():
+        if topic in written_by_old:
+            yield Problem(
+                field, topic, "is a topic of the old query, which continues: set another topic"
+            )
+
+
+def _written_topics(plan: JoinPlan) -> dict[str, str]:
+    """The topics to which a query writes records, by field."""
+    letters = {} if plan.dead_letter is None else {"dead_letter.topic": plan.dead_letter.topic}
+    return {"output.topic": plan.output.topic, **letters}
 
 
 def _problems(old: JoinPlan, new: JoinPlan) -> Iterator[Problem]:
@@ -118,14 +117,13 @@ def _problems_of_unmatched_rows(old: JoinPlan, new: JoinPlan) -> Iterator[Proble
                 "on_null_key the new query cannot detect these rows: keep these fields, or start "
                 "with `streamjoin run SPEC --new-query`",
             )
-        if _is_kept_longer(old, new, side) and old.side(side).event_time != (
-            new.side(side).event_time
-        ):
+        if old.side(side).event_time != new.side(side).event_time:
             yield Problem(
                 f"{side}.event_time",
                 new.side(side).event_time,
-                f"must stay {old.side(side).event_time} if the new spec keeps rows longer: the "
-                "event time decides which unmatched rows the old query has emitted",
+                f"must stay {old.side(side).event_time}: it decides which unmatched {side} rows "
+                "the old query has emitted. By another event time these rows may not have expired, "
+                "and would be emitted again",
             )
 
 

@@ -57,7 +57,7 @@ class Cut:
     next_watermark_ms: int
     """Watermark that the next batch would have had."""
     first_offsets: Offsets
-    """Start offsets of the old query."""
+    """Start offsets of the old query, or of the first query if the old one was a change, too."""
     late: tuple[LateBelow, ...]
     """In the order of the batches. An entry applies to the rows after the ends of the entry
     before."""

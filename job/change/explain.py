@@ -112,6 +112,9 @@ def _late_rows(found: Mapping[str, Any]) -> Iterator[str]:
 
 def _expired(replay: Replay) -> Iterator[str]:
     for each in replay.expired:
+        if each.ends is not None:
+            yield f"  unmatched {each.side} rows that had expired before an earlier change"
+            continue
         yield (
             f"  unmatched {each.side} rows before the cut that had expired with the old spec, "
             "although the new spec keeps them longer"

@@ -15,7 +15,7 @@ them, or the incomplete input causes them.
 """
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any, Self
 
@@ -43,6 +43,10 @@ class Expired:
     event time."""
     window_ms: tuple[int, int] | None = None
     """Size and offset of the old tumbling window."""
+    ends: Offsets | None = None
+    """The rows are before these offsets. None: before the ends of the replay."""
+    watermark_ms: int | None = None
+    """Watermark at which the rows had expired. None: that of the replay."""
 
 
 @dataclass(frozen=True)
@@ -70,6 +74,8 @@ class Replay:
     """Whether the old query continues."""
     query_id: str | None = None
     """Id of the new query, which the change has chosen. None: Spark chooses it."""
+    first_offsets: Offsets | None = None
+    """Start offsets of the first of all queries that were changed. None: not known."""
 
     @property
     def possibly_late_records(self) -> int:
@@ -154,17 +160,25 @@ class Replay:
                 for late in self.late
             ],
             "expired": [
-                {"side": each.side, "kept_ms": each.kept_ms, "window_ms": each.window_ms}
+                {
+                    "side": each.side,
+                    "kept_ms": each.kept_ms,
+                    "window_ms": each.window_ms,
+                    "ends": None if each.ends is None else _written(each.ends),
+                    "watermark_ms": each.watermark_ms,
+                }
                 for each in self.expired
             ],
             "topic_ids": dict(self.topic_ids),
             "late_unknown_before": _written(self.late_unknown_before),
             "is_shadow": self.is_shadow,
             "query_id": self.query_id,
+            "first_offsets": None if self.first_offsets is None else _written(self.first_offsets),
         }
 
     @classmethod
     def from_document(cls, document: Mapping[str, Any]) -> Self:
+        first = document.get("first_offsets")
         return cls(
             old_checkpoint=document["old_checkpoint"],
             old_query_id=document["old_query_id"],
@@ -184,6 +198,7 @@ class Replay:
             late_unknown_before=_read(document["late_unknown_before"]),
             is_shadow=document["is_shadow"],
             query_id=document.get("query_id"),
+            first_offsets=None if first is None else _read(first),
         )
 
 
@@ -209,12 +224,31 @@ def late_rows(
     return (*earlier.late, *after), unknown_before
 
 
+def expired_before(earlier: Replay | None, outer_sides: Collection[Side]) -> tuple[Expired, ...]:
+    """Rows that an earlier query had emitted as unmatched, and that the old query keeps back.
+
+    `earlier`: the replay of the old query. None: it replaced no other one. `outer_sides`: those of
+    the new query.
+    """
+    if earlier is None:
+        return ()
+    return tuple(
+        each
+        if each.ends is not None
+        else replace(each, ends=earlier.ends, watermark_ms=earlier.watermark_ms)
+        for each in earlier.expired
+        if each.side in outer_sides
+    )
+
+
 def _expired(document: Mapping[str, Any]) -> Expired:
-    window = document["window_ms"]
+    window, ends = document["window_ms"], document.get("ends")
     return Expired(
         document["side"],
         None if document["kept_ms"] is None else int(document["kept_ms"]),
         None if window is None else (int(window[0]), int(window[1])),
+        None if ends is None else _read(ends),
+        document.get("watermark_ms"),
     )
 
 

@@ -38,7 +38,8 @@ def reach(plan: JoinPlan, side: Side) -> timedelta:
     assert other is not None
     if plan.match_window is None or not plan.marks_matched(OTHER_SIDE[side]):
         return max(own, timedelta(0))
-    return max(own + other, timedelta(0))
+    # A bound of the match window may be negative: partners then expire before the row itself.
+    return max(own, own + other, timedelta(0))
 
 
 def needed_from_ms(old: JoinPlan, new: JoinPlan, watermark_ms: int) -> dict[Side, int]:
@@ -76,7 +77,7 @@ def start_offsets(
                 topic, partition = new.side(side).topics.place(number)
                 lost.append(
                     f"{topic} partition {partition}: begins at offset {earliest}, and records "
-                    f"since {from_epoch_ms(needed_ms[side]):%Y-%m-%dT%H:%M:%SZ} are needed"
+                    f"since {from_epoch_ms(max(0, needed_ms[side])):%Y-%m-%dT%H:%M:%SZ} are needed"
                 )
             starts[side][number] = max(start, min(earliest, end))
     if lost:

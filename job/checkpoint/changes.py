@@ -35,12 +35,18 @@ def read_cut(checkpoint: Checkpoint) -> Cut:
             "new spec with `streamjoin run SPEC`"
         )
     batches = _batches(checkpoint, last)
+    earlier = read_replay(checkpoint)
+    if earlier is not None and earlier.phase(batches[-1].ends) is not ReplayPhase.OVER:
+        raise CheckpointError(
+            f"the query of {folder.root} still reads records again after an earlier change, so it "
+            "has no state to continue: wait until `change` of GET /v1/query has the phase `over`"
+        )
     commit = (folder.text(f"query/commits/{last}") or "").splitlines()
     event_times = checkpoint.partitions.document()
-    first_offsets = _first_offsets(checkpoint)
+    first_offsets = _first_offsets(checkpoint, earlier)
     recorded = checkpoint.recorded_interval
     late, late_unknown_before = late_rows(
-        *(batches, first_offsets, read_replay(checkpoint)),
+        *(batches, first_offsets, earlier),
         intervals=frozenset() if recorded is None else recorded.batch_ids,
     )
     return Cut(
@@ -71,8 +77,11 @@ def _batches(checkpoint: Checkpoint, last: int) -> list[PlannedBatch]:
     return batches
 
 
-def _first_offsets(checkpoint: Checkpoint) -> Offsets:
-    """Start offsets of the query, from the file of Spark's Kafka source: a byte 0, a line with the
+def _first_offsets(checkpoint: Checkpoint, earlier: Replay | None) -> Offsets:
+    """Start offsets of the query, or of the first query before it. `earlier`: the replay of the
+    query. None: it replaced no other one.
+
+    The offsets are from the file of Spark's Kafka source: a byte 0, a line with the
     version, then JSON (KafkaSourceInitialOffsetWriter of the connector 4.2.0)."""
     topics = checkpoint.source_topics
     first: dict[Side, dict[int, int]] = {}
@@ -85,6 +94,8 @@ def _first_offsets(checkpoint: Checkpoint) -> Offsets:
                 "restore`)"
             )
         first[side] = topics[side].numbered(json.loads(text.splitlines()[-1]))
+        if earlier is not None and earlier.first_offsets is not None:
+            first[side].update(earlier.first_offsets[side])
     return first
 
 
@@ -101,8 +112,8 @@ def prepare_new(old: Checkpoint, new: Checkpoint, replay: Replay) -> None:
 
 def allow_return(old: Checkpoint, new: Checkpoint) -> None:
     """Allow the old query to take its name back from the new one, whose markers may have replaced
-    its own. Its last batch has ended."""
-    old.replace_queries([new.query_id])
+    its own, or from a query that had continued the new one. Its last batch has ended."""
+    old.replace_queries({new.query_id, *new.replaced_queries} - {old.query_id})
     old.end_exactly_once()
 
 
@@ -185,13 +196,23 @@ def replay_to_run(checkpoint: Checkpoint) -> Replay | None:
                 "OLD_SPEC NEW_SPEC --shadow` again"
             )
         return replay
-    old = Checkpoint(checkpoint.folder.spark, replay.old_checkpoint)
-    if successor(old) != checkpoint.folder.root:
+    if not _is_continued_in(checkpoint, replay):
         raise CheckpointError(
             f"the change from {replay.old_checkpoint} to {checkpoint.folder.root} is not complete, "
             "or was undone: run `streamjoin change OLD_SPEC NEW_SPEC`, or start the old spec"
         )
     return replay
+
+
+def _is_continued_in(checkpoint: Checkpoint, replay: Replay) -> bool:
+    """Whether `checkpoint` continues the old one."""
+    old = Checkpoint(checkpoint.folder.spark, replay.old_checkpoint)
+    continued_in = successor(old)
+    if continued_in == checkpoint.folder.root:
+        return True
+    # A change whose new query has delivered cannot be undone. The user may since have deleted the
+    # old checkpoint, or moved the new one.
+    return has_delivered(checkpoint) and (continued_in is not None or not old.has_begun)
 
 
 def has_delivered(checkpoint: Checkpoint) -> bool:

@@ -12,6 +12,8 @@ from job.join_spec.sides import OTHER_SIDE, Side
 from job.plan.plan import JoinPlan, window_end_column
 from job.plan.position import partition_sql, position_column, position_sql
 
+_MICROSECONDS = 1000
+
 
 def was_not_late(replay: Replay, plan: JoinPlan, side: Side) -> str:
     """Condition on a row of `side`: the old query has not dropped the row as late.
@@ -23,14 +25,14 @@ def was_not_late(replay: Replay, plan: JoinPlan, side: Side) -> str:
     time = plan.side(side).event_time_column
     if plan.window is not None:
         time = window_end_column(side)
-    watermark = _watermark(side, replay.late)
-    return f"coalesce(unix_millis(`{time}`) > {watermark}, true)"
+    return f"coalesce(unix_micros(`{time}`) > {_watermark_micros(side, replay.late)}, true)"
 
 
-def _watermark(side: Side, late: Sequence[LateBelow]) -> str:
+def _watermark_micros(side: Side, late: Sequence[LateBelow]) -> str:
     """The watermark up to which a row was late. Null: no old batch has read the row."""
     cases = " ".join(
-        f"WHEN {_is_before(side, each.ends[side])} THEN {each.watermark_ms}" for each in late
+        f"WHEN {_is_before(side, each.ends[side])} THEN {each.watermark_ms * _MICROSECONDS}"
+        for each in late
     )
     return f"CASE {cases} END"
 
@@ -44,16 +46,21 @@ def kept_back(replay: Replay, plan: JoinPlan) -> str | None:
 
 def _was_emitted(replay: Replay, plan: JoinPlan, expired: Expired) -> str:
     side = expired.side
-    event_time = f"unix_millis(`{plan.side(side).event_time_column}`)"
+    column = plan.side(side).event_time_column
     if expired.window_ms is not None:
         size, offset = expired.window_ms
+        event_time = f"unix_millis(`{column}`)"
         leaves_after = f"({event_time} - pmod({event_time} - {offset}, {size}) + {size} - 1)"
     else:
-        leaves_after = f"({event_time} + {expired.kept_ms})"
+        # Watermarks are whole milliseconds, so an event time is rounded up.
+        rounded = f"(unix_micros(`{column}`) + {_MICROSECONDS - 1}) div {_MICROSECONDS}"
+        leaves_after = f"({rounded} + {expired.kept_ms})"
+    ends = replay.ends if expired.ends is None else expired.ends
+    watermark_ms = replay.watermark_ms if expired.watermark_ms is None else expired.watermark_ms
     return (
         f"({position_column(OTHER_SIDE[side])} IS NULL "
-        f"AND coalesce({_is_before(side, replay.ends[side])}, false) "
-        f"AND {leaves_after} < {replay.watermark_ms})"
+        f"AND coalesce({_is_before(side, ends[side])}, false) "
+        f"AND {leaves_after} < {watermark_ms})"
     )
 
 

@@ -8,7 +8,7 @@ deliver all results again, or two jobs would write at the same time.
 import threading
 from collections.abc import Callable, Collection, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 
@@ -32,6 +32,7 @@ from job.delivery.markers import MarkerReader, OldKey, encoded, marker_key
 from job.delivery.transactions import Target, TransactionSlot, new_reader, slot_of
 from job.errors import CheckpointError, DeliveryError
 from job.kafka.clients import describe_error
+from job.plan.plan import JoinPlan
 
 # Producers that connect at the same time.
 _THREADS = 8
@@ -53,7 +54,7 @@ def ensure_ownership(
     last batch that a replaced query may have delivered. None: it may have delivered any. Raises
     CheckpointError if another query owns the name, and DeliveryError if Kafka does not answer.
     """
-    try:
+    with _errors_for_users(target):
         topic = _CommitTopic(target, dead_letters)
         if checkpoint.owns_name and topic.owner(slot_of(0)) == target.query_id:
             return
@@ -70,6 +71,23 @@ def ensure_ownership(
             take(contents[0])  # two queries that start at once: one of them fails here
             list(threads.map(take, contents[1:]))
         checkpoint.owns_name = True
+
+
+def newest_delivered(plan: JoinPlan, target: Target) -> int:
+    """The newest batch or interval of which the query of `target` has delivered anything. NO_BATCH:
+    none."""
+    with _errors_for_users(target):
+        reader = new_reader(target, has_one_record_a_transaction=False)
+        partitions = range(min(plan.state_partitions, reader.partitions))
+        keys = {number: marker_key(target.name, str(number)) for number in partitions}
+        delivered = (reader.newest_delivered(n, key, target.query_id) for n, key in keys.items())
+        return max(delivered, default=NO_BATCH)
+
+
+@contextmanager
+def _errors_for_users(target: Target) -> Iterator[None]:
+    try:
+        yield
     except TakenOverError as error:
         raise CheckpointError(
             f"another query of the name {target.name} runs at the same time: {error}. End its job, "

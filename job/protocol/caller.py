@@ -14,7 +14,7 @@ def running_job(path: Path) -> JobStatus | None:
     """The status of the job that serves on `path`. None: no job serves there."""
     try:
         return call(path, Request(call="status", by="streamjoin")).status
-    except (FileNotFoundError, ConnectionRefusedError):
+    except (FileNotFoundError, ConnectionError):
         return None
 
 
@@ -32,6 +32,8 @@ def call(path: Path, request: Request) -> Response:
                 f"the job on {path} does not answer within {_ANSWER_SECONDS:.0f} s: wait until it "
                 "does, or end its process"
             ) from error
+        if not line:
+            raise ConnectionResetError(f"the job on {path} has ended before it answered")
         response = Response.model_validate_json(line)
     if response.error is not None:
         raise JobUnavailableError(

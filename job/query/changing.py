@@ -7,25 +7,25 @@ runs the replay. `streamjoin change` calls this module, or the job itself (reque
 
 import uuid
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 
 from job.change.comparison import Comparison, compared
 from job.change.cut import Cut
-from job.change.replay import Replay
+from job.change.replay import Replay, expired_before
 from job.change.start_offsets import needed_from_ms, start_offsets
 from job.checkpoint import changes
 from job.checkpoint.checkpoint import Checkpoint
 from job.checkpoint.cli import leased, view_checkpoint
 from job.delivery.commit_topic import add_missing_partitions
 from job.delivery.exactly_once import delivery_target, fence_slots, take_name_over
-from job.delivery.markers import MarkerReader, marker_key
-from job.errors import CheckpointError, ConflictError, JobUnavailableError
+from job.delivery.ownership import newest_delivered
+from job.errors import CheckpointError, ConflictError, JobUnavailableError, StreamjoinError
 from job.join_spec.output import Delivery
 from job.join_spec.sides import SIDES, Side
 from job.kafka.known_offsets import added_partitions, check_same_topics, known_offsets
 from job.kafka.preflight import check_topics
-from job.kafka.security import KafkaAccess, kafka_access, librdkafka_settings
+from job.kafka.security import KafkaAccess, kafka_access
 from job.plan.fingerprint import incompatible_changes
 from job.plan.plan import JoinPlan
 from job.protocol.caller import call, running_job
@@ -72,8 +72,7 @@ def change(old: JoinPlan, new: JoinPlan, settings: JobSettings) -> ChangePlan | 
             return None
         # All checks come before the old query stops.
         checked(old, new, old_checkpoint, new_checkpoint, settings.state_partitions)
-        _stop_job(old, settings)
-        with leased(old_checkpoint):
+        with _stopped_job(old, settings), leased(old_checkpoint):
             return hand_over(old, new, old_checkpoint, new_checkpoint, settings.state_partitions)
 
 
@@ -129,8 +128,8 @@ def shadow(old: JoinPlan, new: JoinPlan, settings: JobSettings) -> ChangePlan:
 
 
 def undo(old: JoinPlan, new: JoinPlan, settings: JobSettings) -> None:
-    """Allow the old query to start again. Raises ConflictError if the new query may have delivered
-    results."""
+    """Let the old query run at its next start. Raises ConflictError if the new query may have
+    delivered results."""
     with _both(old, new, settings) as (old_checkpoint, new_checkpoint):
         if changes.successor(old_checkpoint) != new_checkpoint.folder.root:
             raise ConflictError(
@@ -143,10 +142,17 @@ def undo(old: JoinPlan, new: JoinPlan, settings: JobSettings) -> None:
         with leased(old_checkpoint), leased(new_checkpoint):
             _check_undelivered(new_checkpoint)
             changes.allow_return(old_checkpoint, new_checkpoint)
+            old_checkpoint.desired_state = QueryState.RUNNING  # `change` has stopped it.
             changes.take_back(old_checkpoint)
 
 
 def _check_undelivered(new: Checkpoint) -> None:
+    if (later := changes.successor(new)) is not None:
+        raise ConflictError(
+            f"the query of {new.folder.root} was changed, too: {later} continues it. Undo that "
+            "change first",
+            allowed=[],
+        )
     if changes.has_delivered(new):
         raise ConflictError(
             f"the query of {new.folder.root} has begun to deliver results after the cut, so the "
@@ -180,7 +186,7 @@ def planned(
     old = _frozen(old, checkpoint)
     new = replace(new, state_partitions=state_partitions or old.state_partitions)
     comparison = compared(old, new, is_shadow=is_shadow)
-    cut = changes.read_cut(checkpoint)
+    cut, earlier = changes.read_cut(checkpoint), changes.read_replay(checkpoint)
     check_same_topics(new, access, cut.topic_ids)
     needed_ms = needed_from_ms(old, new, cut.watermark_ms)
     known = known_offsets(new, access, cut.ends, needed_ms)
@@ -199,10 +205,11 @@ def planned(
         event_times=cut.event_times,
         late=cut.late if knows_late_rows else (),
         late_unknown_before=cut.late_unknown_before if knows_late_rows else cut.ends,
-        expired=comparison.expired,
+        expired=(*comparison.expired, *expired_before(earlier, new.join_type.outer_sides)),
         topic_ids=_input_ids(new, cut),
         is_shadow=is_shadow,
         query_id=None if is_shadow else str(uuid.uuid4()),
+        first_offsets=cut.first_offsets,
     )
     return ChangePlan(comparison, replay, needed_ms)
 
@@ -249,20 +256,13 @@ def _stop_deliveries(
     old = _frozen(old, checkpoint)
     target = delivery_target(old, access, checkpoint, record_bytes_max=0)
     fence_slots(old, target, checkpoint.increment_fence())
-    topic, name = old.output.commit_topic, old.name
-    reader = MarkerReader(
-        *(librdkafka_settings(access), topic, f"streamjoin-{name}"),
-        has_one_record_a_transaction=False,
-    )
-    for partition in range(min(old.state_partitions, reader.partitions)):
-        key = marker_key(name, str(partition))
-        delivered = reader.newest_delivered(partition, key, checkpoint.query_id)
-        if delivered > last_batch:
-            raise ConflictError(
-                f"the old query was interrupted in batch {delivered} after it had delivered some "
-                "results: start the old job, and repeat the change while it runs",
-                allowed=[],
-            )
+    delivered = newest_delivered(old, target)
+    if delivered > last_batch:
+        raise ConflictError(
+            f"the old query was interrupted in batch {delivered} after it had delivered some "
+            "results: start the old job, and repeat the change while it runs",
+            allowed=[],
+        )
 
 
 def _take_name_over(
@@ -278,12 +278,31 @@ def _take_name_over(
     take_name_over(plan, target, new_checkpoint, last_batch=replay.old_batch_id)
 
 
-def _stop_job(plan: JoinPlan, settings: JobSettings) -> None:
-    """Stop the query of the job on the control socket, if it has the name of `plan`."""
+@contextmanager
+def _stopped_job(plan: JoinPlan, settings: JobSettings) -> Iterator[None]:
+    """As `_stop_job`. If the block fails, a query that ran before continues."""
+    before = _stop_job(plan, settings)
+    try:
+        yield
+    except BaseException:
+        if before in {QueryState.STARTING, QueryState.RUNNING, QueryState.RESTARTING}:
+            with suppress(StreamjoinError, OSError):  # the job may have ended
+                call(settings.socket, Request(call="resume", by="streamjoin change"))
+        raise
+
+
+def _stop_job(plan: JoinPlan, settings: JobSettings) -> QueryState | None:
+    """Stop the query of the job on the control socket, if it has the name of `plan`.
+
+    Returns the state of the query before. None: there is no such job.
+    """
     status = running_job(settings.socket)
-    if status is None or status.name != plan.name or status.state is QueryState.STOPPED:
-        return
-    call(settings.socket, Request(call="stop", by="streamjoin change", completes_interval=True))
+    if status is None or status.name != plan.name:
+        return None
+    if status.state is QueryState.STOPPED:
+        return status.state
+    with suppress(OSError):  # the job has ended since
+        call(settings.socket, Request(call="stop", by="streamjoin change", completes_interval=True))
 
     def has_stopped() -> bool:
         now = running_job(settings.socket)
@@ -297,6 +316,7 @@ def _stop_job(plan: JoinPlan, settings: JobSettings) -> None:
             f"the job on {settings.socket} did not stop within {seconds:.0f} s: check its log, "
             "then repeat the change"
         )
+    return status.state
 
 
 def _access(plan: JoinPlan) -> KafkaAccess:

@@ -14,6 +14,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, closing, contextmanager, suppress
+from dataclasses import replace
 from datetime import timedelta
 
 import structlog
@@ -115,8 +116,7 @@ class Phases:
         counts: RowCounts,
         delivery: RealTimeDelivery,
     ) -> EventTimes:
-        read = run.checkpoint.offsets
-        if replay is not None and replay.phase(read) is not ReplayPhase.OVER:
+        if replay is not None and _is_replaying(run, replay):
             return _ReplayingTimes(run, replay)
         times: EventTimes
         if phase is Phase.CATCH_UP:
@@ -126,7 +126,7 @@ class Phases:
             times = _Intervals(run, counts, delivery, self._change_to, self._warm_up)
         if replay is not None:
             restore_event_times(run, replay)
-            report(run.stats, replay, read)
+            report(run.stats, replay, run.checkpoint.offsets)
         return times
 
     def forget(self) -> None:
@@ -140,11 +140,19 @@ class Phases:
 def _records(
     run: QueryRun, phase: Phase, sizes: Sizes, counts: RowCounts, replay: Replay | None
 ) -> DataFrame:
-    sources = (run.spark, run.plan, run.access, sizes, counts, replay)
+    plan = run.plan
+    if replay is not None and _is_replaying(run, replay):
+        # No result or dead letter of the replay is written, so none of them fails the query.
+        plan = replace(plan, fails_on_bad_records=False)
+    sources = (run.spark, plan, run.access, sizes, counts, replay)
     if phase is Phase.REAL_TIME:
         return interval_records(*sources)
     repeats_interval = run.checkpoint.cut_interval is not None
     return micro_batch_records(*sources, repeats_interval=repeats_interval)
+
+
+def _is_replaying(run: QueryRun, replay: Replay) -> bool:
+    return replay.phase(run.checkpoint.offsets) is not ReplayPhase.OVER
 
 
 def _configure(run: QueryRun, phase: Phase) -> None:

@@ -33,6 +33,8 @@ def refusals(old: dict[str, Any], new: dict[str, Any]) -> list[str]:
          {"join__condition": "left.cost > 2"}, "join.condition"),
         ({"join__type": "left_outer", "on_null_key": "pass"}, {"on_null_key": "drop"},
          "join.condition"),
+        ({"join__type": "left_outer"}, {"left__event_time": "record_timestamp"},
+         "left.event_time"),
     ],
 )  # fmt: skip
 def test_change_that_cannot_be_made_is_refused_by_name(
@@ -61,6 +63,9 @@ def test_shadow_has_another_name_and_other_output_topics() -> None:
     assert ["name", "output.topic", "dead_letter.topic"] == fields
 
     assert () == compared(plan(), plan(**SHADOW), is_shadow=True).changes
+    swapped = {**SHADOW, "on_bad_record": None, "dead_letter": {"topic": "attributed"}}
+    with pytest.raises(SpecError, match=r"dead_letter\.topic: is a topic of the old query"):
+        compared(plan(), plan(**swapped), is_shadow=True)
 
 
 _REAL_TIME = {"engine": "real_time"}

@@ -55,6 +55,17 @@ ENDS: Offsets = {"left": {0: 90}, "right": {0: 80}}
         ),
         ({"join__type": "full_outer"}, HOUR + MINUTE, HOUR + MINUTE),
         ({"join": {"type": "full_outer", "window": "5 minutes"}}, 5 * MINUTE, 5 * MINUTE),
+        # left + 1 minute <= right <= left + 1 hour: left rows expire after their partners.
+        (
+            {
+                "join": {
+                    "type": "right_outer",
+                    "match_window": {"before": "-1 minute", "after": "1 hour"},
+                }
+            },
+            HOUR,
+            timedelta(0),
+        ),
     ],
 )
 def test_rows_matter_until_they_and_their_partners_have_expired(
@@ -104,6 +115,14 @@ def test_deleted_records_are_refused(earliest: int, at_time: int | None) -> None
         RetentionError, match=f"impressions partition 0: begins at offset {earliest}"
     ):
         starts(cut(ENDS), known(earliest, at_time), known(0, 30))
+
+
+def test_message_about_deleted_records_has_a_time_for_any_max_event_time_ahead() -> None:
+    new = plan(left__max_event_time_ahead="100000000 days")
+    needed_ms = needed_from_ms(new, new, WATERMARK_MS)
+
+    with pytest.raises(RetentionError, match="records since 1970-01-01T00:00:00Z are needed"):
+        start_offsets(new, cut(ENDS), needed_ms, {"left": known(20, 20), "right": known(0, 30)})
 
 
 def test_deleted_records_of_the_time_before_are_not_needed() -> None:

@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from functools import partial
+from types import SimpleNamespace
 from typing import Any, ClassVar
 
 import pytest
@@ -12,6 +13,7 @@ import pytest
 from job.change.comparison import compared
 from job.checkpoint import changes
 from job.checkpoint.checkpoint import Checkpoint
+from job.delivery import ownership
 from job.errors import CheckpointError, ConflictError
 from job.event_time.interval import Interval
 from job.plan.fingerprint import fingerprint
@@ -308,6 +310,9 @@ def test_shadow_can_start_once_it_is_completely_prepared(
     assert not was_killed
 
 
+TARGET = SimpleNamespace(name="tested", query_id="4711", commit_topic="tested.commits")
+
+
 class Reader:
     """The newest batch that each state partition of the old query has delivered."""
 
@@ -328,9 +333,8 @@ def test_batch_after_the_cut_is_detected_in_each_state_partition_of_the_old_quer
     """The environment has the number of the new query, 2."""
     fenced: list[tuple[int, int]] = []
     monkeypatch.setattr(changing, "_stop_deliveries", STOP_DELIVERIES)
-    monkeypatch.setattr(changing, "MarkerReader", Reader)
-    monkeypatch.setattr(changing, "librdkafka_settings", lambda _: {})
-    monkeypatch.setattr(changing, "delivery_target", lambda *_, **__: None)
+    monkeypatch.setattr(ownership, "new_reader", Reader)
+    monkeypatch.setattr(changing, "delivery_target", lambda *_, **__: TARGET)
     monkeypatch.setattr(
         *(changing, "fence_slots"),
         lambda old, _, number: fenced.append((old.state_partitions, number)),

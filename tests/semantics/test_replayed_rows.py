@@ -1,0 +1,49 @@
+"""Conditions of a replay on rows whose event times have microseconds."""
+
+from dataclasses import replace
+
+import pytest
+from pyspark.sql import SparkSession
+
+from job.change.cut import LateBelow
+from job.change.replay import Expired, expired_before
+from job.dataflow import replay_sql
+from tests.unit.change.test_replay import REPLAY
+from tests.unit.specs import plan
+
+WATERMARK_MS = 60_000
+ROWS = "SELECT timestamp_micros({micros}) AS left_shown_at, 12L AS position_left, "
+
+
+@pytest.mark.parametrize(
+    ("after_watermark_us", "was_not_late"), [(-1, False), (0, False), (1, True), (999, True)]
+)
+def test_row_was_late_up_to_the_watermark(
+    spark: SparkSession, after_watermark_us: int, was_not_late: bool
+) -> None:
+    replay = replace(REPLAY, late=(LateBelow(REPLAY.ends, WATERMARK_MS),))
+    condition = replay_sql.was_not_late(replay, plan(), "left")
+
+    rows = ROWS.format(micros=WATERMARK_MS * 1000 + after_watermark_us) + "1 AS position_right"
+    assert was_not_late is spark.sql(rows).selectExpr(condition).first()[0]  # type: ignore[index]
+
+
+@pytest.mark.parametrize("is_changed_again", [False, True])
+@pytest.mark.parametrize(
+    ("before_watermark_us", "was_emitted"),
+    [(5_001_000, True), (5_000_999, False), (5_000_000, False)],
+)
+def test_row_expires_at_the_first_whole_millisecond_after_it_was_kept(
+    spark: SparkSession, before_watermark_us: int, was_emitted: bool, is_changed_again: bool
+) -> None:
+    expired = Expired("left", kept_ms=5_000)
+    replay = replace(REPLAY, expired=(expired,))
+    later = replace(REPLAY, ends={"left": {}, "right": {}}, watermark_ms=0)
+    if is_changed_again:
+        replay = replace(later, expired=expired_before(replay, ["left"]))
+    condition = replay_sql.kept_back(replay, plan())
+    assert condition is not None
+
+    micros = WATERMARK_MS * 1000 - before_watermark_us
+    rows = ROWS.format(micros=micros) + "cast(null AS BIGINT) AS position_right"
+    assert was_emitted is spark.sql(rows).selectExpr(condition).first()[0]  # type: ignore[index]

@@ -1,0 +1,211 @@
+"""Changes after one another, their undo and failures, and the files that a later start needs."""
+
+from copy import copy
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from job.change.cut import Cut, PlannedBatch
+from job.change.replay import expired_before
+from job.change.start_offsets import KnownOffsets
+from job.checkpoint import changes
+from job.delivery import ownership
+from job.delivery.commit_protocol import UnavailableError
+from job.errors import CheckpointError, ConflictError, DeliveryError, StreamjoinError
+from job.event_time.partitions import Offsets
+from job.join_spec.sides import SIDES
+from job.plan.fingerprint import fingerprint
+from job.protocol.control import Request
+from job.protocol.status import QueryState
+from job.query import changing
+from job.settings import JobSettings
+from tests.unit.change.test_replay import REPLAY
+from tests.unit.checkpoint.test_changes import NEW, OLD, STOP_DELIVERIES, TARGET, Reader, World
+from tests.unit.specs import plan
+
+STOP_JOB = changing._stop_job
+PLANNED = changing.planned
+
+
+@pytest.fixture
+def world(monkeypatch: pytest.MonkeyPatch) -> World:
+    return World(monkeypatch)
+
+
+def replayed(world: World) -> None:
+    """The new query runs its replay and has delivered nothing."""
+    world.log("file:/new", 0, (19, 6), 0)
+    world.log("file:/new", 1, (20, 6), 60_000)
+
+
+def with_input(world: World, root: str) -> None:
+    """The files of a query from which a cut is read."""
+    for side, text in (("left", '{"a":{"0":10,"1":5}}'), ("right", '{"b":{"0":3}}')):
+        world.disk.files[f"{root}/query/sources/{side}/0"] = f"\0v1\n{text}"
+    settings = {"left.topic": "a", "right.topic": "b"}
+    world.disk.files[f"{root}/fingerprint.json"] = {"format": 1, "settings": settings}
+
+
+def test_query_is_not_changed_again_during_its_replay(world: World) -> None:
+    """Its offsets are before those of the old query, which has delivered the results after them."""
+    world.change()
+    with_input(world, "file:/new")
+    world.log("file:/new", 0, (19, 6), 0)
+    with pytest.raises(CheckpointError, match="still reads records again"):
+        changes.read_cut(world.checkpoint("file:/new"))
+
+    replayed(world)
+    world.disk.files["file:/new/query/commits/1"] = 'v2\n{"nextBatchWatermarkMs":61000}'
+    cut = changes.read_cut(world.checkpoint("file:/new"))
+    assert (1, REPLAY.starts) == (cut.batch.batch_id, cut.first_offsets)
+
+
+def test_rows_that_the_first_query_has_read_are_read_again_after_another_change(
+    world: World,
+) -> None:
+    """The second query has read only those that its retention needs."""
+    first = {"left": {0: 3}, "right": {0: 0}}
+    world.planned = replace(world.planned, replay=replace(REPLAY, first_offsets=first))
+    world.change()
+    with_input(world, "file:/new")
+    replayed(world)
+    world.disk.files["file:/new/query/commits/1"] = 'v2\n{"nextBatchWatermarkMs":61000}'
+
+    # The first query has not read partition 1.
+    cut = changes.read_cut(world.checkpoint("file:/new"))
+    assert {"left": {0: 3, 1: 5}, "right": {0: 0}} == cut.first_offsets
+
+
+def test_plan_of_another_change_keeps_back_what_the_second_query_keeps_back(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ends: Offsets = {"left": {0: 30, 1: 5}, "right": {0: 6}}
+    cut = Cut("new-1", PlannedBatch(9, ends, 90_000), 91_000, REPLAY.starts, (), {})
+    none = {side: KnownOffsets({0: 0, 1: 0}, {}) for side in SIDES}
+    monkeypatch.setattr(changes, "read_cut", lambda _: cut)
+    monkeypatch.setattr(changing, "check_same_topics", lambda *_: None)
+    monkeypatch.setattr(changing, "check_topics", lambda *_: None)
+    monkeypatch.setattr(changing, "known_offsets", lambda *_: none)
+    monkeypatch.setattr(changing, "added_partitions", lambda *_: {side: {} for side in SIDES})
+    world.change()
+    second = plan(join__type="left_outer")
+    settings = {"format": 1, "settings": fingerprint(second)}
+    world.disk.files["file:/new/fingerprint.json"] = settings
+
+    third = plan(join__type="left_outer", checkpoint="/checkpoints/third")
+    made = PLANNED(second, third, world.checkpoint("file:/new"), None).replay
+    # The right side of the replay is no outer side of the third query.
+    assert expired_before(REPLAY, ["left"]) == made.expired
+    assert cut.first_offsets == made.first_offsets
+
+
+def changed_again(world: World) -> None:
+    """The new query is changed to a third one, which has taken the name."""
+    new, third = world.checkpoint("file:/new"), world.checkpoint("file:/third")
+    replay = replace(REPLAY, old_checkpoint="file:/new", query_id="third")
+    changes.prepare_new(new, third, replay)
+    changes.allow_return(new, third)
+    changes.hand_over(new, third)
+
+
+def test_changes_are_undone_in_reverse_order(world: World) -> None:
+    world.change()
+    replayed(world)
+    changed_again(world)
+    with pytest.raises(ConflictError, match="file:/third continues it"):
+        world.undo()
+    assert [] == world.startable()  # only the third one
+
+    changes.take_back(world.checkpoint("file:/new"))
+    world.undo()
+    assert ["file:/old"] == world.startable()
+    # The third query may have taken the name, and the second one has not taken it back.
+    assert {"new-2", "third"} <= world.checkpoint("file:/old").replaced_queries
+    assert "4711" not in world.checkpoint("file:/old").replaced_queries
+
+
+def test_old_query_runs_again_after_an_undo(world: World) -> None:
+    world.checkpoint("file:/old").desired_state = QueryState.STOPPED  # by `change`
+    world.change()
+    world.undo()
+
+    assert QueryState.RUNNING is world.checkpoint("file:/old").desired_state
+
+
+def test_new_query_starts_without_the_old_checkpoint_once_it_has_delivered(world: World) -> None:
+    world.change()
+    replayed(world)
+    removed = [file for file in world.disk.files if file.startswith("file:/old/")]
+    old = {file: world.disk.files.pop(file) for file in removed}
+    assert [] == [root for root in world.startable() if root == "file:/new"]
+
+    world.log("file:/new", 2, (25, 6), 61_000)
+    assert "file:/new" in world.startable()
+    # Without changed.json the old query can start.
+    del old["file:/old/changed.json"]
+    world.disk.files.update(old)
+    assert ["file:/old"] == world.startable()
+
+
+def test_moved_checkpoint_of_a_new_query_that_has_delivered_starts(world: World) -> None:
+    world.change()
+    replayed(world)
+    files = [file for file in world.disk.files if file.startswith("file:/new/")]
+    for file in files:
+        world.disk.files[file.replace("file:/new", "file:/moved")] = world.disk.files[file]
+    moved = world.checkpoint("file:/moved")
+    with pytest.raises(CheckpointError, match="is not complete"):
+        changes.replay_to_run(moved)
+
+    world.log("file:/moved", 2, (25, 6), 61_000)
+    assert REPLAY.ends == changes.replay_to_run(moved).ends  # type: ignore[union-attr]
+
+
+class RunningJob:
+    """The job on the control socket."""
+
+    def __init__(self, state: QueryState) -> None:
+        self.name, self.state = OLD.name, state
+
+    def call(self, _: Path, request: Request) -> None:
+        self.state = {"stop": QueryState.STOPPED, "resume": QueryState.RUNNING}[request.call]
+
+
+@pytest.mark.parametrize("before", [QueryState.RUNNING, QueryState.PAUSED, QueryState.STOPPED])
+def test_old_query_continues_if_the_change_fails_after_it_has_stopped(
+    before: QueryState, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    World(monkeypatch)
+    job = RunningJob(before)
+    monkeypatch.setattr(changing, "_stop_job", STOP_JOB)
+    monkeypatch.setattr(changing, "running_job", lambda _: copy(job))
+    monkeypatch.setattr(changing, "call", job.call)
+
+    def fail(*_: object, **__: object) -> None:
+        assert job.state is QueryState.STOPPED
+        raise StreamjoinError("no broker answers")
+
+    monkeypatch.setattr(changing, "add_missing_partitions", fail)
+    with pytest.raises(StreamjoinError, match="no broker answers"):
+        changing.change(OLD, NEW, JobSettings())
+    expected = QueryState.RUNNING if before is QueryState.RUNNING else QueryState.STOPPED
+    assert expected is job.state
+
+
+def test_commit_topic_that_cannot_be_read_ends_the_change_with_a_message(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> int:
+        raise UnavailableError("a transaction is open there")
+
+    monkeypatch.setattr(changing, "_stop_deliveries", STOP_DELIVERIES)
+    monkeypatch.setattr(ownership, "new_reader", Reader)
+    monkeypatch.setattr(changing, "delivery_target", lambda *_, **__: TARGET)
+    monkeypatch.setattr(changing, "fence_slots", lambda *_: None)
+    monkeypatch.setattr(Reader, "newest_delivered", fail)
+    settings = {**fingerprint(OLD), "state_partitions": "4"}
+    world.disk.files["file:/old/fingerprint.json"] = {"format": 1, "settings": settings}
+
+    with pytest.raises(DeliveryError, match="a transaction is open there"):
+        world.change()
