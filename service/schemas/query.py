@@ -26,8 +26,8 @@ class BatchView(View):
     late_rows: int
     """Rows dropped because they were behind the watermark."""
     state_rows: int | None
-    """Rows in join state after the batch, both sides. Null after a start until the first count,
-    usually within a minute."""
+    """Rows in join state after the batch, both sides. Null after a start until the first count:
+    30 s, or up to 30 minutes while a backlog is read."""
     state_memory_bytes: int
     """Memory of the state stores."""
 
