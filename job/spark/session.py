@@ -168,7 +168,10 @@ class Jvm:
         )
         if not self._connection.exists():
             if self.is_alive:
-                raise SetupError(f"the JVM did not start within {_GATEWAY_SECONDS:.0f} s")
+                raise SetupError(
+                    f"the JVM did not start within {_GATEWAY_SECONDS:.0f} s: check the free "
+                    "CPU and memory of this machine, then start again"
+                )
             raise SetupError(
                 f"the JVM ended with exit code {self._process.returncode} before Spark started; "
                 "its messages are above"
