@@ -22,11 +22,11 @@ _BEARER = HTTPBearer(auto_error=False, description="A token of STREAMJOIN_TOKENS
 
 
 async def authorize_read(request: Request, _: Annotated[object, Depends(_BEARER)] = None) -> None:
-    """401, 403 or 400 for clients that are not allowed to read."""
+    """Raise HTTPException (401, 403 or 400) if the client is not allowed to read."""
     tokens = _tokens(request)
     if tokens is not None:
         _authenticate(request, tokens, Scope.READ)
-    elif _settings(request).is_local:  # on a public address clients use any name or address
+    elif _settings(request).is_local:  # on another address, any name in Host may be correct
         _require_local_host_header(request)
 
 
@@ -37,7 +37,8 @@ async def authorize_metrics(request: Request) -> None:
 
 
 async def authorize_page(request: Request) -> None:
-    """403 if the Host header does not name this machine; the page needs no token."""
+    """Raise HTTPException (403) if the Host header does not name this machine. The page needs no
+    token."""
     if _tokens(request) is None and _settings(request).is_local:
         _require_local_host_header(request)
 
@@ -52,9 +53,8 @@ async def may_see_details(request: Request) -> bool:
 
 
 class ControlRoute(APIRoute):
-    """401, 403 or 400 for clients that are not allowed to send commands, before the body is read.
-
-    FastAPI parses the body before it calls the first dependency.
+    """Refuses clients that are not allowed to send commands (401, 403 or 400) before it reads the
+    body. As a dependency the check would be late: FastAPI parses the body before dependencies.
     """
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
@@ -101,7 +101,7 @@ def _authenticate(request: Request, tokens: TokenFile, scope: Scope) -> Token:
     if token is None:
         raise HTTPException(
             HTTPStatus.UNAUTHORIZED,
-            "unknown token: it is not in STREAMJOIN_TOKENS_FILE, or not any more",
+            "unknown token: add it to STREAMJOIN_TOKENS_FILE, or use a token of this file",
             _challenge({"error": "invalid_token"}),
         )
     request.state.by = token.name
@@ -145,7 +145,7 @@ def _require_local_client(request: Request) -> None:
 
 
 def _require_local_host_header(request: Request) -> None:
-    """403 for a web page whose own name resolves to this machine (DNS rebinding)."""
+    """Refuse web pages of a host name that resolves to this machine (DNS rebinding)."""
     if not is_loopback(_hostname(request.headers.get("host", ""))):
         raise HTTPException(
             HTTPStatus.FORBIDDEN,

@@ -47,7 +47,8 @@ class TimedProtocol(H11Protocol):
         super().connection_lost(exc)
 
     def _set_timer(self) -> None:
-        """The timer runs from the first to the last byte of a request; no byte extends it."""
+        """Run the timer from the first to the last byte of a request. A byte in between does not
+        restart it."""
         if self.transport.is_closing() or not self._is_incomplete():
             self._cancel_timer()
         elif self._timer is None:

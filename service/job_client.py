@@ -37,15 +37,19 @@ class JobClient:
         self._is_down = False
 
     async def status(self) -> JobStatus:
-        """Simultaneous callers share one call to the job: many scrapes do not flood a hung job."""
+        """The current status.
+
+        Simultaneous callers share one call, so that many scrapes do not flood a job that hangs.
+        """
         if self._status_call is None or self._status_call.done():
             self._status_call = asyncio.create_task(self._status(Request(call="status")))
         return await asyncio.shield(self._status_call)
 
     async def read(self, request: Request, result: type[Result]) -> Result:
-        """The result, which has this type. If this task is cancelled, the job cancels the call.
+        """The result, as a `result`. If this task is cancelled, the job cancels the call.
 
-        RequestError: the request is invalid. BusyError, ConflictError: not possible now.
+        Raises RequestError for an invalid request, BusyError or ConflictError if the job cannot
+        execute it now, JobUnavailableError if the job does not answer.
         """
         if request.call in _SLOW_CALLS:
             await self.status()  # detects a hung job within the shorter deadline
@@ -63,7 +67,10 @@ class JobClient:
         spec: str | None = None,
         state_partitions: int | None = None,
     ) -> JobStatus:
-        """The status once the job has accepted the command; ConflictError if it is not allowed."""
+        """The status once the job has accepted the command.
+
+        Raises ConflictError if the state of the query forbids the command.
+        """
         not_after = datetime.now(UTC) + timedelta(seconds=self._deadline_seconds)
         request = Request(
             call=verb,
@@ -121,7 +128,7 @@ class JobClient:
 
 @contextmanager
 def _unavailability(path: Path, deadline_seconds: float, request: Request) -> Iterator[None]:
-    """Every failure of the connection as a JobUnavailableError with its fix."""
+    """Raises every failure of the connection as a JobUnavailableError with its fix."""
     try:
         yield
     except (FileNotFoundError, ConnectionRefusedError) as error:
@@ -150,7 +157,8 @@ def _unavailability(path: Path, deadline_seconds: float, request: Request) -> It
         ) from error
     except ValueError as error:  # asyncio's error for a line that is too long
         raise JobUnavailableError(
-            f"the answer on {path} is longer than {_RESPONSE_BYTES_MAX:,} bytes: request less"
+            f"the answer on {path} is longer than {_RESPONSE_BYTES_MAX:,} bytes: "
+            "request fewer rows (`limit`)"
         ) from error
 
 
@@ -187,7 +195,7 @@ async def _send_line(path: Path, line: bytes) -> bytes:
 
 
 def _error(error: CallError) -> Exception:
-    """The error of the job."""
+    """The exception for an error in the job's answer."""
     match error.code:
         case ConflictError.code:
             return ConflictError(error.message, allowed=error.allowed)
@@ -208,7 +216,8 @@ def _error(error: CallError) -> Exception:
 
 
 def _expiry_note(request: Request) -> str:
-    """Note that a command expires: it cannot be revoked. Empty: the request is not a command."""
+    """Note for a command without an answer: the job does not execute it later. Empty: the request
+    is not a command."""
     if request.call not in get_args(Verb):
         return ""
-    return f". If {request.call} is not executed yet, it has expired and will not be"
+    return f". If the job has not executed {request.call} yet, it will not: the command has expired"

@@ -159,7 +159,7 @@ async def busy(request: Request, error: Exception) -> Response:
 
 
 async def client_disconnected(request: Request, error: Exception) -> Response:
-    """The client does not receive it; the audit log contains its status."""
+    """The client has disconnected. The response sets the status in the audit log."""
     del request, error
     return Response(status_code=HTTPStatus.REQUEST_TIMEOUT)
 

@@ -20,8 +20,8 @@ class ServiceSettings(EnvironmentSettings):
     port: int = Field(default=8080, ge=0, le=65535)
     """Port to listen on."""
     tokens_file: Path | None = None
-    """File with bearer tokens and their scopes. Unset: everyone who reaches the port can read, and
-    only local clients can send commands."""
+    """File with bearer tokens and their scopes. Unset: anyone who can reach the port can read,
+    and only local clients can send commands."""
     metrics_open: bool = False
     """Serve /metrics without a token."""
     tls_cert_file: Path | None = None
@@ -38,7 +38,8 @@ class ServiceSettings(EnvironmentSettings):
     """Timeout of state, explain and validate, including the wait for their turn."""
     progress_age_max_seconds: float = Field(default=60.0, gt=0)
     """/readyz fails if the query has made no progress for this long. An idle query reports
-    progress every 10 s."""
+    progress every 10 s. With engine real_time, only an interval that has read a record reports
+    progress before its end: set more than checkpoint_interval."""
     lag_max_records: int | None = Field(default=None, ge=0)
     """/readyz fails if a side has more unread records. Unset: no limit."""
     watermark_lag_max_seconds: float | None = Field(default=None, gt=0)

@@ -11,7 +11,7 @@ import time
 from deploy.local.demo_topics import Feed
 from job.errors import StreamjoinError
 
-LOOK_SECONDS = 1.0
+POLL_SECONDS = 1.0
 
 
 def main() -> int:
@@ -20,7 +20,7 @@ def main() -> int:
     try:
         with Feed(servers, seconds=None) as feed:
             while not feed.is_done:
-                time.sleep(LOOK_SECONDS)
+                time.sleep(POLL_SECONDS)
     except KeyboardInterrupt:
         return 0
     except StreamjoinError as error:

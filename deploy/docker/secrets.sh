@@ -23,4 +23,4 @@ printf %s "$prometheus" >"$new/prometheus_token"
 random >"$new/grafana_password"
 chmod 644 "$new"/*
 mv "$new" "$folder"
-echo "made $folder: the operator's token is in tokens, the password of Grafana's admin in grafana_password"
+echo "created $folder: tokens contains the operator's token, grafana_password the password of Grafana's admin"

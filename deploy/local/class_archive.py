@@ -68,7 +68,8 @@ def _run_a_join(folder: Path, archive: Path) -> None:
 
 
 def is_whole(archive: Path) -> bool:
-    """The JVM writes the beginning of the file last: a killed JVM leaves zeros there."""
+    """Whether the archive is complete. The JVM writes the beginning of the file last: a killed JVM
+    leaves zeros there."""
     if not archive.exists():
         return False
     with archive.open("rb") as content:

@@ -26,7 +26,7 @@ from deploy.local.demo_topics import Feed, OutputTail, output_rows, output_tail
 from job.errors import JobUnavailableError, StreamjoinError
 from job.join_spec.engine import Engine
 
-LOOK_SECONDS = 0.5
+POLL_SECONDS = 0.5
 # Time for the job to read the remaining records and to close the last windows.
 CLOSING_SECONDS = 180.0
 INTERRUPTED = 130
@@ -100,7 +100,7 @@ class Watch:
             self.show(self._snapshot(phase, now))
             if is_met or (deadline is not None and time.monotonic() > deadline):
                 return now
-            time.sleep(LOOK_SECONDS)
+            time.sleep(POLL_SECONDS)
 
     def _snapshot(self, phase: str, now: Figures | None) -> Snapshot:
         return Snapshot(

@@ -1,8 +1,8 @@
 """The records of the demo, and the results that the join must emit for them. Pure: no Kafka, no
 clock, no import of the job.
 
-The expected results are computed here independently, from the rules in the documentation, so that
-the demo can prove the job wrong.
+The expected results are computed here from the rules in the documentation, without code of the job,
+so that the demo detects wrong results.
 """
 
 import json

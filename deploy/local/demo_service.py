@@ -79,7 +79,7 @@ class Figures:
 
 
 def figures(url: str) -> Figures | None:
-    """None if the service, or the job behind it, does not answer."""
+    """The current figures. None: the service, or the job behind it, does not answer."""
     try:
         query = QueryAnswer.model_validate_json(_got(f"{url}/v1/query"))
         return Figures(query, _samples(_got(f"{url}/metrics")))

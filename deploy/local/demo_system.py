@@ -40,7 +40,7 @@ DRIVER_MEMORY = "1g"
 START_SECONDS = 180.0
 # Longer than the job's own grace periods for the running batch and for its JVM.
 STOP_SECONDS = 120.0
-LOOK_SECONDS = 0.1
+POLL_SECONDS = 0.1
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,10 @@ class System:
     addresses: Addresses
 
     def figures(self) -> Figures | None:
-        """The current answer of the service; raises DemoError if the demo cannot continue."""
+        """The current figures. None: the service does not answer.
+
+        Raises BrokerError or QueryError if the demo cannot continue.
+        """
         if not self.kafka.is_running:
             raise BrokerError(f"the Kafka broker has ended. {_end_of(self.kafka.log)}")
         for program in (self.job, self.service):
@@ -202,7 +205,8 @@ def _environment(bootstrap_servers: str, folder: Path) -> dict[str, str]:
 def _started_service(
     running: ExitStack, folder: Path, environment: Mapping[str, str], console: Console
 ) -> tuple[Program, str]:
-    """Start the service; returns it and its address. It listens: no other run can take its port."""
+    """Start the service and wait until it listens, so that no other run takes its port. Returns the
+    service and its address."""
     with _one_at_a_time(RUNS):
         port = _free_port()
         there = {"STREAMJOIN_HOST": HOST, "STREAMJOIN_PORT": str(port)}
@@ -239,7 +243,7 @@ def _wait_until(condition: Callable[[], bool], otherwise: str, log: Path) -> Non
         if time.monotonic() > deadline:
             reason = f"{otherwise} after {START_SECONDS:.0f} s"
             raise QueryError(f"{reason}. {_end_of(log)}", retryable=False)
-        time.sleep(LOOK_SECONDS)
+        time.sleep(POLL_SECONDS)
 
 
 def _end_of(log: Path) -> str:

@@ -111,7 +111,7 @@ class Feed:
         self._flush()
 
     def _reaches(self, moment: float) -> bool:
-        """Wait until then; False if the feed is to end earlier."""
+        """Wait until `moment` (time.monotonic). False: the feed has to end before."""
         while time.monotonic() < moment:
             self._producer.poll(0)
             if self._ending.wait(TICK_SECONDS):

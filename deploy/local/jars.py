@@ -39,7 +39,10 @@ PARALLEL_DOWNLOADS = 8
 
 
 def fetch(jar_set: JarSet, root: Path = REPOSITORY) -> list[str]:
-    """Make .jars/<jar_set>/ hold exactly the pinned jars; returns the downloaded names."""
+    """Make .jars/<jar_set>/ contain exactly the pinned jars. Returns the downloaded names.
+
+    Raises SetupError if a jar cannot be downloaded or has another checksum.
+    """
     folder = _folder(jar_set, root)
     folder.mkdir(parents=True, exist_ok=True)
     pinned = _pinned(jar_set, root)
@@ -124,9 +127,8 @@ def _download(jar: Jar, folder: Path) -> None:
     content = _content(jar)
     if (actual := _sha256(content)) != jar.sha256:
         raise SetupError(
-            f"{jar.file_name} from {jar.url} is not the pinned one: "
-            f"expected sha256 {jar.sha256}, got {actual}. The download was discarded. If "
-            "MAVEN_CENTRAL is set, check that mirror."
+            f"{jar.file_name} from {jar.url} has sha256 {actual}, and jars.toml pins "
+            f"{jar.sha256}. The download was discarded. If MAVEN_CENTRAL is set, check that mirror"
         )
     # Downloaded under another name and renamed: an interrupted set-up leaves no incomplete jar.
     part = folder / f".{jar.file_name}.{os.getpid()}"
@@ -144,7 +146,8 @@ def _content(jar: Jar) -> bytes:
             gone = isinstance(error, urllib.error.HTTPError) and error.code < 500
             if gone or attempt == ATTEMPTS:
                 raise SetupError(
-                    f"cannot download {jar.file_name} from {jar.url}: {error}"
+                    f"cannot download {jar.file_name} from {jar.url}: {error}. Check the "
+                    "network, or set MAVEN_CENTRAL to a mirror"
                 ) from error
     raise AssertionError("unreachable")
 

@@ -31,7 +31,7 @@ def java_home() -> Path:
     machine."""
     too_old = []
     for program in _candidates():
-        java = _ask(program)
+        java = _java_of(program)
         if java and java.release >= OLDEST_RELEASE:
             return java.home
         if java:
@@ -57,8 +57,9 @@ def _candidates() -> Iterator[Path]:
 
 
 @cache
-def _ask(program: Path) -> Java | None:
-    """Run the program: a `java` on the PATH may be a link, a wrapper, or a stub."""
+def _java_of(program: Path) -> Java | None:
+    """Run the program: a `java` on the PATH may be a link, a wrapper, or a stub. None: it is not
+    usable."""
     try:
         answer = subprocess.run(
             [program, "-XshowSettings:properties", "-version"],

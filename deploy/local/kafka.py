@@ -170,7 +170,7 @@ class EmbeddedKafka:
                 if exist_ok and error.args[0].code() == KafkaError.TOPIC_ALREADY_EXISTS:
                     continue
                 raise TopicError(f"cannot create topic {name}: {error.args[0].str()}") from error
-        # The controller has stored them; the broker learns of them a moment later.
+        # The controller has created them; the broker applies that a moment later.
         self._query_until(lambda cluster: _has_leaders(cluster, wanted), deadline, what="topics")
 
     def _running_child(self) -> subprocess.Popen[bytes]:
@@ -252,16 +252,18 @@ class EmbeddedKafka:
         )
 
     def _query_until(
-        self, is_so: Callable[[ClusterMetadata], bool], deadline: float, *, what: str
+        self, condition: Callable[[ClusterMetadata], bool], deadline: float, *, what: str
     ) -> None:
-        """Query the broker's metadata until the answer is right, the broker ends, or the time is
-        up."""
+        """Poll the broker's metadata until `condition` is true.
+
+        Raises BrokerError if the broker ends, or at the deadline.
+        """
         admin = _admin(self.bootstrap_servers)
         while time.monotonic() < deadline:
             if not self.is_running:
                 raise BrokerError(self._report("has ended"))
             try:
-                if is_so(admin.list_topics(timeout=ANSWER_SECONDS)):
+                if condition(admin.list_topics(timeout=ANSWER_SECONDS)):
                     return
             except KafkaException:
                 pass  # not up yet

@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-# Linux takes the *thread* that started the child for its parent. This thread lives as long as the
+# For Linux, the parent is the *thread* that started the child. This thread lives as long as the
 # process; a caller's thread might not.
 _STARTER = ThreadPoolExecutor(1, thread_name_prefix="child-starter")
 PR_SET_PDEATHSIG = 1

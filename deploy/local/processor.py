@@ -3,8 +3,8 @@ encoders of values. Standard library only.
 
     python -m deploy.local.processor [--spark JARS]
 
-With the compiler that jars.toml pins, on the Java runtime that Spark runs on: a runtime brings no
-compiler. The jar is the same wherever it is built.
+Uses the compiler that jars.toml pins, because a Java runtime contains none. The jar is the same on
+every machine.
 """
 
 import argparse
@@ -34,9 +34,10 @@ _NO_TIME = (1980, 1, 1, 0, 0, 0)
 
 
 def build(jars: Path, *, folders: Sequence[Path] = SOURCES, spark: Path | None = None) -> Path:
-    """Write the jar below the folder `jars`, unless it is there; its path.
+    """Write the jar below the folder `jars`, unless it was built from these sources; its path.
 
-    `folders`: with the sources. `spark`: the folder with Spark's jars; None: those of pyspark.
+    `folders`: the folders with the sources. `spark`: the folder with Spark's jars. None: that of
+    pyspark. Raises SetupError if the classes do not compile.
     """
     jar = jars / PROCESSOR_JAR
     checksum = sources_checksum(folders)

@@ -22,9 +22,9 @@ main() {
   .venv/bin/python -m deploy.local.jars
   say "Java classes of the job, compiled"
   .venv/bin/python -m deploy.local.processor
-  say "Classes of a join into an archive, for quicker starts (half a minute)"
+  say "Class archive for faster starts (takes half a minute)"
   .venv/bin/python -m deploy.local.class_archive ||
-    say "Without it each start takes some seconds longer; nothing else is lost."
+    say "The class archive was not created: each start takes some seconds longer. Nothing else changes."
   stamp >"$STAMP"
   say "Ready."
 }

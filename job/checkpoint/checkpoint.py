@@ -89,7 +89,8 @@ class Checkpoint:
             raise CheckpointError(
                 f"the checkpoint {self.folder.root} was started with other settings:\n"
                 + "\n".join(lines)
-                + "\nRestore the old values to continue with it, or set another folder in "
+                + "\nRestore the old values to continue with it; or run `streamjoin change "
+                "OLD_SPEC NEW_SPEC` to continue with the new ones; or set another folder in "
                 "`checkpoint` and start with --new-query (rows now in state are then not joined, "
                 "and results may be delivered again)"
             )
@@ -239,7 +240,8 @@ class Checkpoint:
         return 0 if document is None else int(document["number"])
 
     def increment_fence(self) -> int:
-        """The number of the next fence. To be called before it, so that no two fences have one."""
+        """Record and return the number of the next fence. Call it before the fence, so that no two
+        fences have the same number."""
         number = self.fence + 1
         write_document(self.folder, _FENCE, {"number": number})
         return number
@@ -291,7 +293,8 @@ class Checkpoint:
     def begin_exactly_once(self) -> int:
         """The first batch delivered exactly once; recorded at the first start that requires it.
 
-        A batch that was interrupted during at-least-once delivery runs again, so it is one.
+        A batch that was interrupted during at-least-once delivery runs again, so it can be this
+        first batch.
         """
         document = read_document(self.folder, EXACTLY_ONCE)
         if document is None:
@@ -324,12 +327,13 @@ class Checkpoint:
 
     @property
     def may_replace_any_query(self) -> bool:
-        """Whether the user has agreed to a new query that has not started yet."""
+        """Whether the user has agreed that the next start replaces any query of the name."""
         document = read_document(self.folder, _REPLACES)
         return document is not None and document["any"]
 
     def allow_replacing_any_query(self) -> None:
-        """Allow it for the next start, because a reset or a restored older copy is a new query."""
+        """Allow the next start to replace any query of the name: a reset or a restored copy is a
+        new query."""
         self._write_replaces(self.replaced_queries, may_replace_any=True)
 
     def replace_queries(self, query_ids: Collection[str]) -> None:
@@ -341,7 +345,7 @@ class Checkpoint:
         write_document(self.folder, _REPLACES, content)
 
     def reset(self, positions: StartPositions, now: datetime) -> str | None:
-        """Make the next start a first one that reads from `positions`.
+        """Prepare a new query: the next start reads from `positions` with empty state.
 
         Returns the folder with the old checkpoint; None if there was none. `positions` is written
         first: Spark uses it only if there is no checkpoint, so a crash leaves either the old

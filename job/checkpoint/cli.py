@@ -106,8 +106,8 @@ def restore(
         lines.append("results of later batches that were already delivered are delivered again")
     else:
         lines.append(
-            "if later batches were delivered exactly once, the start is refused: restore with "
-            "--results-again then"
+            "if later batches were delivered exactly once, the start is refused: then restore "
+            "again with --results-again"
         )
     return lines
 

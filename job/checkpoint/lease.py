@@ -145,7 +145,7 @@ def _machine() -> str:
 
 
 def _is_dead(lease: Mapping[str, Any]) -> bool:
-    """Whether the holder is known to be dead, which only a job on the same machine can find out.
+    """Whether the holder is known to be dead, which only a job on the same machine can detect.
 
     An earlier lease of this process counts as dead.
     """

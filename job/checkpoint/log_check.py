@@ -10,7 +10,7 @@ content. Spark 4.3.0 then refuses to start. Removing such a file is safe if it i
 - commits/N: batch N had ended. It runs again from offsets/N. With exactly-once delivery its marker
   shows that the results were delivered; with at-least-once they may be delivered twice.
 
-Any other damage means that an acknowledged entry is lost, and is refused.
+Any other damage means that an acknowledged entry is lost. The start is then refused.
 """
 
 from collections.abc import Sequence

@@ -58,7 +58,9 @@ def create_backup(folder: Folder, target: Folder, checkpoint: Checkpoint, now: d
     if target.names():
         raise CheckpointError(f"{target.root} is not empty: use a new folder")
     if not folder.exists("query"):
-        raise CheckpointError(f"{folder.root} contains no checkpoint")
+        raise CheckpointError(
+            f"{folder.root} contains no checkpoint: check `checkpoint` in the spec"
+        )
     names = list(_to_back_up(folder))
     for name in names:
         folder.copy_to(name, target, name)
@@ -89,7 +91,10 @@ def restore_backup(
     """
     manifest = read_document(source, MANIFEST)
     if manifest is None:
-        raise CheckpointError(f"{source.root} is not a backup: it has no {MANIFEST}")
+        raise CheckpointError(
+            f"{source.root} is not a backup, because it has no {MANIFEST}: restore a folder that "
+            "`streamjoin checkpoint backup` has written"
+        )
     files: dict[str, int] = manifest["files"]
     present = source.sizes()
     wrong = [name for name, size in files.items() if present.get(name) != size]

@@ -124,7 +124,7 @@ class StateReader:
             if not self._is_value(text, kind):
                 raise RequestError(
                     f"the key part {part.text} has type {kind.simpleString().upper()}, and "
-                    f"{text!r} is not a value of this type: write it as the results do"
+                    f"{text!r} is not a value of this type: write the value as in the results"
                 )
         return reduce(
             operator.and_,

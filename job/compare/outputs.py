@@ -1,6 +1,7 @@
 """Reads the output topics of two specs and compares their results.
 
-The specs must join the same input topics, because the positions of its records identify a result.
+The specs must join the same input topics, because a result is identified by the positions of its
+input records.
 """
 
 from collections.abc import Iterator, Mapping
@@ -68,7 +69,7 @@ def compare_outputs(
 
 
 def _check(first: JoinPlan, second: JoinPlan) -> None:
-    """Problems of the second spec."""
+    """Raises SpecError with the problems of the second spec."""
     problems = [
         Problem(
             f"{side}.topic",

@@ -95,7 +95,7 @@ class Comparison:
 
 
 class Results:
-    """Raises SetupError if the disk is full."""
+    """The results of both outputs in a temporary file. Raises SetupError if the disk is full."""
 
     def __init__(self, folder: Path) -> None:
         self._database = sqlite3.connect(folder / "results", isolation_level=None)
@@ -178,9 +178,9 @@ class Results:
     ) -> bool:
         """Whether the other query may not have emitted the result yet.
 
-        It emits a pair once it has read both records. When it emits a single row, as unmatched or
-        at its first match, does not follow from the positions: such a result is compared if the
-        query of this output has written a result after it that the other output has too.
+        The other query emits a pair once it has read both records. The positions do not determine
+        when it emits a single row (unmatched, or at its first match): such a result is newer unless
+        its partition contains a later result that both outputs have.
         """
         other = self._reached[1 - output]
         records = places(result_id) or {}

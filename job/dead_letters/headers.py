@@ -24,7 +24,8 @@ REASON = f"{PREFIX}reason"
 MESSAGE = f"{PREFIX}message"
 QUERY = f"{PREFIX}query"
 OMITTED_BYTES = f"{PREFIX}omitted.bytes"
-"""Set if the value (if necessary also key and headers) was too long and omitted: its bytes."""
+"""Size of the value in bytes. Set if the value (if necessary also key and headers) is omitted,
+because the letter would be too large."""
 
 REPLAYED_FROM = f"{RESERVED}replayed.from"
 """On a replayed record: the dead letter's topic/partition/offset. If the record fails again, the

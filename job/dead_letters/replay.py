@@ -41,7 +41,7 @@ def letters(access: KafkaAccess, topic: str) -> Iterator[DeadLetter]:
 
 
 def replay(access: KafkaAccess, name: str, topic: str, wanted: Iterable[DeadLetter]) -> int:
-    """Write the letters to their original topics, in one transaction; their number.
+    """Write the letters to their original topics, in one transaction. Returns their number.
 
     A concurrent call fences this one: neither replays a letter twice.
     """
@@ -71,7 +71,7 @@ def replay(access: KafkaAccess, name: str, topic: str, wanted: Iterable[DeadLett
 
 
 def _produce(producer: Producer, topic: str, letter: DeadLetter, headers: Headers) -> None:
-    # The Kafka timestamp is part of the record: event times are compared with it.
+    # The replayed record keeps its Kafka timestamp, because event times are compared with it.
     at = letter.timestamp_ms if letter.timestamp_ms and letter.timestamp_ms > 0 else 0
     _produce_when_queue_has_room(
         producer,
@@ -136,7 +136,10 @@ def _raising_streamjoin_errors(access: KafkaAccess) -> Iterator[None]:
 
 def _failure(error: KafkaError, access: KafkaAccess) -> StreamjoinError:
     if error.code() in _REFUSALS:
-        return SecurityError(f"Kafka at {access.bootstrap_servers} refuses: {error.str()}")
+        return SecurityError(
+            f"Kafka at {access.bootstrap_servers} refuses access: {error.str()}. Correct "
+            "kafka.security, or grant the missing ACLs to its user"
+        )
     if error.code() in {KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC}:
         return DeliveryError(
             f"{error.str()}: create the dead_letter topic, or start the job, first", retryable=False

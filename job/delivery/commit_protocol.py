@@ -44,8 +44,8 @@ class Marker:
 NO_BATCH = -1
 """Batch id of the first marker of a query, which owns the slot and has delivered nothing."""
 RETIRED = 2**62
-"""Batch id that stops jobs of versions that ignored the markers of other queries: they find a later
-batch delivered, and fail."""
+"""Batch id that stops jobs of older versions, which ignore the markers of other queries: such a job
+reads that a later batch was delivered, and fails."""
 
 
 @dataclass(frozen=True)
@@ -140,9 +140,9 @@ def deliver_once(batch: Batch) -> Generator[Step, Marker | None, Result]:
     if seen is not None and is_not_before(batch, seen) and is_delivered(batch, seen):
         yield Step.DROP_ROWS
         return Result.SKIPPED
-    # The transactions of other producers are decided only once these are fenced. INIT precedes each
-    # transaction, so that a delayed commit or abort cannot affect a later one (KIP-890, which
-    # librdkafka does not implement).
+    # The outcome of a transaction of another producer is final only once that producer is fenced.
+    # INIT precedes each transaction, so that a delayed commit or abort cannot affect a later one
+    # (KIP-890, which librdkafka does not implement).
     yield Step.INIT
     if is_delivered(batch, (yield Step.READ_MARKER)):
         yield Step.DROP_ROWS
@@ -156,7 +156,8 @@ def deliver_once(batch: Batch) -> Generator[Step, Marker | None, Result]:
         yield Step.ABORT
         raise
     except UnknownOutcomeError:
-        # INIT decides the transaction. The rows are gone, so the batch cannot be written here.
+        # After INIT the transaction is committed or aborted. If it is aborted, this attempt cannot
+        # write the batch again, because it has consumed the rows.
         yield Step.INIT
         if is_delivered(batch, (yield Step.READ_MARKER)):
             return Result.SETTLED
@@ -224,7 +225,7 @@ def _write_marker() -> Generator[Step, Marker | None, None]:
 
 
 def is_not_before(batch: Batch, marker: Marker) -> bool:
-    """Whether a marker from PEEK_MARKER, which may miss newer ones, is enough to decide."""
+    """Whether a marker of PEEK_MARKER shows the outcome, although newer markers may be missing."""
     return marker.batch_id >= batch.batch_id or marker.query_id != batch.query_id
 
 
@@ -236,10 +237,10 @@ def check_owner(query_id: str, marker: Marker) -> None:
 
 
 def is_delivered(batch: Batch, marker: Marker | None) -> bool:
-    """Whether `marker` is that of the batch.
+    """Whether `marker`, the newest of the slot, is that of the batch.
 
-    Raises DisagreementError if it is not that of the batch before either, and TakenOverError if it
-    is that of another query.
+    Raises DisagreementError if it is neither that of the batch nor that of the previous batch, and
+    TakenOverError if another query has written it.
     """
     if marker is not None:
         check_owner(batch.query_id, marker)

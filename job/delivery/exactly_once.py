@@ -60,7 +60,7 @@ def take_name_over(
 
 def fence_slots(plan: JoinPlan, target: Target, number: int) -> None:
     """Fence the producers of all state partitions. Their transactions are then committed or
-    aborted, and runs with a smaller fence number do not write any more."""
+    aborted, and runs with a smaller fence number no longer write."""
     fence = partial(_fence, target, Fence(target.query_id, number))
     with ThreadPoolExecutor(_THREADS, "fencing") as threads:
         list(threads.map(fence, range(plan.state_partitions)))

@@ -102,7 +102,7 @@ class Opening:
     fence: int = 0
     """Fence number of the run: that of the checkpoint when the run began. 0: there was no fence."""
     is_first_attempt: bool = True
-    """False: Spark runs a task of the batch again in the same run of the query."""
+    """Whether Spark runs the task of the batch for the first time in this run of the query."""
 
     @property
     def is_interval(self) -> bool:
@@ -134,11 +134,12 @@ class Opened:
     ids: frozenset[str] = frozenset()
     """Delivered rows. This batch, or a later one of the run, may compute them again."""
     next_part: int = 0
-    """Number of the next part. Later than those of the recovered parts, which must stay."""
+    """Number of the next part, greater than those of the recovered parts: these must not be
+    overwritten."""
 
 
 def opened(opening: Opening, content: SlotContent) -> Opened:
-    """What the run may write. Raises DisagreementError or TakenOverError if that is nothing."""
+    """What the run may write. If nothing, raises DisagreementError or TakenOverError."""
     batch, marker = opening.batch, content.marker
     _check_run(opening, content)
     own = [part for part in content.parts if part.query_id == batch.query_id]
@@ -220,7 +221,8 @@ class Step(StrEnum):
     READ_SLOT = auto()
     """Return the SlotContent. Reads everything that was in the partition when the step began."""
     INIT = auto()
-    """Create a producer and fence all others of the slot: their transactions are then decided."""
+    """Create a producer and fence all others of the slot: each of their transactions is then
+    committed or aborted."""
     TAKE_ROWS = auto()
     """Return the ids of the next rows, and whether they are the last ones of the batch. In an
     interval: wait for rows until the commit interval is over."""
@@ -230,7 +232,7 @@ class Step(StrEnum):
     sent its request again. If the first request arrives later, it commits the beginning of the next
     transaction (KIP-890, which Kafka's client implements from 4.0 on)."""
     ABORT = auto()
-    """Best effort: so that readers need not wait for the next INIT."""
+    """Best effort: without it, readers wait for the next INIT."""
     DROP_ROWS = auto()
     """Compute the rows without writing them: Spark commits the state after the last one."""
 

@@ -21,10 +21,10 @@ class KeptBack:
         self._checkpoint = checkpoint
         self._replay = replay
 
-    def left_of(self, records: DataFrame, batch_id: int) -> DataFrame:
+    def to_deliver(self, records: DataFrame, batch_id: int) -> DataFrame:
         """The records of the current batch that are delivered: all or none."""
         self.has_whole_batch = self._contains(batch_id)
-        # The filter does not look constant to Spark: below a filter that is always false, Spark
+        # Spark cannot evaluate this filter before the execution. With `false` as the filter, Spark
         # would not execute the join.
         return records.where("spark_partition_id() < 0") if self.has_whole_batch else records
 

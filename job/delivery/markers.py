@@ -81,7 +81,8 @@ class _ReadPartition:
 
 
 class MarkerReader:
-    """Continues each partition where it stopped. One per process, for use on one thread."""
+    """Reads markers. Each read of a partition continues where the previous read ended. One reader
+    per process, for use on one thread."""
 
     def __init__(
         self,
@@ -99,7 +100,7 @@ class MarkerReader:
         self._consumer = consumer({**client, "fetch.wait.max.ms": 10}, group)
 
     def newest(self, partition: int, key: bytes, *, to_the_end: bool) -> Marker | None:
-        """The newest committed marker of `key`.
+        """The newest committed marker of `key`. None: there is none.
 
         `to_the_end`: read everything that was in the partition at the time of the call. Raises
         UnavailableError if an open transaction hides some of it for too long.
@@ -183,7 +184,7 @@ class MarkerReader:
             self._consumer.unassign()
 
     def _take(self, message: Message, known: _ReadPartition, end: int) -> bool:
-        """Record a marker. Returns whether this is the end of what is committed at present."""
+        """Record a marker. Returns whether this is the last record that is committed at present."""
         offset = message.offset()
         assert offset is not None
         if message.error() is not None:  # the end of the partition

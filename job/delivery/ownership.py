@@ -68,7 +68,7 @@ def ensure_ownership(
             if checkpoint.has_begun and not owners - {target.query_id}:
                 old_queries.add(target.query_id)  # it may run its first batch
             take = partial(_take, target, topic, replaces, old_queries, last_batch)
-            take(contents[0])  # two queries that start at once: one of them fails here
+            take(contents[0])  # of two queries that start at the same time, one fails here
             list(threads.map(take, contents[1:]))
         checkpoint.owns_name = True
 
@@ -125,7 +125,8 @@ class _CommitTopic:
         self._target = target
         self._dead_letters = dead_letters
         self._readers = threading.local()
-        # Old keys do not contain the name of the join, so those in a shared topic are ambiguous.
+        # Old keys do not contain the name of the join. In a topic that several joins share, they
+        # may belong to another join.
         self._is_shared = target.commit_topic != f"{target.name}.commits"
 
     @property
@@ -191,7 +192,7 @@ def _replace_queries(
 def _refusal(target: Target, foreign: Collection[str], *, is_new: bool) -> CheckpointError:
     found = (
         f"results of another query were delivered under the name {target.name}: the commit topic "
-        f"{target.commit_topic} holds markers of query {', '.join(sorted(foreign))}, and this "
+        f"{target.commit_topic} contains markers of query {', '.join(sorted(foreign))}, and this "
         f"checkpoint belongs to query {target.query_id}. "
     )
     if is_new:
@@ -260,7 +261,7 @@ class _Writer:
     def perform(
         self, markers: Callable[[Marker | None], Iterable[tuple[bytes, Marker]]], step: Step
     ) -> Marker | None:
-        """`markers`: what WRITE_MARKER writes, as a function of the marker of READ_MARKER."""
+        """`markers`: returns what WRITE_MARKER writes, from the marker that READ_MARKER found."""
         try:
             return self._perform(markers, step)
         except KafkaException as error:

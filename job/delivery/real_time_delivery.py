@@ -42,7 +42,7 @@ class RealTimeDelivery(ABC):
     """Writes the records of one run."""
 
     can_be_cut: bool
-    """Whether a stop can cut a batch or an interval short without repeated results."""
+    """Whether a stop can interrupt a batch or an interval without repeated results."""
 
     @abstractmethod
     def write_batch(self, records: DataFrame, batch_id: int) -> None: ...

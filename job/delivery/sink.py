@@ -95,7 +95,7 @@ class RunningQuery:
 
     @contextmanager
     def raising_failure(self) -> Iterator[None]:
-        """Raise the sink's failure instead of the query's, which has it only as text."""
+        """Raise the failure of the sink. The failure of the query contains only its text."""
         try:
             yield
         except Exception as error:
@@ -168,7 +168,7 @@ def sink_options(plan: JoinPlan, access: KafkaAccess, bytes_max: int) -> dict[st
 
 
 class FailureOfQuery:
-    """The failure of code that Spark calls in Python. Spark itself keeps its text only."""
+    """The failure of Python code that Spark calls. Spark keeps only its text."""
 
     def __init__(self, plan: JoinPlan) -> None:
         self.failure: StreamjoinError | None = None
@@ -212,14 +212,14 @@ class BatchSink(FailureOfQuery, ABC):
         the join's state, and a second execution would load the state again.
         """
         try:
-            self._deliver(self.kept_back.left_of(records, batch_id), batch_id)
+            self._deliver(self.kept_back.to_deliver(records, batch_id), batch_id)
             query = self.query.result(_START_SECONDS)
             if self.kept_back.has_whole_batch:
                 self._listener.kept_back(batch_id, self.kept_back.results(query))
             self._batch_ended(query, batch_id)
         except Py4JJavaError as error:
             self.record_failure(error)
-            raise  # unchanged: Spark searches its text for the sign that the query was stopped
+            raise  # unchanged: Spark recognizes a stopped query by the text of the error
         except Exception as error:
             self.failure = failure_of(error, self._plan.bootstrap_servers)
             raise RuntimeError("the batch is not delivered") from None
@@ -293,8 +293,11 @@ class _ExactlyOnce(BatchSink):
             self._write_dead_letters(records, batch)
 
     def _write_dead_letters(self, records: DataFrame, batch: Batch) -> None:
-        """Only a batch with dead letters writes a marker in their slot, so the batch before need
-        not have one there."""
+        """Write the dead letters in one transaction.
+
+        Only a batch with dead letters writes a marker in their slot, so a missing marker of the
+        previous batch is not an error.
+        """
         alone = replace(batch, since=batch.batch_id)
 
         def write(letters: DataFrame) -> Counts:
@@ -334,7 +337,8 @@ class _ExactlyOnce(BatchSink):
 
     def _report_delivery(self, batch_id: int, reports: list[Report]) -> None:
         results = Counter(report.result for report in reports)
-        # The response was lost and the transaction was committed: it counts as both.
+        # SETTLED counts as unknown and as committed: the response was lost, and the transaction was
+        # committed.
         results["unknown"] += results[Result.SETTLED.value]
         results[Result.COMMITTED.value] += results.pop(Result.SETTLED.value, 0)
         self._listener.delivered(batch_id, sum(report.rows for report in reports), results)

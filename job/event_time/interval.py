@@ -25,7 +25,7 @@ _EARLIER_MAX = 100
 class Interval:
     batch_id: int
     watermark_ms: int
-    """The watermark of the interval, milliseconds since 1970."""
+    """Watermark of the interval, milliseconds since 1970."""
     repeat_until: Offsets | None = None
     """The ends of the topics at the start that repeats the interval. None: it is not repeated."""
     earlier: tuple[int, ...] = ()

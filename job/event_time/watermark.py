@@ -5,8 +5,9 @@
     watermark            = the smaller of  event time - watermark_delay  of the two sides
 
 A partition with a backlog holds the watermark back because its unread records may be as old as the
-newest one already read. A partition that is read to its end holds nothing back. A partition with a
-backlog and no known event time stops its side. The watermark never goes back.
+newest one already read. A partition that is read to its end does not hold the watermark back. While
+a partition has a backlog and no known event time, the watermark does not advance. The watermark
+never goes back.
 """
 
 from collections.abc import Mapping

@@ -104,7 +104,7 @@ def consumer(settings: Mapping[str, Any], group: str) -> Consumer:
 def poll(client: Consumer, seconds: float) -> Message | None:
     """The next record, or the event _PARTITION_EOF.
 
-    None: neither came within `seconds`, or librdkafka retries after an error. Other errors are
+    None: neither arrived within `seconds`, or librdkafka retries after an error. Other errors are
     raised as KafkaException. A missing ACL for the group is not an error: the group is not used.
     """
     message = client.poll(seconds)

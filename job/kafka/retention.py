@@ -47,7 +47,8 @@ class Gap:
 
     @property
     def resume_offset(self) -> int:
-        """The nearest offset from which the query can continue."""
+        """Offset from which the query can continue: the earliest. If the partition ends before
+        `read`, its records are not the ones that were read, so all of them are read."""
         return self.earliest
 
 

@@ -122,7 +122,7 @@ class TopicIdentity:
                 self._plan, f"was deleted and created again {changed[commits]}"
             )
         for topic in changed:
-            # It contained no records that are still to be joined, so the query continues.
+            # An output or dead-letter topic contains no input of the join, so the query continues.
             _log.warning("topic_recreated", topic=topic, reason=changed[topic])
             self._expected[topic] = str(found[topic].id)
 

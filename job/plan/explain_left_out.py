@@ -8,7 +8,7 @@ from job.plan.plan import JoinPlan
 
 
 def left_out_lines(plan: JoinPlan) -> Iterator[tuple[str, str]]:
-    """(name, text) of each line. A name that is empty continues the line before."""
+    """(name, text) of each line. An empty name continues the previous line."""
     time = "the end of its window" if plan.window else "its event time"
     letters = plan.dead_letter
     outcome = (

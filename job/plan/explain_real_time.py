@@ -1,4 +1,4 @@
-"""The part of the explanation that is about `engine: real_time`: pairs of a name and a line."""
+"""Lines of `streamjoin plan` about `engine: real_time`: pairs of a name and a text."""
 
 from collections.abc import Iterator
 
@@ -38,7 +38,7 @@ def _stop_lines(delivery: Delivery) -> Iterator[Line]:
         yield "", "start repeats the interval without the results that are already written"
         return
     yield "stop or restart", "waits for the end of the interval, at most STREAMJOIN_GRACE_SECONDS,"
-    yield "", "and so does pause. The next start repeats an interval that is cut short"
+    yield "", "and so does pause. The next start repeats an interval that was cut short"
 
 
 def transaction_lines(plan: JoinPlan, real_time: RealTimePlan) -> Iterator[Line]:
@@ -55,8 +55,8 @@ def at_least_once_lines(real_time: RealTimePlan) -> Iterator[Line]:
 
 
 def dead_letter_lines(topic: str, delivery: Delivery) -> Iterator[Line]:
-    yield "dead letters", f"into topic {topic}: key, value and headers as they were, and what"
-    yield "", "was wrong in headers __streamjoin.errors.*. They are written with the results."
+    yield "dead letters", f"in topic {topic}: original key, value and headers, with the reason in"
+    yield "", "headers __streamjoin.errors.*. They are written with the results."
     if delivery is Delivery.EXACTLY_ONCE:
         yield "", "Each is written once, for consumers with isolation.level=read_committed"
     else:

@@ -1,4 +1,4 @@
-"""The part of the explanation that is about schemas of a registry: pairs of a name and a line."""
+"""Lines of `streamjoin plan` about schemas of a registry: pairs of a name and a text."""
 
 from collections.abc import Iterator
 from enum import StrEnum

@@ -97,7 +97,7 @@ def _report_simulation(plan: JoinPlan, samples: Mapping[Side, Sample], report: R
         reasons = ", ".join(f"{reason} {count}" for reason, count in sorted(bad.items()))
         report(
             f"{side}: {len(samples[side].records)} records of {samples[side].topic} read, "
-            f"{'no bad one' if not bad else f'bad: {reasons}'}"
+            f"{'none bad' if not bad else f'bad: {reasons}'}"
         )
     report(f"the samples give {sum(len(batch.output) for batch in batches)} results")
 

@@ -41,7 +41,7 @@ final class CommitPartition implements AutoCloseable {
     settings.put(ConsumerConfig.ENABLE_AUTO_COMMIT_CONFIG, false);
     settings.put(ConsumerConfig.DEFAULT_API_TIMEOUT_MS_CONFIG, (int) READ.toMillis());
     settings.put(ConsumerConfig.FETCH_MAX_WAIT_MS_CONFIG, 10);
-    // For a position whose record compaction has removed.
+    // For a position before the first offset of the partition.
     settings.put(ConsumerConfig.AUTO_OFFSET_RESET_CONFIG, "earliest");
     ByteArrayDeserializer bytes = new ByteArrayDeserializer();
     consumer = new KafkaConsumer<>(settings, bytes, bytes);
@@ -103,7 +103,8 @@ final class CommitPartition implements AutoCloseable {
           ? (KafkaException) e.getCause()
           : new KafkaException(e.getCause());
     } catch (java.util.concurrent.TimeoutException e) {
-      throw new TimeoutException("the end of the commit topic's " + partition + " is unknown", e);
+      throw new TimeoutException(
+          "the end offset of " + partition + ", the commit topic, is unknown: no broker answers", e);
     } catch (InterruptedException e) {
       throw new InterruptException(e);
     }

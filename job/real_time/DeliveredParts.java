@@ -31,7 +31,7 @@ public final class DeliveredParts {
           + "`streamjoin checkpoint restore SPEC FOLDER --results-again`, to deliver the later "
           + "results again";
 
-  /** The slot may not be written. */
+  /** The run may not write to the slot. */
   public static final class WriteRefusedException extends RuntimeException {
     private final String kind;
 
@@ -137,15 +137,15 @@ public final class DeliveredParts {
   }
 
   /**
-   * Whether no earlier record is needed: a marker was read before which no row that the run computes
-   * again was written.
+   * Whether no earlier record is needed: the marker of an earlier batch was read, and all rows that
+   * the run may compute again were written after that marker.
    */
   public boolean isComplete() {
     return oldestBatch < Math.min(recovered(), batchId);
   }
 
   /**
-   * Whether the records that were read before other producers are fenced show that the batch is
+   * Whether the records that are read before other producers are fenced show that the batch is
    * delivered. Throws WriteRefusedException if no further record could allow the run to write.
    */
   public boolean isDecided() {
@@ -232,7 +232,7 @@ public final class DeliveredParts {
     return ids;
   }
 
-  /** Number of the next part. The parts that were read must stay: they have smaller numbers. */
+  /** Number of the next part, greater than those of the parts that were read. */
   public int nextPart() {
     return nextPart;
   }

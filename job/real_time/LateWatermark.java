@@ -2,7 +2,7 @@ package streamjoin;
 
 import org.apache.spark.TaskContext;
 
-/** The watermark that decides which rows of a micro-batch are late: that of the batch before. */
+/** The watermark by which rows of a micro-batch are late: that of the previous batch. */
 final class LateWatermark {
   /** Local property of the Spark jobs of a batch, set by the driver, in milliseconds since 1970. */
   private static final String PROPERTY = "streamjoin.late_watermark_ms";

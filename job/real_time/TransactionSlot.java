@@ -76,7 +76,7 @@ final class TransactionSlot {
 
   private final Object ending = new Object();
 
-  /** Whether the thread closes the producer. An interrupt would disturb the close. */
+  /** Whether the thread closes the producer. An interrupt would end the close too early. */
   private boolean isClosing;
 
   private TransactionSlot(DeliveryTarget target, int partition) {

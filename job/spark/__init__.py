@@ -1,4 +1,4 @@
-"""Spark's JVM and session, causes of failures, and every use of private Spark API.
+"""Spark's JVM and session, causes of failures, and every use of private Spark API from Python.
 
 One module per hook. The last column is the effect of a missing hook; "required"
 means that Spark has no public way. tests/semantics/test_spark_internals.py checks by reflection
@@ -29,7 +29,11 @@ that each class and member exists in the running version.
 | state_stores | StateStore$: stopMaintenanceTaskWithoutLock, stop | the next query of a change uses the same JVM | the change starts another JVM |
 | failures | PySparkException._origin; names of error classes | the Java cause of a PySpark error | required |
 
-Outside of this package two things depend on Spark's internals without calling them: the names of
-the join's state stores (checkpoint/state_reader.py) and the text of the offset log
-(checkpoint/checkpoint.py).
+Other parts of the job also depend on Spark's internals:
+
+- checkpoint/join_state.py: the names and columns of the join's state stores;
+- change/cut.py: the text of the offset log;
+- checkpoint/changes.py: the commit log, and the file with the start offsets of the Kafka source;
+- the Java classes of real_time/ and encoding/: classes of Catalyst and of the state store. Their
+  compilation checks that each member exists.
 """  # noqa: E501

@@ -35,7 +35,7 @@ def stop_gracefully(query: StreamingQuery, grace: timedelta) -> None:
     """
     prevent_next_batch(query)
     query.awaitTermination(math.ceil(grace.total_seconds()))
-    # The query is no longer active, so that the call above returns True in any case.
+    # The call above returns True also after a timeout, because the query is no longer active.
     thread = stream_execution(query).queryExecutionThread()
     thread.join(_THREAD_MILLISECONDS)
     if thread.isAlive():
@@ -112,7 +112,7 @@ def _is_between_batches(execution: Any) -> bool:
 
 
 def prevent_next_batch(query: StreamingQuery) -> None:
-    """Let the current batch be the last one of the query."""
+    """Make the current batch the last one of the query."""
     execution = stream_execution(query)
     terminated = (
         execution.getClass()

@@ -93,7 +93,7 @@ _REGISTRY = ("streamjoin.RegistryException",)
 
 
 def failure_of(error: Exception, bootstrap_servers: str) -> StreamjoinError:
-    """`error`, raised while the query was starting or running, as an error for users."""
+    """The error for users of an `error` that was raised while the query was starting or running."""
     if isinstance(error, StreamjoinError):
         return error
     throwable = _throwable(error)
@@ -123,7 +123,7 @@ def _security(causes: Sequence[Any], bootstrap_servers: str) -> StreamjoinError 
     if refusal is None:
         return None
     return SecurityError(
-        f"Kafka at {bootstrap_servers} refuses: {_shortened(str(refusal.getMessage()))}. "
+        f"Kafka at {bootstrap_servers} refuses access: {_shortened(str(refusal.getMessage()))}. "
         "Correct kafka.security, or grant the missing ACLs to its user, then `restart`"
     )
 
@@ -209,7 +209,7 @@ def _lost_writer(causes: Sequence[Any], _: str) -> StreamjoinError | None:
         return None
     return QueryError(
         "a task of the interval failed, and Spark reports only that its rows are missing. The log "
-        "has the cause; if it lasts, the next run fails with it",
+        "contains the cause; if it persists, the next run fails with that cause",
         retryable=True,
     )
 

@@ -19,7 +19,7 @@ from job.spark.stream_execution import plan_nodes, stream_execution
 def set_interval_duration(query: StreamingQuery, spark: SparkSession, duration: timedelta) -> None:
     """To be called on the query's thread, before Spark plans the next interval."""
     trigger = getattr(spark._jvm, "org.apache.spark.sql.execution.streaming.RealTimeTrigger")
-    # An Option made here would contain an Integer.
+    # Not an Option of a Python int: py4j would convert a small number to Integer instead of Long.
     option = trigger.unapply(trigger.create(f"{milliseconds(duration)} milliseconds"))
     plan = stream_execution(query).logicalPlan()
     for source in plan_nodes(plan, "StreamingDataSourceV2ScanRelation"):

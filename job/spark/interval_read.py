@@ -24,8 +24,8 @@ def ended_interval(query: StreamingQuery, starts: Offsets, latest: Offsets) -> E
     """The interval before the one that is planned; None: Spark does not plan one.
 
     `starts`: the offsets that the next interval begins with. `latest`: the ends of the topics.
-    Called on the query's thread while Spark requests the ends of the topics. Spark does so, too,
-    when an interval has ended.
+    Called on the query's thread while Spark requests the ends of the topics. Spark also requests
+    them when an interval has ended.
     """
     context = stream_execution(query).getLatestExecutionContext()
     if context.isCurrentBatchConstructed():

@@ -45,7 +45,7 @@ class LimitedReading:
         ends_valid_seconds: float = 0.0,
     ) -> None:
         """`topics`: those of each side, in the order of the join's inputs. `ends_valid_seconds`: a
-        second request for the ends of a topic within this time has the answer of the first."""
+        second request for the ends of a topic within this time returns the answer of the first."""
         self._topics = topics
         self._jvm: Any = spark._jvm
         self._limit = limit
@@ -159,7 +159,7 @@ class _Reader:
                 return latest
             starts = self._json.partitionOffsets(known.get())
             ends = self._ends(starts, self._json.partitionOffsets(latest))
-            # Made from text in the JVM: py4j would make the offsets Integers.
+            # Parsed in the JVM: py4j would convert small offsets to Integer instead of Long.
             return latest if ends is None else self._json.partitionOffsets(ends)
         except Py4JJavaError as error:
             self._record_failure(error)

@@ -1,8 +1,8 @@
 """Starts and ends the JVM and the Spark session in it.
 
-bin/spark-submit would start a shell and a second JVM first. It also would not remove secrets from
-the output of the JVM, not end the JVM with the job, and pass Ctrl-C on to it. So there is no
-fallback to it. Private API of PySpark 4.3.0: see the package docstring.
+bin/spark-submit would first start a shell and a second JVM. It would not remove secrets from the
+output of the JVM and would not end the JVM with the job, and it would pass Ctrl-C on to the JVM. So
+there is no fallback to it. Private API of PySpark 4.3.0: see the package docstring.
 """
 
 import ctypes
@@ -189,7 +189,10 @@ class Jvm:
         )
         if not self._connection.exists():
             if self.is_alive:
-                raise SetupError(f"the JVM did not start within {_GATEWAY_SECONDS:.0f} s")
+                raise SetupError(
+                    f"the JVM did not start within {_GATEWAY_SECONDS:.0f} s: check the free "
+                    "CPU and memory of this machine, then start again"
+                )
             raise SetupError(
                 f"the JVM ended with exit code {self._process.returncode} before Spark started; "
                 "its messages are above"
@@ -248,7 +251,7 @@ def _logging(settings: JobSettings) -> list[str]:
 
 
 def _class_path(settings: JobSettings) -> list[str]:
-    """The class archive fits a class path that begins as the one that it was made with."""
+    """Java uses the class archive only if the class path begins as when the archive was created."""
     return [
         f"{settings.jars}/*",
         f"{spark_jars()}/*",
@@ -299,7 +302,8 @@ def _end_with_parent() -> None:
 
 @contextmanager
 def _keep_sigint_handler() -> Iterator[None]:
-    """PySpark's SparkContext sets one that cancels all jobs: Ctrl-C would interrupt a batch."""
+    """Restore the handler. PySpark's SparkContext sets one that cancels all jobs, so that Ctrl-C
+    would interrupt a batch."""
     handler = signal.getsignal(signal.SIGINT)
     try:
         yield

@@ -46,7 +46,8 @@ EVENT_TIME: tuple[Metric[Snapshot], ...] = (
     ),
     gauge(
         "watermark_lag_seconds",
-        "Time from the watermark to the clock, in seconds: unmatched rows are emitted that late.",
+        "Time from the watermark to the clock, in seconds; unmatched rows are emitted with this "
+        "delay.",
         _watermark_lag,
     ),
     gauge(

@@ -1,6 +1,6 @@
-"""The body of a scrape. A value that is unknown is not exposed, and no value outlives its scrape.
+"""The body of a scrape, which is computed for each scrape. Unknown values are not exposed.
 
-Counters start at 0 with the job; OpenMetrics contains that time.
+Counters start at 0 with the job. OpenMetrics includes that time.
 """
 
 import platform

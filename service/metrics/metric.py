@@ -58,7 +58,10 @@ class Metric(Generic[Source]):
     labels: tuple[str, ...] = ()
 
     def family(self, source: Source, created: float | None = None) -> Family | None:
-        """The samples. With `created`, in seconds since 1970, counters carry their start time."""
+        """The samples. None: the value is unknown.
+
+        `created`: start time of the counters, in seconds since 1970. None: without start times.
+        """
         value = self.read(source)
         if value is None:
             return None

@@ -35,7 +35,9 @@ control = APIRouter(
 async def pause(job: Job, by: Controller) -> QueryView:
     """Finish the running batch, then pause; the JVM stays up, so `resume` takes effect at once.
 
-    Idempotent, and persisted across crashes, as are `resume` and `stop`.
+    With `engine: real_time` and `delivery: exactly_once`, pause, stop and restart interrupt the
+    running interval, which the next start repeats. Idempotent, and persisted across crashes, as are
+    `resume` and `stop`.
     """
     return await _send(job, "pause", by)
 

@@ -29,7 +29,7 @@ async def service_settings(request: Request) -> ServiceSettings:
 
 
 async def job_status(job: Annotated[JobClient, Depends(job_client)]) -> StatusOrError:
-    """For calls that also have a response if the job is down."""
+    """The status, or the error if the job does not answer: for calls that respond in both cases."""
     try:
         return await job.status()
     except JobUnavailableError as error:

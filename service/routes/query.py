@@ -16,7 +16,7 @@ query = APIRouter(
     prefix="/v1/query",
     tags=["query"],
     dependencies=[Depends(authorize_read)],
-    responses=problems(**DENIED, s503="The job does not result."),
+    responses=problems(**DENIED, s503="The job does not answer."),
 )
 
 
@@ -62,6 +62,6 @@ async def offsets(job: Job) -> OffsetsView:
     """Per side and partition: next offset to read, earliest, latest, lag, distance to retention,
     newest event time read.
 
-    The job polls the brokers every few seconds; `answered_at` is the time of their last result.
+    The job polls the brokers every few seconds; `answered_at` is the time of their last answer.
     """
     return OffsetsView.of(await job.status())

@@ -20,8 +20,8 @@ class SideBatchView(View):
     event_time_max: datetime | None
     """Newest event time in the batch."""
     offsets_behind_latest_total: int | None
-    """Unread offsets when the batch began that it left to the next batch. Null if the batch was
-    executed again after a crash."""
+    """Offsets that were unread when the batch began and that the batch did not read. Null if the
+    batch was executed again after a crash."""
 
     @classmethod
     def of(cls, side: SideProgress) -> Self:

@@ -26,8 +26,8 @@ class BatchView(View):
     late_rows: int
     """Rows dropped because they were behind the watermark."""
     state_rows: int | None
-    """Rows in join state after the batch, both sides. Null after a start until the first count,
-    usually within a minute."""
+    """Rows in join state after the batch, both sides. Null after a start until the first count:
+    30 s, or up to 30 minutes while a backlog is read."""
     state_memory_bytes: int
     """Memory of the state stores."""
 
@@ -81,7 +81,7 @@ class ChangeRequestView(View):
     checkpoint: str
     """Checkpoint of the new query."""
     failed_at: datetime | None
-    """Time of the failure, after which the old query continues; null while the change is made."""
+    """Time of the failure; the old query continues. Null while the change is pending."""
     error: str | None
     """Reason if the change failed."""
 
@@ -233,8 +233,8 @@ class QueryView(View):
     last_reset: ResetView | None
     """The last reset or change of offsets."""
     last_change: ChangeRequestView | None
-    """The last change of the join that was requested and is not made. Null: there was none since
-    the start of the query."""
+    """The last requested change of the join, while it is pending or if it failed. Null: none was
+    requested since the start of the query."""
     change: ChangeView | None
     """Replay after a change of the join. Null: the query replaces no other query."""
     last_failure: FailureView | None

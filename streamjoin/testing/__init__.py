@@ -1,4 +1,4 @@
-"""Tests your own join with pytest on a real broker: job, service and Kafka as containers.
+"""Runs your own join in pytest on a real broker: job, service and Kafka as containers.
 
     pip install 'streamjoin[testing]'
 

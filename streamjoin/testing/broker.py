@@ -34,7 +34,7 @@ class Broker:
             opened.enter_context(self.network)
             opened.enter_context(self._kafka)
             self.topics = Topics(self.servers)
-            wait_until(self.topics.answers, START_SECONDS, self._why_not)
+            wait_until(self.topics.answers, START_SECONDS, self._not_ready)
             self._open = opened.pop_all()
         return self
 
@@ -60,7 +60,7 @@ class Broker:
         at_test = SpecAtTest.of(Path(spec), self._kafka.servers_inside, environment)
         return RunningJoin(at_test, self.images, self.network, self.topics, self.servers)
 
-    def _why_not(self) -> str:
+    def _not_ready(self) -> str:
         out, err = self._kafka.get_logs()
         log = (out + err).decode(errors="replace")[-2000:]
         return f"Kafka ({self.images.kafka}) does not answer at {self.servers}; its log:\n{log}"

@@ -25,11 +25,11 @@ _SOCKETS = "/run/streamjoin"
 
 
 class Containers:
-    """`with Containers(...)` starts both and waits until `/readyz` returns 200."""
+    """`with Containers(...)` starts job and service, and waits until `/readyz` returns 200."""
 
     def __init__(self, spec: SpecAtTest, images: Images, network: Network) -> None:
         self._images = images
-        # Holds the socket between both; the engine creates it with the first container.
+        # Contains the socket between job and service. Docker creates it with the first container.
         self._volume = f"streamjoin-testing-{secrets.token_hex(8)}"
         token = secrets.token_hex(16)
         self._headers = {"Authorization": f"Bearer {token}"}
@@ -76,7 +76,7 @@ class Containers:
             except httpx.TransportError:
                 return False
 
-        wait_until(is_ready, START_SECONDS, self._why_not)
+        wait_until(is_ready, START_SECONDS, self._not_ready)
 
     def crash_job(self) -> None:
         """Kill the container with SIGKILL and start it again on the same checkpoint."""
@@ -111,7 +111,7 @@ class Containers:
                 f"the job ({self._images.job}) has ended; its last log lines:\n{self.logs()}"
             )
 
-    def _why_not(self) -> str:
+    def _not_ready(self) -> str:
         try:
             readiness = self.http.get("/readyz").text
         except httpx.TransportError as error:

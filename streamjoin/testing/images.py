@@ -37,9 +37,9 @@ def explain_container_errors(images: Images) -> Iterator[None]:
     except APIError as error:
         raise SetupError(
             f"a container cannot be started: {error.explanation or error}. The images are "
-            f"{images.kafka}, {images.job} and {images.service}: build or pull them, or name "
-            "others by $KAFKA_IMAGE, $JOB_IMAGE and $SERVICE_IMAGE. Testcontainers takes one more, "
-            "testcontainers/ryuk, unless TESTCONTAINERS_RYUK_DISABLED=true"
+            f"{images.kafka}, {images.job} and {images.service}: build or pull them, or set "
+            "$KAFKA_IMAGE, $JOB_IMAGE and $SERVICE_IMAGE to other images. Testcontainers "
+            "also needs testcontainers/ryuk, unless TESTCONTAINERS_RYUK_DISABLED=true"
         ) from error
 
 

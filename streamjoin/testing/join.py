@@ -80,13 +80,13 @@ class RunningJoin:
     ) -> None:
         """Wait until the watermark is at `to` or later and expired unmatched rows are emitted.
 
-        Only rows advance the watermark, so each side that is behind gets a row with a later event
-        time and nulls, which matches nothing. `expect` ignores the results of these rows. If the
+        Only rows advance the watermark, so each side that is behind receives a row of nulls with a
+        later event time, which matches nothing. `expect` ignores the results of these rows. If the
         schema or key of a side needs more than nulls, pass the fields as `left` and `right`.
         Raises AssertionError after `timeout` seconds.
         """
         target = _moment(to)
-        self._wait_until_decided(timeout)
+        self._wait_until_processed(timeout)
         query = self.query()
         given = {"left": left, "right": right}
         for side in SIDES:
@@ -98,7 +98,7 @@ class RunningJoin:
                     plan.event_time: utc_text(target + plan.watermark_delay),
                 }
                 self._clock.update(self._send(side, [row]))
-        self._wait_until_decided(timeout)
+        self._wait_until_processed(timeout)
         reached = self.query()["watermark"]
         if reached is None or _moment(reached) < target:
             raise AssertionError(
@@ -118,18 +118,18 @@ class RunningJoin:
         """
         results: list[Row] = []
 
-        def wrong() -> str:
+        def describe() -> str:
             found = differences(rows, [row.value for row in results])
             return f"the results differ from the expected ones:\n{found}\n{self._status()}"
 
-        def all_there() -> bool:
+        def has_all_results() -> bool:
             results.extend(row for row in self._output.new_rows() if not row.places & self._clock)
             return not differences(rows, [row.value for row in results]).missing
 
-        self._wait_until_decided(timeout)
-        wait_until(all_there, timeout if self._spec.follows_clock else 0, wrong)
+        self._wait_until_processed(timeout)
+        wait_until(has_all_results, timeout if self._spec.follows_clock else 0, describe)
         if differences(rows, [row.value for row in results]):
-            raise AssertionError(wrong())
+            raise AssertionError(describe())
 
     def query(self) -> dict[str, Any]:
         """Response of `GET /v1/query`: state, watermark, late rows, failures."""
@@ -165,16 +165,16 @@ class RunningJoin:
         except (TypeError, ValueError, OverflowError):
             return datetime.now(UTC)
 
-    def _wait_until_decided(self, timeout: float) -> None:
-        """Wait until both topics are read to their end and a batch ran with the new watermark."""
+    def _wait_until_processed(self, timeout: float) -> None:
+        """Wait until all records are read, and a batch has run with the resulting watermark."""
         ends = {side: self._topics.end(self._spec.topic(side)) for side in SIDES}
         wait_until(
-            lambda: self._is_decided(ends),
+            lambda: self._is_processed(ends),
             timeout,
             lambda: f"not all records are read.\n{self._status()}",
         )
 
-    def _is_decided(self, ends: Mapping[Side, int]) -> bool:
+    def _is_processed(self, ends: Mapping[Side, int]) -> bool:
         offsets = self._containers.answer("/v1/query/offsets")
         if not offsets or any(_read(offsets[side]) < ends[side] for side in SIDES):
             self._must_not_have_failed()

@@ -35,7 +35,7 @@ _SETTINGS = {
     "KAFKA_TRANSACTION_STATE_LOG_MIN_ISR": "1",
     "KAFKA_SHARE_COORDINATOR_STATE_TOPIC_REPLICATION_FACTOR": "1",
     "KAFKA_SHARE_COORDINATOR_STATE_TOPIC_MIN_ISR": "1",
-    # By default 50 partitions each, which take a second or two to make.
+    # By default 50 partitions each, which take a second or two to create.
     "KAFKA_OFFSETS_TOPIC_NUM_PARTITIONS": "1",
     "KAFKA_TRANSACTION_STATE_LOG_NUM_PARTITIONS": "1",
     "KAFKA_GROUP_INITIAL_REBALANCE_DELAY_MS": "0",

@@ -104,13 +104,13 @@ class Topics:
         )
 
     def delete(self, names: Collection[str]) -> None:
-        there = self.names().intersection(names)
-        if there:
-            _await_all("deleted", self._admin.delete_topics(sorted(there)))
+        existing = self.names().intersection(names)
+        if existing:
+            _await_all("deleted", self._admin.delete_topics(sorted(existing)))
             wait_until(
-                lambda: self.names().isdisjoint(there),
+                lambda: self.names().isdisjoint(existing),
                 ANSWER_SECONDS,
-                lambda: f"topics {', '.join(sorted(there))} still exist",
+                lambda: f"topics {', '.join(sorted(existing))} still exist",
             )
 
     def end(self, topic: str) -> int:
@@ -126,7 +126,8 @@ class Topics:
             return False
 
     def send(self, topic: str, records: Iterable[tuple[Record, datetime]]) -> list[Place]:
-        """Send records with their Kafka timestamps; returns their positions."""
+        """Send records with their Kafka timestamps. Returns their positions. Raises BrokerError if
+        the broker does not store all of them."""
         places: list[Place] = []
         failed: list[KafkaError] = []
 
@@ -148,7 +149,7 @@ class Topics:
         unsent = self._producer.flush(FLUSH_SECONDS)
         if unsent or failed:
             reason = failed[0].str() if failed else f"{unsent} unsent after {FLUSH_SECONDS:g} s"
-            raise BrokerError(f"topic {topic} at {self._servers} takes no records: {reason}")
+            raise BrokerError(f"cannot write to topic {topic} at {self._servers}: {reason}")
         return places
 
 
@@ -187,7 +188,9 @@ class Output:
                     return rows
                 elif not error.retriable():
                     raise BrokerError(f"topic {self._topic} cannot be read: {error.str()}")
-        raise BrokerError(f"topic {self._topic} has no end within {ANSWER_SECONDS:g} s")
+        raise BrokerError(
+            f"topic {self._topic} was not read to its end within {ANSWER_SECONDS:g} s"
+        )
 
     def close(self) -> None:
         self._consumer.close()

@@ -10,7 +10,7 @@ PAUSE_SECONDS = 0.1
 
 
 def wait_until(condition: Callable[[], T], seconds: float, describe: Callable[[], str]) -> T:
-    """First true value of `condition`; after `seconds` AssertionError with `describe()`."""
+    """The first true value of `condition`. After `seconds`, raises AssertionError: `describe()`."""
     deadline = time.monotonic() + seconds
     while not (value := condition()):
         if time.monotonic() > deadline:

@@ -37,12 +37,12 @@ POINTS = tuple(
 
 
 class Breaker:
-    """The faults of one harness; `luck` decides their length and place: a seed decides all."""
+    """The faults of one harness. `rng` chooses their length and place, so a seed determines all."""
 
-    def __init__(self, harness: Harness, proxy: Proxy, luck: random.Random) -> None:
+    def __init__(self, harness: Harness, proxy: Proxy, rng: random.Random) -> None:
         self.harness = harness
         self.proxy = proxy
-        self.luck = luck
+        self.rng = rng
         self._successors = 0
 
     # The job's processes
@@ -54,7 +54,7 @@ class Breaker:
         return f"{count} processes killed"
 
     def kill_at_a_failpoint(self) -> str:
-        job, point = self.harness.job, self.luck.choice(FAILPOINTS)
+        job, point = self.harness.job, self.rng.choice(FAILPOINTS)
         job.arm("kill", point)
         self.harness.feed(20)
         job.wait_for_failpoint()
@@ -64,15 +64,15 @@ class Breaker:
         return f"killed {point}"
 
     def kill_in_a_transaction(self) -> str:
-        """The requests that are caught reach the broker at once when the job has ended."""
-        job, (api, is_answered) = self.harness.job, self.luck.choice(POINTS)
-        slot = self.luck.randrange(STATE_PARTITIONS)
+        """The requests that the proxy holds reach the broker as soon as the job has ended."""
+        job, (api, is_answered) = self.harness.job, self.rng.choice(POINTS)
+        slot = self.rng.randrange(STATE_PARTITIONS)
         point = Point(api, f"streamjoin-{self.harness.name}-{slot}", is_answered=is_answered)
         self.proxy.catch(point)
         try:
             self.harness.feed(20)
             self.proxy.wait_until_caught(point)
-            if is_dead := self.luck.random() < 0.5:
+            if is_dead := self.rng.random() < 0.5:
                 job.kill_tree()
             else:
                 job.jvm.kill()
@@ -113,7 +113,7 @@ class Breaker:
         return "ended with 0"
 
     def freeze(self) -> str:
-        seconds = self.luck.uniform(1, 6)
+        seconds = self.rng.uniform(1, 6)
         self.harness.job.freeze()
         try:
             frozen = psutil.Process(self.harness.job.process.pid)
@@ -136,7 +136,7 @@ class Breaker:
         finally:
             zombie.thaw()
         assert 1 == zombie.process.wait(START_SECONDS)
-        return "the one left behind ended with 1"
+        return "the stopped job ended with 1"
 
     # The broker
 
@@ -153,7 +153,7 @@ class Breaker:
         return f"process {before} stopped, {self.harness.kafka.pid} started"
 
     def pause_the_broker(self) -> str:
-        seconds, broker = self.luck.uniform(1, 12), self.harness.broker_process()
+        seconds, broker = self.rng.uniform(1, 12), self.harness.broker_process()
         broker.send_signal(signal.SIGSTOP)
         try:
             deadline = time.monotonic() + seconds
@@ -169,7 +169,7 @@ class Breaker:
         counts, before = self.proxy.counts, self.proxy.counts.cut
         self.proxy.cut()
         try:
-            self._feed_for(self.luck.uniform(1, 8))
+            self._feed_for(self.rng.uniform(1, 8))
         finally:
             self.proxy.heal()
         assert counts.cut > before
@@ -177,9 +177,9 @@ class Breaker:
 
     def slow_the_network(self) -> str:
         before = self.proxy.counts.delayed
-        self.proxy.slow(self.luck.uniform(0.01, 0.1))
+        self.proxy.slow(self.rng.uniform(0.01, 0.1))
         try:
-            self._feed_for(self.luck.uniform(2, 6))
+            self._feed_for(self.rng.uniform(2, 6))
         finally:
             self.proxy.heal()
         assert self.proxy.counts.delayed > before
@@ -189,14 +189,14 @@ class Breaker:
         before = self.proxy.counts.held
         self.proxy.hold_replies()
         try:
-            self._feed_for(self.luck.uniform(1, 8))
+            self._feed_for(self.rng.uniform(1, 8))
         finally:
             self.proxy.heal()
         assert self.proxy.counts.held > before
         return f"{self.proxy.counts.held - before} answers held"
 
     def lose_the_answer_to_a_commit(self) -> str:
-        close = self.luck.random() < 0.5
+        close = self.rng.random() < 0.5
         before = self.proxy.counts.replies_swallowed
         self.proxy.swallow_reply_of_commit(close=close)
         self.harness.feed(20)
@@ -223,7 +223,7 @@ class Breaker:
     def add_partitions(self) -> str:
         harness, topic = (
             self.harness,
-            self.harness.topic(self.luck.choice(("left", "right", "out"))),
+            self.harness.topic(self.rng.choice(("left", "right", "out"))),
         )
         count = len(harness.ends(topic)) + 1
         if count > PARTITIONS_MAX:

@@ -120,12 +120,12 @@ class Harness:
             k = f"k{self._number() % max(10, count // 3)}"
             t = self._base + self.random.randrange(ROWS_MS)
             for side in SIDES:
-                luck = self.random.random()
-                if luck < 0.1:
+                chance = self.random.random()
+                if chance < 0.1:
                     continue
                 late_by = self.random.randrange(400_000) if side == "right" else 0
-                record = self._record(None if luck < 0.12 else k, t + late_by)
-                rows[side] += [record] * (2 if luck > 0.95 else 1)
+                record = self._record(None if chance < 0.12 else k, t + late_by)
+                rows[side] += [record] * (2 if chance > 0.95 else 1)
         for side in SIDES:
             self.random.shuffle(rows[side])
             self.send(side, rows[side], abort=abort)
@@ -201,13 +201,13 @@ class Harness:
         self.pair(k)
         wanted = k.encode()
 
-        def came() -> bool:
+        def is_emitted() -> bool:
             status = self.job.status()
             assert status is None or status.state != "FAILED", status.last_failure
             return wanted in reader.arrived()
 
         with closing(reader):
-            wait_until(came, timeout, f"{k} is emitted")
+            wait_until(is_emitted, timeout, f"{k} is emitted")
         return time.monotonic() - since
 
     def settle(self) -> JobStatus:

@@ -27,11 +27,11 @@ from tests.faults.harness import POISON, Harness, proxied_kafka
 from tests.faults.oracle import CheckResult
 from tests.faults.proxy import Proxy
 
-# Short, because the answer to a lost commit never comes.
+# Short, because a lost commit is never answered.
 ENVIRONMENT = {"STREAMJOIN_TEST_COMMIT_SECONDS": "5"}
 FAULTS_BETWEEN_CHECKS = 6
 SEEDS = 10**6
-# The faults with a promise of a quick recovery: enough of them for a median.
+# Faults that must recover quickly: enough of them for a median.
 MORE_OF = ("kill_the_process_tree",) * 2
 
 
@@ -68,11 +68,11 @@ def soak(
     engine: Engine = Engine.MICRO_BATCH,
     seed: int,
     seconds: float,
-    say: Callable[[str], None],
+    log: Callable[[str], None],
 ) -> Soak:
     """Run for this many seconds after the first result, with one fault at least. Raises
-    AssertionError at the first problem; `say` receives a line for each fault."""
-    luck, history = random.Random(seed), Soak(seed)
+    AssertionError at the first problem; `log` receives a line for each fault."""
+    rng, history = random.Random(seed), Soak(seed)
     harness = Harness(
         *(kafka, f"soak{seed}", folder),
         engine=engine,
@@ -80,24 +80,24 @@ def soak(
         environment=ENVIRONMENT,
         seed=seed,
     )
-    breaker = Breaker(harness, proxy, luck)
+    breaker = Breaker(harness, proxy, rng)
     harness.job.start()
     try:
         harness.recovered(time.monotonic())
         began = time.monotonic()
-        for kind in _schedule(luck, [*breaker.kinds, *MORE_OF]):
+        for kind in _schedule(rng, [*breaker.kinds, *MORE_OF]):
             if time.monotonic() - began >= seconds:
                 break
-            harness.feed(luck.randrange(20, 400))
+            harness.feed(rng.randrange(20, 400))
             fired_at = time.monotonic()
             proof = breaker.kinds[kind]()
             since = fired_at if kind == "kill_the_process_tree" else time.monotonic()
             recovered = harness.recovered(since)
             history.fired.append(Fired(fired_at - began, kind, proof, recovered))
-            say(str(history.fired[-1]))
+            log(str(history.fired[-1]))
             if len(history.fired) % FAULTS_BETWEEN_CHECKS == 0:
-                _check(harness, history, luck)
-        _check(harness, history, luck)
+                _check(harness, history, rng)
+        _check(harness, history, rng)
     finally:
         proxy.heal()
         harness.job.__exit__(*sys.exc_info())
@@ -105,19 +105,19 @@ def soak(
     return history
 
 
-def _schedule(luck: random.Random, kinds: list[str]) -> Iterator[str]:
+def _schedule(rng: random.Random, kinds: list[str]) -> Iterator[str]:
     """All kinds in a random order, then again in another one."""
     while True:
-        luck.shuffle(kinds)
+        rng.shuffle(kinds)
         yield from kinds
 
 
-def _check(harness: Harness, history: Soak, luck: random.Random) -> None:
+def _check(harness: Harness, history: Soak, rng: random.Random) -> None:
     """A quiet phase, and the oracle's check of all results so far."""
     history.results.append(harness.check(harness.settle()))
     query = harness.checkpoint / "query"
     history.checkpoint_files.append(sum(1 for path in query.rglob("*") if path.is_file()))
-    if luck.random() < 0.5:
+    if rng.random() < 0.5:
         harness.feed_late(10)
 
 
@@ -159,7 +159,7 @@ def main() -> int:
                 engine=arguments.engine,
                 seed=seed,
                 seconds=60 * arguments.minutes,
-                say=lambda line: print(line, flush=True),
+                log=lambda line: print(line, flush=True),
             )
     except AssertionError as error:
         traceback.print_exc()  # outside of pytest an assertion prints no values

@@ -16,7 +16,7 @@ ROWS = 300
 TRANSACTION_SECONDS = 5
 
 
-# before_rows … after_all_commits: tests/integration/test_exactly_once.py
+# tests/integration/test_exactly_once.py tests the points before_rows to after_all_commits.
 def test_job_killed_around_spark_s_logs_or_stopped_in_a_batch_neither_loses_nor_repeats_a_result(
     kafka: EmbeddedKafka, tmp_path: Path
 ) -> None:
@@ -89,7 +89,9 @@ def test_transaction_that_the_broker_has_timed_out_is_written_again(
         harness.check(harness.settle())
 
 
-def test_each_half_of_the_job_is_missed_by_the_other(kafka: EmbeddedKafka, tmp_path: Path) -> None:
+def test_job_recovers_from_lost_workers_and_a_lost_jvm_which_ends_with_its_driver(
+    kafka: EmbeddedKafka, tmp_path: Path
+) -> None:
     harness = Harness(kafka, "halves", tmp_path)
     with harness.job as job:
         harness.feed(ROWS)

@@ -22,7 +22,7 @@ def test_random_faults_lose_and_repeat_nothing(
 ) -> None:
     kafka, proxy = faulty
     result = soak(
-        kafka, proxy, tmp_path, engine=engine, seed=SEEDS[engine], seconds=SECONDS, say=print
+        kafka, proxy, tmp_path, engine=engine, seed=SEEDS[engine], seconds=SECONDS, log=print
     )
     sys.stdout.write(report(result))
     assert len(result.fired) > 0

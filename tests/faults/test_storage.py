@@ -65,7 +65,7 @@ def fill(ballast: Path) -> None:
                 continue
 
 
-# The damages that Spark reports; job/checkpoint/log_check.py repairs others at a start.
+# Damage that Spark reports. job/checkpoint/log_check.py repairs other damage at a start.
 def test_damaged_checkpoint_is_repaired_or_refused(kafka: EmbeddedKafka, tmp_path: Path) -> None:
     often = {"STREAMJOIN_TEST_MAINTENANCE_SECONDS": "1"}
     harness = Harness(kafka, "damage", tmp_path, environment=often)

@@ -76,7 +76,7 @@ class Job:
             sys.stderr.write(self.log.read_text(errors="replace")[-6000:])
 
     def _leave(self, jvm: SharedJvm, *, failed: bool) -> None:
-        """A job that is killed would leave its query running."""
+        """End the job. If it is killed, discard the JVM: its query would continue there."""
         try:
             self.terminate()
         except subprocess.TimeoutExpired:
@@ -199,7 +199,7 @@ class Job:
             return answer
 
     def status(self) -> JobStatus | None:
-        """None while no job answers."""
+        """The status. None: no job answers."""
         try:
             return JobStatus.model_validate(self.ask("status")["status"])
         except OSError:

@@ -1,4 +1,4 @@
-"""The demo as a program: it checks its own run, detects a wrong one, and removes its files."""
+"""The demo as a program: it checks its results, reports differences, and removes its files."""
 
 import io
 import signal
@@ -31,7 +31,7 @@ ALL_TIMEOUTS = 900
 
 
 @pytest.mark.timeout(ALL_TIMEOUTS)
-def test_run_with_an_end_finds_itself_right_and_leaves_no_process(tmp_path: Path) -> None:
+def test_timed_run_reports_correct_results_and_leaves_no_process(tmp_path: Path) -> None:
     with demo(tmp_path / "output", "--seconds", "8") as run:
         run.wait_until_printed("sending for 8 s")
         children = run.children
@@ -75,7 +75,7 @@ def test_job_that_ends_by_itself_is_reported_with_the_end_of_its_log(tmp_path: P
     assert_ended(children)
 
 
-def test_what_differs_on_a_real_topic_is_wrong_and_shown(kafka: EmbeddedKafka) -> None:
+def test_differences_on_a_real_topic_are_reported(kafka: EmbeddedKafka) -> None:
     kafka.create_topics({"demo_output": 3})
     delivered = [
         Delivered(Impression(1, SHOWN_MS), 0, 0),

@@ -121,7 +121,7 @@ def test_every_record_is_counted(service: httpx.Client) -> None:
     assert 0 == sum(v for name, v in values.items() if "offsets_behind_latest" in name)
 
 
-def test_operators_seven_measures_are_exported(service: httpx.Client) -> None:
+def test_seven_measures_of_the_join_operator_are_exported(service: httpx.Client) -> None:
     values = samples(service)
 
     for measure in (

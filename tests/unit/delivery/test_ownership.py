@@ -47,7 +47,7 @@ def test_name_without_a_query_or_with_this_one_is_taken() -> None:
 def test_second_query_of_a_name_is_refused_and_the_flag_is_named() -> None:
     with pytest.raises(CheckpointError) as refusal:
         replaced(Checkpoint(), {"old"})
-    for text in ("joined.commits holds markers of query old", "--new-query", "another `name`"):
+    for text in ("joined.commits contains markers of query old", "--new-query", "another `name`"):
         assert text in str(refusal.value)
 
 

@@ -94,7 +94,9 @@ def test_error_of_a_command_to_a_hung_job_names_its_expiry(path: Path) -> None:
     with hung_job(path):
         message = unavailable(path, "restart")
 
-    assert message.endswith(". If restart is not executed yet, it has expired and will not be")
+    assert message.endswith(
+        ". If the job has not executed restart yet, it will not: the command has expired"
+    )
 
 
 def test_expired_command_is_not_executed() -> None:

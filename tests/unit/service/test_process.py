@@ -168,7 +168,10 @@ def test_command_to_a_hung_job_is_not_executed_later(processes: Processes) -> No
     job.send_signal(signal.SIGCONT)
 
     assert 503 == answer.status_code
-    assert "If pause is not executed yet, it has expired and will not be" in answer.json()["detail"]
+    assert (
+        "If the job has not executed pause yet, it will not: the command has expired"
+        in answer.json()["detail"]
+    )
     wait_until(
         lambda: "command_expired" in processes.job_log.read_text(),
         PATIENCE_SECONDS,

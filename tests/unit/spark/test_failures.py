@@ -116,7 +116,7 @@ def test_task_that_lost_the_writer_of_its_rows_is_retried_as_its_error_hides_the
     failure = failure_of(of_java("org.apache.spark.SparkException", message), "b")
 
     assert failure.retryable
-    assert "The log has the cause" in str(failure)
+    assert "The log contains the cause" in str(failure)
 
 
 def test_lost_executor_is_retried() -> None:
@@ -132,4 +132,4 @@ def test_task_whose_connection_to_a_lost_executor_was_reset_is_retried() -> None
     failure = failure_of(of_java("org.apache.spark.SparkException", message), "b")
 
     assert failure.retryable
-    assert "The log has the cause" in str(failure)
+    assert "The log contains the cause" in str(failure)
