@@ -3,7 +3,6 @@
 In micro-batches, which feed it the same rows in each run.
 """
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,15 +10,13 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from deploy.local.jars import jar_folder
-from deploy.local.processor import compile_java, spark_jars
 from job.errors import SetupError
 from job.real_time import join as real_time
 from job.real_time import processor_jar
 from job.semantics.operator import Processor
 from tests.semantics import differential
 from tests.semantics.join_cases import Data, Idle, Restart
-from tests.semantics.spark_session import TEST_CLASSES
+from tests.semantics.planted_java import Plant, compile_plants, use_plant
 from tests.semantics.test_differential import STEPS, case, row
 
 CASES = 200
@@ -37,50 +34,45 @@ def test_processor_and_the_specification_agree_on_generated_joins(spark: SparkSe
 
 
 @dataclass(frozen=True)
-class Plant:
-    """A bug in a source of the processor: the text that is replaced, and by what."""
-
-    source: str
-    text: str
-    by: str
+class Planted(Plant):
     found_in: str
     """What differs."""
     processor: Processor = "batch"
 
 
-PLANTED: Mapping[str, Plant] = {
-    "matched_flag_lost": Plant(
+PLANTED: Mapping[str, Planted] = {
+    "matched_flag_lost": Planted(
         "StreamJoin.java",
         "stored[1 - side].markMatched(stateKey(slot), other);",
         "",
         "output",
     ),
-    "last_slot_not_read": Plant("StreamJoin.java", "slot <= last;", "slot < last;", "output"),
-    "first_slot_not_read": Plant(
+    "last_slot_not_read": Planted("StreamJoin.java", "slot <= last;", "slot < last;", "output"),
+    "first_slot_not_read": Planted(
         "JoinRules.java", "lower : -upper)", "lower : -upper) + slotLength", "output"
     ),
-    "end_of_the_window_not_matched": Plant(
+    "end_of_the_window_not_matched": Planted(
         "StreamJoin.java", "distance <= rules.upper", "distance < rules.upper", "output"
     ),
-    "evicted_before_the_watermark": Plant(
+    "evicted_before_the_watermark": Planted(
         "Eviction.java", "this.watermark = watermark;", "this.watermark = watermark + 1;", "output"
     ),
-    "evicted_after_the_watermark": Plant(
+    "evicted_after_the_watermark": Planted(
         "Eviction.java", "this.watermark = watermark;", "this.watermark = watermark - 1;", "output"
     ),
-    "evicted_twice": Plant(
+    "evicted_twice": Planted(
         "Eviction.java", "row.expiresAt >= entry.expiresAt", "true", "output"
     ),
-    "clock_not_started": Plant(
+    "clock_not_started": Planted(
         "StreamJoin.java",
         "        getHandle().registerTimer(watermark + 1);\n      }\n",
         "      }\n",
         "output",
     ),
-    "late_row_taken": Plant(
+    "late_row_taken": Planted(
         "InputRow.java", "<= watermark", "< watermark", "late_rows|output", "interval"
     ),
-    "rows_without_a_partner_forgotten": Plant(
+    "rows_without_a_partner_forgotten": Planted(
         "Eviction.java", "if (rules.padsUnmatched[side] && !row.matched) {", "if (false) {",
         "output",
     ),
@@ -89,20 +81,7 @@ PLANTED: Mapping[str, Plant] = {
 
 @pytest.fixture(scope="module")
 def planted() -> None:
-    """Each bug in a separate package, compiled together."""
-    files = []
-    for name, plant in PLANTED.items():
-        folder = TEST_CLASSES / "sources" / name
-        folder.mkdir(parents=True)
-        for source in processor_jar.sources():
-            text = source.read_text()
-            if source.name == plant.source:
-                assert 1 == text.count(plant.text), f"{plant.text} is not in {source.name} once"
-                text = text.replace(plant.text, plant.by)
-            file = folder / source.name
-            file.write_text(re.sub(r"^package .*;", f"package {name};", text, flags=re.MULTILINE))
-            files.append(file)
-    compile_java(files, TEST_CLASSES, [spark_jars(), jar_folder("spark")])
+    compile_plants(PLANTED)
 
 
 # Slots are as long as the window is, five seconds, and begin at multiples of it. Row 4 of the left
@@ -147,8 +126,7 @@ def test_bug_planted_in_the_processor_is_caught(
     spark: SparkSession, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
     plant = PLANTED[name]
-    monkeypatch.setattr(real_time, "_PACKAGE", name)
-    monkeypatch.setattr(real_time, "check_classes", lambda _: None)
+    use_plant(monkeypatch, name)
 
     with pytest.raises(differential.DifferenceError, match=rf"batch \d+, ({plant.found_in}): "):
         _check_all(spark, plant.processor)

@@ -19,10 +19,12 @@ from job.plan.explain import explained
 from job.plan.planner import join_plan
 from job.settings import JobSettings
 from service.settings import ServiceSettings
+from tests.unit.delivery.interval_bugs import DRIVER_BUGS, FENCE_BUGS, PROTOCOL_BUGS
 from tests.unit.service.metrics.scrape import NAMES
 
 ROOT = Path(__file__).parents[3]
 README = (ROOT / "README.md").read_text()
+PLANTED_BUGS = ROOT / "docs/contributing/planted-bugs.md"
 PAGES = sorted((ROOT / "docs").rglob("*.md"))
 # The README first: its spec is complete.
 GUIDE = "\n".join([README, *(page.read_text() for page in PAGES)])
@@ -201,6 +203,7 @@ def test_files_that_documents_name_exist() -> None:
 def test_tests_that_the_tables_name_exist() -> None:
     for table in (
         ROOT / "docs/contributing/inputs-and-outputs.md",
+        PLANTED_BUGS,
         ROOT / "tests/faults/README.md",
     ):
         named = re.findall(r"`([\w./]+\.py)::(test_\w+)`", table.read_text())
@@ -208,6 +211,16 @@ def test_tests_that_the_tables_name_exist() -> None:
         for file, test in named:
             path = ROOT / file if file.startswith("tests/") else table.parent / file
             assert f"\ndef {test}(" in path.read_text(), f"{file}::{test}"
+
+
+def test_each_bug_that_a_test_plants_is_in_the_table() -> None:
+    sources = ("test_real_time_join.py", "test_transaction_writer.py")
+    text = "".join((ROOT / "tests/semantics" / name).read_text() for name in sources)
+    in_java = {name.replace("_", " ") for name in re.findall(r'^    "(\w+)": Plant', text, re.M)}
+    assert len(in_java) > 10
+    listed = re.findall(r"^\| (.+?) \|", PLANTED_BUGS.read_text(), re.MULTILINE)
+
+    assert set() == {*in_java, *PROTOCOL_BUGS, *FENCE_BUGS, *DRIVER_BUGS} - {*listed}
 
 
 def test_tables_of_the_spec_page_are_those_of_the_models() -> None:

@@ -1,0 +1,45 @@
+"""Bugs that are planted in the Java classes of the real-time engine."""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import pytest
+
+from deploy.local.jars import jar_folder
+from deploy.local.processor import compile_java, spark_jars
+from job.real_time import join, processor_jar, transactions
+from tests.semantics.spark_session import TEST_CLASSES
+
+
+@dataclass(frozen=True)
+class Plant:
+    """A bug in a source: the text that is replaced, and by what."""
+
+    source: str
+    text: str
+    by: str
+
+
+def compile_plants(plants: Mapping[str, Plant]) -> None:
+    """Compile all classes with each bug, in the package of the bug's name."""
+    files = []
+    for name, plant in plants.items():
+        folder = TEST_CLASSES / "sources" / name
+        folder.mkdir(parents=True)
+        for source in processor_jar.sources():
+            text = source.read_text()
+            if source.name == plant.source:
+                assert 1 == text.count(plant.text), f"{plant.text} is not in {source.name} once"
+                text = text.replace(plant.text, plant.by)
+            file = folder / source.name
+            file.write_text(re.sub(r"^package .*;", f"package {name};", text, flags=re.MULTILINE))
+            files.append(file)
+    compile_java(files, TEST_CLASSES, [spark_jars(), jar_folder("spark")])
+
+
+def use_plant(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    """Use the classes with this bug."""
+    monkeypatch.setattr(join, "_PACKAGE", name)
+    for module in (join, transactions):
+        monkeypatch.setattr(module, "check_classes", lambda _: None)
