@@ -13,7 +13,6 @@ from job.redaction import Redaction
 from job.settings import JobSettings
 from tests.unit.specs import plan
 
-EXPERIMENTAL = {"real_time": {"experimental": True}}
 OAUTH = {
     "protocol": "SASL_SSL",
     "mechanism": "OAUTHBEARER",
@@ -111,7 +110,7 @@ def test_jvm_that_replaces_a_killed_one_starts_in_the_delay_before_the_retry(
     assert (3, 3) == (jvms.started, jvms.closed)
 
 
-@pytest.mark.parametrize("changes", [{}, {"engine": "real_time", **EXPERIMENTAL}])
+@pytest.mark.parametrize("changes", [{}, {"engine": "real_time"}])
 def test_successor_continues_in_the_jvm_with_the_slots_that_it_needs(
     monkeypatch: pytest.MonkeyPatch, changes: dict[str, Any]
 ) -> None:
