@@ -228,9 +228,9 @@ class Step(StrEnum):
     interval: wait for rows until the commit interval is over."""
     BEGIN = auto()
     COMMIT = auto()
-    """Return whether a connection of the producer was closed during the commit. Then the client has
-    sent its request again. If the first request arrives later, it commits the beginning of the next
-    transaction (KIP-890, which Kafka's client implements from 4.0 on)."""
+    """Return whether a connection of the producer was closed before the answer to a request. Then
+    the client may have sent the commit again. If the first request arrives later, it commits the
+    beginning of the next transaction (KIP-890, which Kafka's client implements from 4.0 on)."""
     ABORT = auto()
     """Best effort: without it, readers wait for the next INIT."""
     DROP_ROWS = auto()

@@ -13,8 +13,6 @@ import java.util.concurrent.TimeUnit;
 import org.apache.kafka.clients.producer.KafkaProducer;
 import org.apache.kafka.clients.producer.ProducerRecord;
 import org.apache.kafka.common.KafkaException;
-import org.apache.kafka.common.Metric;
-import org.apache.kafka.common.MetricName;
 import org.apache.spark.TaskContext;
 
 /**
@@ -49,7 +47,7 @@ final class TransactionSlot {
   private DeliveryTarget target;
 
   private KafkaProducer<byte[], byte[]> producer;
-  private Metric closedConnections;
+  private SentRequests requests;
 
   /** Whether a request to commit may have been sent twice, so that one may arrive later. */
   private boolean isDoubtful;
@@ -201,19 +199,9 @@ final class TransactionSlot {
       producer.close(Duration.ZERO);
     }
     producer = target.newProducer(partition);
-    closedConnections = metric("connection-close-total");
+    requests = new SentRequests(producer.metrics());
     isDoubtful = false;
     producer.initTransactions();
-  }
-
-  private Metric metric(String name) {
-    for (Map.Entry<MetricName, ? extends Metric> entry : producer.metrics().entrySet()) {
-      MetricName metric = entry.getKey();
-      if (metric.name().equals(name) && metric.group().equals("producer-metrics")) {
-        return entry.getValue();
-      }
-    }
-    throw new IllegalStateException("Kafka's producer has no metric " + name);
   }
 
   /** Whether an earlier attempt has delivered the row. */
@@ -352,12 +340,12 @@ final class TransactionSlot {
   private void commit() {
     long begunAt = System.nanoTime();
     sendPart();
-    Object closedBefore = closedConnections.metricValue();
+    requests.begin();
     producer.commitTransaction();
-    // If a connection was closed, the client may have sent its request again on another one, and the
-    // first one may arrive later: it would commit the beginning of the next transaction (KIP-890,
-    // which the client implements from 4.0 on).
-    isDoubtful = !closedConnections.metricValue().equals(closedBefore);
+    // If the request was sent again on another connection, the first one may arrive later: it would
+    // commit the beginning of the next transaction (KIP-890, which the client implements from 4.0
+    // on).
+    isDoubtful = requests.isSentTwice();
     isOpen = false;
     dueAt = begunAt + target.commitIntervalNanos;
     target.committed.add(1);
