@@ -84,7 +84,7 @@ class Bench:
         return throughput.measure_throughput(program, self._workload, waiting, self._kafka, folder)
 
     def _latency(self, program: Program, folder: Path) -> Latency:
-        return latency.measure_latency(
+        watched = latency.watch_results(
             program,
             self._workload,
             self._kafka,
@@ -93,9 +93,10 @@ class Bench:
             seconds=self._arguments.latency_seconds,
             warm_up_seconds=self._arguments.warm_up_seconds,
         )
+        return latency.figures(watched)
 
     def _measure(self, number: int, program: Program, measure: Callable[[Path], Run]) -> Run:
-        folder = DATA / "runs" / uuid.uuid4().hex[:8]
+        folder = run_folder()
         with self._console.status(f"{program.name}, run {number} of {self._arguments.runs}…"):
             run = measure(folder)
         append_line(_RESULTS, run, self._settings(program))
@@ -130,6 +131,11 @@ class Bench:
         yield f"{sum(run.correct for run in runs)} of {len(runs)} result sets are as expected."
         yield from remarks("throughput", throughputs)
         yield from remarks("latency", latencies)
+
+
+def run_folder(data: Path = DATA) -> Path:
+    """A new folder for the state and the log of a program."""
+    return data / "runs" / uuid.uuid4().hex[:8]
 
 
 def in_turn(programs: Sequence[Program], runs: int) -> Iterator[tuple[int, Program]]:

@@ -11,14 +11,13 @@ import os
 import shutil
 import sys
 import tempfile
-import uuid
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from zipfile import ZipFile
 
-from bench.__main__ import BROKER_JVM_OPTIONS, DATA
+from bench.__main__ import BROKER_JVM_OPTIONS, DATA, run_folder
 from bench.backlog import create_backlog
 from bench.load import Click, Impression, Workload, events
 from bench.programs import PROGRAMS
@@ -73,7 +72,7 @@ def _measure(case: Case, kafka: EmbeddedKafka) -> str:
     """One entry of model.toml."""
     impressions, clicks = _widened(case)
     waiting = create_backlog(case.workload, impressions, clicks, kafka)
-    folder = DATA / "runs" / uuid.uuid4().hex[:8]
+    folder = run_folder()
     with _snapshots_in_each_batch():
         run = measure_throughput(
             PROGRAMS["streamjoin"],

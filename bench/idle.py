@@ -10,7 +10,6 @@ of the job's process tree, without the broker. The log of the job is kept.
 import argparse
 import sys
 import time
-import uuid
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
@@ -21,7 +20,7 @@ from statistics import mean
 from rich.box import MARKDOWN
 from rich.table import Table
 
-from bench.__main__ import DATA, KAFKA, exit_code
+from bench.__main__ import KAFKA, exit_code, run_folder
 from bench.figures import Spread
 from bench.latency import Stream, Watcher
 from bench.load import WORKLOADS
@@ -119,7 +118,7 @@ def main() -> int:
 
 
 def _measure(options: argparse.Namespace, kafka: EmbeddedKafka) -> bool:
-    folder = DATA / "runs" / uuid.uuid4().hex[:8]
+    folder = run_folder()
     sys.stdout.write(f"log: {folder / 'log'}\n")
     minutes = []
     for minute in measure_idle(PROGRAMS[options.program], kafka, folder, minutes=options.minutes):

@@ -20,6 +20,7 @@ from bench.figures import percentile
 from bench.load import (
     Click,
     Impression,
+    Row,
     RowSet,
     Workload,
     click,
@@ -30,6 +31,7 @@ from bench.load import (
     row_set,
 )
 from bench.output import new_output
+from bench.processes import Watch
 from bench.running import Program, Running, Task, running
 from bench.topics import temporary_topics
 from deploy.local.kafka import EmbeddedKafka
@@ -118,30 +120,12 @@ class Seen(NamedTuple):
 class Watched:
     """All results of a program, and the time that is measured, in seconds since 1970."""
 
-    watcher: "Watcher"
+    results: list[tuple[float, Row]]
+    """When the consumer received each result, in milliseconds since 1970."""
     expected: RowSet
+    use: Watch
     since: float
     until: float
-
-
-def measure_latency(
-    program: Program,
-    workload: Workload,
-    kafka: EmbeddedKafka,
-    folder: Path,
-    *,
-    rate: int,
-    seconds: float,
-    warm_up_seconds: float = WARM_UP_SECONDS,
-) -> Latency:
-    return figures(
-        watch_results(
-            *(program, workload, kafka, folder),
-            rate=rate,
-            seconds=seconds,
-            warm_up_seconds=warm_up_seconds,
-        )
-    )
 
 
 def watch_results(
@@ -152,8 +136,9 @@ def watch_results(
     *,
     rate: int,
     seconds: float,
-    warm_up_seconds: float,
+    warm_up_seconds: float = WARM_UP_SECONDS,
 ) -> Watched:
+    """Start a program and its stream of records, and receive its results."""
     with ExitStack() as opened:
         output = opened.enter_context(new_output(kafka, workload.partitions))
         left, right = f"{output.topic}-left", f"{output.topic}-right"
@@ -203,7 +188,8 @@ def _watch(
     watcher.watch(math.inf, at_most_seconds=_SETTLED_SECONDS)
     pairs = map(stream.pair, range(stream.pairs))
     due = (row(*pair) if program.joins else click_alone(pair[1]) for pair in pairs)
-    return Watched(watcher, row_set(due), since=since, until=until)
+    results = [(record.at_ms, row_of(record.value)) for record in watcher.seen]
+    return Watched(results, row_set(due), watcher.run.watch, since=since, until=until)
 
 
 class Sample(NamedTuple):
@@ -213,17 +199,16 @@ class Sample(NamedTuple):
 
 def samples(watched: Watched) -> Iterator[Sample]:
     """Of the results whose click was due in the measured time."""
-    for record in watched.watcher.seen:
-        clicked_at = row_of(record.value).clicked_at
+    for at_ms, result in watched.results:
+        clicked_at = result.clicked_at
         if clicked_at is not None and watched.since <= clicked_at / 1_000 < watched.until:
-            yield Sample(clicked_at, record.at_ms - clicked_at)
+            yield Sample(clicked_at, at_ms - clicked_at)
 
 
 def figures(watched: Watched) -> Latency:
-    rows = [row_of(record.value) for record in watched.watcher.seen]
+    rows = [result for _, result in watched.results]
     latencies = sorted(sample.latency_ms for sample in samples(watched))
-    watch = watched.watcher.run.watch
-    spent = watch.spent(watched.since, watched.until)
+    spent = watched.use.spent(watched.since, watched.until)
     return Latency(
         correct=row_set(rows) == watched.expected,
         outputs=len(rows),
@@ -233,7 +218,7 @@ def figures(watched: Watched) -> Latency:
         p99_ms=percentile(latencies, 99),
         max_ms=percentile(latencies, 100),
         job_cores=spent.tree_cores,
-        peak_memory_bytes=watch.peak_memory_bytes,
+        peak_memory_bytes=watched.use.peak_memory_bytes,
         foreign_cores=spent.foreign_cores,
     )
 

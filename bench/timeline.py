@@ -10,7 +10,6 @@ import argparse
 import json
 import shutil
 import sys
-import uuid
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
@@ -21,7 +20,7 @@ import matplotlib as mpl
 from matplotlib.figure import Figure
 from matplotlib.ticker import StrMethodFormatter
 
-from bench.__main__ import DATA, KAFKA, exit_code
+from bench.__main__ import KAFKA, exit_code, run_folder
 from bench.figures import percentile
 from bench.latency import Latency, Sample, figures, samples, watch_results
 from bench.load import WORKLOADS
@@ -77,7 +76,7 @@ def run(kafka: EmbeddedKafka, arguments: argparse.Namespace) -> bool:
     timelines: dict[str, list[Second]] = {}
     latencies: dict[str, list[Latency]] = {}
     for name in arguments.programs or _PROGRAMS:
-        program, folder = PROGRAMS[name], DATA / "runs" / uuid.uuid4().hex[:8]
+        program, folder = PROGRAMS[name], run_folder()
         program.prepare()
         watched = watch_results(
             *(program, WORKLOADS["inner"], kafka, folder),

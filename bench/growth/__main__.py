@@ -8,14 +8,13 @@ python -m bench.growth --state-rows 1000000 --warm-up-batches 5 --steady-batches
 import argparse
 import shutil
 import sys
-import uuid
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from rich.console import Console
 
 from bench import latency
-from bench.__main__ import exit_code
+from bench.__main__ import exit_code, run_folder
 from bench.growth import run
 from bench.growth.load import BATCH_ROWS, KEYS, SMALLEST_STATE_ROWS, Shape
 from bench.growth.plot import draw
@@ -68,7 +67,7 @@ class GrowthBench:
         options = self._arguments
         phases = Phases(warm_up=options.warm_up_batches, steady=options.steady_batches)
         with self._console.status(f"State of {named(shape)}…"):
-            folder = _new_folder()
+            folder = run_folder(_DATA)
             result = run.measure_growth(shape, phases, self._kafka, folder)
         settings = {"keys": shape.keys, "state_rows": shape.state_rows}
         self._note(result, settings, folder)
@@ -77,8 +76,8 @@ class GrowthBench:
     def _latency(self, rate: int) -> Latency:
         seconds = self._arguments.latency_seconds
         with self._console.status(f"Latency at {rate:,}/s a side…"):
-            folder = _new_folder()
-            result = latency.measure_latency(
+            folder = run_folder(_DATA)
+            watched = latency.watch_results(
                 PROGRAMS["streamjoin"],
                 WORKLOADS["inner"],
                 self._kafka,
@@ -86,6 +85,7 @@ class GrowthBench:
                 rate=rate,
                 seconds=seconds,
             )
+        result = latency.figures(watched)
         self._note(result, {"rate": rate, "latency_seconds": seconds}, folder)
         return result
 
@@ -109,10 +109,6 @@ def shapes(arguments: argparse.Namespace) -> Iterator[Shape]:
             *(Shape(arguments.state_rows, keys) for keys in arguments.keys),
         ]
     )
-
-
-def _new_folder() -> Path:
-    return _DATA / "runs" / uuid.uuid4().hex[:8]
 
 
 def main() -> int:

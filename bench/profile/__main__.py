@@ -9,7 +9,6 @@ import shutil
 import subprocess
 import sys
 import time
-import uuid
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -18,7 +17,7 @@ from rich.box import MARKDOWN
 from rich.console import Console
 from rich.table import Table
 
-from bench.__main__ import DATA, KAFKA, exit_code, waiting_backlog
+from bench.__main__ import KAFKA, exit_code, run_folder, waiting_backlog
 from bench.backlog import Backlog
 from bench.latency import Stream
 from bench.load import WORKLOADS
@@ -74,7 +73,7 @@ class Profiling:
         rate = self._arguments.rate
         file = _RESULTS / f"{program.name}{f'-{rate}' if rate else ''}.collapsed"
         file.parent.mkdir(exist_ok=True)
-        folder = DATA / "runs" / uuid.uuid4().hex[:8]
+        folder = run_folder()
         with ExitStack() as opened:
             output = opened.enter_context(new_output(self._kafka, self._workload.partitions))
             if waiting:
