@@ -37,9 +37,9 @@ PLANTED: Mapping[str, Plant] = {
     "id_check_skipped": Plant("TransactionWriter.java", "if (!slot.isDelivered(id)) {", "{"),
     "ids_committed_after_their_rows": Plant(
         "TransactionSlot.java",
-        "    sendPart();\n    Object",
+        "    sendPart();\n    requests.begin();",
         "    producer.commitTransaction();\n    producer.beginTransaction();\n"
-        "    sendPart();\n    Object",
+        "    sendPart();\n    requests.begin();",
     ),
     "ids_committed_before_their_rows": Plant(
         "TransactionSlot.java",
