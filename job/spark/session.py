@@ -6,6 +6,7 @@ there is no fallback to it. Private API of PySpark 4.3.0: see the package docstr
 """
 
 import ctypes
+import logging
 import os
 import shutil
 import signal
@@ -143,6 +144,7 @@ class Jvm:
             builder = SparkSession.builder.master(settings.spark_master).appName("streamjoin")
             for name, value in {**conf, **_for_executors(settings)}.items():
                 builder = builder.config(name, value)
+            logging.getLogger("py4j.clientserver").addFilter(_is_unreported)
             with _keep_sigint_handler():
                 self._session = builder.getOrCreate()
         return self._session
@@ -298,6 +300,17 @@ def _end_with_parent() -> None:
     """Runs in the new process: makes the kernel kill the JVM when the job ends."""
     if sys.platform == "linux":
         _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+def _is_unreported(record: logging.LogRecord) -> bool:
+    """Whether to log an event of py4j.
+
+    If a call of the JVM into Python fails with an error of the JVM, the caller gets that error, and
+    the query reports it: for example the interrupt of a stop. py4j would log its stack trace, too.
+    """
+    from py4j.protocol import Py4JJavaError
+
+    return record.exc_info is None or not isinstance(record.exc_info[1], Py4JJavaError)
 
 
 @contextmanager
