@@ -15,7 +15,7 @@ from service.access import Controller, ControlRoute
 from service.routes.dependencies import DENIED, Job, now, problems
 from service.routes.validate import body_with, spec_in_body
 from service.schemas.query import QueryView
-from service.schemas.validation import ChangeDocument
+from service.schemas.validation import SpecDocument
 from service.start_requests import OffsetsRequest, ResetRequest, confirm, new_offsets
 
 control = APIRouter(
@@ -95,7 +95,7 @@ async def alter_offsets(body: OffsetsRequest, job: Job, by: Controller) -> Query
         },
         **problems(s415="The body is neither YAML, plain text nor JSON."),
     },
-    openapi_extra=body_with(ChangeDocument),
+    openapi_extra=body_with(SpecDocument),
 )
 async def change(
     request: Request,
@@ -108,7 +108,7 @@ async def change(
         Query(
             ge=1,
             le=STATE_PARTITIONS_MAX,
-            description="Number of state partitions of the new query; can also be in a JSON body.",
+            description="Number of state partitions of the new query.",
         ),
     ] = None,
 ) -> ChangePlanResult:
@@ -120,23 +120,14 @@ async def change(
     `change` shows the replay of the new query. Without `state_partitions`, their number does not
     change.
     """
-    sent = await spec_in_body(request, ChangeDocument)
-    spec, partitions = sent.spec, _one_of(state_partitions, sent.state_partitions)
-    plan = JobRequest(call="change_plan", spec=spec, state_partitions=partitions)
+    spec = (await spec_in_body(request, SpecDocument)).spec
+    plan = JobRequest(call="change_plan", spec=spec, state_partitions=state_partitions)
     made = await job.read(plan, ChangePlanResult)
     if dry_run:
         response.status_code = HTTPStatus.OK
     else:
-        await job.command("change", by=by, spec=spec, state_partitions=partitions)
+        await job.command("change", by=by, spec=spec, state_partitions=state_partitions)
     return made
-
-
-def _one_of(parameter: int | None, in_body: int | None) -> int | None:
-    if None not in {parameter, in_body} and parameter != in_body:
-        raise RequestError(
-            f"`state_partitions` is {parameter} in the URL and {in_body} in the body: remove one"
-        )
-    return parameter or in_body
 
 
 async def _send(job: Job, verb: Verb, by: str, starts: StartPositions | None = None) -> QueryView:

@@ -310,12 +310,13 @@ def planned_and_changed_over_http(
         return change is not None and change != earlier and change.phase == "over"
 
     with running_service(job.socket) as service:
-        path, body = "/v1/query/change", {"spec": spec, "state_partitions": state_partitions}
+        path, body = "/v1/query/change", {"spec": spec}
+        wanted = {} if state_partitions is None else {"state_partitions": state_partitions}
         elsewhere = {"spec": changed(spec, checkpoint="/elsewhere/checkpoint")}
         assert 422 == service.client.post(path, json=elsewhere).status_code
-        planned = service.client.post(path, params={"dry_run": True}, json=body)
+        planned = service.client.post(path, params={"dry_run": True, **wanted}, json=body)
         assert 200 == planned.status_code, planned.text
-        assert 202 == service.client.post(path, json=body).status_code
+        assert 202 == service.client.post(path, params=wanted, json=body).status_code
         job.wait_for(is_over, "the replay is over")
         shown = service.client.get("/v1/query/spec").json()
     assert yaml.safe_load(spec)["checkpoint"] == shown["checkpoint"]

@@ -185,8 +185,8 @@ def test_key_that_is_none_of_this_join_is_refused(
         states.rows(side, key, last_batch(states), limit=10, cancel=never())
     if key == ["x", "one"]:
         assert (
-            "the key part b has type BIGINT, and 'one' is not a value of this type: write it as "
-            "the results do"
+            "the key part b has type BIGINT, and 'one' is not a value of this type: write the "
+            "value as in the results"
         ) == str(refused.value)
 
 

@@ -33,14 +33,15 @@ def test_state_stores_are_closed_and_another_query_opens_its_own(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     before = spark.conf.get(_PROVIDER)
+    others = open_stores(spark)  # readers of other tests may still have open instances
     spark.conf.set(_PROVIDER, FROZEN_CONF[_PROVIDER])
     try:
         run_stateful_query(spark, tmp_path / "first")
         wait_until(lambda: running_task_count(spark) == 0, 60, "no task runs")
-        assert open_stores(spark) > 0
+        assert open_stores(spark) > others
 
         close_state_stores(spark)
-        assert 0 == open_stores(spark)
+        assert open_stores(spark) <= others
 
         run_stateful_query(spark, tmp_path / "second")
         close_state_stores(spark)

@@ -50,18 +50,8 @@ def test_body_can_be_yaml(path: Path) -> None:
     assert (202, SPEC) == (answer.status_code, job.spec)
 
 
-@pytest.mark.parametrize(
-    ("url", "body"),
-    [
-        (f"{URL}?state_partitions=8", {}),
-        (URL, {"state_partitions": 8}),
-        (f"{URL}?state_partitions=8", {"state_partitions": 8}),
-    ],
-)
-def test_state_partitions_are_a_parameter_or_a_field_of_the_body(
-    path: Path, url: str, body: dict[str, int]
-) -> None:
-    answer, job = sent(path, url, body=body)
+def test_state_partitions_are_a_parameter(path: Path) -> None:
+    answer, job = sent(path, f"{URL}?state_partitions=8")
 
     assert (202, 8) == (answer.status_code, job.state_partitions)
     assert job.last_request is not None
@@ -69,20 +59,15 @@ def test_state_partitions_are_a_parameter_or_a_field_of_the_body(
 
 
 @pytest.mark.parametrize(
-    ("url", "body", "names"),
-    [
-        (f"{URL}?state_partitions=0", {}, "state_partitions"),
-        (URL, {"state_partitions": 0}, "state_partitions Input should be greater"),
-        (f"{URL}?state_partitions=8", {"state_partitions": 4}, "8 in the URL and 4 in the body"),
-    ],
+    ("url", "body"), [(f"{URL}?state_partitions=0", {}), (URL, {"state_partitions": 8})]
 )
 def test_invalid_state_partitions_change_nothing(
-    path: Path, url: str, body: dict[str, int], names: str
+    path: Path, url: str, body: dict[str, int]
 ) -> None:
     answer, job = sent(path, url, body=body)
 
     assert 422 == answer.status_code
-    assert names in answer.text
+    assert "state_partitions" in answer.text
     assert [] == job.commands
 
 
