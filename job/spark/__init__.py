@@ -16,7 +16,7 @@ that each class and member exists in the running version.
 | before_first_batch | StreamingQueryManager: addListener, removeListener, get; PythonStreamingQueryListenerWrapper | limits the first batch of a changed query, records the first interval | required |
 | interval_read | MicroBatchExecutionContext: isCurrentBatchConstructed, previousContext; StreamExecutionContext: executionPlan, batchId | what an interval of real-time mode has read | required |
 | interval_duration | MicroBatchExecution: logicalPlan; StreamingDataSourceV2ScanRelation: relation; StreamingDataSourceV2Relation: realTimeModeDuration; RealTimeTrigger: create, unapply | short first intervals | all intervals have the same duration |
-| live_rows | SharedState: statusStore; SQLAppStatusStore: executionsCount, executionsList, executionMetrics; RealTimeStreamScanExec: metrics | figures while an interval runs | required |
+| live_rows | SharedState: statusStore; SQLAppStatusStore: executionsCount, executionsList, executionMetrics; SQLExecution: getQueryExecution; RealTimeStreamScanExec: metrics | figures while an interval runs | required |
 | executed_join | StreamingSymmetricHashJoinExec: eventTimeWatermarkForLateEvents, metrics; MicroBatchScanExec: start, end | late rows and offsets of a batch before its commit | required |
 | join_input | QueryExecution: optimizedPlan; Dataset$: ofRows | rows that reach the join, to find the late ones | required |
 | arrow_map | UserDefinedFunction; SQL_MAP_ARROW_ITER_UDF; Dataset: mapInArrow | the public method imports pandas, which is not installed | required |

@@ -138,6 +138,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
         *(
             "replaying",
             "warm_up",
+            "live_reports",
             "real_time",
             "start",
             "engine",
@@ -169,6 +170,7 @@ WITH_SPARK = {
     "query.preparation",
     "query.replaying",
     "query.warm_up",
+    "query.live_reports",
     "query.real_time",
     "query.start",
 }
