@@ -176,7 +176,9 @@ WITH_SPARK = {
 }
 PRIVATE_SPARK = {"spark", "real_time", "encoding"}
 # Of PySpark's objects, what is behind them in the JVM.
-PRIVATE_ATTRIBUTES = {"_jsq", "_jdf", "_jc", "_jsc", "_jsparkSession", "_jwrite", "_jreader"}
+PRIVATE_ATTRIBUTES = {
+    *("_jsq", "_jdf", "_jc", "_jsc", "_jsparkSession", "_jwrite", "_jreader", "_gateway"),
+}
 # The service is in an image without Spark, librdkafka and registry client, and reads no topic.
 OPEN_TO_THE_SERVICE = {
     "errors",
