@@ -38,8 +38,7 @@ class ServiceSettings(EnvironmentSettings):
     """Timeout of state, explain and validate, including the wait for their turn."""
     progress_age_max_seconds: float = Field(default=60.0, gt=0)
     """/readyz fails if the query has made no progress for this long. An idle query reports
-    progress every 10 s. With engine real_time, only an interval that has read a record reports
-    progress before its end: set more than checkpoint_interval."""
+    progress every 10 s, with engine real_time every 2 s."""
     lag_max_records: int | None = Field(default=None, ge=0)
     """/readyz fails if a side has more unread records. Unset: no limit."""
     watermark_lag_max_seconds: float | None = Field(default=None, gt=0)

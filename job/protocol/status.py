@@ -76,7 +76,8 @@ class JobStatus(_Value):
     """The current run, even before its first batch has ended."""
     last_batch: BatchProgress | None = None
     last_progress_at: datetime | None = None
-    """Time of Spark's last report: a batch, or that no data was available."""
+    """Time of the last report: a batch, a running interval whose tasks send heartbeats, or that no
+    data was available."""
     last_failure: Failure | None = None
     totals: Totals = Totals()
     event_times: dict[str, SideEventTimes] = {}

@@ -8,7 +8,6 @@ the watermark of an interval. Results do not depend on the phase.
 After a change of the join, the replay (replaying.py) is a separate run with micro-batches.
 """
 
-import threading
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
@@ -37,18 +36,15 @@ from job.plan.real_time import (
     has_caught_up,
 )
 from job.protocol.status import Phase
-from job.protocol.totals import LiveFigures
 from job.query.event_times import EventTimes
+from job.query.live_reports import LiveReports
 from job.query.replaying import ReplayingTimes, report, restore_event_times
 from job.query.runtime import QueryRun
 from job.query.warm_up import WarmUp
 from job.real_time.join import RowCounts
 from job.spark.between_batches import prevent_next_batch
 from job.spark.interval_read import ended_interval
-from job.spark.live_rows import LiveInterval, LiveRows
 from job.spark.watermark import current_watermark, raise_watermark
-
-LIVE_SECONDS = 1.0
 
 _log = structlog.get_logger()
 
@@ -283,7 +279,6 @@ class _Intervals(_PlannedTimes):
     # Spark requests the ends at the end of an interval and again before the next one.
     _ends_valid_seconds = 0.5
 
-    _live_batch: int | None = None
     _has_begun = False
 
     def __init__(
@@ -309,36 +304,7 @@ class _Intervals(_PlannedTimes):
 
     def follow(self, running: RunningQuery) -> None:
         super().follow(running)
-        interval = LiveInterval(self._run.spark, running.query, self._run.plan.inputs)
-        threading.Thread(
-            target=self._report, args=[interval], name="live-rows", daemon=True
-        ).start()
-
-    def _report(self, interval: LiveInterval) -> None:
-        failure = None
-        while not self._closed.wait(LIVE_SECONDS):
-            try:
-                rows = interval.rows()
-                if rows is not None:
-                    self._stats.interval_runs(rows.batch_id, self._figures(rows))
-            except Exception as error:
-                # The query continues; its figures change at the end of the interval.
-                reason = str(error).partition("\n")[0]
-                if reason != failure and not self._closed.is_set():
-                    _log.warning("live_rows_unknown", reason=reason)
-                failure = reason
-
-    def _figures(self, rows: LiveRows) -> LiveFigures:
-        if rows.batch_id != self._live_batch:
-            self._live_batch = rows.batch_id
-            self._counts.begin_interval()
-        counted = {side: self._counts.in_interval(side) for side in SIDES}
-        return LiveFigures(
-            read=dict(rows.read),
-            written=self._counts.emitted_in_interval(),
-            late_rows=sum(late for late, _ in counted.values()),
-            newest_ms={side: newest for side, (_, newest) in counted.items()},
-        )
+        LiveReports(self._run, running.query, self._counts).start(self._closed)
 
     def _planned(self, starts: Offsets, latest: Offsets) -> None:
         """Called a second time at the end of an interval, before Spark plans the next one."""

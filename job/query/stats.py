@@ -189,13 +189,21 @@ class QueryStats:
         with self._lock:
             self._offsets = offsets
 
-    def interval_runs(self, batch_id: int, figures: LiveFigures) -> None:
-        """Figures of a running interval so far. The report of the interval replaces them."""
+    def interval_runs(self, batch_id: int, figures: LiveFigures, *, is_alive: bool) -> None:
+        """Figures of a running interval so far. The report of the interval replaces them.
+
+        `is_alive`: whether the tasks of the interval send heartbeats. Without them the figures are
+        no progress. Without records, the interval is no progress that resets the retries: a query
+        that fails in each interval would be retried without a growing delay.
+        """
         with self._lock:
             if self._batches and batch_id <= self._batches[-1].batch_id:
                 return
             self._live = figures
-            self._progressed()
+            if is_alive:
+                self._last_progress_at = datetime.now(UTC)
+                if any(figures.read.values()):
+                    self._retries = 0
 
     @property
     def live_rows(self) -> Mapping[Side, int]:
@@ -284,7 +292,7 @@ class QueryStats:
 
     @property
     def last_progress_at(self) -> datetime | None:
-        """Time of Spark's last report: a batch, or that there was no new data."""
+        """Time of the last report: a batch, a running interval, or that there was no new data."""
         return self._last_progress_at
 
 

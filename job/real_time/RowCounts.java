@@ -8,6 +8,9 @@ import org.apache.spark.util.LongAccumulator;
 public final class RowCounts implements Serializable {
   private static final String[] SIDES = {"left", "right"};
 
+  /** A heartbeat follows every 2 seconds. Some may be late. */
+  private static final long SILENCE_MS = 10_000;
+
   final LongAccumulator[] late = new LongAccumulator[2];
   final LongAccumulator[] stored = new LongAccumulator[2];
   final LongAccumulator[] removed = new LongAccumulator[2];
@@ -24,11 +27,11 @@ public final class RowCounts implements Serializable {
       stored[side] = context.longAccumulator(name("stored", side));
       removed[side] = context.longAccumulator(name("removed", side));
       context.register(newest[side], name("newest", side));
-      running.watch(late[side]);
-      running.watch(newest[side]);
+      running.watch(late[side].id());
+      running.watch(newest[side].id());
     }
     emitted = context.longAccumulator("streamjoin.emitted");
-    running.watch(emitted);
+    running.watch(emitted.id());
     context.addSparkListener(running);
   }
 
@@ -43,17 +46,22 @@ public final class RowCounts implements Serializable {
 
   /** Called when an interval begins. */
   public void beginInterval() {
-    running.forget();
+    running.beginInterval(SILENCE_MS);
+  }
+
+  /** Whether the executors of all running tasks have sent a heartbeat lately. */
+  public boolean tasksAreAlive() {
+    return running.areAlive(SILENCE_MS);
   }
 
   /** Late rows of the running interval, as of the last heartbeats of its tasks. */
   public long lateInInterval(int side) {
-    return running.sum(late[side]);
+    return running.sum(late[side].id());
   }
 
   /** Rows that the join has emitted in the running interval, before output.filter. */
   public long emittedInInterval() {
-    return running.sum(emitted);
+    return running.sum(emitted.id());
   }
 
   /**
@@ -61,7 +69,7 @@ public final class RowCounts implements Serializable {
    * arrived.
    */
   public Long newestInInterval(int side) {
-    long micros = running.max(newest[side]);
+    long micros = running.max(newest[side].id());
     return micros == NewestTime.NONE ? null : Math.floorDiv(micros, InputRow.MICROS_PER_MILLI);
   }
 

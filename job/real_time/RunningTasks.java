@@ -1,42 +1,105 @@
 package streamjoin;
 
+import java.util.HashMap;
+import java.util.HashSet;
 import java.util.Map;
-import java.util.concurrent.ConcurrentHashMap;
+import java.util.Set;
+import java.util.concurrent.TimeUnit;
 import org.apache.spark.scheduler.AccumulableInfo;
 import org.apache.spark.scheduler.SparkListener;
 import org.apache.spark.scheduler.SparkListenerExecutorMetricsUpdate;
-import org.apache.spark.util.AccumulatorV2;
+import org.apache.spark.scheduler.SparkListenerTaskEnd;
+import org.apache.spark.scheduler.SparkListenerTaskStart;
 import scala.Tuple4;
 import scala.collection.Iterator;
 import scala.collection.immutable.Seq;
 
 /**
- * Values of accumulators in tasks that have not ended, from the heartbeats of the executors. Spark
- * adds the value of a task to an accumulator only when the task ends, in real time with the
- * interval.
+ * Tasks that have not ended, with their values of accumulators, from the heartbeats of the
+ * executors. Spark adds the value of a task to an accumulator only when the task ends, in real time
+ * with the interval.
+ *
+ * <p>A heartbeat lists the tasks of an executor. Spark's listener bus may deliver it after the end
+ * of a task that it lists.
  */
-final class RunningTasks extends SparkListener {
+public final class RunningTasks extends SparkListener {
   /** Values by id of the accumulator and by task. */
-  private final Map<Long, Map<Object, Long>> values = new ConcurrentHashMap<>();
+  private final Map<Long, Map<Long, Long>> values = new HashMap<>();
 
-  void watch(AccumulatorV2<?, ?> accumulator) {
-    values.put(accumulator.id(), new ConcurrentHashMap<>());
+  /** Time of the last heartbeat of each running task, or of its start. */
+  private final Map<Long, Long> heardNanos = new HashMap<>();
+
+  public synchronized void watch(long accumulator) {
+    values.put(accumulator, new HashMap<>());
   }
 
-  /** Called when an interval begins, because ended tasks are not removed. */
-  void forget() {
-    values.values().forEach(Map::clear);
+  public synchronized void started(long task) {
+    heardNanos.put(task, System.nanoTime());
   }
 
-  long sum(AccumulatorV2<?, ?> accumulator) {
-    return values.get(accumulator.id()).values().stream().mapToLong(Long::longValue).sum();
+  /** The values of the task stay until the next interval begins. */
+  public synchronized void ended(long task) {
+    heardNanos.remove(task);
   }
 
-  long max(AccumulatorV2<?, ?> accumulator) {
-    return values.get(accumulator.id()).values().stream()
+  /** Called for each task in a heartbeat. Returns whether the task is running. */
+  public synchronized boolean heard(long task) {
+    return heardNanos.replace(task, System.nanoTime()) != null;
+  }
+
+  public synchronized void report(long task, long accumulator, long value) {
+    Map<Long, Long> byTask = values.get(accumulator);
+    if (byTask != null && heardNanos.containsKey(task)) {
+      byTask.put(task, value);
+    }
+  }
+
+  /**
+   * Called when an interval begins: forgets the values of the tasks that have ended, and tasks
+   * without a heartbeat for `silenceMs`, whose end Spark's listener bus has dropped.
+   */
+  public synchronized void beginInterval(long silenceMs) {
+    Set<Long> silent = silent(silenceMs);
+    heardNanos.keySet().removeAll(silent);
+    values.values().forEach(byTask -> byTask.keySet().retainAll(heardNanos.keySet()));
+  }
+
+  /** Whether tasks are running and each has sent a heartbeat in the last `silenceMs`. */
+  public synchronized boolean areAlive(long silenceMs) {
+    return !heardNanos.isEmpty() && silent(silenceMs).isEmpty();
+  }
+
+  private Set<Long> silent(long silenceMs) {
+    long since = System.nanoTime() - TimeUnit.MILLISECONDS.toNanos(silenceMs);
+    Set<Long> silent = new HashSet<>();
+    heardNanos.forEach(
+        (task, at) -> {
+          if (at - since <= 0) {
+            silent.add(task);
+          }
+        });
+    return silent;
+  }
+
+  public synchronized long sum(long accumulator) {
+    return values.get(accumulator).values().stream().mapToLong(Long::longValue).sum();
+  }
+
+  synchronized long max(long accumulator) {
+    return values.get(accumulator).values().stream()
         .mapToLong(Long::longValue)
         .max()
         .orElse(NewestTime.NONE);
+  }
+
+  @Override
+  public void onTaskStart(SparkListenerTaskStart event) {
+    started(event.taskInfo().taskId());
+  }
+
+  @Override
+  public void onTaskEnd(SparkListenerTaskEnd event) {
+    ended(event.taskInfo().taskId());
   }
 
   @Override
@@ -45,12 +108,15 @@ final class RunningTasks extends SparkListener {
         event.accumUpdates().iterator();
     while (tasks.hasNext()) {
       Tuple4<Object, Object, Object, Seq<AccumulableInfo>> task = tasks.next();
+      long id = (Long) task._1();
+      if (!heard(id)) {
+        continue;
+      }
       Iterator<AccumulableInfo> updates = task._4().iterator();
       while (updates.hasNext()) {
         AccumulableInfo update = updates.next();
-        Map<Object, Long> byTask = values.get(update.id());
-        if (byTask != null && update.update().isDefined()) {
-          byTask.put(task._1(), (Long) update.update().get());
+        if (update.update().isDefined() && update.update().get() instanceof Long) {
+          report(id, update.id(), (Long) update.update().get());
         }
       }
     }

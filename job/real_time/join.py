@@ -58,6 +58,10 @@ class RowCounts:
     def begin_interval(self) -> None:
         self.java.beginInterval()
 
+    def tasks_are_alive(self) -> bool:
+        """Whether tasks run and the executor of each has sent a heartbeat lately."""
+        return bool(self.java.tasksAreAlive())
+
     def emitted_in_interval(self) -> int:
         """Rows that the join has emitted in the running interval."""
         return int(self.java.emittedInInterval())

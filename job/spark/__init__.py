@@ -1,4 +1,4 @@
-"""Spark's JVM and session, causes of failures, and every use of private Spark API from Python.
+"""Spark's JVM and session, causes of failures, and the private Spark API that Python calls.
 
 One module per hook. The last column is the effect of a missing hook; "required"
 means that Spark has no public way. tests/semantics/test_spark_internals.py checks by reflection
@@ -16,7 +16,7 @@ that each class and member exists in the running version.
 | before_first_batch | StreamingQueryManager: addListener, removeListener, get; PythonStreamingQueryListenerWrapper | limits the first batch of a changed query, records the first interval | required |
 | interval_read | MicroBatchExecutionContext: isCurrentBatchConstructed, previousContext; StreamExecutionContext: executionPlan, batchId | what an interval of real-time mode has read | required |
 | interval_duration | MicroBatchExecution: logicalPlan; StreamingDataSourceV2ScanRelation: relation; StreamingDataSourceV2Relation: realTimeModeDuration; RealTimeTrigger: create, unapply | short first intervals | all intervals have the same duration |
-| live_rows | SharedState: statusStore; SQLAppStatusStore: executionsCount, executionsList, executionMetrics; RealTimeStreamScanExec: metrics | figures while an interval runs | required |
+| live_rows | SharedState: statusStore; SQLAppStatusStore: executionsCount, executionsList, executionMetrics; SQLExecution: getQueryExecution; RealTimeStreamScanExec: metrics | figures while an interval runs | required |
 | executed_join | StreamingSymmetricHashJoinExec: eventTimeWatermarkForLateEvents, metrics; MicroBatchScanExec: start, end | late rows and offsets of a batch before its commit | required |
 | join_input | QueryExecution: optimizedPlan; Dataset$: ofRows | rows that reach the join, to find the late ones | required |
 | arrow_map | UserDefinedFunction; SQL_MAP_ARROW_ITER_UDF; Dataset: mapInArrow | the public method imports pandas, which is not installed | required |
@@ -35,5 +35,8 @@ Other parts of the job also depend on Spark's internals:
 - change/cut.py: the text of the offset log;
 - checkpoint/changes.py: the commit log, and the file with the start offsets of the Kafka source;
 - the Java classes of real_time/ and encoding/: classes of Catalyst and of the state store. Their
-  compilation checks that each member exists.
+  compilation checks that each member exists;
+- real_time/join.py, real_time/transactions.py and the modules of encoding/ call these classes with
+  Spark's objects in the JVM: SparkContext: _gateway, _jsc; SparkSession: _jvm; DataFrame: _jdf;
+  DataStreamWriter: _jwrite; ensure_callback_server_started.
 """  # noqa: E501

@@ -33,12 +33,14 @@ class LiveInterval:
         """`inputs`: the sides in the order in which the query reads them."""
         self._inputs = inputs
         self._store = spark._jsparkSession.sharedState().statusStore()
+        self._executions = getattr(spark._jvm, "org.apache.spark.sql.execution.SQLExecution")
         self._query = query
         self._planned: Any = None
+        self._execution_id: int | None = None
         self._metrics: list[int] = []
 
     def rows(self) -> LiveRows | None:
-        """None: no interval runs, or no executor has reported yet."""
+        """None: no interval runs."""
         context = stream_execution(self._query).getLatestExecutionContext()
         execution = context.executionPlan()
         if execution is None:
@@ -46,25 +48,33 @@ class LiveInterval:
         # Once for each plan: it has thirty nodes, and each call of py4j costs time.
         if not execution.equals(self._planned):
             self._planned = execution
+            self._execution_id = None
             self._metrics = _output_rows(execution.executedPlan())
-        read = self._read()
-        return None if read is None else LiveRows(context.batchId(), read)
+        if self._execution_id is None:
+            self._execution_id = self._id_of(execution)
+        if self._execution_id is None:
+            return None
+        return LiveRows(context.batchId(), self._read(self._execution_id))
 
-    def _read(self) -> dict[Side, int] | None:
-        """Rows of each side, from the execution that has one of the metrics. Spark omits a metric
-        without a row."""
+    def _id_of(self, execution: Any) -> int | None:
+        """Id of the running execution. None: Spark has not started it yet."""
         count = self._store.executionsCount()
         first = max(0, count - _EXECUTIONS_SEARCHED)
         executions = self._store.executionsList(first, count - first)
         for index in reversed(range(executions.size())):
-            texts = self._store.executionMetrics(executions.apply(index).executionId())
-            counts = [texts.get(metric) for metric in self._metrics]
-            if any(text.isDefined() for text in counts):
-                return {
-                    side: int(text.get().replace(",", "")) if text.isDefined() else 0
-                    for side, text in zip(self._inputs, counts, strict=True)
-                }
+            number: int = executions.apply(index).executionId()
+            if execution.equals(self._executions.getQueryExecution(number)):
+                return number
         return None
+
+    def _read(self, execution_id: int) -> dict[Side, int]:
+        """Rows of each side. Spark omits a metric without a row."""
+        texts = self._store.executionMetrics(execution_id)
+        counts = [texts.get(metric) for metric in self._metrics]
+        return {
+            side: int(text.get().replace(",", "")) if text.isDefined() else 0
+            for side, text in zip(self._inputs, counts, strict=True)
+        }
 
 
 def _output_rows(plan: Any) -> list[int]:

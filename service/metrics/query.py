@@ -68,7 +68,8 @@ QUERY: tuple[Metric[Snapshot], ...] = (
     ),
     gauge(
         "last_progress_timestamp_seconds",
-        "Spark's last progress report, a batch or an idle trigger, in seconds since 1970.",
+        "Last progress: a batch, an idle trigger, or with engine real_time a heartbeat of the "
+        "tasks of an interval, in seconds since 1970.",
         _last_progress,
     ),
     counter("batches", "Finished batches.", lambda snapshot: snapshot.status.totals.batches),

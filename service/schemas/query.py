@@ -209,7 +209,7 @@ class QueryView(View):
     uptime_seconds: float
     """Age of the job's process."""
     last_progress_at: datetime | None
-    """Spark's last progress report: a batch, or that there was nothing to do."""
+    """Last progress: a batch, no new data, or a running interval whose tasks send heartbeats."""
     last_batch: BatchView | None
     """The last batch that ended."""
     watermark: datetime | None

@@ -46,6 +46,8 @@ def test_query_obeys_all_commands_in_the_middle_of_an_interval(
             [("pause", "PAUSED"), ("stop", "STOPPED"), ("restart", "RUNNING")]
         ):
             run_id = wait_for_intervals(job).run_id
+            if n == 0:
+                wait_for_progress_without_records(job)
             topics.send([(command, 20, n)], [(command, 21, 50)])
             topics.wait_for_results()
             if n == 0:
@@ -77,6 +79,18 @@ def test_query_obeys_all_commands_in_the_middle_of_an_interval(
     log = job.log.read_text().splitlines()
     unwanted = (" ERROR ", "\tat ", "batch_interrupted")
     assert [] == [line for line in log if any(text in line for text in unwanted)]
+
+
+def wait_for_progress_without_records(job: Job) -> None:
+    """The first later progress can be that of a micro-batch; the next ones are the interval's."""
+    seen = set()
+
+    def has_moved(status: JobStatus) -> bool:
+        seen.add(status.last_progress_at)
+        return len(seen - {None}) > 3
+
+    totals = job.wait_for(has_moved, "three times of later progress").totals
+    assert (0, 0) == (totals.left.records, totals.right.records)
 
 
 def wait_for_live_figures(job: Job) -> None:

@@ -83,6 +83,7 @@ JVM: list[tuple[str, str, str]] = [
     ("live_rows", f"{_EXECUTION}.ui.SQLAppStatusStore", "executionsCount"),
     ("live_rows", f"{_EXECUTION}.ui.SQLAppStatusStore", "executionsList"),
     ("live_rows", f"{_EXECUTION}.ui.SQLAppStatusStore", "executionMetrics"),
+    ("live_rows", f"{_EXECUTION}.SQLExecution", "getQueryExecution"),
     ("live_rows", f"{_EXECUTION}.datasources.v2.RealTimeStreamScanExec", ""),
     ("join_input", f"{_EXECUTION}.QueryExecution", "optimizedPlan"),
     ("join_input", "org.apache.spark.sql.classic.Dataset$", "ofRows"),

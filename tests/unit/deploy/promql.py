@@ -12,7 +12,7 @@ from tests.unit.service.metrics.scrape import DEFINITIONS
 
 # Labels that Prometheus itself adds to each series of a scrape.
 OF_THE_SCRAPE = {"instance", "job"}
-SIDES = {"left", "right"}
+SIDES = {"left", "right", "output"}
 # The values of a label with a fixed set of values.
 VALUES = {
     "state": {state.value for state in QueryState},

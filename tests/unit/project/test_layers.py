@@ -138,6 +138,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
         *(
             "replaying",
             "warm_up",
+            "live_reports",
             "real_time",
             "start",
             "engine",
@@ -169,12 +170,15 @@ WITH_SPARK = {
     "query.preparation",
     "query.replaying",
     "query.warm_up",
+    "query.live_reports",
     "query.real_time",
     "query.start",
 }
 PRIVATE_SPARK = {"spark", "real_time", "encoding"}
 # Of PySpark's objects, what is behind them in the JVM.
-PRIVATE_ATTRIBUTES = {"_jsq", "_jdf", "_jc", "_jsc", "_jsparkSession", "_jwrite", "_jreader"}
+PRIVATE_ATTRIBUTES = {
+    *("_jsq", "_jdf", "_jc", "_jsc", "_jsparkSession", "_jwrite", "_jreader", "_gateway"),
+}
 # The service is in an image without Spark, librdkafka and registry client, and reads no topic.
 OPEN_TO_THE_SERVICE = {
     "errors",

@@ -13,7 +13,7 @@ from job.kafka.security import KafkaAccess
 from job.plan import tuning
 from job.plan.real_time import CAUGHT_UP_RECORDS, RECORDS_BEHIND_MAX
 from job.protocol.status import Phase
-from job.query import event_times, real_time
+from job.query import event_times, live_reports, real_time
 from job.query.real_time import Phases, _CatchUp, _configure, _Intervals, _records
 from job.query.runtime import QueryRun
 from job.query.stats import QueryStats
@@ -50,7 +50,7 @@ class World:
         monkeypatch.setattr(event_times, "LimitedReading", lambda *_: limited)
         monkeypatch.setattr(event_times, "batch_read", lambda *_: self.read)
         monkeypatch.setattr(
-            real_time, "LiveInterval", lambda *_: SimpleNamespace(rows=lambda: None)
+            live_reports, "LiveInterval", lambda *_: SimpleNamespace(rows=lambda: None)
         )
         monkeypatch.setattr(real_time, "ended_interval", self._ended_interval)
         monkeypatch.setattr(real_time, "prevent_next_batch", self._end)

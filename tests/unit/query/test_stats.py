@@ -102,7 +102,7 @@ def test_newest_event_time_of_a_running_interval_is_that_of_its_side_without_a_b
     stats = QueryStats()
     known = {0: Partition(next_offset=9, latest_offset=9, event_time_ms=1_000)}
     stats.partitions = Partitions(known, known, {"left": 1_000, "right": 1_000})
-    stats.interval_runs(5, LIVE)
+    stats.interval_runs(5, LIVE, is_alive=True)
     assert FAR_AHEAD_MS == stats.event_times["left"].event_time_ms
     assert 1_000 == stats.event_times["right"].event_time_ms
 
@@ -117,7 +117,7 @@ def test_rows_of_a_running_interval_count_until_its_report_replaces_them() -> No
     stats.batch(recorded(batchId=4))
     before = stats.totals
 
-    stats.interval_runs(5, LIVE)
+    stats.interval_runs(5, LIVE, is_alive=True)
     live = stats.totals
     assert before.left.records + 70 == live.left.records
     assert before.right.records + 20 == live.right.records
@@ -137,9 +137,38 @@ def test_late_figures_of_an_interval_that_has_been_reported_are_ignored() -> Non
     stats.batch(recorded(batchId=5))
     before = stats.totals
 
-    stats.interval_runs(5, LIVE)
+    stats.interval_runs(5, LIVE, is_alive=True)
 
     assert before == stats.totals
+
+
+IDLE = LiveFigures(
+    read={"left": 0, "right": 0},
+    written=0,
+    late_rows=0,
+    newest_ms={"left": None, "right": None},
+)
+
+
+def test_running_interval_is_progress_while_its_tasks_are_alive() -> None:
+    stats = QueryStats()
+
+    stats.interval_runs(5, LIVE, is_alive=False)
+    assert stats.last_progress_at is None
+
+    stats.interval_runs(5, IDLE, is_alive=True)
+    assert stats.last_progress_at is not None
+
+
+def test_interval_resets_the_retries_only_with_records() -> None:
+    stats = QueryStats()
+    stats.count_retry()
+
+    stats.interval_runs(5, IDLE, is_alive=True)
+    assert 1 == stats.count_retry()
+
+    stats.interval_runs(5, LIVE, is_alive=True)
+    assert 0 == stats.count_retry()
 
 
 class Counter:

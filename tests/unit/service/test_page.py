@@ -13,7 +13,7 @@ from playwright.sync_api import Browser, Error
 from job.errors import BusyError
 from job.protocol.control import control_socket
 from job.protocol.results import FailuresResult, KeyExplanation, PlanResult
-from job.protocol.status import Failure, QueryState
+from job.protocol.status import Failure, Phase, QueryState
 from tests.polling import wait_until
 from tests.unit.service.browser import (
     PATIENCE_MS,
@@ -217,6 +217,25 @@ def test_stop_is_confirmed_and_can_be_cancelled(browser: Browser, url: str, job:
         tab.page.get_by_role("button", name="Stop query").click()
         tab.wait_for("state", "STOPPED")
         assert ["stop"] == [verb for verb, _ in job.commands]
+
+
+@pytest.mark.parametrize(
+    ("phase", "delivery", "end"),
+    [
+        (None, "exactly_once", "The query finishes its batch."),
+        (Phase.CATCH_UP, "exactly_once", "The query finishes its batch."),
+        (Phase.REAL_TIME, "at_least_once", "The query finishes its interval."),
+        (Phase.REAL_TIME, "exactly_once", "The query ends at once. The next start repeats the"),
+    ],
+)
+def test_dialog_describes_the_end_of_the_batch_or_interval(
+    browser: Browser, url: str, job: SmallJob, phase: Phase | None, delivery: str, end: str
+) -> None:
+    job.current = job.current.model_copy(update={"phase": phase, "delivery": delivery})
+    with open_tab(browser, url) as tab:
+        tab.wait_for("state", "RUNNING")
+        tab.page.get_by_role("button", name="Stop", exact=True).click()
+        assert tab.page.locator("#confirm-effect").inner_text().startswith(end)
 
 
 def test_refused_command_shows_the_reason_and_the_allowed_ones(
