@@ -1,6 +1,8 @@
 """A change of the join that a command requests from the job, and the query that continues."""
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
 
@@ -11,6 +13,7 @@ from job.change.sent_spec import PlannedSpec, PlanOf, WrittenSpec, sent_spec
 from job.checkpoint.changes import successor_spec
 from job.checkpoint.checkpoint import Checkpoint
 from job.errors import ConflictError, RequestError
+from job.join_spec.variables import variables_hidden
 from job.protocol.reports import ChangeRequestReport
 from job.protocol.results import ChangePlanResult
 from job.query import changing
@@ -68,12 +71,13 @@ class RequestedChange:
         """The plan of a change at this moment. The query may run. Raises StreamjoinError if the
         change is refused."""
         self._check_state_partitions(state_partitions)
-        new, spark = self._planned(self._sent(text)).plan, resources.session()
-        old = self._running.plan
-        made = changing.checked(
-            *(old, new, Checkpoint(spark, old.checkpoint), Checkpoint(spark, new.checkpoint)),
-            state_partitions or self._settings.state_partitions,
-        )
+        sent, spark, old = self._sent(text), resources.session(), self._running.plan
+        with self._secrets_hidden(sent):
+            new = self._planned(sent).plan
+            made = changing.checked(
+                *(old, new, Checkpoint(spark, old.checkpoint), Checkpoint(spark, new.checkpoint)),
+                state_partitions or self._settings.state_partitions,
+            )
         found = facts(
             *(new, made.comparison, made.replay, made.needed_ms),
             cores=os.cpu_count() or 1,
@@ -88,14 +92,15 @@ class RequestedChange:
         assert self._requested is not None
         assert self.report is not None
         try:
-            successor = self._planned(self._requested)
-            checkpoint = resources.checkpoint()
-            made = changing.hand_over(
-                *(self._running.plan, successor.plan, checkpoint),
-                Checkpoint(resources.session(), successor.plan.checkpoint),
-                self._state_partitions or self._settings.state_partitions,
-                self._requested.text,
-            )
+            with self._secrets_hidden(self._requested):
+                successor = self._planned(self._requested)
+                checkpoint = resources.checkpoint()
+                made = changing.hand_over(
+                    *(self._running.plan, successor.plan, checkpoint),
+                    Checkpoint(resources.session(), successor.plan.checkpoint),
+                    self._state_partitions or self._settings.state_partitions,
+                    self._requested.text,
+                )
         except Exception as error:
             failure = failure_of(error, self._running.plan.bootstrap_servers)
             self._redaction.scrub_error(failure)
@@ -112,7 +117,11 @@ class RequestedChange:
         """The query that continues the one of `checkpoint` after a change in an earlier run of the
         job. None: there was no change, or the user starts the new query."""
         text = successor_spec(checkpoint)
-        return None if text is None else self._planned(self._sent(text))
+        if text is None:
+            return None
+        sent = self._sent(text)
+        with self._secrets_hidden(sent):
+            return self._planned(sent)
 
     def _check_state_partitions(self, requested: int | None) -> None:
         configured = self._settings.state_partitions
@@ -128,3 +137,15 @@ class RequestedChange:
 
     def _planned(self, written: WrittenSpec) -> PlannedSpec:
         return PlannedSpec(written, self._plan_of(written.spec))
+
+    @contextmanager
+    def _secrets_hidden(self, written: WrittenSpec) -> Iterator[None]:
+        """Removes secrets from every error raised inside, and the values of variables from the
+        problems of `written` and of the running spec. The caller of the API receives the error."""
+        texts = (written.text, self._running.written.text)
+        try:
+            with variables_hidden(texts[0], os.environ), variables_hidden(texts[1], os.environ):
+                yield
+        except Exception as error:
+            self._redaction.scrub_error(error)
+            raise

@@ -1,11 +1,13 @@
 """A change that a command requests: its report, and the spec that continues."""
 
+import os
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from job.change.comparison import compared
 from job.change.sent_spec import PlannedSpec, WrittenSpec
 from job.errors import CheckpointError, ConflictError, RequestError, SpecError
 from job.join_spec.spec import JoinSpec, spec_from_yaml
@@ -15,8 +17,9 @@ from job.query import changing, requested_change
 from job.query.requested_change import RequestedChange
 from job.redaction import Redaction
 from job.settings import JobSettings
-from tests.unit.specs import plan, spec_yaml
+from tests.unit.specs import changed, plan, spec_yaml
 
+OLD = spec_yaml()
 NEW = spec_yaml(checkpoint="/checkpoints/next")
 SECRET = "pa55word"
 
@@ -30,14 +33,17 @@ def change(monkeypatch: pytest.MonkeyPatch) -> RequestedChange:
     return changes_of(JobSettings(), monkeypatch)
 
 
-def changes_of(settings: JobSettings, monkeypatch: pytest.MonkeyPatch) -> RequestedChange:
+def changes_of(
+    settings: JobSettings, monkeypatch: pytest.MonkeyPatch, old: str = OLD
+) -> RequestedChange:
     monkeypatch.setattr(
         requested_change, "Checkpoint", lambda _, location: SimpleNamespace(location=location)
     )
     redaction = Redaction()
     redaction.add([SECRET])
-    written = WrittenSpec(spec_yaml(), spec_from_yaml(spec_yaml(), {}))
-    return RequestedChange(PlannedSpec(written, plan()), plan_of, settings, redaction)
+    spec = spec_from_yaml(old, os.environ)
+    running = PlannedSpec(WrittenSpec(old, spec), plan_of(spec))
+    return RequestedChange(running, plan_of, settings, redaction)
 
 
 def resources() -> Any:
@@ -86,6 +92,61 @@ def test_failed_change_is_reported_without_secrets_and_commands_are_accepted_aga
     assert "the folder contains a query of [redacted]" == change.report.error
     assert change.report.failed_at is not None
     change.check_not_requested()
+
+
+@pytest.mark.parametrize(
+    ("changes", "shown"),
+    [
+        ({"left__schema": "ad_id BIGINT, shown_at TIMESTAMP, cost DOUBLE"}, "${HIDDEN}"),
+        ({"name": "another"}, "must stay ${HIDDEN}"),
+    ],
+    ids=["planner", "comparison"],
+)
+def test_errors_show_no_value_of_a_variable(
+    changes: dict[str, str], shown: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HIDDEN", "hunter2hunter2")
+    for check in ("checked", "hand_over"):
+        monkeypatch.setattr(changing, check, lambda old, new, *_: compared(old, new))
+    old = spec_yaml(left__filter="campaign <> '${HIDDEN}'", name="${HIDDEN}")
+    text = changed(old, checkpoint="/checkpoints/next", **changes)
+    change = changes_of(JobSettings(), monkeypatch, old)
+
+    with pytest.raises(SpecError) as refused:
+        change.plan(text, None, resources(), late_rows=0)
+    change.request("ada", text, None)
+    assert change.make(resources()) is None
+
+    assert change.report is not None
+    for error in (str(refused.value), str(change.report.error)):
+        assert shown in error
+        assert "hunter2" not in error
+
+
+def test_error_at_a_start_after_a_change_shows_no_value_of_a_variable(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("HIDDEN", "hunter2hunter2")
+    monkeypatch.setattr(requested_change, "successor_spec", lambda text: text)
+    old = spec_yaml(left__filter="campaign <> '${HIDDEN}'")
+    text: Any = changed(old, checkpoint="/checkpoints/next", left__schema="ad_id BIGINT")
+
+    with pytest.raises(SpecError) as refused:
+        changes_of(JobSettings(), monkeypatch, old).made_before(text)
+
+    assert "${HIDDEN}" in str(refused.value)
+    assert "hunter2" not in str(refused.value)
+
+
+def test_refused_plan_shows_no_secret(
+    change: RequestedChange, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> None:
+        raise CheckpointError(f"the folder contains a query of {SECRET}")
+
+    monkeypatch.setattr(changing, "checked", refuse)
+    with pytest.raises(CheckpointError, match=r"of \[redacted\]$"):
+        change.plan(NEW, None, resources(), late_rows=0)
 
 
 def test_number_of_state_partitions_that_the_next_start_would_refuse_is_not_requested(
