@@ -134,12 +134,15 @@ class Engine:
             if starts is not None:
                 self._reset.request(by, starts)
             if spec is not None:
+                self._machine.check_nothing_pending(verb)
                 self._change.request(by, spec, state_partitions)
             self._completes_interval = completes_interval or spec is not None
 
     def change_plan(self, spec: str, state_partitions: int | None) -> ChangePlanResult:
         """The plan of a change at this moment. Raises StreamjoinError if the change is refused."""
         check_allowed("change", self._machine.state)
+        self._change.check_not_requested()
+        self._machine.check_nothing_pending("change")
         late_rows = self._stats.totals.late_rows
         return self._change.plan(spec, state_partitions, self._resources, late_rows)
 

@@ -12,9 +12,10 @@ from datetime import UTC, datetime, timedelta
 
 import structlog
 
+from job.errors import ConflictError
 from job.protocol.control import Verb
 from job.protocol.status import QueryState
-from job.query.verbs import DESIRED, check_allowed
+from job.query.verbs import ALLOWED, DESIRED, check_allowed
 
 # Conditions that nobody signals are checked this often.
 _POLL_SECONDS = 0.5
@@ -48,6 +49,27 @@ class StateMachine:
                 # A client that reads FAILED after this command must have read a new failure.
                 self.become(QueryState.RESTARTING)
             self._changed.notify_all()
+
+    def check_nothing_pending(self, verb: Verb) -> None:
+        """Raises ConflictError if `verb` would replace a command that has not taken effect."""
+        pending = self._pending
+        if pending is not None:
+            raise ConflictError(
+                f"{verb} is not possible while {pending} is pending: wait until {pending} has "
+                "taken effect",
+                allowed=[other for other in ALLOWED[self.state] if other != verb],
+            )
+
+    @property
+    def _pending(self) -> str | None:
+        """What will end the run of the query. None: the query continues."""
+        if self.job_is_ending:
+            return "the end of the job"
+        if self.restart_requested:
+            return "restart"
+        if self.desired is self.state or not self.stop_requested:
+            return None
+        return "stop" if self.desired is QueryState.STOPPED else "pause"
 
     def end_job(self) -> None:
         """May be called from a signal handler, which must not wait for the lock."""
