@@ -15,7 +15,7 @@ import structlog
 from job.errors import ConflictError
 from job.protocol.control import Verb
 from job.protocol.status import QueryState
-from job.query.verbs import ALLOWED, DESIRED, check_allowed
+from job.query.verbs import ALLOWED, CHANGES, DESIRED, check_allowed
 
 # Conditions that nobody signals are checked this often.
 _POLL_SECONDS = 0.5
@@ -30,6 +30,8 @@ class StateMachine:
         self.since = datetime.now(UTC)
         self.desired: QueryState | None = None
         """None: as recorded in the checkpoint, which is not read yet."""
+        self.desired_before: QueryState | None = None
+        """`desired` before the last command."""
         self.restart_requested = False
         self.job_is_ending = False
 
@@ -43,7 +45,7 @@ class StateMachine:
             check_allowed(verb, self.state)
             yield
             _log.info("command", verb=verb, by=by, state=self.state.value)
-            self.desired = DESIRED[verb]
+            self.desired_before, self.desired = self.desired, DESIRED[verb]
             self.restart_requested = verb == "restart"
             if self.state is QueryState.FAILED and self.desired is QueryState.RUNNING:
                 # A client that reads FAILED after this command must have read a new failure.
@@ -57,7 +59,7 @@ class StateMachine:
             raise ConflictError(
                 f"{verb} is not possible while {pending} is pending: wait until {pending} has "
                 "taken effect",
-                allowed=[other for other in ALLOWED[self.state] if other != verb],
+                allowed=[other for other in ALLOWED[self.state] if other not in CHANGES],
             )
 
     @property

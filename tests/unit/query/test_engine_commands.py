@@ -23,18 +23,15 @@ NEW = spec_yaml(checkpoint="/checkpoints/next")
 @pytest.fixture
 def engine(monkeypatch: pytest.MonkeyPatch) -> Engine:
     """Its query is RUNNING."""
-    machine, unused, joined = StateMachine(), None, plan()
+    unused: Any = None
+    machine, joined = StateMachine(), plan()
     machine.become(QueryState.RUNNING)
     monkeypatch.setattr("job.query.engine.StateMachine", lambda: machine)
     settings, redaction = JobSettings(), Redaction()
     written = WrittenSpec(spec_yaml(), spec_from_yaml(spec_yaml(), {}))
     change = RequestedChange(PlannedSpec(written, joined), lambda _: joined, settings, redaction)
-    others: Any = (unused, unused, unused, unused)
-    return Engine(
-        *(joined, settings, redaction, QueryStats(joined.topics, joined.deduplicated)),
-        *others,
-        change,
-    )
+    stats = QueryStats(joined.topics, joined.deduplicated)
+    return Engine(joined, settings, redaction, stats, unused, unused, unused, unused, change)
 
 
 @pytest.mark.parametrize("verb", ["pause", "stop", "restart"])
@@ -44,12 +41,14 @@ def test_change_is_refused_while_another_command_is_pending(engine: Engine, verb
     for call in (
         lambda: engine.change_plan(NEW, None),
         lambda: engine.command("change", "bob", spec=NEW),
+        engine.check_undo,
+        lambda: engine.command("undo", "bob"),
     ):
         with pytest.raises(ConflictError, match=f"while {verb} is pending"):
             call()
 
 
-@pytest.mark.parametrize("verb", ["pause", "stop", "restart", "change"])
+@pytest.mark.parametrize("verb", ["pause", "stop", "restart", "change", "undo"])
 def test_commands_are_refused_until_the_change_is_made(engine: Engine, verb: Verb) -> None:
     """Otherwise a stop would be accepted, and the new query would run."""
     engine.command("change", "ada", spec=NEW)
@@ -57,5 +56,6 @@ def test_commands_are_refused_until_the_change_is_made(engine: Engine, verb: Ver
 
     with pytest.raises(ConflictError, match="is being changed"):
         engine.command(verb, "bob", spec=spec)
-    with pytest.raises(ConflictError, match="is being changed"):
-        engine.change_plan(NEW, None)
+    for call in (lambda: engine.change_plan(NEW, None), engine.check_undo):
+        with pytest.raises(ConflictError, match="is being changed"):
+            call()

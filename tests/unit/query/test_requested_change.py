@@ -9,10 +9,12 @@ import pytest
 
 from job.change.comparison import compared
 from job.change.sent_spec import PlannedSpec, WrittenSpec
+from job.checkpoint.changes import SpecTexts
 from job.errors import CheckpointError, ConflictError, RequestError, SpecError
 from job.join_spec.spec import JoinSpec, spec_from_yaml
 from job.plan.plan import JoinPlan
 from job.plan.planner import join_plan
+from job.protocol.results import UndoResult
 from job.query import changing, requested_change
 from job.query.requested_change import RequestedChange
 from job.redaction import Redaction
@@ -47,7 +49,7 @@ def changes_of(
 
 
 def resources() -> Any:
-    return SimpleNamespace(session=lambda: None, checkpoint=lambda: "old")
+    return SimpleNamespace(has_jvm=True, session=lambda: None, checkpoint=lambda: "old")
 
 
 def test_made_change_ends_in_its_spec_and_no_other_command_is_accepted(
@@ -67,9 +69,9 @@ def test_made_change_ends_in_its_spec_and_no_other_command_is_accepted(
 
     assert successor is not None
     assert (NEW, 8) == (successor.written.text, successor.plan.state_partitions)
-    [(old, new, old_checkpoint, new_checkpoint, state_partitions, text)] = made
-    assert (plan(), "old", "/checkpoints/next", 8, NEW) == (
-        *(old, old_checkpoint, new_checkpoint.location, state_partitions, text),
+    [(old, new, old_checkpoint, new_checkpoint, state_partitions, texts)] = made
+    assert (plan(), "old", "/checkpoints/next", 8, SpecTexts(old=OLD, new=NEW)) == (
+        *(old, old_checkpoint, new_checkpoint.location, state_partitions, texts),
     )
     assert replace(new, state_partitions=8) == successor.plan
     with pytest.raises(ConflictError, match="is being changed"):
@@ -136,6 +138,65 @@ def test_error_at_a_start_after_a_change_shows_no_value_of_a_variable(
 
     assert "${HIDDEN}" in str(refused.value)
     assert "hunter2" not in str(refused.value)
+
+
+def undoable(monkeypatch: pytest.MonkeyPatch, text: str) -> list[Any]:
+    """Of the checkpoint "new", which continues "old". The list receives the undone changes."""
+    undone: list[Any] = []
+    old = SimpleNamespace(folder=SimpleNamespace(root="old"))
+    monkeypatch.setattr(requested_change, "predecessor", lambda _: old)
+    monkeypatch.setattr(requested_change, "old_spec", lambda _: text)
+    monkeypatch.setattr(changing, "check_undo", lambda *_: None)
+    monkeypatch.setattr(
+        changing, "take_back", lambda old, new: undone.append((old.folder.root, new))
+    )
+    return undone
+
+
+def test_undone_change_continues_with_the_spec_of_the_old_query(
+    change: RequestedChange, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also if the new spec does not contain a variable of the old one any more."""
+    monkeypatch.setenv("OLD_COST", "7")
+    text = spec_yaml(checkpoint="/checkpoints/old", left__filter="cost > ${OLD_COST}")
+    undone = undoable(monkeypatch, text)
+    assert UndoResult(checkpoint="old") == change.check_undo(resources())
+
+    change.request("ada", None, None)
+    assert change.report is not None
+    assert ("ada", None) == (change.report.requested_by, change.report.checkpoint)
+    successor = change.make(SimpleNamespace(checkpoint=lambda: "new"))  # type: ignore[arg-type]
+
+    assert [("old", "new")] == undone
+    assert successor is not None
+    assert plan(checkpoint="/checkpoints/old", left__filter="cost > 7") == successor.plan
+    with pytest.raises(ConflictError, match="is being changed"):
+        change.check_not_requested()
+
+
+def test_change_whose_query_has_delivered_is_not_undone(
+    change: RequestedChange, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    undone = undoable(monkeypatch, OLD)
+
+    def refuse(*_: object) -> None:
+        raise ConflictError("the query has begun to deliver", allowed=[])
+
+    monkeypatch.setattr(changing, "check_undo", refuse)
+    with pytest.raises(ConflictError, match="begun to deliver"):
+        change.check_undo(resources())
+    change.request("ada", None, None)
+    assert change.make(resources()) is None
+
+    assert change.report is not None
+    assert ("the query has begun to deliver", []) == (change.report.error, undone)
+    change.check_not_requested()
+
+
+def test_undo_without_a_jvm_is_checked_once_it_is_made(change: RequestedChange) -> None:
+    stopped: Any = SimpleNamespace(has_jvm=False)
+
+    assert UndoResult(checkpoint=None) == change.check_undo(stopped)
 
 
 def test_refused_plan_shows_no_secret(

@@ -54,7 +54,7 @@ def test_command_that_the_state_does_not_allow_changes_nothing() -> None:
     with pytest.raises(ConflictError) as refused, machine.accept("pause", by="ada"):
         pytest.fail("the state does not allow it")
 
-    assert ["restart", "stop"] == refused.value.allowed
+    assert ["restart", "stop", "undo"] == refused.value.allowed
     assert machine.desired is None
 
 
