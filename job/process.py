@@ -21,7 +21,7 @@ from job.redaction import Redaction
 from job.settings import JobSettings
 
 if TYPE_CHECKING:
-    from job.query.engine import Successor
+    from job.query.requested_change import Successor
     from job.spark.session import Jvm
 
 

@@ -19,8 +19,8 @@ from job.protocol.status import JobStatus
 
 # A status takes 10 kB plus 100 bytes per topic partition, a past batch 4 kB.
 _RESPONSE_BYTES_MAX = 16 * 1024 * 1024
-# Calls for which the job reads state with Spark, or plans a spec.
-_SLOW_CALLS = {"state", "state_count", "explain", "validate", "change_plan"}
+# Calls for which the job reads its checkpoint with Spark, or plans a spec.
+_SLOW_CALLS = {"state", "state_count", "explain", "validate", "change_plan", "check_undo"}
 
 Result = TypeVar("Result", bound=BaseModel)
 

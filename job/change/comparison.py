@@ -2,17 +2,25 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from datetime import timedelta
 
 from job.change.replay import Expired
 from job.errors import Problem, SpecError
 from job.join_spec.durations import duration_text, milliseconds
 from job.join_spec.expressions import Expression
+from job.join_spec.join_conditions import MatchWindow
 from job.join_spec.output import Delivery
 from job.join_spec.sides import SIDES, Side
 from job.plan.fingerprint import Change, changes, fingerprint
 from job.plan.plan import JoinPlan
 
 _PAIRS = ("join.match_window", "join.window", "join.condition", "join.null_safe", "left.key")
+# Also settings that decide which records enter the join.
+_MATCHING = (
+    *(*_PAIRS, "right.key"),
+    *(f"{side}.{field}" for side in SIDES for field in ("event_time", "filter")),
+    *(*(f"{side}.max_event_time_ahead" for side in SIDES), "on_null_key"),
+)
 
 
 @dataclass(frozen=True)
@@ -189,6 +197,7 @@ def _meanings(old: JoinPlan, new: JoinPlan, found: tuple[Change, ...]) -> Iterat
             "record is before the cut. A pair of two records before the cut is not emitted again. "
             "If only the new spec gives such a pair, it is kept back."
         )
+    yield from _meanings_of_other_pairs(old, new, *_pairs_that_differ(old, new, {*fields, *read}))
     if "join.type" in fields:
         yield (
             f"Records after the cut, and records before the cut that have not expired, are joined "
@@ -216,6 +225,59 @@ def _meanings(old: JoinPlan, new: JoinPlan, found: tuple[Change, ...]) -> Iterat
         )
     if _output(old) != _output(new):
         yield "Results after the cut follow the new output. Results before the cut do not change."
+
+
+def _pairs_that_differ(old: JoinPlan, new: JoinPlan, fields: set[str]) -> tuple[bool, bool]:
+    """Whether two records can match only by the old spec, and only by the new one.
+
+    `fields`: changed settings.
+    """
+    deciding = {field for field in fields if field.startswith(_MATCHING)}
+    is_bound = all(field.startswith("join.match_window.") for field in deciding)
+    if not is_bound or old.match_window is None or new.match_window is None:
+        return bool(deciding), bool(deciding)
+    bounds = list(zip(_bounds(old.match_window), _bounds(new.match_window), strict=True))
+    return any(a > b for a, b in bounds), any(a < b for a, b in bounds)
+
+
+def _bounds(window: MatchWindow) -> list[timedelta]:
+    return [timedelta.max if b is None else b for b in (window.before, window.after)]
+
+
+def _meanings_of_other_pairs(
+    old: JoinPlan, new: JoinPlan, only_old: bool, only_new: bool
+) -> Iterator[str]:
+    """`only_old`, `only_new`: as `_pairs_that_differ` returns them."""
+    shown = () if old.join_type.anti_side else old.join_type.shown_sides
+    for side in new.join_type.outer_sides:
+        rows = f"{side.capitalize()} rows"
+        if only_old and side in shown:
+            yield (
+                f"{rows} that only the old spec matches with a record before the cut are emitted "
+                "as unmatched if they expire after the cut, although the old query has emitted "
+                "them as matched."
+            )
+        if only_new:
+            yield (
+                f"{rows} that only the new spec matches with a record before the cut are not "
+                "emitted as unmatched."
+            )
+        if side in old.join_type.outer_sides and _is_kept_longer(new, old, side):
+            yield (
+                f"Unmatched {side} rows that have expired at the cut by the new spec, and not by "
+                "the old one, are not emitted."
+            )
+    semi = new.join_type.semi_side
+    if semi is not None and only_old and semi == old.join_type.semi_side:
+        yield (
+            f"{semi.capitalize()} rows that only the old spec matches with a record before the cut "
+            "are emitted again, with the same id, if a record after the cut matches them."
+        )
+    if semi is not None and only_new:
+        yield (
+            f"{semi.capitalize()} rows that only the new spec matches with a record before the cut "
+            "are not emitted."
+        )
 
 
 def _meanings_of_unmatched_rows(old: JoinPlan, new: JoinPlan) -> Iterator[str]:

@@ -1,7 +1,7 @@
 """The files of a change, in the checkpoints of the old and the new query.
 
     <new>/change.json     the replay of the new query (job/change/replay.py)
-    <old>/changed.json    the folder of the new checkpoint, and the spec of a change over HTTP
+    <old>/changed.json    the folder of the new checkpoint, and both specs of a change over HTTP
 
 Until changed.json is written, only the old query can start. Afterwards only the new query can
 start. So after a crash at any point exactly one query can start, and the change can be repeated.
@@ -12,17 +12,26 @@ is allowed to take the name back, in case the change ends in between.
 """
 
 import json
+from dataclasses import dataclass
 
 from job.change.cut import Cut, PlannedBatch
 from job.change.replay import Replay, ReplayPhase, late_rows
 from job.checkpoint.checkpoint import CHANGE, Checkpoint
 from job.checkpoint.documents import read_document, write_document
-from job.errors import CheckpointError
+from job.errors import CheckpointError, ConflictError
 from job.event_time.partitions import Offsets
 from job.join_spec.sides import SIDES, Side
 from job.join_spec.start_positions import StartPositions
 
 _CHANGED = "changed.json"
+
+
+@dataclass(frozen=True)
+class SpecTexts:
+    """YAML of both specs of a change. `${VAR}` is not replaced."""
+
+    old: str
+    new: str
 
 
 def read_cut(checkpoint: Checkpoint) -> Cut:
@@ -143,11 +152,11 @@ def check_is_new(checkpoint: Checkpoint) -> None:
         )
 
 
-def hand_over(old: Checkpoint, new: Checkpoint, spec: str | None = None) -> None:
-    """Make the change effective. `spec`: YAML with which the job of the old query continues. None:
-    the user starts the new query."""
-    continued_with = {} if spec is None else {"spec": spec}
-    write_document(old.folder, _CHANGED, {"checkpoint": new.folder.root, **continued_with})
+def hand_over(old: Checkpoint, new: Checkpoint, texts: SpecTexts | None = None) -> None:
+    """Make the change effective. `texts`: the job of the old query continues with the new spec.
+    None: the user starts the new query."""
+    specs = {} if texts is None else {"spec": texts.new, "old_spec": texts.old}
+    write_document(old.folder, _CHANGED, {"checkpoint": new.folder.root, **specs})
 
 
 def take_back(old: Checkpoint) -> None:
@@ -166,6 +175,35 @@ def successor_spec(checkpoint: Checkpoint) -> str | None:
     starts that query."""
     document = read_document(checkpoint.folder, _CHANGED)
     return None if document is None else document.get("spec")
+
+
+def predecessor(checkpoint: Checkpoint) -> Checkpoint:
+    """The checkpoint that this one continues. Raises ConflictError if there is none."""
+    replay = read_replay(checkpoint)
+    if replay is None or replay.is_shadow:
+        raise ConflictError(
+            f"the query of {checkpoint.folder.root} replaces no other query, so there is no change "
+            "to undo",
+            allowed=[],
+        )
+    return Checkpoint(checkpoint.folder.spark, replay.old_checkpoint)
+
+
+def old_spec(checkpoint: Checkpoint) -> str:
+    """YAML of the spec of this checkpoint, which another one continues.
+
+    Raises ConflictError if the job did not make the change itself.
+    """
+    document = read_document(checkpoint.folder, _CHANGED)
+    text = None if document is None else document.get("old_spec")
+    if text is None:
+        raise ConflictError(
+            f"{checkpoint.folder.root} does not contain the old spec, because the change was not "
+            "made over HTTP: run `streamjoin change OLD_SPEC NEW_SPEC --undo`, and start the old "
+            "spec",
+            allowed=[],
+        )
+    return str(text)
 
 
 def check_not_changed(checkpoint: Checkpoint) -> None:

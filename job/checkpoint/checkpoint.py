@@ -202,7 +202,7 @@ class Checkpoint:
     @property
     def recorded_interval(self) -> Interval | None:
         """The last interval of real-time mode that may have begun. None: there was none."""
-        document = self.folder.read(_INTERVAL)
+        document = read_document(self.folder, _INTERVAL)
         return None if document is None else Interval.from_document(document)
 
     @property
@@ -231,7 +231,7 @@ class Checkpoint:
     def record_interval(self, interval: Interval) -> None:
         """Replace the record of the previous interval. Called before a row of `interval` is
         written, and once the previous interval needs no repetition."""
-        self.folder.write(_INTERVAL, interval.document())
+        write_document(self.folder, _INTERVAL, interval.document())
 
     @property
     def fence(self) -> int:

@@ -15,8 +15,6 @@ from typing import Any, Self
 from job.event_time.partitions import Offsets
 from job.join_spec.sides import SIDES
 
-FORMAT = 1
-
 # More than the batches that Spark's offset log contains.
 _EARLIER_MAX = 100
 
@@ -57,7 +55,6 @@ class Interval:
         """The JSON document that `from_document` reads."""
         ends = self.repeat_until
         return {
-            "format": FORMAT,
             "batch_id": self.batch_id,
             "watermark_ms": self.watermark_ms,
             "repeat_until": None

@@ -26,9 +26,10 @@ from job.join_spec.sides import Side
 from job.join_spec.start_positions import StartPositions
 from job.protocol.status import JobStatus
 
-Verb = Literal["pause", "resume", "stop", "restart", "reset", "change"]
+Verb = Literal["pause", "resume", "stop", "restart", "reset", "change", "undo"]
 ReadCall = Literal[
-    "plan", "progress", "failures", "state", "state_count", "explain", "validate", "change_plan"
+    "plan", "progress", "failures", "state", "state_count", "explain", "validate", "change_plan",
+    "check_undo",
 ]  # fmt: skip
 
 # A spec of 64 kB in which every byte is escaped.

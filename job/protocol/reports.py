@@ -156,12 +156,12 @@ class ChangeReport(_Report):
 
 
 class ChangeRequestReport(_Report):
-    """The last change of the join that was requested by a command."""
+    """The last change of the join, or its undo, that was requested by a command."""
 
     requested_by: str
     requested_at: datetime
-    checkpoint: str
-    """Checkpoint of the new query."""
+    checkpoint: str | None
+    """Checkpoint of the new query. Null: an undo was requested."""
     failed_at: datetime | None = None
     """Null: the change has not failed. When it is made, the status is that of the new query."""
     error: str | None = None

@@ -91,6 +91,14 @@ class ChangePlanResult(_Result):
     """Output of `streamjoin change --plan --json`."""
 
 
+class UndoResult(_Result):
+    """The last change of the join can be undone at the moment of the call."""
+
+    checkpoint: str | None
+    """Checkpoint of the query that continues after an undo. Null: not checked, because the job has
+    no JVM."""
+
+
 class FieldProblem(_Result):
     field: str
     """Dotted path in the YAML."""

@@ -96,11 +96,11 @@ def hand_over(
     old_checkpoint: Checkpoint,
     new_checkpoint: Checkpoint,
     state_partitions: int | None,
-    spec: str | None = None,
+    texts: changes.SpecTexts | None = None,
 ) -> ChangePlan:
     """Let the new query continue the old one, which is stopped and whose checkpoint is leased.
 
-    `spec`: as for `changes.hand_over`. Raises StreamjoinError if the change is refused. The old
+    `texts`: as for `changes.hand_over`. Raises StreamjoinError if the change is refused. The old
     query can then start again.
     """
     access = _access(new)
@@ -113,7 +113,7 @@ def hand_over(
             _stop_deliveries(old, old_checkpoint, access, last_batch=made.replay.old_batch_id)
             changes.allow_return(old_checkpoint, new_checkpoint)
             _take_name_over(old, new_checkpoint, access, made.replay)
-        changes.hand_over(old_checkpoint, new_checkpoint, spec)
+        changes.hand_over(old_checkpoint, new_checkpoint, texts)
     return made
 
 
@@ -131,22 +131,31 @@ def undo(old: JoinPlan, new: JoinPlan, settings: JobSettings) -> None:
     """Let the old query run at its next start. Raises ConflictError if the new query may have
     delivered results."""
     with _both(old, new, settings) as (old_checkpoint, new_checkpoint):
-        if changes.successor(old_checkpoint) != new_checkpoint.folder.root:
-            raise ConflictError(
-                f"{new_checkpoint.folder.root} does not continue {old_checkpoint.folder.root}, so "
-                "there is no change to undo: check OLD_SPEC and NEW_SPEC",
-                allowed=[],
-            )
-        _check_undelivered(new_checkpoint)
+        check_undo(old_checkpoint, new_checkpoint)
         _stop_job(new, settings)
-        with leased(old_checkpoint), leased(new_checkpoint):
-            _check_undelivered(new_checkpoint)
-            changes.allow_return(old_checkpoint, new_checkpoint)
-            old_checkpoint.desired_state = QueryState.RUNNING  # `change` has stopped it.
-            changes.take_back(old_checkpoint)
+        with leased(new_checkpoint):
+            take_back(old_checkpoint, new_checkpoint)
 
 
-def _check_undelivered(new: Checkpoint) -> None:
+def take_back(old: Checkpoint, new: Checkpoint) -> None:
+    """Let the old query continue instead of the new one, which is stopped and whose checkpoint is
+    leased. Raises ConflictError as `check_undo`."""
+    with leased(old):
+        check_undo(old, new)
+        changes.allow_return(old, new)
+        old.desired_state = QueryState.RUNNING  # `change` has stopped it.
+        changes.take_back(old)
+
+
+def check_undo(old: Checkpoint, new: Checkpoint) -> None:
+    """Raises ConflictError if the new query may have delivered results, or does not continue the
+    old one."""
+    if changes.successor(old) != new.folder.root:
+        raise ConflictError(
+            f"{new.folder.root} does not continue {old.folder.root}, so there is no change to "
+            "undo: check the checkpoints of both specs",
+            allowed=[],
+        )
     if (later := changes.successor(new)) is not None:
         raise ConflictError(
             f"the query of {new.folder.root} was changed, too: {later} continues it. Undo that "

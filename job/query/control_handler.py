@@ -33,6 +33,7 @@ from job.protocol.results import (
     KeyRows,
     PlanResult,
     ProgressResult,
+    UndoResult,
     ValidationResult,
 )
 from job.protocol.status import JobStatus, QueryState
@@ -122,6 +123,7 @@ class ControlHandler:
             "explain": lambda: self._explain(_state_request(request), caller_gone),
             "validate": lambda: self._validate(request, caller_gone),
             "change_plan": lambda: self._change_plan(request),
+            "check_undo": self._check_undo,
         }
         return calls[request.call]()
 
@@ -158,6 +160,10 @@ class ControlHandler:
     def _change_plan(self, request: Request) -> ChangePlanResult:
         with _refused_changes():
             return self._engine.change_plan(request.spec or "", request.state_partitions)
+
+    def _check_undo(self) -> UndoResult:
+        with _refused_changes():
+            return self._engine.check_undo()
 
     def _count_on_request(self, caller_gone: Event) -> StateCount:
         with self._lookups.turn(caller_gone):

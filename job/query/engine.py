@@ -6,7 +6,6 @@ other threads, which record them and wake this thread.
 
 from collections.abc import Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import partial
 
@@ -26,11 +25,11 @@ from job.kafka.topic_ids import TopicIdentity
 from job.lineage.reports import Outcome, RunReports
 from job.plan.plan import JoinPlan
 from job.protocol.control import Verb
-from job.protocol.results import ChangePlanResult
+from job.protocol.results import ChangePlanResult, UndoResult
 from job.protocol.status import JobStatus, QueryState
 from job.query.idleness import IdleSides
 from job.query.preparation import Preparation
-from job.query.requested_change import RequestedChange
+from job.query.requested_change import RequestedChange, Successor
 from job.query.reset import Reset
 from job.query.retries import retry_delay
 from job.query.runtime import Resources
@@ -38,7 +37,7 @@ from job.query.start import QueryStarter
 from job.query.state_lookup import state_reader
 from job.query.state_machine import StateMachine
 from job.query.stats import QueryStats
-from job.query.verbs import check_allowed
+from job.query.verbs import CHANGES, check_allowed
 from job.redaction import Redaction
 from job.settings import JobSettings
 from job.spark.between_batches import pause_between_batches, stop_at_once, stop_gracefully
@@ -47,15 +46,6 @@ from job.spark.session import Jvm
 from job.spark.watermark import raise_watermark
 
 _log = structlog.get_logger()
-
-
-@dataclass(frozen=True)
-class Successor:
-    """The query that continues after a change."""
-
-    query: PlannedSpec
-    jvm: Jvm | None
-    """The JVM of the old query. None: the new query needs another one."""
 
 
 class Engine:
@@ -133,15 +123,26 @@ class Engine:
             self._change.check_not_requested()
             if starts is not None:
                 self._reset.request(by, starts)
-            if spec is not None:
+            if verb in CHANGES:
+                self._machine.check_nothing_pending(verb)
                 self._change.request(by, spec, state_partitions)
             self._completes_interval = completes_interval or spec is not None
 
     def change_plan(self, spec: str, state_partitions: int | None) -> ChangePlanResult:
         """The plan of a change at this moment. Raises StreamjoinError if the change is refused."""
-        check_allowed("change", self._machine.state)
+        self._check_allowed("change")
         late_rows = self._stats.totals.late_rows
         return self._change.plan(spec, state_partitions, self._resources, late_rows)
+
+    def check_undo(self) -> UndoResult:
+        """Raises StreamjoinError if the last change cannot be undone at this moment."""
+        self._check_allowed("undo")
+        return self._change.check_undo(self._resources)
+
+    def _check_allowed(self, verb: Verb) -> None:
+        check_allowed(verb, self._machine.state)
+        self._change.check_not_requested()
+        self._machine.check_nothing_pending(verb)
 
     def status(self) -> JobStatus:
         last = self._stats.last_batch
@@ -333,7 +334,12 @@ class Engine:
                 self._resources.release()
             machine.become(state)
         machine.wait_until(
-            lambda: self._must_end() or machine.desired is not state or self._reset.is_requested
+            lambda: (
+                self._must_end()
+                or machine.desired is not state
+                or self._reset.is_requested
+                or self._change.is_requested
+            )
         )
         self._resources.check_lease()
         if self._reset.is_requested:
@@ -342,10 +348,12 @@ class Engine:
             machine.become(QueryState.STARTING)
 
     def _make_change(self) -> None:
-        """End with the new query, or continue the query if the change fails."""
+        """End with the query that continues, or leave the query as it was if the change fails."""
         self._starter.forget_phase()
         self._machine.become(QueryState.RESTARTING)
-        self._machine.desired = QueryState.RUNNING  # Commands are refused during a change.
+        self._machine.desired = (
+            self._machine.desired_before
+        )  # Commands are refused during a change.
         successor = self._change.make(self._resources)
         self._resources.check_lease()
         if successor is not None:

@@ -1,25 +1,41 @@
-"""A change of the join that a command requests from the job, and the query that continues."""
+"""A change of the join, or its undo, that a command requests from the job, and the query that
+continues."""
 
 import os
-from dataclasses import replace
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from functools import partial
 
 import structlog
 
 from job.change.explain import explained, facts
 from job.change.sent_spec import PlannedSpec, PlanOf, WrittenSpec, sent_spec
-from job.checkpoint.changes import successor_spec
+from job.checkpoint.changes import SpecTexts, old_spec, predecessor, successor_spec
 from job.checkpoint.checkpoint import Checkpoint
 from job.errors import ConflictError, RequestError
+from job.join_spec.spec import spec_from_yaml
+from job.join_spec.variables import variables_hidden
 from job.protocol.reports import ChangeRequestReport
-from job.protocol.results import ChangePlanResult
+from job.protocol.results import ChangePlanResult, UndoResult
 from job.query import changing
 from job.query.runtime import Resources
 from job.redaction import Redaction
 from job.settings import JobSettings
 from job.spark.failures import failure_of
+from job.spark.session import Jvm
 
 _log = structlog.get_logger()
+
+
+@dataclass(frozen=True)
+class Successor:
+    """The query that continues after a change."""
+
+    query: PlannedSpec
+    jvm: Jvm | None
+    """The JVM of the old query. None: the new query needs another one."""
 
 
 class RequestedChange:
@@ -32,8 +48,7 @@ class RequestedChange:
         self._plan_of = plan_of
         self._settings = settings
         self._redaction = redaction
-        self._requested: WrittenSpec | None = None
-        self._state_partitions: int | None = None
+        self._requested: Callable[[Resources], PlannedSpec] | None = None
         self.report: ChangeRequestReport | None = None
 
     @property
@@ -49,18 +64,28 @@ class RequestedChange:
                 allowed=[],
             )
 
-    def request(self, by: str, text: str, state_partitions: int | None) -> None:
-        """`state_partitions`: number for the new query. None: as many as the old query has.
+    def request(self, by: str, text: str | None, state_partitions: int | None) -> None:
+        """`text`: YAML of the new spec. None: undo the last change. `state_partitions`: number for
+        the new query. None: as many as the old query has.
 
         Raises SpecError if the spec is invalid, RequestError if the number is.
         """
+        if text is None:
+            self._report_request(by, None)
+            self._requested = self._undone
+            return
         self._check_state_partitions(state_partitions)
         sent = self._sent(text)
-        now = datetime.now(UTC)
-        self.report = ChangeRequestReport(
-            requested_by=by, requested_at=now, checkpoint=sent.spec.checkpoint
-        )
-        self._requested, self._state_partitions = sent, state_partitions
+        self._report_request(by, sent.spec.checkpoint)
+        self._requested = partial(self._changed, sent, state_partitions)
+
+    def check_undo(self, resources: Resources) -> UndoResult:
+        """Raises ConflictError if the change cannot be undone at this moment. The query may run."""
+        if not resources.has_jvm:
+            return UndoResult(checkpoint=None)
+        new = Checkpoint(resources.session(), self._running.plan.checkpoint)
+        old, _ = self._undoable(new)
+        return UndoResult(checkpoint=old.folder.root)
 
     def plan(
         self, text: str, state_partitions: int | None, resources: Resources, late_rows: int
@@ -68,12 +93,13 @@ class RequestedChange:
         """The plan of a change at this moment. The query may run. Raises StreamjoinError if the
         change is refused."""
         self._check_state_partitions(state_partitions)
-        new, spark = self._planned(self._sent(text)).plan, resources.session()
-        old = self._running.plan
-        made = changing.checked(
-            *(old, new, Checkpoint(spark, old.checkpoint), Checkpoint(spark, new.checkpoint)),
-            state_partitions or self._settings.state_partitions,
-        )
+        sent, spark, old = self._sent(text), resources.session(), self._running.plan
+        with self._secrets_hidden(sent):
+            new = self._planned(sent).plan
+            made = changing.checked(
+                *(old, new, Checkpoint(spark, old.checkpoint), Checkpoint(spark, new.checkpoint)),
+                state_partitions or self._settings.state_partitions,
+            )
         found = facts(
             *(new, made.comparison, made.replay, made.needed_ms),
             cores=os.cpu_count() or 1,
@@ -83,19 +109,12 @@ class RequestedChange:
         return ChangePlanResult(text=text, facts=found)
 
     def make(self, resources: Resources) -> PlannedSpec | None:
-        """The query that continues the stopped one. None: the change has failed. The error is
+        """The query that continues the stopped one. None: the request has failed. The error is
         written into the report and not raised."""
         assert self._requested is not None
         assert self.report is not None
         try:
-            successor = self._planned(self._requested)
-            checkpoint = resources.checkpoint()
-            made = changing.hand_over(
-                *(self._running.plan, successor.plan, checkpoint),
-                Checkpoint(resources.session(), successor.plan.checkpoint),
-                self._state_partitions or self._settings.state_partitions,
-                self._requested.text,
-            )
+            return self._requested(resources)  # Until the job runs it, commands are refused.
         except Exception as error:
             failure = failure_of(error, self._running.plan.bootstrap_servers)
             self._redaction.scrub_error(failure)
@@ -105,14 +124,53 @@ class RequestedChange:
             _log.error("change_failed", **self.report.model_dump(mode="json"))
             self._requested = None
             return None
-        plan = replace(successor.plan, state_partitions=made.replay.state_partitions)
-        return replace(successor, plan=plan)  # Until the job runs it, commands are refused.
 
     def made_before(self, checkpoint: Checkpoint) -> PlannedSpec | None:
         """The query that continues the one of `checkpoint` after a change in an earlier run of the
         job. None: there was no change, or the user starts the new query."""
         text = successor_spec(checkpoint)
-        return None if text is None else self._planned(self._sent(text))
+        if text is None:
+            return None
+        sent = self._sent(text)
+        with self._secrets_hidden(sent):
+            return self._planned(sent)
+
+    def _report_request(self, by: str, checkpoint: str | None) -> None:
+        self.report = ChangeRequestReport(
+            requested_by=by, requested_at=datetime.now(UTC), checkpoint=checkpoint
+        )
+
+    def _changed(
+        self, sent: WrittenSpec, state_partitions: int | None, resources: Resources
+    ) -> PlannedSpec:
+        """The new query, which continues the stopped one."""
+        with self._secrets_hidden(sent):
+            successor = self._planned(sent)
+            checkpoint = resources.checkpoint()
+            made = changing.hand_over(
+                *(self._running.plan, successor.plan, checkpoint),
+                Checkpoint(resources.session(), successor.plan.checkpoint),
+                state_partitions or self._settings.state_partitions,
+                SpecTexts(old=self._running.written.text, new=sent.text),
+            )
+        plan = replace(successor.plan, state_partitions=made.replay.state_partitions)
+        return replace(successor, plan=plan)
+
+    def _undone(self, resources: Resources) -> PlannedSpec:
+        """The old query, which continues instead of the stopped one."""
+        new = resources.checkpoint()
+        old, text = self._undoable(new)
+        written = WrittenSpec(text, spec_from_yaml(text, os.environ))
+        with self._secrets_hidden(written):
+            successor = self._planned(written)
+            changing.take_back(old, new)
+        return successor
+
+    def _undoable(self, new: Checkpoint) -> tuple[Checkpoint, str]:
+        """The checkpoint and the spec of the query that `new` continues."""
+        old = predecessor(new)
+        changing.check_undo(old, new)
+        return old, old_spec(old)
 
     def _check_state_partitions(self, requested: int | None) -> None:
         configured = self._settings.state_partitions
@@ -128,3 +186,15 @@ class RequestedChange:
 
     def _planned(self, written: WrittenSpec) -> PlannedSpec:
         return PlannedSpec(written, self._plan_of(written.spec))
+
+    @contextmanager
+    def _secrets_hidden(self, written: WrittenSpec) -> Iterator[None]:
+        """Removes secrets from every error raised inside, and the values of variables from the
+        problems of `written` and of the running spec. The caller of the API receives the error."""
+        texts = (written.text, self._running.written.text)
+        try:
+            with variables_hidden(texts[0], os.environ), variables_hidden(texts[1], os.environ):
+                yield
+        except Exception as error:
+            self._redaction.scrub_error(error)
+            raise

@@ -12,9 +12,10 @@ from datetime import UTC, datetime, timedelta
 
 import structlog
 
+from job.errors import ConflictError
 from job.protocol.control import Verb
 from job.protocol.status import QueryState
-from job.query.verbs import DESIRED, check_allowed
+from job.query.verbs import ALLOWED, CHANGES, DESIRED, check_allowed
 
 # Conditions that nobody signals are checked this often.
 _POLL_SECONDS = 0.5
@@ -29,6 +30,8 @@ class StateMachine:
         self.since = datetime.now(UTC)
         self.desired: QueryState | None = None
         """None: as recorded in the checkpoint, which is not read yet."""
+        self.desired_before: QueryState | None = None
+        """`desired` before the last command."""
         self.restart_requested = False
         self.job_is_ending = False
 
@@ -42,12 +45,33 @@ class StateMachine:
             check_allowed(verb, self.state)
             yield
             _log.info("command", verb=verb, by=by, state=self.state.value)
-            self.desired = DESIRED[verb]
+            self.desired_before, self.desired = self.desired, DESIRED[verb]
             self.restart_requested = verb == "restart"
             if self.state is QueryState.FAILED and self.desired is QueryState.RUNNING:
                 # A client that reads FAILED after this command must have read a new failure.
                 self.become(QueryState.RESTARTING)
             self._changed.notify_all()
+
+    def check_nothing_pending(self, verb: Verb) -> None:
+        """Raises ConflictError if `verb` would replace a command that has not taken effect."""
+        pending = self._pending
+        if pending is not None:
+            raise ConflictError(
+                f"{verb} is not possible while {pending} is pending: wait until {pending} has "
+                "taken effect",
+                allowed=[other for other in ALLOWED[self.state] if other not in CHANGES],
+            )
+
+    @property
+    def _pending(self) -> str | None:
+        """What will end the run of the query. None: the query continues."""
+        if self.job_is_ending:
+            return "the end of the job"
+        if self.restart_requested:
+            return "restart"
+        if self.desired is self.state or not self.stop_requested:
+            return None
+        return "stop" if self.desired is QueryState.STOPPED else "pause"
 
     def end_job(self) -> None:
         """May be called from a signal handler, which must not wait for the lock."""

@@ -9,11 +9,11 @@ from job.protocol.status import QueryState
 # A verb without effect is allowed: commands may be repeated.
 ALLOWED: Mapping[QueryState, tuple[Verb, ...]] = {
     QueryState.STARTING: ("pause", "resume", "stop", "restart"),
-    QueryState.RUNNING: ("pause", "resume", "stop", "restart", "change"),
+    QueryState.RUNNING: ("pause", "resume", "stop", "restart", "change", "undo"),
     QueryState.RESTARTING: ("pause", "resume", "stop", "restart"),
-    QueryState.PAUSED: ("pause", "resume", "stop"),
-    QueryState.STOPPED: ("stop", "resume", "reset"),
-    QueryState.FAILED: ("restart", "stop"),
+    QueryState.PAUSED: ("pause", "resume", "stop", "undo"),
+    QueryState.STOPPED: ("stop", "resume", "reset", "undo"),
+    QueryState.FAILED: ("restart", "stop", "undo"),
 }
 DESIRED: Mapping[Verb, QueryState] = {
     "pause": QueryState.PAUSED,
@@ -22,7 +22,10 @@ DESIRED: Mapping[Verb, QueryState] = {
     "restart": QueryState.RUNNING,
     "reset": QueryState.STOPPED,
     "change": QueryState.STOPPED,
+    "undo": QueryState.STOPPED,
 }
+CHANGES: frozenset[Verb] = frozenset({"change", "undo"})
+"""Verbs after which another query continues."""
 # Altering offsets is a reset with other start positions.
 _NAMES: Mapping[Verb, str] = {"reset": "reset, or to alter offsets,"}
 

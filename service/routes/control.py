@@ -9,7 +9,7 @@ from job.errors import RequestError
 from job.join_spec.start_positions import StartPositions
 from job.protocol.control import Request as JobRequest
 from job.protocol.control import Verb
-from job.protocol.results import ChangePlanResult
+from job.protocol.results import ChangePlanResult, UndoResult
 from job.settings import STATE_PARTITIONS_MAX
 from service.access import Controller, ControlRoute
 from service.routes.dependencies import DENIED, Job, now, problems
@@ -128,6 +128,19 @@ async def change(
     else:
         await job.command("change", by=by, spec=spec, state_partitions=state_partitions)
     return made
+
+
+@control.post("/change/undo", status_code=HTTPStatus.ACCEPTED)
+async def undo(job: Job, by: Controller) -> QueryView:
+    """Return to the query before the last change, if the new query has delivered nothing.
+
+    Refused after a change by the command. The job stops the new query, and continues the old one
+    from its checkpoint, with its spec. If that fails, the new query continues, and `last_change` in
+    GET /v1/query has the error. While the query is STOPPED, the job checks only after the call
+    whether the new query has delivered something.
+    """
+    await job.read(JobRequest(call="check_undo"), UndoResult)
+    return await _send(job, "undo", by)
 
 
 async def _send(job: Job, verb: Verb, by: str, starts: StartPositions | None = None) -> QueryView:

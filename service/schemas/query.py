@@ -78,10 +78,11 @@ class ChangeRequestView(View):
     """Client that sent the command."""
     requested_at: datetime
     """Time of the command."""
-    checkpoint: str
-    """Checkpoint of the new query."""
+    checkpoint: str | None
+    """Checkpoint of the new query. Null: an undo was requested."""
     failed_at: datetime | None
-    """Time of the failure; the old query continues. Null while the change is pending."""
+    """Time of the failure; the query continues that ran before. Null while the request is
+    pending."""
     error: str | None
     """Reason if the change failed."""
 
@@ -233,8 +234,8 @@ class QueryView(View):
     last_reset: ResetView | None
     """The last reset or change of offsets."""
     last_change: ChangeRequestView | None
-    """The last requested change of the join, while it is pending or if it failed. Null: none was
-    requested since the start of the query."""
+    """The last requested change of the join, or its undo, while it is pending or if it failed.
+    Null: none was requested since the start of the query."""
     change: ChangeView | None
     """Replay after a change of the join. Null: the query replaces no other query."""
     last_failure: FailureView | None

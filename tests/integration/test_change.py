@@ -250,13 +250,15 @@ def test_changed_window_and_type_apply_to_what_the_plan_names(
 def test_change_over_http_keeps_the_jvm_and_gives_the_results_of_one_run(
     kafka: EmbeddedKafka, tmp_path: Path
 ) -> None:
-    """To the real-time engine, with more state partitions and task slots, and back."""
+    """To the real-time engine, with more state partitions and task slots, and back. A change is
+    undone before its query has delivered."""
     topics = Topics(kafka, "changed_in_one_jvm", JoinType.LEFT_OUTER)
     (folder,) = created(tmp_path, "job")
-    first, second, third = (
+    first, undone, second, third = (
         changed(topics.spec(folder, topics.output, engine), checkpoint=str(folder / name))
         for name, engine in (
             ("first", Engine.MICRO_BATCH),
+            ("undone", Engine.MICRO_BATCH),
             ("second", Engine.REAL_TIME),
             ("third", Engine.MICRO_BATCH),
         )
@@ -269,8 +271,11 @@ def test_change_over_http_keeps_the_jvm_and_gives_the_results_of_one_run(
         job.wait_for_watermark(T0 + 35_000)
         feeder.feed(job, LATE)
         jvm = job.jvm_pid
+        planned_and_changed_over_http(job, undone, state_partitions=WIDER)
+        undone_over_http(job, first)
         planned_and_changed_over_http(job, second, state_partitions=WIDER)
         feeder.feed(job, AFTER)
+        refuses_an_undo(job)
         planned_and_changed_over_http(job, third)
         feeder.feed(job, AFTERWARDS)
         topics.feed(CLOSING)
@@ -322,6 +327,27 @@ def planned_and_changed_over_http(
     assert yaml.safe_load(spec)["checkpoint"] == shown["checkpoint"]
     meaning: list[str] = planned.json()["facts"]["meaning"]
     return meaning
+
+
+def undone_over_http(job: Job, old: str) -> None:
+    """Returns when the query of `old` runs."""
+    with running_service(job.socket) as service:
+        answer = service.client.post("/v1/query/change/undo")
+        assert 202 == answer.status_code, answer.text
+        job.wait_for(
+            lambda status: status.state == "RUNNING" and status.change is None,
+            "the old query continues",
+        )
+        shown = service.client.get("/v1/query/spec").json()
+    assert yaml.safe_load(old)["checkpoint"] == shown["checkpoint"]
+
+
+def refuses_an_undo(job: Job) -> None:
+    """Once the query has delivered."""
+    with running_service(job.socket) as service:
+        answer = service.client.post("/v1/query/change/undo")
+    assert 409 == answer.status_code, answer.text
+    assert "begun to deliver" in answer.json()["detail"]
 
 
 def planned_and_changed(new: ChangedJob, old: Job) -> list[str]:

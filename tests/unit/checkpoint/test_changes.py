@@ -1,4 +1,4 @@
-"""Files of a change: the query that can start after a crash at each write, and the undo."""
+"""Files of a change: the query that can start after a crash at each write."""
 
 import json
 from collections.abc import Callable, Iterator
@@ -12,10 +12,10 @@ import pytest
 
 from job.change.comparison import compared
 from job.checkpoint import changes
+from job.checkpoint.changes import SpecTexts
 from job.checkpoint.checkpoint import Checkpoint
 from job.delivery import ownership
 from job.errors import CheckpointError, ConflictError
-from job.event_time.interval import Interval
 from job.plan.fingerprint import fingerprint
 from job.query import changing
 from job.query.changing import ChangePlan
@@ -26,6 +26,7 @@ from tests.unit.specs import plan
 OLD = plan(output__delivery="exactly_once")
 NEW = plan(output__delivery="exactly_once", checkpoint="/checkpoints/new")
 SPEC = "name: tested"
+OLD_SPEC = "name: tested # old"
 SLOTS = 2
 STOP_DELIVERIES = changing._stop_deliveries
 
@@ -164,7 +165,12 @@ class World:
         """What the job does. After a crash the job starts, and the caller repeats the call."""
         old, new = self.checkpoint("file:/old"), self.checkpoint("file:/new")
         if changes.successor_spec(old) is None:
-            changing.hand_over(OLD, NEW, old, new, None, SPEC)
+            changing.hand_over(OLD, NEW, old, new, None, SpecTexts(old=OLD_SPEC, new=SPEC))
+
+    def undo_over_http(self) -> None:
+        """What the job does. A job that has started with the old spec does it with that one."""
+        if changes.successor_spec(self.checkpoint("file:/old")) is not None:
+            changing.take_back(self.checkpoint("file:/old"), self.checkpoint("file:/new"))
 
     def undo(self) -> None:
         changing.undo(OLD, NEW, JobSettings())
@@ -235,44 +241,6 @@ def test_crash_at_any_write_leaves_one_query_and_a_repetition_finishes(
             break
     assert not was_killed
     assert ["file:/old"] in seen
-
-
-@pytest.mark.parametrize("when", ["before", "after"])
-def test_crash_during_an_undo_leaves_one_query(monkeypatch: pytest.MonkeyPatch, when: str) -> None:
-    for write in range(1, 20):
-        world = World(monkeypatch)
-        world.change()
-        was_killed = world.crash(world.undo, write, when)
-        if ["file:/new"] == world.startable():
-            world.undo()
-        assert ["file:/old"] == world.startable()
-        world.check_startable_query_owns_the_name()
-        if not was_killed:
-            break
-    assert not was_killed
-
-
-def test_undo_is_refused_once_the_new_query_has_begun_to_deliver(world: World) -> None:
-    with pytest.raises(ConflictError, match="no change to undo"):
-        world.undo()
-    world.change()
-    world.log("file:/new", 0, (19, 6), 0)
-    world.log("file:/new", 1, (20, 6), 60_000)
-    assert not changes.has_delivered(world.checkpoint("file:/new"))
-
-    world.log("file:/new", 2, (20, 6), 61_000)
-    with pytest.raises(ConflictError, match="has begun to deliver"):
-        world.undo()
-
-
-def test_undo_is_refused_once_an_interval_has_begun(world: World) -> None:
-    world.change()
-    world.log("file:/new", 0, (19, 6), 0)
-    world.log("file:/new", 1, (20, 6), 60_000)
-    assert not changes.has_delivered(world.checkpoint("file:/new"))
-
-    world.checkpoint("file:/new").record_interval(Interval(2, 60_000))
-    assert changes.has_delivered(world.checkpoint("file:/new"))
 
 
 def test_new_checkpoint_with_a_query_is_refused(world: World) -> None:

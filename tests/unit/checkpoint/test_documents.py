@@ -7,8 +7,10 @@ from typing import Any
 
 import pytest
 
+from job.checkpoint.checkpoint import Checkpoint
 from job.checkpoint.documents import read_document, write_document
 from job.errors import CheckpointError
+from job.event_time.interval import Interval
 from job.join_spec.spec import spec_from_yaml
 from job.plan.fingerprint import changes, fingerprint, settings_of
 from job.plan.planner import join_plan
@@ -52,6 +54,19 @@ def test_document_of_a_newer_version_is_refused_with_the_remedy() -> None:
         "a in file:/checkpoint has format 2, and this version reads formats up to 1: start the "
         "version of Streamjoin that wrote it, or a newer one"
     ) == str(refusal.value)
+
+
+def test_interval_is_refused_if_a_newer_version_has_written_it() -> None:
+    checkpoint, folder = object.__new__(Checkpoint), Folder()
+    checkpoint.folder = folder  # type: ignore[assignment]
+    checkpoint.record_interval(Interval(7, 60_000))
+    assert 1 == folder.documents["interval.json"]["format"]
+    assert Interval(7, 60_000) == checkpoint.recorded_interval
+
+    folder.write("interval.json", {"format": 2, "batch": 7})
+
+    with pytest.raises(CheckpointError, match=r"interval\.json .* has format 2"):
+        _ = checkpoint.recorded_interval
 
 
 def test_settings_of_format_0_have_the_keys_of_today() -> None:

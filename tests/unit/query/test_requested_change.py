@@ -1,22 +1,27 @@
 """A change that a command requests: its report, and the spec that continues."""
 
+import os
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from job.change.comparison import compared
 from job.change.sent_spec import PlannedSpec, WrittenSpec
+from job.checkpoint.changes import SpecTexts
 from job.errors import CheckpointError, ConflictError, RequestError, SpecError
 from job.join_spec.spec import JoinSpec, spec_from_yaml
 from job.plan.plan import JoinPlan
 from job.plan.planner import join_plan
+from job.protocol.results import UndoResult
 from job.query import changing, requested_change
 from job.query.requested_change import RequestedChange
 from job.redaction import Redaction
 from job.settings import JobSettings
-from tests.unit.specs import plan, spec_yaml
+from tests.unit.specs import changed, plan, spec_yaml
 
+OLD = spec_yaml()
 NEW = spec_yaml(checkpoint="/checkpoints/next")
 SECRET = "pa55word"
 
@@ -30,18 +35,21 @@ def change(monkeypatch: pytest.MonkeyPatch) -> RequestedChange:
     return changes_of(JobSettings(), monkeypatch)
 
 
-def changes_of(settings: JobSettings, monkeypatch: pytest.MonkeyPatch) -> RequestedChange:
+def changes_of(
+    settings: JobSettings, monkeypatch: pytest.MonkeyPatch, old: str = OLD
+) -> RequestedChange:
     monkeypatch.setattr(
         requested_change, "Checkpoint", lambda _, location: SimpleNamespace(location=location)
     )
     redaction = Redaction()
     redaction.add([SECRET])
-    written = WrittenSpec(spec_yaml(), spec_from_yaml(spec_yaml(), {}))
-    return RequestedChange(PlannedSpec(written, plan()), plan_of, settings, redaction)
+    spec = spec_from_yaml(old, os.environ)
+    running = PlannedSpec(WrittenSpec(old, spec), plan_of(spec))
+    return RequestedChange(running, plan_of, settings, redaction)
 
 
 def resources() -> Any:
-    return SimpleNamespace(session=lambda: None, checkpoint=lambda: "old")
+    return SimpleNamespace(has_jvm=True, session=lambda: None, checkpoint=lambda: "old")
 
 
 def test_made_change_ends_in_its_spec_and_no_other_command_is_accepted(
@@ -61,9 +69,9 @@ def test_made_change_ends_in_its_spec_and_no_other_command_is_accepted(
 
     assert successor is not None
     assert (NEW, 8) == (successor.written.text, successor.plan.state_partitions)
-    [(old, new, old_checkpoint, new_checkpoint, state_partitions, text)] = made
-    assert (plan(), "old", "/checkpoints/next", 8, NEW) == (
-        *(old, old_checkpoint, new_checkpoint.location, state_partitions, text),
+    [(old, new, old_checkpoint, new_checkpoint, state_partitions, texts)] = made
+    assert (plan(), "old", "/checkpoints/next", 8, SpecTexts(old=OLD, new=NEW)) == (
+        *(old, old_checkpoint, new_checkpoint.location, state_partitions, texts),
     )
     assert replace(new, state_partitions=8) == successor.plan
     with pytest.raises(ConflictError, match="is being changed"):
@@ -86,6 +94,120 @@ def test_failed_change_is_reported_without_secrets_and_commands_are_accepted_aga
     assert "the folder contains a query of [redacted]" == change.report.error
     assert change.report.failed_at is not None
     change.check_not_requested()
+
+
+@pytest.mark.parametrize(
+    ("changes", "shown"),
+    [
+        ({"left__schema": "ad_id BIGINT, shown_at TIMESTAMP, cost DOUBLE"}, "${HIDDEN}"),
+        ({"name": "another"}, "must stay ${HIDDEN}"),
+    ],
+    ids=["planner", "comparison"],
+)
+def test_errors_show_no_value_of_a_variable(
+    changes: dict[str, str], shown: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HIDDEN", "hunter2hunter2")
+    for check in ("checked", "hand_over"):
+        monkeypatch.setattr(changing, check, lambda old, new, *_: compared(old, new))
+    old = spec_yaml(left__filter="campaign <> '${HIDDEN}'", name="${HIDDEN}")
+    text = changed(old, checkpoint="/checkpoints/next", **changes)
+    change = changes_of(JobSettings(), monkeypatch, old)
+
+    with pytest.raises(SpecError) as refused:
+        change.plan(text, None, resources(), late_rows=0)
+    change.request("ada", text, None)
+    assert change.make(resources()) is None
+
+    assert change.report is not None
+    for error in (str(refused.value), str(change.report.error)):
+        assert shown in error
+        assert "hunter2" not in error
+
+
+def test_error_at_a_start_after_a_change_shows_no_value_of_a_variable(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("HIDDEN", "hunter2hunter2")
+    monkeypatch.setattr(requested_change, "successor_spec", lambda text: text)
+    old = spec_yaml(left__filter="campaign <> '${HIDDEN}'")
+    text: Any = changed(old, checkpoint="/checkpoints/next", left__schema="ad_id BIGINT")
+
+    with pytest.raises(SpecError) as refused:
+        changes_of(JobSettings(), monkeypatch, old).made_before(text)
+
+    assert "${HIDDEN}" in str(refused.value)
+    assert "hunter2" not in str(refused.value)
+
+
+def undoable(monkeypatch: pytest.MonkeyPatch, text: str) -> list[Any]:
+    """Of the checkpoint "new", which continues "old". The list receives the undone changes."""
+    undone: list[Any] = []
+    old = SimpleNamespace(folder=SimpleNamespace(root="old"))
+    monkeypatch.setattr(requested_change, "predecessor", lambda _: old)
+    monkeypatch.setattr(requested_change, "old_spec", lambda _: text)
+    monkeypatch.setattr(changing, "check_undo", lambda *_: None)
+    monkeypatch.setattr(
+        changing, "take_back", lambda old, new: undone.append((old.folder.root, new))
+    )
+    return undone
+
+
+def test_undone_change_continues_with_the_spec_of_the_old_query(
+    change: RequestedChange, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also if the new spec does not contain a variable of the old one any more."""
+    monkeypatch.setenv("OLD_COST", "7")
+    text = spec_yaml(checkpoint="/checkpoints/old", left__filter="cost > ${OLD_COST}")
+    undone = undoable(monkeypatch, text)
+    assert UndoResult(checkpoint="old") == change.check_undo(resources())
+
+    change.request("ada", None, None)
+    assert change.report is not None
+    assert ("ada", None) == (change.report.requested_by, change.report.checkpoint)
+    successor = change.make(SimpleNamespace(checkpoint=lambda: "new"))  # type: ignore[arg-type]
+
+    assert [("old", "new")] == undone
+    assert successor is not None
+    assert plan(checkpoint="/checkpoints/old", left__filter="cost > 7") == successor.plan
+    with pytest.raises(ConflictError, match="is being changed"):
+        change.check_not_requested()
+
+
+def test_change_whose_query_has_delivered_is_not_undone(
+    change: RequestedChange, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    undone = undoable(monkeypatch, OLD)
+
+    def refuse(*_: object) -> None:
+        raise ConflictError("the query has begun to deliver", allowed=[])
+
+    monkeypatch.setattr(changing, "check_undo", refuse)
+    with pytest.raises(ConflictError, match="begun to deliver"):
+        change.check_undo(resources())
+    change.request("ada", None, None)
+    assert change.make(resources()) is None
+
+    assert change.report is not None
+    assert ("the query has begun to deliver", []) == (change.report.error, undone)
+    change.check_not_requested()
+
+
+def test_undo_without_a_jvm_is_checked_once_it_is_made(change: RequestedChange) -> None:
+    stopped: Any = SimpleNamespace(has_jvm=False)
+
+    assert UndoResult(checkpoint=None) == change.check_undo(stopped)
+
+
+def test_refused_plan_shows_no_secret(
+    change: RequestedChange, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> None:
+        raise CheckpointError(f"the folder contains a query of {SECRET}")
+
+    monkeypatch.setattr(changing, "checked", refuse)
+    with pytest.raises(CheckpointError, match=r"of \[redacted\]$"):
+        change.plan(NEW, None, resources(), late_rows=0)
 
 
 def test_number_of_state_partitions_that_the_next_start_would_refuse_is_not_requested(

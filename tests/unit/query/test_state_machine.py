@@ -8,6 +8,7 @@ from threading import Event
 import pytest
 
 from job.errors import ConflictError
+from job.protocol.control import Verb
 from job.protocol.status import QueryState
 from job.query import state_machine
 from job.query.state_machine import StateMachine
@@ -53,8 +54,41 @@ def test_command_that_the_state_does_not_allow_changes_nothing() -> None:
     with pytest.raises(ConflictError) as refused, machine.accept("pause", by="ada"):
         pytest.fail("the state does not allow it")
 
-    assert ["restart", "stop"] == refused.value.allowed
+    assert ["restart", "stop", "undo"] == refused.value.allowed
     assert machine.desired is None
+
+
+@pytest.mark.parametrize("verb", ["pause", "stop", "restart"])
+def test_pending_command_is_not_replaced_by_a_change(verb: Verb) -> None:
+    machine = StateMachine()
+    machine.become(QueryState.RUNNING)
+    machine.check_nothing_pending("change")
+    with machine.accept(verb, by="ada"):
+        pass
+
+    with pytest.raises(ConflictError, match=f"change .* while {verb} is pending") as refused:
+        machine.check_nothing_pending("change")
+
+    assert ["pause", "resume", "stop", "restart"] == refused.value.allowed
+
+
+def test_end_of_the_job_is_pending() -> None:
+    machine = StateMachine()
+    machine.become(QueryState.RUNNING)
+    machine.end_job()
+
+    with pytest.raises(ConflictError, match="while the end of the job is pending"):
+        machine.check_nothing_pending("change")
+
+
+def test_command_that_has_taken_effect_is_not_pending() -> None:
+    machine = StateMachine()
+    machine.become(QueryState.RUNNING)
+    with machine.accept("pause", by="ada"):
+        pass
+    machine.become(QueryState.PAUSED)
+
+    machine.check_nothing_pending("change")
 
 
 def test_command_that_fails_changes_nothing() -> None:

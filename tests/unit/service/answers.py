@@ -13,6 +13,7 @@ from job.protocol.results import (
     PlanResult,
     ProgressResult,
     StateRow,
+    UndoResult,
     ValidationResult,
 )
 from tests.unit.service.builders import NO_BROKER, NOW, batch, state_count
@@ -70,4 +71,5 @@ def all_answers() -> dict[str, BaseModel]:
             checkpoint_changes=[FrozenChange(field="join type", frozen="inner", wanted="x")],
         ),
         "change_plan": ChangePlanResult(text="What changes", facts={"records": 12}),
+        "check_undo": UndoResult(checkpoint="/old"),
     }

@@ -76,6 +76,7 @@ class SmallJob:
             "restart": QueryState.RESTARTING,
             "reset": QueryState.STOPPED,
             "change": QueryState.RUNNING,
+            "undo": QueryState.RUNNING,
         }
         self.current = self.current.model_copy(update={"state": states[verb]})
         self.starts = starts

@@ -25,7 +25,7 @@ def sent(
     **options: Any,
 ) -> tuple[httpx.Response, SmallJob]:
     with serving(path, status_after(batch()), **options) as job:
-        job.answers = {"change_plan": answer or all_answers()["change_plan"]}
+        job.answers = {**all_answers(), **({"change_plan": answer} if answer else {})}
         return call("POST", url, settings(path), json={"spec": SPEC, **(body or {})}), job
 
 
@@ -96,6 +96,23 @@ def test_state_that_allows_no_change_is_a_conflict(path: Path) -> None:
     answer, _ = sent(path, allowed=("resume",))
 
     assert (409, ["resume"]) == (problem(answer)["status"], problem(answer)["allowed"])
+
+
+def test_undo_is_accepted(path: Path) -> None:
+    answer, job = sent(path, f"{URL}/undo")
+
+    assert (202, "RUNNING") == (answer.status_code, answer.json()["state"])
+    assert [("undo", "http:127.0.0.1")] == job.commands
+
+
+def test_refused_undo_changes_nothing(path: Path) -> None:
+    answers = {"check_undo": ConflictError("has begun to deliver", allowed=[])}
+    with serving(path, status_after(batch())) as job:
+        job.answers = answers
+        answer = call("POST", f"{URL}/undo", settings(path))
+
+    assert (409, "has begun to deliver") == (answer.status_code, problem(answer)["detail"])
+    assert [] == job.commands
 
 
 def test_failed_change_is_in_the_status(path: Path) -> None:
