@@ -30,9 +30,9 @@ BATCH_SECONDS = 90.0
 
 # A test's job lives for seconds: the optimizing compiler and the verification of classes cost more
 # than they gain. Without verification a start took 14 % less CPU time, with a young generation of a
-# fixed size 7 % less.
+# fixed size 7 % less, with a heap of a fixed size another 7 %.
 JAVA_OPTIONS = (
-    "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m -Xmn300m "
+    "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m -Xms800m -Xmn300m "
     "-XX:+UnlockDiagnosticVMOptions -XX:-BytecodeVerificationRemote"
 )
 
