@@ -18,8 +18,6 @@ from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from typing import TypedDict
 
-PATCH = Path(__file__).with_name("shared_jvm") / "sitecustomize.py"
-
 
 class Request(TypedDict):
     arguments: list[str]
@@ -85,15 +83,24 @@ def run(request: Request) -> None:
     sys.orig_argv = [sys.executable, "-m", "job", *request["arguments"]]
     sys.argv = ["job", *request["arguments"]]
     random.seed()
-    spec = spec_from_file_location("sitecustomize", PATCH)
-    assert spec is not None
-    assert spec.loader is not None
-    spec.loader.exec_module(module_from_spec(spec))
+    customize()
 
     from job.__main__ import main
 
     main()
     sys.exit(0)
+
+
+def customize() -> None:
+    """Run the first sitecustomize.py of PYTHONPATH, as Python does when it starts."""
+    for folder in os.environ.get("PYTHONPATH", "").split(os.pathsep):
+        file = Path(folder) / "sitecustomize.py"
+        if folder and file.exists():
+            spec = spec_from_file_location("sitecustomize", file)
+            assert spec is not None
+            assert spec.loader is not None
+            spec.loader.exec_module(module_from_spec(spec))
+            return
 
 
 if __name__ == "__main__":

@@ -1,5 +1,6 @@
 """Client of fork_server.py: starts jobs and other `streamjoin` commands without their imports."""
 
+import atexit
 import json
 import os
 import select
@@ -9,8 +10,8 @@ import subprocess
 import sys
 import tempfile
 from contextlib import ExitStack, closing
+from functools import cache
 from pathlib import Path
-from typing import Self
 
 from tests.integration.fork_server import Request
 from tests.polling import wait_until
@@ -65,17 +66,14 @@ class ForkServer:
     def __init__(self) -> None:
         self._is_up = False
         self._exit = ExitStack()
-
-    def __enter__(self) -> Self:
         self._folder = tempfile.TemporaryDirectory(prefix="sj-")
         self._socket = str(Path(self._folder.name) / "fork.sock")
         self._process = subprocess.Popen(
             [sys.executable, "-m", "tests.integration.fork_server", self._socket],
             stdin=subprocess.PIPE,
         )
-        return self
 
-    def __exit__(self, *_: object) -> None:
+    def close(self) -> None:
         self._exit.close()
         assert self._process.stdin is not None
         self._process.stdin.close()
@@ -116,3 +114,11 @@ class ForkServer:
             return subprocess.CompletedProcess(
                 arguments, code, output.read_text(), errors.read_text()
             )
+
+
+@cache
+def fork_server() -> ForkServer:
+    """Of this process, such as a worker of pytest; it ends with the process."""
+    server = ForkServer()
+    atexit.register(server.close)
+    return server

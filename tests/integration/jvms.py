@@ -2,7 +2,6 @@
 time."""
 
 import subprocess
-from contextlib import ExitStack
 from pathlib import Path
 from typing import Self
 
@@ -10,7 +9,6 @@ from job.plan.tuning import CONF
 from job.settings import JobSettings
 from job.spark.session import _command
 from tests import processes
-from tests.integration.forks import ForkServer
 
 PATCH = Path(__file__).with_name("shared_jvm")
 _END_SECONDS = 60.0
@@ -27,22 +25,12 @@ class SharedJvm:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._process: subprocess.Popen[bytes] | None = None
-        self._forks: ForkServer | None = None
-        self._exit = ExitStack()
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._exit.close()
         self.discard()
-
-    @property
-    def forks(self) -> ForkServer:
-        """Starts the processes of the jobs."""
-        if self._forks is None:
-            self._forks = self._exit.enter_context(ForkServer())
-        return self._forks
 
     def environment(self, base: dict[str, str]) -> dict[str, str]:
         """Of a job on this JVM, which is started with `base` if it does not run."""

@@ -16,12 +16,17 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import psutil
 
 ARMED = Path(os.environ.get("STREAMJOIN_TEST_FAILPOINT", "/nonexistent"))
 COMMIT_SECONDS = os.environ.get("STREAMJOIN_TEST_COMMIT_SECONDS")
 TRANSACTION_SECONDS = os.environ.get("STREAMJOIN_TEST_TRANSACTION_SECONDS")
 MAINTENANCE_SECONDS = os.environ.get("STREAMJOIN_TEST_MAINTENANCE_SECONDS")
+# Variable with the process id of the job; Spark's Python workers inherit it.
+JOB = "STREAMJOIN_TEST_JOB"
 # Another partition may have committed by then or not: both must give the right result.
 PARTITION = 0
 
@@ -39,7 +44,7 @@ def happen() -> None:
 
     action = ARMED.read_text().split()[0]
     this = psutil.Process()
-    first = next(process for process in (*this.parents(), this) if is_first(process.cmdline()))
+    first = next(process for process in (*this.parents(), this) if is_first(process))
     number = {"kill": signal.SIGKILL, "stop": signal.SIGSTOP}[action]
     others = [process for process in first.children(recursive=True) if process != this]
     for process in [*([first] if first != this else []), *others]:
@@ -51,9 +56,11 @@ def happen() -> None:
     os.kill(os.getpid(), number)
 
 
-def is_first(command: list[str]) -> bool:
+def is_first(process: "psutil.Process") -> bool:
     """Whether it is the first process of a job, or of a worker of Spark's standalone cluster."""
-    return "job" in command[1:3] or "org.apache.spark.deploy.worker.Worker" in command
+    if process.pid == int(os.environ.get(JOB, "0")):
+        return True
+    return "org.apache.spark.deploy.worker.Worker" in process.cmdline()
 
 
 def wrap_the_worker() -> None:
@@ -201,6 +208,8 @@ def die_after(owner: Any, name: str, point: str) -> None:
 if "pyspark.daemon" in sys.orig_argv:
     wrap_the_worker()
 elif sys.orig_argv[1:4] == ["-m", "job", "run"]:
+    os.environ[JOB] = str(os.getpid())
     wrap_the_driver()
 elif sys.orig_argv[1:4] == ["-m", "job", "change"]:
+    os.environ[JOB] = str(os.getpid())
     wrap_the_change()
