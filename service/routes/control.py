@@ -5,7 +5,6 @@ from typing import Annotated
 
 from fastapi import APIRouter, Query, Request, Response
 
-from job.errors import RequestError
 from job.join_spec.start_positions import StartPositions
 from job.protocol.control import Request as JobRequest
 from job.protocol.control import Verb
@@ -13,9 +12,8 @@ from job.protocol.results import ChangePlanResult, UndoResult
 from job.settings import STATE_PARTITIONS_MAX
 from service.access import Controller, ControlRoute
 from service.routes.dependencies import DENIED, Job, now, problems
-from service.routes.validate import body_with, spec_in_body
+from service.routes.validate import SPEC_BODY, spec_in_body
 from service.schemas.query import QueryView
-from service.schemas.validation import SpecDocument
 from service.start_requests import OffsetsRequest, ResetRequest, confirm, new_offsets
 
 control = APIRouter(
@@ -95,7 +93,7 @@ async def alter_offsets(body: OffsetsRequest, job: Job, by: Controller) -> Query
         },
         **problems(s415="The body is neither YAML, plain text nor JSON."),
     },
-    openapi_extra=body_with(SpecDocument),
+    openapi_extra=SPEC_BODY,
 )
 async def change(
     request: Request,
@@ -120,7 +118,7 @@ async def change(
     `change` shows the replay of the new query. Without `state_partitions`, their number does not
     change.
     """
-    spec = (await spec_in_body(request, SpecDocument)).spec
+    spec = await spec_in_body(request)
     plan = JobRequest(call="change_plan", spec=spec, state_partitions=state_partitions)
     made = await job.read(plan, ChangePlanResult)
     if dry_run:

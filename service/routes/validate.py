@@ -1,7 +1,7 @@
 """Validation of a spec, which runs in a process of the job, one at a time."""
 
 from http import HTTPStatus
-from typing import Any, TypeVar
+from typing import Any
 
 from fastapi import APIRouter, Depends, HTTPException, Request
 from pydantic import ValidationError
@@ -16,7 +16,6 @@ from service.schemas.validation import SpecDocument
 _YAML_TYPES = ("text/yaml", "application/yaml", "text/plain")
 _JSON_FORM = '{"spec": "<the YAML>"}'
 
-Document = TypeVar("Document", bound=SpecDocument)
 
 validation = APIRouter(
     prefix="/v1",
@@ -32,36 +31,37 @@ validation = APIRouter(
 )
 
 
-def body_with(document: type[SpecDocument]) -> dict[str, Any]:
-    """For OpenAPI: the body of a call that reads `spec_in_body`."""
-    problem = f"The body is not UTF-8 text, or its JSON is not {_JSON_FORM}."
-    return {
-        "requestBody": {
-            "required": True,
-            "content": {
-                **{kind: {"schema": {}} for kind in _YAML_TYPES},  # any text is validated
-                "application/json": {"schema": document.model_json_schema()},
-            },
+# For OpenAPI: the body of a call that reads `spec_in_body`.
+SPEC_BODY: dict[str, Any] = {
+    "requestBody": {
+        "required": True,
+        "content": {
+            **{kind: {"schema": {}} for kind in _YAML_TYPES},  # any text is validated
+            "application/json": {"schema": SpecDocument.model_json_schema()},
         },
-        "responses": {str(int(HTTPStatus.UNPROCESSABLE_ENTITY)): {"description": problem}},
-    }
+    },
+    "responses": {
+        str(int(HTTPStatus.UNPROCESSABLE_ENTITY)): {
+            "description": f"The body is not UTF-8 text, or its JSON is not {_JSON_FORM}."
+        }
+    },
+}
 
 
-@validation.post("/validate", openapi_extra=body_with(SpecDocument))
+@validation.post("/validate", openapi_extra=SPEC_BODY)
 async def validate(request: Request, job: Job) -> ValidationResult:
     """Validate the spec in the body: its problems, or its plan and what this checkpoint rejects.
 
     The status is 200 for an invalid spec too. `${VAR}` is not replaced. Validations run one at a
     time, in a separate process, for at most 20 s.
     """
-    document = await spec_in_body(request, SpecDocument)
-    validate_spec = JobRequest(call="validate", spec=document.spec)
+    validate_spec = JobRequest(call="validate", spec=await spec_in_body(request))
     return await while_connected(request, job.read(validate_spec, ValidationResult))
 
 
-async def spec_in_body(request: Request, document: type[Document]) -> Document:
-    """The body: YAML, or the JSON of `document`. Raises HTTPException or RequestError if it is
-    neither."""
+async def spec_in_body(request: Request) -> str:
+    """The spec in the body, which is YAML or the JSON of `SpecDocument`. Raises HTTPException or
+    RequestError if it is neither."""
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind not in {*_YAML_TYPES, "application/json"}:
         raise HTTPException(
@@ -72,8 +72,8 @@ async def spec_in_body(request: Request, document: type[Document]) -> Document:
     body = await request.body()
     try:
         if kind == "application/json":
-            return document.model_validate_json(body)
-        return document(spec=body.decode())
+            return SpecDocument.model_validate_json(body).spec
+        return body.decode()
     except UnicodeDecodeError as error:
         raise RequestError(f"the body is not UTF-8 text: byte {error.start}") from error
     except ValidationError as error:
