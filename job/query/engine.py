@@ -346,6 +346,7 @@ class Engine:
         self._starter.forget_phase()
         self._machine.become(QueryState.RESTARTING)
         self._machine.desired = QueryState.RUNNING  # Commands are refused during a change.
+        self._resources.cancel_lookups()
         successor = self._change.make(self._resources)
         self._resources.check_lease()
         if successor is not None:

@@ -115,6 +115,11 @@ class Resources:
             if is_retried:
                 self._starting = self._new_jvm()
 
+    def cancel_lookups(self) -> None:
+        """Cancel the state lookups, which take cores. To be called when the query has ended."""
+        if self._jvm is not None:
+            self._jvm.cancel_jobs()
+
     def hand_over(self, successor: JoinPlan) -> Jvm | None:
         """Release everything but the JVM, whose classes are loaded and compiled. None: the query of
         `successor` needs another JVM."""

@@ -149,6 +149,11 @@ class Jvm:
                 self._session = builder.getOrCreate()
         return self._session
 
+    def cancel_jobs(self) -> None:
+        """Cancel all Spark jobs, for example those of state lookups."""
+        if self._session is not None:
+            self._session.sparkContext.cancelAllJobs()
+
     def end_session(self) -> None:
         """End the session and its state stores. Then `session` starts another one, also with
         another conf and master.
@@ -160,9 +165,12 @@ class Jvm:
 
         session = self._session
         assert session is not None
-        if not wait_until(
-            lambda: running_task_count(session) == 0, _TASKS_END_SECONDS, _POLL_SECONDS
-        ):
+
+        def has_no_task() -> bool:
+            self.cancel_jobs()  # again, because a lookup runs several jobs one after another
+            return running_task_count(session) == 0
+
+        if not wait_until(has_no_task, _TASKS_END_SECONDS, _POLL_SECONDS):
             raise QueryError("a task that was cancelled has not ended", retryable=False)
         close_state_stores(session)
         session.stop()

@@ -250,7 +250,8 @@ def test_changed_window_and_type_apply_to_what_the_plan_names(
 def test_change_over_http_keeps_the_jvm_and_gives_the_results_of_one_run(
     kafka: EmbeddedKafka, tmp_path: Path
 ) -> None:
-    """To the real-time engine, with more state partitions and task slots, and back."""
+    """To the real-time engine, with more state partitions and task slots, and back. Its query would
+    fail at a bad record, but not at one that the old query has dropped."""
     topics = Topics(kafka, "changed_in_one_jvm", JoinType.LEFT_OUTER)
     (folder,) = created(tmp_path, "job")
     first, second, third = (
@@ -261,10 +262,13 @@ def test_change_over_http_keeps_the_jvm_and_gives_the_results_of_one_run(
             ("third", Engine.MICRO_BATCH),
         )
     )
+    second = changed(second, on_bad_record="fail")
     feeder = Feeder(topics)
 
     with ChangedJob(first, folder) as job:
         feeder.feed(job, PAST)
+        topics.feed_bad_record()
+        feeder.counts[0] += 1
         feeder.feed(job, BEFORE)
         job.wait_for_watermark(T0 + 35_000)
         feeder.feed(job, LATE)

@@ -34,6 +34,7 @@ class Jvms:
         self.started = 1
         self.closed = 0
         self.sessions_ended = 0
+        self.cancelled = 0
         self.is_stuck = False
         monkeypatch.setattr(runtime, "Jvm", self._start)
         for name in ("trim_hadoop_conf", "listen"):
@@ -46,6 +47,9 @@ class Jvms:
     def session(self, settings: JobSettings, _: object) -> object:
         self.masters.append(settings.spark_master)
         return self
+
+    def cancel_jobs(self) -> None:
+        self.cancelled += 1
 
     def end_session(self) -> None:
         if self.is_stuck:
@@ -126,6 +130,19 @@ def test_successor_continues_in_the_jvm_with_the_slots_that_it_needs(
 
     assert (1, 0, 1) == (jvms.started, jvms.closed, jvms.sessions_ended)
     assert f"local[{6 + LOOKUP_SLOTS + SPARE_SLOTS}]" == jvms.masters[-1]
+
+
+def test_lookups_are_cancelled_in_a_session_that_has_begun(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    jvms = Jvms(monkeypatch)
+    acquired = resources(jvms, "local[*]")
+    acquired.cancel_lookups()
+    assert 0 == jvms.cancelled
+
+    acquired.session()
+    acquired.cancel_lookups()
+    assert 1 == jvms.cancelled
 
 
 def test_successor_with_other_options_of_the_jvm_starts_another_one(
