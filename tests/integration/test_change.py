@@ -250,16 +250,18 @@ def test_changed_window_and_type_apply_to_what_the_plan_names(
 def test_change_over_http_keeps_the_jvm_and_gives_the_results_of_one_run(
     kafka: EmbeddedKafka, tmp_path: Path
 ) -> None:
-    """To the real-time engine, with more state partitions and task slots, and back. Its query would
-    fail at a bad record, but not at one that the old query has dropped."""
+    """To the real-time engine, with more state partitions and task slots, and back, then to more
+    state partitions in the same Spark application. The query of the real-time engine would fail at
+    a bad record, but not at one that the old query has dropped."""
     topics = Topics(kafka, "changed_in_one_jvm", JoinType.LEFT_OUTER)
     (folder,) = created(tmp_path, "job")
-    first, second, third = (
+    first, second, third, fourth = (
         changed(topics.spec(folder, topics.output, engine), checkpoint=str(folder / name))
         for name, engine in (
             ("first", Engine.MICRO_BATCH),
             ("second", Engine.REAL_TIME),
             ("third", Engine.MICRO_BATCH),
+            ("fourth", Engine.MICRO_BATCH),
         )
     )
     second = changed(second, on_bad_record="fail")
@@ -276,14 +278,18 @@ def test_change_over_http_keeps_the_jvm_and_gives_the_results_of_one_run(
         planned_and_changed_over_http(job, second, state_partitions=WIDER)
         feeder.feed(job, AFTER)
         planned_and_changed_over_http(job, third)
+        planned_and_changed_over_http(job, fourth, state_partitions=WIDER + 2)
         feeder.feed(job, AFTERWARDS)
         topics.feed(CLOSING)
         job.wait_for_watermark(T0 + 990_000)
         assert jvm == job.jvm_pid
         assert 0 == job.terminate()
 
-    frozen = json.loads((folder / "third" / "fingerprint.json").read_text())["settings"]
-    assert str(WIDER) == frozen["state_partitions"]
+    partitions = [
+        json.loads((folder / name / "fingerprint.json").read_text())["settings"]["state_partitions"]
+        for name in ("third", "fourth")
+    ]
+    assert [str(WIDER), str(WIDER + 2)] == partitions
     check_results(topics, PAST, BEFORE, AFTER, AFTERWARDS)
 
 

@@ -33,12 +33,11 @@ class Jvms:
         self.is_alive = True
         self.started = 1
         self.closed = 0
-        self.sessions_ended = 0
+        self.queries_ended = 0
         self.cancelled = 0
         self.is_stuck = False
         monkeypatch.setattr(runtime, "Jvm", self._start)
-        for name in ("trim_hadoop_conf", "listen"):
-            monkeypatch.setattr(runtime, name, lambda *_: None)
+        monkeypatch.setattr(runtime, "listen", lambda *_: None)
 
     def _start(self, *_: object) -> "Jvms":
         self.started += 1
@@ -51,10 +50,10 @@ class Jvms:
     def cancel_jobs(self) -> None:
         self.cancelled += 1
 
-    def end_session(self) -> None:
+    def end_query(self) -> None:
         if self.is_stuck:
             raise QueryError("a task has not ended", retryable=False)
-        self.sessions_ended += 1
+        self.queries_ended += 1
 
     def close(self) -> None:
         self.closed += 1
@@ -128,7 +127,7 @@ def test_successor_continues_in_the_jvm_with_the_slots_that_it_needs(
     assert not successor.provide_slots(6)
     successor.session()
 
-    assert (1, 0, 1) == (jvms.started, jvms.closed, jvms.sessions_ended)
+    assert (1, 0, 1) == (jvms.started, jvms.closed, jvms.queries_ended)
     assert f"local[{6 + LOOKUP_SLOTS + SPARE_SLOTS}]" == jvms.masters[-1]
 
 
@@ -153,7 +152,7 @@ def test_successor_with_other_options_of_the_jvm_starts_another_one(
     acquired.session()
 
     assert acquired.hand_over(plan(kafka__security=OAUTH)) is None
-    assert (1, 0) == (jvms.closed, jvms.sessions_ended)
+    assert (1, 0) == (jvms.closed, jvms.queries_ended)
 
 
 def test_jvm_whose_session_cannot_be_ended_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
