@@ -197,9 +197,7 @@ def _with_reason(rows: DataFrame, side: SidePlan, plan: JoinPlan) -> DataFrame:
     ).selectExpr(*dead_letter_sql.with_reason(plan, side))
 
 
-def _failing(
-    rows: DataFrame, side: SidePlan, plan: JoinPlan, replay: Replay | None
-) -> DataFrame:
+def _failing(rows: DataFrame, side: SidePlan, plan: JoinPlan, replay: Replay | None) -> DataFrame:
     """The same rows. The query fails at the first bad record that the old query has not read.
 
     Below the observed metrics, through which Spark pushes no filter: another filter could drop the
@@ -216,7 +214,9 @@ def _failing(
     )
     passes = _fails("dead_reason", message)
     if replay is not None:
-        passes = f"CASE WHEN {replay_sql.is_before_cut(replay, side.side)} THEN true ELSE {passes} END"
+        passes = (
+            f"CASE WHEN {replay_sql.is_before_cut(replay, side.side)} THEN true ELSE {passes} END"
+        )
     return _with_reason(rows, side, plan).where(passes).select(rows.columns)
 
 

@@ -59,9 +59,7 @@ def take_name_over(
     ensure_ownership(target, checkpoint, letters, since=0, new_query=False, last_batch=last_batch)
 
 
-def prepared_producers(
-    plan: JoinPlan, target: Target, fenced: int
-) -> AbstractContextManager[None]:
+def prepared_producers(plan: JoinPlan, target: Target, fenced: int) -> AbstractContextManager[None]:
     """Create the producers with which `fence_slots` fences so many slots and `take_name_over` takes
     over those of `plan`, so that they connect in the meantime."""
     slots = [slot_of(partition) for partition in range(plan.state_partitions)]

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 
+from job.delivery import producers
 from job.delivery.commit_protocol import (
     AbortedError,
     NotDeliveredError,
@@ -13,7 +14,6 @@ from job.delivery.commit_protocol import (
     UnavailableError,
     UnknownOutcomeError,
 )
-from job.delivery import producers
 from job.delivery.producers import failure_of, init_producer, prepared
 
 

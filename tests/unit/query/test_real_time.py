@@ -19,7 +19,6 @@ from job.query.runtime import QueryRun
 from job.query.stats import QueryStats
 from job.query.warm_up import WarmUp
 from job.spark.interval_read import EndedInterval
-from tests.unit.change.test_replay import REPLAY
 from tests.unit.specs import plan
 
 Offsets = dict[Side, dict[int, int]]

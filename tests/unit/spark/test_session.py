@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from py4j.protocol import Py4JJavaError, Py4JNetworkError
 
-from job.spark import executors, session, state_stores
 from job.settings import JobSettings
+from job.spark import executors, session, state_stores
 from job.spark.session import Jvm, _is_unreported
 
 
