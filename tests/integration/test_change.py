@@ -326,7 +326,8 @@ def planned_and_changed_over_http(
         planned = service.client.post(path, params={"dry_run": True}, json=body)
         assert 200 == planned.status_code, planned.text
         assert 202 == service.client.post(path, json=body).status_code
-        job.wait_for(is_over, "the replay is over")
+        over = job.wait_for(is_over, "the replay is over")
+        assert over.last_failure is None
         shown = service.client.get("/v1/query/spec").json()
     assert yaml.safe_load(spec)["checkpoint"] == shown["checkpoint"]
     meaning: list[str] = planned.json()["facts"]["meaning"]
