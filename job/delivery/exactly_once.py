@@ -4,7 +4,6 @@ fingerprint of a batch, and failures as errors for users. Runs on the driver.
 
 import hashlib
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager
 from functools import partial
 
 from confluent_kafka import KafkaException
@@ -57,14 +56,6 @@ def take_name_over(
     delivered anything after `last_batch`."""
     letters = dead_letter_slot(plan)
     ensure_ownership(target, checkpoint, letters, since=0, new_query=False, last_batch=last_batch)
-
-
-def prepared_producers(plan: JoinPlan, target: Target, fenced: int) -> AbstractContextManager[None]:
-    """Create the producers with which `fence_slots` fences so many slots and `take_name_over` takes
-    over those of `plan`, so that they connect in the meantime."""
-    slots = [slot_of(partition) for partition in range(plan.state_partitions)]
-    each = [*slots[:fenced], *slots, dead_letter_slot(plan)]
-    return producers.prepared([target.producer_settings(slot) for slot in each])
 
 
 def fence_slots(plan: JoinPlan, target: Target, number: int) -> None:

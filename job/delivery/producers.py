@@ -1,7 +1,6 @@
 """Transactional producers, and their errors as errors of the commit protocol."""
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping
 from types import MappingProxyType
 
 from confluent_kafka import KafkaError, KafkaException, Producer
@@ -62,15 +61,13 @@ _LASTING = frozenset(
 
 # Producers created ahead of time, not yet initialized: librdkafka initializes each only once. A new
 # producer takes 50 to 500 ms to connect, a spare one 5 ms.
-_spares: dict[frozenset[tuple[str, str | int | bool]], list[Producer]] = {}
-# Transactional ids with spare producers.
+_spares: dict[frozenset[tuple[str, str | int | bool]], Producer] = {}
 _SPARES_MAX = 16
 
 
 def init_producer(settings: Mapping[str, str | int | bool], topic: str) -> Producer:
     """Initialize a producer, and fence all others of its transactional id."""
-    spares = _spares.get(frozenset(settings.items()))
-    producer = spares.pop() if spares else Producer({**settings})
+    producer = _spares.pop(frozenset(settings.items()), None) or Producer({**settings})
     # Connects. Without a connection librdkafka does not find the coordinator, and retries in 0.5 s.
     producer.list_topics(topic, INIT_SECONDS)
     producer.init_transactions(INIT_SECONDS)
@@ -79,23 +76,9 @@ def init_producer(settings: Mapping[str, str | int | bool], topic: str) -> Produ
 
 def prepare(settings: Mapping[str, str | int | bool]) -> None:
     """Create a producer for the next transaction, which connects in the background."""
-    key = frozenset(settings.items())
-    if key not in _spares and len(_spares) >= _SPARES_MAX:
+    if len(_spares) >= _SPARES_MAX:
         _spares.clear()
-    _spares.setdefault(key, []).append(Producer({**settings}))
-
-
-@contextmanager
-def prepared(each: Sequence[Mapping[str, str | int | bool]]) -> Iterator[None]:
-    """Create producers that `init_producer` uses in the block. Afterwards those that were not used
-    are closed."""
-    for settings in each[:_SPARES_MAX]:
-        prepare(settings)
-    try:
-        yield
-    finally:
-        for settings in each:
-            _spares.pop(frozenset(settings.items()), None)
+    _spares[frozenset(settings.items())] = Producer({**settings})
 
 
 def is_lasting(error: KafkaError) -> bool:

@@ -7,7 +7,7 @@ runs the replay. `streamjoin change` calls this module, or the job itself (reque
 
 import uuid
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 
 from job.change.comparison import Comparison, compared
@@ -18,12 +18,7 @@ from job.checkpoint import changes
 from job.checkpoint.checkpoint import Checkpoint
 from job.checkpoint.cli import leased, view_checkpoint
 from job.delivery.commit_topic import add_missing_partitions
-from job.delivery.exactly_once import (
-    delivery_target,
-    fence_slots,
-    prepared_producers,
-    take_name_over,
-)
+from job.delivery.exactly_once import delivery_target, fence_slots, take_name_over
 from job.delivery.ownership import newest_delivered
 from job.errors import CheckpointError, ConflictError, JobUnavailableError, StreamjoinError
 from job.join_spec.output import Delivery
@@ -109,10 +104,7 @@ def hand_over(
     query can then start again.
     """
     access = _access(new)
-    with (
-        leased(new_checkpoint),
-        _prepared_producers(old, old_checkpoint, access, state_partitions),
-    ):
+    with leased(new_checkpoint):
         made = checked(old, new, old_checkpoint, new_checkpoint, state_partitions)
         changes.prepare_new(old_checkpoint, new_checkpoint, made.replay)
         partitions = made.replay.state_partitions
@@ -250,18 +242,6 @@ def _has_same_event_times(old: JoinPlan, new: JoinPlan) -> bool:
 def _input_ids(plan: JoinPlan, cut: Cut) -> dict[str, str]:
     names = {name for side in SIDES for name in plan.side(side).topics.names}
     return {name: topic_id for name, topic_id in cut.topic_ids.items() if name in names}
-
-
-def _prepared_producers(
-    old: JoinPlan, checkpoint: Checkpoint, access: KafkaAccess, state_partitions: int | None
-) -> AbstractContextManager[None]:
-    """Producers of the old and the new query, which connect while the change is checked."""
-    if old.output.delivery is not Delivery.EXACTLY_ONCE:
-        return nullcontext()
-    fenced = _frozen(old, checkpoint).state_partitions
-    target = delivery_target(old, access, checkpoint, record_bytes_max=0)
-    plan = replace(old, state_partitions=state_partitions or fenced)
-    return prepared_producers(plan, target, fenced)
 
 
 def _stop_deliveries(

@@ -13,7 +13,7 @@ _RECORD = "key BINARY, value BINARY, headers ARRAY<STRUCT<key STRING, value BINA
 
 def too_large(spark: SparkSession) -> DataFrame:
     results = spark.createDataFrame([(b"7", b"value", [("streamjoin-id", b"a|b")])], _RECORD)
-    made = plan(on_bad_record="fail", dead_letter=None, engine="real_time")
+    made = plan(on_bad_record="fail", engine="real_time")
     return written(results, made, Sizes(1, 0), marks_failures=True)
 
 

@@ -1,11 +1,8 @@
 """Errors of librdkafka as errors of the commit protocol."""
 
-from typing import Any
-
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 
-from job.delivery import producers
 from job.delivery.commit_protocol import (
     AbortedError,
     NotDeliveredError,
@@ -14,7 +11,7 @@ from job.delivery.commit_protocol import (
     UnavailableError,
     UnknownOutcomeError,
 )
-from job.delivery.producers import failure_of, init_producer, prepared
+from job.delivery.producers import failure_of
 
 
 def error(code: int, *, requires_abort: bool = False) -> KafkaException:
@@ -61,28 +58,3 @@ def test_only_transient_errors_are_retried(step: Step, code: int, *, retryable: 
 
     assert isinstance(failure, UnavailableError | AbortedError)
     assert retryable is failure.retryable
-
-
-def test_prepared_producers_are_used_once_each_and_the_others_are_closed(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    made: list[Any] = []
-
-    class Created:
-        def __init__(self, settings: dict[str, Any]) -> None:
-            made.append(settings["transactional.id"])
-
-        def list_topics(self, *_: object) -> None: ...
-        def init_transactions(self, *_: object) -> None: ...
-
-    monkeypatch.setattr(producers, "Producer", Created)
-    monkeypatch.setattr(producers, "_spares", {})
-    first, second = ({"transactional.id": name} for name in ("0", "1"))
-
-    with prepared([first, first, second]):
-        assert ["0", "0", "1"] == made
-        one, other = init_producer(first, "out"), init_producer(first, "out")
-        assert (3, True) == (len(made), one is not other)
-        init_producer(first, "out")
-        assert 4 == len(made)
-    assert {} == producers._spares
