@@ -12,7 +12,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from job.change.replay import Replay
-from job.dataflow import dataflow
+from job.dataflow import dataflow, replay_sql
 from job.dataflow.dataflow import count_where
 from job.dataflow.output_columns import PARTITION, TIMESTAMP
 from job.dataflow.replayed import without_kept_back, without_late_rows
@@ -42,6 +42,10 @@ OUTPUT = "output"
 """Name of the metrics of the results."""
 WRITTEN = "written"
 """Name of the metrics of the dead letters: `<side>/<reason>` is a count."""
+
+FAILURE = "failure"
+"""Column of micro-batches after a change, with `on_bad_record: fail`: the message with which the
+query fails. Null: the result can be written."""
 
 # Stands in the message of a late row for the watermark, which the join inserts. No event time that
 # can be read contains it.
@@ -84,7 +88,7 @@ def micro_batch_records(
     *,
     repeats_interval: bool,
 ) -> DataFrame:
-    """The COLUMNS of records, read in micro-batches.
+    """The COLUMNS of records, read in micro-batches. After a change, maybe also FAILURE.
 
     `repeats_interval`: the watermark of the batch decides which rows are late, as in an interval.
     Spark itself uses the watermark of the previous batch.
@@ -95,7 +99,9 @@ def micro_batch_records(
         for side in SIDES
     )
     return records(
-        *(left, right, plan, sizes, counts, access.registry, replay), real_time=repeats_interval
+        *(left, right, plan, sizes, counts, access.registry, replay),
+        real_time=repeats_interval,
+        marks_failures=replay is not None,
     )
 
 
@@ -119,15 +125,17 @@ def records(
     replay: Replay | None = None,
     *,
     real_time: bool,
+    marks_failures: bool = False,
 ) -> DataFrame:
     """As `interval_records`, from two streams with the columns of Spark's Kafka source.
 
-    `replay`: the replay after a change. None: the query replaces no other query.
+    `replay`: the replay after a change. None: the query replaces no other query. `marks_failures`:
+    a result that cannot be written does not fail the query, but gets a FAILURE.
     """
     if plan.checks.any:
         register_try_eval(left_records.sparkSession)
     left, right = (
-        side_rows(of_side, plan.side(side), plan, sizes, registry)
+        side_rows(of_side, plan.side(side), plan, sizes, registry, replay)
         for side, of_side in zip(SIDES, (left_records, right_records), strict=True)
     )
     if replay is not None:
@@ -136,7 +144,8 @@ def records(
     if replay is not None:
         rows = without_kept_back(rows, plan, replay)
     passed_on = None if plan.dead_letter is None else DEAD_LETTER
-    return written(output_records(rows, plan, passed_on), plan, sizes)
+    results = output_records(rows, plan, passed_on)
+    return written(results, plan, sizes, marks_failures=marks_failures)
 
 
 def side_rows(
@@ -145,6 +154,7 @@ def side_rows(
     plan: JoinPlan,
     sizes: Sizes,
     registry: "RegistryAccess | None",
+    replay: Replay | None = None,
 ) -> DataFrame:
     """As dataflow.side_rows. With a dead-letter topic, also the rows that become dead letters, each
     with its dead letter."""
@@ -153,7 +163,7 @@ def side_rows(
     keep = dead_letter_sql.KEPT if plan.dead_letter is not None else dead_letter_sql.EXPLAINED
     decoded = dataflow.decoded(records, side, registry, keep=keep)
     if plan.fails_on_bad_records:
-        decoded = _failing(decoded, side, plan)
+        decoded = _failing(decoded, side, plan, replay)
     counted = dataflow.watermarked(decoded, side).observe(
         side.side, *dataflow.observed_metrics(side)
     )
@@ -187,8 +197,8 @@ def _with_reason(rows: DataFrame, side: SidePlan, plan: JoinPlan) -> DataFrame:
     ).selectExpr(*dead_letter_sql.with_reason(plan, side))
 
 
-def _failing(rows: DataFrame, side: SidePlan, plan: JoinPlan) -> DataFrame:
-    """The same rows. The query fails at the first bad record.
+def _failing(rows: DataFrame, side: SidePlan, plan: JoinPlan, replay: Replay | None) -> DataFrame:
+    """The same rows. The query fails at the first bad record that the old query has not read.
 
     Below the observed metrics, through which Spark pushes no filter: another filter could drop the
     bad record.
@@ -202,7 +212,12 @@ def _failing(rows: DataFrame, side: SidePlan, plan: JoinPlan) -> DataFrame:
         reason="dead_reason",
         message=dead_letter_sql.message(side),
     )
-    return _with_reason(rows, side, plan).where(_fails("dead_reason", message)).select(rows.columns)
+    passes = _fails("dead_reason", message)
+    if replay is not None:
+        passes = (
+            f"CASE WHEN {replay_sql.is_before_cut(replay, side.side)} THEN true ELSE {passes} END"
+        )
+    return _with_reason(rows, side, plan).where(passes).select(rows.columns)
 
 
 def _fails(reason: str, message: str) -> str:
@@ -210,8 +225,18 @@ def _fails(reason: str, message: str) -> str:
     return f"CASE WHEN {reason} IS NULL THEN true ELSE raise_error({message}) END"
 
 
-def written(rows: DataFrame, plan: JoinPlan, sizes: Sizes) -> DataFrame:
-    """The COLUMNS of results and dead letters, which are all counted."""
+def without_failures(records: DataFrame, *, fails: bool) -> DataFrame:
+    """The COLUMNS of a micro-batch. `fails`: the query fails at the first FAILURE."""
+    if fails and FAILURE in records.columns:
+        records = records.where(_fails(FAILURE, FAILURE))
+    return records.select(*COLUMNS)
+
+
+def written(
+    rows: DataFrame, plan: JoinPlan, sizes: Sizes, *, marks_failures: bool = False
+) -> DataFrame:
+    """The COLUMNS of results and dead letters, which are all counted. `marks_failures`: as for
+    `records`."""
     letter = DEAD_LETTER if plan.dead_letter is not None else "null"
     size = result_bytes(plan)
     failed = f"{FAILED_FIELD} IS NOT NULL" if FAILED_FIELD in rows.columns else "false"
@@ -224,10 +249,14 @@ def written(rows: DataFrame, plan: JoinPlan, sizes: Sizes) -> DataFrame:
         "cast(headers[0].value AS STRING) AS id",
     )
     rows = rows.observe(OUTPUT, *_result_counts())
-    if plan.fails_on_bad_records:
+    marked: list[str] = []
+    if plan.fails_on_bad_records and marks_failures:
+        failure = _failure(rows, plan, sizes)
+        marked = [f"CASE WHEN reason IS NOT NULL THEN {failure} END AS {FAILURE}"]
+    elif plan.fails_on_bad_records:
         rows = rows.where(_fails("reason", _failure(rows, plan, sizes)))
     if plan.dead_letter is None:
-        return rows.where("reason IS NULL").selectExpr(
+        return (rows if marked else rows.where("reason IS NULL")).selectExpr(
             f"{quoted(plan.output.topic)} AS topic",
             "cast(key AS BINARY) AS key",
             "cast(value AS BINARY) AS value",
@@ -235,6 +264,7 @@ def written(rows: DataFrame, plan: JoinPlan, sizes: Sizes) -> DataFrame:
             ID,
             f"{_optional(rows, TIMESTAMP, 'BIGINT')} AS {TIMESTAMP}",
             f"{_optional(rows, PARTITION, 'INT')} AS {PARTITION}",
+            *marked,
         )
     return _with_letters(rows, plan, sizes)
 

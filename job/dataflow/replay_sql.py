@@ -37,6 +37,11 @@ def _watermark_micros(side: Side, late: Sequence[LateBelow]) -> str:
     return f"CASE {cases} END"
 
 
+def is_before_cut(replay: Replay, side: Side) -> str:
+    """Condition on a record of `side`: the old query has read it."""
+    return _is_before(side, replay.ends[side])
+
+
 def kept_back(replay: Replay, plan: JoinPlan) -> str | None:
     """Condition on a result: the old query has emitted it as unmatched. None: no result is kept
     back."""

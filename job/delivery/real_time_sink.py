@@ -7,7 +7,7 @@ from pyspark.sql import DataFrame
 
 from job.change.replay import Replay
 from job.checkpoint.checkpoint import Checkpoint
-from job.dataflow.real_time import OUTPUT, Sizes, results_written
+from job.dataflow.real_time import OUTPUT, Sizes, results_written, without_failures
 from job.delivery.kept_back import KeptBack
 from job.delivery.real_time_delivery import RealTimeDelivery
 from job.delivery.sink import (
@@ -98,7 +98,8 @@ class _EachMicroBatch(BatchSink):
     def _deliver(self, records: DataFrame, batch_id: int) -> None:
         query = self.query.result(_START_SECONDS)
         pass_late_watermark(query, records.sparkSession)
-        self._delivery.write_batch(records, batch_id)
+        fails = not self.kept_back.has_whole_batch
+        self._delivery.write_batch(without_failures(records, fails=fails), batch_id)
         computed = results_written(batch_metrics(query, OUTPUT))
         if self.kept_back.has_whole_batch:
             computed = 0

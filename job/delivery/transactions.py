@@ -299,8 +299,12 @@ _readers: dict[tuple[object, ...], MarkerReader] = {}
 
 
 def _reader(target: Target) -> MarkerReader:
-    """The reader of this process. It is kept, because it continues from its last offset."""
-    key = (target.client, target.commit_topic, target.name)
+    """The reader of this process. It is kept, because it continues from its last offset.
+
+    Another query gets another reader: a change may have added partitions to the commit topic, which
+    the clients of the old one do not find.
+    """
+    key = (target.client, target.commit_topic, target.name, target.query_id)
     if key not in _readers:
         _readers.clear()
         _readers[key] = new_reader(target)

@@ -351,9 +351,9 @@ class Engine:
         """End with the query that continues, or leave the query as it was if the change fails."""
         self._starter.forget_phase()
         self._machine.become(QueryState.RESTARTING)
-        self._machine.desired = (
-            self._machine.desired_before
-        )  # Commands are refused during a change.
+        # Commands are refused during a change.
+        self._machine.desired = self._machine.desired_before
+        self._resources.cancel_lookups()
         successor = self._change.make(self._resources)
         self._resources.check_lease()
         if successor is not None:

@@ -5,7 +5,8 @@ begins on the same checkpoint. Before each batch and each interval, Spark reques
 topics from its sources on the query's thread. During this call the job chooses the phase and sets
 the watermark of an interval. Results do not depend on the phase.
 
-After a change of the join, the replay (replaying.py) is a separate run with micro-batches.
+After a change of the join, the first run begins with the replay (replaying.py), before the
+catch-up.
 """
 
 import time
@@ -13,7 +14,6 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, closing, contextmanager, suppress
-from dataclasses import replace
 from datetime import timedelta
 
 import structlog
@@ -113,7 +113,7 @@ class Phases:
         delivery: RealTimeDelivery,
     ) -> EventTimes:
         if replay is not None and _is_replaying(run, replay):
-            return _ReplayingTimes(run, replay)
+            return _ReplayAndCatchUp(run, replay, counts, delivery, self._change_to)
         times: EventTimes
         if phase is Phase.CATCH_UP:
             times = _CatchUp(run, counts, delivery, self._change_to)
@@ -136,11 +136,7 @@ class Phases:
 def _records(
     run: QueryRun, phase: Phase, sizes: Sizes, counts: RowCounts, replay: Replay | None
 ) -> DataFrame:
-    plan = run.plan
-    if replay is not None and _is_replaying(run, replay):
-        # No result or dead letter of the replay is written, so none of them fails the query.
-        plan = replace(plan, fails_on_bad_records=False)
-    sources = (run.spark, plan, run.access, sizes, counts, replay)
+    sources = (run.spark, run.plan, run.access, sizes, counts, replay)
     if phase is Phase.REAL_TIME:
         return interval_records(*sources)
     repeats_interval = run.checkpoint.cut_interval is not None
@@ -156,13 +152,6 @@ def _configure(run: QueryRun, phase: Phase) -> None:
     for name, value in CATCH_UP_CONF.items():
         in_phase = value if phase is Phase.CATCH_UP else run.plan.spark_conf[name]
         run.spark.conf.set(name, in_phase)
-
-
-class _ReplayingTimes(ReplayingTimes):
-    """The run ends with the replay. The next run begins with catch-up."""
-
-    def _replay_ended(self, query: StreamingQuery) -> None:
-        prevent_next_batch(query)
 
 
 class _PlannedTimes(EventTimes, ABC):
@@ -273,6 +262,14 @@ class _CatchUp(_PlannedTimes):
 
     def _is_repeating(self, next_offsets: Offsets) -> bool:
         return self._cut is not None and not self._cut.is_repeated(next_offsets)
+
+
+class _ReplayAndCatchUp(ReplayingTimes, _CatchUp):
+    """The replay after a change, then the catch-up, in one run of the query."""
+
+    def _end_replay(self, query: StreamingQuery, batch_id: int, after: Partitions) -> None:
+        super()._end_replay(query, batch_id, after)
+        self._has_run = True
 
 
 class _Intervals(_PlannedTimes):

@@ -2,10 +2,15 @@
 
 The rules are in job/change/replay.py. Spark writes the watermark into its commit log with each
 batch, and the phase follows from the offsets, so that a restart continues the replay.
+
+A batch of the replay reads as many records as Spark's limit allows (maxOffsetsPerTrigger). It needs
+no small first batches, because no result waits for them, and no order of event times, because no
+row is evicted.
 """
 
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
+from typing import Any
 
 import structlog
 from pyspark.sql.streaming.query import StreamingQuery
@@ -28,15 +33,13 @@ _log = structlog.get_logger()
 class ReplayingTimes(EventTimes):
     """Event times of a query that replaces another one. After the replay as in any other query."""
 
-    def __init__(self, run: QueryRun, replay: Replay) -> None:
-        super().__init__(run)
+    def __init__(self, run: QueryRun, replay: Replay, *of_engine: Any) -> None:
+        """`of_engine`: further arguments of the class that the engine uses after the replay."""
+        super().__init__(run, *of_engine)
         self._replay = replay
         self._latest: dict[Side, Mapping[int, int]] = {}
         read = run.checkpoint.offsets
         self._phase = replay.phase(read)
-        self._read = self._stats.partitions
-        """Partitions during the replay, separate from the statistics, which would raise the
-        watermark."""
         if read is None or self._phase is not ReplayPhase.OVER:
             self._stats.partitions = self._written = Partitions.none()
         else:
@@ -69,25 +72,23 @@ class ReplayingTimes(EventTimes):
         ends, self._planned_ends = self._planned_ends, {}
         latest, self._latest = self._latest, {}
         read = batch_read(query, self._run.spark, self._run.plan.topics, ends)
-        before, self._read = self._read, self._read.after_batch(read)
         self._phase = self._replay.phase(read.next_offsets)
         if latest:
             self._stats.planned(batch_id, latest)
         report(self._stats, self._replay, read.next_offsets)
         if self._phase is ReplayPhase.OVER:
-            before = self._stats.partitions
-            self._stats.partitions = self._taken_over(read.next_offsets, latest)
-            _log.info("replay_ended", batch_id=batch_id, records=self._replay.records)
-            raise_watermark(query, self._replay.next_watermark_ms)
-            self._limit_next_batch(before, self._stats.partitions)
-            self._replay_ended(query)
+            self._end_replay(query, batch_id, self._taken_over(read.next_offsets, latest))
             return
+        self._batches += 1
         if self._phase is ReplayPhase.TAKING_OVER:
             raise_watermark(query, self._replay.watermark_ms)
-        self._limit_next_batch(before, self._read)
 
-    def _replay_ended(self, query: StreamingQuery) -> None:
-        """Called in the last batch of the replay."""
+    def _end_replay(self, query: StreamingQuery, batch_id: int, after: Partitions) -> None:
+        """Called in the last batch of the replay. `after`: the partitions after the batch."""
+        before, self._stats.partitions = self._stats.partitions, after
+        _log.info("replay_ended", batch_id=batch_id, records=self._replay.records)
+        raise_watermark(query, self._replay.next_watermark_ms)
+        self._limit_next_batch(before, after)
 
     def _taken_over(self, read: Offsets, latest: Mapping[Side, Mapping[int, int]]) -> Partitions:
         ends = {side: latest.get(side, read[side]) for side in SIDES}
@@ -99,12 +100,9 @@ class ReplayingTimes(EventTimes):
     ) -> Mapping[int, int] | None:
         if self._phase is ReplayPhase.OVER:
             return super()._limit(side, starts, latest)
-        readable = self._replay.readable(self._phase, side, latest)
         self._latest[side] = latest
-        # The ends of the replay count as the ends of the topics. Otherwise a partition that is read
-        # to the cut would hold the others back.
-        self._planned_ends[side] = readable
-        return self._reading.ends(side, starts, readable) or readable
+        self._planned_ends[side] = self._replay.readable(self._phase, side, latest)
+        return self._planned_ends[side]
 
     def _release(self, side: Side) -> None:
         if self._phase is ReplayPhase.OVER:

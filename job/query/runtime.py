@@ -17,7 +17,6 @@ from job.plan.tuning import can_share_jvm
 from job.query.stats import QueryStats
 from job.redaction import Redaction
 from job.settings import JobSettings
-from job.spark.hadoop_settings import trim_hadoop_conf
 from job.spark.listener import listen
 from job.spark.session import Jvm
 
@@ -58,7 +57,6 @@ class Resources:
             self._starting = None
             try:
                 session = jvm.session(self._settings, self._plan.spark_conf)
-                trim_hadoop_conf(session)
                 listen(session, self._stats)
             except BaseException:
                 jvm.close()
@@ -115,6 +113,11 @@ class Resources:
             if is_retried:
                 self._starting = self._new_jvm()
 
+    def cancel_lookups(self) -> None:
+        """Cancel the state lookups, which take cores. To be called when the query has ended."""
+        if self._jvm is not None:
+            self._jvm.cancel_jobs()
+
     def hand_over(self, successor: JoinPlan) -> Jvm | None:
         """Release everything but the JVM, whose classes are loaded and compiled. None: the query of
         `successor` needs another JVM."""
@@ -122,19 +125,19 @@ class Resources:
         self.release()
         if jvm is None:
             return None
-        obstacle = self._end_session(jvm, successor)
+        obstacle = self._end_query(jvm, successor)
         if obstacle is None:
             return jvm
         _log.warning("jvm_not_kept", reason=obstacle)
         jvm.close()
         return None
 
-    def _end_session(self, jvm: Jvm, successor: JoinPlan) -> str | None:
+    def _end_query(self, jvm: Jvm, successor: JoinPlan) -> str | None:
         """Why `successor` cannot use the JVM. None: it can."""
         if not can_share_jvm(self._plan.spark_conf, successor.spark_conf):
             return "the new query needs other options of the JVM"
         try:
-            jvm.end_session()
+            jvm.end_query()
         except Exception as error:
             return str(error).partition("\n")[0]
         return None

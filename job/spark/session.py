@@ -27,6 +27,7 @@ from job.logs import json_line
 from job.real_time.processor_jar import PROCESSOR_JAR
 from job.redaction import Redaction
 from job.settings import JobSettings, LogFormat
+from job.spark.application import Application
 from job.waiting import wait_until
 
 if TYPE_CHECKING:
@@ -103,6 +104,9 @@ class Jvm:
             preexec_fn=_end_with_parent,
         ).result()
         self._session: SparkSession | None = None
+        self._application: Application | None = None
+        self._has_ended = False
+        """Whether the query of the session has ended."""
         self._output = threading.Thread(
             target=_forward_output,
             args=[self._process.stdout, redaction, settings.log_format],
@@ -132,41 +136,73 @@ class Jvm:
             return False
 
     def session(self, settings: JobSettings, conf: Mapping[str, str]) -> "SparkSession":
-        """The Spark session; waits until the JVM is up."""
-        if self._session is None:
-            from pyspark.sql import SparkSession
+        """The Spark session; waits until the JVM is up.
 
-            port, secret = self._gateway()
-            os.environ["PYSPARK_GATEWAY_PORT"] = str(port)
-            os.environ["PYSPARK_GATEWAY_SECRET"] = secret
-            # For Spark's Python workers; on a cluster the user may set another path.
-            os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-            builder = SparkSession.builder.master(settings.spark_master).appName("streamjoin")
-            for name, value in {**conf, **_for_executors(settings)}.items():
-                builder = builder.config(name, value)
-            logging.getLogger("py4j.clientserver").addFilter(_is_unreported)
-            with _keep_sigint_handler():
-                self._session = builder.getOrCreate()
+        After `end_query` it is another session, in the same application if possible: a new
+        application takes some seconds, and starts its Python workers again.
+        """
+        if self._session is None or self._has_ended:
+            wanted = Application(settings.spark_master, {**conf, **_for_executors(settings)})
+            self._session = self._next_session(wanted) or self._new_application(wanted)
+            self._application, self._has_ended = wanted, False
         return self._session
 
-    def end_session(self) -> None:
-        """End the session and its state stores. Then `session` starts another one, also with
-        another conf and master.
+    def _next_session(self, wanted: Application) -> "SparkSession | None":
+        """None: no application runs. One that cannot be used is ended."""
+        ended, running = self._session, self._application
+        if ended is None or running is None:
+            return None
+        if not wanted.can_follow(running):
+            ended.stop()
+            return None
+        session = ended.newSession()
+        wanted.configure(session, running)
+        return session
 
-        Raises an exception if something of the old session may remain: then close the JVM.
+    def _new_application(self, application: Application) -> "SparkSession":
+        from pyspark.sql import SparkSession
+
+        from job.spark.hadoop_settings import trim_hadoop_conf
+
+        port, secret = self._gateway()
+        os.environ["PYSPARK_GATEWAY_PORT"] = str(port)
+        os.environ["PYSPARK_GATEWAY_SECRET"] = secret
+        # For Spark's Python workers; on a cluster the user may set another path.
+        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+        builder = SparkSession.builder.master(application.master).appName("streamjoin")
+        for name, value in application.conf.items():
+            builder = builder.config(name, value)
+        logging.getLogger("py4j.clientserver").addFilter(_is_unreported)
+        with _keep_sigint_handler():
+            session = builder.getOrCreate()
+        trim_hadoop_conf(session)
+        return session
+
+    def cancel_jobs(self) -> None:
+        """Cancel all Spark jobs, for example those of state lookups."""
+        if self._session is not None:
+            self._session.sparkContext.cancelAllJobs()
+
+    def end_query(self) -> None:
+        """End what the query of the session has left: state lookups and state stores. Then
+        `session` returns another session, also with another conf and master.
+
+        Raises an exception if something of the query may remain: then close the JVM.
         """
         from job.spark.executors import running_task_count
         from job.spark.state_stores import close_state_stores
 
         session = self._session
         assert session is not None
-        if not wait_until(
-            lambda: running_task_count(session) == 0, _TASKS_END_SECONDS, _POLL_SECONDS
-        ):
+
+        def has_no_task() -> bool:
+            self.cancel_jobs()  # again, because a lookup runs several jobs one after another
+            return running_task_count(session) == 0
+
+        if not wait_until(has_no_task, _TASKS_END_SECONDS, _POLL_SECONDS):
             raise QueryError("a task that was cancelled has not ended", retryable=False)
         close_state_stores(session)
-        session.stop()
-        self._session = None
+        self._has_ended = True
 
     def close(self) -> None:
         """End session and JVM. Harmless if they have ended already."""

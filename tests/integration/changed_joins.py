@@ -139,6 +139,12 @@ class Topics:
                 producer.produce(f"{self.name}.{side}", value, row.k, timestamp=at)
         assert 0 == producer.flush(START_SECONDS)
 
+    def feed_bad_record(self) -> None:
+        """Produce a record on the left side whose value cannot be read."""
+        producer = Producer({"bootstrap.servers": self.servers, "log_level": 0})
+        producer.produce(f"{self.name}.left", "not JSON", "k", timestamp=T0 + 45_000)
+        assert 0 == producer.flush(START_SECONDS)
+
 
 class Feeder:
     """Produces rows. `feed` waits until the job has read them."""

@@ -250,23 +250,29 @@ def test_changed_window_and_type_apply_to_what_the_plan_names(
 def test_change_over_http_keeps_the_jvm_and_gives_the_results_of_one_run(
     kafka: EmbeddedKafka, tmp_path: Path
 ) -> None:
-    """To the real-time engine, with more state partitions and task slots, and back. A change is
-    undone before its query has delivered."""
+    """To the real-time engine, with more state partitions and task slots, and back, then to more
+    state partitions in the same Spark application. The query of the real-time engine would fail at
+    a bad record, but not at one that the old query has dropped. A change is undone before its query
+    has delivered."""
     topics = Topics(kafka, "changed_in_one_jvm", JoinType.LEFT_OUTER)
     (folder,) = created(tmp_path, "job")
-    first, undone, second, third = (
+    first, undone, second, third, fourth = (
         changed(topics.spec(folder, topics.output, engine), checkpoint=str(folder / name))
         for name, engine in (
             ("first", Engine.MICRO_BATCH),
             ("undone", Engine.MICRO_BATCH),
             ("second", Engine.REAL_TIME),
             ("third", Engine.MICRO_BATCH),
+            ("fourth", Engine.MICRO_BATCH),
         )
     )
+    second = changed(second, on_bad_record="fail")
     feeder = Feeder(topics)
 
     with ChangedJob(first, folder) as job:
         feeder.feed(job, PAST)
+        topics.feed_bad_record()
+        feeder.counts[0] += 1
         feeder.feed(job, BEFORE)
         job.wait_for_watermark(T0 + 35_000)
         feeder.feed(job, LATE)
@@ -277,14 +283,18 @@ def test_change_over_http_keeps_the_jvm_and_gives_the_results_of_one_run(
         feeder.feed(job, AFTER)
         refuses_an_undo(job)
         planned_and_changed_over_http(job, third)
+        planned_and_changed_over_http(job, fourth, state_partitions=WIDER + 2)
         feeder.feed(job, AFTERWARDS)
         topics.feed(CLOSING)
         job.wait_for_watermark(T0 + 990_000)
         assert jvm == job.jvm_pid
         assert 0 == job.terminate()
 
-    frozen = json.loads((folder / "third" / "fingerprint.json").read_text())["settings"]
-    assert str(WIDER) == frozen["state_partitions"]
+    partitions = [
+        json.loads((folder / name / "fingerprint.json").read_text())["settings"]["state_partitions"]
+        for name in ("third", "fourth")
+    ]
+    assert [str(WIDER), str(WIDER + 2)] == partitions
     check_results(topics, PAST, BEFORE, AFTER, AFTERWARDS)
 
 
@@ -322,7 +332,8 @@ def planned_and_changed_over_http(
         planned = service.client.post(path, params={"dry_run": True, **wanted}, json=body)
         assert 200 == planned.status_code, planned.text
         assert 202 == service.client.post(path, params=wanted, json=body).status_code
-        job.wait_for(is_over, "the replay is over")
+        over = job.wait_for(is_over, "the replay is over")
+        assert over.last_failure is None
         shown = service.client.get("/v1/query/spec").json()
     assert yaml.safe_load(spec)["checkpoint"] == shown["checkpoint"]
     meaning: list[str] = planned.json()["facts"]["meaning"]

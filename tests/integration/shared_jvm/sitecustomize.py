@@ -37,6 +37,8 @@ def replace_jvm() -> None:
             self._connection = FOLDER / "connection"
             self._jvm = psutil.Process(int((FOLDER / "pid").read_text()))
             self._session: SparkSession | None = None
+            self._application = None
+            self._has_ended = False
             self._ended = threading.Event()
             threading.Thread(target=self._forward_log, args=[redaction], daemon=True).start()
 
@@ -63,7 +65,7 @@ def replace_jvm() -> None:
             SparkContext._initialize_context = shared_context  # type: ignore[method-assign]
             return super().session(settings, conf)
 
-        def end_session(self) -> None:
+        def end_query(self) -> None:
             raise QueryError("the Spark context is shared", retryable=False)
 
         def close(self) -> None:

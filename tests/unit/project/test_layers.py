@@ -113,8 +113,9 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "real_time": ("processor_jar", "join", "transactions"),
     "encoding": (),
     "spark": (
-        *("executors", "state_stores"),
-        *("session", "lost_hooks", "hadoop_settings", "hadoop_files", "failures", "listener"),
+        *("executors", "state_stores", "application", "lost_hooks"),
+        "hadoop_settings",
+        *("session", "hadoop_files", "failures", "listener"),
         *("stream_execution", "between_batches", "watermark", "observed_metrics", "batch_read"),
         *("interval_read", "interval_duration", "live_rows"),
         *("kafka_reader", "before_first_batch", "executed_join", "join_input", "arrow_map"),

@@ -14,12 +14,11 @@ from job.plan import tuning
 from job.plan.real_time import CAUGHT_UP_RECORDS, RECORDS_BEHIND_MAX
 from job.protocol.status import Phase
 from job.query import event_times, live_reports, real_time
-from job.query.real_time import Phases, _CatchUp, _configure, _Intervals, _records
+from job.query.real_time import Phases, _CatchUp, _configure, _Intervals
 from job.query.runtime import QueryRun
 from job.query.stats import QueryStats
 from job.query.warm_up import WarmUp
 from job.spark.interval_read import EndedInterval
-from tests.unit.change.test_replay import REPLAY
 from tests.unit.specs import plan
 
 Offsets = dict[Side, dict[int, int]]
@@ -324,22 +323,3 @@ def test_interval_ends_the_run_once_a_topic_has_more_partitions(
 
     world.plan_next(times, both(12), {"left": {0: 14}, "right": {0: 14, 1: 0}})
     assert ([Phase.CATCH_UP], True) == (world.phases, world.ended)
-
-
-@pytest.mark.parametrize(("left_end", "fails"), [(19, False), (20, True)])
-def test_kept_back_records_do_not_fail_the_query(
-    left_end: int, fails: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """As in micro-batches. REPLAY reads left partition 0 to offset 20."""
-    world, plans = World(monkeypatch), []
-    monkeypatch.setattr(
-        real_time, "micro_batch_records", lambda *sources, **_: plans.append(sources[1])
-    )
-    world.checkpoint.offsets = {"left": {0: left_end, 1: 5}, "right": {0: 6}}
-    made, access = plan(on_bad_record="fail", **REAL_TIME), KafkaAccess("localhost:9092")
-    nothing: Any = None
-    run = QueryRun(nothing, made, access, world.checkpoint, world.stats, nothing)
-
-    _records(run, Phase.CATCH_UP, nothing, nothing, REPLAY)
-
-    assert [fails] == [each.fails_on_bad_records for each in plans]

@@ -1,6 +1,7 @@
 """The replay of a changed query, without Spark: limits, watermark, and the end of the replay."""
 
 from contextlib import nullcontext
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -10,8 +11,9 @@ import structlog
 from job.change.replay import Replay
 from job.errors import QueryError
 from job.event_time.partitions import Partitions
+from job.protocol.status import Phase
 from job.query import event_times, real_time, replaying
-from job.query.real_time import _ReplayingTimes
+from job.query.real_time import _ReplayAndCatchUp
 from job.query.replaying import ReplayingTimes
 from tests.unit.query.test_event_times import World, ends
 
@@ -35,8 +37,6 @@ LATEST = {0: 99}
 
 
 class Replaying(World):
-    kind = ReplayingTimes
-
     def __init__(self, monkeypatch: pytest.MonkeyPatch, read: Any = None) -> None:
         super().__init__(monkeypatch)
         monkeypatch.setattr(replaying, "batch_read", self._batch_read)
@@ -44,7 +44,10 @@ class Replaying(World):
         monkeypatch.setattr(event_times, "LimitedReading", lambda *_: self)
         monkeypatch.setattr(event_times, "BeforeFirstBatch", self._before_first_batch)
         self.checkpoint.offsets = read
-        self.times = self.kind(self.run, REPLAY)
+        self.times = self.made()
+
+    def made(self) -> ReplayingTimes:
+        return ReplayingTimes(self.run, REPLAY)
 
     def _before_first_batch(self, _spark: Any, action: Any) -> Any:
         """Like BeforeFirstBatch of job/spark, without another thread."""
@@ -91,22 +94,47 @@ def test_replay_reads_to_the_cut_and_then_takes_the_watermark_over(
 
 
 class ReplayingInRealTime(Replaying):
-    kind = _ReplayingTimes
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, read: Any = None) -> None:
+        self.phases: list[Phase] = []
+        monkeypatch.setattr(real_time, "prevent_next_batch", lambda _: None)
+        super().__init__(monkeypatch, read)
+        self.checkpoint.cut_interval = self.checkpoint.recorded_interval = None
+
+    def made(self) -> ReplayingTimes:
+        self.checkpoint.cut_interval = self.checkpoint.recorded_interval = None
+        nothing: Any = None
+        return _ReplayAndCatchUp(self.run, REPLAY, nothing, nothing, self.phases.append)
 
 
-def test_replay_of_the_real_time_engine_ends_its_run(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The next run writes results of records after the cut, and takes over the event times."""
-    ended: list[object] = []
-    monkeypatch.setattr(real_time, "prevent_next_batch", ended.append)
+def test_catch_up_of_the_real_time_engine_follows_the_replay_in_the_same_run(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     world = ReplayingInRealTime(monkeypatch)
     world.follow()
     world.batch(ends(19, 16), ends(19, 16), ends(71_000, 85_000), batch_id=0)
-    assert [] == ended
-
+    assert (20, 16) == world.limits()
     world.batch(ends(20, 16), ends(20, 16), ends(71_000, 85_000), batch_id=1)
-    assert 1 == len(ended)
-    world.times.close()
-    assert ends(71_000, 85_000) == world.checkpoint.partitions.event_times
+    assert ends(71_000, 85_000) == world.stats.partitions.event_times
+    assert [] == world.phases
+
+    assert (None, None) == world.limits()
+    world.batch(ends(99, 99), ends(99, 99), ends(99_000, 99_000), batch_id=2)
+    assert [60_000, 61_000, 79_000] == world.watermarks
+    assert [Phase.REAL_TIME] == world.phases
+
+
+def test_intervals_follow_the_replay_if_no_record_is_unread(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Spark requests the ends twice if it plans no batch without records."""
+    world = ReplayingInRealTime(monkeypatch, ends(19, 16))
+    world.follow()
+    world.batch(ends(20, 16), ends(20, 16), ends(71_000, 85_000), batch_id=1)
+    for planned in range(2):
+        assert [] == world.phases, planned
+        for side, end in (("left", 20), ("right", 16)):
+            world.times._limit(side, {0: end}, {0: end})
+    assert [Phase.REAL_TIME] == world.phases
 
 
 @pytest.mark.parametrize(
@@ -163,16 +191,27 @@ def test_query_that_cannot_be_limited_ends(monkeypatch: pytest.MonkeyPatch) -> N
     over.times.follow(running)  # after the replay the limits decide nothing
 
 
-def test_partition_at_the_cut_holds_no_other_back(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The records of the partition after the cut are not read yet, and its event time is the
-    oldest."""
+def test_batch_of_the_replay_has_only_the_limit_of_spark(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No small first batch, and no order of event times: nothing waits for either."""
+    long = replace(REPLAY, ends=ends(50_010, 16))
+    world = Replaying(monkeypatch)
+    world.times._replay = long  # type: ignore[attr-defined]
+    world.follow()
+    assert (50_009, 16) == world.limits()
+
+    world.batch(ends(15, 10), ends(50_009, 16), ends(9_000_000, 10_000), batch_id=0)
+
+    assert (50_009, 16) == world.limits()
+
+
+def test_batches_after_the_replay_are_not_small(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The JVM has run those of the replay."""
     world = Replaying(monkeypatch)
     world.follow()
-    world.limits()
+    world.batch(ends(19, 16), ends(19, 16), ends(71_000, 85_000), batch_id=0)
+    world.batch(ends(20, 16), ends(20, 16), ends(71_000, 85_000), batch_id=1)
 
-    world.batch(ends(15, 16), ends(19, 16), ends(9_000_000, 10_000), batch_id=0)
-
-    assert (19, 16) == world.limits()
+    assert world.times._reading.records_max is None
 
 
 def test_event_times_are_not_written_during_the_replay(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -33,11 +33,11 @@ class Jvms:
         self.is_alive = True
         self.started = 1
         self.closed = 0
-        self.sessions_ended = 0
+        self.queries_ended = 0
+        self.cancelled = 0
         self.is_stuck = False
         monkeypatch.setattr(runtime, "Jvm", self._start)
-        for name in ("trim_hadoop_conf", "listen"):
-            monkeypatch.setattr(runtime, name, lambda *_: None)
+        monkeypatch.setattr(runtime, "listen", lambda *_: None)
 
     def _start(self, *_: object) -> "Jvms":
         self.started += 1
@@ -47,10 +47,13 @@ class Jvms:
         self.masters.append(settings.spark_master)
         return self
 
-    def end_session(self) -> None:
+    def cancel_jobs(self) -> None:
+        self.cancelled += 1
+
+    def end_query(self) -> None:
         if self.is_stuck:
             raise QueryError("a task has not ended", retryable=False)
-        self.sessions_ended += 1
+        self.queries_ended += 1
 
     def close(self) -> None:
         self.closed += 1
@@ -124,8 +127,21 @@ def test_successor_continues_in_the_jvm_with_the_slots_that_it_needs(
     assert not successor.provide_slots(6)
     successor.session()
 
-    assert (1, 0, 1) == (jvms.started, jvms.closed, jvms.sessions_ended)
+    assert (1, 0, 1) == (jvms.started, jvms.closed, jvms.queries_ended)
     assert f"local[{6 + LOOKUP_SLOTS + SPARE_SLOTS}]" == jvms.masters[-1]
+
+
+def test_lookups_are_cancelled_in_a_session_that_has_begun(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    jvms = Jvms(monkeypatch)
+    acquired = resources(jvms, "local[*]")
+    acquired.cancel_lookups()
+    assert 0 == jvms.cancelled
+
+    acquired.session()
+    acquired.cancel_lookups()
+    assert 1 == jvms.cancelled
 
 
 def test_successor_with_other_options_of_the_jvm_starts_another_one(
@@ -136,7 +152,7 @@ def test_successor_with_other_options_of_the_jvm_starts_another_one(
     acquired.session()
 
     assert acquired.hand_over(plan(kafka__security=OAUTH)) is None
-    assert (1, 0) == (jvms.closed, jvms.sessions_ended)
+    assert (1, 0) == (jvms.closed, jvms.queries_ended)
 
 
 def test_jvm_whose_session_cannot_be_ended_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
