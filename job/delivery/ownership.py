@@ -60,9 +60,9 @@ def ensure_ownership(
             return
         with ThreadPoolExecutor(_THREADS, "ownership") as threads:
             contents = list(threads.map(topic.content, topic.slots))
-            owners = {content.owner for content in contents if content.owner is not None}
+            owners, outdated = _owners(contents, dead_letters)
             replaces = _replace_queries(
-                target, checkpoint, owners, since=since, new_query=new_query
+                target, checkpoint, owners, outdated, since=since, new_query=new_query
             )
             old_queries = {key.query_id for content in contents for key in content.old_keys}
             if checkpoint.has_begun and not owners - {target.query_id}:
@@ -171,21 +171,44 @@ class _CommitTopic:
         ]
 
 
+def _owners(
+    contents: Iterable[_SlotContent], dead_letters: TransactionSlot
+) -> tuple[set[str], set[str]]:
+    """The owners of the state partitions, and outdated owners of the dead letters.
+
+    The partition of the dead letters depends on the number of state partitions. So its newest
+    marker can be that of a query whose state partitions other queries have taken over since.
+    """
+    rows: set[str] = set()
+    letters: set[str] = set()
+    for content in contents:
+        if content.owner is not None:
+            (letters if content.slot == dead_letters else rows).add(content.owner)
+    return (rows, letters - rows) if rows else (letters, set())
+
+
 def _replace_queries(
-    target: Target, checkpoint: Checkpoint, owners: set[str], *, since: int, new_query: bool
+    target: Target,
+    checkpoint: Checkpoint,
+    owners: set[str],
+    outdated: set[str],
+    *,
+    since: int,
+    new_query: bool,
 ) -> Collection[str]:
-    """Record and return the queries that this one may replace.
+    """Record and return the queries that this one may replace, also the `outdated` ones.
 
     Raises CheckpointError if it may not replace the owners.
     """
-    foreign = owners - {target.query_id} - checkpoint.replaced_queries
+    replaced = checkpoint.replaced_queries | {target.query_id}
+    foreign, outdated = owners - replaced, outdated - replaced
     if foreign:
         last = checkpoint.last_batch_id
         is_new = since == (0 if last is None else last + 1)
         if not is_new or not (new_query or checkpoint.may_replace_any_query):
             raise _refusal(target, foreign, is_new=is_new)
-    if foreign or checkpoint.may_replace_any_query:
-        checkpoint.replace_queries(foreign)
+    if foreign or outdated or checkpoint.may_replace_any_query:
+        checkpoint.replace_queries(foreign | outdated)
     return checkpoint.replaced_queries
 
 

@@ -2,7 +2,8 @@
 
 import json
 import shutil
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -12,11 +13,15 @@ from confluent_kafka import KafkaException, Producer
 from deploy.local.kafka import EmbeddedKafka
 from job.delivery.commit_protocol import Marker
 from job.delivery.markers import MarkerReader, OldKey, marker_key
+from job.delivery.ownership import ensure_ownership
+from job.delivery.transactions import Target, TransactionSlot
+from job.errors import CheckpointError, DeliveryError
 from tests.integration.jobs import START_SECONDS, Job
 from tests.integration.jvms import SharedJvm
 from tests.integration.pairs import Pairs
 from tests.integration.test_exactly_once import read_all, refusal
 from tests.integration.test_topic_identity import reset
+from tests.polling import wait_until
 from tests.unit.specs import changed
 
 
@@ -94,6 +99,52 @@ def test_new_checkpoint_under_an_old_name_is_refused_without_consent(
         read_all(job, 10)
         assert 0 == job.terminate()
     assert sorted([*[*range(6)] * 3, *[6, 7, 8, 9] * 2]) == pairs.numbers()
+
+
+@dataclass
+class SmallCheckpoint:
+    """The part of a checkpoint that names the replaced queries."""
+
+    replaced_queries: frozenset[str] = frozenset()
+    owns_name: bool = False
+    has_begun: bool = False
+    may_replace_any_query: bool = False
+    last_batch_id: int | None = None
+
+    def replace_queries(self, query_ids: Collection[str]) -> None:
+        self.replaced_queries |= set(query_ids)
+
+
+def test_dead_letters_of_a_replaced_query_with_more_state_partitions_need_no_consent(
+    kafka: EmbeddedKafka,
+) -> None:
+    topic = "partitions.commits"
+    kafka.create_topics([topic], partitions=5, config={"cleanup.policy": "compact"})
+
+    def take(query_id: str, state_partitions: int, *replaced: str, new_query: bool = False) -> None:
+        client = (("bootstrap.servers", kafka.bootstrap_servers),)
+        target = Target(
+            client, "partitions", query_id, "partitions.out", "id", topic, 300, 1_000_000
+        )
+        letters = TransactionSlot("dead-letters", state_partitions)
+        checkpoint: Any = SmallCheckpoint(frozenset(replaced))
+
+        def is_taken() -> bool:
+            try:
+                ensure_ownership(target, checkpoint, letters, since=0, new_query=new_query)
+            except DeliveryError as error:  # the broker does not lead a new partition at once
+                if not error.retryable:
+                    raise
+                return False
+            return True
+
+        wait_until(is_taken, START_SECONDS, "Kafka has answered")
+
+    take("first", 4)
+    take("second", 2, new_query=True)
+    take("third", 4, "second")  # as a change of state partitions does
+    with pytest.raises(CheckpointError, match="markers of query third"):
+        take("fourth", 4, "first", "second")
 
 
 def test_query_of_an_older_version_continues_and_its_old_job_cannot_write(

@@ -36,7 +36,7 @@ class Checkpoint:
 def replaced(
     checkpoint: Any, owners: set[str], *, since: int = 0, new_query: bool = False
 ) -> Collection[str]:
-    return _replace_queries(TARGET, checkpoint, owners, since=since, new_query=new_query)
+    return _replace_queries(TARGET, checkpoint, owners, set(), since=since, new_query=new_query)
 
 
 def test_name_without_a_query_or_with_this_one_is_taken() -> None:
