@@ -1,11 +1,10 @@
 """With EVERY_TEST in the environment a skipped test fails."""
 
 import os
-from collections.abc import Generator, Iterator
+from collections.abc import Generator
 
 import pytest
 
-from tests.integration.jvms import SharedJvm
 from tests.wheel import InstalledWheel, install_wheel
 
 
@@ -13,13 +12,6 @@ from tests.wheel import InstalledWheel, install_wheel
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> InstalledWheel:
     """The wheel of the project, in a virtual environment."""
     return install_wheel(tmp_path_factory.mktemp("wheel"))
-
-
-@pytest.fixture(scope="session")
-def jvm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SharedJvm]:
-    """For the jobs of a worker that run one after another; see CONTRIBUTING.md."""
-    with SharedJvm(tmp_path_factory.mktemp("jvm")) as shared:
-        yield shared
 
 
 @pytest.hookimpl(wrapper=True)

@@ -12,7 +12,6 @@ from deploy.local.kafka import EmbeddedKafka
 from tests.faults.harness import POISON, Harness
 from tests.faults.proxy import Proxy
 from tests.integration.jobs import START_SECONDS
-from tests.integration.jvms import SharedJvm
 from tests.polling import wait_until
 
 ROWS = 200
@@ -96,10 +95,10 @@ def test_each_result_is_emitted_once_through_all_network_faults(
 
 
 def test_broker_killed_paused_and_bounced_and_topics_that_grow(
-    faulty: tuple[EmbeddedKafka, Proxy], tmp_path: Path, jvm: SharedJvm
+    faulty: tuple[EmbeddedKafka, Proxy], tmp_path: Path
 ) -> None:
     kafka, _ = faulty
-    harness = Harness(kafka, "broker", tmp_path, jvm=jvm)
+    harness = Harness(kafka, "broker", tmp_path)
     with harness.job:
         harness.feed(ROWS)
         harness.recovered(time.monotonic())
