@@ -23,7 +23,8 @@ def log_to_stderr(redaction: Redaction, log_format: LogFormat) -> None:
             structlog.dev.ConsoleRenderer() if readable else structlog.processors.JSONRenderer(),
         ],
         wrapper_class=structlog.make_filtering_bound_logger(logging.INFO),
-        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
+        # One write per line: lines of the JVM are written at the same time by another thread.
+        logger_factory=structlog.WriteLoggerFactory(sys.stderr),
     )
     if log_format == "json":
         handler = logging.StreamHandler(sys.stderr)
