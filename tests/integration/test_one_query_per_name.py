@@ -2,8 +2,7 @@
 
 import json
 import shutil
-from collections.abc import Collection, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +21,7 @@ from tests.integration.pairs import Pairs
 from tests.integration.test_exactly_once import read_all, refusal
 from tests.integration.test_topic_identity import reset
 from tests.polling import wait_until
+from tests.unit.delivery.test_ownership import Checkpoint
 from tests.unit.specs import changed
 
 
@@ -101,20 +101,6 @@ def test_new_checkpoint_under_an_old_name_is_refused_without_consent(
     assert sorted([*[*range(6)] * 3, *[6, 7, 8, 9] * 2]) == pairs.numbers()
 
 
-@dataclass
-class SmallCheckpoint:
-    """The part of a checkpoint that names the replaced queries."""
-
-    replaced_queries: frozenset[str] = frozenset()
-    owns_name: bool = False
-    has_begun: bool = False
-    may_replace_any_query: bool = False
-    last_batch_id: int | None = None
-
-    def replace_queries(self, query_ids: Collection[str]) -> None:
-        self.replaced_queries |= set(query_ids)
-
-
 def test_dead_letters_of_a_replaced_query_with_more_state_partitions_need_no_consent(
     kafka: EmbeddedKafka,
 ) -> None:
@@ -127,7 +113,7 @@ def test_dead_letters_of_a_replaced_query_with_more_state_partitions_need_no_con
             client, "partitions", query_id, "partitions.out", "id", topic, 300, 1_000_000
         )
         letters = TransactionSlot("dead-letters", state_partitions)
-        checkpoint: Any = SmallCheckpoint(frozenset(replaced))
+        checkpoint: Any = Checkpoint(replaced_queries=frozenset(replaced))
 
         def is_taken() -> bool:
             try:

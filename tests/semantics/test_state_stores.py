@@ -33,7 +33,8 @@ def test_state_stores_are_closed_and_another_query_opens_its_own(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     before = spark.conf.get(_PROVIDER)
-    others = open_stores(spark)  # readers of other tests may still have open instances
+    close_state_stores(spark)
+    others = open_stores(spark)  # of readers in other tests, which are not in StateStore
     spark.conf.set(_PROVIDER, FROZEN_CONF[_PROVIDER])
     try:
         run_stateful_query(spark, tmp_path / "first")
@@ -41,7 +42,7 @@ def test_state_stores_are_closed_and_another_query_opens_its_own(
         assert open_stores(spark) > others
 
         close_state_stores(spark)
-        assert open_stores(spark) <= others
+        assert others == open_stores(spark)
 
         run_stateful_query(spark, tmp_path / "second")
         close_state_stores(spark)

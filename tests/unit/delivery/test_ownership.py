@@ -27,6 +27,8 @@ class Checkpoint:
     last_batch_id: int | None = None
     replaced_queries: frozenset[str] = frozenset()
     may_replace_any_query: bool = False
+    owns_name: bool = False
+    has_begun: bool = False
 
     def replace_queries(self, query_ids: Collection[str]) -> None:
         self.replaced_queries |= set(query_ids)
