@@ -254,7 +254,7 @@ def _type_of(rows: DataFrame, name: str) -> str:
 
 def _strings(spark: SparkSession, values: Sequence[str]) -> Any:
     gateway: Any = spark.sparkContext._gateway
-    array = gateway.new_array(gateway.jvm.java.lang.String, len(values))
+    array = gateway.new_array(getattr(gateway.jvm, "java.lang.String"), len(values))
     for index, value in enumerate(values):
         array[index] = value
     return array

@@ -14,6 +14,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from job.event_time.partitions import EVENT_TIMES, BatchRead, EventTimes
 from job.join_spec.sides import SIDES, Side
 from job.join_spec.source_topics import SourceTopics
+from job.spark.jvm_class import jvm_class
 from job.spark.observed_metrics import batch_metrics
 from job.spark.stream_execution import stream_execution
 
@@ -57,7 +58,7 @@ def _latest(planned: Any, stream: Any, topics: SourceTopics, jvm: Any) -> Offset
     """Ends of the partitions when the batch was planned; if unknown, the present ends."""
     if planned.isDefined():
         return offsets(planned.get().json(), topics)
-    no_known_offsets = getattr(jvm, "scala.Option").empty()
+    no_known_offsets = jvm_class(jvm, "scala.Option").empty()
     latest = stream.kafkaOffsetReader().fetchLatestOffsets(no_known_offsets)
     return offsets(json_utils(jvm).partitionOffsets(latest), topics)
 
@@ -67,7 +68,7 @@ def json_utils(jvm: Any) -> Any:
 
     By its full name: py4j would search all jars for each part of a dotted lookup.
     """
-    return getattr(jvm, "org.apache.spark.sql.kafka010.JsonUtils")
+    return jvm_class(jvm, "org.apache.spark.sql.kafka010.JsonUtils")
 
 
 def event_times(observed: Mapping[Side, Mapping[str, Any]]) -> EventTimes:

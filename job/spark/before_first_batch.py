@@ -16,6 +16,9 @@ from typing import Any
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
+from job.spark.jvm_class import jvm_class
+from job.spark.listener import LISTENER_WRAPPER
+
 _LOCK_SECONDS = 60.0
 
 Locked = Callable[[], None]
@@ -37,9 +40,7 @@ class BeforeFirstBatch:
     def active(self) -> Iterator[None]:
         streams: Any = self._spark._jsparkSession.streams()
         jvm: Any = self._spark._jvm
-        listener = jvm.org.apache.spark.sql.streaming.PythonStreamingQueryListenerWrapper(
-            _StartListener(self._run)
-        )
+        listener = jvm_class(jvm, LISTENER_WRAPPER)(_StartListener(self._run))
         streams.addListener(listener)
         try:
             yield

@@ -14,6 +14,7 @@ import structlog
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
+from job.spark.jvm_class import jvm_class
 from job.spark.stream_execution import stream_execution
 from job.waiting import wait_until
 
@@ -86,7 +87,7 @@ def _lock_between_batches(
     spark: SparkSession, query: StreamingQuery, lock: Any, execution: Any, grace: timedelta
 ) -> bool:
     assert spark._jvm is not None
-    milliseconds = spark._jvm.java.util.concurrent.TimeUnit.MILLISECONDS
+    milliseconds = jvm_class(spark._jvm, "java.util.concurrent.TimeUnit").MILLISECONDS
     locked = False
 
     def is_over() -> bool:

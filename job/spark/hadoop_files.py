@@ -9,11 +9,13 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
+from job.spark.jvm_class import jvm_class
+
 
 def hadoop_path(spark: SparkSession, *parts: Any) -> Any:
     """An org.apache.hadoop.fs.Path."""
     jvm: Any = spark._jvm
-    return jvm.org.apache.hadoop.fs.Path(*parts)
+    return jvm_class(jvm, "org.apache.hadoop.fs.Path")(*parts)
 
 
 def file_system(spark: SparkSession, path: Any) -> Any:
@@ -28,7 +30,7 @@ def read_text(spark: SparkSession, files: Any, path: Any) -> str | None:
     jvm: Any = spark._jvm
     stream = files.open(path)
     try:
-        return str(jvm.org.apache.commons.io.IOUtils.toString(stream, "UTF-8"))
+        return str(jvm_class(jvm, "org.apache.commons.io.IOUtils").toString(stream, "UTF-8"))
     finally:
         stream.close()
 
@@ -36,15 +38,17 @@ def read_text(spark: SparkSession, files: Any, path: Any) -> str | None:
 def copy(spark: SparkSession, source: Any, path: Any, target: Any, target_path: Any) -> bool:
     """Copy a file or folder between two file systems; whether it succeeded."""
     jvm: Any = spark._jvm
-    util = jvm.org.apache.hadoop.fs.FileUtil
+    util = jvm_class(jvm, "org.apache.hadoop.fs.FileUtil")
     return bool(util.copy(source, path, target, target_path, False, source.getConf()))
 
 
 def rename_over(spark: SparkSession, files: Any, path: Any, target: Any) -> None:
     """Rename a file, and replace `target` if it exists. FileSystem.rename() would not replace."""
     jvm: Any = spark._jvm
-    context = jvm.org.apache.hadoop.fs.FileContext.getFileContext(target.toUri(), files.getConf())
-    rename = jvm.java.lang.Class.forName("org.apache.hadoop.fs.Options$Rename")
-    options = jvm.java.lang.reflect.Array.newInstance(rename, 1)
+    context = jvm_class(jvm, "org.apache.hadoop.fs.FileContext").getFileContext(
+        target.toUri(), files.getConf()
+    )
+    rename = jvm_class(jvm, "java.lang.Class").forName("org.apache.hadoop.fs.Options$Rename")
+    options = jvm_class(jvm, "java.lang.reflect.Array").newInstance(rename, 1)
     options[0] = rename.getField("OVERWRITE").get(None)
     context.rename(path, target, options)

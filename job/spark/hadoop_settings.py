@@ -9,6 +9,7 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
+from job.spark.jvm_class import jvm_class
 from job.spark.lost_hooks import report_lost_hook
 
 # Files with the settings of file systems. Missing files are skipped.
@@ -39,26 +40,26 @@ def trim_hadoop_conf(spark: SparkSession) -> None:
 
 def _trim(jvm: Any, spark_conf: Any, settings: Any) -> None:
     # This class would otherwise be loaded with the first file on HDFS, and reload all files.
-    jvm.java.lang.Class.forName("org.apache.hadoop.hdfs.HdfsConfiguration")
-    kept = jvm.org.apache.hadoop.conf.Configuration(False)
+    jvm_class(jvm, "java.lang.Class").forName("org.apache.hadoop.hdfs.HdfsConfiguration")
+    kept = jvm_class(jvm, "org.apache.hadoop.conf.Configuration")(False)
     for name in _FILES:
         kept.addResource(name)
     _replace(jvm, settings, _serialized(jvm, kept))
     # As Spark does for a new session: these settings survive a reload by another class.
-    util = jvm.org.apache.spark.deploy.SparkHadoopUtil.get()
+    util = jvm_class(jvm, "org.apache.spark.deploy.SparkHadoopUtil").get()
     util.appendS3AndSparkHadoopHiveConfigurations(spark_conf, settings)
     _forget_origins(settings)
 
 
 def _serialized(jvm: Any, settings: Any) -> Any:
-    content = jvm.java.io.ByteArrayOutputStream()
-    settings.write(jvm.java.io.DataOutputStream(content))
+    content = jvm_class(jvm, "java.io.ByteArrayOutputStream")()
+    settings.write(jvm_class(jvm, "java.io.DataOutputStream")(content))
     return content.toByteArray()
 
 
 def _replace(jvm: Any, settings: Any, content: Any) -> None:
-    stream = jvm.java.io.ByteArrayInputStream(content)
-    settings.readFields(jvm.java.io.DataInputStream(stream))
+    stream = jvm_class(jvm, "java.io.ByteArrayInputStream")(content)
+    settings.readFields(jvm_class(jvm, "java.io.DataInputStream")(stream))
 
 
 def _forget_origins(settings: Any) -> None:

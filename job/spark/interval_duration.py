@@ -13,12 +13,13 @@ from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from job.join_spec.durations import milliseconds
+from job.spark.jvm_class import jvm_class
 from job.spark.stream_execution import plan_nodes, stream_execution
 
 
 def set_interval_duration(query: StreamingQuery, spark: SparkSession, duration: timedelta) -> None:
     """To be called on the query's thread, before Spark plans the next interval."""
-    trigger = getattr(spark._jvm, "org.apache.spark.sql.execution.streaming.RealTimeTrigger")
+    trigger = jvm_class(spark._jvm, "org.apache.spark.sql.execution.streaming.RealTimeTrigger")
     # Not an Option of a Python int: py4j would convert a small number to Integer instead of Long.
     option = trigger.unapply(trigger.create(f"{milliseconds(duration)} milliseconds"))
     plan = stream_execution(query).logicalPlan()

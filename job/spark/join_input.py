@@ -10,6 +10,7 @@ from typing import Any
 from pyspark.sql import DataFrame
 
 from job.join_spec.sides import Side
+from job.spark.jvm_class import jvm_class
 from job.spark.stream_execution import plan_nodes
 
 
@@ -22,5 +23,7 @@ def join_input(joined: DataFrame, side: Side, inputs: Sequence[Side]) -> DataFra
     join = next(plan_nodes(joined._jdf.queryExecution().optimizedPlan(), "Join"))
     child = join.children().apply(inputs.index(side))
     jvm: Any = spark._jvm
-    rows = jvm.org.apache.spark.sql.classic.Dataset.ofRows(spark._jsparkSession, child)
+    rows = jvm_class(jvm, "org.apache.spark.sql.classic.Dataset").ofRows(
+        spark._jsparkSession, child
+    )
     return DataFrame(rows, spark)

@@ -9,6 +9,8 @@ from typing import Any
 from pyspark.sql import Column, SparkSession
 from pyspark.sql import functions as F
 
+from job.spark.jvm_class import jvm_class
+
 _PARTITIONER = "org.apache.kafka.clients.producer.internals.BuiltInPartitioner"
 _INVOKE = "org.apache.spark.sql.catalyst.expressions.objects.StaticInvoke"
 _EXPRESSIONS = "org.apache.spark.sql.classic.ExpressionUtils"
@@ -20,22 +22,22 @@ def partition_for_key(key: Column, partitions: int) -> Column:
     null key."""
     spark = SparkSession.active()
     jvm: Any = spark._jvm
-    expressions, to_seq = getattr(jvm, _EXPRESSIONS), jvm.PythonUtils.toSeq
+    expressions, to_seq = jvm_class(jvm, _EXPRESSIONS), jvm.PythonUtils.toSeq
     arguments = [expressions.expression(part._jc) for part in (key, F.lit(partitions))]
-    invoke = getattr(jvm, _INVOKE)(
-        jvm.java.lang.Class.forName(_PARTITIONER, True, _class_loader(jvm)),
-        getattr(jvm, _TYPES).IntegerType,
+    invoke = jvm_class(jvm, _INVOKE)(
+        jvm_class(jvm, "java.lang.Class").forName(_PARTITIONER, True, _class_loader(jvm)),
+        jvm_class(jvm, _TYPES).IntegerType,
         "partitionForKey",
         to_seq(arguments),
         to_seq([]),
         True,  # null for a null key
         True,
         True,
-        getattr(jvm, "scala.Option").empty(),
+        jvm_class(jvm, "scala.Option").empty(),
     )
     return Column(expressions.column(invoke))
 
 
 def _class_loader(jvm: Any) -> Any:
     """The class loader of the connector's jars."""
-    return jvm.java.lang.Thread.currentThread().getContextClassLoader()
+    return jvm_class(jvm, "java.lang.Thread").currentThread().getContextClassLoader()

@@ -17,7 +17,10 @@ from pyspark.sql.streaming.listener import (
     StreamingQueryListener,
 )
 
+from job.spark.jvm_class import jvm_class
 from job.spark.lost_hooks import report_lost_hook
+
+LISTENER_WRAPPER = "org.apache.spark.sql.streaming.PythonStreamingQueryListenerWrapper"
 
 
 class ProgressListener(Protocol):
@@ -45,8 +48,7 @@ def _listen(spark: SparkSession, listener: ProgressListener) -> None:
     assert context._gateway is not None
     assert context._jvm is not None
     ensure_callback_server_started(context._gateway)  # type: ignore[no-untyped-call]  # PySpark's
-    streaming = context._jvm.org.apache.spark.sql.streaming
-    wrapper = streaming.PythonStreamingQueryListenerWrapper(_Listener(listener))
+    wrapper = jvm_class(context._jvm, LISTENER_WRAPPER)(_Listener(listener))
     spark._jsparkSession.streams().addListener(wrapper)
 
 

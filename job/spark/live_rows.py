@@ -13,6 +13,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from job.join_spec.sides import Side
+from job.spark.jvm_class import jvm_class
 from job.spark.stream_execution import stream_execution
 
 _SCAN = "RealTimeStreamScanExec"
@@ -33,7 +34,7 @@ class LiveInterval:
         """`inputs`: the sides in the order in which the query reads them."""
         self._inputs = inputs
         self._store = spark._jsparkSession.sharedState().statusStore()
-        self._executions = getattr(spark._jvm, "org.apache.spark.sql.execution.SQLExecution")
+        self._executions = jvm_class(spark._jvm, "org.apache.spark.sql.execution.SQLExecution")
         self._query = query
         self._planned: Any = None
         self._execution_id: int | None = None

@@ -11,13 +11,15 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
+from job.spark.jvm_class import jvm_class
+
 _STORES = "org.apache.spark.sql.execution.streaming.state.StateStore$"
 
 
 def close_state_stores(spark: SparkSession) -> None:
     """Close all state stores of the driver's JVM. No task may run."""
     jvm: Any = spark._jvm
-    stores = jvm.java.lang.Class.forName(_STORES).getField("MODULE$").get(None)
+    stores = jvm_class(jvm, "java.lang.Class").forName(_STORES).getField("MODULE$").get(None)
     # Running maintenance acquires the lock of the stores, which stop() holds while it waits.
     stores.stopMaintenanceTaskWithoutLock()
     stores.stop()

@@ -10,6 +10,8 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
+from job.spark.jvm_class import jvm_class
+
 _NAME = "try_eval"
 _TAG, _OPTION = "scala.reflect.ClassTag", "scala.Option"
 _EXPRESSION = "org.apache.spark.sql.catalyst.expressions.TryEval"
@@ -19,7 +21,7 @@ _REGISTRY = "org.apache.spark.sql.catalyst.analysis.FunctionRegistryBase"
 def register_try_eval(spark: SparkSession) -> None:
     """Register it in this session and those that a streaming query clones from it."""
     jvm: Any = spark._jvm
-    tag = getattr(jvm, _TAG).apply(jvm.java.lang.Class.forName(_EXPRESSION))
-    built = getattr(jvm, _REGISTRY).build(_NAME, getattr(jvm, _OPTION).empty(), tag)
+    tag = jvm_class(jvm, _TAG).apply(jvm_class(jvm, "java.lang.Class").forName(_EXPRESSION))
+    built = jvm_class(jvm, _REGISTRY).build(_NAME, jvm_class(jvm, _OPTION).empty(), tag)
     registry = spark._jsparkSession.sessionState().functionRegistry()
     registry.createOrReplaceTempFunction(_NAME, built._2(), "scala_udf")

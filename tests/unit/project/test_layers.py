@@ -113,7 +113,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "real_time": ("processor_jar", "join", "transactions"),
     "encoding": (),
     "spark": (
-        *("executors", "state_stores", "application", "lost_hooks"),
+        *("jvm_class", "executors", "state_stores", "application", "lost_hooks"),
         "hadoop_settings",
         *("session", "hadoop_files", "failures", "listener"),
         *("stream_execution", "between_batches", "watermark", "observed_metrics", "batch_read"),
