@@ -1,10 +1,11 @@
 """With EVERY_TEST in the environment a skipped test fails."""
 
 import os
-from collections.abc import Generator
+from collections.abc import Generator, Iterator
 
 import pytest
 
+from tests.integration.jvms import SharedJvm
 from tests.wheel import InstalledWheel, install_wheel
 
 
@@ -12,6 +13,13 @@ from tests.wheel import InstalledWheel, install_wheel
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> InstalledWheel:
     """The wheel of the project, in a virtual environment."""
     return install_wheel(tmp_path_factory.mktemp("wheel"))
+
+
+@pytest.fixture(scope="session")
+def jvm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SharedJvm]:
+    """For the jobs of a worker that run one after another; see CONTRIBUTING.md."""
+    with SharedJvm(tmp_path_factory.mktemp("jvm")) as shared:
+        yield shared
 
 
 @pytest.hookimpl(wrapper=True)

@@ -8,15 +8,23 @@ import psutil
 
 from tests.integration.failpoint import FAILPOINTS
 from tests.integration.jobs import START_SECONDS, Job
+from tests.integration.jvms import SharedJvm
 from tests.polling import wait_until
 from tests.processes import name
 
 
 class FaultyJob(Job):
-    """A job with failpoints and short waits."""
+    """A job with failpoints and short waits. On a shared JVM it has none in Spark's Python
+    workers."""
 
-    def __init__(self, spec: str, folder: Path, more: Mapping[str, str] | None = None) -> None:
-        super().__init__(spec, folder)
+    def __init__(
+        self,
+        spec: str,
+        folder: Path,
+        more: Mapping[str, str] | None = None,
+        jvm: SharedJvm | None = None,
+    ) -> None:
+        super().__init__(spec, folder, jvm)
         self.failpoint = folder / "failpoint"
         self._more = dict(more or {})
 

@@ -37,6 +37,7 @@ from tests.faults.oracle import (
 from tests.faults.output_reader import OutputReader
 from tests.faults.proxy import Proxy
 from tests.integration.jobs import BROKER_OPTIONS, START_SECONDS, STATE_PARTITIONS
+from tests.integration.jvms import SharedJvm
 from tests.integration.topics import READ_SECONDS, Sent
 from tests.polling import wait_until
 
@@ -82,6 +83,7 @@ class Harness:
         proxy: Proxy | None = None,
         checkpoint: Path | None = None,
         environment: Mapping[str, str] | None = None,
+        jvm: SharedJvm | None = None,
         seed: int = 1,
     ) -> None:
         self.kafka = kafka
@@ -93,6 +95,7 @@ class Harness:
         self.poison: Counter[str] = Counter()
         self._servers = f"127.0.0.1:{proxy.port}" if proxy else kafka.bootstrap_servers
         self._environment = environment
+        self._jvm = jvm
         self._client = {"bootstrap.servers": kafka.bootstrap_servers, "log_level": 0}
         self._sent: Counter[str] = Counter()
         self._numbers = 0
@@ -105,7 +108,8 @@ class Harness:
         harness."""
         folder.mkdir(parents=True, exist_ok=True)
         spec = join_spec(self.name, self._servers, self.checkpoint, self.engine)
-        return FaultyJob(spec, folder, self._environment if environment is None else environment)
+        more = self._environment if environment is None else environment
+        return FaultyJob(spec, folder, more, self._jvm)
 
     def topic(self, part: str) -> str:
         return f"{self.name}.{part}"

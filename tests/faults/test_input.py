@@ -10,15 +10,16 @@ from deploy.local.kafka import EmbeddedKafka
 from job.protocol.status import JobStatus
 from tests.faults.harness import Harness
 from tests.integration.jobs import START_SECONDS
+from tests.integration.jvms import SharedJvm
 from tests.polling import wait_until
 
 ROWS = 100
 
 
 def test_records_deleted_before_they_were_read_are_named_with_the_way_to_continue(
-    kafka: EmbeddedKafka, tmp_path: Path
+    kafka: EmbeddedKafka, tmp_path: Path, jvm: SharedJvm
 ) -> None:
-    harness = Harness(kafka, "retention", tmp_path)
+    harness = Harness(kafka, "retention", tmp_path, jvm=jvm)
     topic = harness.topic("left")
     with harness.job as job:
         harness.feed(ROWS)
@@ -56,9 +57,9 @@ def test_records_deleted_before_they_were_read_are_named_with_the_way_to_continu
 
 
 def test_topic_recreated_under_a_running_query_is_detected(
-    kafka: EmbeddedKafka, tmp_path: Path
+    kafka: EmbeddedKafka, tmp_path: Path, jvm: SharedJvm
 ) -> None:
-    harness = Harness(kafka, "recreated", tmp_path)
+    harness = Harness(kafka, "recreated", tmp_path, jvm=jvm)
     topic = harness.topic("right")
     with harness.job as job:
         harness.feed(ROWS)

@@ -12,6 +12,7 @@ from deploy.local.kafka import EmbeddedKafka
 from tests.faults.harness import POISON, Harness
 from tests.faults.proxy import Proxy
 from tests.integration.jobs import START_SECONDS
+from tests.integration.jvms import SharedJvm
 from tests.polling import wait_until
 
 ROWS = 200
@@ -95,10 +96,10 @@ def test_each_result_is_emitted_once_through_all_network_faults(
 
 
 def test_broker_killed_paused_and_bounced_and_topics_that_grow(
-    faulty: tuple[EmbeddedKafka, Proxy], tmp_path: Path
+    faulty: tuple[EmbeddedKafka, Proxy], tmp_path: Path, jvm: SharedJvm
 ) -> None:
     kafka, _ = faulty
-    harness = Harness(kafka, "broker", tmp_path)
+    harness = Harness(kafka, "broker", tmp_path, jvm=jvm)
     with harness.job:
         harness.feed(ROWS)
         harness.recovered(time.monotonic())

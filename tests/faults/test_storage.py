@@ -12,6 +12,7 @@ import pytest
 from deploy.local.kafka import EmbeddedKafka
 from tests.faults.harness import Harness
 from tests.integration.jobs import START_SECONDS
+from tests.integration.jvms import SharedJvm
 from tests.polling import wait_until
 
 ROWS = 300
@@ -33,9 +34,9 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
 
 
 def test_full_disk_is_reported_and_the_job_continues_once_there_is_room(
-    kafka: EmbeddedKafka, small_disk: Path, tmp_path: Path
+    kafka: EmbeddedKafka, small_disk: Path, tmp_path: Path, jvm: SharedJvm
 ) -> None:
-    harness = Harness(kafka, "disk", tmp_path, checkpoint=small_disk / "checkpoint")
+    harness = Harness(kafka, "disk", tmp_path, checkpoint=small_disk / "checkpoint", jvm=jvm)
     with harness.job as job:
         harness.feed(ROWS)
         harness.recovered(time.monotonic())
@@ -66,9 +67,11 @@ def fill(ballast: Path) -> None:
 
 
 # Damage that Spark reports. job/checkpoint/log_check.py repairs other damage at a start.
-def test_damaged_checkpoint_is_repaired_or_refused(kafka: EmbeddedKafka, tmp_path: Path) -> None:
+def test_damaged_checkpoint_is_repaired_or_refused(
+    kafka: EmbeddedKafka, tmp_path: Path, jvm: SharedJvm
+) -> None:
     often = {"STREAMJOIN_TEST_MAINTENANCE_SECONDS": "1"}
-    harness = Harness(kafka, "damage", tmp_path, environment=often)
+    harness = Harness(kafka, "damage", tmp_path, environment=often, jvm=jvm)
     with harness.job as job:
         # Enough batches for a snapshot in addition to the changelogs.
         for _ in range(8):

@@ -9,7 +9,6 @@ import pytest
 from deploy.local.kafka import EmbeddedKafka
 from tests.integration.failpoint import Failpoint
 from tests.integration.jobs import BROKER_OPTIONS
-from tests.integration.jvms import SharedJvm
 
 # A shell starts background programs with SIGINT ignored, which the programs under test would
 # inherit.
@@ -21,13 +20,6 @@ def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedKafka]:
     """Shared: each test has its own topics, and no test stops or kills this broker."""
     with EmbeddedKafka(tmp_path_factory.mktemp("kafka"), jvm_options=BROKER_OPTIONS) as broker:
         yield broker
-
-
-@pytest.fixture(scope="session")
-def jvm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SharedJvm]:
-    """For the jobs of a worker that run one after another; see CONTRIBUTING.md."""
-    with SharedJvm(tmp_path_factory.mktemp("jvm")) as shared:
-        yield shared
 
 
 @pytest.fixture

@@ -49,11 +49,11 @@ def empty(path: Path) -> None:
 
 
 def test_checkpoint_in_use_is_refused_to_a_second_job_and_to_commands(
-    pairs: Pairs, tmp_path: Path
+    pairs: Pairs, tmp_path: Path, jvm: SharedJvm
 ) -> None:
     other_folder = tmp_path / "other"
     other_folder.mkdir()
-    with Job(pairs.spec(), tmp_path) as first, Job(pairs.spec(), other_folder) as second:
+    with Job(pairs.spec(), tmp_path, jvm) as first, Job(pairs.spec(), other_folder) as second:
         jobs = [first, second]
         [loser] = wait_until(
             lambda: [job for job in jobs if job.process.poll() is not None],
@@ -75,14 +75,16 @@ def test_checkpoint_in_use_is_refused_to_a_second_job_and_to_commands(
     assert [0, 1, 2] == pairs.numbers()
 
 
-def test_frozen_job_ends_after_its_thaw_if_it_has_a_successor(pairs: Pairs, tmp_path: Path) -> None:
+def test_frozen_job_ends_after_its_thaw_if_it_has_a_successor(
+    pairs: Pairs, tmp_path: Path, jvm: SharedJvm
+) -> None:
     other_folder = tmp_path / "other"
     other_folder.mkdir()
     with Job(pairs.spec(), tmp_path) as first:
         pairs.produce(range(3))
         first.wait_for_offsets(left=3, right=3)
         first.freeze()
-        with Job(pairs.spec(), other_folder) as second:
+        with Job(pairs.spec(), other_folder, jvm) as second:
             pairs.produce(range(3, 6))
             second.wait_for_offsets(left=6, right=6)
             first.thaw()

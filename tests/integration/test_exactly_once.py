@@ -47,38 +47,8 @@ def test_results_are_emitted_once_and_counted(pairs: Pairs, tmp_path: Path, jvm:
     assert list(range(9)) == pairs.numbers()
 
 
-# How many of the two state partitions the next start finds committed.
-POINTS = {
-    "before_rows": {0, 1},
-    "between_rows": {0, 1},
-    "before_commit": {0, 1},
-    "after_commit": {1, 2},
-    "after_all_commits": {2},
-}
-
-
-@pytest.mark.timeout(900)  # a start for each point
-def test_job_killed_at_any_point_neither_loses_nor_repeats_a_result(
-    pairs: Pairs, failpoint: Failpoint, tmp_path: Path
-) -> None:
-    with Job(pairs.spec(), tmp_path) as job:
-        pairs.produce(range(BLOCK))
-        read_all(job, BLOCK)
-        for number, (point, delivered) in enumerate(POINTS.items(), start=1):
-            failpoint.arm("kill", point)
-            pairs.produce(range(number * BLOCK, (number + 1) * BLOCK))
-            failpoint.wait()
-            job.process.wait()
-
-            job.start()
-            status = read_all(job, (number + 1) * BLOCK)
-            assert status.totals.transactions["skipped"] in delivered, point
-            assert list(range((number + 1) * BLOCK)) == pairs.numbers(), point
-        assert 0 == job.terminate()
-
-
 def test_zombie_job_is_fenced_and_does_not_harm_its_successor(
-    pairs: Pairs, failpoint: Failpoint, tmp_path: Path
+    pairs: Pairs, failpoint: Failpoint, tmp_path: Path, jvm: SharedJvm
 ) -> None:
     other_folder = tmp_path / "successor"
     other_folder.mkdir()
@@ -89,7 +59,7 @@ def test_zombie_job_is_fenced_and_does_not_harm_its_successor(
         pairs.produce(range(BLOCK, 2 * BLOCK))
         failpoint.wait()
 
-        with Job(pairs.spec(), other_folder) as successor:
+        with Job(pairs.spec(), other_folder, jvm) as successor:
             read_all(successor, 2 * BLOCK)
             wake(job)
             wait_until(lambda: has_given_up(job), START_SECONDS, "the one left behind gives up")

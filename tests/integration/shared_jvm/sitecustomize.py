@@ -136,5 +136,5 @@ job."""
 
 if sys.orig_argv[1:3] == ["-m", "job"] and sys.orig_argv[3] in COMMANDS:
     replace_jvm()
-    if sys.orig_argv[3] == "change" and "STREAMJOIN_TEST_FAILPOINT" in os.environ:
+    if sys.orig_argv[3] in {"run", "change"} and "STREAMJOIN_TEST_FAILPOINT" in os.environ:
         load_failpoints()
