@@ -8,7 +8,9 @@ slot waits for the transaction of another one.
 import json
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
+from typing import Any
 
 from confluent_kafka import KafkaException, Message, TopicPartition
 
@@ -22,6 +24,7 @@ _POLL_SECONDS = 1.0
 # Records at the end of a partition that are read first: a batch has two records, an aborted one
 # leaves two more. If they contain no marker of the key, the whole partition is read.
 _TAIL_RECORDS = 64
+_FENCE = b"/fence"
 
 
 def marker_key(name: str, slot: str) -> bytes:
@@ -30,7 +33,7 @@ def marker_key(name: str, slot: str) -> bytes:
 
 
 def fence_key(name: str, slot: str) -> bytes:
-    return marker_key(name, slot) + b"/fence"
+    return marker_key(name, slot) + _FENCE
 
 
 @dataclass(frozen=True)
@@ -62,9 +65,25 @@ def encoded_fence(fence: Fence) -> bytes:
 
 
 def decoded(key: bytes, value: bytes) -> Marker:
-    fields = json.loads(value)
+    """Raises UnavailableError if the record is no marker."""
+    fields = _fields(key, value)
     query_id = fields["query_id"] if "format" in fields else _old_key(key).query_id
     return Marker(fields["batch_id"], fields["fingerprint"], query_id)
+
+
+def _fields(key: bytes, value: bytes) -> Mapping[str, Any]:
+    with suppress(ValueError):
+        fields = json.loads(value)
+        if isinstance(fields, dict) and "batch_id" in fields:
+            return fields
+    content = f"{len(value)} bytes without a batch" if value else "a tombstone"
+    raise UnavailableError(
+        f"the newest record with the key {key.decode(errors='replace')} is {content}. Another "
+        "program has written it, so the last delivered batch is unknown. Write the last marker of "
+        "the key again, if the topic still contains it; or start a new query with another `name` "
+        "and `checkpoint`",
+        retryable=False,
+    )
 
 
 def _old_key(key: bytes) -> OldKey:
@@ -103,7 +122,8 @@ class MarkerReader:
         """The newest committed marker of `key`. None: there is none.
 
         `to_the_end`: read everything that was in the partition at the time of the call. Raises
-        UnavailableError if an open transaction hides some of it for too long.
+        UnavailableError if an open transaction hides some of it for too long, or if the newest
+        record of `key` is no marker.
         """
         deadline = time.monotonic() + READ_SECONDS
         try:
@@ -134,7 +154,9 @@ class MarkerReader:
         self._known.pop(partition, None)  # maybe only the tail was read
         self.newest(partition, b"", to_the_end=to_the_end)
         markers = self._known[partition].markers
-        return [_old_key(key) for key, value in markers.items() if b'"format"' not in value]
+        return [
+            _old_key(key) for key, value in markers.items() if value and b'"format"' not in value
+        ]
 
     def newest_delivered(self, partition: int, key: bytes, query_id: str) -> int:
         """The newest batch or interval of which the query has delivered anything in the slot.
@@ -144,12 +166,12 @@ class MarkerReader:
         self._known.pop(partition, None)  # maybe only the tail was read
         self.newest(partition, b"", to_the_end=True)
         records = (
-            json.loads(value)
+            _fields(found, value)
             for found, value in self._known[partition].markers.items()
-            if found == key or found.startswith(key + b"/")
+            if found == key or (found.startswith(key + b"/") and found != key + _FENCE)
         )
         own = (each for each in records if each.get("query_id") == query_id)
-        return max((each["batch_id"] for each in own if "batch_id" in each), default=NO_BATCH)
+        return max((each["batch_id"] for each in own), default=NO_BATCH)
 
     @property
     def partitions(self) -> int:

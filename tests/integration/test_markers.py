@@ -2,6 +2,7 @@
 an older one."""
 
 import json
+import re
 from collections.abc import Iterator
 from zlib import crc32
 
@@ -136,6 +137,36 @@ def test_marker_hidden_by_an_open_transaction_is_an_error(
     monkeypatch.undo()
     other.producer.abort_transaction(SECONDS)
     assert Marker(1, "f", "q") == reader.newest(0, KEY, to_the_end=True)
+
+
+@pytest.mark.parametrize(
+    ("value", "content"),
+    [
+        (None, "a tombstone"),
+        (b"[]", "2 bytes without a batch"),
+        (b'{"format": 1}', "13 bytes without a batch"),
+    ],
+)
+def test_marker_that_another_program_has_replaced_is_an_error_and_no_first_start(
+    value: bytes | None,
+    content: str,
+    topic: str,
+    writer: Writer,
+    reader: MarkerReader,
+) -> None:
+    writer.commit(4)
+    writer.producer.begin_transaction()
+    writer.producer.produce(topic, value, KEY, 0)
+    writer.producer.commit_transaction(SECONDS)
+
+    message = re.escape(f"the newest record with the key query/0 is {content}. Another program")
+    for read in (
+        lambda: reader.newest(0, KEY, to_the_end=True),
+        lambda: reader.newest_delivered(0, KEY, "q"),
+    ):
+        with pytest.raises(UnavailableError, match=message) as raised:
+            read()
+        assert not raised.value.retryable
 
 
 def test_fence_is_committed_in_each_slot_and_ends_the_transactions_before_it(
