@@ -5,7 +5,13 @@ from collections.abc import Iterator
 from job.join_spec.durations import duration_text
 from job.join_spec.output import Delivery
 from job.plan.plan import JoinPlan
-from job.plan.real_time import CAUGHT_UP_BATCH, CAUGHT_UP_RECORDS, RECORDS_BEHIND_MAX, RealTimePlan
+from job.plan.real_time import (
+    CAUGHT_UP_BATCH,
+    CAUGHT_UP_BATCHES,
+    CAUGHT_UP_RECORDS,
+    RECORDS_BEHIND_MAX,
+    RealTimePlan,
+)
 
 Line = tuple[str, str]
 
@@ -20,9 +26,13 @@ def engine_lines(plan: JoinPlan, real_time: RealTimePlan) -> Iterator[Line]:
     yield "", "intervals after the watermark allows it"
     yield "backlog", "read in micro-batches, by the same query on the same checkpoint. The query"
     yield "", "starts with micro-batches. It changes to real time when a batch takes at most"
-    within = duration_text(CAUGHT_UP_BATCH)
-    yield "", f"{within} and leaves at most {CAUGHT_UP_RECORDS:,} records unread, and changes back"
-    yield "", f"when an interval leaves more than {RECORDS_BEHIND_MAX:,} records unread"
+    within, total = duration_text(CAUGHT_UP_BATCH), duration_text(CAUGHT_UP_BATCHES)
+    yield (
+        "",
+        f"{within} and leaves at most {CAUGHT_UP_RECORDS:,} records unread, or when the batches",
+    )
+    yield "", f"that leave so few have taken {total} in total. It changes back when an"
+    yield "", f"interval leaves more than {RECORDS_BEHIND_MAX:,} records unread"
     yield "slots", "one task slot for each partition of both topics, one for each of the"
     yield (
         "",

@@ -24,9 +24,10 @@ RECORDS_BEHIND_MAX = 200_000
 # above, so that the query does not change back and forth.
 CAUGHT_UP_RECORDS = 50_000
 # Longest duration of that batch: the records of about this time are unread when intervals begin.
-# After ten such batches intervals follow even if they took longer, because they do not get shorter.
 CAUGHT_UP_BATCH = timedelta(seconds=2)
-_CAUGHT_UP_BATCHES_MAX = 10
+# If the batches that leave few records unread have taken this long in total, intervals follow after
+# a longer batch, too: on a busy machine batches may never be shorter.
+CAUGHT_UP_BATCHES = timedelta(seconds=10)
 
 # Slots in addition to those of an interval's tasks. Without one, a lookup would wait until the
 # interval ends.
@@ -147,12 +148,12 @@ def unsupported(spec: JoinSpec) -> Iterator[Problem]:
         )
 
 
-def has_caught_up(unread: int, *, batch: timedelta, batches: int) -> bool:
+def has_caught_up(unread: int, *, batch: timedelta, batches: timedelta) -> bool:
     """Whether intervals follow a micro-batch.
 
     `unread`: records of both topics that the batch leaves unread. `batch`: duration of the batch.
-    `batches`: number of batches that have left at most CAUGHT_UP_RECORDS, including this one.
+    `batches`: duration of all batches that have left at most CAUGHT_UP_RECORDS, including this one.
     """
     return unread <= CAUGHT_UP_RECORDS and (
-        batch <= CAUGHT_UP_BATCH or batches >= _CAUGHT_UP_BATCHES_MAX
+        batch <= CAUGHT_UP_BATCH or batches >= CAUGHT_UP_BATCHES
     )

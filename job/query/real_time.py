@@ -223,7 +223,7 @@ class _CatchUp(_PlannedTimes):
         self._has_run = False
         self._planned_at = time.monotonic()
         self._empty_plans = 0
-        self._small_batches = 0
+        self._small_batches = timedelta()
 
     def batch_ended(self, query: StreamingQuery, batch_id: int) -> None:
         self._has_run = True
@@ -235,7 +235,8 @@ class _CatchUp(_PlannedTimes):
         if is_repeating:
             return
         unread = _records_behind(after)
-        self._small_batches += unread <= CAUGHT_UP_RECORDS
+        if unread <= CAUGHT_UP_RECORDS:
+            self._small_batches += took
         if has_caught_up(unread, batch=took, batches=self._small_batches):
             self._end_run(Phase.REAL_TIME)
         elif is_repeated:

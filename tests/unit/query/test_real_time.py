@@ -11,7 +11,7 @@ from job.event_time.partitions import BatchRead, Partitions
 from job.join_spec.sides import SIDES, Side
 from job.kafka.security import KafkaAccess
 from job.plan import tuning
-from job.plan.real_time import CAUGHT_UP_RECORDS, RECORDS_BEHIND_MAX
+from job.plan.real_time import CAUGHT_UP_BATCHES, CAUGHT_UP_RECORDS, RECORDS_BEHIND_MAX
 from job.protocol.status import Phase
 from job.query import event_times, live_reports, real_time
 from job.query.real_time import Phases, _CatchUp, _configure, _Intervals
@@ -145,15 +145,20 @@ def test_catch_up_goes_on_while_its_batches_take_long(monkeypatch: pytest.Monkey
     assert ([Phase.REAL_TIME], True) == (world.phases, world.ended)
 
 
-def test_catch_up_ends_after_ten_long_batches(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_catch_up_ends_once_its_small_batches_have_taken_long_enough(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     world = World(monkeypatch)
     times = world.made(_CatchUp)
+    half = CAUGHT_UP_BATCHES.total_seconds() / 2
 
-    for number in range(1, 10):
-        world.timed_batch(times, 10 * number, seconds=9.0)
+    world.plan_next(times, both(0), both(10))
+    world.seconds += 60
+    world.batch(times, both(10), both(11 + CAUGHT_UP_RECORDS), NOW_MS)  # leaves many records
+    world.timed_batch(times, 20, seconds=half)
     assert ([], False) == (world.phases, world.ended)
 
-    world.timed_batch(times, 100, seconds=9.0)
+    world.timed_batch(times, 30, seconds=half)
     assert ([Phase.REAL_TIME], True) == (world.phases, world.ended)
 
 
