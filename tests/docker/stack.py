@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+import yaml
 
 from tests.polling import wait_until
 
@@ -16,13 +17,20 @@ ROOT = Path(__file__).parents[2]
 START_SECONDS = 180.0
 # Compose's default is to wait indefinitely.
 UP_SECONDS = 300
+_COMPILER = "-XX:TieredStopAtLevel=1"
+_JAVA_OPTIONS = {"environment": {"JDK_JAVA_OPTIONS": _COMPILER}}
 TLS_CONTEXT = httpx.create_ssl_context()
 """Of all clients: httpx takes 30 ms of CPU time to create one, and tests poll."""
 
 
 class Stack:
     """With the values of deploy/docker/example.env, on its own ports and with its own secrets. A
-    .env in the folder is ignored."""
+    .env in the folder is ignored. Its JVMs start without the optimizing compiler, which would take
+    CPU time from other tests."""
+
+    files: tuple[str, ...] = ("docker-compose.yml",)
+    jvms: tuple[str, ...] = ("job",)
+    """Services with a JVM that the project starts."""
 
     def __init__(self, project: str, folder: Path) -> None:
         self.folder = folder
@@ -30,9 +38,13 @@ class Stack:
         self._ports = {name: _free_port() for name in ("SERVICE", "KAFKA", "PROMETHEUS")}
         secrets = folder / "secrets"
         subprocess.run([ROOT / "deploy/docker/secrets.sh", secrets], check=True)
+        options = folder / "java_options.yaml"
+        options.write_text(yaml.safe_dump({"services": dict.fromkeys(self.jvms, _JAVA_OPTIONS)}))
         self._environment = {
             **os.environ,
+            "COMPOSE_FILE": ":".join([*self.files, str(options)]),
             "COMPOSE_PROFILES": "",
+            "KAFKA_HEAP_OPTS": f"-Xms256m -Xmx512m {_COMPILER}",
             "SECRETS": str(secrets),
             **{f"{name}_PORT": str(port) for name, port in self._ports.items()},
         }

@@ -8,13 +8,10 @@ import pytest
 from tests.docker.load import Load
 from tests.docker.stack import Stack
 
-FILES = "docker-compose.yml:deploy/cluster/docker-compose.yml"
-
 
 class ClusterStack(Stack):
-    def __init__(self, project: str, folder: Path) -> None:
-        super().__init__(project, folder)
-        self._environment["COMPOSE_FILE"] = FILES
+    files = (*Stack.files, "deploy/cluster/docker-compose.yml")
+    jvms = (*Stack.jvms, "spark-master", "spark-worker-1", "spark-worker-2")
 
 
 @pytest.fixture

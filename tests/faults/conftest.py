@@ -9,7 +9,7 @@ from tests.faults.harness import proxied_kafka
 from tests.faults.proxy import Proxy
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def faulty(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[EmbeddedKafka, Proxy]]:
     """A test that breaks broker or proxy heals it."""
     with proxied_kafka(tmp_path_factory.mktemp("faulty-kafka")) as both:

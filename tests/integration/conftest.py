@@ -15,7 +15,7 @@ from tests.integration.jobs import BROKER_OPTIONS
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedKafka]:
     """Shared: each test has its own topics, and no test stops or kills this broker."""
     with EmbeddedKafka(tmp_path_factory.mktemp("kafka"), jvm_options=BROKER_OPTIONS) as broker:

@@ -20,7 +20,7 @@ from tests.semantics.planted_java import Plant, compile_plants, use_plant
 from tests.semantics.test_differential import STEPS, case, row
 
 CASES = 200
-SECONDS = 150
+SECONDS = 100
 """Cases stop being started after this; a slow machine runs fewer."""
 
 
