@@ -1,5 +1,6 @@
 """With EVERY_TEST in the environment a skipped test fails."""
 
+import gc
 import os
 from collections.abc import Generator, Iterator
 
@@ -20,6 +21,12 @@ def jvm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SharedJvm]:
     """For the jobs of a worker that run one after another; see CONTRIBUTING.md."""
     with SharedJvm(tmp_path_factory.mktemp("jvm")) as shared:
         yield shared
+
+
+def pytest_collection_finish() -> None:
+    """Exclude the thousands of collected tests from Python's garbage collections."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.hookimpl(wrapper=True)

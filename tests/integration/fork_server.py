@@ -6,6 +6,7 @@ Each connection runs one command: the client sends a Request as a line of JSON. 
 with the process id and, once the process has ended, with its exit code.
 """
 
+import gc
 import json
 import os
 import random
@@ -105,6 +106,7 @@ def customize() -> None:
 
 if __name__ == "__main__":
     import_all()
+    gc.freeze()  # no job collects these objects
     with socket.socket(socket.AF_UNIX) as server:
         server.bind(sys.argv[1])
         server.listen()

@@ -10,11 +10,13 @@ import shutil
 import tempfile
 from pathlib import Path
 
+from py4j import java_gateway
 from pyspark.sql import SparkSession
 
 from deploy.local.jars import jar_folder
 from job.plan.tuning import CHECKPOINT_CONF
 from job.real_time.processor_jar import PROCESSOR_JAR
+from job.spark.jvm_class import jvm_class
 
 
 def fast_folder() -> Path | None:
@@ -69,4 +71,8 @@ def start_session() -> SparkSession:
     session.sparkContext.setLogLevel("OFF")
     # It logs each error of a query with its Java stack; the tests check the errors.
     logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL + 1)
+    # PySpark asks this up to 14 times for each Java exception. Py4J's own function takes 4 ms, for
+    # it looks up the class again, by a dotted name.
+    is_instance = jvm_class(session._jvm, "py4j.reflection.TypeUtil").isInstanceOf
+    java_gateway.is_instance_of = lambda _, java_object, name: is_instance(name, java_object)
     return session
