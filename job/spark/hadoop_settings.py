@@ -48,7 +48,7 @@ def _trim(jvm: Any, spark_conf: Any, settings: Any) -> None:
     # As Spark does for a new session: these settings survive a reload by another class.
     util = jvm_class(jvm, "org.apache.spark.deploy.SparkHadoopUtil").get()
     util.appendS3AndSparkHadoopHiveConfigurations(spark_conf, settings)
-    _forget_origins(settings)
+    _forget_origins(jvm, settings)
 
 
 def _serialized(jvm: Any, settings: Any) -> Any:
@@ -62,8 +62,12 @@ def _replace(jvm: Any, settings: Any, content: Any) -> None:
     settings.readFields(jvm_class(jvm, "java.io.DataInputStream")(stream))
 
 
-def _forget_origins(settings: Any) -> None:
-    """Clear the origins of all settings, for which Hadoop has no public call."""
+def _forget_origins(jvm: Any, settings: Any) -> None:
+    """Remove the origins of all settings, for which Hadoop has no public call.
+
+    A call of clear() would be Python's, which takes a second: it removes each entry by calls into
+    the JVM.
+    """
     origins = settings.getClass().getDeclaredField("updatingResource")
     origins.setAccessible(True)
-    origins.get(settings).clear()
+    origins.set(settings, jvm_class(jvm, "java.util.concurrent.ConcurrentHashMap")())

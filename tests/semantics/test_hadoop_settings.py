@@ -28,6 +28,7 @@ def test_defaults_of_yarn_and_mapreduce_are_dropped_and_nothing_else(spark: Spar
 
 
 def test_origins_of_settings_are_removed(spark: SparkSession) -> None:
+    spark._jsparkSession.sharedState()  # its first use adds a setting
     trim_hadoop_conf(spark)
     # As Spark's join copies them for each plan node.
     copied = spark._jsparkSession.sessionState().newHadoopConf()
@@ -57,7 +58,7 @@ def sources(settings) -> dict[str, str]:
 def test_all_settings_are_kept_where_spark_has_lost_the_hook(
     spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def fails(_: object) -> None:
+    def fails(*_: object) -> None:
         raise AttributeError("no such field")
 
     settings = spark.sparkContext._jsc.hadoopConfiguration()
