@@ -27,7 +27,7 @@ CAUGHT_UP_RECORDS = 50_000
 CAUGHT_UP_BATCH = timedelta(seconds=2)
 # If the batches that leave few records unread have taken this long in total, intervals follow after
 # a longer batch, too: on a busy machine batches may never be shorter.
-CAUGHT_UP_BATCHES = timedelta(seconds=10)
+CAUGHT_UP_BATCHES = timedelta(seconds=30)
 
 # Slots in addition to those of an interval's tasks. Without one, a lookup would wait until the
 # interval ends.
