@@ -20,6 +20,7 @@ from pyspark.sql.types import StructType
 from job.errors import SetupError
 from job.join_spec.durations import milliseconds
 from job.join_spec.sides import SIDES, Side
+from job.jvm_class import jvm_class
 from job.plan import result_checks
 from job.plan.plan import JoinPlan, SidePlan, window_end_column
 from job.plan.position import position_column
@@ -254,7 +255,7 @@ def _type_of(rows: DataFrame, name: str) -> str:
 
 def _strings(spark: SparkSession, values: Sequence[str]) -> Any:
     gateway: Any = spark.sparkContext._gateway
-    array = gateway.new_array(getattr(gateway.jvm, "java.lang.String"), len(values))
+    array = gateway.new_array(jvm_class(gateway.jvm, "java.lang.String"), len(values))
     for index, value in enumerate(values):
         array[index] = value
     return array
@@ -281,5 +282,5 @@ def _folders() -> str:
 
 
 def java_class(spark: SparkSession, name: str) -> Any:
-    """Gets the class by its whole name: Py4J searches all jars for each part of a dotted name."""
-    return getattr(spark._jvm, f"{_PACKAGE}.{name}")
+    """A Java class of the job."""
+    return jvm_class(spark._jvm, f"{_PACKAGE}.{name}")

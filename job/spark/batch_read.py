@@ -14,7 +14,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from job.event_time.partitions import EVENT_TIMES, BatchRead, EventTimes
 from job.join_spec.sides import SIDES, Side
 from job.join_spec.source_topics import SourceTopics
-from job.spark.jvm_class import jvm_class
+from job.jvm_class import jvm_class
 from job.spark.observed_metrics import batch_metrics
 from job.spark.stream_execution import stream_execution
 

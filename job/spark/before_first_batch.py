@@ -16,7 +16,7 @@ from typing import Any
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from job.spark.jvm_class import jvm_class
+from job.jvm_class import jvm_class
 from job.spark.listener import LISTENER_WRAPPER
 
 _LOCK_SECONDS = 60.0

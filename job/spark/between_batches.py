@@ -14,7 +14,7 @@ import structlog
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from job.spark.jvm_class import jvm_class
+from job.jvm_class import jvm_class
 from job.spark.stream_execution import stream_execution
 from job.waiting import wait_until
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from job.spark.jvm_class import jvm_class
+from job.jvm_class import jvm_class
 
 
 def hadoop_path(spark: SparkSession, *parts: Any) -> Any:

@@ -9,7 +9,7 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from job.spark.jvm_class import jvm_class
+from job.jvm_class import jvm_class
 from job.spark.lost_hooks import report_lost_hook
 
 # Files with the settings of file systems. Missing files are skipped.

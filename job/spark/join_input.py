@@ -10,7 +10,7 @@ from typing import Any
 from pyspark.sql import DataFrame
 
 from job.join_spec.sides import Side
-from job.spark.jvm_class import jvm_class
+from job.jvm_class import jvm_class
 from job.spark.stream_execution import plan_nodes
 
 

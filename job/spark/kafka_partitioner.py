@@ -9,7 +9,7 @@ from typing import Any
 from pyspark.sql import Column, SparkSession
 from pyspark.sql import functions as F
 
-from job.spark.jvm_class import jvm_class
+from job.jvm_class import jvm_class
 
 _PARTITIONER = "org.apache.kafka.clients.producer.internals.BuiltInPartitioner"
 _INVOKE = "org.apache.spark.sql.catalyst.expressions.objects.StaticInvoke"

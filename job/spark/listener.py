@@ -17,7 +17,7 @@ from pyspark.sql.streaming.listener import (
     StreamingQueryListener,
 )
 
-from job.spark.jvm_class import jvm_class
+from job.jvm_class import jvm_class
 from job.spark.lost_hooks import report_lost_hook
 
 LISTENER_WRAPPER = "org.apache.spark.sql.streaming.PythonStreamingQueryListenerWrapper"

@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from job.join_spec.sides import Side
-from job.spark.jvm_class import jvm_class
+from job.jvm_class import jvm_class
 from job.spark.stream_execution import stream_execution
 
 _SCAN = "RealTimeStreamScanExec"

@@ -11,7 +11,7 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from job.spark.jvm_class import jvm_class
+from job.jvm_class import jvm_class
 
 _STORES = "org.apache.spark.sql.execution.streaming.state.StateStore$"
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from job.spark.jvm_class import jvm_class
+from job.jvm_class import jvm_class
 
 _NAME = "try_eval"
 _TAG, _OPTION = "scala.reflect.ClassTag", "scala.Option"

@@ -11,9 +11,13 @@ from pyspark.sql import functions as F
 from job.dataflow.dataflow import dataflow
 from job.join_spec.expressions import Expression
 from job.join_spec.sides import SIDES
+from job.jvm_class import jvm_class
 from job.plan import tuning
 from job.plan.plan import JoinPlan
 from tests.semantics.sql_fuzz import COLUMNS
+
+_CHECKER = "org.apache.spark.sql.catalyst.analysis.UnsupportedOperationChecker"
+_OUTPUT_MODE = "org.apache.spark.sql.streaming.OutputMode"
 
 DDL = ", ".join(f"{name} {kind}" for name, kind in COLUMNS.items())
 
@@ -78,9 +82,8 @@ class SparkAnalyzer:
             batch._jdf.queryExecution().optimizedPlan()
             streamed = dataflow(self._stream, self._stream, plan)
             jvm: Any = self.spark._jvm
-            sql = jvm.org.apache.spark.sql
-            sql.catalyst.analysis.UnsupportedOperationChecker.checkForStreaming(
-                streamed._jdf.queryExecution().analyzed(), sql.streaming.OutputMode.Append()
+            jvm_class(jvm, _CHECKER).checkForStreaming(
+                streamed._jdf.queryExecution().analyzed(), jvm_class(jvm, _OUTPUT_MODE).Append()
             )
         except (PySparkException, Py4JJavaError) as error:
             return str(error).partition("\n")[0][:300]

@@ -14,9 +14,9 @@ from py4j import java_gateway
 from pyspark.sql import SparkSession
 
 from deploy.local.jars import jar_folder
+from job.jvm_class import jvm_class
 from job.plan.tuning import CHECKPOINT_CONF
 from job.real_time.processor_jar import PROCESSOR_JAR
-from job.spark.jvm_class import jvm_class
 
 
 def fast_folder() -> Path | None:

@@ -16,6 +16,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "logs": (),
     "instants": (),
     "waiting": (),
+    "jvm_class": (),
     "evaluation": (),
     "sql": (
         "literals",
@@ -113,7 +114,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "real_time": ("processor_jar", "join", "transactions"),
     "encoding": (),
     "spark": (
-        *("jvm_class", "executors", "state_stores", "application", "lost_hooks"),
+        *("executors", "state_stores", "application", "lost_hooks"),
         "hadoop_settings",
         *("session", "hadoop_files", "failures", "listener"),
         *("stream_execution", "between_batches", "watermark", "observed_metrics", "batch_read"),
