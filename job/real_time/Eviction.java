@@ -18,8 +18,11 @@ final class Eviction {
   private final ExpiryIndex index;
   private final long watermark;
 
-  /** Expiry in milliseconds. All entries before it have been evicted. */
-  private long from;
+  /** Watermark of the previous eviction. */
+  private final long previous;
+
+  /** The last entry that has been read. */
+  private ExpiryIndex.Entry last;
 
   private boolean isAllRead;
   private final Queue<ExpiryIndex.Entry> expired = new ArrayDeque<>();
@@ -30,12 +33,13 @@ final class Eviction {
    */
   private final Set<UnsafeRow> evicted = new HashSet<>();
 
-  Eviction(JoinRules rules, StoredRows[] stored, ExpiryIndex index, long from, long watermark) {
+  Eviction(JoinRules rules, StoredRows[] stored, ExpiryIndex index, long previous, long watermark) {
     this.rules = rules;
     this.stored = stored;
     this.index = index;
-    this.from = from;
+    this.previous = previous;
     this.watermark = watermark;
+    last = ExpiryIndex.last(previous);
   }
 
   /** Evicts up to `count` entries of the index. False: no entry is left. */
@@ -49,16 +53,21 @@ final class Eviction {
     return true;
   }
 
+  /** Call it once no entry is left. */
+  void end() {
+    index.removeExpired(previous, watermark);
+  }
+
   private boolean read() {
     if (isAllRead) {
       return false;
     }
     evicted.clear();
-    List<ExpiryIndex.Entry> entries = index.expired(from, watermark, READ_AT_ONCE);
+    List<ExpiryIndex.Entry> entries = index.expired(last, watermark, READ_AT_ONCE);
     expired.addAll(entries);
     isAllRead = entries.size() < READ_AT_ONCE;
     if (!isAllRead) {
-      from = entries.get(entries.size() - 1).expiresAt;
+      last = entries.get(entries.size() - 1);
     }
     return !entries.isEmpty();
   }
@@ -67,7 +76,6 @@ final class Eviction {
     if (evicted.contains(entry.key)) {
       return;
     }
-    index.remove(entry.expiresAt, entry.key);
     int side = JoinRules.sideOf(entry.key.getLong(entry.key.numFields() - 1));
     List<StoredRow> rows = stored[side].read(entry.key);
     if (!rules.isIndexedByRow(side)) {

@@ -41,12 +41,10 @@ final class ExpiryIndex {
   private final int keyWidth;
   private final UnsafeProjection entryProjection;
   private final UnsafeRow nothing;
-  private final InternalRow noKey;
 
   ExpiryIndex(StateStore store, StructType keySchema) {
     this.store = store;
     keyWidth = keySchema.length();
-    noKey = new GenericInternalRow(keyWidth);
     entryProjection =
         UnsafeProjection.create(
             new StructType()
@@ -58,9 +56,13 @@ final class ExpiryIndex {
             .copy();
   }
 
-  /** Key of a list and the expiry of one of its rows. */
+  /**
+   * Key of a list and the expiry of one of its rows. The entries are sorted by expiry, then by key.
+   */
   static final class Entry {
     final long expiresAt;
+
+    /** Null in {@link #last}. */
     final UnsafeRow key;
 
     Entry(long expiresAt, UnsafeRow key) {
@@ -89,28 +91,46 @@ final class ExpiryIndex {
     store.remove(entry(expiresAt, key), FAMILY);
   }
 
+  /** A place after all entries that expire at `expiresAt`, and before all that expire later. */
+  static Entry last(long expiresAt) {
+    // Spark encodes a null behind all keys.
+    return new Entry(expiresAt, null);
+  }
+
   /**
-   * The first `count` entries from `from` on that have expired at `watermark`. A scan from the
+   * The first `count` entries after `after` that have expired at `watermark`. A scan from the
    * beginning would read the removed entries that RocksDB still keeps.
    */
-  List<Entry> expired(long from, long watermark, int count) {
+  List<Entry> expired(Entry after, long watermark, int count) {
     List<Entry> found = new ArrayList<>();
-    Option<UnsafeRow> end = Option.apply(entry(watermark + 1, noKey).copy());
-    StateStoreIterator<UnsafeRowPair> entries =
-        store.rangeScan(Option.apply(entry(from, noKey).copy()), end, FAMILY);
+    Option<UnsafeRow> start = Option.apply(entry(after).copy());
+    Option<UnsafeRow> end = Option.apply(entry(last(watermark)).copy());
+    StateStoreIterator<UnsafeRowPair> entries = store.rangeScan(start, end, FAMILY);
     try {
       while (found.size() < count && entries.hasNext()) {
         UnsafeRow entry = entries.next().key();
-        long expiresAt = entry.getLong(0) - NEVER_FIRED;
-        if (expiresAt > watermark) {
-          break;
+        // The scan begins with `after` if this entry has not been removed.
+        if (!entry.equals(start.get())) {
+          long expiresAt = entry.getLong(0) - NEVER_FIRED;
+          found.add(new Entry(expiresAt, entry.getStruct(1, keyWidth).copy()));
         }
-        found.add(new Entry(expiresAt, entry.getStruct(1, keyWidth).copy()));
       }
     } finally {
       entries.close();
     }
     return found;
+  }
+
+  /**
+   * Removes all entries that expire after `from` and up to `watermark`, in one operation of the
+   * store.
+   */
+  void removeExpired(long from, long watermark) {
+    store.deleteRange(entry(last(from)).copy(), entry(last(watermark)), FAMILY);
+  }
+
+  private UnsafeRow entry(Entry entry) {
+    return entry(entry.expiresAt, entry.key);
   }
 
   private UnsafeRow entry(long expiresAt, InternalRow key) {

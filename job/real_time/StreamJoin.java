@@ -164,6 +164,7 @@ public final class StreamJoin extends StatefulProcessor<InternalRow, InternalRow
         if (eviction.evict(EVICTED_AT_ONCE, output)) {
           return true;
         }
+        eviction.end();
         clock.update(watermark);
         getHandle().registerTimer(watermark + 1);
         return false;

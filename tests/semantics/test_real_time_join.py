@@ -158,6 +158,25 @@ def test_semi_join_finds_the_match_that_its_batch_evicts(
     assert 2 == sum(batch.output.total() for batch in batches)
 
 
+# More rows than the processor reads at once from its index, in each of the state partitions.
+EXPIRE_TOGETHER = (
+    Data([row(key, 0) for key in range(3_000)]),
+    Data([row(-1, 30_000)], [row(-1, 30_000)]),
+    Idle(),
+)
+
+
+@pytest.mark.parametrize("processor", differential.PROCESSORS)
+def test_rows_that_expire_in_the_same_millisecond_are_all_evicted(
+    spark: SparkSession, processor: Processor
+) -> None:
+    made = case("left_outer", steps=EXPIRE_TOGETHER)
+
+    batches = differential.check(spark, made, processor=processor)
+
+    assert 3_001 == sum(batch.output.total() for batch in batches)
+
+
 def test_jar_of_other_sources_is_refused(
     spark: SparkSession, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

@@ -229,6 +229,28 @@ def test_spark_corrupts_the_state_when_it_rewrites_it_for_more_partitions(
     stream.stop()
 
 
+def families(spark: SparkSession, states: StateReader) -> dict[str, list[bytes]]:
+    """Keys of the newest state by column family."""
+    entries = (
+        spark.read.format("statestore")
+        .option("path", states.location)
+        .option("_readAllColumnFamilies", True)
+        .load()
+        .collect()
+    )
+    keys: dict[str, list[bytes]] = {}
+    for entry in entries:
+        keys.setdefault(entry.column_family_name, []).append(entry.key_bytes)
+    return keys
+
+
+def times(keys: dict[str, list[bytes]]) -> list[int]:
+    """Times of the timers and of the index of expiry."""
+    [family] = (each for name, each in keys.items() if name.endswith("timestampToKey"))
+    # An UnsafeRow: a word of null bits, then the time.
+    return sorted(int.from_bytes(key[8:16], "little") for key in family)
+
+
 @pytest.mark.parametrize("state_format", ["real_time"], indirect=True)
 def test_two_timers_are_between_those_of_spark_and_the_index_of_expiry(
     reader: tuple[Stream, StateReader], spark: SparkSession
@@ -238,19 +260,26 @@ def test_two_timers_are_between_those_of_spark_and_the_index_of_expiry(
     stream, states = reader
     stream.feed(left=[{"k": "x", "t": T0, "a": 1}])
 
-    entries = (
-        spark.read.format("statestore")
-        .option("path", states.location)
-        .option("_readAllColumnFamilies", True)
-        .load()
-        .where("column_family_name LIKE '%timestampToKey'")
-        .collect()
-    )
-
-    # An UnsafeRow: a word of null bits, then the time.
-    [clock, before, fence, indexed] = sorted(
-        int.from_bytes(entry.key_bytes[8:16], "little") for entry in entries
-    )
+    [clock, before, fence, indexed] = times(families(spark, states))
     assert (2**51 - 1, 2**51) == (before, fence)
     assert clock < 2**50
     assert indexed > 2**52
+
+
+@pytest.mark.parametrize("state_format", ["real_time"], indirect=True)
+def test_nothing_is_left_in_state_once_all_rows_have_expired(
+    reader: tuple[Stream, StateReader], spark: SparkSession
+) -> None:
+    stream, states = reader
+    # Several rows of a list that expire one after the other, and lists that expire together.
+    rows = [{"k": "x", "t": T0 + number, "a": 1, "b": 1} for number in range(5)]
+    rows += [{"k": f"{number}", "t": T0, "a": 1, "b": 1} for number in range(20)]
+    stream.feed(left=rows, right=rows)
+    assert {"left", "right"} <= families(spark, states).keys()
+
+    stream.raise_watermark(20)
+    stream.feed(left=[{"k": "late", "t": T0, "a": 1}])
+
+    left = families(spark, states)
+    assert not {"left", "right"} & left.keys()
+    [_clock, _before, _fence] = times(left)
