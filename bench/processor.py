@@ -1,10 +1,12 @@
 """The join of the real-time engine against Spark's own, both in micro-batches, without Kafka.
 
-python -m bench.processor                       400,000 records per side in 8 batches, two rounds
+python -m bench.processor                       7 batches with 100,000 records in state, two rounds
 python -m bench.processor --hot 0.02            one record in fifty has one of ten keys
+python -m bench.processor --state-rows 10000000 --rounds 1 --program processor
 
-Reads the same files, runs the dataflow of the job and drops the results. Prints rows per second and
-per CPU-second of the JVM after the first batch. Record n of each side has event time n ms.
+Reads the same files, runs the dataflow of the job and drops the results. First it fills the state,
+in batches that are not measured. Prints rows per second and per CPU-second of the JVM. Record n of
+each side has event time n ms.
 """
 
 import argparse
@@ -16,6 +18,7 @@ from collections.abc import Iterator
 from concurrent.futures import Future
 from contextlib import closing
 from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -42,8 +45,10 @@ from job.spark.session import Jvm
 from job.spark.watermark import pass_late_watermark, raise_watermark
 
 _HOT_KEYS = 10
+_PROGRAMS = ("native", "processor")
 _WATERMARK_DELAY_MS = 10_000
-_MATCH_WINDOW_MS = 60_000
+_FILL_RECORDS = 250_000
+"""Records of each side in a batch that fills the state."""
 _SESSION_CONF = {"spark.sql.streaming.queryEvolution.enableSourceEvolution": "false"}
 
 
@@ -52,17 +57,38 @@ class Measured:
     seconds: float = 0.0
     cpu_seconds: float = 0.0
     results: int = 0
+    state_rows: int = 0
     batches: list[float] = field(default_factory=list)
 
 
-def plan_of(join_type: str) -> JoinPlan:
+@dataclass(frozen=True)
+class Records:
+    """One file for each batch, which both sides read."""
+
+    folder: Path
+    ends: tuple[int, ...]
+    """Records up to the end of each batch."""
+    measured: int
+    """Number of batches at the end that are measured."""
+
+    @property
+    def measured_rows(self) -> int:
+        return 2 * (self.ends[-1] - self.ends[-1 - self.measured])
+
+
+def match_window_ms(state_rows: int) -> int:
+    """A left row is stored for the match window and the delay, a right row for the delay."""
+    return state_rows - 2 * _WATERMARK_DELAY_MS
+
+
+def plan_of(join_type: str, state_rows: int) -> JoinPlan:
     side = {
         "schema": "k BIGINT, t TIMESTAMP, v BIGINT",
         "key": ["k"],
         "event_time": "t",
         "watermark_delay": f"{_WATERMARK_DELAY_MS} milliseconds",
     }
-    window = f"{_MATCH_WINDOW_MS} milliseconds"
+    window = f"{match_window_ms(state_rows)} milliseconds"
     document: dict[str, Any] = {
         "name": "processor",
         "kafka": {"bootstrap_servers": "localhost:9092"},
@@ -80,16 +106,17 @@ def plan_of(join_type: str) -> JoinPlan:
     return join_plan(spec_from_document(document), state_partitions=2)
 
 
-def write_records(spark: SparkSession, folder: Path, arguments: argparse.Namespace) -> None:
-    """One file for each batch, with the columns of Spark's Kafka source."""
-    per_batch = arguments.records // arguments.batches
-    for batch in range(arguments.batches):
-        ids = spark.range(batch * per_batch, (batch + 1) * per_batch, 1, 1)
+def write_records(spark: SparkSession, folder: Path, arguments: argparse.Namespace) -> Records:
+    """Records with the columns of Spark's Kafka source."""
+    window = match_window_ms(arguments.state_rows)
+    filled = window + 2 * _WATERMARK_DELAY_MS
+    ends = [*range(_FILL_RECORDS, filled, _FILL_RECORDS), filled]
+    ends += [filled + (n + 1) * arguments.batch_records for n in range(arguments.batches)]
+    for start, end in pairwise([0, *ends]):
+        ids = spark.range(start, end, 1, 1)
         is_hot = F.expr(f"pmod(xxhash64(id), 1000) < {round(arguments.hot * 1000)}")
         # A key comes twice in a match window, so a row has a partner or two.
-        key = F.when(is_hot, -(F.col("id") % _HOT_KEYS)).otherwise(
-            F.col("id") % (_MATCH_WINDOW_MS // 2)
-        )
+        key = F.when(is_hot, -(F.col("id") % _HOT_KEYS)).otherwise(F.col("id") % (window // 2))
         value = F.to_json(F.struct(key.alias("k"), (F.col("id") + FIRST_EVENT_MS).alias("t"),
                                    F.col("id").alias("v")))  # fmt: skip
         columns = {
@@ -101,56 +128,58 @@ def write_records(spark: SparkSession, folder: Path, arguments: argparse.Namespa
         }
         rows = ids.select(*(column.alias(name) for name, column in columns.items()))
         rows.write.mode("append").parquet(str(folder))
+    return Records(folder, tuple(ends), arguments.batches)
 
 
-def joined_in(program: str, left: DataFrame, right: DataFrame, plan: JoinPlan) -> DataFrame:
+def joined_in(
+    program: str, left: DataFrame, right: DataFrame, plan: JoinPlan, counts: RowCounts
+) -> DataFrame:
     if program == "native":
         return dataflow(left, right, plan)
-    counts = RowCounts(left.sparkSession, plan)
-    rows = real_time_join(
-        side_rows(left, plan.left, plan, None),
-        side_rows(right, plan.right, plan, None),
-        plan,
-        real_time=False,
-        counts=counts,
+    left_rows, right_rows = (
+        side_rows(records, plan.side(side), plan, None)
+        for side, records in zip(SIDES, (left, right), strict=True)
     )
-    return output_records(rows, plan)
+    joined = real_time_join(left_rows, right_rows, plan, real_time=False, counts=counts)
+    return output_records(joined, plan)
 
 
-def run(
-    spark: SparkSession, program: str, records: Path, plan: JoinPlan, per_batch: int, jvm: int
-) -> Measured:
-    schema = spark.read.parquet(str(records)).schema
+def run(spark: SparkSession, program: str, records: Records, plan: JoinPlan, jvm: int) -> Measured:
+    schema = spark.read.parquet(str(records.folder)).schema
     reader = spark.readStream.schema(schema).option("maxFilesPerTrigger", 1)
-    left, right = (reader.parquet(str(records)) for _ in SIDES)
-    rows = joined_in(program, left, right, plan)
+    left, right = (reader.parquet(str(records.folder)) for _ in SIDES)
+    counts = RowCounts(spark, plan)
+    is_native = program == "native"
+    rows = joined_in(program, left, right, plan, counts)
     measured = Measured()
     clock = _Clock(jvm)
     started: Future[StreamingQuery] = Future()
 
     def on_batch(batch: DataFrame, batch_id: int) -> None:
-        newest = FIRST_EVENT_MS + (batch_id + 1) * per_batch
-        raise_watermark(started.result(), newest - _WATERMARK_DELAY_MS)
-        if program != "native":
+        # The watermark stays after the last records. Otherwise further batches would follow.
+        end = records.ends[min(batch_id, len(records.ends) - 1)]
+        raise_watermark(started.result(), FIRST_EVENT_MS + end - _WATERMARK_DELAY_MS)
+        if not is_native:
             pass_late_watermark(started.result(), spark)
         results = batch.select(F.sum(F.length("value")), F.count(F.lit(1))).collect()[0][1]
-        # The first batch compiles.
-        if batch_id > 0:
+        if len(records.ends) - records.measured <= batch_id < len(records.ends):
             measured.results += results
             measured.batches.append(clock.lap(measured))
+            measured.state_rows = sum(counts.state_rows(side) for side in SIDES)
         else:
             clock.lap(Measured())
 
     with tempfile.TemporaryDirectory(prefix="streamjoin-") as checkpoint:
         query = (
             rows.writeStream.foreachBatch(on_batch)
-            .outputMode("append" if program == "native" else "update")
+            .outputMode("append" if is_native else "update")
             .option("checkpointLocation", checkpoint)
             .trigger(availableNow=True)
             .start()
         )
         started.set_result(query)
         query.awaitTermination()
+    counts.close()
     return measured
 
 
@@ -173,9 +202,9 @@ class _Clock:
         return times.user + times.system
 
 
-def rounds(arguments: argparse.Namespace) -> Iterator[tuple[str, Measured]]:
+def rounds(arguments: argparse.Namespace) -> Iterator[tuple[str, Records, Measured]]:
     os.environ.setdefault("JAVA_HOME", str(java_home()))
-    plan = plan_of(arguments.join_type)
+    plan = plan_of(arguments.join_type, arguments.state_rows)
     conf = {**plan.spark_conf, **_SESSION_CONF}
     settings = JobSettings(spark_master="local[2]")
     with (
@@ -183,29 +212,30 @@ def rounds(arguments: argparse.Namespace) -> Iterator[tuple[str, Measured]]:
         tempfile.TemporaryDirectory(prefix="streamjoin-") as folder,
     ):
         spark = jvm.session(settings, conf)
-        write_records(spark, Path(folder), arguments)
-        per_batch = arguments.records // arguments.batches
+        records = write_records(spark, Path(folder), arguments)
         for _ in range(arguments.rounds):
-            for program in ("native", "processor"):
-                yield program, run(spark, program, Path(folder), plan, per_batch, jvm.pid)
+            for program in arguments.programs or _PROGRAMS:
+                yield program, records, run(spark, program, records, plan, jvm.pid)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
-    parser.add_argument("--records", type=int, default=400_000, help="of each side")
-    parser.add_argument("--batches", type=int, default=8)
+    parser.add_argument("--batch-records", type=int, default=50_000, help="of each side")
+    parser.add_argument("--batches", type=int, default=7)
     parser.add_argument("--rounds", type=int, default=2)
     parser.add_argument("--hot", type=float, default=0.0, help="share of records with a hot key")
+    parser.add_argument("--state-rows", type=int, default=100_000)
     parser.add_argument("--join-type", default="inner")
-    arguments = parser.parse_args()
-    table = Table("join", "rows/s", "rows/CPU-s", "results", "last batch, s", box=MARKDOWN)
-    rows = 2 * arguments.records * (arguments.batches - 1) // arguments.batches
-    for program, measured in rounds(arguments):
+    parser.add_argument("--program", dest="programs", action="append", choices=_PROGRAMS)
+    names = ("join", "rows/s", "rows/CPU-s", "results", "rows in state", "last batch, s")
+    table = Table(*names, box=MARKDOWN)
+    for program, records, measured in rounds(parser.parse_args()):
         table.add_row(
             program,
-            f"{rows / measured.seconds:,.0f}",
-            f"{rows / measured.cpu_seconds:,.0f}",
+            f"{records.measured_rows / measured.seconds:,.0f}",
+            f"{records.measured_rows / measured.cpu_seconds:,.0f}",
             f"{measured.results:,}",
+            f"{measured.state_rows:,}" if program == "processor" else "",
             f"{measured.batches[-1]:.1f}",
         )
     sys.stdout.write(f"{machine()}\n{printed(table)}")
