@@ -17,6 +17,8 @@ from tests.polling import wait_until
 
 ROWS = 300
 DISK_BYTES = 48 * 2**20
+# Spark's default of spark.sql.streaming.stateStore.minDeltasForSnapshot.
+DELTAS_PER_SNAPSHOT = 10
 
 
 @pytest.fixture
@@ -78,6 +80,10 @@ def test_damaged_checkpoint_is_repaired_or_refused(
             harness.feed(10)
             harness.recovered(time.monotonic())
         wait_until(lambda: snapshots(harness), START_SECONDS, "a snapshot is written")
+        # A snapshot of the newest version replaces all changes.
+        while not 0 < changes_after_snapshot(harness) < DELTAS_PER_SNAPSHOT:
+            harness.feed(10)
+            harness.recovered(time.monotonic())
         assert 0 == job.terminate()
         whole = tmp_path / "whole"
         shutil.copytree(harness.checkpoint, whole)
@@ -113,6 +119,20 @@ def state_files(harness: Harness, pattern: str) -> list[Path]:
 
 def snapshots(harness: Harness) -> list[Path]:
     return state_files(harness, "*.zip")
+
+
+def changes_after_snapshot(harness: Harness) -> int:
+    """Number of versions of the state that are newer than the newest snapshot."""
+    newest = [
+        max(version(path) for path in state_files(harness, f"*{suffix}"))
+        for suffix in (".zip", ".changelog")
+    ]
+    return newest[1] - newest[0]
+
+
+def version(path: Path) -> int:
+    """The version in the name of a state file, such as 12_3c5b….zip."""
+    return int(path.name.partition("_")[0].partition(".")[0])
 
 
 def newest_snapshots(harness: Harness) -> list[Path]:
