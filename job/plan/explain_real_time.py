@@ -6,6 +6,8 @@ from job.join_spec.durations import duration_text
 from job.join_spec.output import Delivery
 from job.plan.plan import JoinPlan
 from job.plan.real_time import (
+    BEHIND_MAX,
+    CATCH_UP_MIN,
     CAUGHT_UP_BATCH,
     CAUGHT_UP_BATCHES,
     CAUGHT_UP_RECORDS,
@@ -31,8 +33,13 @@ def engine_lines(plan: JoinPlan, real_time: RealTimePlan) -> Iterator[Line]:
         "",
         f"{within} and leaves at most {CAUGHT_UP_RECORDS:,} records unread, or when the batches",
     )
-    yield "", f"that leave so few have taken {total} in total. It changes back when an"
-    yield "", f"interval leaves more than {RECORDS_BEHIND_MAX:,} records unread"
+    yield "", f"that leave so few have taken {total} in total. It changes back, for at least"
+    least, behind = duration_text(CATCH_UP_MIN), duration_text(BEHIND_MAX)
+    yield (
+        "",
+        f"{least}, when an interval leaves more than {RECORDS_BEHIND_MAX:,} records unread, and",
+    )
+    yield "", f"more than the topics receive in {behind}"
     yield "slots", "one task slot for each partition of both topics, one for each of the"
     yield (
         "",

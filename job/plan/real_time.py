@@ -17,11 +17,17 @@ from job.join_spec.sides import SIDES
 from job.join_spec.spec import JoinSpec
 from job.plan import tuning
 
-# Most records of both topics that an interval may leave unread; otherwise micro-batches follow. A
-# busy topic receives fewer records in a second, so the pause between two intervals is not a reason.
-RECORDS_BEHIND_MAX = 200_000
-# Most records that a micro-batch may leave unread if intervals follow. Smaller than the number
-# above, so that the query does not change back and forth.
+# Micro-batches follow an interval that leaves more records unread than these, and more than the
+# topics receive in this time. The pause between two intervals is shorter. On a busy machine rows
+# that wait longer than this would wait longer and longer: row by row, a join needs more CPU time
+# per row than in batches, most of all until the JVM has compiled its code.
+RECORDS_BEHIND_MAX = 10_000
+BEHIND_MAX = timedelta(seconds=5)
+# Shortest time of the catch-up that follows. It doubles each time, until an interval of full length
+# keeps up. In micro-batches the JVM has time to compile the code that the intervals have used.
+CATCH_UP_MIN = timedelta(seconds=20)
+CATCH_UP_MIN_LONGEST = timedelta(minutes=5)
+# Most records of both topics that a micro-batch may leave unread if intervals follow.
 CAUGHT_UP_RECORDS = 50_000
 # Longest duration of that batch: the records of about this time are unread when intervals begin.
 CAUGHT_UP_BATCH = timedelta(seconds=2)
@@ -157,3 +163,12 @@ def has_caught_up(unread: int, *, batch: timedelta, batches: timedelta) -> bool:
     return unread <= CAUGHT_UP_RECORDS and (
         batch <= CAUGHT_UP_BATCH or batches >= CAUGHT_UP_BATCHES
     )
+
+
+def is_behind(unread: int, *, received: int, duration: timedelta) -> bool:
+    """Whether micro-batches follow an interval.
+
+    `unread`: records of both topics that the interval leaves unread. `received`: records that the
+    topics have received in the `duration` of the interval.
+    """
+    return unread > RECORDS_BEHIND_MAX and unread * duration > received * BEHIND_MAX

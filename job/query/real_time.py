@@ -32,8 +32,8 @@ from job.join_spec.sides import SIDES, Side
 from job.plan.real_time import (
     CATCH_UP_CONF,
     CAUGHT_UP_RECORDS,
-    RECORDS_BEHIND_MAX,
     has_caught_up,
+    is_behind,
 )
 from job.protocol.status import Phase
 from job.query.event_times import EventTimes
@@ -113,13 +113,13 @@ class Phases:
         delivery: RealTimeDelivery,
     ) -> EventTimes:
         if replay is not None and _is_replaying(run, replay):
-            return _ReplayAndCatchUp(run, replay, counts, delivery, self._change_to)
-        times: EventTimes
-        if phase is Phase.CATCH_UP:
-            times = _CatchUp(run, counts, delivery, self._change_to)
-        else:
+            return _ReplayAndCatchUp(
+                *(run, replay, counts, delivery, self._change_to, self._warm_up)
+            )
+        if phase is Phase.REAL_TIME:
             self._warm_up.begin_run(run)
-            times = _Intervals(run, counts, delivery, self._change_to, self._warm_up)
+        kind = _CatchUp if phase is Phase.CATCH_UP else _Intervals
+        times: EventTimes = kind(run, counts, delivery, self._change_to, self._warm_up)
         if replay is not None:
             restore_event_times(run, replay)
             report(run.stats, replay, run.checkpoint.offsets)
@@ -163,11 +163,14 @@ class _PlannedTimes(EventTimes, ABC):
         counts: RowCounts,
         delivery: RealTimeDelivery,
         change_to: Callable[[Phase], None],
+        warm_up: WarmUp,
     ) -> None:
         super().__init__(run)
         self._counts = counts
         self._delivery = delivery
         self._change_to = change_to
+        self._warm_up = warm_up
+        self._planned_at = time.monotonic()
         self._recorded = run.checkpoint.recorded_interval
         self._cut = run.checkpoint.cut_interval
         """The interval that the run repeats. None: no interval, or its repetition is complete."""
@@ -218,10 +221,10 @@ class _CatchUp(_PlannedTimes):
         counts: RowCounts,
         delivery: RealTimeDelivery,
         change_to: Callable[[Phase], None],
+        warm_up: WarmUp,
     ) -> None:
-        super().__init__(run, counts, delivery, change_to)
+        super().__init__(run, counts, delivery, change_to, warm_up)
         self._has_run = False
-        self._planned_at = time.monotonic()
         self._empty_plans = 0
         self._small_batches = timedelta()
 
@@ -237,7 +240,9 @@ class _CatchUp(_PlannedTimes):
         unread = _records_behind(after)
         if unread <= CAUGHT_UP_RECORDS:
             self._small_batches += took
-        if has_caught_up(unread, batch=took, batches=self._small_batches):
+        if self._warm_up.allows_intervals() and has_caught_up(
+            unread, batch=took, batches=self._small_batches
+        ):
             self._end_run(Phase.REAL_TIME)
         elif is_repeated:
             self._end_run(Phase.CATCH_UP)
@@ -277,18 +282,8 @@ class _Intervals(_PlannedTimes):
     # Spark requests the ends at the end of an interval and again before the next one.
     _ends_valid_seconds = 0.5
 
-    _has_begun = False
-
-    def __init__(
-        self,
-        run: QueryRun,
-        counts: RowCounts,
-        delivery: RealTimeDelivery,
-        change_to: Callable[[Phase], None],
-        warm_up: WarmUp,
-    ) -> None:
-        super().__init__(run, counts, delivery, change_to)
-        self._warm_up = warm_up
+    _ends: int | None = None
+    """Sum of the ends of both topics when the interval was planned. None: no interval was."""
 
     def close(self) -> None:
         super().close()
@@ -324,12 +319,23 @@ class _Intervals(_PlannedTimes):
             self._recorded, interval.next_batch_id, current_watermark(self._query)
         )
         self._checkpoint.record_interval(self._recorded)
-        # The first interval runs in any case: a batch of the catch-up has just found few records.
-        is_behind = self._has_begun and _records_behind(after) > RECORDS_BEHIND_MAX
-        if is_behind or self._partitions_are_added(latest):
+        if self._fell_behind(after, latest) or self._partitions_are_added(latest):
             self._end_run(Phase.CATCH_UP)
-        self._has_begun = True
         self._warm_up.plan_interval(self._query)
+
+    def _fell_behind(self, after: Partitions, latest: Offsets) -> bool:
+        at, ends = time.monotonic(), sum(sum(each.values()) for each in latest.values())
+        took, self._planned_at = timedelta(seconds=at - self._planned_at), at
+        before, self._ends = self._ends, ends
+        if before is None:
+            # The first interval runs in any case: a batch of the catch-up has just found few
+            # records.
+            return False
+        if is_behind(_records_behind(after), received=ends - before, duration=took):
+            self._warm_up.fell_behind()
+            return True
+        self._warm_up.kept_up()
+        return False
 
     def _partitions_are_added(self, latest: Offsets) -> bool:
         """Whether a topic has more partitions than at the start of the run. The next run has a task

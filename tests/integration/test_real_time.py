@@ -200,7 +200,7 @@ def test_query_changes_back_to_micro_batches_behind_a_backlog(
         produce(
             kafka.bootstrap_servers,
             "behind.left",
-            ({"k": str(n), "t": T0, "a": 1} for n in range(2 * RECORDS_BEHIND_MAX)),
+            ({"k": str(n), "t": T0, "a": 1} for n in range(40 * RECORDS_BEHIND_MAX)),
         )
         job.wait_for(lambda status: status.phase is Phase.CATCH_UP, "the query catches up")
         wait_for_intervals(job)

@@ -11,7 +11,12 @@ from job.event_time.partitions import BatchRead, Partitions
 from job.join_spec.sides import SIDES, Side
 from job.kafka.security import KafkaAccess
 from job.plan import tuning
-from job.plan.real_time import CAUGHT_UP_BATCHES, CAUGHT_UP_RECORDS, RECORDS_BEHIND_MAX
+from job.plan.real_time import (
+    CATCH_UP_MIN,
+    CAUGHT_UP_BATCHES,
+    CAUGHT_UP_RECORDS,
+    RECORDS_BEHIND_MAX,
+)
 from job.protocol.status import Phase
 from job.query import event_times, live_reports, real_time
 from job.query.real_time import Phases, _CatchUp, _configure, _Intervals
@@ -66,11 +71,9 @@ class World:
         run = QueryRun(spark, plan(**REAL_TIME), access, self.checkpoint, self.stats, resources)
         counts: Any = SimpleNamespace(close=lambda: None)
         delivery: Any = SimpleNamespace(delivered=lambda _: (0, {"committed": 3}))
-        more = []
         if kind is _Intervals:
             self.warm_up.begin_run(run)
-            more.append(self.warm_up)
-        times = kind(run, counts, delivery, self.phases.append, *more)
+        times = kind(run, counts, delivery, self.phases.append, self.warm_up)
         running: Any = SimpleNamespace(query=query or object(), record_failure=None)
         times.follow(running)
         return times
@@ -213,20 +216,63 @@ def test_interval_records_a_later_watermark_that_another_part_has_set(
     assert [Interval(8, NOW_MS)] == world.intervals
 
 
+def two_intervals(world: World, *, received: int, unread: int) -> None:
+    """The first one takes a minute. In it the topics receive `received` records, half of them
+    each, and it leaves the last `unread` of them."""
+    times = world.made(_Intervals)
+    world.plan_next(times, both(0), both(0))
+    world.seconds += 60
+    world.plan_next(times, both((received - unread) // 2), both(received // 2))
+
+
+PER_MINUTE = 12 * RECORDS_BEHIND_MAX
+
+
+@pytest.mark.parametrize(
+    ("received", "unread", "is_behind"),
+    [
+        (PER_MINUTE, RECORDS_BEHIND_MAX + 2, True),
+        (PER_MINUTE, RECORDS_BEHIND_MAX, False),
+        # More records, of a shorter time.
+        (2 * PER_MINUTE, RECORDS_BEHIND_MAX + 2, False),
+    ],
+)
 def test_catch_up_follows_an_interval_that_leaves_many_records(
+    monkeypatch: pytest.MonkeyPatch, received: int, unread: int, is_behind: bool
+) -> None:
+    world = World(monkeypatch)
+
+    two_intervals(world, received=received, unread=unread)
+
+    assert ([Phase.CATCH_UP] if is_behind else [], is_behind) == (world.phases, world.ended)
+    # Spark may submit the tasks of the next interval before it stops.
+    assert 2 == len(world.intervals)
+
+
+def test_first_interval_of_a_run_is_not_followed_by_a_catch_up(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     world = World(monkeypatch)
     times = world.made(_Intervals)
-    latest = both(11 + RECORDS_BEHIND_MAX // 2)
 
-    world.plan_next(times, both(10), latest)
+    world.plan_next(times, both(10), both(11 + RECORDS_BEHIND_MAX))
+
     assert ([], False) == (world.phases, world.ended)
-    assert 1 == len(world.intervals)
 
-    world.plan_next(times, both(10), latest)
-    assert ([Phase.CATCH_UP], True) == (world.phases, world.ended)
-    assert 2 == len(world.intervals)
+
+def test_catch_up_after_an_interval_that_fell_behind_has_a_shortest_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    world = World(monkeypatch)
+    two_intervals(world, received=PER_MINUTE, unread=PER_MINUTE)
+    world.phases.clear()
+    times = world.made(_CatchUp)
+
+    world.timed_batch(times, 20, seconds=CATCH_UP_MIN.total_seconds() - 0.1)
+    assert [] == world.phases
+
+    world.timed_batch(times, 30, seconds=0.2)
+    assert [Phase.REAL_TIME] == world.phases
 
 
 def test_watermark_of_a_cut_interval_stays_until_the_interval_is_repeated(

@@ -15,6 +15,7 @@ from job.protocol.status import Phase
 from job.query import event_times, real_time, replaying
 from job.query.real_time import _ReplayAndCatchUp
 from job.query.replaying import ReplayingTimes
+from job.query.warm_up import WarmUp
 from tests.unit.query.test_event_times import World, ends
 
 REPLAY = Replay(
@@ -103,7 +104,7 @@ class ReplayingInRealTime(Replaying):
     def made(self) -> ReplayingTimes:
         self.checkpoint.cut_interval = self.checkpoint.recorded_interval = None
         nothing: Any = None
-        return _ReplayAndCatchUp(self.run, REPLAY, nothing, nothing, self.phases.append)
+        return _ReplayAndCatchUp(self.run, REPLAY, nothing, nothing, self.phases.append, WarmUp())
 
 
 def test_catch_up_of_the_real_time_engine_follows_the_replay_in_the_same_run(

@@ -1,15 +1,18 @@
 """Which intervals are short, without Spark."""
 
+import math
 from datetime import timedelta
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from job.plan.real_time import CATCH_UP_MIN, CATCH_UP_MIN_LONGEST
 from job.query import warm_up
 from job.query.warm_up import RECORDS_MIN, SHORT_INTERVAL, SHORT_INTERVALS, WarmUp
 
 FULL = timedelta(minutes=1)
+SHORT = [SHORT_INTERVAL * 2**n for n in range(SHORT_INTERVALS)]
 
 
 @pytest.fixture
@@ -42,17 +45,63 @@ def test_first_intervals_of_a_jvm_are_short(durations: list[timedelta]) -> None:
 
     intervals.begin_run(run(first))
     plan_intervals(intervals, SHORT_INTERVALS)
-    assert [SHORT_INTERVAL] == durations
+    assert SHORT == durations
     plan_intervals(intervals, 2)
-    assert [SHORT_INTERVAL, FULL] == durations
+    assert [*SHORT, FULL] == durations
 
     intervals.begin_run(run(first))
     plan_intervals(intervals, 1)
-    assert [SHORT_INTERVAL, FULL] == durations
+    assert [*SHORT, FULL] == durations
 
     intervals.begin_run(run(second))
     plan_intervals(intervals, 1)
-    assert [SHORT_INTERVAL, FULL, SHORT_INTERVAL] == durations
+    assert [*SHORT, FULL, SHORT_INTERVAL] == durations
+
+
+def test_intervals_after_a_catch_up_are_short_again(durations: list[timedelta]) -> None:
+    intervals, jvm = WarmUp(), object()
+    intervals.begin_run(run(jvm))
+    plan_intervals(intervals, SHORT_INTERVALS + 1)
+    durations.clear()
+
+    intervals.fell_behind()
+    intervals.begin_run(run(jvm))
+    plan_intervals(intervals, SHORT_INTERVALS + 1)
+
+    assert [*SHORT, FULL] == durations
+
+
+def test_catch_up_lasts_twice_as_long_each_time(
+    durations: list[timedelta],  # noqa: ARG001  # replaces the call into the JVM
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    now = 0.0
+    monkeypatch.setattr(warm_up.time, "monotonic", lambda: now)
+    intervals = WarmUp()
+    intervals.begin_run(run(object()))
+    assert intervals.allows_intervals()
+
+    def shortest() -> timedelta:
+        """How long the next catch-up lasts, by a search in whole seconds."""
+        nonlocal now
+        began = now
+        intervals.fell_behind()
+        while not intervals.allows_intervals():
+            now += 1.0
+        return timedelta(seconds=now - began)
+
+    times = math.ceil(math.log2(CATCH_UP_MIN_LONGEST / CATCH_UP_MIN)) + 2
+    assert [min(CATCH_UP_MIN * 2**n, CATCH_UP_MIN_LONGEST) for n in range(times)] == [
+        shortest() for _ in range(times)
+    ]
+
+    plan_intervals(intervals, 1)
+    intervals.kept_up()  # a short interval
+    assert CATCH_UP_MIN_LONGEST == shortest()
+
+    plan_intervals(intervals, SHORT_INTERVALS + 1)
+    intervals.kept_up()
+    assert CATCH_UP_MIN == shortest()
 
 
 def test_run_that_ends_in_the_warm_up_is_continued_by_the_next_run(
@@ -65,7 +114,8 @@ def test_run_that_ends_in_the_warm_up_is_continued_by_the_next_run(
     intervals.begin_run(run(jvm))
     plan_intervals(intervals, 2)
 
-    assert [SHORT_INTERVAL, SHORT_INTERVAL, FULL] == durations
+    # Each run begins with the checkpoint interval of the plan.
+    assert [*SHORT, FULL] == durations
 
 
 def test_intervals_are_not_shortened_without_records(durations: list[timedelta]) -> None:
