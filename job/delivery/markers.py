@@ -117,6 +117,7 @@ class MarkerReader:
         self._known: dict[int, _ReadPartition] = {}
         self._admin = admin(client)
         self._consumer = consumer({**client, "fetch.wait.max.ms": 10}, group)
+        self._is_connected = False
 
     def newest(self, partition: int, key: bytes, *, to_the_end: bool) -> Marker | None:
         """The newest committed marker of `key`. None: there is none.
@@ -190,6 +191,7 @@ class MarkerReader:
     ) -> None:
         if known.next_offset >= end:
             return
+        self._connect()
         self._consumer.assign([TopicPartition(self._topic, partition, known.next_offset)])
         try:
             while known.next_offset < end:
@@ -204,6 +206,13 @@ class MarkerReader:
                     )
         finally:
             self._consumer.unassign()
+
+    def _connect(self) -> None:
+        """Wait for a connection. A consumer that is assigned a partition while it connects may find
+        the leader of the partition only after 1 s."""
+        if not self._is_connected:
+            self._consumer.list_topics(self._topic, READ_SECONDS)
+            self._is_connected = True
 
     def _take(self, message: Message, known: _ReadPartition, end: int) -> bool:
         """Record a marker. Returns whether this is the last record that is committed at present."""

@@ -4,6 +4,7 @@ an older one."""
 import json
 import re
 from collections.abc import Iterator
+from typing import Any
 from zlib import crc32
 
 import pytest
@@ -84,6 +85,31 @@ def test_newest_committed_marker_is_read_and_none_if_there_is_none(
     writer.open(3)
     writer.producer.abort_transaction(SECONDS)
     assert Marker(2, "f", "q") == reader.newest(0, KEY, to_the_end=True)
+
+
+class Recording:
+    """A consumer whose calls are recorded."""
+
+    def __init__(self, consumer: Any) -> None:
+        self.calls: list[str] = []
+        self._consumer = consumer
+
+    def __getattr__(self, name: str) -> Any:
+        self.calls.append(name)
+        return getattr(self._consumer, name)
+
+
+def test_reader_connects_before_its_first_read(writer: Writer, reader: MarkerReader) -> None:
+    """Otherwise librdkafka mostly takes 1 s to find the leader of the partition."""
+    writer.commit(0)
+    recording: Any = Recording(reader._consumer)
+    reader._consumer = recording
+
+    for _ in range(2):
+        reader.old_keys(0, to_the_end=True)
+
+    waiting = [call for call in recording.calls if call != "poll"]
+    assert ["list_topics", "assign", "unassign", "assign", "unassign"] == waiting
 
 
 def test_marker_is_found_behind_many_markers_of_others(
