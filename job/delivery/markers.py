@@ -17,7 +17,7 @@ from confluent_kafka import KafkaException, Message, TopicPartition
 from job.delivery.commit_protocol import NO_BATCH, Marker, UnavailableError
 from job.delivery.interval_protocol import Fence
 from job.delivery.producers import is_lasting
-from job.kafka.clients import LATEST, admin, consumer, describe_error, list_offsets, poll
+from job.kafka.clients import LATEST, admin, connect, consumer, describe_error, list_offsets, poll
 
 READ_SECONDS = 30.0
 _POLL_SECONDS = 1.0
@@ -191,7 +191,9 @@ class MarkerReader:
     ) -> None:
         if known.next_offset >= end:
             return
-        self._connect()
+        if not self._is_connected:
+            connect(self._consumer, READ_SECONDS, self._topic)
+            self._is_connected = True
         self._consumer.assign([TopicPartition(self._topic, partition, known.next_offset)])
         try:
             while known.next_offset < end:
@@ -206,13 +208,6 @@ class MarkerReader:
                     )
         finally:
             self._consumer.unassign()
-
-    def _connect(self) -> None:
-        """Wait for a connection. A consumer that is assigned a partition while it connects may find
-        the leader of the partition only after 1 s."""
-        if not self._is_connected:
-            self._consumer.list_topics(self._topic, READ_SECONDS)
-            self._is_connected = True
 
     def _take(self, message: Message, known: _ReadPartition, end: int) -> bool:
         """Record a marker. Returns whether this is the last record that is committed at present."""

@@ -13,6 +13,7 @@ from job.delivery.commit_protocol import (
     UnavailableError,
     UnknownOutcomeError,
 )
+from job.kafka.clients import connect
 
 INIT_SECONDS = 30.0
 # Longer than message.timeout.ms: a record that times out fails the commit with a better message.
@@ -68,8 +69,8 @@ _SPARES_MAX = 16
 def init_producer(settings: Mapping[str, str | int | bool], topic: str) -> Producer:
     """Initialize a producer, and fence all others of its transactional id."""
     producer = _spares.pop(frozenset(settings.items()), None) or Producer({**settings})
-    # Connects. Without a connection librdkafka does not find the coordinator, and retries in 0.5 s.
-    producer.list_topics(topic, INIT_SECONDS)
+    # Without a connection librdkafka does not find the coordinator, and retries in 0.5 s.
+    connect(producer, INIT_SECONDS, topic)
     producer.init_transactions(INIT_SECONDS)
     return producer
 

@@ -1,8 +1,11 @@
 """Errors of librdkafka as errors of the commit protocol."""
 
+from types import SimpleNamespace
+
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 
+from job.delivery import producers
 from job.delivery.commit_protocol import (
     AbortedError,
     NotDeliveredError,
@@ -12,6 +15,23 @@ from job.delivery.commit_protocol import (
     UnknownOutcomeError,
 )
 from job.delivery.producers import failure_of
+
+
+def test_producer_connects_before_it_is_initialized(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Otherwise librdkafka may find the coordinator only after 0.5 s."""
+    calls: list[str] = []
+    monkeypatch.setattr(
+        producers,
+        "Producer",
+        lambda _: SimpleNamespace(
+            list_topics=lambda *_: calls.append("list_topics"),
+            init_transactions=lambda _: calls.append("init_transactions"),
+        ),
+    )
+
+    producers.init_producer({}, "commits")
+
+    assert ["list_topics", "list_topics", "init_transactions"] == calls
 
 
 def error(code: int, *, requires_abort: bool = False) -> KafkaException:

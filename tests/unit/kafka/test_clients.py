@@ -32,7 +32,7 @@ class NewClient:
     def __init__(self) -> None:
         self.requests: list[str] = []
 
-    def list_topics(self, **_: object) -> None:
+    def list_topics(self, *_: object) -> None:
         self.requests.append("list_topics")
 
     def list_offsets(self, places: dict[Any, Any], **_: object) -> dict[Any, Future[Any]]:
@@ -52,4 +52,4 @@ def test_client_connects_before_its_first_request_for_offsets() -> None:
     client: Any = NewClient()
     assert {0: 7} == list_offsets(client, "clicks", [0], LATEST)
     assert {1: 7} == list_offsets(client, "clicks", [1], LATEST)
-    assert ["list_topics", "list_offsets", "list_offsets"] == client.requests
+    assert ["list_topics", "list_topics", "list_offsets", "list_offsets"] == client.requests
