@@ -129,6 +129,10 @@ class Folder:
         """Harmless if the file does not exist."""
         self._files.delete(self._path(name), False)
 
+    def remove_folder(self, name: str) -> None:
+        """Remove it with its content. Harmless if it does not exist."""
+        self._files.delete(self._path(name), True)
+
     def move(self, name: str, target: str) -> None:
         """Move within the folder; creates the parent folders of `target`."""
         destination = self._path(target)

@@ -300,13 +300,12 @@ class Engine:
 
     def _finish(self, running: RunningQuery, checkpoint: Checkpoint, ended: "Future[None]") -> None:
         """End the query between two batches. Raises its failure if it has already ended."""
+        self._change.rehearse(self._resources, lambda: ended.done() or self._must_end())
         if ended.done():
             ended.result()
             return
-        stays_stopped = (
-            self._machine.desired is QueryState.STOPPED and not self._change.is_requested
-        )
-        if stays_stopped and not self._resources.lease_is_lost:
+        is_stopped = self._machine.desired is QueryState.STOPPED
+        if is_stopped and not (self._change.is_requested or self._resources.lease_is_lost):
             checkpoint.desired_state = QueryState.STOPPED
         with running.raising_failure():
             if running.can_be_cut and not self._completes_interval:

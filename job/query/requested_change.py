@@ -17,9 +17,11 @@ from job.checkpoint.checkpoint import Checkpoint
 from job.errors import ConflictError, RequestError
 from job.join_spec.spec import spec_from_yaml
 from job.join_spec.variables import variables_hidden
+from job.plan.plan import JoinPlan
 from job.protocol.reports import ChangeRequestReport
 from job.protocol.results import ChangePlanResult, UndoResult
 from job.query import changing
+from job.query.rehearsal import RECORDS_MIN, rehearse
 from job.query.runtime import Resources
 from job.redaction import Redaction
 from job.settings import JobSettings
@@ -49,6 +51,7 @@ class RequestedChange:
         self._settings = settings
         self._redaction = redaction
         self._requested: Callable[[Resources], PlannedSpec] | None = None
+        self._rehearsal: Callable[[Resources, Callable[[], bool]], None] | None = None
         self.report: ChangeRequestReport | None = None
 
     @property
@@ -78,6 +81,7 @@ class RequestedChange:
         sent = self._sent(text)
         self._report_request(by, sent.spec.checkpoint)
         self._requested = partial(self._changed, sent, state_partitions)
+        self._rehearsal = partial(self._rehearsed, sent, state_partitions)
 
     def check_undo(self, resources: Resources) -> UndoResult:
         """Raises ConflictError if the change cannot be undone at this moment. The query may run."""
@@ -93,13 +97,7 @@ class RequestedChange:
         """The plan of a change at this moment. The query may run. Raises StreamjoinError if the
         change is refused."""
         self._check_state_partitions(state_partitions)
-        sent, spark, old = self._sent(text), resources.session(), self._running.plan
-        with self._secrets_hidden(sent):
-            new = self._planned(sent).plan
-            made = changing.checked(
-                *(old, new, Checkpoint(spark, old.checkpoint), Checkpoint(spark, new.checkpoint)),
-                state_partitions or self._settings.state_partitions,
-            )
+        new, made = self._checked(self._sent(text), state_partitions, resources)
         found = facts(
             *(new, made.comparison, made.replay, made.needed_ms),
             cores=os.cpu_count() or 1,
@@ -107,6 +105,33 @@ class RequestedChange:
         )
         text = explained(new, made.comparison, made.replay, found)
         return ChangePlanResult(text=text, facts=found)
+
+    def rehearse(self, resources: Resources, is_cancelled: Callable[[], bool]) -> None:
+        """Run the new query of a requested change for some time. The old query runs, too.
+
+        A failure is logged and not raised: the change reports its errors itself.
+        """
+        rehearsal, self._rehearsal = self._rehearsal, None
+        if rehearsal is None:
+            return
+        try:
+            rehearsal(resources, is_cancelled)
+        except Exception as error:
+            failure = failure_of(error, self._running.plan.bootstrap_servers)
+            self._redaction.scrub_error(failure)
+            _log.warning("rehearsal_failed", reason=str(failure))
+
+    def _checked(
+        self, sent: WrittenSpec, state_partitions: int | None, resources: Resources
+    ) -> tuple[JoinPlan, changing.ChangePlan]:
+        spark, old = resources.session(), self._running.plan
+        with self._secrets_hidden(sent):
+            new = self._planned(sent).plan
+            made = changing.checked(
+                *(old, new, Checkpoint(spark, old.checkpoint), Checkpoint(spark, new.checkpoint)),
+                state_partitions or self._settings.state_partitions,
+            )
+        return new, made
 
     def make(self, resources: Resources) -> PlannedSpec | None:
         """The query that continues the stopped one. None: the request has failed. The error is
@@ -155,6 +180,21 @@ class RequestedChange:
             )
         plan = replace(successor.plan, state_partitions=made.replay.state_partitions)
         return replace(successor, plan=plan)
+
+    def _rehearsed(
+        self,
+        sent: WrittenSpec,
+        state_partitions: int | None,
+        resources: Resources,
+        is_cancelled: Callable[[], bool],
+    ) -> None:
+        new, made = self._checked(sent, state_partitions, resources)
+        # Only a query that starts registers its schemas.
+        has_schema = (new.output.schema or new.output.key_schema) is not None
+        session = resources.rehearsal_session(new)
+        if session is not None and not has_schema and made.replay.records >= RECORDS_MIN:
+            folder = Checkpoint(session, new.checkpoint).folder
+            rehearse(session, new, made.replay, folder, is_cancelled)
 
     def _undone(self, resources: Resources) -> PlannedSpec:
         """The old query, which continues instead of the stopped one."""

@@ -64,6 +64,18 @@ class Resources:
             self._jvm = jvm
         return self._jvm.session(self._settings, self._plan.spark_conf)
 
+    def rehearsal_session(self, successor: JoinPlan) -> SparkSession | None:
+        """A session for the query of `successor`, next to the running query. None: that query will
+        not run in the same JVM, or the running one takes all task slots."""
+        if (
+            self._jvm is None
+            or self._settings.is_on_cluster
+            or self._plan.real_time is not None
+            or not can_share_jvm(self._plan.spark_conf, successor.spark_conf)
+        ):
+            return None
+        return self._jvm.another_session(successor.spark_conf)
+
     def provide_slots(self, tasks: int) -> bool:
         """With a local master, provide a slot for each task of an interval, one for lookups, and
         some for partitions that are added later. Returns whether everything was released because

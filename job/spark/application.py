@@ -23,12 +23,18 @@ class Application:
         )
 
     def configure(self, session: "SparkSession", running: "Application") -> None:
-        """Set the conf of a new session of the running application."""
-        for name in running.conf.keys() - self.conf.keys():
+        """Set the conf of a new session of the running application. The settings of the
+        application itself stay."""
+        wanted, set_before = _of_sessions(self.conf), _of_sessions(running.conf)
+        for name in set_before.keys() - wanted.keys():
             session.conf.unset(name)
-        for name, value in self.conf.items():
-            if running.conf.get(name) != value:
+        for name, value in wanted.items():
+            if set_before.get(name) != value:
                 session.conf.set(name, value)
+
+
+def _of_sessions(conf: Mapping[str, str]) -> dict[str, str]:
+    return {name: value for name, value in conf.items() if name.startswith(_OF_SESSIONS)}
 
 
 def _of_application(conf: Mapping[str, str]) -> dict[str, str]:

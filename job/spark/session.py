@@ -147,6 +147,14 @@ class Jvm:
             self._application, self._has_ended = wanted, False
         return self._session
 
+    def another_session(self, conf: Mapping[str, str]) -> "SparkSession":
+        """A session of the running application for a second query, next to that of `session`."""
+        assert self._session is not None
+        assert self._application is not None
+        session = self._session.newSession()
+        Application(self._application.master, conf).configure(session, self._application)
+        return session
+
     def _next_session(self, wanted: Application) -> "SparkSession | None":
         """None: no application runs. One that cannot be used is ended."""
         ended, running = self._session, self._application

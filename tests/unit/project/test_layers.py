@@ -135,7 +135,8 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "lineage": ("columns", "events", "reports", "reporter", "http"),
     "query": (
         *("explain_key", "state_rows", "stats", "idleness", "cluster", "runtime", "retries"),
-        *("verbs", "state_machine", "state_lookup", "reset", "changing", "requested_change"),
+        *("verbs", "state_machine", "state_lookup", "reset"),
+        *("changing", "rehearsal", "requested_change"),
         *("preparation", "event_times"),
         *(
             "replaying",
@@ -170,6 +171,7 @@ WITH_SPARK = {
     "query.runtime",
     "query.event_times",
     "query.preparation",
+    "query.rehearsal",
     "query.replaying",
     "query.warm_up",
     "query.live_reports",

@@ -1,0 +1,155 @@
+"""The rehearsal of a change: before the old query stops, the new one runs next to it for some time.
+
+From the cut until the new query has read its records again, no results are emitted. The JVM would
+interpret most of the code of the new query in this time. In the rehearsal it loads and compiles the
+code: the new query reads some of the records, with a checkpoint that is removed afterwards, and its
+results are not written.
+"""
+
+import math
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
+from contextlib import closing, contextmanager
+from dataclasses import replace
+
+import structlog
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+
+from job.change.replay import Replay
+from job.checkpoint.folder import Folder
+from job.dataflow.dataflow import kafka_dataflow
+from job.dataflow.real_time import micro_batch_records
+from job.delivery.finished_batch import writable_results
+from job.delivery.sink import topic_sizes
+from job.join_spec.sides import SIDES
+from job.join_spec.start_positions import StartPositions
+from job.kafka.preflight import check_topics, partition_count
+from job.kafka.security import KafkaAccess, kafka_access
+from job.plan.plan import JoinPlan, SidePlan
+from job.plan.real_time import CATCH_UP_CONF
+from job.real_time.join import RowCounts
+from job.spark.watermark import pass_late_watermark
+
+# With fewer records the new query takes about as long to read them as the rehearsal would.
+RECORDS_MIN = 10_000
+# Records of each topic in a batch: few, because the old query's tasks wait for those of the batch.
+BATCH_RECORDS = 4_000
+BATCHES_MAX = 10
+SECONDS_MAX = 20.0
+
+_FOLDER = "rehearsal"
+_START_SECONDS = 60.0
+_POLL_SECONDS = 0.2
+
+_log = structlog.get_logger()
+
+
+def rehearse(
+    spark: SparkSession,
+    plan: JoinPlan,
+    replay: Replay,
+    checkpoint: Folder,
+    is_cancelled: Callable[[], bool],
+) -> None:
+    """Run the query of `plan` for at most SECONDS_MAX, or until `is_cancelled`.
+
+    `spark`: a session that no other query uses. `checkpoint`: the folder of the new checkpoint.
+    """
+    began = time.monotonic()
+    access = kafka_access(plan.bootstrap_servers, plan.security, plan.schema_registry)
+    batches = _Batches(plan, min(BATCHES_MAX, math.ceil(replay.records / (2 * BATCH_RECORDS))))
+    checkpoint.remove_folder(_FOLDER)  # of a job that has crashed
+    try:
+        with _running(spark, plan, access, replay, checkpoint.path(_FOLDER), batches) as query:
+            while not (batches.have_ended.wait(_POLL_SECONDS) or is_cancelled()):
+                if (error := query.exception()) is not None:
+                    raise error
+                if time.monotonic() - began > SECONDS_MAX:
+                    break
+    finally:
+        checkpoint.remove_folder(_FOLDER)
+    seconds = round(time.monotonic() - began, 1)
+    _log.info("rehearsal_ended", batches=batches.count, seconds=seconds)
+
+
+class _Batches:
+    """Computes the rows of each batch, and writes none."""
+
+    def __init__(self, plan: JoinPlan, planned: int) -> None:
+        self.query: Future[StreamingQuery] = Future()
+        self.count = 0
+        self.have_ended = threading.Event()
+        self._needs_watermark = plan.real_time is not None
+        self._planned = planned
+
+    def __call__(self, rows: DataFrame, _: int) -> None:
+        if self._needs_watermark:
+            pass_late_watermark(self.query.result(_START_SECONDS), rows.sparkSession)
+        rows.write.format("noop").mode("append").save()
+        self.count += 1
+        if self.count >= self._planned:
+            self.have_ended.set()
+
+
+@contextmanager
+def _running(
+    spark: SparkSession,
+    plan: JoinPlan,
+    access: KafkaAccess,
+    replay: Replay,
+    location: str,
+    batches: _Batches,
+) -> Iterator[StreamingQuery]:
+    with _records(spark, _prepared(plan, access, replay), access, replay) as records:
+        query = (
+            records.writeStream.queryName(f"{plan.name} ({_FOLDER})")
+            .outputMode("append" if plan.real_time is None else "update")
+            .trigger(processingTime="0 seconds")
+            .option("checkpointLocation", location)
+            .foreachBatch(batches)
+            .start()
+        )
+        batches.query.set_result(query)
+        try:
+            yield query
+        finally:
+            query.stop()
+
+
+@contextmanager
+def _records(
+    spark: SparkSession, plan: JoinPlan, access: KafkaAccess, replay: Replay
+) -> Iterator[DataFrame]:
+    sizes = topic_sizes(plan, access)
+    if plan.real_time is None:
+        rows = kafka_dataflow(spark, plan, access, replay)
+        yield writable_results(rows, plan, sizes.result_bytes_max)
+        return
+    for name, value in CATCH_UP_CONF.items():
+        spark.conf.set(name, value)
+    with closing(RowCounts(spark, plan)) as counts:
+        yield micro_batch_records(
+            spark, plan, access, sizes, counts, replay, repeats_interval=False
+        )
+
+
+def _prepared(plan: JoinPlan, access: KafkaAccess, replay: Replay) -> JoinPlan:
+    """The plan with the numbers of partitions, the start positions and small batches."""
+    left, right = replay.starts["left"], replay.starts["right"]
+    plan = replace(plan, state_partitions=replay.state_partitions)
+    plan = plan.reading(check_topics(plan, access))
+    plan = plan.starting_at(StartPositions(left=dict(left), right=dict(right)))
+    if plan.output.partition_by is not None:
+        count = partition_count(plan.output.topic, access)
+        plan = replace(plan, output=replace(plan.output, partitions=count))
+    small = {side: _in_small_batches(plan.side(side)) for side in SIDES}
+    return replace(plan, left=small["left"], right=small["right"])
+
+
+def _in_small_batches(side: SidePlan) -> SidePlan:
+    return replace(
+        side, source_options={**side.source_options, "maxOffsetsPerTrigger": str(BATCH_RECORDS)}
+    )
