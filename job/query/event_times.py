@@ -113,13 +113,13 @@ class EventTimes:
             self._stats.planned(batch_id, ends)
         if (to_ms := self._watermark_ms(after)) is not None:
             raise_watermark(query, to_ms)
+        self._batches += 1
         self._limit_next_batch(before, after)
 
     def _watermark_ms(self, partitions: Partitions) -> int | None:
         return watermark_ms(partitions, self._delay_ms)
 
     def _limit_next_batch(self, before: Partitions, after: Partitions) -> None:
-        self._batches += 1
         # In an even backlog no partition waits: partitions differ by less than one batch advances
         # each. The smallest advance counts, so that a sparse partition does not run ahead of a
         # dense one.

@@ -5,7 +5,7 @@ batch, and the phase follows from the offsets, so that a restart continues the r
 
 A batch of the replay reads as many records as Spark's limit allows (maxOffsetsPerTrigger). It needs
 no small first batches, because no result waits for them, and no order of event times, because no
-row is evicted.
+row is evicted. The first batches after the replay are small, because consumers wait for results.
 """
 
 from collections.abc import Mapping
@@ -79,7 +79,6 @@ class ReplayingTimes(EventTimes):
         if self._phase is ReplayPhase.OVER:
             self._end_replay(query, batch_id, self._taken_over(read.next_offsets, latest))
             return
-        self._batches += 1
         if self._phase is ReplayPhase.TAKING_OVER:
             raise_watermark(query, self._replay.watermark_ms)
 

@@ -10,6 +10,7 @@ import structlog
 
 from job.change.replay import Replay
 from job.errors import QueryError
+from job.event_time.fair_reading import FIRST_BATCH_RECORDS
 from job.event_time.partitions import Partitions
 from job.protocol.status import Phase
 from job.query import event_times, real_time, replaying
@@ -205,14 +206,14 @@ def test_batch_of_the_replay_has_only_the_limit_of_spark(monkeypatch: pytest.Mon
     assert (50_009, 16) == world.limits()
 
 
-def test_batches_after_the_replay_are_not_small(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The JVM has run those of the replay."""
+def test_first_batch_after_the_replay_is_small(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Consumers have waited for its results since the cut."""
     world = Replaying(monkeypatch)
     world.follow()
     world.batch(ends(19, 16), ends(19, 16), ends(71_000, 85_000), batch_id=0)
     world.batch(ends(20, 16), ends(20, 16), ends(71_000, 85_000), batch_id=1)
 
-    assert world.times._reading.records_max is None
+    assert FIRST_BATCH_RECORDS == world.times._reading.records_max
 
 
 def test_event_times_are_not_written_during_the_replay(monkeypatch: pytest.MonkeyPatch) -> None:
