@@ -248,12 +248,14 @@ def test_changed_window_and_type_apply_to_what_the_plan_names(
 
 @pytest.mark.timeout(600)
 def test_change_over_http_keeps_the_jvm_and_gives_the_results_of_one_run(
-    kafka: EmbeddedKafka, tmp_path: Path
+    kafka: EmbeddedKafka, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """To the real-time engine, with more state partitions and task slots, and back, then to more
     state partitions in the same Spark application. The query of the real-time engine would fail at
     a bad record, but not at one that the old query has dropped. A change is undone before its query
-    has delivered."""
+    has delivered. The changes of a micro-batch query are rehearsed."""
+    Failpoint(tmp_path, monkeypatch)
+    monkeypatch.setenv("STREAMJOIN_TEST_REHEARSAL_RECORDS", "1")
     topics = Topics(kafka, "changed_in_one_jvm", JoinType.LEFT_OUTER)
     (folder,) = created(tmp_path, "job")
     first, undone, second, third, fourth = (
@@ -290,6 +292,12 @@ def test_change_over_http_keeps_the_jvm_and_gives_the_results_of_one_run(
         assert jvm == job.jvm_pid
         assert 0 == job.terminate()
 
+    events = [json.loads(line) for line in job.log.read_text().splitlines() if line[:1] == "{"]
+    rehearsals = [event for event in events if event.get("event", "").startswith("rehearsal")]
+    assert 3 * [("rehearsal_ended", 1)] == [
+        (event["event"], event.get("batches")) for event in rehearsals
+    ], rehearsals
+    assert [] == list(folder.rglob("rehearsal"))
     partitions = [
         json.loads((folder / name / "fingerprint.json").read_text())["settings"]["state_partitions"]
         for name in ("third", "fourth")

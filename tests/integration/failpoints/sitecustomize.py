@@ -8,6 +8,7 @@ Some waits that take minutes in production can be shortened, in seconds:
 STREAMJOIN_TEST_COMMIT_SECONDS, the wait for the answer to a commit;
 STREAMJOIN_TEST_TRANSACTION_SECONDS, after which the broker aborts an open transaction; and
 STREAMJOIN_TEST_MAINTENANCE_SECONDS, how often Spark uploads snapshots of its state.
+STREAMJOIN_TEST_REHEARSAL_RECORDS is the number of records from which a change is rehearsed.
 """
 
 import os
@@ -25,6 +26,7 @@ ARMED = Path(os.environ.get("STREAMJOIN_TEST_FAILPOINT", "/nonexistent"))
 COMMIT_SECONDS = os.environ.get("STREAMJOIN_TEST_COMMIT_SECONDS")
 TRANSACTION_SECONDS = os.environ.get("STREAMJOIN_TEST_TRANSACTION_SECONDS")
 MAINTENANCE_SECONDS = os.environ.get("STREAMJOIN_TEST_MAINTENANCE_SECONDS")
+REHEARSAL_RECORDS = os.environ.get("STREAMJOIN_TEST_REHEARSAL_RECORDS")
 # Variable with the process id of the job; Spark's Python workers inherit it.
 JOB = "STREAMJOIN_TEST_JOB"
 # Another partition may have committed by then or not: both must give the right result.
@@ -112,9 +114,12 @@ def wrap_the_driver() -> None:
     from job.delivery.real_time_sink import _EachMicroBatch
     from job.delivery.sink import _ExactlyOnce
     from job.plan import real_time, tuning
+    from job.query import requested_change
     from job.query.stats import QueryStats
 
     shorten_message_timeout()
+    if REHEARSAL_RECORDS is not None:
+        requested_change.RECORDS_MIN = int(REHEARSAL_RECORDS)
     if TRANSACTION_SECONDS is not None:
         tuning.TRANSACTION_TIMEOUT_SECONDS = int(TRANSACTION_SECONDS)
     if COMMIT_SECONDS is not None:

@@ -6,6 +6,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import structlog
 
 from job.change.comparison import compared
 from job.change.sent_spec import PlannedSpec, WrittenSpec
@@ -16,6 +17,7 @@ from job.plan.plan import JoinPlan
 from job.plan.planner import join_plan
 from job.protocol.results import UndoResult
 from job.query import changing, requested_change
+from job.query.rehearsal import RECORDS_MIN
 from job.query.requested_change import RequestedChange
 from job.redaction import Redaction
 from job.settings import JobSettings
@@ -94,6 +96,78 @@ def test_failed_change_is_reported_without_secrets_and_commands_are_accepted_aga
     assert "the folder contains a query of [redacted]" == change.report.error
     assert change.report.failed_at is not None
     change.check_not_requested()
+
+
+@pytest.fixture
+def rehearsed(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """Arguments of each rehearsal."""
+    calls: list[Any] = []
+    monkeypatch.setattr(requested_change, "rehearse", lambda *arguments: calls.append(arguments))
+    return calls
+
+
+def rehearse(change: RequestedChange, records: int, session: object) -> None:
+    """The change reads `records` again. `session`: None: the new query needs another JVM."""
+    made = SimpleNamespace(replay=SimpleNamespace(records=records))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(changing, "checked", lambda *_: made)
+        available: Any = SimpleNamespace(session=lambda: None, rehearsal_session=lambda _: session)
+        change.rehearse(available, lambda: False)
+
+
+@pytest.mark.parametrize(
+    ("records", "session", "schema", "count"),
+    [
+        (RECORDS_MIN, "session", None, 1),
+        (RECORDS_MIN - 1, "session", None, 0),
+        (RECORDS_MIN, None, None, 0),
+        (RECORDS_MIN, "session", "a schema that a start registers", 0),
+    ],
+    ids=["rehearsed", "few records", "another JVM", "schema to register"],
+)
+def test_change_that_reads_many_records_in_the_same_jvm_is_rehearsed_once(
+    monkeypatch: pytest.MonkeyPatch,
+    rehearsed: list[Any],
+    records: int,
+    session: object,
+    schema: Any,
+    count: int,
+) -> None:
+    change = changes_of(JobSettings(), monkeypatch)
+    monkeypatch.setattr(requested_change, "Checkpoint", lambda *_: SimpleNamespace(folder="folder"))
+    new = plan()
+    new = replace(new, output=replace(new.output, schema=schema))
+    change.request("ada", NEW, None)
+    change._plan_of = lambda _: new
+
+    for _ in range(2):
+        rehearse(change, records, session)
+
+    assert count == len(rehearsed)
+
+
+def test_undo_is_not_rehearsed(change: RequestedChange, rehearsed: list[Any]) -> None:
+    change.request("ada", None, None)
+    rehearse(change, RECORDS_MIN, "session")
+    assert [] == rehearsed
+
+
+def test_failed_rehearsal_is_logged_without_secrets_and_the_change_is_made(
+    change: RequestedChange, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> None:
+        raise CheckpointError(f"no space left for {SECRET}")
+
+    monkeypatch.setattr(changing, "checked", refuse)
+    change.request("ada", NEW, None)
+
+    with structlog.testing.capture_logs() as logged:
+        change.rehearse(resources(), lambda: False)
+
+    assert [("rehearsal_failed", "no space left for [redacted]")] == [
+        (entry["event"], entry["reason"]) for entry in logged
+    ]
+    assert change.is_requested
 
 
 @pytest.mark.parametrize(

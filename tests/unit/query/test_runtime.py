@@ -47,6 +47,9 @@ class Jvms:
         self.masters.append(settings.spark_master)
         return self
 
+    def another_session(self, _: object) -> str:
+        return "another session"
+
     def cancel_jobs(self) -> None:
         self.cancelled += 1
 
@@ -59,10 +62,10 @@ class Jvms:
         self.closed += 1
 
 
-def resources(jvms: Jvms, master: str) -> Resources:
+def resources(jvms: Jvms, master: str, **changes: Any) -> Resources:
     first: Any = jvms
     settings = JobSettings(spark_master=master)
-    return Resources(plan(), settings, Redaction(), QueryStats(), first, lambda: None)
+    return Resources(plan(**changes), settings, Redaction(), QueryStats(), first, lambda: None)
 
 
 def test_local_master_has_slots_for_tasks_lookups_and_some_added_partitions(
@@ -153,6 +156,31 @@ def test_successor_with_other_options_of_the_jvm_starts_another_one(
 
     assert acquired.hand_over(plan(kafka__security=OAUTH)) is None
     assert (1, 0) == (jvms.closed, jvms.queries_ended)
+
+
+@pytest.mark.parametrize(
+    ("master", "old", "new", "session"),
+    [
+        ("local[*]", {}, {"engine": "real_time"}, "another session"),
+        ("local[*]", {"engine": "real_time"}, {}, None),
+        ("local[*]", {}, {"kafka__security": OAUTH}, None),
+        ("spark://master:7077", {}, {}, None),
+    ],
+    ids=["same JVM", "no task slot", "another JVM", "executors of another application"],
+)
+def test_rehearsal_needs_free_slots_in_the_jvm_of_the_new_query(
+    monkeypatch: pytest.MonkeyPatch,
+    master: str,
+    old: dict[str, Any],
+    new: dict[str, Any],
+    session: object,
+) -> None:
+    jvms = Jvms(monkeypatch)
+    acquired = resources(jvms, master, **old)
+    assert acquired.rehearsal_session(plan(**new)) is None
+    acquired.session()
+
+    assert session == acquired.rehearsal_session(plan(**new))
 
 
 def test_jvm_whose_session_cannot_be_ended_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
