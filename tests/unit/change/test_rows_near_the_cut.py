@@ -5,12 +5,12 @@ import random
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Any
 
 import pytest
 
 from job.change.comparison import compared
 from job.instants import from_epoch_ms, utc_text
+from job.join_spec.sides import OTHER_SIDE, SIDES, Side
 from job.plan.plan import JoinPlan
 from job.semantics.backlog import PlannedBatch
 from job.semantics.event_time import WatermarkTracker
@@ -21,10 +21,11 @@ from tests.unit.specs import BASE, plan
 
 T = 1_700_000_000_000
 DELAY_MS = 5_000
-CASES = 20
+EVENT_TIME: dict[Side, str] = {"left": "shown_at", "right": "clicked_at"}
+CASES = 12
 
 Result = tuple[int | None, int | None]
-"""Offsets of the left and the right record."""
+"""Offsets of the record of the side that is checked, and of the other one."""
 
 WINDOW = {"before": "10 seconds", "after": "20 seconds"}
 NARROWER = {"before": "2 seconds", "after": "6 seconds"}
@@ -62,39 +63,46 @@ class Input:
         return PlannedBatch(self.left[end:], self.right[end:])
 
 
-def rows(seed: int, keys: int = 7, size: int = 16) -> Input:
-    """No row is late. The last ones of both sides let all others expire."""
+def rows(checked: Side, seed: int, keys: int = 7, size: int = 16) -> Input:
+    """No row is late. The last ones of both sides let all others expire. The checked side has the
+    same event times, whether it is left or right."""
     chosen = random.Random(seed)
 
-    def side(time: str) -> list[InputRecord]:
+    def records(side: Side) -> list[InputRecord]:
         lines = []
         for number in range(size):
             at = T + number * 2_000 + chosen.randrange(DELAY_MS // 2)
-            lines.append({"ad_id": chosen.randrange(keys), time: _text(at)})
-        lines.append({"ad_id": -1, time: _text(T + 10_000_000)})
+            lines.append({"ad_id": chosen.randrange(keys), EVENT_TIME[side]: _text(at)})
+        lines.append({"ad_id": -1, EVENT_TIME[side]: _text(T + 10_000_000)})
         return records_of_jsonl([json.dumps(one) for one in lines])
 
-    return Input(side("shown_at"), side("clicked_at"))
+    made = {side: records(side) for side in (checked, OTHER_SIDE[checked])}
+    return Input(made["left"], made["right"])
 
 
 def _text(at_ms: int) -> str:
     return utc_text(from_epoch_ms(at_ms))
 
 
-def joined(join_type: str, window: Any, **more: Any) -> JoinPlan:
+def joined(checked: Side, join_type: str, window: dict[str, str]) -> JoinPlan:
+    """`join_type` and `window` are those of a checked left side."""
     delay = f"{DELAY_MS} milliseconds"
-    only = {"left_semi": "left", "left_anti": "left"}.get(join_type)
-    columns = {"ad_id": "left.ad_id"} if only else {"l": "left.ad_id", "r": "right.ad_id"}
+    columns = {"l": "left.ad_id", "r": "right.ad_id"}
+    if join_type.endswith(("semi", "anti")):
+        columns = {"ad_id": f"{checked}.ad_id"}
+    if checked == "right":
+        join_type = join_type.replace("left", "right")
+        window = {"before": window["after"], "after": window["before"]}
     return plan(
         left__watermark_delay=delay,
         right__watermark_delay=delay,
-        join={"type": join_type, "match_window": window, **more},
+        join={"type": join_type, "match_window": window},
         output={**BASE["output"], "columns": columns},
     )
 
 
 def changed_results(
-    old: SimulationPlan, new: SimulationPlan, made: Input, end: int
+    checked: Side, old: SimulationPlan, new: SimulationPlan, made: Input, end: int
 ) -> tuple[list[Result], list[Result]]:
     """The results of the old query before the cut, and of the new one after it. Both sides are cut
     at the offset `end`."""
@@ -117,29 +125,38 @@ def changed_results(
     while second.needs_batch_without_data():
         after += second.run_batch(PlannedBatch()).output
     kept_ms = {each.side: each.kept_ms for each in compared(old.join, new.join).expired}
-    results = [_offsets(one) for batch in batches for one in batch.output]
+    results = [_offsets(checked, one) for batch in batches for one in batch.output]
     delivered = [
-        _offsets(one) for one in after if not _was_emitted(one, kept_ms.get("left"), end, cut_ms)
+        _offsets(checked, one)
+        for one in after
+        if not any(_was_emitted(one, side, kept, end, cut_ms) for side, kept in kept_ms.items())
     ]
     return results, delivered
 
 
-def _offsets(result: OutputRecord) -> Result:
-    return tuple(None if one is None else one.offset for one in (result.left, result.right))  # type: ignore[return-value]
+def _offsets(checked: Side, result: OutputRecord) -> Result:
+    records = {"left": result.left, "right": result.right}
+    own, other = records[checked], records[OTHER_SIDE[checked]]
+    return (None if own is None else own.offset, None if other is None else other.offset)
 
 
-def _was_emitted(result: OutputRecord, kept_ms: int | None, end: int, cut_ms: int) -> bool:
+def _was_emitted(
+    result: OutputRecord, side: Side, kept_ms: int | None, end: int, cut_ms: int
+) -> bool:
     """As kept_back in job/dataflow/replay_sql.py."""
-    if kept_ms is None or result.left is None or result.right is not None:
+    records = {"left": result.left, "right": result.right}
+    own, other = records[side], records[OTHER_SIDE[side]]
+    if kept_ms is None or own is None or other is not None:
         return False
-    at = datetime.fromisoformat(json.loads(result.left.value or "")["shown_at"])
-    return result.left.offset < end and at.timestamp() * 1000 + kept_ms < cut_ms
+    at = datetime.fromisoformat(json.loads(own.value or "")[EVENT_TIME[side]])
+    return own.offset < end and at.timestamp() * 1000 + kept_ms < cut_ms
 
 
-def matches(inner: SimulationPlan, made: Input, end: int) -> set[int]:
-    """Offsets of the left rows that match a right row. Both are before the offset `end`."""
-    simulator = Simulator(inner)
-    return {left or 0 for left, _ in map(_offsets, simulator.run_batch(made.up_to(end)).output)}
+def matches(checked: Side, inner: SimulationPlan, made: Input, end: int) -> set[int]:
+    """Offsets of the rows of the checked side that match a row of the other one. Both are before
+    the offset `end`."""
+    results = Simulator(inner).run_batch(made.up_to(end)).output
+    return {own or 0 for own, _ in (_offsets(checked, result) for result in results)}
 
 
 CHANGES = [
@@ -148,39 +165,46 @@ CHANGES = [
     ("left_semi", "left_semi"),
     ("left_anti", "left_anti"),
     ("left_outer", "left_semi"),
+    ("inner", "full_outer"),
+    ("full_outer", "full_outer"),
 ]
 WINDOWS = [(WINDOW, NARROWER), (NARROWER, WINDOW), (WINDOW, OTHER), (WINDOW, WINDOW)]
 
 
+@pytest.mark.parametrize("checked", SIDES)
 @pytest.mark.parametrize(("old_type", "new_type"), CHANGES)
 @pytest.mark.parametrize("windows", WINDOWS, ids=["narrower", "wider", "other", "same"])
 def test_plan_states_which_rows_contradict_or_are_missing(
-    old_type: str, new_type: str, windows: tuple[dict[str, str], dict[str, str]]
+    checked: Side, old_type: str, new_type: str, windows: tuple[dict[str, str], dict[str, str]]
 ) -> None:
     """Each such row is one that the plan names, and each sentence has such a row."""
-    old, new = (joined(*each) for each in zip((old_type, new_type), windows, strict=True))
+    old, new = (joined(checked, *each) for each in zip((old_type, new_type), windows, strict=True))
     new = replace(new, checkpoint="/checkpoints/next")
     stated = {
         text
         for text in (ONLY_OLD, ONLY_NEW, EXPIRED, AGAIN, NEVER)
-        if any(text in meaning for meaning in compared(old, new).meanings)
+        if any(
+            text in meaning and checked in meaning.lower()
+            for meaning in compared(old, new).meanings
+        )
     }
     simulated = (simulation_plan(old), simulation_plan(new))
-    pairs = [simulation_plan(joined("inner", window)) for window in windows]
+    pairs = [simulation_plan(joined(checked, "inner", window)) for window in windows]
     found: set[str] = set()
     for seed in range(CASES):
-        made, end = rows(seed), 8 + seed % 6
-        before, after = changed_results(*simulated, made, end)
-        of_old, of_new = (matches(inner, made, end) for inner in pairs)
+        made, end = rows(checked, seed), 8 + seed % 6
+        before, after = changed_results(checked, *simulated, made, end)
+        of_old, of_new = (matches(checked, inner, made, end) for inner in pairs)
         whole = len(made.left)
-        matched = of_old | of_new | matches(pairs[1], made, whole)
+        matched = of_old | of_new | matches(checked, pairs[1], made, whole)
         rows_of = (of_old - of_new, of_new - of_old, matched)
-        found |= set(_surprises(old, new, before, after, *rows_of, end))
+        found |= set(_surprises(checked, old, new, before, after, *rows_of, end))
 
     assert stated == found
 
 
 def _surprises(
+    checked: Side,
     old: JoinPlan,
     new: JoinPlan,
     before: Sequence[Result],
@@ -190,19 +214,19 @@ def _surprises(
     matched: set[int],
     end: int,
 ) -> Iterator[str]:
-    """The sentence of each left row before the cut that is matched and unmatched, missing or
+    """The sentence of each checked row before the cut that is matched and unmatched, missing or
     repeated. `matched`: rows that a record matches, also after the cut."""
-    is_outer = "left" in new.join_type.outer_sides
-    was_outer = "left" in old.join_type.outer_sides
-    for left in range(end):
-        rights = [right for each, right in [*before, *after] if each == left]
-        if not is_outer and old.join_type is new.join_type and len(rights) > 1:
-            assert left in only_old
+    is_outer = checked in new.join_type.outer_sides
+    was_outer = checked in old.join_type.outer_sides
+    for row in range(end):
+        others = [other for each, other in [*before, *after] if each == row]
+        if not is_outer and old.join_type is new.join_type and len(others) > 1:
+            assert row in only_old
             yield AGAIN
-        if (left, None) in after and is_outer and len(rights) > 1:
-            assert left in only_old
+        if (row, None) in after and is_outer and len(others) > 1:
+            assert row in only_old
             yield ONLY_OLD
-        if not rights and left in only_new:
+        if not others and row in only_new:
             yield ONLY_NEW if is_outer else NEVER
-        if not rights and is_outer and was_outer and left not in matched:
+        if not others and is_outer and was_outer and row not in matched:
             yield EXPIRED
