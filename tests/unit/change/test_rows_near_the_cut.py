@@ -5,6 +5,7 @@ import random
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
+from typing import Any
 
 import pytest
 
@@ -84,8 +85,8 @@ def _text(at_ms: int) -> str:
     return utc_text(from_epoch_ms(at_ms))
 
 
-def joined(checked: Side, join_type: str, window: dict[str, str]) -> JoinPlan:
-    """`join_type` and `window` are those of a checked left side."""
+def joined(checked: Side, join_type: str, window: dict[str, str], **changes: Any) -> JoinPlan:
+    """`join_type` and `window` are those of a checked left side. `changes`: as for `plan`."""
     delay = f"{DELAY_MS} milliseconds"
     columns = {"l": "left.ad_id", "r": "right.ad_id"}
     if join_type.endswith(("semi", "anti")):
@@ -93,11 +94,13 @@ def joined(checked: Side, join_type: str, window: dict[str, str]) -> JoinPlan:
     if checked == "right":
         join_type = join_type.replace("left", "right")
         window = {"before": window["after"], "after": window["before"]}
+    condition = changes.pop("condition", {})
     return plan(
         left__watermark_delay=delay,
         right__watermark_delay=delay,
-        join={"type": join_type, "match_window": window},
+        join={"type": join_type, "match_window": window, **condition},
         output={**BASE["output"], "columns": columns},
+        **changes,
     )
 
 
@@ -179,7 +182,52 @@ def test_plan_states_which_rows_contradict_or_are_missing(
 ) -> None:
     """Each such row is one that the plan names, and each sentence has such a row."""
     old, new = (joined(checked, *each) for each in zip((old_type, new_type), windows, strict=True))
-    new = replace(new, checkpoint="/checkpoints/next")
+    inner = [joined(checked, "inner", window) for window in windows]
+
+    stated, found = stated_and_found(checked, (old, new), inner)
+
+    assert stated == found
+
+
+CONDITION = {"condition": {"condition": "right.clicked_at > left.shown_at"}}
+KEY = {"left__key": ["ad_id % 3"], "right__key": ["ad_id % 3"]}
+FILTERS: dict[Side, dict[str, Any]] = {
+    side: {f"{OTHER_SIDE[side]}__filter": "ad_id % 2 = 0"} for side in SIDES
+}
+
+
+@pytest.mark.parametrize("checked", SIDES)
+@pytest.mark.parametrize("join_type", ["left_outer", "left_semi", "left_anti", "full_outer"])
+@pytest.mark.parametrize("change", ["condition", "key", "filter"])
+@pytest.mark.parametrize("is_set", [True, False], ids=["set", "removed"])
+def test_plan_states_which_rows_contradict_or_are_missing_after_a_change_of_the_match_rule(
+    checked: Side, join_type: str, change: str, is_set: bool
+) -> None:
+    """Each such row is one that the plan names. The plan does not compare expressions, so for each
+    change it names rows that only the old spec matches and rows that only the new one matches."""
+    rule = {"condition": CONDITION, "key": KEY, "filter": FILTERS[checked]}[change]
+    rules: list[dict[str, Any]] = [{}, rule] if is_set else [rule, {}]
+    old, new = (joined(checked, join_type, WINDOW, on_null_key="drop", **each) for each in rules)
+    inner = [joined(checked, "inner", WINDOW, on_null_key="drop", **each) for each in rules]
+
+    stated, found = stated_and_found(checked, (old, new), inner)
+
+    assert found <= stated
+    matches_more = is_set == (change == "key")
+    if matches_more:
+        assert found & {ONLY_NEW, NEVER}
+    elif join_type.endswith("outer"):
+        assert ONLY_OLD in found
+
+
+def stated_and_found(
+    checked: Side, plans: tuple[JoinPlan, JoinPlan], inner: Sequence[JoinPlan]
+) -> tuple[set[str], set[str]]:
+    """The sentences of the plan about the checked side, and those that the results need.
+
+    `plans`: old and new. `inner`: the same as inner joins.
+    """
+    old, new = plans[0], replace(plans[1], checkpoint="/checkpoints/next")
     stated = {
         text
         for text in (ONLY_OLD, ONLY_NEW, EXPIRED, AGAIN, NEVER)
@@ -189,18 +237,17 @@ def test_plan_states_which_rows_contradict_or_are_missing(
         )
     }
     simulated = (simulation_plan(old), simulation_plan(new))
-    pairs = [simulation_plan(joined(checked, "inner", window)) for window in windows]
+    pairs = [simulation_plan(each) for each in inner]
     found: set[str] = set()
     for seed in range(CASES):
         made, end = rows(checked, seed), 8 + seed % 6
         before, after = changed_results(checked, *simulated, made, end)
-        of_old, of_new = (matches(checked, inner, made, end) for inner in pairs)
+        of_old, of_new = (matches(checked, each, made, end) for each in pairs)
         whole = len(made.left)
         matched = of_old | of_new | matches(checked, pairs[1], made, whole)
         rows_of = (of_old - of_new, of_new - of_old, matched)
         found |= set(_surprises(checked, old, new, before, after, *rows_of, end))
-
-    assert stated == found
+    return stated, found
 
 
 def _surprises(
