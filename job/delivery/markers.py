@@ -67,6 +67,8 @@ def encoded_fence(fence: Fence) -> bytes:
 def decoded(key: bytes, value: bytes) -> Marker:
     """Raises UnavailableError if the record is no marker."""
     fields = _fields(key, value)
+    if "fingerprint" not in fields:
+        raise _no_marker(key, f"{len(value)} bytes without a fingerprint")
     query_id = fields["query_id"] if "format" in fields else _old_key(key).query_id
     return Marker(fields["batch_id"], fields["fingerprint"], query_id)
 
@@ -76,8 +78,11 @@ def _fields(key: bytes, value: bytes) -> Mapping[str, Any]:
         fields = json.loads(value)
         if isinstance(fields, dict) and "batch_id" in fields:
             return fields
-    content = f"{len(value)} bytes without a batch" if value else "a tombstone"
-    raise UnavailableError(
+    raise _no_marker(key, f"{len(value)} bytes without a batch" if value else "a tombstone")
+
+
+def _no_marker(key: bytes, content: str) -> UnavailableError:
+    return UnavailableError(
         f"the newest record with the key {key.decode(errors='replace')} is {content}. Another "
         "program has written it, so the last delivered batch is unknown. Write the last marker of "
         "the key again, if the topic still contains it; or start a new query with another `name` "
@@ -166,13 +171,16 @@ class MarkerReader:
         """
         self._known.pop(partition, None)  # maybe only the tail was read
         self.newest(partition, b"", to_the_end=True)
-        records = (
-            _fields(found, value)
-            for found, value in self._known[partition].markers.items()
-            if found == key or (found.startswith(key + b"/") and found != key + _FENCE)
-        )
-        own = (each for each in records if each.get("query_id") == query_id)
-        return max((each["batch_id"] for each in own), default=NO_BATCH)
+        records = self._known[partition].markers
+        delivered = [NO_BATCH]
+        if key in records and (marker := decoded(key, records[key])).query_id == query_id:
+            delivered.append(marker.batch_id)
+        for found, value in records.items():
+            if found.startswith(key + b"/") and found != key + _FENCE:
+                part = _fields(found, value)
+                if part.get("query_id") == query_id:
+                    delivered.append(part["batch_id"])
+        return max(delivered)
 
     @property
     def partitions(self) -> int:

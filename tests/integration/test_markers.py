@@ -171,6 +171,7 @@ def test_marker_hidden_by_an_open_transaction_is_an_error(
         (None, "a tombstone"),
         (b"[]", "2 bytes without a batch"),
         (b'{"format": 1}', "13 bytes without a batch"),
+        (b'{"format": 1, "batch_id": 5, "query_id": "q"}', "45 bytes without a fingerprint"),
     ],
 )
 def test_marker_that_another_program_has_replaced_is_an_error_and_no_first_start(
