@@ -22,6 +22,7 @@ from typing import Any, Self
 from job.change.cut import LateBelow, PlannedBatch, late_by_batch
 from job.event_time.partitions import Offsets, Partitions
 from job.join_spec.sides import SIDES, Side
+from job.join_spec.start_positions import StartPositions
 
 
 class ReplayPhase(StrEnum):
@@ -85,6 +86,11 @@ class Replay:
             for side in SIDES
             for number, end in self.late_unknown_before[side].items()
         )
+
+    @property
+    def start_positions(self) -> StartPositions:
+        """Where the new query starts to read."""
+        return StartPositions(left=dict(self.starts["left"]), right=dict(self.starts["right"]))
 
     @property
     def reading_ends(self) -> Offsets:

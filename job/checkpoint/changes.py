@@ -21,7 +21,6 @@ from job.checkpoint.documents import read_document, write_document
 from job.errors import CheckpointError, ConflictError
 from job.event_time.partitions import Offsets
 from job.join_spec.sides import SIDES, Side
-from job.join_spec.start_positions import StartPositions
 
 _CHANGED = "changed.json"
 
@@ -136,11 +135,7 @@ def _write_replay(new: Checkpoint, replay: Replay) -> None:
     # This file first: while the checkpoint contains it, a start is refused until the start
     # positions are written, or until `hand_over`.
     write_document(new.folder, CHANGE, replay.document())
-    new.start_at(_start_positions(replay))
-
-
-def _start_positions(replay: Replay) -> StartPositions:
-    return StartPositions(left=dict(replay.starts["left"]), right=dict(replay.starts["right"]))
+    new.start_at(replay.start_positions)
 
 
 def check_is_new(checkpoint: Checkpoint) -> None:
@@ -228,7 +223,7 @@ def replay_to_run(checkpoint: Checkpoint) -> Replay | None:
     if replay is None:
         return None
     if replay.is_shadow:
-        if checkpoint.start_positions != _start_positions(replay):
+        if checkpoint.start_positions != replay.start_positions:
             raise CheckpointError(
                 f"{checkpoint.folder.root} is not completely prepared: run `streamjoin change "
                 "OLD_SPEC NEW_SPEC --shadow` again"

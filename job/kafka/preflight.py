@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 from concurrent.futures import Future
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal, NamedTuple
 
 from confluent_kafka import KafkaError, KafkaException, TopicCollection
@@ -68,12 +68,19 @@ def check_topics(plan: JoinPlan, access: KafkaAccess) -> dict[Side, tuple[int, .
     }
 
 
-def partition_count(topic: str, access: KafkaAccess) -> int:
-    """Number of partitions of a topic that `check_topics` has checked. Raises BrokerError."""
+def with_output_partitions(plan: JoinPlan, access: KafkaAccess) -> JoinPlan:
+    """The plan with the number of partitions of its output topic, if its results need it.
+
+    `check_topics` has checked the topic. Raises BrokerError.
+    """
+    output = plan.output
+    if output.partition_by is None:
+        return plan
     try:
-        return len(answer(_answers({topic}, access)[topic]).partitions)
+        count = len(answer(_answers({output.topic}, access)[output.topic]).partitions)
     except KafkaException as error:
         raise no_broker(access, error) from error
+    return replace(plan, output=replace(output, partitions=count))
 
 
 def _check_partition_counts(plan: JoinPlan, partitions: Mapping[str, int]) -> None:

@@ -17,7 +17,7 @@ from job.formats.registration import ensure_registered
 from job.formats.registry import RegistryAccess
 from job.formats.schemas import OutputSchema
 from job.join_spec.sides import Side
-from job.kafka.preflight import check_topics, partition_count
+from job.kafka.preflight import check_topics, with_output_partitions
 from job.kafka.retention import check_added_topics, check_retention
 from job.kafka.security import KafkaAccess
 from job.kafka.topic_ids import TopicIdentity
@@ -86,10 +86,7 @@ class Preparation:
         if not plan.has_topic_patterns:
             plan = plan.reading(partitions.result())
         self._check_topics(checkpoint, plan, access, replay)
-        if plan.output.partition_by is not None:
-            count = partition_count(plan.output.topic, access)
-            plan = replace(plan, output=replace(plan.output, partitions=count))
-        return _with_output_schemas(plan, access.registry)
+        return _with_output_schemas(with_output_partitions(plan, access), access.registry)
 
     def _with_found_topics(self, checkpoint: Checkpoint, access: KafkaAccess) -> JoinPlan:
         """The plan with the topics of its patterns and the numbers of their partitions.

@@ -215,18 +215,9 @@ class _PlannedTimes(EventTimes, ABC):
 
 
 class _CatchUp(_PlannedTimes):
-    def __init__(
-        self,
-        run: QueryRun,
-        counts: RowCounts,
-        delivery: RealTimeDelivery,
-        change_to: Callable[[Phase], None],
-        warm_up: WarmUp,
-    ) -> None:
-        super().__init__(run, counts, delivery, change_to, warm_up)
-        self._has_run = False
-        self._empty_plans = 0
-        self._small_batches = timedelta()
+    _has_run = False
+    _empty_plans = 0
+    _small_batches = timedelta()
 
     def batch_ended(self, query: StreamingQuery, batch_id: int) -> None:
         self._has_run = True

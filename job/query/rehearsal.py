@@ -25,8 +25,7 @@ from job.dataflow.real_time import micro_batch_records
 from job.delivery.finished_batch import writable_results
 from job.delivery.sink import topic_sizes
 from job.join_spec.sides import SIDES
-from job.join_spec.start_positions import StartPositions
-from job.kafka.preflight import check_topics, partition_count
+from job.kafka.preflight import check_topics, with_output_partitions
 from job.kafka.security import KafkaAccess, kafka_access
 from job.plan.plan import JoinPlan, SidePlan
 from job.plan.real_time import CATCH_UP_CONF
@@ -138,13 +137,9 @@ def _records(
 
 def _prepared(plan: JoinPlan, access: KafkaAccess, replay: Replay) -> JoinPlan:
     """The plan with the numbers of partitions, the start positions and small batches."""
-    left, right = replay.starts["left"], replay.starts["right"]
     plan = replace(plan, state_partitions=replay.state_partitions)
-    plan = plan.reading(check_topics(plan, access))
-    plan = plan.starting_at(StartPositions(left=dict(left), right=dict(right)))
-    if plan.output.partition_by is not None:
-        count = partition_count(plan.output.topic, access)
-        plan = replace(plan, output=replace(plan.output, partitions=count))
+    plan = plan.reading(check_topics(plan, access)).starting_at(replay.start_positions)
+    plan = with_output_partitions(plan, access)
     small = {side: _in_small_batches(plan.side(side)) for side in SIDES}
     return replace(plan, left=small["left"], right=small["right"])
 

@@ -191,8 +191,10 @@ class RequestedChange:
         new, made = self._checked(sent, state_partitions, resources)
         # Only a query that starts registers its schemas.
         has_schema = (new.output.schema or new.output.key_schema) is not None
+        if has_schema or made.replay.records < RECORDS_MIN:
+            return
         session = resources.rehearsal_session(new)
-        if session is not None and not has_schema and made.replay.records >= RECORDS_MIN:
+        if session is not None:
             folder = Checkpoint(session, new.checkpoint).folder
             rehearse(session, new, made.replay, folder, is_cancelled)
 
