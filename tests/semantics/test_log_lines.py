@@ -4,7 +4,8 @@ import json
 import subprocess
 import sys
 
-# Logs a warning of a batch with an exception and a secret, and writes a line past the logger.
+# Logs a warning of a batch with an exception and a secret, messages of Spark's classes, and writes a
+# line past the logger.
 PROGRAM = """
 from contextlib import closing
 from job.logs import log_to_stderr
@@ -21,12 +22,19 @@ with closing(Jvm(settings, CONF, redaction)) as jvm:
     java.org.slf4j.MDC.put("queryId", "q1")
     java.org.slf4j.MDC.put("batchId", "7")
     error = java.java.lang.IllegalStateException("the cause")
-    java.org.slf4j.LoggerFactory.getLogger("org.example.Task").warn('lost se"cret', error)
+    logger = java.org.slf4j.LoggerFactory.getLogger
+    logger("org.example.Task").warn('lost se"cret', error)
+    shuffle = "org.apache.spark.shuffle.streaming.StreamingShuffle"
+    logger(shuffle + "ClientHandler").error("Error sending credit control message", error)
+    logger(shuffle + "Reader").error("Task discovery thread failed.", error)
+    logger("org.apache.spark.TaskContextImpl").error("Error in TaskCompletionListener", error)
+    logger(shuffle + "Writer").warn("Row size is larger than the block size")
     java.System.err.println("past the logger")
 """
 
 
-def test_each_line_is_an_object_with_the_documented_fields() -> None:
+def test_each_line_is_an_object_with_the_documented_fields_and_no_error_is_logged_twice() -> None:
+    """The errors of the shuffle and of listeners are reported as failures of their tasks."""
     ended = subprocess.run(
         [sys.executable, "-c", PROGRAM], capture_output=True, text=True, timeout=300
     )
@@ -41,3 +49,6 @@ def test_each_line_is_an_object_with_the_documented_fields() -> None:
     [other] = [line for line in lines if line["event"] == "past the logger"]
     assert ("info", "jvm") == (other["level"], other["logger"])
     assert 'se"cret' not in ended.stderr
+    assert ["Row size is larger than the block size"] == [
+        line["event"] for line in lines if line.get("logger", "").startswith("org.apache.spark")
+    ]
