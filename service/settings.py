@@ -31,7 +31,8 @@ class ServiceSettings(EnvironmentSettings):
     socket: Path = SOCKET
     """Unix-domain socket of the job."""
     job_answer_seconds: float = Field(default=1.0, gt=0)
-    """Timeout of a call to the job. Prometheus allows a scrape 10 s, a kubelet a probe 1 s."""
+    """Timeout of a call to the job. Prometheus waits 10 s for a scrape, and a kubelet 1 s for a
+    probe."""
     log_format: LogFormat = "auto"
     """`json`: every line of the log is a JSON object, on a terminal, too."""
     lookup_seconds: float = Field(default=30.0, gt=0)

@@ -55,7 +55,7 @@ class ResetRequest(RequestBody):
     )
 
     confirm: str
-    """Name of the query, because a new checkpoint cannot be undone."""
+    """Name of the query, as a confirmation: a new checkpoint cannot be undone."""
     start: Start = Field(default_factory=str)
     """Start of both sides: earliest, latest, or an ISO-8601 time."""
     left: Start = Field(default_factory=str)
@@ -82,7 +82,7 @@ class OffsetsRequest(RequestBody):
     )
 
     confirm: str
-    """Name of the query, because a new checkpoint cannot be undone."""
+    """Name of the query, as a confirmation: a new checkpoint cannot be undone."""
     left: Offsets = Field(default_factory=dict)
     """Next offset to read per partition of the left topic."""
     right: Offsets = Field(default_factory=dict)

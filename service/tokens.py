@@ -108,7 +108,7 @@ def _read(path: Path) -> tuple[Token, ...]:
 
 def _token(words: list[str]) -> Token:
     if len(words) != 3:
-        raise ValueError("must be `name scope token`, separated by blanks")
+        raise ValueError("must be `name scope token`, separated by spaces")
     name, scope, token = words
     if not _NAME.fullmatch(name):
         raise ValueError("the name must have at most 64 letters, digits, '.', '_' and '-'")

@@ -27,7 +27,7 @@ _MATCHING = (
 class Comparison:
     changes: tuple[Change, ...]
     """Changed settings that the state depends on. Empty: the state has the same meaning in both."""
-    meanings: tuple[str, ...]
+    effects: tuple[str, ...]
     """Sentences about the effects on results near the cut."""
     expired: tuple[Expired, ...]
 
@@ -42,7 +42,7 @@ def compared(old: JoinPlan, new: JoinPlan, *, is_shadow: bool = False) -> Compar
     if problems:
         raise SpecError(problems)
     found = tuple(changes(fingerprint(old), fingerprint(new)))
-    return Comparison(found, tuple(_meanings(old, new, found)), tuple(_expired(old, new)))
+    return Comparison(found, tuple(_effects(old, new, found)), tuple(_expired(old, new)))
 
 
 def _problems_of_one_name(old: JoinPlan, new: JoinPlan) -> Iterator[Problem]:
@@ -175,7 +175,7 @@ def _kept_ms(plan: JoinPlan, side: Side) -> int:
     return milliseconds(retention) - (1 if plan.event_time_in_key else 0)
 
 
-def _meanings(old: JoinPlan, new: JoinPlan, found: tuple[Change, ...]) -> Iterator[str]:
+def _effects(old: JoinPlan, new: JoinPlan, found: tuple[Change, ...]) -> Iterator[str]:
     fields = {change.field for change in found}
     results = {name for name in fields if name not in {"state_partitions", "engine"}}
     read = [field for field, value in _reading(old).items() if _reading(new)[field] != value]
@@ -197,13 +197,13 @@ def _meanings(old: JoinPlan, new: JoinPlan, found: tuple[Change, ...]) -> Iterat
             "record is before the cut. A pair of two records before the cut is not emitted again. "
             "If only the new spec gives such a pair, it is kept back."
         )
-    yield from _meanings_of_other_pairs(old, new, *_pairs_that_differ(old, new, {*fields, *read}))
+    yield from _effects_of_other_pairs(old, new, *_pairs_that_differ(old, new, {*fields, *read}))
     if "join.type" in fields:
         yield (
             f"Records after the cut, and records before the cut that have not expired, are joined "
             f"as {new.join_type} instead of {old.join_type}."
         )
-        yield from _meanings_of_unmatched_rows(old, new)
+        yield from _effects_of_unmatched_rows(old, new)
     for side in _outer_in_both(old, new):
         if _is_kept_longer(old, new, side):
             yield (
@@ -244,7 +244,7 @@ def _bounds(window: MatchWindow) -> list[timedelta]:
     return [timedelta.max if b is None else b for b in (window.before, window.after)]
 
 
-def _meanings_of_other_pairs(
+def _effects_of_other_pairs(
     old: JoinPlan, new: JoinPlan, only_old: bool, only_new: bool
 ) -> Iterator[str]:
     """`only_old`, `only_new`: as `_pairs_that_differ` returns them."""
@@ -280,7 +280,7 @@ def _meanings_of_other_pairs(
         )
 
 
-def _meanings_of_unmatched_rows(old: JoinPlan, new: JoinPlan) -> Iterator[str]:
+def _effects_of_unmatched_rows(old: JoinPlan, new: JoinPlan) -> Iterator[str]:
     before, after = old.join_type.outer_sides, new.join_type.outer_sides
     for side in SIDES:
         if side in after and side not in before:

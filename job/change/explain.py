@@ -37,7 +37,7 @@ def facts(
             {"field": change.field, "old": change.frozen, "new": change.wanted}
             for change in comparison.changes
         ],
-        "meaning": list(comparison.meanings),
+        "effects": list(comparison.effects),
         "cut": {
             "batch_id": replay.old_batch_id,
             "watermark": _time(replay.watermark_ms),
@@ -70,19 +70,19 @@ def _lines(
         yield "  no setting that the state depends on"
     for change in comparison.changes:
         yield f"  {change.field}: {change.frozen} -> {change.wanted}"
-    yield "\nWhat this means for results near the cut"
-    for meaning in comparison.meanings:
-        yield f"  {meaning}"
+    yield "\nEffects on results near the cut"
+    for effect in comparison.effects:
+        yield f"  {effect}"
     watermark = found["cut"]["watermark"] or "none yet"
     yield f"\nThe cut: after batch {replay.old_batch_id}, watermark {watermark}"
-    yield "\nWhat the new query reads again, to build its state"
+    yield "\nRecords that the new query reads again to build its state"
     for side in SIDES:
         again = found["read_again"][side]
         since = f" since {again['from']}" if again["from"] else ""
         yield f"  {new.side(side).topic}: {again['records']:,} records{since}"
         for place, start in again["start_offsets"].items():
             yield f"    {place}: offset {start} to {found['cut']['offsets'][side][place]}"
-    yield f"  about {found['seconds']} s, the start of the job included"
+    yield f"  about {found['seconds']} s, including the start of the job"
     yield "\nWhat is kept back"
     yield "  results and dead letters of records before the cut: the old query has written them"
     yield from _expired(replay)

@@ -206,7 +206,7 @@ class Checkpoint:
         return None if document is None else Interval.from_document(document)
 
     @property
-    def cut_interval(self) -> Interval | None:
+    def interrupted_interval(self) -> Interval | None:
         """The interval of real-time mode that the query has to repeat. None: no interval.
 
         The repetition is over once Spark has committed it, because a batch that runs again uses the
@@ -246,8 +246,8 @@ class Checkpoint:
         write_document(self.folder, _FENCE, {"number": number})
         return number
 
-    def set_uncommitted_state_aside(self) -> None:
-        """Move the state of a first interval that was cut.
+    def move_uncommitted_state(self) -> None:
+        """Move the state of a first interval that was interrupted.
 
         Spark writes the offset log at the end of an interval, and refuses to begin the first one if
         there is state already.

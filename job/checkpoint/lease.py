@@ -109,15 +109,16 @@ class Lease:
         """`holder`: None if it has released the lease."""
         by = "another job, which has ended," if holder is None else _describe_holder(holder)
         return CheckpointInUseError(
-            f"the checkpoint {self._documents.root} was taken over by {by} while this job was not "
-            "running: this job ends"
+            f"the checkpoint {self._documents.root} was taken over by {by} while this job was "
+            "suspended: this job ends"
         )
 
     def _deleted(self) -> CheckpointError:
         return CheckpointError(
             f"the checkpoint {self._documents.root} was deleted or moved while this job ran: the "
-            "job ends. Put the folder back, or restore a backup with `streamjoin checkpoint "
-            "restore`, and start the job again; with an empty folder the join starts without state"
+            "job ends. Move the folder back to this path, or restore a backup with "
+            "`streamjoin checkpoint restore`, and start the job again; with an empty folder the "
+            "join starts without state"
         )
 
     def _write(self) -> None:

@@ -27,7 +27,7 @@ def change(
         typer.Argument(metavar="NEW_SPEC", help="The changed file, with another `checkpoint`."),
     ],
     only_plan: Annotated[
-        bool, typer.Option("--plan", help="Explain the change and do not make it.")
+        bool, typer.Option("--plan", help="Print the plan of the change and do not make it.")
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="With --plan: print JSON.")] = False,
     shadow: Annotated[
@@ -44,7 +44,7 @@ def change(
     """Change a join without losing or repeating a result.
 
     Stops the old query and prepares the checkpoint of the new one. Then `streamjoin run NEW_SPEC`
-    reads the records again that its state needs, and continues. With --shadow the old query does
+    reads the records that its state needs again, and continues. With --shadow the old query does
     not stop: `streamjoin compare` reports how the results of both differ.
     """
     with report_errors(old_spec):
@@ -88,9 +88,9 @@ def change(
 
 
 def _lines(replay: "Replay | None") -> Iterator[str]:
-    """What was done. `replay` None: the change was made before."""
+    """What was done. `replay` None: the change is already complete."""
     if replay is None:
-        yield "the change was made before"
+        yield "the change is already complete"
         return
     stops = "continues" if replay.is_shadow else "has stopped"
     yield (

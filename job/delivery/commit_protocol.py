@@ -93,7 +93,7 @@ class Result(StrEnum):
 
 
 class NotDeliveredError(Exception):
-    """The batch may not be delivered. Base of the errors of the steps and the protocol."""
+    """The batch is possibly not delivered. Base of the errors of the steps and the protocol."""
 
 
 class UnavailableError(NotDeliveredError):
@@ -232,14 +232,14 @@ def is_not_before(batch: Batch, marker: Marker) -> bool:
 def check_owner(query_id: str, marker: Marker) -> None:
     if marker.query_id != query_id:
         raise TakenOverError(
-            f"the newest marker is that of query {marker.query_id}, and this is query {query_id}"
+            f"query {marker.query_id} has written the newest marker, and this is query {query_id}"
         )
 
 
 def is_delivered(batch: Batch, marker: Marker | None) -> bool:
-    """Whether `marker`, the newest of the slot, is that of the batch.
+    """Whether `marker`, the newest of the slot, belongs to the batch.
 
-    Raises DisagreementError if it is neither that of the batch nor that of the previous batch, and
+    Raises DisagreementError if it belongs neither to the batch nor to the previous batch, and
     TakenOverError if another query has written it.
     """
     if marker is not None:

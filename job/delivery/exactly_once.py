@@ -108,14 +108,14 @@ def delivery_error(
     if report.result == "taken_over":
         return FencedError(
             f"another query has taken over the name {target.name} in the commit topic "
-            f"{target.commit_topic}: {report.message}. Two queries of one name cannot both "
+            f"{target.commit_topic}: {report.message}. Two queries with one name cannot both "
             "run: end one of the jobs, or change the `name` of this one"
         )
     identity = transactional_id(target.name, slot.name)
     if report.result == "fenced":
         return FencedError(
-            f"another job has taken over this query: it now writes as {identity}. Two jobs of "
-            f"one name cannot both run: end one of them, and `restart` the other"
+            f"another job has taken over this query: it now writes as {identity}. Two jobs "
+            f"with one name cannot both run: end one of them, and `restart` the other"
         )
     return DeliveryError(
         f"batch {batch_id} could not be delivered to {target.output_topic} as {identity} "

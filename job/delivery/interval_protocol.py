@@ -2,7 +2,7 @@
 
 An interval writes rows before Spark knows how far the interval reads, so it writes many small
 transactions. Each contains, besides the rows, their ids: a *part* in the commit topic. The last
-transaction contains the marker of the interval. An interval that was cut short is repeated by
+transaction contains the marker of the interval. An interval that was interrupted is repeated by
 micro-batches, or by an interval if there is nothing to read. The repetition runs with the watermark
 of the interval, so it computes the rows of the interval again, and perhaps more. It does not write
 the rows whose ids are in a part.

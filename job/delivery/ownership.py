@@ -90,8 +90,8 @@ def _errors_for_users(target: Target) -> Iterator[None]:
         yield
     except TakenOverError as error:
         raise CheckpointError(
-            f"another query of the name {target.name} runs at the same time: {error}. End its job, "
-            "then try again"
+            f"another query with the name {target.name} runs at the same time: {error}. End its "
+            "job, then try again"
         ) from error
     except NotDeliveredError as error:
         raise DeliveryError(

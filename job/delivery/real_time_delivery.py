@@ -41,7 +41,7 @@ _PREFIX = "kafka."
 class RealTimeDelivery(ABC):
     """Writes the records of one run."""
 
-    can_be_cut: bool
+    can_be_interrupted: bool
     """Whether a stop can interrupt a batch or an interval without repeated results."""
 
     @abstractmethod
@@ -89,10 +89,10 @@ def real_time_delivery(
     since = checkpoint.begin_exactly_once()
     checkpoint.ensure_query_id()
     target = delivery_target(plan, access, checkpoint, record_bytes_max=0)
-    cut = checkpoint.cut_interval
+    interrupted = checkpoint.interrupted_interval
     if not follows_catch_up:
         claim_name(plan, target, checkpoint, since=since, new_query=new_query)
-    if cut is not None and cut.repeat_until is None:
+    if interrupted is not None and interrupted.repeat_until is None:
         # The writers of the interval may still run. If they read records after the ends of the
         # topics are recorded, these records would be repeated with a later watermark.
         fence = checkpoint.increment_fence()
@@ -105,7 +105,7 @@ def real_time_delivery(
             plan.output.topic,
             plan.output.commit_topic,
             since=since,
-            repeats=None if cut is None or follows_catch_up else cut.batch_id,
+            repeats=None if interrupted is None or follows_catch_up else interrupted.batch_id,
             fence=fence,
         ),
         {"bootstrap.servers": plan.bootstrap_servers, **_client(spark_options(access))},
@@ -117,7 +117,7 @@ def real_time_delivery(
 
 
 class _AtLeastOnce(RealTimeDelivery):
-    can_be_cut = False
+    can_be_interrupted = False
 
     def __init__(self, options: Mapping[str, str]) -> None:
         self._options = options
@@ -134,7 +134,7 @@ class _AtLeastOnce(RealTimeDelivery):
 
 
 class _ExactlyOnce(RealTimeDelivery):
-    can_be_cut = True
+    can_be_interrupted = True
 
     def __init__(self, checkpoint: Checkpoint, target: Target, transactions: Transactions) -> None:
         self._checkpoint = checkpoint

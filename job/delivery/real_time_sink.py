@@ -67,7 +67,9 @@ def start_intervals(
         .start()
     )
     failure = _FailureOfIntervals(plan, delivery)
-    return RunningQuery(query, failure, has_intervals=True, can_be_cut=delivery.can_be_cut)
+    return RunningQuery(
+        query, failure, has_intervals=True, can_be_interrupted=delivery.can_be_interrupted
+    )
 
 
 class _FailureOfIntervals(FailureOfQuery):

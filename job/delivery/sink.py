@@ -85,7 +85,7 @@ class RunningQuery:
     _sink: "FailureOfQuery"
     has_intervals: bool = False
     """Whether the query runs in intervals of real-time mode, in which it cannot be paused."""
-    can_be_cut: bool = False
+    can_be_interrupted: bool = False
     """Whether the query can be stopped at any moment without repeated results."""
 
     def await_end(self) -> None:

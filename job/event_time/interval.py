@@ -1,9 +1,9 @@
-"""An interval of real-time mode, and how it is repeated after it was cut short. Pure.
+"""An interval of real-time mode, and how it is repeated after an interruption. Pure.
 
 Results of an interval are visible before Spark commits the interval, and Spark does not record how
-far an interval reads. If an interval is cut short, the next start reads its records again, with the
-watermark of the interval. Every record that the interval can have read is in the topics when the
-query starts again, so the watermark stays until all of these records are read. With a later
+far an interval reads. If an interval is interrupted, the next start reads its records again, with
+the watermark of the interval. Every record that the interval can have read is in the topics when
+the query starts again, so the watermark stays until all of these records are read. With a later
 watermark, a row whose pair is visible could be late in the repetition, and its partner would be
 emitted as unmatched.
 """

@@ -1,4 +1,4 @@
-"""Whether a query's topics are still the ones that its checkpoint was written for.
+"""Compares the topics of a query with the topic ids in its checkpoint.
 
 A topic that was deleted and created again has its old name and another topic id (KIP-516). Spark
 stores offsets by name only: in the new topic it skips as many records as it has read from the old

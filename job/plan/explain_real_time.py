@@ -55,7 +55,7 @@ def _stop_lines(delivery: Delivery) -> Iterator[Line]:
         yield "", "start repeats the interval without the results that are already written"
         return
     yield "stop or restart", "waits for the end of the interval, at most STREAMJOIN_GRACE_SECONDS,"
-    yield "", "and so does pause. The next start repeats an interval that was cut short"
+    yield "", "and so does pause. The next start repeats an interval that was interrupted"
 
 
 def transaction_lines(plan: JoinPlan, real_time: RealTimePlan) -> Iterator[Line]:
@@ -67,7 +67,7 @@ def transaction_lines(plan: JoinPlan, real_time: RealTimePlan) -> Iterator[Line]
 
 def at_least_once_lines(real_time: RealTimePlan) -> Iterator[Line]:
     interval = duration_text(real_time.checkpoint_interval)
-    yield "at least once", "no result is lost. A crash, or a stop that cuts an interval short,"
+    yield "at least once", "no result is lost. A crash, or a stop that interrupts an interval,"
     yield "", f"repeats the results of up to {interval}, with the same streamjoin-id"
 
 

@@ -62,7 +62,7 @@ def plan_change(
 
 
 def change(old: JoinPlan, new: JoinPlan, settings: JobSettings) -> ChangePlan | None:
-    """Make the change. None: the change was made before.
+    """Make the change. None: the change is already complete.
 
     Raises StreamjoinError if the change is refused. The old query can then start again.
     """

@@ -1,7 +1,7 @@
 """Checks of a cluster's executors before the query starts.
 
-Without them the query fails with a stack trace, or later, when state is missing that an executor
-has written to a folder that no other executor sees.
+Without them the query fails with a stack trace. Or it fails later, because an executor has written
+state to a folder that the other executors cannot read.
 """
 
 import re
@@ -106,7 +106,7 @@ def check_executors(spark: SparkSession, checkpoint: Folder) -> None:
 
 @contextmanager
 def _probe_file(checkpoint: Folder) -> Iterator[str | None]:
-    """Path of a new file that each machine that shares the checkpoint sees.
+    """Path of a new file that each machine that shares the checkpoint can read.
 
     None: the file system has the same address on all machines.
     """
@@ -156,7 +156,7 @@ def _check_executor(path: str | None, _: int) -> tuple[str, dict[str, str], str 
 
 def _problem(path: Path) -> str | None:
     if not path.exists():
-        return "does not see"
+        return "cannot find"
     try:
         with tempfile.TemporaryFile(dir=path.parent):
             return None

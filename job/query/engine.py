@@ -300,7 +300,7 @@ class Engine:
 
     def _finish(self, running: RunningQuery, checkpoint: Checkpoint, ended: "Future[None]") -> None:
         """End the query between two batches. Raises its failure if it has already ended."""
-        self._change.rehearse(self._resources, lambda: ended.done() or self._must_end())
+        self._change.warm_up(self._resources, lambda: ended.done() or self._must_end())
         if ended.done():
             ended.result()
             return
@@ -308,7 +308,7 @@ class Engine:
         if is_stopped and not (self._change.is_requested or self._resources.lease_is_lost):
             checkpoint.desired_state = QueryState.STOPPED
         with running.raising_failure():
-            if running.can_be_cut and not self._completes_interval:
+            if running.can_be_interrupted and not self._completes_interval:
                 stop_at_once(running.query)
             else:
                 stop_gracefully(running.query, self._grace)

@@ -34,7 +34,7 @@ class LookupQueue:
         self._is_closed = False
 
     def close(self) -> None:
-        """Cancels the background lookup. Other lookups end when their caller hangs up."""
+        """Cancels the background lookup. Other lookups end when their caller disconnects."""
         with self._changed:
             self._is_closed = True
             if self._background is not None:

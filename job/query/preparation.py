@@ -131,7 +131,7 @@ class Preparation:
         access: KafkaAccess,
         replay: Replay | None,
     ) -> None:
-        """Check that the topics are those of the checkpoint and still have its unread records.
+        """Check that the topics have the ids in the checkpoint, and still have its unread records.
 
         Records the ids of topics that the checkpoint does not contain, and creates the commit
         topic. If a topic is created again between this check and Spark's first read, the broker

@@ -69,7 +69,7 @@ class Phases:
             phase = Phase.CATCH_UP  # The previous run failed while Spark committed its last batch.
         _log.info("phase", phase=phase.value)
         _configure(run, phase)
-        checkpoint.set_uncommitted_state_aside()
+        checkpoint.move_uncommitted_state()
         fence = checkpoint.fence  # before the rest of the checkpoint: see interval_protocol.py
         sizes = topic_sizes(plan, access)
         counts = RowCounts(run.spark, plan)
@@ -139,7 +139,7 @@ def _records(
     sources = (run.spark, run.plan, run.access, sizes, counts, replay)
     if phase is Phase.REAL_TIME:
         return interval_records(*sources)
-    repeats_interval = run.checkpoint.cut_interval is not None
+    repeats_interval = run.checkpoint.interrupted_interval is not None
     return micro_batch_records(*sources, repeats_interval=repeats_interval)
 
 
@@ -172,13 +172,13 @@ class _PlannedTimes(EventTimes, ABC):
         self._warm_up = warm_up
         self._planned_at = time.monotonic()
         self._recorded = run.checkpoint.recorded_interval
-        self._cut = run.checkpoint.cut_interval
+        self._interrupted = run.checkpoint.interrupted_interval
         """The interval that the run repeats. None: no interval, or its repetition is complete."""
         self._starts: dict[Side, Mapping[int, int]] = {}
         self._latest: dict[Side, Mapping[int, int]] = {}
 
     def starting(self) -> AbstractContextManager[None]:
-        """`_planned` records the first interval, too, and begins the repetition of a cut one."""
+        """`_planned` records the first interval, too, and begins to repeat an interrupted one."""
         return self._limit_first_batch()
 
     def follow(self, running: RunningQuery) -> None:
@@ -225,7 +225,7 @@ class _CatchUp(_PlannedTimes):
         super().batch_ended(query, batch_id)
         after = self._stats.partitions
         is_repeating = self._is_repeating(_next_offsets(after))
-        is_repeated = self._cut is not None and not is_repeating
+        is_repeated = self._interrupted is not None and not is_repeating
         if is_repeating:
             return
         unread = _records_behind(after)
@@ -239,11 +239,11 @@ class _CatchUp(_PlannedTimes):
             self._end_run(Phase.CATCH_UP)
 
     def _planned(self, starts: Offsets, latest: Offsets) -> None:
-        if self._cut is not None and self._cut.repeat_until is None:
-            self._cut = self._cut.repeated_until(latest)
-            self._checkpoint.record_interval(self._cut)
-        if self._cut is not None:
-            raise_watermark(self._query, self._cut.watermark_ms)
+        if self._interrupted is not None and self._interrupted.repeat_until is None:
+            self._interrupted = self._interrupted.repeated_until(latest)
+            self._checkpoint.record_interval(self._interrupted)
+        if self._interrupted is not None:
+            raise_watermark(self._query, self._interrupted.watermark_ms)
         self._planned_at = time.monotonic()
         self._empty_plans = self._empty_plans + 1 if starts == latest else 0
         # No records are unread. If the watermark has advanced, Spark plans one more batch, without
@@ -253,12 +253,12 @@ class _CatchUp(_PlannedTimes):
             self._end_run(Phase.REAL_TIME)
 
     def _watermark_ms(self, partitions: Partitions) -> int | None:
-        """None while a cut interval is repeated, because its watermark stays."""
+        """None while an interrupted interval is repeated, because its watermark stays."""
         is_repeating = self._is_repeating(_next_offsets(partitions))
         return None if is_repeating else super()._watermark_ms(partitions)
 
     def _is_repeating(self, next_offsets: Offsets) -> bool:
-        return self._cut is not None and not self._cut.is_repeated(next_offsets)
+        return self._interrupted is not None and not self._interrupted.is_repeated(next_offsets)
 
 
 class _ReplayAndCatchUp(ReplayingTimes, _CatchUp):
@@ -301,10 +301,10 @@ class _Intervals(_PlannedTimes):
         self._count_transactions()
         if (to_ms := self._watermark_ms(after)) is not None:
             raise_watermark(self._query, to_ms)
-        if self._cut is not None:
-            # The cut interval had read no records, but may have written rows that had expired.
-            raise_watermark(self._query, self._cut.watermark_ms)
-            self._cut = None
+        if self._interrupted is not None:
+            # The interrupted interval had read no records, but may have written expired rows.
+            raise_watermark(self._query, self._interrupted.watermark_ms)
+            self._interrupted = None
         # Also if the run ends here, because Spark may submit the tasks before it stops.
         self._recorded = Interval.after(
             self._recorded, interval.next_batch_id, current_watermark(self._query)

@@ -21,7 +21,7 @@ from job.plan.plan import JoinPlan
 from job.protocol.reports import ChangeRequestReport
 from job.protocol.results import ChangePlanResult, UndoResult
 from job.query import changing
-from job.query.rehearsal import RECORDS_MIN, rehearse
+from job.query.change_warm_up import RECORDS_MIN, warm_up
 from job.query.runtime import Resources
 from job.redaction import Redaction
 from job.settings import JobSettings
@@ -51,7 +51,7 @@ class RequestedChange:
         self._settings = settings
         self._redaction = redaction
         self._requested: Callable[[Resources], PlannedSpec] | None = None
-        self._rehearsal: Callable[[Resources, Callable[[], bool]], None] | None = None
+        self._warm_up: Callable[[Resources, Callable[[], bool]], None] | None = None
         self.report: ChangeRequestReport | None = None
 
     @property
@@ -75,13 +75,13 @@ class RequestedChange:
         """
         if text is None:
             self._report_request(by, None)
-            self._requested = self._undone
+            self._requested = self._undo
             return
         self._check_state_partitions(state_partitions)
         sent = self._sent(text)
         self._report_request(by, sent.spec.checkpoint)
-        self._requested = partial(self._changed, sent, state_partitions)
-        self._rehearsal = partial(self._rehearsed, sent, state_partitions)
+        self._requested = partial(self._change, sent, state_partitions)
+        self._warm_up = partial(self._run_warm_up, sent, state_partitions)
 
     def check_undo(self, resources: Resources) -> UndoResult:
         """Raises ConflictError if the change cannot be undone at this moment. The query may run."""
@@ -98,28 +98,28 @@ class RequestedChange:
         change is refused."""
         self._check_state_partitions(state_partitions)
         new, made = self._checked(self._sent(text), state_partitions, resources)
-        found = facts(
+        plan_facts = facts(
             *(new, made.comparison, made.replay, made.needed_ms),
             cores=os.cpu_count() or 1,
             late_rows=late_rows,
         )
-        text = explained(new, made.comparison, made.replay, found)
-        return ChangePlanResult(text=text, facts=found)
+        text = explained(new, made.comparison, made.replay, plan_facts)
+        return ChangePlanResult(text=text, facts=plan_facts)
 
-    def rehearse(self, resources: Resources, is_cancelled: Callable[[], bool]) -> None:
+    def warm_up(self, resources: Resources, is_cancelled: Callable[[], bool]) -> None:
         """Run the new query of a requested change for some time. The old query runs, too.
 
         A failure is logged and not raised: the change reports its errors itself.
         """
-        rehearsal, self._rehearsal = self._rehearsal, None
-        if rehearsal is None:
+        run_warm_up, self._warm_up = self._warm_up, None
+        if run_warm_up is None:
             return
         try:
-            rehearsal(resources, is_cancelled)
+            run_warm_up(resources, is_cancelled)
         except Exception as error:
             failure = failure_of(error, self._running.plan.bootstrap_servers)
             self._redaction.scrub_error(failure)
-            _log.warning("rehearsal_failed", reason=str(failure))
+            _log.warning("warm_up_failed", reason=str(failure))
 
     def _checked(
         self, sent: WrittenSpec, state_partitions: int | None, resources: Resources
@@ -165,7 +165,7 @@ class RequestedChange:
             requested_by=by, requested_at=datetime.now(UTC), checkpoint=checkpoint
         )
 
-    def _changed(
+    def _change(
         self, sent: WrittenSpec, state_partitions: int | None, resources: Resources
     ) -> PlannedSpec:
         """The new query, which continues the stopped one."""
@@ -181,7 +181,7 @@ class RequestedChange:
         plan = replace(successor.plan, state_partitions=made.replay.state_partitions)
         return replace(successor, plan=plan)
 
-    def _rehearsed(
+    def _run_warm_up(
         self,
         sent: WrittenSpec,
         state_partitions: int | None,
@@ -193,12 +193,12 @@ class RequestedChange:
         has_schema = (new.output.schema or new.output.key_schema) is not None
         if has_schema or made.replay.records < RECORDS_MIN:
             return
-        session = resources.rehearsal_session(new)
+        session = resources.warm_up_session(new)
         if session is not None:
             folder = Checkpoint(session, new.checkpoint).folder
-            rehearse(session, new, made.replay, folder, is_cancelled)
+            warm_up(session, new, made.replay, folder, is_cancelled)
 
-    def _undone(self, resources: Resources) -> PlannedSpec:
+    def _undo(self, resources: Resources) -> PlannedSpec:
         """The old query, which continues instead of the stopped one."""
         new = resources.checkpoint()
         old, text = self._undoable(new)

@@ -64,7 +64,7 @@ class Resources:
             self._jvm = jvm
         return self._jvm.session(self._settings, self._plan.spark_conf)
 
-    def rehearsal_session(self, successor: JoinPlan) -> SparkSession | None:
+    def warm_up_session(self, successor: JoinPlan) -> SparkSession | None:
         """A session for the query of `successor`, next to the running query. None: that query will
         not run in the same JVM, or the running one takes all task slots."""
         if (

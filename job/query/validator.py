@@ -133,4 +133,6 @@ class Validator:
 
     def _check_caller(self, caller_gone: Event) -> None:
         if caller_gone.is_set() or self._closed.is_set():
-            raise CancelledError("the validation was cancelled by its caller or the end of the job")
+            raise CancelledError(
+                "the validation was cancelled: the client is gone, or the job ends"
+            )

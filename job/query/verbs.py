@@ -26,8 +26,8 @@ DESIRED: Mapping[Verb, QueryState] = {
 }
 CHANGES: frozenset[Verb] = frozenset({"change", "undo"})
 """Verbs after which another query continues."""
-# Altering offsets is a reset with other start positions.
-_NAMES: Mapping[Verb, str] = {"reset": "reset, or to alter offsets,"}
+# A change of offsets is a reset with other start positions.
+_NAMES: Mapping[Verb, str] = {"reset": "reset, or to change offsets,"}
 
 
 def check_allowed(verb: Verb, state: QueryState) -> None:

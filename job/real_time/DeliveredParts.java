@@ -195,7 +195,7 @@ public final class DeliveredParts {
     if (newestQuery != null && !newestQuery.equals(queryId)) {
       throw new WriteRefusedException(
           "taken_over",
-          "the newest marker is that of query " + newestQuery + ", and this is query " + queryId);
+          "query " + newestQuery + " has written the newest marker, and this is query " + queryId);
     }
     if (newestFence > fence) {
       throw disagreement(

@@ -62,8 +62,8 @@ async def restart(job: Job, by: Controller) -> QueryView:
 async def reset(body: ResetRequest, job: Job, by: Controller) -> QueryView:
     """Start a new checkpoint with empty state from `start`. The query must be STOPPED.
 
-    The old checkpoint is kept. `last_reset` in GET /v1/query contains the result; after it, resume
-    the query.
+    The old checkpoint is kept. `last_reset` in GET /v1/query contains the result. Then resume the
+    query.
     """
     status = await job.status()
     confirm(body.confirm, status)
@@ -115,8 +115,8 @@ async def change(
 
     The job stops the query between two batches, and continues with the new spec, also after a
     restart. If that fails, the query continues, and `last_change` in GET /v1/query has the error.
-    `change` shows the replay of the new query. Without `state_partitions`, their number does not
-    change.
+    `change` shows the replay of the new query. Without `state_partitions`, the number of state
+    partitions does not change.
     """
     spec = await spec_in_body(request)
     plan = JobRequest(call="change_plan", spec=spec, state_partitions=state_partitions)
@@ -132,10 +132,10 @@ async def change(
 async def undo(job: Job, by: Controller) -> QueryView:
     """Return to the query before the last change, if the new query has delivered nothing.
 
-    Refused after a change by the command. The job stops the new query, and continues the old one
-    from its checkpoint, with its spec. If that fails, the new query continues, and `last_change` in
-    GET /v1/query has the error. While the query is STOPPED, the job checks only after the call
-    whether the new query has delivered something.
+    Refused if `streamjoin change` made the change. The job stops the new query, and continues the
+    old one from its checkpoint, with its spec. If that fails, the new query continues, and
+    `last_change` in GET /v1/query has the error. While the query is STOPPED, the job checks only
+    after the call whether the new query has delivered something.
     """
     await job.read(JobRequest(call="check_undo"), UndoResult)
     return await _send(job, "undo", by)

@@ -26,7 +26,7 @@ async def livez() -> Health:
     "/startupz", response_model=Health, responses=problems(s503="The query has not started yet.")
 )
 async def startupz(request: Request, status: Status, detailed: MaySeeDetails) -> Health | Response:
-    """Whether the query has made progress since the job started, or was paused or stopped."""
+    """Whether the query has made progress since the job started, or is paused or stopped."""
     return _health(request, health.startup(status), detailed=detailed)
 
 

@@ -59,7 +59,7 @@ async def failures(job: Job) -> FailuresView:
 
 @query.get("/offsets")
 async def offsets(job: Job) -> OffsetsView:
-    """Per side and partition: next offset to read, earliest, latest, lag, distance to retention,
+    """Per side and partition: next offset to read, earliest, latest, lag, retention headroom,
     newest event time read.
 
     The job polls the brokers every few seconds; `answered_at` is the time of their last answer.

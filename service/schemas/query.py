@@ -81,8 +81,7 @@ class ChangeRequestView(View):
     checkpoint: str | None
     """Checkpoint of the new query. Null: an undo was requested."""
     failed_at: datetime | None
-    """Time of the failure; the query continues that ran before. Null while the request is
-    pending."""
+    """Time of the failure; the previous query continues. Null while the request is pending."""
     error: str | None
     """Reason if the change failed."""
 
@@ -101,8 +100,8 @@ class ChangeView(View):
     records_left: int
     """Records of the replay that are not read yet."""
     possibly_late_records: int
-    """Records of the replay that may have been late in the old query, which is not detected: their
-    rows are joined."""
+    """Records of the replay of which the job cannot detect whether they were late in the old query.
+    Their rows are joined."""
 
     @classmethod
     def of(cls, report: ChangeReport) -> Self:
@@ -214,7 +213,7 @@ class QueryView(View):
     last_batch: BatchView | None
     """The last batch that ended."""
     watermark: datetime | None
-    """Watermark of the query, that of the slower side. Older rows are late."""
+    """Watermark of the query: the watermark of the slower side. Older rows are late."""
     watermark_held_back_by: Side | None
     """Side with the older or missing event time; null if both are equal or both missing, or if a
     side is idle."""

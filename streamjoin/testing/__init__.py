@@ -6,7 +6,7 @@
     pytest_plugins = ["streamjoin.testing.plugin"]
 
     # test_join.py
-    def test_a_click_finds_its_impression(start_join):
+    def test_click_matches_its_impression(start_join):
         with start_join("join.yaml") as join:
             join.left({"ad_id": 1, "shown_at": "2026-01-31T12:00:00Z"})
             join.right({"ad_id": 1, "clicked_at": "2026-01-31T12:00:05Z", "user": "ada"})

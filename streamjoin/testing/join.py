@@ -18,7 +18,7 @@ from streamjoin.testing.spec import SpecAtTest
 from streamjoin.testing.topics import Output, Place, Record, Row, Topics
 from streamjoin.testing.waiting import wait_until
 
-# A batch takes a second or less; the first one, or that of a busy machine, many.
+# A batch takes a second or less. The first batch, or a batch on a busy machine, takes many seconds.
 EXPECT_SECONDS = 120.0
 
 Fields = Mapping[str, Any]

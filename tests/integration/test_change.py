@@ -201,9 +201,9 @@ def test_changed_window_and_type_apply_to_what_the_plan_names(
         ]
 
         continues_after_a_failed_change(wider, changed(second, output__topic="missing"))
-        meaning = planned_and_changed_over_http(wider, second)
-        assert any(text.startswith("A pair with at least one record after") for text in meaning)
-        assert any(text.startswith("Left rows that the old query has emitted") for text in meaning)
+        effects = planned_and_changed_over_http(wider, second)
+        assert any(text.startswith("A pair with at least one record after") for text in effects)
+        assert any(text.startswith("Left rows that the old query has emitted") for text in effects)
         feeder.feed(wider, ([], [Row("expired", 36), Row("waits", 49)]))
         assert 0 == wider.terminate()
         assert first == wider.spec_file.read_text()
@@ -224,12 +224,12 @@ def test_changed_window_and_type_apply_to_what_the_plan_names(
         ]
 
     right = ChangedJob(third, folders[1], jvm)
-    meaning = planned_and_changed(right, wider)
+    effects = planned_and_changed(right, wider)
     assert (
-        "Unmatched right rows before the cut are emitted if they expire after the cut." in meaning
+        "Unmatched right rows before the cut are emitted if they expire after the cut." in effects
     )
     assert (
-        "Unmatched left rows that had not expired at the cut are not emitted any more." in meaning
+        "Unmatched left rows that had not expired at the cut are not emitted any more." in effects
     )
     with right:
         feeder.feed(right, ([], [Row("opens", 57)]))
@@ -253,9 +253,9 @@ def test_change_over_http_keeps_the_jvm_and_gives_the_results_of_one_run(
     """To the real-time engine, with more state partitions and task slots, and back, then to more
     state partitions in the same Spark application. The query of the real-time engine would fail at
     a bad record, but not at one that the old query has dropped. A change is undone before its query
-    has delivered. The changes of a micro-batch query are rehearsed."""
+    has delivered. The changes of a micro-batch query have a warm-up."""
     Failpoint(tmp_path, monkeypatch)
-    monkeypatch.setenv("STREAMJOIN_TEST_REHEARSAL_RECORDS", "1")
+    monkeypatch.setenv("STREAMJOIN_TEST_WARM_UP_RECORDS", "1")
     topics = Topics(kafka, "changed_in_one_jvm", JoinType.LEFT_OUTER)
     (folder,) = created(tmp_path, "job")
     first, undone, second, third, fourth = (
@@ -293,11 +293,11 @@ def test_change_over_http_keeps_the_jvm_and_gives_the_results_of_one_run(
         assert 0 == job.terminate()
 
     events = [json.loads(line) for line in job.log.read_text().splitlines() if line[:1] == "{"]
-    rehearsals = [event for event in events if event.get("event", "").startswith("rehearsal")]
-    assert 3 * [("rehearsal_ended", 1)] == [
-        (event["event"], event.get("batches")) for event in rehearsals
-    ], rehearsals
-    assert [] == list(folder.rglob("rehearsal"))
+    warm_ups = [event for event in events if event.get("event", "").startswith("warm_up")]
+    assert 3 * [("warm_up_ended", 1)] == [
+        (event["event"], event.get("batches")) for event in warm_ups
+    ], warm_ups
+    assert [] == list(folder.rglob("warm-up"))
     partitions = [
         json.loads((folder / name / "fingerprint.json").read_text())["settings"]["state_partitions"]
         for name in ("third", "fourth")
@@ -344,8 +344,8 @@ def planned_and_changed_over_http(
         assert over.last_failure is None
         shown = service.client.get("/v1/query/spec").json()
     assert yaml.safe_load(spec)["checkpoint"] == shown["checkpoint"]
-    meaning: list[str] = planned.json()["facts"]["meaning"]
-    return meaning
+    effects: list[str] = planned.json()["facts"]["effects"]
+    return effects
 
 
 def undone_over_http(job: Job, old: str) -> None:
@@ -375,5 +375,5 @@ def planned_and_changed(new: ChangedJob, old: Job) -> list[str]:
     planned = new.change(old, "change", *specs, "--plan", "--json")
     succeeds(planned)
     succeeds(new.change(old, "change", *specs))
-    meaning: list[str] = json.loads(planned.stdout)["meaning"]
-    return meaning
+    effects: list[str] = json.loads(planned.stdout)["effects"]
+    return effects

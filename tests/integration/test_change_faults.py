@@ -80,7 +80,7 @@ def test_change_survives_a_kill_at_every_point_and_an_undo(
         repeated = new.change(old, "change", *files)
         succeeds(repeated)
         new.leave_shared_jvm()
-        assert "the change was made before" in repeated.stdout
+        assert "the change is already complete" in repeated.stdout
 
     with killed_in_its_replay(new, failpoint, REPLAY_POINTS):
         feeder.feed(new, AFTERWARDS)

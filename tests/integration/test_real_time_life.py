@@ -38,7 +38,7 @@ __all__ = ["jvm", "second_jvm"]  # fixtures
 def test_query_obeys_all_commands_in_the_middle_of_an_interval(
     kafka: EmbeddedKafka, tmp_path: Path
 ) -> None:
-    """Each command cuts the interval short at once. The next start repeats the interval without the
+    """Each command interrupts the interval at once. The next start repeats the interval without the
     results that are delivered."""
     topics = Topics(kafka, "obeys", "inner", tmp_path, interval="1h", delivery="exactly_once")
     with Job(topics.spec(), tmp_path) as job:

@@ -72,31 +72,31 @@ def test_interval_is_repeated_until_spark_has_committed_what_it_has_read(
 ) -> None:
     checkpoint = Checkpoint(spark, str(tmp_path))
     checkpoint.freeze(None, {"left.topic": "l", "right.topic": "r"})
-    assert (None, True) == (checkpoint.cut_interval, checkpoint.is_committed)
+    assert (None, True) == (checkpoint.interrupted_interval, checkpoint.is_committed)
     _plan(tmp_path, 6, 10)
     _commit(tmp_path, 6)
     interval = Interval(7, 5_000)
     checkpoint.record_interval(interval)
-    assert (interval, True) == (checkpoint.cut_interval, checkpoint.is_committed)
+    assert (interval, True) == (checkpoint.interrupted_interval, checkpoint.is_committed)
 
     # The interval has ended: Spark runs exactly this input again.
     _plan(tmp_path, 7, 20)
     assert (Interval(7, 5_000, _both(20)), False) == (
-        checkpoint.cut_interval,
+        checkpoint.interrupted_interval,
         checkpoint.is_committed,
     )
     _commit(tmp_path, 7)
-    assert (None, True) == (checkpoint.cut_interval, checkpoint.is_committed)
+    assert (None, True) == (checkpoint.interrupted_interval, checkpoint.is_committed)
 
     # The interval was cut: micro-batches read up to the recorded ends.
     repeated = Interval(8, 5_000, _both(40))
     checkpoint.record_interval(repeated)
     for batch_id, end in ((8, 30), (9, 40)):
-        assert repeated == checkpoint.cut_interval
+        assert repeated == checkpoint.interrupted_interval
         _plan(tmp_path, batch_id, end)
-        assert (repeated, False) == (checkpoint.cut_interval, checkpoint.is_committed)
+        assert (repeated, False) == (checkpoint.interrupted_interval, checkpoint.is_committed)
         _commit(tmp_path, batch_id)
-    assert (None, True) == (checkpoint.cut_interval, checkpoint.is_committed)
+    assert (None, True) == (checkpoint.interrupted_interval, checkpoint.is_committed)
 
 
 def _both(offset: int) -> Offsets:

@@ -40,7 +40,7 @@ def test_check_leaves_no_file_in_the_checkpoint(spark: SparkSession, tmp_path: P
 def test_executor_that_does_not_see_the_checkpoint_is_named(
     spark: SparkSession, tmp_path: Path
 ) -> None:
-    with pytest.raises(CheckpointError, match=r"does not see /nonexistent/.* not on a shared"):
+    with pytest.raises(CheckpointError, match=r"cannot find /nonexistent/.* not on a shared"):
         check_executors(spark, Elsewhere(spark, str(tmp_path / "checkpoint")))
 
 

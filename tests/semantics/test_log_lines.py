@@ -4,8 +4,8 @@ import json
 import subprocess
 import sys
 
-# Logs a warning of a batch with an exception and a secret, messages of Spark's classes, and writes a
-# line past the logger.
+# Logs a warning of a batch with an exception and a secret, and messages of Spark's classes. Writes
+# a line past the logger.
 PROGRAM = """
 from contextlib import closing
 from job.logs import log_to_stderr

@@ -8,7 +8,7 @@ Some waits that take minutes in production can be shortened, in seconds:
 STREAMJOIN_TEST_COMMIT_SECONDS, the wait for the answer to a commit;
 STREAMJOIN_TEST_TRANSACTION_SECONDS, after which the broker aborts an open transaction; and
 STREAMJOIN_TEST_MAINTENANCE_SECONDS, how often Spark uploads snapshots of its state.
-STREAMJOIN_TEST_REHEARSAL_RECORDS is the number of records from which a change is rehearsed.
+STREAMJOIN_TEST_WARM_UP_RECORDS is the number of records from which a change has a warm-up.
 """
 
 import os
@@ -26,7 +26,7 @@ ARMED = Path(os.environ.get("STREAMJOIN_TEST_FAILPOINT", "/nonexistent"))
 COMMIT_SECONDS = os.environ.get("STREAMJOIN_TEST_COMMIT_SECONDS")
 TRANSACTION_SECONDS = os.environ.get("STREAMJOIN_TEST_TRANSACTION_SECONDS")
 MAINTENANCE_SECONDS = os.environ.get("STREAMJOIN_TEST_MAINTENANCE_SECONDS")
-REHEARSAL_RECORDS = os.environ.get("STREAMJOIN_TEST_REHEARSAL_RECORDS")
+WARM_UP_RECORDS = os.environ.get("STREAMJOIN_TEST_WARM_UP_RECORDS")
 # Variable with the process id of the job; Spark's Python workers inherit it.
 JOB = "STREAMJOIN_TEST_JOB"
 # Another partition may have committed by then or not: both must give the right result.
@@ -118,8 +118,8 @@ def wrap_the_driver() -> None:
     from job.query.stats import QueryStats
 
     shorten_message_timeout()
-    if REHEARSAL_RECORDS is not None:
-        requested_change.RECORDS_MIN = int(REHEARSAL_RECORDS)
+    if WARM_UP_RECORDS is not None:
+        requested_change.RECORDS_MIN = int(WARM_UP_RECORDS)
     if TRANSACTION_SECONDS is not None:
         tuning.TRANSACTION_TIMEOUT_SECONDS = int(TRANSACTION_SECONDS)
     if COMMIT_SECONDS is not None:

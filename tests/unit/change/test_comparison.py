@@ -47,7 +47,7 @@ def test_change_of_partitions_alone_has_no_effect_on_results() -> None:
     comparison = compared(plan(), plan(**NEW))
 
     assert (("The results are the same as without the change.",), ()) == (
-        comparison.meanings,
+        comparison.effects,
         comparison.expired,
     )
 
@@ -75,7 +75,7 @@ _REAL_TIME = {"engine": "real_time"}
 def test_change_of_engine_changes_the_rule_for_late_rows(
     old: dict[str, Any], new: dict[str, Any]
 ) -> None:
-    late, others = compared(plan(**old), plan(**NEW, **new)).meanings
+    late, others = compared(plan(**old), plan(**NEW, **new)).effects
 
     assert late.startswith("Rows after the cut are late by the rule of the new engine")
     assert "All other results are the same as without the change." == others
@@ -100,7 +100,7 @@ _AVRO = {"schema_registry": {"url": "http://localhost:8081"}, "output__format": 
 def test_change_outside_of_the_state_is_explained(
     old: dict[str, Any], new: dict[str, Any], meaning: str
 ) -> None:
-    (text,) = compared(plan(**old), plan(**{**old, **NEW, **new})).meanings
+    (text,) = compared(plan(**old), plan(**{**old, **NEW, **new})).effects
 
     assert text.startswith(meaning)
 
@@ -115,8 +115,8 @@ def test_rows_that_the_old_query_has_emitted_are_not_emitted_again() -> None:
 
     assert (Expired("left", kept_ms=3_600_000),) == comparison.expired
     assert () == shorter.expired
-    assert any(text.startswith("Left rows that the old query") for text in comparison.meanings)
-    assert any("A pair of two records before the cut" in text for text in comparison.meanings)
+    assert any(text.startswith("Left rows that the old query") for text in comparison.effects)
+    assert any("A pair of two records before the cut" in text for text in comparison.effects)
 
 
 def test_rows_of_other_windows_are_not_emitted_again() -> None:
@@ -131,5 +131,5 @@ def test_new_unmatched_rows_are_explained() -> None:
 
     assert (
         "Unmatched left rows before the cut are emitted if they expire after the cut."
-        in comparison.meanings
+        in comparison.effects
     )

@@ -232,8 +232,7 @@ def stated_and_found(
         text
         for text in (ONLY_OLD, ONLY_NEW, EXPIRED, AGAIN, NEVER)
         if any(
-            text in meaning and checked in meaning.lower()
-            for meaning in compared(old, new).meanings
+            text in meaning and checked in meaning.lower() for meaning in compared(old, new).effects
         )
     }
     simulated = (simulation_plan(old), simulation_plan(new))

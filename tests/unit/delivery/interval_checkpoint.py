@@ -59,7 +59,7 @@ class Checkpoint:
 
     @property
     def cut(self) -> Recorded | None:
-        """As Checkpoint.cut_interval."""
+        """As Checkpoint.interrupted_interval."""
         recorded = self.recorded
         if recorded is None:
             return None

@@ -123,7 +123,9 @@ def test_marker_that_contradicts_the_checkpoint_is_refused_with_the_remedy(
 @pytest.mark.parametrize("batch_id", [commit_protocol.NO_BATCH, 4, 5, 6])
 def test_marker_of_another_query_is_refused_whatever_its_batch(batch_id: int) -> None:
     foreign = marker_(batch_id, "f5", "other")
-    with pytest.raises(TakenOverError, match="is that of query other, and this is query q"):
+    with pytest.raises(
+        TakenOverError, match="query other has written the newest marker, and this is query q"
+    ):
         is_delivered(batch_(5, "f5", since=0), foreign)
 
     steps = deliver_once(batch_(5, "f5", since=0))

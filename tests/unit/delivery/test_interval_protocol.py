@@ -135,7 +135,7 @@ def test_query_writes_nothing_after_another_one_has_taken_over_its_name() -> Non
             model.broker.end(handle, "committed")
         model.broker.write_control_records()
         results = model.results()
-        with pytest.raises(ViolationError, match="the newest marker is that of query other"):
+        with pytest.raises(ViolationError, match="query other has written the newest marker"):
             model.finish()
         model.broker.settle()
         assert results == model.results()

@@ -66,7 +66,7 @@ def test_commit_whose_answer_was_lost_is_both_unknown_and_committed() -> None:
             "checkpoint and commit topic tested.commits disagree: an older copy",
         ),
         (
-            Report(1, "taken_over", 0, "the newest marker is that of query 42"),
+            Report(1, "taken_over", 0, "query 42 has written the newest marker"),
             FencedError,
             "fenced",
             False,

@@ -136,7 +136,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "query": (
         *("explain_key", "state_rows", "stats", "idleness", "cluster", "runtime", "retries"),
         *("verbs", "state_machine", "state_lookup", "reset"),
-        *("changing", "rehearsal", "requested_change"),
+        *("changing", "change_warm_up", "requested_change"),
         *("preparation", "event_times"),
         *(
             "replaying",
@@ -171,7 +171,7 @@ WITH_SPARK = {
     "query.runtime",
     "query.event_times",
     "query.preparation",
-    "query.rehearsal",
+    "query.change_warm_up",
     "query.replaying",
     "query.warm_up",
     "query.live_reports",

@@ -46,7 +46,7 @@ class World:
         self.warm_up = WarmUp()
         self.checkpoint: Any = SimpleNamespace(
             partitions=Partitions.none(),
-            cut_interval=cut,
+            interrupted_interval=cut,
             recorded_interval=cut,
             record_interval=self.intervals.append,
         )
@@ -275,7 +275,7 @@ def test_catch_up_after_an_interval_that_fell_behind_has_a_shortest_time(
     assert [Phase.REAL_TIME] == world.phases
 
 
-def test_watermark_of_a_cut_interval_stays_until_the_interval_is_repeated(
+def test_watermark_of_an_interrupted_interval_stays_until_the_interval_is_repeated(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     cut = Interval(7, 5_000)
@@ -336,7 +336,7 @@ def test_ends_of_a_repetition_that_is_cut_itself_stay(monkeypatch: pytest.Monkey
     assert ([], [Phase.REAL_TIME]) == (world.intervals, world.phases)
 
 
-def test_intervals_follow_if_nothing_of_the_cut_interval_is_left(
+def test_intervals_follow_if_nothing_of_the_interrupted_interval_is_left(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     world = World(monkeypatch, cut=Interval(8, NOW_MS))

@@ -100,10 +100,10 @@ class ReplayingInRealTime(Replaying):
         self.phases: list[Phase] = []
         monkeypatch.setattr(real_time, "prevent_next_batch", lambda _: None)
         super().__init__(monkeypatch, read)
-        self.checkpoint.cut_interval = self.checkpoint.recorded_interval = None
+        self.checkpoint.interrupted_interval = self.checkpoint.recorded_interval = None
 
     def made(self) -> ReplayingTimes:
-        self.checkpoint.cut_interval = self.checkpoint.recorded_interval = None
+        self.checkpoint.interrupted_interval = self.checkpoint.recorded_interval = None
         nothing: Any = None
         return _ReplayAndCatchUp(self.run, REPLAY, nothing, nothing, self.phases.append, WarmUp())
 

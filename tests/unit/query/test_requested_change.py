@@ -17,7 +17,7 @@ from job.plan.plan import JoinPlan
 from job.plan.planner import join_plan
 from job.protocol.results import UndoResult
 from job.query import changing, requested_change
-from job.query.rehearsal import RECORDS_MIN
+from job.query.change_warm_up import RECORDS_MIN
 from job.query.requested_change import RequestedChange
 from job.redaction import Redaction
 from job.settings import JobSettings
@@ -99,20 +99,20 @@ def test_failed_change_is_reported_without_secrets_and_commands_are_accepted_aga
 
 
 @pytest.fixture
-def rehearsed(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
-    """Arguments of each rehearsal."""
+def warm_ups(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """Arguments of each warm-up."""
     calls: list[Any] = []
-    monkeypatch.setattr(requested_change, "rehearse", lambda *arguments: calls.append(arguments))
+    monkeypatch.setattr(requested_change, "warm_up", lambda *arguments: calls.append(arguments))
     return calls
 
 
-def rehearse(change: RequestedChange, records: int, session: object) -> None:
+def run_warm_up(change: RequestedChange, records: int, session: object) -> None:
     """The change reads `records` again. `session`: None: the new query needs another JVM."""
     made = SimpleNamespace(replay=SimpleNamespace(records=records))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(changing, "checked", lambda *_: made)
-        available: Any = SimpleNamespace(session=lambda: None, rehearsal_session=lambda _: session)
-        change.rehearse(available, lambda: False)
+        available: Any = SimpleNamespace(session=lambda: None, warm_up_session=lambda _: session)
+        change.warm_up(available, lambda: False)
 
 
 @pytest.mark.parametrize(
@@ -123,11 +123,11 @@ def rehearse(change: RequestedChange, records: int, session: object) -> None:
         (RECORDS_MIN, None, None, 0),
         (RECORDS_MIN, "session", "a schema that a start registers", 0),
     ],
-    ids=["rehearsed", "few records", "another JVM", "schema to register"],
+    ids=["warm-up", "few records", "another JVM", "schema to register"],
 )
-def test_change_that_reads_many_records_in_the_same_jvm_is_rehearsed_once(
+def test_change_that_reads_many_records_in_the_same_jvm_has_one_warm_up(
     monkeypatch: pytest.MonkeyPatch,
-    rehearsed: list[Any],
+    warm_ups: list[Any],
     records: int,
     session: object,
     schema: Any,
@@ -141,18 +141,18 @@ def test_change_that_reads_many_records_in_the_same_jvm_is_rehearsed_once(
     change._plan_of = lambda _: new
 
     for _ in range(2):
-        rehearse(change, records, session)
+        run_warm_up(change, records, session)
 
-    assert count == len(rehearsed)
+    assert count == len(warm_ups)
 
 
-def test_undo_is_not_rehearsed(change: RequestedChange, rehearsed: list[Any]) -> None:
+def test_undo_has_no_warm_up(change: RequestedChange, warm_ups: list[Any]) -> None:
     change.request("ada", None, None)
-    rehearse(change, RECORDS_MIN, "session")
-    assert [] == rehearsed
+    run_warm_up(change, RECORDS_MIN, "session")
+    assert [] == warm_ups
 
 
-def test_failed_rehearsal_is_logged_without_secrets_and_the_change_is_made(
+def test_failed_warm_up_is_logged_without_secrets_and_the_change_is_made(
     change: RequestedChange, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuse(*_: object) -> None:
@@ -162,9 +162,9 @@ def test_failed_rehearsal_is_logged_without_secrets_and_the_change_is_made(
     change.request("ada", NEW, None)
 
     with structlog.testing.capture_logs() as logged:
-        change.rehearse(resources(), lambda: False)
+        change.warm_up(resources(), lambda: False)
 
-    assert [("rehearsal_failed", "no space left for [redacted]")] == [
+    assert [("warm_up_failed", "no space left for [redacted]")] == [
         (entry["event"], entry["reason"]) for entry in logged
     ]
     assert change.is_requested

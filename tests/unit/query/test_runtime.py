@@ -168,7 +168,7 @@ def test_successor_with_other_options_of_the_jvm_starts_another_one(
     ],
     ids=["same JVM", "no task slot", "another JVM", "executors of another application"],
 )
-def test_rehearsal_needs_free_slots_in_the_jvm_of_the_new_query(
+def test_warm_up_needs_free_slots_in_the_jvm_of_the_new_query(
     monkeypatch: pytest.MonkeyPatch,
     master: str,
     old: dict[str, Any],
@@ -177,10 +177,10 @@ def test_rehearsal_needs_free_slots_in_the_jvm_of_the_new_query(
 ) -> None:
     jvms = Jvms(monkeypatch)
     acquired = resources(jvms, master, **old)
-    assert acquired.rehearsal_session(plan(**new)) is None
+    assert acquired.warm_up_session(plan(**new)) is None
     acquired.session()
 
-    assert session == acquired.rehearsal_session(plan(**new))
+    assert session == acquired.warm_up_session(plan(**new))
 
 
 def test_jvm_whose_session_cannot_be_ended_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,7 +1,7 @@
-"""The rehearsal of a change: before the old query stops, the new one runs next to it for some time.
+"""The warm-up of a change: before the old query stops, the new one runs next to it for some time.
 
 From the cut until the new query has read its records again, no results are emitted. The JVM would
-interpret most of the code of the new query in this time. In the rehearsal it loads and compiles the
+interpret most of the code of the new query in this time. In the warm-up it loads and compiles the
 code: the new query reads some of the records, with a checkpoint that is removed afterwards, and its
 results are not written.
 """
@@ -32,21 +32,22 @@ from job.plan.real_time import CATCH_UP_CONF
 from job.real_time.join import RowCounts
 from job.spark.watermark import pass_late_watermark
 
-# With fewer records the new query takes about as long to read them as the rehearsal would.
+# With fewer records the new query takes about as long to read them as the warm-up would.
 RECORDS_MIN = 10_000
-# Records of each topic in a batch: few, because the old query's tasks wait for those of the batch.
+# Records of each topic in a batch: few, because tasks of the old query wait for the tasks of the
+# batch.
 BATCH_RECORDS = 4_000
 BATCHES_MAX = 10
 SECONDS_MAX = 20.0
 
-_FOLDER = "rehearsal"
+_FOLDER = "warm-up"
 _START_SECONDS = 60.0
 _POLL_SECONDS = 0.2
 
 _log = structlog.get_logger()
 
 
-def rehearse(
+def warm_up(
     spark: SparkSession,
     plan: JoinPlan,
     replay: Replay,
@@ -71,7 +72,7 @@ def rehearse(
     finally:
         checkpoint.remove_folder(_FOLDER)
     seconds = round(time.monotonic() - began, 1)
-    _log.info("rehearsal_ended", batches=batches.count, seconds=seconds)
+    _log.info("warm_up_ended", batches=batches.count, seconds=seconds)
 
 
 class _Batches:
