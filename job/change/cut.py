@@ -63,6 +63,8 @@ class Cut:
     before."""
     event_times: Mapping[str, Any]
     """Document with the event times that the old query has read (event_time/partitions.py)."""
+    recorded_event_times: Mapping[str, Any] = field(default_factory=dict)
+    """The same document as the old query wrote it, perhaps some seconds before the cut."""
     topic_ids: Mapping[str, str] = field(default_factory=dict)
     """Kafka's ids of the topics of the old query."""
     late_unknown_before: Offsets = field(default_factory=lambda: {side: {} for side in SIDES})

@@ -79,6 +79,11 @@ class Replay:
     """Start offsets of the first of all queries that were changed. None: not known."""
 
     @property
+    def last_batches(self) -> dict[str, int]:
+        """The last batch that the old query may have delivered under the name, by its id."""
+        return {} if self.is_shadow else {self.old_query_id: self.old_batch_id}
+
+    @property
     def possibly_late_records(self) -> int:
         """Records that are read again although they may have been late in the old query."""
         return sum(
@@ -134,11 +139,11 @@ class Replay:
         self, phase: ReplayPhase, side: Side, latest: Mapping[int, int]
     ) -> Mapping[int, int]:
         """End offsets up to which the next batch may read a side. A partition that was added after
-        the cut is read after the replay."""
+        the change is read after the replay, from offset 0."""
         if phase is ReplayPhase.OVER:
             return latest
         ends = self.reading_ends if phase is ReplayPhase.READING else self.ends
-        return ends[side]
+        return {**dict.fromkeys(latest, 0), **ends[side]}
 
     def keeps_back(self, batch: PlannedBatch) -> bool:
         """Whether the results of a batch are before the cut. Depends only on Spark's offset log, so

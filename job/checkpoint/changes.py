@@ -64,6 +64,7 @@ def read_cut(checkpoint: Checkpoint) -> Cut:
         first_offsets=first_offsets,
         late=late,
         event_times=event_times,
+        recorded_event_times=checkpoint.event_times or {},
         topic_ids=checkpoint.topic_ids,
         late_unknown_before=late_unknown_before,
     )

@@ -24,6 +24,7 @@ import uuid
 from collections.abc import Collection, Mapping
 from contextlib import suppress
 from datetime import UTC, datetime
+from typing import Any
 
 from pyspark.sql import SparkSession
 
@@ -184,16 +185,20 @@ class Checkpoint:
         }
 
     @property
+    def event_times(self) -> Mapping[str, Any] | None:
+        """The document that `partitions` has written. None: it is missing or cannot be read."""
+        with suppress(CheckpointError):
+            return self.folder.read(_EVENT_TIMES)
+        return None
+
+    @property
     def partitions(self) -> Partitions:
         """Offsets and event times read of the partitions, up to the last batch that ended.
 
         The event times are lower bounds. A partition has none if its entry in the file is missing,
         or if the file cannot be read: then the watermark waits for records of the partition.
         """
-        document = None
-        with suppress(CheckpointError):
-            document = self.folder.read(_EVENT_TIMES)
-        return Partitions.from_document(document, self.offsets)
+        return Partitions.from_document(self.event_times, self.offsets)
 
     @partitions.setter
     def partitions(self, partitions: Partitions) -> None:

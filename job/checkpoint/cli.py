@@ -44,6 +44,8 @@ def view_checkpoint(plan: JoinPlan, settings: JobSettings) -> Iterator[OpenCheck
         yield OpenCheckpoint(spark, Checkpoint(spark, plan.checkpoint))
     except Py4JJavaError as error:
         raise failure_of(error, plan.bootstrap_servers) from error
+    except OSError as error:
+        raise CheckpointError(f"a checkpoint cannot be read or written: {error}") from error
     finally:
         jvm.close()
 

@@ -62,7 +62,8 @@ def change(
 
         if undo:
             changing.undo(old, new, settings)
-            typer.echo(f"undone: start the old query with `streamjoin run {old_spec}`")
+            typer.echo("undone: end the new job, if its process still runs")
+            typer.echo(f"start the old query with `streamjoin run {old_spec}`")
             return
         if only_plan:
             made = changing.plan_change(old, new, settings, is_shadow=shadow)
@@ -80,6 +81,8 @@ def change(
         changed = (changing.shadow if shadow else changing.change)(old, new, settings)
     for line in _lines(None if changed is None else changed.replay):
         typer.echo(line)
+    if not shadow:
+        typer.echo("end the old job, if its process still runs")
     typer.echo(f"start the new query with `streamjoin run {new_spec}`")
     if shadow:
         # Results of records before the cut are only in the output of the old query.

@@ -81,8 +81,13 @@ def repartition_checkpoint(spec: SpecFile, target: Location) -> None:
         if settings.state_partitions is None:
             raise RequestError("STREAMJOIN_STATE_PARTITIONS is required: the new number")
         plan = create_plan(read_spec(spec), registry="required")
-        changing.change(plan, replace(plan, checkpoint=target), settings)
+        changed = changing.change(plan, replace(plan, checkpoint=target), settings)
     typer.echo(
-        f"{settings.state_partitions} state partitions in {target}: set `checkpoint` in {spec} to "
-        "this folder, then start with `streamjoin run`"
+        f"an earlier command has already prepared {target}"
+        if changed is None
+        else f"{changed.replay.state_partitions} state partitions in {target}"
+    )
+    typer.echo(
+        f"end the old job, if its process still runs; set `checkpoint` in {spec} to this folder, "
+        "then start with `streamjoin run`"
     )

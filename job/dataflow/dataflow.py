@@ -11,7 +11,7 @@ from job.dataflow import record_sql
 from job.dataflow.replayed import without_kept_back, without_late_rows
 from job.dataflow.results import output_records
 from job.encoding.decoded_column import decoded_column
-from job.event_time.partitions import EVENT_TIMES
+from job.event_time.partitions import EVENT_TIMES, OBSERVED_PARTITIONS_MAX
 from job.formats.decoder import Decoder
 from job.formats.schemas import UNKNOWN_SCHEMA
 from job.join_spec.durations import milliseconds
@@ -35,10 +35,8 @@ UNKNOWN_IDS = "unknown_schema_ids"
 # Longer than the time from 1970 to the largest event time, at the end of year 9999.
 _DELAY_BEYOND_ALL_EVENT_TIMES = "4000000 days"
 
-# Observing the newest event time of each partition costs some 30 ns per record and partition. For
-# more partitions than the maximum, and for partitions added after the start, only one record in
-# _SAMPLED_ONE_IN is observed: an event time older than the newest is safe.
-_OBSERVED_PARTITIONS_MAX = 16
+# For more partitions than OBSERVED_PARTITIONS_MAX, and for partitions added after the start, only
+# one record in _SAMPLED_ONE_IN is observed: an event time older than the newest is safe.
 _SAMPLED_ONE_IN = 64
 
 
@@ -161,7 +159,7 @@ def _event_times(side: SidePlan) -> str:
     if side.topics.are_several:
         partition = f"cast({partition_sql(position_column(side.side))} AS INT)"
     offset = f"`{column_name(side.side, 'record_offset')}`"
-    observed = side.partition_numbers if side.partitions <= _OBSERVED_PARTITIONS_MAX else ()
+    observed = side.partition_numbers if side.partitions <= OBSERVED_PARTITIONS_MAX else ()
     entry = "named_struct('partition', {}, 'ms', {})"
     each = [
         entry.format(

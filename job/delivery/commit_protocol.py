@@ -12,7 +12,7 @@ Pure: no Kafka, no clock. `deliver_once` yields the next step and receives the r
 transactions.py and ownership.py perform the steps; the tests perform them on a modelled broker.
 """
 
-from collections.abc import Callable, Collection, Generator
+from collections.abc import Callable, Collection, Generator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum, auto
 
@@ -128,6 +128,10 @@ class TakenOverError(NotDeliveredError):
     """The newest marker is that of another query."""
 
 
+class DeliveredAfterCutError(TakenOverError):
+    """The old query has delivered results after the cut of a change."""
+
+
 def deliver_once(batch: Batch) -> Generator[Step, Marker | None, Result]:
     """Yields the next step; receives a marker after PEEK_MARKER and READ_MARKER, otherwise None.
 
@@ -166,22 +170,23 @@ def deliver_once(batch: Batch) -> Generator[Step, Marker | None, Result]:
 
 
 def take_over(
-    claim: Marker, replaces: Collection[str], last_batch: int | None = None
+    claim: Marker, replaces: Collection[str], last_batches: Mapping[str, int] | None = None
 ) -> Generator[Step, Marker | None, Result]:
     """Make the query of `claim` the owner of a slot, instead of the queries in `replaces`.
 
-    Yields and raises as `deliver_once`; TakenOverError if another query owns the slot, or if a
-    replaced query has delivered a batch after `last_batch` (None: it may have delivered any).
-    Afterwards every PEEK_MARKER finds the marker of the query, so PEEK_MARKER alone stops the
-    replaced query.
+    `last_batches`: last batch that a replaced query may have delivered, by its id. Others may have
+    delivered any batch. Yields and raises as `deliver_once`; TakenOverError if another query owns
+    the slot, DeliveredAfterCutError if a replaced query has delivered a later batch. Afterwards
+    every PEEK_MARKER finds the marker of the query, so PEEK_MARKER alone stops the replaced query.
     """
 
     def is_owned(marker: Marker | None) -> bool:
         if marker is None:
             return False
         if marker.query_id in replaces:
+            last_batch = (last_batches or {}).get(marker.query_id)
             if last_batch is not None and marker.batch_id > last_batch:
-                raise TakenOverError(
+                raise DeliveredAfterCutError(
                     f"query {marker.query_id} has delivered batch {marker.batch_id} after the "
                     f"change has read batch {last_batch} as its last one"
                 )

@@ -8,14 +8,13 @@ from job.join_spec.output import Delivery
 from job.kafka.clients import (
     ANSWER_SECONDS,
     AdminClient,
-    ConfigResource,
     NewPartitions,
     NewTopic,
-    ResourceType,
     admin,
     answer,
     describe_error,
     no_broker,
+    topic_setting,
 )
 from job.kafka.security import KafkaAccess, librdkafka_settings
 from job.plan.plan import JoinPlan
@@ -50,8 +49,8 @@ def create_commit_topic_if_used(plan: JoinPlan, access: KafkaAccess) -> None:
         raise _refusal(error, plan, access) from error
 
 
-def add_missing_partitions(plan: JoinPlan, access: KafkaAccess) -> None:
-    """Add the partitions that `plan` needs to an existing commit topic.
+def prepare_commit_topic(plan: JoinPlan, access: KafkaAccess) -> None:
+    """As `create_commit_topic_if_used`. Adds the partitions that an existing topic lacks.
 
     Existing markers stay valid, because the number of a slot is the number of its partition.
     """
@@ -61,7 +60,11 @@ def add_missing_partitions(plan: JoinPlan, access: KafkaAccess) -> None:
     topic, needed = plan.output.commit_topic, _partitions_to_create(plan)
     try:
         partitions = _partitions(client, topic)
-        if partitions is not None and partitions < needed:
+        if partitions is None:
+            _create(client, plan)
+            return
+        _check_compaction(client, plan)
+        if partitions < needed:
             added = client.create_partitions([NewPartitions(topic, needed)])
             answer(added[topic], _CREATE_SECONDS)
             _log.info("commit_topic_extended", topic=topic, partitions=needed)
@@ -118,10 +121,8 @@ def _check_partitions(partitions: int, plan: JoinPlan) -> None:
 def _check_compaction(client: AdminClient, plan: JoinPlan) -> None:
     """A topic that is not compacted loses markers, or keeps them all."""
     topic = plan.output.commit_topic
-    resource = ConfigResource(ResourceType.TOPIC, topic)
-    configs = client.describe_configs([resource], request_timeout=ANSWER_SECONDS)
     try:
-        policy = answer(configs[resource])["cleanup.policy"].value
+        policy = topic_setting(client, topic, "cleanup.policy")
     except KafkaException as error:
         if error.args[0].code() != KafkaError.TOPIC_AUTHORIZATION_FAILED:
             raise

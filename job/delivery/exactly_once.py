@@ -8,6 +8,7 @@ from functools import partial
 
 from confluent_kafka import KafkaException
 
+from job.change.replay import Replay
 from job.checkpoint.checkpoint import Checkpoint
 from job.delivery import producers
 from job.delivery.commit_topic import dead_letter_partition
@@ -42,20 +43,26 @@ def delivery_target(
 
 
 def claim_name(
-    plan: JoinPlan, target: Target, checkpoint: Checkpoint, *, since: int, new_query: bool
+    plan: JoinPlan,
+    target: Target,
+    checkpoint: Checkpoint,
+    replay: Replay | None,
+    *,
+    since: int,
+    new_query: bool,
 ) -> None:
     """Make the query the only one that delivers under its name. Raises the errors of
-    `ensure_ownership`."""
-    ensure_ownership(target, checkpoint, dead_letter_slot(plan), since=since, new_query=new_query)
+    `ensure_ownership`.
 
-
-def take_name_over(
-    plan: JoinPlan, target: Target, checkpoint: Checkpoint, *, last_batch: int
-) -> None:
-    """As `claim_name`, for a query that has not started. It replaces a query that must not have
-    delivered anything after `last_batch`."""
-    letters = dead_letter_slot(plan)
-    ensure_ownership(target, checkpoint, letters, since=0, new_query=False, last_batch=last_batch)
+    `replay`: the replay after a change, whose old query must not have delivered anything after the
+    cut. None: the query replaces no other query.
+    """
+    ensure_ownership(
+        *(target, checkpoint, dead_letter_slot(plan)),
+        since=since,
+        new_query=new_query,
+        last_batches=None if replay is None else replay.last_batches,
+    )
 
 
 def fence_slots(plan: JoinPlan, target: Target, number: int) -> None:

@@ -6,7 +6,7 @@ deliver all results again, or two jobs would write at the same time.
 """
 
 import threading
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -19,6 +19,7 @@ from job.delivery import producers
 from job.delivery.commit_protocol import (
     NO_BATCH,
     RETIRED,
+    DeliveredAfterCutError,
     Marker,
     NotDeliveredError,
     Step,
@@ -45,14 +46,14 @@ def ensure_ownership(
     *,
     since: int,
     new_query: bool,
-    last_batch: int | None = None,
+    last_batches: Mapping[str, int] | None = None,
 ) -> None:
     """Make the query of `target` the only one that delivers under its name.
 
     `dead_letters`: the slot after those of the state partitions. `since`: first batch that is
-    delivered exactly once. `new_query`: the user agrees to replace another query. `last_batch`: the
-    last batch that a replaced query may have delivered. None: it may have delivered any. Raises
-    CheckpointError if another query owns the name, and DeliveryError if Kafka does not answer.
+    delivered exactly once. `new_query`: the user agrees to replace another query. `last_batches`:
+    as for `take_over`. Raises CheckpointError if another query owns the name, or a replaced query
+    has delivered a later batch, and DeliveryError if Kafka does not answer.
     """
     with _errors_for_users(target):
         topic = _CommitTopic(target, dead_letters)
@@ -67,7 +68,7 @@ def ensure_ownership(
             old_queries = {key.query_id for content in contents for key in content.old_keys}
             if checkpoint.has_begun and not owners - {target.query_id}:
                 old_queries.add(target.query_id)  # it may run its first batch
-            take = partial(_take, target, topic, replaces, old_queries, last_batch)
+            take = partial(_take, target, topic, replaces, old_queries, last_batches)
             take(contents[0])  # of two queries that start at the same time, one fails here
             list(threads.map(take, contents[1:]))
         checkpoint.owns_name = True
@@ -88,6 +89,11 @@ def newest_delivered(plan: JoinPlan, target: Target) -> int:
 def _errors_for_users(target: Target) -> Iterator[None]:
     try:
         yield
+    except DeliveredAfterCutError as error:
+        raise CheckpointError(
+            f"{error}, so the new query would deliver some results again. End the job of the old "
+            "query; undo the change, if it is complete; then repeat it with another `checkpoint`"
+        ) from error
     except TakenOverError as error:
         raise CheckpointError(
             f"another query with the name {target.name} runs at the same time: {error}. End its "
@@ -235,7 +241,7 @@ def _take(
     topic: _CommitTopic,
     replaces: Collection[str],
     old_queries: Collection[str],
-    last_batch: int | None,
+    last_batches: Mapping[str, int] | None,
     content: _SlotContent,
 ) -> None:
     for old in content.keys_of(old_queries):
@@ -245,7 +251,7 @@ def _take(
     key = marker_key(target.name, content.slot.name)
     claim = Marker(NO_BATCH, "", target.query_id)
     writer = _Writer(target, topic.reader, content.slot, key)
-    run(take_over(claim, replaces, last_batch), partial(writer.perform, lambda _: [(key, claim)]))
+    run(take_over(claim, replaces, last_batches), partial(writer.perform, lambda _: [(key, claim)]))
     # Transactions that were open before are decided now.
     if content.old_keys and topic.old_keys(content.slot, to_the_end=True):
         raise UnavailableError("a job of an older version delivered during the start")

@@ -13,6 +13,7 @@ from datetime import timedelta
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
+from job.change.replay import Replay
 from job.checkpoint.checkpoint import Checkpoint
 from job.dataflow.real_time import Sizes
 from job.delivery.commit_protocol import Result
@@ -70,6 +71,7 @@ def real_time_delivery(
     access: KafkaAccess,
     checkpoint: Checkpoint,
     sizes: Sizes,
+    replay: Replay | None,
     *,
     fence: int,
     follows_catch_up: bool,
@@ -80,6 +82,7 @@ def real_time_delivery(
     `fence`: that of the checkpoint, read before the rest of the checkpoint. A run that another job
     replaces meanwhile has the smaller number. `follows_catch_up`: the previous run has prepared the
     commit topic. `new_query`: the user agrees to replace another query of the same name.
+    `replay`: as for `claim_name`.
     """
     assert plan.real_time is not None
     options = sink_options(plan, access, max(sizes.result_bytes_max, sizes.dead_letter_bytes_max))
@@ -91,7 +94,7 @@ def real_time_delivery(
     target = delivery_target(plan, access, checkpoint, record_bytes_max=0)
     interrupted = checkpoint.interrupted_interval
     if not follows_catch_up:
-        claim_name(plan, target, checkpoint, since=since, new_query=new_query)
+        claim_name(plan, target, checkpoint, replay, since=since, new_query=new_query)
     if interrupted is not None and interrupted.repeat_until is None:
         # The writers of the interval may still run. If they read records after the ends of the
         # topics are recorded, these records would be repeated with a later watermark.

@@ -138,7 +138,12 @@ def start_query(
         since = checkpoint.begin_exactly_once()
         checkpoint.ensure_query_id()
         sink = _ExactlyOnce(plan, access, sizes, listener, batch_ended, checkpoint, since)
-        claim = partial(claim_name, plan, sink.target, checkpoint, since=since, new_query=new_query)
+        claim = partial(
+            claim_name,
+            *(plan, sink.target, checkpoint, replay),
+            since=since,
+            new_query=new_query,
+        )
     with ThreadPoolExecutor(1, "ownership") as threads:
         claimed = threads.submit(claim) if claim is not None else None
         writer = (

@@ -3,7 +3,7 @@
 import structlog
 from confluent_kafka import KafkaError, KafkaException
 
-from job.kafka.clients import ANSWER_SECONDS, ConfigResource, ResourceType, admin, answer, no_broker
+from job.kafka.clients import admin, no_broker, topic_setting
 from job.kafka.security import KafkaAccess, librdkafka_settings
 
 _DEFAULT_BYTES = 1_048_588  # Kafka's default
@@ -18,10 +18,8 @@ _log = structlog.get_logger()
 def record_bytes_max(access: KafkaAccess, topic: str) -> int:
     """max.message.bytes of the topic; Kafka's default without the ACL to read it."""
     client = admin(librdkafka_settings(access))
-    resource = ConfigResource(ResourceType.TOPIC, topic)
-    configs = client.describe_configs([resource], request_timeout=ANSWER_SECONDS)
     try:
-        return int(answer(configs[resource])["max.message.bytes"].value)
+        return int(topic_setting(client, topic, "max.message.bytes"))
     except KafkaException as error:
         reason: KafkaError = error.args[0]
         if reason.code() in _UNREACHABLE or reason.retriable():

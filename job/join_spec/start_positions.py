@@ -1,7 +1,7 @@
 """Start positions of a new checkpoint: earliest, latest, a time, or offsets. Pure."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Annotated, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
@@ -42,10 +42,17 @@ class StartPositions(BaseModel):
         return self.left if side == "left" else self.right
 
 
-def start_options(start: SideStartPositions, topics: SourceTopics) -> Mapping[str, str]:
-    """Options of Spark's Kafka source."""
+def start_options(
+    start: SideStartPositions, topics: SourceTopics, partitions: Collection[int] = ()
+) -> Mapping[str, str]:
+    """Options of Spark's Kafka source.
+
+    `partitions`: numbers of the partitions. Spark requires the offset of each one, so those without
+    an offset, which were added since, start at 0.
+    """
     if not isinstance(start, str):
-        return {"startingOffsets": json.dumps(topics.by_topic(start))}
+        offsets = {**dict.fromkeys(partitions, 0), **start}
+        return {"startingOffsets": json.dumps(topics.by_topic(offsets))}
     time = instant(start)
     if time is None:
         return {"startingOffsets": start}

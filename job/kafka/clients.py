@@ -38,10 +38,8 @@ __all__ = [
     "LATEST",
     "AclOperation",
     "AdminClient",
-    "ConfigResource",
     "NewPartitions",
     "NewTopic",
-    "ResourceType",
     "admin",
     "answer",
     "at_time",
@@ -53,6 +51,7 @@ __all__ = [
     "no_broker",
     "poll",
     "read_to_end",
+    "topic_setting",
 ]
 
 T = TypeVar("T")
@@ -213,6 +212,13 @@ def list_offsets_of_topics(
             client, name, partitions, which, isolation_level
         ).items()
     }
+
+
+def topic_setting(client: AdminClient, topic: str, name: str) -> str:
+    """Raises KafkaException, also without the right to read the settings of the topic."""
+    resource = ConfigResource(ResourceType.TOPIC, topic)
+    configs = client.describe_configs([resource], request_timeout=ANSWER_SECONDS)
+    return str(answer(configs[resource])[name].value)
 
 
 def describe_error(error: KafkaException) -> str:

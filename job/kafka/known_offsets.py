@@ -1,17 +1,28 @@
-"""Offsets in Kafka from which a new query can read the records of an old one again."""
+"""Whether and from which offsets a new query can read the records of an old one again."""
 
 from collections.abc import Mapping
 
-from confluent_kafka import KafkaException
+import structlog
+from confluent_kafka import KafkaError, KafkaException
 
 from job.change.start_offsets import KnownOffsets
 from job.errors import RetentionError
 from job.event_time.partitions import Offsets
 from job.join_spec.sides import SIDES, Side
-from job.kafka.clients import EARLIEST, admin, at_time, list_offsets_of_topics, no_broker
+from job.kafka.clients import (
+    EARLIEST,
+    admin,
+    at_time,
+    describe_error,
+    list_offsets_of_topics,
+    no_broker,
+    topic_setting,
+)
 from job.kafka.security import KafkaAccess, librdkafka_settings
 from job.kafka.topic_ids import topics
 from job.plan.plan import JoinPlan
+
+_log = structlog.get_logger()
 
 
 def known_offsets(
@@ -53,6 +64,28 @@ def added_partitions(
         except KafkaException as error:
             raise no_broker(access, error) from error
     return added
+
+
+def check_not_compacted(plan: JoinPlan, access: KafkaAccess) -> None:
+    """Raises RetentionError if an input topic is compacted. Without the right to read its settings,
+    a topic is not checked, and the log has a warning."""
+    client = admin(librdkafka_settings(access))
+    compacted = []
+    for name in dict.fromkeys(name for side in SIDES for name in plan.side(side).topics.names):
+        try:
+            if "compact" in topic_setting(client, name, "cleanup.policy"):
+                compacted.append(name)
+        except KafkaException as error:
+            if error.args[0].code() != KafkaError.TOPIC_AUTHORIZATION_FAILED:
+                raise no_broker(access, error) from error
+            _log.warning("compaction_not_checked", topic=name, reason=describe_error(error))
+    if compacted:
+        raise RetentionError(
+            f"input topics are compacted: {', '.join(compacted)} (cleanup.policy contains "
+            "`compact`). Kafka may have removed records that the new query needs to build its "
+            "state, and results would be missing or repeated silently. Start with empty state: "
+            "`streamjoin run SPEC --new-query`"
+        )
 
 
 def check_same_topics(plan: JoinPlan, access: KafkaAccess, recorded: Mapping[str, str]) -> None:

@@ -368,7 +368,10 @@ def _starting_at(side: SidePlan, starts: StartPositions) -> SidePlan:
         for name, value in side.source_options.items()
         if not name.startswith("starting")
     }
-    options = {**others, **start_options(starts.side(side.side), side.topics)}
+    options = {
+        **others,
+        **start_options(starts.side(side.side), side.topics, side.partition_numbers),
+    }
     return replace(side, source_options=options)
 
 

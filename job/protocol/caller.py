@@ -18,12 +18,23 @@ def running_job(path: Path) -> JobStatus | None:
         return None
 
 
+def _connect(connection: socket.socket, path: Path) -> None:
+    try:
+        connection.connect(str(path))
+    except (FileNotFoundError, ConnectionError):
+        raise
+    except OSError as error:
+        raise JobUnavailableError(
+            f"the socket {path} of the job (STREAMJOIN_SOCKET) cannot be used: {error}"
+        ) from error
+
+
 def call(path: Path, request: Request) -> Response:
-    """Raises JobUnavailableError if the job refuses the call or hangs, OSError if there is no
-    job."""
+    """Raises OSError if there is no job, JobUnavailableError if the job refuses the call or hangs,
+    or if the socket cannot be used."""
     with socket.socket(socket.AF_UNIX) as connection:
         connection.settimeout(_ANSWER_SECONDS)
-        connection.connect(str(path))
+        _connect(connection, path)
         try:
             connection.sendall(request.model_dump_json().encode() + b"\n")
             line = connection.makefile().readline()

@@ -17,24 +17,31 @@ from job.change.start_offsets import needed_from_ms, start_offsets
 from job.checkpoint import changes
 from job.checkpoint.checkpoint import Checkpoint
 from job.checkpoint.cli import leased, view_checkpoint
-from job.delivery.commit_topic import add_missing_partitions
-from job.delivery.exactly_once import delivery_target, fence_slots, take_name_over
+from job.delivery.commit_topic import prepare_commit_topic
+from job.delivery.exactly_once import claim_name, delivery_target, fence_slots
 from job.delivery.ownership import newest_delivered
 from job.errors import CheckpointError, ConflictError, JobUnavailableError, StreamjoinError
 from job.join_spec.output import Delivery
 from job.join_spec.sides import SIDES, Side
-from job.kafka.known_offsets import added_partitions, check_same_topics, known_offsets
+from job.kafka.known_offsets import (
+    added_partitions,
+    check_not_compacted,
+    check_same_topics,
+    known_offsets,
+)
 from job.kafka.preflight import check_topics
 from job.kafka.security import KafkaAccess, kafka_access
 from job.plan.fingerprint import incompatible_changes
 from job.plan.plan import JoinPlan
 from job.protocol.caller import call, running_job
 from job.protocol.control import Request
-from job.protocol.status import QueryState
+from job.protocol.status import JobStatus, QueryState
+from job.query.preparation import with_output_schemas
 from job.settings import JobSettings
 from job.waiting import wait_until
 
 _POLL_SECONDS = 0.2
+_RUNNING = {QueryState.STARTING, QueryState.RUNNING, QueryState.RESTARTING}
 # Beyond the grace period, after which a stop interrupts the batch.
 _STOP_SECONDS_MORE = 60.0
 
@@ -70,9 +77,9 @@ def change(old: JoinPlan, new: JoinPlan, settings: JobSettings) -> ChangePlan | 
     with _both(old, new, settings) as (old_checkpoint, new_checkpoint):
         if changes.successor(old_checkpoint) == new_checkpoint.folder.root:
             return None
-        # All checks come before the old query stops.
+        # The old query stops only if the change is possible.
         checked(old, new, old_checkpoint, new_checkpoint, settings.state_partitions)
-        with _stopped_job(old, settings), leased(old_checkpoint):
+        with leased(new_checkpoint), _stopped_job(old, settings), leased(old_checkpoint):
             return hand_over(old, new, old_checkpoint, new_checkpoint, settings.state_partitions)
 
 
@@ -98,23 +105,27 @@ def hand_over(
     state_partitions: int | None,
     texts: changes.SpecTexts | None = None,
 ) -> ChangePlan:
-    """Let the new query continue the old one, which is stopped and whose checkpoint is leased.
+    """Let the new query continue the old one, which is stopped. Both checkpoints are leased.
 
     `texts`: as for `changes.hand_over`. Raises StreamjoinError if the change is refused. The old
     query can then start again.
     """
     access = _access(new)
-    with leased(new_checkpoint):
-        made = checked(old, new, old_checkpoint, new_checkpoint, state_partitions)
-        changes.prepare_new(old_checkpoint, new_checkpoint, made.replay)
-        partitions = made.replay.state_partitions
-        add_missing_partitions(replace(new, state_partitions=partitions), access)
-        if old.output.delivery is Delivery.EXACTLY_ONCE:
-            _stop_deliveries(old, old_checkpoint, access, last_batch=made.replay.old_batch_id)
-            changes.allow_return(old_checkpoint, new_checkpoint)
-            _take_name_over(old, new_checkpoint, access, made.replay)
-        changes.hand_over(old_checkpoint, new_checkpoint, texts)
+    made = checked(old, new, old_checkpoint, new_checkpoint, state_partitions)
+    changes.prepare_new(old_checkpoint, new_checkpoint, made.replay)
+    _prepare_topics(replace(new, state_partitions=made.replay.state_partitions), access)
+    if old.output.delivery is Delivery.EXACTLY_ONCE:
+        _stop_deliveries(old, old_checkpoint, access, last_batch=made.replay.old_batch_id)
+        changes.allow_return(old_checkpoint, new_checkpoint)
+        _take_name_over(old, new_checkpoint, access, made.replay)
+    changes.hand_over(old_checkpoint, new_checkpoint, texts)
     return made
+
+
+def _prepare_topics(new: JoinPlan, access: KafkaAccess) -> None:
+    """The commit topic and the output schemas, without which the new query cannot start."""
+    prepare_commit_topic(new, access)
+    with_output_schemas(new, access.registry)
 
 
 def shadow(old: JoinPlan, new: JoinPlan, settings: JobSettings) -> ChangePlan:
@@ -132,8 +143,7 @@ def undo(old: JoinPlan, new: JoinPlan, settings: JobSettings) -> None:
     delivered results."""
     with _both(old, new, settings) as (old_checkpoint, new_checkpoint):
         check_undo(old_checkpoint, new_checkpoint)
-        _stop_job(new, settings)
-        with leased(new_checkpoint):
+        with _stopped_job(new, settings), leased(new_checkpoint):
             take_back(old_checkpoint, new_checkpoint)
 
 
@@ -154,6 +164,14 @@ def check_undo(old: Checkpoint, new: Checkpoint) -> None:
         raise ConflictError(
             f"{new.folder.root} does not continue {old.folder.root}, so there is no change to "
             "undo: check the checkpoints of both specs",
+            allowed=[],
+        )
+    if changes.read_replay(new) is None:
+        raise ConflictError(
+            f"the query of {new.folder.root} was reset after the change, and may have delivered "
+            "results before, which the old query would deliver again. To return to the old spec, "
+            "start it with another `checkpoint`, which begins with empty state: `streamjoin run "
+            "OLD_SPEC --new-query`",
             allowed=[],
         )
     if (later := changes.successor(new)) is not None:
@@ -197,6 +215,7 @@ def planned(
     comparison = compared(old, new, is_shadow=is_shadow)
     cut, earlier = changes.read_cut(checkpoint), changes.read_replay(checkpoint)
     check_same_topics(new, access, cut.topic_ids)
+    check_not_compacted(new, access)
     needed_ms = needed_from_ms(old, new, cut.watermark_ms)
     known = known_offsets(new, access, cut.ends, needed_ms)
     starts = start_offsets(new, cut, needed_ms, known)
@@ -284,32 +303,30 @@ def _take_name_over(
     """
     target = delivery_target(old, access, new_checkpoint, record_bytes_max=0)
     plan = replace(old, state_partitions=replay.state_partitions)
-    take_name_over(plan, target, new_checkpoint, last_batch=replay.old_batch_id)
+    claim_name(plan, target, new_checkpoint, replay, since=0, new_query=False)
 
 
 @contextmanager
 def _stopped_job(plan: JoinPlan, settings: JobSettings) -> Iterator[None]:
-    """As `_stop_job`. If the block fails, a query that ran before continues."""
-    before = _stop_job(plan, settings)
+    """Stops the query of the job on the control socket, if it has the name of `plan`. If this or
+    the block fails, a query that ran before continues."""
+    job = running_job(settings.socket)
+    if job is not None and job.name != plan.name:
+        job = None
     try:
+        _stop_job(job, plan, settings)
         yield
     except BaseException:
-        if before in {QueryState.STARTING, QueryState.RUNNING, QueryState.RESTARTING}:
+        if job is not None and job.state in _RUNNING:
             with suppress(StreamjoinError, OSError):  # the job may have ended
                 call(settings.socket, Request(call="resume", by="streamjoin change"))
         raise
 
 
-def _stop_job(plan: JoinPlan, settings: JobSettings) -> QueryState | None:
-    """Stop the query of the job on the control socket, if it has the name of `plan`.
-
-    Returns the state of the query before. None: there is no such job.
-    """
-    status = running_job(settings.socket)
-    if status is None or status.name != plan.name:
-        return None
-    if status.state is QueryState.STOPPED:
-        return status.state
+def _stop_job(job: JobStatus | None, plan: JoinPlan, settings: JobSettings) -> None:
+    """Stop the query of a job. `job`: its status. None: no job runs."""
+    if job is None or job.state is QueryState.STOPPED:
+        return
     with suppress(OSError):  # the job has ended since
         call(settings.socket, Request(call="stop", by="streamjoin change", completes_interval=True))
 
@@ -325,7 +342,6 @@ def _stop_job(plan: JoinPlan, settings: JobSettings) -> QueryState | None:
             f"the job on {settings.socket} did not stop within {seconds:.0f} s: check its log, "
             "then repeat the change"
         )
-    return status.state
 
 
 def _access(plan: JoinPlan) -> KafkaAccess:

@@ -15,6 +15,7 @@ from job.errors import (
     ConflictError,
     RequestError,
     RetentionError,
+    SecurityError,
     SpecError,
     StreamjoinError,
     TopicError,
@@ -213,7 +214,7 @@ def _refused_changes() -> Iterator[None]:
         yield
     except SpecError as error:
         raise RequestError(str(error)) from error
-    except (CheckpointError, RetentionError, TopicError) as error:
+    except (CheckpointError, RetentionError, SecurityError, TopicError) as error:
         raise ConflictError(str(error), allowed=[]) from error
 
 

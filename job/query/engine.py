@@ -349,6 +349,7 @@ class Engine:
     def _make_change(self) -> None:
         """End with the query that continues, or leave the query as it was if the change fails."""
         self._starter.forget_phase()
+        self._completes_interval = False
         self._machine.become(QueryState.RESTARTING)
         # Commands are refused during a change.
         self._machine.desired = self._machine.desired_before

@@ -80,7 +80,7 @@ class Phases:
                 # Both take about as long as building the dataflow.
                 prepared = threads.submit(
                     real_time_delivery,
-                    *(run.spark, plan, access, checkpoint, sizes),
+                    *(run.spark, plan, access, checkpoint, sizes, replay),
                     fence=fence,
                     follows_catch_up=phase is Phase.REAL_TIME,
                     new_query=new_query,

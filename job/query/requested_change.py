@@ -14,6 +14,7 @@ from job.change.explain import explained, facts
 from job.change.sent_spec import PlannedSpec, PlanOf, WrittenSpec, sent_spec
 from job.checkpoint.changes import SpecTexts, old_spec, predecessor, successor_spec
 from job.checkpoint.checkpoint import Checkpoint
+from job.checkpoint.cli import leased
 from job.errors import ConflictError, RequestError
 from job.join_spec.spec import spec_from_yaml
 from job.join_spec.variables import variables_hidden
@@ -138,6 +139,7 @@ class RequestedChange:
         written into the report and not raised."""
         assert self._requested is not None
         assert self.report is not None
+        self._warm_up = None  # The old query may have ended before its warm-up.
         try:
             return self._requested(resources)  # Until the job runs it, commands are refused.
         except Exception as error:
@@ -171,13 +173,14 @@ class RequestedChange:
         """The new query, which continues the stopped one."""
         with self._secrets_hidden(sent):
             successor = self._planned(sent)
-            checkpoint = resources.checkpoint()
-            made = changing.hand_over(
-                *(self._running.plan, successor.plan, checkpoint),
-                Checkpoint(resources.session(), successor.plan.checkpoint),
-                state_partitions or self._settings.state_partitions,
-                SpecTexts(old=self._running.written.text, new=sent.text),
-            )
+            old = resources.checkpoint()
+            new = Checkpoint(resources.session(), successor.plan.checkpoint)
+            with leased(new):
+                made = changing.hand_over(
+                    *(self._running.plan, successor.plan, old, new),
+                    state_partitions or self._settings.state_partitions,
+                    SpecTexts(old=self._running.written.text, new=sent.text),
+                )
         plan = replace(successor.plan, state_partitions=made.replay.state_partitions)
         return replace(successor, plan=plan)
 

@@ -14,6 +14,8 @@ from confluent_kafka import Producer
 from deploy.local.kafka import EmbeddedKafka
 from job.join_spec.engine import Engine
 from job.join_spec.join_conditions import JoinType
+from job.join_spec.sides import SIDES
+from job.kafka.clients import NewPartitions, admin
 from tests.integration.failpoint import Failpoint
 from tests.integration.jobs import START_SECONDS, STATE_PARTITIONS, Job
 from tests.integration.topics import Received, consume_all
@@ -138,6 +140,13 @@ class Topics:
                 value = json.dumps({"k": row.k, "t": at})
                 producer.produce(f"{self.name}.{side}", value, row.k, timestamp=at)
         assert 0 == producer.flush(START_SECONDS)
+
+    def add_partition(self) -> None:
+        """To both input topics. Later rows are distributed over three partitions."""
+        client = admin({"bootstrap.servers": self.servers})
+        added = [NewPartitions(f"{self.name}.{side}", 3) for side in SIDES]
+        for future in client.create_partitions(added).values():
+            future.result(START_SECONDS)
 
     def feed_bad_record(self) -> None:
         """Produce a record on the left side whose value cannot be read."""

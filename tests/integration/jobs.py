@@ -189,6 +189,12 @@ class Job:
             timeout=START_SECONDS,
         )
 
+    def command_in_background(self, *arguments: str) -> ForkedProcess:
+        """As `command`. Returns at once."""
+        return fork_server().start(
+            [*arguments], self._environment(), output=self.log, errors=self.log
+        )
+
     def ask(self, call: str, **arguments: Any) -> dict[str, Any]:
         """The answer to one call on the control socket."""
         with socket.socket(socket.AF_UNIX) as connection:

@@ -4,14 +4,18 @@ import json
 import re
 import shlex
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import yaml
 
 from deploy.local.kafka import EmbeddedKafka
+from job.errors import RetentionError
 from job.join_spec.engine import Engine
 from job.join_spec.join_conditions import JoinType
+from job.kafka.known_offsets import check_not_compacted
+from job.kafka.security import kafka_access
 from job.protocol.status import JobStatus
 from tests.integration.changed_joins import (
     T0,
@@ -32,7 +36,7 @@ from tests.integration.failpoint import Failpoint
 from tests.integration.jobs import Job
 from tests.integration.jvms import SharedJvm
 from tests.integration.services import running_service
-from tests.unit.specs import changed
+from tests.unit.specs import changed, plan
 
 # Every row of this batch expires before the cut, and is not read again.
 PAST: Rows = (
@@ -96,7 +100,7 @@ def test_change_of_state_partitions_and_engine_gives_the_results_of_one_run(
     failpoint: Failpoint,
 ) -> None:
     """A job of the real-time engine has a separate JVM, with more task slots. It is killed in each
-    batch of its replay."""
+    batch of its replay. The topics get another partition between the change and the start."""
     topics = Topics(kafka, f"changed_{join_type}", join_type)
     folders = created(tmp_path, "old", "new", "shadow")
     old_spec = topics.spec(folders[0], topics.output, old_engine)
@@ -124,12 +128,23 @@ def test_change_of_state_partitions_and_engine_gives_the_results_of_one_run(
             comparison = re.search(r"then `streamjoin (.*)`", made.stdout)
             before_shadow = results(topics)
         if join_type is JoinType.INNER:
+            before = old.status()
+            run_id = before.run_id if before is not None else None
+            refused = written.change(
+                old, "checkpoint", "repartition", str(old.spec_file), "/proc/checkpoint"
+            )
+            assert (1, False) == (refused.returncode, "Traceback" in refused.stderr)
+            assert "a checkpoint cannot be read or written" in refused.stderr
+            running = old.status()
+            assert running is not None
+            assert (run_id, "RUNNING") == (running.run_id, running.state)
             folder = str(folders[1] / "checkpoint")
             made = written.change(old, "checkpoint", "repartition", str(old.spec_file), folder)
         else:
             made = written.change(old, "change", *specs)
         assert 0 == made.returncode, made.stderr
         old.terminate()
+        topics.add_partition()
 
     points = REPLAY_POINTS_OF_REAL_TIME if new_engine is Engine.REAL_TIME else ()
     with killed_in_its_replay(written, failpoint, points) as new:
@@ -304,6 +319,24 @@ def test_change_over_http_keeps_the_jvm_and_gives_the_results_of_one_run(
     ]
     assert [str(WIDER), str(WIDER + 2)] == partitions
     check_results(topics, PAST, BEFORE, AFTER, AFTERWARDS)
+
+
+def test_change_is_refused_if_an_input_topic_is_compacted(kafka: EmbeddedKafka) -> None:
+    """Kafka may have removed records that the new query needs."""
+    names = [f"changed_compacted.{part}" for part in ("left", "right")]
+    kafka.create_topics(names[:1], config={"cleanup.policy": "compact,delete"})
+    kafka.create_topics(names[1:])
+    joined = plan(
+        kafka__bootstrap_servers=kafka.bootstrap_servers,
+        left__topic=names[0],
+        right__topic=names[1],
+    )
+    access = kafka_access(kafka.bootstrap_servers, None, None)
+
+    with pytest.raises(RetentionError, match=r"compacted: changed_compacted\.left \("):
+        check_not_compacted(joined, access)
+    one_side = replace(joined, left=replace(joined.left, topics=joined.right.topics))
+    check_not_compacted(one_side, access)
 
 
 def continues_after_a_failed_change(job: Job, spec: str) -> None:

@@ -8,6 +8,7 @@ import pytest
 from deploy.local.kafka import EmbeddedKafka
 from job.join_spec.engine import Engine
 from job.join_spec.join_conditions import JoinType
+from tests import processes
 from tests.integration.changed_joins import (
     T0,
     ChangedJob,
@@ -124,4 +125,45 @@ def test_old_job_that_is_frozen_in_a_batch_cannot_write_after_the_hand_over(
             topics.feed(CLOSING)
             new.wait_for_watermark(T0 + 990_000)
             assert 0 == new.terminate()
+    check_results(topics, PAST, BEFORE, AFTER, AFTERWARDS)
+
+
+@pytest.mark.timeout(600)
+def test_change_that_was_frozen_while_the_old_query_delivered_is_refused_and_can_be_repeated(
+    kafka: EmbeddedKafka, tmp_path: Path, jvm: SharedJvm, failpoint: Failpoint
+) -> None:
+    """Another instance starts the old query once the lease of the frozen command has expired."""
+    topics = Topics(kafka, "frozen_change", JoinType.LEFT_OUTER)
+    folders = created(tmp_path, "old", "refused", "new")
+    specs = [topics.spec(folder, topics.output, Engine.MICRO_BATCH) for folder in folders]
+    feeder = Feeder(topics)
+    old = Job(specs[0], folders[0], jvm)
+    refused, new = ChangedJob(specs[1], folders[1]), ChangedJob(specs[2], folders[2], jvm)
+    files = (str(old.spec_file), str(refused.spec_file))
+    with old:
+        feeder.feed(old, PAST)
+        feeder.feed(old, BEFORE)
+        old.wait_for_watermark(T0 + 35_000)
+        assert 0 == old.terminate()
+
+        failpoint.arm("stop", "name_taken_over")
+        frozen = refused.command_in_background("change", *files)
+        failpoint.wait()
+        old.start()
+        feeder.feed(old, AFTER)
+        assert 0 == old.terminate()
+        processes.signal_all(processes.tree(frozen.pid), signal.SIGCONT)
+        assert 0 == frozen.wait(START_SECONDS)
+
+    with refused:
+        failure = refused.wait_for_state("FAILED").last_failure
+        assert failure is not None
+        assert "has delivered batch" in failure.message
+    succeeds(new.command("change", *files, "--undo"))
+    succeeds(new.command("change", files[0], str(new.spec_file)))
+    with new:
+        feeder.feed(new, AFTERWARDS)
+        topics.feed(CLOSING)
+        new.wait_for_watermark(T0 + 990_000)
+        assert 0 == new.terminate()
     check_results(topics, PAST, BEFORE, AFTER, AFTERWARDS)

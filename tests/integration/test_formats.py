@@ -185,8 +185,15 @@ def test_avro_joins_protobuf_while_schemas_change_and_the_registry_is_away(
 def _incompatible_output_is_refused(shop: Shop, job: Job) -> None:
     shop.registry.require_compatibility(f"{OUT}-value")
     text = job.spec_file.read_text()
-    job.spec_file.write_text(text.replace("n: left.n", "n: cast(left.n AS STRING)"))
+    incompatible = text.replace("n: left.n", "n: cast(left.n AS STRING)")
+    checkpoint = Path(yaml.safe_load(text)["checkpoint"])
+    other = checkpoint.with_name("changed.yaml")
+    other.write_text(changed(incompatible, checkpoint=str(checkpoint.with_name("changed"))))
+    refused = job.command("change", str(job.spec_file), str(other))
+    assert (1, False) == (refused.returncode, (checkpoint / "changed.json").exists())
+    assert "output.subject: refuses the schema of the output columns" in refused.stderr
 
+    job.spec_file.write_text(incompatible)
     job.start()
     failure = job.wait_for_state("FAILED").last_failure
 

@@ -180,7 +180,7 @@ def wrap_the_change() -> None:
     die_after(changing, "_stop_job", "old_stopped")
     die_before(Checkpoint, "start_at", "replay_written")
     die_after(changes, "prepare_new", "new_prepared")
-    die_after(changing, "add_missing_partitions", "commit_topic_extended")
+    die_after(changing, "prepare_commit_topic", "commit_topic_extended")
     die_after(changes, "allow_return", "return_allowed")
     die_after(ownership, "_take", "slot_taken_over")
     die_after(changing, "_take_name_over", "name_taken_over")

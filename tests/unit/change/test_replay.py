@@ -56,9 +56,9 @@ def test_phase_follows_from_the_offsets(
 def test_last_record_is_left_for_the_batch_that_takes_over() -> None:
     latest = {0: 99, 1: 99, 2: 7}
 
-    assert {0: 19, 1: 5} == REPLAY.readable(ReplayPhase.READING, "left", latest)
+    assert {0: 19, 1: 5, 2: 0} == REPLAY.readable(ReplayPhase.READING, "left", latest)
     assert {0: 6} == REPLAY.readable(ReplayPhase.READING, "right", {0: 99})
-    assert {0: 20, 1: 5} == REPLAY.readable(ReplayPhase.TAKING_OVER, "left", latest)
+    assert {0: 20, 1: 5, 2: 0} == REPLAY.readable(ReplayPhase.TAKING_OVER, "left", latest)
     assert latest == REPLAY.readable(ReplayPhase.OVER, "left", latest)
 
 

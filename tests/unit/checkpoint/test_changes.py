@@ -95,7 +95,8 @@ class World:
         monkeypatch.setattr(changing, "_stop_job", self._stop_job)
         monkeypatch.setattr(changing, "planned", self._planned)
         monkeypatch.setattr(changing, "_access", lambda _: None)
-        monkeypatch.setattr(changing, "add_missing_partitions", lambda *_: None)
+        monkeypatch.setattr(changing, "running_job", lambda _: None)
+        monkeypatch.setattr(changing, "_prepare_topics", lambda *_: None)
         monkeypatch.setattr(changing, "_stop_deliveries", lambda *_, **__: None)
         monkeypatch.setattr(changing, "_take_name_over", self._take_name_over)
         self.owners = ["4711"] * SLOTS

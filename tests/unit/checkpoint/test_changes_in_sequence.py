@@ -12,7 +12,13 @@ from job.change.start_offsets import KnownOffsets
 from job.checkpoint import changes
 from job.delivery import ownership
 from job.delivery.commit_protocol import UnavailableError
-from job.errors import CheckpointError, ConflictError, DeliveryError, StreamjoinError
+from job.errors import (
+    CheckpointError,
+    ConflictError,
+    DeliveryError,
+    JobUnavailableError,
+    StreamjoinError,
+)
 from job.event_time.partitions import Offsets
 from job.join_spec.sides import SIDES
 from job.plan.fingerprint import fingerprint
@@ -85,6 +91,7 @@ def test_plan_of_another_change_keeps_back_what_the_second_query_keeps_back(
     none = {side: KnownOffsets({0: 0, 1: 0}, {}) for side in SIDES}
     monkeypatch.setattr(changes, "read_cut", lambda _: cut)
     monkeypatch.setattr(changing, "check_same_topics", lambda *_: None)
+    monkeypatch.setattr(changing, "check_not_compacted", lambda *_: None)
     monkeypatch.setattr(changing, "check_topics", lambda *_: None)
     monkeypatch.setattr(changing, "known_offsets", lambda *_: none)
     monkeypatch.setattr(changing, "added_partitions", lambda *_: {side: {} for side in SIDES})
@@ -165,10 +172,17 @@ def test_moved_checkpoint_of_a_new_query_that_has_delivered_starts(world: World)
 class RunningJob:
     """The job on the control socket."""
 
-    def __init__(self, state: QueryState) -> None:
+    def __init__(self, state: QueryState, monkeypatch: pytest.MonkeyPatch) -> None:
         self.name, self.state = OLD.name, state
+        self.stop_fails = False
+        monkeypatch.setattr(changing, "_stop_job", STOP_JOB)
+        monkeypatch.setattr(changing, "running_job", lambda _: copy(self))
+        monkeypatch.setattr(changing, "call", self._call)
 
-    def call(self, _: Path, request: Request) -> None:
+    def _call(self, _: Path, request: Request) -> None:
+        if self.stop_fails and request.call == "stop":
+            self.state = QueryState.STOPPED
+            raise JobUnavailableError("the job does not answer")
         self.state = {"stop": QueryState.STOPPED, "resume": QueryState.RUNNING}[request.call]
 
 
@@ -177,20 +191,42 @@ def test_old_query_continues_if_the_change_fails_after_it_has_stopped(
     before: QueryState, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     World(monkeypatch)
-    job = RunningJob(before)
-    monkeypatch.setattr(changing, "_stop_job", STOP_JOB)
-    monkeypatch.setattr(changing, "running_job", lambda _: copy(job))
-    monkeypatch.setattr(changing, "call", job.call)
+    job = RunningJob(before, monkeypatch)
 
     def fail(*_: object, **__: object) -> None:
         assert job.state is QueryState.STOPPED
         raise StreamjoinError("no broker answers")
 
-    monkeypatch.setattr(changing, "add_missing_partitions", fail)
+    monkeypatch.setattr(changing, "_prepare_topics", fail)
     with pytest.raises(StreamjoinError, match="no broker answers"):
         changing.change(OLD, NEW, JobSettings())
     expected = QueryState.RUNNING if before is QueryState.RUNNING else QueryState.STOPPED
     assert expected is job.state
+
+
+def test_query_continues_if_its_stop_fails(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = World(monkeypatch)
+    job = RunningJob(QueryState.RUNNING, monkeypatch)
+    job.stop_fails = True
+    with pytest.raises(JobUnavailableError, match="does not answer"):
+        world.change()
+    assert (QueryState.RUNNING, ["file:/old"]) == (job.state, world.startable())
+
+
+def test_new_query_continues_if_its_undo_fails(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It has delivered before it has stopped."""
+    world = World(monkeypatch)
+    world.change()
+    job = RunningJob(QueryState.RUNNING, monkeypatch)
+
+    def fail(*_: object) -> None:
+        assert job.state is QueryState.STOPPED
+        raise ConflictError("it has begun to deliver", allowed=[])
+
+    monkeypatch.setattr(changing, "take_back", fail)
+    with pytest.raises(ConflictError, match="begun to deliver"):
+        world.undo()
+    assert (QueryState.RUNNING, ["file:/new"]) == (job.state, world.startable())
 
 
 def test_commit_topic_that_cannot_be_read_ends_the_change_with_a_message(

@@ -56,6 +56,15 @@ def test_job_has_the_old_spec_only_of_a_change_that_it_has_made(world: World) ->
     )
 
 
+def test_undo_is_refused_after_a_reset_of_the_new_query(world: World) -> None:
+    """The new query may have delivered before its reset."""
+    world.change()
+    world.disk.files.pop("file:/new/change.json")
+    with pytest.raises(ConflictError, match="was reset after the change"):
+        world.undo()
+    assert "file:/old" not in world.startable()
+
+
 def test_undo_is_refused_once_the_new_query_has_begun_to_deliver(world: World) -> None:
     with pytest.raises(ConflictError, match="no change to undo"):
         world.undo()

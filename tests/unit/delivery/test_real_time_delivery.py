@@ -16,6 +16,7 @@ from job.event_time.interval import Interval
 from job.kafka.security import KafkaAccess
 from job.plan.plan import JoinPlan
 from job.real_time.transactions import Identity
+from tests.unit.change.test_replay import REPLAY
 from tests.unit.checkpoint.test_changes import Disk, Folder
 from tests.unit.specs import plan
 
@@ -42,7 +43,8 @@ class Start:
         self.fences: list[int] = []
         self.while_fencing: Callable[[], object] = lambda: None
         self.identities: list[Identity] = []
-        monkeypatch.setattr(module, "claim_name", lambda *_, **__: None)
+        self.claims: list[object] = []
+        monkeypatch.setattr(module, "claim_name", lambda *args, **_: self.claims.append(args[-1]))
         monkeypatch.setattr(module, "fence_slots", self._fence_slots)
         monkeypatch.setattr(module, "Transactions", self._transactions)
 
@@ -56,7 +58,7 @@ class Start:
     def run(self, *, follows_catch_up: bool = False) -> int:
         """The fence number of the run."""
         real_time_delivery(
-            *(None, PLAN, ACCESS, self._checkpoint, Sizes(1_000, 0)),  # type: ignore[arg-type]
+            *(None, PLAN, ACCESS, self._checkpoint, Sizes(1_000, 0), REPLAY),  # type: ignore[arg-type]
             fence=self._checkpoint.fence,
             follows_catch_up=follows_catch_up,
             new_query=False,
@@ -70,6 +72,7 @@ def test_only_a_run_that_records_how_far_an_interval_is_repeated_fences(
     checkpoint = checkpoint_with(None)
     start = Start(monkeypatch, checkpoint)
     assert (0, []) == (start.run(), start.fences)
+    assert [REPLAY] == start.claims
 
     checkpoint.record_interval(CUT)
     assert (1, [1]) == (start.run(), start.fences)

@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 from job.delivery import commit_protocol
 from job.delivery.commit_protocol import (
     NO_BATCH,
+    DeliveredAfterCutError,
     Marker,
     Result,
     Step,
-    TakenOverError,
     run,
     take_over,
 )
@@ -144,10 +144,14 @@ def random_schedule(seed: int) -> Schedule:
     return Schedule(chance.randbytes(chance.randrange(300)))
 
 
-@pytest.mark.parametrize(("last_batch", "is_refused"), [(None, False), (8, False), (7, True)])
+@pytest.mark.parametrize(
+    ("last_batches", "is_refused"),
+    [({}, False), ({"a": 8}, False), ({"a": 7}, True), ({"b": 7}, False)],
+    ids=["any batch", "batch 8", "batch 7", "other query"],
+)
 @pytest.mark.parametrize("seen_first", [7, 8])
 def test_name_is_not_taken_over_from_a_query_that_has_delivered_a_later_batch(
-    last_batch: int | None, is_refused: bool, seen_first: int
+    last_batches: dict[str, int], is_refused: bool, seen_first: int
 ) -> None:
     """A change has read batch 7 as the last one. Batch 8 may be delivered until producers are
     fenced."""
@@ -161,9 +165,9 @@ def test_name_is_not_taken_over_from_a_query_that_has_delivered_a_later_batch(
             return Marker(NO_BATCH, "", "b") if Step.COMMIT in taken else Marker(8, "", "a")
         return None
 
-    taking = take_over(Marker(NO_BATCH, "", "b"), {"a"}, last_batch)
+    taking = take_over(Marker(NO_BATCH, "", "b"), {"a"}, last_batches)
     if is_refused:
-        with pytest.raises(TakenOverError, match="has delivered batch 8"):
+        with pytest.raises(DeliveredAfterCutError, match="has delivered batch 8"):
             run(taking, perform)
     else:
         assert Result.COMMITTED is run(taking, perform)

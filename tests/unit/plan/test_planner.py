@@ -1,5 +1,6 @@
 """From spec to plan: derived settings, and problems that are found before the start."""
 
+import json
 import re
 from datetime import timedelta
 from typing import Any
@@ -9,6 +10,7 @@ import pytest
 from job.errors import SpecError
 from job.join_spec.join_conditions import JoinType
 from job.join_spec.sides import OTHER_SIDE, Side
+from job.join_spec.start_positions import StartPositions
 from job.plan.fingerprint import Change, changes, fingerprint
 from job.plan.plan import DeadLetterPlan
 from tests.unit.specs import plan
@@ -130,6 +132,16 @@ def test_start_from_a_time_is_the_same_instant_in_any_notation() -> None:
         options = plan(start_from=start).left.source_options
         assert "1769860800000" == options["startingTimestamp"]
         assert "startingOffsets" not in options
+
+
+def test_partition_without_a_start_position_starts_at_its_first_record() -> None:
+    read = plan().reading({"left": (3,), "right": (1,)})
+    started = read.starting_at(StartPositions(left={0: 7, 1: 5}, right="latest"))
+
+    options = [side.source_options["startingOffsets"] for side in (started.left, started.right)]
+    assert ({"impressions": {"0": 7, "1": 5, "2": 0}}, "latest") == (
+        *(json.loads(options[0]), options[1]),
+    )
 
 
 def test_settings_that_decide_semantics_are_always_passed_to_spark() -> None:

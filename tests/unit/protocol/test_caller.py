@@ -8,6 +8,7 @@ from threading import Thread
 
 import pytest
 
+from job.errors import JobUnavailableError
 from job.protocol.caller import call, running_job
 from job.protocol.control import Request
 
@@ -34,6 +35,14 @@ def ending_job(tmp_path: Path) -> Iterator[Path]:
         yield path
         listener.shutdown(socket.SHUT_RDWR)
         thread.join()
+
+
+def test_unusable_socket_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    for path in (tmp_path / ("long" * 30), tmp_path / "file" / "job.sock"):
+        with pytest.raises(JobUnavailableError, match=r"job\.sock|longlong"):
+            running_job(path)
+    assert running_job(tmp_path / "no.sock") is None
 
 
 def test_job_that_ends_during_a_call_is_no_running_job(ending_job: Path) -> None:

@@ -1,9 +1,10 @@
 """A change that a command requests: its report, and the spec that continues."""
 
 import os
+from contextlib import nullcontext
 from dataclasses import replace
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, NoReturn
 
 import pytest
 import structlog
@@ -43,6 +44,7 @@ def changes_of(
     monkeypatch.setattr(
         requested_change, "Checkpoint", lambda _, location: SimpleNamespace(location=location)
     )
+    monkeypatch.setattr(requested_change, "leased", lambda _: nullcontext())
     redaction = Redaction()
     redaction.add([SECRET])
     spec = spec_from_yaml(old, os.environ)
@@ -148,6 +150,22 @@ def test_change_that_reads_many_records_in_the_same_jvm_has_one_warm_up(
 
 def test_undo_has_no_warm_up(change: RequestedChange, warm_ups: list[Any]) -> None:
     change.request("ada", None, None)
+    run_warm_up(change, RECORDS_MIN, "session")
+    assert [] == warm_ups
+
+
+def test_change_that_failed_before_its_warm_up_has_none_later(
+    change: RequestedChange, warm_ups: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The old query has failed in between. A later stop must not run the new query."""
+
+    def refuse(*_: object) -> NoReturn:
+        raise CheckpointError("the folder contains a query")
+
+    monkeypatch.setattr(changing, "hand_over", refuse)
+    change.request("ada", NEW, None)
+    assert change.make(resources()) is None
+
     run_warm_up(change, RECORDS_MIN, "session")
     assert [] == warm_ups
 
