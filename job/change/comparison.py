@@ -41,8 +41,8 @@ def compared(old: JoinPlan, new: JoinPlan, *, is_shadow: bool = False) -> Compar
     problems = [*connection(old, new), *_problems(old, new)]
     if problems:
         raise SpecError(problems)
-    found = tuple(changes(fingerprint(old), fingerprint(new)))
-    return Comparison(found, tuple(_effects(old, new, found)), tuple(_expired(old, new)))
+    changed = tuple(changes(fingerprint(old), fingerprint(new)))
+    return Comparison(changed, tuple(_effects(old, new, changed)), tuple(_expired(old, new)))
 
 
 def _problems_of_one_name(old: JoinPlan, new: JoinPlan) -> Iterator[Problem]:
@@ -175,8 +175,8 @@ def _kept_ms(plan: JoinPlan, side: Side) -> int:
     return milliseconds(retention) - (1 if plan.event_time_in_key else 0)
 
 
-def _effects(old: JoinPlan, new: JoinPlan, found: tuple[Change, ...]) -> Iterator[str]:
-    fields = {change.field for change in found}
+def _effects(old: JoinPlan, new: JoinPlan, changed: tuple[Change, ...]) -> Iterator[str]:
+    fields = {change.field for change in changed}
     results = {name for name in fields if name not in {"state_partitions", "engine"}}
     read = [field for field, value in _reading(old).items() if _reading(new)[field] != value]
     if "engine" in fields:

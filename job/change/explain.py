@@ -16,10 +16,10 @@ _START_SECONDS = 10
 
 
 def explained(
-    new: JoinPlan, comparison: Comparison, replay: Replay, found: Mapping[str, Any]
+    new: JoinPlan, comparison: Comparison, replay: Replay, report: Mapping[str, Any]
 ) -> str:
-    """`found`: the result of `facts`."""
-    return "\n".join(_lines(new, comparison, replay, found))
+    """`report`: the result of `facts`."""
+    return "\n".join(_lines(new, comparison, replay, report))
 
 
 def facts(
@@ -63,7 +63,7 @@ def facts(
 
 
 def _lines(
-    new: JoinPlan, comparison: Comparison, replay: Replay, found: Mapping[str, Any]
+    new: JoinPlan, comparison: Comparison, replay: Replay, report: Mapping[str, Any]
 ) -> Iterator[str]:
     yield "What changes"
     if not comparison.changes:
@@ -73,21 +73,21 @@ def _lines(
     yield "\nEffects on results near the cut"
     for effect in comparison.effects:
         yield f"  {effect}"
-    watermark = found["cut"]["watermark"] or "none yet"
+    watermark = report["cut"]["watermark"] or "none yet"
     yield f"\nThe cut: after batch {replay.old_batch_id}, watermark {watermark}"
     yield "\nRecords that the new query reads again to build its state"
     for side in SIDES:
-        again = found["read_again"][side]
+        again = report["read_again"][side]
         since = f" since {again['from']}" if again["from"] else ""
         yield f"  {new.side(side).topic}: {again['records']:,} records{since}"
         for place, start in again["start_offsets"].items():
-            yield f"    {place}: offset {start} to {found['cut']['offsets'][side][place]}"
-    yield f"  about {found['seconds']} s, including the start of the job"
+            yield f"    {place}: offset {start} to {report['cut']['offsets'][side][place]}"
+    yield f"  about {report['seconds']} s, including the start of the job"
     yield "\nWhat is kept back"
     yield "  results and dead letters of records before the cut: the old query has written them"
     yield from _expired(replay)
     yield "\nLate rows"
-    yield from _late_rows(found)
+    yield from _late_rows(report)
     yield "\nWhat stays"
     if replay.is_shadow:
         yield "  the old query: both queries run until you stop one of them"
@@ -96,27 +96,27 @@ def _lines(
     yield "  until the new query delivers"
 
 
-def _late_rows(found: Mapping[str, Any]) -> Iterator[str]:
-    if not found["possibly_late_records"]:
+def _late_rows(report: Mapping[str, Any]) -> Iterator[str]:
+    if not report["possibly_late_records"]:
         yield "  the new query joins no rows that were late in the old query"
         return
     yield (
-        f"  {found['possibly_late_records']:,} of the records that are read again may have been "
+        f"  {report['possibly_late_records']:,} of the records that are read again may have been "
         "late in the old query:"
     )
     yield "  Spark's log does not contain their watermarks, or the event time or window changes."
     yield "  Late records among them can match records after the cut"
-    if (counted := found["late_rows_of_the_job"]) is not None:
+    if (counted := report["late_rows_of_the_job"]) is not None:
         yield f"  the running job has counted {counted:,} late rows since its start"
 
 
 def _expired(replay: Replay) -> Iterator[str]:
-    for each in replay.expired:
-        if each.ends is not None:
-            yield f"  unmatched {each.side} rows that had expired before an earlier change"
+    for rows in replay.expired:
+        if rows.ends is not None:
+            yield f"  unmatched {rows.side} rows that had expired before an earlier change"
             continue
         yield (
-            f"  unmatched {each.side} rows before the cut that had expired with the old spec, "
+            f"  unmatched {rows.side} rows before the cut that had expired with the old spec, "
             "although the new spec keeps them longer"
         )
 

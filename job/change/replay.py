@@ -172,13 +172,13 @@ class Replay:
             ],
             "expired": [
                 {
-                    "side": each.side,
-                    "kept_ms": each.kept_ms,
-                    "window_ms": each.window_ms,
-                    "ends": None if each.ends is None else _written(each.ends),
-                    "watermark_ms": each.watermark_ms,
+                    "side": rows.side,
+                    "kept_ms": rows.kept_ms,
+                    "window_ms": rows.window_ms,
+                    "ends": None if rows.ends is None else _written(rows.ends),
+                    "watermark_ms": rows.watermark_ms,
                 }
-                for each in self.expired
+                for rows in self.expired
             ],
             "topic_ids": dict(self.topic_ids),
             "late_unknown_before": _written(self.late_unknown_before),
@@ -204,7 +204,7 @@ class Replay:
                 LateBelow(_read(late["ends"]), int(late["watermark_ms"]))
                 for late in document["late"]
             ),
-            expired=tuple(_expired(each) for each in document["expired"]),
+            expired=tuple(_expired(rows) for rows in document["expired"]),
             topic_ids=document["topic_ids"],
             late_unknown_before=_read(document["late_unknown_before"]),
             is_shadow=document["is_shadow"],
@@ -230,7 +230,7 @@ def late_rows(
     if earlier is None:
         return late, first_offsets if is_known else oldest.ends
     is_known = is_known or _has_reached(earlier.ends, oldest.ends)
-    after = [each for each in late if not _has_reached(earlier.ends, each.ends)]
+    after = [rows for rows in late if not _has_reached(earlier.ends, rows.ends)]
     unknown_before = earlier.late_unknown_before if is_known else oldest.ends
     return (*earlier.late, *after), unknown_before
 
@@ -244,11 +244,11 @@ def expired_before(earlier: Replay | None, outer_sides: Collection[Side]) -> tup
     if earlier is None:
         return ()
     return tuple(
-        each
-        if each.ends is not None
-        else replace(each, ends=earlier.ends, watermark_ms=earlier.watermark_ms)
-        for each in earlier.expired
-        if each.side in outer_sides
+        rows
+        if rows.ends is not None
+        else replace(rows, ends=earlier.ends, watermark_ms=earlier.watermark_ms)
+        for rows in earlier.expired
+        if rows.side in outer_sides
     )
 
 

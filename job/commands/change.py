@@ -67,15 +67,15 @@ def change(
             return
         if only_plan:
             made = changing.plan_change(old, new, settings, is_shadow=shadow)
-            found = facts(
+            plan_facts = facts(
                 *(new, made.comparison, made.replay, made.needed_ms),
                 cores=os.cpu_count() or 1,
                 late_rows=made.late_rows,
             )
             typer.echo(
-                json.dumps(found, indent=2)
+                json.dumps(plan_facts, indent=2)
                 if as_json
-                else explained(new, made.comparison, made.replay, found)
+                else explained(new, made.comparison, made.replay, plan_facts)
             )
             return
         changed = (changing.shadow if shadow else changing.change)(old, new, settings)

@@ -219,19 +219,19 @@ def _replace_queries(
 
 
 def _refusal(target: Target, foreign: Collection[str], *, is_new: bool) -> CheckpointError:
-    found = (
+    message = (
         f"results of another query were delivered under the name {target.name}: the commit topic "
         f"{target.commit_topic} contains markers of query {', '.join(sorted(foreign))}, and this "
         f"checkpoint belongs to query {target.query_id}. "
     )
     if is_new:
         return CheckpointError(
-            f"{found}A new query would deliver its results again. Restore the old checkpoint; or "
+            f"{message}A new query would deliver its results again. Restore the old checkpoint; or "
             "start with `streamjoin run SPEC --new-query` (STREAMJOIN_NEW_QUERY=true) to replace "
             "the old query, whose job then stops; or give the new query another `name`"
         )
     return CheckpointError(
-        f"{found}That query has replaced this one. End the other job or this one; "
+        f"{message}That query has replaced this one. End the other job or this one; "
         "to start this one with empty state, `stop`, then POST /v1/query/reset"
     )
 
@@ -258,11 +258,11 @@ def _take(
 
 
 def _retirement(
-    target: Target, old: OldKey, found: Marker | None
+    target: Target, old: OldKey, marker: Marker | None
 ) -> Iterator[tuple[bytes, Marker]]:
     yield old.encoded, Marker(RETIRED, "", old.query_id)
-    if old.query_id == target.query_id and found is not None:
-        yield marker_key(target.name, old.slot), found
+    if old.query_id == target.query_id and marker is not None:
+        yield marker_key(target.name, old.slot), marker
 
 
 class _Writer:

@@ -72,20 +72,18 @@ class TopicIdentity:
             client = _client(access)
             used = _used(self._plan)
             self._expected = {topic: recorded[topic] for topic in recorded if topic in used}
-            found = _described(client, used, access)
-            self._compare(found)
+            described = _described(client, used, access)
+            self._compare(described)
             commits = self._plan.output.commit_topic
-            if commits in self._expected and commits not in found:
+            if commits in self._expected and commits not in described:
                 raise _commit_topic_error(self._plan, "was deleted")
             create()
-            if not used <= found.keys():
-                found = {**_described(client, used, access), **found}
+            if not used <= described.keys():
+                described = {**_described(client, used, access), **described}
             self._expected |= {
-                topic: found_topic.id
-                for topic, found_topic in found.items()
-                if found_topic.id is not None
+                name: topic.id for name, topic in described.items() if topic.id is not None
             }
-            self._warn_of_missing_ids(found)
+            self._warn_of_missing_ids(described)
             return dict(self._expected)
 
     def check(self, client: AdminClient) -> None:
@@ -106,17 +104,17 @@ class TopicIdentity:
                 self.failure = error
         return self.failure is None
 
-    def _compare(self, found: Mapping[str, Topic]) -> None:
+    def _compare(self, described: Mapping[str, Topic]) -> None:
         changed = {
-            topic: f"(topic id {expected} in the checkpoint, {found[topic].id} on the broker)"
+            topic: f"(topic id {expected} in the checkpoint, {described[topic].id} on the broker)"
             for topic, expected in self._expected.items()
-            if topic in found and found[topic].id not in {None, expected}
+            if topic in described and described[topic].id not in {None, expected}
         }
         inputs = [
             side for side in SIDES if changed.keys() & set(self._plan.side(side).topics.names)
         ]
         if inputs:
-            raise _input_topic_error(self._plan, inputs, changed, found, self._read())
+            raise _input_topic_error(self._plan, inputs, changed, described, self._read())
         if (commits := self._plan.output.commit_topic) in changed:
             raise _commit_topic_error(
                 self._plan, f"was deleted and created again {changed[commits]}"
@@ -124,10 +122,10 @@ class TopicIdentity:
         for topic in changed:
             # An output or dead-letter topic contains no input of the join, so the query continues.
             _log.warning("topic_recreated", topic=topic, reason=changed[topic])
-            self._expected[topic] = str(found[topic].id)
+            self._expected[topic] = str(described[topic].id)
 
-    def _warn_of_missing_ids(self, found: Mapping[str, Topic]) -> None:
-        without = [name for name, topic in found.items() if topic.id is None]
+    def _warn_of_missing_ids(self, described: Mapping[str, Topic]) -> None:
+        without = [name for name, topic in described.items() if topic.id is None]
         if without and not self._has_warned:
             self._has_warned = True
             _log.warning(
@@ -143,7 +141,7 @@ def topics(client: AdminClient, names: Iterable[str]) -> dict[str, Topic]:
     requests = client.describe_topics(
         TopicCollection(sorted(names)), request_timeout=ANSWER_SECONDS
     )
-    found = {}
+    described = {}
     for name, request in requests.items():
         try:
             description = answer(request)
@@ -151,8 +149,8 @@ def topics(client: AdminClient, names: Iterable[str]) -> dict[str, Topic]:
             if error.args[0].code() not in _NOT_DESCRIBED:
                 raise
         else:
-            found[name] = Topic(_text(description.topic_id), len(description.partitions))
-    return found
+            described[name] = Topic(_text(description.topic_id), len(description.partitions))
+    return described
 
 
 def _text(topic_id: Uuid) -> str | None:
@@ -185,7 +183,7 @@ def _input_topic_error(
     plan: JoinPlan,
     sides: list[Side],
     changed: Mapping[str, str],
-    found: Mapping[str, Topic],
+    described: Mapping[str, Topic],
     read: Offsets | None,
 ) -> RetentionError:
     lines = "\n".join(
@@ -196,7 +194,7 @@ def _input_topic_error(
     )
     if any(plan.side(side).topics.are_several for side in SIDES):
         read = None  # the request would need the topic of each offset
-    counts = {} if read is None else {s: found[plan.side(s).topic].partitions for s in sides}
+    counts = {} if read is None else {s: described[plan.side(s).topic].partitions for s in sides}
     if read is not None and all(max(read[side], default=0) < counts[side] for side in sides):
         body = {side: {str(number): 0 for number in range(counts[side])} for side in sides}
         request = f"PATCH /v1/query/offsets with {json.dumps(body)}"

@@ -195,7 +195,7 @@ class Engine:
             if self._change.is_requested:
                 self._make_change()
             elif self._machine.desired in {QueryState.PAUSED, QueryState.STOPPED}:
-                self._rest(self._machine.desired)
+                self._stay_in(self._machine.desired)
             else:
                 self._run_query()
         except (SetupError, CheckpointInUseError):
@@ -219,7 +219,7 @@ class Engine:
             self._resources.provide_slots(plan.reading(partitions.result()).interval_tasks)
         spark = self._resources.session()
         checkpoint = self._resources.checkpoint()
-        if (successor := self._change.made_before(checkpoint)) is not None:
+        if (successor := self._change.successor_of(checkpoint)) is not None:
             self._end_with(successor)
             return
         self._preparation.frozen = checkpoint.fingerprint
@@ -323,7 +323,7 @@ class Engine:
             return settings.grace
         return settings.grace + real_time.checkpoint_interval
 
-    def _rest(self, state: QueryState) -> None:
+    def _stay_in(self, state: QueryState) -> None:
         """Stay paused or stopped, without a running query, until another state is desired."""
         self._starter.forget_phase()
         machine = self._machine

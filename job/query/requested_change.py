@@ -152,7 +152,7 @@ class RequestedChange:
             self._requested = None
             return None
 
-    def made_before(self, checkpoint: Checkpoint) -> PlannedSpec | None:
+    def successor_of(self, checkpoint: Checkpoint) -> PlannedSpec | None:
         """The query that continues the one of `checkpoint` after a change in an earlier run of the
         job. None: there was no change, or the user starts the new query."""
         text = successor_spec(checkpoint)

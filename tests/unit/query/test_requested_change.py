@@ -226,7 +226,7 @@ def test_error_at_a_start_after_a_change_shows_no_value_of_a_variable(
     text: Any = changed(old, checkpoint="/checkpoints/next", left__schema="ad_id BIGINT")
 
     with pytest.raises(SpecError) as refused:
-        changes_of(JobSettings(), monkeypatch, old).made_before(text)
+        changes_of(JobSettings(), monkeypatch, old).successor_of(text)
 
     assert "${HIDDEN}" in str(refused.value)
     assert "hunter2" not in str(refused.value)
@@ -332,9 +332,9 @@ def test_start_continues_with_the_spec_of_an_earlier_change(
     stored: dict[str, str] = {}
     monkeypatch.setattr(requested_change, "successor_spec", stored.get)
     old: Any = "old"
-    assert change.made_before(old) is None
+    assert change.successor_of(old) is None
 
     stored["old"] = NEW
-    successor = change.made_before(old)
+    successor = change.successor_of(old)
     assert successor is not None
     assert replace(plan(), checkpoint="/checkpoints/next") == successor.plan
