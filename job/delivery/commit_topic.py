@@ -128,7 +128,7 @@ def _check_compaction(client: AdminClient, plan: JoinPlan) -> None:
             raise
         _log.warning("commit_topic_not_checked", topic=topic, reason=describe_error(error))
         return
-    if policy != "compact":
+    if policy not in {None, "compact"}:
         raise TopicError(
             f"output.commit_topic {topic} has cleanup.policy={policy} and would lose its markers: "
             f"kafka-configs.sh --bootstrap-server {plan.bootstrap_servers} --alter --topic {topic} "

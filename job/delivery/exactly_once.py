@@ -54,14 +54,27 @@ def claim_name(
     """Make the query the only one that delivers under its name. Raises the errors of
     `ensure_ownership`.
 
-    `replay`: the replay after a change, whose old query must not have delivered anything after the
-    cut. None: the query replaces no other query.
+    `replay`: the replay after a change. If the change has taken the name over, the old query must
+    not have delivered anything after the cut. Otherwise the old query delivers at least once, and
+    its markers may be outdated. None: the query replaces no other query.
     """
+    is_taken_over = replay is not None and checkpoint.owns_name
     ensure_ownership(
         *(target, checkpoint, dead_letter_slot(plan)),
         since=since,
         new_query=new_query,
-        last_batches=None if replay is None else replay.last_batches,
+        last_batches=replay.last_batches if replay is not None and is_taken_over else None,
+    )
+
+
+def take_name_over(plan: JoinPlan, target: Target, checkpoint: Checkpoint, replay: Replay) -> None:
+    """As `claim_name`, during a change. The old query must not have delivered anything after the
+    cut."""
+    ensure_ownership(
+        *(target, checkpoint, dead_letter_slot(plan)),
+        since=0,
+        new_query=False,
+        last_batches=replay.last_batches,
     )
 
 

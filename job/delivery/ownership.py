@@ -9,7 +9,7 @@ import threading
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 from confluent_kafka import KafkaException, Producer
@@ -250,7 +250,7 @@ def _take(
         run(retire(), partial(writer.perform, partial(_retirement, target, old)))
     key = marker_key(target.name, content.slot.name)
     claim = Marker(NO_BATCH, "", target.query_id)
-    writer = _Writer(target, topic.reader, content.slot, key)
+    writer = _Writer(target, topic.reader, content.slot, key, reads_parts_of=last_batches or ())
     run(take_over(claim, replaces, last_batches), partial(writer.perform, lambda _: [(key, claim)]))
     # Transactions that were open before are decided now.
     if content.old_keys and topic.old_keys(content.slot, to_the_end=True):
@@ -275,8 +275,11 @@ class _Writer:
         slot: TransactionSlot,
         key: bytes,
         old_id: str | None = None,
+        reads_parts_of: Collection[str] = (),
     ) -> None:
-        """`old_id`: transactional id of an older version. None: that of the slot."""
+        """`old_id`: transactional id of an older version. None: that of the slot. `reads_parts_of`:
+        queries whose markers READ_MARKER returns with the newest interval of which they have
+        delivered a part. The marker of an interval is written at its end."""
         self._topic = target.commit_topic
         self._reader = reader
         self._partition = slot.commit_partition
@@ -284,6 +287,7 @@ class _Writer:
         if old_id is not None:
             self._settings["transactional.id"] = old_id
         self._key = key
+        self._reads_parts_of = reads_parts_of
         self._producer: Producer | None = None
         self._found: Marker | None = None
 
@@ -301,8 +305,12 @@ class _Writer:
     ) -> Marker | None:
         if step in {Step.PEEK_MARKER, Step.READ_MARKER}:
             to_the_end = step is Step.READ_MARKER
-            self._found = self._reader.newest(self._partition, self._key, to_the_end=to_the_end)
-            return self._found
+            found = self._reader.newest(self._partition, self._key, to_the_end=to_the_end)
+            if to_the_end and found is not None and found.query_id in self._reads_parts_of:
+                arguments = self._partition, self._key, found.query_id
+                found = replace(found, batch_id=self._reader.newest_delivered(*arguments))
+            self._found = found
+            return found
         if step is Step.INIT:
             self._producer = producers.init_producer(self._settings, self._topic)
             return None

@@ -19,7 +19,7 @@ def record_bytes_max(access: KafkaAccess, topic: str) -> int:
     """max.message.bytes of the topic; Kafka's default without the ACL to read it."""
     client = admin(librdkafka_settings(access))
     try:
-        return int(topic_setting(client, topic, "max.message.bytes"))
+        return int(topic_setting(client, topic, "max.message.bytes") or _DEFAULT_BYTES)
     except KafkaException as error:
         reason: KafkaError = error.args[0]
         if reason.code() in _UNREACHABLE or reason.retriable():

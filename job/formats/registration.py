@@ -2,9 +2,16 @@
 
 from collections.abc import Callable
 from dataclasses import replace
+from typing import TypeVar
 
 from job.errors import Problem, SpecError
-from job.formats.registry import RegistryAccess, find_schema, latest_schema, register_schema
+from job.formats.registry import (
+    RegistryAccess,
+    check_compatible,
+    find_schema,
+    latest_schema,
+    register_schema,
+)
 from job.formats.schemas import (
     Difference,
     IncompatibleError,
@@ -14,6 +21,8 @@ from job.formats.schemas import (
 )
 from job.join_spec.value_format import Format
 
+T = TypeVar("T")
+
 
 def ensure_registered(schema: OutputSchema, access: RegistryAccess) -> OutputSchema:
     """Register the schema, or look it up. Returns it with its id in the registry.
@@ -21,12 +30,25 @@ def ensure_registered(schema: OutputSchema, access: RegistryAccess) -> OutputSch
     Raises SpecError if the subject refuses or lacks the schema, RegistryError or SecurityError if
     the registry does not answer.
     """
+    request = register_schema if schema.registers else find_schema
+    return replace(schema, id=_accepted(schema, access, request))
+
+
+def check_accepted(schema: OutputSchema, access: RegistryAccess) -> None:
+    """Raises the errors of `ensure_registered`, as far as the newest version of the subject shows
+    them. Registers nothing."""
+    _accepted(schema, access, check_compatible if schema.registers else find_schema)
+
+
+def _accepted(
+    schema: OutputSchema,
+    access: RegistryAccess,
+    request: Callable[[RegistryAccess, OutputSchema], T],
+) -> T:
     if schema.format is Format.PROTOBUF and schema.registers:
         _check_numbers(schema, access)
     try:
-        if schema.registers:
-            return replace(schema, id=register_schema(access, schema))
-        return replace(schema, id=find_schema(access, schema))
+        return request(access, schema)
     except IncompatibleError as error:
         message = (
             f"refuses the schema of {_source(schema)}{_changed_fields(schema, access)}. The "

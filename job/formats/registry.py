@@ -10,6 +10,7 @@ import ssl
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import lru_cache
 from http.client import HTTPException, HTTPMessage
@@ -104,6 +105,16 @@ def register_schema(access: RegistryAccess, schema: OutputSchema) -> int:
     """
     path = f"/subjects/{quote(schema.subject, safe='')}/versions"
     return int(_answer(access, path, sent=_sent(schema), expected="id")["id"])
+
+
+def check_compatible(access: RegistryAccess, schema: OutputSchema) -> None:
+    """Raises IncompatibleError if the newest version of the subject refuses the schema. A subject
+    that does not exist refuses none. Other errors as in latest_schema."""
+    path = f"/compatibility/subjects/{quote(schema.subject, safe='')}/versions/latest?verbose=true"
+    with suppress(UnknownSchemaError):
+        answer = _answer(access, path, sent=_sent(schema), expected="is_compatible")
+        if not answer["is_compatible"]:
+            raise IncompatibleError("; ".join(answer.get("messages") or ["is_compatible is false"]))
 
 
 def find_schema(access: RegistryAccess, schema: OutputSchema) -> int:

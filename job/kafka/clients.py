@@ -214,11 +214,13 @@ def list_offsets_of_topics(
     }
 
 
-def topic_setting(client: AdminClient, topic: str, name: str) -> str:
-    """Raises KafkaException, also without the right to read the settings of the topic."""
+def topic_setting(client: AdminClient, topic: str, name: str) -> str | None:
+    """None: the broker does not report the setting. Raises KafkaException, also without the right
+    to read the settings of the topic."""
     resource = ConfigResource(ResourceType.TOPIC, topic)
     configs = client.describe_configs([resource], request_timeout=ANSWER_SECONDS)
-    return str(answer(configs[resource])[name].value)
+    entry = answer(configs[resource]).get(name)
+    return None if entry is None else str(entry.value)
 
 
 def describe_error(error: KafkaException) -> str:

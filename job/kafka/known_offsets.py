@@ -73,7 +73,7 @@ def check_not_compacted(plan: JoinPlan, access: KafkaAccess) -> None:
     compacted = []
     for name in dict.fromkeys(name for side in SIDES for name in plan.side(side).topics.names):
         try:
-            if "compact" in topic_setting(client, name, "cleanup.policy"):
+            if "compact" in (topic_setting(client, name, "cleanup.policy") or ""):
                 compacted.append(name)
         except KafkaException as error:
             if error.args[0].code() != KafkaError.TOPIC_AUTHORIZATION_FAILED:

@@ -209,6 +209,26 @@ def _input_topic_error(
     )
 
 
+def check_same_commit_topic(
+    plan: JoinPlan, access: KafkaAccess, recorded: Mapping[str, str]
+) -> None:
+    """Raises CheckpointError if the commit topic of an old query was deleted or created again.
+
+    `recorded`: ids of its topics in its checkpoint. A commit topic without an id is not checked.
+    """
+    topic = plan.output.commit_topic
+    if (expected := recorded.get(topic)) is None:
+        return
+    try:
+        described = topics(admin(librdkafka_settings(access)), [topic])
+    except KafkaException as error:
+        raise no_broker(access, error) from error
+    if topic not in described:
+        raise _commit_topic_error(plan, "was deleted")
+    if described[topic].id not in {None, expected}:
+        raise _commit_topic_error(plan, "was deleted and created again")
+
+
 def _commit_topic_error(plan: JoinPlan, what: str) -> CheckpointError:
     return CheckpointError(
         f"output.commit_topic {plan.output.commit_topic} {what}: the markers of delivered "

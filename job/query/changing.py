@@ -18,9 +18,10 @@ from job.checkpoint import changes
 from job.checkpoint.checkpoint import Checkpoint
 from job.checkpoint.cli import leased, view_checkpoint
 from job.delivery.commit_topic import prepare_commit_topic
-from job.delivery.exactly_once import claim_name, delivery_target, fence_slots
+from job.delivery.exactly_once import delivery_target, fence_slots, take_name_over
 from job.delivery.ownership import newest_delivered
 from job.errors import CheckpointError, ConflictError, JobUnavailableError, StreamjoinError
+from job.formats.registration import check_accepted
 from job.join_spec.output import Delivery
 from job.join_spec.sides import SIDES, Side
 from job.kafka.known_offsets import (
@@ -31,12 +32,12 @@ from job.kafka.known_offsets import (
 )
 from job.kafka.preflight import check_topics
 from job.kafka.security import KafkaAccess, kafka_access
+from job.kafka.topic_ids import check_same_commit_topic
 from job.plan.fingerprint import incompatible_changes
 from job.plan.plan import JoinPlan
 from job.protocol.caller import call, running_job
 from job.protocol.control import Request
 from job.protocol.status import JobStatus, QueryState
-from job.query.preparation import with_output_schemas
 from job.settings import JobSettings
 from job.waiting import wait_until
 
@@ -94,7 +95,17 @@ def checked(
     changes.check_not_changed(old_checkpoint)
     made = planned(old, new, old_checkpoint, state_partitions)
     changes.check_is_new(new_checkpoint)
+    _check_schemas(new)
     return made
+
+
+def _check_schemas(new: JoinPlan) -> None:
+    """Raises SpecError if the registry refuses an output schema, so that the query cannot start."""
+    registry = _access(new).registry
+    for schema in (new.output.key_schema, new.output.schema):
+        if schema is not None:
+            assert registry is not None, "JoinSpec requires it"
+            check_accepted(schema, registry)
 
 
 def hand_over(
@@ -113,19 +124,13 @@ def hand_over(
     access = _access(new)
     made = checked(old, new, old_checkpoint, new_checkpoint, state_partitions)
     changes.prepare_new(old_checkpoint, new_checkpoint, made.replay)
-    _prepare_topics(replace(new, state_partitions=made.replay.state_partitions), access)
+    prepare_commit_topic(replace(new, state_partitions=made.replay.state_partitions), access)
     if old.output.delivery is Delivery.EXACTLY_ONCE:
         _stop_deliveries(old, old_checkpoint, access, last_batch=made.replay.old_batch_id)
         changes.allow_return(old_checkpoint, new_checkpoint)
         _take_name_over(old, new_checkpoint, access, made.replay)
     changes.hand_over(old_checkpoint, new_checkpoint, texts)
     return made
-
-
-def _prepare_topics(new: JoinPlan, access: KafkaAccess) -> None:
-    """The commit topic and the output schemas, without which the new query cannot start."""
-    prepare_commit_topic(new, access)
-    with_output_schemas(new, access.registry)
 
 
 def shadow(old: JoinPlan, new: JoinPlan, settings: JobSettings) -> ChangePlan:
@@ -164,6 +169,13 @@ def check_undo(old: Checkpoint, new: Checkpoint) -> None:
         raise ConflictError(
             f"{new.folder.root} does not continue {old.folder.root}, so there is no change to "
             "undo: check the checkpoints of both specs",
+            allowed=[],
+        )
+    if changes.read_replay(new) is None and new.start_positions is None:
+        raise ConflictError(
+            f"{new.folder.root} contains no query, so it is not known whether the new query has "
+            "delivered results. Restore the folder. If the new query was never started, remove "
+            f"changed.json from {old.folder.root} instead, and start the old query",
             allowed=[],
         )
     if changes.read_replay(new) is None:
@@ -215,6 +227,7 @@ def planned(
     comparison = compared(old, new, is_shadow=is_shadow)
     cut, earlier = changes.read_cut(checkpoint), changes.read_replay(checkpoint)
     check_same_topics(new, access, cut.topic_ids)
+    check_same_commit_topic(new, access, cut.topic_ids)
     check_not_compacted(new, access)
     needed_ms = needed_from_ms(old, new, cut.watermark_ms)
     known = known_offsets(new, access, cut.ends, needed_ms)
@@ -303,7 +316,7 @@ def _take_name_over(
     """
     target = delivery_target(old, access, new_checkpoint, record_bytes_max=0)
     plan = replace(old, state_partitions=replay.state_partitions)
-    claim_name(plan, target, new_checkpoint, replay, since=0, new_query=False)
+    take_name_over(plan, target, new_checkpoint, replay)
 
 
 @contextmanager

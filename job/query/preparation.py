@@ -86,7 +86,7 @@ class Preparation:
         if (starts := checkpoint.start_positions) is not None:
             plan = plan.starting_at(starts)
         self._check_topics(checkpoint, plan, access, replay)
-        return with_output_schemas(with_output_partitions(plan, access), access.registry)
+        return _with_output_schemas(with_output_partitions(plan, access), access.registry)
 
     def _with_found_topics(self, checkpoint: Checkpoint, access: KafkaAccess) -> JoinPlan:
         """The plan with the topics of its patterns and the numbers of their partitions.
@@ -169,9 +169,9 @@ def _check_cluster(spark: SparkSession, plan: JoinPlan, checkpoint: Checkpoint) 
         check_slots(spark, plan)
 
 
-def with_output_schemas(plan: JoinPlan, registry: RegistryAccess | None) -> JoinPlan:
-    """The plan with the ids of the output schemas. The last step before the start or a change,
-    because only a query that starts registers its schemas."""
+def _with_output_schemas(plan: JoinPlan, registry: RegistryAccess | None) -> JoinPlan:
+    """The plan with the ids of the output schemas. The last step before the start, because only a
+    query that starts registers its schemas."""
 
     def with_id(schema: OutputSchema | None) -> OutputSchema | None:
         if schema is None:

@@ -16,7 +16,7 @@ from streamjoin.testing.spec import SpecAtTest
 from streamjoin.testing.topics import Topics
 from streamjoin.testing.waiting import wait_until
 
-# A broker takes seconds to start, on a busy machine many.
+# A broker takes seconds to start, and many seconds on a busy machine.
 START_SECONDS = 120.0
 
 

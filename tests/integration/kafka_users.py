@@ -90,7 +90,7 @@ def spec_of(pairs: Pairs, user: User, **security: str | None) -> str:
 
 
 def allow_what_the_join_needs(kafka: SecuredKafka, user: User, pairs: Pairs) -> None:
-    """The complete list of docs/kafka-security.md."""
+    """The list of docs/kafka-security.md, without the rows of commands."""
     kafka.allow(user.principal, "Read", f"{pairs.name}.left")
     kafka.allow(user.principal, "Read", f"{pairs.name}.right")
     kafka.allow(user.principal, "Write", f"{pairs.name}.out")

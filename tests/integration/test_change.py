@@ -4,18 +4,14 @@ import json
 import re
 import shlex
 from collections import Counter
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import yaml
 
 from deploy.local.kafka import EmbeddedKafka
-from job.errors import RetentionError
 from job.join_spec.engine import Engine
 from job.join_spec.join_conditions import JoinType
-from job.kafka.known_offsets import check_not_compacted
-from job.kafka.security import kafka_access
 from job.protocol.status import JobStatus
 from tests.integration.changed_joins import (
     T0,
@@ -36,7 +32,7 @@ from tests.integration.failpoint import Failpoint
 from tests.integration.jobs import Job
 from tests.integration.jvms import SharedJvm
 from tests.integration.services import running_service
-from tests.unit.specs import changed, plan
+from tests.unit.specs import changed
 
 # Every row of this batch expires before the cut, and is not read again.
 PAST: Rows = (
@@ -319,24 +315,6 @@ def test_change_over_http_keeps_the_jvm_and_gives_the_results_of_one_run(
     ]
     assert [str(WIDER), str(WIDER + 2)] == partitions
     check_results(topics, PAST, BEFORE, AFTER, AFTERWARDS)
-
-
-def test_change_is_refused_if_an_input_topic_is_compacted(kafka: EmbeddedKafka) -> None:
-    """Kafka may have removed records that the new query needs."""
-    names = [f"changed_compacted.{part}" for part in ("left", "right")]
-    kafka.create_topics(names[:1], config={"cleanup.policy": "compact,delete"})
-    kafka.create_topics(names[1:])
-    joined = plan(
-        kafka__bootstrap_servers=kafka.bootstrap_servers,
-        left__topic=names[0],
-        right__topic=names[1],
-    )
-    access = kafka_access(kafka.bootstrap_servers, None, None)
-
-    with pytest.raises(RetentionError, match=r"compacted: changed_compacted\.left \("):
-        check_not_compacted(joined, access)
-    one_side = replace(joined, left=replace(joined.left, topics=joined.right.topics))
-    check_not_compacted(one_side, access)
 
 
 def continues_after_a_failed_change(job: Job, spec: str) -> None:

@@ -190,7 +190,7 @@ def _incompatible_output_is_refused(shop: Shop, job: Job) -> None:
     other = checkpoint.with_name("changed.yaml")
     other.write_text(changed(incompatible, checkpoint=str(checkpoint.with_name("changed"))))
     refused = job.command("change", str(job.spec_file), str(other))
-    assert (1, False) == (refused.returncode, (checkpoint / "changed.json").exists())
+    assert (2, False) == (refused.returncode, (checkpoint / "changed.json").exists())
     assert "output.subject: refuses the schema of the output columns" in refused.stderr
 
     job.spec_file.write_text(incompatible)

@@ -96,7 +96,8 @@ class World:
         monkeypatch.setattr(changing, "planned", self._planned)
         monkeypatch.setattr(changing, "_access", lambda _: None)
         monkeypatch.setattr(changing, "running_job", lambda _: None)
-        monkeypatch.setattr(changing, "_prepare_topics", lambda *_: None)
+        monkeypatch.setattr(changing, "prepare_commit_topic", lambda *_: None)
+        monkeypatch.setattr(changing, "_check_schemas", lambda _: None)
         monkeypatch.setattr(changing, "_stop_deliveries", lambda *_, **__: None)
         monkeypatch.setattr(changing, "_take_name_over", self._take_name_over)
         self.owners = ["4711"] * SLOTS

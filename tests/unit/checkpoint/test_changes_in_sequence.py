@@ -91,7 +91,9 @@ def test_plan_of_another_change_keeps_back_what_the_second_query_keeps_back(
     none = {side: KnownOffsets({0: 0, 1: 0}, {}) for side in SIDES}
     monkeypatch.setattr(changes, "read_cut", lambda _: cut)
     monkeypatch.setattr(changing, "check_same_topics", lambda *_: None)
-    monkeypatch.setattr(changing, "check_not_compacted", lambda *_: None)
+    checks: list[object] = []
+    for name in ("check_not_compacted", "check_same_commit_topic"):
+        monkeypatch.setattr(changing, name, lambda plan, *_: checks.append(plan))
     monkeypatch.setattr(changing, "check_topics", lambda *_: None)
     monkeypatch.setattr(changing, "known_offsets", lambda *_: none)
     monkeypatch.setattr(changing, "added_partitions", lambda *_: {side: {} for side in SIDES})
@@ -105,6 +107,7 @@ def test_plan_of_another_change_keeps_back_what_the_second_query_keeps_back(
     # The right side of the replay is no outer side of the third query.
     assert expired_before(REPLAY, ["left"]) == made.expired
     assert cut.first_offsets == made.first_offsets
+    assert 2 == len(checks)
 
 
 def changed_again(world: World) -> None:
@@ -197,7 +200,7 @@ def test_old_query_continues_if_the_change_fails_after_it_has_stopped(
         assert job.state is QueryState.STOPPED
         raise StreamjoinError("no broker answers")
 
-    monkeypatch.setattr(changing, "_prepare_topics", fail)
+    monkeypatch.setattr(changing, "prepare_commit_topic", fail)
     with pytest.raises(StreamjoinError, match="no broker answers"):
         changing.change(OLD, NEW, JobSettings())
     expected = QueryState.RUNNING if before is QueryState.RUNNING else QueryState.STOPPED

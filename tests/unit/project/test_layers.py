@@ -136,8 +136,8 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "query": (
         *("explain_key", "state_rows", "stats", "idleness", "cluster", "runtime", "retries"),
         *("verbs", "state_machine", "state_lookup", "reset"),
-        *("preparation", "changing", "change_warm_up", "requested_change"),
-        "event_times",
+        *("changing", "change_warm_up", "requested_change"),
+        *("preparation", "event_times"),
         *(
             "replaying",
             "warm_up",

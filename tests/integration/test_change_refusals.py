@@ -1,0 +1,76 @@
+"""Topics in Kafka that do not allow a change."""
+
+from dataclasses import replace
+
+import pytest
+
+from deploy.local.kafka import EmbeddedKafka
+from job.delivery.commit_topic import prepare_commit_topic
+from job.errors import CheckpointError, RetentionError, TopicError
+from job.kafka.clients import admin
+from job.kafka.known_offsets import check_not_compacted
+from job.kafka.security import KafkaAccess, kafka_access, librdkafka_settings
+from job.kafka.topic_ids import check_same_commit_topic, topics
+from job.plan.plan import JoinPlan
+from tests.integration.jobs import START_SECONDS
+from tests.polling import wait_until
+from tests.unit.specs import plan
+
+
+def joined(kafka: EmbeddedKafka, name: str) -> tuple[JoinPlan, KafkaAccess]:
+    made = plan(
+        name=name,
+        kafka__bootstrap_servers=kafka.bootstrap_servers,
+        left__topic=f"{name}.left",
+        right__topic=f"{name}.right",
+        output__delivery="exactly_once",
+    )
+    return made, kafka_access(kafka.bootstrap_servers, None, None)
+
+
+def partitions(access: KafkaAccess, topic: str) -> int | None:
+    found = topics(admin(librdkafka_settings(access)), [topic])
+    return found[topic].partitions if topic in found else None
+
+
+def test_compacted_input_topic_is_refused(kafka: EmbeddedKafka) -> None:
+    """Kafka may have removed records that the new query needs."""
+    join, access = joined(kafka, "compacted_input")
+    kafka.create_topics([join.left.topic], config={"cleanup.policy": "compact,delete"})
+    kafka.create_topics([join.right.topic])
+
+    with pytest.raises(RetentionError, match=r"compacted: compacted_input\.left \("):
+        check_not_compacted(join, access)
+    check_not_compacted(replace(join, left=replace(join.left, topics=join.right.topics)), access)
+
+
+def test_commit_topic_gets_the_partitions_of_the_new_query_and_must_be_compacted(
+    kafka: EmbeddedKafka,
+) -> None:
+    join, access = joined(kafka, "prepared_commits")
+    topic = join.output.commit_topic
+    for state_partitions in (2, 4, 3):
+        prepare_commit_topic(replace(join, state_partitions=state_partitions), access)
+        expected = max(state_partitions, 4) + 1 if state_partitions != 2 else 3
+        wait_until(
+            lambda number=expected: partitions(access, topic) == number,
+            START_SECONDS,
+            "the commit topic has its partitions",
+        )
+    kafka.create_topics(["not_compacted.commits"])
+    with pytest.raises(TopicError, match=r"cleanup\.policy=delete"):
+        prepare_commit_topic(joined(kafka, "not_compacted")[0], access)
+
+
+def test_commit_topic_that_was_deleted_or_created_again_is_refused(kafka: EmbeddedKafka) -> None:
+    """The new query would not find what the old one has delivered."""
+    join, access = joined(kafka, "same_commits")
+    topic = join.output.commit_topic
+    check_same_commit_topic(join, access, {})
+    with pytest.raises(CheckpointError, match="was deleted:"):
+        check_same_commit_topic(join, access, {topic: "an id"})
+    kafka.create_topics([topic], config={"cleanup.policy": "compact"})
+    with pytest.raises(CheckpointError, match="was deleted and created again"):
+        check_same_commit_topic(join, access, {topic: "an id"})
+    described = topics(admin(librdkafka_settings(access)), [topic])
+    check_same_commit_topic(join, access, {topic: str(described[topic].id)})
