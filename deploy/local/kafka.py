@@ -355,7 +355,9 @@ def _new_id() -> str:
 
 def free_ports(ports: range, count: int) -> list[int]:
     """That many different ports on which nothing listens."""
-    silent = (port for port in random.sample(ports, 100) if not answers(port))
+    # Not `random` itself: two test processes with equal seeds would choose the same ports.
+    candidates = random.SystemRandom().sample(ports, 100)
+    silent = (port for port in candidates if not answers(port))
     free = list(islice(silent, count))
     if len(free) < count:
         raise BrokerError(f"no free port found between {ports.start} and {ports.stop}")

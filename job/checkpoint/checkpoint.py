@@ -67,10 +67,11 @@ class Checkpoint:
 
     @property
     def fingerprint(self) -> Mapping[str, str] | None:
-        """The frozen settings. None: there is no checkpoint yet."""
+        """The frozen settings. None: no batch was planned yet, so a start may change them."""
         document = read_document(self.folder, FINGERPRINT)
         if document is not None:
-            return settings_of(document)
+            begun = self.has_begun or self.recorded_interval is not None
+            return settings_of(document) if begun else None
         if self.folder.exists("query"):
             raise CheckpointError(
                 f"{self.folder.root} contains a checkpoint but no {FINGERPRINT}, so its settings "
@@ -363,6 +364,7 @@ class Checkpoint:
         self.folder.remove(_INTERVAL)
         self.folder.remove(CHANGE)
         if not self.folder.exists("query"):
+            self.folder.remove(_TOPICS)
             return None
         aside = aside_folder(now)
         for name in ("query", FINGERPRINT, _TOPICS):

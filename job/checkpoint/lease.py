@@ -43,6 +43,7 @@ class Lease:
         self._documents = documents
         self._lost = lost
         self._identity = _identity()
+        self._replaced: str | None = None
         self._released = threading.Event()
         self._thread = threading.Thread(target=self._renew, name="lease", daemon=True)
         self.loss: CheckpointInUseError | CheckpointError | None = None
@@ -53,6 +54,7 @@ class Lease:
         holder = self._documents.read(LEASE)
         if holder is not None and not _is_dead(holder):
             self._watch(holder)
+        self._replaced = None if holder is None else holder.get("id")
         self._write()
         # If two jobs found the lease free at the same time, the last writer has it.
         time.sleep(_POLL_SECONDS)
@@ -93,7 +95,7 @@ class Lease:
         while not self._released.wait(RENEWAL_SECONDS):
             try:
                 lease = self._documents.read(LEASE)
-                if self._is_mine(lease):
+                if self._is_mine(lease) or self._is_replaced(lease):
                     self._write()
                     continue
                 exists = lease is not None or self._documents.read(FINGERPRINT) is not None
@@ -124,6 +126,11 @@ class Lease:
     def _write(self) -> None:
         renewed = {"renewed_at": datetime.now(UTC).isoformat(timespec="milliseconds")}
         write_document(self._documents, LEASE, {**self._identity, **renewed})
+
+    def _is_replaced(self, lease: Mapping[str, Any] | None) -> bool:
+        """Whether the job that this one has replaced has written the lease: it was suspended while
+        it renewed its lease. It ends once it reads that another job has the lease."""
+        return lease is not None and self._replaced is not None and lease["id"] == self._replaced
 
     def _is_mine(self, lease: Mapping[str, Any] | None) -> bool:
         return lease is not None and lease.get("id") == self._identity["id"]

@@ -16,6 +16,7 @@ from job.kafka.clients import read_to_end
 from job.kafka.security import KafkaAccess, librdkafka_settings
 
 _ANSWER_SECONDS = 30.0
+_ANY_PARTITION = -1  # librdkafka's RD_KAFKA_PARTITION_UA
 _COMMIT_SECONDS = 60.0
 _REFUSALS = frozenset(
     {
@@ -52,15 +53,19 @@ def replay(access: KafkaAccess, name: str, topic: str, wanted: Iterable[DeadLett
             "transactional.id": f"streamjoin-{name}-replay",
             "transaction.timeout.ms": 300_000,
             "message.max.bytes": 100_000_000,  # the broker checks it
+            "partitioner": "murmur2_random",  # that of Kafka's Java client
         }
     )
-    count = 0
+    count, partitions = 0, dict[str, int]()
     with _raising_streamjoin_errors(access):
         producer.init_transactions(_ANSWER_SECONDS)
         producer.begin_transaction()
         try:
             for letter in wanted:
-                _produce(producer, letter.topic, letter, letter.replayed_headers)
+                if letter.topic not in partitions:
+                    metadata = producer.list_topics(letter.topic, _ANSWER_SECONDS)
+                    partitions[letter.topic] = len(metadata.topics[letter.topic].partitions)
+                _produce(producer, letter, partition_of(letter, partitions[letter.topic]))
                 _mark_replayed(producer, topic, letter)
                 count += 1
             producer.commit_transaction(_COMMIT_SECONDS)
@@ -70,13 +75,24 @@ def replay(access: KafkaAccess, name: str, topic: str, wanted: Iterable[DeadLett
     return count
 
 
-def _produce(producer: Producer, topic: str, letter: DeadLetter, headers: Headers) -> None:
+def partition_of(letter: DeadLetter, partitions: int) -> int:
+    """The partition of the original record, or -1 if the topic has fewer `partitions`
+    now: then the key chooses the partition."""
+    return letter.partition if 0 <= letter.partition < partitions else _ANY_PARTITION
+
+
+def _produce(producer: Producer, letter: DeadLetter, partition: int) -> None:
     # The replayed record keeps its Kafka timestamp, because event times are compared with it.
     at = letter.timestamp_ms if letter.timestamp_ms and letter.timestamp_ms > 0 else 0
     _produce_when_queue_has_room(
         producer,
         lambda: producer.produce(
-            topic, letter.value, letter.key, headers=list(headers), timestamp=at
+            letter.topic,
+            letter.value,
+            letter.key,
+            partition,
+            headers=list(letter.replayed_headers),
+            timestamp=at,
         ),
     )
 

@@ -133,6 +133,12 @@ class DeadLetterWriter:
         options = {name: value for name, value in source.items() if not name.startswith("starting")}
         options.pop("maxOffsetsPerTrigger", None)
         if offsets is not None:
+            # Spark requires offsets of all partitions that it reads. With `subscribe` these include
+            # partitions that were added after the batch was planned.
+            del options["subscribe"]
+            options["assign"] = json.dumps(
+                {topic: sorted(map(int, ends)) for topic, ends in offsets.end.items()}
+            )
             options["startingOffsets"] = json.dumps(offsets.full_start)
             options["endingOffsets"] = json.dumps(offsets.end)
         options |= {**spark_options(self.access), "includeHeaders": "true"}

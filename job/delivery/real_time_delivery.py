@@ -7,6 +7,7 @@ interval_protocol.py.
 """
 
 from abc import ABC, abstractmethod
+from collections import Counter
 from collections.abc import Mapping
 from datetime import timedelta
 
@@ -143,6 +144,8 @@ class _ExactlyOnce(RealTimeDelivery):
         self._checkpoint = checkpoint
         self._target = target
         self._transactions = transactions
+        self._failures: dict[tuple[int, int], str] = {}
+        """Result of each failed transaction that was not counted, by batch and partition."""
 
     def write_batch(self, records: DataFrame, batch_id: int) -> None:
         fingerprint = input_fingerprint(self._checkpoint, batch_id)
@@ -153,7 +156,9 @@ class _ExactlyOnce(RealTimeDelivery):
 
     def delivered(self, _: int) -> tuple[int, Mapping[str, int]]:
         delivered = self._transactions.take_delivered()
+        failed, self._failures = Counter(self._failures.values()), {}
         return delivered.results, {
+            **failed,
             Result.COMMITTED.value: delivered.committed,
             Result.SKIPPED.value: delivered.skipped,
         }
@@ -162,6 +167,7 @@ class _ExactlyOnce(RealTimeDelivery):
         failure = cause_of_class(error, _FAILURE)
         if failure is None:
             return None
+        self._failures[failure.batchId(), failure.partition()] = failure.kind()
         report = Report(
             failure.partition(),
             failure.kind(),

@@ -9,8 +9,9 @@ from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
+from datetime import timedelta
 from functools import partial
 from typing import Protocol
 
@@ -57,7 +58,9 @@ from job.kafka.security import KafkaAccess, spark_options
 from job.plan import tuning
 from job.plan.plan import JoinPlan
 from job.spark.arrow_map import map_in_arrow
+from job.spark.between_batches import stop_gracefully
 from job.spark.failures import failure_of
+from job.spark.watermark import raise_watermark
 
 # The first batch begins before start() has returned the query.
 _START_SECONDS = 60.0
@@ -87,6 +90,20 @@ class RunningQuery:
     """Whether the query runs in intervals of real-time mode, in which it cannot be paused."""
     can_be_interrupted: bool = False
     """Whether the query can be stopped at any moment without repeated results."""
+    keeps_watermark: Callable[[], bool] = lambda: False
+    """Whether the query repeats batches whose watermark must not advance."""
+
+    def raise_watermark(self, to_ms: int) -> None:
+        """For an idle side. Does nothing while the query keeps its watermark."""
+        if not self.keeps_watermark():
+            raise_watermark(self.query, to_ms)
+
+    def end(self, grace: timedelta) -> None:
+        """End the query between two batches if it still runs. Raises no error: the JVM may be
+        gone."""
+        with suppress(Exception):
+            if self.query.isActive:
+                stop_gracefully(self.query, grace)
 
     def await_end(self) -> None:
         """Block until the query has ended. Raises the failure of the query."""

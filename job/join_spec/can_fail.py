@@ -82,9 +82,7 @@ _NUMBER: tuple[set[str], ...] = ({"number", "float"},)
 _TIME: tuple[set[str], ...] = ({"date", "timestamp"},)
 _ANY: tuple[set[str], ...] = (_PRINTABLE | {"null", "map", "other", "interval"},)
 _SIGNATURES: dict[type[exp.Expr], _Signature] = {
-    exp.Lower: (_TEXT, _STRING),
-    exp.Upper: (_TEXT, _STRING),
-    exp.Trim: (_TEXT, _STRING),
+    **dict.fromkeys((exp.Lower, exp.Upper, exp.Trim), (_TEXT, _STRING)),
     exp.Length: (({"string", "binary"},), _INT),
     exp.Concat: ((_PRINTABLE - {"binary"},), _STRING),
     exp.ConcatWs: ((_PRINTABLE - {"binary"},), _STRING),
@@ -101,17 +99,11 @@ _SIGNATURES: dict[type[exp.Expr], _Signature] = {
     exp.StrPosition: (_TEXT, _INT),
     exp.MD5: (({"string", "binary"},), _STRING),
     exp.SHA2: (({"string", "binary"}, {"int"}), _STRING),
-    exp.Hex: (({"string", "binary", "number"},), _STRING),
+    exp.Hex: (({"string", "binary"},), _STRING),
     exp.ToBase64: (({"string", "binary"},), _STRING),
-    exp.Year: (_TIME, _INT),
-    exp.Month: (_TIME, _INT),
-    exp.Day: (_TIME, _INT),
-    exp.DayOfWeek: (_TIME, _INT),
-    exp.Hour: (({"timestamp"},), _INT),
-    exp.Minute: (({"timestamp"},), _INT),
-    exp.Second: (({"timestamp"},), _INT),
-    exp.UnixMillis: (({"timestamp"},), _INTEGERS["BIGINT"]),
-    exp.UnixSeconds: (({"timestamp"},), _INTEGERS["BIGINT"]),
+    **dict.fromkeys((exp.Year, exp.Month, exp.Day, exp.DayOfWeek), (_TIME, _INT)),
+    **dict.fromkeys((exp.Hour, exp.Minute, exp.Second), (({"timestamp"},), _INT)),
+    **dict.fromkeys((exp.UnixMillis, exp.UnixSeconds), (({"timestamp"},), _INTEGERS["BIGINT"])),
     exp.DateDiff: (_TIME, _INT),
     exp.TsOrDsToDate: (_TIME, _DATE),
     exp.Sqrt: (_NUMBER, _FLOAT),
@@ -121,8 +113,6 @@ _SIGNATURES: dict[type[exp.Expr], _Signature] = {
     exp.Nanvl: (({"float"},), _FLOAT),
     exp.Abs: (({"float"},), _FLOAT),
     exp.Round: (({"float"}, {"int"}), _FLOAT),
-    exp.Ceil: (({"float"},), _INTEGERS["BIGINT"]),
-    exp.Floor: (({"float"},), _INTEGERS["BIGINT"]),
     exp.ArraySize: (({"other", "map"},), _INT),
     exp.Struct: (_ANY, _OTHER),
 }
@@ -134,6 +124,8 @@ _NAMED: dict[str, _Signature] = {
 _COMPARISONS = (
     exp.EQ, exp.NEQ, exp.LT, exp.LTE, exp.GT, exp.GTE, exp.NullSafeEQ, exp.NullSafeNEQ
 )  # fmt: skip
+_WITH_FORMAT = {"try_to_date", "try_to_timestamp"}
+"""They fail for an invalid format."""
 _TRIES: tuple[type[exp.Expr], ...] = (exp.SafeDivide, exp.SafeAdd, exp.SafeSubtract)
 
 
@@ -217,7 +209,9 @@ class _Walk:
 
     def _is(self, node: exp.Expr) -> _Kind:
         self.kind(node.this)
-        if not isinstance(node.expression, (exp.Null, exp.Boolean)):
+        if isinstance(node.expression, exp.Boolean):  # Spark casts a STRING
+            return self._fits([node.this], ({"boolean", "null"},), _BOOLEAN)
+        if not isinstance(node.expression, exp.Null):
             raise _CanFailError
         return _BOOLEAN
 
@@ -319,6 +313,11 @@ class _Walk:
         """A map returns null for a missing key; an index outside of an array fails."""
         container = self.kind(node.this)
         if node.args.get("safe"):
+            index = node.expressions[0]
+            if container.name != "map" and (
+                not isinstance(index, exp.Literal) or index.name == "0"
+            ):
+                raise _CanFailError  # try_element_at fails for the index 0
             return self._tried(node.expressions)
         key = node.expressions[0]
         if container.name != "map" or not isinstance(key, exp.Literal):
@@ -327,6 +326,10 @@ class _Walk:
 
     def _named(self, node: exp.Expr) -> _Kind:
         name = node.name.lower()
+        if name in _WITH_FORMAT and any(
+            not isinstance(part, exp.Literal) for part in node.expressions[1:]
+        ):
+            raise _CanFailError
         if name.startswith("try_"):
             return self._tried(node.expressions)
         if name not in _NAMED:

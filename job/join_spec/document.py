@@ -44,7 +44,7 @@ def parsed(text: str) -> dict[str, Any]:
         where = _where(error.problem_mark) if error.problem_mark else "the file"
         message = f"is not YAML: {_without_values(str(error.problem))}"
         raise SpecError([Problem(where, None, message)]) from error
-    except yaml.YAMLError as error:
+    except (yaml.YAMLError, ValueError) as error:
         raise SpecError([Problem("the file", None, f"is not YAML: {error}")]) from error
     if not isinstance(document, dict):
         raise SpecError([Problem("the file", None, "contains no fields: begin with `name:`")])

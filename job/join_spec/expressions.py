@@ -17,6 +17,7 @@ from sqlglot.tokenizer_core import Token, TokenType
 
 from job.errors import Problem, SpecError
 from job.evaluation.sql_types import BOOLEAN, STRING, VOID, SqlType
+from job.join_spec.grouping import check_grouping, grouped
 from job.join_spec.sides import SIDES, Side
 from job.join_spec.value_schema import ValueSchema
 from job.sql.checker import ALLOWED_FUNCTIONS, kind_of, type_of
@@ -207,9 +208,10 @@ def expression(text: str, scope: Scope, field: str, *, is_filter: bool = False) 
     try:
         plain = canonical(text)
         _check_calls(plain)
-        calls = _with_named_fields(_resolved(plain, scope, calls_as_written))
+        calls = grouped(_with_named_fields(_resolved(plain, scope, calls_as_written)))
+        check_grouping(calls)
         kind = type_of(calls.transform(_physical), scope.types, is_filter=is_filter)
-        tree = _resolved(plain, scope, parse)
+        tree = grouped(_resolved(plain, scope, parse))
         _check_nodes(tree)
         return Expression(text, tree, calls, kind)
     except ValueError as error:

@@ -36,7 +36,7 @@ Topic = Annotated[str, AfterValidator(_legal_topic)]
 def _regular_expression(pattern: str) -> str:
     try:
         re.compile(pattern)
-    except re.error as error:
+    except (re.error, OverflowError, RecursionError) as error:
         raise ValueError(
             f"is not a regular expression ({error}): use Python's syntax, e.g. orders_.*"
         ) from error

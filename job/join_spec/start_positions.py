@@ -15,8 +15,12 @@ OFFSET_MAX = 2**63 - 1
 
 
 def _known_start(start: str) -> str:
-    if start not in {"earliest", "latest"} and instant(start) is None:
+    if start in {"earliest", "latest"}:
+        return start
+    if (time := instant(start)) is None:
         raise ValueError("must be earliest, latest or a time such as 2026-01-31T12:00:00Z")
+    if to_epoch_ms(time) < 0:  # for Kafka, -1 is the end of a partition
+        raise ValueError("is before 1970-01-01T00:00:00Z: use earliest")
     return start
 
 

@@ -12,6 +12,7 @@ from job.errors import Problem, SpecError
 from job.join_spec.document import parsed
 
 _VARIABLE = re.compile(r"\$(\$)?\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}")
+_LIKE_A_VARIABLE = re.compile(r"\$\{\s*[A-Za-z_]")
 # Shorter values are common words of messages, and not passwords.
 _VALUE_CHARS_MIN = 4
 # A message with this many consecutive characters of a variable's value is replaced.
@@ -42,7 +43,20 @@ def filled(document: Any, environment: Mapping[str, str]) -> Any:
             )
         return value or ""
 
-    result = _mapped(document, lambda text, path: _VARIABLE.sub(lambda m: replace(m, path), text))
+    def replaced(text: str, path: str) -> str:
+        defaults = "".join(match[3] or "" for match in _VARIABLE.finditer(text))
+        if _LIKE_A_VARIABLE.search(defaults) or _LIKE_A_VARIABLE.search(_VARIABLE.sub("", text)):
+            problems.append(
+                Problem(
+                    path,
+                    None,
+                    "contains `${` that begins no variable: write ${NAME} or ${NAME:-default}. A "
+                    "default contains no variable. $${NAME} is the text ${NAME}",
+                )
+            )
+        return _VARIABLE.sub(lambda match: replace(match, path), text)
+
+    result = _mapped(document, replaced)
     if problems:
         raise SpecError(problems)
     return result

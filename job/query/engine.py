@@ -7,12 +7,10 @@ other threads, which record them and wake this thread.
 from collections.abc import Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
-from functools import partial
 
 import structlog
 
 from job.change.sent_spec import PlannedSpec
-from job.checkpoint.checkpoint import Checkpoint
 from job.checkpoint.state_reader import StateReader
 from job.delivery.sink import RunningQuery
 from job.errors import CheckpointInUseError, QueryError, SetupError, StreamjoinError
@@ -43,7 +41,6 @@ from job.settings import JobSettings
 from job.spark.between_batches import pause_between_batches, stop_at_once, stop_gracefully
 from job.spark.failures import failure_of
 from job.spark.session import Jvm
-from job.spark.watermark import raise_watermark
 
 _log = structlog.get_logger()
 
@@ -232,13 +229,16 @@ class Engine:
         if plan.real_time is not None and self._resources.provide_slots(plan.interval_tasks):
             return  # The checkpoint has more state partitions than expected: run again.
         with self._starter.start(spark, plan, access, checkpoint) as running:
-            self._follow(running, checkpoint, access)
+            try:
+                self._follow(running, access)
+            finally:
+                running.end(self._grace)
         self._resources.check_lease()
         if self._identity.failure is not None:
             raise self._identity.failure
         self._lineage.end(Outcome.COMPLETE)
 
-    def _follow(self, running: RunningQuery, checkpoint: Checkpoint, access: KafkaAccess) -> None:
+    def _follow(self, running: RunningQuery, access: KafkaAccess) -> None:
         """Pause and resume the running query until it ends or should stop."""
         self._run_id = str(running.query.runId)
         self._lineage.start(self._run_id, self._plan_of_run)
@@ -247,25 +247,17 @@ class Engine:
         ended.add_done_callback(lambda _: self._machine.wake())
         continues = True
         while continues:
-            with self._idle_sides.watch(partial(raise_watermark, running.query)):
+            with self._idle_sides.watch(running.raise_watermark):
                 self._machine.wait_until(
                     lambda: ended.done() or not self._should_run() or self._identity.failure
                 )
-            continues = self._should_pause(ended) and self._pause(
-                running, checkpoint, access, ended
-            )
-        self._finish(running, checkpoint, ended)
+            continues = self._should_pause(ended) and self._pause(running, access, ended)
+        self._finish(running, ended)
 
-    def _pause(
-        self,
-        running: RunningQuery,
-        checkpoint: Checkpoint,
-        access: KafkaAccess,
-        ended: "Future[None]",
-    ) -> bool:
+    def _pause(self, running: RunningQuery, access: KafkaAccess, ended: "Future[None]") -> bool:
         """Pause the running query until another state is desired; returns whether it continues."""
         spark = self._resources.session()
-        checkpoint.desired_state = QueryState.PAUSED  # also if the current batch is interrupted
+        self._resources.store_desired_state(QueryState.PAUSED)  # also if the batch is interrupted
         if running.has_intervals:
             return False
         with pause_between_batches(spark, running.query, self._settings.grace) as pause:
@@ -281,7 +273,7 @@ class Engine:
             ):
                 pause.prevent_next_batch()
                 return False
-            checkpoint.desired_state = QueryState.RUNNING
+            self._resources.store_desired_state(QueryState.RUNNING)
             self._machine.become(QueryState.RUNNING)
         return True
 
@@ -298,7 +290,7 @@ class Engine:
         machine = self._machine
         return not (machine.stop_requested or machine.restart_requested or self._must_end())
 
-    def _finish(self, running: RunningQuery, checkpoint: Checkpoint, ended: "Future[None]") -> None:
+    def _finish(self, running: RunningQuery, ended: "Future[None]") -> None:
         """End the query between two batches. Raises its failure if it has already ended."""
         self._change.warm_up(self._resources, lambda: ended.done() or self._must_end())
         if ended.done():
@@ -306,7 +298,7 @@ class Engine:
             return
         is_stopped = self._machine.desired is QueryState.STOPPED
         if is_stopped and not (self._change.is_requested or self._resources.lease_is_lost):
-            checkpoint.desired_state = QueryState.STOPPED
+            self._resources.store_desired_state(QueryState.STOPPED)
         with running.raising_failure():
             if running.can_be_interrupted and not self._completes_interval:
                 stop_at_once(running.query)
@@ -328,7 +320,7 @@ class Engine:
         self._starter.forget_phase()
         machine = self._machine
         if machine.state is not state:
-            self._resources.checkpoint().desired_state = state
+            self._resources.store_desired_state(state)
             if state is QueryState.STOPPED:
                 self._resources.release()
             machine.become(state)

@@ -58,6 +58,10 @@ class EventTimes:
         self._closed = threading.Event()
         self._writing = threading.Lock()
 
+    def keeps_watermark(self) -> bool:
+        """Whether the watermark must not advance, not even for an idle side."""
+        return False
+
     def starting(self) -> AbstractContextManager[None]:
         """Context in which the query is started."""
         return nullcontext()

@@ -3,12 +3,15 @@
 from collections.abc import Mapping
 from concurrent.futures import Future
 from dataclasses import replace
+from datetime import UTC, datetime
 
+import structlog
 from pyspark.sql import SparkSession
 
 from job.change.replay import Replay
 from job.checkpoint.changes import check_not_changed, replay_to_run
 from job.checkpoint.checkpoint import Checkpoint
+from job.checkpoint.maintenance import repair_logs
 from job.delivery.commit_topic import create_commit_topic_if_used
 from job.errors import CheckpointError
 from job.event_time.partitions import Offsets
@@ -16,7 +19,8 @@ from job.formats.pinning import check_schema_evolution
 from job.formats.registration import ensure_registered
 from job.formats.registry import RegistryAccess
 from job.formats.schemas import OutputSchema
-from job.join_spec.sides import Side
+from job.join_spec.sides import SIDES, Side
+from job.join_spec.start_positions import StartPositions
 from job.kafka.preflight import check_topics, with_output_partitions
 from job.kafka.retention import check_added_topics, check_retention
 from job.kafka.security import KafkaAccess
@@ -34,6 +38,8 @@ from job.query.cluster import (
 )
 from job.query.stats import QueryStats
 from job.settings import JobSettings
+
+_log = structlog.get_logger()
 
 
 class Preparation:
@@ -64,6 +70,8 @@ class Preparation:
 
         Raises StreamjoinError if the checkpoint, the cluster or a topic does not allow the run.
         """
+        for name in repair_logs(checkpoint.folder, datetime.now(UTC)):
+            _log.warning("checkpoint_repaired", file=name)
         check_not_changed(checkpoint)
         replay = replay_to_run(checkpoint)
         if self._settings.is_on_cluster:
@@ -147,7 +155,24 @@ class Preparation:
         )
         if ids != checkpoint.topic_ids:
             checkpoint.topic_ids = ids
-        check_retention(plan, access, read)
+        check_retention(plan, access, _next_offsets(plan, read, checkpoint.start_positions))
+
+
+def _next_offsets(
+    plan: JoinPlan, read: Offsets | None, starts: StartPositions | None
+) -> Offsets | None:
+    """The next offset to read of each partition. None, or a side without offsets: not known.
+
+    `read`: those of the checkpoint. `starts`: those of a new checkpoint, if `read` is None. Spark
+    reads a partition without an offset, which was added since, from its first record.
+    """
+    if read is None:
+        if starts is None:
+            return None
+        named = {side: starts.side(side) for side in SIDES}
+        read = {side: {} if isinstance(start, str) else start for side, start in named.items()}
+    added = {side: dict.fromkeys(plan.side(side).partition_numbers, 0) for side in SIDES}
+    return {side: {**added[side], **read[side]} if read[side] else {} for side in SIDES}
 
 
 def _check_partitions_of_change(checkpoint: Checkpoint, replay: Replay, wanted: int | None) -> None:

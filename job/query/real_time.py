@@ -14,6 +14,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, closing, contextmanager, suppress
+from dataclasses import replace
 from datetime import timedelta
 
 import structlog
@@ -97,6 +98,7 @@ class Phases:
                         )
                     else:
                         running = start_intervals(records, plan, checkpoint, delivery)
+                running = replace(running, keeps_watermark=times.keeps_watermark)
                 times.follow(running)
                 self.current = phase
                 try:
@@ -177,6 +179,9 @@ class _PlannedTimes(EventTimes, ABC):
         self._starts: dict[Side, Mapping[int, int]] = {}
         self._latest: dict[Side, Mapping[int, int]] = {}
 
+    def keeps_watermark(self) -> bool:
+        return self._interrupted is not None
+
     def starting(self) -> AbstractContextManager[None]:
         """`_planned` records the first interval, too, and begins to repeat an interrupted one."""
         return self._limit_first_batch()
@@ -208,6 +213,16 @@ class _PlannedTimes(EventTimes, ABC):
 
     def _release(self, side: Side) -> None:
         """Releases no side: the job needs the next call into Python."""
+
+    def close(self) -> None:
+        super().close()
+        with suppress(Exception):  # the JVM may be gone
+            self._count_transactions()
+
+    def _count_transactions(self) -> None:
+        """Count the transactions of the tasks that have ended, and those that have failed."""
+        _, results = self._delivery.delivered(0)
+        self._stats.transactions(results)
 
     def _end_run(self, phase: Phase) -> None:
         self._change_to(phase)
@@ -275,16 +290,6 @@ class _Intervals(_PlannedTimes):
 
     _ends: int | None = None
     """Sum of the ends of both topics when the interval was planned. None: no interval was."""
-
-    def close(self) -> None:
-        super().close()
-        with suppress(Exception):  # the JVM may be gone
-            self._count_transactions()
-
-    def _count_transactions(self) -> None:
-        """Count the transactions of the tasks that have ended."""
-        _, results = self._delivery.delivered(0)
-        self._stats.transactions(results)
 
     def follow(self, running: RunningQuery) -> None:
         super().follow(running)

@@ -49,6 +49,9 @@ class ReplayingTimes(EventTimes):
         if possibly_late and self._phase is not ReplayPhase.OVER:
             _log.warning("late_rows_unknown", records=possibly_late)
 
+    def keeps_watermark(self) -> bool:
+        return self._phase is not ReplayPhase.OVER or super().keeps_watermark()
+
     def starting(self) -> AbstractContextManager[None]:
         """Limits the first batch even if Spark plans it before `follow`."""
         if self._phase is ReplayPhase.OVER:

@@ -52,7 +52,9 @@ class Reset:
         now, outcome = datetime.now(UTC), {}
         try:
             checkpoint = self._resources.checkpoint()
-            starts = with_all_partitions(self.report.starts, checkpoint.offsets)
+            starts = self.report.starts
+            if not (isinstance(starts.left, str) and isinstance(starts.right, str)):
+                starts = with_all_partitions(starts, checkpoint.offsets)
             outcome["old_checkpoint"] = checkpoint.reset(starts, now)
             self._on_reset()
         except Exception as error:

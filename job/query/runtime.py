@@ -2,21 +2,22 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import UTC, datetime
 
 import structlog
 from pyspark.sql import SparkSession
 
 from job.checkpoint.checkpoint import Checkpoint
 from job.checkpoint.lease import Lease
-from job.checkpoint.maintenance import repair_logs
+from job.errors import CheckpointInUseError, SetupError
 from job.kafka.security import KafkaAccess
 from job.plan.plan import JoinPlan
 from job.plan.real_time import LOOKUP_SLOTS, SPARE_SLOTS
 from job.plan.tuning import can_share_jvm
+from job.protocol.status import QueryState
 from job.query.stats import QueryStats
 from job.redaction import Redaction
 from job.settings import JobSettings
+from job.spark.failures import failure_of
 from job.spark.listener import listen
 from job.spark.session import Jvm
 
@@ -91,7 +92,7 @@ class Resources:
         return has_too_few
 
     def checkpoint(self) -> Checkpoint:
-        """The checkpoint, locked by the lease and with repaired logs.
+        """The checkpoint, locked by the lease.
 
         Raises CheckpointInUseError if another job uses it or has taken it over.
         """
@@ -100,10 +101,25 @@ class Resources:
             lease = Lease(checkpoint.folder, self._lease_lost)
             lease.take()
             self._lease = lease
-            for name in repair_logs(checkpoint.folder, datetime.now(UTC)):
-                _log.warning("checkpoint_repaired", file=name)
         self.check_lease()
         return checkpoint
+
+    def store_desired_state(self, state: QueryState) -> None:
+        """Store the state for the next start of the job. If this fails, the log has a warning:
+        commands must be possible with a full disk, too.
+
+        Raises CheckpointInUseError as `checkpoint`, SetupError, and any error of a dead JVM.
+        """
+        try:
+            self.checkpoint().desired_state = state
+        except (CheckpointInUseError, SetupError):
+            raise
+        except Exception as error:
+            if self._jvm is not None and (self.session_is_lost or not self._jvm.is_alive):
+                raise  # the query needs another JVM
+            failure = failure_of(error, self._plan.bootstrap_servers)
+            self._redaction.scrub_error(failure)
+            _log.warning("desired_state_not_stored", state=state.value, reason=str(failure))
 
     @property
     def lease_is_lost(self) -> bool:

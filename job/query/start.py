@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
+from dataclasses import replace
 from functools import partial
 
 from pyspark.sql import SparkSession
@@ -59,5 +60,6 @@ class QueryStarter:
                     new_query=self._new_query,
                     replay=replay,
                 )
+            running = replace(running, keeps_watermark=times.keeps_watermark)
             times.follow(running)
             yield running

@@ -101,6 +101,7 @@ def test_plan_of_another_change_keeps_back_what_the_second_query_keeps_back(
     second = plan(join__type="left_outer")
     settings = {"format": 1, "settings": fingerprint(second)}
     world.disk.files["file:/new/fingerprint.json"] = settings
+    world.log("file:/new", 0, (20, 6), 60_000)
 
     third = plan(join__type="left_outer", checkpoint="/checkpoints/third")
     made = PLANNED(second, third, world.checkpoint("file:/new"), None).replay

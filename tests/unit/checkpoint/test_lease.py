@@ -67,6 +67,22 @@ def test_free_lease_is_taken_and_released(folder: Folder) -> None:
     assert {} == folder.documents
 
 
+def test_job_keeps_its_lease_if_the_replaced_job_was_suspended_while_it_renewed_its_own(
+    folder: Folder,
+) -> None:
+    folder.documents[LEASE] = foreign()
+    lost = threading.Event()
+    mine = taken(folder, lost)
+    own = folder.documents[LEASE]["id"]
+    folder.documents[LEASE] = foreign(renewed_at="2026-11-20T12:00:02.000+00:00")
+
+    wait_until(lambda: own == folder.documents[LEASE]["id"], 10, "the lease is written again")
+    assert not lost.is_set()
+    folder.documents[LEASE] = foreign(id="of a third job")
+    wait_until(lost.is_set, 10, "another job has taken the lease")
+    mine.release()
+
+
 def test_lease_that_is_renewed_by_another_job_is_not_taken_and_the_job_is_named(
     folder: Folder,
 ) -> None:

@@ -1,5 +1,6 @@
 """Records of the dead-letter topic as letters, and as lines of the commands."""
 
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -7,6 +8,7 @@ import pytest
 from job.dead_letters import headers as names
 from job.dead_letters.cli import Selection, _line
 from job.dead_letters.headers import DeadLetter, dead_letter, replayed_place
+from job.dead_letters.replay import partition_of
 from job.errors import RequestError
 from job.kafka.preflight import TopicUse, _topic_uses
 from tests.unit.specs import plan
@@ -128,3 +130,9 @@ def test_topic_must_be_there_and_writable_before_the_start() -> None:
 
     assert use in _topic_uses(plan(on_bad_record=None, dead_letter={"topic": "dead"}))
     assert use not in _topic_uses(plan())
+
+
+def test_replayed_record_goes_to_its_partition_unless_the_topic_has_fewer_now() -> None:
+    """-1: the key chooses the partition."""
+    letter: Any = SimpleNamespace(partition=2)
+    assert [-1, 2, 2] == [partition_of(letter, count) for count in (2, 3, 4)]

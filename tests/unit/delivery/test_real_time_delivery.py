@@ -1,6 +1,7 @@
 """Delivery of the real-time engine, as far as the driver decides it."""
 
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -174,6 +175,21 @@ def test_failure_of_a_partition_has_a_code_a_place_and_whether_to_retry(
     assert kind is type(error)
     assert text in str(error)
     assert failure.isRetryable() is error.retryable
+
+
+def test_failed_transaction_is_counted_once() -> None:
+    target = delivery_target(PLAN, ACCESS, checkpoint_with(None), record_bytes_max=0)
+    nothing = SimpleNamespace(results=0, committed=0, skipped=0)
+    transactions: Any = SimpleNamespace(take_delivered=lambda: nothing)
+    delivery = _ExactlyOnce(None, target, transactions)  # type: ignore[arg-type]
+    error = PySparkException("planted")
+    failure = Failure("fenced", retryable=False)
+    error._origin = Throwable("org.apache.spark.SparkException", failure)  # type: ignore[attr-defined]
+    for _ in range(2):
+        delivery.explained(error)
+
+    counts = [dict(delivery.delivered(0)[1]) for _ in range(2)]
+    assert [1, 0] == [count.get("fenced", 0) for count in counts]
 
 
 def test_other_errors_are_not_failures_of_the_delivery() -> None:

@@ -21,6 +21,7 @@ x / 2 + k ~ concat(s, k) ~ m['a'] ~ element_at(m, 'a') ~ try_cast(s as int) ~ ca
 cast(k as string) ~ k in (1, 2) ~ case when k > 2 then s else 'x' end ~ year(t) ~ n = k ~ size(ar)
 t > timestamp'2023-01-01 00:00:00' ~ substring(s, 1, 2) ~ st.a is null ~ s like 'a%' ~ s rlike '^a'
 k between 1 and 2 ~ not b ~ if(b, s, null) ~ -1 ~ hash(k, s) ~ cast(x as double) / 2 >= 1
+try_element_at(ar, 1) ~ try_to_date(s, 'yyyy') ~ b is true ~ hex(s)
 date_trunc('HOUR', t) ~ nullif(k, 1) ~ abs(x) ~ cast(t as date) ~ round(x, 2) ~ null ~ x > k
 """
 FAILING = """
@@ -28,6 +29,8 @@ cast(s as int) ~ k + 1 ~ n * 2 ~ k / n ~ k % n ~ d + 1 ~ ar[0] ~ element_at(ar, 
 t + interval 1 hour ~ to_date(s) ~ to_timestamp(s) ~ timestamp_millis(n) ~ cast(n as int) ~ abs(k)
 date_format(t, 'yyyy') ~ regexp_extract(s, 'a', 1) ~ cast(x as decimal(5, 2)) ~ dt = t ~ s in (1)
 st.a + 1 ~ x / 0 ~ k div -1 ~ round(d) ~ cast(s as boolean) ~ try_cast(k + 1 as string) ~ w = 1.5
+ceil(x) ~ floor(x) ~ hex(w) ~ s is true ~ try_element_at(ar, k) ~ try_element_at(ar, 0)
+try_to_date(s, s) ~ try_to_timestamp(s, s)
 coalesce(cast(s as int), 0) ~ year(s) ~ case when cast(s as int) > 1 then 1 end ~ s rlike lower(s)
 if(b, cast('a' as int), 1) ~ if(b, cast(300 as tinyint), 1)
 """

@@ -9,7 +9,7 @@ import pytest
 from job.errors import SpecError
 from job.join_spec.join_conditions import JoinType
 from job.join_spec.spec import spec_from_yaml
-from tests.unit.specs import changed
+from tests.unit.specs import changed, spec_yaml
 
 EXAMPLE = (Path(__file__).parents[3] / "join.example.yaml").read_text()
 
@@ -195,3 +195,32 @@ def test_expected_rate_can_come_from_the_environment() -> None:
     spec = spec_from_yaml(example(right__expected_rate="${RATE:-2.5}"), {})
 
     assert 2.5 == spec.right.expected_rate
+
+
+@pytest.mark.parametrize("text", ["${A:-${B}}", "${A-x}", "${A:?x}", "${a.b}", "${ A }", "x${A"])
+def test_text_like_a_variable_that_is_none_is_refused(text: str) -> None:
+    found = problems(spec_yaml(output__topic=text), {"A": "secret", "B": "other"})
+    assert "begins no variable" in found["output.topic"]
+    assert "secret" not in str(found)
+
+
+def test_dollar_and_brace_of_a_pattern_are_no_variable() -> None:
+    spec = spec_from_yaml(spec_yaml(left__filter="campaign rlike 'a${1,2}'"), {})
+    assert "campaign rlike 'a${1,2}'" == spec.left.filter
+
+
+def test_start_before_1970_is_refused() -> None:
+    """-1 milliseconds are the end of a partition for Kafka."""
+    found = problems(spec_yaml(start_from="1969-12-31T23:59:59.999Z"))
+    assert "is before 1970" in found["start_from"]
+
+
+@pytest.mark.parametrize("pattern", ["a{99999999999999999999}", "(" * 5_000])
+def test_pattern_beyond_the_limits_of_python_is_refused(pattern: str) -> None:
+    text = changed(spec_yaml(), left__topic=None, left__topic_pattern=pattern[:1_000])
+    assert "regular expression" in str(problems(text))
+
+
+def test_character_beyond_unicode_is_refused() -> None:
+    with pytest.raises(SpecError, match="is not YAML"):
+        spec_from_yaml('name: "\\U00110000"', {})

@@ -59,6 +59,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
         "side_spec",
         "join_conditions",
         "spec",
+        "grouping",
         "expressions",
         "can_fail",
         "reference",

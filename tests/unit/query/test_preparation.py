@@ -1,4 +1,4 @@
-"""The number of state partitions of a run."""
+"""The number of state partitions of a run, and the offsets that Kafka must still have."""
 
 from dataclasses import replace
 from types import SimpleNamespace
@@ -8,7 +8,8 @@ import pytest
 
 from job.change.replay import Replay
 from job.errors import CheckpointError
-from job.query.preparation import Preparation
+from job.join_spec.start_positions import StartPositions
+from job.query.preparation import Preparation, _next_offsets
 from job.settings import JobSettings
 from tests.unit.change.test_replay import REPLAY
 from tests.unit.specs import plan
@@ -37,3 +38,13 @@ def test_change_sets_the_number_of_state_partitions() -> None:
 def test_other_number_than_that_of_the_change_is_refused() -> None:
     with pytest.raises(CheckpointError, match=r"STREAMJOIN_STATE_PARTITIONS is 8.* for 3 state"):
         partitions(8, replay=REPLAY)
+
+
+def test_retention_is_checked_for_added_partitions_and_for_a_new_checkpoint() -> None:
+    join = plan().reading({"left": (3,), "right": (1,)})
+    starts = StartPositions(left={0: 7, 1: 5}, right="latest")
+
+    assert _next_offsets(join, None, None) is None
+    assert {"left": {0: 7, 1: 5, 2: 0}, "right": {}} == _next_offsets(join, None, starts)
+    read = {"left": {0: 9, 1: 9}, "right": {0: 4}}
+    assert {"left": {0: 9, 1: 9, 2: 0}, "right": {0: 4}} == _next_offsets(join, read, starts)

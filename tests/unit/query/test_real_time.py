@@ -5,6 +5,8 @@ from typing import Any
 
 import pytest
 
+from job.delivery import sink
+from job.delivery.sink import RunningQuery
 from job.errors import QueryError
 from job.event_time.interval import Interval
 from job.event_time.partitions import BatchRead, Partitions
@@ -278,10 +280,12 @@ def test_catch_up_after_an_interval_that_fell_behind_has_a_shortest_time(
 def test_watermark_of_an_interrupted_interval_stays_until_the_interval_is_repeated(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    assert not World(monkeypatch).made(_CatchUp).keeps_watermark()
     cut = Interval(7, 5_000)
     world = World(monkeypatch, cut=cut)
     times = world.made(_CatchUp)
 
+    assert times.keeps_watermark()
     world.plan_next(times, both(10), both(20))
     assert 5_000 == world.watermark
     assert [Interval(7, 5_000, both(20))] == world.intervals
@@ -334,6 +338,19 @@ def test_ends_of_a_repetition_that_is_cut_itself_stay(monkeypatch: pytest.Monkey
     world.batch(times, both(20), both(20), NOW_MS)
 
     assert ([], [Phase.REAL_TIME]) == (world.intervals, world.phases)
+
+
+def test_idle_side_does_not_raise_the_watermark_while_an_interval_is_repeated() -> None:
+    raised: list[int] = []
+    keeps = [True]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sink, "raise_watermark", lambda _, ms: raised.append(ms))
+        unused: Any = None
+        running = RunningQuery(unused, unused, keeps_watermark=lambda: keeps[0])
+        running.raise_watermark(60_000)
+        keeps[0] = False
+        running.raise_watermark(70_000)
+    assert [70_000] == raised
 
 
 def test_intervals_follow_if_nothing_of_the_interrupted_interval_is_left(

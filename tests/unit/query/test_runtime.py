@@ -1,11 +1,14 @@
 """Task slots of the local master, and which JVM a query uses, without a JVM."""
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, NoReturn
 
 import pytest
+import structlog
 
-from job.errors import QueryError
+from job.errors import CheckpointInUseError, QueryError
 from job.plan.real_time import LOOKUP_SLOTS, SPARE_SLOTS
+from job.protocol.status import QueryState
 from job.query import runtime
 from job.query.runtime import Resources
 from job.query.stats import QueryStats
@@ -66,6 +69,26 @@ def resources(jvms: Jvms, master: str, **changes: Any) -> Resources:
     first: Any = jvms
     settings = JobSettings(spark_master=master)
     return Resources(plan(**changes), settings, Redaction(), QueryStats(), first, lambda: None)
+
+
+def test_command_is_possible_if_its_state_cannot_be_stored(monkeypatch: pytest.MonkeyPatch) -> None:
+    acquired = resources(Jvms(monkeypatch), "local[*]")
+
+    def fail(error: Exception) -> Callable[[], NoReturn]:
+        def checkpoint() -> NoReturn:
+            raise error
+
+        return checkpoint
+
+    monkeypatch.setattr(acquired, "checkpoint", fail(OSError("No space left on device")))
+    with structlog.testing.capture_logs() as logs:
+        acquired.store_desired_state(QueryState.STOPPED)
+    assert [("desired_state_not_stored", "STOPPED", "No space left on device")] == [
+        (log["event"], log["state"], log["reason"]) for log in logs
+    ]
+    monkeypatch.setattr(acquired, "checkpoint", fail(CheckpointInUseError("taken over")))
+    with pytest.raises(CheckpointInUseError):
+        acquired.store_desired_state(QueryState.STOPPED)
 
 
 def test_local_master_has_slots_for_tasks_lookups_and_some_added_partitions(
