@@ -126,9 +126,10 @@ def listening_socket(host: str, port: int) -> socket.socket:
             listener.bind(address)
             listener.listen()
             on_error.pop_all()
-    except OSError as error:
+    except (OSError, UnicodeError) as error:
+        reason = getattr(error, "strerror", None) or error
         raise SetupError(
-            f"cannot listen on {host}:{port} ({error.strerror}): "
+            f"cannot listen on {host}:{port} ({reason}): "
             "set STREAMJOIN_HOST or STREAMJOIN_PORT, or stop the process that listens there"
         ) from error
     return listener

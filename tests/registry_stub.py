@@ -81,6 +81,8 @@ class RegistryStub:
         return 404, json.dumps({"error_code": NOT_FOUND.get(kind, 404), "message": "not found"})
 
     def take(self, path: str, sent: dict[str, Any]) -> tuple[int, str]:
+        if path.startswith("/compatibility/"):
+            return self._compatibility(unquote(path.split("/")[3]))
         _, name, *rest = path.strip("/").split("/")
         subject = unquote(name)
         for number in self._versions.get(subject, []):
@@ -92,6 +94,12 @@ class RegistryStub:
             return 409, json.dumps({"error_code": 409, "message": self.refusal})
         number = self.register(subject, sent["schema"], sent.get("schemaType", "AVRO"))
         return 200, json.dumps({"id": number})
+
+    def _compatibility(self, subject: str) -> tuple[int, str]:
+        if subject not in self._versions:
+            return 404, json.dumps({"error_code": 40401, "message": "Subject not found"})
+        messages = [] if self.refusal is None else [self.refusal]
+        return 200, json.dumps({"is_compatible": not messages, "messages": messages})
 
     def __enter__(self) -> Self:
         threading.Thread(target=self._server.serve_forever, args=(0.05,), daemon=True).start()

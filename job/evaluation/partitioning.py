@@ -7,11 +7,12 @@ the same partition.
 
 import struct
 from collections.abc import Sequence
-from decimal import Decimal
+from decimal import Context, Decimal
 
 SEED = 42
 _MASK = 0xFFFFFFFF
 _DECIMAL_DIGITS_OF_A_LONG = 18
+_EXACT = Context(prec=50)
 
 
 def state_partition(values: Sequence[object], types: Sequence[str], num_partitions: int) -> int:
@@ -54,7 +55,7 @@ def _hash_value(value: object, sql_type: str, seed: int) -> int:
 def _hash_decimal(value: Decimal, sql_type: str, seed: int) -> int:
     """Hashes the unscaled number: as a long if the precision allows it, otherwise its bytes."""
     precision, scale = (int(part) for part in sql_type[len("DECIMAL(") : -1].split(","))
-    unscaled = int(value.scaleb(scale))
+    unscaled = int(value.scaleb(scale, _EXACT))
     if precision <= _DECIMAL_DIGITS_OF_A_LONG:
         return _hash_long(unscaled, seed)
     # BigInteger.toByteArray: big-endian, the fewest bytes that include the sign bit.

@@ -33,6 +33,7 @@ from job.evaluation.sql_types import (
     BOOLEAN,
     DATE,
     DOUBLE,
+    FLOAT,
     INT,
     INT_RANGES,
     STRING,
@@ -82,9 +83,14 @@ def _substring(text: str, start: int, length: int) -> str:
     return text[max(begin, 0) : max(end, 0)]
 
 
+_PADDED_CHARS_MAX = 10_000_000
+
+
 def _pad(text: str, length: int, fill: str, *, left: bool) -> str:
     if length <= len(text) or not fill:
         return text[: max(length, 0)] if length <= len(text) else text
+    if length > _PADDED_CHARS_MAX:
+        raise NotExactError(f"a padding to {length} characters")
     missing = length - len(text)
     padding = (fill * (missing // len(fill) + 1))[:missing]
     return padding + text if left else text + padding
@@ -153,7 +159,7 @@ def _rounding(what: str, mode: str, of_double: Callable[[float], int]) -> Build:
 def _round(node: exp.Expr, arguments: list[Compiled]) -> Compiled:
     kind = _numeric(arguments[0], "round")
     digits = node.args.get("decimals")
-    if not kind.is_decimal or not (digits is None or isinstance(digits, exp.Literal)):
+    if not kind.is_decimal or not (digits is None or _is_whole(digits)):
         raise NotExactError(f"round() of {kind}")
     scale = 0 if digits is None else int(digits.name)
     kept = min(scale, kind.scale)
@@ -161,6 +167,10 @@ def _round(node: exp.Expr, arguments: list[Compiled]) -> Compiled:
     if scale >= kind.scale:
         result = decimal_type(min(kind.precision - kind.scale + kind.scale + 1, 38), kind.scale)
     return strict(lambda value: fit(value, result), result, arguments[0])
+
+
+def _is_whole(node: exp.Expr) -> bool:
+    return isinstance(node, exp.Literal) and not node.is_string and node.name.isdigit()
 
 
 def _numeric(argument: Compiled, what: str) -> SqlType:
@@ -193,7 +203,8 @@ def _isnan(_: exp.Expr, arguments: list[Compiled]) -> Compiled:
 
 
 def _nanvl(_: exp.Expr, arguments: list[Compiled]) -> Compiled:
-    first, second = (casted(argument, DOUBLE).run for argument in arguments)
+    kind = FLOAT if all(argument.type == FLOAT for argument in arguments) else DOUBLE
+    first, second = (casted(argument, kind).run for argument in arguments)
 
     def run(env: Env) -> Value:
         value: float | None = first(env)
@@ -202,12 +213,12 @@ def _nanvl(_: exp.Expr, arguments: list[Compiled]) -> Compiled:
         result: float | None = second(env)
         return result
 
-    return Compiled(DOUBLE, run)
+    return Compiled(kind, run)
 
 
 def _hash(_: exp.Expr, arguments: list[Compiled]) -> Compiled:
     for argument in arguments:
-        if argument.type.fields:
+        if argument.type.fields or str(argument.type).startswith("INTERVAL"):
             raise NotExactError(f"hash() of {argument.type}")
     types = [str(argument.type).replace(" ", "") for argument in arguments]
     runs = [argument.run for argument in arguments]
@@ -316,7 +327,7 @@ BUILDERS: dict[type[exp.Expr], Build] = {
         STRING, "substring", strings=1,
     ),
     exp.Replace: _text(
-        lambda text, old, new: text.replace(old, new) if old else text,
+        lambda text, old, new="": text.replace(old, new) if old else text,
         STRING, "replace", strings=3,
     ),
     exp.Left: _text(lambda text, n: text[: max(n, 0)], STRING, "left", strings=1),
@@ -362,8 +373,9 @@ BUILDERS_BY_NAME: dict[str, Build] = {
     **TRIED,
 }
 
+_BLANK = Compiled(STRING, lambda _: " ")
 PADDING: Build = lambda node, arguments: _text(  # noqa: E731 - needs the node for its direction
     lambda text, fill, length: _pad(text, length, fill, left=bool(node.args.get("is_left"))),
     STRING, "lpad" if node.args.get("is_left") else "rpad", strings=2,
-)(node, [arguments[0], arguments[2], arguments[1]])  # fmt: skip
+)(node, [arguments[0], (*arguments, _BLANK)[2], arguments[1]])  # fmt: skip
 BUILDERS[exp.Pad] = PADDING

@@ -149,6 +149,8 @@ def decimal_for(kind: SqlType, literal: object = None) -> SqlType:
         return kind
     if isinstance(literal, int):
         return decimal_type(len(str(abs(literal))), 0)
+    if kind.name not in _DECIMALS:
+        raise NotExactError(f"decimal arithmetic with {kind}")
     return _DECIMALS[kind.name]
 
 

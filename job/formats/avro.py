@@ -206,7 +206,15 @@ def _kind(schema: Any) -> str:
 
 
 def _logical(schema: Any) -> str:
-    return str(schema.get("logicalType", "")) if isinstance(schema, dict) else ""
+    if not isinstance(schema, dict):
+        return ""
+    name = str(schema.get("logicalType", ""))
+    if name == "decimal":
+        # Avro ignores an invalid logical type.
+        precision = schema.get("precision")
+        is_valid = isinstance(precision, int) and precision > 0
+        return name if is_valid and _kind(schema) in {"bytes", "fixed"} else ""
+    return name
 
 
 def _sql_type_or_none(schema: Any) -> str | None:

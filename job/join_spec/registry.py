@@ -47,6 +47,8 @@ class SchemaRegistrySpec(BaseModel):
             parts = urlsplit(url)
             host = parts.hostname
             _ = parts.port
+            url.encode("ascii")
+            (host or "").encode("idna")  # e.g. an empty part
         except ValueError as error:
             raise ValueError("is not a URL such as https://registry.example.org") from error
         if parts.username or parts.password:

@@ -40,8 +40,12 @@ def lineage_reporter(
 
 def _checked(url: str) -> str:
     """`url`. The message of its SetupError omits the URL, which may contain a password."""
-    parts = urlsplit(url)
-    if parts.scheme not in {"http", "https"} or not parts.hostname or "@" in parts.netloc:
+    try:
+        parts = urlsplit(url)
+        has_host = bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        has_host = False
+    if not has_host or parts.scheme not in {"http", "https"} or "@" in parts.netloc:
         raise SetupError(
             "STREAMJOIN_OPENLINEAGE_URL: must be an http or https URL without a user or password; "
             "the key of the API belongs in STREAMJOIN_OPENLINEAGE_API_KEY_FILE"
@@ -55,7 +59,7 @@ def _authentication(settings: JobSettings, redaction: Redaction) -> TokenProvide
         return TokenProvider({})
     try:
         key = path.read_text().strip()
-    except OSError as error:
+    except (OSError, UnicodeDecodeError) as error:
         raise SetupError(f"STREAMJOIN_OPENLINEAGE_API_KEY_FILE: {error}") from error
     redaction.add([key])
     return ApiKeyTokenProvider({"apiKey": key})

@@ -213,8 +213,16 @@ def _retention(spec: JoinSpec, side: Side) -> timedelta | None:
 def _event_time_in_key(spec: JoinSpec) -> bool:
     """Whether the event times of both sides are a pair of the key."""
     pairs = zip(spec.left.key, spec.right.key, strict=True)
-    event_times = (spec.left.event_time.casefold(), spec.right.event_time.casefold())
-    return any((left.casefold(), right.casefold()) == event_times for left, right in pairs)
+    return any(
+        _is_column(left, "left", spec.left.event_time)
+        and _is_column(right, "right", spec.right.event_time)
+        for left, right in pairs
+    )
+
+
+def _is_column(text: str, side: Side, column: str) -> bool:
+    name = text.replace("`", "").casefold()
+    return name.removeprefix(f"{side}.") == column.casefold()
 
 
 def _null_safe(problems: Problems, spec: JoinSpec) -> tuple[bool, ...]:

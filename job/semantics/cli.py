@@ -35,9 +35,9 @@ def simulation_lines(
     paths = dict(zip(SIDES, (left, right), strict=True))
     lines = {side: _lines(path) for side, path in paths.items()}
     plan = with_named_topics(plan, lines)
-    records = [_records(paths[side], lines[side], plan.side(side)) for side in SIDES]
     trigger_ms = None if trigger is None else _trigger_ms(trigger)
     try:
+        records = [_records(paths[side], lines[side], plan.side(side)) for side in SIDES]
         batches = simulate(plan, *records, batch_size=batch_size, trigger_ms=trigger_ms)
     except NotExactError as error:
         raise SimulationError(f"cannot be simulated exactly: it uses {error}") from error

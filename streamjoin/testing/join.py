@@ -176,7 +176,8 @@ class RunningJoin:
 
     def _is_processed(self, ends: Mapping[Side, int]) -> bool:
         offsets = self._containers.answer("/v1/query/offsets")
-        if not offsets or any(_read(offsets[side]) < ends[side] for side in SIDES):
+        read = {side: _read(offsets[side], self._spec.topic(side)) for side in SIDES if offsets}
+        if not read or any(read[side] < ends[side] for side in SIDES):
             self._must_not_have_failed()
             return False
         return self._watermark_is_applied(self.query())
@@ -211,9 +212,12 @@ class RunningJoin:
         return "\n".join(["the query:", *lines])
 
 
-def _read(side: Mapping[str, Any]) -> int:
-    """Next offset to read of the only partition."""
-    return side["partitions"].get("0", {}).get("read") or 0
+def _read(side: Mapping[str, Any], topic: str) -> int:
+    """Next offset to read of the only partition of `topic`, to which the tests write. If the side
+    has several topics, the service names the topic of each partition."""
+    partitions = side["partitions"]
+    partition = partitions.get("0") or partitions.get(f"{topic}/0") or {}
+    return partition.get("read") or 0
 
 
 def _moment(written: object) -> datetime:

@@ -34,6 +34,8 @@ def decimal(precision: int, scale: int = 2) -> dict[str, Any]:
         ({"type": "fixed", "name": "f", "size": 4}, "BINARY"),
         ({"type": "enum", "name": "e", "symbols": ["A", "B"]}, "STRING"),
         (decimal(10), "DECIMAL(10, 2)"),
+        ({"type": "bytes", "logicalType": "decimal"}, "BINARY"),
+        ({"type": "string", "logicalType": "decimal", "precision": 4}, "STRING"),
         ({"type": "int", "logicalType": "date"}, "DATE"),
         ({"type": "int", "logicalType": "time-millis"}, "INT"),
         (MILLIS, "TIMESTAMP"),

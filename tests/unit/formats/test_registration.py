@@ -9,7 +9,7 @@ import pytest
 from job.errors import RegistryError, SecurityError, SpecError
 from job.evaluation.sql_types import BIGINT, DOUBLE, STRING, SqlType, struct_of
 from job.formats import avro_schema, proto_schema
-from job.formats.registration import ensure_registered
+from job.formats.registration import check_accepted, ensure_registered
 from job.formats.registry import RegistryAccess, latest_schema
 from job.formats.schemas import OutputSchema
 from job.join_spec.value_format import Format
@@ -32,6 +32,20 @@ def schema(*, registers: bool = True, cost: SqlType = DOUBLE) -> OutputSchema:
 def proto(*columns: tuple[str, SqlType], is_key: bool = False) -> OutputSchema:
     text = proto_schema.record_schema("tested", columns)
     return OutputSchema(Format.PROTOBUF, "out/value", True, text, columns, is_key)
+
+
+def test_check_before_a_change_refuses_what_a_start_would_and_registers_nothing(
+    registry: RegistryStub,
+) -> None:
+    access = RegistryAccess(registry.url)
+    check_accepted(schema(), access)  # the subject does not exist
+    with pytest.raises(SpecError, match="register"):
+        check_accepted(schema(registers=False), access)
+    ensure_registered(schema(), access)
+    registry.refusal = "the type of cost differs"
+    with pytest.raises(SpecError, match="refuses the schema"):
+        check_accepted(schema(cost=STRING), access)
+    assert 1 == latest_schema(access, "out/value")[0]
 
 
 def refusal(stub: RegistryStub, wanted: OutputSchema) -> str:

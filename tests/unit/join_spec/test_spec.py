@@ -224,3 +224,8 @@ def test_pattern_beyond_the_limits_of_python_is_refused(pattern: str) -> None:
 def test_character_beyond_unicode_is_refused() -> None:
     with pytest.raises(SpecError, match="is not YAML"):
         spec_from_yaml('name: "\\U00110000"', {})
+
+
+@pytest.mark.parametrize("url", ["http://a..b:8081", "http://localhost:1/\u00e9", "http://\uff48"])
+def test_registry_url_that_no_client_can_use_is_refused(url: str) -> None:
+    assert "is not a URL" in str(problems(spec_yaml(schema_registry={"url": url})))

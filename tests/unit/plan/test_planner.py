@@ -359,3 +359,9 @@ def test_settings_without_effect_on_state_may_change() -> None:
 
 def _shown_columns(join_type: JoinType) -> dict[str, Any]:
     return {"output__columns": {"ad_id": f"{join_type.shown_sides[0]}.ad_id"}}
+
+
+@pytest.mark.parametrize("key", ["shown_at", "left.shown_at", "`SHOWN_AT`"])
+def test_event_time_in_the_key_is_recognized_in_any_spelling(key: str) -> None:
+    join = {"type": "left_outer"}
+    assert plan(left__key=[key], right__key=["right.clicked_at"], join=join).event_time_in_key

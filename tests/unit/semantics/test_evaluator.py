@@ -44,6 +44,18 @@ def test_values_where_all_columns_are_null(text, expected):
     assert expected == (None if text == "try_cast('x' as int)" else value(text))
 
 
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("lpad('ab', 4)", "  ab"),
+        ("rpad('ab', 4)", "ab  "),
+        ("replace('abcb', 'b')", "ac"),
+    ],
+)
+def test_arguments_have_the_defaults_of_spark(text, expected):
+    assert expected == value(text)
+
+
 def test_concat_computes_all_arguments_also_after_null():
     with pytest.raises(SqlRuntimeError, match="DIVIDE_BY_ZERO"):
         value("concat(s, 1 div i)", i=0)
@@ -94,6 +106,9 @@ def test_errors_have_sparks_names(text, condition):
         ("to_date(s, 'dd/MM/yyyy')", r"to_date\(\) with a format"),
         ("i + s", r"INT \+ STRING"),
         ("1 / 0", "DIVIDE_BY_ZERO"),
+        ("round(1.25, '1')", r"round\(\) of DECIMAL"),
+        ("1.5 / null", "VOID"),
+        ("hash(t - t)", r"hash\(\) of INTERVAL"),
     ],
 )
 def test_what_is_not_evaluated_exactly_is_refused_by_name(text, name):

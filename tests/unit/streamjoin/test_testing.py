@@ -9,6 +9,7 @@ from job.errors import SpecError
 from job.join_spec.spec import spec_from_yaml
 from streamjoin.testing.differences import differences
 from streamjoin.testing.images import Images
+from streamjoin.testing.join import _read
 from streamjoin.testing.spec import CHECKPOINT, SpecAtTest
 from streamjoin.testing.topics import Record, Row
 from streamjoin.testing.waiting import wait_until
@@ -136,3 +137,10 @@ def test_images_are_named_as_for_compose() -> None:
 def test_timeout_names_what_was_expected() -> None:
     with pytest.raises(AssertionError, match="after 0 s nobody came"):
         wait_until(lambda: None, 0, lambda: "nobody came")
+
+
+def test_next_offset_is_that_of_the_topic_to_which_the_test_writes() -> None:
+    """The service names the topic of a partition if the side has several."""
+    assert 5 == _read({"partitions": {"0": {"read": 5}}}, "a")
+    assert 5 == _read({"partitions": {"a/0": {"read": 5}, "b/0": {"read": 7}}}, "a")
+    assert 0 == _read({"partitions": {"a/0": {"read": None}}}, "a")
