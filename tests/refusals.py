@@ -50,6 +50,10 @@ REFUSALS = (
         "is a constant that is not computed here",
     ),
     Refusal(
+        "operators without parentheses that sqlglot, which parses the spec, groups in another way",
+        "column", "left.s || '-' || left.n + 1", "Spark groups",
+    ),
+    Refusal(
         "a negative index of an array",
         "column", "left.ai[-1]", "fails: an index must be 0 or more",
     ),
