@@ -15,12 +15,8 @@ OFFSET_MAX = 2**63 - 1
 
 
 def _known_start(start: str) -> str:
-    if start in {"earliest", "latest"}:
-        return start
-    if (time := instant(start)) is None:
+    if start not in {"earliest", "latest"} and instant(start) is None:
         raise ValueError("must be earliest, latest or a time such as 2026-01-31T12:00:00Z")
-    if to_epoch_ms(time) < 0:  # for Kafka, -1 is the end of a partition
-        raise ValueError("is before 1970-01-01T00:00:00Z: use earliest")
     return start
 
 
@@ -61,7 +57,8 @@ def start_options(
     if time is None:
         return {"startingOffsets": start}
     return {
-        "startingTimestamp": str(to_epoch_ms(time)),
+        # For Kafka, -1 is the end of a partition.
+        "startingTimestamp": str(max(0, to_epoch_ms(time))),
         # A partition without newer records starts at its end.
         "startingOffsetsByTimestampStrategy": "latest",
     }

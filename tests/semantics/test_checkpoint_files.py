@@ -18,6 +18,13 @@ from job.protocol.status import QueryState
 NOW = datetime(2026, 1, 31, 12, tzinfo=UTC)
 
 
+def plan_a_batch(root: Path) -> None:
+    """From then on the settings are frozen."""
+    log = root / "query" / "offsets"
+    log.mkdir(parents=True)
+    (log / "0").write_text("v2\n{}\n")
+
+
 def test_every_file_has_a_format_and_is_read_again(spark: SparkSession, tmp_path: Path) -> None:
     root = tmp_path / "checkpoint"
     checkpoint = Checkpoint(spark, str(root))
@@ -41,6 +48,8 @@ def test_every_file_has_a_format_and_is_read_again(spark: SparkSession, tmp_path
     assert {1} == {json.loads(file.read_text())["format"] for file in files}
     lease.release()
     assert positions == checkpoint.start_positions
+    assert checkpoint.fingerprint is None
+    plan_a_batch(root)
     assert {"join.type": "inner"} == checkpoint.fingerprint
     assert QueryState.PAUSED is checkpoint.desired_state
     assert checkpoint.owns_name
@@ -58,6 +67,7 @@ def test_files_of_format_0_are_read(spark: SparkSession, tmp_path: Path) -> None
         (tmp_path / f"{name}.json").write_text(json.dumps(document))
     checkpoint = Checkpoint(spark, str(tmp_path))
 
+    plan_a_batch(tmp_path)
     assert {"state_partitions": "2"} == checkpoint.fingerprint
     assert QueryState.STOPPED is checkpoint.desired_state
     assert StartPositions(left="earliest", right="latest") == checkpoint.start_positions

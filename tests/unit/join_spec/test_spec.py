@@ -209,12 +209,6 @@ def test_dollar_and_brace_of_a_pattern_are_no_variable() -> None:
     assert "campaign rlike 'a${1,2}'" == spec.left.filter
 
 
-def test_start_before_1970_is_refused() -> None:
-    """-1 milliseconds are the end of a partition for Kafka."""
-    found = problems(spec_yaml(start_from="1969-12-31T23:59:59.999Z"))
-    assert "is before 1970" in found["start_from"]
-
-
 @pytest.mark.parametrize("pattern", ["a{99999999999999999999}", "(" * 5_000])
 def test_pattern_beyond_the_limits_of_python_is_refused(pattern: str) -> None:
     text = changed(spec_yaml(), left__topic=None, left__topic_pattern=pattern[:1_000])

@@ -365,3 +365,9 @@ def _shown_columns(join_type: JoinType) -> dict[str, Any]:
 def test_event_time_in_the_key_is_recognized_in_any_spelling(key: str) -> None:
     join = {"type": "left_outer"}
     assert plan(left__key=[key], right__key=["right.clicked_at"], join=join).event_time_in_key
+
+
+def test_start_before_1970_is_1970() -> None:
+    """-1 milliseconds are the end of a partition for Kafka."""
+    options = plan(start_from="1969-12-31T23:59:59.999Z").left.source_options
+    assert "0" == options["startingTimestamp"]
