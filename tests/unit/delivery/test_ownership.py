@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
-from job.delivery.ownership import _replace_queries
-from job.delivery.transactions import Target
+from job.delivery.commit_protocol import NO_BATCH, Marker, Step
+from job.delivery.ownership import _replace_queries, _Writer
+from job.delivery.transactions import Target, slot_of
 from job.errors import CheckpointError
 
 TARGET = Target(
@@ -80,3 +81,24 @@ def test_query_that_was_replaced_cannot_take_its_name_back() -> None:
 
 def test_first_batch_with_a_marker_may_follow_batches_without() -> None:
     assert {"old"} == replaced(Checkpoint(last_batch_id=7), {"old"}, since=8, new_query=True)
+
+
+def test_delivered_part_of_an_interval_counts_although_its_marker_is_not_written_yet() -> None:
+    class Reader:
+        def newest(self, *_: object, **__: object) -> Marker:
+            return Marker(NO_BATCH, "", "old")
+
+        def newest_delivered(self, *_: object) -> int:
+            return 8
+
+    reader: Any = Reader()
+    slot = slot_of(0)
+    found = [
+        _Writer(TARGET, reader, slot, b"key", reads_parts_of=queries).perform(lambda _: (), step)
+        for queries, step in (
+            (["old"], Step.READ_MARKER),
+            (["old"], Step.PEEK_MARKER),
+            (["other"], Step.READ_MARKER),
+        )
+    ]
+    assert [8, NO_BATCH, NO_BATCH] == [marker and marker.batch_id for marker in found]
