@@ -58,12 +58,11 @@ def claim_name(
     not have delivered anything after the cut. Otherwise the old query delivers at least once, and
     its markers may be outdated. None: the query replaces no other query.
     """
-    is_taken_over = replay is not None and checkpoint.owns_name
     ensure_ownership(
         *(target, checkpoint, dead_letter_slot(plan)),
         since=since,
         new_query=new_query,
-        last_batches=replay.last_batches if replay is not None and is_taken_over else None,
+        last_batches=replay.last_batches if replay is not None and checkpoint.owns_name else None,
     )
 
 

@@ -31,8 +31,8 @@ def grouped(tree: exp.Expr) -> exp.Expr:
     and a sum for sqlglot. Changes `tree`."""
     root = exp.paren(tree, copy=False)
     for node in reversed(list(root.find_all(exp.Add))):
-        parent = node.parent
-        if _is_interval(node) and parent is not None and node in list(_regrouped(parent)):
+        assert node.parent is not None, "root is a Paren"
+        if _is_interval(node) and any(operand is node for operand in _regrouped(node.parent)):
             node.replace(exp.paren(node.copy(), copy=False))
     grouped_tree: exp.Expr = root.this.pop()
     return grouped_tree

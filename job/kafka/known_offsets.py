@@ -11,25 +11,28 @@ from job.event_time.partitions import Offsets
 from job.join_spec.sides import SIDES, Side
 from job.kafka.clients import (
     EARLIEST,
-    admin,
+    AdminClient,
     at_time,
     describe_error,
     list_offsets_of_topics,
     no_broker,
     topic_setting,
 )
-from job.kafka.security import KafkaAccess, librdkafka_settings
-from job.kafka.topic_ids import topics
+from job.kafka.security import KafkaAccess
+from job.kafka.topic_ids import check_commit_topic, topics
 from job.plan.plan import JoinPlan
 
 _log = structlog.get_logger()
 
 
 def known_offsets(
-    plan: JoinPlan, access: KafkaAccess, ends: Offsets, from_ms: Mapping[Side, int]
+    client: AdminClient,
+    plan: JoinPlan,
+    access: KafkaAccess,
+    ends: Offsets,
+    from_ms: Mapping[Side, int],
 ) -> dict[Side, KnownOffsets]:
     """The offsets of the partitions in `ends`. Raises BrokerError if no broker answers."""
-    client = admin(librdkafka_settings(access))
     known = {}
     try:
         for side in SIDES:
@@ -45,10 +48,13 @@ def known_offsets(
 
 
 def added_partitions(
-    plan: JoinPlan, access: KafkaAccess, ends: Offsets, counts: Mapping[Side, tuple[int, ...]]
+    client: AdminClient,
+    plan: JoinPlan,
+    access: KafkaAccess,
+    ends: Offsets,
+    counts: Mapping[Side, tuple[int, ...]],
 ) -> Offsets:
     """First offset of each partition that the old query has not read."""
-    client = admin(librdkafka_settings(access))
     added: dict[Side, Mapping[int, int]] = {}
     for side in SIDES:
         of_side = plan.side(side).topics
@@ -66,12 +72,11 @@ def added_partitions(
     return added
 
 
-def check_not_compacted(plan: JoinPlan, access: KafkaAccess) -> None:
+def check_not_compacted(client: AdminClient, plan: JoinPlan, access: KafkaAccess) -> None:
     """Raises RetentionError if an input topic is compacted. Without the right to read its settings,
     a topic is not checked, and the log has a warning."""
-    client = admin(librdkafka_settings(access))
     compacted = []
-    for name in dict.fromkeys(name for side in SIDES for name in plan.side(side).topics.names):
+    for name in sorted(_input_topics(plan)):
         try:
             if "compact" in (topic_setting(client, name, "cleanup.policy") or ""):
                 compacted.append(name)
@@ -88,17 +93,28 @@ def check_not_compacted(plan: JoinPlan, access: KafkaAccess) -> None:
         )
 
 
-def check_same_topics(plan: JoinPlan, access: KafkaAccess, recorded: Mapping[str, str]) -> None:
-    """Raises RetentionError if an input topic was deleted and created again."""
-    names = {name for side in SIDES for name in plan.side(side).topics.names}
+def _input_topics(plan: JoinPlan) -> set[str]:
+    return {name for side in SIDES for name in plan.side(side).topics.names}
+
+
+def check_same_topics(
+    client: AdminClient, plan: JoinPlan, access: KafkaAccess, recorded: Mapping[str, str]
+) -> None:
+    """Raises RetentionError if an input topic was deleted and created again, CheckpointError if the
+    commit topic of the old query was deleted or created again.
+
+    `recorded`: ids of the topics in the old checkpoint.
+    """
+    inputs = _input_topics(plan)
     try:
-        described = topics(admin(librdkafka_settings(access)), names)
+        described = topics(client, inputs | ({plan.output.commit_topic} & recorded.keys()))
     except KafkaException as error:
         raise no_broker(access, error) from error
+    check_commit_topic(plan, recorded, described)
     other = sorted(
         name
         for name, topic in described.items()
-        if topic.id is not None and recorded.get(name, topic.id) != topic.id
+        if name in inputs and topic.id is not None and recorded.get(name, topic.id) != topic.id
     )
     if other:
         raise RetentionError(

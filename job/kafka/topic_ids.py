@@ -74,9 +74,7 @@ class TopicIdentity:
             self._expected = {topic: recorded[topic] for topic in recorded if topic in used}
             described = _described(client, used, access)
             self._compare(described)
-            commits = self._plan.output.commit_topic
-            if commits in self._expected and commits not in described:
-                raise _commit_topic_error(self._plan, "was deleted")
+            check_commit_topic(self._plan, self._expected, described)
             create()
             if not used <= described.keys():
                 described = {**_described(client, used, access), **described}
@@ -106,7 +104,7 @@ class TopicIdentity:
 
     def _compare(self, described: Mapping[str, Topic]) -> None:
         changed = {
-            topic: f"(topic id {expected} in the checkpoint, {described[topic].id} on the broker)"
+            topic: _ids(expected, described[topic])
             for topic, expected in self._expected.items()
             if topic in described and described[topic].id not in {None, expected}
         }
@@ -115,10 +113,8 @@ class TopicIdentity:
         ]
         if inputs:
             raise _input_topic_error(self._plan, inputs, changed, described, self._read())
-        if (commits := self._plan.output.commit_topic) in changed:
-            raise _commit_topic_error(
-                self._plan, f"was deleted and created again {changed[commits]}"
-            )
+        if self._plan.output.commit_topic in changed:
+            check_commit_topic(self._plan, self._expected, described)
         for topic in changed:
             # An output or dead-letter topic contains no input of the join, so the query continues.
             _log.warning("topic_recreated", topic=topic, reason=changed[topic])
@@ -209,24 +205,25 @@ def _input_topic_error(
     )
 
 
-def check_same_commit_topic(
-    plan: JoinPlan, access: KafkaAccess, recorded: Mapping[str, str]
+def check_commit_topic(
+    plan: JoinPlan, recorded: Mapping[str, str], described: Mapping[str, Topic]
 ) -> None:
-    """Raises CheckpointError if the commit topic of an old query was deleted or created again.
+    """Raises CheckpointError if the commit topic was deleted or created again.
 
-    `recorded`: ids of its topics in its checkpoint. A commit topic without an id is not checked.
+    `recorded`: ids of the topics in the checkpoint. A commit topic without an id is not checked.
     """
     topic = plan.output.commit_topic
     if (expected := recorded.get(topic)) is None:
         return
-    try:
-        described = topics(admin(librdkafka_settings(access)), [topic])
-    except KafkaException as error:
-        raise no_broker(access, error) from error
     if topic not in described:
         raise _commit_topic_error(plan, "was deleted")
     if described[topic].id not in {None, expected}:
-        raise _commit_topic_error(plan, "was deleted and created again")
+        ids = _ids(expected, described[topic])
+        raise _commit_topic_error(plan, f"was deleted and created again {ids}")
+
+
+def _ids(expected: str, topic: Topic) -> str:
+    return f"(topic id {expected} in the checkpoint, {topic.id} on the broker)"
 
 
 def _commit_topic_error(plan: JoinPlan, what: str) -> CheckpointError:

@@ -42,10 +42,11 @@ def _checked(url: str) -> str:
     """`url`. The message of its SetupError omits the URL, which may contain a password."""
     try:
         parts = urlsplit(url)
-        has_host = bool(parts.hostname) and parts.port != 0
+        _ = parts.port
+        is_valid = parts.scheme in {"http", "https"} and parts.hostname and "@" not in parts.netloc
     except ValueError:
-        has_host = False
-    if not has_host or parts.scheme not in {"http", "https"} or "@" in parts.netloc:
+        is_valid = False
+    if not is_valid:
         raise SetupError(
             "STREAMJOIN_OPENLINEAGE_URL: must be an http or https URL without a user or password; "
             "the key of the API belongs in STREAMJOIN_OPENLINEAGE_API_KEY_FILE"

@@ -22,8 +22,10 @@ from job.delivery.exactly_once import delivery_target, fence_slots, take_name_ov
 from job.delivery.ownership import newest_delivered
 from job.errors import CheckpointError, ConflictError, JobUnavailableError, StreamjoinError
 from job.formats.registration import check_accepted
+from job.formats.registry import registry_access
 from job.join_spec.output import Delivery
 from job.join_spec.sides import SIDES, Side
+from job.kafka.clients import AdminClient, admin
 from job.kafka.known_offsets import (
     added_partitions,
     check_not_compacted,
@@ -31,8 +33,7 @@ from job.kafka.known_offsets import (
     known_offsets,
 )
 from job.kafka.preflight import check_topics
-from job.kafka.security import KafkaAccess, kafka_access
-from job.kafka.topic_ids import check_same_commit_topic
+from job.kafka.security import KafkaAccess, kafka_access, librdkafka_settings
 from job.plan.fingerprint import incompatible_changes
 from job.plan.plan import JoinPlan
 from job.protocol.caller import call, running_job
@@ -101,9 +102,9 @@ def checked(
 
 def _check_schemas(new: JoinPlan) -> None:
     """Raises SpecError if the registry refuses an output schema, so that the query cannot start."""
-    registry = _access(new).registry
     for schema in (new.output.key_schema, new.output.schema):
         if schema is not None:
+            registry = registry_access(new.schema_registry)
             assert registry is not None, "JoinSpec requires it"
             check_accepted(schema, registry)
 
@@ -171,21 +172,8 @@ def check_undo(old: Checkpoint, new: Checkpoint) -> None:
             "undo: check the checkpoints of both specs",
             allowed=[],
         )
-    if changes.read_replay(new) is None and new.start_positions is None:
-        raise ConflictError(
-            f"{new.folder.root} contains no query, so it is not known whether the new query has "
-            "delivered results. Restore the folder. If the new query was never started, remove "
-            f"changed.json from {old.folder.root} instead, and start the old query",
-            allowed=[],
-        )
     if changes.read_replay(new) is None:
-        raise ConflictError(
-            f"the query of {new.folder.root} was reset after the change, and may have delivered "
-            "results before, which the old query would deliver again. To return to the old spec, "
-            "start it with another `checkpoint`, which begins with empty state: `streamjoin run "
-            "OLD_SPEC --new-query`",
-            allowed=[],
-        )
+        raise ConflictError(_without_replay(old, new), allowed=[])
     if (later := changes.successor(new)) is not None:
         raise ConflictError(
             f"the query of {new.folder.root} was changed, too: {later} continues it. Undo that "
@@ -199,6 +187,22 @@ def check_undo(old: Checkpoint, new: Checkpoint) -> None:
             "spec to the old one, with another `checkpoint`",
             allowed=[],
         )
+
+
+def _without_replay(old: Checkpoint, new: Checkpoint) -> str:
+    """Why a change cannot be undone whose new checkpoint contains no replay."""
+    if new.start_positions is None:  # A reset writes them.
+        return (
+            f"{new.folder.root} contains no query, so it is not known whether the new query has "
+            "delivered results. Restore the folder. If the new query was never started, remove "
+            f"changed.json from {old.folder.root} instead, and start the old query"
+        )
+    return (
+        f"the query of {new.folder.root} was reset after the change, and may have delivered "
+        "results before, which the old query would deliver again. To return to the old spec, "
+        "start it with another `checkpoint`, which begins with empty state: `streamjoin run "
+        "OLD_SPEC --new-query`"
+    )
 
 
 @contextmanager
@@ -226,14 +230,14 @@ def planned(
     new = replace(new, state_partitions=state_partitions or old.state_partitions)
     comparison = compared(old, new, is_shadow=is_shadow)
     cut, earlier = changes.read_cut(checkpoint), changes.read_replay(checkpoint)
-    check_same_topics(new, access, cut.topic_ids)
-    check_same_commit_topic(new, access, cut.topic_ids)
-    check_not_compacted(new, access)
+    client = _client(access)
+    check_same_topics(client, new, access, cut.topic_ids)
+    check_not_compacted(client, new, access)
     needed_ms = needed_from_ms(old, new, cut.watermark_ms)
-    known = known_offsets(new, access, cut.ends, needed_ms)
+    known = known_offsets(client, new, access, cut.ends, needed_ms)
     starts = start_offsets(new, cut, needed_ms, known)
     knows_late_rows = _has_same_event_times(old, new)
-    added = added_partitions(new, access, cut.ends, check_topics(new, access))
+    added = added_partitions(client, new, access, cut.ends, check_topics(new, access))
     replay = Replay(
         old_checkpoint=checkpoint.folder.root,
         old_query_id=cut.query_id,
@@ -359,3 +363,7 @@ def _stop_job(job: JobStatus | None, plan: JoinPlan, settings: JobSettings) -> N
 
 def _access(plan: JoinPlan) -> KafkaAccess:
     return kafka_access(plan.bootstrap_servers, plan.security, plan.schema_registry)
+
+
+def _client(access: KafkaAccess) -> AdminClient:
+    return admin(librdkafka_settings(access))

@@ -115,7 +115,7 @@ class Resources:
         except (CheckpointInUseError, SetupError):
             raise
         except Exception as error:
-            if self._jvm is not None and (self.session_is_lost or not self._jvm.is_alive):
+            if self._jvm_is_dead:
                 raise  # the query needs another JVM
             failure = failure_of(error, self._plan.bootstrap_servers)
             self._redaction.scrub_error(failure)
@@ -134,9 +134,13 @@ class Resources:
     def session_is_lost(self) -> bool:
         return self._jvm is not None and self._jvm.has_lost_its_session
 
+    @property
+    def _jvm_is_dead(self) -> bool:
+        return self._jvm is not None and (self.session_is_lost or not self._jvm.is_alive)
+
     def release_if_dead(self, *, is_retried: bool) -> None:
         """`is_retried`: the query starts again after a delay, in which the next JVM starts."""
-        if self._jvm is not None and (self.session_is_lost or not self._jvm.is_alive):
+        if self._jvm_is_dead:
             self.release()
             if is_retried:
                 self._starting = self._new_jvm()

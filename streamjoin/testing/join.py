@@ -176,8 +176,9 @@ class RunningJoin:
 
     def _is_processed(self, ends: Mapping[Side, int]) -> bool:
         offsets = self._containers.answer("/v1/query/offsets")
-        read = {side: _read(offsets[side], self._spec.topic(side)) for side in SIDES if offsets}
-        if not read or any(read[side] < ends[side] for side in SIDES):
+        if not offsets or any(
+            _read(offsets[side], self._spec.topic(side)) < ends[side] for side in SIDES
+        ):
             self._must_not_have_failed()
             return False
         return self._watermark_is_applied(self.query())

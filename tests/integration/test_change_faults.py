@@ -40,19 +40,31 @@ REPLAY_POINTS = ("after_offset_log", "after_all_commits")
 them its markers."""
 
 
+def outer_join(
+    kafka: EmbeddedKafka, name: str, parent: Path, *folders: str
+) -> tuple[Topics, list[str], list[Path]]:
+    """Topics, and a spec and a folder for each query."""
+    topics = Topics(kafka, name, JoinType.LEFT_OUTER)
+    made = created(parent, *folders)
+    specs = [topics.spec(folder, topics.output, Engine.MICRO_BATCH) for folder in made]
+    return topics, specs, made
+
+
+def feed_before_the_cut(feeder: Feeder, old: Job) -> None:
+    feeder.feed(old, PAST)
+    feeder.feed(old, BEFORE)
+    old.wait_for_watermark(T0 + 35_000)
+
+
 @pytest.mark.timeout(900)  # seven starts
 def test_change_survives_a_kill_at_every_point_and_an_undo(
     kafka: EmbeddedKafka, tmp_path: Path, jvm: SharedJvm, failpoint: Failpoint
 ) -> None:
     """The first change is undone after its replay. The second one is killed at every point."""
-    topics = Topics(kafka, "changed_by_kills", JoinType.LEFT_OUTER)
-    folders = created(tmp_path, "old", "undone", "new")
-    specs = [topics.spec(folder, topics.output, Engine.MICRO_BATCH) for folder in folders]
+    topics, specs, folders = outer_join(kafka, "changed_by_kills", tmp_path, "old", "undone", "new")
     feeder = Feeder(topics)
     with Job(specs[0], folders[0], jvm) as old:
-        feeder.feed(old, PAST)
-        feeder.feed(old, BEFORE)
-        old.wait_for_watermark(T0 + 35_000)
+        feed_before_the_cut(feeder, old)
         feeder.feed(old, LATE)
         assert 0 == old.terminate()
 
@@ -101,14 +113,10 @@ def test_old_job_that_is_frozen_in_a_batch_cannot_write_after_the_hand_over(
 ) -> None:
     """The old job continues before the new query has started. The command does not reach it, as on
     another machine."""
-    topics = Topics(kafka, "changed_while_frozen", JoinType.LEFT_OUTER)
-    folders = created(tmp_path, "old", "new")
-    specs = [topics.spec(folder, topics.output, Engine.MICRO_BATCH) for folder in folders]
+    topics, specs, folders = outer_join(kafka, "changed_while_frozen", tmp_path, "old", "new")
     feeder = Feeder(topics)
     with Job(specs[0], folders[0]) as old:
-        feeder.feed(old, PAST)
-        feeder.feed(old, BEFORE)
-        old.wait_for_watermark(T0 + 35_000)
+        feed_before_the_cut(feeder, old)
         failpoint.arm("stop", "after_offset_log")
         feeder.send(AFTER)
         failpoint.wait()
@@ -133,17 +141,13 @@ def test_change_that_was_frozen_while_the_old_query_delivered_is_refused_and_can
     kafka: EmbeddedKafka, tmp_path: Path, jvm: SharedJvm, failpoint: Failpoint
 ) -> None:
     """Another instance starts the old query once the lease of the frozen command has expired."""
-    topics = Topics(kafka, "frozen_change", JoinType.LEFT_OUTER)
-    folders = created(tmp_path, "old", "refused", "new")
-    specs = [topics.spec(folder, topics.output, Engine.MICRO_BATCH) for folder in folders]
+    topics, specs, folders = outer_join(kafka, "frozen_change", tmp_path, "old", "refused", "new")
     feeder = Feeder(topics)
     old = Job(specs[0], folders[0], jvm)
     refused, new = ChangedJob(specs[1], folders[1]), ChangedJob(specs[2], folders[2], jvm)
     files = (str(old.spec_file), str(refused.spec_file))
     with old:
-        feeder.feed(old, PAST)
-        feeder.feed(old, BEFORE)
-        old.wait_for_watermark(T0 + 35_000)
+        feed_before_the_cut(feeder, old)
         assert 0 == old.terminate()
 
         failpoint.arm("stop", "name_taken_over")

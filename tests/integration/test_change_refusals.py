@@ -7,10 +7,10 @@ import pytest
 from deploy.local.kafka import EmbeddedKafka
 from job.delivery.commit_topic import prepare_commit_topic
 from job.errors import CheckpointError, RetentionError, TopicError
-from job.kafka.clients import admin
-from job.kafka.known_offsets import check_not_compacted
+from job.kafka.clients import AdminClient, admin
+from job.kafka.known_offsets import check_not_compacted, check_same_topics
 from job.kafka.security import KafkaAccess, kafka_access, librdkafka_settings
-from job.kafka.topic_ids import check_same_commit_topic, topics
+from job.kafka.topic_ids import topics
 from job.plan.plan import JoinPlan
 from tests.integration.jobs import START_SECONDS
 from tests.polling import wait_until
@@ -28,8 +28,12 @@ def joined(kafka: EmbeddedKafka, name: str) -> tuple[JoinPlan, KafkaAccess]:
     return made, kafka_access(kafka.bootstrap_servers, None, None)
 
 
+def client(access: KafkaAccess) -> AdminClient:
+    return admin(librdkafka_settings(access))
+
+
 def partitions(access: KafkaAccess, topic: str) -> int | None:
-    found = topics(admin(librdkafka_settings(access)), [topic])
+    found = topics(client(access), [topic])
     return found[topic].partitions if topic in found else None
 
 
@@ -40,8 +44,9 @@ def test_compacted_input_topic_is_refused(kafka: EmbeddedKafka) -> None:
     kafka.create_topics([join.right.topic])
 
     with pytest.raises(RetentionError, match=r"compacted: compacted_input\.left \("):
-        check_not_compacted(join, access)
-    check_not_compacted(replace(join, left=replace(join.left, topics=join.right.topics)), access)
+        check_not_compacted(client(access), join, access)
+    one_topic = replace(join, left=replace(join.left, topics=join.right.topics))
+    check_not_compacted(client(access), one_topic, access)
 
 
 def test_commit_topic_gets_the_partitions_of_the_new_query_and_must_be_compacted(
@@ -66,11 +71,11 @@ def test_commit_topic_that_was_deleted_or_created_again_is_refused(kafka: Embedd
     """The new query would not find what the old one has delivered."""
     join, access = joined(kafka, "same_commits")
     topic = join.output.commit_topic
-    check_same_commit_topic(join, access, {})
+    check_same_topics(client(access), join, access, {})
     with pytest.raises(CheckpointError, match="was deleted:"):
-        check_same_commit_topic(join, access, {topic: "an id"})
+        check_same_topics(client(access), join, access, {topic: "an id"})
     kafka.create_topics([topic], config={"cleanup.policy": "compact"})
     with pytest.raises(CheckpointError, match="was deleted and created again"):
-        check_same_commit_topic(join, access, {topic: "an id"})
-    described = topics(admin(librdkafka_settings(access)), [topic])
-    check_same_commit_topic(join, access, {topic: str(described[topic].id)})
+        check_same_topics(client(access), join, access, {topic: "an id"})
+    described = topics(client(access), [topic])
+    check_same_topics(client(access), join, access, {topic: str(described[topic].id)})
