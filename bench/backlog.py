@@ -28,6 +28,7 @@ from bench.load import (
 from bench.topics import delete_topics, topic_names
 from deploy.local.kafka import EmbeddedKafka
 from job.errors import BrokerError
+from job.kafka import clients
 
 _PRODUCE_SECONDS = 300.0
 # Number of records between two calls of librdkafka's poll.
@@ -160,21 +161,9 @@ def produce(
     )
     deadline = time.monotonic() + seconds
     for count, event in enumerate(events):
-        _enqueue(producer, event, deadline)
+        key, value = str(event.event.ad_id), event.event.value()
+        clients.produce(producer, event.topic, value, key, event.partition, room_seconds=seconds)
         if count % _SERVE_EVERY == 0:
             producer.poll(0)
     if unsent := producer.flush(max(0.0, deadline - time.monotonic())):
         raise BrokerError(f"the broker did not take the last {unsent} records in time")
-
-
-def _enqueue(producer: Producer, sent: Addressed, deadline: float) -> None:
-    key, value = str(sent.event.ad_id), sent.event.value()
-    while True:
-        try:
-            producer.produce(sent.topic, value, key, sent.partition)
-        except BufferError:
-            if time.monotonic() > deadline:
-                raise
-            producer.poll(0.1)
-        else:
-            return

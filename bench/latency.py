@@ -36,6 +36,7 @@ from bench.running import Program, Running, Task, running
 from bench.topics import temporary_topics
 from deploy.local.kafka import EmbeddedKafka
 from job.errors import StreamjoinError
+from job.kafka.clients import produce
 
 _CLICK_DELAY_SECONDS = 0.5
 _TICK_SECONDS = 0.001
@@ -99,9 +100,9 @@ class Stream(threading.Thread):
         while not self._ended.wait(_TICK_SECONDS):
             elapsed = time.time() - self._start_ms / 1_000
             for ad_id in range(impressions, impressions_due := self._due(elapsed)):
-                _produce(producer, self._task.left_topic, self.pair(ad_id)[0])
+                _send(producer, self._task.left_topic, self.pair(ad_id)[0])
             for ad_id in range(self.pairs, pairs_due := self._due(elapsed - _CLICK_DELAY_SECONDS)):
-                _produce(producer, self._task.right_topic, self.pair(ad_id)[1])
+                _send(producer, self._task.right_topic, self.pair(ad_id)[1])
             impressions, self.pairs = impressions_due, pairs_due
             producer.poll(0)
         producer.flush(_REST_SECONDS)
@@ -223,5 +224,5 @@ def figures(watched: Watched) -> Latency:
     )
 
 
-def _produce(producer: Producer, topic: str, event: Impression | Click) -> None:
-    producer.produce(topic, key=str(event.ad_id), value=event.value())
+def _send(producer: Producer, topic: str, event: Impression | Click) -> None:
+    produce(producer, topic, event.value(), str(event.ad_id))

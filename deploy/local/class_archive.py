@@ -23,6 +23,7 @@ from deploy.local.java import java_home
 from deploy.local.kafka import EmbeddedKafka
 from deploy.local.processes import last_lines, start_child, stop_child
 from job.errors import QueryError
+from job.kafka.clients import produce
 from job.spark.session import CLASS_ARCHIVE
 
 SPEC = Path(__file__).with_name("demo.yaml")
@@ -93,8 +94,8 @@ def _feed(bootstrap_servers: str) -> None:
     for ad_id, at in ((1, "2024-01-01T00:00:00Z"), (2, "2024-01-01T01:00:00Z")):
         impression = {"ad_id": ad_id, "shown_at": at, "campaign": "any", "cost": 1.0}
         click = {"ad_id": ad_id, "clicked_at": at, "user": "any"}
-        producer.produce(TOPICS["left"], json.dumps(impression))
-        producer.produce(TOPICS["right"], json.dumps(click))
+        produce(producer, TOPICS["left"], json.dumps(impression))
+        produce(producer, TOPICS["right"], json.dumps(click))
     producer.flush()
 
 

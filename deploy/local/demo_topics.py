@@ -34,6 +34,7 @@ from deploy.local.demo_load import (
     demo_records,
 )
 from job.errors import BrokerError
+from job.kafka.clients import produce
 
 ID_HEADER = "streamjoin-id"
 TICK_SECONDS = 0.02
@@ -128,7 +129,7 @@ class Feed:
         if self._failure:
             raise BrokerError(f"the sample records cannot be sent: {self._failure.str()}")
         key = None if record.ad_id is None else str(record.ad_id)
-        self._producer.produce(TOPICS[record.side], record.value, key, on_delivery=note)
+        produce(self._producer, TOPICS[record.side], record.value, key, on_delivery=note)
         self.sent[record.side] += 1
         if not isinstance(record, BadRecord):
             self.newest_ms = max(self.newest_ms, record.event_time_ms)

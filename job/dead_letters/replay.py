@@ -4,19 +4,17 @@ The transaction that replays a letter also marks it as replayed in the dead-lett
 letter is replayed twice.
 """
 
-import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from job.dead_letters.headers import REPLAYED, DeadLetter, Headers, dead_letter, replayed_place
 from job.errors import BrokerError, DeliveryError, SecurityError, StreamjoinError
-from job.kafka.clients import read_to_end
+from job.kafka.clients import ANY_PARTITION, produce, read_to_end
 from job.kafka.security import KafkaAccess, librdkafka_settings
 
 _ANSWER_SECONDS = 30.0
-_ANY_PARTITION = -1  # librdkafka's RD_KAFKA_PARTITION_UA
 _COMMIT_SECONDS = 60.0
 _REFUSALS = frozenset(
     {
@@ -78,41 +76,25 @@ def replay(access: KafkaAccess, name: str, topic: str, wanted: Iterable[DeadLett
 def partition_of(letter: DeadLetter, partitions: int) -> int:
     """The partition of the original record, or -1 if the topic has fewer `partitions`
     now: then the key chooses the partition."""
-    return letter.partition if 0 <= letter.partition < partitions else _ANY_PARTITION
+    return letter.partition if 0 <= letter.partition < partitions else ANY_PARTITION
 
 
 def _produce(producer: Producer, letter: DeadLetter, partition: int) -> None:
     # The replayed record keeps its Kafka timestamp, because event times are compared with it.
     at = letter.timestamp_ms if letter.timestamp_ms and letter.timestamp_ms > 0 else 0
-    _produce_when_queue_has_room(
+    produce(
         producer,
-        lambda: producer.produce(
-            letter.topic,
-            letter.value,
-            letter.key,
-            partition,
-            headers=list(letter.replayed_headers),
-            timestamp=at,
-        ),
+        letter.topic,
+        letter.value,
+        letter.key,
+        partition,
+        headers=letter.replayed_headers,
+        timestamp=at,
     )
 
 
 def _mark_replayed(producer: Producer, topic: str, letter: DeadLetter) -> None:
-    headers: list[tuple[str, str | bytes | None]] = [(REPLAYED, letter.place)]
-    _produce_when_queue_has_room(producer, lambda: producer.produce(topic, headers=headers))
-
-
-def _produce_when_queue_has_room(producer: Producer, produce: Callable[[], None]) -> None:
-    deadline = time.monotonic() + _COMMIT_SECONDS
-    while True:
-        try:
-            produce()
-        except BufferError:
-            if time.monotonic() > deadline:
-                raise
-            producer.poll(1.0)
-        else:
-            return
+    produce(producer, topic, headers=[(REPLAYED, letter.place)])
 
 
 def _abort(producer: Producer) -> None:

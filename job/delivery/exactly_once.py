@@ -17,7 +17,7 @@ from job.delivery.markers import encoded_fence, fence_key
 from job.delivery.ownership import ensure_ownership
 from job.delivery.transactions import Report, Target, TransactionSlot, slot_of, transactional_id
 from job.errors import CheckpointError, DeliveryError, FencedError, StreamjoinError
-from job.kafka.clients import describe_error
+from job.kafka.clients import describe_error, produce
 from job.kafka.security import KafkaAccess, librdkafka_settings
 from job.plan import tuning
 from job.plan.plan import JoinPlan
@@ -92,7 +92,8 @@ def _fence(target: Target, fence: Fence, partition: int) -> None:
     try:
         producer = producers.init_producer(settings, topic)
         producer.begin_transaction()
-        producer.produce(topic, encoded_fence(fence), fence_key(target.name, slot.name), partition)
+        key = fence_key(target.name, slot.name)
+        produce(producer, topic, encoded_fence(fence), key, partition)
         producer.commit_transaction(producers.COMMIT_SECONDS)
     except KafkaException as error:
         raise DeliveryError(

@@ -32,7 +32,7 @@ from job.delivery.commit_protocol import (
 from job.delivery.markers import MarkerReader, OldKey, encoded, marker_key
 from job.delivery.transactions import Target, TransactionSlot, new_reader, slot_of
 from job.errors import CheckpointError, DeliveryError
-from job.kafka.clients import describe_error
+from job.kafka.clients import describe_error, produce
 from job.plan.plan import JoinPlan
 
 # Producers that connect at the same time.
@@ -320,7 +320,7 @@ class _Writer:
                 self._producer.begin_transaction()
             case Step.WRITE_MARKER:
                 for key, marker in markers(self._found):
-                    self._producer.produce(self._topic, encoded(marker), key, self._partition)
+                    produce(self._producer, self._topic, encoded(marker), key, self._partition)
             case Step.COMMIT:
                 self._producer.commit_transaction(producers.COMMIT_SECONDS)
             case Step.ABORT:

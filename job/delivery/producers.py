@@ -1,5 +1,6 @@
 """Transactional producers, and their errors as errors of the commit protocol."""
 
+import math
 from collections.abc import Mapping
 from types import MappingProxyType
 
@@ -29,11 +30,14 @@ SETTINGS: Mapping[str, str | int | bool] = MappingProxyType(
         "partitioner": "murmur2_random",
         # A record that the broker has not accepted after this time fails the transaction.
         "message.timeout.ms": 60_000,
-        # Bounds the memory of a worker, which waits while the queue is full.
-        "queue.buffering.max.kbytes": 65_536,
         "delivery.report.only.error": True,
     }
 )
+
+# Bounds the memory of a worker, which waits while the queue is full.
+_QUEUE_KBYTES = 65_536
+_RECORD_BYTES_MIN = 1_000  # librdkafka's minimum of message.max.bytes
+_RECORD_BYTES_MAX = 1_000_000_000  # librdkafka's maximum
 
 _FENCED = frozenset(
     {
@@ -64,6 +68,16 @@ _LASTING = frozenset(
 # producer takes 50 to 500 ms to connect, a spare one 5 ms.
 _spares: dict[frozenset[tuple[str, str | int | bool]], Producer] = {}
 _SPARES_MAX = 16
+
+
+def size_limits(record_bytes_max: int) -> dict[str, int]:
+    """Settings of a producer for a topic that accepts records of `record_bytes_max`. A queue that
+    is smaller than a record never has room for the record."""
+    record_bytes = min(max(record_bytes_max, _RECORD_BYTES_MIN), _RECORD_BYTES_MAX)
+    return {
+        "message.max.bytes": record_bytes,
+        "queue.buffering.max.kbytes": max(_QUEUE_KBYTES, math.ceil(record_bytes / 1024)),
+    }
 
 
 def init_producer(settings: Mapping[str, str | int | bool], topic: str) -> Producer:

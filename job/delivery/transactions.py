@@ -32,6 +32,7 @@ from job.delivery.commit_protocol import (
     run,
 )
 from job.delivery.markers import MarkerReader, encoded, marker_key
+from job.kafka.clients import ANY_PARTITION, produce
 
 REPORT_DDL = "partition INT, result STRING, rows BIGINT, message STRING, retryable BOOLEAN"
 REPORT_FIELDS = pa.schema(
@@ -43,11 +44,8 @@ REPORT_FIELDS = pa.schema(
         ("retryable", pa.bool_()),
     ]
 )
-_ROOM_SECONDS = 1.0
 _COLUMNS = 3  # key, value, id or headers
-_MESSAGE_BYTES_MIN = 1_000  # librdkafka's minimum
 _NOW = 0  # librdkafka then sets the timestamp
-_BY_KEY = -1  # librdkafka then chooses the partition by the key
 
 Headers = list[tuple[str, str | bytes | None]]
 
@@ -81,7 +79,7 @@ class Target:
         return {
             **dict(self.client),
             **producers.SETTINGS,
-            "message.max.bytes": max(self.record_bytes_max, _MESSAGE_BYTES_MIN),
+            **producers.size_limits(self.record_bytes_max),
             "transactional.id": transactional_id(self.name, slot.name),
             "transaction.timeout.ms": self.transaction_timeout_seconds * 1000,
         }
@@ -229,46 +227,19 @@ class Attempt:
         self._initialized.begin_transaction()
 
     def _write_rows(self) -> None:
-        produce, topic, header = (
-            self._initialized.produce,
-            self._target.output_topic,
-            self._target.id_header,
-        )
+        producer, topic = self._initialized, self._target.output_topic
+        header = self._target.id_header
         for rows in self._rows:
             columns = [column.to_pylist() for column in rows.columns[:_COLUMNS]]
-            columns += [_optional(rows, TIMESTAMP, _NOW), _optional(rows, PARTITION, _BY_KEY)]
+            columns += [_optional(rows, TIMESTAMP, _NOW), _optional(rows, PARTITION, ANY_PARTITION)]
             for key, value, third, at, number in zip(*columns, strict=True):
                 headers = _pairs(third) if header is None else [(header, third)]
-                try:
-                    produce(topic, value, key, number, timestamp=at, headers=headers)
-                except BufferError:
-                    self._produce_when_queue_has_room(value, key, number, at, headers)
+                produce(producer, topic, value, key, number, timestamp=at, headers=headers)
             self.rows_written += rows.num_rows
 
-    def _produce_when_queue_has_room(
-        self, value: bytes | None, key: bytes | None, partition: int, at: int, headers: Headers
-    ) -> None:
-        """Ends at the latest when message.timeout.ms of a queued record has passed: that fails the
-        transaction."""
-        while True:
-            self._initialized.poll(_ROOM_SECONDS)
-            try:
-                self._initialized.produce(
-                    self._target.output_topic,
-                    value,
-                    key,
-                    partition,
-                    timestamp=at,
-                    headers=headers,
-                )
-            except BufferError:
-                continue
-            return
-
     def _write_marker(self) -> None:
-        self._initialized.produce(
-            self._target.commit_topic, encoded(self._batch.marker), self._key, self._partition
-        )
+        topic, marker = self._target.commit_topic, encoded(self._batch.marker)
+        produce(self._initialized, topic, marker, self._key, self._partition)
 
     def _commit(self) -> None:
         self._initialized.commit_transaction(producers.COMMIT_SECONDS)

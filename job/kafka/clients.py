@@ -1,7 +1,8 @@
-"""Clients of confluent-kafka: how they are created, how a topic is read to its end, and the wording
-of their errors."""
+"""Clients of confluent-kafka: how they are created, how a topic is written and read to its end, and
+the wording of their errors."""
 
-from collections.abc import Iterable, Iterator, Mapping
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import closing
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -34,6 +35,7 @@ if TYPE_CHECKING:  # executors import this module without it
 
 __all__ = [
     "ANSWER_SECONDS",
+    "ANY_PARTITION",
     "EARLIEST",
     "LATEST",
     "AclOperation",
@@ -50,6 +52,7 @@ __all__ = [
     "list_offsets_of_topics",
     "no_broker",
     "poll",
+    "produce",
     "read_to_end",
     "topic_setting",
 ]
@@ -57,6 +60,11 @@ __all__ = [
 T = TypeVar("T")
 
 ANSWER_SECONDS = 10.0
+ANY_PARTITION = -1  # librdkafka then chooses the partition by the key
+ROOM_SECONDS = 90.0
+"""Longest wait for room in the queue of a producer. Longer than message.timeout.ms of transactional
+producers, which fails the transaction with a better message."""
+_ROOM_POLL_SECONDS = 0.1
 EARLIEST = OffsetSpec.earliest()  # type: ignore[no-untyped-call]
 LATEST = OffsetSpec.latest()  # type: ignore[no-untyped-call]
 
@@ -117,6 +125,45 @@ def consumer(settings: Mapping[str, Any], group: str) -> Consumer:
             **settings,
         }
     )
+
+
+def produce(
+    producer: Producer,
+    topic: str,
+    value: str | bytes | None = None,
+    key: str | bytes | None = None,
+    partition: int = ANY_PARTITION,
+    *,
+    timestamp: int = 0,
+    headers: Sequence[tuple[str, str | bytes | None]] = (),
+    on_delivery: Callable[[KafkaError | None, Message], None] | None = None,
+    room_seconds: float = ROOM_SECONDS,
+) -> None:
+    """Put a record into the queue of the producer. Waits while the queue is full.
+
+    The queue is full when it contains queue.buffering.max.messages records or
+    queue.buffering.max.kbytes. Raises KafkaException, with the code _QUEUE_FULL if there is no room
+    within `room_seconds`. `timestamp` 0: the current time.
+    """
+    deadline: float | None = None
+    while True:
+        try:
+            producer.produce(
+                *(topic, value, key, partition, on_delivery),
+                timestamp=timestamp,
+                headers=list(headers),
+            )
+        except BufferError:
+            deadline = deadline or time.monotonic() + room_seconds
+            if time.monotonic() >= deadline:
+                reason = (
+                    f"the producer's queue had no room for {room_seconds:g} s: the brokers are "
+                    f"slow, or do not accept the records of topic {topic}"
+                )
+                raise KafkaException(KafkaError(KafkaError._QUEUE_FULL, reason)) from None
+            producer.poll(_ROOM_POLL_SECONDS)
+        else:
+            return
 
 
 def poll(client: Consumer, seconds: float) -> Message | None:

@@ -78,7 +78,14 @@ class Topics:
         self._servers = servers
         self._admin = AdminClient({"bootstrap.servers": servers, "log_level": 0})
         self._producer = Producer(
-            {"bootstrap.servers": servers, "enable.idempotence": True, "log_level": 0}
+            {
+                "bootstrap.servers": servers,
+                "enable.idempotence": True,
+                "log_level": 0,
+                # No limit: the test has all records in memory.
+                "queue.buffering.max.messages": 0,
+                "queue.buffering.max.kbytes": 2_147_483_647,
+            }
         )
 
     def answers(self) -> bool:
