@@ -17,6 +17,8 @@ from job.sql.literals import quoted
 
 # What Kafka adds to a record, and the name of the header with the id.
 _RESULT_OVERHEAD_BYTES = 200
+# The lengths of name and value of a header.
+_HEADER_OVERHEAD_BYTES = 10
 
 # Nulls are written: an unmatched row has null in the fields of the other side.
 _JSON_OPTIONS = {"timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSS'Z'", "ignoreNullFields": "false"}
@@ -106,7 +108,7 @@ def _event_time(plan: JoinPlan) -> str:
 
 def result_bytes(plan: JoinPlan) -> str:
     """Size of an output record of `output_records`."""
-    names = sum(len(name.encode()) for name in plan.output.headers)
+    names = sum(len(name.encode()) + _HEADER_OVERHEAD_BYTES for name in plan.output.headers)
     values = (
         f"coalesce(octet_length(headers[{index}].value), 0)"
         for index in range(1 + len(plan.output.headers))

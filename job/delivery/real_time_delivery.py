@@ -113,7 +113,7 @@ def real_time_delivery(
             fence=fence,
         ),
         {"bootstrap.servers": plan.bootstrap_servers, **_client(spark_options(access))},
-        _client({**options, **real_time.TRANSACTION_OPTIONS}),
+        producer_settings(options),
         commit_interval=plan.real_time.commit_interval,
         timeout=timedelta(seconds=tuning.TRANSACTION_TIMEOUT_SECONDS),
     )
@@ -179,6 +179,11 @@ class _ExactlyOnce(RealTimeDelivery):
 
     def close(self) -> None:
         self._transactions.close()
+
+
+def producer_settings(options: Mapping[str, str]) -> dict[str, str]:
+    """Settings of the producers of exactly-once delivery, from the options of Spark's sink."""
+    return _client({**options, **real_time.TRANSACTION_OPTIONS})
 
 
 def _client(options: Mapping[str, str]) -> dict[str, str]:

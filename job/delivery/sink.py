@@ -184,8 +184,12 @@ def topic_sizes(plan: JoinPlan, access: KafkaAccess) -> Sizes:
 
 
 def sink_options(plan: JoinPlan, access: KafkaAccess, bytes_max: int) -> dict[str, str]:
-    """Options of Spark's Kafka sink. Kafka's client refuses records above max.request.size."""
-    largest = {"kafka.max.request.size": str(max(bytes_max, tuning.REQUEST_BYTES))}
+    """Options of Spark's Kafka sink. Kafka's client refuses records above max.request.size or
+    buffer.memory."""
+    largest = {
+        "kafka.max.request.size": str(max(bytes_max, tuning.REQUEST_BYTES)),
+        "kafka.buffer.memory": str(max(bytes_max, tuning.BUFFER_BYTES)),
+    }
     return {**plan.output.sink_options, **largest, **spark_options(access)}
 
 

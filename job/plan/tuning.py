@@ -42,6 +42,9 @@ TRANSACTION_TIMEOUT_SECONDS = 300
 # Default of the Java client's max.request.size; raised if a topic accepts larger records.
 REQUEST_BYTES = 1_048_576
 
+# Default of the Java client's buffer.memory; raised likewise.
+BUFFER_BYTES = 33_554_432
+
 # The optimizing compiler waits for ten times as many calls as by default. On 2 cores it slowed down
 # the first batches: a cold start has its first result after 18.8 s with this, after 22.2 s without.
 # Hot methods of a busy join reach that number of calls within seconds.
