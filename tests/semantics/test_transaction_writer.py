@@ -18,6 +18,7 @@ from deploy.local.kafka import EmbeddedKafka
 from job.delivery.interval_protocol import Fence
 from job.delivery.markers import encoded_fence, fence_key
 from job.real_time.transactions import COLUMNS, Identity, Transactions
+from job.spark.failures import failure_of
 from tests.faults.harness import proxied_kafka
 from tests.faults.proxy import Api, Point, Proxy
 from tests.semantics.planted_java import Plant, compile_plants, use_plant
@@ -95,14 +96,16 @@ class Writes:
         kafka.create_topics([self.output, self.letters, self.commits], partitions=1)
         self.transactional_id = f"streamjoin-{name}-0"
 
-    def run(self, *, repeats: int | None = None) -> Transactions:
+    def run(
+        self, *, repeats: int | None = None, producer: Mapping[str, str] | None = None
+    ) -> Transactions:
         servers = {"bootstrap.servers": self._kafka.servers_of("PROXIED")}
         topics = (self.output, self.commits)
         return Transactions(
             self._spark,
             Identity(self._name, "q", *topics, since=0, repeats=repeats, fence=0),
             servers,
-            {},
+            producer or {},
             # So the first row, or the first two, are one transaction of an interval, and all others
             # are the next one.
             commit_interval=timedelta(hours=1),
@@ -118,14 +121,19 @@ class Writes:
 
     def failure(self, transactions: Transactions, ids: Sequence[str], batch_id: int) -> str:
         """The text of the failure of a micro-batch. Empty: its rows were written."""
+        try:
+            self.write(transactions, ids, batch_id)
+        except Py4JJavaError as error:
+            return str(error)
+        return ""
+
+    def write(self, transactions: Transactions, ids: Sequence[str], batch_id: int) -> None:
+        """Write a micro-batch, the last batch of the run."""
         rows = self._spark.read.schema(SCHEMA).json(str(self._written(ids))).coalesce(1)
         try:
             transactions.write_batch(rows.select(*COLUMNS), batch_id, "offsets")
-        except Py4JJavaError as error:
-            return str(error)
         finally:
             transactions.close()
-        return ""
 
     def _written(self, ids: Sequence[str]) -> Path:
         """A folder with a file of records for TransactionWriter.java."""
@@ -223,3 +231,27 @@ def test_bug_planted_in_the_writer_is_caught(
 
     with pytest.raises(AssertionError, match=r"^assert "):
         check(spark, broker, name, tmp_path)
+
+
+def test_batch_that_does_not_fit_the_buffer_of_the_producer_is_written_or_retried(
+    spark: SparkSession, broker: tuple[EmbeddedKafka, Proxy], tmp_path: Path
+) -> None:
+    """The buffer has room for two records. The second batch finds no room while the broker does not
+    answer."""
+    kafka, proxy = broker
+    writes = Writes(spark, kafka, "buffer", tmp_path)
+    producer = {"buffer.memory": "200", "batch.size": "100", "max.block.ms": "5000"}
+    writes.write(writes.run(producer=producer), ROWS, 0)
+    assert Counter(ROWS) == writes.found().rows
+
+    stalled = Point(Api.PRODUCE, writes.transactional_id)
+    proxy.catch(stalled)
+    try:
+        with pytest.raises(Py4JJavaError) as raised:
+            writes.write(writes.run(producer=producer), "uvwxyz", 1)
+    finally:
+        proxy.release()
+    failure = failure_of(raised.value, "the broker")
+    assert failure.retryable
+    assert "lost Kafka at the broker" in str(failure)
+    assert Counter(ROWS) == writes.found().rows

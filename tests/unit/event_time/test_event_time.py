@@ -175,7 +175,22 @@ def test_small_batch_takes_its_share_of_each_partition_and_at_least_one_record()
     assert {0: 89, 1: 10, 2: 1, 3: 7, 4: 70} == reading.ends(
         "left", {0: 0, 1: 1, 2: 0, 3: 7}, {0: 900, 1: 101, 2: 1, 3: 7, 4: 70}
     )
-    assert reading.ends("left", {0: 0}, {0: 100}) is None
+
+
+@pytest.mark.parametrize(
+    ("records", "ends"), [(99, None), (100, None), (101, {0: 100}), (200, {0: 100})]
+)
+def test_batch_reads_up_to_its_limit(records: int, ends: dict[int, int] | None) -> None:
+    reading = Reading({"left": set(), "right": set()}, records_max=100)
+
+    assert ends == reading.ends("left", {0: 0}, {0: records})
+
+
+@pytest.mark.parametrize(("limit", "expected"), [(1_999, None), (2_000, None), (2_001, 2_000)])
+def test_first_batch_is_smaller_only_than_a_larger_limit_of_spark(
+    limit: int, expected: int | None
+) -> None:
+    assert expected == records_max(0, limit)
 
 
 def test_first_batches_grow_up_to_the_limit_of_spark() -> None:
