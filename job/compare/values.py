@@ -6,7 +6,7 @@ decoded with the schema with which they were written, so the id of the schema do
 
 import json
 from collections.abc import Callable
-from decimal import Context, Decimal
+from decimal import MAX_EMAX, MAX_PREC, MIN_EMIN, Context, Decimal, DecimalException
 from typing import Any
 
 from job.formats.decoder import HEADER_BYTES, NO_SCHEMA_ID, implementation, schema_id
@@ -21,8 +21,8 @@ from job.formats.schemas import (
 from job.join_spec.value_format import KeyFormat
 from job.join_spec.value_schema import Column, ValueSchema
 
-# More digits than a DECIMAL or DOUBLE has in text.
-_NUMBERS = Context(prec=1_000)
+# Rounds no number that Python can read.
+_EXACT = Context(prec=MAX_PREC, Emax=MAX_EMAX, Emin=MIN_EMIN)
 
 
 class ContentReader:
@@ -45,6 +45,8 @@ class ContentReader:
             return _canonical(self._decoded(content))
         except (UnreadableError, IncompatibleError) as error:
             reason = str(error)
+        except DecimalException:
+            reason = f"a number has an exponent outside {MIN_EMIN} to {MAX_EMAX}"
         except (ValueError, ArithmeticError, RecursionError) as error:
             reason = f"not {self.format} ({error})"
         self.as_bytes += 1
@@ -112,5 +114,5 @@ def _canonical(content: Any) -> str:
 
 
 def _number(number: Decimal) -> str:
-    short = number.normalize(_NUMBERS)
+    short = number.normalize(_EXACT)
     return f"{short:f}" if abs(short.adjusted()) < 40 else str(short)  # 1E+400 stays short

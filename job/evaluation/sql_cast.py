@@ -45,8 +45,10 @@ _FLOAT_MAX = 3.4028234663852886e38
 _FLOAT_INFINITE_FROM = 2**128 - 2**103
 _BIGINT_DIGITS = 19
 # BigDecimal parses digits of any alphabet, Double.valueOf only ASCII.
-NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
-_ASCII_NUMBER = re.compile(NUMBER.pattern, re.ASCII)
+_NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
+_ASCII_NUMBER = re.compile(_NUMBER.pattern, re.ASCII)
+_BIG_DECIMAL_EXPONENT_MAX = 2**31 - 1
+_INT_DIGITS_MAX = 4_300
 _WHITESPACE = "".join(map(chr, range(33)))  # characters that Java's String.trim removes
 _TRUE, _FALSE = {"t", "true", "y", "yes", "1"}, {"f", "false", "n", "no", "0"}
 
@@ -126,9 +128,17 @@ def _to_decimal(source: SqlType, target: SqlType) -> Cast | None:
 
 def _parsed_decimal(text: str, target: SqlType) -> Decimal:
     body = text.strip(_WHITESPACE)
-    if not NUMBER.fullmatch(body):
+    if not is_big_decimal(body):
         raise _bad_input(text, target)
     return fit(Decimal(body), target)
+
+
+def is_big_decimal(text: str) -> bool:
+    """Whether Java's BigDecimal has the number. Python has it too, then."""
+    match = _NUMBER.fullmatch(text)
+    exponent = "0" if match is None or match[2] is None else match[2][1:]
+    is_short = len(exponent) < _INT_DIGITS_MAX  # int() refuses longer texts.
+    return match is not None and is_short and abs(int(exponent)) <= _BIG_DECIMAL_EXPONENT_MAX
 
 
 def fit(value: Decimal, target: SqlType) -> Decimal:
@@ -189,7 +199,11 @@ def as_float32(value: float) -> float:
 
 def float32_of(text: str) -> float:
     """The FLOAT nearest to the number in `text`. A conversion by a double would round twice."""
-    nearest, written = as_float32(float(text)), Decimal(text)
+    nearest = as_float32(float(text))
+    try:
+        written = Decimal(text)
+    except InvalidOperation:  # An exponent of twenty digits: the number is infinite or zero.
+        return nearest
     if not math.isfinite(nearest):
         is_below = written.copy_abs() < _FLOAT_INFINITE_FROM
         return math.copysign(_FLOAT_MAX, nearest) if is_below else nearest

@@ -5,7 +5,7 @@ import re
 from collections.abc import Callable, Mapping
 from decimal import Decimal, InvalidOperation
 
-from job.evaluation.sql_cast import NUMBER, fit, float32_of
+from job.evaluation.sql_cast import fit, float32_of, is_big_decimal
 from job.evaluation.sql_types import INT_RANGES, NotExactError, SqlRuntimeError, SqlType, Value
 from job.evaluation.time_text import date_of
 from job.semantics.json_document import (
@@ -107,16 +107,12 @@ def _number(raw: Json) -> str:
     return written_number(raw)
 
 
-_BIG_DECIMAL_EXPONENT_MAX = 2**31 - 1
-
-
 def _decimal(raw: Json, kind: SqlType) -> Value:
     """A number, or a string with a number."""
     if isinstance(raw, bool) or not isinstance(raw, str):
         raise MismatchError
     text = raw.replace(",", "")
-    match = NUMBER.fullmatch(text)
-    if match is None or abs(int((match[2] or "e0")[1:])) > _BIG_DECIMAL_EXPONENT_MAX:
+    if not is_big_decimal(text):
         raise MismatchError
     try:
         return fit(Decimal(text), kind)

@@ -62,6 +62,9 @@ def test_json_is_compared_by_its_content(first: bytes, second: bytes) -> None:
         (b'{"a": [1, 2]}', b'{"a": [2, 1]}'),
         (b'{"a": 1234567890123456789.01}', b'{"a": 1234567890123456789.02}'),
         (b'{"a": 1e400}', b'{"a": 1e401}'),
+        (b'{"a": 1e9999999}', b'{"a": 1e9999998}'),
+        (b'{"a": 1e-9999999}', b'{"a": 1e-9999998}'),
+        (b'{"a": %s1}' % (b"7" * 5_000), b'{"a": %s2}' % (b"7" * 5_000)),
         (b"null", None),
         (b"{", b'{"'),
     ],
@@ -72,7 +75,14 @@ def test_other_json_is_another_text(first: bytes, second: bytes | None) -> None:
     assert json.text(first) != json.text(second)
 
 
-@pytest.mark.parametrize("content", [b"{", b"\xff", b"[" * 100_000, b'{"a": 1e9999999}'])
+def test_number_that_python_cannot_read_is_compared_as_bytes_with_its_reason() -> None:
+    json = ContentReader(KeyFormat.JSON, None)
+
+    assert f"0x{b'1e9999999999999999999'.hex()}" == json.text(b"1e9999999999999999999")
+    assert (json.reason or "").startswith("a number has an exponent outside ")
+
+
+@pytest.mark.parametrize("content", [b"{", b"\xff", b"[" * 100_000])
 def test_what_is_not_json_is_compared_as_bytes_and_counted(content: bytes) -> None:
     json = ContentReader(KeyFormat.JSON, None)
 

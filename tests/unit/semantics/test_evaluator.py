@@ -9,6 +9,7 @@ from sqlglot import exp
 
 from job.evaluation.compiled import Compiled
 from job.evaluation.evaluator import compile_expression, compile_predicate
+from job.evaluation.sql_cast import float32_of
 from job.evaluation.sql_nested import field
 from job.evaluation.sql_types import NotExactError, SqlRuntimeError
 from job.evaluation.type_trees import parse_type
@@ -90,6 +91,18 @@ def test_only_true_passes_a_predicate():
 def test_errors_have_sparks_names(text, condition):
     with pytest.raises(SqlRuntimeError, match=condition):
         value(text, i=2**31 - 1, n=2**40, s="x")
+
+
+@pytest.mark.parametrize("exponent", ["2147483648", "9" * 30, "-" + "9" * 30, "9" * 5_000])
+def test_exponent_that_no_big_decimal_has_is_invalid(exponent):
+    assert value("try_cast(s as decimal(5, 2))", s=f"1e{exponent}") is None
+
+
+@pytest.mark.parametrize(
+    ("text", "number"), [("1e-" + "9" * 30, 0.0), ("1e" + "9" * 30, math.inf), ("-1e99", -math.inf)]
+)
+def test_float_with_an_exponent_of_any_length_is_zero_or_infinite(text, number):
+    assert number == float32_of(text)
 
 
 @pytest.mark.parametrize(
