@@ -19,7 +19,9 @@ from job.commands.checkpoint import checkpoint_commands
 from job.commands.compare import compare
 from job.commands.dead_letters import dead_letter_commands
 from job.commands.init import init
+from job.commands.program import run_program
 from job.commands.spec_file import (
+    RECORDS_MAX,
     SpecFile,
     create_plan,
     read_spec,
@@ -101,6 +103,7 @@ def simulate(
         int,
         typer.Option(
             min=1,
+            max=RECORDS_MAX,
             help="Records per side and batch, of records without `batch`. Each partition gets a "
             "share in proportion to its unread records.",
         ),
@@ -218,14 +221,7 @@ def run(
 
 
 def main() -> None:
-    try:
-        app()
-    except ModuleNotFoundError as error:
-        if error.name is None or error.name.partition(".")[0] != "pyspark":
-            raise
-        message = "this command needs Spark, and pyspark is not installed"
-        typer.echo(f"{message}: run `pip install 'streamjoin[job]'`", err=True)
-        raise SystemExit(1) from None
+    run_program(app)
 
 
 if __name__ == "__main__":

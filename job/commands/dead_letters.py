@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from job.commands.spec_file import SpecFile, create_plan, read_spec, report_errors
+from job.commands.spec_file import RECORDS_MAX, SpecFile, create_plan, read_spec, report_errors
 
 dead_letter_commands = typer.Typer(help="List and replay dead letters.", no_args_is_help=True)
 
@@ -23,7 +23,9 @@ def list_dead_letters(
     spec: SpecFile,
     side: LetterSide = None,
     reason: LetterReason = None,
-    limit: Annotated[int | None, typer.Option(min=1, help="Maximum number to list.")] = None,
+    limit: Annotated[
+        int | None, typer.Option(min=1, max=RECORDS_MAX, help="Maximum number to list.")
+    ] = None,
 ) -> None:
     """List the dead letters that were not replayed, with their reasons."""
     from job.dead_letters import cli

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from job.formats.schemas import ReaderSchema
     from job.join_spec.sides import Side
 
+RECORDS_MAX = 1_000_000_000
+"""Of an option that limits a number of records."""
 SpecFile = Annotated[Path, typer.Argument(metavar="SPEC", help="YAML file of the join.")]
 RegistryUse = Literal["required", "preferred", "if_needed"]
 """`required`: a registry that does not answer ends the command. `preferred`: if it does not answer,

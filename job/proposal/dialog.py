@@ -1,8 +1,10 @@
 """The dialog of `streamjoin init`: options, prompts for what no option sets, and the file."""
 
+import os
 import re
 from collections import Counter
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -66,16 +68,29 @@ def write_spec(
     """Propose a spec and write it. Raises StreamjoinError; then no file is written."""
     if file.exists():
         raise ProposalError("exists already: name another file, or remove it")
+    if not file.parent.is_dir():
+        raise ProposalError(f"there is no folder {file.parent}: create it, or name another file")
+    if not os.access(file.parent, os.W_OK):
+        raise ProposalError(f"this user may not write in {file.parent}: name another file")
     proposal, samples = _proposal(options, prompt, report, environment)
     text = spec_text(proposal)
     spec = spec_from_yaml(text, environment)
     plan = join_plan(spec, state_partitions=1, readers=reader_schemas(spec))
-    file.write_text(text, encoding="utf-8")
+    _write(file, text)
     if any(table.reader is not None for table in proposal.tables.values()):
         _report_read(proposal, samples, report)
     else:
         _report_simulation(plan, samples, report)
     report(f"wrote {file}; next: streamjoin plan {file}, streamjoin topics create {file}")
+
+
+def _write(file: Path, text: str) -> None:
+    try:
+        file.write_text(text, encoding="utf-8")
+    except OSError as error:
+        with suppress(OSError):
+            file.unlink()
+        raise ProposalError(f"cannot be written: {error.strerror}. Name another file") from error
 
 
 def _report_read(proposal: Proposal, samples: Mapping[Side, Sample], report: Report) -> None:

@@ -24,7 +24,7 @@ from typing import IO, TYPE_CHECKING
 
 from job.errors import QueryError, SetupError
 from job.logs import json_line
-from job.real_time.processor_jar import PROCESSOR_JAR
+from job.real_time.processor_jar import JARS_REMEDY, PROCESSOR_JAR
 from job.redaction import Redaction
 from job.settings import JobSettings, LogFormat
 from job.spark.application import Application
@@ -266,14 +266,12 @@ def spark_jars() -> Path:
 
 
 def _command(settings: JobSettings, conf: Mapping[str, str]) -> list[str]:
+    class_path = _class_path(settings)  # Without PySpark, the jars are not what is missing first.
     if not any(settings.jars.glob("spark-sql-kafka*.jar")):
-        raise SetupError(
-            f"Spark's Kafka connector is not in {settings.jars}: run `make setup`, "
-            "or set STREAMJOIN_JARS to the folder that contains it"
-        )
+        raise SetupError(f"Spark's Kafka connector is not in {settings.jars}. {JARS_REMEDY}")
     return [
         _java(),
-        *("-cp", ":".join(_class_path(settings))),
+        *("-cp", ":".join(class_path)),
         f"-Xmx{settings.driver_memory}",
         *_class_archive(settings.jars / CLASS_ARCHIVE),
         *conf["spark.driver.extraJavaOptions"].split(),

@@ -184,12 +184,12 @@ def test_jar_of_other_sources_is_refused(
     other = processor_jar.sources_checksum([tmp_path])
     monkeypatch.setattr(real_time, "sources_checksum", lambda: other)
 
-    with pytest.raises(SetupError, match=r"was built from other sources .* run `make setup`"):
+    with pytest.raises(SetupError, match=r"was built from other sources .* `make setup`"):
         real_time.RowCounts(spark, case(steps=()).plan)
 
 
 def test_missing_jar_is_refused(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(real_time, "_PACKAGE", "absent")
 
-    with pytest.raises(SetupError, match=r"is not on the class path: run `make setup`"):
+    with pytest.raises(SetupError, match=r"is not on the class path. .*`make setup`"):
         real_time.RowCounts(spark, case(steps=()).plan)

@@ -55,7 +55,8 @@ def test_validate_imports_nothing_that_it_does_not_need() -> None:
 
 WITHOUT_SPARK = """
 import sys
-sys.modules["pyspark"] = None  # as if it were not installed
+for package in ("pyspark", "py4j"):
+    sys.modules[package] = None  # as if it were not installed
 """
 EXAMPLE = str(ROOT / "join.example.yaml")
 
@@ -96,9 +97,14 @@ def test_test_helper_runs_without_pyspark() -> None:
 
 
 @pytest.mark.processes
-def test_run_without_pyspark_names_the_package_to_install() -> None:
-    done = run_without_spark("from job.__main__ import main; main()", "run", EXAMPLE)
+@pytest.mark.parametrize("command", [["run"], ["state"], ["checkpoint", "verify"]])
+def test_command_without_pyspark_names_the_package_and_the_jars(
+    command: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("STREAMJOIN_JARS", "/nonexistent")  # an installed package has none
+    done = run_without_spark("from job.__main__ import main; main()", *command, EXAMPLE)
 
     assert 1 == done.returncode
     assert "pyspark is not installed: run `pip install 'streamjoin[job]'`" in done.stderr
+    assert "Set STREAMJOIN_JARS to a folder with the jars of this version" in done.stderr
     assert "Traceback" not in done.stderr

@@ -152,7 +152,9 @@ ROOMS: dict[str, tuple[str, ...]] = {
         ),
     ),
     "process": (),
-    "commands": ("spec_file", "change", "compare", "checkpoint", "dead_letters", "init"),
+    "commands": (
+        *("program", "spec_file", "change", "compare", "checkpoint", "dead_letters", "init"),
+    ),
     "__main__": (),
 }
 RANK = {name: rank for rank, name in enumerate(ROOMS)}
