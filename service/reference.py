@@ -68,7 +68,9 @@ def with_reference(page: str, reference: str) -> str:
 def main() -> None:
     for name, reference in REFERENCES.items():
         page = Path(sys.argv[1]) / name
-        page.write_text(with_reference(page.read_text(), reference()))
+        page.write_text(
+            with_reference(page.read_text(encoding="utf-8"), reference()), encoding="utf-8"
+        )
 
 
 if __name__ == "__main__":

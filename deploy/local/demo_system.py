@@ -120,10 +120,10 @@ def spec_file(folder: Path, engine: Engine) -> Path:
     """The demo's spec, with the changes that the engine needs."""
     if engine is Engine.MICRO_BATCH:
         return SPEC
-    text = SPEC.read_text()
+    text = SPEC.read_text(encoding="utf-8")
     spec = folder / SPEC.name
     settings = "real_time: {checkpoint_interval: 5s}"
-    spec.write_text(f"{text.rstrip()}\nengine: {engine}\n{settings}\n")
+    spec.write_text(f"{text.rstrip()}\nengine: {engine}\n{settings}\n", encoding="utf-8")
     return spec
 
 

@@ -94,7 +94,7 @@ def _folder(jar_set: JarSet, root: Path) -> Path:
 
 
 def _pinned(jar_set: JarSet, root: Path) -> list[Jar]:
-    pins = tomllib.loads((root / "jars.toml").read_text())
+    pins = tomllib.loads((root / "jars.toml").read_text(encoding="utf-8"))
     versions = pins["versions"]
     return [
         _jar(coordinate.format(**versions), sha256) for coordinate, sha256 in pins[jar_set].items()

@@ -49,7 +49,7 @@ def _candidates() -> Iterator[Path]:
     if home := os.environ.get("JAVA_HOME"):
         yield Path(home) / "bin" / "java"
     if RECORD.exists():
-        yield Path(RECORD.read_text().strip()) / "bin" / "java"
+        yield Path(RECORD.read_text(encoding="utf-8").strip()) / "bin" / "java"
     if program := shutil.which("java"):
         yield Path(program)
     # Sorted by name, so that the same machine always gets the same one.

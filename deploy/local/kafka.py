@@ -343,7 +343,7 @@ def _has_leaders(cluster: ClusterMetadata, wanted: Mapping[str, int]) -> bool:
 
 
 def _cluster_id(data: Path) -> str:
-    lines = (data / "meta.properties").read_text().splitlines()
+    lines = (data / "meta.properties").read_text(encoding="utf-8").splitlines()
     return dict(line.split("=", 1) for line in lines if "=" in line)["cluster.id"]
 
 

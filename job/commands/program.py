@@ -29,9 +29,10 @@ def _prepare_streams() -> None:
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:
             setattr(sys, name, open(os.devnull, mode))  # noqa: PTH123, SIM115  # stays open
-    # The name of a file may be no text in the encoding of the output.
+    # Values of the output topic are UTF-8, whatever the charset of the machine. The name of a file
+    # may be no text.
     if isinstance(sys.stdout, io.TextIOWrapper):
-        sys.stdout.reconfigure(errors="backslashreplace")
+        sys.stdout.reconfigure(encoding="utf-8", errors="backslashreplace")
 
 
 @contextmanager

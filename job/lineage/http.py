@@ -59,7 +59,7 @@ def _authentication(settings: JobSettings, redaction: Redaction) -> TokenProvide
     if path is None:
         return TokenProvider({})
     try:
-        key = path.read_text().strip()
+        key = path.read_text(encoding="utf-8").strip()
     except (OSError, UnicodeDecodeError) as error:
         raise SetupError(f"STREAMJOIN_OPENLINEAGE_API_KEY_FILE: {error}") from error
     redaction.add([key])

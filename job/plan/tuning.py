@@ -34,6 +34,17 @@ _KAFKA_RESTRICTIONS = (
     "-Dorg.apache.kafka.automatic.config.providers=none"
 )
 
+# Some functions of Spark use the default locale of the JVM: in Turkish, lower('IÉ') is 'ıé'.
+# user.region has precedence over user.country, script and variant. Spark and libraries format
+# numbers in messages by the locale of category `format`.
+_LOCALE = (
+    "-Duser.language=en -Duser.country=US -Duser.region=US "
+    "-Duser.language.format=en -Duser.country.format=US "
+    "-Dfile.encoding=UTF-8 -Duser.timezone=UTC"
+)
+
+_EVERY_JVM = f"{_LOCALE} {_KAFKA_RESTRICTIONS}"
+
 # The broker aborts a transaction that is open for longer, and the job retries it. After a crash
 # without restart, consumers of the output topic wait this long; a restart aborts it at once. Below
 # the broker's limit (transaction.max.timeout.ms, 15 minutes).
@@ -57,7 +68,19 @@ _COMPILE_LATER = (
 def driver_options(*more: str) -> str:
     """Options of the driver's JVM, with `more` of one engine."""
     # A stop during a batch applies a regex to a long message: smaller stacks overflow.
-    return " ".join(["-Xss16m -XX:+UseParallelGC", *more, _KAFKA_RESTRICTIONS])
+    return " ".join(["-Xss16m -XX:+UseParallelGC", *more, _EVERY_JVM])
+
+
+def overriding_options(environment: Mapping[str, str]) -> list[str]:
+    """Options of an environment that replace those of every JVM of the job.
+
+    Java appends `_JAVA_OPTIONS` to the command line, and the last option counts. It inserts
+    JAVA_TOOL_OPTIONS and JDK_JAVA_OPTIONS before the command line, as Spark does with
+    spark.executor.defaultJavaOptions.
+    """
+    names = {option.partition("=")[0] for option in _EVERY_JVM.split()}
+    appended = environment.get("_JAVA_OPTIONS", "").split()
+    return [option for option in appended if option.partition("=")[0] in names]
 
 
 def can_share_jvm(old: Mapping[str, str], new: Mapping[str, str]) -> bool:
@@ -135,7 +158,7 @@ CONF: Mapping[str, str] = MappingProxyType(
             "(?i)secret|password|token|access[.]?key|credential|jaas|private|keystore[.]key"
         ),
         DRIVER_OPTIONS: driver_options(_COMPILE_LATER),
-        EXECUTOR_OPTIONS: _KAFKA_RESTRICTIONS,
+        EXECUTOR_OPTIONS: _EVERY_JVM,
     }
 )
 """Spark conf that may change between starts."""

@@ -4,6 +4,7 @@ Without them the query fails with a stack trace. Or it fails later, because an e
 state to a folder that the other executors cannot read.
 """
 
+import os
 import re
 import tempfile
 import uuid
@@ -23,6 +24,7 @@ from job.checkpoint.folder import Folder
 from job.errors import CheckpointError, QueryError, SetupError, StreamjoinError
 from job.plan.plan import JoinPlan
 from job.plan.real_time import LOOKUP_SLOTS
+from job.plan.tuning import overriding_options
 from job.settings import JobSettings
 from job.spark.executors import executor_count, slot_count
 from job.waiting import wait_until
@@ -132,11 +134,18 @@ def _problems(spark: SparkSession, path: str | None) -> Iterator[StreamjoinError
     except PySparkException as error:
         raise QueryError(_not_run(error), retryable=False) from None
     here = _versions()
-    for host, there, problem in checks:
+    for host, there, options, problem in checks:
         if there != here:
             yield QueryError(
                 f"the executor on {host} has {_list(there)}, and this job {_list(here)}: install "
                 "the same versions there, or set PYSPARK_PYTHON to a Python that has them",
+                retryable=False,
+            )
+        if options:
+            yield QueryError(
+                f"the environment variable _JAVA_OPTIONS of the executor on {host} contains "
+                f"{', '.join(options)}: Java applies it after the options of the job, and results "
+                "would depend on it. Remove these options",
                 retryable=False,
             )
         if problem is not None:
@@ -149,9 +158,11 @@ def _problems(spark: SparkSession, path: str | None) -> Iterator[StreamjoinError
             )
 
 
-def _check_executor(path: str | None, _: int) -> tuple[str, dict[str, str], str | None]:
-    """Host, package versions and problem of the executor that runs this task."""
-    return gethostname(), _versions(), None if path is None else _problem(Path(path))
+def _check_executor(path: str | None, _: int) -> tuple[str, dict[str, str], list[str], str | None]:
+    """Host, package versions, Java options that override those of the job, and problem with the
+    checkpoint of the executor that runs this task."""
+    problem = None if path is None else _problem(Path(path))
+    return gethostname(), _versions(), overriding_options(os.environ), problem
 
 
 def _problem(path: Path) -> str | None:

@@ -24,6 +24,7 @@ from typing import IO, TYPE_CHECKING
 
 from job.errors import QueryError, SetupError
 from job.logs import json_line
+from job.plan.tuning import overriding_options
 from job.real_time.processor_jar import JARS_REMEDY, PROCESSOR_JAR
 from job.redaction import Redaction
 from job.settings import JobSettings, LogFormat
@@ -269,6 +270,11 @@ def _command(settings: JobSettings, conf: Mapping[str, str]) -> list[str]:
     class_path = _class_path(settings)  # Without PySpark, the jars are not what is missing first.
     if not any(settings.jars.glob("spark-sql-kafka*.jar")):
         raise SetupError(f"Spark's Kafka connector is not in {settings.jars}. {JARS_REMEDY}")
+    if options := overriding_options(os.environ):
+        raise SetupError(
+            f"the environment variable _JAVA_OPTIONS contains {', '.join(options)}: Java applies "
+            "it after the options of the job, and results would depend on it. Remove these options"
+        )
     return [
         _java(),
         *("-cp", ":".join(class_path)),

@@ -36,7 +36,7 @@ class SpecAtTest:
 
         Raises SpecError for an invalid file.
         """
-        document: dict[str, Any] = parsed(path.read_text())
+        document: dict[str, Any] = parsed(path.read_text(encoding="utf-8"))
         document["kafka"] = {"bootstrap_servers": servers}
         document["checkpoint"] = CHECKPOINT
         document = filled(document, environment)

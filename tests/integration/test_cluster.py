@@ -123,6 +123,35 @@ def test_application_that_the_master_ended_starts_again(
     assert list(range(BLOCK)) == pairs.numbers()
 
 
+TURKISH = (
+    "-Duser.language=tr -Duser.country=TR -Duser.region=TR -Duser.language.format=tr "
+    "-Dfile.encoding=ISO-8859-9 -Duser.timezone=Europe/Istanbul"
+)
+
+
+def test_results_do_not_depend_on_the_locale_of_the_machines(
+    cluster: Cluster, pairs: Pairs, tmp_path: Path
+) -> None:
+    """A constant expression is evaluated by the driver, one with a column by the executors."""
+    defaults = tmp_path / "spark-defaults.conf"
+    defaults.write_text(
+        f"spark.executorEnv.JAVA_TOOL_OPTIONS {TURKISH}\n"
+        f"spark.executor.defaultJavaOptions {TURKISH}\n"
+        f"spark.executor.extraJavaOptions {TURKISH}\n"
+    )
+    environment = {"JAVA_TOOL_OPTIONS": TURKISH, "SPARK_CONF_DIR": str(tmp_path)}
+    lower = {"driver": "lower('TITLE É')", "executor": "lower(concat('TITLE É', left.n))"}
+    spec = changed(pairs.spec(), output__columns=lower)
+    cluster.have_workers(1)
+    with job_on(cluster, spec, tmp_path, environment) as job:
+        job.wait_for_state("RUNNING", CLUSTER_SECONDS)
+        pairs.produce([1])
+        wait_until(pairs.result_count, CLUSTER_SECONDS, "a result")
+        assert 0 == job.terminate()
+    [result] = pairs.received()
+    assert {"driver": "title é", "executor": "title é1"} == result.value
+
+
 def test_checkpoint_that_executors_do_not_share_is_refused(
     cluster: Cluster, pairs: Pairs, tmp_path: Path
 ) -> None:

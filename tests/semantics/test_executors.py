@@ -51,3 +51,13 @@ def test_executor_with_other_packages_is_named(
 
     with pytest.raises(QueryError, match=r"and this job streamjoin 0\.0\.1: install the same"):
         check_executors(spark, Folder(spark, str(tmp_path / "checkpoint")))
+
+
+def test_java_options_of_an_executor_that_override_those_of_the_job_are_named(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    environment = spark.sparkContext.environment
+    monkeypatch.setitem(environment, "_JAVA_OPTIONS", "-Xmx1g -Duser.language=tr")
+
+    with pytest.raises(QueryError, match=r"_JAVA_OPTIONS of .* contains -Duser\.language=tr: Java"):
+        check_executors(spark, Folder(spark, str(tmp_path / "checkpoint")))

@@ -1,15 +1,18 @@
 """Simulating a join: batches, drops, stories and the tests in a spec."""
 
+import io
 import json
+import sys
 
 import pytest
 
+from job.__main__ import main
 from job.evaluation.sql_types import NotExactError
 from job.semantics.cli import SimulationError, simulation_lines, spec_test_lines
 from job.semantics.json_records import InputRecord, RecordDecoder
 from job.semantics.spec_tests import SpecTest, run_spec_test
 from job.semantics.trace import batch_lines, trace_lines
-from tests.unit.semantics.simulations import T, plan, row, run, values
+from tests.unit.semantics.simulations import T, plan, row, run, spec, values
 
 
 def test_matches_are_emitted_at_once_and_unmatched_rows_when_the_watermark_has_passed():
@@ -23,6 +26,25 @@ def test_matches_are_emitted_at_once_and_unmatched_rows_when_the_watermark_has_p
         [{"k": 1, "v": 7, "rv": 70}, {"k": 9, "v": 0, "rv": 0}],
         [{"k": 2, "v": 8, "rv": None}],
     ] == values(batches)
+
+
+def test_values_are_printed_in_utf_8_whatever_the_charset_of_the_machine(tmp_path, monkeypatch):
+    paths = {name: tmp_path / name for name in ("join.yaml", "left", "right")}
+    document = spec(output__columns={"s": "left.s"}, join__type="inner")
+    paths["join.yaml"].write_text(json.dumps(document))
+    paths["left"].write_text(row(1, 0, s="é 東"))
+    paths["right"].write_text(row(1, 0))
+    files = ["--left", paths["left"], "--right", paths["right"], "--format", "jsonl"]
+    arguments = ["streamjoin", "simulate", paths["join.yaml"], *files]
+    monkeypatch.setattr(sys, "argv", [str(argument) for argument in arguments])
+    printed = io.BytesIO()
+    monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(printed, encoding="iso-8859-9"))
+
+    with pytest.raises(SystemExit):
+        main()
+
+    sys.stdout.flush()
+    assert '{"s":"é 東"}\n'.encode() == printed.getvalue()
 
 
 def test_left_anti_gives_the_unmatched_rows_only():

@@ -7,6 +7,9 @@ from typing import Any
 import pytest
 from py4j.protocol import Py4JJavaError, Py4JNetworkError
 
+from job.errors import SetupError
+from job.plan.tuning import CONF as PLANNED_CONF
+from job.redaction import Redaction
 from job.settings import JobSettings
 from job.spark import executors, session, state_stores
 from job.spark.session import Jvm, _is_unreported
@@ -114,3 +117,13 @@ def test_other_task_slots_or_settings_of_the_application_start_another_one(
 
     assert following is not ended
     assert ["stores closed", "stopped"] == ended.events
+
+
+@pytest.mark.parametrize("option", ["-Duser.timezone=Asia/Tokyo", "-Dfile.encoding=UTF-16"])
+def test_java_option_that_overrides_one_of_the_job_is_refused(
+    option: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("_JAVA_OPTIONS", f"-Xss32m {option}")
+
+    with pytest.raises(SetupError, match=f"_JAVA_OPTIONS contains {option}: Java"):
+        Jvm(LOCAL, PLANNED_CONF, Redaction())
