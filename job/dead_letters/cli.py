@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from itertools import islice
 
 from job.dead_letters.headers import DeadLetter
-from job.dead_letters.replay import letters, replay
+from job.dead_letters.replay import Replayed, letters, replay
 from job.errors import RequestError
 from job.instants import from_epoch_ms, utc_text
 from job.join_spec.source_topics import SourceTopics
@@ -64,9 +64,25 @@ def replay_letters(plan: JoinPlan, selection: Selection, *, dry_run: bool) -> It
         yield from lines
         yield f"{count} would be replayed"
         return
-    count = replay(access, plan.name, topic, replayable())
+    replayed = replay(access, plan.name, topic, replayable())
     yield from lines
-    yield f"{count} replayed"
+    yield _summary(replayed)
+
+
+def _summary(replayed: Replayed) -> str:
+    if not replayed.count:
+        return "0 replayed"
+    if replayed.hidden_in:
+        return (
+            f"{replayed.count} replayed: committed, but readers of committed records cannot read "
+            f"all of {', '.join(replayed.hidden_in)} yet, for example because of an open "
+            "transaction of another producer. The query reads the records afterwards"
+        )
+    return (
+        f"{replayed.count} replayed: readers of committed records can read them. The query reads "
+        "them in its next batches. `late_rows` and `bad_records` of GET /v1/query count the "
+        "records that are late or fail again"
+    )
 
 
 def _select(

@@ -6,15 +6,27 @@ letter is replayed twice.
 
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 
-from confluent_kafka import KafkaError, KafkaException, Message, Producer
+from confluent_kafka import IsolationLevel, KafkaError, KafkaException, Message, Producer
 
 from job.dead_letters.headers import REPLAYED, DeadLetter, Headers, dead_letter, replayed_place
 from job.errors import BrokerError, DeliveryError, SecurityError, StreamjoinError
-from job.kafka.clients import ANY_PARTITION, produce, read_to_end
+from job.kafka.clients import (
+    ANY_PARTITION,
+    LATEST,
+    AdminClient,
+    admin,
+    list_offsets,
+    produce,
+    read_to_end,
+)
 from job.kafka.security import KafkaAccess, librdkafka_settings
+from job.waiting import wait_until
 
 _ANSWER_SECONDS = 30.0
+_READABLE_SECONDS = 30.0
+_POLL_SECONDS = 0.1
 _COMMIT_SECONDS = 60.0
 _REFUSALS = frozenset(
     {
@@ -24,6 +36,27 @@ _REFUSALS = frozenset(
         KafkaError._AUTHENTICATION,
     }
 )
+
+
+@dataclass(frozen=True)
+class Replayed:
+    count: int
+    hidden_in: tuple[str, ...]
+    """Topics whose readers of committed records cannot read all of the records yet."""
+
+
+class _Ends:
+    """Offset after the last record of each partition, from the delivery reports."""
+
+    def __init__(self) -> None:
+        self.by_topic = dict[str, dict[int, int]]()
+
+    def add(self, error: KafkaError | None, message: Message) -> None:
+        topic, partition, offset = message.topic(), message.partition(), message.offset()
+        if error is not None or topic is None or partition is None or offset is None:
+            return  # The commit fails.
+        ends = self.by_topic.setdefault(topic, {})
+        ends[partition] = max(ends.get(partition, 0), offset + 1)
 
 
 def letters(access: KafkaAccess, topic: str) -> Iterator[DeadLetter]:
@@ -39,8 +72,8 @@ def letters(access: KafkaAccess, topic: str) -> Iterator[DeadLetter]:
             yield letter
 
 
-def replay(access: KafkaAccess, name: str, topic: str, wanted: Iterable[DeadLetter]) -> int:
-    """Write the letters to their original topics, in one transaction. Returns their number.
+def replay(access: KafkaAccess, name: str, topic: str, wanted: Iterable[DeadLetter]) -> Replayed:
+    """Write the letters to their original topics, in one transaction.
 
     A concurrent call fences this one: neither replays a letter twice.
     """
@@ -54,7 +87,7 @@ def replay(access: KafkaAccess, name: str, topic: str, wanted: Iterable[DeadLett
             "partitioner": "murmur2_random",  # that of Kafka's Java client
         }
     )
-    count, partitions = 0, dict[str, int]()
+    count, partitions, ends = 0, dict[str, int](), _Ends()
     with _raising_streamjoin_errors(access):
         producer.init_transactions(_ANSWER_SECONDS)
         producer.begin_transaction()
@@ -63,14 +96,41 @@ def replay(access: KafkaAccess, name: str, topic: str, wanted: Iterable[DeadLett
                 if letter.topic not in partitions:
                     metadata = producer.list_topics(letter.topic, _ANSWER_SECONDS)
                     partitions[letter.topic] = len(metadata.topics[letter.topic].partitions)
-                _produce(producer, letter, partition_of(letter, partitions[letter.topic]))
+                partition = partition_of(letter, partitions[letter.topic])
+                _produce(producer, letter, partition, ends)
                 _mark_replayed(producer, topic, letter)
                 count += 1
             producer.commit_transaction(_COMMIT_SECONDS)
         except BaseException:
             _abort(producer)
             raise
-    return count
+        return Replayed(count, _hidden_in(access, ends))
+
+
+def _hidden_in(access: KafkaAccess, ends: _Ends) -> tuple[str, ...]:
+    """Wait until readers of committed records can read up to `ends`. Returns the topics where they
+    cannot.
+
+    The broker answers a commit before the partitions contain the end of the transaction.
+    """
+    client, hidden = admin(librdkafka_settings(access)), dict(ends.by_topic)
+
+    def nothing_is_hidden() -> bool:
+        for topic in [topic for topic in hidden if _can_be_read(client, topic, hidden[topic])]:
+            del hidden[topic]
+        return not hidden
+
+    wait_until(nothing_is_hidden, _READABLE_SECONDS, _POLL_SECONDS)
+    return tuple(sorted(hidden))
+
+
+def _can_be_read(client: AdminClient, topic: str, ends: Mapping[int, int]) -> bool:
+    level = IsolationLevel.READ_COMMITTED
+    try:
+        readable = list_offsets(client, topic, ends, LATEST, level, _ANSWER_SECONDS)
+    except KafkaException:
+        return False  # The records are committed: an error would be wrong.
+    return all(readable[partition] >= end for partition, end in ends.items())
 
 
 def partition_of(letter: DeadLetter, partitions: int) -> int:
@@ -79,7 +139,7 @@ def partition_of(letter: DeadLetter, partitions: int) -> int:
     return letter.partition if 0 <= letter.partition < partitions else ANY_PARTITION
 
 
-def _produce(producer: Producer, letter: DeadLetter, partition: int) -> None:
+def _produce(producer: Producer, letter: DeadLetter, partition: int, ends: _Ends) -> None:
     # The replayed record keeps its Kafka timestamp, because event times are compared with it.
     at = letter.timestamp_ms if letter.timestamp_ms and letter.timestamp_ms > 0 else 0
     produce(
@@ -90,6 +150,7 @@ def _produce(producer: Producer, letter: DeadLetter, partition: int) -> None:
         partition,
         headers=letter.replayed_headers,
         timestamp=at,
+        on_delivery=ends.add,
     )
 
 
@@ -142,4 +203,7 @@ def _failure(error: KafkaError, access: KafkaAccess) -> StreamjoinError:
         return DeliveryError(
             f"{error.str()}: create the dead_letter topic, or start the job, first", retryable=False
         )
-    return BrokerError(f"Kafka at {access.bootstrap_servers}: {error.str()}")
+    return BrokerError(
+        f"Kafka at {access.bootstrap_servers}: {error.str()}. Run the command again once the cause "
+        "is fixed: no dead letter is replayed twice"
+    )

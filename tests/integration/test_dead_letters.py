@@ -358,7 +358,7 @@ def test_dead_letters_are_listed_and_replayed_once_and_a_second_failure_is_liste
         assert "2 would be replayed" == output_of("replay", "--dry-run")[-1]
 
         job.spec_file.write_text(changed(letters.spec(), left__schema=wrong[:-6] + "STRING"))
-        assert "2 replayed" == output_of("replay")[-1]
+        assert "2 replayed" == output_of("replay")[-1].partition(":")[0]
         assert ["0 replayed"] == output_of("replay")
         assert [f"0 in {letters.name}.dead"] == output_of("list")
 
