@@ -30,10 +30,16 @@ def grouped(tree: exp.Expr) -> exp.Expr:
     """`tree` with parentheses around intervals of several units, which are one literal for Spark
     and a sum for sqlglot. Changes `tree`."""
     root = exp.paren(tree, copy=False)
-    for node in reversed(list(root.find_all(exp.Add))):
+    intervals: set[int] = set()
+    for node in reversed(list(root.find_all(exp.Add))):  # operands first
         assert node.parent is not None, "root is a Paren"
-        if _is_interval(node) and any(operand is node for operand in _regrouped(node.parent)):
-            node.replace(exp.paren(node.copy(), copy=False))
+        if not all(_is_interval(side, intervals) for side in (node.this, node.expression)):
+            continue
+        intervals.add(id(node))
+        if any(operand is node for operand in _regrouped(node.parent)):
+            around = exp.Paren()
+            node.replace(around)
+            around.set("this", node)
     grouped_tree: exp.Expr = root.this.pop()
     return grouped_tree
 
@@ -46,11 +52,10 @@ def check_grouping(tree: exp.Expr) -> None:
             raise ValueError(f"Spark groups `{whole}` in another way: write ({part})")
 
 
-def _is_interval(node: exp.Expr) -> bool:
+def _is_interval(node: exp.Expr, sums: set[int]) -> bool:
+    """`sums`: ids of the sums below `node` that are intervals."""
     node = node.unnest()
-    if isinstance(node, exp.Add):
-        return _is_interval(node.this) and _is_interval(node.expression)
-    return isinstance(node, exp.Interval)
+    return isinstance(node, exp.Interval) or id(node) in sums
 
 
 def _regrouped(node: exp.Expr) -> Iterator[exp.Expr]:

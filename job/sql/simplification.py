@@ -158,9 +158,11 @@ def _continues(node: exp.Expr) -> bool:
 
 
 def _terms(node: exp.Expr) -> Iterator[exp.Expr]:
-    for operand in operands(node):
+    waiting = [*reversed(operands(node))]
+    while waiting:
+        operand = waiting.pop()
         if type(operand) is type(node) and type_of(operand) == type_of(node):
-            yield from _terms(operand)
+            waiting += reversed(operands(operand))
         else:
             yield operand
 

@@ -1,5 +1,7 @@
 """SQL expressions of a spec: accepted, refused, and the SQL that Spark receives."""
 
+import sys
+
 import pytest
 
 from job.errors import SpecError
@@ -119,6 +121,26 @@ def test_text_that_is_not_a_plain_expression_is_refused(text: str) -> None:
 def test_nesting_has_a_limit() -> None:
     refusal("(" * 200 + "left.ad_id" + ")" * 200)
     refusal(" + ".join(["left.ad_id"] * 5000))
+
+
+def test_time_to_check_a_sum_is_proportional_to_its_length() -> None:
+    def calls(terms: int) -> int:
+        """Python calls of the check."""
+        count = 0
+
+        def counted(_: object, event: str, __: object) -> None:
+            nonlocal count
+            count += event == "call"
+
+        sys.setprofile(counted)
+        try:
+            refusal(" + ".join(["left.ad_id"] * terms))
+        finally:
+            sys.setprofile(None)
+        return count
+
+    calls(200)  # imports and caches
+    assert calls(400) < 2.1 * calls(200)
 
 
 def test_unknown_column_is_refused_with_the_known_columns() -> None:
