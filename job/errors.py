@@ -26,6 +26,7 @@ command exits with 1 on these errors, with 2 on a SpecError.
 """
 
 from dataclasses import dataclass
+from typing import Self
 
 
 class StreamjoinError(Exception):
@@ -61,6 +62,9 @@ class SpecError(StreamjoinError):
     def __init__(self, problems: list[Problem]) -> None:
         self.problems = problems
         super().__init__("\n".join(str(problem) for problem in problems))
+
+    def __reduce__(self) -> tuple[type[Self], tuple[list[Problem]]]:
+        return type(self), (self.problems,)
 
 
 class CheckpointError(StreamjoinError):

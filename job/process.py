@@ -87,6 +87,7 @@ def run_engine(
         _handle_signals(engine.end),
         closing(lineage),
         closing(watch),
+        closing(change),
         closing(handler),
     ):
         watch.start()

@@ -19,6 +19,12 @@ _VALUE_CHARS_MIN = 4
 _SHARED_CHARS_MAX = 6
 
 
+def variables_of(text: str, environment: Mapping[str, str]) -> dict[str, str]:
+    """The variables in `text` that `environment` contains."""
+    names = {match[2] for match in _VARIABLE.finditer(text)}
+    return {name: environment[name] for name in names if name in environment}
+
+
 def filled(document: Any, environment: Mapping[str, str]) -> Any:
     """`document` with `${VAR}` and `${VAR:-default}` replaced; `$${VAR}` becomes the text `${VAR}`.
 

@@ -23,6 +23,7 @@ from job.protocol.results import FieldProblem, FrozenChange, ValidationResult
 
 # The most expensive specs of 64 kB need 90 MB of address space, including Python.
 _MEMORY_BYTES_MAX = 512 * 1024 * 1024
+TOO_LARGE = f"needs more than {_MEMORY_BYTES_MAX:,} bytes of memory: make the spec smaller"
 # The batches of the query have priority.
 _NICENESS = 10
 
@@ -63,18 +64,21 @@ def _changes(plan: JoinPlan, frozen: Mapping[str, str]) -> list[FrozenChange]:
     ]
 
 
-def main() -> None:
-    """First argument: seconds of CPU time after which the kernel kills the process."""
-    seconds = math.ceil(float(sys.argv[1]))
+def limit_resources(cpu_seconds: float) -> None:
+    seconds = math.ceil(cpu_seconds)
     resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds))
     resource.setrlimit(resource.RLIMIT_AS, (_MEMORY_BYTES_MAX, _MEMORY_BYTES_MAX))
     os.nice(_NICENESS)
+
+
+def main() -> None:
+    """First argument: seconds of CPU time after which the kernel kills the process."""
+    limit_resources(float(sys.argv[1]))
     request = ValidationRequest.model_validate_json(sys.stdin.buffer.read())
     try:
         answer = validated(request)
     except MemoryError:
-        message = f"needs more than {_MEMORY_BYTES_MAX:,} bytes of memory: make the spec smaller"
-        problem = FieldProblem(field="the file", message=message)
+        problem = FieldProblem(field="the file", message=TOO_LARGE)
         answer = ValidationResult(problems=[problem], plan=None, checkpoint_changes=None)
     sys.stdout.write(answer.model_dump_json())
 

@@ -74,12 +74,13 @@ class Request(BaseModel):
     state: StateRequest | None = None
     """Required for `state` and `explain`."""
     spec: str | None = None
-    """YAML of the spec. Required for `validate`, `change_plan` and `change`."""
+    """YAML of the spec. Required for `validate`, `change_plan` and `change`; the last one follows
+    `change_plan` with the same spec."""
     state_partitions: int | None = None
     """For `change_plan` and `change`: number of state partitions of the new query. None: as many
     as the old query has."""
     within_seconds: float = 30.0
-    """Time until the caller's deadline. For `validate`."""
+    """Time until the caller's deadline. For `validate` and `change_plan`."""
 
 
 class CallError(BaseModel):

@@ -123,7 +123,7 @@ class ControlHandler:
             "state_count": lambda: self._count_on_request(caller_gone),
             "explain": lambda: self._explain(_state_request(request), caller_gone),
             "validate": lambda: self._validate(request, caller_gone),
-            "change_plan": lambda: self._change_plan(request),
+            "change_plan": lambda: self._change_plan(request, caller_gone),
             "check_undo": self._check_undo,
         }
         return calls[request.call]()
@@ -158,9 +158,12 @@ class ControlHandler:
         )
         return self._validator.validate(spec, caller_gone, within_seconds=request.within_seconds)
 
-    def _change_plan(self, request: Request) -> ChangePlanResult:
+    def _change_plan(self, request: Request, caller_gone: Event) -> ChangePlanResult:
         with _refused_changes():
-            return self._engine.change_plan(request.spec or "", request.state_partitions)
+            return self._engine.change_plan(
+                *(request.spec or "", request.state_partitions, caller_gone),
+                within_seconds=request.within_seconds,
+            )
 
     def _check_undo(self) -> UndoResult:
         with _refused_changes():

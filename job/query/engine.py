@@ -7,6 +7,7 @@ other threads, which record them and wake this thread.
 from collections.abc import Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
+from threading import Event
 
 import structlog
 
@@ -125,11 +126,14 @@ class Engine:
                 self._change.request(by, spec, state_partitions)
             self._completes_interval = completes_interval or spec is not None
 
-    def change_plan(self, spec: str, state_partitions: int | None) -> ChangePlanResult:
+    def change_plan(
+        self, spec: str, state_partitions: int | None, caller_gone: Event, *, within_seconds: float
+    ) -> ChangePlanResult:
         """The plan of a change at this moment. Raises StreamjoinError if the change is refused."""
         self._check_allowed("change")
+        sent = self._change.planned(spec, caller_gone, within_seconds=within_seconds)
         late_rows = self._stats.totals.late_rows
-        return self._change.plan(spec, state_partitions, self._resources, late_rows)
+        return self._change.plan(sent, state_partitions, self._resources, late_rows)
 
     def check_undo(self) -> UndoResult:
         """Raises StreamjoinError if the last change cannot be undone at this moment."""

@@ -7,23 +7,25 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
+from threading import Event
 
 import structlog
 
 from job.change.explain import explained, facts
+from job.change.planning import PlanRequest
 from job.change.sent_spec import PlannedSpec, PlanOf, WrittenSpec, sent_spec
 from job.checkpoint.changes import SpecTexts, old_spec, predecessor, successor_spec
 from job.checkpoint.checkpoint import Checkpoint
 from job.checkpoint.cli import leased
-from job.errors import ConflictError, RequestError
+from job.errors import BusyError, ConflictError, RequestError
 from job.join_spec.spec import spec_from_yaml
-from job.join_spec.variables import variables_hidden
-from job.plan.plan import JoinPlan
+from job.join_spec.variables import variables_hidden, variables_of
 from job.protocol.reports import ChangeRequestReport
 from job.protocol.results import ChangePlanResult, UndoResult
 from job.query import changing
 from job.query.change_warm_up import RECORDS_MIN, warm_up
 from job.query.runtime import Resources
+from job.query.validator import ChangePlanner
 from job.redaction import Redaction
 from job.settings import JobSettings
 from job.spark.failures import failure_of
@@ -45,15 +47,25 @@ class RequestedChange:
     """Keeps the report of the last request for the status."""
 
     def __init__(
-        self, running: PlannedSpec, plan_of: PlanOf, settings: JobSettings, redaction: Redaction
+        self,
+        running: PlannedSpec,
+        plan_of: PlanOf,
+        settings: JobSettings,
+        redaction: Redaction,
+        planner: ChangePlanner | None = None,
     ) -> None:
         self._running = running
         self._plan_of = plan_of
         self._settings = settings
         self._redaction = redaction
+        self._planner = planner or ChangePlanner()
+        self._last_planned: PlannedSpec | None = None
         self._requested: Callable[[Resources], PlannedSpec] | None = None
         self._warm_up: Callable[[Resources, Callable[[], bool]], None] | None = None
         self.report: ChangeRequestReport | None = None
+
+    def close(self) -> None:
+        self._planner.close()
 
     @property
     def is_requested(self) -> bool:
@@ -68,19 +80,41 @@ class RequestedChange:
                 allowed=[],
             )
 
+    def planned(self, text: str, caller_gone: Event, *, within_seconds: float) -> PlannedSpec:
+        """The spec `text` with its plan, from another process. `request` with this text follows.
+
+        Raises SpecError if the spec is invalid, and StreamjoinError as `SpecProcess.run`.
+        """
+        request = PlanRequest(
+            text,
+            self._running.written,
+            variables_of(self._running.written.text, os.environ),
+            self._settings.partitions_of_new_state,
+        )
+        with self._secrets_hidden(text):
+            planned = self._planner.plan(request, caller_gone, within_seconds=within_seconds)
+        self._last_planned = planned
+        return planned
+
     def request(self, by: str, text: str | None, state_partitions: int | None) -> None:
         """`text`: YAML of the new spec. None: undo the last change. `state_partitions`: number for
         the new query. None: as many as the old query has.
 
-        Raises SpecError if the spec is invalid, RequestError if the number is.
+        Raises BusyError if the text is not that of the last call of `planned`, RequestError if the
+        number is invalid. Parses nothing: the caller holds a lock.
         """
         if text is None:
             self._report_request(by, None)
             self._requested = self._undo
             return
         self._check_state_partitions(state_partitions)
-        sent = self._sent(text)
-        self._report_request(by, sent.spec.checkpoint)
+        sent = self._last_planned
+        if sent is None or sent.written.text != text:
+            raise BusyError(
+                "the spec is not the one that was planned last: repeat the call",
+                retry_after_seconds=1,
+            )
+        self._report_request(by, sent.plan.checkpoint)
         self._requested = partial(self._change, sent, state_partitions)
         self._warm_up = partial(self._run_warm_up, sent, state_partitions)
 
@@ -93,12 +127,17 @@ class RequestedChange:
         return UndoResult(checkpoint=old.folder.root)
 
     def plan(
-        self, text: str, state_partitions: int | None, resources: Resources, late_rows: int
+        self,
+        sent: PlannedSpec,
+        state_partitions: int | None,
+        resources: Resources,
+        late_rows: int,
     ) -> ChangePlanResult:
         """The plan of a change at this moment. The query may run. Raises StreamjoinError if the
         change is refused."""
         self._check_state_partitions(state_partitions)
-        new, made = self._checked(self._sent(text), state_partitions, resources)
+        made = self._checked(sent, state_partitions, resources)
+        new = sent.plan
         plan_facts = facts(
             *(new, made.comparison, made.replay, made.needed_ms),
             cores=os.cpu_count() or 1,
@@ -123,16 +162,14 @@ class RequestedChange:
             _log.warning("warm_up_failed", reason=str(failure))
 
     def _checked(
-        self, sent: WrittenSpec, state_partitions: int | None, resources: Resources
-    ) -> tuple[JoinPlan, changing.ChangePlan]:
-        spark, old = resources.session(), self._running.plan
-        with self._secrets_hidden(sent):
-            new = self._planned(sent).plan
-            made = changing.checked(
+        self, sent: PlannedSpec, state_partitions: int | None, resources: Resources
+    ) -> changing.ChangePlan:
+        spark, old, new = resources.session(), self._running.plan, sent.plan
+        with self._secrets_hidden(sent.written.text):
+            return changing.checked(
                 *(old, new, Checkpoint(spark, old.checkpoint), Checkpoint(spark, new.checkpoint)),
                 state_partitions or self._settings.state_partitions,
             )
-        return new, made
 
     def make(self, resources: Resources) -> PlannedSpec | None:
         """The query that continues the stopped one. None: the request has failed. The error is
@@ -158,8 +195,8 @@ class RequestedChange:
         text = successor_spec(checkpoint)
         if text is None:
             return None
-        sent = self._sent(text)
-        with self._secrets_hidden(sent):
+        sent = sent_spec(text, self._running.written, os.environ)
+        with self._secrets_hidden(text):
             return self._planned(sent)
 
     def _report_request(self, by: str, checkpoint: str | None) -> None:
@@ -168,30 +205,30 @@ class RequestedChange:
         )
 
     def _change(
-        self, sent: WrittenSpec, state_partitions: int | None, resources: Resources
+        self, successor: PlannedSpec, state_partitions: int | None, resources: Resources
     ) -> PlannedSpec:
         """The new query, which continues the stopped one."""
-        with self._secrets_hidden(sent):
-            successor = self._planned(sent)
+        text = successor.written.text
+        with self._secrets_hidden(text):
             old = resources.checkpoint()
             new = Checkpoint(resources.session(), successor.plan.checkpoint)
             with leased(new):
                 made = changing.hand_over(
                     *(self._running.plan, successor.plan, old, new),
                     state_partitions or self._settings.state_partitions,
-                    SpecTexts(old=self._running.written.text, new=sent.text),
+                    SpecTexts(old=self._running.written.text, new=text),
                 )
         plan = replace(successor.plan, state_partitions=made.replay.state_partitions)
         return replace(successor, plan=plan)
 
     def _run_warm_up(
         self,
-        sent: WrittenSpec,
+        sent: PlannedSpec,
         state_partitions: int | None,
         resources: Resources,
         is_cancelled: Callable[[], bool],
     ) -> None:
-        new, made = self._checked(sent, state_partitions, resources)
+        new, made = sent.plan, self._checked(sent, state_partitions, resources)
         # Only a query that starts registers its schemas.
         has_schema = (new.output.schema or new.output.key_schema) is not None
         if has_schema or made.replay.records < RECORDS_MIN:
@@ -206,7 +243,7 @@ class RequestedChange:
         new = resources.checkpoint()
         old, text = self._undoable(new)
         written = WrittenSpec(text, spec_from_yaml(text, os.environ))
-        with self._secrets_hidden(written):
+        with self._secrets_hidden(text):
             successor = self._planned(written)
             changing.take_back(old, new)
         return successor
@@ -226,19 +263,16 @@ class RequestedChange:
                 "variable, restart the job, and send the change again"
             )
 
-    def _sent(self, text: str) -> WrittenSpec:
-        return sent_spec(text, self._running.written, os.environ)
-
     def _planned(self, written: WrittenSpec) -> PlannedSpec:
         return PlannedSpec(written, self._plan_of(written.spec))
 
     @contextmanager
-    def _secrets_hidden(self, written: WrittenSpec) -> Iterator[None]:
+    def _secrets_hidden(self, text: str) -> Iterator[None]:
         """Removes secrets from every error raised inside, and the values of variables from the
-        problems of `written` and of the running spec. The caller of the API receives the error."""
-        texts = (written.text, self._running.written.text)
+        problems of `text` and of the running spec. The caller of the API receives the error."""
+        running = self._running.written.text
         try:
-            with variables_hidden(texts[0], os.environ), variables_hidden(texts[1], os.environ):
+            with variables_hidden(text, os.environ), variables_hidden(running, os.environ):
                 yield
         except Exception as error:
             self._redaction.scrub_error(error)

@@ -1,10 +1,12 @@
-"""Runs job/plan/validation.py as a short-lived process: one at a time, each with a deadline.
+"""Validates and plans the specs of clients in short-lived processes: one at a time, each with a
+deadline.
 
 The driver's Python interpreter also delivers batches, so an expensive spec must not run in it.
 Starting the process takes about 0.8 s of CPU time; between validations it needs no memory.
 """
 
 import os
+import pickle
 import subprocess
 import sys
 import threading
@@ -14,9 +16,10 @@ from contextlib import contextmanager
 from threading import Event
 
 import structlog
-from pydantic import ValidationError
 
-from job.errors import BusyError, CancelledError, JobUnavailableError
+from job.change.planning import PlanRequest
+from job.change.sent_spec import PlannedSpec
+from job.errors import BusyError, CancelledError, JobUnavailableError, StreamjoinError
 from job.plan.validation import ValidationRequest
 from job.protocol.results import ValidationResult
 
@@ -28,17 +31,18 @@ _POLL_SECONDS = 0.05
 # Each waiting call occupies a thread of the control socket.
 _WAITING_MAX = 8
 _ERROR_CHARS_MAX = 2_000
-_COMMAND = (sys.executable, "-m", ValidationRequest.__module__)
+_VALIDATION = (sys.executable, "-m", ValidationRequest.__module__)
+_PLANNING = (sys.executable, "-m", PlanRequest.__module__)
 # Variables that Python needs to start; the others may contain passwords.
 _ENVIRONMENT = ("PATH", "PYTHONPATH", "PYTHONHOME", "LD_LIBRARY_PATH", "LANG", "LC_ALL", "TZ")
 
 _log = structlog.get_logger()
 
 
-class Validator:
+class SpecProcess:
     """Safe for calls from many threads."""
 
-    def __init__(self, command: Sequence[str] = _COMMAND) -> None:
+    def __init__(self, command: Sequence[str]) -> None:
         self._command = command
         self._turn = threading.Lock()
         self._places = threading.BoundedSemaphore(1 + _WAITING_MAX)
@@ -49,9 +53,7 @@ class Validator:
         """Cancel the running validation and all later ones."""
         self._closed.set()
 
-    def validate(
-        self, request: ValidationRequest, caller_gone: Event, *, within_seconds: float
-    ) -> ValidationResult:
+    def run(self, request: bytes, caller_gone: Event, *, within_seconds: float) -> bytes:
         """The result of the process.
 
         `within_seconds`: time until the caller's deadline, for the queue and the validation. Raises
@@ -84,9 +86,7 @@ class Validator:
         wait = max(1.0, self._ends_by - time.monotonic())
         return BusyError(f"{reason}: try again in {wait:.0f} s", retry_after_seconds=wait)
 
-    def _run(
-        self, request: ValidationRequest, deadline: float, caller_gone: Event
-    ) -> ValidationResult:
+    def _run(self, request: bytes, deadline: float, caller_gone: Event) -> bytes:
         seconds = max(_POLL_SECONDS, deadline - time.monotonic())
         process = subprocess.Popen(
             [*self._command, str(seconds)],
@@ -100,30 +100,29 @@ class Validator:
         finally:
             process.kill()
             process.communicate()  # closes the pipes and leaves no zombie
-        try:
-            return ValidationResult.model_validate_json(output)
-        except ValidationError as error:
+        if process.returncode != 0:
             reason = errors.decode(errors="replace")[-_ERROR_CHARS_MAX:]
             _log.error("validation_failed", exit_code=process.returncode, reason=reason)
             raise JobUnavailableError(
                 f"the validation failed with exit code {process.returncode}: see its error in the "
                 "job's log"
-            ) from error
+            )
+        return output
 
     def _communicate(
         self,
         process: subprocess.Popen[bytes],
-        request: ValidationRequest,
+        request: bytes,
         deadline: float,
         caller_gone: Event,
     ) -> tuple[bytes, bytes]:
         """Output and errors of the process, after its end."""
-        line: bytes | None = request.model_dump_json().encode()
+        unsent: bytes | None = request
         while True:
             try:
-                return process.communicate(line, timeout=_POLL_SECONDS)
+                return process.communicate(unsent, timeout=_POLL_SECONDS)
             except subprocess.TimeoutExpired:
-                line = None  # the first call keeps the unsent rest
+                unsent = None  # the first call keeps the unsent rest
             self._check_caller(caller_gone)
             if time.monotonic() > deadline:
                 raise JobUnavailableError(
@@ -136,3 +135,32 @@ class Validator:
             raise CancelledError(
                 "the validation was cancelled: the client is gone, or the job ends"
             )
+
+
+class Validator(SpecProcess):
+    def __init__(self, command: Sequence[str] = _VALIDATION) -> None:
+        super().__init__(command)
+
+    def validate(
+        self, request: ValidationRequest, caller_gone: Event, *, within_seconds: float
+    ) -> ValidationResult:
+        """Raises StreamjoinError as `run`."""
+        line = request.model_dump_json().encode()
+        return ValidationResult.model_validate_json(
+            self.run(line, caller_gone, within_seconds=within_seconds)
+        )
+
+
+class ChangePlanner(SpecProcess):
+    def __init__(self, command: Sequence[str] = _PLANNING) -> None:
+        super().__init__(command)
+
+    def plan(
+        self, request: PlanRequest, caller_gone: Event, *, within_seconds: float
+    ) -> PlannedSpec:
+        """Raises StreamjoinError as `run` and `planned`."""
+        output = self.run(pickle.dumps(request), caller_gone, within_seconds=within_seconds)
+        answer: PlannedSpec | StreamjoinError = pickle.loads(output)  # noqa: S301  # of the job
+        if isinstance(answer, StreamjoinError):
+            raise answer
+        return answer

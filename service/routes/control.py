@@ -91,7 +91,10 @@ async def alter_offsets(body: OffsetsRequest, job: Job, by: Controller) -> Query
             "model": ChangePlanResult,
             "description": "With `dry_run`: the plan.",
         },
-        **problems(s415="The body is neither YAML, plain text nor JSON."),
+        **problems(
+            s415="The body is neither YAML, plain text nor JSON.",
+            s429="Another spec is planned; Retry-After gives the seconds until the next try.",
+        ),
     },
     openapi_extra=SPEC_BODY,
 )

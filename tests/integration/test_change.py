@@ -319,6 +319,7 @@ def test_change_over_http_keeps_the_jvm_and_gives_the_results_of_one_run(
 
 def continues_after_a_failed_change(job: Job, spec: str) -> None:
     """The change fails when the query has stopped."""
+    job.ask("change_plan", spec=spec)  # Plans the spec; its answer is the error of the change.
     assert job.ask("change", spec=spec)["error"] is None
     status = job.wait_for(
         lambda status: (

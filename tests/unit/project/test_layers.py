@@ -96,7 +96,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
         "validation",
     ),
     "event_time": ("partitions", "watermark", "fair_reading", "interval"),
-    "change": ("cut", "replay", "comparison", "start_offsets", "explain", "sent_spec"),
+    "change": ("cut", "replay", "comparison", "start_offsets", "explain", "sent_spec", "planning"),
     "kafka": (
         "security",
         "clients",
@@ -137,7 +137,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "query": (
         *("explain_key", "state_rows", "stats", "idleness", "cluster", "runtime", "retries"),
         *("verbs", "state_machine", "state_lookup", "reset"),
-        *("changing", "change_warm_up", "requested_change"),
+        *("validator", "changing", "change_warm_up", "requested_change"),
         *("preparation", "event_times"),
         *(
             "replaying",
@@ -146,7 +146,6 @@ ROOMS: dict[str, tuple[str, ...]] = {
             "real_time",
             "start",
             "engine",
-            "validator",
             "lookup_queue",
             "control_handler",
         ),

@@ -106,7 +106,7 @@ class FakeEngine:
     def state_reader(self) -> tuple[Reader, int]:
         return self.reader, 7
 
-    def change_plan(self, spec: str, state_partitions: int) -> None:
+    def change_plan(self, spec: str, state_partitions: int, *_: Event, **__: float) -> None:
         self._refuse_change(spec, state_partitions)
 
     def command(self, verb: str, by: str, starts: None, **arguments: Any) -> None:

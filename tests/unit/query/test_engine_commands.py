@@ -1,13 +1,18 @@
 """Which commands the engine accepts one after the other. No query runs."""
 
-from typing import Any
+from concurrent.futures import ThreadPoolExecutor
+from threading import Event
+from typing import Any, NoReturn
 
 import pytest
 
+from job.change import sent_spec
 from job.change.sent_spec import PlannedSpec, WrittenSpec
-from job.errors import ConflictError
+from job.errors import CancelledError, ConflictError
+from job.join_spec import spec
 from job.join_spec.spec import spec_from_yaml
 from job.protocol.control import Verb
+from job.protocol.results import ChangePlanResult
 from job.protocol.status import QueryState
 from job.query.engine import Engine
 from job.query.requested_change import RequestedChange
@@ -15,9 +20,11 @@ from job.query.state_machine import StateMachine
 from job.query.stats import QueryStats
 from job.redaction import Redaction
 from job.settings import JobSettings
+from tests.unit.query.test_requested_change import PlannerOfTests
 from tests.unit.specs import plan, spec_yaml
 
 NEW = spec_yaml(checkpoint="/checkpoints/next")
+PATIENCE_SECONDS = 20.0
 
 
 @pytest.fixture
@@ -29,9 +36,14 @@ def engine(monkeypatch: pytest.MonkeyPatch) -> Engine:
     monkeypatch.setattr("job.query.engine.StateMachine", lambda: machine)
     settings, redaction = JobSettings(), Redaction()
     written = WrittenSpec(spec_yaml(), spec_from_yaml(spec_yaml(), {}))
-    change = RequestedChange(PlannedSpec(written, joined), lambda _: joined, settings, redaction)
+    running = PlannedSpec(written, joined)
+    change = RequestedChange(running, lambda _: joined, settings, redaction, PlannerOfTests())
     stats = QueryStats(joined.topics, joined.deduplicated)
     return Engine(joined, settings, redaction, stats, unused, unused, unused, unused, change)
+
+
+def change_plan(engine: Engine) -> ChangePlanResult:
+    return engine.change_plan(NEW, None, Event(), within_seconds=1)
 
 
 @pytest.mark.parametrize("verb", ["pause", "stop", "restart"])
@@ -39,7 +51,7 @@ def test_change_is_refused_while_another_command_is_pending(engine: Engine, verb
     engine.command(verb, "ada")
 
     for call in (
-        lambda: engine.change_plan(NEW, None),
+        lambda: change_plan(engine),
         lambda: engine.command("change", "bob", spec=NEW),
         engine.check_undo,
         lambda: engine.command("undo", "bob"),
@@ -51,11 +63,49 @@ def test_change_is_refused_while_another_command_is_pending(engine: Engine, verb
 @pytest.mark.parametrize("verb", ["pause", "stop", "restart", "change", "undo"])
 def test_commands_are_refused_until_the_change_is_made(engine: Engine, verb: Verb) -> None:
     """Otherwise a stop would be accepted, and the new query would run."""
+    engine._change.planned(NEW, Event(), within_seconds=1)
     engine.command("change", "ada", spec=NEW)
-    spec = NEW if verb == "change" else None
+    text = NEW if verb == "change" else None
 
     with pytest.raises(ConflictError, match="is being changed"):
-        engine.command(verb, "bob", spec=spec)
-    for call in (lambda: engine.change_plan(NEW, None), engine.check_undo):
+        engine.command(verb, "bob", spec=text)
+    for call in (lambda: change_plan(engine), engine.check_undo):
         with pytest.raises(ConflictError, match="is being changed"):
             call()
+
+
+def test_other_calls_do_not_wait_while_a_spec_is_planned(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    planning, release = Event(), Event()
+
+    def plan_slowly(*_: object, **__: object) -> NoReturn:
+        planning.set()
+        assert release.wait(PATIENCE_SECONDS)
+        raise CancelledError("the client is gone")
+
+    monkeypatch.setattr(PlannerOfTests, "plan", plan_slowly)
+    with ThreadPoolExecutor(2) as pool:
+        change = pool.submit(change_plan, engine)
+        assert planning.wait(PATIENCE_SECONDS)
+        command = pool.submit(engine.command, "pause", "bob")
+        try:
+            command.result(PATIENCE_SECONDS)
+            assert QueryState.PAUSED is engine._machine.desired
+        finally:
+            release.set()
+        assert isinstance(change.exception(PATIENCE_SECONDS), CancelledError)
+
+
+def test_change_parses_no_spec_while_it_holds_the_lock(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine._change.planned(NEW, Event(), within_seconds=1)
+
+    def refuse(*_: object, **__: object) -> NoReturn:
+        raise AssertionError("a spec is parsed")
+
+    for module in (sent_spec, spec):
+        monkeypatch.setattr(module, "parsed", refuse)
+    engine.command("change", "ada", spec=NEW)
+    assert engine._change.is_requested

@@ -3,6 +3,7 @@
 import os
 from contextlib import nullcontext
 from dataclasses import replace
+from threading import Event
 from types import SimpleNamespace
 from typing import Any, NoReturn
 
@@ -10,16 +11,18 @@ import pytest
 import structlog
 
 from job.change.comparison import compared
+from job.change.planning import PlanRequest, planned
 from job.change.sent_spec import PlannedSpec, WrittenSpec
 from job.checkpoint.changes import SpecTexts
-from job.errors import CheckpointError, ConflictError, RequestError, SpecError
+from job.errors import BusyError, CheckpointError, ConflictError, RequestError, SpecError
 from job.join_spec.spec import JoinSpec, spec_from_yaml
 from job.plan.plan import JoinPlan
 from job.plan.planner import join_plan
-from job.protocol.results import UndoResult
+from job.protocol.results import ChangePlanResult, UndoResult
 from job.query import changing, requested_change
 from job.query.change_warm_up import RECORDS_MIN
 from job.query.requested_change import RequestedChange
+from job.query.validator import ChangePlanner
 from job.redaction import Redaction
 from job.settings import JobSettings
 from tests.unit.specs import changed, plan, spec_yaml
@@ -49,7 +52,27 @@ def changes_of(
     redaction.add([SECRET])
     spec = spec_from_yaml(old, os.environ)
     running = PlannedSpec(WrittenSpec(old, spec), plan_of(spec))
-    return RequestedChange(running, plan_of, settings, redaction)
+    return RequestedChange(running, plan_of, settings, redaction, PlannerOfTests())
+
+
+class PlannerOfTests(ChangePlanner):
+    """Plans in this process."""
+
+    def plan(self, request: PlanRequest, *_: Event, **__: Any) -> PlannedSpec:
+        return planned(request)
+
+
+def plan_of_change(
+    change: RequestedChange, text: str, state_partitions: int | None = None
+) -> ChangePlanResult:
+    sent = change.planned(text, Event(), within_seconds=1)
+    return change.plan(sent, state_partitions, resources(), late_rows=0)
+
+
+def send(change: RequestedChange, text: str, state_partitions: int | None = None) -> None:
+    """The calls of a client that requests a change."""
+    change.planned(text, Event(), within_seconds=1)
+    change.request("ada", text, state_partitions)
 
 
 def resources() -> Any:
@@ -67,7 +90,7 @@ def test_made_change_ends_in_its_spec_and_no_other_command_is_accepted(
 
     monkeypatch.setattr(changing, "hand_over", hand_over)
     change.check_not_requested()
-    change.request("ada", NEW, 8)
+    send(change, NEW, 8)
 
     successor = change.make(resources())
 
@@ -89,7 +112,7 @@ def test_failed_change_is_reported_without_secrets_and_commands_are_accepted_aga
         raise CheckpointError(f"the folder contains a query of {SECRET}")
 
     monkeypatch.setattr(changing, "hand_over", refuse)
-    change.request("ada", NEW, None)
+    send(change, NEW)
     assert change.is_requested
     assert change.make(resources()) is None
 
@@ -139,8 +162,9 @@ def test_change_that_reads_many_records_in_the_same_jvm_has_one_warm_up(
     monkeypatch.setattr(requested_change, "Checkpoint", lambda *_: SimpleNamespace(folder="folder"))
     new = plan()
     new = replace(new, output=replace(new.output, schema=schema))
-    change.request("ada", NEW, None)
-    change._plan_of = lambda _: new
+    sent = PlannedSpec(WrittenSpec(NEW, spec_from_yaml(NEW, {})), new)
+    monkeypatch.setattr(PlannerOfTests, "plan", lambda *_, **__: sent)
+    send(change, NEW)
 
     for _ in range(2):
         run_warm_up(change, records, session)
@@ -163,7 +187,7 @@ def test_change_that_failed_before_its_warm_up_has_none_later(
         raise CheckpointError("the folder contains a query")
 
     monkeypatch.setattr(changing, "hand_over", refuse)
-    change.request("ada", NEW, None)
+    send(change, NEW)
     assert change.make(resources()) is None
 
     run_warm_up(change, RECORDS_MIN, "session")
@@ -177,7 +201,7 @@ def test_failed_warm_up_is_logged_without_secrets_and_the_change_is_made(
         raise CheckpointError(f"no space left for {SECRET}")
 
     monkeypatch.setattr(changing, "checked", refuse)
-    change.request("ada", NEW, None)
+    send(change, NEW)
 
     with structlog.testing.capture_logs() as logged:
         change.warm_up(resources(), lambda: False)
@@ -207,12 +231,15 @@ def test_errors_show_no_value_of_a_variable(
     change = changes_of(JobSettings(), monkeypatch, old)
 
     with pytest.raises(SpecError) as refused:
-        change.plan(text, None, resources(), late_rows=0)
-    change.request("ada", text, None)
-    assert change.make(resources()) is None
+        plan_of_change(change, text)
+    errors = [str(refused.value)]
+    if "must stay" in shown:  # Only a spec with a plan can be requested.
+        send(change, text)
+        assert change.make(resources()) is None
+        assert change.report is not None
+        errors.append(str(change.report.error))
 
-    assert change.report is not None
-    for error in (str(refused.value), str(change.report.error)):
+    for error in errors:
         assert shown in error
         assert "hunter2" not in error
 
@@ -299,30 +326,35 @@ def test_refused_plan_shows_no_secret(
 
     monkeypatch.setattr(changing, "checked", refuse)
     with pytest.raises(CheckpointError, match=r"of \[redacted\]$"):
-        change.plan(NEW, None, resources(), late_rows=0)
+        plan_of_change(change, NEW)
 
 
 def test_number_of_state_partitions_that_the_next_start_would_refuse_is_not_requested(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     change = changes_of(JobSettings(state_partitions=2), monkeypatch)
-    unused: Any = None
-    for call in (
-        lambda: change.request("ada", NEW, 8),
-        lambda: change.plan(NEW, 8, unused, late_rows=0),
-    ):
+    for call in (lambda: send(change, NEW, 8), lambda: plan_of_change(change, NEW, 8)):
         with pytest.raises(RequestError, match="STREAMJOIN_STATE_PARTITIONS of the job is 2"):
             call()
     assert not change.is_requested
 
-    change.request("ada", NEW, 2)
+    send(change, NEW, 2)
     assert change.is_requested
 
 
 def test_invalid_spec_is_not_requested(change: RequestedChange) -> None:
     with pytest.raises(SpecError):
-        change.request("ada", spec_yaml(checkpoint="/elsewhere/next"), None)
+        send(change, spec_yaml(checkpoint="/elsewhere/next"))
 
+    assert (False, None) == (change.is_requested, change.report)
+
+
+def test_spec_without_a_plan_is_not_requested(change: RequestedChange) -> None:
+    """To plan it would hold the lock of the state for a second and more."""
+    change.planned(NEW, Event(), within_seconds=1)
+
+    with pytest.raises(BusyError, match="not the one that was planned last: repeat the call"):
+        change.request("ada", spec_yaml(checkpoint="/checkpoints/other"), None)
     assert (False, None) == (change.is_requested, change.report)
 
 

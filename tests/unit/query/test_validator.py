@@ -14,13 +14,16 @@ import psutil
 import pytest
 from structlog.testing import capture_logs
 
-from job.errors import BusyError, CancelledError, JobUnavailableError
+from job.change.planning import PlanRequest, planned
+from job.change.sent_spec import WrittenSpec
+from job.errors import BusyError, CancelledError, JobUnavailableError, SpecError
+from job.join_spec.spec import spec_from_yaml
 from job.plan.fingerprint import fingerprint
 from job.plan.validation import ValidationRequest, validated
 from job.protocol.results import ValidationResult
-from job.query.validator import Validator
+from job.query.validator import ChangePlanner, Validator
 from tests.polling import wait_until
-from tests.unit.specs import plan, spec_yaml
+from tests.unit.specs import changed, plan, spec_yaml
 
 pytestmark = pytest.mark.processes
 
@@ -154,6 +157,55 @@ def test_second_caller_gets_its_result() -> None:
     with ThreadPoolExecutor() as pool:
         answers = [pool.submit(validate, validator) for _ in range(2)]
         assert answers[0].result(PATIENCE_SECONDS) == answers[1].result(PATIENCE_SECONDS)
+
+
+# --- A change
+
+
+def running_spec() -> WrittenSpec:
+    text = spec_yaml(left__filter="campaign <> '${CAMPAIGN}'")
+    return WrittenSpec(text, spec_from_yaml(text, {"CAMPAIGN": "spring"}))
+
+
+def change_request(**changes: object) -> PlanRequest:
+    running = running_spec()
+    text = changed(running.text, **{"checkpoint": "/checkpoints/next", **changes})
+    return PlanRequest(text, running, {"CAMPAIGN": "spring"}, state_partitions=2)
+
+
+def test_spec_of_a_change_is_planned_in_another_process() -> None:
+    request = change_request()
+
+    answer = ChangePlanner().plan(request, Event(), within_seconds=PATIENCE_SECONDS)
+    assert planned(request) == answer
+    assert request.text == answer.written.text
+    assert answer.plan.left.filter is not None
+    assert "'spring'" in answer.plan.left.filter.sql
+
+
+def test_expensive_spec_takes_little_time_of_the_driver() -> None:
+    """The driver's interpreter also answers status calls and delivers batches."""
+    term = "left.cost + {0} * left.cost - length(concat(left.campaign, right.user))"
+    columns = {f"c{number}": term.format(number) for number in range(600)}
+    request = change_request(output__columns={"ad_id": "left.ad_id", **columns})
+    began = time.process_time()
+    expected = planned(request)
+    all_of_it = time.process_time() - began
+
+    began = time.process_time()
+    answer = ChangePlanner().plan(request, Event(), within_seconds=PATIENCE_SECONDS)
+    assert time.process_time() - began < all_of_it / 2
+    assert expected == answer
+
+
+def test_problems_of_a_change_are_those_of_the_process() -> None:
+    request = change_request(left__event_time="nope", output__filter="nope")
+    with pytest.raises(SpecError) as in_this_process:
+        planned(request)
+
+    with pytest.raises(SpecError) as refused:
+        ChangePlanner().plan(request, Event(), within_seconds=PATIENCE_SECONDS)
+    assert in_this_process.value.problems == refused.value.problems
 
 
 def test_crash_is_logged_and_not_returned() -> None:
