@@ -19,7 +19,13 @@ from job.dataflow.replayed import without_kept_back, without_late_rows
 from job.dataflow.results import output_records, result_bytes
 from job.dead_letters import headers as names
 from job.dead_letters import sql as dead_letter_sql
-from job.dead_letters.failure_text import BAD_RECORD, REMEDIES, UNWRITTEN_RESULT, as_sql
+from job.dead_letters.failure_text import (
+    BAD_RECORD,
+    REMEDIES,
+    UNWRITTEN_RESULT,
+    as_sql,
+    without_key,
+)
 from job.join_spec.expressions import column_name
 from job.join_spec.sides import SIDES
 from job.kafka.security import KafkaAccess
@@ -54,11 +60,13 @@ _WATERMARK = "{watermark}"
 
 @dataclass(frozen=True)
 class Sizes:
-    """The largest records that the topics accept."""
+    """The records that the topics accept."""
 
     result_bytes_max: int
     dead_letter_bytes_max: int
     """0: there is no dead-letter topic."""
+    requires_key: bool = False
+    """Whether the output topic accepts only results with a key, because it is compacted."""
 
 
 def interval_records(
@@ -240,11 +248,13 @@ def written(
     letter = DEAD_LETTER if plan.dead_letter is not None else "null"
     size = result_bytes(plan)
     failed = f"{FAILED_FIELD} IS NOT NULL" if FAILED_FIELD in rows.columns else "false"
+    no_key = "key IS NULL" if sizes.requires_key else "false"
     rows = rows.selectExpr(
         "*",
         f"{letter} IS NOT NULL AS is_letter",
         f"CASE WHEN {letter} IS NOT NULL THEN NULL WHEN {failed} THEN '{EXPRESSION_FAILED}' "
-        f"WHEN ({size}) > {sizes.result_bytes_max} THEN '{names.VALUE_TOO_LARGE}' END AS reason",
+        f"WHEN ({size}) > {sizes.result_bytes_max} THEN '{names.VALUE_TOO_LARGE}' "
+        f"WHEN {no_key} THEN '{names.NULL_KEY}' END AS reason",
         f"({size}) AS size",
         "cast(headers[0].value AS STRING) AS id",
     )
@@ -276,8 +286,8 @@ def _optional(rows: DataFrame, name: str, kind: str) -> str:
 
 def results_written(observed: Mapping[str, int]) -> int:
     """Number of results that were written, from the metrics of the results."""
-    left_out = observed.get("too_large", 0) + observed.get("failed", 0)
-    return observed.get("records", 0) - left_out
+    left_out = (observed.get(name, 0) for name in ("too_large", "failed", "without_key"))
+    return observed.get("records", 0) - sum(left_out)
 
 
 def _with_letters(rows: DataFrame, plan: JoinPlan, sizes: Sizes) -> DataFrame:
@@ -319,7 +329,7 @@ def _headers() -> str:
 
 def _letter_size() -> str:
     """Bytes of the value that a dead letter leaves out; 0: the result has no value."""
-    return f"CASE WHEN reason = '{names.VALUE_TOO_LARGE}' THEN size ELSE 0 END"
+    return f"CASE WHEN reason = '{EXPRESSION_FAILED}' THEN 0 ELSE size END"
 
 
 def _failure(rows: DataFrame, plan: JoinPlan, sizes: Sizes) -> str:
@@ -336,8 +346,12 @@ def _failure(rows: DataFrame, plan: JoinPlan, sizes: Sizes) -> str:
 
 
 def _message(rows: DataFrame, plan: JoinPlan, sizes: Sizes) -> str:
+    unwritten = (
+        f"CASE reason WHEN '{names.NULL_KEY}' THEN {quoted(without_key(plan.output.topic))} "
+        f"ELSE {_too_large(plan, sizes)} END"
+    )
     if FAILED_FIELD not in rows.columns:
-        return _too_large(plan, sizes)
+        return unwritten
     fields = " ".join(
         f"WHEN {quoted(field)} THEN {quoted(text)}" for field, text in texts(plan).items()
     )
@@ -345,7 +359,7 @@ def _message(rows: DataFrame, plan: JoinPlan, sizes: Sizes) -> str:
         f"concat({FAILED_FIELD}, ' cannot be evaluated on this result: ', "
         f"coalesce(CASE {FAILED_FIELD} {fields} END, ''))"
     )
-    return f"CASE WHEN {FAILED_FIELD} IS NOT NULL THEN {failed} ELSE {_too_large(plan, sizes)} END"
+    return f"CASE WHEN {FAILED_FIELD} IS NOT NULL THEN {failed} ELSE {unwritten} END"
 
 
 def _too_large(plan: JoinPlan, sizes: Sizes) -> str:
@@ -358,6 +372,7 @@ def _result_counts() -> list[Column]:
         count_where("NOT is_letter").alias("records"),
         count_where(f"reason = '{names.VALUE_TOO_LARGE}'").alias("too_large"),
         count_where(f"reason = '{EXPRESSION_FAILED}'").alias("failed"),
+        count_where(f"reason = '{names.NULL_KEY}'").alias("without_key"),
     ]
 
 

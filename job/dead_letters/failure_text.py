@@ -2,7 +2,7 @@
 
 from string import Formatter
 
-from job.dead_letters.headers import VALUE_TOO_LARGE
+from job.dead_letters.headers import NULL_KEY, VALUE_TOO_LARGE
 from job.plan.record_checks import EXPRESSION_FAILED
 from job.sql.literals import quoted
 
@@ -17,8 +17,14 @@ UNWRITTEN_RESULT = (
 REMEDIES = {
     VALUE_TOO_LARGE: "increase the topic's max.message.bytes",
     EXPRESSION_FAILED: "change the expression",
+    NULL_KEY: "change output.key",
 }
 """Remedy for a result that is not written, by the reason."""
+
+
+def without_key(topic: str) -> str:
+    """Why a result with a null key is not written."""
+    return f"output.key is null, and topic {topic} is compacted: it accepts no record without a key"
 
 
 def as_sql(template: str, **values: str) -> str:

@@ -14,9 +14,10 @@ from job.kafka.clients import (
     answer,
     describe_error,
     no_broker,
-    topic_setting,
+    topic_settings,
 )
 from job.kafka.security import KafkaAccess, librdkafka_settings
+from job.kafka.topic_settings import alteration, bytes_max, too_small
 from job.plan.plan import JoinPlan
 
 _CREATE_SECONDS = 30.0
@@ -25,6 +26,12 @@ _CREATE_SECONDS = 30.0
 # those of about a day. An interval also writes the ids of its results: a segment contains some
 # million.
 _SETTINGS = {"cleanup.policy": "compact", "segment.bytes": str(16 * 2**20)}
+
+# A marker has some hundred bytes, and names of up to 249 characters.
+_MARKER_BYTES_MAX = 16_384
+# An interval also writes the ids of its results, in parts of up to 250,000 characters without those
+# that separate them (real_time/TransactionSlot.java).
+_PART_BYTES_MAX = 524_288
 
 _log = structlog.get_logger()
 
@@ -44,7 +51,7 @@ def create_commit_topic_if_used(plan: JoinPlan, access: KafkaAccess) -> None:
             _create(client, plan)
             return
         _check_partitions(partitions, plan)
-        _check_compaction(client, plan)
+        _check_settings(client, plan)
     except KafkaException as error:
         raise _refusal(error, plan, access) from error
 
@@ -63,7 +70,7 @@ def prepare_commit_topic(plan: JoinPlan, access: KafkaAccess) -> None:
         if partitions is None:
             _create(client, plan)
             return
-        _check_compaction(client, plan)
+        _check_settings(client, plan)
         if partitions < needed:
             added = client.create_partitions([NewPartitions(topic, needed)])
             answer(added[topic], _CREATE_SECONDS)
@@ -118,22 +125,25 @@ def _check_partitions(partitions: int, plan: JoinPlan) -> None:
         )
 
 
-def _check_compaction(client: AdminClient, plan: JoinPlan) -> None:
+def _check_settings(client: AdminClient, plan: JoinPlan) -> None:
     """A topic that is not compacted loses markers, or keeps them all."""
     topic = plan.output.commit_topic
     try:
-        policy = topic_setting(client, topic, "cleanup.policy")
+        settings = topic_settings(client, topic)
     except KafkaException as error:
         if error.args[0].code() != KafkaError.TOPIC_AUTHORIZATION_FAILED:
             raise
         _log.warning("commit_topic_not_checked", topic=topic, reason=describe_error(error))
         return
-    if policy not in {None, "compact"}:
+    policy = settings.get("cleanup.policy", "compact")
+    if policy != "compact":
         raise TopicError(
             f"output.commit_topic {topic} has cleanup.policy={policy} and would lose its markers: "
-            f"kafka-configs.sh --bootstrap-server {plan.bootstrap_servers} --alter --topic {topic} "
-            "--add-config cleanup.policy=compact"
+            f"{alteration(plan, topic, 'cleanup.policy=compact')}"
         )
+    needed = _MARKER_BYTES_MAX if plan.real_time is None else _PART_BYTES_MAX
+    if bytes_max(settings) < needed:
+        raise TopicError(too_small(plan, "output.commit_topic", topic, settings, needed))
 
 
 def _refusal(error: KafkaException, plan: JoinPlan, access: KafkaAccess) -> StreamjoinError:

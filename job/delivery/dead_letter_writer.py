@@ -16,7 +16,12 @@ from pyspark.sql import functions as F
 from job.dataflow.dataflow import count_where, dataflow, decoded, side_rows
 from job.dead_letters import headers as names
 from job.dead_letters import sql
-from job.dead_letters.failure_text import BAD_RECORD, REMEDIES, UNWRITTEN_RESULT
+from job.dead_letters.failure_text import (
+    BAD_RECORD,
+    REMEDIES,
+    UNWRITTEN_RESULT,
+    without_key,
+)
 from job.delivery.finished_batch import FinishedBatch
 from job.errors import BadRecordError
 from job.join_spec.sides import SIDES, Side
@@ -174,6 +179,10 @@ class DeadLetterWriter:
             )
             for result in output.oversized
         ]
+        why = without_key(self.plan.output.topic)
+        keyless = [
+            _Result(result.id, names.NULL_KEY, why, result.size) for result in output.without_key
+        ]
         failed = [
             _Result(
                 result.id,
@@ -184,7 +193,7 @@ class DeadLetterWriter:
             )
             for result in output.failed
         ]
-        return [*oversized, *failed]
+        return [*oversized, *keyless, *failed]
 
     def _of_results(self, spark: SparkSession, unwritten: Sequence[_Result]) -> DataFrame:
         """Dead letters without value; their id names the records of the result."""

@@ -12,6 +12,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.streaming.query import StreamingQuery
 
 from job.dataflow.dataflow import UNKNOWN_IDS, count_where
+from job.dataflow.real_time import Sizes
 from job.dataflow.results import result_bytes
 from job.join_spec.sides import Side
 from job.plan.plan import JoinPlan
@@ -33,7 +34,7 @@ class ObservedSide:
 
 
 @dataclass(frozen=True)
-class OversizedResult:
+class SizedResult:
     id: str
     size: int
     """Bytes."""
@@ -50,12 +51,13 @@ class FailedResult:
 class ObservedOutput:
     results: int
     """All results, also those that are not written."""
-    oversized: tuple[OversizedResult, ...]
+    oversized: tuple[SizedResult, ...]
     failed: tuple[FailedResult, ...]
+    without_key: tuple[SizedResult, ...]
 
     @property
     def written(self) -> int:
-        return self.results - len(self.oversized) - len(self.failed)
+        return self.results - len(self.oversized) - len(self.failed) - len(self.without_key)
 
 
 @dataclass(frozen=True)
@@ -74,23 +76,29 @@ class FinishedBatch:
     observed: ObservedBatch
 
 
-def writable_results(records: DataFrame, plan: JoinPlan, bytes_max: int) -> DataFrame:
+def writable_results(records: DataFrame, plan: JoinPlan, sizes: Sizes) -> DataFrame:
     """(key, value, headers) of the results that can be written.
 
-    Counts the others and collects their ids: results larger than the output topic accepts, and
-    those on which an expression fails.
+    Counts the others and collects their ids: results larger than the output topic accepts, those
+    without a key that the topic requires, and those on which an expression fails.
     """
     size = result_bytes(plan)
-    too_large = f"({size}) > {bytes_max}"
+    too_large = f"({size}) > {sizes.result_bytes_max}"
+    refused = [too_large]
     id_of = "cast(headers[0].value AS STRING) AS id"
     counts = [F.count(F.lit(1)).alias("records")]
     counts += _counts("too_large", too_large, f"struct({id_of}, {size} AS size)")
-    if FAILED_FIELD not in records.columns:
-        return records.observe(_OUTPUT, *counts).where(f"NOT ({too_large})")
-    failed = f"{FAILED_FIELD} IS NOT NULL"
-    counts += _counts("failed", failed, f"struct({id_of}, {FAILED_FIELD} AS field)")
-    written = records.observe(_OUTPUT, *counts).where(f"NOT ({failed}) AND NOT ({too_large})")
-    return written.drop(FAILED_FIELD)
+    if FAILED_FIELD in records.columns:
+        failed = f"{FAILED_FIELD} IS NOT NULL"
+        counts += _counts("failed", failed, f"struct({id_of}, {FAILED_FIELD} AS field)")
+        refused.insert(0, failed)  # without a value, and so without a size
+    if sizes.requires_key:
+        others = " AND ".join(f"NOT ({condition})" for condition in refused)
+        no_key = f"key IS NULL AND {others}"
+        counts += _counts("without_key", no_key, f"struct({id_of}, {size} AS size)")
+        refused.append("key IS NULL")
+    is_written = " AND ".join(f"NOT ({condition})" for condition in refused)
+    return records.observe(_OUTPUT, *counts).where(is_written).drop(FAILED_FIELD)
 
 
 def _counts(name: str, condition: str, entry: str) -> list[Column]:
@@ -113,8 +121,9 @@ def observed_output(query: StreamingQuery) -> ObservedOutput:
     metrics = batch_metrics(query, _OUTPUT)
     return ObservedOutput(
         results=metrics.get("records", 0),
-        oversized=tuple(OversizedResult(**entry) for entry in metrics.get("too_large_ids", ())),
+        oversized=tuple(SizedResult(**entry) for entry in metrics.get("too_large_ids", ())),
         failed=tuple(FailedResult(**entry) for entry in metrics.get("failed_ids", ())),
+        without_key=tuple(SizedResult(**entry) for entry in metrics.get("without_key_ids", ())),
     )
 
 

@@ -45,7 +45,7 @@ from job.delivery.finished_batch import (
     writable_results,
 )
 from job.delivery.kept_back import KeptBack
-from job.delivery.topic_limits import record_bytes_max
+from job.delivery.topic_limits import topic_sizes
 from job.delivery.transactions import (
     REPORT_DDL,
     Report,
@@ -164,7 +164,7 @@ def start_query(
     with ThreadPoolExecutor(1, "ownership") as threads:
         claimed = threads.submit(claim) if claim is not None else None
         writer = (
-            writable_results(records(), plan, sizes.result_bytes_max)
+            writable_results(records(), plan, sizes)
             .writeStream.queryName(plan.name)
             .outputMode("append")
             .trigger(processingTime="0 seconds")
@@ -176,11 +176,6 @@ def start_query(
     query = writer.foreachBatch(sink).start()
     sink.query.set_result(query)
     return RunningQuery(query, sink)
-
-
-def topic_sizes(plan: JoinPlan, access: KafkaAccess) -> Sizes:
-    topics = (plan.output.topic, plan.dead_letter.topic if plan.dead_letter else None)
-    return Sizes(*(0 if topic is None else record_bytes_max(access, topic) for topic in topics))
 
 
 def sink_options(plan: JoinPlan, access: KafkaAccess, bytes_max: int) -> dict[str, str]:

@@ -1,30 +1,34 @@
-"""Reads the largest record that a topic accepts."""
+"""Reads which records the topics accept."""
 
 import structlog
-from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka import KafkaException
 
-from job.kafka.clients import admin, no_broker, topic_setting
+from job.dataflow.real_time import Sizes
+from job.kafka.clients import admin, describe_error
 from job.kafka.security import KafkaAccess, librdkafka_settings
-
-_DEFAULT_BYTES = 1_048_588  # Kafka's default
-
-_UNREACHABLE = frozenset(
-    {KafkaError._ALL_BROKERS_DOWN, KafkaError._TIMED_OUT, KafkaError._TRANSPORT}
-)
+from job.kafka.topic_settings import Settings, bytes_max, is_compacted, settings_of
+from job.plan.plan import JoinPlan
 
 _log = structlog.get_logger()
 
 
-def record_bytes_max(access: KafkaAccess, topic: str) -> int:
-    """max.message.bytes of the topic; Kafka's default without the ACL to read it."""
-    client = admin(librdkafka_settings(access))
+def topic_sizes(plan: JoinPlan, access: KafkaAccess) -> Sizes:
+    """Kafka's defaults without the ACL to read the settings of a topic. Raises BrokerError."""
+    output = _settings(access, plan.output.topic)
+    dead_letters = None if plan.dead_letter is None else _settings(access, plan.dead_letter.topic)
+    return Sizes(
+        bytes_max(output),
+        0 if dead_letters is None else bytes_max(dead_letters),
+        requires_key=is_compacted(output),
+    )
+
+
+def _settings(access: KafkaAccess, topic: str) -> Settings:
     try:
-        return int(topic_setting(client, topic, "max.message.bytes") or _DEFAULT_BYTES)
+        return settings_of(admin(librdkafka_settings(access)), access, topic)
     except KafkaException as error:
-        reason: KafkaError = error.args[0]
-        if reason.code() in _UNREACHABLE or reason.retriable():
-            raise no_broker(access, error) from error
+        assumed = bytes_max({})
         _log.warning(
-            "record_size_not_checked", topic=topic, assumed=_DEFAULT_BYTES, reason=reason.str()
+            "topic_settings_not_read", topic=topic, assumed=assumed, reason=describe_error(error)
         )
-        return _DEFAULT_BYTES
+        return {}

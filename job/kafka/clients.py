@@ -54,7 +54,7 @@ __all__ = [
     "poll",
     "produce",
     "read_to_end",
-    "topic_setting",
+    "topic_settings",
 ]
 
 T = TypeVar("T")
@@ -261,13 +261,12 @@ def list_offsets_of_topics(
     }
 
 
-def topic_setting(client: AdminClient, topic: str, name: str) -> str | None:
-    """None: the broker does not report the setting. Raises KafkaException, also without the right
-    to read the settings of the topic."""
+def topic_settings(client: AdminClient, topic: str) -> dict[str, str]:
+    """Those that the broker reports. Raises KafkaException, also without the right to read the
+    settings of the topic."""
     resource = ConfigResource(ResourceType.TOPIC, topic)
     configs = client.describe_configs([resource], request_timeout=ANSWER_SECONDS)
-    entry = answer(configs[resource]).get(name)
-    return None if entry is None else str(entry.value)
+    return {name: str(entry.value) for name, entry in answer(configs[resource]).items()}
 
 
 def describe_error(error: KafkaException) -> str:

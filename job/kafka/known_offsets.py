@@ -16,10 +16,11 @@ from job.kafka.clients import (
     describe_error,
     list_offsets_of_topics,
     no_broker,
-    topic_setting,
+    topic_settings,
 )
 from job.kafka.security import KafkaAccess
 from job.kafka.topic_ids import check_commit_topic, topics
+from job.kafka.topic_settings import is_compacted
 from job.plan.plan import JoinPlan
 
 _log = structlog.get_logger()
@@ -78,7 +79,7 @@ def check_not_compacted(client: AdminClient, plan: JoinPlan, access: KafkaAccess
     compacted = []
     for name in sorted(_input_topics(plan)):
         try:
-            if "compact" in (topic_setting(client, name, "cleanup.policy") or ""):
+            if is_compacted(topic_settings(client, name)):
                 compacted.append(name)
         except KafkaException as error:
             if error.args[0].code() != KafkaError.TOPIC_AUTHORIZATION_FAILED:

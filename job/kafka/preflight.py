@@ -14,6 +14,7 @@ from job.join_spec.sides import SIDES, Side
 from job.join_spec.source_topics import PARTITIONS_MAX
 from job.kafka.clients import AclOperation, AdminClient, admin, answer, describe_error, no_broker
 from job.kafka.security import KafkaAccess, librdkafka_settings
+from job.kafka.topic_settings import check_settings
 from job.plan.plan import JoinPlan, SidePlan
 from job.waiting import wait_until
 
@@ -47,8 +48,8 @@ def check_topics(plan: JoinPlan, access: KafkaAccess) -> dict[Side, tuple[int, .
     """Check all topics of the plan. Returns the number of partitions of each input topic.
 
     Raises BrokerError if no broker answers, SecurityError if the broker refuses the login or denies
-    access to a topic, TopicError if a topic does not exist or has too many
-    partitions.
+    access to a topic, TopicError if a topic does not exist, has too many partitions, or has
+    settings with which the broker would refuse records.
     """
     findings = _findings(_topic_uses(plan), access)
     if findings.denied:
@@ -62,6 +63,7 @@ def check_topics(plan: JoinPlan, access: KafkaAccess) -> dict[Side, tuple[int, .
             + "\n".join(_creations(findings.missing, access))
         )
     _check_partition_counts(plan, findings.partitions)
+    check_settings(plan, access)
     return {
         side: tuple(findings.partitions[name] for name in plan.side(side).topics.names)
         for side in SIDES

@@ -67,6 +67,8 @@ class BatchProgress(_Value):
     """Results that were not written: larger than the output topic accepts."""
     failed_results: int = 0
     """Results that were not written: the evaluation of an expression failed."""
+    keyless_results: int = 0
+    """Results that were not written: without a key, and the output topic is compacted."""
     late_rows: int
     state_rows: int | None = None
     """Rows in state after the batch, both sides. None: they are not counted yet."""
@@ -130,6 +132,7 @@ def batch_progress(
         output_records=_output_records(progress["sink"], observed.get("output", {})),
         too_large_results=observed.get("output", {}).get("too_large", 0),
         failed_results=observed.get("output", {}).get("failed", 0),
+        keyless_results=observed.get("output", {}).get("without_key", 0),
         late_rows=_sum(operators, "numRowsDroppedByWatermark"),
         state_rows_updated=operator["numRowsUpdated"],
         state_rows_removed=operator["numRowsRemoved"],
@@ -172,7 +175,8 @@ def _output_records(sink: Mapping[str, Any], observed: Mapping[str, int]) -> int
     if "records" not in observed:
         known: int = max(0, sink["numOutputRows"])
         return known
-    return observed["records"] - observed.get("too_large", 0) - observed.get("failed", 0)
+    left_out = (observed.get(name, 0) for name in ("too_large", "failed", "without_key"))
+    return observed["records"] - sum(left_out)
 
 
 def _sum(operators: Sequence[Mapping[str, Any]], name: str) -> int:

@@ -28,6 +28,7 @@ part of join.condition cannot be evaluated on the record, for example a cast.
 DEAD_LETTER_REASONS = (*REASONS, "null_key", "late")
 """Reasons for which a record of a side becomes a dead letter."""
 
-RESULT_REASONS = ("value_too_large", "expression_failed")
+RESULT_REASONS = ("value_too_large", "expression_failed", "null_key")
 """Reasons for which a result is not written. value_too_large: larger than the output topic accepts.
-expression_failed: an output column, the output's filter or key, or join.condition on the pair."""
+expression_failed: an output column, the output's filter or key, or join.condition on the pair.
+null_key: output.key is null, and the output topic is compacted."""

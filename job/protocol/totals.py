@@ -30,7 +30,7 @@ LATENCY_SECONDS_BOUNDS = (
 
 # Fields of Totals that are sums of the batches' fields of the same name.
 _SUMMED = (
-    "output_records", "too_large_results", "failed_results", "late_rows",
+    "output_records", "too_large_results", "failed_results", "keyless_results", "late_rows",
     "state_rows_updated", "state_rows_removed", "state_update_seconds",
     "state_removal_seconds", "state_commit_seconds",
 )  # fmt: skip
@@ -128,6 +128,7 @@ class Totals(_Value):
     output_records: int = 0
     too_large_results: int = 0
     failed_results: int = 0
+    keyless_results: int = 0
     kept_back_results: int = 0
     """Results that are kept back, because the old query has written them (job/change/)."""
     late_rows: int = 0
@@ -174,7 +175,7 @@ class Totals(_Value):
     @property
     def results_left_out(self) -> dict[str, int]:
         """Results that were not written, per reason."""
-        counts = (self.too_large_results, self.failed_results)
+        counts = (self.too_large_results, self.failed_results, self.keyless_results)
         return dict(zip(RESULT_REASONS, counts, strict=True))
 
     def with_transactions(self, results: Mapping[str, int]) -> Self:

@@ -23,7 +23,7 @@ from job.checkpoint.folder import Folder
 from job.dataflow.dataflow import kafka_dataflow
 from job.dataflow.real_time import micro_batch_records
 from job.delivery.finished_batch import writable_results
-from job.delivery.sink import topic_sizes
+from job.delivery.topic_limits import topic_sizes
 from job.join_spec.sides import SIDES
 from job.kafka.preflight import check_topics, with_output_partitions
 from job.kafka.security import KafkaAccess, kafka_access
@@ -126,7 +126,7 @@ def _records(
     sizes = topic_sizes(plan, access)
     if plan.real_time is None:
         rows = kafka_dataflow(spark, plan, access, replay)
-        yield writable_results(rows, plan, sizes.result_bytes_max)
+        yield writable_results(rows, plan, sizes)
         return
     for name, value in CATCH_UP_CONF.items():
         spark.conf.set(name, value)

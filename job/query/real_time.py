@@ -25,7 +25,8 @@ from job.change.replay import Replay, ReplayPhase
 from job.dataflow.real_time import Sizes, interval_records, micro_batch_records
 from job.delivery.real_time_delivery import RealTimeDelivery, real_time_delivery
 from job.delivery.real_time_sink import start_intervals, start_micro_batches
-from job.delivery.sink import RunningQuery, topic_sizes
+from job.delivery.sink import RunningQuery
+from job.delivery.topic_limits import topic_sizes
 from job.errors import QueryError
 from job.event_time.interval import Interval
 from job.event_time.partitions import Offsets, Partitions

@@ -1,6 +1,8 @@
-"""Topics in Kafka that do not allow a change."""
+"""Topics in Kafka that do not allow a start or a change."""
 
+from contextlib import nullcontext
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -9,6 +11,7 @@ from job.delivery.commit_topic import prepare_commit_topic
 from job.errors import CheckpointError, RetentionError, TopicError
 from job.kafka.clients import AdminClient, admin
 from job.kafka.known_offsets import check_not_compacted, check_same_topics
+from job.kafka.preflight import check_topics
 from job.kafka.security import KafkaAccess, kafka_access, librdkafka_settings
 from job.kafka.topic_ids import topics
 from job.plan.plan import JoinPlan
@@ -17,13 +20,14 @@ from tests.polling import wait_until
 from tests.unit.specs import plan
 
 
-def joined(kafka: EmbeddedKafka, name: str) -> tuple[JoinPlan, KafkaAccess]:
+def joined(kafka: EmbeddedKafka, name: str, **changes: Any) -> tuple[JoinPlan, KafkaAccess]:
     made = plan(
         name=name,
         kafka__bootstrap_servers=kafka.bootstrap_servers,
         left__topic=f"{name}.left",
         right__topic=f"{name}.right",
         output__delivery="exactly_once",
+        **changes,
     )
     return made, kafka_access(kafka.bootstrap_servers, None, None)
 
@@ -65,6 +69,46 @@ def test_commit_topic_gets_the_partitions_of_the_new_query_and_must_be_compacted
     kafka.create_topics(["not_compacted.commits"])
     with pytest.raises(TopicError, match=r"cleanup\.policy=delete"):
         prepare_commit_topic(joined(kafka, "not_compacted")[0], access)
+
+
+@pytest.mark.parametrize(
+    ("engine", "limit", "is_refused"),
+    [
+        ("micro_batch", 16_383, True),
+        ("micro_batch", 16_384, False),
+        ("real_time", 500_000, True),
+        ("real_time", 600_000, False),
+    ],
+)
+def test_commit_topic_accepts_the_largest_marker(
+    kafka: EmbeddedKafka, engine: str, limit: int, is_refused: bool
+) -> None:
+    join, access = joined(kafka, f"markers_of_{engine}_{limit}", engine=engine)
+    settings = {"cleanup.policy": "compact", "max.message.bytes": str(limit)}
+    kafka.create_topics([join.output.commit_topic], partitions=3, config=settings)
+    refused = pytest.raises(TopicError, match=rf"output\.commit_topic: .*bytes={limit}, and must")
+    with refused if is_refused else nullcontext():
+        prepare_commit_topic(join, access)
+
+
+def test_settings_with_which_the_broker_refuses_records_are_all_named(kafka: EmbeddedKafka) -> None:
+    """With these, each start and each change is refused."""
+    join, access = joined(
+        *(kafka, "refusing"),
+        output__topic="refusing.out",
+        output__timestamp="event_time",
+        on_bad_record=None,
+        dead_letter={"topic": "refusing.dead"},
+    )
+    kafka.create_topics([join.left.topic, join.right.topic])
+    settings = {"cleanup.policy": "compact", "message.timestamp.before.max.ms": "1000"}
+    kafka.create_topics(["refusing.out"], config=settings)
+    kafka.create_topics(["refusing.dead"], config={"cleanup.policy": "compact"})
+
+    with pytest.raises(TopicError) as refusal:
+        check_topics(join, access)
+    fields = [line.partition(":")[0] for line in str(refusal.value).splitlines()]
+    assert ["output.key", "output.timestamp", "dead_letter.topic"] == fields
 
 
 def test_commit_topic_that_was_deleted_or_created_again_is_refused(kafka: EmbeddedKafka) -> None:

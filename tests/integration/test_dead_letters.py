@@ -62,10 +62,13 @@ class Letters:
     delivery: str = "exactly_once"
     join_type: str = "inner"
 
-    def create_topics(self, *, small: int = 1_000_000) -> None:
-        """`small`: the largest record, in bytes, that the topics of the job accept."""
+    def create_topics(self, *, small: int = 1_000_000, cleanup_policy: str = "delete") -> None:
+        """`small`: the largest record, in bytes, that the topics of the job accept.
+        `cleanup_policy`: of the output topic."""
         self._create("left", "right")
-        self._create("out", "dead", **{"max.message.bytes": str(small)})
+        limit = {"max.message.bytes": str(small)}
+        self._create("dead", **limit)
+        self._create("out", **limit, **{"cleanup.policy": cleanup_policy})
 
     def _create(self, *parts: str, **config: str) -> None:
         topics = [f"{self.name}.{part}" for part in parts]
@@ -281,12 +284,14 @@ def test_policy_fail_names_the_first_bad_record_and_policy_drop_continues(
 
 
 @pytest.mark.parametrize("policy", ["exactly_once", "at_least_once", "drop", "fail"])
-def test_too_large_result_follows_the_policy_and_is_counted(
+def test_result_that_the_topic_refuses_follows_the_policy_and_is_counted(
     letters: Letters, policy: str, tmp_path: Path, jvm: SharedJvm
 ) -> None:
     letters.delivery = policy if policy == "exactly_once" else "at_least_once"
-    letters.create_topics(small=20_000)
+    """A result is too large, or has no key although the topic is compacted."""
+    letters.create_topics(small=20_000, cleanup_policy="compact")
     written = letters.spec(on_bad_record=policy) if policy in {"drop", "fail"} else letters.spec()
+    written = changed(written, output__key="nullif(left.n, 5)")
     with Job(written, tmp_path, jvm) as job:
         poison = Sent(f'"{"x" * 25_000}"', key="bad")
         letters.produce("left", [row(1), row(2, pad="x" * 12_000), row(3)])
@@ -297,17 +302,22 @@ def test_too_large_result_follows_the_policy_and_is_counted(
             assert f"topic {letters.name}.out accepts 20000" in failure.message
             return
         job.wait_for_offsets(left=3, right=3)
-        letters.produce("left", [poison, row(4)])
-        letters.produce("right", [row(4)])
-        status = job.wait_for_offsets(left=5, right=4)
+        letters.produce("left", [poison, row(4), row(5)])
+        letters.produce("right", [row(4), row(5)])
+        status = job.wait_for_offsets(left=6, right=5)
         assert 0 == job.terminate()
 
     assert [1, 3, 4] == letters.results()
     assert 1 == status.totals.too_large_results
+    assert 1 == status.totals.keyless_results
     if policy == "drop":
         return
-    result, record = letters.dead()
-    assert ("output", "value_too_large") == (result.side, result.reason)
+    dead = {letter.reason: letter for letter in letters.dead()}
+    result, record = dead["value_too_large"], dead["malformed_json"]
+    keyless = dead["null_key"]
+    assert ("output", f"{letters.name}.left", 5) == (keyless.side, keyless.topic, keyless.offset)
+    assert "accepts no record without a key" in keyless.message
+    assert "output" == result.side
     assert [
         ("streamjoin-id", f"{letters.name}.left/0/1|{letters.name}.right/0/1".encode())
     ] == list(result.original_headers)
@@ -319,7 +329,7 @@ def test_too_large_result_follows_the_policy_and_is_counted(
         record.key,
         record.value,
     )
-    assert [False, False] == [letter.can_be_replayed for letter in (result, record)]
+    assert [False] * 3 == [letter.can_be_replayed for letter in (result, record, keyless)]
 
 
 def test_dead_letters_are_listed_and_replayed_once_and_a_second_failure_is_listed(

@@ -102,6 +102,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
         "clients",
         "topics",
         "topic_patterns",
+        "topic_settings",
         "preflight",
         "retention",
         "topic_ids",

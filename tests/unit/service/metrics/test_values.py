@@ -126,6 +126,7 @@ def test_bad_records_are_counted_by_side_and_reason_zeros_included() -> None:
         **none,
         "streamjoin_bad_records_total{reason=value_too_large,side=output}": 0,
         "streamjoin_bad_records_total{reason=expression_failed,side=output}": 0,
+        "streamjoin_bad_records_total{reason=null_key,side=output}": 0,
         "streamjoin_bad_records_total{reason=malformed_json,side=left}": 4,
         "streamjoin_bad_records_total{reason=malformed_json,side=right}": 3,
     } == only(samples(one_side), "bad_records")
