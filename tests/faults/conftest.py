@@ -7,6 +7,7 @@ import pytest
 from deploy.local.kafka import EmbeddedKafka
 from tests.faults.harness import proxied_kafka
 from tests.faults.proxy import Proxy
+from tests.integration.jvms import jvm  # noqa: F401
 
 
 @pytest.fixture(scope="package")

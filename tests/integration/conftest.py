@@ -9,6 +9,7 @@ import pytest
 from deploy.local.kafka import EmbeddedKafka
 from tests.integration.failpoint import Failpoint
 from tests.integration.jobs import BROKER_OPTIONS
+from tests.integration.jvms import jvm  # noqa: F401
 
 # A shell starts background programs with SIGINT ignored, which the programs under test would
 # inherit.

@@ -43,7 +43,7 @@ def import_all() -> None:
 
 def serve(listener: socket.socket) -> None:
     """Until standard input ends, with the process that started this one."""
-    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # the kernel removes the monitors
+    signal.signal(signal.SIGCHLD, reap)
     while True:
         ready, _, _ = select.select([listener, sys.stdin], [], [])
         if sys.stdin in ready:
@@ -53,6 +53,14 @@ def serve(listener: socket.socket) -> None:
             listener.close()
             monitor(connection)
         connection.close()
+
+
+def reap(*_: object) -> None:
+    """Remove the monitors that have ended. With SIG_IGN the kernel would do it, but would not count
+    their CPU time and that of their jobs."""
+    with suppress(ChildProcessError):
+        while os.waitpid(-1, os.WNOHANG)[0]:
+            pass
 
 
 def monitor(connection: socket.socket) -> None:

@@ -2,8 +2,13 @@
 time."""
 
 import subprocess
+import tempfile
+from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import Self
+
+import pytest
 
 from job.plan.tuning import CONF
 from job.settings import JobSettings
@@ -47,7 +52,7 @@ class SharedJvm:
         connection = self._folder / "connection"
         connection.unlink(missing_ok=True)
         settings = JobSettings(driver_memory=environment["STREAMJOIN_DRIVER_MEMORY"])
-        with (self._folder / "log").open("wb") as log:
+        with self.log.open("wb") as log:
             self._process = subprocess.Popen(
                 _command(settings, CONF),
                 env={
@@ -61,6 +66,10 @@ class SharedJvm:
                 start_new_session=True,
             )
         (self._folder / "pid").write_text(str(self._process.pid))
+
+    @property
+    def log(self) -> Path:
+        return self._folder / "log"
 
     @property
     def tree(self) -> list[processes.psutil.Process]:
@@ -80,3 +89,16 @@ class SharedJvm:
             self._process.kill()
             self._process.wait()
         self._process = None
+
+
+@cache
+def _of_this_process() -> SharedJvm:
+    return SharedJvm(Path(tempfile.mkdtemp(prefix="sj-jvm-")))
+
+
+@pytest.fixture(scope="session")
+def jvm() -> Iterator[SharedJvm]:
+    """For the jobs of a worker that run one after another; see CONTRIBUTING.md. The conftest.py
+    of each folder with jobs imports it: it is the same JVM in all of them."""
+    with _of_this_process() as shared:
+        yield shared

@@ -1,4 +1,4 @@
-"""tests/conftest.py: with EVERY_TEST in the environment no test may be skipped."""
+"""tests/every_test.py: with EVERY_TEST in the environment no test may be skipped."""
 
 from pathlib import Path
 
@@ -6,7 +6,7 @@ import pytest
 
 pytest_plugins = ["pytester"]
 
-CONFTEST = Path(__file__).parents[2] / "conftest.py"
+PLUGIN = Path(__file__).parents[2] / "every_test.py"
 MODULE = """
 import pytest
 
@@ -45,7 +45,7 @@ def test_skipped_test_fails_where_every_test_has_to_run(
     monkeypatch.delenv("EVERY_TEST", raising=False)
     if every_test:
         monkeypatch.setenv("EVERY_TEST", "yes")
-    pytester.makeconftest(CONFTEST.read_text())
+    pytester.makeconftest(PLUGIN.read_text())
     pytester.makepyfile(test_skips=MODULE, test_module=SKIPPED_MODULE)
 
     result = pytester.runpytest_inprocess("--continue-on-collection-errors")
