@@ -10,6 +10,7 @@ StreamjoinError
 ├── BrokerError           no broker answers (retryable)
 ├── QueryError            the running query failed (`retryable` is set per failure)
 ├── DeliveryError         a batch could not be written (`retryable` is set per failure)
+├── UnexpectedError       an error whose cause is not known (retryable)
 ├── BadRecordError        a record cannot be read, and the spec has `on_bad_record: fail`
 ├── FencedError           another job took over the query
 ├── CheckpointInUseError  another job runs on the checkpoint
@@ -111,6 +112,16 @@ class DeliveryError(StreamjoinError):
     def __init__(self, message: str, *, retryable: bool) -> None:
         self.retryable = retryable
         super().__init__(message)
+
+
+class UnexpectedError(StreamjoinError):
+    """An error that no rule of the job explains. The message contains its class and origin.
+
+    Retryable: the same batch runs again, so nothing is lost, and the next attempt may succeed.
+    """
+
+    code = "unexpected"
+    retryable = True
 
 
 class BadRecordError(StreamjoinError):

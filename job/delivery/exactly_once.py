@@ -17,7 +17,7 @@ from job.delivery.markers import encoded_fence, fence_key
 from job.delivery.ownership import ensure_ownership
 from job.delivery.transactions import Report, Target, TransactionSlot, slot_of, transactional_id
 from job.errors import CheckpointError, DeliveryError, FencedError, StreamjoinError
-from job.kafka.clients import describe_error, produce
+from job.kafka.clients import produce
 from job.kafka.security import KafkaAccess, librdkafka_settings
 from job.plan import tuning
 from job.plan.plan import JoinPlan
@@ -96,11 +96,9 @@ def _fence(target: Target, fence: Fence, partition: int) -> None:
         produce(producer, topic, encoded_fence(fence), key, partition)
         producer.commit_transaction(producers.COMMIT_SECONDS)
     except KafkaException as error:
-        raise DeliveryError(
-            f"the producers of the previous run, {settings['transactional.id']}, could not be "
-            f"fenced: {describe_error(error)}",
-            retryable=not producers.is_lasting(error.args[0]),
-        ) from error
+        identity = settings["transactional.id"]
+        what = f"the producers of the previous run, {identity}, could not be fenced"
+        raise producers.delivery_error(what, error) from error
 
 
 def input_fingerprint(checkpoint: Checkpoint, batch_id: int) -> str:
@@ -137,8 +135,9 @@ def delivery_error(
             f"another job has taken over this query: it now writes as {identity}. Two jobs "
             f"with one name cannot both run: end one of them, and `restart` the other"
         )
+    again = "The job runs" if report.retryable else "Then `restart` runs"
     return DeliveryError(
         f"batch {batch_id} could not be delivered to {target.output_topic} as {identity} "
-        f"({report.result}): {report.message}",
+        f"({report.result}): {report.message}. {again} the batch again, and nothing is lost",
         retryable=report.retryable,
     )

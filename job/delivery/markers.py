@@ -16,8 +16,8 @@ from confluent_kafka import KafkaException, Message, TopicPartition
 
 from job.delivery.commit_protocol import NO_BATCH, Marker, UnavailableError
 from job.delivery.interval_protocol import Fence
-from job.delivery.producers import is_lasting
-from job.kafka.clients import LATEST, admin, connect, consumer, describe_error, list_offsets, poll
+from job.delivery.producers import describe_failure, is_lasting
+from job.kafka.clients import LATEST, admin, connect, consumer, list_offsets, poll
 
 READ_SECONDS = 30.0
 _POLL_SECONDS = 1.0
@@ -145,8 +145,8 @@ class MarkerReader:
             self._read(partition, known, end, deadline, to_the_end=to_the_end)
         except KafkaException as error:
             raise UnavailableError(
-                f"the commit topic {self._topic} could not be read: {describe_error(error)}",
-                retryable=not is_lasting(error.args[0]),
+                f"the commit topic {self._topic} could not be read: {describe_failure(error)}",
+                retryable=not is_lasting(error.args[0].code()),
             ) from error
         self._known[partition] = known
         value = known.markers.get(key)

@@ -32,7 +32,7 @@ from job.delivery.commit_protocol import (
 from job.delivery.markers import MarkerReader, OldKey, encoded, marker_key
 from job.delivery.transactions import Target, TransactionSlot, new_reader, slot_of
 from job.errors import CheckpointError, DeliveryError
-from job.kafka.clients import describe_error, produce
+from job.kafka.clients import produce
 from job.plan.plan import JoinPlan
 
 # Producers that connect at the same time.
@@ -100,15 +100,15 @@ def _errors_for_users(target: Target) -> Iterator[None]:
             "job, then try again"
         ) from error
     except NotDeliveredError as error:
+        retryable = getattr(error, "retryable", True)
         raise DeliveryError(
-            f"the commit topic {target.commit_topic} could not be written: {error}",
-            retryable=getattr(error, "retryable", True),
+            f"the commit topic {target.commit_topic} could not be written: {error}"
+            f"{producers.again(retryable)}",
+            retryable=retryable,
         ) from error
     except KafkaException as error:
-        raise DeliveryError(
-            f"the commit topic {target.commit_topic} could not be read: {describe_error(error)}",
-            retryable=not producers.is_lasting(error.args[0]),
-        ) from error
+        what = f"the commit topic {target.commit_topic} could not be read"
+        raise producers.delivery_error(what, error) from error
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,8 @@ from job.delivery.commit_protocol import (
     UnavailableError,
     UnknownOutcomeError,
 )
-from job.kafka.clients import connect
+from job.errors import DeliveryError
+from job.kafka.clients import connect, describe_error
 
 INIT_SECONDS = 30.0
 # Longer than message.timeout.ms: a record that times out fails the commit with a better message.
@@ -46,21 +47,41 @@ _FENCED = frozenset(
         90,  # PRODUCER_FENCED, for which confluent_kafka has no name
     }
 )
-_LASTING = frozenset(
+_ACCESS = "Correct kafka.security, or grant the missing ACLs to its user"
+_DELETED = "The topic was deleted or renamed: create it again"
+# Errors that a retry does not fix, by code: librdkafka and Kafka have the same.
+_REMEDIES: Mapping[int, str] = MappingProxyType(
     {
-        KafkaError._AUTHENTICATION,
-        KafkaError._UNKNOWN_PARTITION,
-        KafkaError._UNKNOWN_TOPIC,
-        KafkaError.CLUSTER_AUTHORIZATION_FAILED,
-        KafkaError.INVALID_RECORD,
-        KafkaError.INVALID_TIMESTAMP,
-        KafkaError.INVALID_TRANSACTION_TIMEOUT,
-        KafkaError.MSG_SIZE_TOO_LARGE,
-        KafkaError.POLICY_VIOLATION,
-        KafkaError.SASL_AUTHENTICATION_FAILED,
-        KafkaError.TOPIC_AUTHORIZATION_FAILED,
-        KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
-        KafkaError.UNKNOWN_TOPIC_OR_PART,
+        KafkaError._AUTHENTICATION: _ACCESS,
+        KafkaError.CLUSTER_AUTHORIZATION_FAILED: _ACCESS,
+        KafkaError.SASL_AUTHENTICATION_FAILED: _ACCESS,
+        KafkaError.TOPIC_AUTHORIZATION_FAILED: _ACCESS,
+        KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: _ACCESS,
+        KafkaError._UNKNOWN_TOPIC: _DELETED,
+        KafkaError.UNKNOWN_TOPIC_OR_PART: _DELETED,
+        KafkaError.TOPIC_EXCEPTION: _DELETED,
+        KafkaError._UNKNOWN_PARTITION: (
+            "The topic has fewer partitions than when the query started: a start reads their number"
+        ),
+        KafkaError.INVALID_CONFIG: "Correct the settings of the topic",
+        KafkaError.INVALID_RECORD: (
+            "A topic with cleanup.policy=compact accepts no record without a key: set output.key "
+            "(without nulls), or change the policy of the topic"
+        ),
+        KafkaError.INVALID_TIMESTAMP: (
+            "Increase message.timestamp.before.max.ms and message.timestamp.after.max.ms of the "
+            "topic, or set `output.timestamp: processing_time`"
+        ),
+        KafkaError.INVALID_TRANSACTION_TIMEOUT: (
+            "Increase transaction.max.timeout.ms of the brokers to its default of 15 minutes"
+        ),
+        KafkaError.MSG_SIZE_TOO_LARGE: (
+            "The topic accepted larger records at the start of the query, which reads its "
+            "max.message.bytes: larger results then follow on_bad_record and dead_letter"
+        ),
+        KafkaError.POLICY_VIOLATION: (
+            "A policy of the brokers refuses the records: change it, or the settings of the topic"
+        ),
     }
 )
 
@@ -96,18 +117,41 @@ def prepare(settings: Mapping[str, str | int | bool]) -> None:
     _spares[frozenset(settings.items())] = Producer({**settings})
 
 
-def is_lasting(error: KafkaError) -> bool:
+def is_lasting(code: int) -> bool:
     """Whether retries fail until a user has changed something."""
-    return error.code() in _LASTING
+    return code in _REMEDIES
+
+
+def with_remedy(message: str, code: int) -> str:
+    """`message` and what to do about the error."""
+    return f"{message}. {_REMEDIES[code]}" if is_lasting(code) else message
+
+
+def describe_failure(error: KafkaException) -> str:
+    """The message of the error, and what to do about it."""
+    return with_remedy(describe_error(error), error.args[0].code())
+
+
+def delivery_error(what: str, error: KafkaException) -> DeliveryError:
+    """The error for users of a call on the driver."""
+    retryable = not is_lasting(error.args[0].code())
+    return DeliveryError(
+        f"{what}: {describe_failure(error)}{again(retryable)}", retryable=retryable
+    )
+
+
+def again(retryable: bool) -> str:
+    """The sentence after the message of a failed delivery."""
+    return ". The job retries: check the brokers" if retryable else ". Then `restart`"
 
 
 def failure_of(step: Step, error: KafkaException) -> NotDeliveredError:
     """The error of the protocol for an error in `step`."""
     kafka_error: KafkaError = error.args[0]
-    code, message = kafka_error.code(), kafka_error.str()
+    code, message = kafka_error.code(), describe_failure(error)
     if code in _FENCED:
         return ProducerFencedError(message)
-    lasting = is_lasting(kafka_error)
+    lasting = is_lasting(code)
     if step is Step.INIT:
         return UnavailableError(message, retryable=not lasting)
     if step is Step.COMMIT and not kafka_error.txn_requires_abort():

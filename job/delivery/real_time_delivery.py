@@ -25,6 +25,7 @@ from job.delivery.exactly_once import (
     fence_slots,
     input_fingerprint,
 )
+from job.delivery.producers import is_lasting, with_remedy
 from job.delivery.sink import sink_options
 from job.delivery.transactions import Report, Target, slot_of
 from job.errors import StreamjoinError
@@ -168,12 +169,13 @@ class _ExactlyOnce(RealTimeDelivery):
         if failure is None:
             return None
         self._failures[failure.batchId(), failure.partition()] = failure.kind()
+        code = failure.errorCode()
         report = Report(
             failure.partition(),
             failure.kind(),
             rows=0,
-            message=failure.getMessage(),
-            retryable=failure.isRetryable(),
+            message=with_remedy(failure.getMessage(), code),
+            retryable=failure.isRetryable() and not is_lasting(code),
         )
         return delivery_error(failure.batchId(), report, self._target, slot_of(failure.partition()))
 

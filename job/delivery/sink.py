@@ -366,7 +366,8 @@ class _ExactlyOnce(BatchSink):
         if len(reports) != self._plan.state_partitions:
             raise DeliveryError(
                 f"batch {batch_id} ran in {len(reports)} partitions instead of "
-                f"{self._plan.state_partitions}: Spark did not use the partitions of the state",
+                f"{self._plan.state_partitions}: Spark did not use the partitions of the state. "
+                "`restart` runs the batch again, and nothing is lost",
                 retryable=False,
             )
         failed = [report for report in reports if report.message is not None]

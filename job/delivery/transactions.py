@@ -206,7 +206,9 @@ class Attempt:
         if isinstance(failure, ProducerFencedError) and time.monotonic() - self._begun_at >= limit:
             # The coordinator aborts a transaction at its timeout and fences its producer.
             return AbortedError(
-                f"the transaction was open for longer than {limit} s (its timeout)", retryable=True
+                f"the transaction was open for longer than its timeout of {limit} s. If this "
+                "repeats, add cores to the job, or find out why the brokers are slow",
+                retryable=True,
             )
         return failure
 

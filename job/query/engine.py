@@ -14,7 +14,7 @@ import structlog
 from job.change.sent_spec import PlannedSpec
 from job.checkpoint.state_reader import StateReader
 from job.delivery.sink import RunningQuery
-from job.errors import CheckpointInUseError, QueryError, SetupError, StreamjoinError
+from job.errors import CheckpointInUseError, SetupError, StreamjoinError
 from job.join_spec.durations import milliseconds
 from job.join_spec.sides import SIDES
 from job.join_spec.start_positions import StartPositions
@@ -26,6 +26,7 @@ from job.plan.plan import JoinPlan
 from job.protocol.control import Verb
 from job.protocol.results import ChangePlanResult, UndoResult
 from job.protocol.status import JobStatus, QueryState
+from job.query.failed_run import failure_of_run
 from job.query.idleness import IdleSides
 from job.query.preparation import Preparation
 from job.query.requested_change import RequestedChange, Successor
@@ -40,7 +41,6 @@ from job.query.verbs import CHANGES, check_allowed
 from job.redaction import Redaction
 from job.settings import JobSettings
 from job.spark.between_batches import pause_between_batches, stop_at_once, stop_gracefully
-from job.spark.failures import failure_of
 from job.spark.session import Jvm
 
 _log = structlog.get_logger()
@@ -203,11 +203,10 @@ class Engine:
             self._lineage.end(Outcome.ABORT)
             raise
         except Exception as error:
-            failure = failure_of(error, self._plan.bootstrap_servers)
-            if self._resources.session_is_lost:  # then the error hides the cause
-                failure = QueryError(
-                    f"Spark or its cluster ended the application: {failure}", retryable=True
-                )
+            failure = failure_of_run(
+                *(error, self._plan.bootstrap_servers, self._stats.next_batch_id),
+                session_is_lost=self._resources.session_is_lost,
+            )
             self._fail(failure)
 
     def _run_query(self) -> None:

@@ -193,7 +193,8 @@ class _PlannedTimes(EventTimes, ABC):
             running.query.stop()
             raise QueryError(
                 "Spark's Kafka source accepts no call into Python while it plans (the log has the "
-                "reason), which engine real_time needs to set the watermark",
+                "reason), which engine real_time needs to set the watermark. "
+                "Restart the process of the job",
                 retryable=False,
             )
 

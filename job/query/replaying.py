@@ -64,7 +64,8 @@ class ReplayingTimes(EventTimes):
             running.query.stop()
             raise QueryError(
                 "Spark's Kafka source accepts no call into Python while it plans (the log has the "
-                "reason), which a changed query needs to read up to the cut",
+                "reason), which a changed query needs to read up to the cut. "
+                "Restart the process of the job",
                 retryable=False,
             )
 

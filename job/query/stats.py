@@ -61,6 +61,7 @@ class QueryStats:
         self._totals = Totals()
         self._batches: deque[BatchProgress] = deque(maxlen=BATCHES_KEPT)
         self._failures: deque[Failure] = deque(maxlen=FAILURES_KEPT)
+        self._next_batch_id: int | None = None
         self._last_progress_at: datetime | None = None
         self._offsets: Offsets | None = None
         self._delivered: Counter[int] = Counter()
@@ -94,6 +95,7 @@ class QueryStats:
             batch = _with_latest_offsets(batch, self._latest_offsets.pop(batch.batch_id, {}))
             batch = self._with_counted_rows(batch)
             self._batches.append(self._with_state_rows(batch))
+            self._next_batch_id = batch.batch_id + 1
             if batch.batch_id in self._kept_back:
                 self._kept_back.remove(batch.batch_id)
                 dead_letters = {}
@@ -157,6 +159,7 @@ class QueryStats:
         with self._lock:
             self.topics = topics
             self._offsets = offsets
+            self._next_batch_id = 0 if last_batch_id is None else last_batch_id + 1
             self._state_rows.on_start(last_batch_id)
 
     def on_state_count(self, state_count: StateCount) -> None:
@@ -284,6 +287,12 @@ class QueryStats:
     def last_batch(self) -> BatchProgress | None:
         with self._lock:
             return self._batches[-1] if self._batches else None
+
+    @property
+    def next_batch_id(self) -> int | None:
+        """The batch after the last one that has ended. None: no run has begun yet."""
+        with self._lock:
+            return self._next_batch_id
 
     @property
     def last_failure(self) -> Failure | None:

@@ -3,30 +3,37 @@ package streamjoin;
 import org.apache.kafka.common.KafkaException;
 import org.apache.kafka.common.errors.AuthenticationException;
 import org.apache.kafka.common.errors.AuthorizationException;
-import org.apache.kafka.common.errors.InvalidConfigurationException;
 import org.apache.kafka.common.errors.InvalidProducerEpochException;
-import org.apache.kafka.common.errors.InvalidTopicException;
-import org.apache.kafka.common.errors.PolicyViolationException;
 import org.apache.kafka.common.errors.ProducerFencedException;
-import org.apache.kafka.common.errors.RecordTooLargeException;
 import org.apache.kafka.common.errors.RetriableException;
+import org.apache.kafka.common.protocol.Errors;
 
 /** Reason why a partition was not delivered. The kinds are those of Report in job/delivery/. */
 public final class DeliveryFailure extends RuntimeException {
   private static final String ABORTED = "aborted";
   private static final String FENCED = "fenced";
+  private static final String OVERDUE =
+      "the transaction was open for longer than its timeout. If this repeats, add cores to the job, "
+          + "or find out why the brokers are slow";
 
   private final String kind;
   private final long batchId;
   private final int partition;
   private final boolean isRetryable;
+  private final short errorCode;
 
   DeliveryFailure(String kind, long batchId, int partition, String message, boolean isRetryable) {
+    this(kind, batchId, partition, message, isRetryable, Errors.NONE);
+  }
+
+  private DeliveryFailure(
+      String kind, long batchId, int partition, String message, boolean isRetryable, Errors error) {
     super(message);
     this.kind = kind;
     this.batchId = batchId;
     this.partition = partition;
     this.isRetryable = isRetryable;
+    errorCode = error.code();
   }
 
   public String kind() {
@@ -45,6 +52,11 @@ public final class DeliveryFailure extends RuntimeException {
     return isRetryable;
   }
 
+  /** Kafka's code of the error, by which job/delivery/producers.py recognizes lasting errors. */
+  public short errorCode() {
+    return errorCode;
+  }
+
   /**
    * The failure for an error of a producer. Errors of the connection, of a login and of an ACL are
    * returned unchanged: failures.py classifies them.
@@ -56,8 +68,7 @@ public final class DeliveryFailure extends RuntimeException {
       KafkaException error, long batchId, int partition, boolean isOverdue) {
     if (has(error, ProducerFencedException.class, InvalidProducerEpochException.class)) {
       return isOverdue
-          ? new DeliveryFailure(
-              ABORTED, batchId, partition, "the transaction was open for longer than its timeout", true)
+          ? new DeliveryFailure(ABORTED, batchId, partition, OVERDUE, true)
           : new DeliveryFailure(FENCED, batchId, partition, text(error), false);
     }
     if (has(
@@ -67,15 +78,9 @@ public final class DeliveryFailure extends RuntimeException {
         RetriableException.class)) {
       return error;
     }
-    boolean isLasting =
-        has(
-            error,
-            InvalidConfigurationException.class,
-            InvalidTopicException.class,
-            PolicyViolationException.class,
-            RecordTooLargeException.class);
     Throwable cause = error.getCause() == null ? error : error.getCause();
-    return new DeliveryFailure(ABORTED, batchId, partition, text(cause), !isLasting);
+    return new DeliveryFailure(
+        ABORTED, batchId, partition, text(cause), true, Errors.forException(cause));
   }
 
   /** Some errors of Kafka's client have no message. */

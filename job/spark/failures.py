@@ -14,10 +14,15 @@ from job.errors import (
     RegistryError,
     SecurityError,
     StreamjoinError,
+    UnexpectedError,
 )
+from job.spark.error_origin import origin_in_java, origin_in_python, origin_in_text
 
 _MESSAGE_CHARS_MAX = 2_000
 _PYTHON_TRACE = "Traceback (most recent call last)"
+_MORE_MEMORY = (
+    "if this repeats, look for OOM kills by kernel or container and give its machine more memory"
+)
 
 # The broker is unreachable, slow, or elects leaders. Kafka documents RetriableException as
 # transient.
@@ -99,12 +104,26 @@ def failure_of(error: Exception, bootstrap_servers: str) -> StreamjoinError:
     throwable = _throwable(error)
     if throwable is None:
         if any(_is_lost_jvm(cause) for cause in _chain(error)):
-            return QueryError("the JVM is gone: it was killed or ran out of memory", retryable=True)
-        return QueryError(_shortened(str(error)), retryable=False)
+            return QueryError(
+                "the JVM is gone: it was killed or ran out of memory. The job starts another one; "
+                f"{_MORE_MEMORY}",
+                retryable=True,
+            )
+        text = str(error)
+        origin = origin_in_text(text) or origin_in_python(error)
+        return _unexpected(_named(type(error).__name__, text), origin)
     causes = list(_causes(throwable))
     failures = (rule(causes, bootstrap_servers) for rule in _RULES)
     known = next((failure for failure in failures if failure is not None), None)
-    return known or QueryError(_root_message(causes), retryable=False)
+    if known is not None:
+        return known
+    root = causes[-1]
+    origin = origin_in_text(str(root.getMessage())) or origin_in_java(root)
+    return _unexpected(_root_message(causes), origin)
+
+
+def _unexpected(message: str, origin: str | None) -> UnexpectedError:
+    return UnexpectedError(f"unexpected error {message}" + (f" (at {origin})" if origin else ""))
 
 
 def cause_of_class(error: Exception, name: str) -> Any:
@@ -115,7 +134,12 @@ def cause_of_class(error: Exception, name: str) -> Any:
 
 def _root_message(causes: Sequence[Any]) -> str:
     root = causes[-1]
-    return _shortened(f"{root.getClass().getSimpleName()}: {root.getMessage()}")
+    return _named(str(root.getClass().getSimpleName()), str(root.getMessage()))
+
+
+def _named(kind: str, message: str) -> str:
+    """The message with the class of the error. That of a Python worker names its own."""
+    return _shortened(message if _PYTHON_TRACE in message else f"{kind}: {message}")
 
 
 def _security(causes: Sequence[Any], bootstrap_servers: str) -> StreamjoinError | None:
@@ -140,7 +164,9 @@ def _lost_offset(causes: Sequence[Any], _: str) -> StreamjoinError | None:
     if not any(_is_any(cause, _OFFSET_LOST) for cause in causes):
         return None
     return QueryError(
-        f"records were deleted before they were read: {_root_message(causes)}", retryable=True
+        f"records were deleted before they were read: {_root_message(causes)}. The next start "
+        "names the lost offsets and the request that continues without them",
+        retryable=True,
     )
 
 
@@ -177,7 +203,8 @@ def _lost_worker(causes: Sequence[Any], _: str) -> StreamjoinError | None:
     if not any(_is_of_python_worker(cause) for cause in causes):
         return None
     return QueryError(
-        f"Spark's Python workers are gone, killed or out of memory: {_root_message(causes)}",
+        f"Spark's Python workers are gone, killed or out of memory: {_root_message(causes)}. The "
+        f"job runs the batch again; {_MORE_MEMORY}",
         retryable=True,
     )
 
@@ -186,7 +213,9 @@ def _lost_executor(causes: Sequence[Any], _: str) -> StreamjoinError | None:
     if not _has_message(causes, _LOST_EXECUTOR):
         return None
     return QueryError(
-        f"an executor was lost, killed or out of memory: {_root_message(causes)}", retryable=True
+        f"an executor was lost, killed or out of memory: {_root_message(causes)}. The job runs the "
+        f"batch again; {_MORE_MEMORY}",
+        retryable=True,
     )
 
 
@@ -195,13 +224,21 @@ def _lost_store(causes: Sequence[Any], _: str) -> StreamjoinError | None:
     if lost is None:
         return None
     reason = _shortened(str(lost.getMessage()))  # the root cause may not name the store
-    return QueryError(f"lost the checkpoint's file system: {reason}", retryable=True)
+    return QueryError(
+        f"lost the checkpoint's file system: {reason}. The job retries until it answers: check its "
+        "servers and the network",
+        retryable=True,
+    )
 
 
 def _lost_kafka(causes: Sequence[Any], bootstrap_servers: str) -> StreamjoinError | None:
     if not any(_is_any(cause, _TRANSIENT) for cause in causes):
         return None
-    return QueryError(f"lost Kafka at {bootstrap_servers}: {_root_message(causes)}", retryable=True)
+    return QueryError(
+        f"lost Kafka at {bootstrap_servers}: {_root_message(causes)}. The job retries until it "
+        "answers: check the brokers and the network",
+        retryable=True,
+    )
 
 
 def _lost_writer(causes: Sequence[Any], _: str) -> StreamjoinError | None:

@@ -10,15 +10,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
 from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
 from deploy.local.kafka import EmbeddedKafka
 from job.delivery.interval_protocol import Fence
 from job.delivery.markers import encoded_fence, fence_key
+from job.delivery.producers import is_lasting
 from job.real_time.transactions import COLUMNS, Identity, Transactions
-from job.spark.failures import failure_of
+from job.spark.failures import cause_of_class, failure_of
 from tests.faults.harness import proxied_kafka
 from tests.faults.proxy import Api, Point, Proxy
 from tests.semantics.planted_java import Plant, compile_plants, use_plant
@@ -88,12 +89,20 @@ class Found:
 class Writes:
     """Runs of a query that write rows of one state partition."""
 
-    def __init__(self, spark: SparkSession, kafka: EmbeddedKafka, name: str, folder: Path) -> None:
+    def __init__(
+        self,
+        spark: SparkSession,
+        kafka: EmbeddedKafka,
+        name: str,
+        folder: Path,
+        output_config: Mapping[str, str] | None = None,
+    ) -> None:
         self._spark, self._kafka, self._name, self._folder = spark, kafka, name, folder
         self.output, self.letters, self.commits = (
             f"{name}-{topic}" for topic in ("output", "letters", "commits")
         )
-        kafka.create_topics([self.output, self.letters, self.commits], partitions=1)
+        kafka.create_topics([self.output], partitions=1, config=output_config)
+        kafka.create_topics([self.letters, self.commits], partitions=1)
         self.transactional_id = f"streamjoin-{name}-0"
 
     def run(
@@ -255,3 +264,17 @@ def test_batch_that_does_not_fit_the_buffer_of_the_producer_is_written_or_retrie
     assert failure.retryable
     assert "lost Kafka at the broker" in str(failure)
     assert Counter(ROWS) == writes.found().rows
+
+
+def test_record_that_the_broker_refuses_has_a_code_that_lasts(
+    spark: SparkSession, broker: tuple[EmbeddedKafka, Proxy], tmp_path: Path
+) -> None:
+    """A compacted topic accepts no record without a key."""
+    kafka, _ = broker
+    writes = Writes(spark, kafka, "refuses", tmp_path, {"cleanup.policy": "compact"})
+    with pytest.raises(Py4JJavaError) as raised:
+        writes.write(writes.run(), ROWS, 0)
+
+    failure = cause_of_class(raised.value, "streamjoin.DeliveryFailure")
+    assert (KafkaError.INVALID_RECORD, "aborted") == (failure.errorCode(), failure.kind())
+    assert is_lasting(failure.errorCode())

@@ -78,6 +78,7 @@ def test_only_transient_errors_are_retried(step: Step, code: int, *, retryable: 
 
     assert isinstance(failure, UnavailableError | AbortedError)
     assert retryable is failure.retryable
+    assert retryable is (str(failure) == "reason")  # a remedy follows the reason
 
 
 MIB = 2**20

@@ -5,6 +5,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from confluent_kafka import KafkaError
 from pyspark.errors import PySparkException
 
 from job.checkpoint.checkpoint import Checkpoint
@@ -118,9 +119,12 @@ class Throwable:
 class Failure(Throwable):
     """DeliveryFailure.java"""
 
-    def __init__(self, kind: str, *, retryable: bool) -> None:
+    def __init__(self, kind: str, *, retryable: bool, code: int = 0) -> None:
         super().__init__("streamjoin.DeliveryFailure")
-        self._kind, self._retryable = kind, retryable
+        self._kind, self._retryable, self._code = kind, retryable, code
+
+    def errorCode(self) -> int:  # noqa: N802
+        return self._code
 
     def kind(self) -> str:
         return self._kind
@@ -175,6 +179,15 @@ def test_failure_of_a_partition_has_a_code_a_place_and_whether_to_retry(
     assert kind is type(error)
     assert text in str(error)
     assert failure.isRetryable() is error.retryable
+
+
+def test_error_that_lasts_is_not_retried_and_has_a_remedy() -> None:
+    error = explained(Failure("aborted", retryable=True, code=KafkaError.POLICY_VIOLATION))
+
+    assert isinstance(error, DeliveryError)
+    assert not error.retryable
+    assert "(aborted): the reason. A policy of the brokers refuses the records: " in str(error)
+    assert "Then `restart` runs the batch again, and nothing is lost" in str(error)
 
 
 def test_failed_transaction_is_counted_once() -> None:

@@ -118,7 +118,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "spark": (
         *("executors", "state_stores", "application", "lost_hooks"),
         "hadoop_settings",
-        *("session", "hadoop_files", "failures", "listener"),
+        *("session", "hadoop_files", "error_origin", "failures", "listener"),
         *("stream_execution", "between_batches", "watermark", "observed_metrics", "batch_read"),
         *("interval_read", "interval_duration", "live_rows"),
         *("kafka_reader", "before_first_batch", "executed_join", "join_input", "arrow_map"),
@@ -139,7 +139,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
         *("explain_key", "state_rows", "stats", "idleness", "cluster", "runtime", "retries"),
         *("verbs", "state_machine", "state_lookup", "reset"),
         *("validator", "changing", "change_warm_up", "requested_change"),
-        *("preparation", "event_times"),
+        *("preparation", "event_times", "failed_run"),
         *(
             "replaying",
             "warm_up",

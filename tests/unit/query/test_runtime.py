@@ -83,9 +83,9 @@ def test_command_is_possible_if_its_state_cannot_be_stored(monkeypatch: pytest.M
     monkeypatch.setattr(acquired, "checkpoint", fail(OSError("No space left on device")))
     with structlog.testing.capture_logs() as logs:
         acquired.store_desired_state(QueryState.STOPPED)
-    assert [("desired_state_not_stored", "STOPPED", "No space left on device")] == [
-        (log["event"], log["state"], log["reason"]) for log in logs
-    ]
+    [log] = logs
+    assert ("desired_state_not_stored", "STOPPED") == (log["event"], log["state"])
+    assert "No space left on device" in log["reason"]
     monkeypatch.setattr(acquired, "checkpoint", fail(CheckpointInUseError("taken over")))
     with pytest.raises(CheckpointInUseError):
         acquired.store_desired_state(QueryState.STOPPED)

@@ -1,6 +1,8 @@
 """What a user reads of an error that came through two languages."""
 
+import re
 import socket
+from dataclasses import dataclass
 
 import pytest
 from py4j.protocol import ERROR, Py4JError, get_return_value
@@ -8,6 +10,9 @@ from pyspark.errors import PySparkException
 from pyspark.serializers import CPickleSerializer
 from pyspark.util import _load_from_socket
 
+from job.errors import UnexpectedError
+from job.query.retries import retry_delay
+from job.spark import failures
 from job.spark.failures import failure_of
 
 OF_A_WORKER = """
@@ -24,7 +29,10 @@ ZeroDivisionError: division by zero
 
 
 def test_error_of_a_python_worker_is_one_line() -> None:
-    assert "ZeroDivisionError: division by zero" == str(failure_of(RuntimeError(OF_A_WORKER), "b"))
+    assert (
+        "unexpected error ZeroDivisionError: division by zero "
+        "(at job/delivery/transactions.py:3 in __call__)"
+    ) == str(failure_of(RuntimeError(OF_A_WORKER), "b"))
 
 
 def test_results_that_cannot_be_fetched_as_the_jvm_has_ended_mean_to_try_again() -> None:
@@ -49,19 +57,46 @@ def test_call_that_the_jvm_does_not_answer_means_to_try_again(answer: str, is_lo
     with pytest.raises(Py4JError) as raised:
         get_return_value(answer, None, "z:streamjoin.TransactionWriter", "write")
 
-    assert is_lost == failure_of(raised.value, "b").retryable
     assert is_lost == ("the JVM is gone" in str(failure_of(raised.value, "b")))
 
 
-def test_error_that_is_not_of_the_jvm_is_not_tried_again() -> None:
-    assert not failure_of(RuntimeError("no"), "b").retryable
+def test_unexpected_error_has_its_class_and_its_origin() -> None:
+    with pytest.raises(TypeError) as raised:
+        retry_delay(1, "none")  # type: ignore[arg-type]  # planted
+    failure = failure_of(raised.value, "b")
+
+    assert isinstance(failure, UnexpectedError)
+    assert failure.retryable
+    place = r"\(at job/query/retries\.py:\d+ in retry_delay\)"
+    assert re.fullmatch(f"unexpected error TypeError: .*{place}", str(failure))
+    assert "unexpected error RuntimeError: no" == str(failure_of(RuntimeError("no"), "b"))
+
+
+@dataclass
+class Frame:
+    """StackTraceElement"""
+
+    class_name: str
+    method: str = "run"
+
+    def getClassName(self) -> str:  # noqa: N802 - Java's name
+        return self.class_name
+
+    def getMethodName(self) -> str:  # noqa: N802
+        return self.method
+
+    def getFileName(self) -> str:  # noqa: N802
+        return "File.scala"
+
+    def getLineNumber(self) -> int:  # noqa: N802
+        return 5
 
 
 class Throwable:
     """As much of Java's as is read of it."""
 
-    def __init__(self, name: str, message: str) -> None:
-        self._name, self._message = name, message
+    def __init__(self, name: str, message: str, *classes: str) -> None:
+        self._name, self._message, self._classes = name, message, classes
 
     def getMessage(self) -> str:  # noqa: N802 - Java's name
         return self._message
@@ -72,11 +107,20 @@ class Throwable:
     def getClass(self) -> "JavaClass":  # noqa: N802
         return JavaClass(self._name)
 
-    def getStackTrace(self) -> list[object]:  # noqa: N802
-        return []
+    def getStackTrace(self) -> list[Frame]:  # noqa: N802
+        return [Frame(name) for name in self._classes]
 
     def toString(self) -> str:  # noqa: N802
         return f"{self._name}: {self._message}"
+
+    def refusesLogin(self) -> bool:  # noqa: N802 - of RegistryException.java
+        return False
+
+    def getCondition(self) -> str:  # noqa: N802 - of SparkRuntimeException
+        return "USER_RAISED_EXCEPTION"
+
+    def getMessageParameters(self) -> dict[str, str]:  # noqa: N802
+        return {"errorMessage": self._message}
 
 
 class JavaClass:
@@ -93,10 +137,121 @@ class JavaClass:
         return None
 
 
-def of_java(name: str, message: str) -> PySparkException:
+def of_java(name: str, message: str, *classes: str) -> PySparkException:
     error = PySparkException("planted")
-    error._origin = Throwable(name, message)  # type: ignore[attr-defined]
+    error._origin = Throwable(name, message, *classes)  # type: ignore[attr-defined]
     return error
+
+
+@pytest.mark.parametrize(
+    ("classes", "origin"),
+    [
+        ((), ""),
+        (("java.lang.A", "java.lang.B"), " (at java.lang.A.run(File.scala:5))"),
+        (
+            ("java.lang.A", "org.apache.spark.sql.C", "org.apache.spark.D"),
+            " (at org.apache.spark.sql.C.run(File.scala:5))",
+        ),
+        (("scala.A", "streamjoin.StreamJoin"), " (at streamjoin.StreamJoin.run(File.scala:5))"),
+    ],
+)
+def test_unexpected_error_of_java_has_its_origin(classes: tuple[str, ...], origin: str) -> None:
+    failure = failure_of(of_java("java.lang.NullPointerException", "null", *classes), "b")
+
+    assert failure.retryable
+    assert f"unexpected error NullPointerException: null{origin}" == str(failure)
+
+
+def test_unexpected_error_of_a_worker_has_its_origin_in_python() -> None:
+    error = of_java(
+        "org.apache.spark.api.python.PythonException", OF_A_WORKER, "org.apache.spark.A"
+    )
+
+    assert (
+        "unexpected error ZeroDivisionError: division by zero "
+        "(at job/delivery/transactions.py:3 in __call__)"
+    ) == str(failure_of(error, "b"))
+
+
+SPARK = "org.apache.spark.SparkException"
+# By rule: an error, its remedy, and whether it is retried.
+RULES: dict[str, tuple[PySparkException, str, bool]] = {
+    "_raised": (
+        of_java("org.apache.spark.SparkRuntimeException", "To continue, set `on_bad_record: drop`"),
+        "To continue, set `on_bad_record: drop`",
+        False,
+    ),
+    "_security": (
+        of_java("org.apache.kafka.common.errors.AuthorizationException", "no"),
+        "Correct kafka.security, or grant the missing ACLs to its user, then `restart`",
+        False,
+    ),
+    "_registry": (
+        of_java("streamjoin.RegistryException", "the registry does not answer"),
+        "the registry does not answer",
+        True,
+    ),
+    "_lost_offset": (
+        of_java("org.apache.kafka.clients.consumer.OffsetOutOfRangeException", "7"),
+        "The next start names the lost offsets and the request that continues without them",
+        True,
+    ),
+    "_no_client": (
+        of_java("org.apache.hadoop.fs.UnsupportedFileSystemException", "abfs"),
+        "copy its jars into the folder of STREAMJOIN_JARS",
+        False,
+    ),
+    "_disk_full": (
+        of_java("java.io.IOException", "No space left on device"),
+        "Free some space, then `restart`: nothing is lost",
+        False,
+    ),
+    "_cannot_write": (
+        of_java("java.io.IOException", "Read-only file system"),
+        "grant this user write permission, then `restart`: nothing is lost",
+        False,
+    ),
+    "_lost_worker": (
+        of_java("java.io.IOException", "closed", "org.apache.spark.api.python.Runner"),
+        "The job runs the batch again; if this repeats, look for OOM kills",
+        True,
+    ),
+    "_lost_executor": (
+        of_java(SPARK, "ExecutorLostFailure"),
+        "The job runs the batch again; if this repeats, look for OOM kills",
+        True,
+    ),
+    "_lost_store": (
+        of_java("java.io.IOException", "refused", "org.apache.hadoop.hdfs.DFSClient"),
+        "The job retries until it answers",
+        True,
+    ),
+    "_lost_kafka": (
+        of_java("org.apache.kafka.common.errors.TimeoutException", "no answer"),
+        "The job retries until it answers: check the brokers and the network",
+        True,
+    ),
+    "_lost_writer": (
+        of_java(SPARK, "io.netty.channel.Closed"),
+        "if it persists, the next run fails with that cause",
+        True,
+    ),
+    "_damage": (
+        of_java(SPARK, "[CANNOT_LOAD_STATE_STORE] x"),
+        "Restore a backup (`streamjoin checkpoint restore`), or reset",
+        False,
+    ),
+}
+
+
+@pytest.mark.parametrize("rule", [rule.__name__ for rule in failures._RULES])
+def test_each_known_cause_has_a_remedy(rule: str) -> None:
+    error, remedy, is_retried = RULES[rule]
+    failure = failure_of(error, "b")
+
+    assert not isinstance(failure, UnexpectedError)
+    assert remedy in str(failure)
+    assert is_retried is failure.retryable
 
 
 @pytest.mark.parametrize("reason", ["Read-only file system", "Permission denied"])

@@ -1,8 +1,10 @@
-"""A batch that fills the queue of a producer exactly: its marker waits for room.
+"""Transactions of the executors on a broker: a full queue, and records that the broker refuses.
 
 The limits of the queue are lowered; 100,000 records and 64 MiB take the same path.
 """
 
+import os
+from collections.abc import Mapping
 from typing import Any
 
 import pyarrow as pa
@@ -31,9 +33,18 @@ ROWS_OF_DEAD_LETTERS = pa.schema(
 class Delivery:
     """Delivers one batch of one state partition."""
 
-    def __init__(self, kafka: EmbeddedKafka, name: str, id_header: str | None, **more: str) -> None:
+    def __init__(
+        self,
+        kafka: EmbeddedKafka,
+        name: str,
+        id_header: str | None = "id",
+        config: Mapping[str, str] | None = None,
+        **more: str,
+    ) -> None:
+        """`config`: that of the output topic. `more`: settings of the clients."""
         self.output, self.commits = f"{name}.out", f"{name}.commits"
-        kafka.create_topics([self.output, self.commits], partitions=1)
+        kafka.create_topics([self.output], partitions=1, config=config)
+        kafka.create_topics([self.commits], partitions=1)
         self._servers = kafka.bootstrap_servers
         client = {"bootstrap.servers": self._servers, **more}
         self._target = Target(
@@ -81,8 +92,29 @@ def test_queue_full_of_bytes_takes_the_marker(
 ) -> None:
     monkeypatch.setattr(producers, "_QUEUE_KBYTES", LIMIT)
     monkeypatch.setattr(producers, "_RECORD_BYTES_MAX", LIMIT * 1024)
-    delivery = Delivery(kafka, f"bytes{size}", "id")
+    delivery = Delivery(kafka, f"bytes{size}")
     values = [bytes(size // 2), bytes(size - size // 2)]
 
     assert Report(0, "committed", 2) == delivery.deliver(values, b"1", ROWS_OF_RESULTS)
     delivery.check(values)
+
+
+@pytest.mark.parametrize(
+    ("name", "config", "size", "remedy"),
+    [
+        (
+            "compact",
+            {"cleanup.policy": "compact"},
+            1,
+            "accepts no record without a key: set output",
+        ),
+        ("small", {"max.message.bytes": "5000"}, 9_000, "which reads its max.message.bytes"),
+    ],
+)
+def test_records_that_the_broker_refuses_have_a_remedy_and_are_not_retried(
+    kafka: EmbeddedKafka, name: str, config: dict[str, str], size: int, remedy: str
+) -> None:
+    report = Delivery(kafka, name, config=config).deliver([os.urandom(size)], b"1", ROWS_OF_RESULTS)
+
+    assert ("aborted", False) == (report.result, report.retryable)
+    assert remedy in str(report.message)
