@@ -1,6 +1,10 @@
 """The base of all models of the spec."""
 
-from pydantic import BaseModel, ConfigDict
+from collections.abc import Iterator
+from typing import Self
+
+from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
+from pydantic_core import InitErrorDetails, PydanticCustomError
 
 
 class Frozen(BaseModel):
@@ -8,3 +12,21 @@ class Frozen(BaseModel):
     model_config = ConfigDict(
         frozen=True, extra="forbid", str_strip_whitespace=True, hide_input_in_errors=True
     )
+
+    def contradictions(self) -> Iterator[str]:
+        """Problems of fields that are each valid. Each one is reported."""
+        yield from ()
+
+    @model_validator(mode="after")
+    def _has_no_contradiction(self) -> Self:
+        # pydantic ends at the first ValueError of a model; this error has them all.
+        found = [
+            InitErrorDetails(
+                type=PydanticCustomError("value_error", "{message}", {"message": message}),
+                input=None,
+            )
+            for message in self.contradictions()
+        ]
+        if found:
+            raise ValidationError.from_exception_data(type(self).__name__, found)
+        return self

@@ -1,10 +1,8 @@
 """Type and conditions of the join."""
 
+from collections.abc import Iterator
 from datetime import timedelta
 from enum import StrEnum
-from typing import Self
-
-from pydantic import model_validator
 
 from job.join_spec.durations import Duration
 from job.join_spec.field_types import Expression, NullSafety
@@ -61,14 +59,12 @@ class MatchWindow(Frozen):
     after: Duration | None = None
     """How far the right row may be after the left row; may be negative. Omitted: no bound."""
 
-    @model_validator(mode="after")
-    def _can_match(self) -> Self:
+    def contradictions(self) -> Iterator[str]:
         if self.before is None and self.after is None:
-            raise ValueError("is empty: set before, after or both, e.g. {after: 1 hour}")
+            yield "is empty: set before, after or both, e.g. {after: 1 hour}"
         earliest, latest = self.before, self.after
         if earliest is not None and latest is not None and -earliest > latest:
-            raise ValueError("is empty: before + after is negative, so no rows can match")
-        return self
+            yield "is empty: before + after is negative, so no rows can match"
 
 
 class JoinConditions(Frozen):
@@ -91,11 +87,9 @@ class JoinConditions(Frozen):
     unbounded_state: bool = False
     """Allows an inner join without bounds, whose state grows indefinitely."""
 
-    @model_validator(mode="after")
-    def _one_kind_of_window(self) -> Self:
+    def contradictions(self) -> Iterator[str]:
         if self.match_window is not None and self.window is not None:
-            raise ValueError("has match_window and window: remove one of them")
-        return self
+            yield "has match_window and window: remove one of them"
 
     @property
     def tumbling_window(self) -> TumblingWindow | None:

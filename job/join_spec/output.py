@@ -1,9 +1,10 @@
 """The output of a join: results, delivery, dead letters."""
 
+from collections.abc import Iterator
 from enum import StrEnum
-from typing import Annotated, Self
+from typing import Annotated
 
-from pydantic import Field, model_validator
+from pydantic import Field
 
 from job.join_spec.field_types import ColumnName, Expression, HeaderName, Topic
 from job.join_spec.frozen import Frozen
@@ -76,31 +77,21 @@ class OutputSpec(Frozen):
         value = self.format if self.format.has_registry else None
         return [each for each in (value, self.key_format.with_registry) if each is not None]
 
-    @model_validator(mode="after")
-    def _fits_the_format(self) -> Self:
+    def contradictions(self) -> Iterator[str]:
         if self.format is Format.JSON and self.subject is not None:
-            raise ValueError("has a subject, which json does not use: remove it")
+            yield "has a subject, which json does not use: remove it"
         if not self.register_ and not self.formats_with_registry:
-            raise ValueError(
-                "has `register: false`, and neither format nor key_format has a schema: remove it"
-            )
+            yield "has `register: false`, and neither format nor key_format has a schema: remove it"
         if self.key is None and self.key_format is not KeyFormat.STRING:
-            raise ValueError(
-                f"has key_format {self.key_format} and no key: set `key`, or remove key_format"
-            )
-        return self
-
-    @model_validator(mode="after")
-    def _timestamp_can_be_written(self) -> Self:
+            yield f"has key_format {self.key_format} and no key: set `key`, or remove key_format"
         if self.timestamp is OutputTimestamp.EVENT_TIME and self.delivery is not (
             Delivery.EXACTLY_ONCE
         ):
-            raise ValueError(
+            yield (
                 "has `timestamp: event_time` and delivery at_least_once, whose writer, Spark's "
                 "Kafka sink, sets none: write `delivery: exactly_once`, or leave timestamp "
                 "out and write the event time as a column or header"
             )
-        return self
 
 
 class DeadLetterSpec(Frozen):

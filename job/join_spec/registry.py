@@ -3,6 +3,7 @@
 Pure: this module only names files; formats/registry.py reads them and calls the registry.
 """
 
+from collections.abc import Iterator
 from typing import Self
 from urllib.parse import urlsplit
 
@@ -59,18 +60,22 @@ class SchemaRegistrySpec(BaseModel):
 
     @model_validator(mode="after")
     def _is_consistent(self) -> Self:
+        if problems := list(self._contradictions()):
+            raise ValueError("; ".join(problems))
+        return self
+
+    def _contradictions(self) -> Iterator[str]:
         if self.password is not None and self.password_file is not None:
-            raise ValueError("has password and password_file: remove one of them")
+            yield "has password and password_file: remove one of them"
         has_password = self.password is not None or self.password_file is not None
         if has_password != (self.username is not None):
-            raise ValueError("needs both or neither of username and password_file (or password)")
+            yield "needs both or neither of username and password_file (or password)"
         if not self.url.startswith("https://"):
             if self.ca_file is not None:
-                raise ValueError("ca_file has no effect: the url does not begin with https://")
+                yield "ca_file has no effect: the url does not begin with https://"
             if has_password and urlsplit(self.url).hostname not in {
                 "localhost",
                 "127.0.0.1",
                 "::1",
             }:
-                raise ValueError("the url must begin with https://: the password is sent to it")
-        return self
+                yield "the url must begin with https://: the password is sent to it"

@@ -1,9 +1,10 @@
 """An input of the join, as the spec describes it."""
 
+from collections.abc import Iterator
 from datetime import timedelta
-from typing import Annotated, Self
+from typing import Annotated
 
-from pydantic import Field, model_validator
+from pydantic import Field
 
 from job.join_spec.deduplication import DeduplicationSpec
 from job.join_spec.durations import Delay, PositiveDuration
@@ -72,34 +73,30 @@ class SideSpec(Frozen):
         names = (self.topic,) if self.topic else tuple(self.topics or ())
         return SourceTopics(names, self.topic_pattern)
 
-    @model_validator(mode="after")
-    def _names_its_topics(self) -> Self:
+    def contradictions(self) -> Iterator[str]:
+        yield from self._problems_of_topics()
+        if self.format is Format.JSON and self.schema_ is None:
+            example = "`schema: id BIGINT, at TIMESTAMP`"
+            yield f"has no `schema`, which json requires: write e.g. {example}"
+        if self.format is Format.JSON and self.subject is not None:
+            yield "has a subject, which json does not use: remove it"
+
+    def _problems_of_topics(self) -> Iterator[str]:
         written = [
             name for name in ("topic", "topics", "topic_pattern") if getattr(self, name) is not None
         ]
         if not written:
-            raise ValueError(
+            yield (
                 "has no topic: write `topic: orders`, `topics: [orders, returns]` or "
                 "`topic_pattern: orders_.*`"
             )
         if len(written) > 1:
-            raise ValueError(f"has {' and '.join(written)}: keep one of them")
+            yield f"has {' and '.join(written)}: keep one of them"
         names = self.source_topics.names
         if len(set(names)) < len(names):
-            raise ValueError("has the same topic twice in `topics`: remove one of them")
+            yield "has the same topic twice in `topics`: remove one of them"
         if self.source_topics.are_several and self.format.has_registry and self.subject is None:
-            raise ValueError(
+            yield (
                 f"has several topics or a topic_pattern and no `subject`, which {self.format} then "
                 "requires: name the subject whose schema reads the records of all topics"
             )
-        return self
-
-    @model_validator(mode="after")
-    def _fits_the_format(self) -> Self:
-        if self.format is Format.JSON and self.schema_ is None:
-            raise ValueError(
-                "has no `schema`, which json requires: write e.g. `schema: id BIGINT, at TIMESTAMP`"
-            )
-        if self.format is Format.JSON and self.subject is not None:
-            raise ValueError("has a subject, which json does not use: remove it")
-        return self

@@ -4,15 +4,14 @@ Pure: no access to disk, clock, network or environment.
 """
 
 import re
-from collections.abc import Mapping
-from typing import Annotated, Any, Literal, Self, TypeVar
+from collections.abc import Iterator, Mapping
+from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import (
     BaseModel,
     Field,
     ValidationError,
     field_validator,
-    model_validator,
 )
 
 from job.errors import SpecError
@@ -117,76 +116,73 @@ class JoinSpec(Frozen):
 
     _check_checkpoint = field_validator("checkpoint")(checkpoint_location)
 
-    @model_validator(mode="after")
-    def _bad_records_are_handled(self) -> Self:
+    def contradictions(self) -> Iterator[str]:
+        yield from self._problems_of_bad_records()
+        yield from self._problems_of_the_engine()
+        yield from self._problems_of_the_registry()
+        yield from self._problems_of_keys()
+        yield from self._problems_of_topics()
+
+    def _problems_of_bad_records(self) -> Iterator[str]:
         if self.dead_letter is None and self.on_bad_record is None:
-            raise ValueError(
+            yield (
                 "needs `dead_letter` or `on_bad_record`, for records that cannot be read: name a "
                 "dead_letter topic, or write `on_bad_record: drop` to count and drop them or "
                 "`on_bad_record: fail` to fail at the first"
             )
         if self.dead_letter is not None and self.on_bad_record is not None:
-            raise ValueError("has dead_letter and on_bad_record: remove one of them")
+            yield "has dead_letter and on_bad_record: remove one of them"
         for field in ("on_null_key", "on_late_row"):
             if self.dead_letter is None and getattr(self, field) == "dead_letter":
-                raise ValueError(
+                yield (
                     f"has `{field}: dead_letter` and no dead_letter topic: name one, "
                     f"e.g. dead_letter: {{topic: {self.name}.dead}}"
                 )
-        return self
 
-    @model_validator(mode="after")
-    def _real_time_settings_are_used(self) -> Self:
+    def _problems_of_the_engine(self) -> Iterator[str]:
         if self.real_time is not None and self.engine is not Engine.REAL_TIME:
-            raise ValueError(
+            yield (
                 f"has real_time settings and engine {self.engine}: write `engine: real_time`, or "
                 "leave real_time out"
             )
-        return self
 
-    @model_validator(mode="after")
-    def _registry_where_needed(self) -> Self:
+    def _problems_of_the_registry(self) -> Iterator[str]:
         sides = [side.format for side in (self.left, self.right) if side.format.has_registry]
         formats = [*sides, *self.output.formats_with_registry]
         if formats and self.schema_registry is None:
-            raise ValueError(
+            yield (
                 f"has format {formats[0]} and no schema_registry, which it requires: write e.g. "
                 "schema_registry: {url: http://localhost:8081}"
             )
         if self.schema_registry is not None and not formats:
-            raise ValueError(
+            yield (
                 "has a schema_registry that no side and no output uses: remove it, or set "
                 "`format: avro` or `format: protobuf` on a side or in output"
             )
-        return self
 
-    @model_validator(mode="after")
-    def _keys_are_paired(self) -> Self:
+    def _problems_of_keys(self) -> Iterator[str]:
         if len(self.left.key) != len(self.right.key):
-            raise ValueError(
+            yield (
                 f"left.key has {len(self.left.key)} entries and right.key {len(self.right.key)}: "
                 "entries are paired in order, so both need the same number"
             )
-        return self
 
-    @model_validator(mode="after")
-    def _topics_differ(self) -> Self:
+    def _problems_of_topics(self) -> Iterator[str]:
         written = {self.output.topic} | ({self.dead_letter.topic} if self.dead_letter else set())
         read = {name for side in (self.left, self.right) for name in side.source_topics.names}
         for topic in sorted(written & read):
-            raise ValueError(f"reads and writes topic {topic}: use another topic for one of them")
+            yield f"reads and writes topic {topic}: use another topic for one of them"
         if self.dead_letter is not None and self.dead_letter.topic == self.output.topic:
-            raise ValueError(
+            yield (
                 f"writes results and dead letters into topic {self.output.topic}: name another "
                 "one in dead_letter"
             )
         commits = self.output.commit_topic or f"{self.name}.commits"
         if commits in written | read:
-            raise ValueError(
+            yield (
                 f"uses topic {commits} for records and as output.commit_topic, which contains only "
                 "markers: name another one"
             )
-        return self
 
 
 def spec_from_yaml(text: str, environment: Mapping[str, str]) -> JoinSpec:

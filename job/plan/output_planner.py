@@ -1,5 +1,6 @@
 """Creates the plan of the output record. Pure."""
 
+import re
 from collections.abc import Mapping
 from functools import partial
 
@@ -10,7 +11,7 @@ from job.join_spec.output import OutputTimestamp
 from job.join_spec.spec import JoinSpec
 from job.plan import tuning
 from job.plan.plan import RECORD_COLUMN_NAMES, OutputPlan
-from job.plan.problems import Problems, optional
+from job.plan.problems import Parser, Problems, optional
 
 
 def output_plan(problems: Problems, spec: JoinSpec, scope: Scope) -> OutputPlan | None:
@@ -26,13 +27,18 @@ def output_plan(problems: Problems, spec: JoinSpec, scope: Scope) -> OutputPlan 
         if parsed is not None:
             columns[name] = parsed
     named = Scope(scope.sides, outputs=columns)
+    invalid = [name for name in texts if name not in columns]
+
+    def over_columns(parse: Parser, text: str | None, field: str) -> Expression | None:
+        # An expression over an invalid column would only repeat the problem of the column.
+        is_read = text is None or not any(_mentions(text, name) for name in invalid)
+        return optional(problems, parse, text, named, field) if is_read else None
+
     headers = {
-        name: optional(problems, expression, text, named, f"output.headers.{name}")
+        name: over_columns(expression, text, f"output.headers.{name}")
         for name, text in written.headers.items()
     }
-    if len(columns) < len(texts):  # a filter would only repeat the problem of its column
-        return None
-    key = optional(problems, expression, written.key, named, "output.key")
+    key = over_columns(expression, written.key, "output.key")
     servers = {"kafka.bootstrap.servers": spec.kafka.bootstrap_servers}
     return OutputPlan(
         topic=written.topic,
@@ -41,16 +47,18 @@ def output_plan(problems: Problems, spec: JoinSpec, scope: Scope) -> OutputPlan 
         has_event_time=written.timestamp is OutputTimestamp.EVENT_TIME,
         key=key,
         key_format=written.key_format,
-        partition_by=optional(
-            problems, expression, written.partition_by, named, "output.partition_by"
-        ),
-        filter=optional(problems, predicate, written.filter, named, "output.filter"),
+        partition_by=over_columns(expression, written.partition_by, "output.partition_by"),
+        filter=over_columns(predicate, written.filter, "output.filter"),
         delivery=written.delivery,
         commit_topic=written.commit_topic or f"{spec.name}.commits",
         sink_options={**servers, **tuning.SINK_OPTIONS},
-        schema=problems.of(partial(value_schema, spec, columns)),
+        schema=None if invalid else problems.of(partial(value_schema, spec, columns)),
         key_schema=None if key is None else problems.of(partial(key_schema, spec, key)),
     )
+
+
+def _mentions(text: str, column: str) -> bool:
+    return re.search(rf"(?<!\w){re.escape(column)}(?!\w)", text, re.IGNORECASE) is not None
 
 
 def _all_columns(scope: Scope) -> dict[str, str]:

@@ -52,18 +52,21 @@ def join_plan(
     problems = Problems()
     problems.found.extend(unsupported(spec))
     readers = readers or {}
+    null_safe = _null_safe(problems, spec)
+    _check_state_is_bounded(problems, spec)
     schemas = _schemas(problems, spec, readers)
-    if len(schemas) < len(SIDES):  # expressions cannot be checked without the columns
+    sides = {
+        side: _side_plan(problems, spec, side, schema, readers.get(side))
+        for side, schema in schemas.items()
+    }
+    if len(schemas) < len(SIDES):  # the other expressions cannot be checked without the columns
         raise SpecError(problems.found)
 
     scope = Scope({side: _with_record_columns(schemas[side]) for side in SIDES})
-    left, right = (
-        _side_plan(problems, spec, side, schemas[side], readers.get(side)) for side in SIDES
-    )
+    left, right = (sides[side] for side in SIDES)
     on = optional(problems, condition, spec.join.condition, scope, "join.condition")
-    null_safe = _null_safe(problems, spec)
     output = output_plan(problems, spec, scope)
-    if left is None or right is None or output is None or problems.found:
+    if output is None:
         raise SpecError(problems.found)
 
     plan = JoinPlan(
@@ -88,9 +91,9 @@ def join_plan(
         real_time=real_time_plan(spec),
     )
     plan = _with_checks(plan, scope)
-    problems.found.extend(key_problems(plan))
+    if len(left.key) == len(right.key) == len(spec.left.key):
+        problems.found.extend(key_problems(plan))
     problems.found.extend(deduplication_problems(plan, _column_types(scope)))
-    _check_state_is_bounded(problems, spec, plan)
     _check_semi_condition(problems, plan)
     if problems.found:
         raise SpecError(problems.found)
@@ -141,7 +144,8 @@ def _side_plan(
     side: Side,
     schema: ValueSchema,
     reader: ReaderSchema | None,
-) -> SidePlan | None:
+) -> SidePlan:
+    """Without what has a problem: then the plan is not used."""
     written = _side_spec(spec, side)
     scope = Scope({side: _with_record_columns(schema)}, bare=side)
     key = [
@@ -155,8 +159,6 @@ def _side_plan(
         for index, text in enumerate(deduplicate.by if deduplicate else ())
     ]
     event_time = problems.of(partial(_event_time, written.event_time, schema, f"{side}.event_time"))
-    if event_time is None:
-        return None
     return SidePlan(
         side=side,
         topics=written.source_topics,
@@ -166,7 +168,7 @@ def _side_plan(
         schema=schema,
         key=tuple(part for part in key if part is not None),
         null_checked=_null_checked(spec),
-        event_time=event_time,
+        event_time=event_time or written.event_time,
         watermark_delay=written.watermark_delay,
         max_event_time_ahead=written.max_event_time_ahead,
         idle_after=written.idle_after,
@@ -177,7 +179,7 @@ def _side_plan(
         reads_headers=_mentions_headers([*key, row_filter, *by]),
         source_options=_source_options(spec, written),
         deduplication=None
-        if deduplicate is None
+        if deduplicate is None or None in by
         else Deduplication(tuple(part for part in by if part is not None), deduplicate.within),
     )
 
@@ -261,8 +263,8 @@ def _dead_letter_plan(spec: JoinSpec) -> DeadLetterPlan | None:
     )
 
 
-def _check_state_is_bounded(problems: Problems, spec: JoinSpec, plan: JoinPlan) -> None:
-    bounded = plan.left.retention is not None and plan.right.retention is not None
+def _check_state_is_bounded(problems: Problems, spec: JoinSpec) -> None:
+    bounded = all(_retention(spec, side) is not None for side in SIDES)
     if bounded and spec.join.unbounded_state:
         problems.add("join.unbounded_state", "true", "contradicts the window: remove it")
     if bounded or (spec.join.unbounded_state and spec.join.type is JoinType.INNER):

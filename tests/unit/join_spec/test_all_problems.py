@@ -1,0 +1,153 @@
+"""No problem of a spec hides another one that does not follow from it."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import yaml
+from pydantic import BaseModel
+
+from job.errors import SpecError
+from job.join_spec.spec import JoinSpec, spec_from_yaml
+from job.join_spec.text import fields_of, model_in
+from job.plan.planner import join_plan
+from tests.unit.specs import changed, spec_yaml
+
+# Not a value of any field.
+INVALID = {"no field": [[]]}
+# Only a field that contains an expression has this length.
+IS_EXPRESSION = "max_length=10000"
+
+
+def problems(text: str) -> dict[str, list[str]]:
+    """Messages by field."""
+    with pytest.raises(SpecError) as refused:
+        join_plan(spec_from_yaml(text, {}), state_partitions=2)
+    messages: dict[str, list[str]] = {}
+    for problem in refused.value.problems:
+        messages.setdefault(problem.field, []).append(problem.message)
+    return messages
+
+
+def leaves(model: type[BaseModel], *path: str) -> Iterator[tuple[tuple[str, ...], Any]]:
+    """Path and description of each field that is no model itself."""
+    for name, field in fields_of(model).items():
+        inner = model_in(field.annotation)
+        if inner is None or "list[" in str(field.annotation) or "Duration" in str(field):
+            yield (*path, name), field
+        else:
+            yield from leaves(inner, *path, name)
+
+
+def nested(values: dict[tuple[str, ...], Any]) -> dict[str, Any]:
+    document: dict[str, Any] = {}
+    for (*path, name), value in values.items():
+        target = document
+        for part in path:
+            target = target.setdefault(part, {})
+        target[name] = value
+    return document
+
+
+def test_invalid_value_in_every_field_is_reported_for_each() -> None:
+    paths = [path for path, _ in leaves(JoinSpec)]
+    reported = problems(yaml.safe_dump(nested(dict.fromkeys(paths, INVALID))))
+
+    assert len(paths) > 60
+    for path in paths:
+        field = ".".join(path)
+        assert any(f"{name}.".startswith(f"{field}.") for name in reported), field
+
+
+def test_invalid_expression_in_every_field_is_reported_for_each() -> None:
+    document = yaml.safe_load(spec_yaml())
+    expected = {"left.event_time", "right.event_time"}
+    for (*path, name), description in leaves(JoinSpec):
+        if IS_EXPRESSION not in repr(description):
+            continue
+        field, kind = ".".join((*path, name)), repr(description.annotation)
+        target = document
+        for part in path:
+            target = target.setdefault(part, {})
+        if "dict[" in kind:
+            target[name], field = {"x": "nope"}, f"{field}.x"
+        elif "list[" in kind:
+            target[name], field = ["nope"], f"{field}[0]"
+        else:
+            target[name] = "nope"
+        expected.add(field)
+    for side in ("left", "right"):
+        document[side]["event_time"] = "nope"
+        document[side]["deduplicate"]["within"] = "1 hour"
+
+    assert len(expected) > 12
+    assert expected == set(problems(yaml.safe_dump(document)))
+
+
+def test_every_contradiction_is_reported() -> None:
+    reported = problems(
+        spec_yaml(
+            dead_letter={"topic": "attributed"},
+            real_time={"checkpoint_interval": "1 minute"},
+            schema_registry={"url": "http://localhost:8081"},
+            left__topics=["impressions"],
+            left__subject="s",
+            right__key=["ad_id", "user"],
+            output__topic="clicks",
+            output__subject="s",
+            output__key_format="json",
+            output__timestamp="event_time",
+            join__window="1 hour",
+        )
+    )
+
+    assert {"left": 2, "join": 1, "output": 3} == {
+        field: len(messages) for field, messages in reported.items()
+    }
+    assert len(set(reported["output"])) == 3
+
+    reported = problems(
+        spec_yaml(
+            dead_letter={"topic": "clicks"},
+            real_time={"checkpoint_interval": "1 minute"},
+            schema_registry={"url": "http://localhost:8081"},
+            right__key=["ad_id", "user"],
+            output__topic="impressions",
+            output__commit_topic="clicks",
+        )
+    )
+    # dead_letter and on_bad_record, real_time, registry, keys, two topics, and the commit topic
+    assert ["the file"] == list(reported)
+    assert 7 == len(set(reported["the file"]))
+
+
+def test_invalid_schema_of_one_side_does_not_hide_the_other_side_and_the_join() -> None:
+    text = spec_yaml(
+        left__schema="ad_id NOSUCH",
+        right__filter="nope > 1",
+        right__event_time="nope",
+        join__match_window=None,
+        join__null_safe=[True, False],
+    )
+
+    assert {
+        "left.schema", "right.filter", "right.event_time", "join", "join.null_safe",
+    } == set(problems(text))  # fmt: skip
+
+
+def test_invalid_event_time_does_not_hide_keys_of_different_types() -> None:
+    text = spec_yaml(left__event_time="nope", right__key=["user"])
+
+    assert {"left.event_time", "right.key[0]"} == set(problems(text))
+
+
+def test_invalid_output_column_hides_only_the_expressions_over_it() -> None:
+    text = changed(
+        spec_yaml(),
+        output__columns={"a": "left.nope", "b": "left.cost"},
+        output__filter="missing > 1",
+        output__key="upper(A)",
+        output__headers={"h": "b", "i": "a", "j": "a_b"},
+    )
+
+    assert {"output.columns.a", "output.filter", "output.headers.j"} == set(problems(text))
