@@ -185,12 +185,17 @@ def state(
 
 
 @topic_commands.command("create")
-def create_topics(spec: SpecFile) -> None:
-    """Create the missing topics of a spec, with the broker's default number of partitions."""
+def create_topics(
+    spec: SpecFile,
+    inputs: Annotated[
+        bool, typer.Option("--inputs", help="Also create inputs that do not exist.")
+    ] = False,
+) -> None:
+    """Create the topics that a join writes, with the broker's default number of partitions."""
     from job.kafka.topics import create_missing_topics
 
     with report_errors(spec):
-        created = create_missing_topics(create_plan(read_spec(spec)))
+        created = create_missing_topics(create_plan(read_spec(spec)), with_inputs=inputs)
     typer.echo(f"created: {', '.join(created) or 'none, all topics exist'}")
 
 

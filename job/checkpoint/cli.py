@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 
 from job.checkpoint.checkpoint import ASIDE, Checkpoint
 from job.checkpoint.folder import Folder
-from job.checkpoint.lease import Lease
+from job.checkpoint.lease import TWO_JOBS, Lease
 from job.checkpoint.maintenance import check_logs, create_backup, repair_logs, restore_backup
 from job.checkpoint.state_reader import StateReader
 from job.errors import CheckpointError
@@ -23,6 +23,16 @@ from job.redaction import Redaction
 from job.settings import JobSettings
 from job.spark.failures import failure_of
 from job.spark.session import Jvm
+
+STOP_THE_QUERY = (
+    "the command needs a checkpoint that does not change. Stop the query with "
+    "`PUT /v1/query/stop`, and repeat the command"
+)
+_CALL_THE_JOB = (
+    "a running job returns the rows itself: `GET /v1/query/state/left?key=…`, or "
+    "`GET /v1/query/explain?key=…` for both sides. To use this command, stop the query with "
+    "`PUT /v1/query/stop`"
+)
 
 
 @dataclass(frozen=True)
@@ -51,16 +61,18 @@ def view_checkpoint(plan: JoinPlan, settings: JobSettings) -> Iterator[OpenCheck
 
 
 @contextmanager
-def open_checkpoint(plan: JoinPlan, settings: JobSettings) -> Iterator[OpenCheckpoint]:
+def open_checkpoint(
+    plan: JoinPlan, settings: JobSettings, remedy: str = STOP_THE_QUERY
+) -> Iterator[OpenCheckpoint]:
     """Takes the lease: raises CheckpointInUseError while a job runs."""
-    with view_checkpoint(plan, settings) as opened, leased(opened.checkpoint):
+    with view_checkpoint(plan, settings) as opened, leased(opened.checkpoint, remedy):
         yield opened
 
 
 @contextmanager
-def leased(checkpoint: Checkpoint) -> Iterator[None]:
+def leased(checkpoint: Checkpoint, remedy: str = TWO_JOBS) -> Iterator[None]:
     """Raises CheckpointInUseError while a job runs on the checkpoint."""
-    lease = Lease(checkpoint.folder, lost=lambda: None)
+    lease = Lease(checkpoint.folder, lost=lambda: None, remedy=remedy)
     lease.take()
     try:
         yield
@@ -122,7 +134,7 @@ def repair(plan: JoinPlan, settings: JobSettings) -> list[str]:
 
 def state(plan: JoinPlan, settings: JobSettings, side: Side, key: list[str]) -> list[str]:
     """The rows of a key; without a key the number of rows."""
-    with open_checkpoint(plan, settings) as opened:
+    with open_checkpoint(plan, settings, _CALL_THE_JOB) as opened:
         batch_id = opened.checkpoint.last_batch_id
         if batch_id is None:
             raise CheckpointError(f"{opened.folder.root} contains no state: no batch has ended")

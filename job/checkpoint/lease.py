@@ -30,6 +30,10 @@ RENEWAL_SECONDS = 2.0
 LEASE_SECONDS = 6.0
 LEASE = "lease.json"
 _POLL_SECONDS = 0.2
+TWO_JOBS = (
+    "two jobs on one checkpoint would corrupt it. End the other one, or set another `checkpoint` "
+    "and another `name` in this spec"
+)
 
 _log = structlog.get_logger()
 
@@ -37,11 +41,14 @@ _log = structlog.get_logger()
 class Lease:
     """`take` it before the first write, `release` it after the last batch."""
 
-    def __init__(self, documents: Documents, lost: Callable[[], None]) -> None:
+    def __init__(
+        self, documents: Documents, lost: Callable[[], None], remedy: str = TWO_JOBS
+    ) -> None:
         """`lost` is called on another thread if another job has taken the lease, or the lease was
-        deleted."""
+        deleted. `remedy`: for a user who cannot take it."""
         self._documents = documents
         self._lost = lost
+        self._remedy = remedy
         self._identity = _identity()
         self._replaced: str | None = None
         self._released = threading.Event()
@@ -87,8 +94,7 @@ class Lease:
     def _in_use(self, holder: Mapping[str, Any]) -> CheckpointInUseError:
         return CheckpointInUseError(
             f"the checkpoint {self._documents.root} is in use by "
-            f"{_describe_holder(holder)}: two jobs on one checkpoint would corrupt "
-            "it. End the other one, or set another `checkpoint` and another `name` in this spec"
+            f"{_describe_holder(holder)}: {self._remedy}"
         )
 
     def _renew(self) -> None:

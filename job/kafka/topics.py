@@ -9,6 +9,7 @@ from concurrent.futures import Future
 from confluent_kafka import KafkaError, KafkaException
 
 from job.errors import TopicError
+from job.join_spec.sides import SIDES
 from job.kafka.clients import AdminClient, NewTopic, admin, answer, describe_error, no_broker
 from job.kafka.security import KafkaAccess, kafka_access, librdkafka_settings
 from job.plan.plan import JoinPlan
@@ -20,8 +21,11 @@ ANSWER_SECONDS = 2.0
 PAUSE_SECONDS = 0.2
 
 
-def create_missing_topics(plan: JoinPlan) -> list[str]:
+def create_missing_topics(plan: JoinPlan, *, with_inputs: bool) -> list[str]:
     """Create the plan's topics that do not exist. Returns the names of the created topics.
+
+    `with_inputs`: also the inputs. Otherwise TopicError if one does not exist: its name may be a
+    typing error, and the join would wait for its records indefinitely.
 
     Waits up to BROKER_SECONDS for a broker that is still starting, then raises BrokerError.
     Raises TopicError where the broker refuses a topic.
@@ -29,11 +33,27 @@ def create_missing_topics(plan: JoinPlan) -> list[str]:
     access = kafka_access(plan.bootstrap_servers, plan.security)
     client = admin(librdkafka_settings(access))
     existing = _existing_topics(client, access)
+    if not with_inputs:
+        _check_inputs(plan, existing)
     missing = [name for name in _topics_of(plan) if name not in existing]
     if missing:
         wanted = [NewTopic(name, num_partitions=-1, replication_factor=-1) for name in missing]
         _await_creation(client.create_topics(wanted, request_timeout=BROKER_SECONDS))
     return missing
+
+
+def _check_inputs(plan: JoinPlan, existing: set[str]) -> None:
+    missing = [
+        f"the input {name} of the {side} side"
+        for side in SIDES
+        for name in plan.side(side).topics.names
+        if name not in existing
+    ]
+    if missing:
+        raise TopicError(
+            f"{' and '.join(missing)} does not exist at {plan.bootstrap_servers}, so no topic was "
+            "created: correct the name in the spec, or create the inputs too with --inputs"
+        )
 
 
 def _topics_of(plan: JoinPlan) -> list[str]:

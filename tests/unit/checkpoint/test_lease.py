@@ -2,11 +2,13 @@
 
 import threading
 from collections.abc import Mapping
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from job.checkpoint import lease
+from job.checkpoint.cli import STOP_THE_QUERY, leased
 from job.checkpoint.documents import FINGERPRINT
 from job.checkpoint.lease import LEASE, Lease
 from job.errors import CheckpointError, CheckpointInUseError
@@ -104,6 +106,25 @@ def test_lease_that_is_renewed_by_another_job_is_not_taken_and_the_job_is_named(
         ended.set()
         renewing.join()
     assert "theirs" == folder.documents[LEASE]["id"]
+
+
+def test_command_reports_its_remedy_and_not_that_of_a_second_job(
+    folder: Folder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write = folder.write
+
+    def write_and_be_overwritten(name: str, document: Mapping[str, Any]) -> None:
+        write(name, document)
+        write(name, foreign())
+
+    monkeypatch.setattr(folder, "write", write_and_be_overwritten)
+    checkpoint: Any = SimpleNamespace(folder=folder)
+    with (
+        pytest.raises(CheckpointInUseError, match="with `PUT /v1/query/stop`") as refused,
+        leased(checkpoint, STOP_THE_QUERY),
+    ):
+        pass
+    assert "another `checkpoint`" not in str(refused.value)
 
 
 def test_of_two_jobs_that_found_it_free_the_one_that_wrote_last_has_it(
