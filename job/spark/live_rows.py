@@ -59,9 +59,9 @@ class LiveInterval:
 
     def _id_of(self, execution: Any) -> int | None:
         """Id of the running execution. None: Spark has not started it yet."""
-        count = self._store.executionsCount()
-        first = max(0, count - _EXECUTIONS_SEARCHED)
-        executions = self._store.executionsList(first, count - first)
+        first = max(0, self._store.executionsCount() - _EXECUTIONS_SEARCHED)
+        # Spark refuses a length of 0, also if it has not recorded an execution yet.
+        executions = self._store.executionsList(first, _EXECUTIONS_SEARCHED)
         for index in reversed(range(executions.size())):
             number: int = executions.apply(index).executionId()
             if execution.equals(self._executions.getQueryExecution(number)):
