@@ -36,8 +36,11 @@ UNKNOWN_IDS = "unknown_schema_ids"
 _DELAY_BEYOND_ALL_EVENT_TIMES = "4000000 days"
 
 # For more partitions than OBSERVED_PARTITIONS_MAX, and for partitions added after the start, only
-# one record in _SAMPLED_ONE_IN is observed: an event time older than the newest is safe.
+# one record in _SAMPLED_ONE_IN is observed, and the newest records: an event time older than the
+# newest of the partition is safe.
 _SAMPLED_ONE_IN = 64
+# All records of a small batch, which may have none in the sample.
+_NEWEST_OBSERVED = 32
 
 
 def kafka_dataflow(
@@ -167,13 +170,15 @@ def _event_times(side: SidePlan) -> str:
         )
         for number in observed
     ]
-    # Sampled by a hash: offsets of records in transactions may follow a pattern.
-    is_sampled = (
-        f"{_is_none_of(partition, observed)}pmod(xxhash64({offset}), {_SAMPLED_ONE_IN}) = 0"
-    )
     one = entry.format(partition, f"unix_millis({event_time})")
+    others = _is_none_of(partition, observed)
+    # Sampled by a hash: offsets of records in transactions may follow a pattern.
+    is_sampled = f"{others}pmod(xxhash64({offset}), {_SAMPLED_ONE_IN}) = 0"
     sampled = f"collect_set(CASE WHEN {is_sampled} THEN {one} END)"
-    return f"concat(array({', '.join(each)}), {sampled})" if each else sampled
+    is_newest = f"CASE WHEN {others}{event_time} IS NOT NULL THEN {event_time} END"
+    newest = f"coalesce(max_by({one}, {is_newest}, {_NEWEST_OBSERVED}), array())"
+    exact = [f"array({', '.join(each)})"] if each else []
+    return f"concat({', '.join([*exact, sampled, newest])})"
 
 
 def _is_none_of(partition: str, observed: Sequence[int]) -> str:
