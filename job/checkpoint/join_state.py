@@ -30,6 +30,8 @@ STATE_PARTITION = "__state_partition"
 # Name of the store with the rows of a side, by state format version. Its values end with a flag
 # `matched`.
 _STORES = {"2": "{side}-keyWithIndexToValue", "4": "{side}-keyWithTsToValues"}
+# Class of the data source (job/real_time/StateSource.java).
+_SOURCE = "streamjoin.StateSource"
 _FORMAT = "spark.sql.streaming.join.stateFormatVersion"
 _MILLISECOND = timedelta(milliseconds=1)
 
@@ -97,7 +99,9 @@ def _rows_of_processor(
         entries.select("key", "list_element.*", "partition_id")
         .groupBy("partition_id", "key", "position", "event_time", "expires_at")
         .agg(F.first("row", ignorenulls=True).alias("row"), F.max("matched").alias("matched"))
-        .join(F.broadcast(evicted))
+        # Not broadcast: Spark reads a broadcast table on another thread, which a cancellation
+        # interrupts.
+        .join(evicted.hint("shuffle_replicate_nl"))
         .where("expires_at > coalesce(evicted, expires_at - 1)")
     )
     if plan.join_type.semi_side is not None:
@@ -108,7 +112,7 @@ def _rows_of_processor(
 def _read(spark: SparkSession, location: str, batch_id: int, option: str, name: str) -> DataFrame:
     try:
         return (
-            spark.read.format("statestore")
+            spark.read.format(_SOURCE)
             .option("path", location)
             .option(option, name)
             .option("batchId", batch_id)

@@ -156,7 +156,9 @@ class StateReader:
                     context.cancelJobGroup(group)
 
         watcher = threading.Thread(target=watch, name="state-cancel", daemon=True)
-        context.setJobGroup(group, "state lookup", interruptOnCancel=True)
+        # Without interrupts: RocksDB would stay open if one ended `close` of the reader. The reader
+        # checks before each row whether its task is cancelled.
+        context.setJobGroup(group, "state lookup", interruptOnCancel=False)
         watcher.start()
         try:
             yield

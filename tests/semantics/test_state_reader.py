@@ -16,7 +16,11 @@ from job.join_spec.sides import OTHER_SIDE, Side
 from job.join_spec.spec import spec_from_yaml
 from job.plan import tuning
 from job.plan.planner import join_plan
+from job.spark.executors import running_task_count
+from job.spark.state_stores import close_state_stores
+from tests.polling import wait_until
 from tests.semantics.streams import T0, Stream, record, spec_text
+from tests.semantics.test_state_stores import open_stores
 
 FORMAT = "spark.sql.streaming.join.stateFormatVersion"
 
@@ -190,16 +194,24 @@ def test_key_that_is_none_of_this_join_is_refused(
         ) == str(refused.value)
 
 
-def test_lookup_ends_when_it_is_cancelled(
-    reader: tuple[Stream, StateReader],
+def test_lookup_ends_when_it_is_cancelled_and_its_state_stores_are_closed(
+    reader: tuple[Stream, StateReader], spark: SparkSession
 ) -> None:
     stream, states = reader
     stream.feed(left=[{"k": "x", "t": T0, "a": 1}])
+    for query in spark.streams.active:
+        query.stop()
+    wait_until(lambda: running_task_count(spark) == 0, 60, "no task runs")
+    close_state_stores(spark)
+    before = open_stores(spark)
     gone = threading.Event()
     gone.set()
 
-    with pytest.raises(CancelledError):
-        look_up_repeatedly(states, gone)
+    for _ in range(5):  # Some end before the task begins to read.
+        with pytest.raises(CancelledError):
+            look_up_repeatedly(states, gone)
+    wait_until(lambda: running_task_count(spark) == 0, 60, "no task runs")
+    assert before == open_stores(spark)
 
 
 def look_up_repeatedly(states: StateReader, gone: threading.Event) -> None:
