@@ -167,14 +167,12 @@ class Partitions:
         An entry of `document` counts only if the checkpoint has read as far as the entry: the
         document may be older than the checkpoint, which makes its times lower bounds, but its times
         must not come from a batch that the checkpoint does not contain. A document of another
-        format is ignored. A partition of `read` without an entry has no known event time.
+        format and damaged entries are ignored. A partition of `read` without an entry has no known
+        event time.
         """
-        known = document if document is not None and document.get("format") == FORMAT else {}
         left, right = (
             {
-                number: Partition(
-                    offset, offset, _event_time(known.get(side, {}).get(str(number)), offset)
-                )
+                number: Partition(offset, offset, _event_time(document, side, number, offset))
                 for number, offset in (read or {}).get(side, {}).items()
             }
             for side in SIDES
@@ -186,8 +184,26 @@ class Partitions:
         return cls(left, right, newest)
 
 
-def _event_time(entry: Mapping[str, int] | None, read_up_to: int) -> int | None:
-    return None if entry is None or entry["offset"] > read_up_to else entry["event_time_ms"]
+def recorded(document: Mapping[str, Any] | None, side: Side, number: int) -> tuple[int, int] | None:
+    """Offset and newest event time of a partition in the document of `Partitions`.
+
+    None: the document has no such entry, has another format, or is damaged.
+    """
+    if document is None or document.get("format") != FORMAT:
+        return None
+    match document.get(side):
+        case {} as entries:
+            match entries.get(str(number)):
+                case {"offset": int(offset), "event_time_ms": int(event_time_ms)}:
+                    return offset, event_time_ms
+    return None
+
+
+def _event_time(
+    document: Mapping[str, Any] | None, side: Side, number: int, read_up_to: int
+) -> int | None:
+    entry = recorded(document, side, number)
+    return None if entry is None or entry[0] > read_up_to else entry[1]
 
 
 def _newer(one: int | None, other: int | None) -> int | None:

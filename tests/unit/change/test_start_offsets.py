@@ -8,7 +8,7 @@ import pytest
 from job.change.cut import Cut, PlannedBatch
 from job.change.start_offsets import KnownOffsets, needed_from_ms, reach, start_offsets
 from job.errors import RetentionError
-from job.event_time.partitions import OBSERVED_PARTITIONS_MAX, Offsets
+from job.event_time.partitions import FORMAT, OBSERVED_PARTITIONS_MAX, Offsets
 from tests.unit.specs import plan
 
 MINUTE, HOUR = timedelta(minutes=1), timedelta(hours=1)
@@ -128,9 +128,10 @@ def test_message_about_deleted_records_has_a_time_for_any_max_event_time_ahead()
 def test_deleted_records_of_the_time_before_are_not_needed() -> None:
     assert (40, 30) == starts(cut(ENDS), known(20, 40), known(20, 30))
     # The partition is empty, and its newest event time has expired.
-    times = {"left": {"0": {"offset": 90, "event_time_ms": WATERMARK_MS - 3_600_001}}}
+    entry = {"offset": 90, "event_time_ms": WATERMARK_MS - 3_600_001}
+    times = {"format": FORMAT, "left": {"0": entry}}
     assert (90, 30) == starts(cut(ENDS, recorded_event_times=times), known(90, None), known(0, 30))
-    times["left"]["0"]["offset"] = 89  # later records are unknown
+    entry["offset"] = 89  # later records are unknown
     with pytest.raises(RetentionError):
         starts(cut(ENDS, recorded_event_times=times), known(90, None), known(0, 30))
 
@@ -144,7 +145,10 @@ def test_sampled_event_times_do_not_show_that_deleted_records_are_not_needed() -
         entry = {"offset": 90, "event_time_ms": WATERMARK_MS - 3_600_001}
         old = cut(
             {"left": dict.fromkeys(numbers, 90), "right": {0: 30}},
-            recorded_event_times={"left": {str(number): entry for number in numbers}},
+            recorded_event_times={
+                "format": FORMAT,
+                "left": {str(number): entry for number in numbers},
+            },
         )
         left = KnownOffsets(dict.fromkeys(numbers, 90), {})
         known_of_sides = {"left": left, "right": known(0, 30)}

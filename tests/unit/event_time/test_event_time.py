@@ -128,7 +128,16 @@ def test_event_time_of_a_batch_that_the_checkpoint_does_not_contain_is_dropped()
     assert {"left": {0: 70}, "right": {0: 60}} == found.event_times
 
 
-@pytest.mark.parametrize("document", [None, {"format": FORMAT + 1, "left": {"0": "unknown"}}])
+@pytest.mark.parametrize(
+    "document",
+    [
+        None,
+        {"format": FORMAT + 1, "left": {"0": "unknown"}},
+        {"format": FORMAT, "left": [], "right": None},
+        {"format": FORMAT, "left": {"0": 5}, "right": {"0": {"offset": 3}}},
+        {"format": FORMAT, "left": {"0": {"offset": "5", "event_time_ms": 7}}},
+    ],
+)
 def test_without_a_readable_document_no_event_time_is_known(document: Any) -> None:
     found = Partitions.from_document(document, {"left": {0: 5}, "right": {0: 3}})
 
