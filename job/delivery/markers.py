@@ -45,7 +45,7 @@ class OldKey:
 
     @property
     def encoded(self) -> bytes:
-        return f"{self.query_id}/{self.slot}".encode()
+        return f"{self.query_id}/{self.slot}".encode(errors="surrogateescape")
 
 
 def encoded(marker: Marker) -> bytes:
@@ -67,16 +67,19 @@ def encoded_fence(fence: Fence) -> bytes:
 def decoded(key: bytes, value: bytes) -> Marker:
     """Raises UnavailableError if the record is no marker."""
     fields = _fields(key, value)
-    if "fingerprint" not in fields:
-        raise _no_marker(key, f"{len(value)} bytes without a fingerprint")
-    query_id = fields["query_id"] if "format" in fields else _old_key(key).query_id
-    return Marker(fields["batch_id"], fields["fingerprint"], query_id)
+    query_id = fields.get("query_id") if "format" in fields else _old_key(key).query_id
+    match fields.get("fingerprint"), query_id:
+        case str(fingerprint), str(query_id):
+            return Marker(fields["batch_id"], fingerprint, query_id)
+        case str(), _:
+            raise _no_marker(key, f"{len(value)} bytes without a query id")
+    raise _no_marker(key, f"{len(value)} bytes without a fingerprint")
 
 
 def _fields(key: bytes, value: bytes) -> Mapping[str, Any]:
     with suppress(ValueError):
         fields = json.loads(value)
-        if isinstance(fields, dict) and "batch_id" in fields:
+        if isinstance(fields, dict) and isinstance(fields.get("batch_id"), int):
             return fields
     raise _no_marker(key, f"{len(value)} bytes without a batch" if value else "a tombstone")
 
@@ -92,7 +95,7 @@ def _no_marker(key: bytes, content: str) -> UnavailableError:
 
 
 def _old_key(key: bytes) -> OldKey:
-    query_id, _, slot = key.decode().partition("/")
+    query_id, _, slot = key.decode(errors="surrogateescape").partition("/")
     return OldKey(query_id, slot)
 
 

@@ -172,6 +172,11 @@ def test_marker_hidden_by_an_open_transaction_is_an_error(
         (b"[]", "2 bytes without a batch"),
         (b'{"format": 1}', "13 bytes without a batch"),
         (b'{"format": 1, "batch_id": 5, "query_id": "q"}', "45 bytes without a fingerprint"),
+        (b'{"format": 1, "batch_id": 5, "fingerprint": "f"}', "48 bytes without a query id"),
+        (
+            b'{"format": 1, "batch_id": "5", "fingerprint": "f", "query_id": "q"}',
+            "67 bytes without a batch",
+        ),
     ],
 )
 def test_marker_that_another_program_has_replaced_is_an_error_and_no_first_start(
