@@ -68,13 +68,18 @@ class Folder:
         if text is None:
             return None
         try:
-            document: dict[str, Any] = json.loads(text)
+            document = json.loads(text)
         except ValueError as error:
-            raise CheckpointError(
-                f"{self.path(name)} is damaged: {error}. Restore a backup (`streamjoin checkpoint "
-                "restore`), or reset"
-            ) from error
+            raise self._damaged(name, str(error)) from error
+        if not isinstance(document, dict):
+            raise self._damaged(name, "it is not a JSON object")
         return document
+
+    def _damaged(self, name: str, reason: str) -> CheckpointError:
+        return CheckpointError(
+            f"{self.path(name)} is damaged: {reason}. Restore a backup (`streamjoin checkpoint "
+            "restore`), or reset"
+        )
 
     def text(self, name: str) -> str | None:
         """Content of a file. None: the file does not exist.
@@ -121,6 +126,12 @@ class Folder:
             os.fsync(stream.fileno())
         file.with_name(f".{file.name}.crc").unlink(missing_ok=True)
         temporary.replace(file)
+        # Otherwise a power failure may undo the rename after a later step has relied on the file.
+        folder = os.open(file.parent, os.O_RDONLY)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
 
     def _temporary(self, name: str) -> str:
         return f".{name}.{self._writer}.tmp"

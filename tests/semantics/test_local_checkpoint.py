@@ -1,12 +1,15 @@
 """A checkpoint on a local disk: no process per file, and a link to a folder is that folder."""
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import pytest
 from pyspark.sql import SparkSession
 
 from job.checkpoint.folder import Folder
+from job.errors import CheckpointError
 from tests.semantics.streams import T0, Stream, spec_text
 
 FILE_PROGRAMS = {"chmod", "chown", "readlink", "ls", "ln", "stat", "bash"}
@@ -68,3 +71,29 @@ def test_document_is_one_file_so_that_no_kill_leaves_half_of_it(
     (tmp_path / ".lease.json.crc").write_bytes(b"crc\x00\x00\x00\x02\x00\x01\x02\x03\x04")
     folder.write("lease.json", {"pid": 2})
     assert {"pid": 2} == folder.read("lease.json")
+
+
+def test_document_and_its_name_are_on_disk_after_a_write(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without the second call a power failure may undo the rename."""
+    synced = []
+
+    def fsync(number: int) -> None:
+        synced.append(
+            (Path(f"/proc/self/fd/{number}").resolve(), [file.name for file in tmp_path.iterdir()])
+        )
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    Folder(spark, str(tmp_path)).write("lease.json", {"pid": 1})
+
+    (file, _), folder = synced
+    assert tmp_path == file.parent
+    assert (tmp_path, ["lease.json"]) == folder
+
+
+def test_document_that_is_no_json_object_is_damaged(spark: SparkSession, tmp_path: Path) -> None:
+    (tmp_path / "change.json").write_text("[]")
+
+    with pytest.raises(CheckpointError, match=r"change\.json is damaged: it is not a JSON object"):
+        Folder(spark, str(tmp_path)).read("change.json")
