@@ -381,9 +381,8 @@ class Engine:
             self._machine.wait_until(lambda: not self._should_run(), delay)
         else:
             _log.error("query_failed", reason=str(error))
-            # Before clients see FAILED: a restart may follow at once.
-            self._machine.restart_requested = False
             self._machine.become(QueryState.FAILED)
+            # A restart that was accepted during the run that has failed follows at once.
             self._machine.wait_until(lambda: not self._should_run())
             self._resources.check_lease()
         self._machine.restart_requested = False

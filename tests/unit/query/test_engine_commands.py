@@ -3,12 +3,13 @@
 from concurrent.futures import ThreadPoolExecutor
 from threading import Event
 from typing import Any, NoReturn
+from unittest.mock import MagicMock
 
 import pytest
 
 from job.change import sent_spec
 from job.change.sent_spec import PlannedSpec, WrittenSpec
-from job.errors import CancelledError, ConflictError
+from job.errors import CancelledError, ConflictError, QueryError
 from job.join_spec import spec
 from job.join_spec.spec import spec_from_yaml
 from job.protocol.control import Verb
@@ -109,3 +110,24 @@ def test_change_parses_no_spec_while_it_holds_the_lock(
         monkeypatch.setattr(module, "parsed", refuse)
     engine.command("change", "ada", spec=NEW)
     assert engine._change.is_requested
+
+
+@pytest.mark.parametrize("retryable", [True, False])
+def test_restart_that_is_requested_during_a_failing_start_follows_the_failure(
+    engine: Engine, *, retryable: bool
+) -> None:
+    """Otherwise the query would stay FAILED although the command was accepted."""
+    engine._lineage, engine._resources = MagicMock(), MagicMock(lease_is_lost=False)
+    engine.command("restart", "ada")
+
+    with ThreadPoolExecutor() as threads:
+        failed = threads.submit(
+            engine._fail, QueryError("the topic is missing", retryable=retryable)
+        )
+        try:
+            failed.result(10)
+        finally:
+            engine.end()
+
+    assert QueryState.RESTARTING is engine._machine.state
+    assert 1 == engine._stats.totals.restarts
