@@ -215,7 +215,8 @@ class Engine:
         access = kafka_access(plan.bootstrap_servers, plan.security, plan.schema_registry)
         self._redaction.add(access.secrets)
         partitions = self._workers.submit(check_topics, plan, access)
-        if plan.real_time is not None:
+        # A failed check is raised in `prepare`: after a change the old topics may be deleted.
+        if plan.real_time is not None and partitions.exception() is None:
             self._resources.provide_slots(plan.reading(partitions.result()).interval_tasks)
         spark = self._resources.session()
         checkpoint = self._resources.checkpoint()

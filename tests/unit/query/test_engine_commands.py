@@ -9,9 +9,10 @@ import pytest
 
 from job.change import sent_spec
 from job.change.sent_spec import PlannedSpec, WrittenSpec
-from job.errors import CancelledError, ConflictError, QueryError
+from job.errors import CancelledError, ConflictError, QueryError, TopicError
 from job.join_spec import spec
 from job.join_spec.spec import spec_from_yaml
+from job.plan.plan import JoinPlan
 from job.protocol.control import Verb
 from job.protocol.results import ChangePlanResult
 from job.protocol.status import QueryState
@@ -30,9 +31,13 @@ PATIENCE_SECONDS = 20.0
 
 @pytest.fixture
 def engine(monkeypatch: pytest.MonkeyPatch) -> Engine:
+    return engine_of(plan(), monkeypatch)
+
+
+def engine_of(joined: JoinPlan, monkeypatch: pytest.MonkeyPatch) -> Engine:
     """Its query is RUNNING."""
     unused: Any = None
-    machine, joined = StateMachine(), plan()
+    machine = StateMachine()
     machine.become(QueryState.RUNNING)
     monkeypatch.setattr("job.query.engine.StateMachine", lambda: machine)
     settings, redaction = JobSettings(), Redaction()
@@ -131,3 +136,19 @@ def test_restart_that_is_requested_during_a_failing_start_follows_the_failure(
 
     assert QueryState.RESTARTING is engine._machine.state
     assert 1 == engine._stats.totals.restarts
+
+
+@pytest.mark.parametrize("changes", [{}, {"engine": "real_time"}])
+def test_changed_query_continues_with_the_new_spec_although_an_old_topic_was_deleted(
+    changes: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine = engine_of(plan(**changes), monkeypatch)
+    missing = MagicMock(side_effect=TopicError("output.topic does not exist"))
+    monkeypatch.setattr("job.query.engine.check_topics", missing)
+    engine._resources = MagicMock()
+    new = PlannedSpec(WrittenSpec(NEW, spec_from_yaml(NEW, {})), plan())
+    monkeypatch.setattr(engine._change, "successor_of", lambda _: new)
+
+    engine._run_query()
+
+    assert new is engine._successor
