@@ -12,7 +12,13 @@ from pyspark.sql import SparkSession
 from job.checkpoint.checkpoint import ASIDE, Checkpoint
 from job.checkpoint.folder import Folder
 from job.checkpoint.lease import TWO_JOBS, Lease
-from job.checkpoint.maintenance import check_logs, create_backup, repair_logs, restore_backup
+from job.checkpoint.maintenance import (
+    check_logs,
+    create_backup,
+    remove_temporary_files,
+    repair_logs,
+    restore_backup,
+)
 from job.checkpoint.state_reader import StateReader
 from job.errors import CheckpointError
 from job.join_spec.sides import SIDES, Side
@@ -128,8 +134,13 @@ def restore(
 
 def repair(plan: JoinPlan, settings: JobSettings) -> list[str]:
     with open_checkpoint(plan, settings) as opened:
-        names = repair_logs(opened.folder, datetime.now(UTC))
-    return [f"{name} was empty and was moved aside" for name in names] or ["nothing to repair"]
+        now = datetime.now(UTC)
+        names = repair_logs(opened.folder, now)
+        temporary = remove_temporary_files(opened.folder, now)
+    return [
+        *(f"{name} was empty and was moved aside" for name in names),
+        *(f"{name} was left by a killed job and was removed" for name in temporary),
+    ] or ["nothing to repair"]
 
 
 def state(plan: JoinPlan, settings: JobSettings, side: Side, key: list[str]) -> list[str]:

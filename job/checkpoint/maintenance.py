@@ -2,8 +2,10 @@
 
 import uuid
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
+from pathlib import Path
 
 from job.checkpoint.checkpoint import ASIDE, EXACTLY_ONCE, Checkpoint, aside_folder
 from job.checkpoint.documents import read_document, write_document
@@ -13,6 +15,9 @@ from job.checkpoint.log_check import Entry, Findings, findings
 from job.errors import CheckpointError
 
 MANIFEST = "backup.json"
+
+# A late task of an earlier job may still write.
+_TEMPORARY_AGE = timedelta(hours=1)
 
 
 @dataclass(frozen=True)
@@ -51,6 +56,26 @@ def repair_logs(folder: Folder, now: datetime) -> list[str]:
         # state before batch 0.
         folder.move("query/state", f"{aside}/state")
     return [f"query/{name}" for name in logs.repairable]
+
+
+def remove_temporary_files(folder: Folder, now: datetime) -> list[str]:
+    """Remove the temporary files that killed jobs have left, for example those of changelogs.
+    Returns their names.
+
+    Only in local folders. Object stores have none, and a list of all files of a distributed file
+    system takes too long for a start.
+    """
+    if folder.scheme != "file":
+        return []
+    root, removed = Path(folder.root.removeprefix("file:")), []
+    oldest = (now - _TEMPORARY_AGE).timestamp()
+    for pattern in ("*.tmp", "*.tmp.crc"):
+        for file in root.rglob(pattern):
+            with suppress(FileNotFoundError):
+                if file.name.startswith(".") and file.is_file() and file.stat().st_mtime < oldest:
+                    file.unlink()
+                    removed.append(str(file.relative_to(root)))
+    return sorted(removed)
 
 
 def create_backup(folder: Folder, target: Folder, checkpoint: Checkpoint, now: datetime) -> Backup:

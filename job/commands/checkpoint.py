@@ -62,8 +62,8 @@ def restore_checkpoint(
 
 @checkpoint_commands.command("repair")
 def repair_checkpoint(spec: SpecFile) -> None:
-    """Move files that a power failure left empty to a folder, if that is safe. Each start does the
-    same."""
+    """Move files that a power failure left empty to a folder, if that is safe, and remove temporary
+    files that killed jobs left. Each start does the same."""
     from job.checkpoint import cli
 
     with report_errors(spec):

@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 from job.change.replay import Replay
 from job.checkpoint.changes import check_not_changed, replay_to_run
 from job.checkpoint.checkpoint import Checkpoint
-from job.checkpoint.maintenance import repair_logs
+from job.checkpoint.maintenance import remove_temporary_files, repair_logs
 from job.delivery.commit_topic import create_commit_topic_if_used
 from job.errors import CheckpointError
 from job.event_time.partitions import Offsets
@@ -70,8 +70,11 @@ class Preparation:
 
         Raises StreamjoinError if the checkpoint, the cluster or a topic does not allow the run.
         """
-        for name in repair_logs(checkpoint.folder, datetime.now(UTC)):
+        now = datetime.now(UTC)
+        for name in repair_logs(checkpoint.folder, now):
             _log.warning("checkpoint_repaired", file=name)
+        if temporary := remove_temporary_files(checkpoint.folder, now):
+            _log.info("temporary_files_removed", files=len(temporary))
         check_not_changed(checkpoint)
         replay = replay_to_run(checkpoint)
         if self._settings.is_on_cluster:

@@ -3,12 +3,14 @@
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
 
 from job.checkpoint.folder import Folder
+from job.checkpoint.maintenance import remove_temporary_files
 from job.errors import CheckpointError
 from tests.semantics.streams import T0, Stream, spec_text
 
@@ -97,3 +99,29 @@ def test_document_that_is_no_json_object_is_damaged(spark: SparkSession, tmp_pat
 
     with pytest.raises(CheckpointError, match=r"change\.json is damaged: it is not a JSON object"):
         Folder(spark, str(tmp_path)).read("change.json")
+
+
+def test_old_temporary_files_of_killed_jobs_are_removed(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    now = datetime.now(UTC)
+    state = tmp_path / "query" / "state" / "0" / "0"
+    state.mkdir(parents=True)
+    ages = {
+        tmp_path / ".lease.json.0a1b.tmp": 2,
+        state / ".7.changelog.1b2c.tmp": 2,
+        state / "..7.changelog.1b2c.tmp.crc": 2,
+        state / ".8.changelog.3d4e.tmp": 0,  # Another task may still write it.
+        state / "7.changelog": 2,
+        state / "of_the_user.tmp": 2,
+    }
+    for file, hours in ages.items():
+        file.write_bytes(b"content")
+        at = (now - timedelta(hours=hours)).timestamp()
+        os.utime(file, (at, at))
+
+    removed = remove_temporary_files(Folder(spark, str(tmp_path)), now)
+
+    left = {file.name for file in ages if file.exists()}
+    assert {".8.changelog.3d4e.tmp", "7.changelog", "of_the_user.tmp"} == left
+    assert 3 == len(removed)
