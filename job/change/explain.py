@@ -5,6 +5,7 @@ from typing import Any
 
 from job.change.comparison import Comparison
 from job.change.replay import Replay
+from job.event_time.interval import Interval
 from job.instants import from_epoch_ms, utc_text
 from job.join_spec.sides import SIDES, Side
 from job.plan.plan import JoinPlan
@@ -30,14 +31,22 @@ def facts(
     *,
     cores: int,
     late_rows: int | None,
+    repeats: Interval | None,
 ) -> dict[str, Any]:
-    """`late_rows`: number of late rows that the running job has counted. None: no job answers."""
+    """`late_rows`: number of late rows that the running job has counted. None: no job answers.
+    `repeats`: the interrupted interval that the old query repeats before the change."""
     return {
         "changes": [
             {"field": change.field, "old": change.frozen, "new": change.wanted}
             for change in comparison.changes
         ],
         "effects": list(comparison.effects),
+        "repeated_first": None
+        if repeats is None
+        else {
+            "interval": repeats.batch_id,
+            "records_left": repeats.records_left(replay.ends),
+        },
         "cut": {
             "batch_id": replay.old_batch_id,
             "watermark": _time(replay.watermark_ms),
@@ -73,6 +82,8 @@ def _lines(
     yield "\nEffects on results near the cut"
     for effect in comparison.effects:
         yield f"  {effect}"
+    if (repeated := report["repeated_first"]) is not None:
+        yield from _repetition(repeated)
     watermark = report["cut"]["watermark"] or "none yet"
     yield f"\nThe cut: after batch {replay.old_batch_id}, watermark {watermark}"
     yield "\nRecords that the new query reads again to build its state"
@@ -94,6 +105,17 @@ def _lines(
         return
     yield f"  the old checkpoint, {replay.old_checkpoint}: `--undo` returns to it"
     yield "  until the new query delivers"
+
+
+def _repetition(repeated: Mapping[str, Any]) -> Iterator[str]:
+    left = repeated["records_left"]
+    yield "\nThe change waits"
+    yield (
+        f"  until the old query has repeated interval {repeated['interval']}, which was "
+        "interrupted after it had"
+    )
+    records = "" if left is None else f"; {left:,} records are left"
+    yield f"  delivered results. The old query must run for this{records}. Then the cut is later"
 
 
 def _late_rows(report: Mapping[str, Any]) -> Iterator[str]:

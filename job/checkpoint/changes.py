@@ -37,6 +37,12 @@ def read_cut(checkpoint: Checkpoint) -> Cut:
     """The cut after the last batch that ended. Raises CheckpointError if there is none."""
     folder = checkpoint.folder
     last = checkpoint.last_batch_id
+    if last is None and checkpoint.recorded_interval is not None:
+        raise CheckpointError(
+            f"the first interval of {folder.root} has not ended, so there is no state to continue: "
+            "let the query run, and repeat the change once `last_batch` of GET /v1/query is not "
+            "null"
+        )
     if last is None:
         raise CheckpointError(
             f"{folder.root} has no batch that ended, so there is no state to continue: start the "

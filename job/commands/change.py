@@ -71,6 +71,7 @@ def change(
                 *(new, made.comparison, made.replay, made.needed_ms),
                 cores=os.cpu_count() or 1,
                 late_rows=made.late_rows,
+                repeats=made.repeats,
             )
             typer.echo(
                 json.dumps(plan_facts, indent=2)
@@ -78,7 +79,10 @@ def change(
                 else explained(new, made.comparison, made.replay, plan_facts)
             )
             return
-        changed = (changing.shadow if shadow else changing.change)(old, new, settings)
+        if shadow:
+            changed: changing.ChangePlan | None = changing.shadow(old, new, settings)
+        else:
+            changed = changing.change(old, new, settings, typer.echo)
     for line in _lines(None if changed is None else changed.replay):
         typer.echo(line)
     if not shadow:

@@ -81,7 +81,7 @@ def repartition_checkpoint(spec: SpecFile, target: Location) -> None:
         if settings.state_partitions is None:
             raise RequestError("STREAMJOIN_STATE_PARTITIONS is required: the new number")
         plan = create_plan(read_spec(spec), registry="required")
-        changed = changing.change(plan, replace(plan, checkpoint=target), settings)
+        changed = changing.change(plan, replace(plan, checkpoint=target), settings, typer.echo)
     typer.echo(
         f"an earlier command has already prepared {target}"
         if changed is None

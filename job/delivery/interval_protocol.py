@@ -33,6 +33,10 @@ Correctness depends on three duties of the driver:
 - No batch or interval after a recorded interval has an earlier watermark than the recorded one,
   even if there was nothing to repeat.
 
+A change of the join (query/changing.py) continues after the last batch of the query with another
+query, which does not know the parts. So the change fences the producers, then reads what they have
+delivered (`Delivered`): until an interval is repeated completely, no other query may continue.
+
 Pure: no Kafka, no clock. DeliveredParts.java and the writer in job/real_time/ run it; tests compare
 both, and explore this module on a modelled broker and a modelled Spark.
 """
@@ -89,6 +93,30 @@ class SlotContent:
     """The newest one."""
     parts: tuple[Part, ...] = ()
     fences: tuple[Fence, ...] = ()
+
+
+@dataclass(frozen=True)
+class Delivered:
+    """What a query has delivered in all slots."""
+
+    batch_id: int
+    """The newest batch or interval of which the query has delivered anything. NO_BATCH: none."""
+    interval_id: int
+    """The newest interval of which the query has delivered a part. NO_BATCH: none."""
+
+    def has_part_of(self, interval: int) -> bool:
+        return self.interval_id >= interval
+
+    def unfinished(self, last_batch: int, repeats: int | None) -> int | None:
+        """The batch or interval with delivered rows that are not all in the input of `last_batch`
+        and of the batches before it. None: another query may continue after `last_batch`.
+
+        `last_batch`: the last one that Spark has committed. `repeats`: the interval whose
+        repetition Spark has not committed completely.
+        """
+        if self.batch_id > last_batch:
+            return self.batch_id
+        return repeats if repeats is not None and self.has_part_of(repeats) else None
 
 
 @dataclass(frozen=True)

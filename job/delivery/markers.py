@@ -15,7 +15,7 @@ from typing import Any
 from confluent_kafka import KafkaException, Message, TopicPartition
 
 from job.delivery.commit_protocol import NO_BATCH, Marker, UnavailableError
-from job.delivery.interval_protocol import Fence
+from job.delivery.interval_protocol import Delivered, Fence
 from job.delivery.producers import describe_failure, is_lasting
 from job.kafka.clients import LATEST, admin, connect, consumer, list_offsets, poll
 
@@ -167,23 +167,23 @@ class MarkerReader:
             _old_key(key) for key, value in markers.items() if value and b'"format"' not in value
         ]
 
-    def newest_delivered(self, partition: int, key: bytes, query_id: str) -> int:
-        """The newest batch or interval of which the query has delivered anything in the slot.
-
-        `key`: the marker key of the slot. NO_BATCH: none.
-        """
+    def delivered(
+        self, partition: int, key: bytes, query_id: str, *, to_the_end: bool
+    ) -> Delivered:
+        """What the query has delivered in the slot. `key`: the marker key of the slot.
+        `to_the_end`: as for `newest`."""
         self._known.pop(partition, None)  # maybe only the tail was read
-        self.newest(partition, b"", to_the_end=True)
+        self.newest(partition, b"", to_the_end=to_the_end)
         records = self._known[partition].markers
-        delivered = [NO_BATCH]
+        batch = interval = NO_BATCH
         if key in records and (marker := decoded(key, records[key])).query_id == query_id:
-            delivered.append(marker.batch_id)
+            batch = marker.batch_id
         for found, value in records.items():
             if found.startswith(key + b"/") and found != key + _FENCE:
                 part = _fields(found, value)
                 if part.get("query_id") == query_id:
-                    delivered.append(part["batch_id"])
-        return max(delivered)
+                    interval = max(interval, part["batch_id"])
+        return Delivered(max(batch, interval), interval)
 
     @property
     def partitions(self) -> int:

@@ -29,6 +29,7 @@ from job.delivery.commit_protocol import (
     run,
     take_over,
 )
+from job.delivery.interval_protocol import Delivered
 from job.delivery.markers import MarkerReader, OldKey, encoded, marker_key
 from job.delivery.transactions import Target, TransactionSlot, new_reader, slot_of
 from job.errors import CheckpointError, DeliveryError
@@ -74,15 +75,23 @@ def ensure_ownership(
         checkpoint.owns_name = True
 
 
-def newest_delivered(plan: JoinPlan, target: Target) -> int:
-    """The newest batch or interval of which the query of `target` has delivered anything. NO_BATCH:
-    none."""
+def newest_delivered(plan: JoinPlan, target: Target, *, to_the_end: bool) -> Delivered:
+    """What the query of `target` has delivered. `to_the_end`: False: without the records that open
+    transactions hide."""
     with _errors_for_users(target):
         reader = new_reader(target, has_one_record_a_transaction=False)
         partitions = range(min(plan.state_partitions, reader.partitions))
-        keys = {number: marker_key(target.name, str(number)) for number in partitions}
-        delivered = (reader.newest_delivered(n, key, target.query_id) for n, key in keys.items())
-        return max(delivered, default=NO_BATCH)
+        found = [
+            reader.delivered(
+                *(number, marker_key(target.name, str(number)), target.query_id),
+                to_the_end=to_the_end,
+            )
+            for number in partitions
+        ]
+        return Delivered(
+            max((each.batch_id for each in found), default=NO_BATCH),
+            max((each.interval_id for each in found), default=NO_BATCH),
+        )
 
 
 @contextmanager
@@ -308,7 +317,8 @@ class _Writer:
             found = self._reader.newest(self._partition, self._key, to_the_end=to_the_end)
             if to_the_end and found is not None and found.query_id in self._reads_parts_of:
                 arguments = self._partition, self._key, found.query_id
-                found = replace(found, batch_id=self._reader.newest_delivered(*arguments))
+                delivered = self._reader.delivered(*arguments, to_the_end=True)
+                found = replace(found, batch_id=delivered.batch_id)
             self._found = found
             return found
         if step is Step.INIT:

@@ -51,6 +51,17 @@ class Interval:
             for number, end in self.repeat_until[side].items()
         )
 
+    def records_left(self, next_offsets: Offsets | None) -> int | None:
+        """Records that the query has not read again yet. None: not known before the first batch of
+        the query, or of the repetition, is planned."""
+        if self.repeat_until is None or next_offsets is None:
+            return None
+        return sum(
+            max(0, end - next_offsets[side].get(number, 0))
+            for side in SIDES
+            for number, end in self.repeat_until[side].items()
+        )
+
     def document(self) -> dict[str, Any]:
         """The JSON document that `from_document` reads."""
         ends = self.repeat_until

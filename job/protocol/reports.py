@@ -165,6 +165,11 @@ class ChangeRequestReport(_Report):
     failed_at: datetime | None = None
     """Null: the change has not failed. When it is made, the status is that of the new query."""
     error: str | None = None
+    repeated_interval: int | None = None
+    """The change waits until the old query has repeated this interrupted interval. Null: it waits
+    for no interval."""
+    records_left: int | None = None
+    """Records that the old query has not repeated yet. Null: not known, or none."""
 
 
 class ResetReport(_Report):

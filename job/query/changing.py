@@ -6,7 +6,7 @@ runs the replay. `streamjoin change` calls this module, or the job itself (reque
 """
 
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 
@@ -20,7 +20,8 @@ from job.checkpoint.cli import leased, view_checkpoint
 from job.delivery.commit_topic import prepare_commit_topic
 from job.delivery.exactly_once import delivery_target, fence_slots, take_name_over
 from job.delivery.ownership import newest_delivered
-from job.errors import CheckpointError, ConflictError, JobUnavailableError, StreamjoinError
+from job.errors import ConflictError, JobUnavailableError, StreamjoinError
+from job.event_time.interval import Interval
 from job.formats.registration import check_accepted
 from job.formats.registry import registry_access
 from job.join_spec.output import Delivery
@@ -34,18 +35,23 @@ from job.kafka.known_offsets import (
 )
 from job.kafka.preflight import check_topics
 from job.kafka.security import KafkaAccess, kafka_access, librdkafka_settings
-from job.plan.fingerprint import incompatible_changes
 from job.plan.plan import JoinPlan
-from job.protocol.caller import call, running_job
+from job.protocol.caller import call
 from job.protocol.control import Request
 from job.protocol.status import JobStatus, QueryState
+from job.query.old_query import (
+    POLL_SECONDS,
+    RUNNING,
+    SECONDS_MORE,
+    await_repetition,
+    frozen,
+    interval_to_repeat,
+    job_of,
+    refusal,
+    repetition,
+)
 from job.settings import JobSettings
 from job.waiting import wait_until
-
-_POLL_SECONDS = 0.2
-_RUNNING = {QueryState.STARTING, QueryState.RUNNING, QueryState.RESTARTING}
-# Beyond the grace period, after which a stop interrupts the batch.
-_STOP_SECONDS_MORE = 60.0
 
 
 @dataclass(frozen=True)
@@ -55,6 +61,8 @@ class ChangePlan:
     needed_ms: dict[Side, int]
     late_rows: int | None = None
     """Late rows that the running job has counted since its start. None: it does not answer."""
+    repeats: Interval | None = None
+    """The interrupted interval that the old query repeats before the change."""
 
 
 def plan_change(
@@ -64,16 +72,22 @@ def plan_change(
     compared(old, new, is_shadow=is_shadow)
     with view_checkpoint(old, settings) as opened:
         made = planned(old, new, opened.checkpoint, settings.state_partitions, is_shadow=is_shadow)
-    job = running_job(settings.socket)
-    if job is None or job.name != old.name:
-        return made
-    return replace(made, late_rows=job.totals.late_rows)
+        job = job_of(old, settings)
+        if not is_shadow:
+            made = replace(made, repeats=interval_to_repeat(old, opened.checkpoint, job))
+    return replace(made, late_rows=None if job is None else job.totals.late_rows)
 
 
-def change(old: JoinPlan, new: JoinPlan, settings: JobSettings) -> ChangePlan | None:
+def change(
+    old: JoinPlan,
+    new: JoinPlan,
+    settings: JobSettings,
+    progress: Callable[[str], None] = lambda _: None,
+) -> ChangePlan | None:
     """Make the change. None: the change is already complete.
 
-    Raises StreamjoinError if the change is refused. The old query can then start again.
+    `progress`: called with lines for the user. Raises StreamjoinError if the change is refused. The
+    old query can then start again.
     """
     compared(old, new)
     with _both(old, new, settings) as (old_checkpoint, new_checkpoint):
@@ -81,6 +95,7 @@ def change(old: JoinPlan, new: JoinPlan, settings: JobSettings) -> ChangePlan | 
             return None
         # The old query stops only if the change is possible.
         checked(old, new, old_checkpoint, new_checkpoint, settings.state_partitions)
+        await_repetition(old, old_checkpoint, settings, progress)
         with leased(new_checkpoint), _stopped_job(old, settings), leased(old_checkpoint):
             return hand_over(old, new, old_checkpoint, new_checkpoint, settings.state_partitions)
 
@@ -130,6 +145,8 @@ def hand_over(
         _stop_deliveries(old, old_checkpoint, access, last_batch=made.replay.old_batch_id)
         changes.allow_return(old_checkpoint, new_checkpoint)
         _take_name_over(old, new_checkpoint, access, made.replay)
+    elif (interval := next(repetition(old, old_checkpoint), None)) is not None:
+        raise refusal(interval.batch_id)
     changes.hand_over(old_checkpoint, new_checkpoint, texts)
     return made
 
@@ -226,7 +243,7 @@ def planned(
     `state_partitions`: number for the new query. None: as many as the old query has.
     """
     access = _access(new)
-    old = _frozen(old, checkpoint)
+    old = frozen(old, checkpoint)
     new = replace(new, state_partitions=state_partitions or old.state_partitions)
     comparison = compared(old, new, is_shadow=is_shadow)
     cut, earlier = changes.read_cut(checkpoint), changes.read_replay(checkpoint)
@@ -259,24 +276,6 @@ def planned(
     return ChangePlan(comparison, replay, needed_ms)
 
 
-def _frozen(old: JoinPlan, checkpoint: Checkpoint) -> JoinPlan:
-    """The old plan with the number of state partitions of its checkpoint.
-
-    Raises CheckpointError if the old spec is not the one of the checkpoint.
-    """
-    frozen = checkpoint.fingerprint
-    if frozen is None:
-        raise CheckpointError(f"{checkpoint.folder.root} contains no checkpoint: check OLD_SPEC")
-    differing = incompatible_changes(old, frozen)
-    if differing:
-        fields = "; ".join(f"{c.field} {c.frozen}, not {c.wanted}" for c in differing)
-        raise CheckpointError(
-            f"OLD_SPEC is not the spec of the checkpoint {checkpoint.folder.root}, which has "
-            f"{fields}: pass the spec that the old job runs with"
-        )
-    return replace(old, state_partitions=int(frozen["state_partitions"]))
-
-
 def _has_same_event_times(old: JoinPlan, new: JoinPlan) -> bool:
     """Whether the same time decides in both specs whether a row is late."""
     return old.window == new.window and all(
@@ -295,19 +294,17 @@ def _stop_deliveries(
     """Fence the old query, whose job or tasks may still run, for example after a pause of their
     machine.
 
-    Raises ConflictError if it has delivered anything after its last batch: it was interrupted, or
-    has delivered after the change has read its checkpoint.
+    Raises ConflictError if it has delivered anything after its last batch: it was interrupted and
+    has not repeated everything, or has delivered after the change has read its checkpoint.
     """
-    old = _frozen(old, checkpoint)
+    old = frozen(old, checkpoint)
     target = delivery_target(old, access, checkpoint, record_bytes_max=0)
     fence_slots(old, target, checkpoint.increment_fence())
-    delivered = newest_delivered(old, target)
-    if delivered > last_batch:
-        raise ConflictError(
-            f"the old query was interrupted in batch {delivered} after it had delivered some "
-            "results: start the old job, and repeat the change while it runs",
-            allowed=[],
-        )
+    delivered = newest_delivered(old, target, to_the_end=True)
+    interval = checkpoint.interrupted_interval
+    repeats = None if interval is None else interval.batch_id
+    if (batch_id := delivered.unfinished(last_batch, repeats)) is not None:
+        raise refusal(batch_id)
 
 
 def _take_name_over(
@@ -327,14 +324,12 @@ def _take_name_over(
 def _stopped_job(plan: JoinPlan, settings: JobSettings) -> Iterator[None]:
     """Stops the query of the job on the control socket, if it has the name of `plan`. If this or
     the block fails, a query that ran before continues."""
-    job = running_job(settings.socket)
-    if job is not None and job.name != plan.name:
-        job = None
+    job = job_of(plan, settings)
     try:
         _stop_job(job, plan, settings)
         yield
     except BaseException:
-        if job is not None and job.state in _RUNNING:
+        if job is not None and job.state in RUNNING:
             with suppress(StreamjoinError, OSError):  # the job may have ended
                 call(settings.socket, Request(call="resume", by="streamjoin change"))
         raise
@@ -348,13 +343,13 @@ def _stop_job(job: JobStatus | None, plan: JoinPlan, settings: JobSettings) -> N
         call(settings.socket, Request(call="stop", by="streamjoin change", completes_interval=True))
 
     def has_stopped() -> bool:
-        now = running_job(settings.socket)
+        now = job_of(plan, settings)
         return now is None or now.state is QueryState.STOPPED
 
-    seconds = settings.grace_seconds + _STOP_SECONDS_MORE
+    seconds = settings.grace_seconds + SECONDS_MORE
     if plan.real_time is not None:
         seconds += plan.real_time.checkpoint_interval.total_seconds()
-    if not wait_until(has_stopped, seconds, _POLL_SECONDS):
+    if not wait_until(has_stopped, seconds, POLL_SECONDS):
         raise JobUnavailableError(
             f"the job on {settings.socket} did not stop within {seconds:.0f} s: check its log, "
             "then repeat the change"

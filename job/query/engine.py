@@ -132,8 +132,7 @@ class Engine:
         """The plan of a change at this moment. Raises StreamjoinError if the change is refused."""
         self._check_allowed("change")
         sent = self._change.planned(spec, caller_gone, within_seconds=within_seconds)
-        late_rows = self._stats.totals.late_rows
-        return self._change.plan(sent, state_partitions, self._resources, late_rows)
+        return self._change.plan(sent, state_partitions, self._resources, self.status())
 
     def check_undo(self) -> UndoResult:
         """Raises StreamjoinError if the last change cannot be undone at this moment."""
@@ -296,7 +295,9 @@ class Engine:
 
     def _finish(self, running: RunningQuery, ended: "Future[None]") -> None:
         """End the query between two batches. Raises its failure if it has already ended."""
-        self._change.warm_up(self._resources, lambda: ended.done() or self._must_end())
+        self._change.prepare(
+            *(self._resources, self._starter.phase, lambda: ended.done() or self._must_end())
+        )
         if ended.done():
             ended.result()
             return

@@ -2,6 +2,7 @@
 continues."""
 
 import os
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -22,8 +23,10 @@ from job.join_spec.spec import spec_from_yaml
 from job.join_spec.variables import variables_hidden, variables_of
 from job.protocol.reports import ChangeRequestReport
 from job.protocol.results import ChangePlanResult, UndoResult
+from job.protocol.status import JobStatus, Phase
 from job.query import changing
 from job.query.change_warm_up import RECORDS_MIN, warm_up
+from job.query.old_query import POLL_SECONDS, interval_to_repeat, repetition
 from job.query.runtime import Resources
 from job.query.validator import ChangePlanner
 from job.redaction import Redaction
@@ -61,7 +64,8 @@ class RequestedChange:
         self._planner = planner or ChangePlanner()
         self._last_planned: PlannedSpec | None = None
         self._requested: Callable[[Resources], PlannedSpec] | None = None
-        self._warm_up: Callable[[Resources, Callable[[], bool]], None] | None = None
+        self._preparation: Callable[[Resources, Phase | None, Callable[[], bool]], None] | None
+        self._preparation = None
         self.report: ChangeRequestReport | None = None
 
     def close(self) -> None:
@@ -116,7 +120,7 @@ class RequestedChange:
             )
         self._report_request(by, sent.plan.checkpoint)
         self._requested = partial(self._change, sent, state_partitions)
-        self._warm_up = partial(self._run_warm_up, sent, state_partitions)
+        self._preparation = partial(self._prepare, sent, state_partitions)
 
     def check_undo(self, resources: Resources) -> UndoResult:
         """Raises ConflictError if the change cannot be undone at this moment. The query may run."""
@@ -131,35 +135,39 @@ class RequestedChange:
         sent: PlannedSpec,
         state_partitions: int | None,
         resources: Resources,
-        late_rows: int,
+        job: JobStatus,
     ) -> ChangePlanResult:
         """The plan of a change at this moment. The query may run. Raises StreamjoinError if the
         change is refused."""
         self._check_state_partitions(state_partitions)
         made = self._checked(sent, state_partitions, resources)
-        new = sent.plan
+        old, new = self._running.plan, sent.plan
         plan_facts = facts(
             *(new, made.comparison, made.replay, made.needed_ms),
             cores=os.cpu_count() or 1,
-            late_rows=late_rows,
+            late_rows=job.totals.late_rows,
+            repeats=interval_to_repeat(old, Checkpoint(resources.session(), old.checkpoint), job),
         )
         text = explained(new, made.comparison, made.replay, plan_facts)
         return ChangePlanResult(text=text, facts=plan_facts)
 
-    def warm_up(self, resources: Resources, is_cancelled: Callable[[], bool]) -> None:
-        """Run the new query of a requested change for some time. The old query runs, too.
+    def prepare(
+        self, resources: Resources, phase: Phase | None, is_cancelled: Callable[[], bool]
+    ) -> None:
+        """Let the old query repeat an interrupted interval, then run the new query for some time
+        next to it. `phase`: of the old query.
 
         A failure is logged and not raised: the change reports its errors itself.
         """
-        run_warm_up, self._warm_up = self._warm_up, None
-        if run_warm_up is None:
+        prepare, self._preparation = self._preparation, None
+        if prepare is None:
             return
         try:
-            run_warm_up(resources, is_cancelled)
+            prepare(resources, phase, is_cancelled)
         except Exception as error:
             failure = failure_of(error, self._running.plan.bootstrap_servers)
             self._redaction.scrub_error(failure)
-            _log.warning("warm_up_failed", reason=str(failure))
+            _log.warning("preparation_failed", reason=str(failure))
 
     def _checked(
         self, sent: PlannedSpec, state_partitions: int | None, resources: Resources
@@ -176,7 +184,7 @@ class RequestedChange:
         written into the report and not raised."""
         assert self._requested is not None
         assert self.report is not None
-        self._warm_up = None  # The old query may have ended before its warm-up.
+        self._preparation = None  # The old query may have ended before it.
         try:
             return self._requested(resources)  # Until the job runs it, commands are refused.
         except Exception as error:
@@ -220,6 +228,36 @@ class RequestedChange:
                 )
         plan = replace(successor.plan, state_partitions=made.replay.state_partitions)
         return replace(successor, plan=plan)
+
+    def _prepare(
+        self,
+        sent: PlannedSpec,
+        state_partitions: int | None,
+        resources: Resources,
+        phase: Phase | None,
+        is_cancelled: Callable[[], bool],
+    ) -> None:
+        if phase is Phase.CATCH_UP:
+            self._await_repetition(resources.checkpoint(), is_cancelled)
+        if not is_cancelled():
+            self._run_warm_up(sent, state_partitions, resources, is_cancelled)
+
+    def _await_repetition(self, checkpoint: Checkpoint, is_cancelled: Callable[[], bool]) -> None:
+        """Return once a change finds no interrupted interval. The running query repeats it."""
+        assert self.report is not None
+        for interval in repetition(self._running.plan, checkpoint):
+            left = interval.records_left(checkpoint.offsets)
+            if self.report.repeated_interval is None:
+                _log.info("change_waits", interval=interval.batch_id, records_left=left)
+            self.report = self.report.model_copy(
+                update={"repeated_interval": interval.batch_id, "records_left": left}
+            )
+            if is_cancelled():
+                break
+            time.sleep(POLL_SECONDS)
+        self.report = self.report.model_copy(
+            update={"repeated_interval": None, "records_left": None}
+        )
 
     def _run_warm_up(
         self,

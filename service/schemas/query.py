@@ -84,6 +84,11 @@ class ChangeRequestView(View):
     """Time of the failure; the previous query continues. Null while the request is pending."""
     error: str | None
     """Reason if the change failed."""
+    repeated_interval: int | None
+    """The change waits until the old query has repeated this interrupted interval. Null: it waits
+    for no interval."""
+    records_left: int | None
+    """Records that the old query has not repeated yet. Null: not known, or none."""
 
     @classmethod
     def of(cls, report: ChangeRequestReport) -> Self:

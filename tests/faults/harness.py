@@ -153,6 +153,12 @@ class Harness:
         for side in SIDES:
             self.send(side, [self._record(k, self._base + ROWS_MS)])
 
+    def pairs(self, count: int) -> None:
+        """As many left rows as right rows: each matches one of the other side."""
+        keys = [f"pair{self._number()}" for _ in range(count)]
+        for side in SIDES:
+            self.send(side, [self._record(k, self._base + ROWS_MS) for k in keys])
+
     def send(self, side: str, records: Sequence[Sent], *, abort: bool = False) -> None:
         """Wait until the broker has stored all of them, also while it is down for some time."""
         settings: dict[str, Any] = {**self._client, "enable.idempotence": True}

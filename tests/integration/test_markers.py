@@ -14,6 +14,7 @@ from deploy.local.kafka import EmbeddedKafka
 from job.delivery import markers
 from job.delivery.commit_protocol import NO_BATCH, Marker, UnavailableError
 from job.delivery.exactly_once import fence_slots
+from job.delivery.interval_protocol import Delivered
 from job.delivery.markers import MarkerReader, encoded, fence_key, marker_key
 from job.delivery.transactions import Target, slot_of
 from tests.integration.topics import consume_all
@@ -125,22 +126,25 @@ def test_marker_is_found_behind_many_markers_of_others(
 def test_newest_batch_or_interval_of_which_a_query_has_delivered_anything_is_found(
     kafka: EmbeddedKafka, topic: str, writer: Writer
 ) -> None:
-    def newest(query_id: str = "q") -> int:
+    def delivered(query_id: str = "q") -> Delivered:
         reader = new_reader(kafka, topic)
-        return reader.newest_delivered(0, KEY, query_id)
+        return reader.delivered(0, KEY, query_id, to_the_end=True)
 
-    assert NO_BATCH == newest()
+    assert Delivered(NO_BATCH, NO_BATCH) == delivered()
     writer.commit(7)
     for number in range(markers._TAIL_RECORDS):
         writer.commit(number, b"another")
-    assert (7, NO_BATCH) == (newest(), newest("other"))
+    assert Delivered(7, NO_BATCH) == delivered()
+    assert Delivered(NO_BATCH, NO_BATCH) == delivered("other")
 
     part = {"format": 1, "query_id": "q", "batch_id": 8, "ids": ["a"]}
     for key, value in ((KEY + b"/0", part), (fence_key("query", "0"), {"query_id": "q"})):
         writer.producer.begin_transaction()
         writer.producer.produce(topic, json.dumps(value), key, 0)
         writer.producer.commit_transaction(SECONDS)
-    assert 8 == newest()
+    assert Delivered(8, 8) == delivered()
+    writer.commit(9)
+    assert Delivered(9, 8) == delivered()
 
 
 def test_marker_hidden_by_an_open_transaction_is_an_error(
@@ -194,7 +198,7 @@ def test_marker_that_another_program_has_replaced_is_an_error_and_no_first_start
     message = re.escape(f"the newest record with the key query/0 is {content}. Another program")
     for read in (
         lambda: reader.newest(0, KEY, to_the_end=True),
-        lambda: reader.newest_delivered(0, KEY, "q"),
+        lambda: reader.delivered(0, KEY, "q", to_the_end=True),
     ):
         with pytest.raises(UnavailableError, match=message) as raised:
             read()

@@ -8,7 +8,8 @@ Some waits that take minutes in production can be shortened, in seconds:
 STREAMJOIN_TEST_COMMIT_SECONDS, the wait for the answer to a commit;
 STREAMJOIN_TEST_TRANSACTION_SECONDS, after which the broker aborts an open transaction; and
 STREAMJOIN_TEST_MAINTENANCE_SECONDS, how often Spark uploads snapshots of its state.
-STREAMJOIN_TEST_WARM_UP_RECORDS is the number of records from which a change has a warm-up.
+STREAMJOIN_TEST_WARM_UP_RECORDS is the number of records from which a change has a warm-up;
+STREAMJOIN_TEST_FIRST_BATCH_RECORDS the number of records of a side in the first batch of a run.
 """
 
 import os
@@ -27,6 +28,7 @@ COMMIT_SECONDS = os.environ.get("STREAMJOIN_TEST_COMMIT_SECONDS")
 TRANSACTION_SECONDS = os.environ.get("STREAMJOIN_TEST_TRANSACTION_SECONDS")
 MAINTENANCE_SECONDS = os.environ.get("STREAMJOIN_TEST_MAINTENANCE_SECONDS")
 WARM_UP_RECORDS = os.environ.get("STREAMJOIN_TEST_WARM_UP_RECORDS")
+FIRST_BATCH_RECORDS = os.environ.get("STREAMJOIN_TEST_FIRST_BATCH_RECORDS")
 # Variable with the process id of the job; Spark's Python workers inherit it.
 JOB = "STREAMJOIN_TEST_JOB"
 # Another partition may have committed by then or not: both must give the right result.
@@ -113,6 +115,7 @@ def cut_short(rows: Iterator[Any], flush: Callable[[], Any]) -> Iterator[Any]:
 def wrap_the_driver() -> None:
     from job.delivery.real_time_sink import _EachMicroBatch
     from job.delivery.sink import _ExactlyOnce
+    from job.event_time import fair_reading
     from job.plan import real_time, tuning
     from job.query import requested_change
     from job.query.stats import QueryStats
@@ -120,6 +123,8 @@ def wrap_the_driver() -> None:
     shorten_message_timeout()
     if WARM_UP_RECORDS is not None:
         requested_change.RECORDS_MIN = int(WARM_UP_RECORDS)
+    if FIRST_BATCH_RECORDS is not None:
+        fair_reading.FIRST_BATCH_RECORDS = int(FIRST_BATCH_RECORDS)
     if TRANSACTION_SECONDS is not None:
         tuning.TRANSACTION_TIMEOUT_SECONDS = int(TRANSACTION_SECONDS)
     if COMMIT_SECONDS is not None:

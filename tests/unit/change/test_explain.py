@@ -5,15 +5,21 @@ from dataclasses import replace
 from job.change.comparison import compared
 from job.change.explain import explained, facts
 from job.change.replay import Replay
+from job.event_time.interval import Interval
 from tests.unit.change.test_replay import REPLAY
 from tests.unit.specs import plan
 
 
-def text(replay: Replay, late_rows: int | None) -> str:
+def text(replay: Replay, late_rows: int | None, repeats: Interval | None = None) -> str:
     old, new = plan(), plan(checkpoint="/checkpoints/new")
     needed_ms = {"left": 50_000, "right": 55_000}
     comparison = compared(old, new)
-    found = facts(new, comparison, replay, needed_ms, cores=1, late_rows=late_rows)  # type: ignore[arg-type]
+    found = facts(
+        *(new, comparison, replay, needed_ms),  # type: ignore[arg-type]
+        cores=1,
+        late_rows=late_rows,
+        repeats=repeats,
+    )
     assert replay.possibly_late_records == found["possibly_late_records"]
     assert late_rows == found["late_rows_of_the_job"]
     return explained(new, comparison, replay, found)
@@ -35,3 +41,18 @@ def test_late_rows_that_are_all_known_stay_out() -> None:
     assert "\nLate rows\n  the new query joins no rows that were late in the old query\n" in text(
         known, 7
     )
+
+
+def test_interval_that_the_old_query_repeats_first_is_shown_with_the_records_that_are_left() -> (
+    None
+):
+    ends = {side: {0: read[0] + 4} for side, read in REPLAY.ends.items()}
+    interval = Interval(7, 60_000)
+
+    assert "waits" not in text(REPLAY, None)
+    assert "until the old query has repeated interval 7, which was interrupted" in text(
+        REPLAY, None, interval
+    )
+    assert "records are left" not in text(REPLAY, None, interval)
+    left = interval.repeated_until(ends)
+    assert "; 8 records are left. Then" in text(REPLAY, None, left)

@@ -15,9 +15,11 @@ from job.checkpoint import changes
 from job.checkpoint.changes import SpecTexts
 from job.checkpoint.checkpoint import Checkpoint
 from job.delivery import ownership
+from job.delivery.commit_protocol import NO_BATCH
+from job.delivery.interval_protocol import Delivered
 from job.errors import CheckpointError, ConflictError
 from job.plan.fingerprint import fingerprint
-from job.query import changing
+from job.query import changing, old_query
 from job.query.changing import ChangePlan
 from job.settings import JobSettings
 from tests.unit.change.test_replay import REPLAY
@@ -95,7 +97,7 @@ class World:
         monkeypatch.setattr(changing, "_stop_job", self._stop_job)
         monkeypatch.setattr(changing, "planned", self._planned)
         monkeypatch.setattr(changing, "_access", lambda _: None)
-        monkeypatch.setattr(changing, "running_job", lambda _: None)
+        monkeypatch.setattr(old_query, "running_job", lambda _: None)
         monkeypatch.setattr(changing, "prepare_commit_topic", lambda *_: None)
         monkeypatch.setattr(changing, "_check_schemas", lambda _: None)
         monkeypatch.setattr(changing, "_stop_deliveries", lambda *_, **__: None)
@@ -287,20 +289,22 @@ class Reader:
     """The newest batch that each state partition of the old query has delivered."""
 
     partitions = 9
-    delivered: ClassVar = [7, 7, 7, 7]
+    newest: ClassVar = [7, 7, 7, 7]
+    intervals: ClassVar = 4 * [NO_BATCH]
+    """The newest interval of which it has delivered a part."""
 
     def __init__(self, *_: object, **__: object) -> None:
         """As MarkerReader."""
 
-    def newest_delivered(self, partition: int, key: bytes, query_id: str) -> int:
-        assert (f"tested/{partition}".encode(), "4711") == (key, query_id)
-        return int(self.delivered[partition])
+    def delivered(self, number: int, key: bytes, query_id: str, *, to_the_end: bool) -> Delivered:
+        assert to_the_end
+        assert (f"tested/{number}".encode(), "4711") == (key, query_id)
+        return Delivered(self.newest[number], self.intervals[number])
 
 
-def test_batch_after_the_cut_is_detected_in_each_state_partition_of_the_old_query(
-    world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The environment has the number of the new query, 2."""
+def reads_commit_topic(world: World, monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, int]]:
+    """The old query has 4 state partitions. The list receives their number and that of each
+    fence."""
     fenced: list[tuple[int, int]] = []
     monkeypatch.setattr(changing, "_stop_deliveries", STOP_DELIVERIES)
     monkeypatch.setattr(ownership, "new_reader", Reader)
@@ -311,13 +315,21 @@ def test_batch_after_the_cut_is_detected_in_each_state_partition_of_the_old_quer
     )
     settings = {**fingerprint(OLD), "state_partitions": "4"}
     world.disk.files["file:/old/fingerprint.json"] = {"format": 1, "settings": settings}
-    monkeypatch.setattr(Reader, "delivered", [7, 7, 7, 8])
+    return fenced
+
+
+def test_batch_after_the_cut_is_detected_in_each_state_partition_of_the_old_query(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The environment has the number of the new query, 2."""
+    fenced = reads_commit_topic(world, monkeypatch)
+    monkeypatch.setattr(Reader, "newest", [7, 7, 7, 8])
     with pytest.raises(ConflictError, match="was interrupted in batch 8"):
         world.change()
     assert ["file:/old"] == world.startable()
     assert ["4711"] * SLOTS == world.owners
 
-    monkeypatch.setattr(Reader, "delivered", [7, 7, 6, 7])
+    monkeypatch.setattr(Reader, "newest", [7, 7, 6, 7])
     world.change()
     assert ["file:/new"] == world.startable()
     assert [(4, 1), (4, 2)] == fenced

@@ -10,7 +10,6 @@ from job.change.cut import Cut, PlannedBatch
 from job.change.replay import expired_before
 from job.change.start_offsets import KnownOffsets
 from job.checkpoint import changes
-from job.delivery import ownership
 from job.delivery.commit_protocol import UnavailableError
 from job.errors import (
     CheckpointError,
@@ -23,11 +22,11 @@ from job.event_time.partitions import Offsets
 from job.join_spec.sides import SIDES
 from job.plan.fingerprint import fingerprint
 from job.protocol.control import Request
-from job.protocol.status import QueryState
-from job.query import changing
+from job.protocol.status import Phase, QueryState
+from job.query import changing, old_query
 from job.settings import JobSettings
 from tests.unit.change.test_replay import REPLAY
-from tests.unit.checkpoint.test_changes import NEW, OLD, STOP_DELIVERIES, TARGET, Reader, World
+from tests.unit.checkpoint.test_changes import NEW, OLD, Reader, World, reads_commit_topic
 from tests.unit.specs import plan
 
 STOP_JOB = changing._stop_job
@@ -178,9 +177,10 @@ class RunningJob:
 
     def __init__(self, state: QueryState, monkeypatch: pytest.MonkeyPatch) -> None:
         self.name, self.state = OLD.name, state
+        self.phase: Phase | None = None
         self.stop_fails = False
         monkeypatch.setattr(changing, "_stop_job", STOP_JOB)
-        monkeypatch.setattr(changing, "running_job", lambda _: copy(self))
+        monkeypatch.setattr(old_query, "running_job", lambda _: copy(self))
         monkeypatch.setattr(changing, "call", self._call)
 
     def _call(self, _: Path, request: Request) -> None:
@@ -236,16 +236,11 @@ def test_new_query_continues_if_its_undo_fails(monkeypatch: pytest.MonkeyPatch) 
 def test_commit_topic_that_cannot_be_read_ends_the_change_with_a_message(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def fail(*_: object) -> int:
+    def fail(*_: object, **__: object) -> int:
         raise UnavailableError("a transaction is open there")
 
-    monkeypatch.setattr(changing, "_stop_deliveries", STOP_DELIVERIES)
-    monkeypatch.setattr(ownership, "new_reader", Reader)
-    monkeypatch.setattr(changing, "delivery_target", lambda *_, **__: TARGET)
-    monkeypatch.setattr(changing, "fence_slots", lambda *_: None)
-    monkeypatch.setattr(Reader, "newest_delivered", fail)
-    settings = {**fingerprint(OLD), "state_partitions": "4"}
-    world.disk.files["file:/old/fingerprint.json"] = {"format": 1, "settings": settings}
+    reads_commit_topic(world, monkeypatch)
+    monkeypatch.setattr(Reader, "delivered", fail)
 
     with pytest.raises(DeliveryError, match="a transaction is open there"):
         world.change()

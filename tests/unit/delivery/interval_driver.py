@@ -15,7 +15,6 @@ from tests.unit.delivery.broker_model import Record, Transaction
 from tests.unit.delivery.interval_checkpoint import Checkpoint, Recorded
 from tests.unit.delivery.interval_executors import ALL, Executors, Task
 from tests.unit.delivery.interval_join import DELAY, JoinType, Offsets, State
-from tests.unit.delivery.schedules import QUERY
 
 SLOTS = 2
 _EXECUTORS = 2
@@ -28,6 +27,7 @@ class Surroundings(interval_executors.Surroundings, Protocol):
     join_type: JoinType
     driver_bug: str | None
     is_exactly_once: bool
+    query_id: str
 
     def checkpoint_of(self, driver: object) -> Checkpoint:
         """Raises NotDeliveredError for a driver that has lost the lease."""
@@ -39,6 +39,7 @@ class Driver:
         self._schedule = world.schedule
         self._executors = Executors(world)
         self._is_exactly_once = world.is_exactly_once
+        self._query_id = world.query_id
 
     def live(self) -> Iterator[None]:
         """A step at a time; raises what ended it."""
@@ -80,7 +81,7 @@ class Driver:
             checkpoint.fence += 1
         yield
         self._fence_number = checkpoint.fence
-        fence = Fence(QUERY, self._fence_number)
+        fence = Fence(self._query_id, self._fence_number)
         for slot in range(SLOTS):
             task = self._task(checkpoint.last + 1, slot, 0, 0)
             yield from self._executors.perform_all(self._world.protocol.fence_slot(fence), 0, task)
@@ -131,7 +132,7 @@ class Driver:
         checkpoint = self._checkpoint
         ends, watermark = checkpoint.planned[batch_id]
         late = watermark if self._cut is not None else checkpoint.watermark(batch_id - 1)
-        batch = Batch(batch_id, f"{ends}@{watermark}", checkpoint.since or 0, QUERY)
+        batch = Batch(batch_id, f"{ends}@{watermark}", checkpoint.since or 0, self._query_id)
         for slot in range(SLOTS):
             for attempt in range(2):
                 task = self._task(batch_id, slot, late, watermark)
@@ -171,7 +172,7 @@ class Driver:
                 return
 
     def _interval(self, batch_id: int, watermark: int) -> Iterator[None]:
-        batch = Batch(batch_id, INTERVAL, self._checkpoint.since or 0, QUERY)
+        batch = Batch(batch_id, INTERVAL, self._checkpoint.since or 0, self._query_id)
         tasks = [self._task(batch_id, slot, watermark, watermark) for slot in range(SLOTS)]
         running = [self._deliver(self._opening(batch), task) for task in tasks]
         while running:

@@ -21,7 +21,7 @@ from tests.unit.delivery.broker_model import Broker, Log
 from tests.unit.delivery.interval_checkpoint import Checkpoint, Recorded
 from tests.unit.delivery.interval_driver import SLOTS, Driver
 from tests.unit.delivery.interval_join import FAR, SIDES, JoinType, Row, expected
-from tests.unit.delivery.schedules import Schedule, ViolationError
+from tests.unit.delivery.schedules import QUERY, Schedule, ViolationError
 
 ROWS = 14
 _STEPS_TO_THE_END = 4_000
@@ -57,6 +57,7 @@ class World:
         self.commits = [Log() for _ in range(SLOTS)]
         self.topics: tuple[list[Row], list[Row]] = ([], [])
         self.checkpoint = Checkpoint()
+        self.query_id = QUERY
         self.is_exactly_once = True
         self._zombies: list[Driver] = []
         self._lives: dict[Driver, Iterator[None]] = {}

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from job.delivery.commit_protocol import NO_BATCH, Marker, Step
+from job.delivery.interval_protocol import Delivered
 from job.delivery.ownership import _replace_queries, _Writer
 from job.delivery.transactions import Target, slot_of
 from job.errors import CheckpointError
@@ -88,8 +89,9 @@ def test_delivered_part_of_an_interval_counts_although_its_marker_is_not_written
         def newest(self, *_: object, **__: object) -> Marker:
             return Marker(NO_BATCH, "", "old")
 
-        def newest_delivered(self, *_: object) -> int:
-            return 8
+        def delivered(self, *_: object, to_the_end: bool) -> Delivered:
+            assert to_the_end
+            return Delivered(8, 8)
 
     reader: Any = Reader()
     slot = slot_of(0)

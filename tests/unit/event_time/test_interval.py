@@ -19,6 +19,15 @@ def test_interval_without_known_ends_is_not_repeated() -> None:
     assert not Interval(4, 1_000).is_repeated(ENDS)
 
 
+def test_records_that_are_not_repeated_yet_are_counted() -> None:
+    interval = Interval(4, 1_000, ENDS)
+    assert 3 == interval.records_left({"left": {0: 3, 1: 6}, "right": {0: 9}})
+    assert 0 == interval.records_left({"left": {0: 5, 1: 7}, "right": {0: 3}})
+    # Before the first batch.
+    assert interval.records_left(None) is None
+    assert Interval(4, 1_000).records_left({"left": {}, "right": {}}) is None
+
+
 def test_interval_is_read_as_it_was_written() -> None:
     for interval in (Interval(4, 1_000), Interval(4, 0, ENDS), Interval(4, 0, ENDS, (1, 3))):
         assert interval == Interval.from_document(interval.document())

@@ -138,7 +138,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "query": (
         *("explain_key", "state_rows", "stats", "idleness", "cluster", "runtime", "retries"),
         *("verbs", "state_machine", "state_lookup", "reset"),
-        *("validator", "changing", "change_warm_up", "requested_change"),
+        *("validator", "old_query", "changing", "change_warm_up", "requested_change"),
         *("preparation", "event_times", "failed_run"),
         *(
             "replaying",

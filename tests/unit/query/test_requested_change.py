@@ -1,6 +1,7 @@
 """A change that a command requests: its report, and the spec that continues."""
 
 import os
+from collections.abc import Iterator
 from contextlib import nullcontext
 from dataclasses import replace
 from threading import Event
@@ -15,10 +16,12 @@ from job.change.planning import PlanRequest, planned
 from job.change.sent_spec import PlannedSpec, WrittenSpec
 from job.checkpoint.changes import SpecTexts
 from job.errors import BusyError, CheckpointError, ConflictError, RequestError, SpecError
+from job.event_time.interval import Interval
 from job.join_spec.spec import JoinSpec, spec_from_yaml
 from job.plan.plan import JoinPlan
 from job.plan.planner import join_plan
 from job.protocol.results import ChangePlanResult, UndoResult
+from job.protocol.status import Phase
 from job.query import changing, requested_change
 from job.query.change_warm_up import RECORDS_MIN
 from job.query.requested_change import RequestedChange
@@ -30,6 +33,7 @@ from tests.unit.specs import changed, plan, spec_yaml
 OLD = spec_yaml()
 NEW = spec_yaml(checkpoint="/checkpoints/next")
 SECRET = "pa55word"
+STATUS: Any = SimpleNamespace(totals=SimpleNamespace(late_rows=0), phase=None)
 
 
 def plan_of(spec: JoinSpec) -> JoinPlan:
@@ -66,7 +70,7 @@ def plan_of_change(
     change: RequestedChange, text: str, state_partitions: int | None = None
 ) -> ChangePlanResult:
     sent = change.planned(text, Event(), within_seconds=1)
-    return change.plan(sent, state_partitions, resources(), late_rows=0)
+    return change.plan(sent, state_partitions, resources(), STATUS)
 
 
 def send(change: RequestedChange, text: str, state_partitions: int | None = None) -> None:
@@ -137,7 +141,7 @@ def run_warm_up(change: RequestedChange, records: int, session: object) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(changing, "checked", lambda *_: made)
         available: Any = SimpleNamespace(session=lambda: None, warm_up_session=lambda _: session)
-        change.warm_up(available, lambda: False)
+        change.prepare(available, None, lambda: False)
 
 
 @pytest.mark.parametrize(
@@ -194,6 +198,59 @@ def test_change_that_failed_before_its_warm_up_has_none_later(
     assert [] == warm_ups
 
 
+def test_change_waits_until_the_old_query_has_repeated_an_interrupted_interval(
+    change: RequestedChange, monkeypatch: pytest.MonkeyPatch, warm_ups: list[Any]
+) -> None:
+    """Then it has its warm-up. The report contains the records that are left."""
+    interval = Interval(7, 60_000, {"left": {0: 30}, "right": {0: 9}})
+    read = iter([{"left": {0: 10}, "right": {0: 0}}, {"left": {0: 28}, "right": {0: 9}}])
+    monkeypatch.setattr(requested_change, "repetition", lambda *_: iter([interval, interval]))
+    seen: list[Any] = []
+
+    def sleep(_: float) -> None:
+        assert change.report is not None
+        assert [] == warm_ups
+        seen.append((change.report.repeated_interval, change.report.records_left))
+
+    monkeypatch.setattr(requested_change, "time", SimpleNamespace(sleep=sleep))
+    monkeypatch.setattr(change, "_run_warm_up", lambda *_: warm_ups.append(seen[:]))
+
+    class OldCheckpoint:
+        @property
+        def offsets(self) -> Any:
+            return next(read)
+
+    old: Any = SimpleNamespace(checkpoint=OldCheckpoint)
+    send(change, NEW)
+
+    change.prepare(old, Phase.CATCH_UP, lambda: False)
+
+    assert [[(7, 29), (7, 2)]] == warm_ups
+    assert change.report is not None
+    assert (None, None) == (change.report.repeated_interval, change.report.records_left)
+
+
+def test_change_waits_for_no_interval_that_runs_and_not_longer_than_the_query_runs(
+    change: RequestedChange, monkeypatch: pytest.MonkeyPatch, warm_ups: list[Any]
+) -> None:
+    calls: list[str] = []
+
+    def repetition(*_: object) -> Iterator[Interval]:
+        calls.append("read")
+        while True:
+            yield Interval(7, 60_000)
+
+    monkeypatch.setattr(requested_change, "repetition", repetition)
+    monkeypatch.setattr(change, "_run_warm_up", lambda *_: warm_ups.append("warm-up"))
+    old: Any = SimpleNamespace(checkpoint=lambda: SimpleNamespace(offsets=None))
+    send(change, NEW)
+    change.prepare(old, Phase.REAL_TIME, lambda: False)
+    send(change, NEW)
+    change.prepare(old, Phase.CATCH_UP, lambda: True)
+
+    assert (["read"], ["warm-up"]) == (calls, warm_ups)
+
+
 def test_failed_warm_up_is_logged_without_secrets_and_the_change_is_made(
     change: RequestedChange, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -204,9 +261,9 @@ def test_failed_warm_up_is_logged_without_secrets_and_the_change_is_made(
     send(change, NEW)
 
     with structlog.testing.capture_logs() as logged:
-        change.warm_up(resources(), lambda: False)
+        change.prepare(resources(), None, lambda: False)
 
-    assert [("warm_up_failed", "no space left for [redacted]")] == [
+    assert [("preparation_failed", "no space left for [redacted]")] == [
         (entry["event"], entry["reason"]) for entry in logged
     ]
     assert change.is_requested

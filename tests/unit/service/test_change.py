@@ -128,4 +128,6 @@ def test_failed_change_is_in_the_status(path: Path) -> None:
         "checkpoint": "/next",
         "failed_at": "2026-11-20T12:00:00Z",
         "error": "no folder",
+        "repeated_interval": None,
+        "records_left": None,
     } == shown
