@@ -116,10 +116,10 @@ async def change(
     """Continue the RUNNING query with the spec in the body on a new checkpoint, without losing or
     repeating a result. Returns the plan of the change.
 
-    The job stops the query between two batches, and continues with the new spec, also after a
-    restart. If that fails, the query continues, and `last_change` in GET /v1/query has the error.
-    `change` shows the replay of the new query. Without `state_partitions`, the number of state
-    partitions does not change.
+    The job stops the query between two batches, once an interrupted interval is repeated, and
+    continues with the new spec, also after a restart. If that fails, the query continues, and
+    `last_change` in GET /v1/query has the error. `change` shows the replay of the new query.
+    Without `state_partitions`, the number of state partitions does not change.
     """
     spec = await spec_in_body(request)
     plan = JobRequest(call="change_plan", spec=spec, state_partitions=state_partitions)

@@ -12,6 +12,7 @@ from job.errors import ConflictError, JobUnavailableError
 from job.event_time.interval import Interval
 from job.event_time.partitions import Offsets
 from job.plan.fingerprint import fingerprint
+from job.plan.plan import JoinPlan
 from job.protocol.status import Phase, QueryState
 from job.query import changing, old_query
 from job.settings import JobSettings
@@ -116,6 +117,7 @@ class Repeating(RunningJob):
         self.phase = Phase.CATCH_UP
         self.seconds = 0.0
         self.reads_of_commit_topic = 0
+        self.newest_part = 7
         self._world, self._reads = world, list(reads)
         record(world, BEGUN)
         monkeypatch.setattr(old_query, "delivery_target", lambda *_, **__: None)
@@ -128,7 +130,7 @@ class Repeating(RunningJob):
     def _delivered(self, *_: object, to_the_end: bool) -> Delivered:
         assert not to_the_end  # the query has open transactions
         self.reads_of_commit_topic += 1
-        return Delivered(7, 7)
+        return Delivered(self.newest_part, self.newest_part)
 
     def _sleep(self, seconds: float) -> None:
         assert QueryState.RUNNING is self.state
@@ -189,3 +191,23 @@ def test_command_waits_for_no_interval_that_runs(
     job.phase = Phase.REAL_TIME
     world.change()
     assert (0, QueryState.STOPPED) == (job.reads_of_commit_topic, job.state)
+
+
+def test_interval_is_repeated_first_also_before_its_repetition_has_begun(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Between the kill and the first batch of the next start."""
+    job = Repeating(world, monkeypatch)
+    killed = Interval(8, 60_000)
+    record(world, killed)
+
+    def repeated_first(old: JoinPlan) -> Interval | None:
+        return next(old_query.repetition(old, world.checkpoint("file:/old")), None)
+
+    assert repeated_first(OLD) is None  # it has delivered nothing
+    job.newest_part = 8
+    assert killed == repeated_first(OLD)
+    at_least_once = replace(OLD, output=plan().output)
+    assert repeated_first(at_least_once) is None
+    record(world, BEGUN)
+    assert BEGUN == repeated_first(at_least_once)
