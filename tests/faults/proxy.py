@@ -39,6 +39,7 @@ _FLEXIBLE = {
 _CLIENT_ID_AT = 8
 _ANSWER_SECONDS = 30.0
 _CAUGHT_SECONDS = 120.0
+_END_SECONDS = 0.1
 
 
 @dataclass(eq=False)
@@ -208,11 +209,14 @@ class Proxy:
         self._flow.set()
         self._released.set()
         self._server.close()
-        for connection in self._connections:
-            connection.close()
         await self._server.wait_closed()
-        others = asyncio.all_tasks() - {asyncio.current_task()}
-        await asyncio.gather(*others, return_exceptions=True)
+        # Also connections that were accepted, and are not served yet.
+        self._is_cut = True
+        while others := asyncio.all_tasks() - {asyncio.current_task()}:
+            for connection in self._connections:
+                connection.close()
+            await asyncio.wait(others, timeout=_END_SECONDS)
+        await asyncio.sleep(0)  # the transports are closed
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         if self._is_cut:

@@ -45,8 +45,13 @@ def test_change_during_a_repetition_neither_loses_nor_repeats_a_result(
     )
     first = changed(harness.job.spec_file.read_text(), real_time=INTERVAL)
     second = changed(first, checkpoint=str(tmp_path / "second"))
+    # Without the proxy, which ends before the shared JVM.
     third = changed(
-        second, checkpoint=str(tmp_path / "third"), engine="micro_batch", real_time=None
+        second,
+        kafka__bootstrap_servers=kafka.bootstrap_servers,
+        checkpoint=str(tmp_path / "third"),
+        engine="micro_batch",
+        real_time=None,
     )
     # The fence commits first.
     first_batch = [Point(Api.END_TXN, Slots(harness).ids[0], passing=1) for _ in range(2)]
