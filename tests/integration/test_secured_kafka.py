@@ -11,6 +11,8 @@ from zlib import crc32
 import httpx
 import pytest
 
+from job.dataflow.real_time import Sizes
+from job.delivery.topic_limits import topic_sizes
 from job.errors import BrokerError, SecurityError, StreamjoinError
 from job.join_spec.spec import JoinSpec, spec_from_yaml
 from job.kafka.preflight import check_topics
@@ -284,6 +286,19 @@ def test_other_right_is_not_enough(pairs: Pairs, secured: SecuredKafka, tmp_path
     assert isinstance(error, SecurityError)
     [line] = [line for line in str(error).splitlines() if "kafka-acls.sh" in line]
     assert line.endswith(f"--operation Write --topic {pairs.name}.out")
+
+
+def test_settings_that_the_user_may_not_read_are_taken_for_the_defaults(
+    pairs: Pairs, secured: SecuredKafka, tmp_path: Path
+) -> None:
+    user = scram(secured, tmp_path, "nora")
+    for part, operation in (("left", "Read"), ("right", "Read"), ("out", "Write")):
+        secured.allow(user.principal, operation, f"{pairs.name}.{part}")
+    spec = spec_from_yaml(spec_of(pairs, user), {})
+
+    check(spec)
+    access = kafka_access(spec.kafka.bootstrap_servers, spec.kafka.security)
+    assert Sizes(1_048_588, 0) == topic_sizes(join_plan(spec, state_partitions=1), access)
 
 
 def test_wrong_password_is_reported_at_once(pairs: Pairs, secured: SecuredKafka) -> None:
