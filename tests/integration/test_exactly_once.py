@@ -1,5 +1,6 @@
 """Each result once, for consumers of committed records, whichever process is killed and when."""
 
+import re
 import shutil
 import signal
 from pathlib import Path
@@ -67,6 +68,27 @@ def test_zombie_job_is_fenced_and_does_not_harm_its_successor(
             read_all(successor, 3 * BLOCK)
             assert 0 == successor.terminate()
     assert list(range(3 * BLOCK)) == pairs.numbers()
+
+
+def test_unexpected_error_has_a_place_and_its_batch_runs_again(
+    pairs: Pairs, failpoint: Failpoint, tmp_path: Path
+) -> None:
+    with Job(pairs.spec(), tmp_path) as job:
+        pairs.produce(range(3))
+        read_all(job, 3)
+        failpoint.arm("raise", "before_commit")
+        pairs.produce(range(3, 6))
+        failure = read_all(job, 6).last_failure
+        assert 0 == job.terminate()
+
+    assert failure is not None
+    assert ("unexpected", True) == (failure.code, failure.retryable)
+    assert re.match(
+        r"unexpected error ZeroDivisionError: planted \(at job/delivery/commit_protocol\.py:\d+ in "
+        r"run\)\. The job runs batch [1-9]\d* again, and nothing is lost",
+        failure.message,
+    )
+    assert list(range(6)) == pairs.numbers()
 
 
 def wake(job: Job) -> None:

@@ -1,5 +1,5 @@
 """Python imports this module at its start if this folder is on PYTHONPATH. The job (on a cluster:
-the worker that runs the task) then dies at the failpoint.
+the worker that runs the task) then dies at the failpoint, stops, or raises an error.
 
 The file named by STREAMJOIN_TEST_FAILPOINT contains `<action> <point>`; it is removed when the
 action has happened, once. The product has no failpoints: this module wraps its classes.
@@ -43,10 +43,14 @@ def reached(point: str) -> bool:
 
 
 def happen() -> None:
-    """Kill, or stop, the job (on a cluster: the worker) with all its processes, this one last."""
+    """Kill, or stop, the job (on a cluster: the worker) with all its processes, this one last. Or
+    raise an error that the job does not know."""
     import psutil
 
     action = ARMED.read_text().split()[0]
+    if action == "raise":
+        ARMED.unlink()
+        raise ZeroDivisionError("planted")
     this = psutil.Process()
     first = next(process for process in (*this.parents(), this) if is_first(process))
     number = {"kill": signal.SIGKILL, "stop": signal.SIGSTOP}[action]

@@ -23,6 +23,17 @@ def test_last_batches_are_kept_oldest_first_and_all_are_summed() -> None:
     assert BATCHES_KEPT + 5 == stats.totals.batches
 
 
+def test_next_batch_is_that_of_the_checkpoint_until_a_batch_ends() -> None:
+    stats = QueryStats()
+    assert stats.next_batch_id is None
+    stats.on_start(None, None, ONE_TOPIC_EACH)
+    assert 0 == stats.next_batch_id
+    stats.on_start(6, None, ONE_TOPIC_EACH)
+    assert 7 == stats.next_batch_id
+    stats.batch(recorded(batchId=7))
+    assert 8 == stats.next_batch_id
+
+
 def test_rows_that_the_job_wrote_itself_are_output_of_the_batch() -> None:
     stats = QueryStats()
     stats.delivered(7, 3, {"committed": 1, "aborted": 1})

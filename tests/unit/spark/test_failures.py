@@ -19,9 +19,12 @@ OF_A_WORKER = """
   File "x.py", line 3, in <module>
 Job aborted due to stage failure: Task 0 in stage 1.0 failed 1 times: PythonException:
 Traceback (most recent call last):
+  File "/srv/pyspark/worker.py", line 7, in main
+  File "/srv/job/delivery/sink.py", line 5, in write
   File "/srv/job/delivery/transactions.py", line 3, in __call__
-    rows = 1 / 0
+    rows = divide(0)
            ~~^~~
+  File "/srv/library/division.py", line 9, in divide
 ZeroDivisionError: division by zero
 
 \tat org.apache.spark.api.python.BasePythonRunner
