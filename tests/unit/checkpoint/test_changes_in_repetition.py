@@ -156,7 +156,7 @@ def test_command_waits_for_the_repetition_before_it_stops_the_query(
     assert [f"{start}10 records are left", f"{start}6 records are left"] == lines
 
 
-@pytest.mark.parametrize("state", [None, *(set(QueryState) - old_query.RUNNING)])
+@pytest.mark.parametrize("state", [None, *sorted(set(QueryState) - old_query.RUNNING)])
 def test_command_stops_nothing_if_nothing_repeats_the_interval(
     state: QueryState | None, world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -20,7 +20,7 @@ case "$1" in
     exec sh -c "$TEST";;
 esac
 """
-# Uses two CPU-seconds in a process whose parent ends at once, in a session of its own.
+# Uses two CPU-seconds in a process whose parent ends at once, in a separate session.
 ORPHAN = """
 import os, time
 if os.fork() == 0:
