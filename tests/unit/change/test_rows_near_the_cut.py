@@ -5,6 +5,7 @@ import random
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
+from functools import cache
 from typing import Any
 
 import pytest
@@ -28,9 +29,11 @@ CASES = 12
 Result = tuple[int | None, int | None]
 """Offsets of the record of the side that is checked, and of the other one."""
 
-WINDOW = {"before": "10 seconds", "after": "20 seconds"}
-NARROWER = {"before": "2 seconds", "after": "6 seconds"}
-OTHER = {"before": "2 seconds", "after": "30 seconds"}
+WINDOWS = {
+    "usual": {"before": "10 seconds", "after": "20 seconds"},
+    "narrower": {"before": "2 seconds", "after": "6 seconds"},
+    "other": {"before": "2 seconds", "after": "30 seconds"},
+}
 ONLY_OLD = "that only the old spec matches with a record before the cut are emitted as unmatched"
 ONLY_NEW = (
     "that only the new spec matches with a record before the cut are not emitted as unmatched"
@@ -64,6 +67,17 @@ class Input:
         return PlannedBatch(self.left[end:], self.right[end:])
 
 
+@dataclass(frozen=True)
+class MatchRule:
+    """Which rows match. `window` and `changed` name those of a checked left side."""
+
+    window: str
+    changed: str | None = None
+    """Part of the spec that differs from the usual one."""
+    on_null_key: str = "pass"
+
+
+@cache
 def rows(checked: Side, seed: int, keys: int = 7, size: int = 16) -> Input:
     """No row is late. The last ones of both sides let all others expire. The checked side has the
     same event times, whether it is left or right."""
@@ -85,23 +99,39 @@ def _text(at_ms: int) -> str:
     return utc_text(from_epoch_ms(at_ms))
 
 
-def joined(checked: Side, join_type: str, window: dict[str, str], **changes: Any) -> JoinPlan:
-    """`join_type` and `window` are those of a checked left side. `changes`: as for `plan`."""
+@cache
+def joined(checked: Side, join_type: str, rule: MatchRule) -> JoinPlan:
+    """`join_type` is that of a checked left side."""
     delay = f"{DELAY_MS} milliseconds"
     columns = {"l": "left.ad_id", "r": "right.ad_id"}
     if join_type.endswith(("semi", "anti")):
         columns = {"ad_id": f"{checked}.ad_id"}
+    window = WINDOWS[rule.window]
     if checked == "right":
         join_type = join_type.replace("left", "right")
         window = {"before": window["after"], "after": window["before"]}
-    condition = changes.pop("condition", {})
+    join: dict[str, Any] = {"type": join_type, "match_window": window}
+    changes: dict[str, Any] = {}
+    match rule.changed:
+        case "condition":
+            join["condition"] = "right.clicked_at > left.shown_at"
+        case "key":
+            changes = {"left__key": ["ad_id % 3"], "right__key": ["ad_id % 3"]}
+        case "filter":
+            changes = {f"{OTHER_SIDE[checked]}__filter": "ad_id % 2 = 0"}
     return plan(
         left__watermark_delay=delay,
         right__watermark_delay=delay,
-        join={"type": join_type, "match_window": window, **condition},
+        join=join,
         output={**BASE["output"], "columns": columns},
+        on_null_key=rule.on_null_key,
         **changes,
     )
+
+
+@cache
+def simulated(checked: Side, join_type: str, rule: MatchRule) -> SimulationPlan:
+    return simulation_plan(joined(checked, join_type, rule))
 
 
 def changed_results(
@@ -155,10 +185,12 @@ def _was_emitted(
     return own.offset < end and at.timestamp() * 1000 + kept_ms < cut_ms
 
 
-def matches(checked: Side, inner: SimulationPlan, made: Input, end: int) -> set[int]:
+@cache
+def matches(checked: Side, rule: MatchRule, seed: int, end: int) -> set[int]:
     """Offsets of the rows of the checked side that match a row of the other one. Both are before
     the offset `end`."""
-    results = Simulator(inner).run_batch(made.up_to(end)).output
+    simulator = Simulator(simulated(checked, "inner", rule))
+    results = simulator.run_batch(rows(checked, seed).up_to(end)).output
     return {own or 0 for own, _ in (_offsets(checked, result) for result in results)}
 
 
@@ -171,29 +203,21 @@ CHANGES = [
     ("inner", "full_outer"),
     ("full_outer", "full_outer"),
 ]
-WINDOWS = [(WINDOW, NARROWER), (NARROWER, WINDOW), (WINDOW, OTHER), (WINDOW, WINDOW)]
 
 
 @pytest.mark.parametrize("checked", SIDES)
-@pytest.mark.parametrize(("old_type", "new_type"), CHANGES)
-@pytest.mark.parametrize("windows", WINDOWS, ids=["narrower", "wider", "other", "same"])
+@pytest.mark.parametrize("types", CHANGES)
+@pytest.mark.parametrize(
+    "windows",
+    [("usual", "narrower"), ("narrower", "usual"), ("usual", "other"), ("usual", "usual")],
+)
 def test_plan_states_which_rows_contradict_or_are_missing(
-    checked: Side, old_type: str, new_type: str, windows: tuple[dict[str, str], dict[str, str]]
+    checked: Side, types: tuple[str, str], windows: tuple[str, str]
 ) -> None:
     """Each such row is one that the plan names, and each sentence has such a row."""
-    old, new = (joined(checked, *each) for each in zip((old_type, new_type), windows, strict=True))
-    inner = [joined(checked, "inner", window) for window in windows]
-
-    stated, found = stated_and_found(checked, (old, new), inner)
+    stated, found = stated_and_found(checked, types, [MatchRule(window) for window in windows])
 
     assert stated == found
-
-
-CONDITION = {"condition": {"condition": "right.clicked_at > left.shown_at"}}
-KEY = {"left__key": ["ad_id % 3"], "right__key": ["ad_id % 3"]}
-FILTERS: dict[Side, dict[str, Any]] = {
-    side: {f"{OTHER_SIDE[side]}__filter": "ad_id % 2 = 0"} for side in SIDES
-}
 
 
 @pytest.mark.parametrize("checked", SIDES)
@@ -205,12 +229,11 @@ def test_plan_states_which_rows_contradict_or_are_missing_after_a_change_of_the_
 ) -> None:
     """Each such row is one that the plan names. The plan does not compare expressions, so for each
     change it names rows that only the old spec matches and rows that only the new one matches."""
-    rule = {"condition": CONDITION, "key": KEY, "filter": FILTERS[checked]}[change]
-    rules: list[dict[str, Any]] = [{}, rule] if is_set else [rule, {}]
-    old, new = (joined(checked, join_type, WINDOW, on_null_key="drop", **each) for each in rules)
-    inner = [joined(checked, "inner", WINDOW, on_null_key="drop", **each) for each in rules]
+    rules = [MatchRule("usual", each, "drop") for each in (None, change)]
 
-    stated, found = stated_and_found(checked, (old, new), inner)
+    stated, found = stated_and_found(
+        checked, (join_type, join_type), rules if is_set else rules[::-1]
+    )
 
     assert found <= stated
     matches_more = is_set == (change == "key")
@@ -221,13 +244,14 @@ def test_plan_states_which_rows_contradict_or_are_missing_after_a_change_of_the_
 
 
 def stated_and_found(
-    checked: Side, plans: tuple[JoinPlan, JoinPlan], inner: Sequence[JoinPlan]
+    checked: Side, types: tuple[str, str], rules: Sequence[MatchRule]
 ) -> tuple[set[str], set[str]]:
     """The sentences of the plan about the checked side, and those that the results need.
 
-    `plans`: old and new. `inner`: the same as inner joins.
+    `types`, `rules`: old and new.
     """
-    old, new = plans[0], replace(plans[1], checkpoint="/checkpoints/next")
+    old, new = (joined(checked, *one) for one in zip(types, rules, strict=True))
+    new = replace(new, checkpoint="/checkpoints/next")
     stated = {
         text
         for text in (ONLY_OLD, ONLY_NEW, EXPIRED, AGAIN, NEVER)
@@ -235,15 +259,14 @@ def stated_and_found(
             text in meaning and checked in meaning.lower() for meaning in compared(old, new).effects
         )
     }
-    simulated = (simulation_plan(old), simulation_plan(new))
-    pairs = [simulation_plan(each) for each in inner]
+    first, second = (simulated(checked, *one) for one in zip(types, rules, strict=True))
+    second = replace(second, join=new)
     found: set[str] = set()
     for seed in range(CASES):
         made, end = rows(checked, seed), 8 + seed % 6
-        before, after = changed_results(checked, *simulated, made, end)
-        of_old, of_new = (matches(checked, each, made, end) for each in pairs)
-        whole = len(made.left)
-        matched = of_old | of_new | matches(checked, pairs[1], made, whole)
+        before, after = changed_results(checked, first, second, made, end)
+        of_old, of_new = (matches(checked, rule, seed, end) for rule in rules)
+        matched = of_old | of_new | matches(checked, rules[1], seed, len(made.left))
         rows_of = (of_old - of_new, of_new - of_old, matched)
         found |= set(_surprises(checked, old, new, before, after, *rows_of, end))
     return stated, found

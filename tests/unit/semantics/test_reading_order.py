@@ -6,6 +6,7 @@ The condition is that no record is behind the newest earlier record of its parti
 
 import json
 from collections import Counter
+from functools import cache
 from random import Random
 
 import pytest
@@ -14,13 +15,12 @@ from job.join_spec.durations import milliseconds
 from job.join_spec.join_conditions import JoinType
 from job.join_spec.sides import SIDES, Side
 from job.join_spec.spec import spec_from_document
-from job.plan.plan import JoinPlan
 from job.plan.planner import join_plan
 from job.semantics import event_time
 from job.semantics.backlog import PlannedBatch
 from job.semantics.json_records import InputRecord
 from job.semantics.simulate import SimulatedBatch, Simulator
-from job.semantics.simulation_plan import simulation_plan
+from job.semantics.simulation_plan import SimulationPlan, simulation_plan
 from tests.semantics.planted_rules import WRONG_RULES, Rule
 from tests.semantics.reading_orders import (
     Reading,
@@ -37,52 +37,54 @@ T = 1_700_000_000_000
 EXAMPLES = 60
 JOIN_TYPES = ["inner", "left_outer", "right_outer", "full_outer", "left_semi", "left_anti"]
 JOIN_TYPES += ["right_semi", "right_anti"]
-BOUNDS = [
-    {"match_window": {"before": "0 s", "after": "5 s"}},
-    {"match_window": {"before": "10 s", "after": "-2500 ms"}},
-    {"match_window": {"before": "30 s", "after": "30 s"}},
-    {"window": "5 seconds"},
-    {"window": "1 minute"},
-    {"event_time_in_key": True},
-]
+BOUNDS = {
+    "after": {"match_window": {"before": "0 s", "after": "5 s"}},
+    "before": {"match_window": {"before": "10 s", "after": "-2500 ms"}},
+    "around": {"match_window": {"before": "30 s", "after": "30 s"}},
+    "short window": {"window": "5 seconds"},
+    "long window": {"window": "1 minute"},
+    "event time in key": {},
+}
 DELAYS = ["1 millisecond", "2500 milliseconds", "10 seconds"]
 
 
-def plan(join_type: str, bound: dict, left_delay: str, right_delay: str) -> JoinPlan:
-    key = ["k", "t"] if "event_time_in_key" in bound else ["k"]
+@cache
+def plan(join_type: str, bound: str, left_delay: str, right_delay: str) -> SimulationPlan:
+    key = ["k"] if BOUNDS[bound] else ["k", "t"]
     side = {"schema": "k INT, t TIMESTAMP, v INT", "key": key, "event_time": "t"}
-    in_key = bound == {"event_time_in_key": True}
     shown = JoinType(join_type).shown_sides[0]
     document = {
         "name": "read",
         "kafka": {"bootstrap_servers": "localhost:9092"},
         "left": {"topic": "l", **side, "watermark_delay": left_delay},
         "right": {"topic": "r", **side, "watermark_delay": right_delay, "filter": "v > 0"},
-        "join": {"type": join_type, **({} if in_key else bound)},
+        "join": {"type": join_type, **BOUNDS[bound]},
         "output": {"topic": "o", "columns": {"v": f"{shown}.v"}, "delivery": "at_least_once"},
         "checkpoint": "./checkpoint",
         "on_bad_record": "drop",
     }
-    return join_plan(spec_from_document(document), state_partitions=1)
+    return simulation_plan(join_plan(spec_from_document(document), state_partitions=1))
 
 
-def some_plan(join_type: str, random: Random) -> JoinPlan:
-    return plan(join_type, random.choice(BOUNDS), random.choice(DELAYS), random.choice(DELAYS))
+def some_plan(join_type: str, random: Random) -> SimulationPlan:
+    return plan(
+        join_type, random.choice(list(BOUNDS)), random.choice(DELAYS), random.choice(DELAYS)
+    )
 
 
-def delays_of(made: JoinPlan) -> dict[Side, int]:
-    return {side: milliseconds(made.side(side).watermark_delay) for side in SIDES}
+def delays_of(made: SimulationPlan) -> dict[Side, int]:
+    return {side: milliseconds(made.join.side(side).watermark_delay) for side in SIDES}
 
 
-def catch_up(join_type: str, random: Random) -> tuple[JoinPlan, Topics, Reading]:
+def catch_up(join_type: str, random: Random) -> tuple[SimulationPlan, Topics, Reading]:
     made = some_plan(join_type, random)
     read = topics(random, T, delays_of(made))
     return made, read, reading(random, read)
 
 
-def run(made: JoinPlan, order: Reading) -> list[SimulatedBatch]:
+def run(made: SimulationPlan, order: Reading) -> list[SimulatedBatch]:
     """All batches, then a row far ahead on both sides, and what it still lets go."""
-    simulator = Simulator(simulation_plan(made))
+    simulator = Simulator(made)
     ran: list[SimulatedBatch] = []
     for number, batch in enumerate(order.batches):
         ran.append(simulator.run_batch(batch))
@@ -95,9 +97,11 @@ def run(made: JoinPlan, order: Reading) -> list[SimulatedBatch]:
     return ran
 
 
-def results(made: JoinPlan, ran: list[SimulatedBatch]) -> Counter[tuple[int | None, int | None]]:
+def results(
+    made: SimulationPlan, ran: list[SimulatedBatch]
+) -> Counter[tuple[int | None, int | None]]:
     """Offsets of the left and the right record; a semi join shows one side only."""
-    shown = made.join_type.shown_sides
+    shown = made.join.join_type.shown_sides
     return Counter(
         (
             out.left.offset if out.left and "left" in shown else None,
@@ -112,7 +116,7 @@ def late(ran: list[SimulatedBatch]) -> list[InputRecord]:
     return [drop.record for batch in ran for drop in batch.drops if drop.reason == "late"]
 
 
-def check(made: JoinPlan, read: Topics, order: Reading) -> list[SimulatedBatch]:
+def check(made: SimulationPlan, read: Topics, order: Reading) -> list[SimulatedBatch]:
     """Against all records in one batch, which no watermark touches."""
     expected, ran = run(made, in_one_batch(read)), run(made, order)
 
@@ -129,7 +133,9 @@ def search(join_type: str) -> Counter[str]:
         try:
             ran = check(made, read, order)
         except AssertionError as error:
-            raise AssertionError(f"seed {seed}: {made.left}, {made.on}\n{read}\n{order}") from error
+            raise AssertionError(
+                f"seed {seed}: {made.join.left}, {made.join.on}\n{read}\n{order}"
+            ) from error
         before_the_end = ran[: len(order.batches)]
         seen["output"] += any(batch.output for batch in before_the_end)
         seen["held back"] += any(batch.held_back_by for batch in ran)
@@ -173,12 +179,12 @@ def test_wrong_rule_loses_rows(monkeypatch: pytest.MonkeyPatch, wrong: Rule) -> 
 @pytest.mark.parametrize(("behind_ms", "count"), [(9_999, 0), (10_000, 1)])
 def test_exactly_the_delay_behind_its_own_partition_is_late(behind_ms: int, count: int) -> None:
     """Once a batch has passed between: Spark drops `event time <= watermark` of the one before."""
-    made = plan("left_outer", BOUNDS[0], "10 seconds", "10 seconds")
+    made = plan("left_outer", "after", "10 seconds", "10 seconds")
     newest, behind = (
         InputRecord(json.dumps({"k": 1, "t": at, "v": 1}), offset)
         for offset, at in enumerate((T, T - behind_ms))
     )
-    simulator = Simulator(simulation_plan(made))
+    simulator = Simulator(made)
 
     simulator.run_batch(PlannedBatch([newest], [newest], [0], [0]))
     simulator.run_batch(PlannedBatch([], [], [0], [0]))

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from datetime import timedelta
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -61,6 +62,13 @@ def with_client(
     return asyncio.run(run())
 
 
+@cache
+def _app() -> FastAPI:
+    """An application for all calls: FastAPI builds the routes of an application at its first
+    request, which takes longer than the request."""
+    return create_app(ServiceSettings())
+
+
 @asynccontextmanager
 async def running_service(
     made: ServiceSettings, install: Install | None = None
@@ -68,6 +76,9 @@ async def running_service(
     app = create_app(made)
     if install is not None:
         install(app)
+    else:
+        state, app = app.state, _app()
+        app.state = state
     transport = httpx.ASGITransport(app, raise_app_exceptions=False)
     async with (
         app.router.lifespan_context(app),
