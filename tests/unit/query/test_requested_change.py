@@ -1,86 +1,29 @@
 """A change that a command requests: its report, and the spec that continues."""
 
-import os
-from collections.abc import Iterator
-from contextlib import nullcontext
 from dataclasses import replace
 from threading import Event
 from types import SimpleNamespace
-from typing import Any, NoReturn
+from typing import Any
 
 import pytest
-import structlog
 
 from job.change.comparison import compared
-from job.change.planning import PlanRequest, planned
-from job.change.sent_spec import PlannedSpec, WrittenSpec
 from job.checkpoint.changes import SpecTexts
 from job.errors import BusyError, CheckpointError, ConflictError, RequestError, SpecError
-from job.event_time.interval import Interval
-from job.join_spec.spec import JoinSpec, spec_from_yaml
-from job.plan.plan import JoinPlan
-from job.plan.planner import join_plan
-from job.protocol.results import ChangePlanResult, UndoResult
-from job.protocol.status import Phase
+from job.protocol.results import UndoResult
 from job.query import changing, requested_change
-from job.query.change_warm_up import RECORDS_MIN
 from job.query.requested_change import RequestedChange
-from job.query.validator import ChangePlanner
-from job.redaction import Redaction
 from job.settings import JobSettings
+from tests.unit.query.requested_changes import (
+    NEW,
+    OLD,
+    SECRET,
+    changes_of,
+    plan_of_change,
+    resources,
+    send,
+)
 from tests.unit.specs import changed, plan, spec_yaml
-
-OLD = spec_yaml()
-NEW = spec_yaml(checkpoint="/checkpoints/next")
-SECRET = "pa55word"
-STATUS: Any = SimpleNamespace(totals=SimpleNamespace(late_rows=0), phase=None)
-
-
-def plan_of(spec: JoinSpec) -> JoinPlan:
-    return join_plan(spec, state_partitions=2)
-
-
-@pytest.fixture
-def change(monkeypatch: pytest.MonkeyPatch) -> RequestedChange:
-    return changes_of(JobSettings(), monkeypatch)
-
-
-def changes_of(
-    settings: JobSettings, monkeypatch: pytest.MonkeyPatch, old: str = OLD
-) -> RequestedChange:
-    monkeypatch.setattr(
-        requested_change, "Checkpoint", lambda _, location: SimpleNamespace(location=location)
-    )
-    monkeypatch.setattr(requested_change, "leased", lambda _: nullcontext())
-    redaction = Redaction()
-    redaction.add([SECRET])
-    spec = spec_from_yaml(old, os.environ)
-    running = PlannedSpec(WrittenSpec(old, spec), plan_of(spec))
-    return RequestedChange(running, plan_of, settings, redaction, PlannerOfTests())
-
-
-class PlannerOfTests(ChangePlanner):
-    """Plans in this process."""
-
-    def plan(self, request: PlanRequest, *_: Event, **__: Any) -> PlannedSpec:
-        return planned(request)
-
-
-def plan_of_change(
-    change: RequestedChange, text: str, state_partitions: int | None = None
-) -> ChangePlanResult:
-    sent = change.planned(text, Event(), within_seconds=1)
-    return change.plan(sent, state_partitions, resources(), STATUS)
-
-
-def send(change: RequestedChange, text: str, state_partitions: int | None = None) -> None:
-    """The calls of a client that requests a change."""
-    change.planned(text, Event(), within_seconds=1)
-    change.request("ada", text, state_partitions)
-
-
-def resources() -> Any:
-    return SimpleNamespace(has_jvm=True, session=lambda: None, checkpoint=lambda: "old")
 
 
 def test_made_change_ends_in_its_spec_and_no_other_command_is_accepted(
@@ -125,148 +68,6 @@ def test_failed_change_is_reported_without_secrets_and_commands_are_accepted_aga
     assert "the folder contains a query of [redacted]" == change.report.error
     assert change.report.failed_at is not None
     change.check_not_requested()
-
-
-@pytest.fixture
-def warm_ups(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
-    """Arguments of each warm-up."""
-    calls: list[Any] = []
-    monkeypatch.setattr(requested_change, "warm_up", lambda *arguments: calls.append(arguments))
-    return calls
-
-
-def run_warm_up(change: RequestedChange, records: int, session: object) -> None:
-    """The change reads `records` again. `session`: None: the new query needs another JVM."""
-    made = SimpleNamespace(replay=SimpleNamespace(records=records))
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(changing, "checked", lambda *_: made)
-        available: Any = SimpleNamespace(session=lambda: None, warm_up_session=lambda _: session)
-        change.prepare(available, None, lambda: False)
-
-
-@pytest.mark.parametrize(
-    ("records", "session", "schema", "count"),
-    [
-        (RECORDS_MIN, "session", None, 1),
-        (RECORDS_MIN - 1, "session", None, 0),
-        (RECORDS_MIN, None, None, 0),
-        (RECORDS_MIN, "session", "a schema that a start registers", 0),
-    ],
-    ids=["warm-up", "few records", "another JVM", "schema to register"],
-)
-def test_change_that_reads_many_records_in_the_same_jvm_has_one_warm_up(
-    monkeypatch: pytest.MonkeyPatch,
-    warm_ups: list[Any],
-    records: int,
-    session: object,
-    schema: Any,
-    count: int,
-) -> None:
-    change = changes_of(JobSettings(), monkeypatch)
-    monkeypatch.setattr(requested_change, "Checkpoint", lambda *_: SimpleNamespace(folder="folder"))
-    new = plan()
-    new = replace(new, output=replace(new.output, schema=schema))
-    sent = PlannedSpec(WrittenSpec(NEW, spec_from_yaml(NEW, {})), new)
-    monkeypatch.setattr(PlannerOfTests, "plan", lambda *_, **__: sent)
-    send(change, NEW)
-
-    for _ in range(2):
-        run_warm_up(change, records, session)
-
-    assert count == len(warm_ups)
-
-
-def test_undo_has_no_warm_up(change: RequestedChange, warm_ups: list[Any]) -> None:
-    change.request("ada", None, None)
-    run_warm_up(change, RECORDS_MIN, "session")
-    assert [] == warm_ups
-
-
-def test_change_that_failed_before_its_warm_up_has_none_later(
-    change: RequestedChange, warm_ups: list[Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The old query has failed in between. A later stop must not run the new query."""
-
-    def refuse(*_: object) -> NoReturn:
-        raise CheckpointError("the folder contains a query")
-
-    monkeypatch.setattr(changing, "hand_over", refuse)
-    send(change, NEW)
-    assert change.make(resources()) is None
-
-    run_warm_up(change, RECORDS_MIN, "session")
-    assert [] == warm_ups
-
-
-def test_change_waits_until_the_old_query_has_repeated_an_interrupted_interval(
-    change: RequestedChange, monkeypatch: pytest.MonkeyPatch, warm_ups: list[Any]
-) -> None:
-    """Then it has its warm-up. The report contains the records that are left."""
-    interval = Interval(7, 60_000, {"left": {0: 30}, "right": {0: 9}})
-    read = iter([{"left": {0: 10}, "right": {0: 0}}, {"left": {0: 28}, "right": {0: 9}}])
-    monkeypatch.setattr(requested_change, "repetition", lambda *_: iter([interval, interval]))
-    seen: list[Any] = []
-
-    def sleep(_: float) -> None:
-        assert change.report is not None
-        assert [] == warm_ups
-        seen.append((change.report.repeated_interval, change.report.records_left))
-
-    monkeypatch.setattr(requested_change, "time", SimpleNamespace(sleep=sleep))
-    monkeypatch.setattr(change, "_run_warm_up", lambda *_: warm_ups.append(seen[:]))
-
-    class OldCheckpoint:
-        @property
-        def offsets(self) -> Any:
-            return next(read)
-
-    old: Any = SimpleNamespace(checkpoint=OldCheckpoint)
-    send(change, NEW)
-
-    change.prepare(old, Phase.CATCH_UP, lambda: False)
-
-    assert [[(7, 29), (7, 2)]] == warm_ups
-    assert change.report is not None
-    assert (None, None) == (change.report.repeated_interval, change.report.records_left)
-
-
-def test_change_waits_for_no_interval_that_runs_and_not_longer_than_the_query_runs(
-    change: RequestedChange, monkeypatch: pytest.MonkeyPatch, warm_ups: list[Any]
-) -> None:
-    calls: list[str] = []
-
-    def repetition(*_: object) -> Iterator[Interval]:
-        calls.append("read")
-        while True:
-            yield Interval(7, 60_000)
-
-    monkeypatch.setattr(requested_change, "repetition", repetition)
-    monkeypatch.setattr(change, "_run_warm_up", lambda *_: warm_ups.append("warm-up"))
-    old: Any = SimpleNamespace(checkpoint=lambda: SimpleNamespace(offsets=None))
-    send(change, NEW)
-    change.prepare(old, Phase.REAL_TIME, lambda: False)
-    send(change, NEW)
-    change.prepare(old, Phase.CATCH_UP, lambda: True)
-
-    assert (["read"], ["warm-up"]) == (calls, warm_ups)
-
-
-def test_failed_warm_up_is_logged_without_secrets_and_the_change_is_made(
-    change: RequestedChange, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def refuse(*_: object) -> None:
-        raise CheckpointError(f"no space left for {SECRET}")
-
-    monkeypatch.setattr(changing, "checked", refuse)
-    send(change, NEW)
-
-    with structlog.testing.capture_logs() as logged:
-        change.prepare(resources(), None, lambda: False)
-
-    assert [("preparation_failed", "no space left for [redacted]")] == [
-        (entry["event"], entry["reason"]) for entry in logged
-    ]
-    assert change.is_requested
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,69 @@
+"""A running query that a client changes, without Spark and Kafka."""
+
+import os
+from contextlib import nullcontext
+from threading import Event
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from job.change.planning import PlanRequest, planned
+from job.change.sent_spec import PlannedSpec, WrittenSpec
+from job.join_spec.spec import JoinSpec, spec_from_yaml
+from job.plan.plan import JoinPlan
+from job.plan.planner import join_plan
+from job.protocol.results import ChangePlanResult
+from job.query import requested_change
+from job.query.requested_change import RequestedChange
+from job.query.validator import ChangePlanner
+from job.redaction import Redaction
+from job.settings import JobSettings
+from tests.unit.specs import spec_yaml
+
+OLD = spec_yaml()
+NEW = spec_yaml(checkpoint="/checkpoints/next")
+SECRET = "pa55word"
+STATUS: Any = SimpleNamespace(totals=SimpleNamespace(late_rows=0), phase=None)
+
+
+def plan_of(spec: JoinSpec) -> JoinPlan:
+    return join_plan(spec, state_partitions=2)
+
+
+def changes_of(
+    settings: JobSettings, monkeypatch: pytest.MonkeyPatch, old: str = OLD
+) -> RequestedChange:
+    monkeypatch.setattr(
+        requested_change, "Checkpoint", lambda _, location: SimpleNamespace(location=location)
+    )
+    monkeypatch.setattr(requested_change, "leased", lambda _: nullcontext())
+    redaction = Redaction()
+    redaction.add([SECRET])
+    spec = spec_from_yaml(old, os.environ)
+    running = PlannedSpec(WrittenSpec(old, spec), plan_of(spec))
+    return RequestedChange(running, plan_of, settings, redaction, PlannerOfTests())
+
+
+class PlannerOfTests(ChangePlanner):
+    """Plans in this process."""
+
+    def plan(self, request: PlanRequest, *_: Event, **__: Any) -> PlannedSpec:
+        return planned(request)
+
+
+def plan_of_change(
+    change: RequestedChange, text: str, state_partitions: int | None = None
+) -> ChangePlanResult:
+    sent = change.planned(text, Event(), within_seconds=1)
+    return change.plan(sent, state_partitions, resources(), STATUS)
+
+
+def send(change: RequestedChange, text: str, state_partitions: int | None = None) -> None:
+    """The calls of a client that requests a change."""
+    change.planned(text, Event(), within_seconds=1)
+    change.request("ada", text, state_partitions)
+
+
+def resources() -> Any:
+    return SimpleNamespace(has_jvm=True, session=lambda: None, checkpoint=lambda: "old")
