@@ -56,7 +56,7 @@ RUN --mount=type=cache,target=/root/.cache/uv \
 
 FROM uv AS service-packages
 COPY pyproject.toml uv.lock ./
-# The service imports neither these packages nor their dependencies; tests/docker/test_images.py checks it.
+# The service imports neither these packages nor their dependencies; tests/unit/project/test_groups.py checks it.
 RUN --mount=type=cache,target=/root/.cache/uv \
     uv export --quiet --frozen --no-dev --no-emit-project --output-file requirements.txt \
         --prune confluent-kafka --prune cryptography --prune fastavro --prune grpcio-tools \

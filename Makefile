@@ -3,7 +3,7 @@
 
 .DEFAULT_GOAL := help
 .PHONY: help setup ready run test test-unit check docs bench bench-peers bench-growth differential \
-  spec-differential fuzz soak clean up down test-docker test-kubernetes
+  spec-differential fuzz soak clean up down test-all test-docker test-kubernetes
 
 PYTHON_HERE := .venv/bin/python
 
@@ -24,8 +24,15 @@ run: ready ## run the demo until Ctrl-C; SECONDS=60 ends and checks it by itself
 PYTEST := .venv/bin/pytest --numprocesses $(or $(WORKERS),logical) --maxprocesses 4 --dist loadfile \
 	--no-loadscope-reorder --durations 20
 
-test: ready ## run every test this machine can run; T=PATH and K=EXPRESSION select tests
-	@$(PYTEST) $(T) $(if $(K),-k '$(K)')
+# Without a selection, groups of tests whose inputs have not changed are left out (tests/groups.py).
+GROUPS := -p tests.group_runs --groups $(if $(FULL),all,changed)
+
+test: ready ## run the tests this machine can run, except unchanged groups; T=PATH and K=EXPRESSION select tests
+	@$(PYTEST) $(or $(T)$(if $(K), -k '$(K)'),$(GROUPS))
+
+test-all: ready ## run every test this machine can run, also those of images; records unchanged groups
+	@$(MAKE) --no-print-directory test FULL=1
+	@FULL=1 tests/docker/run.sh
 
 test-unit: ready ## run the unit tests that need no browser and no other process; K=EXPRESSION
 	@$(PYTEST) tests/unit -m 'not processes' $(if $(K),-k '$(K)')

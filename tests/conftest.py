@@ -7,7 +7,12 @@ import pytest
 
 from tests.wheel import InstalledWheel, install_wheel
 
-pytest_plugins = ["tests.cpu_time", "tests.every_test", "tests.failures", "tests.hangs"]
+pytest_plugins = [
+    "tests.cpu_time",
+    "tests.every_test",
+    "tests.failures",
+    "tests.hangs",
+]
 
 
 @pytest.fixture(scope="session")

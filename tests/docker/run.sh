@@ -36,7 +36,8 @@ main() {
   elif [ -n "${EVERY_TEST:-}" ]; then
     exit 1
   fi
-  .venv/bin/pytest tests/docker "$@"
+  # With FULL=1 a pass is recorded (tests/groups.py).
+  .venv/bin/pytest -p tests.group_runs --groups "$([ -n "${FULL:-}" ] && echo all || echo selected)" tests/docker "$@"
 }
 
 clean_up() {

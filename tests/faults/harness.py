@@ -24,6 +24,7 @@ from deploy.local.kafka import EmbeddedKafka, free_ports
 from job.join_spec.engine import Engine
 from job.protocol.reports import StateCount
 from job.protocol.status import JobStatus
+from tests.brokers import BROKER_OPTIONS
 from tests.faults.commit_topic import marker_problems, missing_markers, part_problems
 from tests.faults.faulty_job import FaultyJob
 from tests.faults.join_spec import join_spec
@@ -36,7 +37,7 @@ from tests.faults.oracle import (
 )
 from tests.faults.output_reader import OutputReader
 from tests.faults.proxy import Proxy
-from tests.integration.jobs import BROKER_OPTIONS, START_SECONDS, STATE_PARTITIONS
+from tests.integration.jobs import START_SECONDS, STATE_PARTITIONS
 from tests.integration.jvms import SharedJvm
 from tests.integration.topics import READ_SECONDS, Sent
 from tests.polling import wait_until

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from deploy.local.kafka import EmbeddedKafka
+from tests.brokers import BROKER_OPTIONS
 from tests.integration.failpoint import Failpoint
-from tests.integration.jobs import BROKER_OPTIONS
 from tests.integration.jvms import jvm  # noqa: F401
 
 # A shell starts background programs with SIGINT ignored, which the programs under test would

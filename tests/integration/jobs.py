@@ -15,7 +15,6 @@ from typing import Any, Self
 import psutil
 
 from deploy.local.java import java_home
-from deploy.local.kafka import JVM_OPTIONS
 from job.protocol.status import Failure, JobStatus
 from tests import processes
 from tests.integration.forks import ForkedProcess, fork_server
@@ -35,9 +34,6 @@ JAVA_OPTIONS = (
     "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m -Xms800m -Xmn300m "
     "-XX:+UnlockDiagnosticVMOptions -XX:-BytecodeVerificationRemote"
 )
-
-BROKER_OPTIONS = (*JVM_OPTIONS, "-XX:TieredStopAtLevel=1")
-"""Options of the brokers that the tests share."""
 
 
 class Job:

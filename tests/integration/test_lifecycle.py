@@ -12,7 +12,8 @@ import pytest
 from deploy.local.kafka import EmbeddedKafka
 from job.protocol.status import JobStatus
 from job.spark.session import CLASS_ARCHIVE
-from tests.integration.jobs import BROKER_OPTIONS, START_SECONDS, STOP_SECONDS, Job
+from tests.brokers import BROKER_OPTIONS
+from tests.integration.jobs import START_SECONDS, STOP_SECONDS, Job
 from tests.integration.jvms import SharedJvm
 from tests.integration.pairs import Pairs
 from tests.lineage_stub import LineageStub

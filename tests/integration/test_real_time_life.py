@@ -14,7 +14,8 @@ import pytest
 from deploy.local.kafka import EmbeddedKafka
 from job.dead_letters.headers import DeadLetter
 from job.protocol.status import Failure, JobStatus
-from tests.integration.jobs import BROKER_OPTIONS, START_SECONDS, Job
+from tests.brokers import BROKER_OPTIONS
+from tests.integration.jobs import START_SECONDS, Job
 from tests.integration.jvms import SharedJvm
 from tests.integration.keyed_sides import T0
 from tests.integration.real_time_topics import (

@@ -25,55 +25,14 @@ from job.plan.plan import JoinPlan
 from job.plan.record_checks import FAILED_FIELD
 from job.protocol.reasons import REASONS
 from job.semantics.backlog import PlannedBatch
-from job.semantics.json_records import InputRecord
 from tests.semantics.job_watermark import JobWatermark
 from tests.semantics.join_cases import Batch, Case, Phase, StateStore, canonical
+from tests.semantics.memory_topic import MemoryTopic, conf
 from tests.semantics.spark_session import fast_folder
 
 _STREAMING = "spark.sql.streaming."
-_MEMORY_STREAM = "org.apache.spark.sql.execution.streaming.runtime.MemoryStream"
 _PARTITIONS = 3
 """Partitions of each topic; records of further partitions are sampled."""
-_FIELD, _NULL = "\x01", "\x02"
-
-_OF_RECORD = [
-    f"cast(nullif(split_part(value, '{_FIELD}', 4), '{_NULL}') AS BINARY) AS key",
-    f"cast(nullif(split_part(value, '{_FIELD}', 5), '{_NULL}') AS BINARY) AS value",
-    f"cast(split_part(value, '{_FIELD}', 1) AS INT) AS partition",
-    f"cast(split_part(value, '{_FIELD}', 2) AS BIGINT) AS offset",
-    f"timestamp_micros(try_cast(split_part(value, '{_FIELD}', 3) AS BIGINT)) AS timestamp",
-]
-
-
-class MemoryTopic:
-    """A stream of records with the columns of Spark's Kafka source."""
-
-    def __init__(self, spark: SparkSession) -> None:
-        strings = _class(spark, "org.apache.spark.sql.Encoders").STRING()
-        self._stream = _class(spark, _MEMORY_STREAM).apply(strings, spark._jsparkSession)
-        self._to_seq = _class(spark, "org.apache.spark.api.python.PythonUtils").toSeq
-        self._spark = spark
-
-    def records(self) -> DataFrame:
-        return DataFrame(self._stream.toDF(), self._spark).selectExpr(*_OF_RECORD)
-
-    def add_timestamp(self, micros: int) -> None:
-        """A record with only a timestamp."""
-        self.add([InputRecord("{}", offset=0, partition=7, timestamp_us=micros)])
-
-    def add(self, records: Sequence[InputRecord]) -> None:
-        texts = [_as_text(record) for record in records]
-        self._stream.addData(self._to_seq(texts))
-
-
-def _class(spark: SparkSession, name: str) -> Any:
-    """A Java class by its full name: py4j would search all jars for each part of it."""
-    return getattr(spark._jvm, name)
-
-
-def _as_text(record: InputRecord) -> str:
-    fields = (record.partition, record.offset, record.timestamp_us, record.key, record.value)
-    return _FIELD.join(_NULL if field is None else str(field) for field in fields)
 
 
 def run_on_spark(spark: SparkSession, case: Case, phases: Sequence[Phase]) -> list[Batch]:
@@ -239,24 +198,3 @@ def _state_conf(store: StateStore) -> dict[str, str]:
         if store.provider == "RocksDB"
         else "1",
     }
-
-
-class conf:  # noqa: N801 - reads as a function in a with statement
-    """Session settings for a block."""
-
-    def __init__(self, spark: SparkSession, settings: dict[str, str]) -> None:
-        self._conf = spark.conf
-        self._settings = settings
-        self._before: dict[str, str | None] = {}
-
-    def __enter__(self) -> None:
-        for name, value in self._settings.items():
-            self._before[name] = self._conf.get(name, None)
-            self._conf.set(name, value)
-
-    def __exit__(self, *_: object) -> None:
-        for name, value in self._before.items():
-            if value is None:
-                self._conf.unset(name)
-            else:
-                self._conf.set(name, value)

@@ -42,12 +42,21 @@ def run(tmp_path: Path, **variables: str) -> tuple[int, str]:
         "make": MAKE,
         **dict.fromkeys(("versitygw", "chromium", "promtool", "helm"), "#!/bin/sh\n"),
     }
-    python = tmp_path / ".venv/bin/python"  # all groups have changed
-    for path, text in ((python, "#!/bin/sh\n"), *((tmp_path / n, t) for n, t in programs.items())):
+    python = tmp_path / ".venv/bin/python"
+    for path, text in (
+        (python, "#!/bin/sh\nexit $UNCHANGED\n"),
+        *((tmp_path / n, t) for n, t in programs.items()),
+    ):
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
         path.chmod(0o755)
-    defaults = {"CHECK_CODE": "0", "DOCKER_SECONDS": "0", "TEST": "rm $CI_RESULTS/failures"}
+    defaults = {
+        "CHECK_CODE": "0",
+        "DOCKER_SECONDS": "0",
+        "FULL": "",
+        "TEST": "rm $CI_RESULTS/failures",
+        "UNCHANGED": "1",
+    }
     done = subprocess.run(
         [tmp_path / ".ci/run"],
         env={**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}", **defaults, **variables},
@@ -100,3 +109,14 @@ def test_run_that_hangs_ends_with_the_tests_that_run(tmp_path: Path) -> None:
     assert ".ci/run has not ended after 10 s. These tests run:" in last
     assert "    tests/test_c.py::test_d (process 99999999)" in last
     assert "output of docker" in output
+
+
+@pytest.mark.parametrize(("full", "images"), [("", False), ("1", True)])
+def test_images_are_not_tested_if_unchanged_except_in_a_full_run(
+    tmp_path: Path, full: str, *, images: bool
+) -> None:
+    code, output = run(tmp_path, UNCHANGED="0", FULL=full)
+
+    assert 0 == code
+    assert images == ("output of docker" in output)
+    assert images != ("images: not tested" in output)

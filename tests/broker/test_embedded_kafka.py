@@ -18,7 +18,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # its own re-
 
 from deploy.local.kafka import EmbeddedKafka
 from job.errors import BrokerError, TopicError
-from tests.integration.jobs import BROKER_OPTIONS
+from tests.brokers import BROKER_OPTIONS
 from tests.polling import wait_until
 from tests.processes import has_ended
 
