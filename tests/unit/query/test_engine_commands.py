@@ -22,7 +22,7 @@ from job.query.state_machine import StateMachine
 from job.query.stats import QueryStats
 from job.redaction import Redaction
 from job.settings import JobSettings
-from tests.unit.query.test_requested_change import PlannerOfTests
+from tests.unit.query.requested_changes import PlannerOfTests
 from tests.unit.specs import plan, spec_yaml
 
 NEW = spec_yaml(checkpoint="/checkpoints/next")
