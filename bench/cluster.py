@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from bench.streamjoin import Streamjoin, job_command
-from deploy.local.kafka import free_ports
+from deploy.local.ports import free_ports
 from deploy.local.processes import start_child, stop_child
 
 _HOST = "127.0.0.1"

@@ -20,7 +20,8 @@ from deploy.local.demo_load import OUTPUT_TOPIC, TOPICS
 from deploy.local.demo_screen import Addresses, step
 from deploy.local.demo_service import Figures, figures
 from deploy.local.java import java_home
-from deploy.local.kafka import HOST, EmbeddedKafka
+from deploy.local.kafka import EmbeddedKafka
+from deploy.local.ports import HOST
 from deploy.local.processes import last_lines, start_child, stop_child
 from job.errors import BrokerError, QueryError, SetupError
 from job.join_spec.engine import Engine

@@ -10,15 +10,12 @@ Its folder contains broker.log, server.properties and, in log/, the data.
 
 import argparse
 import base64
-import random
 import signal
-import socket
 import subprocess
 import sys
 import time
 import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from itertools import islice
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from types import TracebackType
@@ -33,12 +30,12 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # its own re-
 
 from deploy.local.jars import jar_folder
 from deploy.local.java import java_home
+from deploy.local.ports import HOST, free_ports
 from deploy.local.processes import last_lines, start_child, stop_child
 from job.errors import BrokerError, StreamjoinError, TopicError
 
 DATA_FOLDER = Path(__file__).parents[2] / "data" / "kafka"
 LOG_SETTINGS = Path(__file__).with_name("log4j2.properties")
-HOST = "127.0.0.1"
 # Below the ephemeral ports of Linux (32768 and up): from there, a client that retries a stopped
 # broker can take the broker's port, or connect to itself.
 PORTS = range(20_000, 25_000)
@@ -351,22 +348,6 @@ def _new_id() -> str:
     """An id in Kafka's format: 16 bytes in 22 characters."""
     # Kafka's tools parse an id that begins with - as an option; one that begins with T is safe.
     return base64.urlsafe_b64encode(b"M" + uuid.uuid4().bytes[1:]).decode().rstrip("=")
-
-
-def free_ports(ports: range, count: int) -> list[int]:
-    """That many different ports on which nothing listens."""
-    # Not `random` itself: two test processes with equal seeds would choose the same ports.
-    candidates = random.SystemRandom().sample(ports, 100)
-    silent = (port for port in candidates if not answers(port))
-    free = list(islice(silent, count))
-    if len(free) < count:
-        raise BrokerError(f"no free port found between {ports.start} and {ports.stop}")
-    return free
-
-
-def answers(port: int) -> bool:
-    with socket.socket() as probe:
-        return probe.connect_ex((HOST, port)) == 0
 
 
 def main() -> int:

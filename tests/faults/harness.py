@@ -20,7 +20,8 @@ from confluent_kafka import (
 )
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
-from deploy.local.kafka import EmbeddedKafka, free_ports
+from deploy.local.kafka import EmbeddedKafka
+from deploy.local.ports import free_ports
 from job.join_spec.engine import Engine
 from job.protocol.reports import StateCount
 from job.protocol.status import JobStatus

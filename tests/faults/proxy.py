@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Any, Self
 
-from deploy.local.kafka import HOST
+from deploy.local.ports import HOST
 from tests.polling import wait_until
 
 

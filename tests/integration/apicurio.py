@@ -12,7 +12,7 @@ from typing import Any, Self
 
 from deploy.local.jars import fetch, jar_folder
 from deploy.local.java import java_home
-from deploy.local.kafka import HOST, free_ports
+from deploy.local.ports import HOST, free_ports
 from deploy.local.processes import last_lines, start_child, stop_child
 from tests.polling import wait_until
 

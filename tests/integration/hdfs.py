@@ -10,7 +10,8 @@ from typing import Self
 
 from deploy.local.jars import fetch, jar_folder
 from deploy.local.java import java_home
-from deploy.local.kafka import HOST, LOG_SETTINGS, free_ports
+from deploy.local.kafka import LOG_SETTINGS
+from deploy.local.ports import HOST, free_ports
 from deploy.local.processes import last_lines, start_child, stop_child
 from job.spark.session import spark_jars
 from tests.polling import wait_until

@@ -9,7 +9,7 @@ from types import TracebackType
 from typing import Self
 
 from deploy.local.jars import JarSet, fetch, jar_folder
-from deploy.local.kafka import HOST, answers, free_ports
+from deploy.local.ports import HOST, answers, free_ports
 from deploy.local.processes import last_lines, start_child, stop_child
 from tests.polling import wait_until
 from tests.programs import program

@@ -11,7 +11,7 @@ import httpx
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
-from deploy.local.kafka import HOST, free_ports
+from deploy.local.ports import HOST, free_ports
 from deploy.local.processes import last_lines, start_child, stop_child
 from tests.polling import wait_until
 
