@@ -167,7 +167,7 @@ CMD ["streamjoin", "run", "/etc/streamjoin/join.yaml"]
 
 FROM job-image AS demo
 COPY deploy /opt/streamjoin/demo/deploy
-COPY job/__init__.py job/errors.py /opt/streamjoin/demo/job/
+COPY job /opt/streamjoin/demo/job
 ENV PYTHONPATH=/opt/streamjoin/demo
 CMD ["python", "-m", "deploy.docker.load"]
 

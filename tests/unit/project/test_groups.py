@@ -250,9 +250,16 @@ def test_service_imports_no_package_that_its_image_does_not_have() -> None:
     assert set() == {name for name in names if pruned & set(installed.get(name, ()))}
 
 
-@pytest.mark.parametrize("program", ["deploy.local.jars", "deploy.local.processor"])
-def test_build_stage_copies_all_that_its_program_imports(program: str) -> None:
-    [stage] = [part for part in DOCKERFILE.split("\nFROM ") if f"python3 -m {program}" in part]
+@pytest.mark.parametrize(
+    ("program", "command"),
+    [
+        ("deploy.local.jars", "python3 -m deploy.local.jars"),
+        ("deploy.local.processor", "python3 -m deploy.local.processor"),
+        ("deploy.docker.load", 'CMD ["python", "-m", "deploy.docker.load"]'),
+    ],
+)
+def test_stage_of_an_image_copies_all_that_its_program_imports(program: str, command: str) -> None:
+    [stage] = [part for part in DOCKERFILE.split("\nFROM ") if command in part]
     copied = re.findall(r"^COPY (?!--)((?:[^\\\n]|\\\n)+)", stage, re.MULTILINE)
     sources = [word for line in copied for word in line.replace("\\\n", "").split()[:-1]]
     files = {file for source in sources for file in _files(ROOT / source)}
