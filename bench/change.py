@@ -124,6 +124,7 @@ class Job:
         change = Request(
             call="change", by="bench", spec=spec.read_text(), state_partitions=state_partitions
         )
+        call(self.socket, change.model_copy(update={"call": "change_plan"}))  # plans the spec
         call(self.socket, change)
 
     def command(self, *arguments: str | Path, state_partitions: int) -> None:

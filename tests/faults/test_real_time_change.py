@@ -65,7 +65,8 @@ def test_change_during_a_repetition_neither_loses_nor_repeats_a_result(
         proxy.catch(first_batch[0])
         proxy.wait_until_caught(first_batch[0])
         job.wait_for_state("RUNNING")
-        assert job.ask("change", spec=second)["error"] is None
+        for call in ("change_plan", "change"):
+            assert job.ask(call, spec=second)["error"] is None
         wait_until(lambda: is_logged(job, "change_waits"), START_SECONDS, "the change waits")
         job.wait_for(
             lambda status: status.last_change and status.last_change.records_left == 2 * PAIRS,
