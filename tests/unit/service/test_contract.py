@@ -37,7 +37,7 @@ def url(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[str]:
     try:
         processes.start_job(*request.param.split())
         wait_until(processes.socket.exists, PATIENCE_SECONDS, "the job is up")
-        yield processes.start_service(tokens_file=tokens, job_answer_seconds=PATIENCE_SECONDS).url
+        yield processes.start_service(tokens_file=tokens).url
     finally:
         processes.end_all()
 

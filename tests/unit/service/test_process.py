@@ -57,7 +57,7 @@ class Processes:
         environment = {
             "STREAMJOIN_PORT": "0",
             "STREAMJOIN_SOCKET": str(self.socket),
-            "STREAMJOIN_JOB_ANSWER_SECONDS": str(DEADLINE.total_seconds()),
+            "STREAMJOIN_JOB_ANSWER_SECONDS": str(PATIENCE_SECONDS),
             **{f"STREAMJOIN_{name.upper()}": str(value) for name, value in settings.items()},
         }
         child = self._start([COMMAND], "service.log", environment)
@@ -141,7 +141,7 @@ def test_pending_call_is_answered_before_the_service_stops(
 
 def test_no_call_takes_longer_than_the_deadline_while_the_job_hangs(processes: Processes) -> None:
     job = processes.start_job()
-    service = processes.start_service()
+    service = processes.start_service(job_answer_seconds=DEADLINE.total_seconds())
     wait_until(service.sees_the_job, PATIENCE_SECONDS, "the job is up")
 
     job.send_signal(signal.SIGSTOP)
@@ -160,7 +160,7 @@ def test_no_call_takes_longer_than_the_deadline_while_the_job_hangs(processes: P
 
 def test_command_to_a_hung_job_is_not_executed_later(processes: Processes) -> None:
     job = processes.start_job()
-    service = processes.start_service()
+    service = processes.start_service(job_answer_seconds=DEADLINE.total_seconds())
     wait_until(service.sees_the_job, PATIENCE_SECONDS, "the job is up")
 
     job.send_signal(signal.SIGSTOP)
@@ -259,7 +259,7 @@ def test_job_cancels_a_lookup_when_the_client_disconnects(processes: Processes) 
     job = SmallJob(status())
     job.answers["state_count"] = WAITS
     with control_socket(processes.socket, job):
-        service = processes.start_service(job_answer_seconds=PATIENCE_SECONDS)
+        service = processes.start_service()
         with socket.create_connection(("127.0.0.1", service.port)) as caller:
             caller.sendall(b"GET /v1/query/state HTTP/1.1\r\nhost: localhost\r\n\r\n")
             wait_until(lambda: job.gone is not None, PATIENCE_SECONDS, "the job has the call")
@@ -273,7 +273,7 @@ def test_running_lookup_does_not_delay_the_stop_of_the_service(processes: Proces
     job = SmallJob(status())
     job.answers["state_count"] = WAITS
     with control_socket(processes.socket, job), ThreadPoolExecutor() as pool:
-        service = processes.start_service(job_answer_seconds=PATIENCE_SECONDS)
+        service = processes.start_service()
         waiting = pool.submit(service.get, "/v1/query/state")
         wait_until(lambda: job.gone is not None, PATIENCE_SECONDS, "the job has the call")
 
