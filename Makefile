@@ -30,7 +30,7 @@ GROUPS := -p tests.group_runs --groups $(if $(FULL),all,changed)
 test: ready ## run the tests this machine can run, except unchanged groups; T=PATH and K=EXPRESSION select tests
 	@$(PYTEST) $(or $(T)$(if $(K), -k '$(K)'),$(GROUPS))
 
-test-all: ready ## run every test this machine can run, also those of images; records unchanged groups
+test-all: ready ## run every test this machine can run, also those of images; records the groups that pass
 	@$(MAKE) --no-print-directory test FULL=1
 	@FULL=1 tests/docker/run.sh
 

@@ -188,10 +188,11 @@ def state(
 def create_topics(
     spec: SpecFile,
     inputs: Annotated[
-        bool, typer.Option("--inputs", help="Also create inputs that do not exist.")
+        bool, typer.Option("--inputs", help="Also create the missing inputs.")
     ] = False,
 ) -> None:
-    """Create the topics that a join writes, with the broker's default number of partitions."""
+    """Create the missing topics that the join writes: output and dead letters. A missing input is
+    an error. New topics have the broker's default number of partitions."""
     from job.kafka.topics import create_missing_topics
 
     with report_errors(spec):

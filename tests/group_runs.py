@@ -52,7 +52,15 @@ class GroupRuns:
             and any(map(_contains(name), folders))
             and not has_changed(name)
         ]
-        self._is_partial = bool(config.option.keyword or config.option.markexpr)
+        options = config.option
+        self._is_partial = bool(
+            options.keyword
+            or options.markexpr
+            or options.deselect
+            or options.lf
+            or any("::" in argument for argument in config.args)
+            or any(map(_is_inside_a_group, folders))
+        )
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_configure_node(self, node: Any) -> None:
@@ -100,6 +108,12 @@ def _groups_of(nodeid: str) -> list[str]:
         for name, group in GROUPS.items()
         if any(path.is_relative_to(ROOT / tests) for tests in group.tests)
     ]
+
+
+def _is_inside_a_group(path: Path) -> bool:
+    """Whether the path has only some of the tests of a group."""
+    groups = (ROOT / tests for group in GROUPS.values() for tests in group.tests)
+    return any(path != tests and path.is_relative_to(tests) for tests in groups)
 
 
 def _contains(name: str) -> Any:

@@ -130,7 +130,7 @@ def _files(path: Path) -> list[Path]:
     return [
         file
         for file in path.rglob("*")
-        if file.is_file() and not {"__pycache__", "results"} & {*file.parts}
+        if file.is_file() and not {"__pycache__", "results"} & {*file.relative_to(path).parts}
     ]
 
 

@@ -28,17 +28,18 @@ from tests.processes import has_ended
 
 LOG_LINES = 200
 COLLECT_SECONDS = 10.0
-"""So long before the limit the report is collected."""
+"""Time before the limit at which the report is collected. At most half of the limit."""
 GRACE_SECONDS = float(os.environ.get("TEST_GRACE_SECONDS", "180"))
-"""For the clean-up of a test at its limit: a job has 60 s to end, a shared JVM too."""
+"""Time for the clean-up of a test after its limit: a job and a shared JVM have 60 s each to end."""
 
 
 class HangWatch:
-    """In each process that runs tests."""
+    """Reports and ends hanging tests, in each process that runs tests."""
 
     def __init__(self) -> None:
         self._stderr = os.fdopen(os.dup(2), "w")  # pytest redirects 2 while a test runs
-        self._running: tuple[pytest.Item, float] | None = None
+        self._running: tuple[pytest.Item, float, float] | None = None
+        """The test, and when its report is collected and its limit reached."""
         self._report: tuple[pytest.Item | None, str] = (None, "")
         faulthandler.register(signal.SIGUSR1, file=self._stderr, all_threads=True)
         threading.Thread(target=self._watch, name="hangs", daemon=True).start()
@@ -56,18 +57,23 @@ class HangWatch:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_timeout_set_timer(self, item: pytest.Item, settings: Any) -> None:
-        self._running = (item, time.monotonic() + settings.timeout)
+        limit = time.monotonic() + settings.timeout
+        collect_at = limit - min(COLLECT_SECONDS, settings.timeout / 2)
+        self._running = (item, collect_at, limit)
         # If even the thread cannot run, because C code holds Python's lock.
         last = settings.timeout + 2 * GRACE_SECONDS
         faulthandler.dump_traceback_later(last, exit=True, file=self._stderr)
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_makereport(
-        self, call: pytest.CallInfo[None]
+        self, item: pytest.Item, call: pytest.CallInfo[None]
     ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
         report = yield
         if call.excinfo is not None and str(call.excinfo.value).startswith("Timeout ("):
-            report.sections.append(("shortly before the limit", self._report[1]))
+            reported, text = self._report
+            if reported is not item:
+                text = "no report: a broker did not answer before the limit"
+            report.sections.append(("shortly before the limit", text))
         return report
 
     def _watch(self) -> None:
@@ -75,8 +81,8 @@ class HangWatch:
             time.sleep(1)
             if (running := self._running) is None:
                 continue
-            item, limit = running
-            if self._report[0] is not item and time.monotonic() > limit - COLLECT_SECONDS:
+            item, collect_at, limit = running
+            if self._report[0] is not item and time.monotonic() > collect_at:
                 self._report = (item, report_of(item))
             if time.monotonic() > limit + GRACE_SECONDS:
                 self._give_up(item)
@@ -93,7 +99,7 @@ class HangWatch:
         os._exit(1)
 
 
-class NotAgain:
+class SkipCrashedTest:
     """pytest-xdist gives the test that ended a worker to the next worker too."""
 
     @pytest.hookimpl(tryfirst=True)
@@ -101,12 +107,17 @@ class NotAgain:
         """True: it is reported already, and not run."""
         own = f"running-{os.getpid()}"
         others = [note for note in running_tests().glob("running-*") if note.name != own]
-        return any(not _lives(note) and note.read_text() == item.nodeid for note in others) or None
+        return (
+            any(not _is_running(note) and note.read_text() == item.nodeid for note in others)
+            or None
+        )
 
 
-def _lives(note: Path) -> bool:
-    pid = int(note.name.partition("-")[2])
-    return psutil.pid_exists(pid) and not has_ended(psutil.Process(pid))
+def _is_running(note: Path) -> bool:
+    try:
+        return not has_ended(psutil.Process(int(note.name.partition("-")[2])))
+    except psutil.NoSuchProcess:
+        return False
 
 
 def running_tests() -> Path:
@@ -137,7 +148,7 @@ def pytest_configure(config: pytest.Config) -> None:
         os.environ["RUNNING_TESTS"] = folder
         if "CI_RESULTS" not in os.environ:
             config.add_cleanup(lambda: shutil.rmtree(folder, ignore_errors=True))
-    config.pluginmanager.register(NotAgain(), "not-again")
+    config.pluginmanager.register(SkipCrashedTest(), "not-again")
     # A test that runs pytest inside its own process has one already.
     if not any(thread.name == "hangs" for thread in threading.enumerate()):
         config.pluginmanager.register(HangWatch(), "hangs")

@@ -10,20 +10,24 @@ HOST = "127.0.0.1"
 
 
 def free_ports(ports: range, count: int) -> list[int]:
-    """That many different ports, which no other process gets here until this process ends.
+    """`count` different free ports. No other process gets one of them from this function until this
+    process ends.
 
-    A server that sets SO_REUSEADDR can listen there, as Kafka does.
+    A server can listen on them if it sets SO_REUSEADDR, as Kafka does.
     """
     # Not `random` itself: two test processes with equal seeds would try the same ports.
     candidates = random.SystemRandom().sample(ports, min(len(ports), 100))
-    free = list(islice(filter(_is_reserved, candidates), count))
+    free = list(islice(filter(_reserve, candidates), count))
     if len(free) < count:
-        raise BrokerError(f"no free port found between {ports.start} and {ports.stop}")
+        raise BrokerError(
+            f"no free port found between {ports.start} and {ports.stop}: end programs that listen "
+            "there"
+        )
     return free
 
 
-def _is_reserved(port: int) -> bool:
-    """Reserve the port. False: a server listens on it, or another process has reserved it."""
+def _reserve(port: int) -> bool:
+    """Reserve the port until the process ends. False: a server listens on it, or it is reserved."""
     with socket.socket() as reservation:
         try:
             reservation.bind((HOST, port))

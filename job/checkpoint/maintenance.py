@@ -71,7 +71,7 @@ def remove_temporary_files(folder: Folder, now: datetime) -> list[str]:
     oldest = (now - _TEMPORARY_AGE).timestamp()
     for pattern in ("*.tmp", "*.tmp.crc"):
         for file in root.rglob(pattern):
-            with suppress(FileNotFoundError):
+            with suppress(OSError):  # removed meanwhile, or of another user: it is only left over
                 if file.name.startswith(".") and file.is_file() and file.stat().st_mtime < oldest:
                     file.unlink()
                     removed.append(str(file.relative_to(root)))

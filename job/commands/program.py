@@ -50,8 +50,11 @@ def _report_errors() -> Iterator[None]:
     except OSError as error:
         _discard_output()
         failed = "reading or writing" if error.filename is None else os.fsdecode(error.filename)
+        reason = error.strerror or str(error)
+        if isinstance(error, (ConnectionError, TimeoutError)):
+            _end(f"cannot connect: {reason}. Check that the server runs, and its address")
         _end(
-            f"{failed}: {error.strerror}. Check the path, the rights of this user, and the free "
+            f"{failed}: {reason}. Check the path, the rights of this user, and the free "
             "space where the file, or standard output, is written"
         )
 

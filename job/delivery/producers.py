@@ -61,7 +61,7 @@ _REMEDIES: Mapping[int, str] = MappingProxyType(
         KafkaError.UNKNOWN_TOPIC_OR_PART: _DELETED,
         KafkaError.TOPIC_EXCEPTION: _DELETED,
         KafkaError._UNKNOWN_PARTITION: (
-            "The topic has fewer partitions than when the query started: a start reads their number"
+            "The topic was recreated with fewer partitions. A start of the query reads their number"
         ),
         KafkaError.INVALID_CONFIG: "Correct the settings of the topic",
         KafkaError.INVALID_RECORD: (
@@ -76,8 +76,8 @@ _REMEDIES: Mapping[int, str] = MappingProxyType(
             "Increase transaction.max.timeout.ms of the brokers to its default of 15 minutes"
         ),
         KafkaError.MSG_SIZE_TOO_LARGE: (
-            "The topic accepted larger records at the start of the query, which reads its "
-            "max.message.bytes: larger results then follow on_bad_record and dead_letter"
+            "max.message.bytes of the topic was decreased after the start of the query. Increase "
+            "it, or start the query again: larger results then follow on_bad_record and dead_letter"
         ),
         KafkaError.POLICY_VIOLATION: (
             "A policy of the brokers refuses the records: change it, or the settings of the topic"

@@ -24,8 +24,8 @@ PAUSE_SECONDS = 0.2
 def create_missing_topics(plan: JoinPlan, *, with_inputs: bool) -> list[str]:
     """Create the plan's topics that do not exist. Returns the names of the created topics.
 
-    `with_inputs`: also the inputs. Otherwise TopicError if one does not exist: its name may be a
-    typing error, and the join would wait for its records indefinitely.
+    `with_inputs`: also the inputs. Otherwise TopicError if one does not exist: its name may be
+    misspelled, and the join would wait for its records indefinitely.
 
     Waits up to BROKER_SECONDS for a broker that is still starting, then raises BrokerError.
     Raises TopicError where the broker refuses a topic.
@@ -44,15 +44,15 @@ def create_missing_topics(plan: JoinPlan, *, with_inputs: bool) -> list[str]:
 
 def _check_inputs(plan: JoinPlan, existing: set[str]) -> None:
     missing = [
-        f"the input {name} of the {side} side"
+        f"{side}: topic {name}"
         for side in SIDES
         for name in plan.side(side).topics.names
         if name not in existing
     ]
     if missing:
         raise TopicError(
-            f"{' and '.join(missing)} does not exist at {plan.bootstrap_servers}, so no topic was "
-            "created: correct the name in the spec, or create the inputs too with --inputs"
+            f"these inputs do not exist at {plan.bootstrap_servers}: {', '.join(missing)}. No "
+            "topic was created. Correct the names in the spec, or create inputs, too, with --inputs"
         )
 
 

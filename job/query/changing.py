@@ -48,7 +48,6 @@ from job.query.old_query import (
     interval_to_repeat,
     job_of,
     refusal,
-    repetition,
 )
 from job.settings import JobSettings
 from job.waiting import wait_until
@@ -96,6 +95,8 @@ def change(
         # The old query stops only if the change is possible.
         checked(old, new, old_checkpoint, new_checkpoint, settings.state_partitions)
         await_repetition(old, old_checkpoint, settings, progress)
+        # The wait may have taken minutes.
+        checked(old, new, old_checkpoint, new_checkpoint, settings.state_partitions)
         with leased(new_checkpoint), _stopped_job(old, settings), leased(old_checkpoint):
             return hand_over(old, new, old_checkpoint, new_checkpoint, settings.state_partitions)
 
@@ -145,8 +146,6 @@ def hand_over(
         _stop_deliveries(old, old_checkpoint, access, last_batch=made.replay.old_batch_id)
         changes.allow_return(old_checkpoint, new_checkpoint)
         _take_name_over(old, new_checkpoint, access, made.replay)
-    elif (interval := next(repetition(old, old_checkpoint), None)) is not None:
-        raise refusal(interval.batch_id)
     changes.hand_over(old_checkpoint, new_checkpoint, texts)
     return made
 

@@ -26,5 +26,5 @@ def failure_of_run(
     again = "starts the query" if batch_id is None else f"runs batch {batch_id}"
     return UnexpectedError(
         f"{failure}. The job {again} again, and nothing is lost. If the error persists, "
-        "docs/runbooks.md has the ways on (StreamjoinRestarts)"
+        "follow the section StreamjoinRestarts of docs/runbooks.md"
     )

@@ -48,11 +48,11 @@ def frozen(old: JoinPlan, checkpoint: Checkpoint) -> JoinPlan:
 
 
 def repetition(old: JoinPlan, checkpoint: Checkpoint) -> Iterator[Interval]:
-    """The interrupted interval that the query has to repeat before a change, each time with its
-    present state. Ends with the repetition. The query runs no interval.
+    """Yields the interrupted interval with its current state until the query has repeated it. The
+    caller ensures that no interval is running.
 
-    With exactly-once delivery: an interval of which results are delivered. With at-least-once
-    delivery this is not known: an interval whose repetition has begun.
+    Only an interval of which results are delivered. With at-least-once delivery this is not known,
+    and a change does not wait: the new query may deliver results again, as each start may.
     """
     first = interval = checkpoint.interrupted_interval
     if first is None or not _has_delivered(old, checkpoint, first):
@@ -64,7 +64,7 @@ def repetition(old: JoinPlan, checkpoint: Checkpoint) -> Iterator[Interval]:
 
 def _has_delivered(old: JoinPlan, checkpoint: Checkpoint, interval: Interval) -> bool:
     if old.output.delivery is Delivery.AT_LEAST_ONCE:
-        return interval.repeat_until is not None
+        return False
     access = kafka_access(old.bootstrap_servers, old.security, old.schema_registry)
     target = delivery_target(old, access, checkpoint, record_bytes_max=0)
     # A running query may have open transactions. Its start has fenced those of the interval.
@@ -84,7 +84,7 @@ def interval_to_repeat(
 def await_repetition(
     old: JoinPlan, checkpoint: Checkpoint, settings: JobSettings, progress: Callable[[str], None]
 ) -> None:
-    """Return once a change finds no interrupted interval. The old job repeats it.
+    """Wait until the old job has repeated the interrupted interval.
 
     `progress`: called with lines for the user. Raises ConflictError if the query does not run, and
     JobUnavailableError if it makes no progress.
@@ -123,8 +123,8 @@ def job_of(plan: JoinPlan, settings: JobSettings) -> JobStatus | None:
 
 
 def refusal(batch_id: int, state: QueryState | None = None) -> ConflictError:
-    """`batch_id`: the batch or interval that was interrupted. `state`: of the old query. None: no
-    job answers."""
+    """`batch_id`: the batch or interval that was interrupted. `state`: of the old query. None: not
+    known."""
     does_not_run = "" if state is None else f" The query is {state}."
     return ConflictError(
         f"the old query was interrupted in batch {batch_id} after it had delivered some results, "

@@ -134,8 +134,11 @@ public final class StateSource implements TableProvider {
     @Override
     public void close() {
       if (context != null && !context.isCompleted()) {
-        context.markTaskCompleted(Option.empty()); // Closes the iterator and releases the store.
-        reader.provider().close();
+        try {
+          context.markTaskCompleted(Option.empty()); // Closes the iterator and releases the store.
+        } finally {
+          reader.provider().close();
+        }
       }
     }
   }

@@ -133,7 +133,9 @@ class Topics:
         return [record for output in self.outputs for record in consume_all(self.servers, output)]
 
     def feed(self, rows: Rows) -> None:
-        producer = Producer({"bootstrap.servers": self.servers, "log_level": 0})
+        producer = Producer(
+            {"bootstrap.servers": self.servers, "log_level": 0, "enable.idempotence": True}
+        )
         for side, of_side in zip(("left", "right"), rows, strict=True):
             for row in of_side:
                 at = T0 + row.t * 1_000
@@ -150,7 +152,9 @@ class Topics:
 
     def feed_bad_record(self) -> None:
         """Produce a record on the left side whose value cannot be read."""
-        producer = Producer({"bootstrap.servers": self.servers, "log_level": 0})
+        producer = Producer(
+            {"bootstrap.servers": self.servers, "log_level": 0, "enable.idempotence": True}
+        )
         producer.produce(f"{self.name}.left", "not JSON", "k", timestamp=T0 + 45_000)
         assert 0 == producer.flush(START_SECONDS)
 

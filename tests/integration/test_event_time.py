@@ -176,7 +176,9 @@ def test_broker_rejects_a_record_with_a_timestamp_more_than_an_hour_ahead(
 ) -> None:
     """The reason why the record timestamp is trusted."""
     kafka.create_topics(["ahead.of.the.broker"], partitions=1)
-    producer = Producer({"bootstrap.servers": kafka.bootstrap_servers, "log_level": 0})
+    producer = Producer(
+        {"bootstrap.servers": kafka.bootstrap_servers, "log_level": 0, "enable.idempotence": True}
+    )
     answers: list[int | None] = []
     for ahead_ms in (3_500_000, 3_700_000):
         producer.produce(

@@ -47,7 +47,9 @@ def test_results_of_two_topics_name_the_topic_of_each_record_after_a_crash(
         ["several.eu", "several.us", "several.right", "several.out", "several.dead"], partitions=2
     )
     spec = _SPEC.format(servers=kafka.bootstrap_servers, checkpoint=tmp_path / "checkpoint")
-    producer = Producer({"bootstrap.servers": kafka.bootstrap_servers, "log_level": 0})
+    producer = Producer(
+        {"bootstrap.servers": kafka.bootstrap_servers, "log_level": 0, "enable.idempotence": True}
+    )
 
     def send(topic: str, partition: int, n: int, at_ms: int = 0) -> None:
         value = json.dumps({"n": n, "t": T0 + at_ms})

@@ -79,28 +79,15 @@ def test_change_is_refused_under_the_lease_if_delivered_results_are_behind_the_c
     assert ["file:/old"] == world.startable()
 
 
-@pytest.mark.parametrize(
-    ("interval", "is_refused"),
-    [(BEGUN, True), (Interval(7, 60_000, READ), False), (Interval(8, 60_000), False)],
-    ids=["repetition", "repeated", "no repetition yet"],
-)
-def test_change_with_at_least_once_delivery_is_refused_inside_a_repetition(
-    interval: Interval, is_refused: bool, world: World, monkeypatch: pytest.MonkeyPatch
+def test_change_with_at_least_once_delivery_waits_for_no_interval(
+    world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It is not known whether the recorded interval has delivered anything."""
-    monkeypatch.setattr(changing, "await_repetition", lambda *_: None)
-    record(world, interval)
-    old = replace(OLD, output=plan().output)
+    record(world, BEGUN)
 
-    def change() -> None:
-        changing.change(old, NEW, JobSettings())
+    changing.change(replace(OLD, output=plan().output), NEW, JobSettings())
 
-    if is_refused:
-        with pytest.raises(ConflictError, match="interrupted in batch 7"):
-            change()
-    else:
-        change()
-    assert [f"file:/{'old' if is_refused else 'new'}"] == world.startable()
+    assert ["file:/new"] == world.startable()
 
 
 class Repeating(RunningJob):
@@ -207,7 +194,4 @@ def test_interval_is_repeated_first_also_before_its_repetition_has_begun(
     assert repeated_first(OLD) is None  # it has delivered nothing
     job.newest_part = 8
     assert killed == repeated_first(OLD)
-    at_least_once = replace(OLD, output=plan().output)
-    assert repeated_first(at_least_once) is None
-    record(world, BEGUN)
-    assert BEGUN == repeated_first(at_least_once)
+    assert repeated_first(replace(OLD, output=plan().output)) is None  # at least once

@@ -176,7 +176,7 @@ def _spec(**changes: Any) -> str:
         "kafka__bootstrap_servers": BROKER,
         "dead_letter": {"topic": "dead"},
         "on_bad_record": None,
-        "checkpoint": "/tmp/streamjoin-no-checkpoint",
+        "checkpoint": "./no-checkpoint",
         "tests": [{"name": "é≤\U0001f600", "left": [], "right": [], "output": []}],
     }
     return spec_yaml(**{**base, **changes})

@@ -20,11 +20,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NoReturn, TextIO
 
+import psutil
+
 from job.__main__ import main
 from tests.unit.commands.command_cases import Call, Stream
 
 _CPU_SECONDS_MAX = 60
-_MEMORY_BYTES_MAX = 4 << 30
+# Beyond the address space of the worker of pytest, which depends on the machine.
+_MORE_MEMORY_BYTES_MAX = 2 << 30
 _PATIENCE_SECONDS = 300.0
 _POLL_SECONDS = 0.005
 # A command waits this long at most for a server that does not answer.
@@ -79,22 +82,26 @@ class _Fork:
     def has_ended(self) -> bool:
         if time.monotonic() > self._deadline:
             os.kill(self._pid, signal.SIGKILL)
-        return os.waitpid(self._pid, os.WNOHANG)[0] != 0
+        pid, self._status = os.waitpid(self._pid, os.WNOHANG)
+        return pid != 0
 
     def outcomes(self) -> Iterator[Outcome]:
         """Of the calls that have ended, and of the one that has ended the process."""
+        self._report.touch()
         reported = [json.loads(line) for line in self._report.read_text().splitlines()]
         for call, (exit_code, errors) in zip(self._calls, reported, strict=False):
             yield Outcome(call, exit_code, errors)
         if len(reported) < len(self._calls):
-            yield Outcome(self._calls[len(reported)], None, "the process has ended")
+            ended = f"the process has ended with {os.waitstatus_to_exitcode(self._status)}"
+            yield Outcome(self._calls[len(reported)], None, ended)
 
 
 def _run(calls: list[Call], report: Path) -> NoReturn:
     """Ends the process."""
     try:
         resource.setrlimit(resource.RLIMIT_CPU, (_CPU_SECONDS_MAX, _CPU_SECONDS_MAX))
-        resource.setrlimit(resource.RLIMIT_AS, (_MEMORY_BYTES_MAX, _MEMORY_BYTES_MAX))
+        memory = psutil.Process().memory_info().vms + _MORE_MEMORY_BYTES_MAX
+        resource.setrlimit(resource.RLIMIT_AS, (memory, memory))
         os.chdir(report.parent)
         _shorten_waits()
         _drop_rights()
