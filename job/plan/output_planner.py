@@ -58,7 +58,9 @@ def output_plan(problems: Problems, spec: JoinSpec, scope: Scope) -> OutputPlan 
 
 
 def _mentions(text: str, column: str) -> bool:
-    return re.search(rf"(?<!\w){re.escape(column)}(?!\w)", text, re.IGNORECASE) is not None
+    """Whether `text` has the name of the output column, and not as `left.name` of a side."""
+    name = rf"(?<![\w.`])`?{re.escape(column)}(?!\w)"
+    return re.search(name, text, re.IGNORECASE) is not None
 
 
 def _all_columns(scope: Scope) -> dict[str, str]:

@@ -147,7 +147,18 @@ def test_invalid_output_column_hides_only_the_expressions_over_it() -> None:
         output__columns={"a": "left.nope", "b": "left.cost"},
         output__filter="missing > 1",
         output__key="upper(A)",
-        output__headers={"h": "b", "i": "a", "j": "a_b"},
+        output__headers={"h": "b", "i": "a", "j": "a_b", "k": "`a`"},
     )
 
     assert {"output.columns.a", "output.filter", "output.headers.j"} == set(problems(text))
+
+
+def test_invalid_output_column_does_not_hide_an_expression_over_a_column_of_a_side() -> None:
+    text = changed(
+        spec_yaml(),
+        output__columns={"campaign": "left.campain"},
+        output__key="left.campaign + nope",
+        output__filter="left.`campaign` = nope",
+    )
+
+    assert {"output.columns.campaign", "output.key", "output.filter"} == set(problems(text))
