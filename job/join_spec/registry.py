@@ -4,11 +4,11 @@ Pure: this module only names files; formats/registry.py reads them and calls the
 """
 
 from collections.abc import Iterator
-from typing import Self
 from urllib.parse import urlsplit
 
-from pydantic import BaseModel, ConfigDict, field_validator, model_validator
+from pydantic import ConfigDict, field_validator
 
+from job.join_spec.frozen import Frozen
 from job.join_spec.security import File, Secret, Text
 
 
@@ -22,13 +22,11 @@ def key_subject(topic: str) -> str:
     return f"{topic}-key"
 
 
-class SchemaRegistrySpec(BaseModel):
+class SchemaRegistrySpec(Frozen):
     """A schema registry with Confluent's API."""
 
-    # As for KafkaSecurity: a password may begin with a blank, and errors must not quote it.
-    model_config = ConfigDict(
-        frozen=True, extra="forbid", str_strip_whitespace=False, hide_input_in_errors=True
-    )
+    # As for KafkaSecurity: a password may begin with a blank.
+    model_config = ConfigDict(str_strip_whitespace=False)
 
     url: Text
     """URL of the registry, e.g. `https://registry.example.org:8081`."""
@@ -58,13 +56,7 @@ class SchemaRegistrySpec(BaseModel):
             raise ValueError("is not a URL such as https://registry.example.org")
         return url.rstrip("/")
 
-    @model_validator(mode="after")
-    def _is_consistent(self) -> Self:
-        if problems := list(self._contradictions()):
-            raise ValueError("; ".join(problems))
-        return self
-
-    def _contradictions(self) -> Iterator[str]:
+    def contradictions(self) -> Iterator[str]:
         if self.password is not None and self.password_file is not None:
             yield "has password and password_file: remove one of them"
         has_password = self.password is not None or self.password_file is not None

@@ -6,18 +6,18 @@ Pure: this module only names files; job/kafka/security.py reads them and configu
 import re
 from collections.abc import Iterator
 from enum import StrEnum
-from typing import Annotated, Self
+from typing import Annotated
 from urllib.parse import urlsplit
 
 from pydantic import (
     AfterValidator,
-    BaseModel,
     ConfigDict,
     Field,
     SecretStr,
     field_validator,
-    model_validator,
 )
+
+from job.join_spec.frozen import Frozen
 
 
 class Protocol(StrEnum):
@@ -63,13 +63,11 @@ _OAUTH = ("client_id", "client_secret", "client_secret_file", "token_endpoint", 
 _TLS = ("ca_file", "certificate_file", "key_file", "key_password_file")
 
 
-class KafkaSecurity(BaseModel):
+class KafkaSecurity(Frozen):
     """TLS and login for all Kafka clients of the join."""
 
-    # A password may begin or end with a blank. Without hide_input_in_errors pydantic quotes it.
-    model_config = ConfigDict(
-        frozen=True, extra="forbid", str_strip_whitespace=False, hide_input_in_errors=True
-    )
+    # A password may begin or end with a blank.
+    model_config = ConfigDict(str_strip_whitespace=False)
 
     protocol: Protocol
     """Kafka's `security.protocol`."""
@@ -121,12 +119,9 @@ class KafkaSecurity(BaseModel):
             raise ValueError("must begin with https://: the client secret is sent to this URL")
         return url
 
-    @model_validator(mode="after")
-    def _is_consistent(self) -> Self:
-        problems = [*self._tls_problems(), *self._login_problems()]
-        if problems:
-            raise ValueError("; ".join(problems))
-        return self
+    def contradictions(self) -> Iterator[str]:
+        yield from self._tls_problems()
+        yield from self._login_problems()
 
     def _tls_problems(self) -> Iterator[str]:
         if not self.protocol.is_encrypted:

@@ -13,13 +13,14 @@ from pydantic import (
     ValidationError,
     field_validator,
 )
+from pydantic_core import ErrorDetails
 
 from job.errors import SpecError
 from job.join_spec.checkpoint import checkpoint_location
 from job.join_spec.document import parsed
 from job.join_spec.engine import Engine, RealTimeSpec
 from job.join_spec.field_types import Name
-from job.join_spec.frozen import Frozen
+from job.join_spec.frozen import CONTRADICTION, Frozen
 from job.join_spec.join_conditions import JoinConditions
 from job.join_spec.output import DeadLetterSpec, OutputSpec
 from job.join_spec.registry import SchemaRegistrySpec
@@ -212,7 +213,21 @@ def registry_from_document(document: Any) -> SchemaRegistrySpec:
 
 
 def _validated(model: type[Model], document: Any) -> Model:
-    try:
-        return model.model_validate(document)
-    except ValidationError as error:
-        raise SpecError(problems_of(error, model)) from error
+    # pydantic checks a model only if its inner models are valid, so the next pass ignores the
+    # contradictions that this one found.
+    contradictions: list[ErrorDetails] = []
+    reported: set[str] = set()
+    while True:
+        try:
+            valid = model.model_validate(document, context=reported)
+        except ValidationError as error:
+            details = error.errors(include_url=False)
+            found = [each for each in details if each["type"] == CONTRADICTION]
+            if not found:
+                raise SpecError(problems_of([*details, *contradictions], model)) from error
+            contradictions += found
+            reported |= {each["ctx"]["model"] for each in found}
+        else:
+            if contradictions:
+                raise SpecError(problems_of(contradictions, model))
+            return valid

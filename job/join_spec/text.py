@@ -5,7 +5,7 @@ import re
 from collections.abc import Callable
 from typing import Any, get_args
 
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel
 from pydantic_core import ErrorDetails
 
 from job.errors import Problem
@@ -20,9 +20,8 @@ _MAY_CONTAIN_SECRETS = {"kafka", "schema_registry", "checkpoint"}
 _LOOKS_SECRET = re.compile(r"//[^/\s]*@|-----BEGIN")
 
 
-def problems_of(error: ValidationError, model: type[BaseModel]) -> list[Problem]:
-    """At most 100 problems in the order of the fields, and one with the number of the others."""
-    details = error.errors(include_url=False)
+def problems_of(details: list[ErrorDetails], model: type[BaseModel]) -> list[Problem]:
+    """The first 100 problems, and one with the number of the others."""
     problems = [_problem(detail, model) for detail in details[:_PROBLEMS_MAX]]
     if len(details) > _PROBLEMS_MAX:
         message = f"has {len(details) - _PROBLEMS_MAX:,} more problems, which are not listed"

@@ -89,7 +89,6 @@ def test_every_contradiction_is_reported() -> None:
         spec_yaml(
             dead_letter={"topic": "attributed"},
             real_time={"checkpoint_interval": "1 minute"},
-            schema_registry={"url": "http://localhost:8081"},
             left__topics=["impressions"],
             left__subject="s",
             right__key=["ad_id", "user"],
@@ -98,13 +97,17 @@ def test_every_contradiction_is_reported() -> None:
             output__key_format="json",
             output__timestamp="event_time",
             join__window="1 hour",
+            join__match_window={"before": "-1 hour", "after": "1 second"},
+            kafka__security={"protocol": "PLAINTEXT", "ca_file": "ca.pem", "username": "u"},
+            schema_registry={"url": "http://registry:8081", "ca_file": "ca.pem", "password": "p"},
         )
     )
 
-    assert {"left": 2, "join": 1, "output": 3} == {
-        field: len(messages) for field, messages in reported.items()
-    }
-    assert len(set(reported["output"])) == 3
+    # the file: dead_letter and on_bad_record, real_time, registry, keys, and a topic
+    assert {
+        "kafka.security": 2, "schema_registry": 3, "left": 2, "join.match_window": 1, "join": 1,
+        "output": 3, "the file": 5,
+    } == {field: len(set(messages)) for field, messages in reported.items()}  # fmt: skip
 
     reported = problems(
         spec_yaml(
@@ -119,6 +122,31 @@ def test_every_contradiction_is_reported() -> None:
     # dead_letter and on_bad_record, real_time, registry, keys, two topics, and the commit topic
     assert ["the file"] == list(reported)
     assert 7 == len(set(reported["the file"]))
+
+
+def test_contradictions_of_all_levels_are_reported_with_invalid_fields() -> None:
+    reported = problems(
+        spec_yaml(
+            left__watermark_delay="nope",
+            right__subject="s",
+            join__window="5 minutes",
+            join__match_window={"before": "-1 hour", "after": "1 second"},
+        )
+    )
+
+    assert {"left.watermark_delay": 1, "right": 1, "join.match_window": 1, "join": 1} == {
+        field: len(messages) for field, messages in reported.items()
+    }
+
+
+def test_contradiction_of_output_does_not_hide_the_missing_handling_of_bad_records() -> None:
+    reported = problems(
+        spec_yaml(output__timestamp="event_time", on_late_row="dead_letter", on_bad_record=None)
+    )
+
+    assert {"output": 1, "the file": 2} == {
+        field: len(messages) for field, messages in reported.items()
+    }
 
 
 def test_invalid_schema_of_one_side_does_not_hide_the_other_side_and_the_join() -> None:
