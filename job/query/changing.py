@@ -94,9 +94,8 @@ def change(
             return None
         # The old query stops only if the change is possible.
         checked(old, new, old_checkpoint, new_checkpoint, settings.state_partitions)
-        await_repetition(old, old_checkpoint, settings, progress)
-        # The wait may have taken minutes.
-        checked(old, new, old_checkpoint, new_checkpoint, settings.state_partitions)
+        if await_repetition(old, old_checkpoint, settings, progress):
+            checked(old, new, old_checkpoint, new_checkpoint, settings.state_partitions)
         with leased(new_checkpoint), _stopped_job(old, settings), leased(old_checkpoint):
             return hand_over(old, new, old_checkpoint, new_checkpoint, settings.state_partitions)
 

@@ -83,14 +83,14 @@ def interval_to_repeat(
 
 def await_repetition(
     old: JoinPlan, checkpoint: Checkpoint, settings: JobSettings, progress: Callable[[str], None]
-) -> None:
-    """Wait until the old job has repeated the interrupted interval.
+) -> bool:
+    """Wait until the old job has repeated the interrupted interval. Returns whether there was one.
 
     `progress`: called with lines for the user. Raises ConflictError if the query does not run, and
     JobUnavailableError if it makes no progress.
     """
     if interval_to_repeat(old, checkpoint, job_of(old, settings)) is None:
-        return
+        return False
     seconds = settings.grace_seconds + SECONDS_MORE
     deadline, before = time.monotonic() + seconds, None
     for interval in repetition(old, checkpoint):
@@ -98,7 +98,7 @@ def await_repetition(
         if job is None or job.state not in RUNNING:
             raise refusal(interval.batch_id, None if job is None else job.state)
         if job.phase is Phase.REAL_TIME:
-            return
+            break
         left = interval.records_left(checkpoint.offsets)
         if left != before:
             deadline, before = time.monotonic() + seconds, left
@@ -113,6 +113,7 @@ def await_repetition(
                 f"{seconds:.0f} s: check the log of its job, then repeat the change"
             )
         time.sleep(POLL_SECONDS)
+    return True
 
 
 def job_of(plan: JoinPlan, settings: JobSettings) -> JobStatus | None:

@@ -35,9 +35,11 @@ _VALIDATION = (sys.executable, "-m", ValidationRequest.__module__)
 _PLANNING = (sys.executable, "-m", PlanRequest.__module__)
 # Variables that Python needs to start, and to reach a schema registry; the others may contain
 # passwords.
-_ENVIRONMENT = ("PATH", "PYTHONPATH", "PYTHONHOME", "LD_LIBRARY_PATH", "LANG", "LC_ALL", "TZ")
-_ENVIRONMENT += ("SSL_CERT_FILE", "SSL_CERT_DIR", "https_proxy", "http_proxy", "no_proxy")
-_ENVIRONMENT += ("HTTPS_PROXY", "HTTP_PROXY", "NO_PROXY")
+_ENVIRONMENT = (
+    *("PATH", "PYTHONPATH", "PYTHONHOME", "LD_LIBRARY_PATH", "LANG", "LC_ALL", "TZ"),
+    *("SSL_CERT_FILE", "SSL_CERT_DIR", "http_proxy", "https_proxy", "no_proxy"),
+    *("HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY"),
+)
 
 _log = structlog.get_logger()
 

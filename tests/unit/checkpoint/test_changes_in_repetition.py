@@ -79,9 +79,7 @@ def test_change_is_refused_under_the_lease_if_delivered_results_are_behind_the_c
     assert ["file:/old"] == world.startable()
 
 
-def test_change_with_at_least_once_delivery_waits_for_no_interval(
-    world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_change_with_at_least_once_delivery_waits_for_no_interval(world: World) -> None:
     """It is not known whether the recorded interval has delivered anything."""
     record(world, BEGUN)
 

@@ -35,7 +35,7 @@ def broker(monkeypatch: pytest.MonkeyPatch) -> Broker:
 
 
 def test_missing_input_is_named_and_nothing_is_created(broker: Broker) -> None:
-    with pytest.raises(TopicError, match=r"input impressions of the left side .* --inputs"):
+    with pytest.raises(TopicError, match=r"left: topic impressions\. .* --inputs"):
         create_missing_topics(plan(), with_inputs=False)
 
     assert [] == broker.created
