@@ -29,7 +29,7 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Stack:
         if answer.returncode != 0:
             _refuse(f"`docker {question[0]}` says: {answer.stderr.strip()}")
     stack = Stack(PROJECT, tmp_path_factory.mktemp("stack"))
-    stack.compose("build")
+    stack.compose("--profile", "*", "build")
     return stack
 
 
