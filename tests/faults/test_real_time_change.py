@@ -86,7 +86,11 @@ def test_change_during_a_repetition_neither_loses_nor_repeats_a_result(
         files = (str(job.spec_file), str(last.spec_file))
         command = last.command_in_background("change", *files)
         waits = "before the query can stop"
-        wait_until(lambda: waits in last.log.read_text(), START_SECONDS, "the command waits")
+        wait_until(
+            lambda: last.log.exists() and waits in last.log.read_text(),
+            START_SECONDS,
+            "the command waits",
+        )
         proxy.release()
         assert 0 == command.wait(START_SECONDS), last.log.read_text()
         last.socket = own
