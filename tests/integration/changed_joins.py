@@ -134,7 +134,11 @@ class Topics:
 
     def feed(self, rows: Rows) -> None:
         producer = Producer(
-            {"bootstrap.servers": self.servers, "log_level": 0, "enable.idempotence": True}
+            {
+                "bootstrap.servers": self.servers,
+                "log_level": 0,
+                "max.in.flight.requests.per.connection": 1,
+            }
         )
         for side, of_side in zip(("left", "right"), rows, strict=True):
             for row in of_side:
@@ -153,7 +157,11 @@ class Topics:
     def feed_bad_record(self) -> None:
         """Produce a record on the left side whose value cannot be read."""
         producer = Producer(
-            {"bootstrap.servers": self.servers, "log_level": 0, "enable.idempotence": True}
+            {
+                "bootstrap.servers": self.servers,
+                "log_level": 0,
+                "max.in.flight.requests.per.connection": 1,
+            }
         )
         producer.produce(f"{self.name}.left", "not JSON", "k", timestamp=T0 + 45_000)
         assert 0 == producer.flush(START_SECONDS)

@@ -108,7 +108,7 @@ def test_queue_full_of_bytes_takes_the_marker(
             1,
             "accepts no record without a key: set output",
         ),
-        ("small", {"max.message.bytes": "5000"}, 9_000, "which reads its max.message.bytes"),
+        ("small", {"max.message.bytes": "5000"}, 9_000, "was decreased after the start"),
     ],
 )
 def test_records_that_the_broker_refuses_have_a_remedy_and_are_not_retried(

@@ -44,7 +44,9 @@ class Recorded:
     def send(self, side: str, numbers: range) -> None:
         """Each number to the same partition as in the recording."""
         rows = [(number % 2, json.dumps({"n": number, "t": T0 + number})) for number in numbers]
-        producer = Producer({**self.settings, "log_level": 0, "enable.idempotence": True})
+        producer = Producer(
+            {**self.settings, "log_level": 0, "max.in.flight.requests.per.connection": 1}
+        )
         for partition, value in rows:
             producer.produce(f"recorded.{side}", value, None, partition)
         assert 0 == producer.flush(READ_SECONDS)

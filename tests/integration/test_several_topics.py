@@ -48,7 +48,11 @@ def test_results_of_two_topics_name_the_topic_of_each_record_after_a_crash(
     )
     spec = _SPEC.format(servers=kafka.bootstrap_servers, checkpoint=tmp_path / "checkpoint")
     producer = Producer(
-        {"bootstrap.servers": kafka.bootstrap_servers, "log_level": 0, "enable.idempotence": True}
+        {
+            "bootstrap.servers": kafka.bootstrap_servers,
+            "log_level": 0,
+            "max.in.flight.requests.per.connection": 1,
+        }
     )
 
     def send(topic: str, partition: int, n: int, at_ms: int = 0) -> None:

@@ -52,7 +52,9 @@ def test_new_topic_of_a_pattern_is_reported_and_read_after_a_restart(
         ["pattern.lus", "pattern.right", "pattern.join.out", "pattern.join.dead"], partitions=2
     )
     spec = _SPEC.format(servers=servers, checkpoint=tmp_path / "checkpoint")
-    producer = Producer({"bootstrap.servers": servers, "log_level": 0, "enable.idempotence": True})
+    producer = Producer(
+        {"bootstrap.servers": servers, "log_level": 0, "max.in.flight.requests.per.connection": 1}
+    )
 
     def send(topic: str, partition: int, n: int) -> None:
         value = json.dumps({"n": n, "t": T0}).encode()

@@ -54,7 +54,7 @@ def produce(bootstrap_servers: str, topic: str, records: Iterable[Any]) -> None:
         {
             "bootstrap.servers": bootstrap_servers,
             "log_level": 0,
-            "enable.idempotence": True,  # keeps the order if a request is repeated
+            "max.in.flight.requests.per.connection": 1,  # keeps the order if a request is repeated
             "queue.buffering.max.messages": 1_000_000,
         }
     )

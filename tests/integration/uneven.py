@@ -75,7 +75,7 @@ class Uneven:
                 "bootstrap.servers": self.kafka.bootstrap_servers,
                 "log_level": 0,
                 # A repeated request would change the order, as in the first moments of a topic.
-                "enable.idempotence": True,
+                "max.in.flight.requests.per.connection": 1,
                 "linger.ms": 50,
                 "queue.buffering.max.messages": 1_000_000,
             }
