@@ -209,7 +209,9 @@ class Job:
             assert self.process.poll() is None, f"the job ended with {self.process.returncode}"
             return None
 
-    def wait_for(self, condition: Callable[[JobStatus], Any], what: str) -> JobStatus:
+    def wait_for(
+        self, condition: Callable[[JobStatus], Any], what: str, timeout: float = START_SECONDS
+    ) -> JobStatus:
         """Wait for a status on which the condition is true. The query must not fail."""
 
         def reached() -> JobStatus | None:
@@ -217,7 +219,7 @@ class Job:
             assert status is None or status.state != "FAILED", status.last_failure
             return status if status is not None and condition(status) else None
 
-        return wait_until(reached, START_SECONDS, what)
+        return wait_until(reached, timeout, what)
 
     def wait_for_state(self, state: str, timeout: float = START_SECONDS) -> JobStatus:
         def reached() -> JobStatus | None:

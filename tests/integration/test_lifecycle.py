@@ -200,7 +200,7 @@ def test_query_is_still_paused_after_its_jvm_was_killed_and_after_the_job_was_ki
         successor = wait_until(replaced, START_SECONDS, "the query is paused in another JVM")
         successor.suspend()  # it cannot end by itself: a JVM may hang in the libraries it unloads
         job.kill()
-        wait_until(lambda: not successor.is_running(), STOP_SECONDS, "the orphaned JVM has ended")
+        wait_until(lambda: has_ended(successor), STOP_SECONDS, "the orphaned JVM has ended")
 
         job.start()
         job.wait_for_state("PAUSED")

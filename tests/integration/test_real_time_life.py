@@ -33,6 +33,8 @@ from tests.integration.topics import Sent, consume_all, dead_letters, produce
 from tests.polling import wait_until
 from tests.unit.specs import changed
 
+DELIVERY_TIMEOUT_SECONDS = 120.0
+
 __all__ = ["jvm", "second_jvm"]  # fixtures
 
 
@@ -254,7 +256,12 @@ def test_query_survives_a_broker_that_is_away(tmp_path: Path, jvm: SharedJvm) ->
             wait_for_intervals(job)
             topics.send(*SECOND)
             kafka.kill()
-            status = job.wait_for(lambda status: status.last_failure, "the query fails")
+            # A result that was not sent yet expires after Kafka's delivery.timeout.ms.
+            status = job.wait_for(
+                lambda status: status.last_failure,
+                "the query fails",
+                timeout=DELIVERY_TIMEOUT_SECONDS + START_SECONDS,
+            )
             kafka.start()
             topics.send(*CLOSING)
             topics.wait_for_results()
