@@ -284,12 +284,6 @@ def _optional(rows: DataFrame, name: str, kind: str) -> str:
     return name if name in rows.columns else f"cast(null AS {kind})"
 
 
-def results_written(observed: Mapping[str, int]) -> int:
-    """Number of results that were written, from the metrics of the results."""
-    left_out = (observed.get(name, 0) for name in ("too_large", "failed", "without_key"))
-    return observed.get("records", 0) - sum(left_out)
-
-
 def _with_letters(rows: DataFrame, plan: JoinPlan, sizes: Sizes) -> DataFrame:
     assert plan.dead_letter is not None
     is_result = "NOT is_letter AND reason IS NULL"

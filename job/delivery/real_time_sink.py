@@ -7,7 +7,7 @@ from pyspark.sql import DataFrame
 
 from job.change.replay import Replay
 from job.checkpoint.checkpoint import Checkpoint
-from job.dataflow.real_time import OUTPUT, Sizes, results_written, without_failures
+from job.dataflow.real_time import OUTPUT, Sizes, without_failures
 from job.delivery.kept_back import KeptBack
 from job.delivery.real_time_delivery import RealTimeDelivery
 from job.delivery.sink import (
@@ -21,6 +21,7 @@ from job.errors import StreamjoinError
 from job.join_spec.durations import milliseconds
 from job.kafka.security import KafkaAccess
 from job.plan.plan import JoinPlan
+from job.protocol.progress import results_written
 from job.spark.observed_metrics import batch_metrics
 from job.spark.watermark import pass_late_watermark
 

@@ -175,8 +175,13 @@ def _output_records(sink: Mapping[str, Any], observed: Mapping[str, int]) -> int
     if "records" not in observed:
         known: int = max(0, sink["numOutputRows"])
         return known
+    return results_written(observed)
+
+
+def results_written(observed: Mapping[str, int]) -> int:
+    """Number of results that were written, from the metrics of the results."""
     left_out = (observed.get(name, 0) for name in ("too_large", "failed", "without_key"))
-    return observed["records"] - sum(left_out)
+    return observed.get("records", 0) - sum(left_out)
 
 
 def _sum(operators: Sequence[Mapping[str, Any]], name: str) -> int:

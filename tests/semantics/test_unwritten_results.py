@@ -6,11 +6,12 @@ import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
-from job.dataflow.real_time import Sizes, results_written, written
+from job.dataflow.real_time import Sizes, written
 from job.dataflow.results import output_records
 from job.dead_letters.headers import dead_letter
 from job.delivery.finished_batch import writable_results
 from job.plan.plan import JoinPlan
+from job.protocol.progress import results_written
 from job.real_time.join import DEAD_LETTER
 from job.spark.observed_metrics import frame_metrics
 from job.spark.try_eval import register_try_eval

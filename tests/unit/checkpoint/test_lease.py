@@ -108,9 +108,8 @@ def test_lease_that_is_renewed_by_another_job_is_not_taken_and_the_job_is_named(
     assert "theirs" == folder.documents[LEASE]["id"]
 
 
-def test_command_reports_its_remedy_and_not_that_of_a_second_job(
-    folder: Folder, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def overwrite_each_document(folder: Folder, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A second job writes right after each write of this one."""
     write = folder.write
 
     def write_and_be_overwritten(name: str, document: Mapping[str, Any]) -> None:
@@ -118,6 +117,12 @@ def test_command_reports_its_remedy_and_not_that_of_a_second_job(
         write(name, foreign())
 
     monkeypatch.setattr(folder, "write", write_and_be_overwritten)
+
+
+def test_command_reports_its_remedy_and_not_that_of_a_second_job(
+    folder: Folder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    overwrite_each_document(folder, monkeypatch)
     checkpoint: Any = SimpleNamespace(folder=folder)
     with (
         pytest.raises(CheckpointInUseError, match="with `PUT /v1/query/stop`") as refused,
@@ -130,13 +135,7 @@ def test_command_reports_its_remedy_and_not_that_of_a_second_job(
 def test_of_two_jobs_that_found_it_free_the_one_that_wrote_last_has_it(
     folder: Folder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    write = folder.write
-
-    def write_and_be_overwritten(name: str, document: Mapping[str, Any]) -> None:
-        write(name, document)
-        write(name, foreign())
-
-    monkeypatch.setattr(folder, "write", write_and_be_overwritten)
+    overwrite_each_document(folder, monkeypatch)
     with pytest.raises(CheckpointInUseError, match="process 7 on other"):
         taken(folder)
 
