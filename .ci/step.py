@@ -24,7 +24,7 @@ def main(name: str, *command: str) -> int:
     ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
     began = time.monotonic()
     child = subprocess.Popen(command, stdin=subprocess.DEVNULL, process_group=0)
-    signal.signal(signal.SIGTERM, lambda *_: os.killpg(child.pid, signal.SIGTERM))
+    signal.signal(signal.SIGTERM, lambda *_: end(child.pid))
     code = wait_for(child.pid)
     end_orphans()
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
@@ -33,6 +33,11 @@ def main(name: str, *command: str) -> int:
         file.write(f"{name}\t{code}\t{seconds:.0f}\t{cpu:.0f}\n")
     print(f"{name}: exit code {code}, {seconds:.0f} s, {cpu:.0f} CPU-seconds", flush=True)
     return code
+
+
+def end(group: int) -> None:
+    with suppress(ProcessLookupError):  # .ci/run may signal twice
+        os.killpg(group, signal.SIGTERM)
 
 
 def wait_for(pid: int) -> int:
@@ -55,10 +60,13 @@ def end_orphans() -> None:
 
 def children() -> list[int]:
     found = []
-    for path in Path("/proc").glob("[0-9]*/stat"):
+    for process in Path("/proc").iterdir():
+        if not process.name.isdecimal():
+            continue
         with suppress(OSError):  # it has ended
-            if int(path.read_text(errors="replace").rpartition(")")[2].split()[1]) == os.getpid():
-                found.append(int(path.parent.name))
+            status = (process / "stat").read_text(errors="replace")
+            if int(status.rpartition(")")[2].split()[1]) == os.getpid():
+                found.append(int(process.name))
     return found
 
 

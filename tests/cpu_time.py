@@ -9,12 +9,15 @@ import json
 import os
 import sys
 from collections import Counter
-from collections.abc import Generator, Iterator
+from collections.abc import Generator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
+
+from tests.processes import tree
 
 _PR_SET_CHILD_SUBREAPER = 36
 _SLOWEST = 15
@@ -28,26 +31,13 @@ def adopt_orphans() -> None:
 
 def cpu_seconds() -> float:
     """Of this process and all its descendants, also those that have ended."""
-    return sum(os.times()[:4]) + sum(map(_cpu_seconds, _descendants(os.getpid())))
-
-
-def _descendants(pid: int) -> Iterator[list[str]]:
-    """The fields of /proc/PID/stat after the name."""
-    children: dict[str, list[tuple[str, list[str]]]] = {}
-    for path in Path("/proc").glob("[0-9]*/stat"):
-        with suppress(OSError):  # it has ended
-            fields = path.read_text(errors="replace").rpartition(")")[2].split()
-            children.setdefault(fields[1], []).append((path.parent.name, fields))
-    waiting = [str(pid)]
-    while waiting:
-        for child, fields in children.get(waiting.pop(), []):
-            waiting.append(child)
-            yield fields
-
-
-def _cpu_seconds(stat: list[str]) -> float:
-    """utime, stime, cutime and cstime of proc(5)."""
-    return sum(map(int, stat[11:15])) / os.sysconf("SC_CLK_TCK")
+    used = 0.0
+    for process in tree(os.getpid()):
+        with suppress(psutil.NoSuchProcess):  # it has ended
+            # A zombie has its times until its parent waits for it.
+            times = process.cpu_times()
+            used += times.user + times.system + times.children_user + times.children_system
+    return used
 
 
 class CpuTime:

@@ -124,6 +124,10 @@ class _Recorder:
         if report.failed:
             record(f"ERROR {report.nodeid}", _message(report))
 
+    def pytest_internalerror(self, excrepr: object) -> None:
+        """An error outside of a test, also of a worker: its last lines name the cause."""
+        record("ERROR of pytest", "\n".join(str(excrepr).splitlines()[-_MESSAGE_LINES:]))
+
 
 def pytest_configure(config: pytest.Config) -> None:
     if not hasattr(config, "workerinput"):

@@ -14,6 +14,10 @@ ROOT = Path(__file__).parents[3]
 CONFTEST = """
 pytest_plugins = ["tests.cpu_time", "tests.failures", "tests.hangs"]
 """
+HOOK = """
+def pytest_runtest_protocol():
+    raise ProcessLookupError("of a hook")
+"""
 TESTS = """
 import ctypes, psutil, signal, subprocess, sys, time
 import pytest
@@ -62,9 +66,13 @@ class Run(NamedTuple):
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
-    folder = tmp_path_factory.mktemp("run")
-    (folder / "conftest.py").write_text(CONFTEST)
-    (folder / "test_planted.py").write_text(TESTS)
+    return run_pytest(tmp_path_factory.mktemp("run"), CONFTEST, TESTS)
+
+
+def run_pytest(folder: Path, conftest: str, tests: str) -> Run:
+    """In one worker."""
+    (folder / "conftest.py").write_text(conftest)
+    (folder / "test_planted.py").write_text(tests)
     (folder / "results").mkdir()
     plugins = ["-p", "xdist", "-p", "pytest_timeout"]
     done = subprocess.run(
@@ -100,6 +108,13 @@ def test_hang_is_reported_with_the_stacks_and_the_log_of_the_job(run: Run) -> No
         assert f", in {name}\n" in run.output
     assert " in test_holds_the_lock\n" in run.output
     assert "test_does_not_react hangs and does not react to its timeout" in run.failures
+
+
+def test_error_outside_of_a_test_is_a_failure(tmp_path: Path) -> None:
+    run = run_pytest(tmp_path, CONFTEST + HOOK, "def test_a(): pass")
+
+    assert run.failures.startswith("ERROR of pytest\n"), run.output
+    assert "ProcessLookupError: of a hook" in run.failures
 
 
 def test_failed_test_shows_the_end_of_the_log_of_its_job(run: Run) -> None:
