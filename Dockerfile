@@ -97,9 +97,10 @@ RUN mkdir -p /usr/share/man/man1 \
 FROM java AS processor
 WORKDIR /src
 COPY jars.toml ./
-COPY job/__init__.py job/errors.py job/
+COPY job/__init__.py job/errors.py job/java_jar.py job/
 COPY job/real_time job/real_time
 COPY job/encoding job/encoding
+COPY job/sql job/sql
 COPY deploy/__init__.py deploy/
 COPY deploy/local/__init__.py deploy/local/command.py deploy/local/jars.py deploy/local/java.py \
     deploy/local/processor.py deploy/local/

@@ -18,8 +18,8 @@ from bench.processes import tree_usage
 from bench.report import machine, printed
 from deploy.local.jars import jar_folder
 from deploy.local.java import java_home
+from job.java_jar import JAVA_JAR
 from job.plan.tuning import CONF
-from job.real_time.processor_jar import PROCESSOR_JAR
 
 _WARM_UP_ROUNDS = 2
 
@@ -41,7 +41,7 @@ def spark_session() -> Iterator[SparkSession]:
         "spark.sql.adaptive.enabled": "false",
         "spark.sql.autoBroadcastJoinThreshold": "-1",
         "spark.driver.memory": "2g",
-        "spark.driver.extraClassPath": str(jar_folder("spark") / PROCESSOR_JAR),
+        "spark.driver.extraClassPath": str(jar_folder("spark") / JAVA_JAR),
     }
     spark = SparkSession.builder.master("local[1]").config(map=conf).getOrCreate()
     spark.sparkContext.setLogLevel("OFF")

@@ -54,8 +54,8 @@ class Group:
 _LIBRARIES = ("pyproject.toml", "uv.lock", "jars.toml")
 # What starts the Spark session of the tests.
 _SESSION = ("deploy/local", "job/errors.py", "job/jvm_class.py", "job/plan/tuning.py")
-_PACKAGES = ("job/__init__.py", "job/plan/__init__.py", "job/real_time/__init__.py")
-_JAR = ("deploy/__init__.py", "job/real_time/processor_jar.py")
+_PACKAGES = ("job/__init__.py", "job/plan/__init__.py")
+_JAR = ("deploy/__init__.py", "job/java_jar.py")
 
 GROUPS = {
     "spark": Group(

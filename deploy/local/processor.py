@@ -20,9 +20,9 @@ from deploy.local.command import exit_code
 from deploy.local.jars import jar_folder
 from deploy.local.java import OLDEST_RELEASE, java_home
 from job.errors import SetupError
-from job.real_time.processor_jar import (
+from job.java_jar import (
     CHECKSUM_ENTRY,
-    PROCESSOR_JAR,
+    JAVA_JAR,
     SOURCES,
     sources,
     sources_checksum,
@@ -39,7 +39,7 @@ def build(jars: Path, *, folders: Sequence[Path] = SOURCES, spark: Path | None =
     `folders`: the folders with the sources. `spark`: the folder with Spark's jars. None: that of
     pyspark. Raises SetupError if the classes do not compile.
     """
-    jar = jars / PROCESSOR_JAR
+    jar = jars / JAVA_JAR
     checksum = sources_checksum(folders)
     if _built_from(jar) == checksum:
         return jar

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 
 import typer
 
-from job.real_time.processor_jar import JARS_REMEDY
+from job.java_jar import JARS_REMEDY
 
 _SPARK = {"pyspark", "py4j"}
 

@@ -18,13 +18,13 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
 from job.errors import SetupError
+from job.java_jar import JARS_REMEDY, JAVA_JAR, SOURCES, sources_checksum
 from job.join_spec.durations import milliseconds
 from job.join_spec.sides import SIDES, Side
 from job.jvm_class import jvm_class
 from job.plan import result_checks
 from job.plan.plan import JoinPlan, SidePlan, window_end_column
 from job.plan.position import position_column
-from job.real_time.processor_jar import JARS_REMEDY, PROCESSOR_JAR, SOURCES, sources_checksum
 
 DEAD_LETTER = "dead_letter"
 """Column of an input: the dead letter that is emitted if the row is late. Column of the result: a
@@ -267,13 +267,11 @@ def check_classes(spark: SparkSession) -> None:
         built_from = java_class(spark, "RealTimeJoin").sourcesChecksum()
     except TypeError as error:  # Py4J takes the name of a missing class for a package.
         raise SetupError(
-            f"{PROCESSOR_JAR}, with the Java classes of the job, is not on the class path. "
-            f"{JARS_REMEDY}"
+            f"{JAVA_JAR}, with the Java classes of the job, is not on the class path. {JARS_REMEDY}"
         ) from error
     if built_from != sources_checksum():
         raise SetupError(
-            f"{PROCESSOR_JAR} was built from other sources than those in {_folders()}. "
-            f"{JARS_REMEDY}"
+            f"{JAVA_JAR} was built from other sources than those in {_folders()}. {JARS_REMEDY}"
         )
 
 

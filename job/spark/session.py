@@ -18,14 +18,14 @@ import threading
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from importlib.util import find_spec
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
 from job.errors import QueryError, SetupError
+from job.java_jar import JARS_REMEDY, JAVA_JAR
+from job.jvm_command import JAVA_OPTIONS, java, spark_jars
 from job.logs import json_line
 from job.plan.tuning import overriding_options
-from job.real_time.processor_jar import JARS_REMEDY, PROCESSOR_JAR
 from job.redaction import Redaction
 from job.settings import JobSettings, LogFormat
 from job.spark.application import Application
@@ -33,28 +33,6 @@ from job.waiting import wait_until
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession  # a second of imports, while the JVM starts
-
-_OPENED = (
-    "java.base/java.lang", "java.base/java.lang.invoke", "java.base/java.lang.reflect",
-    "java.base/java.io", "java.base/java.net", "java.base/java.nio", "java.base/java.util",
-    "java.base/java.util.concurrent", "java.base/java.util.concurrent.atomic",
-    "java.base/jdk.internal.ref", "java.base/sun.nio.ch", "java.base/sun.nio.cs",
-    "java.base/sun.security.action", "java.base/sun.util.calendar",
-    "java.security.jgss/sun.security.krb5",
-)  # fmt: skip
-
-# Options that spark-submit adds (org.apache.spark.launcher.JavaModuleOptions), without the
-# incubating vector module, for which Java prints a warning at each start.
-JAVA_OPTIONS = (
-    "-XX:+IgnoreUnrecognizedVMOptions",
-    *(f"--add-opens={package}=ALL-UNNAMED" for package in _OPENED),
-    "-Dio.netty.tryReflectionSetAccessible=true",
-    "-Dio.netty.allocator.type=pooled",
-    "-Dio.netty.handler.ssl.defaultEndpointVerificationAlgorithm=NONE",
-    # Required by Arrow from Java 24 on.
-    "--sun-misc-unsafe-memory-access=allow",
-    "--enable-native-access=ALL-UNNAMED",
-)
 
 # An idle machine takes 1.2 s; shared continuous-integration machines take several times as long.
 _GATEWAY_SECONDS = 90.0
@@ -258,14 +236,6 @@ def _forward_output(output: IO[bytes], redaction: Redaction, log_format: LogForm
             sys.stderr.flush()
 
 
-def spark_jars() -> Path:
-    """The folder with the jars of PySpark and Hadoop. Does not import PySpark."""
-    pyspark = find_spec("pyspark")
-    if pyspark is None or pyspark.origin is None:
-        raise ModuleNotFoundError("No module named 'pyspark'", name="pyspark")
-    return Path(pyspark.origin).parent / "jars"
-
-
 def _command(settings: JobSettings, conf: Mapping[str, str]) -> list[str]:
     class_path = _class_path(settings)  # Without PySpark, the jars are not what is missing first.
     if not any(settings.jars.glob("spark-sql-kafka*.jar")):
@@ -276,7 +246,7 @@ def _command(settings: JobSettings, conf: Mapping[str, str]) -> list[str]:
             "it after the options of the job, and results would depend on it. Remove these options"
         )
     return [
-        _java(),
+        java(),
         *("-cp", ":".join(class_path)),
         f"-Xmx{settings.driver_memory}",
         *_class_archive(settings.jars / CLASS_ARCHIVE),
@@ -305,7 +275,7 @@ def _class_path(settings: JobSettings) -> list[str]:
     return [
         f"{settings.jars}/*",
         f"{spark_jars()}/*",
-        str(settings.jars / PROCESSOR_JAR),
+        str(settings.jars / JAVA_JAR),
         *_hadoop_settings(),
     ]
 
@@ -314,7 +284,7 @@ def _for_executors(settings: JobSettings) -> dict[str, str]:
     """Settings that send Kafka's connector to the executors of a cluster."""
     if not settings.is_on_cluster:
         return {}
-    jars = [*settings.jars.glob("*.jar"), *settings.jars.glob(str(PROCESSOR_JAR))]
+    jars = [*settings.jars.glob("*.jar"), *settings.jars.glob(str(JAVA_JAR))]
     return {"spark.jars": ",".join(str(jar.resolve()) for jar in jars)}
 
 
@@ -331,17 +301,6 @@ def _class_archive(archive: Path) -> list[str]:
         return []
     disabled = ("cds", "cds+dynamic", "class+path")
     return [f"-XX:SharedArchiveFile={archive}", *(f"-Xlog:{tag}=off" for tag in disabled)]
-
-
-def _java() -> str:
-    home = os.environ.get("JAVA_HOME")
-    java = f"{home}/bin/java" if home else shutil.which("java")
-    if java is None or not Path(java).exists():
-        raise SetupError(
-            "no Java found: install a Java runtime 17 or later "
-            "(Debian: apt-get install openjdk-17-jre-headless) or set JAVA_HOME"
-        )
-    return java
 
 
 def _end_with_parent() -> None:

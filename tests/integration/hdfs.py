@@ -13,7 +13,7 @@ from deploy.local.java import java_home
 from deploy.local.kafka import LOG_SETTINGS
 from deploy.local.ports import HOST, free_ports
 from deploy.local.processes import last_lines, start_child, stop_child
-from job.spark.session import spark_jars
+from job.jvm_command import spark_jars
 from tests.polling import wait_until
 
 # Next to Kafka's, and below the ephemeral ports of Linux (deploy/local/kafka.py).

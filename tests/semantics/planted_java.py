@@ -8,7 +8,8 @@ import pytest
 
 from deploy.local.jars import jar_folder
 from deploy.local.processor import compile_java, spark_jars
-from job.real_time import join, processor_jar, transactions
+from job import java_jar
+from job.real_time import join, transactions
 from tests.semantics.spark_session import TEST_CLASSES
 
 
@@ -27,7 +28,7 @@ def compile_plants(plants: Mapping[str, Plant]) -> None:
     for name, plant in plants.items():
         folder = TEST_CLASSES / "sources" / name
         folder.mkdir(parents=True)
-        for source in processor_jar.sources():
+        for source in java_jar.sources():
             text = source.read_text()
             if source.name == plant.source:
                 assert 1 == text.count(plant.text), f"{plant.text} is not in {source.name} once"

@@ -14,9 +14,9 @@ from py4j import java_gateway
 from pyspark.sql import SparkSession
 
 from deploy.local.jars import jar_folder
+from job.java_jar import JAVA_JAR
 from job.jvm_class import jvm_class
 from job.plan.tuning import CHECKPOINT_CONF
-from job.real_time.processor_jar import PROCESSOR_JAR
 
 
 def fast_folder() -> Path | None:
@@ -56,7 +56,7 @@ _CONF = {
     # Checksums double the number of files.
     "spark.sql.streaming.checkpoint.fileChecksum.enabled": "false",
     "spark.driver.extraClassPath": ":".join(
-        [f"{jar_folder('spark')}/*", str(jar_folder("spark") / PROCESSOR_JAR), str(TEST_CLASSES)]
+        [f"{jar_folder('spark')}/*", str(jar_folder("spark") / JAVA_JAR), str(TEST_CLASSES)]
     ),
     **CHECKPOINT_CONF["file"],
     **({"spark.local.dir": str(folder)} if (folder := fast_folder()) else {}),

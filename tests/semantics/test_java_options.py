@@ -2,7 +2,7 @@
 
 from pyspark.sql import SparkSession
 
-from job.spark.session import JAVA_OPTIONS
+from job.jvm_command import JAVA_OPTIONS
 
 LEFT_OUT = {"--add-modules=jdk.incubator.vector"}
 

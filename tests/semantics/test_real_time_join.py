@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
+from job import java_jar
 from job.errors import SetupError
 from job.real_time import join as real_time
-from job.real_time import processor_jar
 from job.semantics.operator import Processor
 from tests.semantics import differential
 from tests.semantics.join_cases import Data, Idle, Restart
@@ -181,7 +181,7 @@ def test_jar_of_other_sources_is_refused(
     spark: SparkSession, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     (tmp_path / "StreamJoin.java").write_text("package streamjoin;")
-    other = processor_jar.sources_checksum([tmp_path])
+    other = java_jar.sources_checksum([tmp_path])
     monkeypatch.setattr(real_time, "sources_checksum", lambda: other)
 
     with pytest.raises(SetupError, match=r"was built from other sources .* `make setup`"):

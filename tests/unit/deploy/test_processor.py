@@ -7,7 +7,7 @@ import pytest
 
 from deploy.local.processor import build
 from job.errors import SetupError
-from job.real_time.processor_jar import CHECKSUM_ENTRY, sources_checksum
+from job.java_jar import CHECKSUM_ENTRY, sources_checksum
 
 pytestmark = pytest.mark.processes
 

@@ -17,6 +17,8 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "instants": (),
     "waiting": (),
     "jvm_class": (),
+    "java_jar": (),
+    "jvm_command": (),
     "evaluation": (),
     "sql": (
         "literals",
@@ -35,6 +37,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
         "patterns",
         "constants",
         "checker",
+        "worker",
     ),
     "join_spec": (
         "sides",
@@ -113,7 +116,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "compare": ("span", "values", "results", "report", "outputs"),
     "semantics": (),
     "proposal": ("sample", "columns", "registered", "choices", "spec_text", "dialog"),
-    "real_time": ("processor_jar", "join", "transactions"),
+    "real_time": ("join", "transactions"),
     "encoding": (),
     "spark": (
         *("executors", "state_stores", "application", "lost_hooks"),

@@ -7,10 +7,11 @@ import hashlib
 from collections.abc import Sequence
 from pathlib import Path
 
-_ROOM = Path(__file__).parent
-SOURCES = (_ROOM, _ROOM.with_name("encoding"))
-"""Folders with the sources: the processor of the real-time engine, decoders and encoders."""
-PROCESSOR_JAR = Path("real_time") / "streamjoin-real-time.jar"
+_JOB = Path(__file__).parent
+SOURCES = (_JOB / "real_time", _JOB / "encoding", _JOB / "sql")
+"""Folders with the sources: the processor of the real-time engine, decoders and encoders, and the
+SQL worker."""
+JAVA_JAR = Path("real_time") / "streamjoin-real-time.jar"
 """Path of the jar in the folder with the jars of Spark's connector."""
 
 JARS_REMEDY = (

@@ -1,0 +1,284 @@
+"""What the SQL worker says of expressions: with Spark's analyzer, without a session."""
+
+import re
+from collections import Counter
+from collections.abc import Iterator
+from itertools import islice
+from typing import Any
+
+import psutil
+import pytest
+from pyspark.sql import SparkSession
+
+from deploy.local.jars import jar_folder
+from job.errors import SetupError
+from job.sql.worker import SqlWorker, WorkerError
+from tests.semantics import spec_differential
+from tests.semantics.spark_analyzer import SparkAnalyzer, set_plan_conf
+from tests.semantics.sql_fuzz import COLUMNS
+from tests.unit.join_spec.test_can_fail import FAILING, SAFE, listed
+
+DDL = (
+    "k INT, n BIGINT, x DOUBLE, s STRING, d DECIMAL(6,2), w DECIMAL(38,0), t TIMESTAMP, dt DATE, "
+    "m MAP<STRING, STRING>, ar ARRAY<INT>, st STRUCT<a: INT, b: STRING>, b BOOLEAN"
+)
+REASONS = {
+    "AGGREGATE", "WINDOW", "GENERATOR", "SKETCH", "OTHER_FORMAT", "TYPE", "NOT_DETERMINISTIC",
+    "CLOCK", "SESSION", "REFLECTION", "FILE",
+}  # fmt: skip
+
+# Examples of another form: a query, several columns, or the type TIME, which Spark has not enabled.
+NO_EXPRESSION = re.compile(r"\bFROM (VALUES|\(SELECT|test_)|\bAS \w+,|\btime ?'", re.IGNORECASE)
+# Allowed functions that depend on the session or the clock with fewer arguments.
+REFUSED_EXAMPLES = {
+    "convert_timezone('Europe/Brussels', timestamp_ntz'2021-12-05 15:00:00')",
+    "unix_timestamp()",
+}
+
+
+@pytest.fixture(scope="module")
+def worker() -> Iterator[SqlWorker]:
+    with SqlWorker(jar_folder("spark")) as worker:
+        yield worker
+
+
+def analysis(worker: SqlWorker, sql: str, columns: str = DDL, **options: bool) -> dict[str, Any]:
+    question = {"kind": "expression", "sql": sql, "columns": columns, "filter": False, **options}
+    return worker.ask(question)
+
+
+def names(worker: SqlWorker, text: str) -> list[str]:
+    return [
+        ".".join(each["parts"]) for each in worker.ask({"kind": "names", "text": text})["names"]
+    ]
+
+
+def test_names_are_the_columns_of_the_text(worker: SqlWorker) -> None:
+    assert ["left.a", "right.b.c"] == names(worker, "left.a + `right`.b.c -- left.z")
+    assert ["left.tags", "left.n"] == names(
+        worker, "transform(left.tags, (x, i) -> concat(x, left.n, i))"
+    )
+    assert ["x.y", "left.z"] == names(worker, "x.y in (1, left.z) and true")
+    assert [] == names(worker, "1 + 'left.a'")
+
+
+def test_text_has_one_line_and_no_comments(worker: SqlWorker) -> None:
+    text = worker.ask({"kind": "names", "text": " left.a /* b */ +\n'😀--' || left.`c d` -- e\n"})
+
+    assert "left.a  + '😀--' || left.`c d`" == re.sub("  +", "  ", text["text"])
+    found = [text["text"][each["start"] : each["end"]] for each in text["names"]]
+    assert ["left.a", "left.`c d`"] == found
+
+
+def test_argument_of_struct_names_a_field(worker: SqlWorker) -> None:
+    answer = worker.ask({"kind": "names", "text": "struct(left.a, abs(left.b))"})
+
+    assert [True, False] == [each["names_a_field"] for each in answer["names"]]
+
+
+def test_type_columns_and_constants_are_those_of_spark(worker: SqlWorker) -> None:
+    answer = analysis(worker, "k + 1.5 > d")
+    assert ('"boolean"', True, ["k", "d"]) == tuple(
+        answer[n] for n in ("type", "nullable", "columns")
+    )
+    assert "s" == analysis(worker, "`s`")["column"]
+    assert "column" not in analysis(worker, "st.a")
+    assert "false" == analysis(worker, "1 > 2 and true")["value"]
+    assert "value" not in analysis(worker, "k is null")
+
+
+def test_conjuncts_are_the_terms_of_and(worker: SqlWorker) -> None:
+    answer = analysis(
+        worker, "k between 1 and 2 AND ((k + 1) in (2) and not (b and b)) and (b or b)"
+    )
+
+    expected = ["k between 1 and 2", "(k + 1) in (2)", "not (b and b)", "b or b"]
+    assert expected == [each["sql"] for each in answer["conjuncts"]]
+    assert "conjuncts" not in analysis(worker, "b or b and b")
+
+
+@pytest.mark.parametrize(
+    ("sql", "condition"),
+    [
+        ("1/0 > 1", "DIVIDE_BY_ZERO"),
+        ("k > cast('x' as int)", "CAST_INVALID_INPUT"),
+        ("s rlike '('", "INVALID_PARAMETER_VALUE.PATTERN"),
+        ("date_format(t, 'bbbb') = ''", "INVALID_DATETIME_PATTERN.WITH_SUGGESTION"),
+        ("nope", "UNRESOLVED_COLUMN.WITH_SUGGESTION"),
+        ("upper(st)", "DATATYPE_MISMATCH.UNEXPECTED_INPUT_TYPE"),
+        ("k k k", "PARSE_SYNTAX_ERROR"),
+        ("lower(x -> 1) = ''", "INVALID_LAMBDA_FUNCTION_CALL.NON_HIGHER_ORDER_FUNCTION"),
+        ("? + 1", "UNBOUND_SQL_PARAMETER"),
+    ],
+)
+@pytest.mark.parametrize("is_filter", [False, True])
+def test_error_has_the_condition_of_spark(
+    worker: SqlWorker, sql: str, condition: str, *, is_filter: bool
+) -> None:
+    answer = analysis(worker, sql, filter=is_filter)
+
+    assert condition == answer.get("condition"), answer
+
+
+def test_constant_that_fails_in_a_branch_is_no_error(worker: SqlWorker) -> None:
+    assert analysis(worker, "case when b then 1/0 end")["can_fail"]
+
+
+@pytest.mark.parametrize(
+    ("safe", "text"),
+    [(True, text) for text in (*listed(SAFE), "w = 1.5")]
+    + [(False, text) for text in listed(FAILING) if text != "w = 1.5"],
+)
+def test_expression_that_can_fail_is_known(worker: SqlWorker, text: str, *, safe: bool) -> None:
+    answer = analysis(worker, text)
+
+    assert safe != answer["can_fail"], answer
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("(select 1)", "SUBQUERY"),
+        ("k in (select 1)", "SUBQUERY"),
+        ("exists(select * from text.`/etc/passwd`)", "SUBQUERY"),
+        ("reflect('java.lang.System', 'exit', 1)", "REFLECTION"),
+        ("java_method('java.lang.System', 'exit', 1)", "REFLECTION"),
+        ("transform(ar, x -> reflect('java.lang.System', 'exit', x))", "REFLECTION"),
+        ("spark_catalog.default.f(1)", "UNKNOWN"),
+        ("rand()", "NOT_DETERMINISTIC"),
+        ("uuid()", "NOT_DETERMINISTIC"),
+        ("now()", "CLOCK"),
+        ("current_timestamp", "CLOCK"),
+        ("current_date + interval 1 day", "CLOCK"),
+        ("unix_timestamp()", "CLOCK"),
+        ("current_user()", "SESSION"),
+        ("user", "SESSION"),
+        ("input_file_name()", "FILE"),
+        ("sum(k)", "AGGREGATE"),
+        ("count(*) over ()", "AGGREGATE"),
+        ("row_number() over (order by k)", "WINDOW"),
+        ("explode(ar)", "GENERATOR"),
+        ("from_xml(s, 'a INT')", "OTHER_FORMAT"),
+        ("from_avro(s, '{}')", "OTHER_FORMAT"),
+        ("parse_json(s)", "TYPE"),
+        ("s collate UNICODE", "TYPE"),
+        ("try_reflect('java.lang.System', 'exit', 1)", "REFLECTION"),
+        ("window(t, '1 hour')", "WINDOW"),
+        ("no_such_function(k)", "UNKNOWN"),
+        ("(" * 101 + "k" + ")" * 101, "DEPTH"),
+    ],
+)
+def test_part_of_sql_that_a_spec_may_not_use_is_refused(
+    worker: SqlWorker, text: str, reason: str
+) -> None:
+    read = worker.ask({"kind": "names", "text": text})
+    answer = read if "refused" in read else analysis(worker, text)
+
+    assert reason == answer.get("refused"), answer
+
+
+def test_every_function_of_spark_is_allowed_or_refused_with_a_reason(worker: SqlWorker) -> None:
+    functions = worker.ask({"kind": "functions"})["functions"]
+    refused = Counter(each["refused"] for each in functions)
+
+    assert {None, *REASONS} == set(refused)
+    assert refused[None] > 340
+
+
+def test_examples_of_the_allowed_functions_pass_and_of_the_others_do_not(worker: SqlWorker) -> None:
+    """Spark's own examples, of its documentation. A function whose call Spark replaces by other
+    classes and methods is allowed only if these are."""
+    unlike: list[str] = []
+    ran: Counter[bool] = Counter()
+    for function in worker.ask({"kind": "functions"})["functions"]:
+        for text in re.findall(r"SELECT (.*?);", function["examples"], re.DOTALL):
+            sql = text.replace("_FUNC_", function["name"])
+            if NO_EXPRESSION.search(sql):
+                continue
+            answer = analysis(worker, sql, "")
+            is_refused = "refused" in answer
+            ran[is_refused] += 1
+            if is_refused != (function["refused"] is not None or sql in REFUSED_EXAMPLES):
+                unlike.append(f"{sql} -> {answer}")
+
+    assert [] == unlike
+    assert ran[False] > 500
+    assert ran[True] > 30
+
+
+def test_same_meaning_is_found_in_another_spelling(worker: SqlWorker) -> None:
+    def same(first: str, second: str) -> bool:
+        answer = worker.ask({"kind": "same", "sql": [first, second], "columns": DDL})
+        is_same: bool = answer["same"]
+        return is_same
+
+    assert same("K = 1 AND s = 'a'", "(`k` = 1) and s = 'a'")
+    assert same("ucase(s)", "UPPER(`s`)")
+    assert not same("k = 1", "k = 2")
+
+
+def test_schema_is_read_by_spark(worker: SqlWorker) -> None:
+    answer = worker.ask({"kind": "columns", "ddl": "`a b` INT NOT NULL, t ARRAY<STRUCT<x: DATE>>"})
+
+    assert ["a b", "t"] == [column["name"] for column in answer["columns"]]
+    assert ["INT", "ARRAY<STRUCT<x: DATE>>"] == [column["ddl"] for column in answer["columns"]]
+    assert [False, True] == [column["nullable"] for column in answer["columns"]]
+    assert "PARSE_SYNTAX_ERROR" == worker.ask({"kind": "columns", "ddl": "a INT,"})["condition"]
+
+
+def test_worker_and_a_session_of_spark_agree(worker: SqlWorker, spark: SparkSession) -> None:
+    """On generated texts."""
+    set_plan_conf(spark)
+    analyzer = SparkAnalyzer(spark)
+    columns = ", ".join(
+        f"{side}_{name} {kind}" for side in ("left", "right") for name, kind in COLUMNS.items()
+    )
+    different: list[str] = []
+    counts: Counter[bool] = Counter()
+    for kind, text in islice(spec_differential.texts(seed=3), 200):
+        own = analysis(worker, text.replace("left.", "left_").replace("right.", "right_"), columns)
+        if "refused" in own:
+            continue
+        of_spark = analyzer.as_written("column", text)
+        counts[accepted := "type" in own] += 1
+        if accepted != (of_spark.type is not None):
+            different.append(f"{kind} {text}\n  {own}\n  Spark: {of_spark}")
+
+    assert [] == different
+    assert min(counts.values()) > 20
+
+
+def test_answer_that_takes_too_long_ends_the_process_and_the_next_question_starts_another() -> None:
+    before = children()
+    with SqlWorker(jar_folder("spark"), seconds=20) as worker:
+        assert [] == names(worker, "1")
+        [process] = children() - before
+        process.suspend()
+        worker._seconds = 0.5
+        with pytest.raises(WorkerError, match="needed more than"):
+            names(worker, "1")
+        assert not process.is_running()
+        worker._seconds = 20
+        assert [] == names(worker, "1")
+
+
+def children() -> set[psutil.Process]:
+    return set(psutil.Process().children())
+
+
+def test_process_without_enough_memory_ends_with_a_message() -> None:
+    with SqlWorker(jar_folder("spark")) as worker:
+        with pytest.raises(WorkerError, match="256 MB of memory"):
+            analysis(worker, "concat(repeat('x', 400000000), s)")
+        assert [] == names(worker, "1")
+
+
+def test_missing_jar_and_java_are_named(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    with SqlWorker(tmp_path) as worker, pytest.raises(SetupError, match="STREAMJOIN_JARS"):
+        names(worker, "1")
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    with (
+        SqlWorker(jar_folder("spark")) as worker,
+        pytest.raises(SetupError, match="no Java found"),
+    ):
+        names(worker, "1")
