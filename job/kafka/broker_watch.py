@@ -10,12 +10,7 @@ from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime
 
 import structlog
-from confluent_kafka import (
-    ConsumerGroupTopicPartitions,
-    IsolationLevel,
-    KafkaException,
-    TopicPartition,
-)
+from confluent_kafka import IsolationLevel, KafkaException, TopicPartition
 
 from job.join_spec.sides import SIDES, Side
 from job.join_spec.source_topics import SourceTopics
@@ -25,10 +20,10 @@ from job.kafka.clients import (
     LATEST,
     AdminClient,
     admin,
-    answer,
     describe_error,
     list_offsets_of_topics,
 )
+from job.kafka.group_offsets import GroupOffsets
 from job.kafka.topic_patterns import matching_topics
 from job.plan.plan import JoinPlan
 from job.protocol.reports import BrokerReport, SideOffsets
@@ -62,6 +57,7 @@ class BrokerWatch:
         self._topics = topics
         self._compare_topics = compare_topics
         self._client: AdminClient | None = None
+        self._group: GroupOffsets | None = None
         self._committed: Offsets | None = None
         self._ends: dict[Side, tuple[dict[int, int], dict[int, int]]] = {}
         self._written: tuple[datetime, Offsets] | None = None
@@ -117,12 +113,13 @@ class BrokerWatch:
                 _try(self._poll, self._failed)
             if self._error is None:
                 _try(self._commit, self._commit_failed)
+        self._group = None  # ends its connections, on this thread
 
     def _failed(self, reason: str) -> None:
         if self._error is None:
             _log.warning("brokers_unreachable", reason=reason)
         self._error = reason
-        self._client = None
+        self._client = self._group = None
 
     def _commit_failed(self, reason: str) -> None:
         """Only lag tools need the group: the lag is still measured without an ACL for it."""
@@ -139,11 +136,9 @@ class BrokerWatch:
         read = self._read()
         if read is None or read == self._committed:
             return
-        group = ConsumerGroupTopicPartitions(
-            group_name(self._plan), group_offsets(self._topics(), read)
-        )
-        for future in self._admin().alter_consumer_group_offsets([group]).values():
-            answer(future)
+        if self._group is None:
+            self._group = GroupOffsets(self._settings(), group_name(self._plan))
+        self._group.commit(group_offsets(self._topics(), read))
         self._committed, self._commit_error = read, None
 
     def _poll(self) -> None:

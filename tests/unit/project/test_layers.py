@@ -109,6 +109,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
         "preflight",
         "retention",
         "topic_ids",
+        "group_offsets",
         "broker_watch",
         "known_offsets",
     ),
