@@ -58,6 +58,8 @@ _LEADERLESS = {
     KafkaError.LEADER_NOT_AVAILABLE,
     KafkaError.FENCED_LEADER_EPOCH,
     KafkaError.UNKNOWN_LEADER_EPOCH,
+    # A new leader waits for its followers.
+    KafkaError.OFFSET_NOT_AVAILABLE,
 }
 
 # Each is unreadable for another reason.
@@ -335,7 +337,8 @@ class Harness:
         )
 
     def _ends(self, topic: str, level: IsolationLevel) -> dict[int, int]:
-        """Empty if a partition has no leader at the moment: the partition or its broker is new."""
+        """Empty if a partition has no leader at the moment: the partition or its broker is new, or
+        its leader moves."""
         partitions = self.admin.list_topics(topic, READ_SECONDS).topics[topic].partitions
         futures = self.admin.list_offsets(
             {TopicPartition(topic, partition): OffsetSpec.latest() for partition in partitions},

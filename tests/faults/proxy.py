@@ -61,7 +61,8 @@ class Point:
     def is_of(self, frame: bytes, transaction: bytes) -> bool:
         """`transaction`: the requests AddPartitionsToTxn of the open transaction."""
         return (
-            self.api == _api_key(frame)
+            not self.is_caught  # by the proxy of another broker
+            and self.api == _api_key(frame)
             and self.transactional_id == transactional_id(frame)
             and (self.api is not Api.END_TXN or _is_commit(frame))
             and (self.topic is None or self.topic.encode() in transaction)
@@ -116,7 +117,8 @@ class _Connection:
 class Proxy:
     """`with Proxy(port) as proxy:`, then `proxy.upstream = …`; each fault lasts until `heal`."""
 
-    def __init__(self, port: int) -> None:
+    def __init__(self, port: int, transactions: OpenTransactions | None = None) -> None:
+        """`transactions`: shared with the proxies of the other brokers of a cluster."""
         self.port = port
         self.upstream = ""
         self.counts = Counts()
@@ -127,7 +129,7 @@ class Proxy:
         self._swallow_replies = 0
         self._close_after_swallowing = False
         self._points: list[Point] = []
-        self._transactions = OpenTransactions()
+        self._transactions = transactions or OpenTransactions()
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="proxy", daemon=True)
 

@@ -55,3 +55,10 @@ def test_new_producer_has_no_open_transaction() -> None:
     commit = Point(Api.END_TXN, PRODUCER, topic="orders.out")
     frames = (add("orders.out"), begin, add("orders.commits"), end())
     assert [False] * 4 == caught(commit, *frames)
+
+
+def test_request_that_a_client_sends_again_to_another_broker_passes() -> None:
+    commit = Point(Api.END_TXN, PRODUCER)
+    assert [True] == caught(commit, end())
+    commit.is_caught = True
+    assert [False] == caught(commit, end())
