@@ -1,5 +1,6 @@
 """A folder on any file system that Hadoop supports: local, hdfs:, s3a:, abfss:, gs:."""
 
+import errno
 import json
 import os
 import uuid
@@ -16,6 +17,9 @@ from job.errors import CheckpointError
 from job.spark.hadoop_files import copy, file_system, hadoop_path, read_text, rename_over
 
 _READS_MAX = 3
+# Errors of a network file system that has no fsync of a folder: its server decides when a rename is
+# on disk.
+_NO_FOLDER_FSYNC = {errno.EINVAL, errno.ENOTSUP}
 
 
 class Folder:
@@ -127,11 +131,7 @@ class Folder:
         file.with_name(f".{file.name}.crc").unlink(missing_ok=True)
         temporary.replace(file)
         # Otherwise a power failure may undo the rename after a later step has relied on the file.
-        folder = os.open(file.parent, os.O_RDONLY)
-        try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)
+        _sync_folder(file.parent)
 
     def _temporary(self, name: str) -> str:
         return f".{name}.{self._writer}.tmp"
@@ -171,6 +171,17 @@ class Folder:
 
     def _path(self, name: str) -> Any:
         return hadoop_path(self.spark, self._root, name)
+
+
+def _sync_folder(folder: Path) -> None:
+    number = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(number)
+    except OSError as error:
+        if error.errno not in _NO_FOLDER_FSYNC:
+            raise
+    finally:
+        os.close(number)
 
 
 def _files(files: Any, prefix: str) -> Iterator[tuple[str, int]]:

@@ -1,8 +1,9 @@
 """A checkpoint on a local disk: no process per file, and a link to a folder is that folder."""
 
+import errno
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -92,6 +93,44 @@ def test_document_and_its_name_are_on_disk_after_a_write(
     (file, _), folder = synced
     assert tmp_path == file.parent
     assert (tmp_path, ["lease.json"]) == folder
+
+
+@pytest.mark.parametrize(
+    ("fails", "number", "is_written"),
+    [
+        ("folder", errno.EINVAL, True),
+        ("folder", errno.ENOTSUP, True),
+        ("folder", errno.EIO, False),
+        ("folder", errno.ENOSPC, False),
+        ("file", errno.EINVAL, False),
+    ],
+)
+def test_document_is_written_if_the_file_system_has_no_fsync_of_a_folder(
+    spark: SparkSession,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    fails: str,
+    number: int,
+    *,
+    is_written: bool,
+) -> None:
+    """Some network file systems answer EINVAL or ENOTSUP. Every other error is one of the disk."""
+
+    def fsync(descriptor: int) -> None:
+        is_folder = Path(f"/proc/self/fd/{descriptor}").resolve().is_dir()
+        if is_folder == (fails == "folder"):
+            raise OSError(number, os.strerror(number))
+
+    folder = Folder(spark, str(tmp_path))
+    monkeypatch.setattr(os, "fsync", fsync)
+    descriptors = Path("/proc/self/fd")
+    open_files = len([*descriptors.iterdir()])
+    with nullcontext() if is_written else pytest.raises(OSError, match=os.strerror(number)):
+        folder.write("lease.json", {"pid": 1})
+
+    assert open_files == len([*descriptors.iterdir()])
+    if is_written:
+        assert {"pid": 1} == folder.read("lease.json")
 
 
 def test_document_that_is_no_json_object_is_damaged(spark: SparkSession, tmp_path: Path) -> None:
