@@ -26,11 +26,24 @@ ProposalError, SimulationError and UnknownSchemaError are in the modules that ra
 command exits with 1 on these errors, with 2 on a SpecError.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Self
+from typing import Any
 
 
-class StreamjoinError(Exception):
+class PicklableError(Exception):
+    """Base of errors that another process can raise again. Subclasses may have any constructor."""
+
+    def __reduce__(self) -> tuple[Callable[..., Exception], tuple[Any, ...], dict[str, Any]]:
+        # Exception would call the constructor with `args`, which contains only the message.
+        return _without_constructor, (type(self), *self.args), vars(self)
+
+
+def _without_constructor(kind: type[Exception], *args: object) -> Exception:
+    return kind.__new__(kind, *args)
+
+
+class StreamjoinError(PicklableError):
     """Base of all errors that users read. The message names the cause, its place and the fix."""
 
     code = "error"
@@ -63,9 +76,6 @@ class SpecError(StreamjoinError):
     def __init__(self, problems: list[Problem]) -> None:
         self.problems = problems
         super().__init__("\n".join(str(problem) for problem in problems))
-
-    def __reduce__(self) -> tuple[type[Self], tuple[list[Problem]]]:
-        return type(self), (self.problems,)
 
 
 class CheckpointError(StreamjoinError):

@@ -16,6 +16,8 @@ from collections.abc import Callable, Collection, Generator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum, auto
 
+from job.errors import PicklableError
+
 START_AGAIN = (
     "set another folder in `checkpoint` and start with --new-query (rows now waiting in state are "
     "then not joined, and results may be delivered again)"
@@ -92,7 +94,7 @@ class Result(StrEnum):
     """The response to the commit was lost; the marker shows that the commit succeeded."""
 
 
-class NotDeliveredError(Exception):
+class NotDeliveredError(PicklableError):
     """The batch is possibly not delivered. Base of the errors of the steps and the protocol."""
 
 

@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any, TypeAlias
 
+from job.errors import PicklableError
+
 Value: TypeAlias = bool | int | float | str | bytes | Decimal | tuple[Any, ...] | None
 
 PRECISION_MAX = 38
@@ -19,7 +21,7 @@ class NotExactError(ValueError):
     """An expression cannot be evaluated exactly as in Spark. The message names the part."""
 
 
-class SqlRuntimeError(ValueError):
+class SqlRuntimeError(PicklableError, ValueError):
     """An error that fails the query in Spark, with the name of Spark's error condition."""
 
     def __init__(self, condition: str, detail: str) -> None:

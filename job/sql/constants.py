@@ -3,6 +3,7 @@
 from sqlglot import exp
 from sqlglot.errors import SqlglotError
 
+from job.errors import PicklableError
 from job.evaluation.evaluator import compile_constant
 from job.evaluation.intervals import interval
 from job.evaluation.sql_types import (
@@ -56,7 +57,7 @@ _NOT_COMPUTED = (ValueError, TypeError, LookupError, ArithmeticError, SqlglotErr
 """Errors of the evaluation for an expression that it does not support."""
 
 
-class _FailureError(Exception):
+class _FailureError(PicklableError):
     """A constant fails, or the evaluation does not support it."""
 
     def __init__(self, node: exp.Expr, reason: str) -> None:
