@@ -2,7 +2,7 @@
 deadline.
 
 The driver's Python interpreter also delivers batches, so an expensive spec must not run in it.
-Starting the process takes about 0.8 s of CPU time; between validations it needs no memory.
+Starting the process takes about 0.8 s of CPU time; between two calls it needs no memory.
 """
 
 import os
@@ -47,22 +47,24 @@ _log = structlog.get_logger()
 class SpecProcess:
     """Safe for calls from many threads."""
 
-    def __init__(self, command: Sequence[str]) -> None:
+    def __init__(self, command: Sequence[str], work: str) -> None:
+        """`work`: noun for messages."""
         self._command = command
+        self._work = work
         self._turn = threading.Lock()
         self._places = threading.BoundedSemaphore(1 + _WAITING_MAX)
         self._ends_by = 0.0
         self._closed = Event()
 
     def close(self) -> None:
-        """Cancel the running validation and all later ones."""
+        """Cancel the running call and all later ones."""
         self._closed.set()
 
     def run(self, request: bytes, caller_gone: Event, *, within_seconds: float) -> bytes:
         """The result of the process.
 
-        `within_seconds`: time until the caller's deadline, for the queue and the validation. Raises
-        BusyError if other validations take all of it, JobUnavailableError if this one does,
+        `within_seconds`: time until the caller's deadline, for the queue and the process. Raises
+        BusyError if other calls take all of it, JobUnavailableError if this one does,
         CancelledError once `caller_gone` is set.
         """
         wait = min(VALIDATION_SECONDS_MAX, _SHARE_OF_CALLERS_TIME * within_seconds)
@@ -73,12 +75,12 @@ class SpecProcess:
     @contextmanager
     def _one_at_a_time(self, deadline: float, caller_gone: Event) -> Iterator[None]:
         if not self._places.acquire(blocking=False):
-            raise self._busy(f"{_WAITING_MAX} validations already wait")
+            raise self._busy(f"{_WAITING_MAX} calls already wait for {self._work}")
         try:
             while not self._turn.acquire(timeout=_POLL_SECONDS):
                 self._check_caller(caller_gone)
                 if time.monotonic() > deadline:
-                    raise self._busy("another validation is running")
+                    raise self._busy(f"the {self._work} of another spec is running")
             try:
                 self._ends_by = deadline
                 yield
@@ -107,10 +109,15 @@ class SpecProcess:
             process.communicate()  # closes the pipes and leaves no zombie
         if process.returncode != 0:
             reason = errors.decode(errors="replace")[-_ERROR_CHARS_MAX:]
-            _log.error("validation_failed", exit_code=process.returncode, reason=reason)
+            _log.error(
+                "spec_process_failed",
+                work=self._work,
+                exit_code=process.returncode,
+                reason=reason,
+            )
             raise JobUnavailableError(
-                f"the validation failed with exit code {process.returncode}: see its error in the "
-                "job's log"
+                f"the {self._work} failed with exit code {process.returncode}: see its error in "
+                "the log of the job"
             )
         return output
 
@@ -131,20 +138,20 @@ class SpecProcess:
             self._check_caller(caller_gone)
             if time.monotonic() > deadline:
                 raise JobUnavailableError(
-                    "the validation timed out: make the spec smaller, or try again when the "
+                    f"the {self._work} timed out: make the spec smaller, or try again when the "
                     "machine is less busy"
                 )
 
     def _check_caller(self, caller_gone: Event) -> None:
         if caller_gone.is_set() or self._closed.is_set():
             raise CancelledError(
-                "the validation was cancelled: the client is gone, or the job ends"
+                f"the {self._work} was cancelled: the client is gone, or the job ends"
             )
 
 
 class Validator(SpecProcess):
     def __init__(self, command: Sequence[str] = _VALIDATION) -> None:
-        super().__init__(command)
+        super().__init__(command, "validation")
 
     def validate(
         self, request: ValidationRequest, caller_gone: Event, *, within_seconds: float
@@ -158,7 +165,7 @@ class Validator(SpecProcess):
 
 class ChangePlanner(SpecProcess):
     def __init__(self, command: Sequence[str] = _PLANNING) -> None:
-        super().__init__(command)
+        super().__init__(command, "planning")
 
     def plan(
         self, request: PlanRequest, caller_gone: Event, *, within_seconds: float

@@ -123,7 +123,7 @@ def test_second_caller_waits_for_the_first_until_its_deadline() -> None:
         first = pool.submit(validator.validate, request(), gone, within_seconds=PATIENCE_SECONDS)
         wait_until(lambda: children() != before, PATIENCE_SECONDS, "the process runs")
 
-        with pytest.raises(BusyError, match="another validation is running") as refused:
+        with pytest.raises(BusyError, match="the validation of another spec is running") as refused:
             validator.validate(request(), Event(), within_seconds=0.1)
         assert 1 == len(children()) - len(before)
         assert 1.0 < refused.value.retry_after_seconds <= PATIENCE_SECONDS
@@ -140,7 +140,7 @@ def test_at_most_eight_callers_wait() -> None:
         ]
         wait_until(lambda: validator._places._value == 0, PATIENCE_SECONDS, "all wait")
 
-        with pytest.raises(BusyError, match="8 validations already wait"):
+        with pytest.raises(BusyError, match="8 calls already wait for validation"):
             validator.validate(request(), Event(), within_seconds=PATIENCE_SECONDS)
         gone.set()
         assert all(isinstance(call.exception(PATIENCE_SECONDS), CancelledError) for call in calls)
@@ -171,6 +171,27 @@ def change_request(**changes: object) -> PlanRequest:
     running = running_spec()
     text = changed(running.text, **{"checkpoint": "/checkpoints/next", **changes})
     return PlanRequest(text, running, {"CAMPAIGN": "spring"}, state_partitions=2)
+
+
+def test_messages_of_a_change_name_the_planning() -> None:
+    """The client has sent no request to validate a spec."""
+    change, gone = change_request(), Event()
+    crashes = [sys.executable, "-c", "raise TypeError('planted')"]
+    with pytest.raises(JobUnavailableError, match="the planning failed with exit code 1"):
+        ChangePlanner(crashes).plan(change, gone, within_seconds=PATIENCE_SECONDS)
+    with pytest.raises(JobUnavailableError, match="the planning timed out"):
+        ChangePlanner(HANGS).plan(change, gone, within_seconds=0.5)
+
+    planner = ChangePlanner(HANGS)
+    before = children()
+    with ThreadPoolExecutor() as pool:
+        first = pool.submit(planner.plan, change, gone, within_seconds=PATIENCE_SECONDS)
+        wait_until(lambda: children() != before, PATIENCE_SECONDS, "the process runs")
+        with pytest.raises(BusyError, match="the planning of another spec is running"):
+            planner.plan(change, Event(), within_seconds=0.1)
+        gone.set()
+        with pytest.raises(CancelledError, match="the planning was cancelled"):
+            first.result(PATIENCE_SECONDS)
 
 
 def test_spec_of_a_change_is_planned_in_another_process() -> None:
