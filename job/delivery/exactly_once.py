@@ -135,9 +135,8 @@ def delivery_error(
             f"another job has taken over this query: it now writes as {identity}. Two jobs "
             f"with one name cannot both run: end one of them, and `restart` the other"
         )
-    again = "The job runs" if report.retryable else "Then `restart` runs"
     return DeliveryError(
         f"batch {batch_id} could not be delivered to {target.output_topic} as {identity} "
-        f"({report.result}): {report.message}. {again} the batch again, and nothing is lost",
+        f"({report.result}): {report.message}{producers.again(report.retryable, 'runs the batch')}",
         retryable=report.retryable,
     )

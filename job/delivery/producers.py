@@ -140,9 +140,11 @@ def delivery_error(what: str, error: KafkaException) -> DeliveryError:
     )
 
 
-def again(retryable: bool) -> str:
-    """The sentence after the message of a failed delivery."""
-    return ". The job retries: check the brokers" if retryable else ". Then `restart`"
+def again(retryable: bool, action: str = "starts the query") -> str:
+    """The sentence after the message of a failed delivery: who repeats `action`."""
+    if retryable:
+        return f". The job {action} again, and nothing is lost: check the brokers"
+    return f". Then `restart` {action} again, and nothing is lost"
 
 
 def failure_of(step: Step, error: KafkaException) -> NotDeliveredError:
