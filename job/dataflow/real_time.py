@@ -59,7 +59,7 @@ _WATERMARK = "{watermark}"
 
 
 @dataclass(frozen=True)
-class Sizes:
+class TopicLimits:
     """The records that the topics accept."""
 
     result_bytes_max: int
@@ -73,7 +73,7 @@ def interval_records(
     spark: SparkSession,
     plan: JoinPlan,
     access: KafkaAccess,
-    sizes: Sizes,
+    limits: TopicLimits,
     counts: RowCounts,
     replay: Replay | None = None,
 ) -> DataFrame:
@@ -83,14 +83,14 @@ def interval_records(
         dataflow.kafka_records(spark, _reading(plan.side(side), plan, options), access)
         for side in SIDES
     )
-    return records(left, right, plan, sizes, counts, access.registry, replay, real_time=True)
+    return records(left, right, plan, limits, counts, access.registry, replay, real_time=True)
 
 
 def micro_batch_records(
     spark: SparkSession,
     plan: JoinPlan,
     access: KafkaAccess,
-    sizes: Sizes,
+    limits: TopicLimits,
     counts: RowCounts,
     replay: Replay | None = None,
     *,
@@ -107,7 +107,7 @@ def micro_batch_records(
         for side in SIDES
     )
     return records(
-        *(left, right, plan, sizes, counts, access.registry, replay),
+        *(left, right, plan, limits, counts, access.registry, replay),
         real_time=repeats_interval,
         marks_failures=replay is not None,
     )
@@ -127,7 +127,7 @@ def records(
     left_records: DataFrame,
     right_records: DataFrame,
     plan: JoinPlan,
-    sizes: Sizes,
+    limits: TopicLimits,
     counts: RowCounts,
     registry: "RegistryAccess | None" = None,
     replay: Replay | None = None,
@@ -143,7 +143,7 @@ def records(
     if plan.checks.any:
         register_try_eval(left_records.sparkSession)
     left, right = (
-        side_rows(of_side, plan.side(side), plan, sizes, registry, replay)
+        side_rows(of_side, plan.side(side), plan, limits, registry, replay)
         for side, of_side in zip(SIDES, (left_records, right_records), strict=True)
     )
     if replay is not None:
@@ -153,14 +153,14 @@ def records(
         rows = without_kept_back(rows, plan, replay)
     passed_on = None if plan.dead_letter is None else DEAD_LETTER
     results = output_records(rows, plan, passed_on)
-    return written(results, plan, sizes, marks_failures=marks_failures)
+    return written(results, plan, limits, marks_failures=marks_failures)
 
 
 def side_rows(
     records: DataFrame,
     side: SidePlan,
     plan: JoinPlan,
-    sizes: Sizes,
+    limits: TopicLimits,
     registry: "RegistryAccess | None",
     replay: Replay | None = None,
 ) -> DataFrame:
@@ -184,7 +184,9 @@ def side_rows(
     rows = rows.selectExpr("*", f"{dead_letter_sql.message(side)} AS dead_message")
     conditions = " AND ".join(f"({part})" for part in dataflow.row_conditions(side, plan))
     columns = [f"`{column_name(side.side, column.name)}`" for column in side.kept_columns]
-    contents = ", ".join(dead_letter_sql.letters(plan, side, bytes_max=sizes.dead_letter_bytes_max))
+    contents = ", ".join(
+        dead_letter_sql.letters(plan, side, bytes_max=limits.dead_letter_bytes_max)
+    )
     # The identity is the same when the record is read again.
     identity = f"concat({quoted(side.side)}, '/', {position_column(side.side)}, '/', dead_reason)"
     letter = f"struct({contents}, {identity} AS {ID}, cast(null AS TIMESTAMP) AS late_watermark)"
@@ -241,19 +243,19 @@ def without_failures(records: DataFrame, *, fails: bool) -> DataFrame:
 
 
 def written(
-    rows: DataFrame, plan: JoinPlan, sizes: Sizes, *, marks_failures: bool = False
+    rows: DataFrame, plan: JoinPlan, limits: TopicLimits, *, marks_failures: bool = False
 ) -> DataFrame:
     """The COLUMNS of results and dead letters, which are all counted. `marks_failures`: as for
     `records`."""
     letter = DEAD_LETTER if plan.dead_letter is not None else "null"
     size = result_bytes(plan)
     failed = f"{FAILED_FIELD} IS NOT NULL" if FAILED_FIELD in rows.columns else "false"
-    no_key = "key IS NULL" if sizes.requires_key else "false"
+    no_key = "key IS NULL" if limits.requires_key else "false"
     rows = rows.selectExpr(
         "*",
         f"{letter} IS NOT NULL AS is_letter",
         f"CASE WHEN {letter} IS NOT NULL THEN NULL WHEN {failed} THEN '{EXPRESSION_FAILED}' "
-        f"WHEN ({size}) > {sizes.result_bytes_max} THEN '{names.VALUE_TOO_LARGE}' "
+        f"WHEN ({size}) > {limits.result_bytes_max} THEN '{names.VALUE_TOO_LARGE}' "
         f"WHEN {no_key} THEN '{names.NULL_KEY}' END AS reason",
         f"({size}) AS size",
         "cast(headers[0].value AS STRING) AS id",
@@ -261,10 +263,10 @@ def written(
     rows = rows.observe(OUTPUT, *_result_counts())
     marked: list[str] = []
     if plan.fails_on_bad_records and marks_failures:
-        failure = _failure(rows, plan, sizes)
+        failure = _failure(rows, plan, limits)
         marked = [f"CASE WHEN reason IS NOT NULL THEN {failure} END AS {FAILURE}"]
     elif plan.fails_on_bad_records:
-        rows = rows.where(_fails("reason", _failure(rows, plan, sizes)))
+        rows = rows.where(_fails("reason", _failure(rows, plan, limits)))
     if plan.dead_letter is None:
         return (rows if marked else rows.where("reason IS NULL")).selectExpr(
             f"{quoted(plan.output.topic)} AS topic",
@@ -276,7 +278,7 @@ def written(
             f"{_optional(rows, PARTITION, 'INT')} AS {PARTITION}",
             *marked,
         )
-    return _with_letters(rows, plan, sizes)
+    return _with_letters(rows, plan, limits)
 
 
 def _optional(rows: DataFrame, name: str, kind: str) -> str:
@@ -284,11 +286,11 @@ def _optional(rows: DataFrame, name: str, kind: str) -> str:
     return name if name in rows.columns else f"cast(null AS {kind})"
 
 
-def _with_letters(rows: DataFrame, plan: JoinPlan, sizes: Sizes) -> DataFrame:
+def _with_letters(rows: DataFrame, plan: JoinPlan, limits: TopicLimits) -> DataFrame:
     assert plan.dead_letter is not None
     is_result = "NOT is_letter AND reason IS NULL"
     headers = dead_letter_sql.result_headers(
-        plan, ID_HEADER, message=_message(rows, plan, sizes), size=_letter_size()
+        plan, ID_HEADER, message=_message(rows, plan, limits), size=_letter_size()
     )
     rows = rows.selectExpr(
         f"CASE WHEN {is_result} THEN {quoted(plan.output.topic)} "
@@ -326,7 +328,7 @@ def _letter_size() -> str:
     return f"CASE WHEN reason = '{EXPRESSION_FAILED}' THEN 0 ELSE size END"
 
 
-def _failure(rows: DataFrame, plan: JoinPlan, sizes: Sizes) -> str:
+def _failure(rows: DataFrame, plan: JoinPlan, limits: TopicLimits) -> str:
     remedies = " ".join(
         f"WHEN {quoted(reason)} THEN {quoted(remedy)}" for reason, remedy in REMEDIES.items()
     )
@@ -334,15 +336,15 @@ def _failure(rows: DataFrame, plan: JoinPlan, sizes: Sizes) -> str:
         UNWRITTEN_RESULT,
         id="id",
         reason="reason",
-        message=_message(rows, plan, sizes),
+        message=_message(rows, plan, limits),
         remedy=f"CASE reason {remedies} END",
     )
 
 
-def _message(rows: DataFrame, plan: JoinPlan, sizes: Sizes) -> str:
+def _message(rows: DataFrame, plan: JoinPlan, limits: TopicLimits) -> str:
     unwritten = (
         f"CASE reason WHEN '{names.NULL_KEY}' THEN {quoted(without_key(plan.output.topic))} "
-        f"ELSE {_too_large(plan, sizes)} END"
+        f"ELSE {_too_large(plan, limits)} END"
     )
     if FAILED_FIELD not in rows.columns:
         return unwritten
@@ -356,8 +358,8 @@ def _message(rows: DataFrame, plan: JoinPlan, sizes: Sizes) -> str:
     return f"CASE WHEN {FAILED_FIELD} IS NOT NULL THEN {failed} ELSE {unwritten} END"
 
 
-def _too_large(plan: JoinPlan, sizes: Sizes) -> str:
-    limit = f" bytes, and topic {plan.output.topic} accepts {sizes.result_bytes_max}"
+def _too_large(plan: JoinPlan, limits: TopicLimits) -> str:
+    limit = f" bytes, and topic {plan.output.topic} accepts {limits.result_bytes_max}"
     return f"concat('the result has ', size, {quoted(limit)})"
 
 

@@ -12,7 +12,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.streaming.query import StreamingQuery
 
 from job.dataflow.dataflow import UNKNOWN_IDS, count_where
-from job.dataflow.real_time import Sizes
+from job.dataflow.real_time import TopicLimits
 from job.dataflow.results import result_bytes
 from job.join_spec.sides import Side
 from job.plan.plan import JoinPlan
@@ -76,14 +76,14 @@ class FinishedBatch:
     observed: ObservedBatch
 
 
-def writable_results(records: DataFrame, plan: JoinPlan, sizes: Sizes) -> DataFrame:
+def writable_results(records: DataFrame, plan: JoinPlan, limits: TopicLimits) -> DataFrame:
     """(key, value, headers) of the results that can be written.
 
     Counts the others and collects their ids: results larger than the output topic accepts, those
     without a key that the topic requires, and those on which an expression fails.
     """
     size = result_bytes(plan)
-    too_large = f"({size}) > {sizes.result_bytes_max}"
+    too_large = f"({size}) > {limits.result_bytes_max}"
     refused = [too_large]
     id_of = "cast(headers[0].value AS STRING) AS id"
     counts = [F.count(F.lit(1)).alias("records")]
@@ -92,7 +92,7 @@ def writable_results(records: DataFrame, plan: JoinPlan, sizes: Sizes) -> DataFr
         failed = f"{FAILED_FIELD} IS NOT NULL"
         counts += _counts("failed", failed, f"struct({id_of}, {FAILED_FIELD} AS field)")
         refused.insert(0, failed)  # without a value, and so without a size
-    if sizes.requires_key:
+    if limits.requires_key:
         others = " AND ".join(f"NOT ({condition})" for condition in refused)
         no_key = f"key IS NULL AND {others}"
         counts += _counts("without_key", no_key, f"struct({id_of}, {size} AS size)")

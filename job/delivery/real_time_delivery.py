@@ -16,7 +16,7 @@ from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from job.change.replay import Replay
 from job.checkpoint.checkpoint import Checkpoint
-from job.dataflow.real_time import Sizes
+from job.dataflow.real_time import TopicLimits
 from job.delivery.commit_protocol import Result
 from job.delivery.exactly_once import (
     claim_name,
@@ -72,7 +72,7 @@ def real_time_delivery(
     plan: JoinPlan,
     access: KafkaAccess,
     checkpoint: Checkpoint,
-    sizes: Sizes,
+    limits: TopicLimits,
     replay: Replay | None,
     *,
     fence: int,
@@ -87,7 +87,7 @@ def real_time_delivery(
     `replay`: as for `claim_name`.
     """
     assert plan.real_time is not None
-    options = sink_options(plan, access, max(sizes.result_bytes_max, sizes.dead_letter_bytes_max))
+    options = sink_options(plan, access, max(limits.result_bytes_max, limits.dead_letter_bytes_max))
     if plan.output.delivery is Delivery.AT_LEAST_ONCE:
         checkpoint.end_exactly_once()
         return _AtLeastOnce(options)

@@ -7,7 +7,7 @@ from pyspark.sql import DataFrame
 
 from job.change.replay import Replay
 from job.checkpoint.checkpoint import Checkpoint
-from job.dataflow.real_time import OUTPUT, Sizes, without_failures
+from job.dataflow.real_time import OUTPUT, TopicLimits, without_failures
 from job.delivery.kept_back import KeptBack
 from job.delivery.real_time_delivery import RealTimeDelivery
 from job.delivery.sink import (
@@ -33,14 +33,14 @@ def start_micro_batches(
     plan: JoinPlan,
     access: KafkaAccess,
     checkpoint: Checkpoint,
-    sizes: Sizes,
+    limits: TopicLimits,
     delivery: RealTimeDelivery,
     listener: DeliveryListener,
     ended: BatchEnded,
     replay: Replay | None,
 ) -> RunningQuery:
     """`replay`: the replay after a change. None: the query replaces no other query."""
-    sink = _EachMicroBatch(plan, access, sizes, delivery, listener, ended)
+    sink = _EachMicroBatch(plan, access, limits, delivery, listener, ended)
     sink.kept_back = KeptBack(checkpoint, replay)
     query = (
         records.writeStream.queryName(plan.name)
@@ -87,12 +87,12 @@ class _EachMicroBatch(BatchSink):
         self,
         plan: JoinPlan,
         access: KafkaAccess,
-        sizes: Sizes,
+        limits: TopicLimits,
         delivery: RealTimeDelivery,
         listener: DeliveryListener,
         ended: BatchEnded,
     ) -> None:
-        super().__init__(plan, access, sizes, listener, ended)
+        super().__init__(plan, access, limits, listener, ended)
         self._delivery = delivery
 
     def explained(self, error: Exception) -> StreamjoinError | None:

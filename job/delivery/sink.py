@@ -23,7 +23,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from job.change.replay import Replay
 from job.checkpoint.checkpoint import Checkpoint
 from job.dataflow.output_columns import PARTITION, TIMESTAMP
-from job.dataflow.real_time import Sizes
+from job.dataflow.real_time import TopicLimits
 from job.delivery.commit_protocol import Batch, Result
 from job.delivery.dead_letter_writer import (
     Counts,
@@ -45,7 +45,7 @@ from job.delivery.finished_batch import (
     writable_results,
 )
 from job.delivery.kept_back import KeptBack
-from job.delivery.topic_limits import topic_sizes
+from job.delivery.topic_limits import read_limits
 from job.delivery.transactions import (
     REPORT_DDL,
     Report,
@@ -144,17 +144,17 @@ def start_query(
     the user agrees to replace another query of the same name. `replay`: the replay after a
     change. None: the query replaces no other query.
     """
-    sizes = topic_sizes(plan, access)
+    limits = read_limits(plan, access)
     sink: BatchSink
     claim: Callable[[], None] | None = None
     if plan.output.delivery is Delivery.AT_LEAST_ONCE:
         # An interrupted batch is written again, also the part that was already written.
         checkpoint.end_exactly_once()
-        sink = _AtLeastOnce(plan, access, sizes, listener, batch_ended)
+        sink = _AtLeastOnce(plan, access, limits, listener, batch_ended)
     else:
         since = checkpoint.begin_exactly_once()
         checkpoint.ensure_query_id()
-        sink = _ExactlyOnce(plan, access, sizes, listener, batch_ended, checkpoint, since)
+        sink = _ExactlyOnce(plan, access, limits, listener, batch_ended, checkpoint, since)
         claim = partial(
             claim_name,
             *(plan, sink.target, checkpoint, replay),
@@ -164,7 +164,7 @@ def start_query(
     with ThreadPoolExecutor(1, "ownership") as threads:
         claimed = threads.submit(claim) if claim is not None else None
         writer = (
-            writable_results(records(), plan, sizes)
+            writable_results(records(), plan, limits)
             .writeStream.queryName(plan.name)
             .outputMode("append")
             .trigger(processingTime="0 seconds")
@@ -211,19 +211,19 @@ class BatchSink(FailureOfQuery, ABC):
         self,
         plan: JoinPlan,
         access: KafkaAccess,
-        sizes: Sizes,
+        limits: TopicLimits,
         listener: DeliveryListener,
         batch_ended: BatchEnded,
     ) -> None:
         super().__init__(plan)
         self.query: Future[StreamingQuery] = Future()
         self._access = access
-        self._sizes = sizes
+        self._limits = limits
         self._listener = listener
         self._batch_ended = batch_ended
         self.kept_back = KeptBack()
         self._dead_letters = DeadLetterWriter(
-            plan, access, sizes.dead_letter_bytes_max, sizes.result_bytes_max
+            plan, access, limits.dead_letter_bytes_max, limits.result_bytes_max
         )
 
     def __call__(self, records: DataFrame, batch_id: int) -> None:
@@ -261,7 +261,7 @@ class _AtLeastOnce(BatchSink):
     """Delivery with Spark's Kafka sink: first the rows, then the dead letters."""
 
     def _deliver(self, records: DataFrame, batch_id: int) -> None:
-        self._write(records, self._plan.output.topic, self._sizes.result_bytes_max)
+        self._write(records, self._plan.output.topic, self._limits.result_bytes_max)
         output = observed_output(self.query.result(_START_SECONDS))
         written = 0 if self.kept_back.has_whole_batch else output.written
         self._listener.delivered(batch_id, written, {})
@@ -276,7 +276,7 @@ class _AtLeastOnce(BatchSink):
         try:
             counts = letters.groupBy("side", "reason").count().collect()
             records = letters.select("key", "value", "headers")
-            self._write(records, self._plan.dead_letter.topic, self._sizes.dead_letter_bytes_max)
+            self._write(records, self._plan.dead_letter.topic, self._limits.dead_letter_bytes_max)
         finally:
             letters.unpersist()
         return {(side, reason): count for side, reason, count in counts}
@@ -293,17 +293,17 @@ class _ExactlyOnce(BatchSink):
         self,
         plan: JoinPlan,
         access: KafkaAccess,
-        sizes: Sizes,
+        limits: TopicLimits,
         listener: DeliveryListener,
         batch_ended: BatchEnded,
         checkpoint: Checkpoint,
         since: int,
     ) -> None:
-        super().__init__(plan, access, sizes, listener, batch_ended)
+        super().__init__(plan, access, limits, listener, batch_ended)
         self._checkpoint = checkpoint
         self._since = since
         self.target = delivery_target(
-            plan, access, checkpoint, record_bytes_max=sizes.result_bytes_max
+            plan, access, checkpoint, record_bytes_max=limits.result_bytes_max
         )
 
     def _deliver(self, records: DataFrame, batch_id: int) -> None:
@@ -327,7 +327,7 @@ class _ExactlyOnce(BatchSink):
                 self.target,
                 output_topic=self._plan.dead_letter.topic,
                 id_header=None,
-                record_bytes_max=self._sizes.dead_letter_bytes_max,
+                record_bytes_max=self._limits.dead_letter_bytes_max,
             )
             slot = dead_letter_slot(self._plan)
             rows = with_counts(letters.coalesce(1)).select("key", "value", "headers")

@@ -3,7 +3,7 @@
 import structlog
 from confluent_kafka import KafkaException
 
-from job.dataflow.real_time import Sizes
+from job.dataflow.real_time import TopicLimits
 from job.kafka.clients import admin, describe_error
 from job.kafka.security import KafkaAccess, librdkafka_settings
 from job.kafka.topic_settings import Settings, bytes_max, is_compacted, settings_of
@@ -12,11 +12,11 @@ from job.plan.plan import JoinPlan
 _log = structlog.get_logger()
 
 
-def topic_sizes(plan: JoinPlan, access: KafkaAccess) -> Sizes:
+def read_limits(plan: JoinPlan, access: KafkaAccess) -> TopicLimits:
     """Kafka's defaults without the ACL to read the settings of a topic. Raises BrokerError."""
     output = _settings(access, plan.output.topic)
     dead_letters = None if plan.dead_letter is None else _settings(access, plan.dead_letter.topic)
-    return Sizes(
+    return TopicLimits(
         bytes_max(output),
         0 if dead_letters is None else bytes_max(dead_letters),
         requires_key=is_compacted(output),

@@ -23,7 +23,7 @@ from job.checkpoint.folder import Folder
 from job.dataflow.dataflow import kafka_dataflow
 from job.dataflow.real_time import micro_batch_records
 from job.delivery.finished_batch import writable_results
-from job.delivery.topic_limits import topic_sizes
+from job.delivery.topic_limits import read_limits
 from job.join_spec.sides import SIDES
 from job.kafka.preflight import check_topics, with_output_partitions
 from job.kafka.security import KafkaAccess, kafka_access
@@ -123,16 +123,16 @@ def _running(
 def _records(
     spark: SparkSession, plan: JoinPlan, access: KafkaAccess, replay: Replay
 ) -> Iterator[DataFrame]:
-    sizes = topic_sizes(plan, access)
+    limits = read_limits(plan, access)
     if plan.real_time is None:
         rows = kafka_dataflow(spark, plan, access, replay)
-        yield writable_results(rows, plan, sizes)
+        yield writable_results(rows, plan, limits)
         return
     for name, value in CATCH_UP_CONF.items():
         spark.conf.set(name, value)
     with closing(RowCounts(spark, plan)) as counts:
         yield micro_batch_records(
-            spark, plan, access, sizes, counts, replay, repeats_interval=False
+            spark, plan, access, limits, counts, replay, repeats_interval=False
         )
 
 

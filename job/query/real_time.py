@@ -22,11 +22,11 @@ from pyspark.sql import DataFrame
 from pyspark.sql.streaming.query import StreamingQuery
 
 from job.change.replay import Replay, ReplayPhase
-from job.dataflow.real_time import Sizes, interval_records, micro_batch_records
+from job.dataflow.real_time import TopicLimits, interval_records, micro_batch_records
 from job.delivery.real_time_delivery import RealTimeDelivery, real_time_delivery
 from job.delivery.real_time_sink import start_intervals, start_micro_batches
 from job.delivery.sink import RunningQuery
-from job.delivery.topic_limits import topic_sizes
+from job.delivery.topic_limits import read_limits
 from job.errors import QueryError
 from job.event_time.interval import Interval
 from job.event_time.partitions import Offsets, Partitions
@@ -73,7 +73,7 @@ class Phases:
         _configure(run, phase)
         checkpoint.move_uncommitted_state()
         fence = checkpoint.fence  # before the rest of the checkpoint: see interval_protocol.py
-        sizes = topic_sizes(plan, access)
+        limits = read_limits(plan, access)
         counts = RowCounts(run.spark, plan)
         run.stats.count_rows_with(counts)
         with closing(counts):
@@ -82,19 +82,19 @@ class Phases:
                 # Both take about as long as building the dataflow.
                 prepared = threads.submit(
                     real_time_delivery,
-                    *(run.spark, plan, access, checkpoint, sizes, replay),
+                    *(run.spark, plan, access, checkpoint, limits, replay),
                     fence=fence,
                     follows_catch_up=phase is Phase.REAL_TIME,
                     new_query=new_query,
                 )
-                records = _records(run, phase, sizes, counts, replay)
+                records = _records(run, phase, limits, counts, replay)
                 delivery = prepared.result()
             times = self._event_times(run, replay, phase, counts, delivery)
             with closing(delivery), closing(times):
                 with times.starting():
                     if phase is Phase.CATCH_UP:
                         running = start_micro_batches(
-                            *(records, plan, access, checkpoint, sizes, delivery),
+                            *(records, plan, access, checkpoint, limits, delivery),
                             *(run.stats, times.batch_ended, replay),
                         )
                     else:
@@ -137,9 +137,9 @@ class Phases:
 
 
 def _records(
-    run: QueryRun, phase: Phase, sizes: Sizes, counts: RowCounts, replay: Replay | None
+    run: QueryRun, phase: Phase, limits: TopicLimits, counts: RowCounts, replay: Replay | None
 ) -> DataFrame:
-    sources = (run.spark, run.plan, run.access, sizes, counts, replay)
+    sources = (run.spark, run.plan, run.access, limits, counts, replay)
     if phase is Phase.REAL_TIME:
         return interval_records(*sources)
     repeats_interval = run.checkpoint.interrupted_interval is not None

@@ -11,8 +11,8 @@ from zlib import crc32
 import httpx
 import pytest
 
-from job.dataflow.real_time import Sizes
-from job.delivery.topic_limits import topic_sizes
+from job.dataflow.real_time import TopicLimits
+from job.delivery.topic_limits import read_limits
 from job.errors import BrokerError, SecurityError, StreamjoinError
 from job.join_spec.spec import JoinSpec, spec_from_yaml
 from job.kafka.preflight import check_topics
@@ -298,7 +298,7 @@ def test_settings_that_the_user_may_not_read_are_taken_for_the_defaults(
 
     check(spec)
     access = kafka_access(spec.kafka.bootstrap_servers, spec.kafka.security)
-    assert Sizes(1_048_588, 0) == topic_sizes(join_plan(spec, state_partitions=1), access)
+    assert TopicLimits(1_048_588, 0) == read_limits(join_plan(spec, state_partitions=1), access)
 
 
 def test_wrong_password_is_reported_at_once(pairs: Pairs, secured: SecuredKafka) -> None:

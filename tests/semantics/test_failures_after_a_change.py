@@ -4,7 +4,7 @@ import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
-from job.dataflow.real_time import Sizes, without_failures, written
+from job.dataflow.real_time import TopicLimits, without_failures, written
 from job.real_time.transactions import COLUMNS
 from tests.unit.specs import plan
 
@@ -14,7 +14,7 @@ _RECORD = "key BINARY, value BINARY, headers ARRAY<STRUCT<key STRING, value BINA
 def too_large(spark: SparkSession) -> DataFrame:
     results = spark.createDataFrame([(b"7", b"value", [("streamjoin-id", b"a|b")])], _RECORD)
     made = plan(on_bad_record="fail", engine="real_time")
-    return written(results, made, Sizes(1, 0), marks_failures=True)
+    return written(results, made, TopicLimits(1, 0), marks_failures=True)
 
 
 def test_result_that_cannot_be_written_fails_the_query_if_it_is_delivered(

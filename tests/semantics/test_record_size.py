@@ -10,7 +10,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from deploy.local.kafka import EmbeddedKafka
-from job.dataflow.real_time import Sizes
+from job.dataflow.real_time import TopicLimits
 from job.dataflow.results import result_bytes
 from job.delivery.commit_protocol import Batch
 from job.delivery.finished_batch import writable_results
@@ -67,7 +67,7 @@ def test_result_as_large_as_the_topic_accepts_is_written_by_each_producer(
     kafka.create_topics(list(topics.values()), partitions=1, config=limits)
     commits = f"size.commits.{limit}"
     kafka.create_topics([commits], partitions=1)
-    written = writable_results(results(spark, limit), PLAN, Sizes(limit, 0))
+    written = writable_results(results(spark, limit), PLAN, TopicLimits(limit, 0))
     options = sink_options(PLAN, access, limit)
     options["kafka.bootstrap.servers"] = kafka.bootstrap_servers
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from job.dataflow.real_time import Sizes
+from job.dataflow.real_time import TopicLimits
 from job.dataflow.results import output_records
 from job.delivery.finished_batch import writable_results
 from job.plan.plan import JoinPlan
@@ -111,7 +111,7 @@ def joined(spark: SparkSession, made: JoinPlan) -> Any:
         "'ann' AS right_user",
     )
     register_try_eval(spark)
-    return writable_results(output_records(rows, made), made, Sizes(1_000_000, 0))
+    return writable_results(output_records(rows, made), made, TopicLimits(1_000_000, 0))
 
 
 def test_plan_without_an_expression_that_can_fail_has_no_trace_of_it(spark: SparkSession) -> None:

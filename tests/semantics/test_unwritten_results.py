@@ -6,7 +6,7 @@ import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
-from job.dataflow.real_time import Sizes, written
+from job.dataflow.real_time import TopicLimits, written
 from job.dataflow.results import output_records
 from job.dead_letters.headers import dead_letter
 from job.delivery.finished_batch import writable_results
@@ -21,7 +21,7 @@ LETTER = (
     "struct<key: binary, value: binary, headers: array<struct<key: string, value: binary>>, "
     "side: string, reason: string, id: string, late_watermark: timestamp>"
 )
-COMPACTED = Sizes(600, 1_000_000, requires_key=True)
+COMPACTED = TopicLimits(600, 1_000_000, requires_key=True)
 DEAD_LETTERS = {"on_bad_record": None, "dead_letter": {"topic": "dead"}}
 COUNTS = {"records": 4, "too_large": 1, "failed": 1, "without_key": 1}
 ID = "impressions/0/1|clicks/0/8"
@@ -101,7 +101,7 @@ def test_real_time_engine_drops_or_fails_without_a_dead_letter_topic(spark: Spar
 
 
 def test_topic_that_is_not_compacted_gets_results_without_a_key(spark: SparkSession) -> None:
-    made, sizes = planned(engine="real_time"), Sizes(600, 0)
+    made, limits = planned(engine="real_time"), TopicLimits(600, 0)
 
-    assert 2 == writable_results(rows(spark, made), made, sizes).count()
-    assert 2 == written(rows(spark, made), made, sizes).count()
+    assert 2 == writable_results(rows(spark, made), made, limits).count()
+    assert 2 == written(rows(spark, made), made, limits).count()

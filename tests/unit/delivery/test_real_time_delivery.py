@@ -9,7 +9,7 @@ from confluent_kafka import KafkaError
 from pyspark.errors import PySparkException
 
 from job.checkpoint.checkpoint import Checkpoint
-from job.dataflow.real_time import Sizes
+from job.dataflow.real_time import TopicLimits
 from job.delivery import real_time_delivery as module
 from job.delivery.exactly_once import delivery_target
 from job.delivery.real_time_delivery import _ExactlyOnce, real_time_delivery
@@ -60,7 +60,7 @@ class Start:
     def run(self, *, follows_catch_up: bool = False) -> int:
         """The fence number of the run."""
         real_time_delivery(
-            *(None, PLAN, ACCESS, self._checkpoint, Sizes(1_000, 0), REPLAY),  # type: ignore[arg-type]
+            *(None, PLAN, ACCESS, self._checkpoint, TopicLimits(1_000, 0), REPLAY),  # type: ignore[arg-type]
             fence=self._checkpoint.fence,
             follows_catch_up=follows_catch_up,
             new_query=False,

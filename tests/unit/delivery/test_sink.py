@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from job.delivery.sink import Sizes, _ExactlyOnce
+from job.delivery.sink import TopicLimits, _ExactlyOnce
 from job.delivery.transactions import Report
 from job.errors import CheckpointError, DeliveryError, FencedError, StreamjoinError
 from job.kafka.security import KafkaAccess
@@ -31,7 +31,7 @@ def sink(listener: DeliveryListener) -> Any:
     made: Any = _ExactlyOnce(
         plan(output__delivery="exactly_once"),
         KafkaAccess("localhost:9092"),
-        Sizes(1_000_000, 0),
+        TopicLimits(1_000_000, 0),
         listener,
         lambda *_: None,
         _Checkpoint(),  # type: ignore[arg-type]  # the only attribute that is used
